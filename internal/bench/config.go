@@ -118,7 +118,7 @@ const (
 	ItemsTTL        = 6 * time.Second  // default TTL with several items, see defaultTTL
 	DefaultDuration = 10 * time.Second // of an open load
 	DefaultInFlight = 1000             // of an open load
-	ItemsInFlight   = 2000             // of a burst for several items, see Config.defaultInFlight
+	ItemsInFlight   = 2000             // of a burst for several items, see WithDefaults
 )
 
 // Bounds of a Config.
@@ -165,7 +165,10 @@ func (c Config) WithDefaults() Config {
 		c.InFlight = cmp.Or(c.InFlight, DefaultInFlight)
 		c.Requests = int(c.Duration * time.Duration(c.Rate) / time.Second)
 	}
-	if n := c.defaultInFlight(); c.many() && c.Rate == 0 && c.InFlight == 0 && n < c.Requests {
+	if n := min(ItemsInFlight, c.room()); c.many() && c.Rate == 0 && c.InFlight == 0 && n < c.Requests {
+		// When one item is sold out its buyers leave, but those of a thousand items stay, and the
+		// shops work for all of them. With 18,000 on 2 cores the shops and Redis stalled for seconds,
+		// so that leases ran out, and every row was run again.
 		c.InFlight = n
 	}
 	c.Wait = cmp.Or(c.Wait, c.defaultWait())

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"oversell/internal/catalog"
 )
 
 // FaultKind says what kind of fault was injected.
@@ -56,11 +54,7 @@ func (f *faults) begin(kind FaultKind) (end func()) {
 }
 
 // overstay notes that a holder is slow or late until then.
-func (f *faults) overstay(c catalog.Condition, until time.Time) {
-	kind := Slow
-	if c == catalog.Late {
-		kind = Late
-	}
+func (f *faults) overstay(kind FaultKind, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.all = append(f.all, span{kind, time.Now(), until})

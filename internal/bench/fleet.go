@@ -201,8 +201,13 @@ func (r *run) overstayed(ctx context.Context) error {
 	err := r.shops.Each(func(m *fleet.Member) error {
 		select {
 		case until := <-m.HeldUp:
-			r.faults.overstay(r.cond, until)
-			if !found.Swap(true) && r.cond == catalog.Late {
+			first := !found.Swap(true)
+			if r.cond != catalog.Late {
+				r.faults.overstay(Slow, until)
+				return nil
+			}
+			r.faults.overstay(Late, until)
+			if first {
 				return r.shops.stay(ctx, until.Add(r.cfg.linger()), nil)
 			}
 		case <-ctx.Done():

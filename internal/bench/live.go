@@ -103,7 +103,13 @@ func (w *watch) start(ctx context.Context, t *tally) {
 	w.mu.Unlock()
 	w.ended.Go(func() { w.every(ctx, lookPause, w.look) })
 	if gauged {
-		w.ended.Go(func() { w.every(ctx, glancePause, w.glance) })
+		w.ended.Go(func() {
+			w.every(ctx, glancePause, func(context.Context) { // it is cheap, and two holders may overlap only briefly
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.holders()
+			})
+		})
 	}
 }
 
@@ -137,13 +143,6 @@ func (w *watch) look(ctx context.Context) {
 	defer w.mu.Unlock()
 	w.looks++
 	w.last.MaxHolders, w.last.Stock, w.last.Audited = max(w.last.MaxHolders, holders), found.Stock, max(at, 1)
-}
-
-// glance reads the gauges. That is cheap, and two holders may overlap only briefly.
-func (w *watch) glance(context.Context) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.holders()
 }
 
 // stop ends the audits, and waits for the last one, so that its cost is known.

@@ -76,12 +76,6 @@ func (c Config) room() int {
 	return max(1, min(files-c.filesBeside()-min(spareFiles, files/10), c.shops()*(files/2), MaxInFlight))
 }
 
-// defaultInFlight is how many requests of a burst for several items are in flight at once. When one item
-// is sold out its buyers leave at once, but those of a thousand items stay, and the shops work for
-// all of them. With 18,000 on 2 cores the shops and Redis stalled for seconds, so that leases ran out,
-// and every row was run again.
-func (c Config) defaultInFlight() int { return min(ItemsInFlight, c.room()) }
-
 // takesTurns reports whether the requests of a burst go over fewer connections than there are
 // requests.
 func (c Config) takesTurns() bool {
@@ -153,8 +147,9 @@ func eachItem(ctx context.Context, p Progress, doing string, n, atOnce int, f fu
 func (r *run) offer(ctx context.Context) error {
 	_, units := r.cfg.spread()
 	// One after the other: transactions that insert side by side can deadlock in MariaDB.
+	shop, keeper := r.admin.at(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
 	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1, func(ctx context.Context, item int) error {
-		return r.admin.at(r.targets[0]).Put(ctx, r.skus[item], units(item), r.cfg.keeper(r.strategy, r.cond), r.strategy.Name)
+		return shop.Put(ctx, r.skus[item], units(item), keeper, r.strategy.Name)
 	})
 }
 

@@ -247,7 +247,9 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	// One after the other: the removals of several items wait for each other in SQLite, until
 	// some of them give up.
 	err := eachItem(ctx, b.progress, "removing items", n, 1, func(ctx context.Context, i int) error {
-		if err := b.removeOne(ctx, base, b.skus[i]); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+		defer cancel()
+		if err := b.admin.at(base).Delete(ctx, b.skus[i]); err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
 		removed[i] = true
@@ -261,10 +263,4 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	}
 	b.skus = rest
 	return err
-}
-
-func (b *runner) removeOne(ctx context.Context, base, sku string) error {
-	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
-	defer cancel()
-	return b.admin.at(base).Delete(ctx, sku)
 }

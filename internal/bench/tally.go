@@ -108,16 +108,23 @@ func (t *tally) add(r reply) {
 	switch {
 	case !r.learned():
 		t.unknown[r.Target]++
-		item.cutOff(r.Target)
+		if item.unknown == nil {
+			item.unknown = make(map[int]int64)
+		}
+		item.unknown[r.Target]++
 		t.reasons[r.Code]++
-		t.keepCutOff(r)
+		if t.keep() {
+			t.cutOff = append(t.cutOff, r.Request)
+		}
 	case r.Status == http.StatusOK || r.Status == http.StatusAccepted:
 		t.served++
 		t.servedAt = max(t.servedAt, r.At)
 		item.served++
 		item.servedAt = max(item.servedAt, r.At)
 		t.timeline.add(r.At)
-		t.keepAnswer(r)
+		if t.keep() {
+			t.answers = append(t.answers, answer{r.Request, r.Order, r.Quantity, r.Status == http.StatusAccepted})
+		}
 	case r.Code == "sold_out":
 		t.soldOut++
 		item.soldOut++
@@ -141,34 +148,13 @@ func (t *tally) add(r reply) {
 	}
 }
 
-// cutOff counts a request without an outcome.
-func (i *itemTally) cutOff(target int) {
-	if i.unknown == nil {
-		i.unknown = make(map[int]int64)
-	}
-	i.unknown[target]++
-}
-
-// keepAnswer keeps what a buyer was told. The caller has locked mu.
-func (t *tally) keepAnswer(r reply) {
-	switch {
-	case !t.sale:
-	case len(t.answers) == maxKept:
+// keep says whether what a buyer was told is to be kept. The caller has locked mu.
+func (t *tally) keep() bool {
+	full := max(len(t.answers), len(t.cutOff)) == maxKept
+	if t.sale && full {
 		t.unkept++
-	default:
-		t.answers = append(t.answers, answer{r.Request, r.Order, r.Quantity, r.Status == http.StatusAccepted})
 	}
-}
-
-// keepCutOff notes that a buyer was told nothing. The caller has locked mu.
-func (t *tally) keepCutOff(r reply) {
-	switch {
-	case !t.sale:
-	case len(t.cutOff) == maxKept:
-		t.unkept++
-	default:
-		t.cutOff = append(t.cutOff, r.Request)
-	}
+	return t.sale && !full
 }
 
 // hold adds a hold of an item. The caller has locked mu.
@@ -286,21 +272,17 @@ type timeline struct {
 
 func (t *timeline) add(at time.Duration) {
 	for at >= t.bin*maxBins {
-		t.halve()
+		half := make([]int64, (len(t.counts)+1)/2)
+		for i, n := range t.counts {
+			half[i/2] += n
+		}
+		t.bin, t.counts = 2*t.bin, half
 	}
 	n := int(max(0, at) / t.bin)
 	for len(t.counts) <= n {
 		t.counts = append(t.counts, 0)
 	}
 	t.counts[n]++
-}
-
-func (t *timeline) halve() {
-	half := make([]int64, (len(t.counts)+1)/2)
-	for i, n := range t.counts {
-		half[i/2] += n
-	}
-	t.bin, t.counts = 2*t.bin, half
 }
 
 func (t *timeline) figures() *report.Timeline {

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/fault"
 	"oversell/internal/fleet"
 	"oversell/internal/stock"
 	accepted "oversell/internal/stock/stream"
@@ -156,31 +156,11 @@ func (r *run) worker(n int, seams []fleet.Seam) fleet.Program {
 }
 
 // scriptHook sees when a script has accepted orders.
-type scriptHook struct{ seams *fleet.Seams }
-
-// DialHook is part of redis.Hook.
-func (scriptHook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook is part of redis.Hook.
-func (h scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && stock.Accepts(cmd) {
-			h.seams.Reach(ctx, SeamScript)
+func scriptHook(seams *fleet.Seams) redis.Hook {
+	return fault.Redis{After: func(ctx context.Context, commands []redis.Cmder) {
+		accepts := func(cmd redis.Cmder) bool { return cmd.Err() == nil && stock.Accepts(cmd) }
+		if slices.ContainsFunc(commands, accepts) {
+			seams.Reach(ctx, SeamScript)
 		}
-		return err
-	}
-}
-
-// ProcessPipelineHook is part of redis.Hook.
-func (h scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, commands []redis.Cmder) error {
-		err := next(ctx, commands)
-		if slices.ContainsFunc(commands, func(cmd redis.Cmder) bool { return cmd.Err() == nil && stock.Accepts(cmd) }) {
-			h.seams.Reach(ctx, SeamScript)
-		}
-		return err
-	}
+	}}
 }

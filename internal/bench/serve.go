@@ -65,7 +65,7 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		Ready:      s.Ready,
 	}
 	if with.NoConsumer {
-		cfg.Hook = scriptHook{s.Seams}
+		cfg.Hook = scriptHook(s.Seams)
 	}
 	if with.Worker {
 		cfg.Consumer.Seam = func(at string) error {

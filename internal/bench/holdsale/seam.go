@@ -2,7 +2,6 @@ package holdsale
 
 import (
 	"context"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -180,20 +179,17 @@ func (s *seams) pass(ctx context.Context, st fault.Statement, send func() (fault
 		return err
 	}
 	s.begins(ctx, st.Text)
-	reply, err := s.write(st, send)
+	if !st.InTx { // otherwise writing is held already
+		s.writing.RLock()
+	}
+	reply, err := send()
+	if !st.InTx {
+		s.writing.RUnlock()
+	}
 	if err == nil && reply.Changed > 0 {
 		s.done(ctx, st.Text)
 	}
 	return err
-}
-
-// write sends a write. Within a transaction, writing is held already.
-func (s *seams) write(st fault.Statement, send func() (fault.Reply, error)) (fault.Reply, error) {
-	if !st.InTx {
-		s.writing.RLock()
-		defer s.writing.RUnlock()
-	}
-	return send()
 }
 
 // begins is called before a write to the database, or before BEGIN.
@@ -217,31 +213,19 @@ func (s *seams) done(ctx context.Context, statement string) {
 	}
 }
 
-// redisHook sees the commands of the stage that keeps its units in Redis.
-type redisHook struct{ seams *seams }
-
-// DialHook is part of redis.Hook.
-func (redisHook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook finds the command that takes units.
-func (h redisHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if err == nil && cmd.Name() == "decrby" {
-			h.seams.Reach(ctx, AfterTake)
-		}
-		return err
-	}
-}
-
-// ProcessPipelineHook finds the commands by which a sweep gives units back.
-func (h redisHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, commands []redis.Cmder) error {
-		if callOf(ctx).sweep && len(commands) > 0 && commands[0].Name() == "incrby" {
-			h.seams.Reach(ctx, BeforeRestock)
-		}
-		return next(ctx, commands)
+// redisHook sees the commands of the stage that keeps its units in Redis: the one that takes units,
+// and those by which a sweep gives them back.
+func (s *seams) redisHook() redis.Hook {
+	return fault.Redis{
+		Before: func(ctx context.Context, commands []redis.Cmder) {
+			if callOf(ctx).sweep && commands[0].Name() == "incrby" {
+				s.Reach(ctx, BeforeRestock)
+			}
+		},
+		After: func(ctx context.Context, commands []redis.Cmder) {
+			if commands[0].Name() == "decrby" && commands[0].Err() == nil {
+				s.Reach(ctx, AfterTake)
+			}
+		},
 	}
 }

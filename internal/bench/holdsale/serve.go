@@ -40,7 +40,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer) error {
 			Web:      web.Config{Addr: "127.0.0.1:0", Token: with.Token, WebhookSecret: with.Secret},
 			Holds:    holds.Config{TTL: with.TTL, Sweep: with.Sweep, Settle: with.Settle},
 			Strategy: "none", Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
-			Hook: redisHook{hooks}, Through: fault.Injector{Hook: hooks.pass}.Through, AdjustHolds: hooks.adjust,
+			Hook: hooks.redisHook(), Through: fault.Injector{Hook: hooks.pass}.Through, AdjustHolds: hooks.adjust,
 			Ready: s.Ready,
 		})
 	})

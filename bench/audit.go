@@ -61,7 +61,8 @@ func auditShop(ctx context.Context, args []string, stdout io.Writer) (agree bool
 	fs := flag.NewFlagSet("audit", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
 	fs.StringVar(&cfg.SKU, "sku", "hot", "`NAME` of the item")
-	fs.DurationVar(&cfg.Wait, "wait", 10*time.Second, "`TIME` within which units in flight and accepted orders must settle")
+	fs.DurationVar(&cfg.Wait, "wait", 10*time.Second,
+		"`TIME` within which units in flight and accepted orders must settle")
 	file := fs.String("told", "", "`FILE` with what the load tool's buyers were told; - for standard input")
 	asJSON := fs.Bool("json", false, "write JSON instead of a table")
 	if err := fs.Parse(args); err != nil {
@@ -125,7 +126,8 @@ func toldBy(name string) (told *audit.Told, err error) {
 func writeAudit(out io.Writer, r audit.Result) error {
 	var b strings.Builder
 	a := r.Audit
-	line(&b, "initial", a.Initial, "remaining", a.Remaining, "sold", a.Sold, "orders", a.Orders, "in flight", a.InFlight,
+	line(&b, "initial", a.Initial, "remaining", a.Remaining, "sold", a.Sold, "orders", a.Orders, "in flight",
+		a.InFlight,
 		"oversold", a.Oversold, "lost updates", a.LostUpdates, "stranded", a.Stranded, "duplicates", a.Duplicates)
 	if t := r.Told; t != nil {
 		b.WriteString("\n")

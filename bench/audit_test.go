@@ -21,7 +21,8 @@ func TestAuditExitCodes(t *testing.T) {
 			reply = `{"sku":"bad","sale_id":"s","initial":1,"remaining":-2,"sold":3,"orders":3,"oversold":2}`
 		}
 		if strings.HasSuffix(r.URL.Path, "/busy") {
-			reply = `{"sku":"busy","sale_id":"s","initial":10,"remaining":5,"sold":3,"orders":3,"in_flight":2,"unwritten":1}`
+			reply = `{"sku":"busy","sale_id":"s","initial":10,"remaining":5,"sold":3,"orders":3,` +
+				`"in_flight":2,"unwritten":1}`
 		}
 		_, _ = w.Write([]byte(reply))
 	}))
@@ -41,10 +42,14 @@ func TestAuditExitCodes(t *testing.T) {
 		{[]string{shop.URL}, exitExpected, "the books agree: the stock and the orders add up\n"},
 		{[]string{"-wait", "0s", "-sku", "busy", shop.URL}, exitUnexpected, "    5     3       3       2         0"},
 		{[]string{"-sku", "bad", shop.URL}, exitUnexpected, "oversold: 2 units"},
-		{[]string{"-told", file(`{"requests":3,"status_codes":{"200":3}}`), shop.URL}, exitExpected, "as many orders as buyers were told of\n"},
-		{[]string{"-told", file(`{"requests":3,"status_codes":{"200":2,"500":1}}`), shop.URL}, exitExpected, "there are 3 orders, buyers were told of 2, and 1 more"},
-		{[]string{"-told", file(`{"requests":4,"status_codes":{"200":3}}`), shop.URL}, exitUnexpected, "unaccounted: 1 of 4"},
-		{[]string{"-told", file(`{"requests":4,"status_codes":{"200":3,"0":1}}`), shop.URL}, exitUnexpected, "dropped: 1 of 4"},
+		{[]string{"-told", file(`{"requests":3,"status_codes":{"200":3}}`), shop.URL}, exitExpected,
+			"as many orders as buyers were told of\n"},
+		{[]string{"-told", file(`{"requests":3,"status_codes":{"200":2,"500":1}}`), shop.URL}, exitExpected,
+			"there are 3 orders, buyers were told of 2, and 1 more"},
+		{[]string{"-told", file(`{"requests":4,"status_codes":{"200":3}}`), shop.URL}, exitUnexpected,
+			"unaccounted: 1 of 4"},
+		{[]string{"-told", file(`{"requests":4,"status_codes":{"200":3,"0":1}}`), shop.URL}, exitUnexpected,
+			"dropped: 1 of 4"},
 		{[]string{"-told", file(`{}`), shop.URL}, exitFailed, "status_codes"},
 		{[]string{"-told", "nowhere.json", shop.URL}, exitFailed, "nowhere.json"},
 		{[]string{}, exitFailed, "0 URLs given"},
@@ -64,7 +69,8 @@ func TestAuditExitCodes(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	auditSale(t.Context(), []string{"-json", "-sku", "bad", shop.URL}, &stdout, &stderr)
 	var found audit.Result
-	if err := json.Unmarshal(stdout.Bytes(), &found); err != nil || len(found.Problems) != 1 || found.Audit.Oversold != 2 {
+	if err := json.Unmarshal(stdout.Bytes(), &found); err != nil || len(found.Problems) != 1 ||
+		found.Audit.Oversold != 2 {
 		t.Errorf("-json: %+v, %v", found, err)
 	}
 }

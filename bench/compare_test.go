@@ -35,20 +35,24 @@ func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 		{"no such file", []string{filepath.Join(dir, "none.json")}},
 		{"is a directory", []string{dir}},
 		{"empty.json: " + report.ErrFormat.Error() + ": it is empty", []string{write("empty.json", "")}},
-		{"cut.json: " + report.ErrFormat.Error() + ": the file ends in the middle", []string{write("cut.json", `{"manifest":{"redis":`)}},
-		{"old.json: " + report.ErrFormat.Error() + ": it has format 9", []string{write("old.json", `{"manifest":{"format":9},"rows":[]}`)}},
+		{"cut.json: " + report.ErrFormat.Error() + ": the file ends in the middle",
+			[]string{write("cut.json", `{"manifest":{"redis":`)}},
+		{"old.json: " + report.ErrFormat.Error() + ": it has format 9",
+			[]string{write("old.json", `{"manifest":{"format":9},"rows":[]}`)}},
 	} {
 		got := tryCompare(tt.args...)
 		if got.code != exitFailed || got.stdout != "" || !strings.HasPrefix(got.stderr, "bench: compare: ") ||
 			!strings.Contains(got.stderr, tt.want) || strings.Count(got.stderr, "\n") != 1 {
-			t.Errorf("%v: exit code %d, stdout %q, stderr %q; want one line with %q", tt.args, got.code, got.stdout, got.stderr, tt.want)
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q; want one line with %q", tt.args, got.code, got.stdout,
+				got.stderr, tt.want)
 		}
 	}
 }
 
 func TestHelpOfCompare(t *testing.T) {
 	for _, arg := range []string{"-h", "-help", "--help"} {
-		if got := tryCompare(arg); got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "Usage: bench compare") {
+		if got := tryCompare(arg); got.code != exitExpected || got.stderr != "" ||
+			!strings.Contains(got.stdout, "Usage: bench compare") {
 			t.Errorf("%s: exit code %d, %q, %q", arg, got.code, got.stdout, got.stderr)
 		}
 	}

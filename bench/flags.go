@@ -113,7 +113,8 @@ func strategiesUsage(list catalog.List) string {
 	usual := bench.DefaultStrategies(list, catalog.Deduct)
 	extra := slices.DeleteFunc(list.Names(), func(name string) bool { return slices.Contains(usual, name) })
 	stages := catalog.HoldNames()
-	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "," + catalog.DefaultHoldStage + "); -strategies " + allStrategies + " adds " +
+	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "," + catalog.DefaultHoldStage +
+		"); -strategies " + allStrategies + " adds " +
 		strings.Join(extra, ",") + " (zookeeper only with -zookeeper) and " +
 		strings.Join(stages, ",") + ", which are of workload hold"
 }
@@ -177,7 +178,9 @@ func (t texts) names(list catalog.List) []string {
 // checkGiven refuses empty lists, flags of other workloads, and with -target the settings of
 // the shops. The environment may have settings that are meant for another run.
 func checkGiven(fs, line *flag.FlagSet, t texts) error {
-	for name, list := range map[string]string{"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam} {
+	for name, list := range map[string]string{
+		"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam,
+	} {
 		if given(fs, name) && len(split(list)) == 0 {
 			return fmt.Errorf("-%s %q is empty (-h shows what is allowed)", name, list)
 		}
@@ -194,7 +197,8 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"redis", "db", "redlock", "etcd", "zookeeper", "instances", "ttl", "work", "wait", "retry", "unfenced", "accept-replicas"} {
+	ofShops := "redis db redlock etcd zookeeper instances ttl work wait retry unfenced accept-replicas"
+	for name := range strings.FieldsSeq(ofShops) {
 		if given(line, name) {
 			return fmt.Errorf("-%s is for shops that the bench starts; those at -target have their own setting", name)
 		}
@@ -205,7 +209,8 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 // checkRate refuses a zero, which would stand for the default, and the flags that need
 // a rate without one.
 func checkRate(fs *flag.FlagSet, o options) error {
-	for name, zero := range map[string]bool{"rate": o.Rate == 0, "duration": o.Duration == 0, "in-flight": o.InFlight == 0} {
+	zeros := map[string]bool{"rate": o.Rate == 0, "duration": o.Duration == 0, "in-flight": o.InFlight == 0}
+	for name, zero := range zeros {
 		if given(fs, name) && zero {
 			return fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
 		}
@@ -243,40 +248,74 @@ func shown(fs *flag.FlagSet) []string {
 // flags declares the flags.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	fs.StringVar(&o.redis, "redis", "embedded", "Redis `SERVER`: embedded, local, local:cluster, which starts three primaries and three replicas, or redis://, rediss://, redis+sentinel:// with one address, or several for a cluster")
-	fs.StringVar(&o.db, "db", "embedded", "`DATABASE`: embedded, local, sqlite:FILE, or user:password@tcp(host:port)/name")
-	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, or addresses separated by commas (default local with -redis local, else embedded)")
-	fs.StringVar(&o.servers.Etcd, "etcd", "local", "etcd `SERVER`: local (the one in the PATH, or built by the go command, which takes a minute once), or http://host:port")
+	fs.StringVar(&o.redis, "redis", "embedded",
+		"Redis `SERVER`: embedded, local, local:cluster, which starts three primaries and three replicas, or "+
+			"redis://, rediss://, redis+sentinel:// with one address, or several for a cluster")
+	fs.StringVar(&o.db, "db", "embedded",
+		"`DATABASE`: embedded, local, sqlite:FILE, or user:password@tcp(host:port)/name")
+	fs.StringVar(&o.servers.Redlock, "redlock", "",
+		"`NODES` of redlock: embedded or local, which start five, or addresses separated by commas (default local "+
+			"with -redis local, else embedded)")
+	fs.StringVar(&o.servers.Etcd, "etcd", "local",
+		"etcd `SERVER`: local (the one in the PATH, or built by the go command, which takes a minute once), or "+
+			"http://host:port")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "ZooKeeper `SERVER`: local, or host:port")
 	fs.IntVar(&o.Requests, "requests", 5000, "number of concurrent `REQUESTS`")
-	fs.IntVar(&o.Rate, "rate", 0, "`REQUESTS` per second, sent at this rate without waiting for earlier replies, instead of all at once")
+	fs.IntVar(&o.Rate, "rate", 0,
+		"`REQUESTS` per second, sent at this rate without waiting for earlier replies, instead of all at once")
 	fs.DurationVar(&o.Duration, "duration", 0, "`TIME` for which requests are sent at the -rate (default 10s)")
-	fs.IntVar(&o.InFlight, "in-flight", 0, "most `REQUESTS` in flight; at a -rate further ones are dropped (default 1000), in a burst they wait for a connection (default all of -requests, for many -items "+strconv.Itoa(bench.ItemsInFlight)+", if the open files allow them)")
+	fs.IntVar(&o.InFlight, "in-flight", 0,
+		"most `REQUESTS` in flight; at a -rate further ones are dropped (default 1000), in a burst they wait for a "+
+			"connection (default all of -requests, for many -items "+strconv.Itoa(bench.ItemsInFlight)+", if the open "+
+			"files allow them)")
 	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` on sale; with -items of all items together, each with an equal share")
-	fs.IntVar(&o.Items, "items", 1, "`NUMBER` of items on sale, each with its own share of the -stock, its own audit and its own verdict; the row has the worst of them")
-	fs.StringVar(&t.skew, "skew", items.Skew{}.String(), "`SKEW` of who buys which of the -items, drawn by -seed: uniform, or zipf:S, where item k is wanted in proportion to 1/k^S, such as zipf:1.1")
+	fs.IntVar(&o.Items, "items", 1,
+		"`NUMBER` of items on sale, each with its own share of the -stock, its own audit and its own verdict; the "+
+			"row has the worst of them")
+	fs.StringVar(&t.skew, "skew", items.Skew{}.String(),
+		"`SKEW` of who buys which of the -items, drawn by -seed: uniform, or zipf:S, where item k is wanted in "+
+			"proportion to 1/k^S, such as zipf:1.1")
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each in its own process")
-	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: many contenders take one lock, hold is a sale whose buyers hold a unit and pay later; without the flag hold follows deduct, with "+fmt.Sprint(holdsale.DefaultBuyers)+" buyers, "+fmt.Sprint(holdsale.DefaultStock)+" units and a ttl of "+holdsale.DefaultTTL.String())
+	fs.StringVar(&t.workload, "workload", string(catalog.Deduct),
+		"`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has "+
+			"no shop: many contenders take one lock, hold is a sale whose buyers hold a unit and pay later; without "+
+			"the flag hold follows deduct, with "+fmt.Sprint(holdsale.DefaultBuyers)+" buyers, "+
+			fmt.Sprint(holdsale.DefaultStock)+" units and a ttl of "+holdsale.DefaultTTL.String())
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
-	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover,chaos (default calm,slow,crash,pause, as far as possible)")
-	fs.Uint64Var(&o.Seed, "seed", 1, "`SEED` for the faults of condition chaos, where each run of -repeat takes the next one, and for who buys which of several -items, the same in all rows")
+	fs.StringVar(&t.conditions, "conditions", "",
+		"`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover,chaos (default "+
+			"calm,slow,crash,pause, as far as possible)")
+	fs.Uint64Var(&o.Seed, "seed", 1,
+		"`SEED` for the faults of condition chaos, where each run of -repeat takes the next one, and for who buys "+
+			"which of several -items, the same in all rows")
 	fs.StringVar(&t.seam, "seam", "", seamUsage())
-	fs.StringVar(&t.faults, "faults", "", "`KINDS` of faults for condition chaos, separated by commas (default all that the servers allow)")
-	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock; with several -items the default is "+bench.ItemsTTL.String())
+	fs.StringVar(&t.faults, "faults", "",
+		"`KINDS` of faults for condition chaos, separated by commas (default all that the servers allow)")
+	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL,
+		"lease of a lock; with several -items the default is "+bench.ItemsTTL.String())
 	fs.DurationVar(&o.Work, "work", defaultWork, "`TIME` that a holder works between reading the stock and writing it")
-	fs.DurationVar(&o.Wait, "wait", 0, "longest `TIME` to wait for a lock; 0: long enough for every holder's turn, at least 10s")
-	fs.StringVar(&t.retry, "retry", "line", "waiting `POLICY`: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], recursive[:DELAY]")
-	fs.StringVar(&t.keys, "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, or pairs, where every two requests share one")
+	fs.DurationVar(&o.Wait, "wait", 0,
+		"longest `TIME` to wait for a lock; 0: long enough for every holder's turn, at least 10s")
+	fs.StringVar(&t.retry, "retry", "line",
+		"waiting `POLICY`: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], recursive[:DELAY]")
+	fs.StringVar(&t.keys, "keys", string(bench.NoKeys),
+		"idempotency `KEYS`: none, unique, or pairs, where every two requests share one")
 	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key check the cache again under the lock")
-	fs.StringVar(&t.keeper, "keeper", "", "`BACKEND` of the stock: redis or database (default redis, and database for the SQL strategies)")
-	fs.BoolVar(&o.Unfenced, "unfenced", false, "do not check the fencing tokens of v8_fenced, v9_cohort, etcd and zookeeper")
-	fs.IntVar(&o.Replicas, "accept-replicas", 0, "`REPLICAS` of Redis that must have an order of lua_stream before its buyer is told that it is accepted")
-	fs.IntVar(&o.Repeat, "repeat", 1, "`RUNS` of each row: all rows once, then all again; the table then has medians and intervals")
+	fs.StringVar(&t.keeper, "keeper", "",
+		"`BACKEND` of the stock: redis or database (default redis, and database for the SQL strategies)")
+	fs.BoolVar(&o.Unfenced, "unfenced", false,
+		"do not check the fencing tokens of v8_fenced, v9_cohort, etcd and zookeeper")
+	fs.IntVar(&o.Replicas, "accept-replicas", 0,
+		"`REPLICAS` of Redis that must have an order of lua_stream before its buyer is told that it is accepted")
+	fs.IntVar(&o.Repeat, "repeat", 1,
+		"`RUNS` of each row: all rows once, then all again; the table then has medians and intervals")
 	fs.StringVar(&t.targets, "target", "", "`URLS` of running shops, separated by commas; the bench starts none")
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")
-	fs.StringVar(&o.json, "json", "", "`FILE` for the report as JSON; - for standard output, with the table on standard error")
+	fs.StringVar(&o.json, "json", "",
+		"`FILE` for the report as JSON; - for standard output, with the table on standard error")
 	fs.StringVar(&o.html, "html", "", "`FILE` for the report with plots, to open in a browser")
-	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of the tables and of -html: en or zh; names, errors and JSON are in English")
+	fs.StringVar(&o.lang, "lang", pagetexts.English,
+		"`LANGUAGE` of the tables and of -html: en or zh; names, errors and JSON are in English")
 	return fs
 }
 
@@ -318,11 +357,15 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		return fmt.Errorf("-skew: %w", err)
 	}
 	o.Keys, o.Targets = bench.Keys(t.keys), split(t.targets)
-	if i := slices.IndexFunc(split(t.strategies), func(name string) bool { return slices.Contains(catalog.HoldNames(), name) }); i >= 0 {
-		return fmt.Errorf("-strategies: %s is of workload %s, and -workload is %s: leave -workload out to run both", split(t.strategies)[i], catalog.Hold, t.workload)
+	for _, name := range split(t.strategies) {
+		if slices.Contains(catalog.HoldNames(), name) {
+			return fmt.Errorf("-strategies: %s is of workload %s, and -workload is %s: leave -workload out to run both",
+				name, catalog.Hold, t.workload)
+		}
 	}
 	if o.Workload, err = catalog.ParseWorkload(t.workload); err != nil {
-		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", catalog.ErrName, t.workload, append(catalog.Workloads(), catalog.Hold, report.WorkloadLock))
+		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", catalog.ErrName, t.workload,
+			append(catalog.Workloads(), catalog.Hold, report.WorkloadLock))
 	}
 	if o.Policy, err = guard.ParsePolicy(t.retry); err != nil {
 		return fmt.Errorf("-retry: %w", err)
@@ -346,7 +389,8 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
 		if !given(fs, "zookeeper") { // not everybody has it
-			o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { return name == string(catalog.NeedsZooKeeper) })
+			o.Strategies = slices.DeleteFunc(o.Strategies,
+				func(name string) bool { return name == string(catalog.NeedsZooKeeper) })
 		}
 	case slices.Contains(o.Strategies, allStrategies):
 		return fmt.Errorf("-strategies: %s excludes other names", allStrategies)

@@ -22,29 +22,40 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-requests 0", "0 requests"},
 		{"-requests 1e6", `"1e6"`},
 		{"-strategies v", `"v" (allowed: [none local`},
-		{"-workload deduct -strategies h3_claim", "h3_claim is of workload hold, and -workload is deduct: leave -workload out to run both"},
-		{"-strategies lua_stream -conditions crash -seam nowhere", `unknown name of a seam: "nowhere" (allowed: [script read written])`},
+		{"-workload deduct -strategies h3_claim",
+			"h3_claim is of workload hold, and -workload is deduct: leave -workload out to run both"},
+		{"-strategies lua_stream -conditions crash -seam nowhere",
+			`unknown name of a seam: "nowhere" (allowed: [script read written])`},
 		{"-strategies lua_stream -conditions calm -seam all", "seams without condition crash"},
 		{"-seam ,", `"," is empty`},
-		{"-strategies lua_stream -accept-replicas 1", "replicas of accepted orders need a Redis with replicas: -redis local -conditions failover"},
-		{"-strategies none,h3_claim -target http://h:1", "h3_claim is of workload hold: it needs shops that the bench starts"},
-		{"-strategies none,h3_claim -instances 1 -conditions calm", "h3_claim is of workload hold: cannot be run: 1 instance; allowed: 2 to 16"},
+		{"-strategies lua_stream -accept-replicas 1",
+			"replicas of accepted orders need a Redis with replicas: -redis local -conditions failover"},
+		{"-strategies none,h3_claim -target http://h:1",
+			"h3_claim is of workload hold: it needs shops that the bench starts"},
+		{"-strategies none,h3_claim -instances 1 -conditions calm",
+			"h3_claim is of workload hold: cannot be run: 1 instance; allowed: 2 to 16"},
 		{"-conditions calm,stormy", `"stormy" (allowed: [calm slow`},
 		{"-workload write", `"write" (allowed: [deduct cache`},
 		{"-workload lock -conditions calm,calm", "calm is named twice"},
 		{"-workload lock -strategies v7_queue,v7_queue", "v7_queue is named twice"},
-		{"-zookeeper 127.0.0.1:1 -strategies zookeeper -conditions calm", "bench: zookeeper at 127.0.0.1:1: unreachable"},
-		{"-redis local -conditions failover -rate 200 -duration 1s", "a duration of 1s; condition failover takes at least 4s"},
+		{"-zookeeper 127.0.0.1:1 -strategies zookeeper -conditions calm",
+			"bench: zookeeper at 127.0.0.1:1: unreachable"},
+		{"-redis local -conditions failover -rate 200 -duration 1s",
+			"a duration of 1s; condition failover takes at least 4s"},
 		{"-conditions chaos -seed 0", "-seed is 0"},
 		{"-conditions chaos -faults flood", `"flood" is not a fault (allowed: shop-kill`},
-		{"-conditions chaos -faults db-kill -strategies watch", "the fault db-kill needs a real server: -redis local -db local"},
+		{"-conditions chaos -faults db-kill -strategies watch",
+			"the fault db-kill needs a real server: -redis local -db local"},
 		{"-conditions chaos -requests 100", "-requests come at once"},
 		{"-conditions chaos -redis redis://127.0.0.1:1", "it needs servers that the bench starts, embedded or local"},
 		{"-token x", "-token needs -target"},
 		{"-strategies all,none", "all excludes other names"},
 		{"-conditions failover", "needs a Redis with replicas that the bench starts: -redis local"},
-		{"-redis local:cluster -conditions failover", "condition failover needs a Redis with replicas that the bench starts: -redis local\n"},
-		{"-redis local:cluster -conditions partition", "condition partition needs a Redis whose connections can be relayed (embedded, local or redis://host:port): not a single Redis without TLS"},
+		{"-redis local:cluster -conditions failover",
+			"condition failover needs a Redis with replicas that the bench starts: -redis local\n"},
+		{"-redis local:cluster -conditions partition",
+			"condition partition needs a Redis whose connections can be relayed (embedded, local or " +
+				"redis://host:port): not a single Redis without TLS"},
 		{"-redis local:clusters", "want embedded, local, local:cluster, redis://"},
 		{"-workload cache -strategies watch", "watch has no lock"},
 		{"-strategies sql_for_update", "sql_for_update needs MySQL or MariaDB: -db local"},
@@ -70,10 +81,14 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-lang fr", `-lang: "fr" is no language; allowed: en, zh`},
 		{"-workload hold -work 1ms", "-work is not a flag of workload hold, which takes -workload, -strategies, "},
 		{"-workload hold -strategies v8_fenced", `"v8_fenced" (allowed: [h1_counter h2_status h3_claim])`},
-		{"-workload hold -conditions failover", "condition failover needs a Redis with replicas that the bench starts: -redis local"},
-		{"-workload hold -conditions chaos", "condition chaos with workload hold; allowed: [calm slow late crash pause partition failover]"},
-		{"-workload hold -conditions partition -redis rediss://h:1", "condition partition needs a Redis whose connections can be relayed"},
-		{"-workload hold -conditions crash -seam nowhere", `"nowhere" (allowed: [take capture claim order refund sweep])`},
+		{"-workload hold -conditions failover",
+			"condition failover needs a Redis with replicas that the bench starts: -redis local"},
+		{"-workload hold -conditions chaos",
+			"condition chaos with workload hold; allowed: [calm slow late crash pause partition failover]"},
+		{"-workload hold -conditions partition -redis rediss://h:1",
+			"condition partition needs a Redis whose connections can be relayed"},
+		{"-workload hold -conditions crash -seam nowhere",
+			`"nowhere" (allowed: [take capture claim order refund sweep])`},
 		{"-workload hold -conditions pause -seam take", "seams without condition crash"},
 		{"-workload hold -ttl 0", "-ttl is 0"},
 		{"-seam take", "take is a seam of workload hold"},
@@ -98,7 +113,8 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 			if got.code != exitFailed || got.stdout != "" {
 				t.Errorf("exit code %d, stdout %q; want %d and nothing", got.code, got.stdout, exitFailed)
 			}
-			if !strings.HasPrefix(got.stderr, "bench: ") || !strings.Contains(got.stderr, tt.want) || strings.Count(got.stderr, "\n") != 1 {
+			if !strings.HasPrefix(got.stderr, "bench: ") || !strings.Contains(got.stderr, tt.want) ||
+				strings.Count(got.stderr, "\n") != 1 {
 				t.Errorf("stderr %q, want one line with %q", got.stderr, tt.want)
 			}
 			if strings.Contains(got.stderr, "secret") {
@@ -133,7 +149,8 @@ func TestHelpHasExamples(t *testing.T) {
 		if got.code != exitExpected || got.stderr != "" {
 			t.Errorf("%s: exit code %d, stderr %q", arg, got.code, got.stderr)
 		}
-		for _, want := range []string{"Examples:", "go run ./bench -redis local -db local", "Exit code", "-strategies STRATEGIES", "v6_watchdog"} {
+		for _, want := range []string{"Examples:", "go run ./bench -redis local -db local", "Exit code",
+			"-strategies STRATEGIES", "v6_watchdog"} {
 			if !strings.Contains(got.stdout, want) {
 				t.Errorf("%s: %q is not in the help", arg, want)
 			}
@@ -188,7 +205,8 @@ func TestDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(o.Conditions, tt.conditions) || !slices.Equal(o.Strategies, bench.DefaultStrategies(catalog.Strategies(), tt.workload)) {
+		if !slices.Equal(o.Conditions, tt.conditions) ||
+			!slices.Equal(o.Strategies, bench.DefaultStrategies(catalog.Strategies(), tt.workload)) {
 			t.Errorf("%q: conditions %v, strategies %v", tt.args, o.Conditions, o.Strategies)
 		}
 		var stages []string
@@ -199,7 +217,8 @@ func TestDefaults(t *testing.T) {
 		if !slices.Equal(holds, tt.holds) || len(holds) > 0 && !slices.Equal(stages, []string{"h3_claim"}) {
 			t.Errorf("%q: holds under %v, want %v; stages %v", tt.args, holds, tt.holds, stages)
 		}
-		if o.Requests != 5000 || o.Stock != 1000 || o.Keys != bench.NoKeys || !o.SecondLook || o.redis != "embedded" || o.db != "embedded" {
+		if o.Requests != 5000 || o.Stock != 1000 || o.Keys != bench.NoKeys || !o.SecondLook || o.redis != "embedded" ||
+			o.db != "embedded" {
 			t.Errorf("%q: %+v", tt.args, o)
 		}
 	}
@@ -220,7 +239,8 @@ func TestEnvironmentIsTheDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.redis != "redis://h:1" || o.db != "embedded" || o.TTL != 3*time.Second || !slices.Equal(o.Strategies, []string{"none", "watch"}) {
+	if o.redis != "redis://h:1" || o.db != "embedded" || o.TTL != 3*time.Second ||
+		!slices.Equal(o.Strategies, []string{"none", "watch"}) {
 		t.Errorf("%+v", o)
 	}
 }
@@ -229,7 +249,8 @@ func TestEnvironmentIsTheDefault(t *testing.T) {
 func TestReportThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "no", "such", "folder")
 	for _, flag := range []string{"-json", "-html"} {
-		if got := try(t, flag, nowhere); got.code != exitFailed || got.stdout != "" || !strings.HasPrefix(got.stderr, "bench: "+flag+": ") {
+		if got := try(t, flag, nowhere); got.code != exitFailed || got.stdout != "" ||
+			!strings.HasPrefix(got.stderr, "bench: "+flag+": ") {
 			t.Errorf("exit code %d: %s%s", got.code, got.stdout, got.stderr)
 		}
 	}
@@ -243,10 +264,13 @@ func TestStrategiesDecideTheWorkload(t *testing.T) {
 		t.Errorf("alone: %+v, %v", alone.Config, err)
 	}
 	beside, err := parse([]string{"-strategies", "h3_claim,lua_stream", "-conditions", "calm,slow", "-requests", "60"})
-	if err != nil || !slices.Equal(beside.Strategies, []string{"lua_stream"}) || beside.Requests != 60 || beside.holds == nil ||
-		!slices.Equal(beside.holds.Strategies, []string{"h3_claim"}) || beside.holds.Requests != holdsale.DefaultBuyers ||
+	if err != nil || !slices.Equal(beside.Strategies, []string{"lua_stream"}) || beside.Requests != 60 ||
+		beside.holds == nil ||
+		!slices.Equal(beside.holds.Strategies, []string{"h3_claim"}) ||
+		beside.holds.Requests != holdsale.DefaultBuyers ||
 		!slices.Equal(beside.holds.Conditions, beside.Conditions) {
-		t.Errorf("beside: strategies %v, %d requests, holds %+v, %v", beside.Strategies, beside.Requests, beside.holds, err)
+		t.Errorf("beside: strategies %v, %d requests, holds %+v, %v", beside.Strategies, beside.Requests, beside.holds,
+			err)
 	}
 	every, err := parse([]string{"-strategies", "all"})
 	if err != nil || every.holds == nil || !slices.Equal(every.holds.Strategies, catalog.HoldNames()) {

@@ -48,7 +48,8 @@ func TestLockWorkload(t *testing.T) {
 	if len(report.Summary) != 2 || report.Summary[0].Throughput.Median <= 0 {
 		t.Errorf("summary %+v", report.Summary)
 	}
-	for _, part := range []string{"40 contenders for one lock, in 2 processes", "calm, run 2 of 2", "medians of 2 runs", "fastest that held: v"} {
+	for _, part := range []string{"40 contenders for one lock, in 2 processes", "calm, run 2 of 2", "medians of 2 runs",
+		"fastest that held: v"} {
 		if !strings.Contains(got.stderr, part) {
 			t.Errorf("%q is not in\n%s", part, got.stderr)
 		}

@@ -36,7 +36,8 @@ func TestTableOnStandardOutputIsPlain(t *testing.T) {
 func TestBenchInChinese(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "report.html")
-	got := try(t, small("-strategies", "none,v6_watchdog", "-conditions", "calm", "-lang", "zh", "-json", "-", "-html", file)...)
+	got := try(t, small("-strategies", "none,v6_watchdog", "-conditions", "calm", "-lang", "zh", "-json", "-", "-html",
+		file)...)
 	if got.code != exitExpected {
 		t.Fatalf("exit code %d, stderr %q", got.code, got.stderr)
 	}
@@ -82,7 +83,8 @@ func checkJSON(t *testing.T, text []byte) {
 func TestExitCodeTellsAnUnexpectedRow(t *testing.T) {
 	t.Parallel()
 	got := try(t, strings.Fields("-requests 1 -stock 1 -instances 1 -strategies none -conditions calm")...)
-	if got.code != exitUnexpected || !strings.Contains(got.stdout, "ok (!)") || !strings.Contains(got.stdout, "The row did not match the catalog's expectation:") {
+	if got.code != exitUnexpected || !strings.Contains(got.stdout, "ok (!)") ||
+		!strings.Contains(got.stdout, "The row did not match the catalog's expectation:") {
 		t.Errorf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
 	}
 }
@@ -112,7 +114,8 @@ func TestReportStaysUntilThereIsAnother(t *testing.T) {
 		}
 		checkAlone(t, dir, 2)
 	}
-	if got := try(t, append(small("-strategies", "none,v6_watchdog", "-conditions", "calm"), files...)...); got.code != exitExpected {
+	if got := try(t, append(small("-strategies", "none,v6_watchdog", "-conditions", "calm"),
+		files...)...); got.code != exitExpected {
 		t.Fatalf("exit code %d: %s", got.code, got.stderr)
 	}
 	text, err := os.ReadFile(json)

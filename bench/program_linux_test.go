@@ -70,7 +70,8 @@ func TestInterruptPrintsWhatIsFinished(t *testing.T) {
 	if !strings.Contains(stdout.String(), "v1_setnx") || strings.Contains(stdout.String(), "crash") {
 		t.Errorf("want the calm row and no other in\n%s", stdout)
 	}
-	if !strings.HasPrefix(stderr.String(), "bench: interrupted after 1 finished rows: ") || strings.Count(stderr.String(), "\n") != 1 {
+	if !strings.HasPrefix(stderr.String(), "bench: interrupted after 1 finished rows: ") ||
+		strings.Count(stderr.String(), "\n") != 1 {
 		t.Errorf("stderr %q", stderr)
 	}
 	for _, pid := range two {
@@ -106,7 +107,8 @@ func TestInterruptEndsChaos(t *testing.T) {
 			if took := time.Since(begun); took > 5*time.Second+backendtest.Slack {
 				t.Errorf("it took %v to end", took)
 			}
-			if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.HasPrefix(stderr.String(), "bench: interrupted after 0 finished rows: ") {
+			if code := cmd.ProcessState.ExitCode(); code != exitFailed ||
+				!strings.HasPrefix(stderr.String(), "bench: interrupted after 0 finished rows: ") {
 				t.Errorf("exit code %d: %s", code, stderr)
 			}
 			for _, pid := range four {

@@ -17,16 +17,20 @@ func TestRepeatAndCompare(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json")
 	for _, file := range []string{a, b} {
-		got := try(t, small("-redis", "local", "-db", "local", "-repeat", "2", "-strategies", "none,v6_watchdog", "-conditions", "calm", "-json", file)...)
-		if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "runs of 2 rows matched the catalog's expectations") {
+		got := try(t, small("-redis", "local", "-db", "local", "-repeat", "2", "-strategies", "none,v6_watchdog",
+			"-conditions", "calm", "-json", file)...)
+		if got.code != exitExpected || got.stderr != "" ||
+			!strings.Contains(got.stdout, "runs of 2 rows matched the catalog's expectations") {
 			t.Fatalf("exit code %d, stderr %q, stdout\n%s", got.code, got.stderr, got.stdout)
 		}
 	}
 	got := tryCompare(a, b)
-	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "units sold per second") || !strings.HasPrefix(last(got.stdout), "0 of 2 rows changed verdict") {
+	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "units sold per second") ||
+		!strings.HasPrefix(last(got.stdout), "0 of 2 rows changed verdict") {
 		t.Errorf("two files: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
-	if got = tryCompare(a); got.code != exitExpected || got.stderr != "" || !strings.Contains(last(got.stdout), "fastest that held: v6_watchdog") {
+	if got = tryCompare(a); got.code != exitExpected || got.stderr != "" ||
+		!strings.Contains(last(got.stdout), "fastest that held: v6_watchdog") {
 		t.Errorf("one file: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
 }
@@ -47,7 +51,8 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 		t.Fatalf("exit code %d, stderr %q, stdout\n%s", got.code, got.stderr, got.stdout)
 	}
 	first, second, _ := strings.Cut(got.stdout, "buyers who hold a unit and pay later")
-	if !strings.Contains(first, "lua_stream") || strings.Contains(first, "h3_claim") || !strings.Contains(second, "h3_claim") || !strings.Contains(second, "All 2 rows matched") {
+	if !strings.Contains(first, "lua_stream") || strings.Contains(first, "h3_claim") ||
+		!strings.Contains(second, "h3_claim") || !strings.Contains(second, "All 2 rows matched") {
 		t.Errorf("stdout\n%s", got.stdout)
 	}
 	r, err := read(json)
@@ -55,7 +60,8 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts := r.Parts()
-	if len(parts) != 2 || len(parts[0].Rows) != 1 || len(parts[1].Rows) != 1 || parts[1].Rows[0].Held == nil || parts[1].Manifest.Requests != holdsale.DefaultBuyers {
+	if len(parts) != 2 || len(parts[0].Rows) != 1 || len(parts[1].Rows) != 1 || parts[1].Rows[0].Held == nil ||
+		parts[1].Manifest.Requests != holdsale.DefaultBuyers {
 		t.Errorf("parts: %+v", parts)
 	}
 	page, err := os.ReadFile(html)
@@ -65,7 +71,8 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 	if n := strings.Count(string(page), `<table class="rows">`); n != 2 {
 		t.Errorf("%d tables in the page, want 2", n)
 	}
-	if got := tryCompare(json, json); got.code != exitExpected || !strings.Contains(got.stdout, "until all agreed") || !strings.Contains(got.stdout, "Redis commands per request") {
+	if got := tryCompare(json, json); got.code != exitExpected || !strings.Contains(got.stdout, "until all agreed") ||
+		!strings.Contains(got.stdout, "Redis commands per request") {
 		t.Errorf("exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
 }
@@ -74,7 +81,8 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 func TestLockWorkloadOnOtherServers(t *testing.T) {
 	t.Parallel()
 	got := try(t, "-workload", "lock", "-requests", "6", "-instances", "2", "-strategies", "etcd,redlock")
-	if got.code != exitExpected || !strings.Contains(got.stdout, "etcd") || strings.Count(got.stdout, "       6        .") != 2 {
+	if got.code != exitExpected || !strings.Contains(got.stdout, "etcd") ||
+		strings.Count(got.stdout, "       6        .") != 2 {
 		t.Errorf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
 	}
 }

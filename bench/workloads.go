@@ -71,7 +71,8 @@ func checkTaken(line *flag.FlagSet, name string) (err error) {
 	taken := strings.Fields(w.flags)
 	line.Visit(func(f *flag.Flag) {
 		if known && !slices.Contains(taken, f.Name) {
-			err = fmt.Errorf("-%s is not a flag of workload %s, which takes -%s", f.Name, name, strings.Join(taken, ", -"))
+			err = fmt.Errorf("-%s is not a flag of workload %s, which takes -%s", f.Name, name,
+				strings.Join(taken, ", -"))
 		}
 	})
 	return err
@@ -246,7 +247,9 @@ func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 	default:
 		return nil
 	}
-	c := bench.Config{Strategies: stages, Conditions: o.holdConditions(fs, named), Instances: o.Instances, Repeat: o.Repeat}
+	c := bench.Config{
+		Strategies: stages, Conditions: o.holdConditions(fs, named), Instances: o.Instances, Repeat: o.Repeat,
+	}
 	c.Seams, _ = seams(t.seam)
 	var why error
 	switch {

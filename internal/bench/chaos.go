@@ -49,7 +49,8 @@ func (c Config) checkChaos() error {
 	case len(c.Conditions) > 1:
 		return Invalid("condition chaos cannot be combined with others: its servers write to disk, and theirs do not")
 	case c.Chaos == nil:
-		return Invalid("condition chaos breaks Redis and the database: it needs servers that the bench starts, embedded or local")
+		return Invalid("condition chaos breaks Redis and the database: it needs servers that the bench starts, " +
+			"embedded or local")
 	case c.Instances < 2:
 		return Invalid("condition chaos kills and stops processes: it needs at least 2 instances")
 	case c.Keys != NoKeys && c.Keys != UniqueKeys:
@@ -229,15 +230,17 @@ func replyOf(at time.Duration, o chaos.Outcome) reply {
 // judge computes the figures.
 func (r *chaosRow) judge(t *tally, found *report.Chaos) report.Row {
 	sold := figures.Stock{
-		Initial: r.cfg.Stock, Remaining: found.Remaining, Sold: found.Sold, Orders: found.Sold, Duplicates: found.Duplicates,
+		Initial: r.cfg.Stock, Remaining: found.Remaining, Sold: found.Sold, Orders: found.Sold,
+		Duplicates: found.Duplicates,
 	}
 	o := outcome{
 		tally: t, told: make([]figures.Told, 1), wall: time.Since(t.start), sent: found.Sent,
 		audits: []web.Audit{{Audit: stock.Audit{Stock: sold}}},
 	}
 	o.open = &report.Open{
-		Planned: found.Planned, Sent: found.Sent, Dropped: found.Dropped, AchievedRate: float64(found.Sent) / r.cfg.Duration.Seconds(),
-		ServiceP50: t.service.ms(50), ServiceP99: t.service.ms(99), ServiceMax: t.service.ms(100),
+		Planned: found.Planned, Sent: found.Sent, Dropped: found.Dropped,
+		AchievedRate: float64(found.Sent) / r.cfg.Duration.Seconds(),
+		ServiceP50:   t.service.ms(50), ServiceP99: t.service.ms(99), ServiceMax: t.service.ms(100),
 	}
 	row := r.row(o)
 	row.AcknowledgedMissing, row.Unreported, row.Stranded = found.Missing, found.Unreported, found.Stranded
@@ -298,7 +301,8 @@ func chaosDiffers(may catalog.Leeway, found *report.Chaos) string {
 	if !may.Sticks {
 		for _, d := range found.Faults {
 			if d.Late() {
-				wrong = append(wrong, fmt.Sprintf("%s at %.1f s: recovery %s (limit %.1f s)", d.Kind, d.At, d.Recovery(), d.Limit))
+				wrong = append(wrong, fmt.Sprintf("%s at %.1f s: recovery %s (limit %.1f s)", d.Kind, d.At,
+					d.Recovery(), d.Limit))
 			}
 		}
 		if !found.SoldOut {

@@ -54,13 +54,16 @@ func TestSaleInChaos(t *testing.T) {
 				t.Errorf("the last order was written %v ms after the last reply", row.Drain)
 			}
 			found := row.Chaos
-			if found == nil || found.Seed != 11 || len(found.Faults) == 0 || row.Condition != catalog.Chaos || row.Open == nil {
+			if found == nil || found.Seed != 11 || len(found.Faults) == 0 || row.Condition != catalog.Chaos ||
+				row.Open == nil {
 				t.Fatalf("%+v", row)
 			}
-			if found.Missing != 0 || found.Duplicates != 0 || found.Oversold != 0 || found.Foreign != 0 || !found.SoldOut {
+			if found.Missing != 0 || found.Duplicates != 0 || found.Oversold != 0 || found.Foreign != 0 ||
+				!found.SoldOut {
 				t.Errorf("%+v", found)
 			}
-			if found.Sold+found.Stranded != cfg.Stock || found.Acknowledged < found.Sold-found.Unreported-row.Unknown || row.Sold != found.Sold {
+			if found.Sold+found.Stranded != cfg.Stock || found.Acknowledged < found.Sold-found.Unreported-row.Unknown ||
+				row.Sold != found.Sold {
 				t.Errorf("%d units, sold %d: %+v", cfg.Stock, row.Sold, found)
 			}
 			injected := 0
@@ -73,7 +76,8 @@ func TestSaleInChaos(t *testing.T) {
 				}
 			}
 			if injected == 0 || found.Acknowledged < 100 {
-				t.Errorf("%d faults were injected and %d orders acknowledged, want at least 1 and 100", injected, found.Acknowledged)
+				t.Errorf("%d faults were injected and %d orders acknowledged, want at least 1 and 100", injected,
+					found.Acknowledged)
 			}
 		})
 	}
@@ -88,7 +92,8 @@ func TestLostOrdersAreFoundInChaos(t *testing.T) {
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 	must(t, err)
 	found := rows[0].Chaos
-	if found.Missing == 0 || len(found.MissingIDs) == 0 || rows[0].Expected || !strings.Contains(rows[0].Differs, "acknowledged_missing") {
+	if found.Missing == 0 || len(found.MissingIDs) == 0 || rows[0].Expected ||
+		!strings.Contains(rows[0].Differs, "acknowledged_missing") {
 		t.Errorf("expected: %v, %s; %+v", rows[0].Expected, rows[0].Differs, found)
 	}
 }
@@ -102,7 +107,8 @@ func TestChaosSaysWhatItNeeds(t *testing.T) {
 		"cannot be pairs":      func(c *bench.Config) { c.Keys = bench.PairedKeys },
 	} {
 		cfg := against()
-		cfg.Targets, cfg.Strategies, cfg.Conditions, cfg.Chaos = nil, []string{"v6_watchdog"}, []catalog.Condition{catalog.Chaos}, new(chaos.Servers)
+		cfg.Targets, cfg.Strategies, cfg.Conditions, cfg.Chaos = nil, []string{"v6_watchdog"},
+			[]catalog.Condition{catalog.Chaos}, new(chaos.Servers)
 		cfg.Instances = 2
 		change(&cfg)
 		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) {

@@ -35,7 +35,8 @@ func TestEveryRedisStrategySellsOnACluster(t *testing.T) {
 		t.Errorf("only %v use Redis", cfg.Strategies)
 	}
 	for name, row := range run(t, cfg) {
-		if !row.Expected || row.Verdict != figures.OK || row.Failed != 0 || row.Unknown != 0 || row.RedisCommands == nil || *row.RedisCommands <= 0 {
+		if !row.Expected || row.Verdict != figures.OK || row.Failed != 0 || row.Unknown != 0 ||
+			row.RedisCommands == nil || *row.RedisCommands <= 0 {
 			t.Errorf("%s: %+v", name, row)
 			continue
 		}

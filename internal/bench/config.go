@@ -230,15 +230,18 @@ func (c Config) Check() error {
 	case c.Instances < 1 || c.Instances > MaxInstances:
 		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Instances, "instance"), MaxInstances)
 	case c.shops() > c.Requests:
-		return Invalid("%s for %s: each needs at least one", present.Plural(c.shops(), "shop"), present.Plural(c.Requests, "request"))
+		return Invalid("%s for %s: each needs at least one", present.Plural(c.shops(), "shop"),
+			present.Plural(c.Requests, "request"))
 	case !slices.Contains([]Keys{NoKeys, UniqueKeys, PairedKeys}, c.Keys):
 		return Invalid("idempotency keys %q; allowed: %s, %s, %s", c.Keys, NoKeys, UniqueKeys, PairedKeys)
 	case c.Keeper != "" && c.Keeper != stock.InRedis && c.Keeper != stock.InDatabase:
 		return Invalid("stock kept in %q; allowed: %s, %s", c.Keeper, stock.InRedis, stock.InDatabase)
 	case c.Replicas < 0 || c.Replicas > maxReplicas:
 		return Invalid("%s of an accepted order; allowed: 0 to %d", present.Plural(c.Replicas, "replica"), maxReplicas)
-	case c.Replicas > 0 && len(c.Targets) == 0 && c.RedisURL == "" && (c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
-		return Invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or your own", catalog.Failover)
+	case c.Replicas > 0 && len(c.Targets) == 0 && c.RedisURL == "" &&
+		(c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
+		return Invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or "+
+			"your own", catalog.Failover)
 	case len(c.Strategies) == 0:
 		return Invalid("no strategy")
 	case len(c.Conditions) == 0:
@@ -339,7 +342,8 @@ func (c Config) checkOpen() error {
 func (c Config) checkTargets() error {
 	for i, target := range c.Targets {
 		u, err := url.Parse(target)
-		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || target != u.Scheme+"://"+u.Host {
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") ||
+			target != u.Scheme+"://"+u.Host {
 			return Invalid("target %d, %s, is neither http://HOST:PORT nor https://HOST:PORT", i+1, quoted(u))
 		}
 	}
@@ -358,9 +362,11 @@ func quoted(u *url.URL) string {
 func (c Config) checkConditions() error {
 	for _, condition := range c.Conditions {
 		if len(c.Targets) > 0 && condition != catalog.Calm {
-			return Invalid("condition %s needs shops that the bench starts; with -target only %s is allowed", condition, catalog.Calm)
+			return Invalid("condition %s needs shops that the bench starts; with -target only %s is allowed", condition,
+				catalog.Calm)
 		}
-		if of := c.forCondition(condition).WithDefaults(); condition == catalog.Failover && of.Duration < leastFailover {
+		of := c.forCondition(condition).WithDefaults()
+		if condition == catalog.Failover && of.Duration < leastFailover {
 			return Invalid("a duration of %v; condition %s takes at least %v", of.Duration, condition, leastFailover)
 		}
 		if condition == catalog.Failover && c.Workload != catalog.Deduct {
@@ -379,7 +385,8 @@ func (c Config) checkConditions() error {
 				c.Wait, condition, long, c.TTL)
 		}
 		if condition.NeedsProcess() && c.Instances < 2 {
-			return Invalid("condition %s affects a whole process, and another must go on: at least 2 instances", condition)
+			return Invalid("condition %s affects a whole process, and another must go on: at least 2 instances",
+				condition)
 		}
 	}
 	return c.CheckRedis()
@@ -387,7 +394,8 @@ func (c Config) checkConditions() error {
 
 // CheckRedis returns an error for conditions that the Redis does not allow.
 func (c Config) CheckRedis() error {
-	partition, failover := slices.Contains(c.Conditions, catalog.Partition), slices.Contains(c.Conditions, catalog.Failover)
+	partition := slices.Contains(c.Conditions, catalog.Partition)
+	failover := slices.Contains(c.Conditions, catalog.Failover)
 	switch {
 	case failover && c.Failovers == nil:
 		return Invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", catalog.Failover)
@@ -402,7 +410,8 @@ func (c Config) CheckRedis() error {
 	case errors.Is(err, backend.ErrSpec):
 		return Invalid("%w", err) // not because of the condition
 	case err != nil:
-		return Invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or redis://host:port): %w",
+		return Invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or "+
+			"redis://host:port): %w",
 			catalog.Partition, err)
 	}
 	return nil
@@ -419,7 +428,8 @@ func (c Config) checkFiles() error {
 	}
 	need := uint64(connections + c.filesBeside())
 	if limit, ok := openFilesLimit(); ok && limit < need {
-		return Invalid("%d %s need %d open files, and the limit is %d; raise it with `ulimit -n %d`, or use fewer %s", connections, what, need, limit, need, less)
+		return Invalid("%d %s need %d open files, and the limit is %d; raise it with `ulimit -n %d`, or use fewer %s",
+			connections, what, need, limit, need, less)
 	}
 	return nil
 }

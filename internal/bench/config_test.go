@@ -34,21 +34,30 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 		"each needs at least one":       func(c *bench.Config) { c.Requests, c.Instances = 3, 4 },
 		`keys "some"`:                   func(c *bench.Config) { c.Keys = "some" },
 		"strategy watch is named twice": func(c *bench.Config) { c.Strategies = []string{"watch", "none", "watch"} },
-		"condition calm is named twice": func(c *bench.Config) { c.Conditions = []catalog.Condition{catalog.Calm, catalog.Calm} },
-		"1 request: each needs":         func(c *bench.Config) { c.Requests, c.Instances = 1, 2 },
-		"no strategy":                   func(c *bench.Config) { c.Strategies = nil },
-		"no condition":                  func(c *bench.Config) { c.Conditions = nil },
-		"ttl of 9ms":                    func(c *bench.Config) { c.TTL = 9 * time.Millisecond },
-		"wait of -1s":                   func(c *bench.Config) { c.Wait = -time.Second },
-		"work of -1s":                   func(c *bench.Config) { c.Work = -time.Second },
-		"at least 2 instances":          func(c *bench.Config) { c.Instances, c.Conditions = 1, []catalog.Condition{catalog.Crash} },
-		"strategy watch has no lock":    func(c *bench.Config) { c.Workload = catalog.Cache },
+		"condition calm is named twice": func(c *bench.Config) {
+			c.Conditions = []catalog.Condition{catalog.Calm,
+				catalog.Calm}
+		},
+		"1 request: each needs": func(c *bench.Config) { c.Requests, c.Instances = 1, 2 },
+		"no strategy":           func(c *bench.Config) { c.Strategies = nil },
+		"no condition":          func(c *bench.Config) { c.Conditions = nil },
+		"ttl of 9ms":            func(c *bench.Config) { c.TTL = 9 * time.Millisecond },
+		"wait of -1s":           func(c *bench.Config) { c.Wait = -time.Second },
+		"work of -1s":           func(c *bench.Config) { c.Work = -time.Second },
+		"at least 2 instances": func(c *bench.Config) {
+			c.Instances, c.Conditions = 1,
+				[]catalog.Condition{catalog.Crash}
+		},
+		"strategy watch has no lock": func(c *bench.Config) { c.Workload = catalog.Cache },
 		"with -target only calm": func(c *bench.Config) {
 			c.Targets, c.Conditions = []string{"http://h:1"}, []catalog.Condition{catalog.Slow}
 		},
-		"target 1, \"h:1\", is neither":             func(c *bench.Config) { c.Targets = []string{"h:1"} },
-		"target 2, \"http://h:1/path\", is neither": func(c *bench.Config) { c.Targets = []string{"http://h:1", "http://h:1/path"} },
-		"open files, and the limit is ":             func(c *bench.Config) { c.Requests = bench.MaxRequests },
+		"target 1, \"h:1\", is neither": func(c *bench.Config) { c.Targets = []string{"h:1"} },
+		"target 2, \"http://h:1/path\", is neither": func(c *bench.Config) {
+			c.Targets = []string{"http://h:1",
+				"http://h:1/path"}
+		},
+		"open files, and the limit is ": func(c *bench.Config) { c.Requests = bench.MaxRequests },
 	} {
 		cfg := against()
 		cfg.Strategies = []string{"watch"}
@@ -57,7 +66,8 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 		if err == nil && strings.HasPrefix(want, "open files") {
 			continue // this machine allows that many
 		}
-		if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("got %q, want one line with %q", err, want)
 		}
 	}
@@ -88,7 +98,8 @@ func TestDefaultWaitIsEnoughForEverybodysTurn(t *testing.T) {
 		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 1000, 5000 }},
 		{30 * time.Second, func(c *bench.Config) { c.Requests, c.Stock, c.Work = 1000, 1000, 20*time.Millisecond }},
 		{13_200 * time.Millisecond, func(c *bench.Config) { // two that are slow
-			c.Requests, c.Stock, c.Instances, c.Conditions = 1000, 1000, 2, []catalog.Condition{catalog.Calm, catalog.Slow}
+			c.Requests, c.Stock, c.Instances, c.Conditions = 1000, 1000, 2,
+				[]catalog.Condition{catalog.Calm, catalog.Slow}
 		}},
 		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Workload = 5000, catalog.Cache }},
 		{50 * time.Second, func(c *bench.Config) { c.Requests, c.Workload, c.SecondLook = 5000, catalog.Cache, false }},

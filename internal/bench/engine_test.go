@@ -28,7 +28,8 @@ func (r rows) Row(_ context.Context, of Case) (Result, error) {
 // runs of one. The rows before an error are returned with it.
 func TestRepeatedRowsTakeTurns(t *testing.T) {
 	wrong := errors.New("the third round does not run")
-	cfg := Config{Strategies: []string{"watch", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm}, Repeat: 5}
+	cfg := Config{Strategies: []string{"watch", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm},
+		Repeat: 5}
 	found, err := Rows(t.Context(), cfg, rows(func(of Case) (r Result, err error) {
 		r.Expected = true
 		if of.Repeat == 3 {
@@ -40,14 +41,17 @@ func TestRepeatedRowsTakeTurns(t *testing.T) {
 	for _, row := range found {
 		order = append(order, fmt.Sprint(row.Strategy, " ", row.Repeat))
 	}
-	if want := []string{"watch 1", "v6_watchdog 1", "watch 2", "v6_watchdog 2"}; !slices.Equal(order, want) || !errors.Is(err, wrong) {
+	if want := []string{"watch 1", "v6_watchdog 1", "watch 2", "v6_watchdog 2"}; !slices.Equal(order, want) ||
+		!errors.Is(err, wrong) {
 		t.Errorf("the rows were run in the order %q, want %q; %v", order, want, err)
 	}
 	var table strings.Builder
-	if err := (report.Report{Manifest: report.Manifest{Repeat: 5, Planned: 10}, Rows: found}).WriteTable(&table, present.Style{}); err != nil {
+	if err := (report.Report{Manifest: report.Manifest{Repeat: 5, Planned: 10}, Rows: found}).WriteTable(&table,
+		present.Style{}); err != nil {
 		t.Error(err)
 	}
-	for _, want := range []string{"the median of 2 runs", "All 4 runs of 2 rows matched", "Not finished: 4 of 10 runs done."} {
+	for _, want := range []string{"the median of 2 runs", "All 4 runs of 2 rows matched",
+		"Not finished: 4 of 10 runs done."} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &table)
 		}
@@ -63,16 +67,18 @@ func TestRowIsRunAgainAfterAStall(t *testing.T) {
 		tries   int
 		ttl     string
 	}{
-		"stalled":             {Result{TTL: time.Second}, 500 * time.Millisecond, 3, "4s"},
-		"stalled for long":    {Result{TTL: time.Second}, time.Minute, maxTries, "8s"},
-		"not for long":        {Result{TTL: time.Second}, 100 * time.Millisecond, 1, "1s"},
-		"its fault missed":    {Result{TTL: time.Second, Missed: true}, 0, maxTries, "8s"},
-		"as expected":         {Result{TTL: time.Second, Row: report.Row{Expected: true}}, time.Minute, 1, "1s"},
-		"of running shops":    {Result{Final: true}, time.Minute, 1, ""},
-		"nothing is expected": {Result{TTL: time.Second, Row: report.Row{Expected: true, Undecided: true}}, time.Minute, maxTries, "8s"},
+		"stalled":          {Result{TTL: time.Second}, 500 * time.Millisecond, 3, "4s"},
+		"stalled for long": {Result{TTL: time.Second}, time.Minute, maxTries, "8s"},
+		"not for long":     {Result{TTL: time.Second}, 100 * time.Millisecond, 1, "1s"},
+		"its fault missed": {Result{TTL: time.Second, Missed: true}, 0, maxTries, "8s"},
+		"as expected":      {Result{TTL: time.Second, Row: report.Row{Expected: true}}, time.Minute, 1, "1s"},
+		"of running shops": {Result{Final: true}, time.Minute, 1, ""},
+		"nothing is expected": {Result{TTL: time.Second, Row: report.Row{Expected: true, Undecided: true}}, time.Minute,
+			maxTries, "8s"},
 	} {
 		tries := 0
-		cfg := Config{Strategies: []string{"none"}, Conditions: []catalog.Condition{catalog.Calm}, Repeat: 1, TTL: time.Hour}
+		cfg := Config{Strategies: []string{"none"}, Conditions: []catalog.Condition{catalog.Calm}, Repeat: 1,
+			TTL: time.Hour}
 		found, err := Rows(t.Context(), cfg, rows(func(of Case) (Result, error) {
 			r := tt.first
 			r.Fleet = fleet.Of(new(fleet.Member))
@@ -82,7 +88,8 @@ func TestRowIsRunAgainAfterAStall(t *testing.T) {
 			}
 			return r, nil
 		}), Silent{})
-		if err != nil || len(found) != 1 || tries != tt.tries || found[0].TTL != tt.ttl || len(found[0].Discarded) != tries-1 {
+		if err != nil || len(found) != 1 || tries != tt.tries || found[0].TTL != tt.ttl ||
+			len(found[0].Discarded) != tries-1 {
 			t.Errorf("%s: %d tries, %v, %+v", name, tries, err, found)
 		}
 		for i, d := range found[0].Discarded {

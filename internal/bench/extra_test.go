@@ -28,7 +28,8 @@ func TestDatabaseHoldsUnderEveryCondition(t *testing.T) {
 			t.Errorf("%s: oversold %d, lost %d, stock in %s", name, row.Oversold, row.LostUpdates, row.Keeper)
 		}
 		// More than all connections of both pools for the whole run cannot be.
-		if most := 64 * row.Wall / float64(row.Sold); fleet.LiveWords && (row.ConnectionTime == nil || *row.ConnectionTime <= 0 || *row.ConnectionTime > most) {
+		if most := 64 * row.Wall / float64(row.Sold); fleet.LiveWords &&
+			(row.ConnectionTime == nil || *row.ConnectionTime <= 0 || *row.ConnectionTime > most) {
 			t.Errorf("%s: connections for %v ms a sale, want some and at most %.1f", name, row.ConnectionTime, most)
 		}
 	}

@@ -70,7 +70,8 @@ func (r *run) replacePrimary(ctx context.Context) error {
 		return err
 	}
 	if took := time.Since(began); took > r.cfg.Duration-time.Second {
-		return fmt.Errorf("the failover took %v, about as long as buyers arrived: -duration must be longer", took.Round(time.Millisecond))
+		return fmt.Errorf("the failover took %v, about as long as buyers arrived: -duration must be longer",
+			took.Round(time.Millisecond))
 	}
 	return nil
 }

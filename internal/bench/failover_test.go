@@ -62,11 +62,14 @@ func TestFailover(t *testing.T) {
 	rows := runFailovers(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {
-		if row.RedisCommands != nil || row.Rate != 100 || !slices.Contains([]string{"6s", "12s", "24s"}, row.Duration) || row.TTL == "" {
-			t.Errorf("%s: commands %v, rate %d for %q, ttl %q", name, row.RedisCommands, row.Rate, row.Duration, row.TTL)
+		if row.RedisCommands != nil || row.Rate != 100 ||
+			!slices.Contains([]string{"6s", "12s", "24s"}, row.Duration) || row.TTL == "" {
+			t.Errorf("%s: commands %v, rate %d for %q, ttl %q", name, row.RedisCommands, row.Rate, row.Duration,
+				row.TTL)
 		}
 	}
-	if row := rows["v6_watchdog/failover"]; row.Keeper != stock.InDatabase || row.Oversold == 0 && row.LostUpdates == 0 {
+	if row := rows["v6_watchdog/failover"]; row.Keeper != stock.InDatabase || row.Oversold == 0 &&
+		row.LostUpdates == 0 {
 		t.Errorf("v6_watchdog: the stock in %s, oversold %d, lost %d", row.Keeper, row.Oversold, row.LostUpdates)
 	}
 	if row := rows["lua_atomic/failover"]; row.Keeper != stock.InRedis || row.Sold > 150 {

@@ -180,7 +180,9 @@ func (w *watch) live() Live {
 	now.Faults = w.run.faults.after(w.tally.tell(&now))
 	if w.during && w.run.cfg.Workload == catalog.Deduct {
 		stalled := w.run.stalled()
-		w.service.see(now, w.run.cfg.Stock, func(first bool) time.Duration { return w.run.cfg.patience(w.run.cond, stalled, first) })
+		w.service.see(now, w.run.cfg.Stock, func(first bool) time.Duration {
+			return w.run.cfg.patience(w.run.cond, stalled, first)
+		})
 	}
 	now.Unserved = w.service.broken
 	return now

@@ -70,10 +70,12 @@ func TestRowIsSeenOnItsWay(t *testing.T) {
 	row, o := watched(t, cfg)
 	var before bench.Live
 	for _, l := range o.seen {
-		if l.Served+l.SoldOut+l.Failed+l.Unknown > int64(row.Requests) || l.Stock.Sold > row.Sold || l.MaxHolders > row.MaxHolders {
+		if l.Served+l.SoldOut+l.Failed+l.Unknown > int64(row.Requests) || l.Stock.Sold > row.Sold ||
+			l.MaxHolders > row.MaxHolders {
 			t.Fatalf("seen on the way: %+v; the row came to %+v", l, row)
 		}
-		if l.Served < before.Served || l.Stock.Sold < before.Stock.Sold || l.MaxHolders < before.MaxHolders || l.Audited < before.Audited {
+		if l.Served < before.Served || l.Stock.Sold < before.Stock.Sold || l.MaxHolders < before.MaxHolders ||
+			l.Audited < before.Audited {
 			t.Fatalf("went back from %+v to %+v", before, l)
 		}
 		before = l
@@ -81,7 +83,8 @@ func TestRowIsSeenOnItsWay(t *testing.T) {
 	if len(o.audits) < 2 {
 		t.Errorf("%d audits were seen, want some", len(o.audits))
 	}
-	if o.last.Waiting != 0 || o.last.Served != row.Served || o.last.SoldOut != row.SoldOut || o.last.Failed != row.Failed {
+	if o.last.Waiting != 0 || o.last.Served != row.Served || o.last.SoldOut != row.SoldOut ||
+		o.last.Failed != row.Failed {
 		t.Errorf("in the end %+v was seen, and the row has %+v", o.last, row)
 	}
 }

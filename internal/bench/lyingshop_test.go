@@ -93,7 +93,10 @@ func (s *lyingShop) deduct(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := stock.KeyHash(r.Header.Get("Idempotency-Key"))
-	if i := slices.IndexFunc(s.orders, func(o stock.ListedOrder) bool { return key != "" && o.KeyHash == key }); i >= 0 {
+	if i := slices.IndexFunc(s.orders, func(o stock.ListedOrder) bool {
+		return key != "" &&
+			o.KeyHash == key
+	}); i >= 0 {
 		reply(w, http.StatusOK, s.orders[i])
 		return
 	}

@@ -88,7 +88,9 @@ func forgetOrders(c *shop.Config) {
 	var taken atomic.Int64
 	c.Stock.Work = func(ctx context.Context, sku string) (func(), error) {
 		if taken.Add(1)%10 == 0 {
-			db.Exec("DELETE FROM " + backend.TablePrefix + "orders WHERE id = (SELECT id FROM (SELECT MIN(id) AS id FROM " + backend.TablePrefix + "orders) AS oldest)")
+			db.Exec("DELETE FROM " + backend.TablePrefix +
+				"orders WHERE id = (SELECT id FROM (SELECT MIN(id) AS id FROM " + backend.TablePrefix +
+				"orders) AS oldest)")
 		}
 		return work(ctx, sku)
 	}

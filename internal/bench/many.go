@@ -53,9 +53,11 @@ func (c Config) checkItems() error {
 	case len(c.Seams) > 0:
 		return Invalid("%d items with seams, at which processes are killed for one item", c.Items)
 	case c.Stock < int64(c.Items):
-		return Invalid("%s of %d items: the stock is that of all items together, and each needs a unit", present.Plural(int(c.Stock), "unit"), c.Items)
+		return Invalid("%s of %d items: the stock is that of all items together, and each needs a unit",
+			present.Plural(int(c.Stock), "unit"), c.Items)
 	case c.Items*rows > maxItemRows:
-		return Invalid("%d items in each of %s; allowed: %d in all rows together", c.Items, present.Plural(rows, "row"), maxItemRows)
+		return Invalid("%d items in each of %s; allowed: %d in all rows together", c.Items, present.Plural(rows, "row"),
+			maxItemRows)
 	}
 	return nil
 }
@@ -120,7 +122,9 @@ func (c Config) skus(row int) []string {
 const auditsAtOnce = 16
 
 // eachItem calls f for n items, so many at once, and returns the first error.
-func eachItem(ctx context.Context, p Progress, doing string, n, atOnce int, f func(ctx context.Context, item int) error) error {
+func eachItem(
+	ctx context.Context, p Progress, doing string, n, atOnce int, f func(ctx context.Context, item int) error,
+) error {
 	var left atomic.Int64
 	left.Store(int64(n))
 	if n > 1 {
@@ -148,9 +152,10 @@ func (r *run) offer(ctx context.Context) error {
 	_, units := r.cfg.spread()
 	// One after the other: transactions that insert side by side can deadlock in MariaDB.
 	shop, keeper := r.admin.at(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
-	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1, func(ctx context.Context, item int) error {
-		return shop.Put(ctx, r.skus[item], units(item), keeper, r.strategy.Name)
-	})
+	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1,
+		func(ctx context.Context, item int) error {
+			return shop.Put(ctx, r.skus[item], units(item), keeper, r.strategy.Name)
+		})
 }
 
 // settle audits all items once all accepted orders are written, and returns when that was. The
@@ -160,10 +165,11 @@ func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err 
 	if found[0], times[0], err = r.settleOne(ctx, r.skus[0]); err != nil {
 		return nil, at, err
 	}
-	err = eachItem(ctx, r.progress, "auditing items", len(r.skus)-1, auditsAtOnce, func(ctx context.Context, n int) (err error) {
-		found[n+1], times[n+1], err = r.settleOne(ctx, r.skus[n+1])
-		return err
-	})
+	err = eachItem(ctx, r.progress, "auditing items", len(r.skus)-1, auditsAtOnce,
+		func(ctx context.Context, n int) (err error) {
+			found[n+1], times[n+1], err = r.settleOne(ctx, r.skus[n+1])
+			return err
+		})
 	for _, t := range times {
 		if t.After(at) {
 			at = t
@@ -182,25 +188,27 @@ func (r *run) told(ctx context.Context, o outcome) ([]figures.Told, error) {
 	of, _ := r.cfg.spread()
 	all := make([]figures.Comparison, len(r.skus))
 	for _, a := range o.answers {
-		all[of(a.request)].Answer(figures.Answer{Order: a.order, Quantity: a.quantity, Asked: askedFor, Key: r.keyHash(a.request), Accepted: a.accepted})
+		all[of(a.request)].Answer(figures.Answer{Order: a.order, Quantity: a.quantity, Asked: askedFor,
+			Key: r.keyHash(a.request), Accepted: a.accepted})
 	}
 	for _, request := range o.cutOff {
 		all[of(request)].CutOff(r.keyHash(request))
 	}
-	err := eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce, func(ctx context.Context, item int) error {
-		// Some may have been written since the audit: at most one for each request.
-		most, shop := o.audits[item].Orders+o.sent, r.admin.at(r.survivor())
-		if err := shop.EachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
-			all[item].Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
-		}); err != nil {
-			return fmt.Errorf("comparing the orders with what buyers were told: %w", err)
-		}
-		told[item] = all[item].Told()
-		if o.unkept > 0 {
-			told[item].Unreported = 0 // unknown
-		}
-		return nil
-	})
+	err := eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
+		func(ctx context.Context, item int) error {
+			// Some may have been written since the audit: at most one for each request.
+			most, shop := o.audits[item].Orders+o.sent, r.admin.at(r.survivor())
+			if err := shop.EachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
+				all[item].Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
+			}); err != nil {
+				return fmt.Errorf("comparing the orders with what buyers were told: %w", err)
+			}
+			told[item] = all[item].Told()
+			if o.unkept > 0 {
+				told[item].Unreported = 0 // unknown
+			}
+			return nil
+		})
 	return told, err
 }
 

@@ -35,16 +35,19 @@ func TestEachItemSellsItsShare(t *testing.T) {
 		cfg = many(t, cfg)
 		cfg.Strategies = []string{"v6_watchdog", "watch"}
 		for name, row := range run(t, cfg) {
-			if !row.Expected || row.Verdict != figures.OK || row.Oversold != 0 || row.Items == nil || row.Items.NotOK != 0 {
+			if !row.Expected || row.Verdict != figures.OK || row.Oversold != 0 || row.Items == nil ||
+				row.Items.NotOK != 0 {
 				t.Fatalf("%s: %+v", name, row)
 			}
 			each := row.Items.Each
-			if len(each.Sold) != 20 || sum(each.Sold) != row.Sold || sum(each.Stock) != 60 || sum(each.Buyers) != 300 || sum(each.SoldOut) != row.SoldOut {
+			if len(each.Sold) != 20 || sum(each.Sold) != row.Sold || sum(each.Stock) != 60 || sum(each.Buyers) != 300 ||
+				sum(each.SoldOut) != row.SoldOut {
 				t.Errorf("%s: the items do not add up to the row: %+v", name, each)
 			}
 			for i, sold := range each.Sold {
 				if want := min(each.Stock[i], each.Buyers[i]); sold != want {
-					t.Errorf("%s: item %d sold %d of %d units to %d buyers", name, i+1, sold, each.Stock[i], each.Buyers[i])
+					t.Errorf("%s: item %d sold %d of %d units to %d buyers", name, i+1, sold, each.Stock[i],
+						each.Buyers[i])
 				}
 			}
 		}
@@ -72,7 +75,8 @@ func TestFaultsHitTheFirstItem(t *testing.T) {
 	url, err := backend.WithReadTimeout(cfg.RedisURL, time.Minute)
 	must(t, err)
 	cfg.RedisURL = url
-	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog", "v9_cohort"}, []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
+	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog", "v9_cohort"},
+		[]catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	if paused := rows["v6_watchdog/pause"]; paused.Verdict == figures.Oversold && paused.Items.Each.Oversold[0] == 0 {

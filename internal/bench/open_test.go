@@ -29,10 +29,13 @@ func TestOpenLoadIsJudgedAsABurstIs(t *testing.T) {
 		if o == nil || o.Planned != 150 || o.Sent+o.Dropped != 150 || row.Requests != 150 {
 			t.Fatalf("%s: %+v, %+v", name, row, o)
 		}
-		if row.P50 <= 0 || row.P50 > row.P99 || row.P99 > row.Max || o.ServiceP50 > row.P50 || o.ServiceP99 > row.P99 || o.ServiceMax > row.Max {
-			t.Errorf("%s: response %v %v %v ms, service %v %v %v ms", name, row.P50, row.P99, row.Max, o.ServiceP50, o.ServiceP99, o.ServiceMax)
+		if row.P50 <= 0 || row.P50 > row.P99 || row.P99 > row.Max || o.ServiceP50 > row.P50 || o.ServiceP99 > row.P99 ||
+			o.ServiceMax > row.Max {
+			t.Errorf("%s: response %v %v %v ms, service %v %v %v ms", name, row.P50, row.P99, row.Max, o.ServiceP50,
+				o.ServiceP99, o.ServiceMax)
 		}
-		if row.RedisCommands == nil || *row.RedisCommands <= 0 || row.Throughput <= 0 || o.AchievedRate <= 0 || o.AchievedRate > 151 || row.Wall < 900 {
+		if row.RedisCommands == nil || *row.RedisCommands <= 0 || row.Throughput <= 0 || o.AchievedRate <= 0 ||
+			o.AchievedRate > 151 || row.Wall < 900 {
 			t.Errorf("%s: %+v, %+v", name, row, o)
 		}
 	}

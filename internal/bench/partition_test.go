@@ -52,14 +52,16 @@ func TestPartitionDelaysAnUnlockWhereTheStockIsElsewhere(t *testing.T) {
 }
 
 func TestPartitionNeedsOneRedis(t *testing.T) {
-	for _, url := range []string{"rediss://h:1", "redis://a:1,b:2", "redis+sentinel://a:1/m/0", "redis://:secret@", "redis://:secret@h"} {
+	for _, url := range []string{"rediss://h:1", "redis://a:1,b:2", "redis+sentinel://a:1/m/0", "redis://:secret@",
+		"redis://:secret@h"} {
 		cfg := config(t, "embedded")
 		cfg.Strategies, cfg.Conditions = []string{"none"}, []catalog.Condition{catalog.Partition}
 		if err := cfg.WithDefaults().Check(); err != nil {
 			t.Error(err)
 		}
 		cfg.RedisURL = url
-		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) || strings.Contains(err.Error(), "secret") {
+		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %v without the password", url, err, bench.ErrConfig)
 		}
 		cfg.RedisURL = "redis://:a,b@h:1" // a comma in the password
@@ -71,7 +73,8 @@ func TestPartitionNeedsOneRedis(t *testing.T) {
 		"one instance": func(c *bench.Config) { c.Instances = 1 },
 		"the cache":    func(c *bench.Config) { c.Workload, c.Strategies = catalog.Cache, []string{"v4_lua"} },
 		"a failover too": func(c *bench.Config) {
-			c.Failovers, c.Conditions = struct{ bench.Failovers }{}, []catalog.Condition{catalog.Partition, catalog.Failover}
+			c.Failovers, c.Conditions = struct{ bench.Failovers }{},
+				[]catalog.Condition{catalog.Partition, catalog.Failover}
 		},
 	} {
 		cfg := config(t, "embedded")

@@ -144,7 +144,8 @@ func TestHolderLearnsThatItsLockIsLost(t *testing.T) {
 
 // A row in which nobody was struck proves nothing.
 func TestConditionThatDoesNotComeAboutIsSaid(t *testing.T) {
-	r := &run{strategy: catalog.Strategies()[0], cond: catalog.Slow, cfg: Config{Workload: catalog.Deduct}, shops: &shops{Fleet: fleet.Of(new(fleet.Member))}}
+	r := &run{strategy: catalog.Strategies()[0], cond: catalog.Slow, cfg: Config{Workload: catalog.Deduct},
+		shops: &shops{Fleet: fleet.Of(new(fleet.Member))}}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := r.overstayed(over); !errors.Is(err, errNotInjected) {

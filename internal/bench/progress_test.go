@@ -36,13 +36,15 @@ func TestBarShowsTheRowAndWhoIsAwaited(t *testing.T) {
 	bar := bench.NewBar(&s)
 	bar.Row(1, 2, "none", catalog.Calm)
 	bar.Waiting(func() int64 { return 4321 })
-	for end := time.Now().Add(5 * time.Second); !strings.Contains(s.String(), "4321 outcomes to come"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); !strings.Contains(s.String(),
+		"4321 outcomes to come"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the bar shows %q", &s)
 		}
 	}
 	bar.Done(report.Row{
-		Asked: report.Asked{Key: report.Key{Strategy: "none", Condition: catalog.Calm}}, Audit: report.Audit{Sold: 5000, Oversold: 4000},
+		Asked:   report.Asked{Key: report.Key{Strategy: "none", Condition: catalog.Calm}},
+		Audit:   report.Audit{Sold: 5000, Oversold: 4000},
 		Verdict: figures.Oversold, Expected: true,
 	})
 	bar.Row(2, 2, "v6_watchdog", catalog.Pause)

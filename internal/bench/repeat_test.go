@@ -17,7 +17,8 @@ func TestRepeatedRowsLeaveNoItems(t *testing.T) {
 	must(t, err)
 	var mu sync.Mutex
 	there, most := make(map[string]bool), 0
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(base) }, Transport: &http.Transport{}}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(base) },
+		Transport: &http.Transport{}}
 	defer pass.Transport.(*http.Transport).CloseIdleConnections()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"oversell/internal/bench/report"
@@ -324,7 +323,10 @@ func (r *run) expect(row *report.Row, o outcome) {
 	// No strategy may tell buyers what is not true, whatever else is expected.
 	if untrue := row.Untrue(); untrue != "" {
 		row.Undecided = false
-		row.Differs = strings.Join(slices.DeleteFunc([]string{row.Differs, untrue}, func(s string) bool { return s == "" }), "; ")
+		if row.Differs != "" {
+			untrue = row.Differs + "; " + untrue
+		}
+		row.Differs = untrue
 	}
 	row.Expected = row.Differs == ""
 	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {

@@ -144,7 +144,8 @@ func (b *runner) removeOld(ctx context.Context, of Case) error {
 // stay: the last ones are needed to tidy up.
 func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	severable, noConsumer := c == catalog.Partition, cfg.atSeams(c)
-	if b.shops == nil || b.shops.setup.TTL == cfg.TTL && b.shops.severable == severable && b.shops.setup.NoConsumer == noConsumer {
+	same := func(s setup) bool { return s.TTL == cfg.TTL && s.NoConsumer == noConsumer }
+	if b.shops == nil || same(b.shops.setup) && b.shops.severable == severable {
 		return nil
 	}
 	b.shops.Stop(stopTimeout)

@@ -26,12 +26,14 @@ func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			const n, cold = 5, 3
-			r := &run{cfg: Config{Workload: catalog.Deduct, Items: n, Stock: 5 * n, Requests: 100, Wait: time.Minute}, strategy: catalog.Strategy{Kind: catalog.Guarded}}
+			r := &run{cfg: Config{Workload: catalog.Deduct, Items: n, Stock: 5 * n, Requests: 100, Wait: time.Minute},
+				strategy: catalog.Strategy{Kind: catalog.Guarded}}
 			o := outcome{tally: newTally(time.Minute), wall: time.Second, told: make([]figures.Told, n)}
 			o.spread(n, func(request int) int { return request % n })
 			o.begin(time.Now())
 			for range n {
-				o.audits = append(o.audits, web.Audit{Audit: stock.Audit{Stock: figures.Stock{Initial: 5, Sold: 5, Orders: 5}}})
+				o.audits = append(o.audits, web.Audit{Audit: stock.Audit{Stock: figures.Stock{Initial: 5, Sold: 5,
+					Orders: 5}}})
 			}
 			o.audits[0].Stock = figures.Stock{Initial: 5, Sold: 2, Orders: 2, Remaining: 3} // few came
 			tt.change(&o.audits[cold])
@@ -40,7 +42,8 @@ func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 			if row.Verdict != tt.want {
 				t.Fatalf("the verdict is %s, want %s; %+v", row.Verdict, tt.want, row.Items)
 			}
-			if tt.want != figures.OK && (row.Items.Worst.Number != cold+1 || row.Items.NotOK != 1 || row.Items.Each.Verdicts[cold] != tt.want) {
+			if tt.want != figures.OK && (row.Items.Worst.Number != cold+1 || row.Items.NotOK != 1 ||
+				row.Items.Each.Verdicts[cold] != tt.want) {
 				t.Errorf("the items are %+v", row.Items)
 			}
 		})

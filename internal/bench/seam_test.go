@@ -31,7 +31,8 @@ func TestKillsAtSeamsOfAcceptedOrders(t *testing.T) {
 			if !slices.Equal(met, []string{stream.SeamRead, string(bench.SeamScript), stream.SeamWritten}) {
 				t.Errorf("processes were killed at %v", row.KilledAt)
 			}
-			if row.Verdict != figures.OK || row.Sold != row.Stock || row.LostUpdates != 0 || row.AcceptedLost != 0 || row.Duplicates != 0 || row.AgreesAfterKill == nil {
+			if row.Verdict != figures.OK || row.Sold != row.Stock || row.LostUpdates != 0 || row.AcceptedLost != 0 ||
+				row.Duplicates != 0 || row.AgreesAfterKill == nil {
 				t.Errorf("it came to %+v, %+v", row, *row.Kills)
 			}
 			if row.Unknown == 0 {

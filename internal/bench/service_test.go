@@ -23,14 +23,18 @@ func TestServiceEndsWhenNobodyIsServedForTooLong(t *testing.T) {
 		seen []Live
 		want *Unserved
 	}{
-		"just in time":            {[]Live{{Elapsed: 1600 * ms, Waiting: 9, ServedAt: 100 * ms}}, nil},
-		"never":                   {[]Live{{Elapsed: 5001 * ms, Waiting: 9}}, &Unserved{0, 5000 * ms, 9, 50}},
-		"after a while":           {[]Live{{Elapsed: 100 * ms, Waiting: 9, ServedAt: 90 * ms}, {Elapsed: 1650 * ms, Waiting: 8, ServedAt: 90 * ms}}, &Unserved{90 * ms, 1590 * ms, 8, 50}},
-		"not yet":                 {[]Live{{Elapsed: 4999 * ms, Waiting: 9}}, nil},
-		"nobody waits":            {[]Live{{Elapsed: 9000 * ms}}, nil},
-		"all is sold":             {[]Live{{Elapsed: 9000 * ms, Waiting: 9, Stock: sold(50), Audited: 100 * ms}}, nil},
-		"an audit finds an order": {[]Live{{Elapsed: 1600 * ms, Waiting: 9, Stock: sold(1), Audited: 200 * ms}, {Elapsed: 1800 * ms, Waiting: 9, Stock: sold(1), Audited: 1700 * ms}}, &Unserved{200 * ms, 1700 * ms, 9, 49}},
-		"served again":            {[]Live{{Elapsed: 1700 * ms, Waiting: 9, ServedAt: 1 * ms}, {Elapsed: 3000 * ms, Waiting: 8, ServedAt: 2900 * ms}}, &Unserved{1 * ms, 1501 * ms, 9, 50}},
+		"just in time": {[]Live{{Elapsed: 1600 * ms, Waiting: 9, ServedAt: 100 * ms}}, nil},
+		"never":        {[]Live{{Elapsed: 5001 * ms, Waiting: 9}}, &Unserved{0, 5000 * ms, 9, 50}},
+		"after a while": {[]Live{{Elapsed: 100 * ms, Waiting: 9, ServedAt: 90 * ms},
+			{Elapsed: 1650 * ms, Waiting: 8, ServedAt: 90 * ms}}, &Unserved{90 * ms, 1590 * ms, 8, 50}},
+		"not yet":      {[]Live{{Elapsed: 4999 * ms, Waiting: 9}}, nil},
+		"nobody waits": {[]Live{{Elapsed: 9000 * ms}}, nil},
+		"all is sold":  {[]Live{{Elapsed: 9000 * ms, Waiting: 9, Stock: sold(50), Audited: 100 * ms}}, nil},
+		"an audit finds an order": {[]Live{{Elapsed: 1600 * ms, Waiting: 9, Stock: sold(1), Audited: 200 * ms},
+			{Elapsed: 1800 * ms, Waiting: 9, Stock: sold(1), Audited: 1700 * ms}},
+			&Unserved{200 * ms, 1700 * ms, 9, 49}},
+		"served again": {[]Live{{Elapsed: 1700 * ms, Waiting: 9, ServedAt: 1 * ms},
+			{Elapsed: 3000 * ms, Waiting: 8, ServedAt: 2900 * ms}}, &Unserved{1 * ms, 1501 * ms, 9, 50}},
 	} {
 		var s service
 		var got *Unserved

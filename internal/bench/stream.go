@@ -44,7 +44,10 @@ type stream struct {
 }
 
 // newStream returns the stream for cfg. Alive reports whether a target has not been killed.
-func newStream(cfg Config, targets []string, request func(i int, target string) (*http.Request, error), alive func(target int) bool) (*stream, error) {
+func newStream(
+	cfg Config, targets []string, request func(i int, target string) (*http.Request, error),
+	alive func(target int) bool,
+) (*stream, error) {
 	for i, target := range targets {
 		if _, err := request(i, target); err != nil {
 			return nil, err

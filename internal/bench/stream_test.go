@@ -94,7 +94,8 @@ func TestLatencyCountsFromThePlannedTime(t *testing.T) {
 	// Of a hundred in a second some forty come during the stall. A client that
 	// waits for each reply would have seen one that is slow.
 	if o.Dropped != 0 || counts.latency.ms(75) < 100 || counts.latency.ms(100) < 390 {
-		t.Errorf("%d dropped; three of four took at most %v ms, all at most %v ms", o.Dropped, counts.latency.ms(75), counts.latency.ms(100))
+		t.Errorf("%d dropped; three of four took at most %v ms, all at most %v ms", o.Dropped, counts.latency.ms(75),
+			counts.latency.ms(100))
 	}
 	for _, p := range []float64{50, 99, 100} {
 		if counts.latency.ms(p) < counts.service.ms(p) {
@@ -114,7 +115,8 @@ func TestStreamDropsWhatCannotBeSentInTime(t *testing.T) {
 	})
 	counts, o := flow(t.Context(), t, streamTo(t, 200, 5, always, shop.URL), time.Minute)
 	if o.Dropped < 150 || counts.served < 5 || most.Load() > 5 {
-		t.Errorf("%d dropped, %d served, %d at once; want 5 at once, every 300 ms", o.Dropped, counts.served, most.Load())
+		t.Errorf("%d dropped, %d served, %d at once; want 5 at once, every 300 ms", o.Dropped, counts.served,
+			most.Load())
 	}
 	if o.AchievedRate > 50 {
 		t.Errorf("%v sent a second, want some 17", o.AchievedRate)
@@ -126,7 +128,8 @@ func TestStreamDropsWhatCannotBeSentInTime(t *testing.T) {
 // that stalls.
 func TestStreamGoesOnWithTheShopsThatAreThere(t *testing.T) {
 	shop := newShopLike(t, fine)
-	counts, _ := flow(t.Context(), t, streamTo(t, 50, 50, func(target int) bool { return target == 0 }, shop.URL, "http://127.0.0.1:1"), time.Minute)
+	counts, _ := flow(t.Context(), t, streamTo(t, 50, 50, func(target int) bool { return target == 0 }, shop.URL,
+		"http://127.0.0.1:1"), time.Minute)
 	if counts.served != 50 || counts.failed != 0 {
 		t.Errorf("one was killed: %d served, %v", counts.served, counts.reasons)
 	}
@@ -161,7 +164,8 @@ func TestStreamLearnsWhatRepliesAre(t *testing.T) {
 	counts, _ := flow(t.Context(), t, streamTo(t, 50, 50, always, shop.URL), 2*time.Second)
 	if counts.served != 10 || counts.soldOut != 10 || counts.failed != 10 ||
 		counts.reasons[codeOther] != 10 || counts.reasons[codeCutOff] != 10 || counts.reasons[codeTimedOut] != 10 {
-		t.Errorf("%d served, %d sold out, %d failed, %v; want 10 of each", counts.served, counts.soldOut, counts.failed, counts.reasons)
+		t.Errorf("%d served, %d sold out, %d failed, %v; want 10 of each", counts.served, counts.soldOut, counts.failed,
+			counts.reasons)
 	}
 	if got := counts.mostHolders(); got != 10 {
 		t.Errorf("%d holders at once, want 10", got)
@@ -195,7 +199,8 @@ func TestTallyDoesNotGrow(t *testing.T) {
 	for range 10 * manySpans {
 		from := now
 		now = now.Add(time.Microsecond)
-		counts.add(reply{Status: http.StatusOK, Latency: time.Millisecond, Spans: []figures.Span{{From: from, To: now.Add(time.Microsecond)}}})
+		counts.add(reply{Status: http.StatusOK, Latency: time.Millisecond,
+			Spans: []figures.Span{{From: from, To: now.Add(time.Microsecond)}}})
 	}
 	if n := counts.open; n > manySpans {
 		t.Errorf("%d edges of spans are kept", n)

@@ -234,7 +234,8 @@ func (l *latencies) ms(percentile float64) float64 {
 
 // percentiles lists the percentiles that are reported.
 func percentiles() []float64 {
-	return []float64{0, 1, 2.5, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 97.5, 99, 99.9, 100}
+	return []float64{0, 1, 2.5, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 97.5, 99,
+		99.9, 100}
 }
 
 // curve returns the latencies at the percentiles, or nil if there are none.

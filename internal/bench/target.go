@@ -30,7 +30,8 @@ const (
 )
 
 func newShopClient(token string) *shopClient {
-	return &shopClient{client.New(token, adminTimeout), client.Patience{First: askAgain, Last: askAgain, For: askingFor}}
+	patience := client.Patience{First: askAgain, Last: askAgain, For: askingFor}
+	return &shopClient{client.New(token, adminTimeout), patience}
 }
 
 // at asks the shop at an address.
@@ -51,7 +52,8 @@ func (c Config) request(i int, strategy, sku string) client.Request {
 		return client.Request{Method: http.MethodGet, Path: "/api/items/" + sku + "?" + query.Encode()}
 	}
 	return client.Request{
-		Method: http.MethodPost, Path: "/api/items/" + sku + "/deduct?" + query.Encode(), Key: c.key(i), Body: quantity{askedFor},
+		Method: http.MethodPost, Path: "/api/items/" + sku + "/deduct?" + query.Encode(), Key: c.key(i),
+		Body: quantity{askedFor},
 	}
 }
 
@@ -87,7 +89,8 @@ func (b *runner) askTargets(ctx context.Context) error {
 		}
 		for _, name := range b.cfg.Strategies {
 			if !slices.Contains(names, name) {
-				return Invalid("the shop at %s says: its strategies are %s; %s is not one of them", target, strings.Join(names, ", "), name)
+				return Invalid("the shop at %s says: its strategies are %s; %s is not one of them", target,
+					strings.Join(names, ", "), name)
 			}
 		}
 	}

@@ -87,7 +87,8 @@ func TestWrongTokenIsSaid(t *testing.T) {
 		cfg := against(base)
 		cfg.Token = token
 		_, err := bench.Run(t.Context(), cfg, bench.Silent{})
-		if err == nil || !strings.Contains(err.Error(), "401") || !strings.Contains(err.Error(), "-token") || strings.Contains(err.Error(), "secret") {
+		if err == nil || !strings.Contains(err.Error(), "401") || !strings.Contains(err.Error(), "-token") ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("with the token %q: %v, want the 401", token, err)
 		}
 	}
@@ -106,7 +107,8 @@ func unreliable(t *testing.T, base string, cut int64) string {
 	t.Helper()
 	to, err := url.Parse(base)
 	must(t, err)
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: &http.Transport{}}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport: &http.Transport{}}
 	var deducts atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && deducts.Add(1) <= cut {
@@ -143,7 +145,8 @@ func TestRepliesOfSomethingElse(t *testing.T) {
 	base := open(t, "")
 	to, err := url.Parse(base)
 	must(t, err)
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: &http.Transport{}}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport: &http.Transport{}}
 	defer pass.Transport.(*http.Transport).CloseIdleConnections()
 	var n atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -175,7 +178,8 @@ func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 		cfg := against(base)
 		cfg.Strategies = []string{strategy}
 		rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
-		if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "the shop at "+base+" says: "+want) || len(rows) > 0 {
+		if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "the shop at "+base+" says: "+want) ||
+			len(rows) > 0 {
 			t.Errorf("%s: %v, %d rows; want what the shop says", strategy, err, len(rows))
 		}
 	}
@@ -185,7 +189,8 @@ func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 func TestStockInTheWrongPlaceIsSaid(t *testing.T) {
 	to, err := url.Parse(open(t, ""))
 	must(t, err)
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: &http.Transport{}}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+		Transport: &http.Transport{}}
 	defer pass.Transport.(*http.Transport).CloseIdleConnections()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -194,11 +199,13 @@ func TestStockInTheWrongPlaceIsSaid(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"code":"wrong_keeper","detail":"it is in the drawer"}`) // the reader sees what is missing
+		// the reader sees what is missing
+		_, _ = io.WriteString(w, `{"code":"wrong_keeper","detail":"it is in the drawer"}`)
 	}))
 	defer s.Close()
 	rows, err := bench.Run(t.Context(), against(s.URL), bench.Silent{})
-	if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "the shop at "+s.URL+" says: it is in the drawer") || len(rows) > 0 {
+	if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(),
+		"the shop at "+s.URL+" says: it is in the drawer") || len(rows) > 0 {
 		t.Errorf("%v, %d rows; want what the shop says", err, len(rows))
 	}
 }

@@ -15,7 +15,8 @@ func TestTimelineKeepsAllInFewBins(t *testing.T) {
 		t.Errorf("got %+v, want 2, 1, 1 in bins of 10 ms", got)
 	}
 	line.add(2400 * time.Millisecond) // one bin too many
-	if got := line.figures(); got.Bin != 20 || len(got.Served) != 121 || got.Served[0] != 3 || got.Served[1] != 1 || got.Served[120] != 1 {
+	if got := line.figures(); got.Bin != 20 || len(got.Served) != 121 || got.Served[0] != 3 || got.Served[1] != 1 ||
+		got.Served[120] != 1 {
 		t.Errorf("got %+v, want 3, 1 and in the end 1 in bins of 20 ms", got)
 	}
 	for s := range 3600 {
@@ -42,7 +43,8 @@ func TestPercentilesRise(t *testing.T) {
 		counts.add(reply{Status: 200, At: took, Latency: took, Service: took / 2})
 	}
 	got := counts.percentiles(true)
-	if !slices.IsSorted(got.Latency) || len(got.Latency) != len(got.P) || got.Latency[len(got.P)-1] != 1000 || got.Wait != nil {
+	if !slices.IsSorted(got.Latency) || len(got.Latency) != len(got.P) || got.Latency[len(got.P)-1] != 1000 ||
+		got.Wait != nil {
 		t.Errorf("got %+v", got)
 	}
 	if middle := got.Service[slices.Index(got.P, 50)]; middle < 249 || middle > 252 {

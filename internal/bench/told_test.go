@@ -48,12 +48,15 @@ func TestShopThatLies(t *testing.T) {
 				rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 				must(t, err)
 				row := rows[0]
-				if row.AcknowledgedMissing != tt.missing || row.Unreported != tt.unreported || row.Duplicates != tt.duplicates {
+				if row.AcknowledgedMissing != tt.missing || row.Unreported != tt.unreported ||
+					row.Duplicates != tt.duplicates {
 					t.Errorf("%d missing, %d unreported, %d duplicates; want %d, %d, %d",
-						row.AcknowledgedMissing, row.Unreported, row.Duplicates, tt.missing, tt.unreported, tt.duplicates)
+						row.AcknowledgedMissing, row.Unreported, row.Duplicates, tt.missing, tt.unreported,
+						tt.duplicates)
 				}
 				if row.Verdict != figures.Drift || row.Expected || row.Undecided || row.Differs == "" {
-					t.Errorf("verdict %s, expected %v, undecided %v: %q", row.Verdict, row.Expected, row.Undecided, row.Differs)
+					t.Errorf("verdict %s, expected %v, undecided %v: %q", row.Verdict, row.Expected, row.Undecided,
+						row.Differs)
 				}
 			})
 		}
@@ -83,7 +86,8 @@ func TestOrdersOfThoseWhoWereCutOff(t *testing.T) {
 		cfg := against(unreliable(t, open(t, ""), 7))
 		cfg.Keys = keys
 		row := run(t, cfg)["v6_watchdog/calm"]
-		if row.Unknown != 7 || row.Verdict != figures.Unknown || row.AcknowledgedMissing+row.Unreported+row.Duplicates != 0 {
+		if row.Unknown != 7 || row.Verdict != figures.Unknown ||
+			row.AcknowledgedMissing+row.Unreported+row.Duplicates != 0 {
 			t.Errorf("keys %s: %+v", keys, row)
 		}
 	}
@@ -95,11 +99,13 @@ func TestOrdersThatCannotBeCompared(t *testing.T) {
 		"404":                                "",
 		"another sale of the item has begun": `{"sale_id":"another","orders":[]}`,
 		"an empty page":                      `{"sale_id":"SALE","orders":[],"next":"x"}`,
-		"and there can be at most":           `{"sale_id":"SALE","orders":[` + strings.Repeat(`{"order_id":"x"},`, 500) + `{}],"next":"x"}`,
+		"and there can be at most": `{"sale_id":"SALE","orders":[` +
+			strings.Repeat(`{"order_id":"x"},`, 500) + `{}],"next":"x"}`,
 	} {
 		to, err := url.Parse((&lyingShop{}).start(t))
 		must(t, err)
-		pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: &http.Transport{}}
+		pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
+			Transport: &http.Transport{}}
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case !strings.HasSuffix(r.URL.Path, "/orders"):
@@ -108,7 +114,8 @@ func TestOrdersThatCannotBeCompared(t *testing.T) {
 				http.NotFound(w, r)
 			default:
 				audit := httptest.NewRecorder()
-				pass.ServeHTTP(audit, httptest.NewRequest(http.MethodGet, strings.TrimSuffix(r.URL.Path, "/orders"), nil))
+				pass.ServeHTTP(audit, httptest.NewRequest(http.MethodGet, strings.TrimSuffix(r.URL.Path, "/orders"),
+					nil))
 				_, sale, _ := strings.Cut(audit.Body.String(), `"sale_id":"`)
 				sale, _, _ = strings.Cut(sale, `"`)
 				_, _ = w.Write([]byte(strings.ReplaceAll(list, "SALE", sale))) // the bench sees what is missing

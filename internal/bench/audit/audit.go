@@ -58,7 +58,8 @@ func Check(ctx context.Context, cfg Config) (Result, error) {
 		return found, err
 	}
 	if !settled {
-		found.add("the sale has not settled after %v: %d units are in flight, %d of them in accepted orders that are not written",
+		found.add("the sale has not settled after %v: %d units are in flight, %d of them in accepted orders that "+
+			"are not written",
 			cfg.Wait, found.Audit.InFlight, found.Audit.Unwritten)
 	}
 	found.judgeStock()
@@ -79,11 +80,13 @@ func shopURL(base, sku string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" {
 		return "", fmt.Errorf("%w: %q is not the URL of a shop, such as http://127.0.0.1:8080", ErrConfig, base)
 	}
 	if path := strings.Trim(u.Path, "/"); path != "" {
-		return "", fmt.Errorf("%w: the URL of a shop has no path, and this one has /%s; -sku names the item", ErrConfig, path)
+		return "", fmt.Errorf("%w: the URL of a shop has no path, and this one has /%s; -sku names the item", ErrConfig,
+			path)
 	}
 	return u.Scheme + "://" + u.Host, nil
 }

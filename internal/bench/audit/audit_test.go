@@ -37,7 +37,8 @@ func shop(t *testing.T, audits ...stock.Audit) string {
 
 // sold is the audit of a sale of ten units in which this many orders were written.
 func sold(n int64) stock.Audit {
-	return stock.Audit{SKU: "hot", SaleID: "sale", Stock: figures.Stock{Initial: 10, Remaining: 10 - n, Sold: n, Orders: n}}
+	return stock.Audit{SKU: "hot", SaleID: "sale",
+		Stock: figures.Stock{Initial: 10, Remaining: 10 - n, Sold: n, Orders: n}}
 }
 
 func told(t *testing.T, text string) *Told {
@@ -61,22 +62,31 @@ func TestProblems(t *testing.T) {
 		told  string
 		want  string // the beginning of the only problem
 	}{
-		"nothing":             {sold(4), "", ""},
-		"told":                {sold(4), `{"requests":9,"status_codes":{"200":4,"409":5}}`, ""},
-		"oversold":            {with(func(a *stock.Audit) { a.Oversold, a.Sold, a.Orders, a.Remaining = 2, 12, 12, -2 }), "", "oversold: 2 "},
-		"a lost update":       {with(func(a *stock.Audit) { a.LostUpdates, a.Remaining = 3, 9 }), "", "lost updates: "},
-		"stranded":            {with(func(a *stock.Audit) { a.Stranded, a.Remaining = 1, 5 }), "", "stranded: 1 "},
-		"duplicates":          {with(func(a *stock.Audit) { a.Duplicates = 1 }), "", "duplicates: 1 "},
-		"foreign":             {with(func(a *stock.Audit) { a.Foreign = 1 }), "", "foreign: 1 "},
-		"accepted and lost":   {with(func(a *stock.Audit) { a.AcceptedLost = 1 }), "", "accepted and lost: 1 "},
-		"an unknown figure":   {with(func(a *stock.Audit) { a.Remaining = 7 }), "", "the figures add up to 11 "},
-		"never settled":       {with(func(a *stock.Audit) { a.InFlight, a.Remaining = 1, 5 }), "", "the sale has not settled "},
-		"never written":       {with(func(a *stock.Audit) { a.InFlight, a.Unwritten, a.Remaining = 2, 1, 4 }), "", "the sale has not settled after 0s: 2 units are in flight, 1 of them "},
-		"a hold":              {with(func(a *stock.Audit) { a.Held, a.Remaining = 1, 5 }), "", ""},
-		"stock without order": {with(func(a *stock.Audit) { a.LostUpdates, a.Stranded, a.Remaining = -1, 1, 5 }), "", "stranded: 1 "},
-		"no reply":            {sold(4), `{"requests":9,"status_codes":{"200":4,"409":4,"0":1}}`, "dropped: 1 of 9 requests were not sent, or got no reply"},
-		"never sent":          {sold(4), `{"requests":9,"status_codes":{"200":4,"409":4},"dropped":1}`, "dropped: 1 of 9 requests were not sent, or got no reply"},
-		"no status":           {sold(4), `{"requests":9,"status_codes":{"200":4,"409":3},"cut_off":1}`, "unaccounted: 1 of 9 "},
+		"nothing": {sold(4), "", ""},
+		"told":    {sold(4), `{"requests":9,"status_codes":{"200":4,"409":5}}`, ""},
+		"oversold": {with(func(a *stock.Audit) {
+			a.Oversold, a.Sold, a.Orders, a.Remaining = 2, 12, 12,
+				-2
+		}), "", "oversold: 2 "},
+		"a lost update":     {with(func(a *stock.Audit) { a.LostUpdates, a.Remaining = 3, 9 }), "", "lost updates: "},
+		"stranded":          {with(func(a *stock.Audit) { a.Stranded, a.Remaining = 1, 5 }), "", "stranded: 1 "},
+		"duplicates":        {with(func(a *stock.Audit) { a.Duplicates = 1 }), "", "duplicates: 1 "},
+		"foreign":           {with(func(a *stock.Audit) { a.Foreign = 1 }), "", "foreign: 1 "},
+		"accepted and lost": {with(func(a *stock.Audit) { a.AcceptedLost = 1 }), "", "accepted and lost: 1 "},
+		"an unknown figure": {with(func(a *stock.Audit) { a.Remaining = 7 }), "", "the figures add up to 11 "},
+		"never settled": {with(func(a *stock.Audit) { a.InFlight, a.Remaining = 1, 5 }), "",
+			"the sale has not settled "},
+		"never written": {with(func(a *stock.Audit) { a.InFlight, a.Unwritten, a.Remaining = 2, 1, 4 }), "",
+			"the sale has not settled after 0s: 2 units are in flight, 1 of them "},
+		"a hold": {with(func(a *stock.Audit) { a.Held, a.Remaining = 1, 5 }), "", ""},
+		"stock without order": {with(func(a *stock.Audit) { a.LostUpdates, a.Stranded, a.Remaining = -1, 1, 5 }), "",
+			"stranded: 1 "},
+		"no reply": {sold(4), `{"requests":9,"status_codes":{"200":4,"409":4,"0":1}}`,
+			"dropped: 1 of 9 requests were not sent, or got no reply"},
+		"never sent": {sold(4), `{"requests":9,"status_codes":{"200":4,"409":4},"dropped":1}`,
+			"dropped: 1 of 9 requests were not sent, or got no reply"},
+		"no status": {sold(4), `{"requests":9,"status_codes":{"200":4,"409":3},"cut_off":1}`,
+			"unaccounted: 1 of 9 "},
 		"theirs, no status":   {sold(4), `{"requests":9,"status_codes":{"200":3,"409":5}}`, "unaccounted: 1 of 9 "},
 		"all accounted for":   {sold(4), `{"requests":9,"status_codes":{"200":4,"409":3},"cut_off":2}`, ""},
 		"an odd status":       {sold(4), `{"requests":9,"status_codes":{"200":3,"409":5,"600":1}}`, ""},
@@ -95,7 +105,8 @@ func TestProblems(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if test.want == "" && len(found.Problems) > 0 || test.want != "" && (len(found.Problems) != 1 || !strings.HasPrefix(found.Problems[0], test.want)) {
+			if test.want == "" && len(found.Problems) > 0 || test.want != "" &&
+				(len(found.Problems) != 1 || !strings.HasPrefix(found.Problems[0], test.want)) {
 				t.Errorf("problems %q, want one that begins with %q", found.Problems, test.want)
 			}
 		})
@@ -115,7 +126,8 @@ func TestCheckWaitsUntilTheSaleHasSettled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, err := Check(ctx, Config{URL: shop(t, busy), SKU: "hot", Wait: time.Minute}); !errors.Is(err, context.Canceled) && !errors.Is(err, gone) {
+	if _, err := Check(ctx, Config{URL: shop(t, busy), SKU: "hot", Wait: time.Minute}); !errors.Is(err,
+		context.Canceled) && !errors.Is(err, gone) {
 		t.Errorf("an ended context: %v", err)
 	}
 }
@@ -150,7 +162,10 @@ func TestWhatCannotBeChecked(t *testing.T) {
 	url := shop(t, sold(1))
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer other.Close()
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }))
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "<html>")
+	}))
 	defer page.Close()
 	for _, test := range []struct {
 		url, sku string

@@ -127,6 +127,7 @@ func (r *Result) judgeTold() {
 	}
 	unknown := t.Unknown()
 	if unreported := orders - confirmed - unknown; unreported > 0 {
-		r.add("unreported: there are %d orders; buyers were told of %d, and %d more requests may have bought", orders, confirmed, unknown)
+		r.add("unreported: there are %d orders; buyers were told of %d, and %d more requests may have bought", orders,
+			confirmed, unknown)
 	}
 }

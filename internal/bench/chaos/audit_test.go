@@ -20,16 +20,24 @@ func TestCompare(t *testing.T) {
 		remaining int64
 		want      report.Chaos
 	}{
-		"all is well":               {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 2, 0, report.Chaos{Acknowledged: 2, Sold: 2}},
-		"an order is missing":       {told{"a": "1", "b": "2"}, []Order{row("1", "a")}, 2, 0, report.Chaos{Acknowledged: 2, Sold: 1, Missing: 1, Stranded: 1}},
-		"an order of another buyer": {told{"a": "1", "b": "1"}, []Order{row("1", "a")}, 1, 0, report.Chaos{Acknowledged: 2, Sold: 1, Missing: 1}},
-		"a key bought twice":        {told{"a": "1"}, []Order{row("1", "a"), row("2", "a")}, 2, 0, report.Chaos{Acknowledged: 1, Sold: 2, Duplicates: 1, Unreported: 1}},
-		"a buyer was told nothing":  {told{"a": ""}, []Order{row("1", "a")}, 1, 0, report.Chaos{Sold: 1}},
-		"a buyer was refused":       {told{"a": "-"}, []Order{row("1", "a")}, 1, 0, report.Chaos{Sold: 1, Unreported: 1}},
-		"an order of no buyer":      {told{}, []Order{row("1", "x")}, 1, 0, report.Chaos{Sold: 1, Unreported: 1}},
-		"more than there was":       {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 1, 0, report.Chaos{Acknowledged: 2, Sold: 2, Oversold: 1}},
-		"units are stranded":        {told{"a": "1"}, []Order{row("1", "a")}, 5, 1, report.Chaos{Acknowledged: 1, Sold: 1, Remaining: 1, Stranded: 3}},
-		"an order of another sale":  {told{}, []Order{{ID: "1", SaleID: "old", Quantity: 2}}, 1, 1, report.Chaos{Foreign: 2, Remaining: 1}},
+		"all is well": {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 2, 0,
+			report.Chaos{Acknowledged: 2, Sold: 2}},
+		"an order is missing": {told{"a": "1", "b": "2"}, []Order{row("1", "a")}, 2, 0,
+			report.Chaos{Acknowledged: 2, Sold: 1, Missing: 1, Stranded: 1}},
+		"an order of another buyer": {told{"a": "1", "b": "1"}, []Order{row("1", "a")}, 1, 0,
+			report.Chaos{Acknowledged: 2, Sold: 1, Missing: 1}},
+		"a key bought twice": {told{"a": "1"}, []Order{row("1", "a"), row("2", "a")}, 2, 0,
+			report.Chaos{Acknowledged: 1, Sold: 2, Duplicates: 1, Unreported: 1}},
+		"a buyer was told nothing": {told{"a": ""}, []Order{row("1", "a")}, 1, 0, report.Chaos{Sold: 1}},
+		"a buyer was refused": {told{"a": "-"}, []Order{row("1", "a")}, 1, 0,
+			report.Chaos{Sold: 1, Unreported: 1}},
+		"an order of no buyer": {told{}, []Order{row("1", "x")}, 1, 0, report.Chaos{Sold: 1, Unreported: 1}},
+		"more than there was": {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 1, 0,
+			report.Chaos{Acknowledged: 2, Sold: 2, Oversold: 1}},
+		"units are stranded": {told{"a": "1"}, []Order{row("1", "a")}, 5, 1,
+			report.Chaos{Acknowledged: 1, Sold: 1, Remaining: 1, Stranded: 3}},
+		"an order of another sale": {told{}, []Order{{ID: "1", SaleID: "old", Quantity: 2}}, 1, 1,
+			report.Chaos{Foreign: 2, Remaining: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSales()

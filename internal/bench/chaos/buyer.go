@@ -106,7 +106,8 @@ func (c *crowd) attempt(ctx context.Context, o *Outcome, key string) (again bool
 	}
 	sent := time.Now()
 	a := c.client.Send(ctx, base, client.Request{
-		Method: http.MethodPost, Path: "/api/items/" + c.sku + "/deduct?" + url.Values{"strategy": {c.strategy}}.Encode(),
+		Method: http.MethodPost, Path: "/api/items/" + c.sku + "/deduct?" +
+			url.Values{"strategy": {c.strategy}}.Encode(),
 		Key: key, Body: map[string]int{"quantity": 1},
 		Prefer: "wait=3", // where orders are written behind the sale
 	}, nil)

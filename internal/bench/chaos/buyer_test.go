@@ -80,7 +80,8 @@ func TestBuyerTriesAgainElsewhere(t *testing.T) {
 			if o.Order != "o1" || o.Attempts != 2 || o.Shop != 1 || o.CutOff != tt.cutOff {
 				t.Errorf("%+v", o)
 			}
-			if !slices.Equal(second.keys, []string{"k"}) || c.sales.acked["k"] != "o1" || c.sales.cut["k"] != tt.cutOff {
+			if !slices.Equal(second.keys, []string{"k"}) || c.sales.acked["k"] != "o1" ||
+				c.sales.cut["k"] != tt.cutOff {
 				t.Errorf("keys %q, sales %+v", second.keys, c.sales)
 			}
 		})
@@ -94,7 +95,8 @@ func TestBuyerWaitsAsLongAsTheShopAsks(t *testing.T) {
 	})
 	c := crowdOf(t, time.Minute, busy)
 	var o Outcome
-	if again, after := c.attempt(t.Context(), &o, "k"); !again || after != 7*time.Second || o.Code != "busy" || o.Status != 503 {
+	if again, after := c.attempt(t.Context(), &o, "k"); !again || after != 7*time.Second || o.Code != "busy" ||
+		o.Status != 503 {
 		t.Errorf("again %v after %v: %+v", again, after, o)
 	}
 }

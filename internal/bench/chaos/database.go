@@ -42,7 +42,9 @@ func (s *Servers) dbFault(ctx context.Context, f Fault) (end func(context.Contex
 	case DBSlowInserts:
 		return s.trigger(ctx, fmt.Sprintf("DO SLEEP(%.3f)", f.Amount.Seconds()))
 	case DBTableFull:
-		return s.trigger(ctx, fmt.Sprintf("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table ''%s'' is full'", ordersTable))
+		return s.trigger(ctx,
+			fmt.Sprintf("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table ''%s'' is full'",
+				ordersTable))
 	}
 	return nil, fmt.Errorf("%s is not a fault of a database", f.Kind)
 }
@@ -67,13 +69,15 @@ func (s *Servers) rootDo(statement string) func(context.Context) error {
 // trigger runs a statement for each order that is inserted.
 func (s *Servers) trigger(ctx context.Context, do string) (end func(context.Context) error, err error) {
 	const name = "oversell_chaos"
-	return s.rootDo("DROP TRIGGER IF EXISTS " + name), s.rootDo(fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s FOR EACH ROW %s", name, ordersTable, do))(ctx)
+	return s.rootDo("DROP TRIGGER IF EXISTS " + name),
+		s.rootDo(fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s FOR EACH ROW %s", name, ordersTable, do))(ctx)
 }
 
 // killConnections ends all connections of the shops.
 func (s *Servers) killConnections(ctx context.Context) error {
 	var ids []int64
-	err := s.root.WithContext(ctx).Raw("SELECT id FROM information_schema.processlist WHERE user = ?", shopUser).Scan(&ids).Error
+	err := s.root.WithContext(ctx).Raw("SELECT id FROM information_schema.processlist WHERE user = ?",
+		shopUser).Scan(&ids).Error
 	if err != nil {
 		return fmt.Errorf("listing the connections: %w", err)
 	}

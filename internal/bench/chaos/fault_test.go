@@ -34,10 +34,12 @@ func TestFaultsFollowOneAnother(t *testing.T) {
 		var end time.Duration
 		for i, f := range faults {
 			if i > 0 && f.At < end+leastGap || f.At < 0 || f.At+f.For > d.Duration-lastGap {
-				t.Errorf("seed %d: fault %d lasts from %v for %v, and the one before ended at %v", seed, i, f.At, f.For, end)
+				t.Errorf("seed %d: fault %d lasts from %v for %v, and the one before ended at %v", seed, i, f.At, f.For,
+					end)
 			}
 			kind, found := traitOf(f.Kind)
-			if most := kind.most + time.Duration(kind.ofTTL*float64(d.TTL)); !found || f.For < kind.least || f.For > most || f.Amount > kind.amount {
+			if most := kind.most + time.Duration(kind.ofTTL*float64(d.TTL)); !found || f.For < kind.least ||
+				f.For > most || f.Amount > kind.amount {
 				t.Errorf("seed %d: %+v", seed, f)
 			}
 			if f.Victim < all || f.Victim >= d.Shops || kind.part == shop && f.Victim == all {

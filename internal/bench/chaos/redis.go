@@ -84,7 +84,9 @@ func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 }
 
 // again does something at once and again and again, until its end is called.
-func (s *Servers) again(ctx context.Context, do func(ctx context.Context) error) (end func(context.Context) error, err error) {
+func (s *Servers) again(
+	ctx context.Context, do func(ctx context.Context) error,
+) (end func(context.Context) error, err error) {
 	if err := do(ctx); err != nil {
 		return nil, err
 	}
@@ -93,7 +95,9 @@ func (s *Servers) again(ctx context.Context, do func(ctx context.Context) error)
 
 // repeat does something every so often, and not at once, until the function that it
 // returns is called, which returns its first error.
-func repeat(ctx context.Context, every time.Duration, do func(ctx context.Context) error) (end func(context.Context) error) {
+func repeat(
+	ctx context.Context, every time.Duration, do func(ctx context.Context) error,
+) (end func(context.Context) error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() {

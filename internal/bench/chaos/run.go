@@ -150,7 +150,8 @@ func (cfg Config) inject(ctx context.Context, start time.Time, s *sales, r *repo
 		t, _ := traitOf(f.Kind)
 		d := report.Fault{
 			Kind: string(f.Kind), Victim: f.victim(), Planned: f.At.Seconds(), For: f.For.Seconds(),
-			Amount: float64(f.Amount.Milliseconds()), From: fromEnd, Limit: sellsWithin.Seconds(), StopsFor: f.StopsHolder(cfg.TTL),
+			Amount: float64(f.Amount.Milliseconds()), From: fromEnd, Limit: sellsWithin.Seconds(),
+			StopsFor: f.StopsHolder(cfg.TTL),
 		}
 		if t.part == shop && cfg.HolderDies {
 			d.Limit += cfg.TTL.Seconds()
@@ -183,7 +184,9 @@ const endTimeout = 30 * time.Second
 
 // one injects one fault, and waits until the item is sold again or buyers have given up.
 // Its error means that the sale cannot go on.
-func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s *sales, stalls *fleet.StallWatch, d *report.Fault) error {
+func (cfg Config) one(
+	ctx context.Context, w *world, f Fault, start time.Time, s *sales, stalls *fleet.StallWatch, d *report.Fault,
+) error {
 	before, began := s.acknowledged(), time.Now()
 	d.At = began.Sub(start).Seconds()
 	again, from, stalled := s.next(began), began, stalls.Total()

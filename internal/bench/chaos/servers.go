@@ -169,7 +169,8 @@ func (s *Servers) Orders(ctx context.Context, sku string) ([]Order, error) {
 	var all []Order
 	for last := ""; ; {
 		var found []Order
-		err := s.orders.WithContext(ctx).Raw("SELECT id, sale_id, COALESCE(idempotency_key, '') AS idempotency_key, quantity FROM "+
+		err := s.orders.WithContext(ctx).Raw("SELECT id, sale_id, quantity, "+
+			"COALESCE(idempotency_key, '') AS idempotency_key FROM "+
 			ordersTable+" WHERE sku = ? AND id > ? ORDER BY id LIMIT ?", sku, last, page).Scan(&found).Error
 		if err != nil {
 			return nil, fmt.Errorf("reading the orders of %s: %w", sku, err)

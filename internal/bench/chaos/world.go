@@ -59,7 +59,9 @@ func RelayRedis(url string) (r *fault.Relay, through string, err error) {
 	return relay(url, backend.SingleAddr, backend.WithAddr)
 }
 
-func relay(url string, addrOf func(url string) (string, error), with func(url, addr string) (string, error)) (r *fault.Relay, through string, err error) {
+func relay(
+	url string, addrOf func(url string) (string, error), with func(url, addr string) (string, error),
+) (r *fault.Relay, through string, err error) {
 	addr, err := addrOf(url)
 	if err != nil {
 		return nil, "", err

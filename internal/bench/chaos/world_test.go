@@ -188,7 +188,8 @@ func TestLostKeys(t *testing.T) {
 		{RedisStockLost, true, true, true},
 	} {
 		s := newSite(t, embedded, embedded)
-		for _, key := range []string{"oversell:{hot}:stock", "oversell:{hot}:sale", "oversell:{hot}:lock:v6_watchdog", "oversell:{hotter}:stock"} {
+		for _, key := range []string{"oversell:{hot}:stock", "oversell:{hot}:sale", "oversell:{hot}:lock:v6_watchdog",
+			"oversell:{hotter}:stock"} {
 			no(t, s.set(t, key, time.Second))
 		}
 		_, err := s.begin(t.Context(), Fault{Kind: tt.kind})
@@ -306,7 +307,8 @@ func (r *recorder) Continue() error { r.note("continued"); return nil }
 
 // Nothing is done to servers that are somebody's.
 func TestOnlyOwnServersAreHarmed(t *testing.T) {
-	for _, specs := range [][2]string{{"redis://127.0.0.1:6379", embedded}, {embedded, "u@tcp(127.0.0.1:3306)/shop"}, {embedded, "sqlite:/tmp/x.db"}} {
+	for _, specs := range [][2]string{{"redis://127.0.0.1:6379", embedded}, {embedded, "u@tcp(127.0.0.1:3306)/shop"},
+		{embedded, "sqlite:/tmp/x.db"}} {
 		if s, err := Serve(t.Context(), specs[0], specs[1]); !errors.Is(err, ErrSpec) {
 			t.Errorf("%v: %+v, %v", specs, s, err)
 		}

@@ -154,6 +154,7 @@ const requestTimeout = 12 * time.Second
 func newClient(f *shops) client.Shops {
 	return client.Shops{
 		Client: client.New(f.token, requestTimeout), Base: f.url,
-		Patience: client.Patience{First: 20 * time.Millisecond, Last: 500 * time.Millisecond, For: 40 * time.Second, Silent: true},
+		Patience: client.Patience{First: 20 * time.Millisecond, Last: 500 * time.Millisecond, For: 40 * time.Second,
+			Silent: true},
 	}
 }

@@ -87,7 +87,8 @@ func Check(c bench.Config) error {
 	}
 	for _, condition := range c.Conditions {
 		if !slices.Contains(catalog.HoldConditions(), condition) {
-			return bench.Invalid("condition %s with workload %s; allowed: %v", condition, catalog.Hold, catalog.HoldConditions())
+			return bench.Invalid("condition %s with workload %s; allowed: %v", condition, catalog.Hold,
+				catalog.HoldConditions())
 		}
 	}
 	return cmp.Or(c.CheckRows(), c.CheckSeams(Seams()), c.CheckRedis())

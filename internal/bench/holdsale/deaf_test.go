@@ -35,7 +35,8 @@ type settled struct {
 func (s settled) Done(row report.Row) {
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		var open int64
-		if err := s.db.Table("oversell_hold_payments").Count(&open).Error; err != nil || time.Since(begun) > 2*time.Minute {
+		if err := s.db.Table("oversell_hold_payments").Count(&open).Error; err != nil ||
+			time.Since(begun) > 2*time.Minute {
 			s.t.Errorf("round %d: %d payments are not settled, %v", row.Repeat, open, err)
 			return
 		}
@@ -63,7 +64,8 @@ func TestEachCaptureEndsOnceThoughNoWebhookComes(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, row := range rows {
-				if row.Verdict != figures.OK || row.ChargedWithoutOrder != 0 || row.Captures != row.Sold+row.Refunds || row.Stranded != 0 {
+				if row.Verdict != figures.OK || row.ChargedWithoutOrder != 0 || row.Captures != row.Sold+row.Refunds ||
+					row.Stranded != 0 {
 					t.Errorf("round %d: %s; %+v, %+v", row.Repeat, row.Verdict, row, *row.Held)
 				}
 				if len(row.Seams) != len(Seams()) {

@@ -62,7 +62,10 @@ func (r *row) inject(ctx context.Context) ([]string, error) {
 // hold lives. Later the provider's replies are late too: when a capture is answered, the
 // hold has expired.
 func (r *row) late(ctx context.Context) ([]string, error) {
-	if err := r.shops.Arm(ctx, fleet.Arm{At: []fleet.Seam{BeforeClaim}, Delay: r.cfg.long(), Skip: 1, Every: betweenHeld, Most: heldUp}); err != nil {
+	holdUp := fleet.Arm{
+		At: []fleet.Seam{BeforeClaim}, Delay: r.cfg.long(), Skip: 1, Every: betweenHeld, Most: heldUp,
+	}
+	if err := r.shops.Arm(ctx, holdUp); err != nil {
 		return nil, err
 	}
 	if guard.Sleep(ctx, r.spread/2) == nil {

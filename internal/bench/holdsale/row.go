@@ -317,6 +317,7 @@ func (r *row) orders(ctx context.Context) (all []stock.ListedOrder, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = r.client.EachOrder(ctx, r.sku, found.SaleID, math.MaxInt64, func(o stock.ListedOrder) { all = append(all, o) })
+	err = r.client.EachOrder(ctx, r.sku, found.SaleID, math.MaxInt64,
+		func(o stock.ListedOrder) { all = append(all, o) })
 	return all, err
 }

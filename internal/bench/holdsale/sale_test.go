@@ -23,7 +23,8 @@ import (
 func run(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
 	t.Helper()
 	return runOn(t, bench.Config{
-		Strategies: stages, Conditions: conditions, RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
+		Strategies: stages, Conditions: conditions, RedisURL: backendtest.Redis(t, kind),
+		DBURL: backendtest.Database(t, kind),
 	})
 }
 
@@ -53,7 +54,8 @@ func checkSound(t *testing.T, rows []report.Row) {
 	t.Helper()
 	for _, row := range rows {
 		name := fmt.Sprintf("%s under %s", row.Strategy, row.Condition)
-		if row.Verdict != figures.OK || row.Sold != row.Stock || row.Stranded != 0 || row.ChargedWithoutOrder != 0 || row.Unknown != 0 && row.Condition != catalog.Crash {
+		if row.Verdict != figures.OK || row.Sold != row.Stock || row.Stranded != 0 || row.ChargedWithoutOrder != 0 ||
+			row.Unknown != 0 && row.Condition != catalog.Crash {
 			t.Errorf("%s: %s, sold %d of %d, stranded %d, charged without order %d, unknown %d",
 				name, row.Verdict, row.Sold, row.Stock, row.Stranded, row.ChargedWithoutOrder, row.Unknown)
 		}
@@ -89,7 +91,8 @@ func TestClaimIsSound(t *testing.T) {
 	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			allowed := slices.DeleteFunc(catalog.HoldConditions(), func(c catalog.Condition) bool { return c == catalog.Failover })
+			allowed := slices.DeleteFunc(catalog.HoldConditions(),
+				func(c catalog.Condition) bool { return c == catalog.Failover })
 			checkSound(t, run(t, kind, []string{"h3_claim"}, allowed...))
 		})
 	}
@@ -100,7 +103,8 @@ func TestClaimIsSound(t *testing.T) {
 // file, from which no shop can be cut off.
 func TestPartition(t *testing.T) {
 	t.Parallel()
-	for kind, cut := range map[string][]string{"embedded": {"redis", "provider"}, "local": {"database", "redis", "provider"}} {
+	for kind, cut := range map[string][]string{"embedded": {"redis", "provider"},
+		"local": {"database", "redis", "provider"}} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			row := run(t, kind, []string{"h1_counter"}, catalog.Partition)[0]
@@ -130,7 +134,8 @@ func TestFailover(t *testing.T) {
 // in between is late, killed or stopped.
 func TestNaiveStagesBreak(t *testing.T) {
 	t.Parallel()
-	for _, row := range run(t, "embedded", []string{"h1_counter", "h2_status"}, catalog.Late, catalog.Crash, catalog.Pause) {
+	for _, row := range run(t, "embedded", []string{"h1_counter", "h2_status"}, catalog.Late, catalog.Crash,
+		catalog.Pause) {
 		if row.Oversold == 0 && row.Stranded == 0 {
 			t.Errorf("%s under %s: %s", row.Strategy, row.Condition, row.Verdict)
 		}
@@ -147,11 +152,13 @@ func TestWhatCannotBeRun(t *testing.T) {
 		"chaos":       {Conditions: []catalog.Condition{catalog.Chaos}},
 		"no replicas": {Conditions: []catalog.Condition{catalog.Failover}},
 		"two kinds of Redis": {
-			Conditions: []catalog.Condition{catalog.Failover, catalog.Partition}, Failovers: struct{ bench.Failovers }{},
+			Conditions: []catalog.Condition{catalog.Failover, catalog.Partition},
+			Failovers:  struct{ bench.Failovers }{},
 		},
-		"a Redis without a relay": {Conditions: []catalog.Condition{catalog.Partition}, RedisURL: "rediss://127.0.0.1:1"},
-		"a stage twice":           {Strategies: []string{"h3_claim", "h3_claim"}},
-		"a condition twice":       {Conditions: []catalog.Condition{catalog.Calm, catalog.Calm}},
+		"a Redis without a relay": {Conditions: []catalog.Condition{catalog.Partition},
+			RedisURL: "rediss://127.0.0.1:1"},
+		"a stage twice":     {Strategies: []string{"h3_claim", "h3_claim"}},
+		"a condition twice": {Conditions: []catalog.Condition{catalog.Calm, catalog.Calm}},
 	} {
 		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, bench.ErrConfig) {
 			t.Errorf("%s: %v", name, err)

@@ -16,12 +16,13 @@ import (
 
 // The seams, in the order of a hold's life.
 const (
-	AfterTake     fleet.Seam = "take"    // the units are taken from the stock, and the hold is not written
-	AfterCapture  fleet.Seam = "capture" // the buyer is charged, and the stage does not know yet
-	BeforeClaim   fleet.Seam = "claim"   // the payment has read that the hold is there, and has written nothing
-	AfterOrder    fleet.Seam = "order"   // the order is written, and the hold not ended, or the transaction not committed
-	BeforeRefund  fleet.Seam = "refund"  // the payment was refused, and not refunded
-	BeforeRestock fleet.Seam = "sweep"   // the sweep has ended a hold, and not given its units back
+	AfterTake    fleet.Seam = "take"    // the units are taken from the stock, and the hold is not written
+	AfterCapture fleet.Seam = "capture" // the buyer is charged, and the stage does not know yet
+	BeforeClaim  fleet.Seam = "claim"   // the payment has read that the hold is there, and has written nothing
+	// AfterOrder: the order is written; the hold is not ended, or the transaction not committed.
+	AfterOrder    fleet.Seam = "order"
+	BeforeRefund  fleet.Seam = "refund" // the payment was refused, and not refunded
+	BeforeRestock fleet.Seam = "sweep"  // the sweep has ended a hold, and not given its units back
 )
 
 // beforeCapture is where a shop is cut off from the payment provider: the payment is

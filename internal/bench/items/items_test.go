@@ -35,9 +35,11 @@ func TestSkewsAreReadAsWritten(t *testing.T) {
 			t.Errorf("%s is written as %s", text, got)
 		}
 	}
-	for _, text := range []string{"", "zipf", "zipf:", "zipf:0", "zipf:-1", "zipf:10.1", "zipf:NaN", "zipf:Inf", "zipf:1.1:2", "uniform:1", "Zipf:1.1", "pareto:2"} {
+	for _, text := range []string{"", "zipf", "zipf:", "zipf:0", "zipf:-1", "zipf:10.1", "zipf:NaN", "zipf:Inf",
+		"zipf:1.1:2", "uniform:1", "Zipf:1.1", "pareto:2"} {
 		_, err := items.Parse(text)
-		if !errors.Is(err, items.ErrSkew) || !strings.Contains(err.Error(), "zipf:S with an exponent S over 0 and up to 10") || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, items.ErrSkew) || !strings.Contains(err.Error(),
+			"zipf:S with an exponent S over 0 and up to 10") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -49,7 +51,8 @@ func TestBuyersAreSpreadAsTheSkewSays(t *testing.T) {
 	for _, tt := range []struct {
 		skew string
 		n    int
-	}{{"uniform", 2}, {"uniform", 100}, {"uniform", 1000}, {"zipf:0.5", 100}, {"zipf:1", 1000}, {"zipf:1.1", 1000}, {"zipf:1.1", 3}, {"zipf:2", 20}} {
+	}{{"uniform", 2}, {"uniform", 100}, {"uniform", 1000}, {"zipf:0.5", 100}, {"zipf:1", 1000}, {"zipf:1.1", 1000},
+		{"zipf:1.1", 3}, {"zipf:2", 20}} {
 		for seed := range uint64(5) {
 			t.Run(fmt.Sprint(tt.skew, " ", tt.n, " ", seed), func(t *testing.T) {
 				const buyers = 200_000

@@ -118,7 +118,8 @@ func turnedAway(units int64, segments, asked, buyers int, seed uint64) (falsely 
 func ExampleSpread_segments() {
 	fmt.Println("1,000 units; buyers told \"sold out\" while units were left, and units left at the end")
 	fmt.Println("segments  asked  1,000 buyers  1,100 buyers  2,000 buyers")
-	for _, c := range []struct{ segments, asked int }{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {64, 1}, {16, 2}, {16, 4}, {16, 16}} {
+	for _, c := range []struct{ segments, asked int }{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {64, 1}, {16, 2},
+		{16, 4}, {16, 16}} {
 		fmt.Printf("%8d  %5d", c.segments, c.asked)
 		for _, buyers := range []int{1000, 1100, 2000} {
 			falsely, left := make([]int, 101), make([]int64, 101)
@@ -152,7 +153,8 @@ func TestBuyersWhoAskAllSegmentsGetWhatIsLeft(t *testing.T) {
 		units, segments, buyers := rand.Int64N(500), 1+rand.IntN(30), rand.IntN(1000)
 		falsely, left := turnedAway(units, segments, segments, buyers, rand.Uint64())
 		if falsely != 0 || left != max(0, units-int64(buyers)) {
-			t.Errorf("%d units in %d segments, %d buyers: %d turned away falsely, %d left", units, segments, buyers, falsely, left)
+			t.Errorf("%d units in %d segments, %d buyers: %d turned away falsely, %d left", units, segments, buyers,
+				falsely, left)
 		}
 	}
 }
@@ -162,7 +164,8 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Cluster(t))
 	for i := range 300 {
 		tag := fmt.Sprintf("sale-%d-item-%d", i%7, i)
-		if got, err := rdb.ClusterKeySlot(t.Context(), "oversell:{"+tag+"}:stock:1").Result(); err != nil || int(got) != slot(tag) {
+		if got, err := rdb.ClusterKeySlot(t.Context(), "oversell:{"+tag+"}:stock:1").Result(); err != nil ||
+			int(got) != slot(tag) {
 			t.Errorf("%s: Redis says slot %d, %v; want %d", tag, got, err, slot(tag))
 		}
 	}

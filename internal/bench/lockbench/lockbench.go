@@ -39,7 +39,8 @@ func WithDefaults(c bench.Config) bench.Config {
 	c.Workload = report.WorkloadLock
 	c.Requests = cmp.Or(c.Requests, 5000)
 	c.Instances = cmp.Or(c.Instances, 1)
-	c.TTL = cmp.Or(c.TTL, 5*time.Second) // as in rueidislock; redsync has 8 s. Libraries keep their own, if they have one.
+	// As in rueidislock; redsync has 8 s. Libraries keep their own, if they have one.
+	c.TTL = cmp.Or(c.TTL, 5*time.Second)
 	c.Wait = cmp.Or(c.Wait, time.Minute) // from the common start. After that a contender counts as never served.
 	c.Repeat = cmp.Or(c.Repeat, 1)
 	if len(c.Strategies) == 0 {

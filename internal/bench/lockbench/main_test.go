@@ -72,7 +72,8 @@ func (p *processes) checkEnded(t testing.TB) {
 func contenders() lockbench.Catalog {
 	all := lockbench.Contenders()
 	add := func(name string, g guard.Guard, err error) {
-		all = append(all, lockbench.Contender{Name: name, Make: func(lockbench.Process) (guard.Guard, error) { return g, err }})
+		all = append(all, lockbench.Contender{Name: name,
+			Make: func(lockbench.Process) (guard.Guard, error) { return g, err }})
 	}
 	add("open", guard.None{}, nil)
 	add("deaf", fake(func(ctx context.Context) error { // lets nobody in, and says nothing

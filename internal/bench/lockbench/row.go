@@ -216,7 +216,8 @@ func (e ended) disturbed() *report.Disturbed {
 		if h.killed() {
 			d.Killed, d.KilledAt = number, figures.Milliseconds(h.from.Sub(e.start))
 		} else {
-			d.Stopped, d.StoppedAt, d.Resumed = number, figures.Milliseconds(h.from.Sub(e.start)), figures.Milliseconds(h.to.Sub(e.start))
+			d.Stopped, d.StoppedAt = number, figures.Milliseconds(h.from.Sub(e.start))
+			d.Resumed = figures.Milliseconds(h.to.Sub(e.start))
 		}
 	}
 	if e.missed != nil {

@@ -66,7 +66,8 @@ func TestOutcomesAndWaits(t *testing.T) {
 	e.commands = 40
 	r := e.row()
 	if r.Contenders != 8 || r.Served != 4 || r.Told != 2 || r.NeverServed != 2 || r.Killed != 0 || r.Unsure != 1 {
-		t.Errorf("%d contenders, %d served, %d told, %d never served, %d killed, %d unsure", r.Contenders, r.Served, r.Told, r.NeverServed, r.Killed, r.Unsure)
+		t.Errorf("%d contenders, %d served, %d told, %d never served, %d killed, %d unsure", r.Contenders, r.Served,
+			r.Told, r.NeverServed, r.Killed, r.Unsure)
 	}
 	if r.P50 != 30 || r.Max != 55 || r.Throughput != 4/0.050 || r.Commands != 10 || r.Idle != 950 {
 		t.Errorf("p50 %v, max %v, %v deducts/s, %v commands, idle %v", r.P50, r.Max, r.Throughput, r.Commands, r.Idle)
@@ -130,7 +131,8 @@ func TestHoldersOfDisturbedProcesses(t *testing.T) {
 			e.hits = []hit{h}
 			r := e.row()
 			if r.MaxHolders != test.all || r.MaxHoldersRunning != test.running {
-				t.Errorf("%d holders, %d that run; want %d, %d", r.MaxHolders, r.MaxHoldersRunning, test.all, test.running)
+				t.Errorf("%d holders, %d that run; want %d, %d", r.MaxHolders, r.MaxHoldersRunning, test.all,
+					test.running)
 			}
 		})
 	}
@@ -147,8 +149,10 @@ func TestKilledContenders(t *testing.T) {
 	e := over(1000, m)
 	e.counter-- // that of the second
 	r := e.row()
-	if r.Served != 2 || r.Killed != 3 || r.NeverServed != 0 || r.Unsure != 1 || r.LostUpdates != 0 || r.Verdict() != figures.OK {
-		t.Errorf("%d served, %d killed, %d never served, %d unsure, %d lost: %s", r.Served, r.Killed, r.NeverServed, r.Unsure, r.LostUpdates, r.Verdict())
+	if r.Served != 2 || r.Killed != 3 || r.NeverServed != 0 || r.Unsure != 1 || r.LostUpdates != 0 ||
+		r.Verdict() != figures.OK {
+		t.Errorf("%d served, %d killed, %d never served, %d unsure, %d lost: %s", r.Served, r.Killed, r.NeverServed,
+			r.Unsure, r.LostUpdates, r.Verdict())
 	}
 	e.counter-- // that of the third, who had no time to say so
 	if r := e.row(); r.LostUpdates != -1 || r.Verdict() != figures.OK {
@@ -168,7 +172,8 @@ func TestReasonsAreBounded(t *testing.T) {
 }
 
 func TestJain(t *testing.T) {
-	for want, given := range map[float64][]int{1: {7, 7, 7, 7}, 0.25: {0, 9, 0, 0}, 0.5: {5, 5, 0, 0}, 0.8: {1, 3}, 0: {0, 0}} {
+	for want, given := range map[float64][]int{1: {7, 7, 7, 7}, 0.25: {0, 9, 0, 0}, 0.5: {5, 5, 0, 0}, 0.8: {1, 3},
+		0: {0, 0}} {
 		if got := jain(given); math.Abs(got-want) > 1e-12 {
 			t.Errorf("of %v it is %v, want %v", given, got, want)
 		}

@@ -74,8 +74,10 @@ func checkAllServed(t *testing.T, row report.Row, want figures.Verdict) {
 	if row.Verdict != want && !lazy || !row.Expected || r.MaxHolders != 1 || r.LostUpdates != 0 {
 		t.Errorf("%s: %s, %+v", row.Strategy, row.Verdict, r)
 	}
-	if r.Throughput <= 0 || r.Commands < 2 || r.P50 <= 0 || r.Max < r.P99 || r.P99 < r.P50 || r.Jain <= 0 || r.Jain > 1 {
-		t.Errorf("%s: %v deducts/s, %v commands, waits %v, %v, %v, jain %v", row.Strategy, r.Throughput, r.Commands, r.P50, r.P99, r.Max, r.Jain)
+	if r.Throughput <= 0 || r.Commands < 2 || r.P50 <= 0 || r.Max < r.P99 || r.P99 < r.P50 || r.Jain <= 0 ||
+		r.Jain > 1 {
+		t.Errorf("%s: %v deducts/s, %v commands, waits %v, %v, %v, jain %v", row.Strategy, r.Throughput, r.Commands,
+			r.P50, r.P99, r.Max, r.Jain)
 	}
 }
 
@@ -83,7 +85,8 @@ func TestBrokenLockIsSeen(t *testing.T) {
 	cfg, _ := config(t, "embedded")
 	cfg.Requests = 300
 	row := row(t, cfg, "open")
-	if r := row.Lock; row.Verdict != report.Broken || row.Expected || r.LostUpdates <= 0 || r.MaxHolders < 2 || r.Served != 300 {
+	if r := row.Lock; row.Verdict != report.Broken || row.Expected || r.LostUpdates <= 0 || r.MaxHolders < 2 ||
+		r.Served != 300 {
 		t.Errorf("%s: %d served, %d lost, %d holders", row.Verdict, r.Served, r.LostUpdates, r.MaxHolders)
 	}
 }
@@ -98,7 +101,8 @@ func TestContenderThatIsNeverLetIn(t *testing.T) {
 			cfg, _ := config(t, "embedded")
 			cfg.Wait = 100 * time.Millisecond
 			row := row(t, cfg, name)
-			if r := row.Lock; r.NeverServed != cfg.Requests || row.Verdict != report.Starved || r.Idle < 90 || r.Throughput != 0 {
+			if r := row.Lock; r.NeverServed != cfg.Requests || row.Verdict != report.Starved || r.Idle < 90 ||
+				r.Throughput != 0 {
 				t.Errorf("%d never served: %s, idle %v", r.NeverServed, row.Verdict, r.Idle)
 			}
 		})
@@ -172,7 +176,8 @@ func TestKilledProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			row := row(t, cfg, "v7_queue")
-			if r := row.Lock; row.Verdict != figures.OK || r.Killed == 0 || r.Disturbed == nil || r.Disturbed.Killed == 0 || r.MaxHolders != 1 {
+			if r := row.Lock; row.Verdict != figures.OK || r.Killed == 0 || r.Disturbed == nil ||
+				r.Disturbed.Killed == 0 || r.MaxHolders != 1 {
 				t.Errorf("%s: %+v, %+v", row.Verdict, r, r.Disturbed)
 			}
 			left, err := rdb.Keys(t.Context(), "*").Result()
@@ -189,7 +194,8 @@ func TestKillAndStop(t *testing.T) {
 	cfg := disturbed(t, "local", "crash+pause")
 	cfg.TTL = 10 * time.Second
 	row := row(t, cfg, "v7_queue")
-	if d := row.Lock.Disturbed; d == nil || d.Killed == 0 || d.Stopped == 0 || d.Killed == d.Stopped || d.Missed != "" || d.Resumed-d.StoppedAt < 2900 {
+	if d := row.Lock.Disturbed; d == nil || d.Killed == 0 || d.Stopped == 0 || d.Killed == d.Stopped ||
+		d.Missed != "" || d.Resumed-d.StoppedAt < 2900 {
 		t.Errorf("disturbed: %+v", d)
 	}
 	if row.Verdict != figures.OK {
@@ -209,13 +215,18 @@ func TestCheck(t *testing.T) {
 		"a short ttl":          {func(c *bench.Config) { c.TTL = time.Millisecond }, bench.ErrConfig},
 		"a long wait":          {func(c *bench.Config) { c.Wait = 2 * time.Hour }, bench.ErrConfig},
 		"unknown name":         {func(c *bench.Config) { c.Strategies = []string{"v9"} }, catalog.ErrName},
-		"killing the only one": {func(c *bench.Config) { c.Conditions = []catalog.Condition{catalog.Crash} }, bench.ErrConfig},
-		"one of two":           {func(c *bench.Config) { c.Instances, c.Conditions = 2, []catalog.Condition{"crash+pause"} }, nil},
+		"killing the only one": {func(c *bench.Config) { c.Conditions = []catalog.Condition{catalog.Crash} },
+			bench.ErrConfig},
+		"one of two": {func(c *bench.Config) {
+			c.Instances, c.Conditions = 2,
+				[]catalog.Condition{"crash+pause"}
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c bench.Config
 			test.change(&c)
-			if err := lockbench.Check(lockbench.Contenders(), lockbench.WithDefaults(c)); !errors.Is(err, test.want) || test.want == nil && err != nil {
+			if err := lockbench.Check(lockbench.Contenders(), lockbench.WithDefaults(c)); !errors.Is(err, test.want) ||
+				test.want == nil && err != nil {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})

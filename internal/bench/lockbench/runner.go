@@ -21,8 +21,9 @@ import (
 	"oversell/internal/fleet"
 )
 
-// Run runs all rows of the config, with contenders of the list: see bench.Rows. When it fails or ctx is cancelled, it returns the
-// finished rows with the error: one of Check, of a process or of Redis, or the cause of ctx.
+// Run runs all rows of the config, with contenders of the list: see bench.Rows. When it fails or
+// ctx is cancelled, it returns the finished rows with the error: one of Check, of a process or of
+// Redis, or the cause of ctx.
 func Run(ctx context.Context, list Catalog, cfg bench.Config, p bench.Progress) (rows []report.Row, err error) {
 	cfg = WithDefaults(cfg)
 	if err := Check(list, cfg); err != nil {
@@ -88,7 +89,9 @@ func (r *runner) tidy(ctx context.Context) error {
 		return keys.Err()
 	}
 	if cluster, ok := r.rdb.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return remove(ctx, node) })
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			return remove(ctx, node)
+		})
 	}
 	return remove(ctx, r.rdb)
 }

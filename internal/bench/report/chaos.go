@@ -40,16 +40,17 @@ type Fault struct {
 	For     float64 `json:"for_s"`               // how long it was to last; 0: it has no duration
 	Amount  float64 `json:"amount_ms,omitempty"` // how late replies are, or how long an INSERT takes
 
-	At       float64  `json:"at_s"`           // when it began
-	Lasted   float64  `json:"lasted_s"`       // until its targets were available again
-	SoldIn   int64    `json:"sold_meanwhile"` // orders that buyers were told of while it lasted
-	From     string   `json:"from"`           // what sold_again_s is measured from: "end" or "fault"
-	Again    *float64 `json:"sold_again_s"`   // until a buyer was told of a new order; nil: never
-	Limit    float64  `json:"limit_s"`        // for sold_again_s
-	Stalled  float64  `json:"stalled_s"`      // of sold_again_s: how long the bench, and presumably the shops, did not get the CPU
-	Skipped  bool     `json:"skipped,omitempty"`
-	Error    string   `json:"error,omitempty"` // why it could not be injected
-	StopsFor bool     `json:"stops_holder,omitempty"`
+	At     float64  `json:"at_s"`           // when it began
+	Lasted float64  `json:"lasted_s"`       // until its targets were available again
+	SoldIn int64    `json:"sold_meanwhile"` // orders that buyers were told of while it lasted
+	From   string   `json:"from"`           // what sold_again_s is measured from: "end" or "fault"
+	Again  *float64 `json:"sold_again_s"`   // until a buyer was told of a new order; nil: never
+	Limit  float64  `json:"limit_s"`        // for sold_again_s
+	// Stalled is how long, of Again, the bench, and presumably the shops, did not get the CPU.
+	Stalled  float64 `json:"stalled_s"`
+	Skipped  bool    `json:"skipped,omitempty"`
+	Error    string  `json:"error,omitempty"` // why it could not be injected
+	StopsFor bool    `json:"stops_holder,omitempty"`
 }
 
 // Late reports whether the sale took too long to recover, not counting stalls.
@@ -97,8 +98,10 @@ func (r Row) ChaosLine(s present.Style) string {
 			slowest, kind = *d.Again, d.Kind
 		}
 	}
-	text := s.Sayf("%s, seed %d: acknowledged %d (%d of them in the final sell-out), acknowledged_missing %d, duplicates %d, unreported %d, oversold %d, stranded %d, foreign %d",
-		r.Strategy, c.Seed, c.Acknowledged, c.BoughtAtEnd, c.Missing, c.Duplicates, c.Unreported, c.Oversold, c.Stranded, c.Foreign)
+	text := s.Sayf("%s, seed %d: acknowledged %d (%d of them in the final sell-out), acknowledged_missing %d, "+
+		"duplicates %d, unreported %d, oversold %d, stranded %d, foreign %d",
+		r.Strategy, c.Seed, c.Acknowledged, c.BoughtAtEnd, c.Missing, c.Duplicates, c.Unreported, c.Oversold,
+		c.Stranded, c.Foreign)
 	if kind != "" {
 		text += s.Sayf("; slowest recovery %.2f s (%s)", slowest, kind)
 	}

@@ -104,7 +104,8 @@ func CompareFiles(older, newer File) (Comparison, error) {
 // have other ports in each run.
 func (r Report) withoutPorts() Report {
 	started := func(flag string) bool {
-		return slices.ContainsFunc(r.Manifest.Flags, func(given string) bool { return strings.HasPrefix(given, flag+"=local") })
+		return slices.ContainsFunc(r.Manifest.Flags,
+			func(given string) bool { return strings.HasPrefix(given, flag+"=local") })
 	}
 	redis, db := started("-redis"), started("-db")
 	hide := func(m *Manifest) {
@@ -162,7 +163,8 @@ func CompareStrategies(f File) (Comparison, error) {
 		c.pairs = append(c.pairs, pair{base, g})
 	}
 	if len(c.pairs) == len(first) {
-		return Comparison{}, fmt.Errorf("the rows of %s %w: there is no condition with two strategies", f.Name, ErrDiffer)
+		return Comparison{}, fmt.Errorf("the rows of %s %w: there is no condition with two strategies", f.Name,
+			ErrDiffer)
 	}
 	return c, nil
 }

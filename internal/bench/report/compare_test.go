@@ -16,7 +16,8 @@ import (
 // Latencies grow by the factor.
 func measured(runs int, factor float64) report.Report {
 	r := report.Report{Manifest: report.Manifest{
-		Format: 1, Redis: "redis 7.0.15 (local)", DB: "MariaDB 10.11.6 (local)", Go: "go1.26.8", OS: "linux/amd64", CPUs: 2,
+		Format: 1, Redis: "redis 7.0.15 (local)", DB: "MariaDB 10.11.6 (local)", Go: "go1.26.8", OS: "linux/amd64",
+		CPUs:    2,
 		Version: "0123abcd", Requests: 5000, Stock: 1000, Workload: "deduct", Instances: 2, Repeat: runs,
 		TTL: "1s", Work: "0s", Wait: "12.8s", Retry: "line:2ms", Keys: "none", SecondLook: true,
 	}}
@@ -25,7 +26,8 @@ func measured(runs int, factor float64) report.Report {
 		for _, c := range []catalog.Condition{catalog.Calm, catalog.Slow} {
 			for i, strategy := range []string{"none", "watch", "v6_watchdog"} {
 				r.Rows = append(r.Rows, report.Row{
-					Asked:   report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct}, Repeat: run, Requests: 5000, Stock: 1000, TTL: "1s"},
+					Asked: report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct},
+						Repeat: run, Requests: 5000, Stock: 1000, TTL: "1s"},
 					Verdict: figures.OK, Expected: true,
 					Load: report.Load{
 						P50: 100*float64(i+1)*factor + noise, P99: 200 + 10*noise,
@@ -78,25 +80,31 @@ func TestComparison(t *testing.T) {
 // What is of different things is not compared, and the one line names them.
 func TestReportsOfDifferentThings(t *testing.T) {
 	for want, change := range map[string]func(m *report.Manifest){
-		"redis (redis 7.0.15 (local), miniredis 2.40.0 (embedded))": func(m *report.Manifest) { m.Redis = "miniredis 2.40.0 (embedded)" },
-		"db (MariaDB 10.11.6 (local), MySQL 8)":                     func(m *report.Manifest) { m.DB = "MySQL 8" },
-		"go (go1.26.8, go1.27)":                                     func(m *report.Manifest) { m.Go = "go1.27" },
-		"format (1, 2)":                                             func(m *report.Manifest) { m.Format = 2 },
-		"workload (deduct, cache)":                                  func(m *report.Manifest) { m.Workload = "cache" },
-		"requests (5000, 300)":                                      func(m *report.Manifest) { m.Requests = 300 },
-		"stock (1000, 10)":                                          func(m *report.Manifest) { m.Stock = 10 },
-		"instances (2, 3)":                                          func(m *report.Manifest) { m.Instances = 3 },
-		"ttl (1s, 2s)":                                              func(m *report.Manifest) { m.TTL = "2s" },
-		"work (0s, 1ms)":                                            func(m *report.Manifest) { m.Work = "1ms" },
-		"wait (12.8s, 20s)":                                         func(m *report.Manifest) { m.Wait = "20s" },
-		"keys (none, pairs)":                                        func(m *report.Manifest) { m.Keys = "pairs" },
-		"second look (true, false)":                                 func(m *report.Manifest) { m.SecondLook = false },
-		"requests (5000, 7), stock (1000, 8)":                       func(m *report.Manifest) { m.Requests, m.Stock = 7, 8 },
+		"redis (redis 7.0.15 (local), miniredis 2.40.0 (embedded))": func(m *report.Manifest) {
+			m.Redis = "miniredis 2.40.0 (embedded)"
+		},
+		"db (MariaDB 10.11.6 (local), MySQL 8)": func(m *report.Manifest) { m.DB = "MySQL 8" },
+		"go (go1.26.8, go1.27)":                 func(m *report.Manifest) { m.Go = "go1.27" },
+		"format (1, 2)":                         func(m *report.Manifest) { m.Format = 2 },
+		"workload (deduct, cache)":              func(m *report.Manifest) { m.Workload = "cache" },
+		"requests (5000, 300)":                  func(m *report.Manifest) { m.Requests = 300 },
+		"stock (1000, 10)":                      func(m *report.Manifest) { m.Stock = 10 },
+		"instances (2, 3)":                      func(m *report.Manifest) { m.Instances = 3 },
+		"ttl (1s, 2s)":                          func(m *report.Manifest) { m.TTL = "2s" },
+		"work (0s, 1ms)":                        func(m *report.Manifest) { m.Work = "1ms" },
+		"wait (12.8s, 20s)":                     func(m *report.Manifest) { m.Wait = "20s" },
+		"keys (none, pairs)":                    func(m *report.Manifest) { m.Keys = "pairs" },
+		"second look (true, false)":             func(m *report.Manifest) { m.SecondLook = false },
+		"requests (5000, 7), stock (1000, 8)": func(m *report.Manifest) {
+			m.Requests, m.Stock = 7,
+				8
+		},
 	} {
 		other := measured(1, 1)
 		change(&other.Manifest)
 		_, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", other))
-		if !errors.Is(err, report.ErrDiffer) || err.Error() != "a.json and b.json cannot be compared: they differ in "+want {
+		if !errors.Is(err, report.ErrDiffer) ||
+			err.Error() != "a.json and b.json cannot be compared: they differ in "+want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -104,11 +112,13 @@ func TestReportsOfDifferentThings(t *testing.T) {
 	for i := range other.Rows {
 		other.Rows[i].Strategy = "v" + other.Rows[i].Strategy
 	}
-	if _, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", other)); !errors.Is(err, report.ErrDiffer) || !strings.Contains(err.Error(), "no row in common") {
+	if _, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", other)); !errors.Is(err,
+		report.ErrDiffer) || !strings.Contains(err.Error(), "no row in common") {
 		t.Errorf("no row in common: %v", err)
 	}
 	other.Rows = other.Rows[:1]
-	if _, err := report.CompareStrategies(file("a.json", other)); !errors.Is(err, report.ErrDiffer) || !strings.Contains(err.Error(), "no condition with two strategies") {
+	if _, err := report.CompareStrategies(file("a.json", other)); !errors.Is(err, report.ErrDiffer) ||
+		!strings.Contains(err.Error(), "no condition with two strategies") {
 		t.Errorf("one strategy: %v", err)
 	}
 }
@@ -128,13 +138,20 @@ func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 		a, b   report.File
 		differ bool
 	}{
-		"other ports":    {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), on("redis 7 at 127.0.0.1:3", "MariaDB 10 at 127.0.0.1:4", local...), false},
-		"other versions": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), on("redis 8 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), true},
-		"other kinds":    {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), on("redis 7 at 127.0.0.1:1", "MySQL 10 at 127.0.0.1:2", local...), true},
-		"named by users": {on("redis 7 at 10.0.0.1:1", "MariaDB 10 at 10.0.0.2:2", named...), on("redis 7 at 10.0.0.3:1", "MariaDB 10 at 10.0.0.2:2", named...), true},
-		"one is named":   {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", named...), true},
-		"clusters": {on("redis 7 at 127.0.0.1:1,127.0.0.1:2 (cluster, 3 masters)", "MySQL 8 at h:2", "-redis=local:cluster"),
-			on("redis 7 at 127.0.0.1:3,127.0.0.1:4 (cluster, 3 masters)", "MySQL 8 at h:2", "-redis=local:cluster"), false},
+		"other ports": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...),
+			on("redis 7 at 127.0.0.1:3", "MariaDB 10 at 127.0.0.1:4", local...), false},
+		"other versions": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...),
+			on("redis 8 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), true},
+		"other kinds": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...),
+			on("redis 7 at 127.0.0.1:1", "MySQL 10 at 127.0.0.1:2", local...), true},
+		"named by users": {on("redis 7 at 10.0.0.1:1", "MariaDB 10 at 10.0.0.2:2", named...),
+			on("redis 7 at 10.0.0.3:1", "MariaDB 10 at 10.0.0.2:2", named...), true},
+		"one is named": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...),
+			on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", named...), true},
+		"clusters": {on("redis 7 at 127.0.0.1:1,127.0.0.1:2 (cluster, 3 masters)", "MySQL 8 at h:2",
+			"-redis=local:cluster"),
+			on("redis 7 at 127.0.0.1:3,127.0.0.1:4 (cluster, 3 masters)", "MySQL 8 at h:2", "-redis=local:cluster"),
+			false},
 	} {
 		if _, err := report.CompareFiles(tt.a, tt.b); errors.Is(err, report.ErrDiffer) != tt.differ {
 			t.Errorf("%s: %v", name, err)
@@ -153,7 +170,8 @@ func TestNoiseIsNoDifference(t *testing.T) {
 		if err := c.WriteFiles(&got); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(got.String(), "%") || strings.Count(got.String(), "no difference\n") != 4*6 || !strings.Contains(got.String(), "The verdicts are the same.") {
+		if strings.Contains(got.String(), "%") || strings.Count(got.String(), "no difference\n") != 4*6 ||
+			!strings.Contains(got.String(), "The verdicts are the same.") {
 			t.Errorf("%d runs:\n%s", runs, &got)
 		}
 	}

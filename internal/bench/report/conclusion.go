@@ -58,7 +58,8 @@ func (r Report) undecided(s present.Style) string {
 		text = s.Sayf("No expectation for %s: which waiters these locks serve is left to chance.", names) + "\n"
 	}
 	if names := distinct(incomparable); names != "" {
-		text += s.Sayf("Not comparable here: %s. These locks were written for a real Redis, and their waiters fare worse on an\nembedded one: use -redis local.", names) + "\n"
+		text += s.Sayf("Not comparable here: %s. These locks were written for a real Redis, and their waiters fare "+
+			"worse on an\nembedded one: use -redis local.", names) + "\n"
 	}
 	return text
 }
@@ -73,7 +74,8 @@ func distinct(names []string) string {
 func (r Report) leases(s present.Style) string {
 	var all []string
 	for _, row := range r.Rows {
-		asked := row.Condition == catalog.Failover || len(row.Discarded) > 0 || r.Manifest.TTL == "" || row.TTL == "" || row.TTL == r.Manifest.TTL
+		asked := row.Condition == catalog.Failover || len(row.Discarded) > 0 || r.Manifest.TTL == "" || row.TTL == "" ||
+			row.TTL == r.Manifest.TTL
 		if text := row.Strategy + " " + s.Say(row.TTL); !asked && !slices.Contains(all, text) {
 			all = append(all, text)
 		}
@@ -81,7 +83,8 @@ func (r Report) leases(s present.Style) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return s.Sayf("Servers that cannot grant a ttl of %s, and the ttl they granted: %s.", s.Say(r.Manifest.TTL), strings.Join(all, s.Say(", "))) + "\n"
+	return s.Sayf("Servers that cannot grant a ttl of %s, and the ttl they granted: %s.", s.Say(r.Manifest.TTL),
+		strings.Join(all, s.Say(", "))) + "\n"
 }
 
 // repeated lists the rows that were run again, so that nothing is discarded silently.
@@ -96,7 +99,8 @@ func (r Report) repeated(s present.Style) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return s.Say("Run again with twice the ttl, because a process stalled for more than a fifth of it:") + "\n" + b.String()
+	return s.Say("Run again with twice the ttl, because a process stalled for more than a fifth of it:") + "\n" +
+		b.String()
 }
 
 // name names a row, with the number of its run if it was repeated.

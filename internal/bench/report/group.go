@@ -101,7 +101,8 @@ func (r Row) figures() map[string]float64 {
 	if i := r.Items; i != nil {
 		maps.Copy(all, map[string]float64{
 			"items_not_ok": float64(i.NotOK), "items_oversold": float64(i.Oversold),
-			"worst_oversold": float64(i.Worst.Oversold), "worst_stranded": float64(i.Worst.Stranded), "worst_throughput": i.Worst.Throughput,
+			"worst_oversold": float64(i.Worst.Oversold), "worst_stranded": float64(i.Worst.Stranded),
+			"worst_throughput": i.Worst.Throughput,
 		})
 	}
 	return all

@@ -93,7 +93,8 @@ func holding(all []Finding, unit string, s present.Style) string {
 		return s.Sayf("held: %s", strings.Join(names, s.Say(", ")))
 	}
 	slices.SortStableFunc(held, func(a, b Finding) int { return cmp.Compare(b.Speed, a.Speed) })
-	text := s.Sayf("fastest that held: %s, %s %s", held[0].Strategy, humanize.Comma(int64(math.Round(held[0].Speed))), s.Title(unit))
+	text := s.Sayf("fastest that held: %s, %s %s", held[0].Strategy, humanize.Comma(int64(math.Round(held[0].Speed))),
+		s.Title(unit))
 	if len(held) > 1 && held[1].Speed > 0 {
 		text += s.Say(", ") + s.Sayf("%.1f times %s", held[0].Speed/held[1].Speed, held[1].Strategy)
 	}
@@ -169,7 +170,8 @@ func (r Row) broke(s present.Style) (what string, by int64) {
 func (r Row) drifted(s present.Style) (what string, by int64) {
 	switch {
 	case r.AcknowledgedMissing > 0:
-		return s.Sayf("lost %s orders that buyers were told of", humanize.Comma(r.AcknowledgedMissing)), r.AcknowledgedMissing
+		return s.Sayf("lost %s orders that buyers were told of", humanize.Comma(r.AcknowledgedMissing)),
+			r.AcknowledgedMissing
 	case r.Held != nil && r.ChargedWithoutOrder > 0:
 		return s.Sayf("charged %s times without an order", humanize.Comma(r.ChargedWithoutOrder)), r.ChargedWithoutOrder
 	case r.Stranded > 0:

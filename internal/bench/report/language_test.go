@@ -23,21 +23,26 @@ var han = regexp.MustCompile(`\p{Han}`)
 func everything() map[string]report.Report {
 	full := func(r report.Report) report.Report {
 		r.Manifest.Servers = []string{"etcd: local", "redlock: 5 nodes (embedded)", "zookeeper: local"}
-		r.Manifest.Keeper, r.Manifest.Seed, r.Manifest.Unfenced, r.Manifest.Replicas, r.Manifest.Planned = stock.InDatabase, 7, true, 2, 999
-		verdicts := []figures.Verdict{figures.OK, figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown, figures.Reloaded, figures.NotComparable}
+		r.Manifest.Keeper, r.Manifest.Seed, r.Manifest.Unfenced, r.Manifest.Replicas,
+			r.Manifest.Planned = stock.InDatabase, 7, true, 2, 999
+		verdicts := []figures.Verdict{figures.OK, figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck,
+			figures.Unknown, figures.Reloaded, figures.NotComparable}
 		like := r.Rows[0]
 		for i, c := range append(catalog.Conditions(), catalog.Partition, catalog.Failover, catalog.Chaos) {
 			row := like
 			row.Strategy, row.Condition, row.Verdict = "sql_units", c, verdicts[i%len(verdicts)]
-			row.AcknowledgedMissing, row.Unreported, row.Duplicates, row.AcceptedLost, row.DurableP99, row.Drain = 1, 2, 3, 4, 5, 6
+			row.AcknowledgedMissing, row.Unreported, row.Duplicates, row.AcceptedLost, row.DurableP99, row.Drain = 1, 2,
+				3, 4, 5, 6
 			row.Stranded, row.Undersold, row.Failed, row.Unknown, row.ConnectionTime = 7, 8, 9, 10, new(1.5)
 			row.Kills = &report.Kills{AgreesAfterKill: new(1.5)}
-			row.Expected, row.Differs = false, "verdict unknown instead of ok or drift, 2 holders at once instead of at most 1; "+row.Untrue()
+			row.Expected, row.Differs = false,
+				"verdict unknown instead of ok or drift, 2 holders at once instead of at most 1; "+row.Untrue()
 			r.Rows = append(r.Rows, row)
 		}
 		for i := range r.Rows {
 			if r.Rows[i].Condition == catalog.Failover {
-				r.Rows[i].Rate, r.Rows[i].Duration, r.Rows[i].TTL, r.Rows[i].Keeper = 500, "10s", "10s", stock.InDatabase
+				r.Rows[i].Rate, r.Rows[i].Duration, r.Rows[i].TTL, r.Rows[i].Keeper = 500, "10s", "10s",
+					stock.InDatabase
 				r.Rows[i].Open = &report.Open{}
 			}
 		}
@@ -50,9 +55,11 @@ func everything() map[string]report.Report {
 	many := full(sale())
 	many.Manifest.Items, many.Manifest.Skew, many.Manifest.InFlight = 3, "zipf:1.1", 2000
 	for i := range many.Rows {
-		many.Rows[i].Items = report.NewItems([]report.Item{{Number: 1, Verdict: figures.Oversold, Oversold: 3, Stock: 2, Buyers: 5, Stranded: 1, Throughput: 2}})
+		many.Rows[i].Items = report.NewItems([]report.Item{{Number: 1, Verdict: figures.Oversold, Oversold: 3, Stock: 2,
+			Buyers: 5, Stranded: 1, Throughput: 2}})
 	}
-	all := map[string]report.Report{"sale": full(sale()), "cache": full(reading()), "open": full(opened()), "repeated": full(repeated()), "holds": full(both()), "many": many, "chaos": chaotic()}
+	all := map[string]report.Report{"sale": full(sale()), "cache": full(reading()), "open": full(opened()),
+		"repeated": full(repeated()), "holds": full(both()), "many": many, "chaos": chaotic()}
 	all["locks"] = locks()
 	twice := locks()
 	twice.Manifest.Repeat = 2
@@ -80,7 +87,8 @@ func chaotic() report.Report {
 	r.Rows = r.Rows[:1]
 	r.Rows[0].Condition = catalog.Chaos
 	r.Rows[0].Chaos = &report.Chaos{Seed: 77, Acknowledged: 123, Missing: 4, Faults: []report.Fault{
-		{Kind: "redis-oom", Victim: "redis", At: 1.5, For: 0.4, Lasted: 0.41, Again: new(0.25), Limit: 2, From: "end", Amount: 30, Stalled: 0.2},
+		{Kind: "redis-oom", Victim: "redis", At: 1.5, For: 0.4, Lasted: 0.41, Again: new(0.25), Limit: 2, From: "end",
+			Amount: 30, Stalled: 0.2},
 		{Kind: "shop-kill", Victim: "shop 2", Planned: 9, Skipped: true},
 		{Kind: "db-kill", Victim: "database", At: 5, Limit: 2, From: "fault"},
 		{Kind: "redis-black-hole", Victim: "all shops", At: 5, Limit: 2, From: "end"},
@@ -90,8 +98,10 @@ func chaotic() report.Report {
 
 // names are the words that a Chinese report may have: names of strategies, conditions, faults,
 // servers and flags, and units.
-var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|sql_units|h\d_\w+|redsync|rueidislock|redlock|ttl|Jain|E\d|etcd|zookeeper|calm|slow|late|crash|pause|partition|failover|chaos|` +
-	`redis|Redis|MariaDB|SQLite|go1|linux|amd64|http|line|2ms|p\d+|zipf|in|flight|json|html|JSON|oom|shop|kill|db|black|hole)$`)
+var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|sql_units|h\d_\w+|redsync|rueidislock|redlock|` +
+	`ttl|Jain|E\d|etcd|zookeeper|calm|slow|late|crash|pause|partition|failover|chaos|` +
+	`redis|Redis|MariaDB|SQLite|go1|linux|amd64|http|line|2ms|p\d+|zipf|in|flight|` +
+	`json|html|JSON|oom|shop|kill|db|black|hole)$`)
 
 // A table says everything in Chinese, but for names.
 func TestTableInChinese(t *testing.T) {
@@ -141,13 +151,17 @@ func TestDifferencesAreToldInChinese(t *testing.T) {
 	wrong := report.Audit{AcknowledgedMissing: 1, Unreported: 2, Duplicates: 3}
 	for _, differs := range []string{
 		e.Check(catalog.Outcome{Verdict: figures.Stuck, MaxHolders: 3}),
-		catalog.Expectation{MaxLoads: 1, Verdicts: []figures.Verdict{figures.OK}}.Check(catalog.Outcome{Verdict: figures.Reloaded, MaxHolders: 2, Loads: 9}),
+		catalog.Expectation{MaxLoads: 1,
+			Verdicts: []figures.Verdict{figures.OK}}.Check(catalog.Outcome{Verdict: figures.Reloaded, MaxHolders: 2,
+			Loads: 9}),
 		wrong.Untrue(),
 		e.Check(catalog.Outcome{Verdict: figures.Unknown, Loads: 1}) + "; " + wrong.Untrue(),
-		"the fault was not injected: no call reached the seam", "not every fault was injected: no call reached the seam",
+		"the fault was not injected: no call reached the seam",
+		"not every fault was injected: no call reached the seam",
 		"item 3 has -5 lost updates, and killed buyers explain -4 to 0",
 	} {
-		if told := l.Told(differs); !han.MatchString(told) || strings.Contains(told, "instead") || strings.Contains(told, "order") {
+		if told := l.Told(differs); !han.MatchString(told) || strings.Contains(told, "instead") ||
+			strings.Contains(told, "order") {
 			t.Errorf("%q is told as %q", differs, told)
 		}
 	}

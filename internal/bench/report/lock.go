@@ -67,10 +67,10 @@ type Lock struct {
 	LostUpdates int `json:"lost_updates"`
 	Unsure      int `json:"unsure"`
 
-	Lost      int            `json:"lost_leases"`               // that had expired at their release, according to the lock
+	Lost      int            `json:"lost_leases"`               // had expired at their release, says the lock
 	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by error
 	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
-	Idle      float64        `json:"idle_ms"`                   // from the last release to the end of the row, if somebody still waited
+	Idle      float64        `json:"idle_ms"`                   // from the last release to the end, if one still waited
 	Stalled   float64        `json:"stalled_ms"`                // longest stall that was not injected
 	Disturbed *Disturbed     `json:"disturbed,omitempty"`
 }
@@ -142,7 +142,8 @@ func (r Report) lockGroups() []lockGroup {
 	for _, g := range r.Groups() {
 		if g.Verdicts[Skipped] == 0 {
 			f := g.Figures
-			all = append(all, lockGroup{g.Strategy, g.Condition, f["deducts_per_s"], f["commands_per_deduct"], f["wait_max_to_p50"], f["jain"]})
+			all = append(all, lockGroup{g.Strategy, g.Condition, f["deducts_per_s"], f["commands_per_deduct"],
+				f["wait_max_to_p50"], f["jain"]})
 		}
 	}
 	return all
@@ -155,7 +156,8 @@ func (r Report) lockTables(s present.Style) string {
 	fmt.Fprintf(&b, "%s\n%s%s%s\n%s\n",
 		s.Sayf("%s for one lock, in %s; ttl %s, wait %s",
 			s.Count(m.Requests, "contender"), s.Count(m.Instances, "process"), m.TTL, m.Wait),
-		s.Sayf("redis: %s", s.Say(m.Redis)), s.Say("; "), s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs), s.Say("waits in ms, from the common start"))
+		s.Sayf("redis: %s", s.Say(m.Redis)), s.Say("; "), s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs),
+		s.Say("waits in ms, from the common start"))
 	type run struct {
 		catalog.Condition
 		repeat int
@@ -173,7 +175,8 @@ func (r Report) lockTables(s present.Style) string {
 		return cmp.Compare(slices.Index(conditions, a.Condition), slices.Index(conditions, b.Condition))
 	})
 	for _, of := range order {
-		fmt.Fprintf(&b, "\n%s\n%s", s.Sayf("%s, run %d of %d", s.Condition(of.Condition), of.repeat, m.Repeat), lockTable(rows[of], s))
+		fmt.Fprintf(&b, "\n%s\n%s", s.Sayf("%s, run %d of %d", s.Condition(of.Condition), of.repeat, m.Repeat),
+			lockTable(rows[of], s))
 	}
 	if m.Repeat > 1 {
 		b.WriteString(r.lockMedians(s))
@@ -246,7 +249,8 @@ func lockTable(rows []Row, s present.Style) string {
 			return hundredths(of(l))
 		})
 	}
-	t := present.Table[Row]{Rows: slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Lock.Skipped != "" })}
+	skipped := func(r Row) bool { return r.Lock.Skipped != "" }
+	t := present.Table[Row]{Rows: slices.DeleteFunc(slices.Clone(rows), skipped)}
 	t.Columns = []present.Column[Row]{
 		{Left: true, Cell: func(r Row) string { return r.Strategy }},
 		number("served", 0, func(l *Lock) string { return fmt.Sprint(l.Served) }),
@@ -289,7 +293,8 @@ func lockNotes(rows []Row, s present.Style) string {
 	}
 	if len(incomparable) > 0 {
 		b.WriteString("  " + s.Sayf("not comparable here: %s", strings.Join(incomparable, s.Say(", "))) + "\n  " +
-			s.Say("These locks were written for a real Redis, and their waiters fare worse on an embedded one: use -redis local.") + "\n")
+			s.Say("These locks were written for a real Redis, and their waiters fare worse on an embedded one: use "+
+				"-redis local.") + "\n")
 	}
 	return b.String()
 }
@@ -313,7 +318,8 @@ func (l *Lock) notes(s present.Style) []string {
 		notes = append(notes, s.Sayf("%d leases had expired at their release", l.Lost))
 	}
 	if l.NeverServed > 0 {
-		notes = append(notes, s.Sayf("%d never served; the last release was %.0f ms before the end", l.NeverServed, l.Idle))
+		notes = append(notes, s.Sayf("%d never served; the last release was %.0f ms before the end", l.NeverServed,
+			l.Idle))
 	}
 	return notes
 }

@@ -19,19 +19,22 @@ func locks() report.Report {
 	}}
 	for _, l := range []report.Lock{
 		{
-			Contender: "v7_queue", Contenders: 100, Processes: 4, Served: 75, Killed: 25, Throughput: 4821.4, Commands: 2.44,
-			P50: 10.4, P99: 20, Max: 22, Spread: 2.11, Jain: 0.998, MaxHolders: 2, MaxHoldersRunning: 1,
+			Contender: "v7_queue", Contenders: 100, Processes: 4, Served: 75, Killed: 25, Throughput: 4821.4,
+			Commands: 2.44,
+			P50:      10.4, P99: 20, Max: 22, Spread: 2.11, Jain: 0.998, MaxHolders: 2, MaxHoldersRunning: 1,
 			Disturbed: &report.Disturbed{Killed: 2, KilledAt: 7, Stopped: 1, StoppedAt: 8, Resumed: 3008},
 		},
 		{
-			Contender: "v4_lua", Contenders: 100, Processes: 1, Told: 99, NeverServed: 1, Idle: 1000, LostUpdates: -3, Lost: 2,
+			Contender: "v4_lua", Contenders: 100, Processes: 1, Told: 99, NeverServed: 1, Idle: 1000, LostUpdates: -3,
+			Lost:    2,
 			Reasons: map[string]int{"E1": 99}, Releases: map[string]int{"E2": 1},
 		},
 		{Contender: "v9_cohort", Served: 100, Throughput: 9000, Disturbed: &report.Disturbed{}},
 		{Contender: "rueidislock", Skipped: "E3"},
 	} {
 		row := report.Row{Lock: &l, Verdict: l.Verdict()}
-		row.Key, row.Repeat = report.Key{Strategy: l.Contender, Condition: catalog.Crash, Workload: report.WorkloadLock}, 1
+		row.Key, row.Repeat = report.Key{Strategy: l.Contender, Condition: catalog.Crash,
+			Workload: report.WorkloadLock}, 1
 		r.Rows = append(r.Rows, row)
 	}
 	return r
@@ -47,7 +50,8 @@ func TestLockTable(t *testing.T) {
 func TestLockJSON(t *testing.T) {
 	var got bytes.Buffer
 	must(t, locks().WriteJSON(&got))
-	for want, n := range map[string]int{`"deducts_per_s": 4821.4`: 1, `"verdict": "late"`: 1, `"sold"`: 0, `"wait_max_to_p50": {`: 3} {
+	for want, n := range map[string]int{`"deducts_per_s": 4821.4`: 1, `"verdict": "late"`: 1, `"sold"`: 0,
+		`"wait_max_to_p50": {`: 3} {
 		if found := strings.Count(got.String(), want); found != n {
 			t.Errorf("%d times %s, want %d, in\n%s", found, want, n, &got)
 		}

@@ -21,13 +21,16 @@ func both() report.Report {
 	for _, name := range []string{"h1_counter", "h3_claim"} {
 		sellable, agrees := 0.1, 1.25
 		row := report.Row{
-			Asked: report.Asked{Key: report.Key{Strategy: name, Condition: catalog.Crash, Workload: catalog.Hold}, Requests: 400, Stock: 200, TTL: "500ms"},
+			Asked: report.Asked{Key: report.Key{Strategy: name, Condition: catalog.Crash, Workload: catalog.Hold},
+				Requests: 400, Stock: 200, TTL: "500ms"},
 			Load:  report.Load{Served: 190, SoldOut: 99, P50: 3, P95: 5, P99: 9, Max: 12, Throughput: 61},
 			Audit: report.Audit{Sold: 200}, Verdict: figures.OK, Expected: true,
-			Held: &report.Held{Holds: 260, Captures: 231, Refunds: 31, SellableAfter: &sellable, AgreesAfter: &agrees, Seams: []string{"order"}},
+			Held: &report.Held{Holds: 260, Captures: 231, Refunds: 31, SellableAfter: &sellable, AgreesAfter: &agrees,
+				Seams: []string{"order"}},
 		}
 		if name == "h1_counter" {
-			row.Sold, row.Oversold, row.OversoldPossible, row.Refunds, row.Verdict, row.AgreesAfter = 233, 33, 33, 0, figures.Oversold, nil
+			row.Sold, row.Oversold, row.OversoldPossible, row.Refunds, row.Verdict, row.AgreesAfter = 233, 33, 33, 0,
+				figures.Oversold, nil
 		}
 		r.Rows = append(r.Rows, row)
 	}
@@ -47,7 +50,8 @@ func TestTwoWorkloadsCutShort(t *testing.T) {
 	r.Rows = r.Rows[:3]
 	var got bytes.Buffer
 	must(t, r.WriteTable(&got, present.Style{}))
-	if strings.Contains(got.String(), "h3_claim") || strings.Contains(got.String(), "pay later") || !strings.Contains(got.String(), "Not finished: 3 of 7 rows done.") {
+	if strings.Contains(got.String(), "h3_claim") || strings.Contains(got.String(), "pay later") ||
+		!strings.Contains(got.String(), "Not finished: 3 of 7 rows done.") {
 		t.Errorf("it is\n%s", &got)
 	}
 }
@@ -62,24 +66,30 @@ func TestComparisonOfTwoWorkloads(t *testing.T) {
 	}
 	changed := both()
 	changed.Rows[6].Throughput = 30
-	deduct, held, found := strings.Cut(write(report.CompareFiles(file("a.json", both()), file("b.json", changed))), "400 buyers who hold a unit")
-	if !found || strings.Contains(deduct, "h3_claim") || strings.Contains(held, "watch") || !strings.Contains(held, "-50.8% ?") || !strings.Contains(held, "until all agreed") {
+	deduct, held, found := strings.Cut(write(report.CompareFiles(file("a.json", both()), file("b.json", changed))),
+		"400 buyers who hold a unit")
+	if !found || strings.Contains(deduct, "h3_claim") || strings.Contains(held, "watch") ||
+		!strings.Contains(held, "-50.8% ?") || !strings.Contains(held, "until all agreed") {
 		t.Errorf("it is\n%s%s", deduct, held)
 	}
-	if text := write(report.CompareFiles(file("a.json", sale()), file("b.json", both()))); !strings.Contains(text, "h3_claim under crash is only in b.json") {
+	if text := write(report.CompareFiles(file("a.json", sale()), file("b.json", both()))); !strings.Contains(text,
+		"h3_claim under crash is only in b.json") {
 		t.Errorf("it is\n%s", text)
 	}
 	alone := both()
 	alone.Manifest, alone.Rows = alone.Manifest.Also[0], alone.Rows[5:]
-	if text := write(report.CompareFiles(file("a.json", alone), file("b.json", both()))); !strings.Contains(text, "watch under crash is only in b.json") || strings.Contains(text, "Redis commands") {
+	if text := write(report.CompareFiles(file("a.json", alone), file("b.json", both()))); !strings.Contains(text,
+		"watch under crash is only in b.json") || strings.Contains(text, "Redis commands") {
 		t.Errorf("it is\n%s", text)
 	}
 
-	if _, err := report.CompareFiles(file("a.json", alone), file("b.json", sale())); !errors.Is(err, report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in workload (hold, deduct)") {
+	if _, err := report.CompareFiles(file("a.json", alone), file("b.json", sale())); !errors.Is(err,
+		report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in workload (hold, deduct)") {
 		t.Errorf("no workload in common: %v", err)
 	}
 	changed.Manifest.Also[0].Stock = 7
-	if _, err := report.CompareFiles(file("a.json", both()), file("b.json", changed)); !errors.Is(err, report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in stock (200, 7)") {
+	if _, err := report.CompareFiles(file("a.json", both()), file("b.json", changed)); !errors.Is(err,
+		report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in stock (200, 7)") {
 		t.Errorf("another size of the second: %v", err)
 	}
 }

@@ -132,7 +132,8 @@ func (m Manifest) check() error {
 	seen := []string{m.Workload}
 	for _, also := range m.Also {
 		if len(also.Also) > 0 || slices.Contains(seen, also.Workload) {
-			return fmt.Errorf("it has two manifests for workload %q, or one inside another", Printable(also.Workload[:min(len(also.Workload), 40)]))
+			return fmt.Errorf("it has two manifests for workload %q, or one inside another",
+				Printable(also.Workload[:min(len(also.Workload), 40)]))
 		}
 		seen = append(seen, also.Workload)
 		if err := also.check(); err != nil {
@@ -167,7 +168,8 @@ func (r Row) check(m Manifest) error {
 			return errors.New("its strategy, condition, workload or verdict is missing")
 		}
 	}
-	if err := checkText(r.Strategy, string(r.Condition), string(r.Workload), string(r.Verdict), r.TTL, r.Duration); err != nil {
+	err := checkText(r.Strategy, string(r.Condition), string(r.Workload), string(r.Verdict), r.TTL, r.Duration)
+	if err != nil {
 		return err
 	}
 	switch {

@@ -39,7 +39,7 @@ type Manifest struct {
 	Requests   int           `json:"requests"`            // of each row; of an open load: planned
 	Rate       int           `json:"rate,omitempty"`      // requests a second of an open load; 0: all at once
 	Duration   string        `json:"duration,omitempty"`  // of an open load
-	InFlight   int           `json:"in_flight,omitempty"` // of a burst: connections that its requests take turns in; 0: each has its own
+	InFlight   int           `json:"in_flight,omitempty"` // of a burst: connections; 0: one for each request
 	Stock      int64         `json:"stock"`
 	Workload   string        `json:"workload"`
 	Instances  int           `json:"instances"`
@@ -55,7 +55,7 @@ type Manifest struct {
 	Replicas   int           `json:"replicas,omitempty"` // of Redis that must have an accepted order
 	Repeat     int           `json:"repeat"`             // runs of each row asked for
 	Planned    int           `json:"planned,omitempty"`  // rows asked for, times Repeat
-	Seed       uint64        `json:"seed,omitempty"`     // of the faults of condition chaos in the first run, or of who buys which item
+	Seed       uint64        `json:"seed,omitempty"`     // of the faults of the first run, or of who buys which item
 	Items      int           `json:"items,omitempty"`    // on sale, which share the stock equally; 0: one
 	Skew       string        `json:"skew,omitempty"`     // of the buyers of several items
 	Flags      []string      `json:"flags,omitempty"`    // given to the bench, without secrets
@@ -167,7 +167,7 @@ type Audit struct {
 	// What buyers were told, compared with the orders by id. All are 0 in older reports.
 	Duplicates          int64 `json:"duplicates"`
 	AcknowledgedMissing int64 `json:"acknowledged_missing"` // replies that do not match an order in the database
-	Unreported          int64 `json:"unreported"`           // orders that no buyer was told of, except those of buyers who were cut off
+	Unreported          int64 `json:"unreported"`           // orders that no buyer was told of, unless one was cut off
 
 	// Of orders that are written behind the sale; 0 for others.
 	AcceptedLost int64   `json:"accepted_lost"`            // orders that were accepted and then lost

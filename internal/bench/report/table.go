@@ -74,7 +74,8 @@ func (m Manifest) latencies(s present.Style) []string {
 	switch {
 	case m.kind() == held:
 		return []string{
-			s.Say("charged: payments captured; no order: captures that ended in neither exactly one order nor exactly one refund"),
+			s.Say("charged: payments captured; no order: captures that ended in neither exactly one order nor " +
+				"exactly one refund"),
 			s.Say("sellable: seconds from a hold's expiry until its units could be sold again, the longest"),
 			s.Say("agrees: seconds from the end of the load until units, holds, orders and payments agreed"),
 			s.Say("latencies in ms, of holding and paying, without the time in between"),
@@ -103,7 +104,8 @@ func (m Manifest) Load(s present.Style) string {
 			load = append(load, s.Say("without the second look"))
 		}
 	case held:
-		load = []string{s.Sayf("%s who hold a unit and pay later", s.Count(m.Requests, "buyer")), s.Count(int(m.Stock), "unit"), shops}
+		load = []string{s.Sayf("%s who hold a unit and pay later", s.Count(m.Requests, "buyer")),
+			s.Count(int(m.Stock), "unit"), shops}
 		return strings.Join(load, s.Say(", ")) + s.Say("; ") + s.Sayf("holds expire after %s", s.Say(m.TTL))
 	case opens:
 		load = []string{perSecond(s, m.Rate, m.Duration), s.Sayf("%d in all", m.Requests), m.units(s), shops}
@@ -149,7 +151,8 @@ func (m Manifest) items(s present.Style) []string {
 		return nil
 	}
 	return []string{
-		s.Say("not ok: items whose own verdict is not ok; worst item: by its verdict, then what it oversold or stranded, then its buyers"),
+		s.Say("not ok: items whose own verdict is not ok; worst item: by its verdict, then what it oversold or " +
+			"stranded, then its buyers"),
 		s.Say("items are numbered from 1, the one that most buyers want; faults hit its holders"),
 	}
 }
@@ -159,7 +162,8 @@ func (m Manifest) turns(s present.Style) []string {
 	if m.Rate > 0 || m.InFlight == 0 {
 		return nil
 	}
-	return []string{s.Sayf("at most %d requests are in flight, and the others wait for a connection: -in-flight, or the open files that are allowed", m.InFlight)}
+	return []string{s.Sayf("at most %d requests are in flight, and the others wait for a connection: -in-flight, "+
+		"or the open files that are allowed", m.InFlight)}
 }
 
 // medians explains the figures of repeated rows.
@@ -169,7 +173,8 @@ func (r Report) medians(s present.Style) string {
 	if fewest < most {
 		n = s.Sayf("%d or %d", fewest, most)
 	}
-	return s.Sayf("each figure is the median of %s runs; where they differ, the line below has its %.0f%% confidence interval",
+	return s.Sayf("each figure is the median of %s runs; where they differ, the line below has its %.0f%% "+
+		"confidence interval",
 		n, math.Floor(100*figures.Confidence(fewest)))
 }
 
@@ -184,7 +189,8 @@ func (r Report) heading(c catalog.Condition, s present.Style) string {
 	if rows[0].TTL != "" {
 		how = append(how, s.Sayf("ttl %s", s.Say(rows[0].TTL)))
 	}
-	if r.Manifest.Keeper == "" && slices.ContainsFunc(rows, func(row Row) bool { return row.Keeper == stock.InDatabase }) {
+	inDatabase := func(row Row) bool { return row.Keeper == stock.InDatabase }
+	if r.Manifest.Keeper == "" && slices.ContainsFunc(rows, inDatabase) {
 		how = append(how, s.Say("stock in the database where the strategy allows it"))
 	}
 	if r.Manifest.Rate == 0 {
@@ -204,7 +210,8 @@ func (l Line) oversold() text.Colors {
 
 // colours are those of the verdict.
 func (l Line) colours() text.Colors {
-	colours := text.Colors{map[string]text.Color{"good": text.FgGreen, "fair": text.FgYellow, "bad": text.FgRed}[l.Worst()]}
+	worst := map[string]text.Color{"good": text.FgGreen, "fair": text.FgYellow, "bad": text.FgRed}
+	colours := text.Colors{worst[l.Worst()]}
 	if l.Expected < l.Runs {
 		colours = append(colours, text.Bold, text.ReverseVideo)
 	}

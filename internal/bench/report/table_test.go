@@ -27,10 +27,12 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func sale() report.Report {
 	row := func(strategy string, c catalog.Condition, v figures.Verdict, change func(*report.Row)) report.Row {
 		r := report.Row{
-			Asked: report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct}, Requests: 5000, Stock: 1000},
+			Asked: report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct},
+				Requests: 5000, Stock: 1000},
 			Load: report.Load{
 				SoldOut: 4000, Served: 1000, MaxHolders: 1,
-				P50: 801.4, P95: 1201.5, P99: 1300.04, Max: 1320, Wall: 1321.5, Throughput: 756.7, RedisCommands: new(2.345),
+				P50: 801.4, P95: 1201.5, P99: 1300.04, Max: 1320, Wall: 1321.5, Throughput: 756.7,
+				RedisCommands: new(2.345),
 			},
 			Audit: report.Audit{Sold: 1000}, Verdict: v, Expected: true,
 		}
@@ -110,7 +112,8 @@ func reading() report.Report {
 	r.Manifest.Workload, r.Manifest.SecondLook = "cache", false
 	r.Manifest.Targets = []string{"http://127.0.0.1:8080", "http://127.0.0.1:8081"}
 	r.Rows = []report.Row{{
-		Asked: report.Asked{Key: report.Key{Strategy: "local", Condition: catalog.Calm, Workload: catalog.Cache}, Requests: 5000, Stock: 1000},
+		Asked: report.Asked{Key: report.Key{Strategy: "local", Condition: catalog.Calm, Workload: catalog.Cache},
+			Requests: 5000, Stock: 1000},
 		Load: report.Load{
 			Served: 5000, MaxHolders: 2, DBLoads: 5000, P50: 801, P95: 1201, P99: 1300, Max: 1320, Wall: 1321,
 			Throughput: 3785, RedisCommands: new(7.0),
@@ -125,7 +128,8 @@ func opened() report.Report {
 	r := sale()
 	r.Manifest.Rate, r.Manifest.Duration, r.Manifest.InFlight = 500, "10s", 1000
 	for i := range r.Rows {
-		r.Rows[i].Open = &report.Open{Planned: 5000, Sent: 5000, AchievedRate: 500, ServiceP50: 1.04, ServiceP99: 20, ServiceMax: 81.06}
+		r.Rows[i].Open = &report.Open{Planned: 5000, Sent: 5000, AchievedRate: 500, ServiceP50: 1.04, ServiceP99: 20,
+			ServiceMax: 81.06}
 	}
 	stuck := &r.Rows[2]
 	stuck.Open.Sent, stuck.Open.Dropped, stuck.Open.AchievedRate = 1200, 3800, 120
@@ -145,7 +149,8 @@ func TestTable(t *testing.T) {
 		name   string
 		report report.Report
 		colour bool
-	}{{"sale", sale(), false}, {"sale-colour", sale(), true}, {"cache", reading(), false}, {"repeated", repeated(), false}, {"open", opened(), false}} {
+	}{{"sale", sale(), false}, {"sale-colour", sale(), true}, {"cache", reading(), false},
+		{"repeated", repeated(), false}, {"open", opened(), false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got bytes.Buffer
 			must(t, tt.report.WriteTable(&got, present.Style{Colour: tt.colour}))
@@ -200,7 +205,8 @@ func TestConditionSaysHowItsRowsWereRun(t *testing.T) {
 		r.Rows[2].Repeat = repeat
 		var table bytes.Buffer
 		must(t, r.WriteTable(&table, present.Style{}))
-		want := "\nfailover: 500 buyers a second for 10s; ttl 10s; stock in the database where the strategy allows it; latencies from the planned time of each request\n"
+		want := "\nfailover: 500 buyers a second for 10s; ttl 10s; stock in the database where the strategy allows " +
+			"it; latencies from the planned time of each request\n"
 		if !strings.Contains(table.String(), want) || !strings.Contains(table.String(), "\ncalm\n") {
 			t.Errorf("%q is not in\n%s", want, table.String())
 		}
@@ -253,7 +259,8 @@ func TestTimeOfConnectionsIsShownBesideDatabaseStrategies(t *testing.T) {
 	}
 	var table bytes.Buffer
 	must(t, r.WriteTable(&table, present.Style{}))
-	if widest := slices.Max(lengths(table.String(), "──")) - len("\n"); widest > 120 || !strings.Contains(table.String(), "conn ms/sale: the time") {
+	if widest := slices.Max(lengths(table.String(), "──")) - len("\n"); widest > 120 ||
+		!strings.Contains(table.String(), "conn ms/sale: the time") {
 		t.Errorf("%d wide:\n%s", widest, table.String())
 	}
 }
@@ -281,11 +288,13 @@ func TestConclusionCountsWhatIsExpected(t *testing.T) {
 	r := sale()
 	r.Rows = append(r.Rows[:3], r.Rows[1])
 	r.Rows[3].Strategy, r.Rows[3].Undecided = "redislock", true
-	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "All 3 rows with an expectation matched the catalog's expectations.") {
+	if got := r.Conclusion(present.Style{}); !strings.Contains(got,
+		"All 3 rows with an expectation matched the catalog's expectations.") {
 		t.Errorf("it says %q", got)
 	}
 	r.Rows[3].Verdict = figures.NotComparable
-	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "Not comparable here: redislock.") || strings.Contains(got, "No expectation for") {
+	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "Not comparable here: redislock.") ||
+		strings.Contains(got, "No expectation for") {
 		t.Errorf("of one on an embedded Redis it says %q", got)
 	}
 	r.Rows = r.Rows[3:]
@@ -317,10 +326,12 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 	must(t, d.Decode(&got))
 	relied := []string{
 		"strategy", "condition", "workload", "requests", "stock", "sold", "sold_out", "failed", "unknown",
-		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "acknowledged_missing", "unreported", "stranded", "accepted_lost", "max_holders", "db_loads",
+		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "acknowledged_missing",
+		"unreported", "stranded", "accepted_lost", "max_holders", "db_loads",
 		"p50_ms", "p95_ms", "p99_ms", "max_ms", "wall_ms", "throughput", "redis_commands", "verdict",
 	}
-	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat", "open", "percentiles", "timeline", "rate", "duration", "durable_p99_ms", "drain_ms"}
+	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat",
+		"open", "percentiles", "timeline", "rate", "duration", "durable_p99_ms", "drain_ms"}
 	for _, row := range got.Rows {
 		for _, name := range relied {
 			if _, ok := row[name]; !ok {
@@ -333,12 +344,14 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"started", "redis", "db", "go", "os", "cpus", "version", "requests", "stock", "workload", "instances", "ttl", "work", "wait", "retry", "keys", "second_look", "format", "id", "repeat"} {
+	for _, name := range []string{"started", "redis", "db", "go", "os", "cpus", "version", "requests", "stock",
+		"workload", "instances", "ttl", "work", "wait", "retry", "keys", "second_look", "format", "id", "repeat"} {
 		if _, ok := got.Manifest[name]; !ok {
 			t.Errorf("the manifest has no %s", name)
 		}
 	}
-	for _, name := range []string{"strategy", "condition", "workload", "runs", "expected", "verdicts", "confidence", "figures"} {
+	for _, name := range []string{"strategy", "condition", "workload", "runs", "expected", "verdicts", "confidence",
+		"figures"} {
 		if _, ok := got.Summary[0][name]; !ok {
 			t.Errorf("the summary has no %s", name)
 		}
@@ -350,7 +363,8 @@ func TestFaultsAreTold(t *testing.T) {
 	r := chaotic()
 	var b strings.Builder
 	must(t, r.WriteTable(&b, present.Style{}))
-	for _, want := range []string{"seed 77", "acknowledged_missing 4", "redis-oom", "0.25", "shop 2", "skipped", "never (!)"} {
+	for _, want := range []string{"seed 77", "acknowledged_missing 4", "redis-oom", "0.25", "shop 2", "skipped",
+		"never (!)"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
@@ -388,19 +402,23 @@ func TestHeadline(t *testing.T) {
 	left := row("v4_lua", catalog.Slow, figures.Stuck, 900)
 	left.Undersold = 1234
 	strange := row("etcd", catalog.Calm, figures.NotComparable, 9000)
-	good := []report.Row{row("v9_cohort", catalog.Calm, figures.OK, 400), row("lua_batch", catalog.Calm, figures.OK, 1291.4), row("v2_ttl", catalog.Calm, figures.OK, 5000)}
+	good := []report.Row{row("v9_cohort", catalog.Calm, figures.OK, 400),
+		row("lua_batch", catalog.Calm, figures.OK, 1291.4), row("v2_ttl", catalog.Calm, figures.OK, 5000)}
 	for want, rows := range map[string][]report.Row{
-		"v2_ttl oversold 7 under slow; fastest that held: lua_batch, 1,291 sold/s, 3.2 times v9_cohort\n":                                                    append(good, broke, strange),
-		"fastest that held: v2_ttl, 5,000 sold/s, 3.9 times lua_batch\n":                                                                                     good,
-		"v2_ttl oversold 7 under slow, v4_lua got stuck with 1,234 units left under slow; fastest that held: lua_batch, 1,291 sold/s, 3.2 times v9_cohort\n": append(good, left, broke),
-		"v2_ttl oversold 7 under slow; nothing held\n":                                                                                                       {broke},
+		"v2_ttl oversold 7 under slow; fastest that held: lua_batch, 1,291 sold/s, 3.2 times v9_cohort\n": append(
+			good, broke, strange),
+		"fastest that held: v2_ttl, 5,000 sold/s, 3.9 times lua_batch\n": good,
+		"v2_ttl oversold 7 under slow, v4_lua got stuck with 1,234 units left under slow; fastest that held: " +
+			"lua_batch, 1,291 sold/s, 3.2 times v9_cohort\n": append(good, left, broke),
+		"v2_ttl oversold 7 under slow; nothing held\n": {broke},
 		"": {strange},
 	} {
 		if got := (report.Report{Rows: rows}).Headline(present.Style{}); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if got, want := both().Headline(present.Style{}), "h1_counter oversold 33 under crash; held: h3_claim\n"; !strings.HasSuffix(got, want) {
+	if got, want := both().Headline(present.Style{}),
+		"h1_counter oversold 33 under crash; held: h3_claim\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("got %q, want at the end %q", got, want)
 	}
 }
@@ -411,7 +429,8 @@ func TestTableFitsATerminal(t *testing.T) {
 		var out bytes.Buffer
 		must(t, r.WriteTable(&out, present.Style{}))
 		for line := range strings.Lines(out.String()) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 && !strings.HasPrefix(line, "redis: ") && !strings.Contains(r.Headline(present.Style{}), line) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 &&
+				!strings.HasPrefix(line, "redis: ") && !strings.Contains(r.Headline(present.Style{}), line) {
 				t.Errorf("%s: a line is %d wide: %s", name, n, line)
 			}
 		}

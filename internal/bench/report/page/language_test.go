@@ -29,14 +29,18 @@ func kinds() map[string]report.Report {
 	for i := range open.Rows {
 		open.Rows[i].Open = &report.Open{Planned: 5000, Sent: 5000, AchievedRate: 500}
 		reads.Rows[i].Workload, reads.Rows[i].DBLoads = catalog.Cache, int64(i+1)
-		many.Rows[i].Items = report.NewItems([]report.Item{{Number: 1, Verdict: figures.Oversold, Stock: 1, Sold: 2, Oversold: 1}, {Number: 2, Verdict: figures.OK}})
+		many.Rows[i].Items = report.NewItems([]report.Item{{Number: 1, Verdict: figures.Oversold, Stock: 1, Sold: 2,
+			Oversold: 1}, {Number: 2, Verdict: figures.OK}})
 	}
-	return map[string]report.Report{"repeated": measured(3), "open": open, "reads": reads, "many": many, "chaos": chaotic(), "holds": withHolds()}
+	return map[string]report.Report{"repeated": measured(3), "open": open, "reads": reads, "many": many,
+		"chaos": chaotic(), "holds": withHolds()}
 }
 
 // names are the words that the visible text of a Chinese page may have.
-var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|h3_claim|calm|crash|chaos|redis|Redis|miniredis|SQLite|go1|Go|linux|amd64|line|2ms|p\d+|` +
-	`uniform|zipf|JSON|JavaScript|hold|deduct|cache|run|bench|compare|0a1b2c3d|oversell|v0|20T12|00Z|embedded|repeat|black|hole|shop|kill|http|in|flight)$`)
+var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|h3_claim|calm|crash|chaos|redis|Redis|miniredis|` +
+	`SQLite|go1|Go|linux|amd64|line|2ms|p\d+|` +
+	`uniform|zipf|JSON|JavaScript|hold|deduct|cache|run|bench|compare|0a1b2c3d|oversell|v0|20T12|00Z|` +
+	`embedded|repeat|black|hole|shop|kill|http|in|flight)$`)
 
 // The page says everything in Chinese, but for names.
 func TestPageInChinese(t *testing.T) {
@@ -113,7 +117,8 @@ func TestChinesePage(t *testing.T) {
 			b.Readable(name)
 			b.Keep("zh-" + name + "-" + look.Scheme)
 		}
-		if got := pagetest.Eval[string](b, `document.querySelector("figcaption").textContent`); !regexp.MustCompile(`^\p{Han}`).MatchString(got) {
+		if got := pagetest.Eval[string](b,
+			`document.querySelector("figcaption").textContent`); !regexp.MustCompile(`^\p{Han}`).MatchString(got) {
 			t.Errorf("%s: a plot is called %q", name, got)
 		}
 	}

@@ -19,15 +19,19 @@ import (
 )
 
 // strategies are more than there are colours.
-var strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "v7_queue"}
+var strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
+	"v6_watchdog", "v7_queue"}
 
 // measured is a hand-made report with so many runs of each row.
 func measured(runs int) report.Report {
 	r := report.Report{Manifest: report.Manifest{
 		Format: 1, ID: "0a1b2c3d", Started: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
-		Redis: "miniredis 2.40.0 (embedded)", DB: "SQLite 3.41.2 (embedded)", Go: "go1.26.8", OS: "linux/amd64", CPUs: 2, Version: "v0.1.0",
-		Requests: 5000, Stock: 1000, Workload: "deduct", Instances: 2, TTL: "1s", Work: "400µs", Wait: "13s", Retry: "line:2ms",
-		Keys: "none", SecondLook: true, Repeat: runs, Flags: []string{"-redis=embedded", fmt.Sprintf("-repeat=%d", runs)},
+		Redis: "miniredis 2.40.0 (embedded)", DB: "SQLite 3.41.2 (embedded)", Go: "go1.26.8", OS: "linux/amd64",
+		CPUs: 2, Version: "v0.1.0",
+		Requests: 5000, Stock: 1000, Workload: "deduct", Instances: 2, TTL: "1s", Work: "400µs", Wait: "13s",
+		Retry: "line:2ms",
+		Keys:  "none", SecondLook: true, Repeat: runs,
+		Flags: []string{"-redis=embedded", fmt.Sprintf("-repeat=%d", runs)},
 	}}
 	for run := 1; run <= runs; run++ {
 		for _, c := range []catalog.Condition{catalog.Calm, catalog.Crash} {
@@ -42,10 +46,12 @@ func measured(runs int) report.Report {
 func row(strategy string, c catalog.Condition, i, run int) report.Row {
 	speed := float64(i+1) * (1 + float64(run)/20)
 	r := report.Row{
-		Asked: report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct}, Repeat: run, Requests: 5000, Stock: 1000},
+		Asked: report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct}, Repeat: run,
+			Requests: 5000, Stock: 1000},
 		Load: report.Load{
 			SoldOut: 4000, Served: 1000, MaxHolders: 1,
-			P50: 100 * speed, P95: 200 * speed, P99: 250 * speed, Max: 300 * speed, Wall: 300 * speed, Throughput: 5000 / speed, RedisCommands: new(2.0),
+			P50: 100 * speed, P95: 200 * speed, P99: 250 * speed, Max: 300 * speed, Wall: 300 * speed,
+			Throughput: 5000 / speed, RedisCommands: new(2.0),
 			Percentiles: &report.Percentiles{P: []float64{0, 25, 50, 75, 90, 95, 99, 100}},
 			Timeline:    &report.Timeline{Bin: 10},
 		},
@@ -119,7 +125,8 @@ func chaotic() report.Report {
 	again := 0.31
 	r.Manifest.Seed, r.Rows[0].Condition = 7, catalog.Chaos
 	r.Rows[0].Chaos = &report.Chaos{Seed: 7, Acknowledged: 900, Faults: []report.Fault{
-		{Kind: "redis-black-hole", Victim: "all shops", At: 1.25, For: 2.5, Lasted: 2.51, Again: &again, Limit: 2, From: "end"},
+		{Kind: "redis-black-hole", Victim: "all shops", At: 1.25, For: 2.5, Lasted: 2.51, Again: &again, Limit: 2,
+			From: "end"},
 		{Kind: "shop-kill", Victim: "shop 2", At: 5, For: 1, Lasted: 1.1, SoldIn: 20, Limit: 5, From: "fault"},
 	}}
 	return r
@@ -132,7 +139,8 @@ func withHolds() report.Report {
 	held.Workload, held.Requests, held.Stock, held.TTL = "hold", 400, 200, "1s"
 	r.Manifest.Also = []report.Manifest{held}
 	r.Rows = append(r.Rows, report.Row{
-		Asked:   report.Asked{Key: report.Key{Strategy: "h3_claim", Condition: catalog.Calm, Workload: catalog.Hold}, Requests: 400, Stock: 200},
+		Asked: report.Asked{Key: report.Key{Strategy: "h3_claim", Condition: catalog.Calm, Workload: catalog.Hold},
+			Requests: 400, Stock: 200},
 		Audit:   report.Audit{Sold: 200},
 		Verdict: figures.OK, Expected: true, Held: &report.Held{Holds: 250, Captures: 220, Refunds: 20},
 	})
@@ -144,7 +152,8 @@ func TestPageHasTheFaults(t *testing.T) {
 	if err := page.HTML(&b, chaotic(), present.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"none, seed 7: acknowledged 900", "<td>redis-black-hole</td>", "<td>shop 2</td>", "<td>never (!)</td>", "<td>0.31</td>"} {
+	for _, want := range []string{"none, seed 7: acknowledged 900", "<td>redis-black-hole</td>", "<td>shop 2</td>",
+		"<td>never (!)</td>", "<td>0.31</td>"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q", want)
 		}
@@ -170,13 +179,15 @@ func TestPageStrategies(t *testing.T) {
 	b.Open(file(t, measured(3)), "", pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
 	b.Plots()
 	picture := func() string {
-		return pagetest.Eval[string](b, `[...document.querySelectorAll("figure canvas")].map((c) => c.toDataURL()).join()`)
+		return pagetest.Eval[string](b,
+			`[...document.querySelectorAll("figure canvas")].map((c) => c.toDataURL()).join()`)
 	}
 	all := picture()
 	for _, want := range []string{"false", "true"} {
 		pagetest.Eval[any](b, `document.querySelector(".strategies button").click()`)
 		b.Plots()
-		if got := pagetest.Eval[string](b, `document.querySelector(".strategies button").getAttribute("aria-pressed")`); got != want {
+		if got := pagetest.Eval[string](b,
+			`document.querySelector(".strategies button").getAttribute("aria-pressed")`); got != want {
 			t.Errorf("aria-pressed is %s, want %s", got, want)
 		}
 		if (picture() == all) != (want == "true") {
@@ -186,19 +197,22 @@ func TestPageStrategies(t *testing.T) {
 	// Arrow keys move along a chart.
 	pagetest.Eval[any](b, `document.querySelectorAll(".chart")[1].focus()`)
 	for range 3 {
-		pagetest.Eval[any](b, `document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", cancelable: true}))`)
+		pagetest.Eval[any](b,
+			`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", cancelable: true}))`)
 	}
 	b.Until(`document.querySelectorAll(".readout")[1].textContent.startsWith("p50: none 88 (84..92) · local 176")`)
 	b.Quiet()
 }
 
 // hostile is what a shop or a flag might bring.
-const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><!--'"` + "`${window.pwned = 1}`"
+const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><!--'"` +
+	"`${window.pwned = 1}`"
 
 func TestPageEscapes(t *testing.T) {
 	r := measured(2)
 	m := &r.Manifest
-	m.Redis, m.DB, m.Go, m.OS, m.Version, m.Retry, m.ID, m.Flags = hostile, hostile, hostile, hostile, hostile, hostile, hostile, []string{hostile}
+	m.Redis, m.DB, m.Go, m.OS, m.Version, m.Retry, m.ID, m.Flags = hostile, hostile, hostile, hostile, hostile, hostile,
+		hostile, []string{hostile}
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		row.Strategy += hostile
@@ -220,7 +234,8 @@ func TestPageEscapes(t *testing.T) {
 	if pagetest.Eval[bool](b, `"pwned" in window`) {
 		t.Error("a text of the report was run")
 	}
-	if n := pagetest.Eval[int](b, `document.querySelectorAll("img, script:not([type='application/json']):not([type=module])").length`); n != 0 {
+	if n := pagetest.Eval[int](b,
+		`document.querySelectorAll("img, script:not([type='application/json']):not([type=module])").length`); n != 0 {
 		t.Errorf("%d elements that the page has not", n)
 	}
 	b.Quiet()

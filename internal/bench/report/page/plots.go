@@ -59,7 +59,8 @@ type curve struct {
 }
 
 func newPlots(r report.Report, s present.Style) plots {
-	p := plots{Open: r.Manifest.Rate > 0, Reads: catalog.Workload(r.Manifest.Workload) == catalog.Cache, Conditions: []plot{}}
+	p := plots{Open: r.Manifest.Rate > 0, Reads: catalog.Workload(r.Manifest.Workload) == catalog.Cache,
+		Conditions: []plot{}}
 	over, under := "oversold", "undersold"
 	if p.Reads {
 		over, under = "db_loads", "failed"

@@ -140,12 +140,14 @@ func settings(m report.Manifest, s present.Style) []setting {
 func settingsOf(m report.Manifest, s present.Style) []setting {
 	all := []setting{
 		{"bench", m.ID}, {"started", m.Started.UTC().Format(time.RFC3339)}, {"oversell", m.Version},
-		{"redis", s.Say(m.Redis)}, {"database", s.Say(m.DB)}, {"Go", m.Go}, {"machine", s.Sayf("%s, %d CPUs", m.OS, m.CPUs)},
+		{"redis", s.Say(m.Redis)}, {"database", s.Say(m.DB)}, {"Go", m.Go},
+		{"machine", s.Sayf("%s, %d CPUs", m.OS, m.CPUs)},
 		{"flags", strings.Join(m.Flags, " ")}, {"workload", m.Workload}, {"requests", fmt.Sprint(m.Requests)},
 	}
 	switch {
 	case m.Rate > 0:
-		all = append(all, setting{"rate", s.Sayf("%d a second for %s, %d in flight at most", m.Rate, s.Say(m.Duration), m.InFlight)})
+		all = append(all, setting{"rate", s.Sayf("%d a second for %s, %d in flight at most", m.Rate, s.Say(m.Duration),
+			m.InFlight)})
 	case m.InFlight > 0:
 		all = append(all, setting{"connections", fmt.Sprint(m.InFlight)})
 	}

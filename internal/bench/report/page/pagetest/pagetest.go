@@ -93,7 +93,8 @@ func (b *Tab) listen(event any) {
 	case *runtime.EventConsoleAPICalled:
 		b.complaints = append(b.complaints, "console."+string(e.Type))
 	case *network.EventRequestWillBeSent:
-		if u := e.Request.URL; !(b.site != "" && strings.HasPrefix(u, b.site)) && !strings.HasPrefix(u, "file:") && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") {
+		if u := e.Request.URL; !(b.site != "" && strings.HasPrefix(u, b.site)) && !strings.HasPrefix(u, "file:") &&
+			!strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") {
 			b.requests = append(b.requests, u)
 		}
 	}
@@ -174,7 +175,8 @@ func Wait(tab context.Context, expression string) error {
 	for end := time.Now().Add(limit); ; {
 		_, err := chromedp.Run(tab, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(limit)))
 		var refused *cdproto.Error
-		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "Cannot find context") || time.Now().After(end) {
+		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "Cannot find context") ||
+			time.Now().After(end) {
 			return err
 		}
 	}
@@ -219,7 +221,8 @@ const inked = `[...document.querySelectorAll("figure .chart")].map((host) => {
 // Plots returns of each plot whether something is drawn in it.
 func (b *Tab) Plots() []bool {
 	b.t.Helper()
-	b.Until(`document.querySelectorAll("figure .chart canvas").length === document.querySelectorAll("figure .chart").length`)
+	b.Until(`document.querySelectorAll("figure .chart canvas").length ===
+		document.querySelectorAll("figure .chart").length`)
 	// The charts draw when the browser has time to.
 	b.Until(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 	return Eval[[]bool](b, inked)

@@ -18,10 +18,12 @@ const faint = `(() => {
   };
   const out = [];
   for (const node of (document.querySelector("dialog[open]") ?? document.body).querySelectorAll("*")) {
-    const text = [...node.childNodes].filter((child) => child.nodeType === Node.TEXT_NODE).map((child) => child.data).join("").trim();
+    const text = [...node.childNodes].filter((child) => child.nodeType === Node.TEXT_NODE)
+      .map((child) => child.data).join("").trim();
     if (!text || !node.checkVisibility() || node.matches("script, style")) continue;
     const below = behind(node);
-    const [a, b] = [luminance(over(parse(getComputedStyle(node).color), below)), luminance(below)].sort((x, y) => y - x);
+    const [a, b] = [luminance(over(parse(getComputedStyle(node).color), below)), luminance(below)]
+      .sort((x, y) => y - x);
     const contrast = (a + 0.05) / (b + 0.05);
     if (contrast < 4.5) out.push(contrast.toFixed(1) + ": " + text);
   }
@@ -30,8 +32,10 @@ const faint = `(() => {
 
 // wide lists what is wider than where it has its place, but for what scrolls in
 // a box of its own.
-const wide = `["html", "body", "figure", ".chart", ".legend", ".settings", "dialog", "dialog .body", "dialog .lanes:not(.many)"].filter((selector) =>
-  [...document.querySelectorAll(selector)].some((node) => node.scrollWidth > Math.max(node.clientWidth, selector === "html" ? innerWidth : 0)))`
+const wide = `["html", "body", "figure", ".chart", ".legend", ".settings", "dialog", "dialog .body",
+  "dialog .lanes:not(.many)"].filter((selector) =>
+  [...document.querySelectorAll(selector)].some((node) =>
+    node.scrollWidth > Math.max(node.clientWidth, selector === "html" ? innerWidth : 0)))`
 
 // Readable fails the test if the page is wider than the window, or has a text
 // that is hard to tell from what is behind it.

@@ -109,9 +109,9 @@ type texts struct {
 // allStrategies stands for every strategy that can be run.
 const allStrategies = "all"
 
-func strategiesUsage(list catalog.List) string {
-	usual := bench.DefaultStrategies(list, catalog.Deduct)
-	extra := slices.DeleteFunc(list.Names(), func(name string) bool { return slices.Contains(usual, name) })
+func strategiesUsage() string {
+	usual := bench.DefaultStrategies(catalog.Deduct)
+	extra := slices.DeleteFunc(catalog.Strategies().Names(), func(name string) bool { return slices.Contains(usual, name) })
 	stages := catalog.HoldNames()
 	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "," + catalog.DefaultHoldStage +
 		"); -strategies " + allStrategies + " adds " +
@@ -128,7 +128,6 @@ const defaultWork = 400 * time.Microsecond
 func parse(args []string) (options, error) {
 	var o options
 	var t texts
-	o.Catalog = catalog.Strategies()
 	fs := flags(&o, &t)
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
 	fs.Usage = func() {}
@@ -145,7 +144,7 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("%q is not a flag (-h lists them)", fs.Arg(0))
 	}
 	if names := split(t.strategies); len(names) > 0 {
-		t.strategies = strings.Join(guard.ExpandAll(names, t.names(o.Catalog)), ",")
+		t.strategies = strings.Join(guard.ExpandAll(names, t.names()), ",")
 	}
 	if !given(fs, "workload") {
 		t.divide()
@@ -168,11 +167,11 @@ func parse(args []string) (options, error) {
 }
 
 // names lists what -strategies can name in the workload.
-func (t texts) names(list catalog.List) []string {
+func (t texts) names() []string {
 	if t.workload == string(report.WorkloadLock) {
 		return lockbench.Contenders().Names()
 	}
-	return slices.Concat(list.Names(), catalog.HoldNames(), []string{allStrategies})
+	return slices.Concat(catalog.Strategies().Names(), catalog.HoldNames(), []string{allStrategies})
 }
 
 // checkGiven refuses empty lists, flags of other workloads, and with -target the settings of
@@ -281,7 +280,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 			"no shop: many contenders take one lock, hold is a sale whose buyers hold a unit and pay later; without "+
 			"the flag hold follows deduct, with "+fmt.Sprint(holdsale.DefaultBuyers)+" buyers, "+
 			fmt.Sprint(holdsale.DefaultStock)+" units and a ttl of "+holdsale.DefaultTTL.String())
-	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
+	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage())
 	fs.StringVar(&t.conditions, "conditions", "",
 		"`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover,chaos (default "+
 			"calm,slow,crash,pause, as far as possible)")
@@ -395,7 +394,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	case slices.Contains(o.Strategies, allStrategies):
 		return fmt.Errorf("-strategies: %s excludes other names", allStrategies)
 	case len(o.Strategies) == 0:
-		o.Strategies = bench.DefaultStrategies(o.Catalog, o.Workload)
+		o.Strategies = bench.DefaultStrategies(o.Workload)
 	}
 	cfg.Strategies = o.Strategies
 	if err := cfg.WithDefaults().Check(); err != nil {
@@ -497,7 +496,7 @@ func split(list string) []string {
 // help explains the program.
 func help(w io.Writer) {
 	fmt.Fprint(w, usage)
-	fs := flags(&options{Config: bench.Config{Catalog: catalog.Strategies()}}, new(texts))
+	fs := flags(new(options), new(texts))
 	fs.SetOutput(w)
 	fs.PrintDefaults()
 }

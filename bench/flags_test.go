@@ -206,7 +206,7 @@ func TestDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(o.Conditions, tt.conditions) ||
-			!slices.Equal(o.Strategies, bench.DefaultStrategies(catalog.Strategies(), tt.workload)) {
+			!slices.Equal(o.Strategies, bench.DefaultStrategies(tt.workload)) {
 			t.Errorf("%q: conditions %v, strategies %v", tt.args, o.Conditions, o.Strategies)
 		}
 		var stages []string

@@ -134,7 +134,7 @@ func (o *options) serve(ctx context.Context) (redis, db string, others []string,
 		return "of the shops", "of the shops", nil, stop, nil
 	}
 	redis, db = o.redis, o.db
-	conditions, needs := o.Conditions, o.Catalog.Needs(o.Strategies)
+	conditions, needs := o.Conditions, catalog.Strategies().Needs(o.Strategies)
 	if o.holds != nil {
 		conditions = slices.Concat(conditions, o.holds.Conditions)
 	}

@@ -160,7 +160,7 @@ func (p partOf) Row(n, _ int, strategy string, c catalog.Condition) {
 // ownSizes returns a config of a workload whose defaults are not those of the flags: it has only
 // what was given.
 func (o *options) ownSizes(fs *flag.FlagSet, t texts) (bench.Config, error) {
-	c := bench.Config{Catalog: o.Catalog, Strategies: split(t.strategies), Repeat: o.Repeat}
+	c := bench.Config{Strategies: split(t.strategies), Repeat: o.Repeat}
 	for name, set := range map[string]func() (zero bool){
 		"ttl":       func() bool { c.TTL = o.TTL; return o.TTL == 0 },
 		"requests":  func() bool { c.Requests = o.Requests; return o.Requests == 0 },

@@ -95,7 +95,7 @@ type chaotic struct {
 
 // Row implements Workload. Each repetition has the next seed.
 func (w *chaotic) Row(ctx context.Context, of Case) (result Result, err error) {
-	strategy, err := w.cfg.Catalog.Find(of.Strategy)
+	strategy, err := catalog.Strategies().Find(of.Strategy)
 	if err != nil {
 		return result, err
 	}

@@ -31,8 +31,8 @@ func chaotic(t *testing.T, kind string, p *processes, faults ...chaos.Kind) benc
 	return bench.Config{
 		Conditions: []catalog.Condition{catalog.Chaos}, Workload: catalog.Deduct, Instances: 2, Keys: bench.NoKeys,
 		Rate: 40, Duration: 4 * time.Second, Stock: 200, TTL: time.Second, Seed: 11, Faults: faults,
-		Policy: &guard.Line{Delay: 2 * time.Millisecond}, Catalog: catalog.Strategies(),
-		Chaos: servers, RedisURL: servers.RedisURL, DBURL: servers.DBURL, Command: p.command(healthy),
+		Policy: &guard.Line{Delay: 2 * time.Millisecond},
+		Chaos:  servers, RedisURL: servers.RedisURL, DBURL: servers.DBURL, Command: p.command(healthy),
 	}
 }
 

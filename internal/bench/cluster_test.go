@@ -25,7 +25,7 @@ func onACluster(t *testing.T) bench.Config {
 func TestEveryRedisStrategySellsOnACluster(t *testing.T) {
 	t.Parallel()
 	cfg := onACluster(t)
-	for _, s := range cfg.Catalog {
+	for _, s := range catalog.Strategies() {
 		alone := s.Needs == catalog.NeedsNothing || s.Needs == catalog.NeedsRueidis
 		if alone && !s.InDatabase() && s.Name != "none" && s.Name != "local" { // these need no Redis
 			cfg.Strategies = append(cfg.Strategies, s.Name)

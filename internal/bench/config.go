@@ -103,8 +103,6 @@ type Config struct {
 	// an interrupted bench: it may have no primary, and it keeps what was written to it.
 	Failovers Failovers
 
-	Catalog catalog.List
-
 	// embedded is whether the Redis at RedisURL is an embedded one. A third-party lock gets no
 	// verdict there: how its waiters fare says nothing about a real server.
 	embedded bool
@@ -257,7 +255,7 @@ func (c Config) Check() error {
 		return err
 	}
 	for _, name := range c.Strategies {
-		s, err := c.Catalog.Find(name)
+		s, err := catalog.Strategies().Find(name)
 		if err != nil {
 			return err
 		}
@@ -445,9 +443,9 @@ func (c Config) filesBeside() int {
 
 // DefaultStrategies returns those that have to do with the workload, without the
 // extra ones.
-func DefaultStrategies(list catalog.List, w catalog.Workload) []string {
+func DefaultStrategies(w catalog.Workload) []string {
 	var names []string
-	for _, s := range list {
+	for _, s := range catalog.Strategies() {
 		if !s.Extra && (w != catalog.Cache || s.GuardsLoads()) {
 			names = append(names, s.Name)
 		}
@@ -458,7 +456,7 @@ func DefaultStrategies(list catalog.List, w catalog.Workload) []string {
 // AllStrategies returns all strategies that c could be run with.
 func (c Config) AllStrategies() []string {
 	var names []string
-	for _, s := range c.Catalog {
+	for _, s := range catalog.Strategies() {
 		if c.checkStrategy(s) == nil {
 			names = append(names, s.Name)
 		}

@@ -138,7 +138,6 @@ func config(t *testing.T, kind string) bench.Config {
 		Conditions: []catalog.Condition{catalog.Calm}, Instances: 2,
 		Keys: bench.NoKeys, SecondLook: true,
 		TTL: time.Second, Work: time.Millisecond, Policy: &guard.Line{Delay: 2 * time.Millisecond},
-		Catalog:  catalog.Strategies(),
 		Command:  new(processes).command(healthy),
 		RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
 	}

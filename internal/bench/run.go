@@ -98,7 +98,7 @@ type runner struct {
 // Row implements Workload. Runs that are not comparable or not true are final, and those of
 // shops that the bench did not start, whose stalls are unknown.
 func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
-	strategy, err := b.cfg.Catalog.Find(of.Strategy)
+	strategy, err := catalog.Strategies().Find(of.Strategy)
 	if err != nil {
 		return r, err
 	}

@@ -53,7 +53,7 @@ func (c Config) checkStreamSeams() error {
 		return Invalid("seam %s is named twice", seam)
 	}
 	for _, name := range c.Strategies {
-		if s, err := c.Catalog.Find(name); err == nil && s.Kind != catalog.Streamed {
+		if s, err := catalog.Strategies().Find(name); err == nil && s.Kind != catalog.Streamed {
 			return Invalid("strategy %s has no seams: only orders that are written behind the sale have", name)
 		}
 	}

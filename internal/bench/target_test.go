@@ -57,7 +57,7 @@ func against(targets ...string) bench.Config {
 	return bench.Config{
 		Requests: 100, Stock: 20, Workload: catalog.Deduct, Conditions: []catalog.Condition{catalog.Calm},
 		Strategies: []string{"v6_watchdog"}, Instances: 1, Keys: bench.NoKeys, SecondLook: true,
-		Policy: guard.Fixed{Delay: 1}, Catalog: catalog.Strategies(), Targets: targets,
+		Policy: guard.Fixed{Delay: 1}, Targets: targets,
 	}
 }
 

@@ -18,7 +18,7 @@ func eachKind(t *testing.T, w catalog.Workload, f func(t *testing.T, cfg bench.C
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
 		cfg := config(t, "embedded")
-		cfg.Workload, cfg.Strategies = w, bench.DefaultStrategies(cfg.Catalog, w)
+		cfg.Workload, cfg.Strategies = w, bench.DefaultStrategies(w)
 		f(t, cfg)
 	})
 	t.Run("local", func(t *testing.T) {

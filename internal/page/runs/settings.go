@@ -148,7 +148,7 @@ func (m *Manager) config(s Settings) bench.Config {
 		Strategies: s.Strategies, Conditions: s.Conditions, Instances: s.Instances,
 		Keys: bench.NoKeys, SecondLook: true, Keeper: s.Keeper, Unfenced: s.Unfenced,
 		TTL: time.Duration(s.TTL) * time.Millisecond, Work: time.Duration(s.Work) * time.Microsecond, Policy: &guard.Line{Delay: policyDelay},
-		Catalog: catalog.Strategies(), Command: m.cfg.Command,
+		Command: m.cfg.Command,
 	}
 	if s.Backend == Shop {
 		cfg.RedisURL, cfg.DBURL = m.cfg.Shop.RedisURL, m.cfg.Shop.DBURL

@@ -95,11 +95,7 @@ func (s Strategy) guard(o Options) guard.Guard {
 	if s.OwnWait {
 		o.Policy = nil
 	}
-	g := s.Guard(o)
-	if d, ok := g.(*guard.Distributed); ok {
-		return guard.WithPolicy(d)
-	}
-	return g
+	return s.Guard(o)
 }
 
 // Distributed makes the guard of a Guarded strategy with a lock, for code that uses the

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,23 +70,40 @@ const (
 
 // Do acquires the lock, runs section and releases the lock.
 func (d *Distributed) Do(ctx context.Context, e Entry, section func(context.Context) error) (Stats, error) {
-	ctx, h := d.handle(ctx, e)
-	start := time.Now()
-	err := d.acquire(ctx, h)
-	h.stats.Waited = time.Since(start)
-	if err != nil {
+	if d.WithOwner != nil {
+		ctx = d.WithOwner(ctx, e.Owner)
+	}
+	h := &handle{guard: d, key: e.Key, lock: d.New(e.Key), begun: time.Now()}
+	if p, ok := d.Policy.(Recursive); ok {
+		err := p.run(ctx, h, section)
 		return h.stats, err
 	}
-	if p, ok := d.Policy.(interface{ Released(key string) }); ok {
+	if err := h.acquire(ctx); err != nil {
+		h.stats.Waited = time.Since(h.begun)
+		return h.stats, err
+	}
+	if p, ok := d.Policy.(*Line); ok {
 		defer p.Released(e.Key)
 	}
-	err = h.run(ctx, section)
+	err := h.run(ctx, section)
 	return h.stats, err
+}
+
+// handle is one caller's handle on the lock. It is for one goroutine.
+type handle struct {
+	guard   *Distributed
+	key     string
+	lock    Lock
+	begun   time.Time // the call of Do
+	entered bool      // the section has run
+	held    bool      // the last attempt succeeded, and the lock was not released since
+	stats   Stats
 }
 
 // acquire waits for the lock until ctx ends. After an error the handle cannot be used
 // again.
-func (d *Distributed) acquire(ctx context.Context, h *handle) error {
+func (h *handle) acquire(ctx context.Context) error {
+	d := h.guard
 	if d.Policy != nil {
 		return d.Policy.Acquire(ctx, h.key, func() (bool, error) { return h.try(ctx) })
 	}
@@ -96,6 +115,85 @@ func (d *Distributed) acquire(ctx context.Context, h *handle) error {
 		defer first.Unlock()
 	}
 	return h.wait(ctx)
+}
+
+// try asks for the lock once.
+func (h *handle) try(ctx context.Context) (ok bool, err error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	h.stats.Attempts++
+	asked := time.Now()
+	// WithoutCancel: a command that is cut off could leave a lock that no process knows of.
+	h.held, err = h.lock.TryLock(context.WithoutCancel(ctx))
+	if h.held {
+		h.stats.Taking = time.Since(asked)
+	}
+	if err != nil && h.guard.Undo {
+		h.guard.undo(ctx, h.lock)
+	}
+	return h.held, err
+}
+
+// wait waits for the lock by calling its Lock, until ctx ends. It returns ErrNoWait if the
+// lock is not a Waiter.
+func (h *handle) wait(ctx context.Context) error {
+	l, ok := h.lock.(Waiter)
+	if !ok {
+		return fmt.Errorf("%w: %T", ErrNoWait, h.lock)
+	}
+	h.stats.Attempts++
+	asked := time.Now()
+	err := l.Lock(ctx)
+	if h.held = err == nil; h.held {
+		h.stats.Taking = time.Since(asked)
+	} else if h.guard.Undo && !errors.Is(err, context.Cause(ctx)) {
+		h.guard.undo(ctx, h.lock)
+	}
+	return err
+}
+
+// run runs the section and releases the lock. The section's context ends when the lock is
+// lost, and carries the fencing token.
+func (h *handle) run(ctx context.Context, section func(context.Context) error) error {
+	entered := time.Now()
+	if !h.entered {
+		h.entered, h.stats.Waited = true, entered.Sub(h.begun)
+	}
+	defer func() { h.stats.Held += time.Since(entered) }()
+	live := context.WithoutCancel(ctx) // the end of ctx ends the waiting only, see Guard
+	defer h.release(live)
+	inside := live
+	if l, ok := h.lock.(interface {
+		Context(context.Context) context.Context
+	}); ok && h.held {
+		inside = l.Context(inside)
+	}
+	if l, ok := h.lock.(interface{ Token() int64 }); ok && h.held {
+		inside = withToken(inside, l.Token())
+	}
+	return section(inside)
+}
+
+// release releases the lock. If the lease had run out, that is recorded in the stats and
+// not returned as an error, because the section's work is done. A failed release is
+// recorded too, and repeated in the background.
+func (h *handle) release(ctx context.Context) {
+	err := h.lock.Unlock(ctx)
+	if l, ok := h.lock.(interface{ Renewals() int }); ok && h.held {
+		h.stats.Renewals += l.Renewals()
+	}
+	h.held = false
+	switch {
+	case err == nil:
+	case h.guard.tooLate(err):
+		h.stats.Lost = true
+	default:
+		h.stats.Release = err
+		if h.guard.retries(err) {
+			inBackground(&h.guard.releasing, maxReleasing, func() { h.guard.repeatUnlock(ctx, h.lock, err) })
+		}
+	}
 }
 
 // undo releases lock after an attempt that failed. It does so in the background, so that a
@@ -140,100 +238,105 @@ func (d *Distributed) tooLate(err error) bool {
 	return slices.ContainsFunc(d.NotHeld, func(lost error) bool { return errors.Is(err, lost) })
 }
 
-// handle is one caller's handle on the lock. It is for one goroutine.
-type handle struct {
-	guard *Distributed
-	key   string
-	lock  Lock
-	held  bool // the last attempt succeeded, and the lock was not released since
-	stats Stats
+// Line queues the callers of this process for each key, first come, first served. Only
+// the first one asks for the lock, after each delay, and at once when this process has
+// released the lock. So Redis sees one caller for each process, however many wait. If
+// 5,000 callers all asked on their own, most would never be served.
+//
+// A line is not a lock: the next caller asks while the last one is still in its section,
+// and only the lock decides.
+type Line struct {
+	Delay time.Duration // mean time between two attempts, jittered by half
+
+	asking keymutex.Mutex // held by the first caller of each key
+
+	mu   sync.Mutex
+	held map[string]*holds // the locks that this process holds
 }
 
-// handle returns a handle for e, and ctx with the owner in it.
-func (d *Distributed) handle(ctx context.Context, e Entry) (context.Context, *handle) {
-	if d.WithOwner != nil {
-		ctx = d.WithOwner(ctx, e.Owner)
-	}
-	return ctx, &handle{guard: d, key: e.Key, lock: d.New(e.Key)}
+// holds are the holds of one key. There are several if the lock let several callers in.
+type holds struct {
+	n     int
+	freed chan struct{} // closed when one of them is released
 }
 
-// try asks for the lock once.
-func (h *handle) try(ctx context.Context) (ok bool, err error) {
-	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
+// Acquire implements Policy. The caller must call Released after it released the lock.
+func (p *Line) Acquire(ctx context.Context, key string, try func() (bool, error)) error {
+	first, err := p.asking.Lock(ctx, key)
+	if err != nil {
+		return err
 	}
-	h.stats.Attempts++
-	begun := time.Now()
-	// WithoutCancel: a command that is cut off could leave a lock that nobody knows of.
-	h.held, err = h.lock.TryLock(context.WithoutCancel(ctx))
-	h.took(begun)
-	if err != nil && h.guard.Undo {
-		h.guard.undo(ctx, h.lock)
+	defer first.Unlock()
+	freed := p.freed(key)
+	if freed != nil { // this process holds the lock, so asking at once would waste a command
+		if err := p.pause(ctx, freed); err != nil {
+			return err
+		}
 	}
-	return h.held, err
-}
-
-// wait waits for the lock by calling its Lock, until ctx ends. It returns ErrNoWait if the
-// lock is not a Waiter.
-func (h *handle) wait(ctx context.Context) error {
-	l, ok := h.lock.(Waiter)
-	if !ok {
-		return fmt.Errorf("%w: %T", ErrNoWait, h.lock)
-	}
-	h.stats.Attempts++
-	begun := time.Now()
-	err := l.Lock(ctx)
-	if err != nil && h.guard.Undo && !errors.Is(err, context.Cause(ctx)) {
-		h.guard.undo(ctx, h.lock)
-	}
-	h.held = err == nil
-	h.took(begun)
-	return err
-}
-
-// took notes how long the attempt took that began then, if it took the lock.
-func (h *handle) took(begun time.Time) {
-	if h.held {
-		h.stats.Taking = time.Since(begun)
-	}
-}
-
-// run runs the section and releases the lock. The section's context ends when the lock is
-// lost, and carries the fencing token.
-func (h *handle) run(ctx context.Context, section func(context.Context) error) error {
-	entered := time.Now()
-	defer func() { h.stats.Held += time.Since(entered) }()
-	live := context.WithoutCancel(ctx) // the end of ctx ends the waiting only, see Guard
-	defer h.release(live)
-	inside := live
-	if l, ok := h.lock.(interface {
-		Context(context.Context) context.Context
-	}); ok && h.held {
-		inside = l.Context(inside)
-	}
-	if l, ok := h.lock.(interface{ Token() int64 }); ok && h.held {
-		inside = withToken(inside, l.Token())
-	}
-	return section(inside)
-}
-
-// release releases the lock. If the lease had run out, that is recorded in the stats and
-// not returned as an error, because the section's work is done. A failed release is
-// recorded too, and repeated in the background.
-func (h *handle) release(ctx context.Context) {
-	err := h.lock.Unlock(ctx)
-	if l, ok := h.lock.(interface{ Renewals() int }); ok && h.held {
-		h.stats.Renewals += l.Renewals()
-	}
-	h.held = false
-	switch {
-	case err == nil:
-	case h.guard.tooLate(err):
-		h.stats.Lost = true
-	default:
-		h.stats.Release = err
-		if h.guard.retries(err) {
-			inBackground(&h.guard.releasing, maxReleasing, func() { h.guard.repeatUnlock(ctx, h.lock, err) })
+	for {
+		// Get the channel first: a release during the attempt must not be missed.
+		freed = p.freed(key)
+		ok, err := try()
+		if ok && err == nil {
+			p.took(key)
+		}
+		if ok || err != nil {
+			return err
+		}
+		if err := p.pause(ctx, freed); err != nil {
+			return err
 		}
 	}
 }
+
+// pause waits for the delay, or until this process releases the lock.
+func (p *Line) pause(ctx context.Context, freed <-chan struct{}) error {
+	select {
+	case <-freed:
+		return nil
+	case <-time.After(p.Delay/2 + rand.N(p.Delay)):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// freed returns a channel that is closed when this process releases the lock of the key,
+// or nil if it does not hold it.
+func (p *Line) freed(key string) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h := p.held[key]; h != nil {
+		return h.freed
+	}
+	return nil
+}
+
+func (p *Line) took(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = make(map[string]*holds)
+	}
+	h := p.held[key]
+	if h == nil {
+		h = &holds{freed: make(chan struct{})}
+		p.held[key] = h
+	}
+	h.n++
+}
+
+// Released makes the first caller for the key ask at once.
+func (p *Line) Released(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.held[key]
+	close(h.freed)
+	if h.n--; h.n == 0 {
+		delete(p.held, key)
+	} else {
+		h.freed = make(chan struct{})
+	}
+}
+
+func (p *Line) String() string { return "line:" + p.Delay.String() }

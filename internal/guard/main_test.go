@@ -58,7 +58,7 @@ func (l *oneLock) timesAsked() int {
 
 // guard returns a guard on l that waits by policy.
 func (l *oneLock) guard(policy Policy) Guard {
-	return WithPolicy(&Distributed{New: func(string) Lock { return fakeLock{l} }, Policy: policy, NotHeld: []error{errGone}})
+	return &Distributed{New: func(string) Lock { return fakeLock{l} }, Policy: policy, NotHeld: []error{errGone}}
 }
 
 var (

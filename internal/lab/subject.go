@@ -275,5 +275,5 @@ func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {
 	} else if policy == nil {
 		d.Policy = guard.Fixed{Delay: p.w.Delay}
 	}
-	return guard.WithPolicy(d)
+	return d
 }

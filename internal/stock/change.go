@@ -17,24 +17,39 @@ import (
 
 // Put puts an item on sale with item.Initial units; a new sale begins. It returns
 // ErrInvalid for an invalid item.
+func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
+	return s.beginSale(ctx, item, true)
+}
+
+// Offer puts an item on sale unless an item with its SKU exists. Several instances may
+// offer the same item at once: one sale begins.
+func (s *Service) Offer(ctx context.Context, item Item) error {
+	_, err := s.beginSale(ctx, item, false)
+	return err
+}
+
+// beginSale begins a sale of an item. If the item exists, the sale takes the place of the last
+// one, or is not begun if replace is false.
 //
 // The sale changes when the database commits: orders of the last sale can be written
 // before that, and none after. Redis is updated within the transaction, while the item's
 // row is locked. If that fails, or may have failed, the transaction is rolled back, and
 // the next reader makes Redis agree with the database again. The call runs to its end
-// even if ctx is cancelled.
-func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
+// even if ctx is cancelled: Redis and the database must not be left half changed.
+func (s *Service) beginSale(ctx context.Context, item Item, replace bool) (Item, error) {
 	if err := item.check(); err != nil {
 		return Item{}, err
 	}
-	item = item.normalized()
-	ctx = context.WithoutCancel(ctx) // Redis and the database must not be left half changed
+	if item.Limit > 0 && item.backend().inRedis() {
+		item.Family = StreamFamily // no other one can sell it
+	}
+	ctx = context.WithoutCancel(ctx)
 	var err error
 	if item.History, err = s.history(ctx, item); err != nil {
 		return Item{}, err
 	}
 	var ended string // the sale before this one
-	item, err = s.store.put(ctx, item, func(tx store, item, last Item) error {
+	item, err = s.store.put(ctx, item, replace, func(tx store, item, last Item) error {
 		ended = last.SaleID
 		if _, _, err := s.endStream(ctx, tx, last); err != nil {
 			return err
@@ -48,38 +63,16 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 	if err != nil {
 		return item, err
 	}
-	if err := s.store.forgetSale(ctx, item.SKU, ended); err != nil {
-		s.log.Warn("rows of a sale that is over stay until the item is deleted", "sku", item.SKU, "sale", ended, "error", err)
+	if ended != "" {
+		if err := s.store.forgetSale(ctx, item.SKU, ended); err != nil {
+			s.log.Warn("rows of a sale that is over stay until the item is deleted",
+				"sku", item.SKU, "sale", ended, "error", err)
+		}
 	}
-	if item.Unpublished {
+	if item.Unpublished || !replace {
 		_, err = s.reconcile(ctx, item.SKU) // publishes it
 	}
 	return item, err
-}
-
-// Offer puts an item on sale unless an item with its SKU exists. Several instances may
-// offer the same item at once: one sale begins.
-func (s *Service) Offer(ctx context.Context, item Item) error {
-	if err := item.check(); err != nil {
-		return err
-	}
-	item = item.normalized()
-	ctx = context.WithoutCancel(ctx) // as in Put
-	var err error
-	if item.History, err = s.history(ctx, item); err != nil {
-		return err
-	}
-	err = s.store.putNew(ctx, item, func(item Item) error {
-		if item.Unpublished {
-			return nil
-		}
-		return s.stock.start(ctx, item, item.Initial, generation{})
-	})
-	if err != nil {
-		return err
-	}
-	_, err = s.reconcile(ctx, item.SKU)
-	return err
 }
 
 // Delete removes an item, its orders, its holds and its keys in one transaction, like Put.
@@ -90,7 +83,7 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 		return err
 	}
 	names := slices.Collect(maps.Keys(s.strategies))
-	ctx = context.WithoutCancel(ctx) // as in Put
+	ctx = context.WithoutCancel(ctx) // as in beginSale
 	return s.store.delete(ctx, sku, s.holds, func(last Item) error {
 		return s.stock.delete(ctx, sku, last.generation(), names)
 	})
@@ -316,7 +309,7 @@ const maxCompare = 6
 func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	for range maxCompare {
 		changes, doubts := s.reconciliation.changes(), s.reconciliation.doubted(sku) // before anything is read
-		r, ok, lookErr := s.stock.readStock(ctx, sku)
+		r, ok, lookErr := s.stock.read(ctx, sku)
 		item, err := s.store.item(ctx, sku)
 		if errors.Is(err, ErrUnknownItem) {
 			s.reconciliation.dropDoubts(sku, doubts, "")
@@ -342,7 +335,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 			if !sound && now.Generation == item.Generation {
 				return true
 			}
-			r, ok, err := s.stock.readStock(ctx, sku)
+			r, ok, err := s.stock.read(ctx, sku)
 			return err != nil || !ok || r.gen != now.generation() || r.backend != now.backend() || now.Unpublished
 		}
 		if err := s.rebuild(ctx, sku, needed); err != nil {

@@ -6,19 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	"oversell/internal/broadcast"
 	"oversell/internal/figures"
 	"oversell/internal/guard"
 )
 
-// Deduct sells req.Quantity units. It returns ErrInvalid, ErrUnknownStrategy,
-// ErrUnknownItem, ErrSoldOut, ErrBusy when the lock was not acquired in time,
-// ErrLost, ErrClosing, or the error of a database or Redis that failed. If a
-// backend failed, units may be taken without an order: they are not sold again until the
-// stock is counted. ErrFenced, ErrLocation, ErrBacklog, ErrLimit, ErrUnlimited,
-// ErrKeyReused and ErrOtherStrategy are returned, too.
-//
-// A purchase has eight steps. Step 1 is here, 2, 3 and 8 are in buyOnce, and 4 to 7 in section,
-// or for a strategy without a lock in sellByScript.
+// Deduct sells req.Quantity units. It returns the errors of this package that say why it sold
+// nothing, or the error of a database or Redis that failed. If a backend failed, units may be
+// taken without an order: they are not sold again until the stock is counted.
 func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	how, known := s.strategies[req.Strategy]
 	if !known {
@@ -27,47 +22,76 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	if err := req.check(); err != nil {
 		return Result{}, err
 	}
-	p := &purchase{service: s, req: req, Strategy: how}
-	deadline := time.Now().Add(s.wait)
+	p := &purchase{service: s, req: req, Strategy: how, deadline: time.Now().Add(s.wait), after: func() {}}
+	defer func() { p.after() }()
 
 	// 1. Same key: requests of this process with the same idempotency key buy one after the
-	// other. So a later one finds the order of the first, even if that has taken the last unit
-	// and is still writing its order.
-	if req.IdempotencyKey != "" {
-		wait, cancel := context.WithDeadlineCause(ctx, deadline, ErrBusy)
-		defer cancel()
-		hold, err := s.sameKey.Lock(wait, req.SKU+" "+req.IdempotencyKey)
-		if err != nil {
-			return p.result(err)
-		}
-		defer hold.Unlock()
+	// other. So a later one finds the order of the first, even if that took the last unit.
+	unlock, err := p.lockKey(ctx)
+	if err != nil {
+		return p.result(err)
 	}
+	defer unlock()
 
-	defer p.end()
-	for range maxSales {
-		err := p.buyOnce(ctx, time.Until(deadline))
-		switch {
-		case errors.Is(err, errOtherSale):
-			p.stale = true // the buyer goes on in the next sale
-		case req.IdempotencyKey != "" && (errors.Is(err, ErrSoldOut) || errors.Is(err, ErrLimit)):
-			return p.result(p.replayLate(ctx, err))
-		default:
-			return p.result(err)
+	err = p.inCurrentSale(ctx, func(wait context.Context) error {
+		// 2. Look at the item: no buyer should wait for a lock to buy what is sold out.
+		looked := req.Steps.Begin(StepLook)
+		err := p.look(ctx, wait)
+		if looked(err); err != nil || p.res.Replayed {
+			return err
 		}
-	}
-	return p.result(fmt.Errorf("%w: the sale changed %d times", ErrBusy, maxSales))
+
+		// 3. Enter: wait until strategies of other families have left.
+		leave, err := p.enter(ctx, wait)
+		if err != nil || p.res.Replayed {
+			return err
+		}
+		defer leave() // 8. Leave.
+		if p.Script != nil {
+			return p.sellByScript(ctx, wait) // 5. first, and then the others in one script
+		}
+		return p.underGuard(wait, func(ctx context.Context, stock Counter) error {
+			// 4. Read the stock.
+			left, err := p.read(ctx, stock)
+			if err != nil || p.res.Replayed {
+				return err
+			}
+
+			// 5. Work.
+			after, err := p.doWork(ctx)
+			if err != nil {
+				return err
+			}
+			defer after()
+
+			// 6. Write the stock. WithoutCancel: from now on nothing interrupts the purchase, not
+			// even a lost lock. In a process that was paused, this is the write that comes too late.
+			ctx, left = context.WithoutCancel(ctx), left-req.Quantity
+			s.families.addInFlight(req.SKU, req.Quantity)
+			defer s.families.addInFlight(req.SKU, -req.Quantity)
+			if c, ok := stock.(transactional); ok {
+				return p.writeBoth(ctx, c, left) // 6. and 7. in one transaction
+			}
+			if err := p.write(ctx, stock, left); err != nil {
+				return err
+			}
+
+			// 7. Write the order, before the guard is released: the next holder finds a stock and
+			// orders that agree.
+			return p.writeOrder(ctx)
+		})
+	})
+	return p.result(err)
 }
-
-// maxSales bounds how often a purchase starts again because another sale has begun, or
-// because the stock was rebuilt.
-const maxSales = 8
 
 // purchase is one request while it is being served, by a Strategy.
 type purchase struct {
 	service *Service
 	req     Request
 	Strategy
+	deadline time.Time
 
+	waiter  *broadcast.Waiter
 	gen     generation // the one that was found
 	at      Location   // of its stock
 	changes uint64     // reconciliation.changes, from before gen was read
@@ -78,117 +102,6 @@ type purchase struct {
 	worked      bool   // the work was done: it is done once, even if another sale begins
 	after       func() // what the work returned
 	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
-}
-
-// buyOnce buys in the sale that it finds, and waits no longer than limit. It returns
-// errOtherSale if that sale ends before it has sold anything to the buyer.
-func (p *purchase) buyOnce(ctx context.Context, limit time.Duration) error {
-	s := p.service
-	p.changes = s.reconciliation.changes()
-	wait, w := s.waiters.Begin(ctx, limit, ErrBusy)
-	defer w.Done()
-
-	// 2. Look at the item, and for an earlier order with the same key: nobody should wait for
-	// a lock to buy what is sold out.
-	looked := p.req.Steps.Begin(StepLook)
-	err := p.look(ctx, wait)
-	looked(err)
-	if err != nil || p.res.Replayed {
-		return err
-	}
-	w.Attend(waitKey(p.req.SKU, p.gen)) // from now on the wait ends when the item is sold out
-
-	// 3. Enter: wait until strategies of other families have left. Within the family the
-	// guard, if there is one, lets one buyer at a time in.
-	joined := p.req.Steps.Begin(StepJoin)
-	leave, err := p.join(ctx, wait)
-	joined(err)
-	if err != nil || p.res.Replayed {
-		return err
-	}
-	defer leave()
-	if p.at.Key != "" && !s.reconciliation.comparedAt(p.req.SKU, p.changes) {
-		return fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
-	}
-	w.Attend(waitKey(p.req.SKU, p.gen)) // the family may have begun a generation of its own
-	if p.Script != nil {
-		return p.sellByScript(ctx, wait)
-	}
-
-	// The order is written before the guard is left, which is 8., so that the next holder finds
-	// stock and orders in agreement.
-	begun, tries := time.Now(), len(p.res.Spans)
-	entry := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
-	p.res.Lock, err = p.Guard.Do(wait, p.at, entry, p.section)
-	p.recordGuard(begun, p.res.Spans[tries:], err)
-	if p.at.Key == "" && errors.Is(err, errUnsure) {
-		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
-	}
-	return err
-}
-
-// section is what a holder does.
-func (p *purchase) section(ctx context.Context, c Counter) error {
-	s, steps := p.service, p.req.Steps
-	leave := s.inside.Enter(p.req.SKU)
-	defer func() { p.res.Spans = append(p.res.Spans, leave()) }()
-
-	// 4. Read the stock, and once more an earlier order with the same key.
-	if found, err := p.replay(ctx); found || err != nil {
-		return lost(ctx, err)
-	}
-	read := steps.Begin(StepRead)
-	left, err := c.Get(ctx)
-	read(err)
-	if err == nil && left < p.req.Quantity {
-		err = p.soldOut(left)
-	}
-	if err != nil {
-		return lost(ctx, err)
-	}
-	p.res.Left = left
-
-	// 5. Work.
-	after, err := p.work(ctx)
-	if err != nil {
-		return lost(ctx, err)
-	}
-	if after != nil {
-		defer after()
-	}
-
-	// WithoutCancel: a sale that has begun is finished, even if the holder learns just now that
-	// it has lost the lock. Half a sale helps nobody. In a process that was paused before it,
-	// this is the write that comes too late.
-	ctx, left = context.WithoutCancel(ctx), left-p.req.Quantity
-	if c, ok := c.(transactional); ok {
-		return p.writeTogether(ctx, c, left) // 6. and 7. are one step
-	}
-
-	// 6. Write the stock.
-	s.families.addInFlight(p.req.SKU, p.req.Quantity)
-	defer s.families.addInFlight(p.req.SKU, -p.req.Quantity)
-	wrote := steps.Begin(StepWrite)
-	err = c.Set(ctx, left)
-	wrote(err)
-	if err != nil && !refused(err) {
-		p.doubt() // the write may have been done, with only the reply lost
-	}
-	if err != nil {
-		return err
-	}
-	p.res.Left = left
-
-	// 7. Write the order.
-	order := p.newOrder(now())
-	wrote = steps.Begin(StepOrder)
-	err = s.writeOrders(ctx, p.gen, p.changes, []*Order{&order})[0]
-	wrote(err)
-	if err != nil {
-		return p.undo(ctx, order, err)
-	}
-	p.res.Order = order
-	return nil
 }
 
 // result is what Deduct returns after err.
@@ -204,17 +117,49 @@ func (p *purchase) result(err error) (Result, error) {
 	return p.res, nil
 }
 
-// end ends the work of a strategy that sells by script.
-func (p *purchase) end() {
-	if p.after != nil {
-		p.after()
+// lockKey waits until no other request of this process with the same idempotency key is served.
+func (p *purchase) lockKey(ctx context.Context) (unlock func(), err error) {
+	if p.req.IdempotencyKey == "" {
+		return func() {}, nil
 	}
+	wait, cancel := context.WithDeadlineCause(ctx, p.deadline, ErrBusy)
+	defer cancel()
+	hold, err := p.service.sameKey.Lock(wait, p.req.SKU+" "+p.req.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	return hold.Unlock, nil
+}
+
+// maxSales bounds how often a purchase starts again because another sale has begun, or
+// because the stock was rebuilt.
+const maxSales = 8
+
+// inCurrentSale calls buy, and again in the next sale if the sale ends before it has sold
+// anything to the buyer. Buy may wait until its context ends.
+func (p *purchase) inCurrentSale(ctx context.Context, buy func(wait context.Context) error) error {
+	for range maxSales {
+		p.changes = p.service.reconciliation.changes()
+		wait, w := p.service.waiters.Begin(ctx, time.Until(p.deadline), ErrBusy)
+		p.waiter = w
+		err := buy(wait)
+		w.Done()
+		switch {
+		case errors.Is(err, errOtherSale):
+			p.stale = true
+		case p.req.IdempotencyKey != "" && isAny(err, ErrSoldOut, ErrLimit):
+			return p.replayLate(ctx, err)
+		default:
+			return err
+		}
+	}
+	return fmt.Errorf("%w: the sale changed %d times", ErrBusy, maxSales)
 }
 
 // look reads the item, and any earlier order with the same key. It returns ErrSoldOut if too
-// little is left. It need not read anything if this process has just done so.
+// little is left. From then on the wait ends when the item is sold out.
 func (p *purchase) look(ctx, wait context.Context) error {
-	if p.remembers() {
+	if p.Script != nil && p.remembers() {
 		return nil
 	}
 	s := p.service
@@ -229,7 +174,7 @@ func (p *purchase) look(ctx, wait context.Context) error {
 		return err
 	}
 	defer leave()
-	if p.remembers() { // by now
+	if p.Script != nil && p.remembers() { // by now
 		return nil
 	}
 	now, err := p.readSale(ctx)
@@ -240,12 +185,13 @@ func (p *purchase) look(ctx, wait context.Context) error {
 	if err := p.canBuy(now.backend); err != nil {
 		return err
 	}
-	if found, err := p.replay(ctx); found || err != nil {
+	if err := p.replay(ctx); err != nil || p.res.Replayed {
 		return err
 	}
 	if now.left < p.req.Quantity {
 		return tooFewError{now.left}
 	}
+	p.waiter.Attend(waitKey(p.req.SKU, p.gen))
 	return nil
 }
 
@@ -254,7 +200,7 @@ func (p *purchase) look(ctx, wait context.Context) error {
 // with an idempotency key must look: an earlier order must be looked up in the sale that is
 // current for certain.
 func (p *purchase) remembers() bool {
-	if p.Script == nil || p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
+	if p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
 		return false
 	}
 	hint := p.service.stock.recall(p.req.SKU)
@@ -267,7 +213,11 @@ func (p *purchase) remembers() bool {
 	}
 	p.gen, p.res.Left = hint.gen, left
 	p.at = reading{left, hint.gen, InRedis}.location(p.req.SKU)
-	return p.canBuy(InRedis) == nil // the look says what is wrong
+	if p.canBuy(InRedis) != nil {
+		return false // the look says what is wrong
+	}
+	p.waiter.Attend(waitKey(p.req.SKU, p.gen))
+	return true
 }
 
 // admit waits until a buyer is admitted to look at items, see Service.admitted. The caller
@@ -341,15 +291,102 @@ func (s Strategy) canSell(kept Backend, limit int64) error {
 // streamed reports whether the strategy writes orders behind the sale.
 func (s Strategy) streamed() bool { return s.Script != nil && s.Script.streamed }
 
-// work does the strategy's work, and returns what to call when the sale is over.
-func (p *purchase) work(ctx context.Context) (after func(), err error) {
-	worked := p.req.Steps.Begin(StepWork)
-	after, err = p.service.work(ctx, p.req.SKU)
-	worked(err)
+// enter waits until no other family is at work on the item, and counts the buyer in among
+// those of its own. The caller must call leave.
+func (p *purchase) enter(ctx, wait context.Context) (leave func(), err error) {
+	ended := p.req.Steps.Begin(StepJoin)
+	defer func() { ended(err) }()
+	s, leave := p.service, func() {}
+	if !s.families.mixed {
+		family := s.Family(p.req.Strategy)
+		if err := p.switchTo(ctx, wait, family); err != nil || p.res.Replayed {
+			return leave, err
+		}
+		if leave, err = s.families.enter(wait, p.req.SKU, family); err != nil {
+			return nil, err
+		}
+	}
+	if p.at.Key != "" && !s.reconciliation.comparedAt(p.req.SKU, p.changes) {
+		leave()
+		return nil, fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
+	}
+	return leave, nil
+}
+
+// underGuard runs the section under the strategy's guard, and records what the guard did.
+func (p *purchase) underGuard(wait context.Context, section Section) error {
+	s, begun, tries := p.service, time.Now(), len(p.res.Spans)
+	entry := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
+	stats, err := p.Guard.Do(wait, p.at, entry, func(ctx context.Context, stock Counter) error {
+		leave := s.inside.Enter(p.req.SKU)
+		defer func() { p.res.Spans = append(p.res.Spans, leave()) }()
+		return section(ctx, stock)
+	})
+	p.res.Lock = stats
+	p.recordGuard(begun, p.res.Spans[tries:], err)
+	if p.at.Key == "" && errors.Is(err, errUnsure) {
+		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
+	}
+	return err
+}
+
+// read reads the stock, and once more any earlier order with the same key.
+func (p *purchase) read(ctx context.Context, stock Counter) (left int64, err error) {
+	if err := p.replay(ctx); err != nil || p.res.Replayed {
+		return 0, lost(ctx, err)
+	}
+	ended := p.req.Steps.Begin(StepRead)
+	left, err = stock.Get(ctx)
+	ended(err)
+	if err == nil && left < p.req.Quantity {
+		err = p.soldOut(left)
+	}
 	if err != nil {
-		return after, fmt.Errorf("working on the order: %w", err)
+		return 0, lost(ctx, err)
+	}
+	p.res.Left = left
+	return left, nil
+}
+
+// doWork calls Config.Work, and returns what to call when the sale is over.
+func (p *purchase) doWork(ctx context.Context) (after func(), err error) {
+	ended := p.req.Steps.Begin(StepWork)
+	after, err = p.service.work(ctx, p.req.SKU)
+	ended(err)
+	if err != nil {
+		return nil, lost(ctx, fmt.Errorf("working on the order: %w", err))
+	}
+	if after == nil {
+		after = func() {}
 	}
 	return after, nil
+}
+
+// write writes the stock.
+func (p *purchase) write(ctx context.Context, stock Counter, left int64) error {
+	ended := p.req.Steps.Begin(StepWrite)
+	err := stock.Set(ctx, left)
+	ended(err)
+	if err != nil && !refused(err) {
+		p.doubt() // the write may have been done, with only the reply lost
+	}
+	if err == nil {
+		p.res.Left = left
+	}
+	return err
+}
+
+// writeOrder writes the order, or puts its units back.
+func (p *purchase) writeOrder(ctx context.Context) error {
+	order := p.newOrder(now())
+	ended := p.req.Steps.Begin(StepOrder)
+	err := p.service.writeOrders(ctx, p.gen, p.changes, []*Order{&order})[0]
+	ended(err)
+	if err != nil {
+		return p.undo(ctx, order, err)
+	}
+	p.res.Order = order
+	return nil
 }
 
 // soldOut is what a buyer gets who has found too few units. If nothing is left, it ends the waits
@@ -361,29 +398,29 @@ func (p *purchase) soldOut(left int64) error {
 	return tooFewError{left}
 }
 
-// replay answers with the order that an earlier request with the same key made, or with
-// ErrKeyReused.
-func (p *purchase) replay(ctx context.Context) (bool, error) {
+// replay answers with the order that an earlier request with the same key made, and sets
+// Result.Replayed then. It returns ErrKeyReused.
+func (p *purchase) replay(ctx context.Context) error {
 	if p.req.IdempotencyKey == "" {
-		return false, nil
+		return nil
 	}
 	order, found, err := p.service.store.byKey(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case !found:
-		return p.acceptedReplay(ctx)
+		return p.replayAccepted(ctx)
 	}
-	return p.replayed(order)
+	return p.replayWritten(order)
 }
 
-// replayed answers with a written order that has the buyer's key, or with ErrKeyReused.
-func (p *purchase) replayed(order Order) (bool, error) {
+// replayWritten answers with a written order that has the buyer's key, or with ErrKeyReused.
+func (p *purchase) replayWritten(order Order) error {
 	if err := order.answers(p.req); err != nil {
-		return false, err
+		return err
 	}
 	p.res.Order, p.res.Replayed = order, true
-	return true, nil
+	return nil
 }
 
 // replayLate is replay for a buyer that got refused, which is ErrSoldOut or ErrLimit: another
@@ -403,16 +440,14 @@ func (p *purchase) replayLate(ctx context.Context, refused error) error {
 		}
 		p.gen = now.gen
 	}
-	if found, err := p.replay(ctx); found || err != nil {
+	if err := p.replay(ctx); err != nil || p.res.Replayed {
 		return err
 	}
 	return refused
 }
 
-// writeTogether writes stock and order in one step, so that nothing ever has to be put
-// back. If too few units are left the buyer had read an old stock, and so may the
-// waiters have: with nothing left their waits end too.
-func (p *purchase) writeTogether(ctx context.Context, c transactional, left int64) error {
+// writeBoth writes stock and order in one step, so that nothing ever has to be put back.
+func (p *purchase) writeBoth(ctx context.Context, c transactional, left int64) error {
 	order := p.newOrder(now())
 	var tooFew tooFewError
 	wrote := p.req.Steps.Begin(StepWrite)

@@ -240,16 +240,12 @@ func (s *Service) claim(ctx context.Context, sku, family string) error {
 	return err
 }
 
-// join waits until no other family is at work on the item, and counts the buyer in among
-// those of its own. The caller must call leave.
-func (p *purchase) join(ctx, wait context.Context) (leave func(), err error) {
-	s, family := p.service, p.service.Family(p.req.Strategy)
-	if s.families.mixed {
-		return func() {}, nil
-	}
+// switchTo waits until no other family is at work on the item, and then begins a generation for
+// the family, unless the current one is.
+func (p *purchase) switchTo(ctx, wait context.Context, family string) error {
 	var refused error // the last atWorkError
 	for p.gen.family != family {
-		err := s.claim(ctx, p.req.SKU, family)
+		err := p.service.claim(ctx, p.req.SKU, family)
 		if errors.Is(err, ErrOtherStrategy) {
 			refused = err
 			if err = guard.Sleep(wait, familyDelay); err == nil {
@@ -262,12 +258,12 @@ func (p *purchase) join(ctx, wait context.Context) (leave func(), err error) {
 		}
 		switch {
 		case refused != nil && errors.Is(err, ErrBusy): // the wait has timed out
-			return nil, refused
+			return refused
 		case err != nil || p.res.Replayed:
-			return func() {}, err
+			return err
 		}
 	}
-	return s.families.enter(wait, p.req.SKU, family)
+	return nil
 }
 
 // inFlight counts units of an item that may have been taken from a stock in Redis by this process,

@@ -136,8 +136,8 @@ var errNotReturned = errors.New("the units could not be put back")
 
 // answerFirst answers with the order that won against this one.
 func (p *purchase) answerFirst(ctx context.Context) error {
-	found, err := p.replay(ctx)
-	if err == nil && !found {
+	err := p.replay(ctx)
+	if err == nil && !p.res.Replayed {
 		err = fmt.Errorf("%w, but was not found", errDuplicate)
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"oversell/internal/guard"
+	"oversell/internal/fence"
 	"oversell/internal/stock/stream"
 )
 
@@ -53,6 +53,9 @@ func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lo
 func (k keys) claims(saleID string, period int64) string {
 	return "oversell:{" + k.sku + "}:claims:" + saleID + ":" + strconv.FormatInt(period, 10)
 }
+
+// fenceKey is the key of the largest token that the stock at key has seen.
+func fenceKey(key string) string { return key + ":fence" }
 
 // of are the keys of a generation's stock.
 func (k keys) of(g generation) []string {
@@ -110,52 +113,40 @@ func (r reading) location(sku string) Location {
 
 // readCurrent reads an item's keys, and its row if they say that the stock is in the database.
 // If a comparison is due, or if keys are missing, it reconciles first.
-func (s *Service) readCurrent(ctx context.Context, sku string) (reading, error) {
-	if s.reconciliation.due(sku) {
-		return s.reconcileAndRead(ctx, sku)
-	}
-	r, ok, err := s.stock.readStock(ctx, sku)
-	if err != nil {
-		if seen := s.stock.recall(sku); seen != nil {
-			s.reconciliation.doubt(sku, seen.gen) // Redis may come back with an older stock
+func (s *Service) readCurrent(ctx context.Context, sku string) (r reading, err error) {
+	ok := false
+	if !s.reconciliation.due(sku) {
+		if r, ok, err = s.stock.read(ctx, sku); err != nil {
+			if seen := s.stock.recall(sku); seen != nil {
+				s.reconciliation.doubt(sku, seen.gen) // Redis may come back with an older stock
+			}
+			return reading{}, err
 		}
-		return reading{}, err
 	}
 	if !ok {
-		return s.reconcileAndRead(ctx, sku)
+		r, err = s.reconcileStock(ctx, sku)
 	}
-	if !r.backend.inRedis() {
+	if err == nil && !r.backend.inRedis() {
 		return s.readItem(ctx, sku)
 	}
-	return r, nil
-}
-
-// reconcileAndRead is reconcileStock, and reads the item's row if the stock is in the database.
-func (s *Service) reconcileAndRead(ctx context.Context, sku string) (reading, error) {
-	r, err := s.reconcileStock(ctx, sku)
-	if err != nil || r.backend.inRedis() {
-		return r, err
-	}
-	return s.readItem(ctx, sku)
+	return r, err
 }
 
 // reconcileStock reconciles and then reads a stock in Redis again, because reconcile may have
 // shared a call that read it a while ago, and that Redis may have lost since. Of a stock in the
 // database it returns no units.
 func (s *Service) reconcileStock(ctx context.Context, sku string) (reading, error) {
-	for tries := 1; ; tries++ {
-		reconciled, err := s.reconcile(ctx, sku)
-		if err != nil || !reconciled.backend.inRedis() {
-			return reconciled, err
+	for range maxCompare {
+		r, err := s.reconcile(ctx, sku)
+		if err != nil || !r.backend.inRedis() {
+			return r, err
 		}
-		r, ok, err := s.stock.readStock(ctx, sku)
+		r, ok, err := s.stock.read(ctx, sku)
 		if err != nil || ok {
 			return r, err
 		}
-		if tries == maxCompare {
-			return reading{}, fmt.Errorf("reading the stock of %s: Redis has lost it %d times", sku, maxCompare)
-		}
 	}
+	return reading{}, fmt.Errorf("reading the stock of %s: Redis has lost it %d times", sku, maxCompare)
 }
 
 // readItem reads the item's row. The units left are valid only if the stock is in the
@@ -165,49 +156,42 @@ func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
 	return reading{item.left(), item.generation(), item.backend()}, err
 }
 
-// readStock returns the units left and the generation. It returns false if Redis lacks either,
-// or if the sale keeps changing; the generation is then the one in the sale's key, if any.
+// read returns the units left and the generation. It returns false if Redis lacks either, or if
+// the sale keeps changing; the generation is then the one in the sale's key, if any.
 //
 // It reads the sale and the stock of the generation that is cached in one command. If another
 // generation is current, it reads again.
-func (c counters) readStock(ctx context.Context, sku string) (reading, bool, error) {
-	k := keys{sku}
-	var gen generation
+func (c counters) read(ctx context.Context, sku string) (reading, bool, error) {
+	k, now := keys{sku}, reading{}
 	if h := c.recall(sku); h != nil {
-		gen = h.gen
+		now.gen = h.gen
 	}
 	for range 3 {
-		values, err := c.rdb.MGet(ctx, k.sale(), k.stock(gen)).Result()
+		values, err := c.rdb.MGet(ctx, k.sale(), k.stock(now.gen)).Result()
 		if err != nil {
 			return reading{}, false, fmt.Errorf("reading the stock of %s: %w", sku, err)
 		}
 		sale, _ := values[0].(string)
 		current := parseGeneration(sale)
-		if !current.sameStock(gen) {
-			gen = current
+		if !current.sameStock(now.gen) {
+			now.gen = current
 			continue
 		}
+		now.gen = current // with its family
 		text, ok := values[1].(string)
 		if !ok {
-			return reading{gen: current}, false, nil
+			return now, false, nil
 		}
-		now, err := parseReading(current, text)
-		if err != nil {
+		now.backend = InRedis
+		if keeper := Backend(text); !keeper.inRedis() {
+			now.backend = keeper
+		} else if now.left, err = strconv.ParseInt(text, 10, 64); err != nil {
 			return now, false, fmt.Errorf("the stock of %s is not a number: %w", sku, err)
 		}
 		c.remember(sku, now)
 		return now, true, nil
 	}
-	return reading{gen: gen}, false, nil
-}
-
-// parseReading parses the value of the key of a generation's stock, see Item.counter.
-func parseReading(g generation, text string) (reading, error) {
-	if keeper := Backend(text); keeper == InDatabase || keeper == InHolds {
-		return reading{gen: g, backend: keeper}, nil
-	}
-	left, err := strconv.ParseInt(text, 10, 64)
-	return reading{left, g, InRedis}, err
+	return now, false, nil
 }
 
 // counter is the value of the stock's key: the units left, or the keeper if that is not
@@ -358,55 +342,6 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 	return nil
 }
 
-// Exclusive guards by keeping other callers out, a stock in Redis or in the database. If the
-// lock gives out fencing tokens, the stock checks them, unless b.Unfenced is set.
-func Exclusive(b Backends, g guard.Guard) Guard {
-	return exclusive{g, func(ctx context.Context, at Location) Counter {
-		if at.Key != "" {
-			return b.inRedis(ctx, at)
-		}
-		return b.inDatabase(ctx, at)
-	}}
-}
-
-// ExclusiveInRedis is Exclusive for a stock in Redis alone. A program that uses no other is
-// linked without a client of databases.
-func ExclusiveInRedis(b Backends, g guard.Guard) Guard { return exclusive{g, b.inRedis} }
-
-type exclusive struct {
-	guard   guard.Guard
-	counter func(ctx context.Context, at Location) Counter // for a holder
-}
-
-func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
-	return x.guard.Do(ctx, e, func(ctx context.Context) error { return section(ctx, x.counter(ctx, at)) })
-}
-
-// inRedis is the stock in Redis for a holder.
-func (b Backends) inRedis(ctx context.Context, at Location) Counter {
-	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
-		return fencedCounter{b.Redis, at.Key, shown{b.Strategy, token}}
-	}
-	return plainCounter{b.Redis, at.Key}
-}
-
-// inDatabase is the stock in the database for a holder.
-func (b Backends) inDatabase(ctx context.Context, at Location) Counter {
-	l := ledger{store: store{b.DB}, at: at}
-	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
-		return fencedLedger{l, shown{b.Strategy, token}}
-	}
-	return l
-}
-
-// Counter reads and writes an item's stock in a section.
-type Counter interface {
-	Get(ctx context.Context) (int64, error)
-	// Set writes the stock. With optimistic locking it returns errConflict if the
-	// stock has changed since Get.
-	Set(ctx context.Context, left int64) error
-}
-
 // plainCounter reads with GET and writes with SET, so a guard must keep others out.
 type plainCounter struct {
 	rdb redis.Cmdable
@@ -414,7 +349,14 @@ type plainCounter struct {
 }
 
 func (c plainCounter) Get(ctx context.Context) (int64, error) {
-	return getStock(ctx, c.rdb, c.key)
+	left, err := c.rdb.Get(ctx, c.key).Int64()
+	if errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("reading the stock: the key is gone: %w", errOtherSale)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the stock: %w", err)
+	}
+	return left, nil
 }
 
 // Set writes only if the key exists: a generation that has ended must not come back.
@@ -429,13 +371,44 @@ func (c plainCounter) Set(ctx context.Context, left int64) error {
 	return nil
 }
 
-func getStock(ctx context.Context, rdb redis.Cmdable, key string) (int64, error) {
-	left, err := rdb.Get(ctx, key).Int64()
-	if errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("reading the stock: the key is gone: %w", errOtherSale)
+// fencedCounter reads and writes with the holder's fencing token. The token is checked
+// in the same step.
+type fencedCounter struct {
+	rdb redis.UniversalClient
+	key string
+	shown
+}
+
+func (c fencedCounter) value() fence.Value {
+	return fence.Value{Client: c.rdb, Key: c.key, Fence: fenceKey(c.key), Lock: c.of}
+}
+
+func (c fencedCounter) Get(ctx context.Context) (int64, error) {
+	value, err := c.value().Get(ctx, c.token)
+	if err != nil {
+		return 0, c.failed("reading", err)
 	}
+	left, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("reading the stock: %w", err)
 	}
 	return left, nil
+}
+
+func (c fencedCounter) Set(ctx context.Context, left int64) error {
+	if err := c.value().Set(ctx, c.token, left); err != nil {
+		return c.failed("writing", err)
+	}
+	return nil
+}
+
+// failed returns an error of this package for one of package fence.
+func (c fencedCounter) failed(doing string, err error) error {
+	switch {
+	case errors.Is(err, fence.ErrStaleToken):
+		return fmt.Errorf("%s the stock with token %d: %w", doing, c.token, ErrFenced)
+	case errors.Is(err, fence.ErrMissing):
+		return fmt.Errorf("%s the stock: the key is gone: %w", doing, errOtherSale)
+	}
+	return fmt.Errorf("%s the stock: %w", doing, err)
 }

@@ -51,7 +51,7 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	if !item.backend().inRedis() {
 		return Balance{SKU: sku, SaleID: item.SaleID, Generation: item.Generation, Left: item.left(), keeper: item.backend()}, nil
 	}
-	r, ok, err := s.stock.readStock(ctx, sku)
+	r, ok, err := s.stock.read(ctx, sku)
 	if err == nil && (!ok || r.gen != item.generation() || r.backend != InRedis) {
 		if r, err = s.reconcileWithin(ctx, sku); err == nil {
 			item, err = s.store.item(ctx, sku)
@@ -158,7 +158,7 @@ func (s *Service) inStock(ctx context.Context, item Item) (int64, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout) // the row is locked
 	defer cancel()
-	left, err := getStock(ctx, s.stock.rdb, keys{item.SKU}.stock(item.generation()))
+	left, err := plainCounter{s.stock.rdb, keys{item.SKU}.stock(item.generation())}.Get(ctx)
 	if errors.Is(err, errOtherSale) {
 		return 0, nil
 	}

@@ -270,15 +270,16 @@ const (
 // Correctness does not depend on the claim, because the index in the database lets only
 // one of the two buy. But without a claim both would take units, and until one of them
 // had put its units back the item could wrongly seem sold out.
-func (p *purchase) sellByScript(ctx, wait context.Context) (err error) {
+func (p *purchase) sellByScript(ctx, wait context.Context) error {
 	ctx = context.WithoutCancel(ctx) // once begun it is finished, even if the buyer has left
 
 	// 5. Work.
 	if !p.worked {
-		if p.after, err = p.work(ctx); err != nil {
+		after, err := p.doWork(ctx)
+		if err != nil {
 			return err
 		}
-		p.worked = true
+		p.worked, p.after = true, after
 	}
 
 	// 4., 6. and 7. are in the batch.
@@ -296,9 +297,9 @@ func (p *purchase) sellByScript(ctx, wait context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		found, err := p.replay(ctx)
+		err = p.replay(ctx)
 		leave()
-		if found || err != nil {
+		if err != nil || p.res.Replayed {
 			return err
 		}
 	}

@@ -135,7 +135,7 @@ func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 // be read it returns nil: the waiters find out by their own commands that Redis is down.
 func (s *Service) soldOut(ctx context.Context, key string) error {
 	sku, waited, _ := strings.Cut(key, " ")
-	now, ok, err := s.stock.readStock(ctx, sku)
+	now, ok, err := s.stock.read(ctx, sku)
 	if err == nil && ok && !now.backend.inRedis() {
 		now, err = s.readItem(ctx, sku)
 	}
@@ -143,7 +143,11 @@ func (s *Service) soldOut(ctx context.Context, key string) error {
 		return nil
 	}
 	if now.gen.String() != waited || now.left <= 0 && !s.reconciliation.fresh(sku) {
-		if now, err = s.reconcileAndRead(ctx, sku); err != nil {
+		now, err = s.reconcileStock(ctx, sku)
+		if err == nil && !now.backend.inRedis() {
+			now, err = s.readItem(ctx, sku)
+		}
+		if err != nil {
 			return nil
 		}
 	}

@@ -176,14 +176,6 @@ func (i Item) check() error {
 	return nil
 }
 
-// normalized returns the item with the family that must sell it, if only one can.
-func (i Item) normalized() Item {
-	if i.Limit > 0 && i.backend().inRedis() {
-		i.Family = StreamFamily
-	}
-	return i
-}
-
 // Sale records that a sale took place. An order whose sale has no record is foreign: it
 // belongs to a sale that another database began.
 type Sale struct {

@@ -66,15 +66,16 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 // first.
 const migrateAttempts = 6
 
-// put begins a new sale of the item. It calls updateRedis within the transaction, with
-// the row locked; last is the item as it was. An error rolls everything back.
-func (s store) put(ctx context.Context, item Item, updateRedis func(tx store, item, last Item) error) (Item, error) {
+// put begins a new sale of the item, unless it exists and replace is false. It calls updateRedis
+// within the transaction, with the row locked; last is the item as it was. An error rolls
+// everything back.
+func (s store) put(ctx context.Context, item Item, replace bool, updateRedis func(tx store, item, last Item) error) (Item, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	err := s.changePool(ctx, item.SKU, func(tx store) error {
 		last, err := tx.locked(item.SKU)
 		unknown := errors.Is(err, ErrUnknownItem)
-		if err != nil && !unknown {
+		if err != nil && !unknown || !unknown && !replace {
 			return err
 		}
 		if last.backend() == InDatabase {
@@ -82,17 +83,9 @@ func (s store) put(ctx context.Context, item Item, updateRedis func(tx store, it
 				return err
 			}
 		}
-		// By name, or GORM would set a time of its own.
-		written := clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "unpublished", "family", "hold_seconds", "buyer_limit", "updated_at"})}
-		if unknown {
-			written = clause.OnConflict{DoNothing: true}
-		}
-		begun, made, err := tx.begin(item, written)
-		switch {
-		case err != nil:
+		begun, err := tx.begin(item, unknown)
+		if err != nil {
 			return err
-		case !made:
-			return errAppeared
 		}
 		item = begun
 		return updateRedis(tx, item, last)
@@ -101,38 +94,36 @@ func (s store) put(ctx context.Context, item Item, updateRedis func(tx store, it
 }
 
 // errAppeared means that another process has put an item on sale after this one had found
-// that there is none. The change is repeated, so that it ends the sale of the other process.
+// that there is none. The change is repeated, so that it finds the sale of the other process.
 var errAppeared = errors.New("the item has appeared")
 
-// putNew begins a sale of the item unless the item exists.
-func (s store) putNew(ctx context.Context, item Item, updateRedis func(Item) error) error {
-	return s.change(ctx, func(tx store) error {
-		item, made, err := tx.begin(item, clause.OnConflict{DoNothing: true})
-		if err != nil || !made {
-			return err
-		}
-		return updateRedis(item)
-	})
-}
-
-// begin writes the row of an item with a new sale, and reports whether it did.
-func (s store) begin(item Item, conflict clause.OnConflict) (Item, bool, error) {
+// begin writes the row of an item with a new sale. The caller has locked the row, unless the item
+// is unknown.
+func (s store) begin(item Item, unknown bool) (Item, error) {
 	item.SaleID, item.Generation = uuid.NewString(), uuid.NewString()
 	item.UpdatedAt = now()
 	item.Remaining, item.Version, item.Fence, item.FenceOf = item.Initial, 0, 0, ""
 	item.Unpublished = item.streamed()
+	// By name, or GORM would set a time of its own.
+	conflict := clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{
+		"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation",
+		"history", "unpublished", "family", "hold_seconds", "buyer_limit", "updated_at",
+	})}
+	if unknown {
+		conflict = clause.OnConflict{DoNothing: true}
+	}
 	done := s.db.Clauses(conflict).Create(&item)
 	if done.Error != nil {
-		return Item{}, false, fmt.Errorf("writing item %s: %w", item.SKU, done.Error)
+		return Item{}, fmt.Errorf("writing item %s: %w", item.SKU, done.Error)
 	}
 	if done.RowsAffected == 0 {
-		return item, false, nil
+		return item, errAppeared
 	}
 	sale := Sale{ID: item.SaleID, SKU: item.SKU, Initial: item.Initial, BegunAt: item.UpdatedAt}
 	if err := s.db.Create(&sale).Error; err != nil {
-		return Item{}, false, fmt.Errorf("writing sale %s: %w", sale.ID, err)
+		return Item{}, fmt.Errorf("writing sale %s: %w", sale.ID, err)
 	}
-	return item, true, nil
+	return item, nil
 }
 
 // change runs f in a transaction, and again if the database rolled it back because of a

@@ -272,7 +272,7 @@ func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 	if err != nil {
 		return err
 	}
-	r, ok, err := s.stock.readStock(ctx, item.SKU)
+	r, ok, err := s.stock.read(ctx, item.SKU)
 	if err != nil {
 		return err
 	}

@@ -231,88 +231,88 @@ func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
 	}
 }
 
-// acceptedReplay answers with an accepted order that has the buyer's key and is not
+// replayAccepted answers with an accepted order that has the buyer's key and is not
 // written yet, or with ErrNotAccepted if it never will be.
-func (p *purchase) acceptedReplay(ctx context.Context) (bool, error) {
+func (p *purchase) replayAccepted(ctx context.Context) error {
 	how := p.Strategy
 	if p.gen.family == StreamFamily && !how.streamed() {
 		how = p.service.strategies[StreamFamily] // the shop has switched since
 	}
 	if !how.streamed() {
-		return false, nil
+		return nil
 	}
 	id, err := p.service.streams.OrderOf(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey)
 	if id == "" || err != nil {
-		return false, err
+		return err
 	}
 	order, found, err := p.service.streams.Find(ctx, p.req.SKU, id)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if !found {
-		return p.lostReplay(ctx, id)
+		return p.replayLost(ctx, id)
 	}
 	if err := orderOf(order.Entry).answers(p.req); err != nil {
-		return false, err
+		return err
 	}
 	state, err := p.service.stateOf(ctx, order)
 	if err != nil {
-		return false, err
+		return err
 	}
 	p.res.Order, p.res.Replayed = state.Order, true
 	if err := state.Err(); err != nil {
-		return true, err
+		return err
 	}
 	if how.Script.replicas > 0 { // whether they have it is not known
-		return true, p.service.untilWritten(ctx, p.req.SKU, state.ID, how.Script.patience)
+		return p.service.untilWritten(ctx, p.req.SKU, state.ID, how.Script.patience)
 	}
 	p.res.Accepted, p.res.Reason = true, state.Reason
 	p.service.accepted.follow(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.Generation})
-	return true, nil
+	return nil
 }
 
-// lostReplay answers for an order that has the buyer's key and is no longer in the stream: it
+// replayLost answers for an order that has the buyer's key and is no longer in the stream: it
 // has just been written, or Redis has lost it. A consumer may have read a lost one before, so
 // its generation is ended first. The key of a lost order is free again: the buyer, once told,
 // may buy with it.
-func (p *purchase) lostReplay(ctx context.Context, id string) (bool, error) {
+func (p *purchase) replayLost(ctx context.Context, id string) error {
 	s := p.service
 	order, written, err := s.store.order(ctx, id)
 	if err != nil {
-		return false, err
+		return err
 	}
 	_, known, err := s.store.lostOrder(ctx, id)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if !written && !known {
 		item, err := s.store.item(ctx, p.req.SKU) // the order may be of a later generation than the buyer's
 		if err != nil {
-			return false, err
+			return err
 		}
 		if item.SaleID != p.gen.saleID {
-			return false, errOtherSale
+			return errOtherSale
 		}
 		if _, err := s.findWritten(ctx, p.req.SKU, item.generation(), []string{id}); err != nil {
-			return false, err
+			return err
 		}
 		if order, written, err = s.store.order(ctx, id); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if written {
-		return p.replayed(order)
+		return p.replayWritten(order)
 	}
 	if !known {
 		if err := s.lose(ctx, p.req.SKU, p.gen.saleID, []string{id}); err != nil {
-			return false, err
+			return err
 		}
 	}
 	at := stream.Keys{SKU: p.req.SKU}.ByKey(p.gen.saleID)
 	if err := s.streams.Release(ctx, at, map[string]string{p.req.IdempotencyKey: id}); err != nil || known {
-		return false, err
+		return err
 	}
-	return true, fmt.Errorf("%w: %s", ErrNotAccepted, reasonLost)
+	return fmt.Errorf("%w: %s", ErrNotAccepted, reasonLost)
 }
 
 // acceptedItems are the items of which this process has accepted orders. It wakes the

@@ -177,11 +177,13 @@ func TestWarmKeyNeedsNoGuard(t *testing.T) {
 		src := source{value: []byte("v")}
 		first, err := r.Read(t.Context(), ask(key, "v4_lua"), src.load)
 		if err != nil || !first.Loaded || len(first.Spans) != 1 {
-			t.Errorf("cold: loaded %v, %d spans, %v; want one load under the guard", first.Loaded, len(first.Spans), err)
+			t.Errorf("cold: loaded %v, %d spans, %v; want one load under the guard",
+				first.Loaded, len(first.Spans), err)
 		}
 		again, err := r.Read(t.Context(), ask(key, "v4_lua"), src.load)
 		if err != nil || again.Loaded || len(again.Spans) != 0 || string(again.Value) != "v" {
-			t.Errorf("warm: %q, loaded %v, %d spans, %v; want the value alone", again.Value, again.Loaded, len(again.Spans), err)
+			t.Errorf("warm: %q, loaded %v, %d spans, %v; want the value alone",
+				again.Value, again.Loaded, len(again.Spans), err)
 		}
 	})
 }
@@ -246,7 +248,10 @@ func TestChangeDuringALoadIsNotUndone(t *testing.T) {
 	}
 }
 
-func checkChangeDuringALoad(t *testing.T, rdb redis.UniversalClient, old string, announce func(*cache.Reader, context.Context, string) error, reloaded bool) {
+func checkChangeDuringALoad(
+	t *testing.T, rdb redis.UniversalClient, old string, announce func(*cache.Reader, context.Context, string) error,
+	reloaded bool,
+) {
 	t.Helper()
 	a, b, key := instance(t, rdb, "a", nil), instance(t, rdb, "b", nil), newName()
 	src := source{value: []byte("new")}
@@ -305,7 +310,8 @@ func TestWhatDoesNotExistFillsNothing(t *testing.T) {
 			t.Errorf("%d unknown names left %d keys, want %d at most", names, len(keys), most)
 		}
 		for _, key := range keys {
-			if ttl := rdb.PTTL(t.Context(), key).Val(); !strings.HasSuffix(key, ":value") || ttl > 10*time.Second || ttl == -1 {
+			if ttl := rdb.PTTL(t.Context(), key).Val(); !strings.HasSuffix(key, ":value") || ttl > 10*time.Second ||
+				ttl == -1 {
 				t.Errorf("%s stays for %v", key, ttl)
 				break
 			}
@@ -373,7 +379,8 @@ func TestWaitersShareAFailedLoad(t *testing.T) {
 	const readers = 40
 	broken := errors.New("the database is away")
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		for strategy, want := range map[string]int64{"local": 2, "v1_setnx": 1, "v6_watchdog": 1, "v7_queue": 1, "v9_cohort": 1} {
+		loads := map[string]int64{"local": 2, "v1_setnx": 1, "v6_watchdog": 1, "v7_queue": 1, "v9_cohort": 1}
+		for strategy, want := range loads {
 			for range 2 { // the second time there is a failure from before
 				key := "failing-" + strategy
 				var waiting sync.WaitGroup
@@ -386,12 +393,14 @@ func TestWaitersShareAFailedLoad(t *testing.T) {
 				var all sync.WaitGroup
 				for i := range readers {
 					all.Go(func() {
-						_, err := []*cache.Reader{a, b}[i%2].Read(t.Context(), ask(key, strategy), func(context.Context) ([]byte, bool, error) {
-							loads.Add(1)
-							waiting.Wait()
-							return nil, false, broken
-						})
-						if err == nil || !strings.Contains(err.Error(), broken.Error()) || errors.Is(err, cache.ErrBusy) {
+						_, err := []*cache.Reader{a, b}[i%2].Read(t.Context(), ask(key, strategy),
+							func(context.Context) ([]byte, bool, error) {
+								loads.Add(1)
+								waiting.Wait()
+								return nil, false, broken
+							})
+						if err == nil || !strings.Contains(err.Error(), broken.Error()) ||
+							errors.Is(err, cache.ErrBusy) {
 							t.Errorf("%s: got %v, want %v", strategy, err, broken)
 						}
 					})
@@ -402,7 +411,8 @@ func TestWaitersShareAFailedLoad(t *testing.T) {
 				}
 			}
 			src := source{value: []byte("v")}
-			rush(t, 1, func() cache.Request { return ask("failing-"+strategy, strategy) }, &src, instance(t, rdb, "a", nil))
+			rush(t, 1, func() cache.Request { return ask("failing-"+strategy, strategy) }, &src,
+				instance(t, rdb, "a", nil))
 			if n := src.loads.Load(); n != 1 {
 				t.Errorf("%s: the next reader loaded %d times, want once", strategy, n)
 			}

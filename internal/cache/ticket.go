@@ -54,7 +54,8 @@ func (r *Reader) begin(ctx context.Context, key string) (ticket string, err erro
 // value is still good as an answer to this reader, but not to later ones.
 func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) error {
 	k := keys{key}
-	err := storeScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket()}, ticket, value, r.cfg.TTL.Milliseconds()).Err()
+	err := storeScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket()}, ticket, value,
+		r.cfg.TTL.Milliseconds()).Err()
 	if err != nil {
 		return fmt.Errorf("storing the value: %w", err)
 	}
@@ -65,7 +66,8 @@ func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) er
 // and the count of loads, which are kept only for values that exist: those are few.
 func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 	k := keys{key}
-	err := markScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket(), k.loads()}, ticket, empty, r.cfg.EmptyTTL.Milliseconds()).Err()
+	err := markScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket(), k.loads()}, ticket, empty,
+		r.cfg.EmptyTTL.Milliseconds()).Err()
 	if err != nil {
 		return fmt.Errorf("marking the value as missing: %w", err)
 	}

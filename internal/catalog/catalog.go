@@ -185,16 +185,18 @@ func Strategies() List {
 				d.Retry, d.RetryFor = refused, time.Minute // its lock never expires
 				return d
 			},
-			deduct: map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: sticks, Pause: holds, Partition: holds, Failover: breaks},
-			loads:  map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: onceAndStuck, Pause: once},
+			deduct: map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: sticks, Pause: holds,
+				Partition: holds, Failover: breaks},
+			loads: map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: onceAndStuck, Pause: once},
 		},
 		{
-			Name:   "v2_ttl",
-			Adds:   "SET NX PX: the lock of a crashed holder expires by itself",
-			Breaks: "work longer than the ttl: the lock expires under its holder, whose DEL then removes the next holder's",
-			Test:   "TestForeignDelete",
+			Name: "v2_ttl",
+			Adds: "SET NX PX: the lock of a crashed holder expires by itself",
+			Breaks: "work longer than the ttl: the lock expires under its holder, whose DEL then removes the " +
+				"next holder's",
+			Test: "TestForeignDelete",
 			Guard: func(o Options) guard.Guard {
-				return o.distributed(func(key string) guard.Lock { return v2.New(o.Redis, key, o.TTL) }, v2.ErrNotHeld)
+				return leasedLock(o, v2.New, v2.ErrNotHeld)
 			},
 			deduct: leased(breaks, breaks),
 			loads:  leasedLoads,
@@ -205,7 +207,7 @@ func Strategies() List {
 			Breaks: "GET and DEL are two commands, and the lock can change hands in between",
 			Test:   "TestCheckThenDelete",
 			Guard: func(o Options) guard.Guard {
-				return o.undoable(func(key string) guard.Lock { return v3.New(o.Redis, key, o.TTL) }, nil, v3.ErrNotHeld)
+				return undoable(o, v3.New, nil, v3.ErrNotHeld)
 			},
 			deduct: leased(breaks, overlaps),
 			loads:  leasedLoads,
@@ -216,7 +218,7 @@ func Strategies() List {
 			Breaks: "a holder that locks again waits for itself; work longer than the ttl",
 			Test:   "TestNotReentrant",
 			Guard: func(o Options) guard.Guard {
-				return o.undoable(func(key string) guard.Lock { return v4.New(o.Redis, key, o.TTL) }, nil, v4.ErrNotHeld)
+				return undoable(o, v4.New, nil, v4.ErrNotHeld)
 			},
 			deduct: leased(breaks, overlaps),
 			loads:  leasedLoads,
@@ -227,7 +229,7 @@ func Strategies() List {
 			Breaks: "work longer than the ttl: a second holder is let in",
 			Test:   "TestExpiresUnderItsHolder",
 			Guard: func(o Options) guard.Guard {
-				return o.undoable(func(key string) guard.Lock { return v5.New(o.Redis, key, o.TTL) }, v5.WithOwner, v5.ErrNotHeld)
+				return undoable(o, v5.New, v5.WithOwner, v5.ErrNotHeld)
 			},
 			deduct: leased(breaks, overlaps),
 			loads:  leasedLoads,
@@ -238,7 +240,7 @@ func Strategies() List {
 			Breaks: "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
 			Test:   "TestPausedHolderWritesTooLate",
 			Guard: func(o Options) guard.Guard {
-				return o.undoable(func(key string) guard.Lock { return v6.New(o.Redis, key, o.TTL) }, v6.WithOwner, v6.ErrNotHeld)
+				return undoable(o, v6.New, v6.WithOwner, v6.ErrNotHeld)
 			},
 			deduct: leased(holds, holds),
 			loads:  renewedLoads,
@@ -250,7 +252,7 @@ func Strategies() List {
 			Test:    "TestPausedHolderWritesTooLate",
 			OwnWait: true,
 			Guard: func(o Options) guard.Guard {
-				d := o.undoable(func(key string) guard.Lock { return v7.New(o.Redis, key, o.TTL) }, v7.WithOwner, v7.ErrNotHeld)
+				d := undoable(o, v7.New, v7.WithOwner, v7.ErrNotHeld)
 				d.OneWaits = true
 				return d
 			},
@@ -264,7 +266,7 @@ func Strategies() List {
 			Test:    "TestPausedHolderIsFenced",
 			OwnWait: true,
 			Guard: func(o Options) guard.Guard {
-				d := o.undoable(func(key string) guard.Lock { return v8.New(o.Redis, key, o.TTL) }, v8.WithOwner, v8.ErrNotHeld)
+				d := undoable(o, v8.New, v8.WithOwner, v8.ErrNotHeld)
 				d.OneWaits = true
 				return d
 			},
@@ -273,14 +275,15 @@ func Strategies() List {
 			loads:    renewedLoads,
 		},
 		{
-			Name:    "v9_cohort",
-			Adds:    "a process hands the lock on among its own waiters, without asking Redis, before another process gets its turn",
+			Name: "v9_cohort",
+			Adds: "a process hands the lock on among its own waiters, without asking Redis, before another " +
+				"process gets its turn",
 			Breaks:  "a resource that does not check the token; a lock that is never unlocked",
 			Test:    "TestForgottenUnlock",
 			OwnWait: true,
 			Guard: func(o Options) guard.Guard {
 				// Not undoable: a failed attempt leaves nothing to undo.
-				d := o.distributed(func(key string) guard.Lock { return v9.New(o.Redis, key, o.TTL) }, v9.ErrNotHeld)
+				d := leasedLock(o, v9.New, v9.ErrNotHeld)
 				d.WithOwner = v9.WithOwner
 				return d
 			},
@@ -305,18 +308,20 @@ func Strategies() List {
 			deduct: unguarded,
 		},
 		{
-			Name:   "lua_stream",
-			Kind:   Streamed,
-			Adds:   "orders written behind the sale: the script appends them to a stream, and consumers write them to the database",
+			Name: "lua_stream",
+			Kind: Streamed,
+			Adds: "orders written behind the sale: the script appends them to a stream, and consumers write " +
+				"them to the database",
 			Breaks: "a Redis that loses its last writes loses orders that it had accepted; nothing is oversold",
 			Test:   "TestOrdersThatRedisLostAreNotAccepted",
 			deduct: behindTheSale,
 		},
 		{
-			Name:   "sql_conditional",
-			Kind:   Conditional,
-			Extra:  true,
-			Adds:   "the database decides: UPDATE … SET remaining = remaining - n WHERE remaining >= n, and the order in the same transaction",
+			Name:  "sql_conditional",
+			Kind:  Conditional,
+			Extra: true,
+			Adds: "the database decides: UPDATE … SET remaining = remaining - n WHERE remaining >= n, and the " +
+				"order in the same transaction",
 			Breaks: "the stock stays correct; work is wasted on units that are gone",
 			Test:   "TestConditionalUpdateDecides",
 			deduct: always(overlaps),
@@ -331,11 +336,13 @@ func Strategies() List {
 			deduct: always(overlaps),
 		},
 		{
-			Name:   "sql_for_update",
-			Kind:   RowLocked,
-			Extra:  true,
-			Adds:   "SELECT … FOR UPDATE: the row is locked until the transaction ends, which writes stock and order or neither",
-			Breaks: "a transaction and a connection are held while the work lasts; a stopped holder keeps everybody out",
+			Name:  "sql_for_update",
+			Kind:  RowLocked,
+			Extra: true,
+			Adds: "SELECT … FOR UPDATE: the row is locked until the transaction ends, which writes stock and " +
+				"order or neither",
+			Breaks: "a transaction and a connection are held while the work lasts; a stopped holder keeps " +
+				"everybody out",
 			Test:   "TestRowLockIsKeptByAStoppedHolder",
 			deduct: always(holds),
 		},
@@ -349,11 +356,13 @@ func Strategies() List {
 			deduct: always(holds),
 		},
 		{
-			Name:   "sql_units",
-			Kind:   Pooled,
-			Extra:  true,
-			Adds:   "one row for each unit: SELECT … FOR UPDATE SKIP LOCKED claims free rows in the transaction of the order, so claims do not wait for each other",
-			Breaks: "the stock stays correct; a process stopped while its buyer fills the pool keeps everybody out, and one stopped in a claim holds up changes of the item and the buyers of the last units",
+			Name:  "sql_units",
+			Kind:  Pooled,
+			Extra: true,
+			Adds: "one row for each unit: SELECT … FOR UPDATE SKIP LOCKED claims free rows in the transaction " +
+				"of the order, so claims do not wait for each other",
+			Breaks: "the stock stays correct; a process stopped while its buyer fills the pool keeps everybody " +
+				"out, and one stopped in a claim holds up changes of the item and the buyers of the last units",
 			Test:   "TestLockedUnitsAreSkipped",
 			deduct: always(overlaps),
 		},
@@ -365,7 +374,9 @@ func Strategies() List {
 			Breaks: "a paused process; a majority whose clocks jump, or that restarts empty within the ttl",
 			Test:   "TestClockJumpLetsSecondIn",
 			Guard: func(o Options) guard.Guard {
-				return o.distributed(func(key string) guard.Lock { return quorumLock{redlock.New(o.Nodes, key, o.TTL)} }, redlock.ErrNotHeld)
+				return o.distributed(func(key string) guard.Lock {
+					return quorumLock{redlock.New(o.Nodes, key, o.TTL)}
+				}, redlock.ErrNotHeld)
 			},
 			deduct: elsewhere(leased(holds, holds)),
 			loads:  renewedLoads,
@@ -390,9 +401,10 @@ func Strategies() List {
 			Extra:   true,
 			Needs:   NeedsZooKeeper,
 			OwnWait: true,
-			Adds:    "an ephemeral node in a queue in which each waiter watches the one before; its zxid is the fencing token",
-			Breaks:  "a paused process, if nobody checks the token",
-			Test:    "TestLossIsToldFirst",
+			Adds: "an ephemeral node in a queue in which each waiter watches the one before; its zxid is the " +
+				"fencing token",
+			Breaks: "a paused process, if nobody checks the token",
+			Test:   "TestLossIsToldFirst",
 			Guard: func(o Options) guard.Guard {
 				return o.distributed(o.ZooKeeper, lease.ErrNotHeld)
 			},
@@ -404,9 +416,10 @@ func Strategies() List {
 			Name:    "redsync",
 			Extra:   true,
 			OwnWait: true,
-			Adds:    "go-redsync/redsync on one server, with its defaults: 32 tries, 50 to 250 ms apart, and no extension",
-			Breaks:  "work longer than the ttl; it is left to chance whether a crowd is served",
-			Test:    "TestRedsyncGivesUp",
+			Adds: "go-redsync/redsync on one server, with its defaults: 32 tries, 50 to 250 ms apart, and no " +
+				"extension",
+			Breaks: "work longer than the ttl; it is left to chance whether a crowd is served",
+			Test:   "TestRedsyncGivesUp",
 			Guard: func(o Options) guard.Guard {
 				lib := thirdparty.NewRedsync(o.Redis, redsync.WithExpiry(o.TTL))
 				return o.distributed(func(key string) guard.Lock { return lib.New(key) }, thirdparty.ErrNotHeld)
@@ -437,7 +450,8 @@ func Strategies() List {
 			Breaks:  "a paused process; sometimes nobody is served for a while",
 			Test:    "TestUnlockBeforeTheLossIsTold",
 			Guard: func(o Options) guard.Guard {
-				return o.distributed(func(key string) guard.Lock { return o.Rueidislock.New(key) }, thirdparty.ErrNotHeld)
+				return o.distributed(func(key string) guard.Lock { return o.Rueidislock.New(key) },
+					thirdparty.ErrNotHeld)
 			},
 			deduct: always(leftOpen),
 			loads:  always(anyLoads),
@@ -445,16 +459,25 @@ func Strategies() List {
 	}
 }
 
-// distributed makes the guard of a Redis lock.
+// distributed makes the guard of a lock.
 func (o Options) distributed(lock func(key string) guard.Lock, notHeld error) *guard.Distributed {
 	return &guard.Distributed{New: lock, Policy: o.Policy, NotHeld: []error{notHeld}}
 }
 
-// undoable is distributed for a lock whose Unlock removes only its own lock (or almost
-// never another, as with v3), so that it may be repeated. WithOwner is nil for a lock
-// without owners.
-func (o Options) undoable(lock func(key string) guard.Lock, withOwner func(ctx context.Context, owner string) context.Context, notHeld error) *guard.Distributed {
-	d := o.distributed(lock, notHeld)
+// leasedLock makes the guard of a lock in Redis that expires.
+func leasedLock[C redis.Cmdable, L guard.Lock](
+	o Options, lock func(rdb C, key string, ttl time.Duration) L, notHeld error,
+) *guard.Distributed {
+	return o.distributed(func(key string) guard.Lock { return lock(o.Redis.(C), key, o.TTL) }, notHeld)
+}
+
+// undoable is leasedLock for a lock whose Unlock removes only its own lock (or almost never
+// another, as with v3), so that it may be repeated. WithOwner is nil for a lock without owners.
+func undoable[C redis.Cmdable, L guard.Lock](
+	o Options, lock func(rdb C, key string, ttl time.Duration) L,
+	withOwner func(ctx context.Context, owner string) context.Context, notHeld error,
+) *guard.Distributed {
+	d := leasedLock(o, lock, notHeld)
 	d.WithOwner, d.Undo = withOwner, true
 	d.Retry, d.RetryFor = func(error) bool { return true }, o.TTL
 	return d

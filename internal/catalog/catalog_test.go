@@ -28,10 +28,12 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 			t.Errorf("Find(%q): %v, want %v and the names", name, err, catalog.ErrName)
 		}
 	}
-	if _, err := catalog.ParseCondition("calmly"); !errors.Is(err, catalog.ErrName) || !strings.Contains(err.Error(), "pause") {
+	if _, err := catalog.ParseCondition("calmly"); !errors.Is(err, catalog.ErrName) ||
+		!strings.Contains(err.Error(), "pause") {
 		t.Errorf("ParseCondition: %v", err)
 	}
-	if _, err := catalog.ParseWorkload("reads"); !errors.Is(err, catalog.ErrName) || !strings.Contains(err.Error(), "cache") {
+	if _, err := catalog.ParseWorkload("reads"); !errors.Is(err, catalog.ErrName) ||
+		!strings.Contains(err.Error(), "cache") {
 		t.Errorf("ParseWorkload: %v", err)
 	}
 }
@@ -63,7 +65,8 @@ func TestCatalogExpects(t *testing.T) {
 		{"none", of{Workload: reads, Condition: catalog.Calm, Instances: 2, SecondLook: true}, verdicts{again}, 3},
 		{"local", of{Workload: reads, Condition: catalog.Calm, Instances: 2, SecondLook: true}, verdicts{again}, 2},
 		{"v6_watchdog", of{Workload: reads, Condition: catalog.Slow, Instances: 2, SecondLook: true}, verdicts{ok}, 1},
-		{"v6_watchdog", of{Workload: reads, Condition: catalog.Calm, Instances: 2, Requests: 5000}, verdicts{again}, 500},
+		{"v6_watchdog", of{Workload: reads, Condition: catalog.Calm, Instances: 2, Requests: 5000}, verdicts{again},
+			500},
 	} {
 		s, err := catalog.Strategies().Find(tt.strategy)
 		if err != nil {
@@ -90,13 +93,15 @@ func TestKindsFit(t *testing.T) {
 			t.Errorf("%s: kind %d, guard %v, guards loads %v", s.Name, s.Kind, s.Guard != nil, s.GuardsLoads())
 		}
 		for _, condition := range catalog.Conditions() {
-			if _, known := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: condition, Instances: 2}); !known {
+			if _, known := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: condition,
+				Instances: 2}); !known {
 				t.Errorf("%s under %s: there is no expectation for a sale", s.Name, condition)
 			}
 			if condition == catalog.Partition || condition == catalog.Failover || condition == catalog.Chaos {
 				continue // these have to do with a sale
 			}
-			if _, known := s.Expect(catalog.Case{Workload: catalog.Cache, Condition: condition, Instances: 2}); known != guarded {
+			if _, known := s.Expect(catalog.Case{Workload: catalog.Cache, Condition: condition,
+				Instances: 2}); known != guarded {
 				t.Errorf("%s under %s: there is an expectation for the cache: %v", s.Name, condition, known)
 			}
 		}

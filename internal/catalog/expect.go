@@ -76,12 +76,14 @@ var (
 // leased is the outcome of a lock with a lease. The stages differ in their outcomes under
 // slow and late.
 func leased(slow, late Expectation) map[Condition]Expectation {
-	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks, Partition: breaks, Failover: breaks}
+	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks,
+		Partition: breaks, Failover: breaks}
 }
 
 // fenced is the outcome of a lease with a stock that refuses holders that have lost it: two
 // holders may work at once, but only one of them writes.
-var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps, Partition: overlaps, Failover: overlaps}
+var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps,
+	Partition: overlaps, Failover: overlaps}
 
 // elsewhere is the outcome of a lease on other servers than the Redis that fails over or is
 // cut off.
@@ -103,7 +105,8 @@ var unguarded = map[Condition]Expectation{
 // process leaves nothing taken. A replica that takes over may lack orders that were
 // accepted: those are not sold, and their units are sold again.
 var behindTheSale = map[Condition]Expectation{
-	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps, Crash: overlaps, Failover: {Verdicts: okOrDrift},
+	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps, Crash: overlaps,
+	Failover: {Verdicts: okOrDrift},
 }
 
 // always gives every condition the same value.

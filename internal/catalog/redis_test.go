@@ -18,9 +18,12 @@ import (
 const leaseOf = 10 * time.Second
 
 // eachLock runs f in a bubble for each strategy that is a lock in Redis.
-func eachLock(t *testing.T, f func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard)) {
+func eachLock(
+	t *testing.T, f func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard),
+) {
 	for _, strategy := range catalog.Strategies() {
-		if strategy.Kind != catalog.Guarded || strategy.Extra || slices.Contains([]string{"none", "local"}, strategy.Name) {
+		if strategy.Kind != catalog.Guarded || strategy.Extra ||
+			slices.Contains([]string{"none", "local"}, strategy.Name) {
 			continue
 		}
 		t.Run(strategy.Name, func(t *testing.T) {
@@ -104,7 +107,8 @@ func TestFailedReleaseIsTriedAgain(t *testing.T) {
 				return nil
 			})
 			if err != nil || !errors.Is(stats.Release, fault) || time.Since(start) != 0 {
-				t.Errorf("got %v, and %v from the release, after %v; want no error, and %v, at once", err, stats.Release, time.Since(start), fault)
+				t.Errorf("got %v, and %v from the release, after %v; want no error, and %v, at once",
+					err, stats.Release, time.Since(start), fault)
 			}
 			time.Sleep(outage + time.Millisecond)
 			e := as(t, "b")
@@ -203,13 +207,15 @@ func TestGuardOfALateNeed(t *testing.T) {
 				return o, context.Cause(ctx)
 			},
 		}}
-		strategy := catalog.Strategy{Name: "late", Needs: catalog.NeedsNodes, Guard: func(o catalog.Options) guard.Guard {
-			if made++; o.TTL != time.Minute {
-				t.Errorf("made with %+v", o)
-			}
-			return new(guard.Local)
-		}}
-		if got := (catalog.List{strategy, {Name: "never", Needs: catalog.NeedsEtcd}}).With(o).Names(); len(got) != 1 || got[0] != "late" {
+		strategy := catalog.Strategy{Name: "late", Needs: catalog.NeedsNodes,
+			Guard: func(o catalog.Options) guard.Guard {
+				if made++; o.TTL != time.Minute {
+					t.Errorf("made with %+v", o)
+				}
+				return new(guard.Local)
+			}}
+		if got := (catalog.List{strategy, {Name: "never", Needs: catalog.NeedsEtcd}}).With(o).
+			Names(); len(got) != 1 || got[0] != "late" {
 			t.Errorf("available: %v", got)
 		}
 		g := strategy.NewGuard(o)

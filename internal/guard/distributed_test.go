@@ -149,7 +149,8 @@ func TestAttemptIsNotCutOff(t *testing.T) {
 		start := time.Now()
 		_, err := g.Do(wait, Entry{Key: "k", Owner: "o"}, nil)
 		if took := time.Since(start); !errors.Is(err, errLate) || took != time.Second || lock.asked != 1 {
-			t.Errorf("asked %d times and returned %v after %v, want once and %v after 1s", lock.asked, err, took, errLate)
+			t.Errorf("asked %d times and returned %v after %v, want once and %v after 1s",
+				lock.asked, err, took, errLate)
 		}
 	})
 }

@@ -68,7 +68,8 @@ func poll(ctx context.Context, try func() (bool, error), delay func(attempt int)
 // ErrPolicy is wrapped by the errors of ParsePolicy.
 var ErrPolicy = errors.New("unknown waiting policy")
 
-const policyForms = "allowed: line:DELAY, fixed:DELAY, backoff:MIN-MAX, recursive:DELAY, with durations such as 2ms, of a minute at most"
+const policyForms = "allowed: line:DELAY, fixed:DELAY, backoff:MIN-MAX, recursive:DELAY, with durations such as " +
+	"2ms, of a minute at most"
 
 // maxDelay is longer than any caller waits for a lock.
 const maxDelay = time.Minute
@@ -101,8 +102,8 @@ func ParsePolicy(text string) (Policy, error) {
 	return Recursive{Fixed{from}}, nil
 }
 
-// defaultDelays are the delays of a policy given by its name alone. The line's delay is short, because at most one caller of a
-// process asks.
+// defaultDelays are the delays of a policy given by its name alone. The line's delay is short,
+// because at most one caller of a process asks.
 var defaultDelays = map[string]string{
 	"line":      "2ms",
 	"fixed":     "50ms",

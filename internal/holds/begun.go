@@ -73,7 +73,8 @@ func (s *Service) begin(ctx context.Context, h Hold, key string) (begunRow, erro
 	if err != nil {
 		return begunRow{}, err
 	}
-	b := begunRow{HoldID: h.ID, Key: key, SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Amount: due.Amount, Currency: due.Currency, Ledger: s.cfg.Ledger}
+	b := begunRow{HoldID: h.ID, Key: key, SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Amount: due.Amount,
+		Currency: due.Currency, Ledger: s.cfg.Ledger}
 	written, err := s.insertBegun(ctx, b)
 	if err != nil || written {
 		return b, err
@@ -88,8 +89,11 @@ func (s *Service) begin(ctx context.Context, h Hold, key string) (begunRow, erro
 
 // insertBegun writes a payment unless it is there. It reports whether it did.
 func (s *Service) insertBegun(ctx context.Context, b begunRow) (written bool, err error) {
-	rows, err := s.exec(ctx, s.sql.Ignore+" INTO oversell_hold_payments (hold_id, idempotency_key, sku, sale_id, token, amount, currency, payment_id, ledger, due_at, tries) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "+s.sql.Clock+" + ?, 0)",
-		b.HoldID, b.Key, b.SKU, b.SaleID, b.Token, b.Amount, b.Currency, b.PaymentID, b.Ledger, s.cfg.Settle.Milliseconds())
+	rows, err := s.exec(ctx,
+		s.sql.Ignore+" INTO oversell_hold_payments (hold_id, idempotency_key, sku, sale_id, token, amount, "+
+			"currency, payment_id, ledger, due_at, tries) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "+s.sql.Clock+" + ?, 0)",
+		b.HoldID, b.Key, b.SKU, b.SaleID, b.Token, b.Amount, b.Currency, b.PaymentID, b.Ledger,
+		s.cfg.Settle.Milliseconds())
 	return rows > 0, err
 }
 
@@ -109,7 +113,9 @@ func (s *Service) asked(ctx context.Context, holdID string, p payment.Payment) (
 	db, cancel := s.limited(ctx)
 	defer cancel()
 	var rows int64
-	err := db.Model(&begunRow{}).Where("hold_id = ? AND payment_id = ? AND amount = ? AND currency = ?", holdID, p.ID, p.Amount, p.Currency).Count(&rows).Error
+	err := db.Model(&begunRow{}).
+		Where("hold_id = ? AND payment_id = ? AND amount = ? AND currency = ?", holdID, p.ID, p.Amount, p.Currency).
+		Count(&rows).Error
 	if err != nil {
 		return false, fmt.Errorf("reading what was asked for hold %s: %w", holdID, err)
 	}
@@ -126,7 +132,9 @@ func (s *Service) authorised(ctx context.Context, b begunRow, paymentID string) 
 	}
 	b.PaymentID = paymentID
 	for range authorisedTries {
-		rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET payment_id = ? WHERE hold_id = ? AND idempotency_key = ? AND payment_id = ''",
+		rows, err := s.exec(ctx,
+			"UPDATE oversell_hold_payments SET payment_id = ? WHERE hold_id = ? AND idempotency_key = ? AND "+
+				"payment_id = ''",
 			paymentID, b.HoldID, b.Key)
 		if err != nil || rows > 0 {
 			return err
@@ -159,7 +167,9 @@ func (s *Service) otherPayment(ctx context.Context, b begunRow, paymentID string
 	if _, err := s.insertBegun(ctx, second); err != nil {
 		return err
 	}
-	return errors.Join(fmt.Errorf("%w: another payment for it is on record", ErrPending), s.cancelPayment(ctx, second, paymentID))
+	return errors.Join(
+		fmt.Errorf("%w: another payment for it is on record", ErrPending),
+		s.cancelPayment(ctx, second, paymentID))
 }
 
 // ownKey is the key of a row whose payment was made without a buyer's key. No key of a buyer has a space.
@@ -172,12 +182,15 @@ func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, mor
 	if alarm == alarmRefund {
 		replaced = " OR alarm <> '" + alarmRefund + "'"
 	}
-	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET alarm = ? WHERE hold_id = ? AND idempotency_key = ? AND (alarm = ''"+replaced+")",
+	rows, err := s.exec(ctx,
+		"UPDATE oversell_hold_payments SET alarm = ? "+
+			"WHERE hold_id = ? AND idempotency_key = ? AND (alarm = ''"+replaced+")",
 		alarm, b.HoldID, b.Key)
 	if rows == 0 && err == nil {
 		return
 	}
-	s.log.Error(text, append([]any{"alarm", alarm, "hold", b.HoldID, "payment", b.PaymentID, "amount", b.Amount, "currency", b.Currency}, more...)...)
+	about := []any{"alarm", alarm, "hold", b.HoldID, "payment", b.PaymentID, "amount", b.Amount, "currency", b.Currency}
+	s.log.Error(text, append(about, more...)...)
 	if err != nil {
 		s.log.Warn("an alarm of a payment is not on record", "hold", b.HoldID, "error", err)
 	}
@@ -218,7 +231,8 @@ func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b beg
 // settled deletes a payment that is settled, which has this id, or has none because it was not made. A row with
 // another id is another payment. If that fails the payment is settled again later, which changes nothing.
 func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
-	if err := s.remove(ctx, "hold_id = ? AND idempotency_key = ? AND payment_id IN ('', ?)", b.HoldID, b.Key, paymentID); err != nil {
+	err := s.remove(ctx, "hold_id = ? AND idempotency_key = ? AND payment_id IN ('', ?)", b.HoldID, b.Key, paymentID)
+	if err != nil {
 		s.log.Warn("a payment is settled, and will be looked at once more", "hold", b.HoldID, "error", err)
 	}
 }
@@ -226,7 +240,8 @@ func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
 // settledByID is settled for a payment whose key is not known.
 func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 	if err := s.remove(ctx, "hold_id = ? AND payment_id = ?", holdID, paymentID); err != nil {
-		s.log.Warn("a payment is settled, and will be looked at once more", "hold", holdID, "payment", paymentID, "error", err)
+		s.log.Warn("a payment is settled, and will be looked at once more",
+			"hold", holdID, "payment", paymentID, "error", err)
 	}
 }
 
@@ -235,7 +250,9 @@ func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 func (s *Service) remove(ctx context.Context, which string, args ...any) error {
 	rows, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE "+which+" AND refunds_failed = 0", args...)
 	if err == nil && rows == 0 {
-		_, err = s.exec(ctx, "UPDATE oversell_hold_payments SET due_at = ?, alarm = '' WHERE "+which+" AND refunds_failed > 0", append([]any{neverDue}, args...)...)
+		_, err = s.exec(ctx,
+			"UPDATE oversell_hold_payments SET due_at = ?, alarm = '' WHERE "+which+" AND refunds_failed > 0",
+			append([]any{neverDue}, args...)...)
 	}
 	return err
 }
@@ -264,7 +281,9 @@ var errUnread = errors.New("the payments that are not settled cannot be read")
 // A Service does so by itself when it has looked at the table for as long without a gap. After
 // an outage of the database, or when machines have slept, the shops that live come first.
 func (s *Service) ForgetAbandoned(ctx context.Context) error {
-	rows, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE ledger <> ? AND ledger LIKE '"+OwnLedger+"%' AND due_at <= "+s.sql.Clock+" - ?",
+	rows, err := s.exec(ctx,
+		"DELETE FROM oversell_hold_payments WHERE ledger <> ? AND ledger LIKE '"+OwnLedger+"%' AND "+
+			"due_at <= "+s.sql.Clock+" - ?",
 		s.cfg.Ledger, abandoned.Milliseconds())
 	if rows > 0 {
 		s.log.Warn("payments were forgotten whose provider ended with its shop", "payments", rows)
@@ -277,7 +296,8 @@ func (s *Service) ForgetAbandoned(ctx context.Context) error {
 func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
-	if err := db.Where("due_at <= "+s.sql.Clock+" AND ledger IN (?)", []string{"", s.cfg.Ledger}).Order("tries, due_at DESC").Limit(limit).Find(&all).Error; err != nil {
+	if err := db.Where("due_at <= "+s.sql.Clock+" AND ledger IN (?)", []string{"", s.cfg.Ledger}).
+		Order("tries, due_at DESC").Limit(limit).Find(&all).Error; err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	return all, nil
@@ -292,15 +312,18 @@ func (s *Service) refundFailed(ctx context.Context, b begunRow, event string) (n
 		return true, nil
 	}
 	events += "/" + event
-	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET refund_key = ?, refunds_failed = refunds_failed + 1, due_at = "+s.sql.Clock+
-		" WHERE hold_id = ? AND idempotency_key = ? AND payment_id = ? AND refund_key = ? AND refunds_failed = ?",
+	rows, err := s.exec(ctx,
+		"UPDATE oversell_hold_payments SET refund_key = ?, refunds_failed = refunds_failed + 1, due_at = "+s.sql.Clock+
+			" WHERE hold_id = ? AND idempotency_key = ? AND payment_id = ? AND refund_key = ? AND refunds_failed = ?",
 		events[max(0, len(events)-maxEvents):], b.HoldID, b.Key, b.PaymentID, b.RefundKey, b.RefundsFailed)
 	if err != nil || rows == 0 {
 		return false, err
 	}
-	s.log.Warn("a refund has failed after it was accepted", "hold", b.HoldID, "payment", b.PaymentID, "failed", b.RefundsFailed+1)
+	s.log.Warn("a refund has failed after it was accepted",
+		"hold", b.HoldID, "payment", b.PaymentID, "failed", b.RefundsFailed+1)
 	if b.RefundsFailed+1 >= maxRefunds {
-		s.alarm(ctx, b, alarmRefund, "the refunds of a payment have failed, and the buyer has neither the order nor the money")
+		s.alarm(ctx, b, alarmRefund, "the refunds of a payment have failed, and the buyer has neither the order "+
+			"nor the money")
 	}
 	return true, nil
 }
@@ -309,7 +332,8 @@ func (s *Service) refundFailed(ctx context.Context, b begunRow, event string) (n
 // an error for ever.
 func (s *Service) nextRefundKey(ctx context.Context, b begunRow) error {
 	events, _, _ := strings.Cut(b.RefundKey, tryMark)
-	_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET refund_key = ? WHERE hold_id = ? AND idempotency_key = ? AND refund_key = ?",
+	_, err := s.exec(ctx,
+		"UPDATE oversell_hold_payments SET refund_key = ? WHERE hold_id = ? AND idempotency_key = ? AND refund_key = ?",
 		events+tryMark+strconv.Itoa(b.Failures+1), b.HoldID, b.Key, b.RefundKey)
 	return err
 }
@@ -329,7 +353,9 @@ const (
 // take takes a payment that is due, so that no other process looks at it before the pause is
 // over. It reports false if another one was faster.
 func (s *Service) take(ctx context.Context, b begunRow, pause time.Duration) (bool, error) {
-	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET due_at = "+s.sql.Clock+" + ?, tries = tries + 1 WHERE hold_id = ? AND idempotency_key = ? AND tries = ?",
+	rows, err := s.exec(ctx,
+		"UPDATE oversell_hold_payments SET due_at = "+s.sql.Clock+" + ?, tries = tries + 1 WHERE hold_id = ? AND "+
+			"idempotency_key = ? AND tries = ?",
 		pause.Milliseconds(), b.HoldID, b.Key, b.Tries)
 	return rows > 0, err
 }

@@ -27,7 +27,8 @@ func (s *shop) at(t *testing.T, ledger string) *holds.Service {
 func (s *shop) due(t *testing.T, since time.Duration) {
 	t.Helper()
 	clock := holds.DialectOf(s.db).Clock
-	if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = "+clock+" - ?", since.Milliseconds()).Error; err != nil {
+	if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = "+clock+" - ?",
+		since.Milliseconds()).Error; err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +88,8 @@ func TestHoldThatWasPaidAtAnotherProvider(t *testing.T) {
 		if !strings.Contains(log.String(), "paid at another provider") {
 			t.Errorf("the log says %q", log.String())
 		}
-		if ledger, err := other.Ledger(t.Context()); err != nil || len(ledger) != 2 || ledger[1].Status != payment.Cancelled {
+		if ledger, err := other.Ledger(t.Context()); err != nil || len(ledger) != 2 ||
+			ledger[1].Status != payment.Cancelled {
 			t.Errorf("the other ledger has %+v, %v; want a payment that is cancelled", ledger, err)
 		}
 	})

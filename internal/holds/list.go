@@ -77,7 +77,8 @@ func joined(all []Hold, orders []Order) []Listed {
 	}
 	for _, o := range become {
 		listed = append(listed, Listed{Hold{
-			ID: o.ID, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, Status: Paid, PaymentID: o.PaymentID, CreatedAt: o.CreatedAt,
+			ID: o.ID, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, Status: Paid, PaymentID: o.PaymentID,
+			CreatedAt: o.CreatedAt,
 		}, o})
 	}
 	slices.SortFunc(listed, func(a, b Listed) int { return cmp.Compare(b.ID, a.ID) }) // ids begin with the time
@@ -101,7 +102,8 @@ func (s *Service) orders(ctx context.Context, item stock.Item) ([]Order, error) 
 	db, cancel := s.limited(ctx)
 	defer cancel()
 	var rows []stock.Order
-	if err := db.Where("sku = ? AND sale_id = ?", item.SKU, item.SaleID).Order("id DESC").Limit(MaxListed).Find(&rows).Error; err != nil {
+	if err := db.Where("sku = ? AND sale_id = ?", item.SKU, item.SaleID).Order("id DESC").Limit(MaxListed).
+		Find(&rows).Error; err != nil {
 		return nil, fmt.Errorf("reading the orders of %s: %w", item.SKU, err)
 	}
 	orders := make([]Order, len(rows))
@@ -113,11 +115,14 @@ func (s *Service) orders(ctx context.Context, item stock.Item) ([]Order, error) 
 
 // Payments counts the orders of a sale by payment, and says what each payment must have been,
 // for payment.AuditAmounts.
-func (s *Service) Payments(ctx context.Context, sku, saleID string) (orders map[string]int, due map[string]payment.Money, err error) {
+func (s *Service) Payments(
+	ctx context.Context, sku, saleID string,
+) (orders map[string]int, due map[string]payment.Money, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
 	var rows []stock.Order
-	err = db.Select("idempotency_key", "quantity").Where("sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL", sku, saleID).Find(&rows).Error
+	err = db.Select("idempotency_key", "quantity").
+		Where("sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL", sku, saleID).Find(&rows).Error
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the payments of %s: %w", sku, err)
 	}

@@ -11,7 +11,8 @@ func TestLooksBeforeOthersForget(t *testing.T) {
 	for _, settle := range []time.Duration{time.Second, DefaultSettle, 24 * time.Hour} {
 		s := &Service{cfg: Config{Settle: settle}}
 		if longest := 3 * s.lookPause() / 2; longest <= 0 || longest >= abandoned/2 {
-			t.Errorf("with -hold-settle %v it looks every %v, and after %v a payment is forgotten", settle, longest, abandoned)
+			t.Errorf("with -hold-settle %v it looks every %v, and after %v a payment is forgotten",
+				settle, longest, abandoned)
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 type row struct {
 	ID     string `gorm:"primaryKey;size:36"`
 	SKU    string `gorm:"size:64;not null;index:idx_holds_sweep,priority:1"`
-	SaleID string `gorm:"size:36;not null;uniqueIndex:idx_holds_sale_key,priority:1;index:idx_holds_sale_buyer,priority:1"`
-	Buyer  string `gorm:"size:64;not null;index:idx_holds_sale_buyer,priority:2"`
+	SaleID string `gorm:"size:36;not null;uniqueIndex:idx_holds_sale_key;index:idx_holds_sale_buyer"`
+	Buyer  string `gorm:"size:64;not null;index:idx_holds_sale_buyer,priority:11"` // after the default, 10
 	// IdempotencyKey is NULL for a hold without a key: NULLs are not equal.
-	IdempotencyKey *string `gorm:"size:128;uniqueIndex:idx_holds_sale_key,priority:2"`
+	IdempotencyKey *string `gorm:"size:128;uniqueIndex:idx_holds_sale_key,priority:11"`
 	Quantity       int64   `gorm:"not null"`
 	Token          int64   `gorm:"not null"`
 	Status         Status  `gorm:"size:16;not null;index:idx_holds_sweep,priority:2"`

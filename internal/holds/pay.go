@@ -128,7 +128,8 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 // does not know that payment, this may be the request that made it, repeated at another shop.
 func (s *Service) paidBefore(ctx context.Context, h Hold) error {
 	if _, err := s.cfg.Payments.Payment(ctx, h.PaymentID); errors.Is(err, payment.ErrUnknownPayment) {
-		s.log.Warn("a hold was paid at another provider than this shop's; several shops need the same one, as -provider URL", "hold", h.ID, "payment", h.PaymentID)
+		s.log.Warn("a hold was paid at another provider than this shop's; several shops need the same one, as "+
+			"-provider URL", "hold", h.ID, "payment", h.PaymentID)
 		return fmt.Errorf("%w, at another provider than this shop's", NotHeldError{Paid})
 	}
 	return NotHeldError{Paid}
@@ -152,7 +153,8 @@ func (s *Service) tooLate(ctx context.Context, h Hold, key string) error {
 
 // authorise reserves the amount of a payment that has begun. A refusal settles the payment.
 func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment, err error) {
-	r := payment.Request{Key: "hold/" + b.HoldID + "/" + b.Key, Reference: b.reference(), Amount: b.Amount, Currency: b.Currency, Group: b.SaleID}
+	r := payment.Request{Key: "hold/" + b.HoldID + "/" + b.Key, Reference: b.reference(), Amount: b.Amount,
+		Currency: b.Currency, Group: b.SaleID}
 	err = ask(ctx, func() error {
 		p, err = s.cfg.Payments.Authorise(ctx, r)
 		return err
@@ -160,7 +162,8 @@ func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment,
 	if err == nil {
 		return p, nil
 	}
-	if errors.Is(err, payment.ErrDeclined) || errors.Is(err, payment.ErrInvalid) || errors.Is(err, payment.ErrKeyReused) {
+	if errors.Is(err, payment.ErrDeclined) || errors.Is(err, payment.ErrInvalid) ||
+		errors.Is(err, payment.ErrKeyReused) {
 		s.settled(ctx, b, "")
 	}
 	return payment.Payment{}, err
@@ -213,13 +216,15 @@ func (s *Service) settle(ctx context.Context, stage Stage, h Hold, p payment.Pay
 
 // ended reports whether err says that the hold will never be this payment's.
 func ended(err error) bool {
-	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnknownHold) || errors.Is(err, ErrToken) || errors.Is(err, ErrAmount)
+	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnknownHold) || errors.Is(err, ErrToken) ||
+		errors.Is(err, ErrAmount)
 }
 
 // price is what so many units cost.
 func (s *Service) price(quantity int64) (payment.Money, error) {
 	if s.cfg.Price < 1 || quantity > math.MaxInt64/s.cfg.Price {
-		return payment.Money{}, fmt.Errorf("%w: %d units at %d each have no price", payment.ErrInvalid, quantity, s.cfg.Price)
+		return payment.Money{}, fmt.Errorf("%w: %d units at %d each have no price",
+			payment.ErrInvalid, quantity, s.cfg.Price)
 	}
 	return payment.Money{Amount: s.cfg.Price * quantity, Currency: s.cfg.Currency}, nil
 }
@@ -379,7 +384,8 @@ func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) err
 		}
 		// The refund was final. The amount is not what the hold costs: see asked.
 		if _, err := s.insertBegun(ctx, begunRow{
-			HoldID: h.ID, Key: ownKey(p.ID), SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Currency: p.Currency, PaymentID: p.ID, Ledger: s.cfg.Ledger,
+			HoldID: h.ID, Key: ownKey(p.ID), SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Currency: p.Currency,
+			PaymentID: p.ID, Ledger: s.cfg.Ledger,
 		}); err != nil {
 			return err
 		}

@@ -41,7 +41,8 @@ func (s *Service) join(ctx context.Context, a Ask) (stock.Item, error) {
 func (s *Service) heldItem(ctx context.Context, sku string) (stock.Item, error) {
 	item, err := s.item(ctx, sku)
 	if err == nil && item.Keeper != stock.InHolds {
-		err = fmt.Errorf("%w: it is not sold by holds; put the item on sale with keeper %s", stock.ErrLocation, stock.InHolds)
+		err = fmt.Errorf("%w: it is not sold by holds; put the item on sale with keeper %s",
+			stock.ErrLocation, stock.InHolds)
 	}
 	return item, err
 }
@@ -127,9 +128,12 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 		return err
 	}
 	var payments, elsewhere int64
-	unsettled := tx.Model(&begunRow{}).Where("sku = ? AND times_unknown < ? AND refunds_failed < ? AND due_at < ?", sku, maxFailures, maxRefunds, int64(neverDue))
+	unsettled := tx.Model(&begunRow{}).
+		Where("sku = ? AND times_unknown < ? AND refunds_failed < ? AND due_at < ?", sku, maxFailures, maxRefunds,
+			int64(neverDue))
 	err = errors.Join(unsettled.Session(&gorm.Session{}).Count(&payments).Error,
-		unsettled.Session(&gorm.Session{}).Where("ledger NOT IN (?)", []string{"", s.cfg.Ledger}).Count(&elsewhere).Error)
+		unsettled.Session(&gorm.Session{}).Where("ledger NOT IN (?)", []string{"", s.cfg.Ledger}).
+			Count(&elsewhere).Error)
 	if err != nil {
 		return fmt.Errorf("counting the payments under way for %s: %w", sku, err)
 	}
@@ -156,7 +160,8 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 // earlier sale is no reason to keep the item. The item's row is locked in tx.
 func (s *Service) openUnits(tx *gorm.DB, item stock.Item) (units int64, err error) {
 	err = tx.Model(&row{}).Select("COALESCE(SUM(quantity), 0)").
-		Where("sku = ? AND sale_id = ? AND status = ? AND expires_at > "+s.sql.Clock, item.SKU, item.SaleID, Held).Scan(&units).Error
+		Where("sku = ? AND sale_id = ? AND status = ? AND expires_at > "+s.sql.Clock, item.SKU, item.SaleID, Held).
+		Scan(&units).Error
 	if err != nil {
 		return 0, fmt.Errorf("counting the open holds of %s: %w", item.SKU, err)
 	}

@@ -132,7 +132,8 @@ func (a Ask) check() error {
 
 func checkKey(key string) error {
 	if key != "" && (len(key) > stock.MaxKey || !printable.MatchString(key)) {
-		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces", stock.ErrInvalid, stock.MaxKey)
+		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
+			stock.ErrInvalid, stock.MaxKey)
 	}
 	return nil
 }

@@ -171,7 +171,8 @@ func newBank(t *testing.T) *bank {
 func (s *shop) put(t *testing.T, units int64) {
 	t.Helper()
 	var err error
-	if s.item, err = s.stock.Put(t.Context(), stock.Item{SKU: "hot", Initial: units, Keeper: stock.InHolds}); err != nil {
+	s.item, err = s.stock.Put(t.Context(), stock.Item{SKU: "hot", Initial: units, Keeper: stock.InHolds})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -209,7 +210,8 @@ func (s *shop) want(t *testing.T, left, held, sold int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Remaining != left || a.Held != held || a.Sold != sold || a.Oversold != 0 || a.Stranded != 0 || a.LostUpdates != 0 {
+	if a.Remaining != left || a.Held != held || a.Sold != sold || a.Oversold != 0 || a.Stranded != 0 ||
+		a.LostUpdates != 0 {
 		t.Errorf("the audit finds %+v; want %d left, %d held, %d sold", a, left, held, sold)
 	}
 }
@@ -311,7 +313,8 @@ func TestRepeatedPaymentWhileTheProviderIsAway(t *testing.T) {
 		repeat := func(h holds.Hold, want error) {
 			t.Helper()
 			s.bank.away = payment.ErrUnavailable
-			if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); errors.Is(err, holds.ErrPending) != (want == holds.ErrPending) || !errors.Is(err, want) {
+			_, err := s.Pay(t.Context(), h.ID, h.Token, "key")
+			if errors.Is(err, holds.ErrPending) != (want == holds.ErrPending) || !errors.Is(err, want) {
 				t.Errorf("got %v, want %v", err, want)
 			}
 			s.bank.away = nil
@@ -362,7 +365,9 @@ func (s *shop) captured(t *testing.T, h holds.Hold) string {
 // charge captures a payment for a hold, past the shop.
 func (s *shop) charge(t *testing.T, h holds.Hold, amount int64, currency string) string {
 	t.Helper()
-	p, err := s.bank.Authorise(t.Context(), payment.Request{Key: fmt.Sprint("a/", h.ID, amount, currency), Reference: reference(h), Amount: amount, Currency: currency})
+	p, err := s.bank.Authorise(t.Context(),
+		payment.Request{Key: fmt.Sprint("a/", h.ID, amount, currency), Reference: reference(h), Amount: amount,
+			Currency: currency})
 	if err == nil {
 		_, err = s.bank.Client.Capture(t.Context(), p.ID, "c/"+p.ID)
 	}
@@ -411,7 +416,10 @@ func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, wrong := range []payment.Money{{Amount: 1, Currency: "EUR"}, {Amount: holds.DefaultPrice, Currency: "EUR"}, {Amount: 2*holds.DefaultPrice + 1, Currency: "EUR"}, {Amount: 2 * holds.DefaultPrice, Currency: "JPY"}} {
+				for _, wrong := range []payment.Money{{Amount: 1, Currency: "EUR"},
+					{Amount: holds.DefaultPrice, Currency: "EUR"},
+					{Amount: 2*holds.DefaultPrice + 1, Currency: "EUR"},
+					{Amount: 2 * holds.DefaultPrice, Currency: "JPY"}} {
 					id := s.charge(t, h, wrong.Amount, wrong.Currency)
 					for range 2 {
 						if err := s.Captured(t.Context(), id); err != nil {
@@ -420,7 +428,8 @@ func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 					}
 				}
 				id := s.charge(t, h, 2, "EUR")
-				begun := "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, currency, payment_id, due_at, tries) VALUES (?, 'key', 'hot', ?, 2000, 'EUR', ?, 0, 0)"
+				begun := "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, " +
+					"currency, payment_id, due_at, tries) VALUES (?, 'key', 'hot', ?, 2000, 'EUR', ?, 0, 0)"
 				if err := s.db.Exec(begun, h.ID, h.Token, id).Error; err != nil {
 					t.Fatal(err)
 				}
@@ -539,7 +548,8 @@ func TestForeignWebhook(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
 		for _, reference := range []string{"order-17", h.ID, h.ID + "/x", "h9-" + h.ID[3:] + "/1"} {
-			p, err := s.bank.Authorise(t.Context(), payment.Request{Key: reference, Reference: reference, Amount: 1, Currency: "EUR"})
+			p, err := s.bank.Authorise(t.Context(),
+				payment.Request{Key: reference, Reference: reference, Amount: 1, Currency: "EUR"})
 			if err == nil {
 				_, err = s.bank.Client.Capture(t.Context(), p.ID, "c/"+reference)
 			}
@@ -569,7 +579,8 @@ func TestASaleHasOneStage(t *testing.T) {
 			s.want(t, 3, 0, 0)
 			s.hold(t, stage.Name, "a")
 			other := stages[(i+1)%len(stages)].Name
-			if _, err := s.Hold(t.Context(), holds.Ask{Stage: other, SKU: "hot", Buyer: "b", Quantity: 1}); !errors.Is(err, holds.ErrOtherStage) {
+			if _, err := s.Hold(t.Context(),
+				holds.Ask{Stage: other, SKU: "hot", Buyer: "b", Quantity: 1}); !errors.Is(err, holds.ErrOtherStage) {
 				t.Errorf("%s after %s: got %v, want %v", other, stage.Name, err, holds.ErrOtherStage)
 			}
 			s.want(t, 2, 1, 0)
@@ -618,12 +629,14 @@ func TestOneItemDoesNotStopTheSweep(t *testing.T) {
 			if _, err := s.stock.Put(t.Context(), stock.Item{SKU: sku, Initial: 1, Keeper: stock.InHolds}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Hold(t.Context(), holds.Ask{Stage: "h1_counter", SKU: sku, Buyer: "a", Quantity: 1}); err != nil {
+			if _, err := s.Hold(t.Context(),
+				holds.Ask{Stage: "h1_counter", SKU: sku, Buyer: "a", Quantity: 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s.expireNow(t, s.hold(t, h3, "a"))
-		if err := s.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "a-first") || !strings.Contains(err.Error(), "z-last") {
+		if err := s.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "a-first") ||
+			!strings.Contains(err.Error(), "z-last") {
 			t.Errorf("the sweep says %v, want both items that it could not sweep", err)
 		}
 		s.want(t, 1, 0, 0)
@@ -663,8 +676,10 @@ func TestHoldRefuses(t *testing.T) {
 			"too much":              {func(a *holds.Ask) { a.Quantity = stock.MaxQuantity + 1 }, stock.ErrInvalid},
 			"more than there is":    {func(a *holds.Ask) { a.Quantity = 4 }, holds.ErrSoldOut},
 			"no buyer":              {func(a *holds.Ask) { a.Buyer = "" }, stock.ErrInvalid},
-			"a long buyer":          {func(a *holds.Ask) { a.Buyer = strings.Repeat("x", stock.MaxBuyer+1) }, stock.ErrInvalid},
-			"a long key":            {func(a *holds.Ask) { a.Key = strings.Repeat("x", stock.MaxKey+1) }, stock.ErrInvalid},
+			"a long buyer": {func(a *holds.Ask) { a.Buyer = strings.Repeat("x", stock.MaxBuyer+1) },
+				stock.ErrInvalid},
+			"a long key": {func(a *holds.Ask) { a.Key = strings.Repeat("x", stock.MaxKey+1) },
+				stock.ErrInvalid},
 		} {
 			a := good
 			try.change(&a)
@@ -763,7 +778,8 @@ func TestANewSaleBeginsDuringAPayment(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
 		s.bank.afterCapture = func() error { s.put(t, 2); return nil }
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrRefunded) || !errors.Is(err, holds.ErrSaleOver) {
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrRefunded) ||
+			!errors.Is(err, holds.ErrSaleOver) {
 			t.Errorf("got %v, want %v and %v", err, holds.ErrRefunded, holds.ErrSaleOver)
 		}
 		if b := s.books(t, 0); b.Captured != 1 || b.Refunded != 1 {
@@ -799,12 +815,15 @@ func TestDeleteForgetsHolds(t *testing.T) {
 func TestSaleSaysHowLongAHoldLasts(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
-			for seconds, want := range map[int64]time.Duration{7: 7 * time.Second, 0: holds.DefaultTTL, stock.MaxHoldSeconds: 24 * time.Hour} {
-				if _, err := s.stock.Put(t.Context(), stock.Item{SKU: "hot", Initial: 1, Keeper: stock.InHolds, HoldSeconds: seconds}); err != nil {
+			for seconds, want := range map[int64]time.Duration{7: 7 * time.Second, 0: holds.DefaultTTL,
+				stock.MaxHoldSeconds: 24 * time.Hour} {
+				if _, err := s.stock.Put(t.Context(),
+					stock.Item{SKU: "hot", Initial: 1, Keeper: stock.InHolds, HoldSeconds: seconds}); err != nil {
 					t.Fatal(err)
 				}
 				if h := s.hold(t, stage.Name, "a"); h.ExpiresAt.Sub(h.CreatedAt) != want {
-					t.Errorf("%s: a hold of %d seconds lasts %v, want %v", stage.Name, seconds, h.ExpiresAt.Sub(h.CreatedAt), want)
+					t.Errorf("%s: a hold of %d seconds lasts %v, want %v",
+						stage.Name, seconds, h.ExpiresAt.Sub(h.CreatedAt), want)
 				}
 			}
 		}
@@ -815,7 +834,8 @@ func TestSaleSaysHowLongAHoldLasts(t *testing.T) {
 func TestSaleSaysHowManyUnitsABuyerMayHold(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
-			if _, err := s.stock.Put(t.Context(), stock.Item{SKU: "hot", Initial: 5, Keeper: stock.InHolds, Limit: 1}); err != nil {
+			if _, err := s.stock.Put(t.Context(),
+				stock.Item{SKU: "hot", Initial: 5, Keeper: stock.InHolds, Limit: 1}); err != nil {
 				t.Fatal(err)
 			}
 			s.hold(t, stage.Name, "ann")
@@ -873,7 +893,8 @@ func TestHoldsAreListed(t *testing.T) {
 			s.put(t, 5)
 			s.hold(t, stage.Name, "early") // in a sale that is over
 			s.put(t, 5)
-			if l, err := s.List(t.Context(), "hot"); err != nil || l.Stage != "" || len(l.Holds) != 0 || l.SaleID != s.item.SaleID {
+			if l, err := s.List(t.Context(), "hot"); err != nil || l.Stage != "" || len(l.Holds) != 0 ||
+				l.SaleID != s.item.SaleID {
 				t.Errorf("%s: nobody has a hold, and the list is %+v, %v", stage.Name, l, err)
 			}
 			paid, released, held := s.hold(t, stage.Name, "a"), s.hold(t, stage.Name, "b"), s.hold(t, stage.Name, "c")
@@ -882,7 +903,8 @@ func TestHoldsAreListed(t *testing.T) {
 				t.Fatal(err)
 			}
 			l, err := s.List(t.Context(), "hot")
-			if err != nil || l.Stage != stage.Name || l.SaleID != s.item.SaleID || !l.Now.Before(held.ExpiresAt) || l.Now.Before(held.CreatedAt.Add(-time.Minute)) {
+			if err != nil || l.Stage != stage.Name || l.SaleID != s.item.SaleID || !l.Now.Before(held.ExpiresAt) ||
+				l.Now.Before(held.CreatedAt.Add(-time.Minute)) {
 				t.Errorf("%s: the list is %+v, %v", stage.Name, l, err)
 			}
 			type line struct {
@@ -890,7 +912,8 @@ func TestHoldsAreListed(t *testing.T) {
 				status holds.Status
 				order  bool
 			}
-			want := []line{{held.ID, holds.Held, false}, {released.ID, holds.Released, false}, {paid.ID, holds.Paid, true}}
+			want := []line{{held.ID, holds.Held, false}, {released.ID, holds.Released, false},
+				{paid.ID, holds.Paid, true}}
 			if stage.Name == "h1_counter" {
 				want = slices.Delete(want, 1, 2) // it has forgotten what was released
 			}
@@ -907,7 +930,9 @@ func TestHoldsAreListed(t *testing.T) {
 			if l.Holds[0].Buyer != "c" || !l.Holds[0].ExpiresAt.Equal(held.ExpiresAt) {
 				t.Errorf("%s: the live hold is %+v, want %+v", stage.Name, l.Holds[0].Hold, held)
 			}
-			if payments, due, err := s.Payments(t.Context(), "hot", s.item.SaleID); err != nil || len(payments) != 1 || payments[order.PaymentID] != 1 || due[order.PaymentID] != (payment.Money{Amount: holds.DefaultPrice, Currency: "EUR"}) {
+			if payments, due, err := s.Payments(t.Context(), "hot", s.item.SaleID); err != nil ||
+				len(payments) != 1 || payments[order.PaymentID] != 1 ||
+				due[order.PaymentID] != (payment.Money{Amount: holds.DefaultPrice, Currency: "EUR"}) {
 				t.Errorf("%s: the payments are %v of %v, %v", stage.Name, payments, due, err)
 			}
 		}
@@ -920,7 +945,8 @@ func TestExpiredHoldIsListed(t *testing.T) {
 		for _, stage := range []string{"h2_status", h3} {
 			s.put(t, 1)
 			s.expireNow(t, s.hold(t, stage, "a"))
-			if l, err := s.List(t.Context(), "hot"); err != nil || len(l.Holds) != 1 || l.Holds[0].Status != holds.Expired {
+			if l, err := s.List(t.Context(), "hot"); err != nil || len(l.Holds) != 1 ||
+				l.Holds[0].Status != holds.Expired {
 				t.Errorf("%s: %+v, %v", stage, l, err)
 			}
 		}
@@ -970,7 +996,8 @@ func TestListIsBounded(t *testing.T) {
 		for range holds.MaxListed + 10 {
 			last = s.hold(t, h3, "a")
 		}
-		if l, err := s.List(t.Context(), "hot"); err != nil || len(l.Holds) != holds.MaxListed || l.Holds[0].ID != last.ID {
+		if l, err := s.List(t.Context(), "hot"); err != nil || len(l.Holds) != holds.MaxListed ||
+			l.Holds[0].ID != last.ID {
 			t.Errorf("%d holds are listed, %v", len(l.Holds), err)
 		}
 	})

@@ -146,7 +146,8 @@ func (s *Service) settleOne(ctx context.Context, b begunRow) error {
 // failed counts that a payment could not be settled. After too many failures it has an alarm. It counts no refund
 // as failed: the provider may just not answer.
 func (s *Service) failed(ctx context.Context, b begunRow, cause error) error {
-	_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET times_unknown = times_unknown + 1 WHERE hold_id = ? AND idempotency_key = ?",
+	_, err := s.exec(ctx,
+		"UPDATE oversell_hold_payments SET times_unknown = times_unknown + 1 WHERE hold_id = ? AND idempotency_key = ?",
 		b.HoldID, b.Key)
 	if b.Failures+1 >= maxFailures {
 		s.alarm(ctx, b, alarmUnsettled, "a payment cannot be settled", "error", cause)
@@ -249,7 +250,8 @@ func (s *Service) concludeByReference(ctx context.Context, stage Stage, h Hold, 
 			return err
 		}
 	}
-	s.log.Warn("the provider does not answer a request for a payment, and has these for the hold", "hold", b.HoldID, "payments", len(found), "error", cause)
+	s.log.Warn("the provider does not answer a request for a payment, and has these for the hold",
+		"hold", b.HoldID, "payments", len(found), "error", cause)
 	s.settled(ctx, b, "")
 	return refunded
 }

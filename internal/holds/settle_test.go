@@ -44,7 +44,8 @@ func (s *shop) settle(t *testing.T) {
 func (s *shop) wantUnsettled(t *testing.T, want int64) {
 	t.Helper()
 	var n int64
-	if err := s.db.Table("oversell_hold_payments").Where("due_at < ?", int64(math.MaxInt64)).Count(&n).Error; err != nil || n != want {
+	if err := s.db.Table("oversell_hold_payments").Where("due_at < ?", int64(math.MaxInt64)).
+		Count(&n).Error; err != nil || n != want {
 		t.Errorf("%d payments are not settled, %v; want %d", n, err, want)
 	}
 }
@@ -165,7 +166,9 @@ func TestStoppedPayerChargesNothing(t *testing.T) {
 		s.expire(t, h)
 		s.settle(t)
 		s.wantUnsettled(t, 0)
-		p, err := s.bank.Authorise(t.Context(), payment.Request{Key: "hold/" + h.ID + "/key", Reference: reference(h), Amount: holds.DefaultPrice, Currency: "EUR", Group: h.SaleID})
+		p, err := s.bank.Authorise(t.Context(),
+			payment.Request{Key: "hold/" + h.ID + "/key", Reference: reference(h), Amount: holds.DefaultPrice,
+				Currency: "EUR", Group: h.SaleID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +193,8 @@ func TestBuyerAsksAgainTooLate(t *testing.T) {
 		}
 		s.wantUnsettled(t, 0)
 		s.books(t, 0)
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrNotHeld) || errors.Is(err, holds.ErrRefunded) {
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrNotHeld) ||
+			errors.Is(err, holds.ErrRefunded) {
 			t.Errorf("the third time: got %v, want %v", err, holds.ErrNotHeld)
 		}
 	})
@@ -281,20 +285,22 @@ func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 }
 
 // putPayment is a row of a payment that began some time ago.
-const putPayment = "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, currency, payment_id, due_at, tries) VALUES (?, 'key', 'hot', 1, 1, 'EUR', 'pay_none', ?, 0)"
+const putPayment = "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, currency, " +
+	"payment_id, due_at, tries) VALUES (?, 'key', 'hot', 1, 1, 'EUR', 'pay_none', ?, 0)"
 
 // What cannot be settled does not keep the others from being settled, however many there are before it.
 func TestSettlesTheOthers(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		const poison = 30
 		for i := range poison { // payments that the provider does not know, and a stage that the shop does not
-			if err := s.db.Exec(putPayment, []string{fmt.Sprintf("h3-%d", i), fmt.Sprintf("h9-%d", i)}[i%2], i).Error; err != nil {
+			if err := s.db.Exec(putPayment, fmt.Sprintf("h%d-%d", 3+i%2*6, i), i).Error; err != nil {
 				t.Fatal(err)
 			}
 		}
 		h := s.hold(t, h3, "a")
 		s.interrupt(t, h, &s.bank.afterCapture)
-		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 1000 WHERE hold_id = ?", h.ID).Error; err != nil {
+		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 1000 WHERE hold_id = ?",
+			h.ID).Error; err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Settle(t.Context()); err == nil {
@@ -319,13 +325,15 @@ func TestSettlesFirstWhatWasTriedLeast(t *testing.T) {
 		for i := range 8 {
 			err := s.db.Exec(putPayment, fmt.Sprintf("h3-%d", i), i).Error
 			if i >= 4 && err == nil {
-				err = s.db.Exec("UPDATE oversell_hold_payments SET tries = 1, due_at = 2000 WHERE hold_id = ?", fmt.Sprintf("h3-%d", i)).Error
+				err = s.db.Exec("UPDATE oversell_hold_payments SET tries = 1, due_at = 2000 WHERE hold_id = ?",
+					fmt.Sprintf("h3-%d", i)).Error
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 1000 WHERE hold_id = ?", h.ID).Error; err != nil {
+		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 1000 WHERE hold_id = ?",
+			h.ID).Error; err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnknownPayment) {
@@ -344,7 +352,8 @@ func TestAuthorisationThatIsNeverAnswered(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
 		s.bank.stuck = payment.ErrUnavailable
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); errors.Is(err, holds.ErrPending) || !errors.Is(err, payment.ErrUnavailable) {
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); errors.Is(err, holds.ErrPending) ||
+			!errors.Is(err, payment.ErrUnavailable) {
 			t.Errorf("got %v, want %v, and not pending", err, payment.ErrUnavailable)
 		}
 		s.expire(t, h)
@@ -357,7 +366,8 @@ func TestAuthorisationThatIsNeverAnswered(t *testing.T) {
 		}
 		s.wantUnsettled(t, 0)
 		s.wantAlarms(t, 0)
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrNotHeld) || errors.Is(err, holds.ErrPending) {
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrNotHeld) ||
+			errors.Is(err, holds.ErrPending) {
 			t.Errorf("at last: got %v, want %v", err, holds.ErrNotHeld)
 		}
 		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
@@ -689,7 +699,8 @@ func TestAlarmOfRefundsReplacesOthers(t *testing.T) {
 			s.refundFails(t, id, event)
 		}
 		var alarm string
-		if err := s.db.Table("oversell_hold_payments").Pluck("alarm", &alarm).Error; err != nil || alarm != "refund_failed" {
+		if err := s.db.Table("oversell_hold_payments").Pluck("alarm", &alarm).Error; err != nil ||
+			alarm != "refund_failed" {
 			t.Errorf("the alarm is %q, %v; want refund_failed", alarm, err)
 		}
 	})
@@ -732,7 +743,9 @@ func TestOutageOfRefundsDoesNotEndThem(t *testing.T) {
 				t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
 			}
 			var early int64 // rows that are due before their pause is over
-			if err := s.db.Table("oversell_hold_payments").Where("due_at < ?", time.Now().Add(time.Minute).UnixMilli()).Count(&early).Error; err != nil || early > 0 {
+			if err := s.db.Table("oversell_hold_payments").
+				Where("due_at < ?", time.Now().Add(time.Minute).UnixMilli()).Count(&early).Error; err != nil ||
+				early > 0 {
 				t.Errorf("%d payments are due at once, %v", early, err)
 			}
 		}

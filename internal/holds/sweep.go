@@ -157,7 +157,8 @@ func (r *sweeper) begin(ctx context.Context, item stock.Item, done func()) <-cha
 		start := time.Now()
 		err := r.sweepSale(ctx, item)
 		if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
-			r.log.Warn("ending holds that have expired failed, and their units stay taken for now", "sku", item.SKU, "error", err)
+			r.log.Warn("ending holds that have expired failed, and their units stay taken for now",
+				"sku", item.SKU, "error", err)
 		}
 		if err != nil || time.Since(start) > slowSweep {
 			r.mark(item.SKU, false)

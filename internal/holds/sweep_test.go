@@ -64,7 +64,8 @@ func TestStuckItemsDelayNoOther(t *testing.T) {
 			r.round(ctx, items)
 			synctest.Wait()
 			if took := time.Since(began); took > slowSweep || stage.swept["healthy"].Before(began) {
-				t.Fatalf("a round took %v, and swept the item that is not locked at %v; it began at %v", took, stage.swept["healthy"], began)
+				t.Fatalf("a round took %v, and swept the item that is not locked at %v; it began at %v",
+					took, stage.swept["healthy"], began)
 			}
 		}
 

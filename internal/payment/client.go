@@ -37,7 +37,8 @@ type ClientConfig struct {
 	Transport http.RoundTripper // default: one of its own
 }
 
-var errURL = errors.New("not the URL of a payment provider, such as http://127.0.0.1:8090: it must begin with http:// or https:// and have no query")
+var errURL = errors.New("not the URL of a payment provider, such as http://127.0.0.1:8090: it must begin with " +
+	"http:// or https:// and have no query")
 
 // NewClient returns a client. It does not connect yet.
 func NewClient(cfg ClientConfig) (*Client, error) {
@@ -50,7 +51,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	}
 	return &Client{
 		base: strings.TrimSuffix(cfg.URL, "/"),
-		http: &http.Client{Transport: cfg.Transport, Timeout: cmp.Or(cfg.Timeout, DefaultTimeout), CheckRedirect: noRedirect},
+		http: &http.Client{Transport: cfg.Transport, Timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
+			CheckRedirect: noRedirect},
 	}, nil
 }
 
@@ -87,7 +89,8 @@ func (c *Client) Payment(ctx context.Context, id string) (Payment, error) {
 // Find returns the payments with a reference: see Provider.
 func (c *Client) Find(ctx context.Context, reference string) ([]Payment, error) {
 	var found foundBody
-	if err := c.do(ctx, http.MethodGet, "/payments?reference="+url.QueryEscape(reference), "", nil, &found); err != nil {
+	if err := c.do(ctx, http.MethodGet, "/payments?reference="+url.QueryEscape(reference), "", nil,
+		&found); err != nil {
 		return nil, fmt.Errorf("finding the payments for %s: %w", reference, err)
 	}
 	if found.Payments == nil {

@@ -15,14 +15,18 @@ import (
 // A reply that says nothing is ErrUnavailable: the work may have been done.
 func TestRepliesThatSayNothing(t *testing.T) {
 	for name, reply := range map[string]http.HandlerFunc{
-		"an error of a proxy": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) },
+		"an error of a proxy": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "bad gateway", http.StatusBadGateway)
+		},
 		"an unknown code": func(w http.ResponseWriter, _ *http.Request) {
 			replyJSON(w, 418, problemBody{Error: problemText{Code: "teapot"}})
 		},
-		"a bug in the provider": func(w http.ResponseWriter, _ *http.Request) { replyError(w, errors.New("bug"), Payment{}) },
-		"nothing at all":        func(http.ResponseWriter, *http.Request) {},
-		"no payment":            func(w http.ResponseWriter, _ *http.Request) { replyJSON(w, 200, struct{}{}) },
-		"no JSON":               func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") },
+		"a bug in the provider": func(w http.ResponseWriter, _ *http.Request) {
+			replyError(w, errors.New("bug"), Payment{})
+		},
+		"nothing at all": func(http.ResponseWriter, *http.Request) {},
+		"no payment":     func(w http.ResponseWriter, _ *http.Request) { replyJSON(w, 200, struct{}{}) },
+		"no JSON":        func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") },
 		"another place": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://elsewhere/payments", http.StatusTemporaryRedirect)
 		},
@@ -33,7 +37,8 @@ func TestRepliesThatSayNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []*Client{clientOf(t, reply), overHTTP(t, reply)} {
-				if p, err := c.Authorise(t.Context(), request("a")); !errors.Is(err, ErrUnavailable) || p != (Payment{}) {
+				p, err := c.Authorise(t.Context(), request("a"))
+				if !errors.Is(err, ErrUnavailable) || p != (Payment{}) {
 					t.Errorf("got %+v, %v; want ErrUnavailable", p, err)
 				}
 			}
@@ -81,7 +86,8 @@ func TestCallsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		if _, err := clientOf(t, s).Authorise(t.Context(), request("a")); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		_, err := clientOf(t, s).Authorise(t.Context(), request("a"))
+		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		if d := time.Since(begin); d != DefaultTimeout {
@@ -90,7 +96,8 @@ func TestCallsEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begin = time.Now()
-		if _, err := clientOf(t, s).Authorise(ctx, request("b")); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		_, err = clientOf(t, s).Authorise(ctx, request("b"))
+		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 		if d := time.Since(begin); d != time.Second {
@@ -100,7 +107,9 @@ func TestCallsEnd(t *testing.T) {
 }
 
 func TestNewClientRefusesWhatIsNoURL(t *testing.T) {
-	for _, address := range []string{"", "127.0.0.1:8090", "provider", "ftp://provider", "http://", "http://provider/?key=1", "http://a b/"} {
+	for _, address := range []string{
+		"", "127.0.0.1:8090", "provider", "ftp://provider", "http://", "http://provider/?key=1", "http://a b/",
+	} {
 		if _, err := NewClient(ClientConfig{URL: address}); err == nil {
 			t.Errorf("%q was accepted", address)
 		}

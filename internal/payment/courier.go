@@ -49,7 +49,8 @@ type parcel struct {
 const maxSending = 16
 
 func newCourier(cfg Config, f *faulty) *courier {
-	return &courier{cfg: cfg, faulty: f, changed: make(chan struct{}, 1), address: cfg.Webhook, sending: make(map[string]bool)}
+	return &courier{cfg: cfg, faulty: f, changed: make(chan struct{}, 1), address: cfg.Webhook,
+		sending: make(map[string]bool)}
 }
 
 // setAddress says where later webhooks go. With "" events are dropped.
@@ -70,7 +71,8 @@ func (c *courier) add(e Event) {
 	}
 	hold := faults.WebhookDelay + faults.WebhookReverse
 	c.waiting = append(c.waiting, &parcel{
-		event: e, due: time.Now().Add(time.Duration(hold)), twice: faults.WebhookTwice, newest: faults.WebhookReverse > 0,
+		event: e, due: time.Now().Add(time.Duration(hold)),
+		twice: faults.WebhookTwice, newest: faults.WebhookReverse > 0,
 	})
 	c.counts.Waiting++
 	c.look()
@@ -176,7 +178,8 @@ func (c *courier) sent(p *parcel, err error) {
 	case p.tried >= c.cfg.Attempts:
 		c.counts.Waiting--
 		c.counts.GivenUp++
-		c.cfg.Logger.Warn("gave up a webhook", "event", p.event.ID, "type", p.event.Type, "payment", p.event.Payment.ID, "attempts", p.tried, "error", err)
+		c.cfg.Logger.Warn("gave up a webhook",
+			"event", p.event.ID, "type", p.event.Type, "payment", p.event.Payment.ID, "attempts", p.tried, "error", err)
 	default:
 		p.due = time.Now().Add(c.pause(p.tried))
 		c.waiting = append(c.waiting, p)

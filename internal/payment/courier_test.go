@@ -115,7 +115,8 @@ func TestEveryChangeHasItsWebhook(t *testing.T) {
 		expect(t, c, refund(p.ID, "r"), Refunded, nil)
 		synctest.Wait()
 		shop.want(EventAuthorised, EventCaptured, EventRefunded)
-		if e := shop.received()[1].event; e.Payment.ID != p.ID || e.Payment.Reference != p.Reference || e.Payment.Status != Captured || e.ID == shop.received()[0].event.ID {
+		if e := shop.received()[1].event; e.Payment.ID != p.ID || e.Payment.Reference != p.Reference ||
+			e.Payment.Status != Captured || e.ID == shop.received()[0].event.ID {
 			t.Errorf("the event is %+v", e)
 		}
 		wantDeliveries(t, c, Deliveries{Delivered: 3, Attempts: 3})

@@ -63,7 +63,8 @@ const maxFaultTime = Duration(time.Hour)
 func (f Faults) check() error {
 	for _, op := range slices.Concat(f.LoseReplyTo, f.DelayReplyTo) {
 		if !slices.Contains([]string{OpAuthorise, OpCapture, OpRefund}, op) {
-			return fmt.Errorf("%w: %.20q is not an operation: there are %s, %s and %s", ErrInvalid, op, OpAuthorise, OpCapture, OpRefund)
+			return fmt.Errorf("%w: %.20q is not an operation: there are %s, %s and %s",
+				ErrInvalid, op, OpAuthorise, OpCapture, OpRefund)
 		}
 	}
 	if f.LoseEvery < 0 || f.DeclineEvery < 0 || f.FailEvery < 0 || f.WebhookDropEvery < 0 {

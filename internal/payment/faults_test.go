@@ -159,7 +159,8 @@ func TestRepeatedRefundFailsOnce(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if got, err := b.refund(p.ID, "r", failing); err != nil || got.Status != Refunding || asked != 1 {
-			t.Errorf("got %s, %v after the fault was asked for %d times; want %s after 1", got.Status, err, asked, Refunding)
+			t.Errorf("got %s, %v after the fault was asked for %d times; want %s after 1",
+				got.Status, err, asked, Refunding)
 		}
 		if got, _ := b.refund(p.ID, "r2", func(string) time.Duration { return 0 }); got.Status != Refunded {
 			t.Errorf("with another key: %s, want %s", got.Status, Refunded)

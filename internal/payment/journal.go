@@ -60,7 +60,8 @@ func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 		err = j.read()
 	}
 	if err == nil && j.size < info.Size() {
-		log.Warn("the last line of the ledger is not complete and is dropped: its request was never answered", "file", name, "bytes", info.Size()-j.size)
+		log.Warn("the last line of the ledger is not complete and is dropped: its request was never answered",
+			"file", name, "bytes", info.Size()-j.size)
 		err = file.Truncate(j.size)
 	}
 	if err == nil {

@@ -50,7 +50,8 @@ func TestAuditFindsEachWayToLoseMoney(t *testing.T) {
 			if got.ChargedWithoutOrder != c.charged || got.OrdersWithoutCharge != c.given {
 				t.Errorf("got %+v", got)
 			}
-			if wrong := c.charged+c.given > 0; wrong != (len(got.Wrong) == 1) || wrong && (got.Wrong[0].PaymentID != "p" || got.Wrong[0].Orders != c.orders) {
+			if wrong := c.charged+c.given > 0; wrong != (len(got.Wrong) == 1) || wrong &&
+				(got.Wrong[0].PaymentID != "p" || got.Wrong[0].Orders != c.orders) {
 				t.Errorf("the wrong payments are %+v", got.Wrong)
 			}
 		})
@@ -91,9 +92,11 @@ func TestAuditFindsOrdersOfAWrongAmount(t *testing.T) {
 
 func TestAuditCountsWhatPaymentsReached(t *testing.T) {
 	got := Audit(slices.Concat(
-		entries("a", Authorised, Captured, Refunded), entries("b", Authorised, Cancelled), entries("c", Declined), entries("d", Authorised, Captured),
+		entries("a", Authorised, Captured, Refunded), entries("b", Authorised, Cancelled), entries("c", Declined),
+		entries("d", Authorised, Captured),
 	), map[string]int{"d": 1})
-	if got.Authorised != 3 || got.Captured != 2 || got.Refunded != 1 || got.Cancelled != 1 || got.Declined != 1 || got.Wrong != nil {
+	if got.Authorised != 3 || got.Captured != 2 || got.Refunded != 1 || got.Cancelled != 1 || got.Declined != 1 ||
+		got.Wrong != nil {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -113,7 +116,9 @@ func TestGroupHasItsEntries(t *testing.T) {
 	expect(t, c, capture(p.ID, "d"), Captured, nil)
 	for _, most := range []int{2, 1} {
 		entries, number := s.Group("sale-1", most)
-		if number != 2 || most == 1 && entries != nil || most == 2 && (len(entries) != 2 || entries[0].Status != Authorised || entries[1].Status != Captured || entries[1].PaymentID != p.ID) {
+		if number != 2 || most == 1 && entries != nil || most == 2 &&
+			(len(entries) != 2 || entries[0].Status != Authorised || entries[1].Status != Captured ||
+				entries[1].PaymentID != p.ID) {
 			t.Errorf("at most %d: %d, %+v", most, number, entries)
 		}
 	}
@@ -140,7 +145,8 @@ func TestGroupsAreInTheJournal(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if entries, number := newServer(Config{Journal: open(t, name)}).Group("sale-1", 1); number != 1 || len(entries) != 1 || entries[0].Status != Authorised {
+	if entries, number := newServer(Config{Journal: open(t, name)}).Group("sale-1", 1); number != 1 ||
+		len(entries) != 1 || entries[0].Status != Authorised {
 		t.Errorf("%d, %+v", number, entries)
 	}
 }

@@ -56,10 +56,11 @@ var (
 
 // Request is a payment to authorise.
 type Request struct {
-	Key       string `json:"-"`         // idempotency key: 1 to 255 printable ASCII characters
-	Reference string `json:"reference"` // the shop's own name for what is paid, such as a hold's id: 1 to 200 printable ASCII characters
-	Amount    int64  `json:"amount"`    // in minor units, such as cents
-	Currency  string `json:"currency"`  // three capital letters, as in ISO 4217
+	Key string `json:"-"` // idempotency key: 1 to 255 printable ASCII characters
+	// the shop's own name for what is paid, such as a hold's id: 1 to 200 printable ASCII characters
+	Reference string `json:"reference"`
+	Amount    int64  `json:"amount"`   // in minor units, such as cents
+	Currency  string `json:"currency"` // three capital letters, as in ISO 4217
 
 	// Group is the shop's own name for payments that belong together, such as a sale's id; it
 	// may be empty, and is otherwise as a Reference.

@@ -70,7 +70,8 @@ func TestFindsPaymentsByTheirReference(t *testing.T) {
 		again.Reference = first.Reference
 		second := expect(t, c, authorise(again), Authorised, nil)
 		first = expect(t, c, capture(first.ID, "c"), Captured, nil)
-		if got, err := c.Find(t.Context(), first.Reference); err != nil || !slices.Equal(got, []Payment{first, second}) {
+		if got, err := c.Find(t.Context(), first.Reference); err != nil ||
+			!slices.Equal(got, []Payment{first, second}) {
 			t.Errorf("got %+v, %v; want %+v and %+v", got, err, first, second)
 		}
 		if got, err := c.Find(t.Context(), "none"); err != nil || got == nil || len(got) > 0 {
@@ -236,14 +237,16 @@ func TestServerRefusesBodiesItDoesNotUnderstand(t *testing.T) {
 	good := `{"reference":"hold-1","amount":1,"currency":"EUR"}`
 	for _, body := range []string{
 		"", "null", "[]", "{", good + good, `{"reference":"hold-1","amount":"1","currency":"EUR"}`,
-		strings.Replace(good, "amount", "sum", 1), strings.Replace(good, "1,", "1e99,", 1), good + strings.Repeat(" ", maxRequest),
+		strings.Replace(good, "amount", "sum", 1), strings.Replace(good, "1,", "1e99,", 1),
+		good + strings.Repeat(" ", maxRequest),
 	} {
 		if status := ask("POST", "/payments", body); status != http.StatusBadRequest {
 			t.Errorf("%.60s got %d; want 400", body, status)
 		}
 	}
 	for path, bodies := range map[string][]string{
-		"/faults":  {"", "{}x", `{"decline_every":-1}`, `{"reply_delay":"-1s"}`, `{"reply_delay":"2h"}`, `{"reply_delay":1}`, `{"lose_reply_to":["all"]}`, `{"delay_reply_to":["payment"]}`, `{"crash":true}`},
+		"/faults": {"", "{}x", `{"decline_every":-1}`, `{"reply_delay":"-1s"}`, `{"reply_delay":"2h"}`,
+			`{"reply_delay":1}`, `{"lose_reply_to":["all"]}`, `{"delay_reply_to":["payment"]}`, `{"crash":true}`},
 		"/webhook": {"", `{"url":1}`, `{"url":"localhost:8080"}`, `{"url":"file:///etc/passwd"}`, `{"url":"http://"}`},
 	} {
 		for _, body := range bodies {
@@ -252,7 +255,8 @@ func TestServerRefusesBodiesItDoesNotUnderstand(t *testing.T) {
 			}
 		}
 	}
-	for path, want := range map[string]int{"/ledger?after=-1": 400, "/ledger?after=x": 400, "/ledger?after=99": 200, "/": 404, "/payments/x": 404} {
+	for path, want := range map[string]int{"/ledger?after=-1": 400, "/ledger?after=x": 400, "/ledger?after=99": 200,
+		"/": 404, "/payments/x": 404} {
 		if status := ask("GET", path, ""); status != want {
 			t.Errorf("GET %s got %d; want %d", path, status, want)
 		}
@@ -310,7 +314,8 @@ func TestManyCallersAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	books := Audit(entries, nil)
-	if books.Authorised != payments || books.Captured != books.Refunded || books.Captured+books.Cancelled != payments || books.ChargedWithoutOrder != 0 {
+	if books.Authorised != payments || books.Captured != books.Refunded ||
+		books.Captured+books.Cancelled != payments || books.ChargedWithoutOrder != 0 {
 		t.Errorf("the books are %+v", books)
 	}
 }

@@ -77,7 +77,8 @@ func ReadSecret(name string) ([]byte, error) {
 	}
 	secret := bytes.TrimSpace(text)
 	if len(secret) < minSecret || len(text) > maxSecret {
-		return nil, fmt.Errorf("the secret in %s must have %d to %d bytes: openssl rand -hex 32 > %s", name, minSecret, maxSecret, name)
+		return nil, fmt.Errorf("the secret in %s must have %d to %d bytes: openssl rand -hex 32 > %s",
+			name, minSecret, maxSecret, name)
 	}
 	return secret, nil
 }

@@ -20,8 +20,9 @@ import (
 
 // Config is what a Server is made with. All but the secret may be left out.
 type Config struct {
-	Secret  []byte   // signs webhooks
-	Webhook string   // where they go, such as http://127.0.0.1:8080/api/payments/webhook; "": nowhere until PUT /webhook
+	Secret []byte // signs webhooks
+	// where they go, such as http://127.0.0.1:8080/api/payments/webhook; "": nowhere until PUT /webhook
+	Webhook string
 	Journal *Journal // where the Server records what it answers, and what it begins with; nil: in memory only
 	Client  *http.Client
 	Logger  *slog.Logger
@@ -132,7 +133,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("PUT /webhook", s.putWebhook)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !ownName(r.Host) {
-			replyJSON(w, http.StatusForbidden, problemBody{Error: problemText{"wrong_host", "this provider is not served under that name"}})
+			replyJSON(w, http.StatusForbidden,
+				problemBody{Error: problemText{"wrong_host", "this provider is not served under that name"}})
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
@@ -210,7 +212,8 @@ func (s *Server) payment(w http.ResponseWriter, r *http.Request) {
 func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 	reference := r.URL.Query().Get("reference")
 	if !printable(reference, maxReference) {
-		replyError(w, fmt.Errorf("%w: the reference must be 1 to %d printable ASCII characters", ErrInvalid, maxReference), Payment{})
+		replyError(w, fmt.Errorf("%w: the reference must be 1 to %d printable ASCII characters",
+			ErrInvalid, maxReference), Payment{})
 		return
 	}
 	replyJSON(w, http.StatusOK, foundBody{Payments: s.book.find(reference, ledgerPage)})

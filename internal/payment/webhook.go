@@ -148,7 +148,8 @@ func ParseEvent(body []byte) (Event, error) {
 	switch {
 	case !printable(e.ID, maxID), !printable(string(e.Type), maxID):
 		return Event{}, fmt.Errorf("%w: it needs an id and a type", ErrEvent)
-	case (strings.HasPrefix(string(e.Type), "payment.") || e.Type == EventRefundFailed) && !printable(e.Payment.ID, maxID):
+	case (strings.HasPrefix(string(e.Type), "payment.") || e.Type == EventRefundFailed) &&
+		!printable(e.Payment.ID, maxID):
 		return Event{}, fmt.Errorf("%w: its payment needs an id", ErrEvent)
 	}
 	return e, nil

@@ -20,7 +20,8 @@ func someEvent(t testing.TB) []byte {
 	t.Helper()
 	body, err := json.Marshal(Event{
 		ID: "evt_1", Type: EventCaptured, Time: noon,
-		Payment: Payment{ID: "pay_1", Reference: "hold-1", Amount: 1250, Currency: "EUR", Status: Captured, CreatedAt: noon},
+		Payment: Payment{ID: "pay_1", Reference: "hold-1", Amount: 1250, Currency: "EUR", Status: Captured,
+			CreatedAt: noon},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -40,26 +41,31 @@ func TestVerifyAcceptsOnlyWhatWasSigned(t *testing.T) {
 		now    time.Time
 		want   error
 	}{
-		"as it was signed":              {secret, signed, string(body), noon, nil},
-		"at the end of the tolerance":   {secret, signed, string(body), noon.Add(Tolerance), nil},
-		"after the tolerance":           {secret, signed, string(body), noon.Add(Tolerance + time.Second), ErrStale},
-		"signed in the future":          {secret, signed, string(body), noon.Add(-Tolerance - time.Second), ErrStale},
-		"another amount":                {secret, signed, strings.Replace(string(body), "1250", "1", 1), noon, ErrSignature},
-		"a time that was not signed":    {secret, "t=1795371889," + signature, string(body), noon, ErrSignature},
-		"the secret of somebody else":   {[]byte("another"), signed, string(body), noon, ErrSignature},
-		"a receiver without a secret":   {nil, Sign(nil, body, noon), string(body), noon, ErrSignature},
-		"no header":                     {secret, "", string(body), noon, ErrSignature},
-		"no signature":                  {secret, at, string(body), noon, ErrSignature},
-		"no time":                       {secret, signature, string(body), noon, ErrSignature},
-		"two times":                     {secret, at + "," + signed, string(body), noon, ErrSignature},
-		"half of the signature":         {secret, signed[:len(signed)-32], string(body), noon, ErrSignature},
-		"a signature that is not hex":   {secret, at + ",v1=zz", string(body), noon, ErrSignature},
-		"an older scheme":               {secret, at + ",v0=" + strings.TrimPrefix(signature, "v1="), string(body), noon, ErrSignature},
-		"a second secret":               {secret, at + ",v1=00," + signature, string(body), noon, nil},
-		"spaces between":                {secret, at + ", " + signature, string(body), noon, nil},
-		"too many signatures to try":    {secret, at + strings.Repeat(",v1=00", maxSignatures) + "," + signature, string(body), noon, ErrSignature},
-		"a header without end":          {secret, signed + strings.Repeat(",v1=00", 1000), string(body), noon, ErrSignature},
-		"a signed time that is no time": {secret, "t=soon,v1=" + hex.EncodeToString(mac(secret, "soon", body)), string(body), noon, ErrSignature},
+		"as it was signed":            {secret, signed, string(body), noon, nil},
+		"at the end of the tolerance": {secret, signed, string(body), noon.Add(Tolerance), nil},
+		"after the tolerance":         {secret, signed, string(body), noon.Add(Tolerance + time.Second), ErrStale},
+		"signed in the future":        {secret, signed, string(body), noon.Add(-Tolerance - time.Second), ErrStale},
+		"another amount": {secret, signed, strings.Replace(string(body), "1250", "1", 1), noon,
+			ErrSignature},
+		"a time that was not signed":  {secret, "t=1795371889," + signature, string(body), noon, ErrSignature},
+		"the secret of somebody else": {[]byte("another"), signed, string(body), noon, ErrSignature},
+		"a receiver without a secret": {nil, Sign(nil, body, noon), string(body), noon, ErrSignature},
+		"no header":                   {secret, "", string(body), noon, ErrSignature},
+		"no signature":                {secret, at, string(body), noon, ErrSignature},
+		"no time":                     {secret, signature, string(body), noon, ErrSignature},
+		"two times":                   {secret, at + "," + signed, string(body), noon, ErrSignature},
+		"half of the signature":       {secret, signed[:len(signed)-32], string(body), noon, ErrSignature},
+		"a signature that is not hex": {secret, at + ",v1=zz", string(body), noon, ErrSignature},
+		"an older scheme": {secret, at + ",v0=" + strings.TrimPrefix(signature, "v1="), string(body),
+			noon, ErrSignature},
+		"a second secret": {secret, at + ",v1=00," + signature, string(body), noon, nil},
+		"spaces between":  {secret, at + ", " + signature, string(body), noon, nil},
+		"too many signatures to try": {secret, at + strings.Repeat(",v1=00", maxSignatures) + "," + signature,
+			string(body), noon, ErrSignature},
+		"a header without end": {secret, signed + strings.Repeat(",v1=00", 1000), string(body), noon,
+			ErrSignature},
+		"a signed time that is no time": {secret, "t=soon,v1=" + hex.EncodeToString(mac(secret, "soon", body)),
+			string(body), noon, ErrSignature},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := Verify(c.secret, c.header, []byte(c.body), c.now); !errors.Is(err, c.want) {
@@ -80,7 +86,8 @@ func TestSignatureIsTheOneOfStripe(t *testing.T) {
 
 func TestParseEventRefusesWhatIsNoEvent(t *testing.T) {
 	good := string(someEvent(t))
-	if e, err := ParseEvent([]byte(good)); err != nil || e.ID != "evt_1" || e.Payment.Amount != 1250 || e.Payment.Reference != "hold-1" {
+	if e, err := ParseEvent([]byte(good)); err != nil || e.ID != "evt_1" || e.Payment.Amount != 1250 ||
+		e.Payment.Reference != "hold-1" {
 		t.Fatalf("got %+v, %v", e, err)
 	}
 	if _, err := ParseEvent([]byte(strings.Replace(good, `{"id"`, `{"livemode":false,"id"`, 1))); err != nil {

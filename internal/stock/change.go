@@ -294,7 +294,8 @@ func (s *Service) settleDoubts() (step func(ctx context.Context) (more bool)) {
 			}
 			if _, err := s.compare(ctx, sku); err != nil && !errors.Is(err, ErrUnknownItem) {
 				next = min(2*delay, maxSettleDelay)
-				s.log.Warn("units may be taken with no order, and the orders cannot be counted yet", "sku", sku, "again in", next, "error", err)
+				s.log.Warn("units may be taken with no order, and the orders cannot be counted yet",
+					"sku", sku, "again in", next, "error", err)
 			}
 		}
 		delay = next
@@ -445,7 +446,9 @@ func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, fami
 // findWritten finds out which orders of a generation were written when the database did
 // not tell. It ends the generation first: then none of the orders can be written any
 // more, and units without an order are back in the stock.
-func (s *Service) findWritten(ctx context.Context, sku string, g generation, ids []string) (written map[string]bool, err error) {
+func (s *Service) findWritten(
+	ctx context.Context, sku string, g generation, ids []string,
+) (written map[string]bool, err error) {
 	const maxTries = 3 // a shared call may have begun before this doubt
 	s.reconciliation.doubt(sku, g)
 	for range maxTries {

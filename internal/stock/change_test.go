@@ -80,7 +80,10 @@ func TestChangeThatRedisFailsIsUndone(t *testing.T) {
 			"put": func(ctx context.Context, service *stock.Service, sku string) error {
 				return second(service.Put(ctx, stock.Item{SKU: sku, Initial: 99}))
 			},
-			"delete": func(ctx context.Context, service *stock.Service, sku string) error { return service.Delete(ctx, sku) },
+			"delete": func(ctx context.Context, service *stock.Service,
+				sku string) error {
+				return service.Delete(ctx, sku)
+			},
 		} {
 			t.Run(what+", "+name, func(t *testing.T) {
 				eachSite(t, func(t *testing.T, s *site) {
@@ -126,8 +129,10 @@ func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 
 		fresh.sku = other.sku
 		for _, strategy := range []string{"v6_watchdog", "lua_batch", "watch"} {
-			if _, err := service.Deduct(t.Context(), fresh.request(strategy, "")); !errors.Is(err, stock.ErrUnknownItem) {
-				t.Errorf("%s: an item that the database does not know: got %v, want %v", strategy, err, stock.ErrUnknownItem)
+			if _, err := service.Deduct(t.Context(), fresh.request(strategy, "")); !errors.Is(err,
+				stock.ErrUnknownItem) {
+				t.Errorf("%s: an item that the database does not know: got %v, want %v",
+					strategy, err, stock.ErrUnknownItem)
 			}
 		}
 		if keys := s.rdb.Keys(t.Context(), "oversell:{"+other.sku+"}:stock*").Val(); len(keys) > 0 {
@@ -143,7 +148,8 @@ func TestAuditCountsForeignOrders(t *testing.T) {
 		s.put(t, service, 5)
 		rush(t, s, 2, "v4_lua", service)
 		s.put(t, service, 5) // orders of the last sale are not foreign
-		foreign := stock.Order{ID: "foreign", SKU: s.sku, SaleID: "of another database", Quantity: 7, Strategy: "v4_lua", CreatedAt: time.Now()}
+		foreign := stock.Order{ID: "foreign", SKU: s.sku, SaleID: "of another database", Quantity: 7,
+			Strategy: "v4_lua", CreatedAt: time.Now()}
 		if err := s.db.Create(&foreign).Error; err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +163,10 @@ func TestAuditCountsForeignOrders(t *testing.T) {
 var losses = map[string]func(t *testing.T, s *site) error{
 	"everything": func(t *testing.T, s *site) error { return s.rdb.FlushDB(t.Context()).Err() },
 	"the stock":  func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), s.stockKey(t)).Err() },
-	"the sale":   func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").Err() },
+	"the sale": func(t *testing.T, s *site) error {
+		return s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").
+			Err()
+	},
 }
 
 // An order that is not written yet when the stock is lost was not counted as sold, and
@@ -188,7 +197,8 @@ func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 						soldOut++
 					}
 					if sold != 10 || soldOut != 3 {
-						t.Errorf("%s: %d sold and %d refused, want 10 and 3; the late buyer got %v", strategy, sold, soldOut, o.err)
+						t.Errorf("%s: %d sold and %d refused, want 10 and 3; the late buyer got %v",
+							strategy, sold, soldOut, o.err)
 					}
 					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
 				}
@@ -200,7 +210,10 @@ func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 // Units go back to the stock that they were taken from, and to no other.
 func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, s *site, service *stock.Service){
-		"before the stock is restored": func(t *testing.T, s *site, _ *stock.Service) { _ = s.rdb.FlushDB(t.Context()) },
+		"before the stock is restored": func(t *testing.T, s *site,
+			_ *stock.Service) {
+			_ = s.rdb.FlushDB(t.Context())
+		},
 		"after the stock was restored": func(t *testing.T, s *site, service *stock.Service) {
 			_ = s.rdb.FlushDB(t.Context())
 			s.audit(t, service)
@@ -249,7 +262,8 @@ func TestDeleteDuringASaleLeavesNothing(t *testing.T) {
 				t.Errorf("%s: the holder got %v, want %v", strategy, err, stock.ErrUnknownItem)
 			}
 			var orders int64
-			if err := s.db.Model(&stock.Order{}).Where("sku = ?", s.sku).Count(&orders).Error; err != nil || orders != 0 {
+			if err := s.db.Model(&stock.Order{}).Where("sku = ?", s.sku).Count(&orders).Error; err != nil ||
+				orders != 0 {
 				t.Errorf("%s: %d orders of an item that is gone, %v", strategy, orders, err)
 			}
 			for _, key := range s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*").Val() {

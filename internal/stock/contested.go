@@ -21,9 +21,10 @@ const maxConditional = 16
 // UPDATE … SET remaining = remaining - n WHERE remaining >= n. The database lets one
 // such statement at a time have the row.
 func Conditional(db *gorm.DB) Guard {
-	return &repeated{slots: make(Slots, maxConditional), once: func(ctx, _ context.Context, at Location, section Section) error {
-		return section(ctx, conditional{ledger{store: store{db}, at: at}})
-	}}
+	return &repeated{slots: make(Slots, maxConditional),
+		once: func(ctx, _ context.Context, at Location, section Section) error {
+			return section(ctx, conditional{ledger{store: store{db}, at: at}})
+		}}
 }
 
 // conditional takes units whatever Get has read.
@@ -47,9 +48,10 @@ func (e tooFewError) Unwrap() error { return ErrSoldOut }
 // version, and is refused if the version is no longer the one that was read. The loser
 // sleeps and does everything again.
 func Versioned(db *gorm.DB) Guard {
-	return &repeated{slots: make(Slots, maxAttempts), once: func(ctx, _ context.Context, at Location, section Section) error {
-		return section(ctx, &versioned{ledger: ledger{store: store{db}, at: at}})
-	}}
+	return &repeated{slots: make(Slots, maxAttempts),
+		once: func(ctx, _ context.Context, at Location, section Section) error {
+			return section(ctx, &versioned{ledger: ledger{store: store{db}, at: at}})
+		}}
 }
 
 type versioned struct {
@@ -85,9 +87,10 @@ const UnitsInPool = 200
 func Units(db *gorm.DB, size int64) Guard {
 	shared := &pools{size: size, filling: make(Slots, maxFillings)}
 	unusable := needsMySQL(db, "SELECT … FOR UPDATE SKIP LOCKED")
-	return &repeated{make(Slots, maxConditional), unusable, func(ctx, _ context.Context, at Location, section Section) error {
-		return section(ctx, pooled{ledger{store: store{db}, at: at}, shared})
-	}}
+	return &repeated{make(Slots, maxConditional), unusable,
+		func(ctx, _ context.Context, at Location, section Section) error {
+			return section(ctx, pooled{ledger{store: store{db}, at: at}, shared})
+		}}
 }
 
 // maxFillings bounds the pools that are filled at the same time in this process. A filling
@@ -190,7 +193,8 @@ func (p pooled) fillOnce(ctx context.Context, pool units.Pool, size, n int64) (f
 	case p.filling <- struct{}{}:
 		defer func() { <-p.filling }()
 	case <-ctx.Done():
-		return filling{}, fmt.Errorf("filling the pool of %s: others are being filled: %w", pool.SKU, context.Cause(ctx))
+		return filling{}, fmt.Errorf("filling the pool of %s: others are being filled: %w",
+			pool.SKU, context.Cause(ctx))
 	}
 	for range maxTxAttempts {
 		err = p.on().db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {

@@ -55,7 +55,8 @@ func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
 			s.sku, s.keeper = newSKU(), keeper
 			s.put(t, service, 1)
 			for range 2 { // the second finds what the first has cached
-				if _, err := service.Deduct(t.Context(), s.request(strategy.Name, "")); !errors.Is(err, stock.ErrLocation) {
+				if _, err := service.Deduct(t.Context(), s.request(strategy.Name, "")); !errors.Is(err,
+					stock.ErrLocation) {
 					t.Errorf("%s with the stock in %s: got %v, want %v", strategy.Name, keeper, err, stock.ErrLocation)
 				}
 			}
@@ -190,7 +191,8 @@ func TestRowLockIsKeptByAStoppedHolder(t *testing.T) {
 func killConnections(t *testing.T, db *gorm.DB) {
 	t.Helper()
 	var ids []int64
-	if err := db.Raw("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()").Scan(&ids).Error; err != nil {
+	if err := db.Raw("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()").
+		Scan(&ids).Error; err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
@@ -299,7 +301,8 @@ func (s *site) holderBy(t *testing.T, item stock.Item, by fencedBy, unfenced boo
 // A transaction that the server rolled back because of a conflict is repeated, and its
 // order is written once.
 func TestDeadlockIsTriedAgain(t *testing.T) {
-	deadlock := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}
+	deadlock := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting " +
+		"transaction"}
 	s := newDatabaseSite(t)
 	service := s.instance(t, nil)
 	var left atomic.Int32

@@ -30,8 +30,9 @@ type Retried struct {
 	SKU      string `json:"sku"`
 	Requeued int    `json:"requeued"` // they are in the stream again
 	Written  int    `json:"written"`  // they were in the database already
-	Left     int    `json:"left"`     // they stay dead letters: their units are sold, the buyer's limit is reached, or their sale is over
-	Over     int    `json:"over"`     // of those left: orders of sales that are over
+	// they stay dead letters: their units are sold, the buyer's limit is reached, or their sale is over
+	Left int `json:"left"`
+	Over int `json:"over"` // of those left: orders of sales that are over
 }
 
 // RetryDead puts the dead letters of an item's current sale back into the stream. An order

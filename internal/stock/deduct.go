@@ -277,11 +277,14 @@ func (s *Service) CanSell(strategy string, item Item) error {
 func (s Strategy) canSell(kept Backend, limit int64) error {
 	switch {
 	case kept == InHolds:
-		return fmt.Errorf("%w: the item is sold by holds; put the item on sale with keeper %s or %s", ErrLocation, InRedis, InDatabase)
+		return fmt.Errorf("%w: the item is sold by holds; put the item on sale with keeper %s or %s",
+			ErrLocation, InRedis, InDatabase)
 	case s.Keeper == InRedis && kept == InDatabase:
-		return fmt.Errorf("%w: it needs the stock in Redis, and the item's is in the database; put the item on sale with keeper %s", ErrLocation, InRedis)
+		return fmt.Errorf("%w: it needs the stock in Redis, and the item's is in the database; put the item on "+
+			"sale with keeper %s", ErrLocation, InRedis)
 	case s.Keeper == InDatabase && kept != InDatabase:
-		return fmt.Errorf("%w: it needs the stock in the database, and the item's is in Redis; put the item on sale with keeper %s", ErrLocation, InDatabase)
+		return fmt.Errorf("%w: it needs the stock in the database, and the item's is in Redis; put the item on "+
+			"sale with keeper %s", ErrLocation, InDatabase)
 	case limit > 0 && !s.streamed():
 		return fmt.Errorf("%w of %d; sell it with %s", ErrUnlimited, limit, StreamFamily)
 	}

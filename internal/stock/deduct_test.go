@@ -45,7 +45,8 @@ func TestWithoutAGuardUpdatesAreLost(t *testing.T) {
 		rush(t, s, buyers, "none", service)
 		a := s.audit(t, service)
 		if a.Sold != buyers || a.LostUpdates != buyers-1 || a.Remaining != buyers-1 {
-			t.Errorf("sold %d, lost updates %d, remaining %d; want %d, %d, %[4]d", a.Sold, a.LostUpdates, a.Remaining, buyers, buyers-1)
+			t.Errorf("sold %d, lost updates %d, remaining %d; want %d, %d, %[4]d",
+				a.Sold, a.LostUpdates, a.Remaining, buyers, buyers-1)
 		}
 	})
 }
@@ -76,10 +77,11 @@ func TestWatchRetriesUnderContention(t *testing.T) {
 
 func TestSoldOutTakesNoLock(t *testing.T) {
 	s := embeddedSite(t)
-	service := s.instance(t, withGuard(guardFunc(func(context.Context, guard.Entry, func(context.Context, stock.Counter) error) error {
-		t.Error("the guard was asked for a sold-out item")
-		return nil
-	})))
+	service := s.instance(t,
+		withGuard(guardFunc(func(context.Context, guard.Entry, func(context.Context, stock.Counter) error) error {
+			t.Error("the guard was asked for a sold-out item")
+			return nil
+		})))
 	s.put(t, service, 0)
 	if _, err := service.Deduct(t.Context(), s.request("test", "")); !errors.Is(err, stock.ErrSoldOut) {
 		t.Errorf("got %v, want %v", err, stock.ErrSoldOut)
@@ -97,10 +99,12 @@ func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
 		elsewhere := s.instance(t, withMixed)
 		s.put(t, elsewhere, 1)
 		waits := make(chan struct{})
-		service := s.instance(t, withGuard(guardFunc(func(ctx context.Context, e guard.Entry, section func(context.Context, stock.Counter) error) error {
-			close(waits)
-			return waiting(ctx, e, section)
-		})))
+		service := s.instance(t,
+			withGuard(guardFunc(func(ctx context.Context, e guard.Entry,
+				section func(context.Context, stock.Counter) error) error {
+				close(waits)
+				return waiting(ctx, e, section)
+			})))
 		outcome := make(chan error, 1)
 		go func() {
 			_, err := service.Deduct(t.Context(), s.request("test", ""))
@@ -201,7 +205,8 @@ func TestLostLockSellsNothing(t *testing.T) {
 	s := embeddedSite(t)
 	service := s.instance(t, func(cfg *stock.Config) {
 		lost, lose := context.WithCancelCause(t.Context())
-		cfg.Strategies = map[string]stock.Strategy{"test": {Guard: guardFunc(func(_ context.Context, _ guard.Entry, section func(context.Context, stock.Counter) error) error {
+		cfg.Strategies = map[string]stock.Strategy{"test": {Guard: guardFunc(func(_ context.Context, _ guard.Entry,
+			section func(context.Context, stock.Counter) error) error {
 			return section(lost, counter{t, s})
 		})}}
 		cfg.Work = func(ctx context.Context, _ string) (func(), error) {
@@ -246,9 +251,10 @@ func TestInvalidRequests(t *testing.T) {
 		"sku too long":       {func(r *stock.Request) { r.SKU = strings.Repeat("a", 65) }, stock.ErrInvalid},
 		"key with a space":   {func(r *stock.Request) { r.IdempotencyKey = "a b" }, stock.ErrInvalid},
 		"key not ASCII":      {func(r *stock.Request) { r.IdempotencyKey = "é" }, stock.ErrInvalid},
-		"key too long":       {func(r *stock.Request) { r.IdempotencyKey = strings.Repeat("a", 129) }, stock.ErrInvalid},
-		"unknown strategy":   {func(r *stock.Request) { r.Strategy = "v0" }, stock.ErrUnknownStrategy},
-		"unknown item":       {func(r *stock.Request) { r.SKU = "nobody-sells-this" }, stock.ErrUnknownItem},
+		"key too long": {func(r *stock.Request) { r.IdempotencyKey = strings.Repeat("a", 129) },
+			stock.ErrInvalid},
+		"unknown strategy": {func(r *stock.Request) { r.Strategy = "v0" }, stock.ErrUnknownStrategy},
+		"unknown item":     {func(r *stock.Request) { r.SKU = "nobody-sells-this" }, stock.ErrUnknownItem},
 	} {
 		req := s.request("v4_lua", "")
 		tt.change(&req)

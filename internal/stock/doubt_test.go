@@ -15,7 +15,8 @@ import (
 
 // counts reports whether a statement adds up the orders of a sale.
 func counts(tx *gorm.DB) bool {
-	return tx.Statement.Table == "oversell_orders" && strings.Contains(strings.Join(tx.Statement.Selects, ","), "SUM(quantity)")
+	return tx.Statement.Table == "oversell_orders" &&
+		strings.Contains(strings.Join(tx.Statement.Selects, ","), "SUM(quantity)")
 }
 
 // wantLeft waits until Redis has so many units, without a look by the shop.

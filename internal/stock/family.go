@@ -172,7 +172,8 @@ func (f *families) renew(at workKey) {
 	row := familyLease{at.sku, at.family, f.instance, now().Add(leaseTime), n.peak}
 	err := f.store.db.WithContext(ctx).Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error
 	if err != nil {
-		f.log.Warn("announcing which strategies are at work failed, and others may begin too early", "sku", at.sku, "family", at.family, "error", err)
+		f.log.Warn("announcing which strategies are at work failed, and others may begin too early",
+			"sku", at.sku, "family", at.family, "error", err)
 	}
 }
 
@@ -181,7 +182,8 @@ func (f *families) remove(at workKey) {
 	defer cancel()
 	row := familyLease{SKU: at.sku, Family: at.family, Instance: f.instance}
 	if err := f.store.db.WithContext(ctx).Delete(&row).Error; err != nil {
-		f.log.Warn("announcing that strategies have left failed, and others wait for a while", "sku", at.sku, "family", at.family, "error", err)
+		f.log.Warn("announcing that strategies have left failed, and others wait for a while",
+			"sku", at.sku, "family", at.family, "error", err)
 	}
 }
 
@@ -211,7 +213,8 @@ func (f *families) checkAlone(ctx context.Context, at store, sku, family string)
 type atWorkError struct{ family string }
 
 func (e atWorkError) Error() string {
-	return fmt.Sprintf("%v: %s, which does not exclude this one; -mixed lets them work together", ErrOtherStrategy, e.family)
+	return fmt.Sprintf("%v: %s, which does not exclude this one; -mixed lets them work together",
+		ErrOtherStrategy, e.family)
 }
 func (e atWorkError) Unwrap() error { return ErrOtherStrategy }
 

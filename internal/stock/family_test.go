@@ -120,7 +120,8 @@ func TestNoGenerationStaysInRedis(t *testing.T) {
 		service := s.instance(t, nil)
 		s.put(t, service, 10)
 		rush(t, s, 1, "v8_fenced", service)
-		claimed := s.db.Exec("UPDATE oversell_items SET family = ?, generation = 'claimed', unpublished = ?, remaining = 9 "+
+		claimed := s.db.Exec("UPDATE oversell_items SET family = ?, generation = 'claimed', unpublished = ?, "+
+			"remaining = 9 "+
 			"WHERE sku = ?", streamed, true, s.sku)
 		if claimed.Error != nil {
 			t.Fatal(claimed.Error)
@@ -150,7 +151,8 @@ func TestDeadFamilyIsNotWaitedForForEver(t *testing.T) {
 		s.put(t, service, 10)
 		rush(t, s, 1, "v6_watchdog", service)
 		dies := time.Now().Add(200 * time.Millisecond).UTC()
-		err := s.db.Exec("INSERT INTO oversell_presences (sku, family, instance, ends_at) VALUES (?, 'v6_watchdog', 'dead', ?)", s.sku, dies).Error
+		err := s.db.Exec("INSERT INTO oversell_presences (sku, family, instance, ends_at) VALUES (?, "+
+			"'v6_watchdog', 'dead', ?)", s.sku, dies).Error
 		if err != nil {
 			t.Fatal(err)
 		}

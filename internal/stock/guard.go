@@ -76,11 +76,12 @@ func (b Backends) inDatabase(ctx context.Context, at Location) Counter {
 // Optimistic guards without a lock: it watches the stock, and Redis refuses the write
 // if the stock has changed since it was read. The loser sleeps and does everything again.
 func Optimistic(rdb redis.UniversalClient) Guard {
-	return &repeated{slots: make(Slots, maxAttempts), once: func(ctx, _ context.Context, at Location, section Section) error {
-		return rdb.Watch(ctx, func(tx *redis.Tx) error {
-			return section(ctx, watchedCounter{plainCounter{tx, at.Key}, tx})
-		}, at.Key)
-	}}
+	return &repeated{slots: make(Slots, maxAttempts),
+		once: func(ctx, _ context.Context, at Location, section Section) error {
+			return rdb.Watch(ctx, func(tx *redis.Tx) error {
+				return section(ctx, watchedCounter{plainCounter{tx, at.Key}, tx})
+			}, at.Key)
+		}}
 }
 
 const (

@@ -56,7 +56,8 @@ func wantKeyReused(t *testing.T, service *stock.Service, r stock.Request) {
 	t.Helper()
 	for _, other := range otherRequests(r) {
 		if res, err := service.Deduct(t.Context(), other); !errors.Is(err, stock.ErrKeyReused) {
-			t.Errorf("%d for %q after %d for %q: got %+v, %v; want %v", other.Quantity, other.Buyer, r.Quantity, r.Buyer, res.Order, err, stock.ErrKeyReused)
+			t.Errorf("%d for %q after %d for %q: got %+v, %v; want %v",
+				other.Quantity, other.Buyer, r.Quantity, r.Buyer, res.Order, err, stock.ErrKeyReused)
 		}
 	}
 }
@@ -128,7 +129,8 @@ func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
 		if err != nil || !again.Replayed {
 			t.Fatalf("the second: replayed %v, %v; want a replay", again.Replayed, err)
 		}
-		if !again.Order.CreatedAt.Equal(first.Order.CreatedAt) || again.Order.ID != first.Order.ID || again.Order.Strategy != "v6_watchdog" {
+		if !again.Order.CreatedAt.Equal(first.Order.CreatedAt) || again.Order.ID != first.Order.ID ||
+			again.Order.Strategy != "v6_watchdog" {
 			t.Errorf("answered with %+v, want the first order %+v", again.Order, first.Order)
 		}
 		if _, err := service.Deduct(t.Context(), s.request("watch", "another")); !errors.Is(err, stock.ErrSoldOut) {

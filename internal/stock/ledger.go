@@ -65,7 +65,9 @@ func (l ledger) row(tx *gorm.DB) *gorm.DB {
 // returns errOtherSale if the sale is over. If the row does not meet the conditions it
 // returns the error that refused makes of the row, or errConflict. Every write increments
 // the version, also because MySQL does not count a row that an UPDATE leaves unchanged.
-func (l ledger) update(tx *gorm.DB, columns map[string]any, refused func(Item) error, only ...func(*gorm.DB) *gorm.DB) error {
+func (l ledger) update(
+	tx *gorm.DB, columns map[string]any, refused func(Item) error, only ...func(*gorm.DB) *gorm.DB,
+) error {
 	columns["version"] = gorm.Expr("version + 1")
 	done := l.row(tx).Scopes(only...).UpdateColumns(columns)
 	if done.Error != nil {

@@ -188,16 +188,19 @@ func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 		lost := s.mustBuy(t, service, "ann")
 		kept = append(kept, s.mustBuy(t, service, "bob"))
 		consume(t, service, stream.Consumer{})
-		a := s.until(t, service, "an order is refused", func(a stock.Audit) bool { return a.AcceptedLost == 1 && a.Remaining == 16 })
+		a := s.until(t, service, "an order is refused",
+			func(a stock.Audit) bool { return a.AcceptedLost == 1 && a.Remaining == 16 })
 		wantStock(t, a, 20, 16, 4, 4)
 		s.wantWritten(t, service, kept)
 		s.wantState(t, service, lost, stock.StateNotAccepted)
 		s.wantLimit(t, service, "ann", 1)
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Left: 1}) {
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil ||
+			done != (stock.Retried{SKU: s.sku, Left: 1}) {
 			t.Errorf("retrying beyond the limit: %+v, %v", done, err)
 		}
 		s.putLimited(t, service, 5, 1)
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Left: 1, Over: 1}) {
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil ||
+			done != (stock.Retried{SKU: s.sku, Left: 1, Over: 1}) {
 			t.Errorf("retrying in another sale: %+v, %v", done, err)
 		}
 		s.mustBuy(t, service, "ann") // nothing of the last sale counts
@@ -220,7 +223,8 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		taken := "click" // by an order that the shop does not know of
-		foreign := stock.Order{ID: newSKU(), SKU: s.sku, SaleID: item.SaleID, Quantity: 1, IdempotencyKey: &taken, Strategy: streamed}
+		foreign := stock.Order{ID: newSKU(), SKU: s.sku, SaleID: item.SaleID, Quantity: 1, IdempotencyKey: &taken,
+			Strategy: streamed}
 		if err := s.db.Session(&gorm.Session{SkipHooks: true}).Create(&foreign).Error; err != nil {
 			t.Fatal(err)
 		}
@@ -265,14 +269,17 @@ func TestALimitIsCheckedOrRefused(t *testing.T) {
 				t.Errorf("%s: %v, want %v", strategy.Name, err, stock.ErrUnlimited)
 			}
 		}
-		for name, want := range map[string]string{"": "buyer is missing", "a b": "printable", strings.Repeat("x", stock.MaxBuyer+1): "printable"} {
-			if _, err := s.buyAs(t, service, name, "", 1); !errors.Is(err, stock.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		for name, want := range map[string]string{"": "buyer is missing", "a b": "printable",
+			strings.Repeat("x", stock.MaxBuyer+1): "printable"} {
+			if _, err := s.buyAs(t, service, name, "", 1); !errors.Is(err, stock.ErrInvalid) ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("buyer %q: %v, want %v that says %q", name, err, stock.ErrInvalid, want)
 			}
 		}
 		consume(t, service, stream.Consumer{})
 		wantStock(t, s.settled(t, service), 10, 9, 1, 1)
-		for _, item := range []stock.Item{{Limit: -1}, {Limit: stock.MaxStock + 1}, {Limit: 1, Keeper: stock.InDatabase}} {
+		for _, item := range []stock.Item{{Limit: -1}, {Limit: stock.MaxStock + 1},
+			{Limit: 1, Keeper: stock.InDatabase}} {
 			item.SKU = s.sku
 			if _, err := service.Put(t.Context(), item); !errors.Is(err, stock.ErrInvalid) {
 				t.Errorf("%+v: %v, want %v", item, err, stock.ErrInvalid)

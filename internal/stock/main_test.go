@@ -82,7 +82,8 @@ func (s *site) instance(t *testing.T, adjust func(*stock.Config)) *stock.Service
 		DB: s.db, Redis: s.rdb, History: backend.RedisHistory(s.rdb), Wait: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
-	strategies().Sell(&cfg, catalog.Options{Redis: s.rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}})
+	strategies().
+		Sell(&cfg, catalog.Options{Redis: s.rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}})
 	if adjust != nil {
 		adjust(&cfg)
 	}
@@ -170,7 +171,8 @@ func (v variant) holds() bool { return v.strategy != "none" && v.strategy != "lo
 func (s *site) eachVariant(t *testing.T, f func(t *testing.T, v variant)) {
 	t.Helper()
 	for _, strategy := range strategies() {
-		for keeper, not := range map[stock.Backend]bool{stock.InRedis: strategy.InDatabase(), stock.InDatabase: strategy.InRedis()} {
+		for keeper, not := range map[stock.Backend]bool{stock.InRedis: strategy.InDatabase(),
+			stock.InDatabase: strategy.InRedis()} {
 			if strategy.Kind == catalog.Streamed { // see stream_test.go
 				continue
 			}
@@ -188,7 +190,9 @@ func (s *site) eachVariant(t *testing.T, f func(t *testing.T, v variant)) {
 // guardFunc is a guard for a test.
 type guardFunc func(ctx context.Context, e guard.Entry, section func(context.Context, stock.Counter) error) error
 
-func (g guardFunc) Do(ctx context.Context, _ stock.Location, e guard.Entry, section stock.Section) (guard.Stats, error) {
+func (g guardFunc) Do(
+	ctx context.Context, _ stock.Location, e guard.Entry, section stock.Section,
+) (guard.Stats, error) {
 	return guard.Stats{}, g(ctx, e, section)
 }
 

@@ -50,7 +50,8 @@ func (s store) itemsOf(ctx context.Context, id string) (skus []string, err error
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	begin := id[len(id)-saleDigits:]
-	err = s.db.WithContext(ctx).Model(&Sale{}).Where("id >= ? AND id < ?", begin, begin+"g").Distinct().Pluck("sku", &skus).Error
+	err = s.db.WithContext(ctx).Model(&Sale{}).Where("id >= ? AND id < ?", begin, begin+"g").Distinct().
+		Pluck("sku", &skus).Error
 	if err != nil {
 		return nil, fmt.Errorf("looking up the item of order %s: %w", id, err)
 	}
@@ -114,7 +115,8 @@ func (p *purchase) undo(ctx context.Context, order Order, err error) error {
 	switch {
 	case errors.Is(err, errUnsure):
 		p.doubt()
-		s.log.Error("units may be taken with no order", "sku", p.req.SKU, "quantity", p.req.Quantity, "order", order.ID, "error", err)
+		s.log.Error("units may be taken with no order",
+			"sku", p.req.SKU, "quantity", p.req.Quantity, "order", order.ID, "error", err)
 		return err
 	case errors.Is(err, errOtherSale), errors.Is(err, errRecounted):
 	default:
@@ -219,12 +221,15 @@ func (s store) createAll(ctx context.Context, g generation, orders []*Order) err
 
 // createOne writes an order by one statement.
 func (s store) createOne(ctx context.Context, g generation, o *Order) error {
-	statement := "INSERT INTO `" + orderTable + "` (id, sku, sale_id, quantity, idempotency_key, buyer, strategy, created_at) " +
+	statement := "INSERT INTO `" + orderTable + "` (id, sku, sale_id, quantity, idempotency_key, buyer, " +
+		"strategy, created_at) " +
 		"SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM `" + itemTable + "` WHERE sku = ? AND generation = ?"
 	if s.db.Name() == "mysql" {
 		statement += " LOCK IN SHARE MODE"
 	}
-	done := s.db.WithContext(ctx).Exec(statement, o.ID, o.SKU, o.SaleID, o.Quantity, o.IdempotencyKey, o.Buyer, o.Strategy, o.CreatedAt, o.SKU, g.id)
+	done := s.db.WithContext(ctx).
+		Exec(statement, o.ID, o.SKU, o.SaleID, o.Quantity, o.IdempotencyKey, o.Buyer, o.Strategy, o.CreatedAt, o.SKU,
+			g.id)
 	if done.Error == nil && done.RowsAffected == 0 {
 		return errOtherSale
 	}
@@ -252,7 +257,8 @@ func retryable(err error) bool {
 	if !errors.As(err, &serverErr) {
 		return false
 	}
-	return serverErr.Number == erLockWaitTimeout || serverErr.Number == erLockDeadlock || serverErr.Number == erCheckread
+	return serverErr.Number == erLockWaitTimeout || serverErr.Number == erLockDeadlock ||
+		serverErr.Number == erCheckread
 }
 
 // mayStillRun reports whether a statement that failed may still be executed. A server

@@ -17,7 +17,8 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 		s.put(t, shop, 100)
 		buy := func(sku, key string, quantity int64) stock.Order {
 			t.Helper()
-			res, err := shop.Deduct(t.Context(), stock.Request{SKU: sku, Quantity: quantity, Strategy: "lua_atomic", IdempotencyKey: key, Owner: "me"})
+			res, err := shop.Deduct(t.Context(),
+				stock.Request{SKU: sku, Quantity: quantity, Strategy: "lua_atomic", IdempotencyKey: key, Owner: "me"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +40,9 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 				key = fmt.Sprint("key-", i)
 			}
 			o := buy(s.sku, key, int64(i+1))
-			want = append(want, stock.ListedOrder{ID: o.ID, Quantity: o.Quantity, Strategy: "lua_atomic", CreatedAt: o.CreatedAt, KeyHash: stock.KeyHash(key)})
+			want = append(want,
+				stock.ListedOrder{ID: o.ID, Quantity: o.Quantity, Strategy: "lua_atomic", CreatedAt: o.CreatedAt,
+					KeyHash: stock.KeyHash(key)})
 			buy(other, key, 1)
 		}
 		slices.SortFunc(want, func(a, b stock.ListedOrder) int { return strings.Compare(a.ID, b.ID) })

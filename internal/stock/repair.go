@@ -49,7 +49,8 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 		return Balance{}, err
 	}
 	if !item.backend().inRedis() {
-		return Balance{SKU: sku, SaleID: item.SaleID, Generation: item.Generation, Left: item.left(), keeper: item.backend()}, nil
+		return Balance{SKU: sku, SaleID: item.SaleID, Generation: item.Generation, Left: item.left(),
+			keeper: item.backend()}, nil
 	}
 	r, ok, err := s.stock.read(ctx, sku)
 	if err == nil && (!ok || r.gen != item.generation() || r.backend != InRedis) {
@@ -100,7 +101,9 @@ func (s *Service) Recount(ctx context.Context, b Balance) (returned int64, err e
 // recount begins a new generation if wrong returns true for the difference between what
 // the orders leave and the units in the stock. For a streamed item it does so if there is
 // any, and the units of dead letters count as missing.
-func (s *Service) recount(ctx context.Context, b Balance, wrong func(difference int64) bool) (returned int64, err error) {
+func (s *Service) recount(
+	ctx context.Context, b Balance, wrong func(difference int64) bool,
+) (returned int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	var before int64 // the units in a stock that has ended

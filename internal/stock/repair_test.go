@@ -43,7 +43,8 @@ func (s *site) repair(t *testing.T, service *stock.Service) stock.Repair {
 func (s *site) overwrite(t *testing.T, initial int64) {
 	t.Helper()
 	var sold int64
-	if err := s.db.Model(&stock.Order{}).Where("sku = ?", s.sku).Select("COALESCE(SUM(quantity), 0)").Scan(&sold).Error; err != nil {
+	if err := s.db.Model(&stock.Order{}).Where("sku = ?", s.sku).Select("COALESCE(SUM(quantity), 0)").
+		Scan(&sold).Error; err != nil {
 		t.Fatal(err)
 	}
 	if err := s.rdb.Set(t.Context(), s.stockKey(t), initial-sold, 0).Err(); err != nil {
@@ -119,7 +120,8 @@ func TestRepairDuringASaleOversellsOnlyIfItOverwrites(t *testing.T) {
 					all.Wait()
 					a := s.audit(t, other)
 					if sold != units || a.Oversold != tt.oversold || a.Sold != units+tt.oversold {
-						t.Errorf("%d sold to the others, %d in all, %d oversold; want %d, %d, %d", sold, a.Sold, a.Oversold, units, units+tt.oversold, tt.oversold)
+						t.Errorf("%d sold to the others, %d in all, %d oversold; want %d, %d, %d",
+							sold, a.Sold, a.Oversold, units, units+tt.oversold, tt.oversold)
 					}
 					if refused := errors.Is(late, stock.ErrSoldOut); refused != (tt.oversold == 0) {
 						t.Errorf("the buyer in flight was told: %v", late)
@@ -167,11 +169,13 @@ func TestAuditTellsUnitsInFlightFromStrandedOnes(t *testing.T) {
 				want := func(service *stock.Service, inFlight, stranded int64) {
 					t.Helper()
 					a := s.audit(t, service)
-					for deadline := time.Now().Add(backendtest.Slack); a.InFlight != inFlight && time.Now().Before(deadline); pause() {
+					for deadline := time.Now().Add(backendtest.Slack); a.InFlight != inFlight &&
+						time.Now().Before(deadline); pause() {
 						a = s.audit(t, service) // the other process writes its row every half second
 					}
 					if a.InFlight != inFlight || a.Stranded != stranded || a.LostUpdates != -inFlight-stranded {
-						t.Errorf("%d in flight, %d stranded, %d lost; want %d, %d", a.InFlight, a.Stranded, a.LostUpdates, inFlight, stranded)
+						t.Errorf("%d in flight, %d stranded, %d lost; want %d, %d",
+							a.InFlight, a.Stranded, a.LostUpdates, inFlight, stranded)
 					}
 				}
 				want(buying, 1, 2)
@@ -274,7 +278,8 @@ func TestRepairOfAStockInTheDatabase(t *testing.T) {
 			s.sku = newSKU()
 			s.put(t, service, 10)
 			rush(t, s, 4, "sql_conditional", service)
-			if err := s.db.Model(&stock.Item{}).Where("sku = ?", s.sku).UpdateColumn("remaining", 6+wrong).Error; err != nil {
+			if err := s.db.Model(&stock.Item{}).Where("sku = ?", s.sku).
+				UpdateColumn("remaining", 6+wrong).Error; err != nil {
 				t.Fatal(err)
 			}
 			if done := s.repair(t, service); done.Returned != -wrong {
@@ -305,7 +310,8 @@ func TestRepairThatFailsHalfwayIsHarmless(t *testing.T) {
 				s.strand(t, 6)
 				hook := new(locktest.Hook)
 				s.rdb.AddHook(hook)
-				cut := hook.On(locktest.All(locktest.Command("set"), locktest.Mentioning("oversell:{"+s.sku+"}:sale")), 1, fault)
+				cut := hook.On(locktest.All(locktest.Command("set"),
+					locktest.Mentioning("oversell:{"+s.sku+"}:sale")), 1, fault)
 				_, err := repairing.Repair(t.Context(), s.sku)
 				if !errors.Is(err, locktest.ErrCut) || cut.Hits() != 1 {
 					t.Fatalf("got %v after %d faults, want %v", err, cut.Hits(), locktest.ErrCut)

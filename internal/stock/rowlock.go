@@ -27,20 +27,21 @@ import (
 // left goes on waiting at the server, so a crowd that comes and goes would use up the
 // connections.
 func RowLocked(db *gorm.DB, s Slots) Guard {
-	return &oneByOne{inner: &repeated{s, needsMySQL(db, "SELECT … FOR UPDATE"), func(ctx, wait context.Context, at Location, section Section) error {
-		r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
-		err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			r.tx = tx
-			if err := r.lock(wait); err != nil {
-				return err
+	return &oneByOne{inner: &repeated{s, needsMySQL(db, "SELECT … FOR UPDATE"),
+		func(ctx, wait context.Context, at Location, section Section) error {
+			r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
+			err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+				r.tx = tx
+				if err := r.lock(wait); err != nil {
+					return err
+				}
+				return section(ctx, r)
+			})
+			if r.order == nil && !retryable(err) {
+				return err // nothing was written
 			}
-			return section(ctx, r)
-		})
-		if r.order == nil && !retryable(err) {
-			return err // nothing was written
-		}
-		return r.outcome(ctx, ctx, r.order, err)
-	}}}
+			return r.outcome(ctx, ctx, r.order, err)
+		}}}
 }
 
 // rowLocked is a ledger within a transaction that began before the section and is
@@ -95,16 +96,17 @@ func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 //
 // The buyers of this process wait for the lock one at a time; see RowLocked.
 func NameLocked(db *gorm.DB, s Slots) Guard {
-	return &oneByOne{inner: &repeated{s, needsMySQL(db, "GET_LOCK"), func(ctx, wait context.Context, at Location, section Section) error {
-		return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
-			name := lockName(at)
-			if err := getLock(wait, conn, name); err != nil {
-				return err
-			}
-			err := section(ctx, ledger{store: store{db}, at: at, conn: conn})
-			return errors.Join(err, releaseLock(ctx, conn, name))
-		})
-	}}}
+	return &oneByOne{inner: &repeated{s, needsMySQL(db, "GET_LOCK"),
+		func(ctx, wait context.Context, at Location, section Section) error {
+			return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
+				name := lockName(at)
+				if err := getLock(wait, conn, name); err != nil {
+					return err
+				}
+				err := section(ctx, ledger{store: store{db}, at: at, conn: conn})
+				return errors.Join(err, releaseLock(ctx, conn, name))
+			})
+		}}}
 }
 
 // lockName is unique for each sale of an item. Servers allow 64 characters.

@@ -185,7 +185,10 @@ func TestStockIsRestoredFromTheOrders(t *testing.T) {
 	for name, forget := range map[string]func(t *testing.T, s *site) error{
 		"everything": func(t *testing.T, s *site) error { return s.rdb.FlushDB(t.Context()).Err() },
 		"the stock":  func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), s.stockKey(t)).Err() },
-		"the sale":   func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").Err() },
+		"the sale": func(t *testing.T, s *site) error {
+			return s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").
+				Err()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachSite(t, func(t *testing.T, s *site) {

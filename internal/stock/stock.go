@@ -79,7 +79,8 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 // CheckSKU returns ErrInvalid if sku is not a valid SKU.
 func CheckSKU(sku string) error {
 	if !skuForm.MatchString(sku) {
-		return fmt.Errorf("%w: sku must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with a letter or digit", ErrInvalid)
+		return fmt.Errorf("%w: sku must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with "+
+			"a letter or digit", ErrInvalid)
 	}
 	return nil
 }
@@ -104,11 +105,13 @@ type Item struct {
 
 	// Keeper is the backend of the stock; "" means InRedis. Put ignores the four fields
 	// after it, which are for a stock in the database, or sold by holds.
-	Keeper    Backend `json:"keeper" gorm:"size:16;not null;default:redis"`
-	Remaining int64   `json:"-" gorm:"not null;default:0"`          // units left that are not in the pool; with a stock in Redis: that accepted orders of the generation may take
-	Version   int64   `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
-	Fence     int64   `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
-	FenceOf   string  `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
+	Keeper Backend `json:"keeper" gorm:"size:16;not null;default:redis"`
+	// units left that are not in the pool; with a stock in Redis: that accepted orders of the generation may
+	// take
+	Remaining int64  `json:"-" gorm:"not null;default:0"`
+	Version   int64  `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
+	Fence     int64  `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
+	FenceOf   string `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
 
 	// Pooled counts the units in the pool of the generation, see package units. Only
 	// store.item reads it.
@@ -165,10 +168,12 @@ func (i Item) check() error {
 		return fmt.Errorf("%w: limit is %d, and must be 0 to %d", ErrInvalid, i.Limit, MaxStock)
 	}
 	if i.Limit > 0 && i.Keeper == InDatabase {
-		return fmt.Errorf("%w: limit is for an item with the keeper %s, which %s sells, or %s", ErrInvalid, InRedis, StreamFamily, InHolds)
+		return fmt.Errorf("%w: limit is for an item with the keeper %s, which %s sells, or %s",
+			ErrInvalid, InRedis, StreamFamily, InHolds)
 	}
 	if i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds {
-		return fmt.Errorf("%w: hold_seconds is %d, and must be 1 to %d, or 0 for the shop's -hold-ttl", ErrInvalid, i.HoldSeconds, MaxHoldSeconds)
+		return fmt.Errorf("%w: hold_seconds is %d, and must be 1 to %d, or 0 for the shop's -hold-ttl",
+			ErrInvalid, i.HoldSeconds, MaxHoldSeconds)
 	}
 	if i.Category != "" && CheckSKU(i.Category) != nil {
 		return fmt.Errorf("%w: category must have the form of an sku", ErrInvalid)
@@ -251,7 +256,8 @@ func (r Request) check() error {
 		return fmt.Errorf("%w: quantity is %d, and must be 1 to %d", ErrInvalid, r.Quantity, MaxQuantity)
 	}
 	if r.IdempotencyKey != "" && !keyForm.MatchString(r.IdempotencyKey) {
-		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces", ErrInvalid, MaxKey)
+		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
+			ErrInvalid, MaxKey)
 	}
 	if r.Buyer != "" {
 		return CheckBuyer(r.Buyer)
@@ -336,7 +342,8 @@ func (b Backend) inRedis() bool { return b != InDatabase && b != InHolds }
 
 func (b Backend) check() error {
 	if b != InRedis && b != InDatabase && b != InHolds {
-		return fmt.Errorf("%w: stock is kept in %q, and must be in %s, %s or %s", ErrInvalid, b, InRedis, InDatabase, InHolds)
+		return fmt.Errorf("%w: stock is kept in %q, and must be in %s, %s or %s",
+			ErrInvalid, b, InRedis, InDatabase, InHolds)
 	}
 	return nil
 }
@@ -361,7 +368,8 @@ type Backends struct {
 var ErrLocation = errors.New("the stock is not where this strategy needs it")
 
 // ErrNoRepair means that an item is sold by holds, so that there is nothing to repair.
-var ErrNoRepair = errors.New("repair is for stock in Redis or in the database; the sweep returns the units of holds that have expired")
+var ErrNoRepair = errors.New("repair is for stock in Redis or in the database; the sweep returns the units of " +
+	"holds that have expired")
 
 // generation identifies one stock of one sale in Redis. The item's row in the database
 // has the current generation, and an order is written only while the generation that its

@@ -69,7 +69,9 @@ const migrateAttempts = 6
 // put begins a new sale of the item, unless it exists and replace is false. It calls updateRedis
 // within the transaction, with the row locked; last is the item as it was. An error rolls
 // everything back.
-func (s store) put(ctx context.Context, item Item, replace bool, updateRedis func(tx store, item, last Item) error) (Item, error) {
+func (s store) put(
+	ctx context.Context, item Item, replace bool, updateRedis func(tx store, item, last Item) error,
+) (Item, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	err := s.changePool(ctx, item.SKU, func(tx store) error {
@@ -240,7 +242,8 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 			return err
 		}
 		// The units first: claims that are under way then write their orders, or never do.
-		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}} {
+		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &familyLease{}, &purchased{},
+			&lostOrder{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err
 			}
@@ -311,7 +314,8 @@ func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool,
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	var order Order
-	err := s.db.WithContext(ctx).Where("sku = ? AND sale_id = ? AND idempotency_key = ?", sku, saleID, key).Take(&order).Error
+	err := s.db.WithContext(ctx).Where("sku = ? AND sale_id = ? AND idempotency_key = ?", sku, saleID, key).
+		Take(&order).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return Order{}, false, nil
 	}
@@ -323,7 +327,8 @@ func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool,
 
 // sold adds up the units in the orders of a sale, within a transaction.
 func (s store) sold(sku, saleID string) (units int64, err error) {
-	err = s.db.Model(&Order{}).Select("COALESCE(SUM(quantity), 0)").Where("sku = ? AND sale_id = ?", sku, saleID).Scan(&units).Error
+	err = s.db.Model(&Order{}).Select("COALESCE(SUM(quantity), 0)").Where("sku = ? AND sale_id = ?", sku, saleID).
+		Scan(&units).Error
 	if err != nil {
 		return 0, fmt.Errorf("adding up the orders of sale %s: %w", saleID, err)
 	}

@@ -98,7 +98,8 @@ func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	created := now()
 	at := append(first.keys(), of.Stream(), of.Places(), of.ByKey(first.gen.saleID), k.buyers(first.gen))
 	args := make([]any, 0, acceptHeader+acceptEach*len(all))
-	args = append(args, first.gen.String(), t.backlog, stream.KeysKept.Milliseconds(), first.req.SKU, first.gen.saleID, first.gen.id, first.gen.limit,
+	args = append(args, first.gen.String(), t.backlog, stream.KeysKept.Milliseconds(), first.req.SKU,
+		first.gen.saleID, first.gen.id, first.gen.limit,
 		first.req.Strategy, created.UnixMilli())
 	for _, one := range all {
 		one.order = one.newOrder(created)
@@ -115,7 +116,9 @@ func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 }
 
 // runAccept runs the script, and reports whether enough replicas have what it wrote.
-func (t *ScriptSeller) runAccept(ctx context.Context, at []string, args []any) (answers []int64, replicated bool, err error) {
+func (t *ScriptSeller) runAccept(
+	ctx context.Context, at []string, args []any,
+) (answers []int64, replicated bool, err error) {
 	if t.replicas == 0 {
 		answers, err = acceptScript.Run(ctx, t.rdb, at, args...).Int64Slice()
 		return answers, true, err

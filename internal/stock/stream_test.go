@@ -141,15 +141,18 @@ func TestAnOrderTellsItsState(t *testing.T) {
 		s.put(t, service, 10)
 		id := accept(t, s, service, 1)[0]
 		s.wantState(t, service, id, stock.StateAccepted)
-		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Millisecond); err != nil || state.State != stock.StateAccepted {
+		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Millisecond); err != nil ||
+			state.State != stock.StateAccepted {
 			t.Errorf("without a consumer the wait ends with %s, %v", state.State, err)
 		}
 		consume(t, service, stream.Consumer{})
-		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Minute); err != nil || state.State != stock.StateWritten || state.ID != id {
+		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Minute); err != nil ||
+			state.State != stock.StateWritten || state.ID != id {
 			t.Errorf("got %+v, %v; want it written", state, err)
 		}
 		s.wantState(t, service, id, stock.StateWritten)
-		if _, err := service.OrderState(t.Context(), "", "018f0000-0000-7000-8000-000000000000"); !errors.Is(err, stock.ErrUnknownOrder) {
+		if _, err := service.OrderState(t.Context(), "", "018f0000-0000-7000-8000-000000000000"); !errors.Is(err,
+			stock.ErrUnknownOrder) {
 			t.Errorf("an order that nobody made: %v, want %v", err, stock.ErrUnknownOrder)
 		}
 		if _, err := service.OrderState(t.Context(), "", "no order"); !errors.Is(err, stock.ErrInvalid) {
@@ -367,7 +370,8 @@ func TestOrdersWaitForTheDatabase(t *testing.T) {
 	})
 }
 
-var errPoison = &mysql.MySQLError{Number: 30001, SQLState: [5]byte([]byte("45000")), Message: "the database dislikes this order: " + strings.Repeat("界", 100)}
+var errPoison = &mysql.MySQLError{Number: 30001, SQLState: [5]byte([]byte("45000")),
+	Message: "the database dislikes this order: " + strings.Repeat("界", 100)}
 
 // poison makes the database refuse orders of this many units.
 func poison(t *testing.T, s *site, quantity int64) (remove func()) {
@@ -380,7 +384,9 @@ func poison(t *testing.T, s *site, quantity int64) (remove func()) {
 
 // buyDead buys three units in an order that the database refuses, and waits until it is a dead
 // letter. A consumer goes on.
-func (s *site) buyDead(t *testing.T, service *stock.Service, key string) (bad stock.Request, order stock.Order, remove func()) {
+func (s *site) buyDead(
+	t *testing.T, service *stock.Service, key string,
+) (bad stock.Request, order stock.Order, remove func()) {
 	t.Helper()
 	remove = poison(t, s, 3)
 	bad = s.request(streamed, key)
@@ -416,15 +422,18 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 				t.Fatalf("there is no dead letter: %v", err)
 			}
 		}
-		if l := letters[0]; len(letters) != 1 || l.OrderID != res.Order.ID || l.Kind != "failed" || l.Reason == "" || l.Refusals != 2 || l.Deliveries < 2 || l.KeyHash != stock.KeyHash("bad") {
+		if l := letters[0]; len(letters) != 1 || l.OrderID != res.Order.ID || l.Kind != "failed" || l.Reason == "" ||
+			l.Refusals != 2 || l.Deliveries < 2 || l.KeyHash != stock.KeyHash("bad") {
 			t.Errorf("the dead letters are %+v", letters)
 		}
 		l := letters[0]
-		if begin := "the database dislikes this order: 界"; !strings.Contains(l.Error, begin) || !utf8.ValidString(l.Error) || strings.Contains(l.Reason, begin) {
+		if begin := "the database dislikes this order: 界"; !strings.Contains(l.Error, begin) ||
+			!utf8.ValidString(l.Error) || strings.Contains(l.Reason, begin) {
 			t.Errorf("the reason is %q, and the error %q", l.Reason, l.Error)
 		}
 		s.wantState(t, service, res.Order.ID, stock.StateAccepted)
-		if state, err := service.OrderState(t.Context(), s.sku, l.OrderID); err != nil || state.Reason != "the database did not take the order, and it waits for a retry of the dead letters" {
+		if state, err := service.OrderState(t.Context(), s.sku, l.OrderID); err != nil ||
+			state.Reason != "the database did not take the order, and it waits for a retry of the dead letters" {
 			t.Errorf("anybody is told the reason %q, %v", state.Reason, err)
 		}
 		a := s.audit(t, service)
@@ -438,7 +447,8 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 			t.Errorf("its key finds %+v, %v", again, err)
 		}
 		remove()
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Requeued: 1}) {
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil ||
+			done != (stock.Retried{SKU: s.sku, Requeued: 1}) {
 			t.Errorf("retrying: %+v, %v", done, err)
 		}
 		wantStock(t, s.settled(t, service), 20, 13, 7, 5)
@@ -464,7 +474,8 @@ func (s *site) deadLetters(t *testing.T, service *stock.Service, n int) []stream
 // many connections, a missing table, column or default, no rights, cut off, a node of a cluster
 // that is not ready.
 func databaseFaults() (all []error) {
-	for _, number := range []uint16{1021, 1030, 1040, 1044, 1045, 1047, 1053, 1054, 1114, 1142, 1146, 1180, 1203, 1226, 1290, 1317, 1364, 1526, 1792, 1836, 1927, 1969, 3024} {
+	for _, number := range []uint16{1021, 1030, 1040, 1044, 1045, 1047, 1053, 1054, 1114, 1142, 1146, 1180, 1203,
+		1226, 1290, 1317, 1364, 1526, 1792, 1836, 1927, 1969, 3024} {
 		all = append(all, &mysql.MySQLError{Number: number, SQLState: [5]byte([]byte("42000"))})
 	}
 	return append(all, errors.New("an error that nobody knows"))
@@ -682,7 +693,8 @@ func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 			s.wantState(t, service, id, stock.StateWritten)
 		}
 		// Orders that the crowd was refused with the older stock may be counted with them.
-		s.until(t, service, "the lost orders are counted", func(a stock.Audit) bool { return a.AcceptedLost >= int64(len(lost)) })
+		s.until(t, service, "the lost orders are counted",
+			func(a stock.Audit) bool { return a.AcceptedLost >= int64(len(lost)) })
 		for _, id := range lost {
 			s.wantState(t, service, id, stock.StateNotAccepted)
 		}
@@ -742,7 +754,8 @@ func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {
 			if err := s.rdb.Del(t.Context(), s.keysLeft(t)...).Err(); err != nil {
 				t.Fatal(err)
 			}
-			s.until(t, service, "the lost orders are counted", func(a stock.Audit) bool { return a.AcceptedLost == int64(len(lost)) })
+			s.until(t, service, "the lost orders are counted",
+				func(a stock.Audit) bool { return a.AcceptedLost == int64(len(lost)) })
 		}
 		for _, id := range lost {
 			s.wantState(t, a, id, stock.StateNotAccepted)
@@ -774,7 +787,8 @@ func TestAnEndedGenerationLeavesNoOrdersInRedis(t *testing.T) {
 				accept(t, s, service, 3)
 				end(t, s, service)
 				s.streamEmpties(t)
-				for end := time.Now().Add(time.Minute); s.rdb.HLen(t.Context(), stream(s)+":orders").Val() > 0; pause() {
+				for end := time.Now().Add(time.Minute); s.rdb.HLen(t.Context(), stream(s)+":orders").
+					Val() > 0; pause() {
 					if time.Now().After(end) {
 						t.Fatal("places of orders stay in Redis")
 					}
@@ -799,7 +813,8 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 		}
 		ids := accept(t, s, service, 3)
 		consume(t, service, stream.Consumer{})
-		a := s.until(t, service, "the orders are refused", func(a stock.Audit) bool { return a.AcceptedLost == 3 && a.Remaining == 0 })
+		a := s.until(t, service, "the orders are refused",
+			func(a stock.Audit) bool { return a.AcceptedLost == 3 && a.Remaining == 0 })
 		wantStock(t, a, 4, 0, 4, 4)
 		for _, id := range ids {
 			s.wantState(t, service, id, stock.StateNotAccepted)
@@ -812,7 +827,8 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 		if err := errors.Join(removed.Error, s.rdb.Del(t.Context(), s.stockKey(t)).Err()); err != nil {
 			t.Fatal(err)
 		}
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Requeued: 2, Left: 1}) {
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil ||
+			done != (stock.Retried{SKU: s.sku, Requeued: 2, Left: 1}) {
 			t.Errorf("retrying with two units: %+v, %v", done, err)
 		}
 		wantStock(t, s.settled(t, service), 4, 0, 4, 4)
@@ -825,7 +841,8 @@ func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 		service := s.instance(t, nil)
 		s.put(t, service, 5)
 		accept(t, s, service, 1)
-		if err := s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "oversell:{" + s.sku + "}:stream", Values: []string{"id", "x"}}).Err(); err != nil {
+		if err := s.rdb.XAdd(t.Context(),
+			&redis.XAddArgs{Stream: "oversell:{" + s.sku + "}:stream", Values: []string{"id", "x"}}).Err(); err != nil {
 			t.Fatal(err)
 		}
 		accept(t, s, service, 1)

@@ -20,10 +20,14 @@ import (
 
 // The reasons to refuse an order for good.
 var (
-	refusedEnded     = stream.Refusal{Kind: stream.Refused, Reason: "the stock was counted again before the order was written"}
-	refusedTooFew    = stream.Refusal{Kind: stream.Refused, Reason: "the database has too few units left: Redis had lost sales", Doubt: true}
-	refusedLimit     = stream.Refusal{Kind: stream.Refused, Reason: "the buyer's limit is reached: Redis had lost sales", Doubt: true}
-	refusedKey       = stream.Refusal{Kind: stream.Refused, Reason: "another order has the idempotency key", PutBack: true}
+	refusedEnded = stream.Refusal{Kind: stream.Refused, Reason: "the stock was counted again before the " +
+		"order was written"}
+	refusedTooFew = stream.Refusal{Kind: stream.Refused, Reason: "the database has too few units left: Redis " +
+		"had lost sales", Doubt: true}
+	refusedLimit = stream.Refusal{Kind: stream.Refused, Reason: "the buyer's limit is reached: Redis had " +
+		"lost sales", Doubt: true}
+	refusedKey = stream.Refusal{Kind: stream.Refused, Reason: "another order has the idempotency key",
+		PutBack: true}
 	refusedMalformed = stream.Refusal{Kind: stream.Refused, Reason: "the entry is not an order"}
 )
 
@@ -35,7 +39,9 @@ var (
 //
 // If the orders may have been written before, as those of a dead consumer, they are
 // looked up first. Otherwise writeAccepted returns gorm.ErrDuplicatedKey if one was.
-func (s store) writeAccepted(ctx context.Context, sku string, entries []stream.Entry, before bool) (fates []stream.Fate, err error) {
+func (s store) writeAccepted(
+	ctx context.Context, sku string, entries []stream.Entry, before bool,
+) (fates []stream.Fate, err error) {
 	err = s.change(ctx, func(tx store) error {
 		fates = fates[:0]
 		item, err := tx.locked(sku)
@@ -56,7 +62,9 @@ func (s store) writeAccepted(ctx context.Context, sku string, entries []stream.E
 
 // judge decides which of the orders can be written, and returns the units that their buyers
 // have with them, if the item has a limit. The caller has locked the item's row.
-func (s store) judge(item Item, entries []stream.Entry, before bool) (fates []stream.Fate, bought map[string]int64, err error) {
+func (s store) judge(
+	item Item, entries []stream.Entry, before bool,
+) (fates []stream.Fate, bought map[string]int64, err error) {
 	for _, e := range entries {
 		before = before || e.Generation != item.Generation // a count may have written it
 	}
@@ -171,7 +179,8 @@ func (s store) known(item Item, entries []stream.Entry) (written, used map[strin
 	for from := 0; from < len(all); from += pageSize {
 		var found []string
 		page := all[from:min(from+pageSize, len(all))]
-		err := s.db.Model(&Order{}).Where("sku = ? AND sale_id = ? AND idempotency_key IN ?", item.SKU, item.SaleID, page).
+		err := s.db.Model(&Order{}).
+			Where("sku = ? AND sale_id = ? AND idempotency_key IN ?", item.SKU, item.SaleID, page).
 			Pluck("idempotency_key", &found).Error
 		if err != nil {
 			return nil, nil, fmt.Errorf("looking up %d idempotency keys: %w", len(page), err)
@@ -196,7 +205,8 @@ func (s store) writeJudged(item Item, fates []stream.Fate, bought map[string]int
 		units += f.Quantity
 	}
 	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
-		UpdateColumns(map[string]any{"remaining": gorm.Expr("remaining - ?", units), "version": gorm.Expr("version + 1")}).Error
+		UpdateColumns(map[string]any{"remaining": gorm.Expr("remaining - ?", units),
+			"version": gorm.Expr("version + 1")}).Error
 	if err != nil {
 		return fmt.Errorf("taking %d units from the row of %s: %w", units, item.SKU, err)
 	}
@@ -283,7 +293,8 @@ func away(err error) bool {
 	if errors.As(err, &network) {
 		return true
 	}
-	return isAny(err, context.DeadlineExceeded, context.Canceled, driver.ErrBadConn, mysql.ErrInvalidConn, sql.ErrConnDone, sql.ErrTxDone)
+	return isAny(err, context.DeadlineExceeded, context.Canceled, driver.ErrBadConn, mysql.ErrInvalidConn,
+		sql.ErrConnDone, sql.ErrTxDone)
 }
 
 // sqliteBusy are the errors of SQLite while another connection writes: busy and locked.
@@ -306,7 +317,8 @@ func refusesValues(err error) bool {
 	}
 	var serverErr *mysql.MySQLError
 	if errors.As(err, &serverErr) {
-		return mysqlValues[serverErr.Number] || string(serverErr.SQLState[:2]) == "45" // SIGNAL with a number of its own
+		// SIGNAL with a number of its own
+		return mysqlValues[serverErr.Number] || string(serverErr.SQLState[:2]) == "45"
 	}
 	var sqlite interface{ Code() int }
 	return errors.As(err, &sqlite) && sqliteValues[sqlite.Code()&0xff]
@@ -330,7 +342,8 @@ var sqliteValues = map[int]bool{18: true, 19: true, 20: true}
 func (s store) streamed(ctx context.Context) (skus []string, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	if err := s.db.WithContext(ctx).Model(&Item{}).Where("family = ?", StreamFamily).Pluck("sku", &skus).Error; err != nil {
+	if err := s.db.WithContext(ctx).Model(&Item{}).Where("family = ?", StreamFamily).
+		Pluck("sku", &skus).Error; err != nil {
 		return nil, fmt.Errorf("listing the items with streams: %w", err)
 	}
 	return skus, nil
@@ -360,7 +373,9 @@ func (s streamedSale) Away(err error) bool                         { return away
 func (s streamedSale) FaultOfOrder(err error) bool                 { return faultOfOrder(err) }
 
 // Write is store.writeAccepted. If one of the orders has been written before, all are looked up.
-func (s streamedSale) Write(ctx context.Context, sku string, entries []stream.Entry, before bool) ([]stream.Fate, error) {
+func (s streamedSale) Write(
+	ctx context.Context, sku string, entries []stream.Entry, before bool,
+) ([]stream.Fate, error) {
 	fates, err := s.store.writeAccepted(ctx, sku, entries, before)
 	if errors.Is(err, gorm.ErrDuplicatedKey) && !before {
 		return s.store.writeAccepted(ctx, sku, entries, true)
@@ -394,7 +409,8 @@ func orderOf(e stream.Entry) Order {
 
 // checkEntry returns why an entry is not an order.
 func checkEntry(e stream.Entry) error {
-	if !orderIDForm.MatchString(e.ID) || e.Quantity < 1 || e.Quantity > MaxQuantity || len(e.Key) > MaxKey || len(e.Buyer) > MaxBuyer {
+	if !orderIDForm.MatchString(e.ID) || e.Quantity < 1 || e.Quantity > MaxQuantity || len(e.Key) > MaxKey ||
+		len(e.Buyer) > MaxBuyer {
 		return errors.New("it has no valid id, quantity, key or buyer")
 	}
 	return nil

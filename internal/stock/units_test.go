@@ -43,7 +43,8 @@ type where struct{ Pooled, Remaining, Sold int64 }
 func (s *site) units(t *testing.T) (w where) {
 	t.Helper()
 	err := s.db.Raw("SELECT (SELECT COUNT(*) FROM oversell_units WHERE sku = ?) AS pooled, "+
-		"(SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders o WHERE o.sku = i.sku AND o.sale_id = i.sale_id) AS sold, "+
+		"(SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders o WHERE o.sku = i.sku AND o.sale_id = "+
+		"i.sale_id) AS sold, "+
 		"remaining FROM oversell_items i WHERE sku = ?", s.sku, s.sku).Scan(&w).Error
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +219,8 @@ func TestChangesWaitForClaims(t *testing.T) {
 			changed := make(chan error, 1)
 			go func() { changed <- change(s, services[0]) }()
 			s.waitForDrain(t)
-			sold := stock.Order{ID: "claimed-" + s.sku, SKU: s.sku, SaleID: item.SaleID, Quantity: 2, Strategy: "sql_units", CreatedAt: time.Now()}
+			sold := stock.Order{ID: "claimed-" + s.sku, SKU: s.sku, SaleID: item.SaleID, Quantity: 2,
+				Strategy: "sql_units", CreatedAt: time.Now()}
 			if err := claim.Create(&sold).Error; err != nil {
 				t.Fatal(err)
 			}
@@ -235,7 +237,8 @@ func TestChangesWaitForClaims(t *testing.T) {
 				wantStock(t, s.audit(t, services[0]), 9, 9, 0, 0)
 			case "delete":
 				var rows int64
-				s.db.Raw("SELECT (SELECT COUNT(*) FROM oversell_units WHERE sku = ?) + (SELECT COUNT(*) FROM oversell_orders WHERE sku = ?)", s.sku, s.sku).Scan(&rows)
+				s.db.Raw("SELECT (SELECT COUNT(*) FROM oversell_units WHERE sku = ?) + (SELECT COUNT(*) FROM "+
+					"oversell_orders WHERE sku = ?)", s.sku, s.sku).Scan(&rows)
 				if rows != 0 {
 					t.Errorf("%d rows of units and orders are left", rows)
 				}
@@ -249,7 +252,8 @@ func (s *site) waitForDrain(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		var draining int64
-		if err := s.db.Raw("SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND info LIKE 'DELETE FROM `oversell_units`%'").Scan(&draining).Error; err != nil {
+		if err := s.db.Raw("SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND " +
+			"info LIKE 'DELETE FROM `oversell_units`%'").Scan(&draining).Error; err != nil {
 			t.Fatal(err)
 		}
 		if draining > 0 {
@@ -267,7 +271,8 @@ func TestFamiliesOfOneItemSeeThePoolsUnits(t *testing.T) {
 	s, services := unitSite(t, 2)
 	s.put(t, services[0], 40)
 	left := int64(40)
-	for _, strategy := range []string{"sql_units", "sql_conditional", "sql_units", "sql_version", "v8_fenced", "sql_units", "sql_for_update", "sql_units"} {
+	for _, strategy := range []string{"sql_units", "sql_conditional", "sql_units", "sql_version", "v8_fenced",
+		"sql_units", "sql_for_update", "sql_units"} {
 		res, err := services[left%2].Deduct(t.Context(), s.request(strategy, ""))
 		if left--; err != nil || res.Left != left {
 			t.Errorf("%s: %v with %d left, want %d", strategy, err, res.Left, left)

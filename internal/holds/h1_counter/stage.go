@@ -189,7 +189,8 @@ func (s *Stage) paid(ctx context.Context, id string) (holds.Hold, error) {
 	if err != nil {
 		return holds.Hold{}, err
 	}
-	return holds.Hold{ID: id, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, Status: holds.Paid, PaymentID: o.PaymentID, CreatedAt: o.CreatedAt}, nil
+	return holds.Hold{ID: id, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, Status: holds.Paid,
+		PaymentID: o.PaymentID, CreatedAt: o.CreatedAt}, nil
 }
 
 // byKey returns the hold of an earlier request with the same idempotency key.
@@ -291,7 +292,8 @@ func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err 
 
 // order reads the order of a hold.
 func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM oversell_orders WHERE id = ?", id).
+	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM "+
+		"oversell_orders WHERE id = ?", id).
 		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
 	if err != nil {
 		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
@@ -304,7 +306,8 @@ const keep = 7 * 24 * time.Hour
 
 // begin sets the counter of a sale from the item's row, unless another process was faster.
 func (s *Stage) begin(ctx context.Context, sku, saleID string) (left int64, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID).Scan(&left)
+	err = s.db.QueryRowContext(ctx, "SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND "+
+		"keeper = 'holds'", sku, saleID).Scan(&left)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, holds.ErrSaleOver
 	}
@@ -370,7 +373,9 @@ func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error)
 // insertOrder writes the order of a hold. If the payment is reported again, it returns the
 // order that is there.
 func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, error) {
-	_, err := s.db.ExecContext(ctx, "INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+	_, err := s.db.ExecContext(ctx,
+		"INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) VALUES "+
+			"(?, ?, ?, ?, ?, ?, ?)",
 		o.ID, o.SKU, o.SaleID, o.Quantity, o.PaymentID, Name, o.CreatedAt)
 	if err == nil {
 		return o, nil

@@ -154,12 +154,16 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 // due reads holds that have expired and are still held. It leaves out those whose row is
 // locked: the next sweep finds them again.
 func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, error) {
-	return s.readAll(ctx, "WHERE sku = ? AND status = 'held' AND expires_at <= ? ORDER BY expires_at LIMIT ?"+s.sql.Unlocked, sku, s.now().UnixMilli(), limit)
+	return s.readAll(ctx,
+		"WHERE sku = ? AND status = 'held' AND expires_at <= ? ORDER BY expires_at LIMIT ?"+s.sql.Unlocked, sku,
+		s.now().UnixMilli(), limit)
 }
 
 // readAll reads the holds that a WHERE selects.
 func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
-	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, status, payment_id, expires_at, created_at FROM oversell_holds "+which, args...)
+	rows, err := s.db.QueryContext(ctx,
+		"SELECT id, sku, sale_id, buyer, quantity, token, status, payment_id, expires_at, created_at FROM "+
+			"oversell_holds "+which, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading holds: %w", err)
 	}
@@ -168,7 +172,8 @@ func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds
 	for rows.Next() {
 		var h holds.Hold
 		var expires, created int64
-		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity, &h.Token, &h.Status, &h.PaymentID, &expires, &created); err != nil {
+		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity, &h.Token, &h.Status, &h.PaymentID,
+			&expires, &created); err != nil {
 			return nil, fmt.Errorf("reading a hold: %w", err)
 		}
 		h.ExpiresAt, h.CreatedAt = time.UnixMilli(expires).UTC(), time.UnixMilli(created).UTC()
@@ -193,7 +198,8 @@ func first(all []holds.Hold, err error) (holds.Hold, error) {
 
 // has adds up the units that a buyer has.
 func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64, err error) {
-	return s.number(ctx, "SELECT COALESCE(SUM(quantity), 0) FROM oversell_holds WHERE sku = ? AND sale_id = ? AND buyer = ? AND status IN ('held', 'paid')", sku, saleID, buyer)
+	return s.number(ctx, "SELECT COALESCE(SUM(quantity), 0) FROM oversell_holds WHERE sku = ? AND sale_id = ? "+
+		"AND buyer = ? AND status IN ('held', 'paid')", sku, saleID, buyer)
 }
 
 // aged is a hold as it is now: one that has expired is so before the sweep has found it.
@@ -217,9 +223,13 @@ func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]hold
 // sweep could give units back that would be counted nowhere.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
 	now := s.now().UnixMilli()
-	err = s.db.QueryRowContext(ctx, "SELECT i.remaining, COALESCE(SUM(CASE WHEN h.expires_at > ? THEN h.quantity END), 0), COALESCE(SUM(CASE WHEN h.expires_at <= ? THEN h.quantity END), 0) "+
-		"FROM oversell_items i LEFT JOIN oversell_holds h ON h.sku = i.sku AND h.sale_id = i.sale_id AND h.status = 'held' "+
-		"WHERE i.sku = ? AND i.sale_id = ? AND i.keeper = 'holds' GROUP BY i.sku, i.remaining", now, now, sku, saleID).Scan(&u.Left, &u.Held, &u.Due)
+	err = s.db.QueryRowContext(ctx, "SELECT i.remaining, "+
+		"COALESCE(SUM(CASE WHEN h.expires_at > ? THEN h.quantity END), 0), "+
+		"COALESCE(SUM(CASE WHEN h.expires_at <= ? THEN h.quantity END), 0) "+
+		"FROM oversell_items i LEFT JOIN oversell_holds h ON h.sku = i.sku AND h.sale_id = i.sale_id AND "+
+		"h.status = 'held' "+
+		"WHERE i.sku = ? AND i.sale_id = ? AND i.keeper = 'holds' GROUP BY i.sku, i.remaining", now, now, sku,
+		saleID).Scan(&u.Left, &u.Held, &u.Due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return holds.Units{}, holds.ErrSaleOver
 	}
@@ -231,7 +241,8 @@ func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, e
 
 // left reads the units left of a sale. It returns ErrSaleOver if the sale is not current.
 func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err error) {
-	units, err = s.number(ctx, "SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID)
+	units, err = s.number(ctx,
+		"SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = holds.ErrSaleOver
 	}
@@ -248,7 +259,8 @@ func (s *Stage) number(ctx context.Context, query string, args ...any) (n int64,
 
 // order reads the order of a hold.
 func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM oversell_orders WHERE id = ?", id).
+	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM "+
+		"oversell_orders WHERE id = ?", id).
 		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
 	if err != nil {
 		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
@@ -258,7 +270,10 @@ func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error)
 
 // takeUnits takes the units from the item's row if there are enough.
 func (s *Stage) takeUnits(ctx context.Context, r holds.Request) error {
-	taken, err := s.write(ctx, "UPDATE oversell_items SET remaining = remaining - ?, version = version + 1 WHERE sku = ? AND sale_id = ? AND keeper = 'holds' AND remaining >= ?", r.Quantity, r.SKU, r.SaleID, r.Quantity)
+	taken, err := s.write(ctx,
+		"UPDATE oversell_items SET remaining = remaining - ?, version = version + 1 "+
+			"WHERE sku = ? AND sale_id = ? AND keeper = 'holds' AND remaining >= ?",
+		r.Quantity, r.SKU, r.SaleID, r.Quantity)
 	if err != nil || taken > 0 {
 		return err
 	}
@@ -271,7 +286,9 @@ func (s *Stage) takeUnits(ctx context.Context, r holds.Request) error {
 
 // giveBack gives the units of a hold back to its sale, if that is the current one.
 func (s *Stage) giveBack(ctx context.Context, h holds.Hold) error {
-	_, err := s.write(ctx, "UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?", h.Quantity, h.SKU, h.SaleID)
+	_, err := s.write(ctx,
+		"UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?",
+		h.Quantity, h.SKU, h.SaleID)
 	return err
 }
 
@@ -283,7 +300,9 @@ func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error)
 		ID: r.ID, SKU: r.SKU, SaleID: r.SaleID, Buyer: r.Buyer, Quantity: r.Quantity, Status: holds.Held,
 		CreatedAt: now, ExpiresAt: now.Add(r.TTL).Truncate(time.Millisecond),
 	}
-	_, err := s.write(ctx, "INSERT INTO oversell_holds (id, sku, sale_id, buyer, idempotency_key, quantity, token, status, payment_id, expires_at, created_at) VALUES (?, ?, ?, ?, NULLIF(?, ''), ?, 0, 'held', '', ?, ?)",
+	_, err := s.write(ctx,
+		"INSERT INTO oversell_holds (id, sku, sale_id, buyer, idempotency_key, quantity, token, status, "+
+			"payment_id, expires_at, created_at) VALUES (?, ?, ?, ?, NULLIF(?, ''), ?, 0, 'held', '', ?, ?)",
 		h.ID, h.SKU, h.SaleID, h.Buyer, r.Key, h.Quantity, h.ExpiresAt.UnixMilli(), h.CreatedAt.UnixMilli())
 	if err == nil || !s.sql.Duplicate(err) {
 		return h, err
@@ -298,7 +317,9 @@ func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error)
 // insertOrder writes the order of a hold. If the payment is reported again, it returns the
 // order that is there.
 func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, error) {
-	_, err := s.write(ctx, "INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+	_, err := s.write(ctx,
+		"INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) VALUES "+
+			"(?, ?, ?, ?, ?, ?, ?)",
 		o.ID, o.SKU, o.SaleID, o.Quantity, o.PaymentID, Name, o.CreatedAt)
 	if err == nil || !s.sql.Duplicate(err) {
 		return o, err
@@ -315,7 +336,8 @@ func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, er
 
 // end writes how the hold ended.
 func (s *Stage) end(ctx context.Context, h holds.Hold, status holds.Status) error {
-	_, err := s.write(ctx, "UPDATE oversell_holds SET status = ?, payment_id = ? WHERE id = ?", status, h.PaymentID, h.ID)
+	_, err := s.write(ctx, "UPDATE oversell_holds SET status = ?, payment_id = ? WHERE id = ?", status, h.PaymentID,
+		h.ID)
 	return err
 }
 

@@ -38,7 +38,8 @@ func TestExactlyOneWins(t *testing.T) {
 // expireSoon lets a hold expire within some milliseconds, or lets it have expired.
 func expireSoon(t *testing.T, s *holdstest.Site, h holds.Hold) {
 	t.Helper()
-	err := s.DB.Exec("UPDATE oversell_holds SET expires_at = "+s.Backends.SQL.Clock+" + ? WHERE id = ?", rand.IntN(12)-2, h.ID).Error
+	err := s.DB.Exec("UPDATE oversell_holds SET expires_at = "+s.Backends.SQL.Clock+" + ? WHERE id = ?",
+		rand.IntN(12)-2, h.ID).Error
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,12 +131,14 @@ func TestTransitionCarriesTheToken(t *testing.T) {
 		} {
 			s.Put(1)
 			h := s.Hold("a")
-			s.SQL.On(func(statement string) bool { return statement == "BEGIN" }, func(_ context.Context, send func() error) error {
-				if err := s.DB.Exec("UPDATE oversell_holds SET token = token + 1 WHERE id = ?", h.ID).Error; err != nil {
-					t.Error(err)
-				}
-				return send()
-			})
+			s.SQL.On(func(statement string) bool { return statement == "BEGIN" },
+				func(_ context.Context, send func() error) error {
+					if err := s.DB.Exec("UPDATE oversell_holds SET token = token + 1 WHERE id = ?",
+						h.ID).Error; err != nil {
+						t.Error(err)
+					}
+					return send()
+				})
 			if err := end(h); !errors.Is(err, errLost) {
 				t.Errorf("%s: got %v, want %v", name, err, errLost)
 			}
@@ -181,7 +184,8 @@ func TestLostCommit(t *testing.T) {
 			_, err := s.Take(context.Background(), s.Request("b"))
 			return err
 		}, holdstest.Figures{Held: 2}},
-		{"claim", 1, func(s *holdstest.Site, h holds.Hold) error { return s.Pay(h) }, holdstest.Figures{Left: 1, Sold: 1}},
+		{"claim", 1, func(s *holdstest.Site, h holds.Hold) error { return s.Pay(h) },
+			holdstest.Figures{Left: 1, Sold: 1}},
 		{"release", 1, func(s *holdstest.Site, h holds.Hold) error {
 			return s.Release(context.Background(), h.ID, h.Token)
 		}, holdstest.Figures{Left: 2}},
@@ -227,12 +231,13 @@ func TestConflictIsTriedAgain(t *testing.T) {
 			s.Put(2)
 			h := s.Hold("a")
 			var deadlocks atomic.Int64
-			s.SQL.On(func(statement string) bool { return strings.HasPrefix(statement, "UPDATE") }, func(_ context.Context, send func() error) error {
-				if deadlocks.Add(1) == 1 {
-					return &mysql.MySQLError{Number: 1213, Message: "Deadlock found"}
-				}
-				return send()
-			})
+			s.SQL.On(func(statement string) bool { return strings.HasPrefix(statement, "UPDATE") },
+				func(_ context.Context, send func() error) error {
+					if deadlocks.Add(1) == 1 {
+						return &mysql.MySQLError{Number: 1213, Message: "Deadlock found"}
+					}
+					return send()
+				})
 			if err := do(h); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -304,7 +309,8 @@ func TestOldSaleIsNotReleased(t *testing.T) {
 		h := s.Hold("a")
 		s.Put(1)
 		for range 2 {
-			if err := s.Release(t.Context(), h.ID, h.Token); !errors.Is(err, holds.NotHeldError{Status: holds.Expired}) {
+			err := s.Release(t.Context(), h.ID, h.Token)
+			if !errors.Is(err, holds.NotHeldError{Status: holds.Expired}) {
 				t.Errorf("got %v, want that it is expired", err)
 			}
 		}

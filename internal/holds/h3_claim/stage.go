@@ -268,7 +268,8 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 // due reads holds that have expired and are still held. It leaves out those whose row, or
 // whose buyer's, is locked: the next sweep finds them again.
 func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, error) {
-	return s.readAll(ctx, "JOIN oversell_hold_buyers USING (sale_id, buyer) WHERE sku = ? AND status = 'held' AND expires_at <= "+s.sql.Clock+" ORDER BY expires_at LIMIT ?"+s.sql.Unlocked, sku, limit)
+	return s.readAll(ctx, "JOIN oversell_hold_buyers USING (sale_id, buyer) WHERE sku = ? AND status = 'held' "+
+		"AND expires_at <= "+s.sql.Clock+" ORDER BY expires_at LIMIT ?"+s.sql.Unlocked, sku, limit)
 }
 
 // readAll reads the holds that a WHERE selects. A hold that is still held has expired when
@@ -276,7 +277,8 @@ func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, e
 func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, "+
 		"CASE WHEN status = 'held' AND (expires_at <= "+s.sql.Clock+
-		" OR NOT EXISTS (SELECT 1 FROM oversell_items i WHERE i.sku = oversell_holds.sku AND i.sale_id = oversell_holds.sale_id)) THEN 'expired' ELSE status END, "+
+		" OR NOT EXISTS (SELECT 1 FROM oversell_items i WHERE i.sku = oversell_holds.sku AND i.sale_id = "+
+		"oversell_holds.sale_id)) THEN 'expired' ELSE status END, "+
 		"payment_id, expires_at, created_at FROM oversell_holds "+which, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading holds: %w", err)
@@ -286,7 +288,8 @@ func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds
 	for rows.Next() {
 		var h holds.Hold
 		var expires, created int64
-		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity, &h.Token, &h.Status, &h.PaymentID, &expires, &created); err != nil {
+		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity, &h.Token, &h.Status, &h.PaymentID,
+			&expires, &created); err != nil {
 			return nil, fmt.Errorf("reading a hold: %w", err)
 		}
 		h.ExpiresAt, h.CreatedAt = time.UnixMilli(expires).UTC(), time.UnixMilli(created).UTC()
@@ -317,9 +320,13 @@ func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]hold
 // Units counts the units of a sale that are not sold. It is one statement: between two, a
 // sweep could give units back that would be counted nowhere.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT i.remaining, COALESCE(SUM(CASE WHEN h.expires_at > "+s.sql.Clock+" THEN h.quantity END), 0), COALESCE(SUM(CASE WHEN h.expires_at <= "+s.sql.Clock+" THEN h.quantity END), 0) "+
-		"FROM oversell_items i LEFT JOIN oversell_holds h ON h.sku = i.sku AND h.sale_id = i.sale_id AND h.status = 'held' "+
-		"WHERE i.sku = ? AND i.sale_id = ? AND i.keeper = 'holds' GROUP BY i.sku, i.remaining", sku, saleID).Scan(&u.Left, &u.Held, &u.Due)
+	err = s.db.QueryRowContext(ctx,
+		"SELECT i.remaining, COALESCE(SUM(CASE WHEN h.expires_at > "+s.sql.Clock+" THEN h.quantity END), 0), "+
+			"COALESCE(SUM(CASE WHEN h.expires_at <= "+s.sql.Clock+" THEN h.quantity END), 0) "+
+			"FROM oversell_items i LEFT JOIN oversell_holds h ON h.sku = i.sku AND h.sale_id = i.sale_id AND "+
+			"h.status = 'held' "+
+			"WHERE i.sku = ? AND i.sale_id = ? AND i.keeper = 'holds' GROUP BY i.sku, i.remaining", sku, saleID).
+		Scan(&u.Left, &u.Held, &u.Due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return holds.Units{}, holds.ErrSaleOver
 	}
@@ -331,7 +338,8 @@ func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, e
 
 // left reads the units left of a sale. It returns ErrSaleOver if the sale is not current.
 func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err error) {
-	units, err = s.number(ctx, "SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID)
+	units, err = s.number(ctx,
+		"SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = holds.ErrSaleOver
 	}
@@ -348,7 +356,8 @@ func (s *Stage) number(ctx context.Context, query string, args ...any) (n int64,
 
 // order reads the order of a hold.
 func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM oversell_orders WHERE id = ?", id).
+	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM "+
+		"oversell_orders WHERE id = ?", id).
 		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
 	if err != nil {
 		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
@@ -358,7 +367,10 @@ func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error)
 
 // countIn adds the units to what the buyer has, if the limit allows it.
 func (s *Stage) countIn(ctx context.Context, tx *sql.Tx, r holds.Request) error {
-	counted, err := s.write(ctx, tx, "UPDATE oversell_hold_buyers SET units = units + ? WHERE sale_id = ? AND buyer = ? AND (? = 0 OR units + ? <= ?)", r.Quantity, r.SaleID, r.Buyer, r.Limit, r.Quantity, r.Limit)
+	counted, err := s.write(ctx, tx,
+		"UPDATE oversell_hold_buyers SET units = units + ? "+
+			"WHERE sale_id = ? AND buyer = ? AND (? = 0 OR units + ? <= ?)",
+		r.Quantity, r.SaleID, r.Buyer, r.Limit, r.Quantity, r.Limit)
 	if err == nil && counted == 0 {
 		err = fmt.Errorf("%w: %d", holds.ErrLimit, r.Limit)
 	}
@@ -369,14 +381,18 @@ func (s *Stage) countIn(ctx context.Context, tx *sql.Tx, r holds.Request) error 
 // transaction: in it, two requests of a new buyer would wait for each other.
 func (s *Stage) meet(ctx context.Context, r holds.Request) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := s.write(ctx, tx, s.sql.Ignore+" INTO oversell_hold_buyers (sale_id, buyer, units) VALUES (?, ?, 0)", r.SaleID, r.Buyer)
+		_, err := s.write(ctx, tx, s.sql.Ignore+" INTO oversell_hold_buyers (sale_id, buyer, units) VALUES (?, ?, 0)",
+			r.SaleID, r.Buyer)
 		return err
 	})
 }
 
 // takeUnits takes the units from the item's row if there are enough.
 func (s *Stage) takeUnits(ctx context.Context, tx *sql.Tx, r holds.Request) error {
-	taken, err := s.write(ctx, tx, "UPDATE oversell_items SET remaining = remaining - ?, version = version + 1 WHERE sku = ? AND sale_id = ? AND keeper = 'holds' AND remaining >= ?", r.Quantity, r.SKU, r.SaleID, r.Quantity)
+	taken, err := s.write(ctx, tx,
+		"UPDATE oversell_items SET remaining = remaining - ?, version = version + 1 "+
+			"WHERE sku = ? AND sale_id = ? AND keeper = 'holds' AND remaining >= ?",
+		r.Quantity, r.SKU, r.SaleID, r.Quantity)
 	if err == nil && taken == 0 {
 		err = holds.ErrSoldOut
 	}
@@ -386,10 +402,13 @@ func (s *Stage) takeUnits(ctx context.Context, tx *sql.Tx, r holds.Request) erro
 // giveBack gives the units of a hold back to its buyer, and to its sale if that is the
 // current one. A hold of an earlier sale has expired with it, and is not released.
 func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, h holds.Hold, status holds.Status) error {
-	if _, err := s.write(ctx, tx, "UPDATE oversell_hold_buyers SET units = units - ? WHERE sale_id = ? AND buyer = ?", h.Quantity, h.SaleID, h.Buyer); err != nil {
+	if _, err := s.write(ctx, tx, "UPDATE oversell_hold_buyers SET units = units - ? WHERE sale_id = ? AND buyer = ?",
+		h.Quantity, h.SaleID, h.Buyer); err != nil {
 		return err
 	}
-	current, err := s.write(ctx, tx, "UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?", h.Quantity, h.SKU, h.SaleID)
+	current, err := s.write(ctx, tx,
+		"UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?",
+		h.Quantity, h.SKU, h.SaleID)
 	if err == nil && current == 0 && status == holds.Released {
 		err = holds.NotHeldError{Status: holds.Expired}
 	}
@@ -411,8 +430,11 @@ func (s *Stage) free(ctx context.Context, h holds.Hold, status holds.Status) err
 // insert writes the hold of units that were taken. Its token is the version of the item's
 // row, which the transaction has just raised and locked.
 func (s *Stage) insert(ctx context.Context, tx *sql.Tx, r holds.Request) error {
-	_, err := s.write(ctx, tx, "INSERT INTO oversell_holds (id, sku, sale_id, buyer, idempotency_key, quantity, token, status, payment_id, expires_at, created_at) "+
-		"SELECT ?, sku, sale_id, ?, NULLIF(?, ''), ?, version, 'held', '', "+s.sql.Clock+" + ?, "+s.sql.Clock+" FROM oversell_items WHERE sku = ?",
+	_, err := s.write(ctx, tx,
+		"INSERT INTO oversell_holds (id, sku, sale_id, buyer, idempotency_key, quantity, token, status, "+
+			"payment_id, expires_at, created_at) "+
+			"SELECT ?, sku, sale_id, ?, NULLIF(?, ''), ?, version, 'held', '', "+s.sql.Clock+" + ?, "+s.sql.Clock+
+			" FROM oversell_items WHERE sku = ?",
 		r.ID, r.Buyer, r.Key, r.Quantity, r.TTL.Milliseconds(), r.SKU)
 	return err
 }
@@ -420,8 +442,9 @@ func (s *Stage) insert(ctx context.Context, tx *sql.Tx, r holds.Request) error {
 // insertOrder writes the order of a hold if its sale is the current one. It locks the
 // item's row against the beginning of another.
 func (s *Stage) insertOrder(ctx context.Context, tx *sql.Tx, o holds.Order) error {
-	written, err := s.write(ctx, tx, "INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) "+
-		"SELECT ?, sku, sale_id, ?, ?, ?, ? FROM oversell_items WHERE sku = ? AND sale_id = ?"+s.sql.Share,
+	written, err := s.write(ctx, tx,
+		"INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) "+
+			"SELECT ?, sku, sale_id, ?, ?, ?, ? FROM oversell_items WHERE sku = ? AND sale_id = ?"+s.sql.Share,
 		o.ID, o.Quantity, o.PaymentID, Name, o.CreatedAt, o.SKU, o.SaleID)
 	switch {
 	case s.sql.Duplicate(err):
@@ -439,7 +462,10 @@ func (s *Stage) end(ctx context.Context, tx *sql.Tx, h holds.Hold, status holds.
 	if status == holds.Expired {
 		due = "expires_at <= "
 	}
-	ended, err := s.write(ctx, tx, "UPDATE oversell_holds SET status = ?, payment_id = ? WHERE id = ? AND token = ? AND status = 'held' AND "+due+s.sql.Clock, status, h.PaymentID, h.ID, h.Token)
+	ended, err := s.write(ctx, tx,
+		"UPDATE oversell_holds SET status = ?, payment_id = ? "+
+			"WHERE id = ? AND token = ? AND status = 'held' AND "+due+s.sql.Clock,
+		status, h.PaymentID, h.ID, h.Token)
 	if err == nil && ended == 0 {
 		err = errLost
 	}

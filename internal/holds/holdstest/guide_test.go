@@ -19,7 +19,8 @@ func TestStagesImportOnlyTheTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range bytes.Lines(text) {
-			if line = bytes.TrimSpace(line); bytes.Contains(line, []byte(`"oversell/`)) && string(line) != `"oversell/internal/holds"` {
+			if line = bytes.TrimSpace(line); bytes.Contains(line, []byte(`"oversell/`)) &&
+				string(line) != `"oversell/internal/holds"` {
 				t.Errorf("%s imports %s", path, line)
 			}
 		}

@@ -86,7 +86,9 @@ func EachIsolation(t *testing.T, units int64, n NewStage, f func(t *testing.T, s
 var skus atomic.Int64
 
 // New returns a site on these backends.
-func New(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, units int64, n NewStage, level sql.IsolationLevel) *Site {
+func New(
+	t testing.TB, rdb redis.UniversalClient, db *gorm.DB, units int64, n NewStage, level sql.IsolationLevel,
+) *Site {
 	t.Helper()
 	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
 		t.Fatal(err)
@@ -186,7 +188,8 @@ func Expire(ctx context.Context, db *gorm.DB, rdb redis.UniversalClient, h holds
 		}
 		past.ExpiresAt = time.UnixMilli(1).UTC()
 		text, _ := json.Marshal([]any{saleID, past}) // as it was read
-		err = errors.Join(err, rdb.ZRem(ctx, key, member).Err(), rdb.ZAdd(ctx, key, redis.Z{Member: string(text)}).Err())
+		err = errors.Join(err, rdb.ZRem(ctx, key, member).Err(), rdb.ZAdd(ctx, key, redis.Z{Member: string(text)}).
+			Err())
 	}
 	return err
 }
@@ -208,7 +211,8 @@ type Figures struct{ Left, Held, Sold, Stranded, Oversold int64 }
 func (s *Site) Figures() Figures {
 	s.t.Helper()
 	var f Figures
-	err := s.DB.Raw("SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders WHERE sku = ? AND sale_id = ?", s.Item.SKU, s.Item.SaleID).Scan(&f.Sold).Error
+	err := s.DB.Raw("SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders WHERE sku = ? AND sale_id = ?",
+		s.Item.SKU, s.Item.SaleID).Scan(&f.Sold).Error
 	units, unitsErr := s.Units(s.t.Context(), s.Item.SKU, s.Item.SaleID)
 	if err := errors.Join(err, unitsErr); err != nil {
 		s.t.Fatal(err)

@@ -68,7 +68,8 @@ func (f Fault) check() error {
 		return fmt.Errorf("%w: %.20q is not a fault: there are %v", stock.ErrInvalid, f.Kind, Kinds())
 	}
 	if f.Seconds < least || f.Seconds > f.Kind.Most() {
-		return fmt.Errorf("%w: seconds is %d, and must be %d to %d for %s", stock.ErrInvalid, f.Seconds, least, f.Kind.Most(), f.Kind)
+		return fmt.Errorf("%w: seconds is %d, and must be %d to %d for %s",
+			stock.ErrInvalid, f.Seconds, least, f.Kind.Most(), f.Kind)
 	}
 	return nil
 }
@@ -82,7 +83,8 @@ func (f Fault) ofProvider() *payment.Faults {
 	case LostReply:
 		return &payment.Faults{LoseReplyTo: []string{payment.OpCapture}, WebhookDelay: late}
 	case SlowShop:
-		return &payment.Faults{WebhookDelay: late + payment.Duration(time.Second)} // else it would write the order meanwhile
+		// else it would write the order meanwhile
+		return &payment.Faults{WebhookDelay: late + payment.Duration(time.Second)}
 	}
 	return nil
 }
@@ -112,7 +114,8 @@ type Config struct {
 type Faults struct {
 	cfg     Config
 	stopped stopped
-	sleep   func(ctx context.Context, d time.Duration) bool // it reports whether it slept for d; tests have one of their own
+	// it reports whether it slept for d; tests have one of their own
+	sleep func(ctx context.Context, d time.Duration) bool
 
 	mu     sync.Mutex
 	chosen map[string]*choice // by the id of a hold

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 // newProvider returns a provider, and a client of it that needs no network.
 func newProvider() *payment.Server {
-	return payment.NewServer(payment.Config{Secret: []byte("secret"), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	return payment.NewServer(payment.Config{Secret: []byte("secret"), Logger: quiet})
 }
 
 // each runs f for each stage, on embedded and on real backends, with a sale of one unit.
@@ -42,7 +43,9 @@ func each(t *testing.T, f func(t *testing.T, name string, s *holdstest.Site, fau
 					s := holdstest.New(t, rdb, db, 1, func(b holds.Backends) holds.Stage {
 						faults = New(Config{
 							Provider: newProvider(), Backends: b, New: catalog.Holds,
-							Dial: func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
+							Dial: func(
+								ctx context.Context, through func(driver.Connector) driver.Connector,
+							) (*gorm.DB, error) {
 								return backend.DialDatabaseThrough(ctx, url, through)
 							},
 						})
@@ -155,7 +158,8 @@ var held = holds.Hold{ID: "h3-1", Token: 7, Status: holds.Held, ExpiresAt: time.
 func TestFaultsThatCannotBe(t *testing.T) {
 	faults := New(Config{Provider: newProvider()})
 	for _, f := range []Fault{
-		{"", 1}, {"moon", 1}, {SlowBank, 0}, {SlowBank, -1}, {SlowBank, 10}, {LostReply, 61}, {SlowShop, 5}, {None, 1}, {None, -1},
+		{"", 1}, {"moon", 1}, {SlowBank, 0}, {SlowBank, -1}, {SlowBank, 10}, {LostReply, 61}, {SlowShop, 5},
+		{None, 1}, {None, -1},
 	} {
 		if err := faults.Set(t.Context(), held, f); !errors.Is(err, stock.ErrInvalid) {
 			t.Errorf("%+v: got %v, want %v", f, err, stock.ErrInvalid)

@@ -38,8 +38,11 @@ func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *lease.Sou
 			f(method)
 		}
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	options := []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(
+			ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+			invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
 			call(p.before, method)
 			defer call(p.after, method)
 			send := func(ctx context.Context) error { return invoke(ctx, method, req, reply, conn, opts...) }
@@ -48,11 +51,17 @@ func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *lease.Sou
 			}
 			return send(ctx)
 		}),
-		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		grpc.WithChainStreamInterceptor(func(
+			ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn,
+			method string, open grpc.Streamer, opts ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
 			call(p.before, method)
 			return open(ctx, desc, conn, method, opts...)
 		}),
-	}})
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialOptions: options,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +90,13 @@ func once(method string, f func()) func(string) {
 func TestDepartureIsNotMissed(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(p *tap, leave func()){
-		"after the key was put":      func(p *tap, leave func()) { p.after = once(methodTxn, leave) },
-		"before the watch stands":    func(p *tap, leave func()) { p.before = once(methodWatch, leave) },
-		"after the watch stands":     func(p *tap, leave func()) { p.before = once(methodRange, leave) },
-		"after the last look":        func(p *tap, leave func()) { p.after = once(methodRange, leave) },
-		"long after, when it sleeps": func(p *tap, leave func()) { p.after = once(methodRange, func() { time.AfterFunc(time.Second, leave) }) },
+		"after the key was put":   func(p *tap, leave func()) { p.after = once(methodTxn, leave) },
+		"before the watch stands": func(p *tap, leave func()) { p.before = once(methodWatch, leave) },
+		"after the watch stands":  func(p *tap, leave func()) { p.before = once(methodRange, leave) },
+		"after the last look":     func(p *tap, leave func()) { p.after = once(methodRange, leave) },
+		"long after, when it sleeps": func(p *tap, leave func()) {
+			p.after = once(methodRange, func() { time.AfterFunc(time.Second, leave) })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +132,8 @@ func TestBrokenWatch(t *testing.T) {
 				endpoint := coordtest.Etcd(t)
 				relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
 				client := coordtest.DialEtcd(t, endpoint)
-				here, there := newSource(t, "http://"+relay.Addr, leasetest.Calm), newSource(t, endpoint, leasetest.Calm)
+				here := newSource(t, "http://"+relay.Addr, leasetest.Calm)
+				there := newSource(t, endpoint, leasetest.Calm)
 				waiter, holder := New(here, "a"), New(there, "a")
 				leasetest.MustLock(t, holder)
 				done := make(chan bool)
@@ -196,7 +208,8 @@ func TestLostReply(t *testing.T) {
 		leasetest.Unlock(t, a)
 	}
 	leasetest.Eventually(t, "no keys", func() bool { return len(keys(t, client)) == 0 })
-	leasetest.Eventually(t, "the leases given up", func() bool { return len(leases(t, client)) == 1 }) // the other source keeps its lease
+	// The other source keeps its lease.
+	leasetest.Eventually(t, "the leases given up", func() bool { return len(leases(t, client)) == 1 })
 }
 
 // The reply to the request for a lease arrives after the lease has expired.

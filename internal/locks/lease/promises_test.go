@@ -435,7 +435,8 @@ func toldFirst(t *testing.T, l kind, fail func(leasetest.Network)) {
 	in := time.Now()
 	select {
 	case at := <-told:
-		t.Logf("told %v after the failure, %v before the next one was in", at.Sub(failed).Round(time.Millisecond), in.Sub(at).Round(time.Millisecond))
+		t.Logf("told %v after the failure, %v before the next one was in", at.Sub(failed).
+			Round(time.Millisecond), in.Sub(at).Round(time.Millisecond))
 	default:
 		t.Error("the next one is in, and the holder does not know")
 	}

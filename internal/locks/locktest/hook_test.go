@@ -57,7 +57,8 @@ func TestScriptUnknownToRedis(t *testing.T) {
 	s := locktest.Start(t)
 	script := redis.NewScript(source)
 	runs := s.Hook.Count(locktest.Script(source))
-	lost := s.Hook.On(locktest.All(locktest.Script(source), locktest.Mentioning("k")), 1, locktest.LoseReply(locktest.ErrCut))
+	lost := s.Hook.On(locktest.All(locktest.Script(source), locktest.Mentioning("k")), 1,
+		locktest.LoseReply(locktest.ErrCut))
 
 	if err := script.Run(t.Context(), s.Client, []string{"other"}).Err(); err != nil {
 		t.Error(err)

@@ -23,7 +23,8 @@ func ofLeases() []promise {
 // endedWith ends the scenario unless ctx has ended, with the cause.
 func (w *World) endedWith(ctx context.Context, cause error, when string) {
 	got := context.Cause(ctx)
-	w.Expect(got != nil && (cause == nil || errors.Is(got, cause)), "%s the cause of the context's end is %v", when, got)
+	w.Expect(got != nil &&
+		(cause == nil || errors.Is(got, cause)), "%s the cause of the context's end is %v", when, got)
 }
 
 func contextEnds(w *World) {

@@ -126,11 +126,15 @@ func TestBrokenLocksBreakTheirPromise(t *testing.T) {
 		"falling tokens": {func(m *lock.Mutex, _ client) Mutex { return falling{m} }, []string{together}},
 		"lent within":    {func(m *lock.Mutex, rdb client) Mutex { return lent{m, rdb, &holds} }, []string{together}},
 		"no waiting":     {func(m *lock.Mutex, _ client) Mutex { return impatient{m} }, []string{together, waits}},
-		"waits a little": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, TTL / 30} }, []string{together, waits}},
-		"enters anyway":  {func(m *lock.Mutex, _ client) Mutex { return trusting{m, TTL * 3 / 5} }, []string{together, waits}},
-		"waits for ever": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, 100 * TTL} }, []string{together, waits}},
-		"asks seldom":    {func(m *lock.Mutex, _ client) Mutex { return polling{m, 2 * TTL} }, []string{together, waits}},
-		"asks often":     {func(m *lock.Mutex, _ client) Mutex { return polling{m, TTL / 10} }, nil},
+		"waits a little": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, TTL / 30} },
+			[]string{together, waits}},
+		"enters anyway": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, TTL * 3 / 5} },
+			[]string{together, waits}},
+		"waits for ever": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, 100 * TTL} },
+			[]string{together, waits}},
+		"asks seldom": {func(m *lock.Mutex, _ client) Mutex { return polling{m, 2 * TTL} },
+			[]string{together, waits}},
+		"asks often": {func(m *lock.Mutex, _ client) Mutex { return polling{m, TTL / 10} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, p := range promises() {

@@ -172,7 +172,9 @@ func TestGoesWhereGoRedisGoes(t *testing.T) {
 		"TLS, user, password, database": secured,
 		"cluster":                       func(t *testing.T) string { return backendtest.Cluster(t) },
 		"sentinel":                      func(t *testing.T) string { return backendtest.Sentinels(t).URL },
-		"RESP2":                         func(t *testing.T) string { return backendtest.Redis(t, "local") + "?protocol=2" },
+		"RESP2": func(t *testing.T) string {
+			return backendtest.Redis(t, "local") + "?protocol=2"
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := backendtest.DialRedis(t, url(t))
@@ -241,7 +243,8 @@ func secured(t *testing.T) string {
 	}
 	dir := t.TempDir()
 	for kind, der := range map[string][]byte{"CERTIFICATE": pair.Certificate[0], "PRIVATE KEY": private} {
-		if err := os.WriteFile(filepath.Join(dir, kind), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+		if err := os.WriteFile(filepath.Join(dir, kind), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -294,7 +294,8 @@ func TestPromises(t *testing.T) {
 			"a process stopped for longer than the ttl keeps the lock",
 		}
 		if lib.name == "redislock" { // redsync releases what it may have acquired
-			breaks = append(breaks, "a lock whose reply was lost can be released", "a retry after a lost reply does no harm")
+			breaks = append(breaks, "a lock whose reply was lost can be released",
+				"a retry after a lost reply does no harm")
 		}
 		t.Run(lib.name, func(t *testing.T) {
 			locktest.Run(t, locktest.Lock{

@@ -54,7 +54,8 @@ func crowded(t *testing.T, f func(w *locktest.World)) {
 // at most as much later as it has waited.
 func TestPolledWaiterIsWokenSoon(t *testing.T) {
 	crowded(t, func(w *locktest.World) {
-		for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 99 * time.Millisecond, 900 * time.Millisecond} {
+		for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 99 * time.Millisecond,
+			900 * time.Millisecond} {
 			time.AfterFunc(after, func() { _, _ = w.Push("list", after.String()) })
 			start := time.Now()
 			m, err := receive(w.Client, "list", time.Second)
@@ -164,7 +165,8 @@ func TestPolledWaiterThatLeavesHandsOn(t *testing.T) {
 			}
 			start := time.Now()
 			err := <-served
-			w.Expect(err == nil && time.Since(start) <= maxPause, "the next waiter: %v after %v", err, time.Since(start))
+			w.Expect(err == nil &&
+				time.Since(start) <= maxPause, "the next waiter: %v after %v", err, time.Since(start))
 		})
 	}
 }

@@ -29,7 +29,8 @@ func (m *Mutex) wake(owner string) string { return m.key + ":wake:" + owner }
 // the owner's holds, or minus the milliseconds after which to ask again.
 func (m *Mutex) ask(ctx context.Context, owner string, wait int) (int, error) {
 	sent := time.Now()
-	grant, err := lockScript.Run(ctx, m.rdb, append(m.keys(), tokenKey(m.key)), owner, m.ttl.Milliseconds(), wait).Int64Slice()
+	keys := append(m.keys(), tokenKey(m.key))
+	grant, err := lockScript.Run(ctx, m.rdb, keys, owner, m.ttl.Milliseconds(), wait).Int64Slice()
 	if err != nil {
 		return 0, err
 	}

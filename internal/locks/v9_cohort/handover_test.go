@@ -33,7 +33,8 @@ func TestNobodyReliesOnMoreThanRedisKeeps(t *testing.T) {
 			{name: "back to the process", process: 0, late: true, between: true},
 		} {
 			t.Run(fmt.Sprint(way.name, " ", ttls), func(t *testing.T) {
-				bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
+				type clients = []redis.UniversalClient
+				bubble(t, 3, func(t *testing.T, _ *locktest.Server, rdb clients, hooks []*locktest.Hook) {
 					key := locktest.Key(t)
 					a, b := New(rdb[0], key, ttls[0]), New(rdb[way.process], key, ttls[1])
 					between, other := New(rdb[1], key, ttls[0]), New(rdb[2], key, long)
@@ -91,9 +92,12 @@ func TestFailedUnlockIsTriedAgain(t *testing.T) {
 	const ttl, outage = 30 * time.Second, time.Second
 	for _, own := range []bool{false, true} { // whether the process has a waiter
 		for name, fault := range map[string]locktest.Action{
-			"refused":        locktest.Fail(errReadOnly),
-			"reply is lost":  locktest.LoseReply(locktest.ErrCut),
-			"without answer": func(ctx context.Context, _ func() error) error { time.Sleep(outage / 2); return locktest.ErrCut },
+			"refused":       locktest.Fail(errReadOnly),
+			"reply is lost": locktest.LoseReply(locktest.ErrCut),
+			"without answer": func(context.Context, func() error) error {
+				time.Sleep(outage / 2)
+				return locktest.ErrCut
+			},
 		} {
 			bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 				key := locktest.Key(t)
@@ -118,7 +122,8 @@ func TestFailedUnlockIsTriedAgain(t *testing.T) {
 					t.Errorf("%s: the holder was kept for %v", name, took)
 				}
 				if waited := served(t, c, "c"); time.Since(start) > 2*outage {
-					t.Errorf("%s, with a waiter of its own: %v: the next process waited %v, want %v at most", name, own, waited, 2*outage)
+					t.Errorf("%s, with a waiter of its own: %v: the next process waited %v, want %v at most",
+						name, own, waited, 2*outage)
 				}
 				unlock(t, as(t, "c"), c)
 				time.Sleep(2 * ttl) // until the messages to waiters that have left expire

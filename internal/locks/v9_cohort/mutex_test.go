@@ -47,7 +47,9 @@ func processes(t *testing.T, s *locktest.Server, n int) (all []redis.UniversalCl
 }
 
 // bubble runs f in virtual time, with n processes.
-func bubble(t *testing.T, n int, f func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook)) {
+func bubble(
+	t *testing.T, n int, f func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)

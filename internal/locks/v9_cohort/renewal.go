@@ -38,7 +38,8 @@ type hold struct {
 // newHold starts a hold that Redis granted upon a request sent at the given time.
 // mu must be locked.
 func newHold(c *cohort, ticket string, token int64, ttl time.Duration, sent time.Time) *hold {
-	h := &hold{location: c.location, cohort: c, ticket: ticket, first: token, ttl: ttl, since: time.Now(), expires: sent.Add(ttl)}
+	h := &hold{location: c.location, cohort: c, ticket: ticket, first: token, ttl: ttl, since: time.Now(),
+		expires: sent.Add(ttl)}
 	h.next = time.AfterFunc(time.Until(sent.Add(ttl/3)), h.renew)
 	h.lease = time.AfterFunc(time.Until(h.expires), h.expire)
 	return h

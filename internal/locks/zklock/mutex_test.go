@@ -69,7 +69,8 @@ func dial(t *testing.T) *zk.Conn {
 
 func TestNames(t *testing.T) {
 	names := map[string]string{}
-	for _, key := range []string{"", "%", "a", "a/b", "a%2Fb", ".", "..", "a\x00", "é", "oversell:{sku-1}:lock:zookeeper", "oversell_{sku-1}:lock"} {
+	for _, key := range []string{"", "%", "a", "a/b", "a%2Fb", ".", "..", "a\x00", "é",
+		"oversell:{sku-1}:lock:zookeeper", "oversell_{sku-1}:lock"} {
 		name := nameOf(key)
 		if other, taken := names[name]; taken {
 			t.Errorf("%q and %q are both %s", key, other, name)
@@ -328,7 +329,8 @@ func TestUnlockThatIsNotAllowed(t *testing.T) {
 	here, conn := newSource(t, coordtest.ZooKeeper(t), timeout)
 	m := New(here, "oversell:{"+t.Name()+"}:lock")
 	leasetest.MustLock(t, m)
-	if _, err := conn.SetACL(nameOf("oversell:{"+t.Name()+"}:lock"), zk.WorldACL(zk.PermRead|zk.PermAdmin), -1); err != nil {
+	if _, err := conn.SetACL(nameOf("oversell:{"+t.Name()+"}:lock"), zk.WorldACL(zk.PermRead|zk.PermAdmin),
+		-1); err != nil {
 		t.Fatal(err)
 	}
 	leasetest.InTime(t, leasetest.Slack, func() {

@@ -128,7 +128,8 @@ func (n *node) again(ctx context.Context, ask func() error) error {
 
 // final reports whether asking again is useless.
 func final(err error) bool {
-	for _, e := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrClosing, zk.ErrInvalidPath, zk.ErrBadArguments} {
+	for _, e := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrClosing, zk.ErrInvalidPath,
+		zk.ErrBadArguments} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -18,7 +18,7 @@ import (
 type Consumer struct {
 	Sale
 	Name       string        // unique among all consumers
-	ClaimAfter time.Duration // how long an order is with a consumer that does not acknowledge it until another takes it over
+	ClaimAfter time.Duration // after that an order that is not acknowledged goes to another consumer
 
 	// AckFirst: WRONG: orders are acknowledged before they are written. A consumer that dies
 	// in between takes them with it.

@@ -94,7 +94,8 @@ func (s Sale) took(left int64, err error) error {
 // WRONG: nothing checks that a unit is left for it. Not in the sale that the unit was taken
 // from, and not in the row of the item.
 func (s Sale) write(ctx context.Context, id string) error {
-	order := stock.Order{ID: id, SKU: s.Item.SKU, SaleID: s.Item.SaleID, Quantity: 1, Strategy: s.Strategy, CreatedAt: time.Now().UTC()}
+	order := stock.Order{ID: id, SKU: s.Item.SKU, SaleID: s.Item.SaleID, Quantity: 1, Strategy: s.Strategy,
+		CreatedAt: time.Now().UTC()}
 	if err := s.DB.WithContext(ctx).Create(&order).Error; err != nil {
 		return fmt.Errorf("writing order %s: %w", id, err)
 	}

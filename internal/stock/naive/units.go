@@ -42,7 +42,8 @@ func (s Sale) Claim(ctx context.Context) error {
 			return err
 		}
 		var item stock.Item
-		if err := tx.Clauses(clause.Locking{Strength: clause.LockingStrengthUpdate}).Where("sku = ?", s.Item.SKU).Take(&item).Error; err != nil {
+		if err := tx.Clauses(clause.Locking{Strength: clause.LockingStrengthUpdate}).Where("sku = ?", s.Item.SKU).
+			Take(&item).Error; err != nil {
 			return err
 		}
 		unit, err := s.free(tx)

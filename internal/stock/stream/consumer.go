@@ -332,7 +332,8 @@ func (r *reader) run(ctx context.Context) {
 		case err == nil:
 			pause = minConsumePause
 		case ctx.Err() == nil:
-			r.unwritten.warn(ctx, "accepted orders could not be written, and are tried again", "sku", r.sku, "in", pause, "error", err)
+			r.unwritten.warn(ctx, "accepted orders could not be written, and are tried again",
+				"sku", r.sku, "in", pause, "error", err)
 			_ = guard.Sleep(ctx, pause)
 			pause = min(2*pause, maxConsumePause)
 		}
@@ -389,7 +390,8 @@ func (r *reader) consume(ctx context.Context, entries []Entry, before bool) erro
 			}
 			return r.settle(ctx, fates)
 		}
-		r.waiting.warn(ctx, "accepted orders wait for the database", "sku", r.sku, "orders", len(entries), "again in", pause, "error", err)
+		r.waiting.warn(ctx, "accepted orders wait for the database",
+			"sku", r.sku, "orders", len(entries), "again in", pause, "error", err)
 		if err := guard.Sleep(ctx, pause); err != nil {
 			return err
 		}
@@ -440,7 +442,8 @@ func (r *reader) failed(ctx context.Context, e Entry, why error) error {
 		return err
 	}
 	if n < r.Tries {
-		r.log.Warn("an accepted order was not written, and is tried again", "sku", r.sku, "order", e.ID, "try", n, "error", why)
+		r.log.Warn("an accepted order was not written, and is tried again",
+			"sku", r.sku, "order", e.ID, "try", n, "error", why)
 		return nil
 	}
 	return r.bury(ctx, e, Refusal{Kind: Failed, Reason: ReasonFailed, Err: shortError(why), Refusals: n})
@@ -465,7 +468,8 @@ func (r *reader) bury(ctx context.Context, e Entry, why Refusal) error {
 	if err != nil || !moved {
 		return err
 	}
-	r.log.Warn("an accepted order is now a dead letter", "sku", r.sku, "order", e.ID, "kind", why.Kind, "reason", why.Reason, "error", why.Err)
+	r.log.Warn("an accepted order is now a dead letter",
+		"sku", r.sku, "order", e.ID, "kind", why.Kind, "reason", why.Reason, "error", why.Err)
 	r.sale.Settled(r.sku, []Entry{e}, false)
 	return nil
 }
@@ -496,7 +500,8 @@ func (r *reader) settle(ctx context.Context, fates []Fate) error {
 	}
 	r.sale.Settled(r.sku, written, true)
 	if err := r.streams.recordLag(ctx, r.sku, written, at); err != nil { // the orders are written
-		r.log.Debug("the time until orders were written is not recorded", "sku", r.sku, "orders", len(written), "error", err)
+		r.log.Debug("the time until orders were written is not recorded",
+			"sku", r.sku, "orders", len(written), "error", err)
 	}
 	return nil
 }

@@ -191,7 +191,8 @@ func (s Streams) claim(ctx context.Context, sku, consumer string, idle time.Dura
 
 // retire removes consumers that were idle for this long and have no entries, but not the one that asks.
 func (s Streams) retire(ctx context.Context, sku, asks string, idle time.Duration) error {
-	if err := retireScript.Run(ctx, s.Redis, []string{Keys{sku}.Stream()}, group, idle.Milliseconds(), asks).Err(); err != nil {
+	if err := retireScript.Run(ctx, s.Redis, []string{Keys{sku}.Stream()}, group, idle.Milliseconds(), asks).
+		Err(); err != nil {
 		return fmt.Errorf("removing dead consumers of the stream of %s: %w", sku, err)
 	}
 	return nil
@@ -283,7 +284,8 @@ func (s Streams) bury(ctx context.Context, e Entry, why Refusal) (bool, error) {
 		putBack = e.Quantity
 	}
 	args := append([]any{group, e.At, e.ID, key, putBack, maxDead, e.Buyer}, e.fields()...)
-	args = append(args, "kind", why.Kind, "reason", why.Reason, "error", why.Err, "refusals", why.Refusals, "died", time.Now().UnixMilli())
+	args = append(args, "kind", why.Kind, "reason", why.Reason, "error", why.Err, "refusals", why.Refusals, "died",
+		time.Now().UnixMilli())
 	at := []string{k.Stream(), k.Dead(), k.Places(), k.ByKey(e.SaleID), sale.Stock, sale.Buyers, k.Refusals()}
 	moved, err := buryScript.Run(ctx, s.Redis, at, args...).Int()
 	if err != nil {

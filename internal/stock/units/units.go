@@ -34,7 +34,8 @@ func (Row) TableName() string { return "oversell_units" }
 
 // Count is SQL for the number of rows in the pool of a row of the items. In one statement
 // with that row it is read from one snapshot.
-const Count = "(SELECT COUNT(*) FROM oversell_units WHERE oversell_units.sku = oversell_items.sku AND oversell_units.generation = oversell_items.generation)"
+const Count = "(SELECT COUNT(*) FROM oversell_units WHERE oversell_units.sku = oversell_items.sku AND " +
+	"oversell_units.generation = oversell_items.generation)"
 
 // Pool is the pool of one generation of an item's stock.
 type Pool struct{ SKU, Generation string }

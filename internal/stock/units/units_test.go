@@ -137,7 +137,8 @@ func TestClaimIsOfWholeOrders(t *testing.T) {
 		}{{3, 5, true}, {3, 5, false}, {6, 5, true}, {5, 0, true}, {1, 0, true}} {
 			tx := begin(t, db, sql.LevelDefault)
 			before := size(t, p, tx)
-			if err := p.Claim(tx, c.units); errors.Is(err, units.ErrFew) != (c.units > before) || err != nil && c.units <= before {
+			if err := p.Claim(tx, c.units); errors.Is(err, units.ErrFew) != (c.units > before) || err != nil &&
+				c.units <= before {
 				t.Errorf("a claim of %d of %d units got %v", c.units, before, err)
 			}
 			if c.keep {
@@ -156,7 +157,8 @@ func TestClaimIsOfWholeOrders(t *testing.T) {
 // leaves the items beside it alone: it does not wait for their claims, and does not keep
 // their pools from being filled, unless it is REPEATABLE READ.
 func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
-	for level, waits := range map[sql.IsolationLevel]bool{sql.LevelReadCommitted: false, sql.LevelRepeatableRead: true} {
+	waiting := map[sql.IsolationLevel]bool{sql.LevelReadCommitted: false, sql.LevelRepeatableRead: true}
+	for level, waits := range waiting {
 		t.Run(level.String(), func(t *testing.T) {
 			p, db := newPool(t, 3)
 			earlier, before, after := p, p, p
@@ -172,7 +174,8 @@ func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
 			if drained, err := p.Drain(drain); drained != 3 || err != nil {
 				t.Fatalf("the drain counted %d units, %v; want 3", drained, err)
 			}
-			if err := before.Fill(begin(t, db, sql.LevelReadCommitted), 1, 2); timedOut(err) != waits || !waits && err != nil {
+			if err := before.Fill(begin(t, db, sql.LevelReadCommitted), 1, 2); timedOut(err) != waits || !waits &&
+				err != nil {
 				t.Errorf("filling the pool before it got %v", err)
 			}
 			drain.Commit()

@@ -379,8 +379,8 @@ func TestWaitersShareAFailedLoad(t *testing.T) {
 	const readers = 40
 	broken := errors.New("the database is away")
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		loads := map[string]int64{"local": 2, "v1_setnx": 1, "v6_watchdog": 1, "v7_queue": 1, "v9_cohort": 1}
-		for strategy, want := range loads {
+		wants := map[string]int64{"local": 2, "v1_setnx": 1, "v6_watchdog": 1, "v7_queue": 1, "v9_cohort": 1}
+		for strategy, want := range wants {
 			for range 2 { // the second time there is a failure from before
 				key := "failing-" + strategy
 				var waiting sync.WaitGroup

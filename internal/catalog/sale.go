@@ -31,9 +31,9 @@ func (c List) Sell(cfg *stock.Config, o Options) {
 		case Optimistic:
 			sells.Guard = stock.Optimistic(cfg.Redis)
 		case Atomic:
-			sells.Script = stock.Atomic(cfg.Redis, 0)
+			sells.Script = stock.Atomic(cfg.Redis)
 		case Batched:
-			sells.Script = stock.Batched(cfg.Redis, 0)
+			sells.Script = stock.Batched(cfg.Redis)
 		case Streamed:
 			sells.Script = stock.Streamed(cfg.Redis, o.Stream)
 		case Conditional:

@@ -74,18 +74,24 @@ func (d *Distributed) Do(ctx context.Context, e Entry, section func(context.Cont
 		ctx = d.WithOwner(ctx, e.Owner)
 	}
 	h := &handle{guard: d, key: e.Key, lock: d.New(e.Key), begun: time.Now()}
-	if p, ok := d.Policy.(Recursive); ok {
-		err := p.run(ctx, h, section)
+	var err error
+	switch p := d.Policy.(type) {
+	case nil:
+		err = h.wait(ctx)
+	case Recursive:
+		err = p.run(ctx, h, section)
 		return h.stats, err
+	default:
+		err = p.Acquire(ctx, e.Key, func() (bool, error) { return h.try(ctx) })
 	}
-	if err := h.acquire(ctx); err != nil {
+	if err != nil {
 		h.stats.Waited = time.Since(h.begun)
 		return h.stats, err
 	}
 	if p, ok := d.Policy.(*Line); ok {
 		defer p.Released(e.Key)
 	}
-	err := h.run(ctx, section)
+	err = h.run(ctx, section)
 	return h.stats, err
 }
 
@@ -98,23 +104,6 @@ type handle struct {
 	entered bool      // the section has run
 	held    bool      // the last attempt succeeded, and the lock was not released since
 	stats   Stats
-}
-
-// acquire waits for the lock until ctx ends. After an error the handle cannot be used
-// again.
-func (h *handle) acquire(ctx context.Context) error {
-	d := h.guard
-	if d.Policy != nil {
-		return d.Policy.Acquire(ctx, h.key, func() (bool, error) { return h.try(ctx) })
-	}
-	if d.OneWaits {
-		first, err := d.waiting.Lock(ctx, h.key)
-		if err != nil {
-			return err
-		}
-		defer first.Unlock()
-	}
-	return h.wait(ctx)
 }
 
 // try asks for the lock once.
@@ -141,6 +130,13 @@ func (h *handle) wait(ctx context.Context) error {
 	l, ok := h.lock.(Waiter)
 	if !ok {
 		return fmt.Errorf("%w: %T", ErrNoWait, h.lock)
+	}
+	if h.guard.OneWaits {
+		first, err := h.guard.waiting.Lock(ctx, h.key)
+		if err != nil {
+			return err
+		}
+		defer first.Unlock()
 	}
 	h.stats.Attempts++
 	asked := time.Now()
@@ -173,6 +169,22 @@ func (h *handle) run(ctx context.Context, section func(context.Context) error) e
 		inside = withToken(inside, l.Token())
 	}
 	return section(inside)
+}
+
+// tokenKey is the type of the context key: unexported, so that it cannot collide.
+type tokenKey struct{}
+
+// withToken returns a copy of ctx that carries the fencing token of a hold.
+func withToken(ctx context.Context, token int64) context.Context {
+	return context.WithValue(ctx, tokenKey{}, token)
+}
+
+// Token returns the fencing token of the hold under which a section runs, or false if its
+// lock has none. The section must send the token with every read and write of the guarded
+// resource.
+func Token(ctx context.Context) (int64, bool) {
+	token, ok := ctx.Value(tokenKey{}).(int64)
+	return token, ok
 }
 
 // release releases the lock. If the lease had run out, that is recorded in the stats and

@@ -11,6 +11,68 @@ import (
 	"oversell/internal/guard"
 )
 
+// Request is one buyer's request.
+type Request struct {
+	SKU            string
+	Quantity       int64
+	Strategy       string
+	IdempotencyKey string         // may be empty
+	Buyer          string         // for an item with a limit per buyer; may be empty otherwise
+	Owner          string         // the buyer's id, unique among all instances
+	Steps          *figures.Steps // records what the purchase does; nil: nothing does
+}
+
+func (r Request) check() error {
+	if err := CheckSKU(r.SKU); err != nil {
+		return err
+	}
+	if r.Quantity < 1 || r.Quantity > MaxQuantity {
+		return fmt.Errorf("%w: quantity is %d, and must be 1 to %d", ErrInvalid, r.Quantity, MaxQuantity)
+	}
+	if r.IdempotencyKey != "" && !keyForm.MatchString(r.IdempotencyKey) {
+		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
+			ErrInvalid, MaxKey)
+	}
+	if r.Buyer != "" {
+		return CheckBuyer(r.Buyer)
+	}
+	return nil
+}
+
+// Result is the result of a request. After an error all fields but Order are set too.
+type Result struct {
+	Order    Order
+	Replayed bool // the order is an earlier request's, with the same key
+	Accepted bool // the order is in a stream, and not written yet
+	// State and Reason are those of an OrderState if the strategy writes orders behind the
+	// sale, and "" otherwise.
+	State  string
+	Reason string
+	Left   int64          // units left as this buyer saw it
+	Spans  []figures.Span // times spent inside the critical section
+	Lock   guard.Stats
+}
+
+// The steps of a purchase, see Request.Steps.
+const (
+	StepLook    = "look"    // reading the item, and any earlier order with the same key
+	StepJoin    = "join"    // waiting until strategies of other families have left
+	StepWait    = "wait"    // waiting for the guard, or for the batch to begin
+	StepAcquire = "acquire" // the attempt that took the lock, with the wait in the lock's queue if it has one
+	StepRead    = "read"    // reading the stock
+	StepWork    = "work"    // what Config.Work does
+	StepWrite   = "write"   // writing the stock, in one transaction with the order where both are in the database
+	StepTake    = "take"    // the script that checks and takes
+	StepOrder   = "order"   // writing the order, with others in a batch
+	StepRelease = "release" // releasing the lock, or committing
+)
+
+// IsFailure reports whether a step has failed with err, which may be nil. It is no failure if the
+// step has found that the item is sold out, or that another buyer was faster.
+func IsFailure(err error) bool {
+	return err != nil && !isAny(err, ErrSoldOut, ErrLimit, ErrKeyReused, errConflict, errDuplicate, errOtherSale)
+}
+
 // Deduct sells req.Quantity units. It returns the errors of this package that say why it sold
 // nothing, or the error of a database or Redis that failed. If a backend failed, units may be
 // taken without an order: they are not sold again until the stock is counted.
@@ -23,17 +85,19 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 		return Result{}, err
 	}
 	p := &purchase{service: s, req: req, Strategy: how, deadline: time.Now().Add(s.wait), after: func() {}}
-	defer func() { p.after() }()
 
 	// 1. Same key: requests of this process with the same idempotency key buy one after the
 	// other. So a later one finds the order of the first, even if that took the last unit.
-	unlock, err := p.lockKey(ctx)
-	if err != nil {
-		return p.result(err)
+	if req.IdempotencyKey != "" {
+		unlock, err := p.lockKey(ctx)
+		if err != nil {
+			return p.result(err)
+		}
+		defer unlock()
 	}
-	defer unlock()
+	defer func() { p.after() }()
 
-	err = p.inCurrentSale(ctx, func(wait context.Context) error {
+	err := p.inCurrentSale(ctx, func(wait context.Context) error {
 		// 2. Look at the item: no buyer should wait for a lock to buy what is sold out.
 		looked := req.Steps.Begin(StepLook)
 		err := p.look(ctx, wait)
@@ -119,9 +183,6 @@ func (p *purchase) result(err error) (Result, error) {
 
 // lockKey waits until no other request of this process with the same idempotency key is served.
 func (p *purchase) lockKey(ctx context.Context) (unlock func(), err error) {
-	if p.req.IdempotencyKey == "" {
-		return func() {}, nil
-	}
 	wait, cancel := context.WithDeadlineCause(ctx, p.deadline, ErrBusy)
 	defer cancel()
 	hold, err := p.service.sameKey.Lock(wait, p.req.SKU+" "+p.req.IdempotencyKey)
@@ -177,7 +238,7 @@ func (p *purchase) look(ctx, wait context.Context) error {
 	if p.Script != nil && p.remembers() { // by now
 		return nil
 	}
-	now, err := p.readSale(ctx)
+	now, err := s.readCurrent(ctx, p.req.SKU, p.Keeper)
 	if err != nil {
 		return err
 	}
@@ -194,6 +255,9 @@ func (p *purchase) look(ctx, wait context.Context) error {
 	p.waiter.Attend(waitKey(p.req.SKU, p.gen))
 	return nil
 }
+
+// waitKey is the broadcaster's key for buyers of one generation of an item.
+func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 
 // remembers reports whether the purchase need not look at the item, because a script checks
 // the stock anyway and this process has a fresh cached hint that enough units are left. A buyer
@@ -232,15 +296,6 @@ func (s *Service) admit(wait context.Context) (leave func(), err error) {
 	case <-wait.Done():
 		return nil, context.Cause(wait)
 	}
-}
-
-// readSale reads the stock where the strategy does. A strategy that does not need Redis must
-// not fail because Redis is down.
-func (p *purchase) readSale(ctx context.Context) (reading, error) {
-	if p.Keeper == InDatabase {
-		return p.service.readItem(ctx, p.req.SKU)
-	}
-	return p.service.readCurrent(ctx, p.req.SKU)
 }
 
 // canBuy returns why the buyer cannot buy in the generation that was found, by this strategy
@@ -302,8 +357,10 @@ func (p *purchase) enter(ctx, wait context.Context) (leave func(), err error) {
 	s, leave := p.service, func() {}
 	if !s.families.mixed {
 		family := s.Family(p.req.Strategy)
-		if err := p.switchTo(ctx, wait, family); err != nil || p.res.Replayed {
-			return leave, err
+		if p.gen.family != family {
+			if err := p.switchTo(ctx, wait, family); err != nil || p.res.Replayed {
+				return leave, err
+			}
 		}
 		if leave, err = s.families.enter(wait, p.req.SKU, family); err != nil {
 			return nil, err
@@ -326,7 +383,9 @@ func (p *purchase) underGuard(wait context.Context, section Section) error {
 		return section(ctx, stock)
 	})
 	p.res.Lock = stats
-	p.recordGuard(begun, p.res.Spans[tries:], err)
+	if p.req.Steps != nil {
+		p.recordGuard(begun, p.res.Spans[tries:], err)
+	}
 	if p.at.Key == "" && errors.Is(err, errUnsure) {
 		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
 	}
@@ -437,7 +496,7 @@ func (p *purchase) replayLate(ctx context.Context, refused error) error {
 	}
 	defer leave()
 	if p.gen == (generation{}) {
-		now, err := p.readSale(ctx)
+		now, err := p.service.readCurrent(ctx, p.req.SKU, p.Keeper)
 		if err != nil {
 			return err
 		}
@@ -478,11 +537,7 @@ func lost(ctx context.Context, err error) error {
 
 // recordGuard records what the guard did before and after the sections that it ran.
 func (p *purchase) recordGuard(begun time.Time, inside []figures.Span, err error) {
-	steps := p.req.Steps
-	if steps == nil {
-		return
-	}
-	ended := time.Now()
+	steps, ended := p.req.Steps, time.Now()
 	if len(inside) == 0 {
 		steps.Add(StepWait, figures.Span{From: begun, To: ended}, err)
 		return

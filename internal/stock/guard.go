@@ -29,49 +29,15 @@ type Counter interface {
 	Set(ctx context.Context, left int64) error
 }
 
+// Location is where the stock of one sale is.
+type Location struct {
+	Key         string // of the stock in Redis; "": it is in the database
+	SKU, SaleID string
+	Generation  string // of the stock
+}
+
 // errConflict means that the stock changed between the read and the write.
 var errConflict = errors.New("the stock has changed")
-
-// Exclusive guards by keeping other callers out, a stock in Redis or in the database. If the
-// lock gives out fencing tokens, the stock checks them, unless b.Unfenced is set.
-func Exclusive(b Backends, g guard.Guard) Guard {
-	return exclusive{g, func(ctx context.Context, at Location) Counter {
-		if at.Key != "" {
-			return b.inRedis(ctx, at)
-		}
-		return b.inDatabase(ctx, at)
-	}}
-}
-
-// ExclusiveInRedis is Exclusive for a stock in Redis alone. A program that uses no other is
-// linked without a client of databases.
-func ExclusiveInRedis(b Backends, g guard.Guard) Guard { return exclusive{g, b.inRedis} }
-
-type exclusive struct {
-	guard   guard.Guard
-	counter func(ctx context.Context, at Location) Counter // for a holder
-}
-
-func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
-	return x.guard.Do(ctx, e, func(ctx context.Context) error { return section(ctx, x.counter(ctx, at)) })
-}
-
-// inRedis is the stock in Redis for a holder.
-func (b Backends) inRedis(ctx context.Context, at Location) Counter {
-	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
-		return fencedCounter{b.Redis, at.Key, shown{b.Strategy, token}}
-	}
-	return plainCounter{b.Redis, at.Key}
-}
-
-// inDatabase is the stock in the database for a holder.
-func (b Backends) inDatabase(ctx context.Context, at Location) Counter {
-	l := ledger{store: store{b.DB}, at: at}
-	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
-		return fencedLedger{l, shown{b.Strategy, token}}
-	}
-	return l
-}
 
 // Optimistic guards without a lock: it watches the stock, and Redis refuses the write
 // if the stock has changed since it was read. The loser sleeps and does everything again.

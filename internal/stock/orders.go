@@ -3,11 +3,385 @@ package stock
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql/driver"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/google/uuid"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"oversell/internal/stock/stream"
 )
+
+// newOrder returns an order for the buyer's units. Its id begins with the time: otherwise each id
+// would touch another page of the database's index. It ends with the first digits of the sale's
+// id, by which store.itemsOf finds the item.
+func (p *purchase) newOrder(created time.Time) Order {
+	id := uuid.Must(uuid.NewV7()).String()
+	if sale := p.gen.saleID; len(sale) >= saleDigits {
+		id = id[:len(id)-saleDigits] + sale[:saleDigits]
+	}
+	order := Order{
+		ID: id, SaleID: p.gen.saleID, SKU: p.req.SKU,
+		Quantity: p.req.Quantity, Strategy: p.req.Strategy, CreatedAt: created,
+		Buyer: &p.req.Buyer,
+	}
+	if p.req.IdempotencyKey != "" {
+		order.IdempotencyKey = &p.req.IdempotencyKey
+	}
+	return order
+}
+
+// saleDigits is how many digits of its sale's id an order's id has.
+const saleDigits = 6
+
+// itemsOf returns the items that an order with the id may be of: by chance there are two. It
+// costs one look at an index.
+func (s store) itemsOf(ctx context.Context, id string) (skus []string, err error) {
+	if _, err := uuid.Parse(id); err != nil {
+		return nil, nil
+	}
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	begin := id[len(id)-saleDigits:]
+	err = s.db.WithContext(ctx).Model(&Sale{}).Where("id >= ? AND id < ?", begin, begin+"g").Distinct().
+		Pluck("sku", &skus).Error
+	if err != nil {
+		return nil, fmt.Errorf("looking up the item of order %s: %w", id, err)
+	}
+	return skus, nil
+}
+
+// doubt records that units may be taken with no order, so that the stock is rebuilt.
+func (p *purchase) doubt() { p.service.reconciliation.doubt(p.req.SKU, p.gen) }
+
+// errRecounted means that an order was not written, and that its units are back in the
+// stock, because that was rebuilt.
+var errRecounted = errors.New("the order was not written")
+
+// writeOrders writes orders of one generation of one item, all or none, and returns an error
+// for each. If the database does not tell whether it wrote them, writeOrders ends the generation
+// and looks them up. Only if that fails too does it return errUnsure: the units stay
+// taken until the orders can be counted.
+//
+// Changes is reconciliation.changes from before the generation was read. If Redis was
+// replaced since, the units may come from an older stock of the same generation, and the
+// orders are not written.
+func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64, orders []*Order) []error {
+	errs := make([]error, len(orders))
+	var err error
+	if s.reconciliation.changes() == changes {
+		err = s.store.insert(ctx, g, orders...)
+	} else {
+		s.reconciliation.doubt(orders[0].SKU, g)
+		err = fmt.Errorf("writing an order: Redis was replaced by another one: %w", errOtherSale)
+	}
+	if err == nil {
+		return errs
+	}
+	var written map[string]bool
+	if errors.Is(err, errUnsure) {
+		ids := make([]string, len(orders))
+		for i, o := range orders {
+			ids[i] = o.ID
+		}
+		var lookErr error
+		if written, lookErr = s.findWritten(ctx, orders[0].SKU, g, ids); lookErr == nil {
+			err = fmt.Errorf("%w: %v", errRecounted, err)
+		} else {
+			err = errors.Join(err, lookErr)
+		}
+	}
+	for i, o := range orders {
+		if !written[o.ID] {
+			errs[i] = err
+		}
+	}
+	return errs
+}
+
+// undo handles err, with which writing an order has ended: it puts the units back. If it is in
+// doubt whether the order was written they stay taken: an unsold unit is better than a unit sold
+// twice. If the generation has ended there is nothing to put back, because the next one was
+// counted without them.
+func (p *purchase) undo(ctx context.Context, order Order, err error) error {
+	s := p.service
+	switch {
+	case errors.Is(err, errUnsure):
+		p.doubt()
+		s.log.Error("units may be taken with no order",
+			"sku", p.req.SKU, "quantity", p.req.Quantity, "order", order.ID, "error", err)
+		return err
+	case errors.Is(err, errOtherSale), errors.Is(err, errRecounted):
+	default:
+		if backErr := s.stock.putBack(ctx, p.req.SKU, p.gen, p.req.Quantity); backErr != nil {
+			p.doubt()
+			s.log.Error("units are taken with no order", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", backErr)
+			return errors.Join(err, errNotReturned, backErr)
+		}
+		p.res.Left += p.req.Quantity
+	}
+	if errors.Is(err, errDuplicate) {
+		return p.answerFirst(ctx)
+	}
+	return err
+}
+
+// errNotReturned means that units of an order that was not written are still taken.
+var errNotReturned = errors.New("the units could not be put back")
+
+// answerFirst answers with the order that won against this one.
+func (p *purchase) answerFirst(ctx context.Context) error {
+	err := p.replay(ctx)
+	if err == nil && !p.res.Replayed {
+		err = fmt.Errorf("%w, but was not found", errDuplicate)
+	}
+	return err
+}
+
+// errDuplicate means that an order with the same idempotency key exists.
+var errDuplicate = errors.New("an order with this idempotency key exists")
+
+// errUnsure means that the order may or may not have been written.
+var errUnsure = errors.New("it is not known whether the order was written")
+
+// insert writes one order, or several of one sale: all of them or none. It returns
+// errOtherSale if the generation is no longer current, errDuplicate, or errUnsure if the
+// database did not confirm the orders and either cannot be asked or may still write
+// them. After any other error they are not written.
+func (s store) insert(ctx context.Context, g generation, orders ...*Order) error {
+	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	defer cancel()
+	var err error
+	for range maxTxAttempts { // a count locks the row for a moment
+		if len(orders) == 1 {
+			err = s.createOne(tctx, g, orders[0])
+		} else {
+			err = s.createAll(tctx, g, orders)
+		}
+		if err == nil {
+			return nil
+		}
+		if !retryable(err) {
+			break
+		}
+	}
+	return s.outcome(ctx, tctx, orders[0], err)
+}
+
+// outcome finds out whether a statement or transaction that ended with err wrote the
+// order, perhaps among others. Tctx is its context, and ctx that of the caller. If the
+// order is nil there is nothing to look up.
+func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case refused(err):
+		return err
+	case errors.Is(err, gorm.ErrDuplicatedKey):
+		return errDuplicate
+	case retryable(err):
+		return fmt.Errorf("%w: %w", errConflict, err)
+	case order == nil:
+		return fmt.Errorf("writing the stock: %w", err)
+	case neverSent(err):
+		return fmt.Errorf("writing order %s: %w", order.ID, err)
+	}
+	late := tctx.Err() != nil || s.mayStillRun(err)
+	err = fmt.Errorf("writing order %s: %w", order.ID, err)
+	written, lookErr := s.written(ctx, order.ID)
+	switch {
+	case written[order.ID]:
+		return nil
+	case late || lookErr != nil:
+		return errors.Join(errUnsure, err, lookErr)
+	}
+	return err
+}
+
+// createAll writes orders in a transaction. It checks that the generation is current in the same
+// transaction, as createOne does in the same statement. Both lock the item's row against a
+// change of sale, but not against each other.
+func (s store) createAll(ctx context.Context, g generation, orders []*Order) error {
+	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		current := tx.Model(&Item{}).Select("1").Where("sku = ? AND generation = ?", orders[0].SKU, g.id)
+		var one int
+		if err := current.Clauses(shareRow(tx)...).Take(&one).Error; err != nil {
+			if errors.Is(err, gorm.ErrRecordNotFound) {
+				return errOtherSale
+			}
+			return fmt.Errorf("checking the sale: %w", err)
+		}
+		return tx.Create(orders).Error
+	})
+}
+
+// createOne writes an order by one statement.
+func (s store) createOne(ctx context.Context, g generation, o *Order) error {
+	statement := "INSERT INTO `" + orderTable + "` (id, sku, sale_id, quantity, idempotency_key, buyer, " +
+		"strategy, created_at) " +
+		"SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM `" + itemTable + "` WHERE sku = ? AND generation = ?"
+	if s.db.Name() == "mysql" {
+		statement += " LOCK IN SHARE MODE"
+	}
+	done := s.db.WithContext(ctx).
+		Exec(statement, o.ID, o.SKU, o.SaleID, o.Quantity, o.IdempotencyKey, o.Buyer, o.Strategy, o.CreatedAt, o.SKU,
+			g.id)
+	if done.Error == nil && done.RowsAffected == 0 {
+		return errOtherSale
+	}
+	return done.Error
+}
+
+// shareRow makes a SELECT keep others from changing its row, in MySQL. See lockRow.
+func shareRow(db *gorm.DB) []clause.Expression {
+	if db.Name() != "mysql" {
+		return nil
+	}
+	return []clause.Expression{clause.Locking{Strength: clause.LockingStrengthShare}}
+}
+
+// The errors of MySQL and MariaDB after which a transaction may be tried again: it was
+// in conflict with another one, and was rolled back.
+const (
+	erLockWaitTimeout = 1205
+	erLockDeadlock    = 1213
+	erCheckread       = 1020 // MariaDB: the row has changed since the transaction began
+)
+
+func retryable(err error) bool {
+	var serverErr *mysql.MySQLError
+	if !errors.As(err, &serverErr) {
+		return false
+	}
+	return serverErr.Number == erLockWaitTimeout || serverErr.Number == erLockDeadlock ||
+		serverErr.Number == erCheckread
+}
+
+// mayStillRun reports whether a statement that failed may still be executed. A server
+// finishes a statement even if the connection breaks in the middle; only an error that
+// the server itself has sent is final. SQLite runs in this process, so there a statement
+// that has returned is over.
+func (s store) mayStillRun(err error) bool {
+	var serverErr *mysql.MySQLError
+	return s.db.Name() == "mysql" && !errors.As(err, &serverErr)
+}
+
+// neverSent reports whether a statement failed because there was no connection, so that
+// the server has never seen it.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.Is(err, driver.ErrBadConn) || errors.As(err, &op) && op.Op == "dial"
+}
+
+// The states of an order.
+const (
+	StateAccepted    = "accepted"     // it has its units, and is in the stream or a dead letter of the kind "failed"
+	StateWritten     = "written"      // it is in the database
+	StateNotAccepted = "not_accepted" // it was refused after it was accepted, and has no units
+)
+
+// ErrNotAccepted means that an order was refused after it was accepted.
+var ErrNotAccepted = errors.New("the order is not accepted")
+
+// ErrUnknownOrder means that no order has the id, and that none with it will be written.
+var ErrUnknownOrder = errors.New("unknown order")
+
+// OrderState is an order and what has become of it.
+type OrderState struct {
+	Order
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"` // why it is not accepted, or is a dead letter that waits for a retry
+}
+
+// Err returns ErrNotAccepted with the reason if the order is not accepted.
+func (o OrderState) Err() error {
+	if o.State != StateNotAccepted {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrNotAccepted, o.Reason)
+}
+
+// The reasons for the buyer of an order that the database did not take. The dead letter has the
+// error, which is not for everybody.
+const (
+	reasonWaits = stream.ReasonFailed + ", and it waits for a retry of the dead letters"
+	reasonEnded = stream.ReasonFailed + ", and the stock was counted again before a retry"
+)
+
+// OrderState returns the state of an order. If sku is "", the id says where to look, see
+// newOrder. It returns ErrUnknownOrder, and ErrInvalid for an id that no order can have.
+func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, error) {
+	if !orderIDForm.MatchString(id) {
+		return OrderState{}, fmt.Errorf("%w: that is not the id of an order", ErrInvalid)
+	}
+	if sku != "" {
+		if err := CheckSKU(sku); err != nil {
+			return OrderState{}, err
+		}
+	}
+	if found, err := s.writtenState(ctx, id); err == nil || !errors.Is(err, ErrUnknownOrder) {
+		return found, err
+	}
+	skus := []string{sku}
+	if sku == "" {
+		var err error
+		if skus, err = s.store.itemsOf(ctx, id); err != nil {
+			return OrderState{}, err
+		}
+	}
+	for _, sku := range skus {
+		found, ok, err := s.streams.Find(ctx, sku, id)
+		if err != nil {
+			return OrderState{}, err
+		}
+		if ok {
+			return s.stateOf(ctx, found)
+		}
+	}
+	if lost, ok, err := find[lostOrder](ctx, s.store, id); ok || err != nil {
+		order := Order{ID: id, SKU: lost.SKU, SaleID: lost.SaleID, Strategy: StreamFamily}
+		return OrderState{Order: order, State: StateNotAccepted, Reason: reasonLost}, err
+	}
+	// It may have been written, and removed from the stream, between the two.
+	return s.writtenState(ctx, id)
+}
+
+// writtenState returns the state of an order in the database, or ErrUnknownOrder.
+func (s *Service) writtenState(ctx context.Context, id string) (OrderState, error) {
+	order, ok, err := find[Order](ctx, s.store, id)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: %s: it was never accepted, or Redis lost it before it was written", ErrUnknownOrder, id)
+	}
+	return OrderState{Order: order, State: StateWritten}, err
+}
+
+// stateOf returns the state of an order that is in the stream or is a dead letter.
+func (s *Service) stateOf(ctx context.Context, found stream.DeadLetter) (OrderState, error) {
+	state := OrderState{Order: orderOf(found.Entry), State: StateAccepted, Reason: found.Reason}
+	if found.Kind == "" {
+		return state, nil
+	}
+	item, err := s.store.item(ctx, found.SKU)
+	if err != nil && !errors.Is(err, ErrUnknownItem) {
+		return OrderState{}, err
+	}
+	switch {
+	case found.Kind != stream.Failed:
+		state.State = StateNotAccepted
+	case found.Generation != item.Generation:
+		state.State, state.Reason = StateNotAccepted, reasonEnded
+	default:
+		state.Reason = reasonWaits
+	}
+	return state, nil
+}
 
 // MaxOrders is the most orders on a page.
 const MaxOrders = 5_000
@@ -59,9 +433,15 @@ func (s *Service) Orders(ctx context.Context, sku, after string, limit int) (Ord
 		return Orders{}, err
 	}
 	page := Orders{SKU: sku, SaleID: item.SaleID, Orders: []ListedOrder{}}
-	rows, err := s.store.orders(ctx, sku, item.SaleID, after, limit+1)
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	var rows []Order
+	err = s.store.db.WithContext(ctx).
+		Select("id", "quantity", "strategy", "created_at", "idempotency_key").
+		Where("sku = ? AND sale_id = ? AND id > ?", sku, item.SaleID, after).
+		Order("id").Limit(limit + 1).Find(&rows).Error
 	if err != nil {
-		return Orders{}, err
+		return Orders{}, fmt.Errorf("reading the orders of sale %s: %w", item.SaleID, err)
 	}
 	if len(rows) > limit {
 		rows = rows[:limit]
@@ -75,19 +455,4 @@ func (s *Service) Orders(ctx context.Context, sku, after string, limit int) (Ord
 		page.Orders = append(page.Orders, listed)
 	}
 	return page, nil
-}
-
-// orders reads orders of a sale with ids larger than after, sorted by id.
-func (s store) orders(ctx context.Context, sku, saleID, after string, limit int) ([]Order, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	var rows []Order
-	err := s.db.WithContext(ctx).
-		Select("id", "quantity", "strategy", "created_at", "idempotency_key").
-		Where("sku = ? AND sale_id = ? AND id > ?", sku, saleID, after).
-		Order("id").Limit(limit).Find(&rows).Error
-	if err != nil {
-		return nil, fmt.Errorf("reading the orders of sale %s: %w", saleID, err)
-	}
-	return rows, nil
 }

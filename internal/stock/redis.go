@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
 
 	"oversell/internal/fence"
+	"oversell/internal/guard"
 	"oversell/internal/stock/stream"
 )
 
@@ -26,6 +29,56 @@ var (
 	forgetSource string
 	forgetScript = redis.NewScript(forgetSource)
 )
+
+// generation identifies one stock of one sale in Redis. The item's row in the database
+// has the current generation, and an order is written only while the generation that its
+// units were taken from is current.
+//
+// A stock that Redis has lost is rebuilt from the orders in the database, as a new
+// generation. An order that had not been written by then is refused, so its units cannot
+// be sold twice.
+type generation struct {
+	saleID string
+	id     string // unique among all generations of all items
+	family string // of the strategies at work, "" before the first buyer
+	limit  int64  // most units that one buyer may have in the sale; 0: no limit
+}
+
+// generation is the item's current generation.
+func (i Item) generation() generation { return generation{i.SaleID, i.Generation, i.Family, i.Limit} }
+
+// String is the value of the sale's key in Redis. The id alone would be enough; the rest
+// saves reading the database.
+func (g generation) String() string {
+	text := g.saleID + ":" + g.id + ":" + g.family
+	if g.limit > 0 {
+		text += ":" + strconv.FormatInt(g.limit, 10)
+	}
+	return text
+}
+
+// sameStock reports whether g and other are one generation, perhaps with another family.
+func (g generation) sameStock(other generation) bool {
+	return g.saleID == other.saleID && g.id == other.id
+}
+
+// parseGeneration parses a result of String. For anything else it returns the zero generation,
+// which is never current.
+func parseGeneration(text string) generation {
+	parts := strings.SplitN(text, ":", 4)
+	if len(parts) < 3 {
+		return generation{}
+	}
+	g := generation{saleID: parts[0], id: parts[1], family: parts[2]}
+	if len(parts) == 4 {
+		limit, err := strconv.ParseInt(parts[3], 10, 64)
+		if err != nil || limit < 1 {
+			return generation{}
+		}
+		g.limit = limit
+	}
+	return g
+}
 
 // keys are an item's keys in Redis. They share a hash tag, so that a cluster has them in
 // one slot.
@@ -112,8 +165,12 @@ func (r reading) location(sku string) Location {
 }
 
 // readCurrent reads an item's keys, and its row if they say that the stock is in the database.
-// If a comparison is due, or if keys are missing, it reconciles first.
-func (s *Service) readCurrent(ctx context.Context, sku string) (r reading, err error) {
+// If a comparison is due, or if keys are missing, it reconciles first. For a strategy that needs
+// the stock in the database it reads only the row: that must not fail because Redis is down.
+func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (r reading, err error) {
+	if needed == InDatabase {
+		return s.readItem(ctx, sku)
+	}
 	ok := false
 	if !s.reconciliation.due(sku) {
 		if r, ok, err = s.stock.read(ctx, sku); err != nil {
@@ -340,6 +397,56 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 	}
 	c.seen.Delete(sku)
 	return nil
+}
+
+// Backends are those of a Guard that can work with either. One that is not used may
+// be nil.
+type Backends struct {
+	Redis    redis.UniversalClient
+	DB       *gorm.DB
+	Unfenced bool   // the stock does not check fencing tokens
+	Strategy string // only tokens of the same strategy are compared
+}
+
+// Exclusive guards by keeping other callers out, a stock in Redis or in the database. If the
+// lock gives out fencing tokens, the stock checks them, unless b.Unfenced is set.
+func Exclusive(b Backends, g guard.Guard) Guard {
+	return exclusive{g, func(ctx context.Context, at Location) Counter {
+		if at.Key != "" {
+			return b.inRedis(ctx, at)
+		}
+		return b.inDatabase(ctx, at)
+	}}
+}
+
+// ExclusiveInRedis is Exclusive for a stock in Redis alone. A program that uses no other is
+// linked without a client of databases.
+func ExclusiveInRedis(b Backends, g guard.Guard) Guard { return exclusive{g, b.inRedis} }
+
+type exclusive struct {
+	guard   guard.Guard
+	counter func(ctx context.Context, at Location) Counter // for a holder
+}
+
+func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
+	return x.guard.Do(ctx, e, func(ctx context.Context) error { return section(ctx, x.counter(ctx, at)) })
+}
+
+// inRedis is the stock in Redis for a holder.
+func (b Backends) inRedis(ctx context.Context, at Location) Counter {
+	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
+		return fencedCounter{b.Redis, at.Key, shown{b.Strategy, token}}
+	}
+	return plainCounter{b.Redis, at.Key}
+}
+
+// inDatabase is the stock in the database for a holder.
+func (b Backends) inDatabase(ctx context.Context, at Location) Counter {
+	l := ledger{store: store{b.DB}, at: at}
+	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
+		return fencedLedger{l, shown{b.Strategy, token}}
+	}
+	return l
 }
 
 // plainCounter reads with GET and writes with SET, so a guard must keep others out.

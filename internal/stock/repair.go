@@ -295,7 +295,7 @@ func (s *Service) ReturnStranded(ctx context.Context, every time.Duration) {
 // units have been stranded for the grace time. It returns the first error. The order is random, so
 // that a few items that always fail do not keep it from the others.
 func (s *Service) returnRound(ctx context.Context, items map[string]*watched) (first error) {
-	skus, err := s.store.inRedis(ctx)
+	skus, err := s.store.skus(ctx, "keeper IN ?", []Backend{"", InRedis})
 	if err != nil {
 		return err
 	}
@@ -334,15 +334,4 @@ func (s *Service) returnUnits(ctx context.Context, sku string, one *watched) (er
 	s.log.Info("stranded units are on sale again", "sku", sku, "stranded", one.last.Stranded(), "returned", returned)
 	*one = watched{}
 	return nil
-}
-
-// inRedis lists the items whose stock is in Redis.
-func (s store) inRedis(ctx context.Context) (skus []string, err error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	err = s.db.WithContext(ctx).Model(&Item{}).Where("keeper IN ?", []Backend{"", InRedis}).Pluck("sku", &skus).Error
-	if err != nil {
-		return nil, fmt.Errorf("listing the items with a stock in Redis: %w", err)
-	}
-	return skus, nil
 }

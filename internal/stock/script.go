@@ -1,7 +1,6 @@
 package stock
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -25,10 +24,10 @@ var (
 	takeAllScript = redis.NewScript(takeAllSource)
 )
 
-// MaxBatch is the default for the most buyers in a batch. An INSERT on MariaDB 10.11 took
+// maxBatch is the most buyers in a batch. An INSERT on MariaDB 10.11 took
 // 14.7 µs a row with 64 rows, 12.9 with 256, 11.0 with 512 and 10.4 with 1,024. So
 // larger batches would gain little, and keep the next buyers waiting.
-const MaxBatch = 512
+const maxBatch = 512
 
 // ScriptSeller sells without a lock: a script checks the stock and takes the units in
 // one step, and then the order is written. It belongs to one Service, and is safe for
@@ -56,35 +55,26 @@ type ScriptSeller struct {
 }
 
 // Atomic returns a ScriptSeller that calls a script for each buyer, and pipelines the
-// calls of a batch. A batch has at most size buyers; 0 means MaxBatch.
-func Atomic(rdb redis.UniversalClient, size int) *ScriptSeller {
-	t := newPacedSeller(rdb, size)
+// calls of a batch.
+func Atomic(rdb redis.UniversalClient) *ScriptSeller {
+	t := newScriptSeller(rdb)
 	t.step = t.takeEach
 	return t
 }
 
-// Batched returns a ScriptSeller that calls one script for a whole batch, of at most size
-// buyers; 0 means MaxBatch. If too few units are left for one buyer, a later one that
-// wants fewer may still be served.
-func Batched(rdb redis.UniversalClient, size int) *ScriptSeller {
-	t := newPacedSeller(rdb, size)
+// Batched returns a ScriptSeller that calls one script for a whole batch. If too few units are
+// left for one buyer, a later one that wants fewer may still be served.
+func Batched(rdb redis.UniversalClient) *ScriptSeller {
+	t := newScriptSeller(rdb)
 	t.step = t.takeAll
 	return t
 }
 
-// newScriptSeller returns a ScriptSeller with batches of this size.
-func newScriptSeller(rdb redis.UniversalClient, size func() int) *ScriptSeller {
-	t := &ScriptSeller{rdb: rdb}
-	t.batches = newBatcher(size, t.sell)
-	return t
-}
-
-// newPacedSeller returns a ScriptSeller with batches of at most size buyers, or of as many orders
-// as the database takes in time.
-func newPacedSeller(rdb redis.UniversalClient, size int) *ScriptSeller {
-	limit := pace.NewStatement(cmp.Or(size, MaxBatch))
-	t := newScriptSeller(rdb, limit.Size)
-	t.pace = limit
+// newScriptSeller returns a ScriptSeller with batches of as many orders as the database takes in
+// time.
+func newScriptSeller(rdb redis.UniversalClient) *ScriptSeller {
+	t := &ScriptSeller{rdb: rdb, pace: pace.NewStatement(maxBatch)}
+	t.batches = newBatcher(t.pace.Size, t.sell)
 	return t
 }
 

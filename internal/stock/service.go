@@ -3,6 +3,7 @@ package stock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -127,9 +128,6 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// waitKey is the broadcaster's key for buyers of one generation of an item.
-func waitKey(sku string, g generation) string { return sku + " " + g.String() }
-
 // soldOut returns the error that ends the waits for a generation: ErrSoldOut when
 // nothing is left of it, errOtherSale when it is no longer current. If the stock cannot
 // be read it returns nil: the waiters find out by their own commands that Redis is down.
@@ -182,7 +180,7 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 // Left returns the units left, as the stock's backend has them, and the id of the
 // current sale. It returns ErrUnknownItem.
 func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID string, err error) {
-	r, err := s.readCurrent(ctx, sku)
+	r, err := s.readCurrent(ctx, sku, "")
 	if err != nil || r.backend != InHolds {
 		return r.left, r.gen.saleID, err
 	}
@@ -256,5 +254,16 @@ const maxCategoryItems = 10_000
 // Categories reads the category map from the database: the SKUs of each category. It is
 // the expensive read that the cache exists for.
 func (s *Service) Categories(ctx context.Context) (map[string][]string, error) {
-	return s.store.categories(ctx, maxCategoryItems)
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	var items []Item
+	all := s.store.db.WithContext(ctx).Select("sku", "category").Order("category, sku").Limit(maxCategoryItems)
+	if err := all.Find(&items).Error; err != nil {
+		return nil, fmt.Errorf("reading the category map: %w", err)
+	}
+	skus := make(map[string][]string)
+	for _, item := range items {
+		skus[item.Category] = append(skus[item.Category], item.SKU)
+	}
+	return skus, nil
 }

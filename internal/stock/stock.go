@@ -14,15 +14,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
 	"oversell/internal/figures"
-	"oversell/internal/guard"
 	"oversell/internal/stock/units"
 )
 
@@ -237,48 +233,6 @@ func (o Order) answers(r Request) error {
 	return nil
 }
 
-// Request is one buyer's request.
-type Request struct {
-	SKU            string
-	Quantity       int64
-	Strategy       string
-	IdempotencyKey string         // may be empty
-	Buyer          string         // for an item with a limit per buyer; may be empty otherwise
-	Owner          string         // the buyer's id, unique among all instances
-	Steps          *figures.Steps // records what the purchase does; nil: nothing does
-}
-
-func (r Request) check() error {
-	if err := CheckSKU(r.SKU); err != nil {
-		return err
-	}
-	if r.Quantity < 1 || r.Quantity > MaxQuantity {
-		return fmt.Errorf("%w: quantity is %d, and must be 1 to %d", ErrInvalid, r.Quantity, MaxQuantity)
-	}
-	if r.IdempotencyKey != "" && !keyForm.MatchString(r.IdempotencyKey) {
-		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
-			ErrInvalid, MaxKey)
-	}
-	if r.Buyer != "" {
-		return CheckBuyer(r.Buyer)
-	}
-	return nil
-}
-
-// Result is the result of a request. After an error all fields but Order are set too.
-type Result struct {
-	Order    Order
-	Replayed bool // the order is an earlier request's, with the same key
-	Accepted bool // the order is in a stream, and not written yet
-	// State and Reason are those of an OrderState if the strategy writes orders behind the
-	// sale, and "" otherwise.
-	State  string
-	Reason string
-	Left   int64          // units left as this buyer saw it
-	Spans  []figures.Span // times spent inside the critical section
-	Lock   guard.Stats
-}
-
 // Audit is what the database and Redis say about an item's current sale.
 type Audit struct {
 	SKU    string `json:"sku"`
@@ -348,98 +302,12 @@ func (b Backend) check() error {
 	return nil
 }
 
-// Location is where the stock of one sale is.
-type Location struct {
-	Key         string // of the stock in Redis; "": it is in the database
-	SKU, SaleID string
-	Generation  string // of the stock
-}
-
-// Backends are those of a Guard that can work with either. One that is not used may
-// be nil.
-type Backends struct {
-	Redis    redis.UniversalClient
-	DB       *gorm.DB
-	Unfenced bool   // the stock does not check fencing tokens
-	Strategy string // only tokens of the same strategy are compared
-}
-
 // ErrLocation means that a strategy cannot work with the stock where it is kept.
 var ErrLocation = errors.New("the stock is not where this strategy needs it")
 
 // ErrNoRepair means that an item is sold by holds, so that there is nothing to repair.
 var ErrNoRepair = errors.New("repair is for stock in Redis or in the database; the sweep returns the units of " +
 	"holds that have expired")
-
-// generation identifies one stock of one sale in Redis. The item's row in the database
-// has the current generation, and an order is written only while the generation that its
-// units were taken from is current.
-//
-// A stock that Redis has lost is rebuilt from the orders in the database, as a new
-// generation. An order that had not been written by then is refused, so its units cannot
-// be sold twice.
-type generation struct {
-	saleID string
-	id     string // unique among all generations of all items
-	family string // of the strategies at work, "" before the first buyer
-	limit  int64  // most units that one buyer may have in the sale; 0: no limit
-}
-
-// generation is the item's current generation.
-func (i Item) generation() generation { return generation{i.SaleID, i.Generation, i.Family, i.Limit} }
-
-// String is the value of the sale's key in Redis. The id alone would be enough; the rest
-// saves reading the database.
-func (g generation) String() string {
-	text := g.saleID + ":" + g.id + ":" + g.family
-	if g.limit > 0 {
-		text += ":" + strconv.FormatInt(g.limit, 10)
-	}
-	return text
-}
-
-// sameStock reports whether g and other are one generation, perhaps with another family.
-func (g generation) sameStock(other generation) bool {
-	return g.saleID == other.saleID && g.id == other.id
-}
-
-// parseGeneration parses a result of String. For anything else it returns the zero generation,
-// which is never current.
-func parseGeneration(text string) generation {
-	parts := strings.SplitN(text, ":", 4)
-	if len(parts) < 3 {
-		return generation{}
-	}
-	g := generation{saleID: parts[0], id: parts[1], family: parts[2]}
-	if len(parts) == 4 {
-		limit, err := strconv.ParseInt(parts[3], 10, 64)
-		if err != nil || limit < 1 {
-			return generation{}
-		}
-		g.limit = limit
-	}
-	return g
-}
-
-// The steps of a purchase, see Request.Steps.
-const (
-	StepLook    = "look"    // reading the item, and any earlier order with the same key
-	StepJoin    = "join"    // waiting until strategies of other families have left
-	StepWait    = "wait"    // waiting for the guard, or for the batch to begin
-	StepAcquire = "acquire" // the attempt that took the lock, with the wait in the lock's queue if it has one
-	StepRead    = "read"    // reading the stock
-	StepWork    = "work"    // what Config.Work does
-	StepWrite   = "write"   // writing the stock, in one transaction with the order where both are in the database
-	StepTake    = "take"    // the script that checks and takes
-	StepOrder   = "order"   // writing the order, with others in a batch
-	StepRelease = "release" // releasing the lock, or committing
-)
-
-// IsFailure reports whether a step has failed with err, which may be nil. It is no failure if the
-// step has found that the item is sold out, or that another buyer was faster.
-func IsFailure(err error) bool {
-	return err != nil && !isAny(err, ErrSoldOut, ErrLimit, ErrKeyReused, errConflict, errDuplicate, errOtherSale)
-}
 
 // isAny reports whether err is one of these.
 func isAny(err error, known ...error) bool {

@@ -309,6 +309,27 @@ func (s store) foreign(ctx context.Context, sku string) (units int64, err error)
 	return units, nil
 }
 
+// find reads the row of an order, which may be one that is lost, by its id.
+func find[T Order | lostOrder](ctx context.Context, s store, id string) (found T, ok bool, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	done := s.db.WithContext(ctx).Where("id = ?", id).Limit(1).Find(&found)
+	if done.Error != nil {
+		return found, false, fmt.Errorf("reading order %s: %w", id, done.Error)
+	}
+	return found, done.RowsAffected > 0, nil
+}
+
+// skus lists the items for which a condition is true.
+func (s store) skus(ctx context.Context, which string, args ...any) (skus []string, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	if err := s.db.WithContext(ctx).Model(&Item{}).Where(which, args...).Pluck("sku", &skus).Error; err != nil {
+		return nil, fmt.Errorf("listing items: %w", err)
+	}
+	return skus, nil
+}
+
 // byKey returns the sale's order with an idempotency key, if there is one.
 func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool, error) {
 	ctx, cancel := limited(ctx)
@@ -348,20 +369,4 @@ func (s store) count(ctx context.Context, sku, saleID string) (figures.Stock, er
 		return figures.Stock{}, fmt.Errorf("counting the orders of sale %s: %w", saleID, err)
 	}
 	return figures.Stock{Sold: n.Sold, Orders: n.Orders, Duplicates: n.Keyed - n.Keys}, nil
-}
-
-// categories maps each category to its SKUs, of at most limit items.
-func (s store) categories(ctx context.Context, limit int) (map[string][]string, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	var items []Item
-	err := s.db.WithContext(ctx).Select("sku", "category").Order("category, sku").Limit(limit).Find(&items).Error
-	if err != nil {
-		return nil, fmt.Errorf("reading the category map: %w", err)
-	}
-	all := make(map[string][]string)
-	for _, item := range items {
-		all[item.Category] = append(all[item.Category], item.SKU)
-	}
-	return all, nil
 }

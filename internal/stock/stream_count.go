@@ -104,20 +104,6 @@ func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, 
 // and the sale are known then.
 const reasonLost = "Redis lost the order before it was written"
 
-// lostOrder returns an order that is on record as lost by Redis.
-func (s store) lostOrder(ctx context.Context, id string) (lost lostOrder, ok bool, err error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	var found []lostOrder
-	if err := s.db.WithContext(ctx).Where("id = ?", id).Limit(1).Find(&found).Error; err != nil {
-		return lostOrder{}, false, fmt.Errorf("looking up whether order %s is lost: %w", id, err)
-	}
-	if len(found) == 0 {
-		return lostOrder{}, false, nil
-	}
-	return found[0], true, nil
-}
-
 // lost counts the orders of a sale that Redis has lost.
 func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error) {
 	ctx, cancel := limited(ctx)

@@ -3,6 +3,7 @@ package stock
 import (
 	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,7 +15,6 @@ import (
 
 	"oversell/internal/guard"
 
-	_ "embed"
 	"oversell/internal/stock/stream"
 )
 
@@ -52,7 +52,6 @@ const (
 
 // Stream says how orders are accepted into streams.
 type Stream struct {
-	Size    int // most buyers in a batch; 0: MaxBatch
 	Backlog int // most entries of a stream; 0: DefaultBacklog
 
 	// Replicas is how many replicas of Redis must have an order before its buyer is told that
@@ -76,11 +75,12 @@ const DefaultBacklog = 100_000
 // It sells for one strategy, whose name the script gets once for a batch.
 // If the process crashes after the script, the orders are in the stream and are written.
 func Streamed(rdb redis.UniversalClient, s Stream) *ScriptSeller {
-	size := cmp.Or(s.Size, MaxBatch)
-	t := newScriptSeller(rdb, func() int { return size }) // no statement is waited for
-	t.streamed, t.backlog = true, cmp.Or(s.Backlog, DefaultBacklog)
-	t.replicas, t.patience = s.Replicas, cmp.Or(s.Patience, defaultPatience)
+	t := &ScriptSeller{
+		rdb: rdb, streamed: true, backlog: cmp.Or(s.Backlog, DefaultBacklog),
+		replicas: s.Replicas, patience: cmp.Or(s.Patience, defaultPatience),
+	}
 	t.step = t.acceptAll
+	t.batches = newBatcher(func() int { return maxBatch }, t.sell) // no statement is waited for
 	return t
 }
 
@@ -90,8 +90,7 @@ const (
 	acceptEach   = 4
 )
 
-// acceptAll calls the script that takes the units of the whole batch and appends the
-// orders to the stream.
+// acceptAll calls the script for a batch.
 func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	first := all[0]
 	k, of := keys{first.req.SKU}, stream.Keys{SKU: first.req.SKU}
@@ -115,7 +114,7 @@ func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	first.service.accepted.add(first.req.SKU)
 }
 
-// runAccept runs the script, and reports whether enough replicas have what it wrote.
+// runAccept reports whether enough replicas have what the script wrote.
 func (t *ScriptSeller) runAccept(
 	ctx context.Context, at []string, args []any,
 ) (answers []int64, replicated bool, err error) {
@@ -280,11 +279,11 @@ func (p *purchase) replayAccepted(ctx context.Context) error {
 // may buy with it.
 func (p *purchase) replayLost(ctx context.Context, id string) error {
 	s := p.service
-	order, written, err := s.store.order(ctx, id)
+	order, written, err := find[Order](ctx, s.store, id)
 	if err != nil {
 		return err
 	}
-	_, known, err := s.store.lostOrder(ctx, id)
+	_, known, err := find[lostOrder](ctx, s.store, id)
 	if err != nil {
 		return err
 	}
@@ -299,7 +298,7 @@ func (p *purchase) replayLost(ctx context.Context, id string) error {
 		if _, err := s.findWritten(ctx, p.req.SKU, item.generation(), []string{id}); err != nil {
 			return err
 		}
-		if order, written, err = s.store.order(ctx, id); err != nil {
+		if order, written, err = find[Order](ctx, s.store, id); err != nil {
 			return err
 		}
 	}

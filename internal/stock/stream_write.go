@@ -154,7 +154,7 @@ func (s store) setBought(item Item, written []*stream.Fate, bought map[string]in
 	for buyer, n := range units {
 		rows = append(rows, purchased{item.SKU, item.SaleID, buyer, n})
 	}
-	for page := range slices.Chunk(rows, MaxBatch) {
+	for page := range slices.Chunk(rows, maxBatch) {
 		if err := s.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(page).Error; err != nil {
 			return fmt.Errorf("writing the units of %d buyers of %s: %w", len(page), item.SKU, err)
 		}
@@ -176,9 +176,8 @@ func (s store) known(item Item, entries []stream.Entry) (written, used map[strin
 		return nil, nil, err
 	}
 	used = make(map[string]bool)
-	for from := 0; from < len(all); from += pageSize {
+	for page := range slices.Chunk(all, pageSize) {
 		var found []string
-		page := all[from:min(from+pageSize, len(all))]
 		err := s.db.Model(&Order{}).
 			Where("sku = ? AND sale_id = ? AND idempotency_key IN ?", item.SKU, item.SaleID, page).
 			Pluck("idempotency_key", &found).Error
@@ -210,7 +209,7 @@ func (s store) writeJudged(item Item, fates []stream.Fate, bought map[string]int
 	if err != nil {
 		return fmt.Errorf("taking %d units from the row of %s: %w", units, item.SKU, err)
 	}
-	for page := range slices.Chunk(accepted, MaxBatch) {
+	for page := range slices.Chunk(accepted, maxBatch) {
 		if err := s.createMany(page); err != nil {
 			return err
 		}
@@ -243,7 +242,7 @@ func (s store) writeLast(item Item, entries []stream.Entry) error {
 		return err
 	}
 	accepted := acceptable(fates)
-	for page := range slices.Chunk(accepted, MaxBatch) {
+	for page := range slices.Chunk(accepted, maxBatch) {
 		err := s.createMany(page)
 		if err == nil {
 			continue
@@ -338,17 +337,6 @@ var mysqlValues = map[uint16]bool{
 // sqliteValues are the same of SQLite: too big, a constraint or RAISE in a trigger, a mismatch of types.
 var sqliteValues = map[int]bool{18: true, 19: true, 20: true}
 
-// streamed lists the items that the family of streams sells.
-func (s store) streamed(ctx context.Context) (skus []string, err error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	if err := s.db.WithContext(ctx).Model(&Item{}).Where("family = ?", StreamFamily).
-		Pluck("sku", &skus).Error; err != nil {
-		return nil, fmt.Errorf("listing the items with streams: %w", err)
-	}
-	return skus, nil
-}
-
 // Consume writes accepted orders of all items until ctx ends. Several processes may consume
 // at the same time. It returns when the transactions that have begun are finished.
 func (s *Service) Consume(ctx context.Context, c stream.Consumer) {
@@ -366,11 +354,13 @@ func (s *Service) consumeOnce(ctx context.Context, sku string) bool {
 // streamedSale is a Service as its consumer sees it.
 type streamedSale struct{ *Service }
 
-func (s streamedSale) Items(ctx context.Context) ([]string, error) { return s.store.streamed(ctx) }
-func (s streamedSale) Accepted() <-chan struct{}                   { return s.accepted.wake }
-func (s streamedSale) TakeAccepted() []string                      { return s.accepted.takeItems() }
-func (s streamedSale) Away(err error) bool                         { return away(err) }
-func (s streamedSale) FaultOfOrder(err error) bool                 { return faultOfOrder(err) }
+func (s streamedSale) Items(ctx context.Context) ([]string, error) {
+	return s.store.skus(ctx, "family = ?", StreamFamily)
+}
+func (s streamedSale) Accepted() <-chan struct{}   { return s.accepted.wake }
+func (s streamedSale) TakeAccepted() []string      { return s.accepted.takeItems() }
+func (s streamedSale) Away(err error) bool         { return away(err) }
+func (s streamedSale) FaultOfOrder(err error) bool { return faultOfOrder(err) }
 
 // Write is store.writeAccepted. If one of the orders has been written before, all are looked up.
 func (s streamedSale) Write(

@@ -133,9 +133,9 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	var how stock.Strategy
 	switch name {
 	case luaAtomic:
-		how.Script = stock.Atomic(rdb, 0)
+		how.Script = stock.Atomic(rdb)
 	case luaBatch:
-		how.Script = stock.Batched(rdb, 0)
+		how.Script = stock.Batched(rdb)
 	case luaStream:
 		how.Script = stock.Streamed(rdb, stock.Stream{})
 	default: // sqlUnits

@@ -63,7 +63,6 @@ const (
 // inside it. The rest of the name must be unique.
 const OwnLedger = "process:"
 
-// TableName is the table's name.
 func (begunRow) TableName() string { return "oversell_hold_payments" }
 
 // begin writes that a payment for a hold begins. If one with the key has begun already, it

@@ -26,7 +26,6 @@ type row struct {
 	CreatedAt      int64   `gorm:"not null;autoCreateTime:false"`
 }
 
-// TableName is the table's name.
 func (row) TableName() string { return "oversell_holds" }
 
 // buyerRow has the units that a buyer has in a sale, held or paid.
@@ -36,7 +35,6 @@ type buyerRow struct {
 	Units  int64  `gorm:"not null"`
 }
 
-// TableName is the table's name.
 func (buyerRow) TableName() string { return "oversell_hold_buyers" }
 
 // saleRow names the stage that a sale began with. Two stages know nothing of each other's
@@ -46,7 +44,6 @@ type saleRow struct {
 	Stage  string `gorm:"size:32;not null"`
 }
 
-// TableName is the table's name.
 func (saleRow) TableName() string { return "oversell_hold_sales" }
 
 // migrateAttempts is more than the tables and indexes that another process can create first.

@@ -169,7 +169,6 @@ func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment,
 	return payment.Payment{}, err
 }
 
-// cancelPayment cancels a payment that is not to be captured.
 func (s *Service) cancelPayment(ctx context.Context, b begunRow, paymentID string) error {
 	err := s.refund(ctx, b.HoldID, paymentID)
 	if err == nil {
@@ -220,7 +219,6 @@ func ended(err error) bool {
 		errors.Is(err, ErrAmount)
 }
 
-// price is what so many units cost.
 func (s *Service) price(quantity int64) (payment.Money, error) {
 	if s.cfg.Price < 1 || quantity > math.MaxInt64/s.cfg.Price {
 		return payment.Money{}, fmt.Errorf("%w: %d units at %d each have no price",

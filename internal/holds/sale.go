@@ -47,7 +47,6 @@ func (s *Service) heldItem(ctx context.Context, sku string) (stock.Item, error) 
 	return item, err
 }
 
-// ttl is how long a hold of the item lasts.
 func (s *Service) ttl(item stock.Item) time.Duration {
 	if item.HoldSeconds > 0 {
 		return time.Duration(item.HoldSeconds) * time.Second
@@ -55,7 +54,6 @@ func (s *Service) ttl(item stock.Item) time.Duration {
 	return s.cfg.TTL
 }
 
-// item reads an item's row.
 func (s *Service) item(ctx context.Context, sku string) (item stock.Item, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
@@ -105,7 +103,6 @@ func (s *Service) Units(ctx context.Context, item stock.Item) (left, held int64,
 	return u.Left, u.Held + u.Due, err
 }
 
-// units counts the units of the item's sale in its stage.
 func (s *Service) units(ctx context.Context, item stock.Item, name string) (Units, error) {
 	stage, ok := s.cfg.Stages[name]
 	if !ok { // nobody has asked for a hold yet

@@ -204,7 +204,6 @@ func (s *Service) Release(ctx context.Context, id string, token int64) error {
 	return nil
 }
 
-// look returns a hold and its stage.
 func (s *Service) look(ctx context.Context, id string) (Hold, Stage, error) {
 	stage, err := s.stageOf(id)
 	if err != nil {

@@ -58,7 +58,7 @@ func ofSales() []saleMutant {
 		{judge, `case e.Generation != item.Generation || e.SaleID != item.SaleID:`, `case e.SaleID != item.SaleID:`, "an order is written after its buyer was told that it is not", "TestEverythingIsAsOnRecord/behind", inTheLab},
 
 		{heals, `return s.beginGeneration(ctx, tx, item, item.Family, left)`, `return s.stock.rdb.Set(ctx, keys{item.SKU}.stock(item.generation()), left, 0).Err()`, "the repair overwrites the stock, with no mark", "TestRepairDuringASaleOversellsOnlyIfItOverwrites", ""},
-		{"internal/stock/order_write.go", "` WHERE sku = ? AND generation = ?\"", "` WHERE sku = ? AND (generation = ? OR 1 = 1)\"", "an order is written although its units are on sale again", "TestRepairDuringASaleOversellsOnlyIfItOverwrites", ""},
+		{"internal/stock/orders.go", "` WHERE sku = ? AND generation = ?\"", "` WHERE sku = ? AND (generation = ? OR 1 = 1)\"", "an order is written although its units are on sale again", "TestRepairDuringASaleOversellsOnlyIfItOverwrites", ""},
 		{heals, `last, ended, err := s.endStream(ctx, tx, item)`, `last, ended, err := int64(0), false, error(nil)`, "the repair counts without the accepted orders", "TestEverythingIsAsOnRecord/behind", inTheLab},
 	}
 }

@@ -31,7 +31,6 @@ type answer struct {
 	err     error
 }
 
-// newBook returns a book with what the journal has.
 func newBook(j *Journal, happened func(Event)) *book {
 	b := &book{
 		journal: j, happened: happened,
@@ -126,7 +125,6 @@ func (b *book) authorise(r Request, declined func(reference string) bool) (Payme
 	}, "authorise", r.Reference, strconv.FormatInt(r.Amount, 10), r.Currency, r.Group)
 }
 
-// capture charges for an authorised payment.
 func (b *book) capture(id, key string) (Payment, error) {
 	return b.change("capture", id, key, func(p Payment) Status {
 		if p.Status == Authorised {
@@ -197,7 +195,6 @@ func (b *book) change(operation, id, key string, next func(Payment) Status) (Pay
 
 func newID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
 
-// payment returns the payment as it is now.
 func (b *book) payment(id string) (Payment, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -140,7 +140,6 @@ func (c *Client) SetWebhook(ctx context.Context, address string) error {
 	return nil
 }
 
-// change sends a request that changes a payment.
 func (c *Client) change(ctx context.Context, what, id, path, key string) (Payment, error) {
 	if !isID(id) {
 		return Payment{}, fmt.Errorf("%s the payment %.100q: %w", what, id, ErrUnknownPayment)

@@ -60,7 +60,6 @@ func (c *courier) setAddress(address string) {
 	c.address = address
 }
 
-// add takes an event to deliver.
 func (c *courier) add(e Event) {
 	faults, drop := c.faulty.event(e.Payment.Reference)
 	c.mu.Lock()

@@ -78,7 +78,6 @@ func (b *batcher[T]) leave(s *slot[T]) bool {
 	return s.gone
 }
 
-// run makes calls until the queue is empty.
 func (b *batcher[T]) run(key string, q *queue[T]) {
 	for {
 		batch := b.next(key, q)

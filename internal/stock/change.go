@@ -175,14 +175,12 @@ func (a *reconciliation) doubt(sku string, g generation) {
 	a.settler.wake()
 }
 
-// inDoubt returns the items that are in doubt.
 func (a *reconciliation) inDoubt() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Collect(maps.Keys(a.doubts))
 }
 
-// doubted returns the ids of the generations that are in doubt.
 func (a *reconciliation) doubted(sku string) map[string]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -416,16 +414,16 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 	return s.beginGeneration(ctx, tx, item, family, left)
 }
 
-// leftByOrders returns how many units the orders of an item's sale leave. The caller has
-// locked the item's row, so that the count has all that was sold.
+// leftByOrders returns how many units the orders of an item's sale leave. With the item's row
+// locked the count has all that was sold.
 func (s store) leftByOrders(item Item) (int64, error) {
 	sold, err := s.sold(item.SKU, item.SaleID)
 	return max(0, item.Initial-sold), err
 }
 
-// beginGeneration begins a new generation, with left units if the stock is in Redis. The
-// caller has locked the item's row in tx. Redis learns of the new generation of a stock in
-// the database with the next comparison: such a stock does not need Redis.
+// beginGeneration begins a new generation, with left units if the stock is in Redis. Redis learns
+// of the new generation of a stock in the database with the next comparison: such a stock does not
+// need Redis.
 func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, family string, left int64) error {
 	last := item.generation()
 	item.Generation, item.Family = uuid.NewString(), family

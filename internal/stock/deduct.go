@@ -168,7 +168,6 @@ type purchase struct {
 	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
 }
 
-// result is what Deduct returns after err.
 func (p *purchase) result(err error) (Result, error) {
 	switch {
 	case err != nil:
@@ -424,7 +423,6 @@ func (p *purchase) doWork(ctx context.Context) (after func(), err error) {
 	return after, nil
 }
 
-// write writes the stock.
 func (p *purchase) write(ctx context.Context, stock Counter, left int64) error {
 	ended := p.req.Steps.Begin(StepWrite)
 	err := stock.Set(ctx, left)

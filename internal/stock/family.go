@@ -45,7 +45,6 @@ type familyLease struct {
 	InFlight int64 `gorm:"not null;default:0"`
 }
 
-// TableName is the table's name.
 func (familyLease) TableName() string { return "oversell_presences" }
 
 // families has the leases of this process, and counts the units that its buyers have in flight. It

@@ -26,7 +26,6 @@ type ledger struct {
 	conn *gorm.DB // the connection for all statements; nil: any
 }
 
-// on is the store on the ledger's connection.
 func (l ledger) on() store {
 	if l.conn == nil {
 		return l.store

@@ -58,7 +58,6 @@ func (s store) itemsOf(ctx context.Context, id string) (skus []string, err error
 	return skus, nil
 }
 
-// doubt records that units may be taken with no order, so that the stock is rebuilt.
 func (p *purchase) doubt() { p.service.reconciliation.doubt(p.req.SKU, p.gen) }
 
 // errRecounted means that an order was not written, and that its units are back in the
@@ -222,7 +221,6 @@ func (s store) createAll(ctx context.Context, g generation, orders []*Order) err
 	})
 }
 
-// createOne writes an order by one statement.
 func (s store) createOne(ctx context.Context, g generation, o *Order) error {
 	statement := "INSERT INTO `" + orderTable + "` (id, sku, sale_id, quantity, idempotency_key, buyer, " +
 		"strategy, created_at) " +
@@ -353,7 +351,6 @@ func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, e
 	return s.writtenState(ctx, id)
 }
 
-// writtenState returns the state of an order in the database, or ErrUnknownOrder.
 func (s *Service) writtenState(ctx context.Context, id string) (OrderState, error) {
 	order, ok, err := find[Order](ctx, s.store, id)
 	if err == nil && !ok {

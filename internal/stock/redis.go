@@ -44,7 +44,6 @@ type generation struct {
 	limit  int64  // most units that one buyer may have in the sale; 0: no limit
 }
 
-// generation is the item's current generation.
 func (i Item) generation() generation { return generation{i.SaleID, i.Generation, i.Family, i.Limit} }
 
 // String is the value of the sale's key in Redis. The id alone would be enough; the rest
@@ -110,7 +109,6 @@ func (k keys) claims(saleID string, period int64) string {
 // fenceKey is the key of the largest token that the stock at key has seen.
 func fenceKey(key string) string { return key + ":fence" }
 
-// of are the keys of a generation's stock.
 func (k keys) of(g generation) []string {
 	return []string{k.stock(g), fenceKey(k.stock(g)), k.buyers(g)}
 }
@@ -130,7 +128,6 @@ type hint struct {
 	left atomic.Int64
 }
 
-// remember caches a reading of an item.
 func (c counters) remember(sku string, now reading) {
 	if h := c.recall(sku); h != nil && h.gen == now.gen {
 		h.left.Store(now.left)
@@ -141,7 +138,6 @@ func (c counters) remember(sku string, now reading) {
 	c.seen.Store(sku, h)
 }
 
-// recall returns the cached hint of an item, or nil.
 func (c counters) recall(sku string) *hint {
 	found, _ := c.seen.Load(sku)
 	h, _ := found.(*hint)
@@ -155,7 +151,6 @@ type reading struct {
 	backend Backend // of the stock
 }
 
-// location is where the stock is.
 func (r reading) location(sku string) Location {
 	at := Location{SKU: sku, SaleID: r.gen.saleID, Generation: r.gen.id}
 	if r.backend.inRedis() {
@@ -346,7 +341,6 @@ func (c counters) putBack(ctx context.Context, sku string, g generation, quantit
 	return nil
 }
 
-// unclaim releases the claim on an idempotency key.
 func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
 	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, at := range (keys{sku}).claimed(saleID, time.Now()) {
@@ -432,7 +426,6 @@ func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section S
 	return x.guard.Do(ctx, e, func(ctx context.Context) error { return section(ctx, x.counter(ctx, at)) })
 }
 
-// inRedis is the stock in Redis for a holder.
 func (b Backends) inRedis(ctx context.Context, at Location) Counter {
 	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
 		return fencedCounter{b.Redis, at.Key, shown{b.Strategy, token}}
@@ -440,7 +433,6 @@ func (b Backends) inRedis(ctx context.Context, at Location) Counter {
 	return plainCounter{b.Redis, at.Key}
 }
 
-// inDatabase is the stock in the database for a holder.
 func (b Backends) inDatabase(ctx context.Context, at Location) Counter {
 	l := ledger{store: store{b.DB}, at: at}
 	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
@@ -509,7 +501,6 @@ func (c fencedCounter) Set(ctx context.Context, left int64) error {
 	return nil
 }
 
-// failed returns an error of this package for one of package fence.
 func (c fencedCounter) failed(doing string, err error) error {
 	switch {
 	case errors.Is(err, fence.ErrStaleToken):

@@ -187,7 +187,6 @@ func (t *ScriptSeller) takeEach(ctx context.Context, all []*batched) {
 	}
 }
 
-// takeAll calls the script that takes the units of the whole batch.
 func (t *ScriptSeller) takeAll(ctx context.Context, all []*batched) {
 	args := all[0].args()
 	for _, one := range all[1:] {
@@ -216,7 +215,6 @@ func giveAnswers(all []*batched, answers []int64, err error) error {
 	return err
 }
 
-// keys are the KEYS of the scripts.
 func (p *purchase) keys() []string {
 	k := keys{p.req.SKU}
 	return append([]string{k.sale(), k.stock(p.gen)}, k.claimed(p.gen.saleID, time.Now())...)
@@ -233,7 +231,6 @@ func (p *purchase) args() []any {
 	return append([]any{p.gen.String(), (2 * claimPeriod).Milliseconds()}, p.arguments()...)
 }
 
-// arguments are this buyer's part of the ARGV.
 func (p *purchase) arguments() []any {
 	if p.ignoreClaim {
 		return []any{p.req.Quantity, ""}
@@ -339,7 +336,6 @@ func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 	return errors.Join(err, p.service.stock.unclaim(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey))
 }
 
-// recordSteps records what the batch of a buyer did, which has just ended.
 func (b *batched) recordSteps(asked, began time.Time) {
 	steps := b.req.Steps
 	if steps == nil {

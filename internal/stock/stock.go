@@ -134,14 +134,12 @@ type Item struct {
 	Family string `json:"-" gorm:"size:32;not null;default:''"`
 }
 
-// backend is the item's Keeper, InRedis by default.
 func (i Item) backend() Backend { return cmp.Or(i.Keeper, InRedis) }
 
 // left is how many units are left of an item that store.item has read and whose stock is in
 // the database.
 func (i Item) left() int64 { return i.Remaining + i.Pooled }
 
-// pool is the pool of the item's current generation.
 func (i Item) pool() units.Pool { return units.Pool{SKU: i.SKU, Generation: i.Generation} }
 
 func (i Item) check() error {
@@ -195,7 +193,6 @@ type purchased struct {
 	Units  int64  `gorm:"not null"`
 }
 
-// TableName is the table's name.
 func (purchased) TableName() string { return "oversell_buyers" }
 
 // lostOrder is an accepted order that Redis lost before it was written, and that never will be.
@@ -205,7 +202,6 @@ type lostOrder struct {
 	SaleID string `gorm:"size:36;not null;index:idx_lost_sku_sale,priority:2"`
 }
 
-// TableName is the table's name.
 func (lostOrder) TableName() string { return "oversell_lost_orders" }
 
 // Order is one sale's order. It is written once and never changed.
@@ -309,7 +305,6 @@ var ErrLocation = errors.New("the stock is not where this strategy needs it")
 var ErrNoRepair = errors.New("repair is for stock in Redis or in the database; the sweep returns the units of " +
 	"holds that have expired")
 
-// isAny reports whether err is one of these.
 func isAny(err error, known ...error) bool {
 	return slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) })
 }

@@ -38,7 +38,8 @@ const (
 	orderTable = "oversell_orders"
 )
 
-// store keeps items and orders in the database.
+// store keeps items and orders in the database. One called tx is a transaction that has locked the
+// item's row, unless the function is to do so.
 type store struct{ db *gorm.DB }
 
 // Migrate creates the project's tables, or adds what is missing in them. Several
@@ -177,8 +178,7 @@ func (s store) locked(sku string) (Item, error) {
 	return item, nil
 }
 
-// drain moves the units of an item's pool back to the item's row, and returns the item. The
-// caller has locked the row.
+// drain moves the units of an item's pool back to the item's row, and returns the item.
 func (s store) drain(item Item) (Item, error) {
 	back, err := item.pool().Drain(s.db)
 	if err != nil || back == 0 {
@@ -188,8 +188,6 @@ func (s store) drain(item Item) (Item, error) {
 	return item, s.setRemaining(item, item.Remaining)
 }
 
-// setGeneration writes the item's generation and what belongs to it. The caller has locked
-// the row.
 func (s store) setGeneration(item Item) error {
 	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).UpdateColumns(map[string]any{
 		"generation": item.Generation, "history": item.History, "family": item.Family,
@@ -201,8 +199,6 @@ func (s store) setGeneration(item Item) error {
 	return nil
 }
 
-// setRemaining writes the stock of an item that has it in its row. The caller has locked
-// the row.
 func (s store) setRemaining(item Item, left int64) error {
 	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
 		UpdateColumns(map[string]any{"remaining": left, "version": gorm.Expr("version + 1")}).Error
@@ -273,7 +269,6 @@ func (s store) forgetSale(ctx context.Context, sku, saleID string) error {
 // pageSize is how many rows are looked up at once.
 const pageSize = 1_000
 
-// written returns which of these ids have an order.
 func (s store) written(ctx context.Context, ids ...string) (map[string]bool, error) {
 	there := make(map[string]bool)
 	look := func(page []string) error {
@@ -320,7 +315,6 @@ func find[T Order | lostOrder](ctx context.Context, s store, id string) (found T
 	return found, done.RowsAffected > 0, nil
 }
 
-// skus lists the items for which a condition is true.
 func (s store) skus(ctx context.Context, which string, args ...any) (skus []string, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -330,7 +324,6 @@ func (s store) skus(ctx context.Context, which string, args ...any) (skus []stri
 	return skus, nil
 }
 
-// byKey returns the sale's order with an idempotency key, if there is one.
 func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -356,7 +349,6 @@ func (s store) sold(sku, saleID string) (units int64, err error) {
 	return units, nil
 }
 
-// count adds up the orders of a sale.
 func (s store) count(ctx context.Context, sku, saleID string) (figures.Stock, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()

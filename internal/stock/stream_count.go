@@ -68,8 +68,7 @@ func withoutEntry(places map[string]string, entries []stream.Entry) map[string]s
 }
 
 // recordLost records those of the orders that are neither in the database nor dead letters. The
-// stream does not have them, and their generation has ended or ends in tx. The caller has locked
-// the item's row in tx.
+// stream does not have them, and their generation has ended or ends in tx.
 func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, ids []string) error {
 	for page := range slices.Chunk(ids, pageSize) {
 		written, err := tx.written(ctx, page...)
@@ -104,7 +103,6 @@ func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, 
 // and the sale are known then.
 const reasonLost = "Redis lost the order before it was written"
 
-// lost counts the orders of a sale that Redis has lost.
 func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -230,8 +228,7 @@ func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 }
 
 // agrees reports whether the stock of a streamed item and the orders in the database and in
-// the stream add up. Units of dead letters are missing. The caller has locked the item's row
-// in tx, so nobody else writes its orders.
+// the stream add up. Units of dead letters are missing.
 func (s *Service) agrees(ctx context.Context, tx store, item Item) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -251,8 +248,8 @@ func (s *Service) agrees(ctx context.Context, tx store, item Item) (bool, error)
 }
 
 // publish gives Redis the generation that the item's row has, with the units that the row
-// has for it. The caller has locked the row in tx. Nobody can have accepted an order in
-// the generation, unless Redis has it already and only the row does not say so.
+// has for it. No process can have accepted an order in the generation, unless Redis has it already
+// and only the row does not say so.
 func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 	history, err := s.history(ctx, item)
 	if err != nil {
@@ -279,8 +276,7 @@ func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 }
 
 // loadBuyers gives Redis the units that the buyers of an item with a limit have in the orders
-// of its sale, for a generation that is not published. The caller has locked the item's row
-// in tx, and nobody can have written or accepted an order of the generation.
+// of its sale, for a generation that is not published, and so has no orders.
 func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 	if item.Limit == 0 {
 		return nil

@@ -90,7 +90,6 @@ const (
 	acceptEach   = 4
 )
 
-// acceptAll calls the script for a batch.
 func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	first := all[0]
 	k, of := keys{first.req.SKU}, stream.Keys{SKU: first.req.SKU}
@@ -358,7 +357,6 @@ func (a *acceptedItems) ends(sku, generation string) {
 	a.follower.wake()
 }
 
-// followed returns the items with something to follow.
 func (a *acceptedItems) followed() map[string]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -406,7 +404,6 @@ func (a *acceptedItems) tidied(sku, generation string) {
 	}
 }
 
-// add says that orders of an item were accepted.
 func (a *acceptedItems) add(sku string) {
 	a.mu.Lock()
 	if a.items[sku] || len(a.items) < maxSeen {
@@ -432,7 +429,6 @@ func (a *acceptedItems) takeItems() (skus []string) {
 	return skus
 }
 
-// all returns the items of which this process has ever accepted orders.
 func (a *acceptedItems) all() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

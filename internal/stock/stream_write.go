@@ -385,7 +385,6 @@ func (s streamedSale) Settled(sku string, entries []stream.Entry, written bool) 
 	}
 }
 
-// orderOf is the order of an entry.
 func orderOf(e stream.Entry) Order {
 	order := Order{
 		ID: e.ID, SKU: e.SKU, SaleID: e.SaleID, Quantity: e.Quantity,
@@ -397,7 +396,6 @@ func orderOf(e stream.Entry) Order {
 	return order
 }
 
-// checkEntry returns why an entry is not an order.
 func checkEntry(e stream.Entry) error {
 	if !orderIDForm.MatchString(e.ID) || e.Quantity < 1 || e.Quantity > MaxQuantity || len(e.Key) > MaxKey ||
 		len(e.Buyer) > MaxBuyer {

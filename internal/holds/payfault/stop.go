@@ -56,7 +56,6 @@ type stopped struct {
 	stages map[string]holds.Stage // not changed once pool is there
 }
 
-// open opens the connections.
 func (s *stopped) open(ctx context.Context, cfg Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,6 @@ type Row struct {
 	Unit       int64  `gorm:"primaryKey;autoIncrement:false"` // unique in the pool
 }
 
-// TableName is the table's name.
 func (Row) TableName() string { return "oversell_units" }
 
 // Count is SQL for the number of rows in the pool of a row of the items. In one statement

@@ -388,3 +388,23 @@ func TestEveryFlagIsOfAMode(t *testing.T) {
 		t.Error(errs)
 	}
 }
+
+// The tables have each anomaly that is described, in the same order.
+func TestTablesHaveEachDescribedAnomaly(t *testing.T) {
+	file, err := os.ReadFile("../../internal/lab/anomalies.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var described, tried []lab.Anomaly
+	if err := json.Unmarshal(file, &described); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables() {
+		for _, s := range table.Scenarios {
+			tried = append(tried, s.Anomaly)
+		}
+	}
+	if !slices.Equal(described, tried) {
+		t.Errorf("%d anomalies are described, and %d are tried, or their order differs", len(described), len(tried))
+	}
+}

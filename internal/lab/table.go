@@ -62,6 +62,31 @@ func Pick(tables []Table, anomalies, strategies []string) ([]Table, error) {
 var errNoCell = errors.New("none of these anomalies is tried on any of these strategies: " +
 	"-run names anomalies of one table and -strategy strategies of another (-list shows all)")
 
+//go:embed anomalies.json
+var anomaliesFile []byte
+
+// described has all anomalies by name.
+var described = sync.OnceValue(func() map[string]Anomaly {
+	var all []Anomaly
+	if err := json.Unmarshal(anomaliesFile, &all); err != nil {
+		panic(fmt.Sprintf("lab: anomalies.json: %v", err)) // it is part of the program
+	}
+	byName := make(map[string]Anomaly, len(all))
+	for _, a := range all {
+		byName[a.Name] = a
+	}
+	return byName
+})
+
+// AnomalyNamed returns what anomalies.json says about an anomaly.
+func AnomalyNamed(name string) Anomaly {
+	a, ok := described()[name]
+	if !ok {
+		panic(fmt.Sprintf("lab: anomalies.json does not describe %s", name))
+	}
+	return a
+}
+
 //go:embed record.json
 var recordFile []byte
 

@@ -20,13 +20,7 @@ func cacheScenarios() []lab.Scenario {
 }
 
 var cacheStampede = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "cache-stampede",
-		Loss:     lab.WastedWork,
-		Sentence: "Many readers want a value that is not in the cache, and all of them load it from the database at once.",
-		Sequence: "One instance. Six readers want a value that is not in the cache. Its load takes a tenth of the ttl.",
-		Source:   "the thundering herd: Nishtala et al., Scaling Memcache at Facebook (2013), leases",
-	},
+	Anomaly:       lab.AnomalyNamed("cache-stampede"),
 	Requires:      []lab.Claim{read(6)},
 	NotApplicable: needsCacheGuard,
 	Run: func(w *lab.World) lab.Verdict {
@@ -37,13 +31,7 @@ var cacheStampede = lab.Scenario{
 }
 
 var cacheInstances = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "cache-load-per-instance",
-		Loss:     lab.WastedWork,
-		Sentence: "Each instance of the service loads the same value: with a mutex in memory the database is queried once per instance.",
-		Sequence: "Two instances. Three readers on each want a value that is not in the cache. Its load takes a tenth of the ttl.",
-		Source:   "a singleflight or mutex in the process, scaled out",
-	},
+	Anomaly:       lab.AnomalyNamed("cache-load-per-instance"),
 	Requires:      []lab.Claim{read(6)},
 	NotApplicable: needsCacheGuard,
 	Run: func(w *lab.World) lab.Verdict {
@@ -54,13 +42,7 @@ var cacheInstances = lab.Scenario{
 }
 
 var cacheSlowLoad = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "cache-load-outlives-lease",
-		Loss:     lab.WastedWork,
-		Sentence: "The database is slow: the load takes longer than the ttl, and the next reader starts a load of its own.",
-		Sequence: "Two instances with a reader each. The load takes one and a half times the ttl.",
-		Source:   "a lease shorter than the work, met where it hurts most: a database under load answers late",
-	},
+	Anomaly:       lab.AnomalyNamed("cache-load-outlives-lease"),
 	Requires:      []lab.Claim{read(2)},
 	NotApplicable: needsCacheGuard,
 	Run: func(w *lab.World) lab.Verdict {
@@ -71,13 +53,7 @@ var cacheSlowLoad = lab.Scenario{
 }
 
 var cacheSecondLook = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "cache-no-second-look",
-		Loss:     lab.WastedWork,
-		Sentence: "A reader that gets the lock loads the value without checking the cache again, so all readers load it, one after the other. This is a mistake in the use of the lock: no lock helps.",
-		Sequence: "One instance. Three readers want a value that is not in the cache. The reader that has the lock does not check the cache again.",
-		Source:   "the second check left out of double-checked locking",
-	},
+	Anomaly:       lab.AnomalyNamed("cache-no-second-look"),
 	Requires:      []lab.Claim{read(3), loaded(3)},
 	NotApplicable: needsCacheGuard,
 	Run: func(w *lab.World) lab.Verdict {
@@ -89,13 +65,7 @@ var cacheSecondLook = lab.Scenario{
 }
 
 var cacheMissing = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "cache-missing-key",
-		Loss:     lab.WastedWork,
-		Sentence: "A value that does not exist is never in the cache, so each request for it queries the database.",
-		Sequence: "Five readers, one after the other, ask for a value that does not exist. This project's cache stores a marker for it.",
-		Source:   "cache penetration: requests for ids that do not exist, as from a scan",
-	},
+	Anomaly:       lab.AnomalyNamed("cache-missing-key"),
 	Requires:      []lab.Claim{read(5)},
 	NotApplicable: needsCacheGuard,
 	Run: func(w *lab.World) lab.Verdict {
@@ -111,13 +81,7 @@ var cacheMissing = lab.Scenario{
 }
 
 var cacheFailedLoad = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "cache-failed-load",
-		Loss:     lab.WastedWork,
-		Sentence: "A load fails while many readers wait for it. If each of them then loads again, they query a broken database one after the other, and the last one waits for all these failures.",
-		Sequence: "Two instances with two readers each. Each load takes a twentieth of the ttl and fails. In the first round each reader that gets the lock loads again. In the second one the readers that waited share the failure, as in this project's cache.",
-		Source:   "golang.org/x/sync/singleflight, where the callers that wait for a call share its error too",
-	},
+	Anomaly:       lab.AnomalyNamed("cache-failed-load"),
 	Requires:      []lab.Claim{loaded(2*perInstance + 1), times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load")},
 	NotApplicable: needsCacheGuard,
 	Run: func(w *lab.World) lab.Verdict {

@@ -14,13 +14,7 @@ func expiryScenarios() []lab.Scenario {
 }
 
 var orphan = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "orphan-after-crash",
-		Loss:     lab.Stuck,
-		Sentence: "A process dies while it holds the lock, and nobody can ever acquire the lock again.",
-		Sequence: "A takes the lock and is killed. B asks again and again, for three times the ttl.",
-		Source:   "redisson/redisson#100: the locks of a client that was shut down abnormally remain for ever",
-	},
+	Anomaly:       lab.AnomalyNamed("orphan-after-crash"),
 	Requires:      []lab.Claim{had("A", "B"), faulted("A"), unlessInMemory(refused("B"))},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -38,13 +32,7 @@ func freeAgain(w *lab.World, b *lab.Process, dead string) lab.Verdict {
 }
 
 var setnxThenExpire = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "crash-before-expire",
-		Loss:     lab.Stuck,
-		Sentence: "One command acquires the lock and the next sets its expiry; a process that dies between the two leaves the lock behind for ever.",
-		Sequence: "A is killed as soon as Redis has executed the first command with which it acquires the lock. B asks again and again, for three times the ttl.",
-		Source:   "redis/redis-py#818; laravel/framework PR #29076",
-	},
+	Anomaly:       lab.AnomalyNamed("crash-before-expire"),
 	Requires:      []lab.Claim{faulted("A"), had("B")},
 	NotApplicable: needsRedisLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -60,13 +48,7 @@ var setnxThenExpire = lab.Scenario{
 }
 
 var handedOnHolderDies = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "handed-on-holder-dies",
-		Loss:     lab.Stuck,
-		Sentence: "A waiter is handed the lock and dies at once. If the lock was handed on without an expiry, nobody can ever acquire it again.",
-		Sequence: "A holds the lock. Two callers in one process, B/1 and B/2, wait for it. A unlocks; one of the two gets the lock and gives it back, and the other gets it. At that moment their process is killed. C asks again and again, for three times the ttl.",
-		Source:   "redisson/redisson#6150: the application died with a fair lock, and all who came later waited without end",
-	},
+	Anomaly:       lab.AnomalyNamed("handed-on-holder-dies"),
 	Requires:      []lab.Claim{had("A", "B/1", "B/2", "C"), faulted("B"), refused("C"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -97,13 +79,7 @@ var handedOnHolderDies = lab.Scenario{
 }
 
 var forgottenUnlock = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "forgotten-unlock",
-		Loss:     lab.Stuck,
-		Sentence: "A holder returns early and never gives the lock back. If the lock is renewed for as long as its process lives, it stays for ever.",
-		Sequence: "A takes the lock and does not unlock it. Its process lives on. B asks again and again, for three times the ttl.",
-		Source:   "redisson/redisson#1626: a watchdog that was never cancelled renewed its lock until the instance was restarted",
-	},
+	Anomaly:       lab.AnomalyNamed("forgotten-unlock"),
 	Requires:      []lab.Claim{had("A", "B"), refused("B")},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -118,13 +94,7 @@ var forgottenUnlock = lab.Scenario{
 }
 
 var expiresWhileHeld = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "expires-while-held",
-		Loss:     lab.SellsTwice,
-		Sentence: "The work takes longer than the ttl: the lock expires while its holder works, and a second holder is let in.",
-		Sequence: "A takes the lock and works for two and a half times the ttl. B asks for the lock all the while.",
-		Source:   "go-co-op/gocron-redis-lock#54: a job that takes longer than the expiry is run twice",
-	},
+	Anomaly:       lab.AnomalyNamed("expires-while-held"),
 	Requires:      []lab.Claim{had("A"), refused("B")},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -145,13 +115,7 @@ var expiresWhileHeld = lab.Scenario{
 }
 
 var longWork = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "long-work",
-		Loss:     lab.SellsTwice,
-		Sentence: "The lock does not last as long as the work: by the time the holder gives it back, it has expired.",
-		Sequence: "A takes the lock, works for five times the ttl, and gives the lock back. Nobody else wants it.",
-		Source:   "leandromoreira/redlock-rb#68: what the ttl means for work that takes longer; the reason for the watchdog of Redisson",
-	},
+	Anomaly:       lab.AnomalyNamed("long-work"),
 	Requires:      []lab.Claim{had("A")},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -165,13 +129,7 @@ var longWork = lab.Scenario{
 }
 
 var lateReply = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "late-reply",
-		Loss:     lab.SellsTwice,
-		Sentence: "The reply that grants the lock arrives after the lease has expired; a caller that trusts it believes it holds a lock that somebody else has by then.",
-		Sequence: "A asks for the lock. Redis grants it, and the reply is delayed for one and a half times the ttl. Meanwhile B takes the lock. Then A gets its reply.",
-		Source:   "redis.io, Distributed Locks with Redis: the validity is the ttl less the time that it took to acquire; go-redsync/redsync#72",
-	},
+	Anomaly:       lab.AnomalyNamed("late-reply"),
 	Requires:      []lab.Claim{answered("B")},
 	NotApplicable: needsRedisLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -192,13 +150,7 @@ var lateReply = lab.Scenario{
 }
 
 var stoppedHolder = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "stopped-holder",
-		Loss:     lab.SellsTwice,
-		Sentence: "The holder's whole process is paused for longer than its lease, its clock included: the next holder is let in, and the first can be told only when it resumes.",
-		Sequence: "A takes the lock, and its process is stopped for longer than the ttl. B asks, and gets the lock as soon as it can. A resumes. How long did both believe that they held the lock?",
-		Source:   "Martin Kleppmann, How to do distributed locking (2016): a process that is paused; no lease can tell it, and paused-writer shows what a fencing token does for it",
-	},
+	Anomaly:       lab.AnomalyNamed("stopped-holder"),
 	Requires:      []lab.Claim{had("A"), faulted("A"), answered("B")},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {

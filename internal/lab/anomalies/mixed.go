@@ -26,25 +26,13 @@ func mixedScenarios() []lab.Scenario {
 }
 
 var mixedStrategies = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "mixed-strategies",
-		Loss:     lab.SellsTwice,
-		Sentence: "Two strategies sell one item at the same time. A lock keeps out only those that ask for it: what the other strategy writes is overwritten, and a unit is sold twice. A shop with -mixed allows this.",
-		Sequence: "Two units are left. A is in its section: it has read the stock and works on its order. B buys with lua_atomic, a script that asks for no lock. A writes the stock and its order. B buys until it is told that nothing is left.",
-		Source:   "flock(2) of Linux: a process is free to ignore an advisory lock, and every lock in Redis is one; a rollout in which the old version of a shop and the new one guard the same stock in different ways",
-	},
+	Anomaly:  lab.AnomalyNamed("mixed-strategies"),
 	Requires: []lab.Claim{sold("A", "B")},
 	Run:      func(w *lab.World) lab.Verdict { return sellBeside(w, true) },
 }
 
 var strategiesTakeTurns = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "strategies-take-turns",
-		Loss:     lab.SellsTwice,
-		Sentence: "While buyers of one family of strategies are at work on an item, those of another wait, or are told to come back. The shop does this unless it is started with -mixed: it is the remedy for mixed-strategies.",
-		Sequence: "As in mixed-strategies, at a shop without -mixed. B is refused while A is at work, and asks again until it is told that nothing is left.",
-		Source:   "docs/design.md, Strategies take turns",
-	},
+	Anomaly:  lab.AnomalyNamed("strategies-take-turns"),
 	Requires: []lab.Claim{sold("A", "B"), keptApart("B")},
 	Run:      func(w *lab.World) lab.Verdict { return sellBeside(w, false) },
 }

@@ -8,13 +8,7 @@ import (
 )
 
 var cutOff = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "cut-off-holder",
-		Loss:     lab.SellsTwice,
-		Sentence: "The holder can no longer reach Redis, so its lease expires there. Its own clock must tell it so before another holder is let in.",
-		Sequence: "A takes the lock; soon after that everything that its connection sends is lost. B asks again and again, and gets the lock when A's lease is over. A works on for three times the ttl.",
-		Source:   "redisson/redisson#5698: no renewal for longer than the lease, and a second pod has the lock",
-	},
+	Anomaly:       lab.AnomalyNamed("cut-off-holder"),
 	Requires:      []lab.Claim{had("A"), faulted("A"), refused("B")},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -56,13 +50,7 @@ func handedOver(w *lab.World, first, next string) lab.Verdict {
 }
 
 var failover = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "failover",
-		Loss:     lab.SellsTwice,
-		Sentence: "The Redis that granted the lock dies before its replica has received it: the replica takes over and grants the lock to somebody else.",
-		Sequence: "A takes the lock. The lock's key disappears, as on a replica that never received it. B asks at once.",
-		Source:   "redis.io, Distributed Locks with Redis: why failover-based implementations are not enough",
-	},
+	Anomaly:       lab.AnomalyNamed("failover"),
 	Requires:      []lab.Claim{had("A"), answered("B")},
 	NotApplicable: needsForgetful,
 	Run: func(w *lab.World) lab.Verdict {
@@ -75,13 +63,7 @@ var failover = lab.Scenario{
 }
 
 var restartForgets = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "restart-forgets-lock",
-		Loss:     lab.SellsTwice,
-		Sentence: "The servers that granted the lock, or more than half of them if there are several, restart within its lease and lose their memory.",
-		Sequence: "A takes the lock. More than half of the servers that keep it are empty at once: one of one, three of five. B asks at once.",
-		Source:   "redis.io, Distributed Locks with Redis: performance, crash recovery and fsync",
-	},
+	Anomaly:       lab.AnomalyNamed("restart-forgets-lock"),
 	Requires:      []lab.Claim{had("A"), answered("B")},
 	NotApplicable: needsForgetful,
 	Run: func(w *lab.World) lab.Verdict {
@@ -106,13 +88,7 @@ func overlap(w *lab.World, a, b *lab.Holder) lab.Verdict {
 func clockScenarios() []lab.Scenario { return []lab.Scenario{clockMinority, clockMajority} }
 
 var clockMinority = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "clock-jump-minority",
-		Loss:     lab.SellsTwice,
-		Sentence: "The clocks of fewer than half of the servers jump ahead: the lease expires there at once, and the other servers must keep the next holder out.",
-		Sequence: "A takes the lock. The clocks of two nodes of five are set ahead by the ttl. B asks while A works.",
-		Source:   "redis.io, Distributed Locks with Redis: the lock is safe as long as a majority of the keys is there; Salvatore Sanfilippo, Is Redlock safe? (2016)",
-	},
+	Anomaly:       lab.AnomalyNamed("clock-jump-minority"),
 	Requires:      []lab.Claim{had("A"), answered("B")},
 	Clocks:        true,
 	NotApplicable: needsMinority,
@@ -120,13 +96,7 @@ var clockMinority = lab.Scenario{
 }
 
 var clockMajority = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "clock-jump-majority",
-		Loss:     lab.SellsTwice,
-		Sentence: "The clocks of more than half of the servers, or of the only server, jump ahead: the lease expires there at once, and the next holder is let in while the first still works.",
-		Sequence: "A takes the lock. The clocks of three nodes of five, or of the one server, are set ahead by the ttl. B asks while A works.",
-		Source:   "Martin Kleppmann, How to do distributed locking (2016): breaking Redlock with bad timings; Salvatore Sanfilippo, Is Redlock safe? (2016), who asks for clocks that do not jump",
-	},
+	Anomaly:       lab.AnomalyNamed("clock-jump-majority"),
 	Requires:      []lab.Claim{had("A"), answered("B")},
 	Clocks:        true,
 	NotApplicable: needsWallClock,

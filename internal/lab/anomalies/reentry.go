@@ -12,13 +12,7 @@ func reentryScenarios() []lab.Scenario {
 }
 
 var nestedAcquire = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "nested-acquire",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "A holder calls code that takes the same lock, and waits for itself.",
-		Sequence: "A takes the lock. Deeper in its call stack it asks for the lock again, with another handle and the same owner, for half the ttl.",
-		Source:   "code that calls other code under the same lock; the reason for the R in Redisson's RLock",
-	},
+	Anomaly:       lab.AnomalyNamed("nested-acquire"),
 	Requires:      []lab.Claim{had("A"), lab.IsLock},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -32,13 +26,7 @@ var nestedAcquire = lab.Scenario{
 }
 
 var innerUnlock = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "inner-unlock-frees-outer",
-		Loss:     lab.SellsTwice,
-		Sentence: "The inner of two nested holds is given back, and the lock is free although the outer hold goes on.",
-		Sequence: "A takes the lock twice and gives it back once. B asks while A works on.",
-		Source:   "zeromicro/go-zero#1338",
-	},
+	Anomaly:       lab.AnomalyNamed("inner-unlock-frees-outer"),
 	Requires:      []lab.Claim{had("A"), refused("B"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -60,13 +48,7 @@ var innerUnlock = lab.Scenario{
 }
 
 var failedReentry = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "failed-re-entry-frees-outer",
-		Loss:     lab.SellsTwice,
-		Sentence: "The inner of two nested calls cannot reach Redis and cleans up with an unlock, which releases the outer call's lock.",
-		Sequence: "A takes the lock. Deeper in its call stack it asks again, and the connection breaks before Redis sees the command; the inner call unlocks to be safe. B asks while A works on.",
-		Source:   "a count that Redis keeps and a clean-up that does not know it: the stages v5 and v6 of this project, TestFailedReentryFreesOuter",
-	},
+	Anomaly:       lab.AnomalyNamed("failed-re-entry-frees-outer"),
 	Requires:      []lab.Claim{had("A"), refused("B"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -93,13 +75,7 @@ var failedReentry = lab.Scenario{
 }
 
 var reentryShortens = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "re-entry-keeps-the-old-lease",
-		Loss:     lab.SellsTwice,
-		Sentence: "The holder re-enters shortly before its lease ends, and the lease is not renewed: the inner work loses the lock at once.",
-		Sequence: "A takes the lock. With a fifth of its lease left, it takes the lock again and works for half a ttl. Is the lock still there?",
-		Source:   "an expiry that is set at the outermost acquire alone; compare Redisson's tryLock script, which sets it each time",
-	},
+	Anomaly:       lab.AnomalyNamed("re-entry-keeps-the-old-lease"),
 	Requires:      []lab.Claim{had("A"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -115,13 +91,7 @@ var reentryShortens = lab.Scenario{
 }
 
 var sharedToken = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "token-not-unique",
-		Loss:     lab.SellsTwice,
-		Sentence: "Two processes use the same name, as process 1 in two containers does: the lock takes one for the other.",
-		Sequence: "A and B both call themselves 1:1. A takes the lock. B asks, and unlocks. C asks while A works. Where a lock makes its own tokens, the names do not matter.",
-		Source:   "locks that use a process, thread or goroutine id as the token: xiaoxuxiansheng/redis_lock",
-	},
+	Anomaly:       lab.AnomalyNamed("token-not-unique"),
 	Requires:      []lab.Claim{had("A"), refused("C"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {

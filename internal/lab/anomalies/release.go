@@ -15,13 +15,7 @@ func releaseScenarios() []lab.Scenario {
 }
 
 var foreignDelete = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "foreign-delete",
-		Loss:     lab.SellsTwice,
-		Sentence: "A holder that unlocks late deletes the lock of the next holder, and a third one is let in.",
-		Sequence: "A's work is done, and its process is stopped before it unlocks. The lease expires, and B takes the lock. A resumes and unlocks. C asks while B works.",
-		Source:   "every lock that is given back by a bare DEL: redis.io, SET, Patterns",
-	},
+	Anomaly:       lab.AnomalyNamed("foreign-delete"),
 	Requires:      []lab.Claim{had("A"), faulted("A"), answered("B", "C"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -46,13 +40,7 @@ var foreignDelete = lab.Scenario{
 }
 
 var foreignChain = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "foreign-delete-chain",
-		Loss:     lab.SellsTwice,
-		Sentence: "Each late holder deletes the lock of the next one, which is then late as well: in the end there is no lock at all.",
-		Sequence: "A, B, C and D each take the lock as soon as they can, finish their work, and unlock only after the next one has been let in.",
-		Source:   "the same bare DEL, under load for as long as the work is slower than the ttl",
-	},
+	Anomaly:       lab.AnomalyNamed("foreign-delete-chain"),
 	Requires:      []lab.Claim{had("A"), faulted("A"), answered("B"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -93,13 +81,7 @@ var foreignChain = lab.Scenario{
 }
 
 var checkThenDelete = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "check-then-delete",
-		Loss:     lab.SellsTwice,
-		Sentence: "The holder checks whether the lock is still its own, and then deletes it. Between the two the lock expires, and somebody else takes it.",
-		Sequence: "A unlocks. Its last command, the one that deletes, is delayed for longer than the ttl. B takes the lock. The command arrives. C asks while B works.",
-		Source:   "GET and DEL as two commands: the reason for the script in redis.io, SET, Patterns",
-	},
+	Anomaly:       lab.AnomalyNamed("check-then-delete"),
 	Requires:      []lab.Claim{had("A"), answered("B"), lab.IsLock},
 	NotApplicable: needsRedisLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -122,13 +104,7 @@ var checkThenDelete = lab.Scenario{
 }
 
 var foreignUnlock = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "foreign-unlock",
-		Loss:     lab.SellsTwice,
-		Sentence: "Somebody who does not hold the lock unlocks it, and it opens.",
-		Sequence: "A takes the lock. B, which never had it, unlocks. C asks while A works.",
-		Source:   "a deferred unlock, or one in a finally block, that runs even where the lock was not had: redisson/redisson#581",
-	},
+	Anomaly:       lab.AnomalyNamed("foreign-unlock"),
 	Requires:      []lab.Claim{had("A"), refused("C"), lab.IsLock},
 	NotApplicable: needsUnlock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -145,13 +121,7 @@ var foreignUnlock = lab.Scenario{
 }
 
 var lateUnlock = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "late-unlock-not-told",
-		Loss:     lab.APITrap,
-		Sentence: "A holder unlocks too late: the lock already belongs to another holder, and nothing tells it so.",
-		Sequence: "A takes the lock, and its process is stopped. The lease expires, and B takes the lock. A resumes and unlocks. Did the lock report the loss, by its own error or before?",
-		Source:   "spring-projects/spring-integration PR #2661; go-redsync/redsync PR #143 and #107, of the error that says so",
-	},
+	Anomaly:       lab.AnomalyNamed("late-unlock-not-told"),
 	Requires:      []lab.Claim{had("A"), faulted("A"), answered("B"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -182,13 +152,7 @@ var lateUnlock = lab.Scenario{
 }
 
 var lostHoldHandedOn = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "lost-hold-handed-on",
-		Loss:     lab.SellsTwice,
-		Sentence: "A holder has lost the lock and gives it back. That lets in a waiter of its own process, although another process has the lock by now.",
-		Sequence: "A/1 and A/2 are callers in one process. A/1 holds the lock, and A/2 waits for it. A/1's work is done; before it unlocks an operator deletes the key, and B takes the lock. Half a ttl later A/1 unlocks, and after that B does. A/2 must wait until then, and get a lock that is not lost.",
-		Source:   "a hold that the callers of one process hand on among themselves, as in lock cohorting (Dice, Marathe and Shavit, PPoPP 2012), and that can end in between",
-	},
+	Anomaly:       lab.AnomalyNamed("lost-hold-handed-on"),
 	Requires:      []lab.Claim{had("A/1", "B", "A/2"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -224,13 +188,7 @@ var lostHoldHandedOn = lab.Scenario{
 }
 
 var unlockAfterFailure = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "unlock-after-failed-acquire",
-		Loss:     lab.SellsTwice,
-		Sentence: "A caller that does not know whether it got the lock unlocks to be safe, and so unlocks somebody else's.",
-		Sequence: "B holds the lock. A asks, and its connection breaks before Redis sees the command. A unlocks, because it may have got the lock. C asks while B works.",
-		Source:   "a clean-up after an error, by a bare DEL, as in many a finally block",
-	},
+	Anomaly:       lab.AnomalyNamed("unlock-after-failed-acquire"),
 	Requires:      []lab.Claim{had("B"), refused("C"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -247,13 +205,7 @@ var unlockAfterFailure = lab.Scenario{
 }
 
 var unlockAfterCancel = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "unlock-after-cancel",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "The caller is cancelled while it holds the lock, and its unlock fails for the same reason: the lock stays.",
-		Sequence: "A takes the lock. Its context is cancelled. A unlocks with that context. B asks, for half the ttl.",
-		Source:   "blnkfinance/blnk PR #355; kalbasit/ncps PR #913; googleforgames/open-match PR #1578",
-	},
+	Anomaly:       lab.AnomalyNamed("unlock-after-cancel"),
 	Requires:      []lab.Claim{had("A", "B"), lab.IsLock},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -276,13 +228,7 @@ func soonFree(w *lab.World, b *lab.Holder, why string) lab.Verdict {
 }
 
 var acquireTimesOut = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "acquire-times-out",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "A caller's time runs out just as Redis grants it the lock: the lock stays, and nobody holds it.",
-		Sequence: "A asks for the lock, in a context with a deadline. Redis grants it; the deadline passes before the reply arrives. A unlocks, if it has anything to unlock with. B asks, for half the ttl.",
-		Source:   "a clean-up in the caller's context, which is over: googleforgames/open-match PR #1578; vitessio/vitess#15756",
-	},
+	Anomaly:       lab.AnomalyNamed("acquire-times-out"),
 	Requires:      []lab.Claim{had("B"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -305,13 +251,7 @@ var acquireTimesOut = lab.Scenario{
 }
 
 var lostReplyUnlock = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "lost-reply-gives-up",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "The reply that grants the lock is lost: the lock is held by a caller that was told otherwise and goes away.",
-		Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the reply arrives. A unlocks, if it has anything to unlock with, and goes away. B asks, for half the ttl.",
-		Source:   "redisson/redisson#1966",
-	},
+	Anomaly:       lab.AnomalyNamed("lost-reply-gives-up"),
 	Requires:      []lab.Claim{had("B"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -326,13 +266,7 @@ var lostReplyUnlock = lab.Scenario{
 }
 
 var lostReplyRetry = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "lost-reply-asks-again",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "The reply that grants the lock is lost, and the caller asks again: it waits for itself, or has the lock twice and gives it back once.",
-		Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the reply arrives. A asks again, for half the ttl, and unlocks when it has the lock. B asks, for half the ttl.",
-		Source:   "mike-marcacci/node-redlock PR #369; redisson/redisson#1966",
-	},
+	Anomaly:       lab.AnomalyNamed("lost-reply-asks-again"),
 	Requires:      []lab.Claim{had("A", "B"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -349,13 +283,7 @@ var lostReplyRetry = lab.Scenario{
 }
 
 var repeatedUnlock = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "repeated-unlock",
-		Loss:     lab.SellsTwice,
-		Sentence: "The reply to an unlock is lost; the unlock is repeated and deletes the lock of the next holder.",
-		Sequence: "A unlocks. Redis does so, and the connection breaks before the reply arrives. B takes the lock. A unlocks once more. C asks while B works.",
-		Source:   "clients that repeat a command by themselves after a network error, as go-redis does unless MaxRetries is -1",
-	},
+	Anomaly:       lab.AnomalyNamed("repeated-unlock"),
 	Requires:      []lab.Claim{had("A", "B"), refused("C"), lab.IsLock},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {

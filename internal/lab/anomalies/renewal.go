@@ -20,13 +20,7 @@ func outlivesTTL(w *lab.World) bool {
 }
 
 var renewalAfterUnlock = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "renewal-after-unlock",
-		Loss:     lab.Stuck,
-		Sentence: "The lock is given back, but its timer goes on renewing it: a lock that belongs to somebody else, or to nobody.",
-		Sequence: "A takes the lock and lets it be renewed. A unlocks while a renewal is on its way. B takes the lock and gives it back. For three times the ttl A must send nothing, and the lock must be free.",
-		Source:   "redisson/redisson#7272: the renewal can outlive the unlock",
-	},
+	Anomaly:       lab.AnomalyNamed("renewal-after-unlock"),
 	Requires:      []lab.Claim{had("A", "B")},
 	NotApplicable: needsRedisLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -58,13 +52,7 @@ var renewalAfterUnlock = lab.Scenario{
 const renewalsPerTTL = 4
 
 var secondRenewer = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "second-renewer",
-		Loss:     lab.WastedWork,
-		Sentence: "Each re-entry starts another timer: the renewals multiply, and the last unlock stops only one of them.",
-		Sequence: "A takes the lock four times over and works for four times the ttl. Its renewals are counted. A unlocks four times, and must send nothing more.",
-		Source:   "redisson/redisson PR #7251: a renewal was noted for each re-entry, and one of them removed by the unlock; jefferyjob/go-redislock",
-	},
+	Anomaly:       lab.AnomalyNamed("second-renewer"),
 	Requires:      []lab.Claim{had("A"), lab.IsLock},
 	NotApplicable: needsRedisLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -97,13 +85,7 @@ var secondRenewer = lab.Scenario{
 }
 
 var renewalError = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "renewal-ends-with-an-error",
-		Loss:     lab.WastedWork,
-		Sentence: "One renewal fails although most of the lease is left, and the holder loses a lock that the next renewal would have saved.",
-		Sequence: "A takes the lock and works for four times the ttl. One renewal in between is answered with BUSY; on servers other than Redis, its connection breaks instead. Does A keep the lock to the end?",
-		Source:   "redisson/redisson#3194: the watchdog does not go on after a failed connection",
-	},
+	Anomaly:       lab.AnomalyNamed("renewal-ends-with-an-error"),
 	Requires:      []lab.Claim{had("A")},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -132,13 +114,7 @@ var renewalError = lab.Scenario{
 }
 
 var lossNotTold = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "loss-not-told",
-		Loss:     lab.SellsTwice,
-		Sentence: "The lock is lost while the holder works, and nothing tells it to stop.",
-		Sequence: "A takes the lock and works. An operator deletes the key. Within the ttl A must be told, before it unlocks.",
-		Source:   "mike-marcacci/node-redlock#313: how to know that the lock has expired; go-redsync/redsync PR #149: nodes in memory that restart",
-	},
+	Anomaly:       lab.AnomalyNamed("loss-not-told"),
 	Requires:      []lab.Claim{had("A")},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {

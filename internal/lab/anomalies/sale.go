@@ -18,13 +18,7 @@ func saleScenarios() []lab.Scenario {
 }
 
 var lostUpdate = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "lost-update",
-		Loss:     lab.SellsTwice,
-		Sentence: "Two buyers read the same stock, and both write it back less one: two units are sold, and the stock shows one.",
-		Sequence: "One instance. A reads the stock and works on its order. B starts in the middle of that. Both buy.",
-		Source:   "the check-then-act race of every shop that reads, checks and writes: qiurunze123/miaosha#145",
-	},
+	Anomaly:  lab.AnomalyNamed("lost-update"),
 	Requires: []lab.Claim{sold("A", "B")},
 	Run: func(w *lab.World) lab.Verdict {
 		a := w.Start("A")
@@ -33,13 +27,7 @@ var lostUpdate = lab.Scenario{
 }
 
 var localMutex = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "local-mutex-across-instances",
-		Loss:     lab.SellsTwice,
-		Sentence: "A mutex in the program's memory does not keep out buyers at a second instance of the program.",
-		Sequence: "Two instances. A reads the stock and works on its order. B starts at the other instance in the middle of that. Both buy.",
-		Source:   "a mutex or synchronized block that stayed in place as the service was scaled out to several pods",
-	},
+	Anomaly:  lab.AnomalyNamed("local-mutex-across-instances"),
 	Requires: []lab.Claim{sold("A", "B")},
 	Run:      func(w *lab.World) lab.Verdict { return race(w, w.Start("A"), w.Start("B")) },
 }
@@ -56,13 +44,7 @@ func race(w *lab.World, a, b *lab.Process) lab.Verdict {
 }
 
 var pausedWriter = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "paused-writer",
-		Loss:     lab.SellsTwice,
-		Sentence: "A buyer is paused just before its write; its lock expires, and somebody else buys. Then the first resumes and overwrites what the other wrote.",
-		Sequence: "A, which holds the lock, is about to write the stock: the write has left its program. Its process is stopped for longer than the ttl. B buys. A resumes, and its write arrives.",
-		Source:   "Martin Kleppmann, How to do distributed locking (2016): a long pause of the garbage collector; HBase had this bug",
-	},
+	Anomaly:  lab.AnomalyNamed("paused-writer"),
 	Requires: []lab.Claim{faulted("A"), sold("B")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := w.OpenShop(10)
@@ -84,13 +66,7 @@ var pausedWriter = lab.Scenario{
 }
 
 var halfSale = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "half-a-sale",
-		Loss:     lab.Stuck,
-		Sentence: "The shop dies between taking a unit from the stock and writing the order: the unit is gone, and nobody has bought it.",
-		Sequence: "A takes a unit from the stock and is killed before it writes the order. The books are compared.",
-		Source:   "two systems and no transaction over both; no lock makes one of them (dual writes: Debezium, Reliable Microservices Data Exchange With the Outbox Pattern, 2019)",
-	},
+	Anomaly:  lab.AnomalyNamed("half-a-sale"),
 	Requires: []lab.Claim{faulted("A")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := w.OpenShop(10)
@@ -106,13 +82,7 @@ var halfSale = lab.Scenario{
 }
 
 var recursiveRetry = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "recursive-retry",
-		Loss:     lab.SellsTwice,
-		Sentence: "A buyer that finds the lock taken waits and calls itself again; when the inner call has bought, the outer one goes on and buys once more. This is a mistake in the use of the lock: no lock helps.",
-		Sequence: "A holds the lock. B is refused twice; each time it sleeps and calls itself. No return and no else keep the outer calls from doing the work again. B wants one unit.",
-		Source:   "a retry by recursion as it is found in lock tutorials, guard.Recursive here",
-	},
+	Anomaly:       lab.AnomalyNamed("recursive-retry"),
 	Requires:      []lab.Claim{sold("A"), refused("B")},
 	NotApplicable: needsLoser,
 	Run: func(w *lab.World) lab.Verdict {
@@ -133,13 +103,7 @@ var recursiveRetry = lab.Scenario{
 }
 
 var doubleAsk = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "double-setnx",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "The lock is taken once before the loop, and again in the loop's condition: the caller waits for itself, or has the lock twice and gives it back once. This is a mistake in the use of the lock: no lock helps.",
-		Sequence: "The lock is free. A takes it and ignores the result; then it asks for it in the condition of a loop, for half the ttl, and unlocks when it has it. B asks, for half the ttl.",
-		Source:   "a slip of the pen in the material this project grew out of: SETNX on the line before the loop, and again in its condition",
-	},
+	Anomaly:       lab.AnomalyNamed("double-setnx"),
 	Requires:      []lab.Claim{had("A", "B"), lab.IsLock},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -161,13 +125,7 @@ var doubleAsk = lab.Scenario{
 const abortsPerSale = 1
 
 var optimisticAborts = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "optimistic-aborts",
-		Loss:     lab.WastedWork,
-		Sentence: "All buyers work at once, and all but one of their writes are refused: most of the work is thrown away.",
-		Sequence: "Twelve buyers on three instances buy at once; each works a moment between reading and writing. Attempts are counted against sales.",
-		Source:   "the retries of WATCH under contention: redis.io, Transactions, Optimistic locking using check-and-set",
-	},
+	Anomaly:  lab.AnomalyNamed("optimistic-aborts"),
 	Requires: []lab.Claim{sold("A", "B", "C")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := w.OpenShop(100)
@@ -192,26 +150,14 @@ var optimisticAborts = lab.Scenario{
 }
 
 var earlyRelease = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "released-before-commit",
-		Loss:     lab.SellsTwice,
-		Sentence: "The lock is given back inside a transaction that commits a moment later: the next holder does not yet see what was written. This is a mistake in the use of the lock: no lock helps.",
-		Sequence: "One unit is left. A begins a transaction, takes the lock, finds no order, writes one, gives the lock back, and only then commits. B does the same, and has the lock before A commits.",
-		Source:   "redisson/redisson#2183; hyperledger-labs/fabric-smart-client PR #670, of an advisory lock",
-	},
+	Anomaly:       lab.AnomalyNamed("released-before-commit"),
 	Requires:      []lab.Claim{had("A", "B")},
 	NotApplicable: needsSharedLock,
 	Run:           func(w *lab.World) lab.Verdict { return lastUnit(w, false) },
 }
 
 var lateRelease = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "committed-before-release",
-		Loss:     lab.SellsTwice,
-		Sentence: "What was written is committed before the lock is given back, and the next holder sees it: the remedy for released-before-commit.",
-		Sequence: "One unit is left. A takes the lock, begins a transaction, finds no order, writes one, commits, and only then gives the lock back. B does the same.",
-		Source:   "the answer in redisson/redisson#2183",
-	},
+	Anomaly:       lab.AnomalyNamed("committed-before-release"),
 	Requires:      []lab.Claim{had("A", "B")},
 	NotApplicable: needsSharedLock,
 	Run:           func(w *lab.World) lab.Verdict { return lastUnit(w, true) },

@@ -12,13 +12,7 @@ import (
 func tokenScenarios() []lab.Scenario { return []lab.Scenario{tokenOnReentry, successorsToken} }
 
 var tokenOnReentry = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "token-grows-on-re-entry",
-		Loss:     lab.WastedWork,
-		Sentence: "The holder re-enters and is given a larger token: what it still sends with the first token is refused as if there were another holder.",
-		Sequence: "A takes the lock and asks for its token. Deeper in its call stack it takes the lock again, with the same handle and with another one. All three tokens must be the same, also after the inner calls have given back what they took.",
-		Source:   "Hazelcast, FencedLock: its fence grows each time that the lock goes from free to held, and so not with a re-entry",
-	},
+	Anomaly:       lab.AnomalyNamed("token-grows-on-re-entry"),
 	Requires:      []lab.Claim{had("A"), lab.IsLock},
 	NotApplicable: needsToken,
 	Run: func(w *lab.World) lab.Verdict {
@@ -43,13 +37,7 @@ var tokenOnReentry = lab.Scenario{
 }
 
 var successorsToken = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "successors-token",
-		Loss:     lab.SellsTwice,
-		Sentence: "A holder asks for its token only when it is about to write, and has lost the lock by then: it gets the token of the current holder, and no resource can refuse it.",
-		Sequence: "A takes the lock, and its process is stopped for longer than the ttl. B takes the lock, and reads the stock with its token. A resumes, asks for its token only now, and writes with the token that it gets. That write must be refused, and B's, which comes after it, must not.",
-		Source:   "a token that is read from a counter beside the lock, instead of coming with the grant; Martin Kleppmann, How to do distributed locking (2016): the lock service returns the token each time that a client acquires the lock",
-	},
+	Anomaly:       lab.AnomalyNamed("successors-token"),
 	Requires:      []lab.Claim{had("A", "B"), faulted("A")},
 	NotApplicable: needsToken,
 	Run: func(w *lab.World) lab.Verdict {

@@ -12,13 +12,7 @@ import (
 )
 
 var missedWakeUp = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "missed-wake-up",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "The lock becomes free, and the caller that waits for it sleeps on.",
-		Sequence: "A holds the lock. B waits for it. A unlocks. B must have the lock within a tenth of the ttl.",
-		Source:   "redisson/redisson#5761; python-redis-lock: a waiter that sleeps a whole ttl",
-	},
+	Anomaly:       lab.AnomalyNamed("missed-wake-up"),
 	Requires:      []lab.Claim{had("A", "B")},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -39,13 +33,7 @@ var missedWakeUp = lab.Scenario{
 const overtakings = 12
 
 var overtaken = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "starvation",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "There is no queue: a caller that asks at the right moment overtakes those that have waited for a long time, again and again.",
-		Sequence: "A holds the lock, and B waits for it. Each time a request of B's is on its way, A unlocks and C takes the lock before it arrives, or the other way round.",
-		Source:   "polling locks under load: of 5,000 callers of a library with a short fixed delay most were never served",
-	},
+	Anomaly:       lab.AnomalyNamed("starvation"),
 	Requires:      []lab.Claim{had("A", "B")},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -121,13 +109,7 @@ func needsCommands(c lab.Subject) string {
 const commandsPerHold = 10
 
 var retryStorm = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "retry-storm",
-		Loss:     lab.WastedWork,
-		Sentence: "All waiters ask Redis again and again: most of what Redis does is to refuse them.",
-		Sequence: "Thirty callers on three instances want the lock at the same time, each for a moment. The commands that Redis receives are compared with the locks that it grants.",
-		Source:   "5,000 callers on one lock: 120 commands a lock with a fixed delay of 50 ms, more than 10,000 with 5 ms",
-	},
+	Anomaly:       lab.AnomalyNamed("retry-storm"),
 	Requires:      []lab.Claim{unlessInMemory(oneAtATime)},
 	NotApplicable: needsCommands,
 	Run: func(w *lab.World) lab.Verdict {

@@ -65,13 +65,7 @@ func kept(w *lab.World, by *lab.Process) {
 }
 
 var waitCancelled = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "wait-not-cancelled",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "A waiting caller is cancelled, and goes on waiting.",
-		Sequence: "A keeps the lock. B waits for it, and is cancelled. B's wait must end within a fifth of the ttl.",
-		Source:   "go-redsync/redsync PR #68: the wait slept on though its context was over",
-	},
+	Anomaly:       lab.AnomalyNamed("wait-not-cancelled"),
 	Requires:      []lab.Claim{had("A")},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -99,13 +93,7 @@ func cancelledWait(w *lab.World) (took time.Duration, err error) {
 }
 
 var cancelNotTold = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "cancel-not-told-apart",
-		Loss:     lab.APITrap,
-		Sentence: "The error is the same whether the caller was cancelled or did not get the lock.",
-		Sequence: "A keeps the lock. B waits for it, and is cancelled. B's error must be that of its context: the cause, or context.Canceled.",
-		Source:   "go-redsync/redsync#164",
-	},
+	Anomaly:       lab.AnomalyNamed("cancel-not-told-apart"),
 	Requires:      []lab.Claim{had("A")},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -117,13 +105,7 @@ var cancelNotTold = lab.Scenario{
 }
 
 var waitLimit = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "wait-limit-wrong",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "The time limit of a wait is not kept: the wait ends at once, or never.",
-		Sequence: "A keeps the lock. B waits for it for at most two fifths of the ttl. Its wait must end then, not much sooner and not much later.",
-		Source:   "a limit of n seconds that became n nanoseconds; a waiter that sleeps a whole ttl: python-redis-lock",
-	},
+	Anomaly:       lab.AnomalyNamed("wait-limit-wrong"),
 	Requires:      []lab.Claim{had("A")},
 	NotApplicable: needsLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -142,13 +124,7 @@ var waitLimit = lab.Scenario{
 }
 
 var waitCutsLease = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "wait-limit-ends-the-hold",
-		Loss:     lab.APITrap,
-		Sentence: "The time limit is meant for the wait, but it ends the hold as well.",
-		Sequence: "The lock is free. A waits for it for at most a quarter of the ttl, gets it at once, and works for half the ttl. Does A still hold the lock?",
-		Source:   "a wait time that overwrites the ttl, as in the material this project grew out of",
-	},
+	Anomaly:       lab.AnomalyNamed("wait-limit-ends-the-hold"),
 	Requires:      []lab.Claim{had("A")},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -173,13 +149,7 @@ var waitCutsLease = lab.Scenario{
 }
 
 var errorTakenForHeld = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "error-taken-for-held",
-		Loss:     lab.WaitsForNothing,
-		Sentence: "Redis fails, and the caller is told that somebody else holds the lock: it waits for nobody.",
-		Sequence: "The lock is free. A asks for it, and Redis answers with an error. A must get an error that is not the one for a lock that is held.",
-		Source:   "mike-marcacci/node-redlock#19, #284: one error for a lock that is held and for a server that is away",
-	},
+	Anomaly:       lab.AnomalyNamed("error-taken-for-held"),
 	Requires:      []lab.Claim{lab.IsLock},
 	NotApplicable: needsRedisLock,
 	Run: func(w *lab.World) lab.Verdict {
@@ -193,13 +163,7 @@ var errorTakenForHeld = lab.Scenario{
 }
 
 var redisAway = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "redis-away-while-waiting",
-		Loss:     lab.Stuck,
-		Sentence: "Redis goes away while a caller waits for the lock, and the caller is not told: it waits for a lock that nobody can grant.",
-		Sequence: "A keeps the lock. B waits for it. From then on Redis refuses all connections from B. B must get an error within three times the ttl, and not that of its own time limit.",
-		Source:   "redisson/redisson#2801, redisson/redisson#4025: Redis is stopped, and tryLock does not return",
-	},
+	Anomaly:       lab.AnomalyNamed("redis-away-while-waiting"),
 	Requires:      []lab.Claim{had("A")},
 	NotApplicable: needsRemoteLock,
 	Run: func(w *lab.World) lab.Verdict {

@@ -10,13 +10,7 @@ func clockScenarios() []lab.Scenario {
 }
 
 var clockDiffers = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "clock-differs",
-		Loss:     lab.SellsTwice,
-		Sentence: "The clock of one shop is ahead. By that clock a hold has expired, and its unit is sold while its buyer still has time to pay.",
-		Sequence: "One unit. A has a hold. The clock of C is ahead by two ttls: C sweeps. B gets what there is. A pays in time.",
-		Source:   "margince/margince#1497: three deadlines written by the clock of the application and read by that of the database",
-	},
+	Anomaly:  lab.AnomalyNamed("clock-differs"),
 	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "B", "C")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)
@@ -35,13 +29,7 @@ var clockDiffers = lab.Scenario{
 }
 
 var sweepWithoutTraffic = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "sweep-only-with-traffic",
-		Loss:     lab.Stuck,
-		Sentence: "Holds are ended by the next request that looks at the item. When nobody asks any more, the last units stay taken.",
-		Sequence: "One unit. A gets a hold, and leaves. No request comes for three ttls. Then the units on sale are counted.",
-		Source:   "nirzaf/Stockpile#419: expiry is only reached from create, sell or transfer, and never runs when the item is idle",
-	},
+	Anomaly:  lab.AnomalyNamed("sweep-only-with-traffic"),
 	Requires: []lab.Claim{had(hasHold, "A")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)

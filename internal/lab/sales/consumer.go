@@ -21,13 +21,7 @@ func lacksConsumer(c lab.Subject) string {
 }
 
 var diesAfterReading = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "consumer-dies-after-reading",
-		Loss:     lab.Stuck,
-		Sentence: "A consumer is killed when it has read an order and has not written it. Redis counts the order as delivered, and hands it to nobody by itself.",
-		Sequence: "One unit. A's order is accepted. C reads it, and is killed before it writes. D consumes.",
-		Source:   "openlinker-project/openlinker#2164: a worker that is killed between read and ACK loses the message for good; svix/svix-webhooks#569: what was acknowledged first is lost in a crash",
-	},
+	Anomaly:       lab.AnomalyNamed("consumer-dies-after-reading"),
 	NotApplicable: lacksConsumer,
 	Requires:      []lab.Claim{had(hasOrder, "A")},
 	Run: func(w *lab.World) lab.Verdict {
@@ -40,13 +34,7 @@ var diesAfterReading = lab.Scenario{
 }
 
 var diesBeforeAcknowledging = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "consumer-dies-before-acknowledging",
-		Loss:     lab.SellsTwice,
-		Sentence: "A consumer is killed when it has written an order and has not acknowledged it. Another one reads the order again, and must notice that it is written.",
-		Sequence: "Two units. A's order is accepted. C reads it and writes it, and is killed before it acknowledges. D consumes.",
-		Source:   "Devlaner/devlane#374: what fails between the work and the acknowledgement is done twice, because nothing tells that it was done",
-	},
+	Anomaly: lab.AnomalyNamed("consumer-dies-before-acknowledging"),
 	NotApplicable: func(c lab.Subject) string {
 		if c.Name == ackFirst {
 			return "it acknowledges before it writes"
@@ -65,13 +53,7 @@ var diesBeforeAcknowledging = lab.Scenario{
 }
 
 var diesBetweenTwoOrders = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "consumer-dies-between-two-orders",
-		Loss:     lab.SellsTwice,
-		Sentence: "A consumer has read two orders, and is killed when it has done a part of the work. Another one must write the rest, and nothing twice.",
-		Sequence: "Three units. The orders of A and B are accepted. C reads both, and is killed when it has written one of them; or, if they are written in one transaction, when it has taken the units in it and has not written the orders. D consumes.",
-		Source:   "dotCMS/core#37300: a batch that has created 30 of 50 files begins again from the start, and creates 30 of them twice",
-	},
+	Anomaly:       lab.AnomalyNamed("consumer-dies-between-two-orders"),
 	NotApplicable: lacksConsumer,
 	Requires:      []lab.Claim{had(hasOrder, "A", "B")},
 	Run: func(w *lab.World) lab.Verdict {
@@ -98,13 +80,7 @@ func halfway(c lab.Subject) lab.Match {
 }
 
 var databaseReplyLost = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "database-reply-lost",
-		Loss:     lab.SellsTwice,
-		Sentence: "The database has written an order, and its reply is lost. Who takes that for a failure gives the unit back, or writes the order again.",
-		Sequence: "Two units. A buys one. The order is written, and the connection to the database breaks before the reply arrives; if orders are written behind the sale, it is that of D, which writes them.",
-		Source:   "vitessio/vitess#2085: a write is repeated after a lost connection, and nobody knows whether it was done",
-	},
+	Anomaly:  lab.AnomalyNamed("database-reply-lost"),
 	Requires: []lab.Claim{had(wasTold, "A")},
 	Run: func(w *lab.World) lab.Verdict {
 		b := openBehind(w, 2)
@@ -126,13 +102,7 @@ var databaseReplyLost = lab.Scenario{
 }
 
 var twoConsumers = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "two-consumers-at-once",
-		Loss:     lab.SellsTwice,
-		Sentence: "A consumer is slow, and another one takes its order over. Both write it.",
-		Sequence: "Two units. A's order is accepted. C reads it, and its write is delayed for longer than an order is left to a consumer. D consumes. C's write goes on.",
-		Source:   "dotnetcore/CAP#1144: a second node takes a message that the first is still working on",
-	},
+	Anomaly:       lab.AnomalyNamed("two-consumers-at-once"),
 	NotApplicable: lacksConsumer,
 	Requires:      []lab.Claim{had(hasOrder, "A")},
 	Run: func(w *lab.World) lab.Verdict {
@@ -150,13 +120,7 @@ var twoConsumers = lab.Scenario{
 }
 
 var redisLosesAccepted = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "redis-loses-accepted-orders",
-		Loss:     lab.SellsTwice,
-		Sentence: "Redis loses the orders that it has accepted, and with them the stock. The stock is counted again, without them. A consumer that has read such an order must not write it any more.",
-		Sequence: "Two units. A's order is accepted. C reads it, and its write is delayed. Redis loses everything about the item, and the naive stock is repaired. B's order is accepted, and D writes it. A asks what has become of the order. C's write goes on.",
-		Source:   "redis/redis#6062: a failover loses what was acknowledged",
-	},
+	Anomaly:       lab.AnomalyNamed("redis-loses-accepted-orders"),
 	NotApplicable: lacksConsumer,
 	Requires:      []lab.Claim{had(hasOrder, "A", "B")},
 	Run: func(w *lab.World) lab.Verdict {

@@ -14,13 +14,7 @@ func paymentScenarios() []lab.Scenario {
 }
 
 var latePayment = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "late-payment",
-		Loss:     lab.SellsTwice,
-		Sentence: "A payment is checked in time and arrives late. The hold has expired meanwhile, and its unit is sold to somebody else.",
-		Sequence: "One unit. A has a hold and pays: the hold is found to be valid, and the write of the order is delayed. The hold expires. B sweeps, gets the unit, and pays. A's write goes on.",
-		Source:   "woocommerce/woocommerce#16069: a customer completes a payment that had failed, for items sold out since; the lock that expires under a paused holder is the same failure",
-	},
+	Anomaly:  lab.AnomalyNamed("late-payment"),
 	Requires: []lab.Claim{had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)
@@ -36,13 +30,7 @@ var latePayment = lab.Scenario{
 }
 
 var sweepAgainstPayment = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "sweep-against-payment",
-		Loss:     lab.SellsTwice,
-		Sentence: "A sweep and a payment decide about one hold at the same time, and both win: the unit is sold and goes back on sale.",
-		Sequence: "One unit. A has a hold and pays; the write is delayed until the hold has expired. C sweeps: it has read that the hold is due, and its write is delayed. A's write goes on, and then C's.",
-		Source:   "openlinker-project/openlinker#2346: a naive expiry sweep is a silent oversell, with every counter consistent",
-	},
+	Anomaly:  lab.AnomalyNamed("sweep-against-payment"),
 	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "C")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)
@@ -61,13 +49,7 @@ var sweepAgainstPayment = lab.Scenario{
 }
 
 var releasedStillPayable = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "released-still-payable",
-		Loss:     lab.SellsTwice,
-		Sentence: "A hold is released, and the right to pay for it lives on: its payment sells a unit that somebody else has bought.",
-		Sequence: "One unit. A has a hold and pays in one tab: the hold is found to be valid, and the write of the order is delayed. In another tab it releases the hold, at process D. B gets the unit and pays. A's write goes on.",
-		Source:   "woocommerce/woocommerce#67931, which reverts #67751: the original order remains payable after its stock was given to another",
-	},
+	Anomaly:  lab.AnomalyNamed("released-still-payable"),
 	Requires: []lab.Claim{had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)
@@ -83,13 +65,7 @@ var releasedStillPayable = lab.Scenario{
 }
 
 var capturedTwice = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "captured-twice",
-		Loss:     lab.SellsTwice,
-		Sentence: "A buyer pays for one hold in two tabs. Both payments are captured, and one of them has to be refunded.",
-		Sequence: "One unit. A has a hold and pays: the payment is captured, and the write of the order is delayed. The buyer pays for the same hold at process D, with another key. A's write goes on.",
-		Source:   "omise/omise-woocommerce#161: a first charge that succeeds, and a second one for the same order",
-	},
+	Anomaly:  lab.AnomalyNamed("captured-twice"),
 	Requires: []lab.Claim{had(hasHold, "A"), had(hasOrder, "D"), had(hasRefund, "A")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)
@@ -101,13 +77,7 @@ var capturedTwice = lab.Scenario{
 }
 
 var replyLostAfterCapture = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "reply-lost-after-capture",
-		Loss:     lab.Stuck,
-		Sentence: "The provider captures a payment, and the shop never gets the reply. The hold expires. The buyer has paid, and needs an order or the money back.",
-		Sequence: "One unit. A has a hold and pays: the capture is done, and the reply to it is lost, as often as the shop asks again. The hold expires. B sweeps, gets the unit, and pays. The webhook of the capture arrives at D.",
-		Source:   "razorpay/razorpay-php#223: orders are not created in the store, and the payment is captured",
-	},
+	Anomaly:  lab.AnomalyNamed("reply-lost-after-capture"),
 	Requires: []lab.Claim{had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D"), had(hasRefund, "D")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)
@@ -133,13 +103,7 @@ func (s *sale) faults(f payment.Faults) {
 }
 
 var orderWithoutStatus = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "killed-between-order-and-hold",
-		Loss:     lab.SellsTwice,
-		Sentence: "A process is killed when it has written one of the two: the order, or that the hold is paid. The sweep finds a hold that looks unpaid.",
-		Sequence: "One unit. A has a hold and pays. Its process is killed at the second of the two writes. The hold expires. C sweeps. The webhook of the capture arrives at D.",
-		Source:   "magento/inventory#3036: the order and the reservation are two writes, and their order matters",
-	},
+	Anomaly:  lab.AnomalyNamed("killed-between-order-and-hold"),
 	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "C", "D")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)

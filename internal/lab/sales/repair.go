@@ -14,13 +14,7 @@ func repairScenarios() []lab.Scenario {
 }
 
 var repairInFlight = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "repair-with-units-in-flight",
-		Loss:     lab.SellsTwice,
-		Sentence: "A repair sets the counter to what the orders leave. A unit that is taken, and whose order is not written yet, is in no order: it goes on sale a second time.",
-		Sequence: "One unit. A buys it, and the write of the order is delayed. C repairs the stock. B buys what there is. The write goes on.",
-		Source:   "Starktail/woocommerce_fusion#170: a nightly job sets the stock to what it was, because the units that are sold are not delivered yet",
-	},
+	Anomaly:       lab.AnomalyNamed("repair-with-units-in-flight"),
 	NotApplicable: lacksRepair,
 	Requires:      []lab.Claim{had(wasTold, "A", "B", "C")},
 	Run: func(w *lab.World) lab.Verdict {
@@ -36,13 +30,7 @@ var repairInFlight = lab.Scenario{
 }
 
 var repairAfterCrash = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "repair-after-a-crash",
-		Loss:     lab.Stuck,
-		Sentence: "A process is killed when it has taken a unit and has not written the order. If nothing else is in flight, every repair puts the unit back on sale, the naive one too: that is why it is believed.",
-		Sequence: "Two units. A buys one, and its process is killed before the order is written, or, if orders are written behind the sale, when it is accepted. C repairs the stock. B buys.",
-		Source:   "mozilla-ai/otari#767: a process that dies between two writes leaks what it has reserved for ever",
-	},
+	Anomaly:       lab.AnomalyNamed("repair-after-a-crash"),
 	NotApplicable: lacksRepair,
 	Requires:      []lab.Claim{had(wasTold, "A", "C"), had(hasOrder, "B")},
 	Run: func(w *lab.World) lab.Verdict {
@@ -76,13 +64,7 @@ func (p *writer) killedAfter(f func() error, match lab.Match) {
 }
 
 var stockKeyEvicted = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "stock-key-evicted",
-		Loss:     lab.Stuck,
-		Sentence: "Redis evicts the key with the stock. A script that takes a missing key for 0 says that the item is sold out, until somebody repairs it.",
-		Sequence: "Two units. A buys one, and the order is written. The key of the stock is evicted. B buys. If B is told that the item is sold out, C repairs the stock, and B buys again.",
-		Source:   "sidekiq/sidekiq#2883: allkeys-lru evicts what was no cache",
-	},
+	Anomaly:  lab.AnomalyNamed("stock-key-evicted"),
 	Requires: []lab.Claim{had(hasOrder, "A", "B")},
 	Run: func(w *lab.World) lab.Verdict {
 		b := openBehind(w, 2)

@@ -16,13 +16,7 @@ func takeScenarios() []lab.Scenario {
 }
 
 var lastUnit = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "last-unit-raced",
-		Loss:     lab.SellsTwice,
-		Sentence: "Two buyers ask for the last unit at the same time. Both have read that it is there.",
-		Sequence: "One unit. A asks for a hold: the unit is there, and the write is delayed. B gets the unit and pays. A's write goes on.",
-		Source:   "saleor/saleor#543: concurrent checkouts allocate more stock than there is",
-	},
+	Anomaly:  lab.AnomalyNamed("last-unit-raced"),
 	Requires: []lab.Claim{had(hasHold, "B"), had(hasOrder, "B"), had(wasTold, "A")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)
@@ -43,13 +37,7 @@ var lastUnit = lab.Scenario{
 }
 
 var limitOutside = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "limit-outside-the-step",
-		Loss:     lab.SellsTwice,
-		Sentence: "The limit of a buyer is checked before the step that takes the unit. Two requests at once both pass the check, and the buyer gets more than the limit.",
-		Sequence: "Two units, one for each buyer. A asks for a hold: the limit allows it, and the write is delayed. The same buyer asks at process D, and gets a hold. A's write goes on. Both holds are paid.",
-		Source:   "be-BOP-io-SA/be-BOP#2778: two simultaneous orders can both pass the same stock or per-person limit",
-	},
+	Anomaly:  lab.AnomalyNamed("limit-outside-the-step"),
 	Requires: []lab.Claim{had(hasHold, "D"), had(hasOrder, "D"), had(wasTold, "A")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 2)
@@ -77,13 +65,7 @@ var limitOutside = lab.Scenario{
 }
 
 var evicted = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "evicted-stock-key-reads-sold-out",
-		Loss:     lab.SellsTwice,
-		Sentence: "Redis evicts the key with the stock, or loses it. What does a shop take a missing stock for?",
-		Sequence: "Two units. A buys one. The keys of the stock are evicted. B buys what it can get.",
-		Source:   "sidekiq/sidekiq#2883: allkeys-lru evicts what was no cache",
-	},
+	Anomaly:       lab.AnomalyNamed("evicted-stock-key-reads-sold-out"),
 	NotApplicable: needsRedis,
 	Requires:      []lab.Claim{had(hasOrder, "A"), had(wasTold, "B")},
 	Run: func(w *lab.World) lab.Verdict {
@@ -114,13 +96,7 @@ func (s *sale) evict() {
 }
 
 var killedWithUnits = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "killed-with-units",
-		Loss:     lab.Stuck,
-		Sentence: "A process is killed when it has taken a unit and has not yet written the hold. Nobody has the unit, and nobody can buy it.",
-		Sequence: "One unit. A asks for a hold: the unit is taken. Its process is killed before the hold is written. B asks.",
-		Source:   "mozilla-ai/otari#767: a process that dies between two writes leaks what it has reserved for ever",
-	},
+	Anomaly:  lab.AnomalyNamed("killed-with-units"),
 	Requires: []lab.Claim{had(wasTold, "A", "B")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)
@@ -141,13 +117,7 @@ var killedWithUnits = lab.Scenario{
 }
 
 var replyLostAfterTake = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     "reply-lost-after-take",
-		Loss:     lab.Stuck,
-		Sentence: "The unit is taken, and the reply is lost: the shop does not know whether it has the unit. Does somebody find out?",
-		Sequence: "One unit. A asks for a hold. The step that takes the unit is done, and its connection breaks before the reply arrives. If A has the hold, it pays. B asks.",
-		Source:   "LerianStudio/midaz#2279: a retried reserve holds capacity twice, without a row; ShipfoxHQ/shipfox#392: what is reserved for a client whose connection breaks counts until its ttl",
-	},
+	Anomaly:  lab.AnomalyNamed("reply-lost-after-take"),
 	Requires: []lab.Claim{had(wasTold, "A", "B")},
 	Run: func(w *lab.World) lab.Verdict {
 		s := open(w, 1)
@@ -184,14 +154,8 @@ func commitOf(text string) lab.Match {
 const snapshotBeforeLock = "snapshot-before-lock"
 
 var snapshot = lab.Scenario{
-	Anomaly: lab.Anomaly{
-		Name:     snapshotBeforeLock,
-		Loss:     lab.SellsTwice,
-		Sentence: "Under REPEATABLE READ a transaction reads from a snapshot, also after it has waited for a lock. A stock that is read from it may be sold by then.",
-		Sequence: "One unit, in MySQL or MariaDB, with transactions that are REPEATABLE READ. A asks for a hold: its transaction has begun and has written the buyer's row; the statement that takes the unit is delayed. B gets the unit and pays. A's statement goes on. Of what sells from a pool without holds, A looks for a free unit, and the statement that locks is delayed.",
-		Source:   "ury-erp/ury#366: a plain read after a lock is served from the snapshot of the transaction; shopperlabs/shopper#591: two checkouts read that the last unit is there, and both orders are created",
-	},
-	MySQL: true,
+	Anomaly: lab.AnomalyNamed(snapshotBeforeLock),
+	MySQL:   true,
 	NotApplicable: func(c lab.Subject) string {
 		if c.Name != h3.Name && !isPool(c) {
 			return "it has no transaction, and so no snapshot"

@@ -1,44 +1,147 @@
 package fault
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"io"
 	"net"
-
-	"github.com/redis/go-redis/v9"
+	"sync"
+	"time"
 )
 
-// Redis is a hook of a Redis client, which sees its commands. A nil function is not called.
-type Redis struct {
-	Before func(ctx context.Context, commands []redis.Cmder) // one, or those of a pipeline
-	After  func(ctx context.Context, commands []redis.Cmder) // likewise, with their replies
+// A RedisHandler decides what happens to a command. It calls send once, to let the server
+// execute it, or not at all, and returns the reply for the client. An error breaks the
+// connection instead.
+//
+// Ctx ends when the client has hung up. The RedisHandler may then send or drop a command that
+// is under way: in a real network it may arrive or not.
+type RedisHandler func(ctx context.Context, cmd Command, send func() (Value, error)) (Value, error)
+
+// RelayRedis passes commands and replies between a client and a server until one of
+// them hangs up, ctx ends, or handle returns an error. It then closes both
+// connections, and returns when none of its goroutines is left.
+func RelayRedis(ctx context.Context, client, server net.Conn, handle RedisHandler) {
+	ctx, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	l := &link{client: client, server: server, replies: make(chan Value), over: make(chan struct{})}
+	stop := context.AfterFunc(ctx, func() { client.Close() })
+	defer stop()
+
+	var all sync.WaitGroup
+	all.Go(func() { defer hangUp(); l.receive() })
+	// A client that sends several commands before it reads the first reply is not blocked.
+	queue := make(chan Command, maxQueue)
+	all.Go(func() { defer hangUp(); l.read(queue) })
+	all.Go(func() { defer hangUp(); l.serve(ctx, queue, handle) })
+	all.Wait()
 }
 
-// DialHook is part of redis.Hook.
-func (Redis) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+// maxQueue is how many commands of a client wait at most.
+const maxQueue = 4096
+
+// link is one client's connection.
+type link struct {
+	client, server net.Conn
+	replies        chan Value    // of the server, pushes apart
+	over           chan struct{} // closed when nobody waits for replies any more
+	writing        sync.Mutex    // a push may come while a reply is written
 }
 
-// ProcessHook is part of redis.Hook.
-func (r Redis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		return r.see(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+// errGone means that the server has hung up.
+var errGone = errors.New("fault: the server is gone")
+
+// read reads the client's commands until it hangs up.
+func (l *link) read(out chan<- Command) {
+	defer close(out)
+	r := bufio.NewReader(l.client)
+	for {
+		cmd, err := ReadCommand(r)
+		if err != nil {
+			return
+		}
+		out <- cmd
 	}
 }
 
-// ProcessPipelineHook is part of redis.Hook.
-func (r Redis) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, commands []redis.Cmder) error {
-		return r.see(ctx, commands, func() error { return next(ctx, commands) })
+// serve handles one command after the other. The server's side stays open for the one
+// under way although the client is gone: a write that has left its process arrives.
+func (l *link) serve(ctx context.Context, queue <-chan Command, handle RedisHandler) {
+	defer l.server.Close()
+	defer close(l.over)
+	for cmd := range queue {
+		if ctx.Err() != nil {
+			break // what a client that has hung up did not get through is lost
+		}
+		reply, err := handle(ctx, cmd, func() (Value, error) { return l.exchange(cmd) })
+		if err != nil || l.write(reply) != nil {
+			break
+		}
+	}
+	l.client.Close()
+	for range queue { // what comes after the break is lost
 	}
 }
 
-func (r Redis) see(ctx context.Context, commands []redis.Cmder, send func() error) error {
-	if r.Before != nil {
-		r.Before(ctx, commands)
+// exchange sends a command and waits for its reply.
+func (l *link) exchange(cmd Command) (Value, error) {
+	if _, err := l.server.Write(cmd.Raw); err != nil {
+		return nil, err
 	}
-	err := send()
-	if r.After != nil {
-		r.After(ctx, commands)
+	reply, ok := <-l.replies
+	if !ok {
+		return nil, errGone
+	}
+	return reply, nil
+}
+
+// receive reads what the server sends: a reply goes to the command that waits for it, a
+// push to the client at once.
+func (l *link) receive() {
+	defer close(l.replies)
+	r := bufio.NewReader(l.server)
+	for {
+		v, err := ReadValue(r)
+		if err != nil {
+			return
+		}
+		if v.Push() {
+			_ = l.write(v) // a client that is gone is noticed by its reader
+			continue
+		}
+		select {
+		case l.replies <- v:
+		case <-l.over:
+			return
+		}
+	}
+}
+
+func (l *link) write(v Value) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	_, err := l.client.Write(v)
+	return err
+}
+
+// Pipe is net.Pipe, but that an end takes a deadline also when the other end is closed, as a
+// connection over a network does. Else a client that sets one before it reads would tell another
+// error than one that is reading already, and which it is would be left to chance.
+func Pipe() (net.Conn, net.Conn) {
+	one, other := net.Pipe()
+	return end{one}, end{other}
+}
+
+type end struct{ net.Conn }
+
+func (e end) SetDeadline(t time.Time) error      { return unlessClosed(e.Conn.SetDeadline(t)) }
+func (e end) SetReadDeadline(t time.Time) error  { return unlessClosed(e.Conn.SetReadDeadline(t)) }
+func (e end) SetWriteDeadline(t time.Time) error { return unlessClosed(e.Conn.SetWriteDeadline(t)) }
+
+// unlessClosed leaves it to the read or write that follows to find that an end is closed.
+func unlessClosed(err error) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return nil
 	}
 	return err
 }

@@ -1,5 +1,6 @@
 // Package fault injects faults between a program and its servers: a Relay delays, loses or holds
-// what it forwards, and an Injector does so with the statements of a database.
+// what it forwards, RelayRedis lets a handler decide about each command to Redis, and an Injector
+// does so with the statements of a database.
 package fault
 
 import (

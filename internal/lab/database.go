@@ -13,7 +13,6 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/fault"
-	"oversell/internal/lab/wire"
 )
 
 // Database is a database that runs.
@@ -106,7 +105,7 @@ func (p *Process) Database() *gorm.DB {
 
 // Sends matches the statements that contain all of the texts.
 func Sends(texts ...string) Match {
-	return func(cmd wire.Command) bool {
+	return func(cmd fault.Command) bool {
 		for _, text := range texts {
 			if !strings.Contains(cmd.Args[1], text) {
 				return false
@@ -143,13 +142,13 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 	}
 	w := p.w
 	text := w.names.statement(p.Name, s, w.database.server.TablePrefix())
-	rule := p.sql.take(wire.NewCommand("SQL", s.Text))
+	rule := p.sql.take(fault.NewCommand("SQL", s.Text))
 	if rule != nil && rule.text != "" {
 		w.trace.add(p.Name, Fault, rule.text+": "+text)
 	}
 	e := w.trace.begin(p.Name, text)
 	var refused error // by the database
-	_, err := rule.apply(p.life, func() (wire.Value, error) {
+	_, err := rule.apply(p.life, func() (fault.Value, error) {
 		w.trace.now(e)
 		reply, err := send()
 		refused = err
@@ -158,7 +157,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 			text = "(" + Brief(err) + ")"
 		}
 		w.trace.change(e, func(e *Event) { e.Reply, e.Until = text, w.trace.ms() })
-		return wire.Value("+\r\n"), err
+		return fault.Value("+\r\n"), err
 	})
 	switch {
 	case refused != nil:

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/lab/wire"
+	"oversell/internal/fault"
 )
 
 // tried runs one scenario of its own on v4_lua, in virtual time.
@@ -24,7 +24,7 @@ func tried(t *testing.T, s Scenario) Cell {
 func TestFaultThatDidNotHappenDecidesNothing(t *testing.T) {
 	for _, spare := range []bool{false, true} {
 		c := tried(t, Scenario{Run: func(w *World) Verdict {
-			w.Start("A").Inject(func(cmd wire.Command) bool { return cmd.Is("NEVER") }, 1, "its reply is lost", loseReply).Spare = spare
+			w.Start("A").Inject(func(cmd fault.Command) bool { return cmd.Is("NEVER") }, 1, "its reply is lost", loseReply).Spare = spare
 			return w.Broke("A", "something else")
 		}})
 		broken := slices.ContainsFunc(c.Trace, func(e Event) bool { return e.Kind == Break })

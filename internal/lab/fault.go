@@ -7,18 +7,17 @@ import (
 	"sync"
 
 	"oversell/internal/fault"
-	"oversell/internal/lab/wire"
 )
 
 // A Match selects the commands that a fault is injected into.
-type Match func(wire.Command) bool
+type Match func(fault.Command) bool
 
 // AnyCommand matches every command.
-func AnyCommand(wire.Command) bool { return true }
+func AnyCommand(fault.Command) bool { return true }
 
 // An Effect is what happens to a command: send has Redis execute it. Ctx ends
 // with the cell, or with the life of the process whose command it is.
-type Effect func(ctx context.Context, send func() (wire.Value, error)) (wire.Value, error)
+type Effect func(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error)
 
 // What happened to a command, in the words of the trace.
 var (
@@ -27,7 +26,7 @@ var (
 )
 
 // loseReply has Redis execute the command, and breaks the connection.
-func loseReply(_ context.Context, send func() (wire.Value, error)) (wire.Value, error) {
+func loseReply(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	if reply, err := send(); err != nil || isNoScript(reply) {
 		return reply, err // nothing was executed yet: the EVAL that follows is meant
 	}
@@ -35,11 +34,11 @@ func loseReply(_ context.Context, send func() (wire.Value, error)) (wire.Value, 
 }
 
 // drop breaks the connection before Redis sees the command.
-func drop(context.Context, func() (wire.Value, error)) (wire.Value, error) { return nil, errDropped }
+func drop(context.Context, func() (fault.Value, error)) (fault.Value, error) { return nil, errDropped }
 
 // Answer replies instead of Redis, which never sees the command.
-func Answer(reply wire.Value) Effect {
-	return func(context.Context, func() (wire.Value, error)) (wire.Value, error) { return reply, nil }
+func Answer(reply fault.Value) Effect {
+	return func(context.Context, func() (fault.Value, error)) (fault.Value, error) { return reply, nil }
 }
 
 // LoseReply breaks the connection before the reply to the next command that matches
@@ -93,7 +92,7 @@ func NewPause() *Pause {
 
 // Before parks the command before Redis sees it. The command is sent in the end, even if
 // its caller has given up, as a packet would be.
-func (p *Pause) Before(ctx context.Context, send func() (wire.Value, error)) (wire.Value, error) {
+func (p *Pause) Before(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	if err := p.park(ctx); err != nil {
 		return nil, errDropped
 	}
@@ -101,7 +100,7 @@ func (p *Pause) Before(ctx context.Context, send func() (wire.Value, error)) (wi
 }
 
 // After parks the reply.
-func (p *Pause) After(ctx context.Context, send func() (wire.Value, error)) (wire.Value, error) {
+func (p *Pause) After(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	reply, err := send()
 	if err != nil || isNoScript(reply) {
 		return reply, err
@@ -147,7 +146,7 @@ func (r *rules) add(of *Planned, match Match, n int, text string, act Effect) {
 }
 
 // take returns the first rule that matches cmd, and counts the use, or returns nil.
-func (r *rules) take(cmd wire.Command) *rule {
+func (r *rules) take(cmd fault.Command) *rule {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, rule := range r.all {
@@ -161,7 +160,7 @@ func (r *rules) take(cmd wire.Command) *rule {
 }
 
 // apply does what the rule says, or just sends the command if there is none.
-func (r *rule) apply(ctx context.Context, send func() (wire.Value, error)) (wire.Value, error) {
+func (r *rule) apply(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	if r == nil {
 		return send()
 	}
@@ -178,4 +177,4 @@ func (r *rules) giveBack(rule *rule) {
 	rule.left++
 }
 
-func isNoScript(reply wire.Value) bool { return strings.HasPrefix(reply.Err(), "NOSCRIPT") }
+func isNoScript(reply fault.Value) bool { return strings.HasPrefix(reply.Err(), "NOSCRIPT") }

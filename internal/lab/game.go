@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"oversell/internal/fault"
 	"oversell/internal/guard"
-	"oversell/internal/lab/wire"
 )
 
 // Play plays a schedule from its start, in virtual time and on a Redis of its
@@ -146,16 +146,16 @@ func (pl *player) opens(c *Request) {
 func (pl *player) text(c *Request) string { return pl.g.w.names.text(pl.name, c.Wire) }
 
 // setUp has Redis prepare a connection.
-func (pl *player) setUp(conn int, cmd wire.Command) wire.Value {
+func (pl *player) setUp(conn int, cmd fault.Command) fault.Value {
 	reply, err := pl.exchange(conn, cmd)
 	if err != nil {
-		return wire.ErrorReply("ERR " + err.Error())
+		return fault.ErrorReply("ERR " + err.Error())
 	}
 	return reply
 }
 
 // exchange sends a command to Redis, on the connection that stands for one of the buyer's.
-func (pl *player) exchange(conn int, cmd wire.Command) (wire.Value, error) {
+func (pl *player) exchange(conn int, cmd fault.Command) (fault.Value, error) {
 	pl.mu.Lock()
 	server := pl.servers[conn]
 	if server == nil {
@@ -170,7 +170,7 @@ func (pl *player) exchange(conn int, cmd wire.Command) (wire.Value, error) {
 	if _, err := server.Write(cmd.Raw); err != nil {
 		return nil, err
 	}
-	return wire.ReadValue(bufio.NewReader(server))
+	return fault.ReadValue(bufio.NewReader(server))
 }
 
 // let has Redis execute a command. One that waits in Redis does not keep the others.
@@ -183,7 +183,7 @@ func (pl *player) let(c *Request, lost bool) {
 // perform sends a command to Redis, and records the result.
 func (pl *player) perform(c *Request, lost bool) {
 	if lost {
-		match := func(cmd wire.Command) bool { return &cmd.Args[0] == &c.Wire.Args[0] }
+		match := func(cmd fault.Command) bool { return &cmd.Args[0] == &c.Wire.Args[0] }
 		pl.p.Inject(match, 1, "the connection breaks before the reply arrives", loseReply)
 	}
 	if c.Wire.Blocks() {
@@ -197,7 +197,7 @@ func (pl *player) perform(c *Request, lost bool) {
 	}
 	g := pl.g
 	before := g.lock(c.Wire)
-	reply, err := g.w.command(pl.p.links[0], c.Wire, func() (wire.Value, error) { return pl.exchange(c.Conn, c.Whole()) })
+	reply, err := g.w.command(pl.p.links[0], c.Wire, func() (fault.Value, error) { return pl.exchange(c.Conn, c.Whole()) })
 	g.changed(pl.name, before, g.lock(c.Wire))
 	pl.Answer(c, reply, err != nil)
 }
@@ -326,7 +326,7 @@ func (g *game) letWatchdogs() {
 func (g *game) settle() { Settle(g.shoppers...) }
 
 // lock reads the lock before and after a command that concerns it.
-func (g *game) lock(cmd wire.Command) lockState {
+func (g *game) lock(cmd fault.Command) lockState {
 	if !g.w.Subject.InRedis() || !cmd.Mentions(g.w.redisKey()) {
 		return lockState{}
 	}

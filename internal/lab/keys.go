@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/lab/wire"
+	"oversell/internal/fault"
 )
 
 // Key is a key in Redis.
@@ -110,7 +110,7 @@ func (n *names) word(word string, longest []string) string {
 }
 
 // touched notes the keys of a command, and those that its script creates beside them.
-func (w *World) touched(l *link, cmd wire.Command) {
+func (w *World) touched(l *link, cmd fault.Command) {
 	var names []string
 	for _, arg := range cmd.Args[1:] {
 		switch beside := w.Subject.Beside; {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"oversell/internal/lab/wire"
+	"oversell/internal/fault"
 )
 
 // keysAfter adds up what the first events of a trace say of the keys: what is there
@@ -206,7 +206,7 @@ func breaking(w *World, n int) *redis.Client {
 		mine, theirs := net.Pipe()
 		left := n
 		w.all.Go(func() {
-			wire.Relay(w.ctx, theirs, server, func(_ context.Context, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+			fault.RelayRedis(w.ctx, theirs, server, func(_ context.Context, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
 				if !cmd.SetUp() {
 					left--
 				}

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode"
 
-	"oversell/internal/lab/wire"
+	"oversell/internal/fault"
 )
 
 // names makes commands and replies readable: keys, tokens and scripts get short names,
@@ -39,7 +39,7 @@ func (n *names) call(arg, name string) {
 }
 
 // text shows a command as one would type it.
-func (n *names) text(actor string, cmd wire.Command) string {
+func (n *names) text(actor string, cmd fault.Command) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	args, words := cmd.Args[1:], []string{cmd.Name()}
@@ -178,7 +178,7 @@ func looksRandom(arg string) bool {
 
 // script names a script by what the first sentence of its comment says it does,
 // or else by the commands in it.
-func (n *names) script(cmd wire.Command) string {
+func (n *names) script(cmd fault.Command) string {
 	source := cmd.Args[1]
 	if cmd.Is("EVALSHA", "EVALSHA_RO") {
 		if name, ok := n.scripts[source]; ok {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/lab/wire"
+	"oversell/internal/fault"
 )
 
 func TestNames(t *testing.T) {
@@ -33,7 +33,7 @@ func TestNames(t *testing.T) {
 		{"B", "pexpireat|oversell:{x}:lock|" + later, "PEXPIREAT lock start+3000"},
 		{"B", "xack|oversell:{x}:lock|group|" + later + "-1", "XACK lock group start+3000-1"},
 	} {
-		cmd := wire.NewCommand(strings.Split(tt.cmd, "|")...)
+		cmd := fault.NewCommand(strings.Split(tt.cmd, "|")...)
 		if got := n.text(tt.actor, cmd); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}

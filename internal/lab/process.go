@@ -14,7 +14,6 @@ import (
 
 	"oversell/internal/fault"
 	"oversell/internal/guard"
-	"oversell/internal/lab/wire"
 	"oversell/internal/locks/thirdparty"
 )
 
@@ -122,12 +121,12 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine, theirs := wire.Pipe()
+	mine, theirs := fault.Pipe()
 	p.mu.Lock()
 	p.conns[theirs] = struct{}{}
 	p.mu.Unlock()
 	p.w.all.Go(func() {
-		wire.Relay(p.life, theirs, redisSide, l.handle)
+		fault.RelayRedis(p.life, theirs, redisSide, l.handle)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.conns, theirs)
@@ -136,7 +135,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // handle decides what happens to a command of this process.
-func (l *link) handle(ctx context.Context, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+func (l *link) handle(ctx context.Context, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
 	p := l.p
 	if err := p.passage(ctx); err != nil {
 		return nil, err

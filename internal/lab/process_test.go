@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/fault"
 	"oversell/internal/guard"
-	"oversell/internal/lab/wire"
 )
 
 // inWorld runs f in a world of its own, in virtual time.
@@ -62,7 +62,7 @@ func TestWaitIsNotTheHold(t *testing.T) {
 func TestFaultIsForTheEvalAfterNoScript(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		p := w.Start("A")
-		p.Inject(wire.Command.Script, 1, "its reply is lost", loseReply)
+		p.Inject(fault.Command.Script, 1, "its reply is lost", loseReply)
 		script := redis.NewScript("return redis.call('SET', KEYS[1], 1)")
 		if err := script.Run(w.ctx, p.rdb, []string{w.StockKey()}).Err(); err == nil {
 			t.Error("no error")

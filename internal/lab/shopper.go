@@ -20,8 +20,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/fault"
 	"oversell/internal/guard"
-	"oversell/internal/lab/wire"
 	"oversell/internal/stock"
 )
 
@@ -37,11 +37,11 @@ type Shopper struct {
 	Owner             string // the buyer, as it names itself to a lock
 	LockKey, StockKey string
 
-	Scripts *sync.Map                                   // that were sent in full, by their hash: of all who use one server
-	SetUp   func(conn int, cmd wire.Command) wire.Value // the reply to a command that sets up a connection
-	Opens   func(*Request)                              // is called when a command has been sent
-	sees    func(moment)                                // is called with what the buyer does; nil: nobody looks
-	News    chan struct{}                               // has room for a value: it is there when something has changed
+	Scripts *sync.Map                                     // that were sent in full, by their hash: of all who use one server
+	SetUp   func(conn int, cmd fault.Command) fault.Value // the reply to a command that sets up a connection
+	Opens   func(*Request)                                // is called when a command has been sent
+	sees    func(moment)                                  // is called with what the buyer does; nil: nobody looks
+	News    chan struct{}                                 // has room for a value: it is there when something has changed
 
 	life   context.Context
 	start  time.Time
@@ -91,7 +91,7 @@ const (
 type Request struct {
 	ID       int // which of its buyer's commands, from 1; 0: not yet numbered
 	Conn     int // on which of its buyer's connections
-	Wire     wire.Command
+	Wire     fault.Command
 	Source   string        // of the script that it runs
 	Text     string        // by which commands of the same moment are ordered: Opens may set it
 	Since    time.Duration // when it was sent, since Begin
@@ -100,9 +100,9 @@ type Request struct {
 	GivenUp  bool          // nobody waits for its reply any more
 
 	conn     *shopperConn
-	answered bool       // its reply waits until the process goes on
-	late     wire.Value // that reply
-	cut      bool       // the connection breaks in its place
+	answered bool        // its reply waits until the process goes on
+	late     fault.Value // that reply
+	cut      bool        // the connection breaks in its place
 }
 
 // Begin makes the buyer's client. Life is that of the process.
@@ -278,7 +278,7 @@ func (s *Shopper) take(c *Request) {
 
 // Answer lets the process receive the reply to a command, or, with cut, breaks the connection.
 // A frozen process receives it when it goes on.
-func (s *Shopper) Answer(c *Request, reply wire.Value, cut bool) {
+func (s *Shopper) Answer(c *Request, reply fault.Value, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = slices.DeleteFunc(s.open, func(o *Request) bool { return o == c })
@@ -346,14 +346,14 @@ func (s *Shopper) Connections() (held []time.Duration, spare bool) {
 
 // opened notes a command that must be answered, or returns the reply to it at once: a script
 // that nobody has sent in full is not known. The caller has locked mu.
-func (s *Shopper) opened(c *shopperConn, cmd wire.Command) (*Request, wire.Value) {
+func (s *Shopper) opened(c *shopperConn, cmd fault.Command) (*Request, fault.Value) {
 	now := time.Since(s.start)
 	out := &Request{Conn: c.index, Wire: cmd, Since: now, From: now, conn: c}
 	if cmd.Script() && len(cmd.Args) > 1 {
 		if out.Source = cmd.Args[1]; cmd.Is("EVALSHA", "EVALSHA_RO") {
 			source, ok := s.Scripts.Load(strings.ToLower(cmd.Args[1]))
 			if !ok {
-				return nil, wire.ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
+				return nil, fault.ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
 			}
 			out.Source = source.(string)
 		} else {
@@ -370,11 +370,11 @@ func (s *Shopper) opened(c *shopperConn, cmd wire.Command) (*Request, wire.Value
 }
 
 // Whole is the command as it is without the scripts that the server knows already.
-func (c *Request) Whole() wire.Command {
+func (c *Request) Whole() fault.Command {
 	if !c.Wire.Is("EVALSHA", "EVALSHA_RO") {
 		return c.Wire
 	}
-	return wire.NewCommand(append([]string{"EVAL", c.Source}, c.Wire.Args[2:]...)...)
+	return fault.NewCommand(append([]string{"EVAL", c.Source}, c.Wire.Args[2:]...)...)
 }
 
 // ScriptHash is that by which EVALSHA names a script.
@@ -388,14 +388,14 @@ func ScriptHash(source string) string {
 type shopperConn struct {
 	s        *Shopper
 	index    int
-	unread   []byte         // of a command that is not complete
-	queue    []wire.Command // after the one that is open
-	open     *Request       // nil: the next command is taken from queue
-	replies  bytes.Buffer   // what the client has not read
-	arrived  chan struct{}  // has a value when a Read may go on
-	closed   bool           // by the client
-	broken   bool           // by the other side
-	deadline time.Time      // of Read
+	unread   []byte          // of a command that is not complete
+	queue    []fault.Command // after the one that is open
+	open     *Request        // nil: the next command is taken from queue
+	replies  bytes.Buffer    // what the client has not read
+	arrived  chan struct{}   // has a value when a Read may go on
+	closed   bool            // by the client
+	broken   bool            // by the other side
+	deadline time.Time       // of Read
 
 	held bool          // its set-up waits until the process goes on
 	from time.Duration // when that began, since Begin
@@ -412,7 +412,7 @@ func (c *shopperConn) Write(p []byte) (int, error) {
 	for len(c.unread) > 0 {
 		in := bytes.NewReader(c.unread)
 		r := bufio.NewReader(in)
-		cmd, err := wire.ReadCommand(r)
+		cmd, err := fault.ReadCommand(r)
 		if err != nil {
 			break // the rest comes with the next Write
 		}
@@ -435,7 +435,7 @@ func (c *shopperConn) next() {
 			return // Thaw calls next
 		}
 		c.queue = c.queue[1:]
-		reply := wire.Value(nil)
+		reply := fault.Value(nil)
 		if cmd.SetUp() {
 			reply = c.s.SetUp(c.index, cmd)
 		} else {

@@ -3,13 +3,13 @@ package lab
 import (
 	"time"
 
-	"oversell/internal/lab/wire"
+	"oversell/internal/fault"
 	"oversell/internal/locks/redlock"
 )
 
 // command sends a command of a process to a server, unless a fault prevents it, and
 // records the result.
-func (w *World) command(l *link, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
 	p := l.p
 	text := w.names.text(p.Name, cmd)
 	if l.node > 0 {
@@ -22,7 +22,7 @@ func (w *World) command(l *link, cmd wire.Command, send func() (wire.Value, erro
 		told = w.trace.add(p.Name, Fault, rule.text+": "+text)
 	}
 	e := w.trace.begin(p.Name, text)
-	execute := func() (wire.Value, error) { return w.execute(l, e, cmd, send) }
+	execute := func() (fault.Value, error) { return w.execute(l, e, cmd, send) }
 	start := time.Now()
 	reply, err := rule.apply(p.life, execute)
 	if l.node > 0 && rule == nil && time.Since(start) > redlock.NodeLimit(w.TTL)/2 {
@@ -47,7 +47,7 @@ func (w *World) command(l *link, cmd wire.Command, send func() (wire.Value, erro
 
 // execute sends the command while no other is running, and reads the keys before and
 // after. A command that waits in Redis does not block the others.
-func (w *World) execute(l *link, e *Event, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
 	p := l.p
 	select {
 	case w.turn <- struct{}{}:
@@ -91,7 +91,7 @@ func (w *World) execute(l *link, e *Event, cmd wire.Command, send func() (wire.V
 // takes reports whether one of the keys from which a command takes has something for
 // it, so that it has its reply at once, as any other; should that run out on the way, the
 // cell is late. If none has, the command is about to wait.
-func (w *World) takes(l *link, e *Event, at float64, cmd wire.Command) bool {
+func (w *World) takes(l *link, e *Event, at float64, cmd fault.Command) bool {
 	if e == nil || w.keyless {
 		return false
 	}

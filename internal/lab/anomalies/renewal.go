@@ -1,8 +1,8 @@
 package anomalies
 
 import (
+	"oversell/internal/fault"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 func renewalScenarios() []lab.Scenario {
@@ -30,7 +30,7 @@ var renewalAfterUnlock = lab.Scenario{
 		if !outlivesTTL(w) {
 			return lab.NA.Because(notRenewed)
 		}
-		parked := a.Park(wire.Command.Script)
+		parked := a.Park(fault.Command.Script)
 		w.Must(parked.Parked, "a renewal")
 		unlocking := w.Go(func() { _ = h.Unlock() })
 		w.Settle()
@@ -96,8 +96,8 @@ var renewalError = lab.Scenario{
 		if !outlivesTTL(w) {
 			return lab.NA.Because(notRenewed)
 		}
-		if busy := wire.ErrorReply("BUSY Redis is busy running a script."); !w.Subject.InService() {
-			a.Inject(wire.Command.Script, 1, "answered with an error", lab.Answer(busy))
+		if busy := fault.ErrorReply("BUSY Redis is busy running a script."); !w.Subject.InService() {
+			a.Inject(fault.Command.Script, 1, "answered with an error", lab.Answer(busy))
 		} else {
 			a.LoseReply(nil)
 		}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"oversell/internal/fault"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 func waitScenarios() []lab.Scenario {
@@ -155,7 +155,7 @@ var errorTakenForHeld = lab.Scenario{
 	Run: func(w *lab.World) lab.Verdict {
 		a := w.Start("A")
 		h := a.Holder()
-		a.Inject(lab.AnyCommand, 1, "answered with an error", lab.Answer(wire.ErrorReply("OOM command not allowed when used memory > 'maxmemory'.")))
+		a.Inject(lab.AnyCommand, 1, "answered with an error", lab.Answer(fault.ErrorReply("OOM command not allowed when used memory > 'maxmemory'.")))
 		ok, err := h.Ask()
 		lab.Need(!ok, "A got the lock")
 		return w.Verdict(err != nil, "A", "A is told of the error", "A is told that the lock is held, but it is free")

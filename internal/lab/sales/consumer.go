@@ -1,8 +1,8 @@
 package sales
 
 import (
+	"oversell/internal/fault"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 func consumerScenarios() []lab.Scenario {
@@ -46,7 +46,7 @@ var diesBeforeAcknowledging = lab.Scenario{
 		b := openBehind(w, 2)
 		a, c, d := b.start("A"), b.start("C"), b.start("D")
 		_ = a.buys()
-		c.killedAt(c.writesAlone, nil, func(cmd wire.Command) bool { return cmd.Is("XACK") || cmd.Script() })
+		c.killedAt(c.writesAlone, nil, func(cmd fault.Command) bool { return cmd.Is("XACK") || cmd.Script() })
 		lab.Need(b.sold() == 1, "the order is not written")
 		return b.takenOverBy(d)
 	},
@@ -69,7 +69,7 @@ var diesBetweenTwoOrders = lab.Scenario{
 // orders.
 func halfway(c lab.Subject) lab.Match {
 	written := c.Name == luaStream // it takes the units first, and one statement writes both orders
-	return func(cmd wire.Command) bool {
+	return func(cmd fault.Command) bool {
 		if !writesOrder(cmd) {
 			return false
 		}

@@ -3,9 +3,9 @@ package sales
 import (
 	"strings"
 
+	"oversell/internal/fault"
 	h1 "oversell/internal/holds/h1_counter"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 	"oversell/internal/payment"
 )
 
@@ -121,10 +121,10 @@ var orderWithoutStatus = lab.Scenario{
 // secondWrite matches the second write with which a payment becomes an order.
 func secondWrite(c lab.Subject) (inSQL, inRedis lab.Match) {
 	if c.Name == h1.Name {
-		return nil, func(cmd wire.Command) bool { return cmd.Is("DEL") }
+		return nil, func(cmd fault.Command) bool { return cmd.Is("DEL") }
 	}
 	written := false // statements of one process, one at a time
-	return func(cmd wire.Command) bool {
+	return func(cmd fault.Command) bool {
 		text := cmd.Args[1]
 		if !strings.HasPrefix(text, "INSERT INTO oversell_orders") && !strings.HasPrefix(text, "UPDATE oversell_holds SET status") {
 			return false

@@ -3,8 +3,8 @@ package sales
 import (
 	"strings"
 
+	"oversell/internal/fault"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 // The subjects of pools.
@@ -41,7 +41,7 @@ func isPool(c lab.Subject) bool { return c.Name == sqlSnapshot || c.Name == sqlU
 func lastUnitOfPool(w *lab.World) lab.Verdict {
 	p := openBehind(w, 1)
 	a, b := p.start("A"), p.start("B")
-	stop := a.ParkSQL(func(cmd wire.Command) bool { return strings.Contains(cmd.Args[1], "FOR UPDATE") })
+	stop := a.ParkSQL(func(cmd fault.Command) bool { return strings.Contains(cmd.Args[1], "FOR UPDATE") })
 	done := a.begin(a.buys)
 	a.mustPark(stop, done)
 	_ = b.buys()

@@ -6,7 +6,6 @@ import (
 
 	"oversell/internal/fault"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 func repairScenarios() []lab.Scenario {
@@ -48,7 +47,7 @@ var repairAfterCrash = lab.Scenario{
 }
 
 // accepts matches the script that accepts an order.
-func accepts(cmd wire.Command) bool {
+func accepts(cmd fault.Command) bool {
 	return cmd.Script() && slices.ContainsFunc(cmd.Args[2:], func(arg string) bool { return strings.HasSuffix(arg, ":stream") })
 }
 
@@ -124,12 +123,12 @@ func (b *behind) inFlight(a *writer) (stop *lab.Pause, bought <-chan struct{}) {
 }
 
 // writesOrder matches the statement that writes orders.
-func writesOrder(cmd wire.Command) bool {
+func writesOrder(cmd fault.Command) bool {
 	return strings.HasPrefix(cmd.Args[1], "INSERT INTO `oversell_orders`")
 }
 
 // beginsToWrite matches what a consumer begins to write with. In SQLite a
 // transaction locks the database for writing as it begins.
-func beginsToWrite(cmd wire.Command) bool {
+func beginsToWrite(cmd fault.Command) bool {
 	return cmd.Args[1] == fault.Begin || writesOrder(cmd)
 }

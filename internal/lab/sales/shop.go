@@ -10,7 +10,6 @@ import (
 	"oversell/internal/fault"
 	"oversell/internal/holds"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 // actor is a process.
@@ -171,7 +170,7 @@ func (p actor) parkWrite() *lab.Pause {
 	stop := lab.NewPause()
 	var done atomic.Bool // one of the two rules is used, and once
 	first := func(match lab.Match) lab.Match {
-		return func(cmd wire.Command) bool { return match(cmd) && done.CompareAndSwap(false, true) }
+		return func(cmd fault.Command) bool { return match(cmd) && done.CompareAndSwap(false, true) }
 	}
 	p.InjectSQL(first(writesSQL), 1, "delayed on its way", stop.Before).Spare = true
 	p.Inject(first(writesRedis), 1, "delayed on its way", stop.Before).Spare = true
@@ -180,7 +179,7 @@ func (p actor) parkWrite() *lab.Pause {
 
 // writesSQL matches what a stage begins to write with. That a payment has begun is no write of
 // a stage.
-func writesSQL(cmd wire.Command) bool {
+func writesSQL(cmd fault.Command) bool {
 	text := cmd.Args[1]
 	if strings.Contains(text, "oversell_hold_payments") {
 		return false
@@ -188,7 +187,7 @@ func writesSQL(cmd wire.Command) bool {
 	return text == fault.Begin || strings.HasPrefix(text, "INSERT INTO ") || strings.HasPrefix(text, "UPDATE ")
 }
 
-func writesRedis(cmd wire.Command) bool {
+func writesRedis(cmd fault.Command) bool {
 	return cmd.Is("DECRBY", "INCRBY", "DEL", "SET", "ZADD", "ZREM")
 }
 

@@ -8,7 +8,6 @@ import (
 	h1 "oversell/internal/holds/h1_counter"
 	h3 "oversell/internal/holds/h3_claim"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 func takeScenarios() []lab.Scenario {
@@ -103,7 +102,7 @@ var killedWithUnits = lab.Scenario{
 		a, b := s.shop("A"), s.shop("B")
 		take := func() error { _, err := a.ask("A", 0); return err }
 		if w.Subject.Name == h1.Name {
-			a.killedAt(take, nil, func(cmd wire.Command) bool {
+			a.killedAt(take, nil, func(cmd fault.Command) bool {
 				return cmd.Is("SET") && strings.HasPrefix(cmd.Args[1], "oversell:h1:hold:")
 			})
 		} else {
@@ -124,7 +123,7 @@ var replyLostAfterTake = lab.Scenario{
 		a, b := s.shop("A"), s.shop("B")
 		switch w.Subject.Name {
 		case h1.Name:
-			a.LoseReply(func(cmd wire.Command) bool { return cmd.Is("DECRBY") })
+			a.LoseReply(func(cmd fault.Command) bool { return cmd.Is("DECRBY") })
 		case h3.Name:
 			a.LoseSQLReply(commitOf("INSERT INTO oversell_holds "))
 		default:
@@ -143,7 +142,7 @@ var replyLostAfterTake = lab.Scenario{
 // commitOf matches the COMMIT of the transaction with a statement.
 func commitOf(text string) lab.Match {
 	sent := false // statements of one process, one at a time
-	return func(cmd wire.Command) bool {
+	return func(cmd fault.Command) bool {
 		if strings.HasPrefix(cmd.Args[1], text) {
 			sent = true
 		}

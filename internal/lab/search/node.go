@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"oversell/internal/fault"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 // node is a buyer after it was told certain things at certain times. It is safe for
@@ -198,7 +198,7 @@ func (n *node) next(in input) past {
 	o := v.open[i]
 	e := exchange{text: o.text, reply: "lost", blocks: o.wire.Blocks(), at: v.section}
 	if in.kind == inputReply {
-		e.reply = wire.Value(in.reply).String()
+		e.reply = fault.Value(in.reply).String()
 	}
 	if o.watchdog {
 		p.kept = ""

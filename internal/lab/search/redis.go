@@ -14,7 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
-	"oversell/internal/lab/wire"
+	"oversell/internal/fault"
 )
 
 // key is a key in Redis.
@@ -61,8 +61,8 @@ func (d data) sameBut(o data) bool {
 
 // transaction is what Redis knows of a connection between WATCH or MULTI and EXEC.
 type transaction struct {
-	sent  []wire.Command // so far
-	stale bool           // a watched key was changed
+	sent  []fault.Command // so far
+	stale bool            // a watched key was changed
 }
 
 // executor is Redis as a function: it executes a command on given data, and returns what
@@ -172,7 +172,7 @@ func (e *executor) read(k *key) (err error) {
 
 // result is what a command has led to.
 type result struct {
-	reply  wire.Value
+	reply  fault.Value
 	data   data
 	tx     *transaction   // of its connection
 	others []*transaction // of the other connections
@@ -180,7 +180,7 @@ type result struct {
 
 // execute executes a command on a connection that is in a transaction, or in none: nil.
 // Others are the transactions of other connections.
-func (e *executor) execute(d data, cmd wire.Command, in *transaction, others []*transaction) (result, error) {
+func (e *executor) execute(d data, cmd fault.Command, in *transaction, others []*transaction) (result, error) {
 	question := ask(d, cmd, in, others)
 	if r, ok := e.known.Load(question); ok {
 		return r.(result), nil
@@ -193,7 +193,7 @@ func (e *executor) execute(d data, cmd wire.Command, in *transaction, others []*
 }
 
 // ask is what a result depends on.
-func ask(d data, cmd wire.Command, in *transaction, others []*transaction) string {
+func ask(d data, cmd fault.Command, in *transaction, others []*transaction) string {
 	var b strings.Builder
 	for _, arg := range cmd.Args {
 		b.WriteString(arg + "\x00")
@@ -217,7 +217,7 @@ func ask(d data, cmd wire.Command, in *transaction, others []*transaction) strin
 	return b.String()
 }
 
-func (e *executor) answer(d data, cmd wire.Command, in *transaction, others []*transaction) (r result, err error) {
+func (e *executor) answer(d data, cmd fault.Command, in *transaction, others []*transaction) (r result, err error) {
 	if err := e.load(d); err != nil {
 		return r, err
 	}
@@ -243,8 +243,8 @@ func (e *executor) answer(d data, cmd wire.Command, in *transaction, others []*t
 		return r, err
 	}
 	for i, t := range others {
-		e.send(watching[i], wire.NewCommand("MULTI"))
-		if t != nil && e.send(watching[i], wire.NewCommand("EXEC")).String() == "nil" {
+		e.send(watching[i], fault.NewCommand("MULTI"))
+		if t != nil && e.send(watching[i], fault.NewCommand("EXEC")).String() == "nil" {
 			t = &transaction{t.sent, true}
 		}
 		r.others = append(r.others, t)
@@ -280,7 +280,7 @@ func (e *executor) touch(name string) {
 	}
 }
 
-func (t *transaction) list() []wire.Command {
+func (t *transaction) list() []fault.Command {
 	if t == nil {
 		return nil
 	}
@@ -288,20 +288,20 @@ func (t *transaction) list() []wire.Command {
 }
 
 // then is the transaction after one more command.
-func (t *transaction) then(cmd wire.Command) *transaction {
+func (t *transaction) then(cmd fault.Command) *transaction {
 	switch {
 	case cmd.Is("EXEC", "DISCARD", "UNWATCH"):
 		return nil
 	case t == nil && !cmd.Is("WATCH", "MULTI"):
 		return nil
 	case t == nil:
-		return &transaction{sent: []wire.Command{cmd}}
+		return &transaction{sent: []fault.Command{cmd}}
 	}
 	return &transaction{sent: append(slices.Clone(t.sent), cmd), stale: t.stale}
 }
 
 // send executes a command on a connection.
-func (e *executor) send(p *peer, cmd wire.Command) wire.Value {
+func (e *executor) send(p *peer, cmd fault.Command) fault.Value {
 	p.out.Reset()
 	e.m.Server().Dispatch(p.Peer, cmd.Args)
 	p.Flush()

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"oversell/internal/fault"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 // What all buyers name in their commands.
@@ -31,7 +31,7 @@ type program struct {
 	subject lab.Subject
 	lock    string // its key in Redis
 	leased  bool   // it compares times: see lab.Subject.Leased
-	setUp   func(wire.Command) wire.Value
+	setUp   func(fault.Command) fault.Value
 	nodes   *nodes
 }
 
@@ -71,7 +71,7 @@ func (p program) play(inputs []input) (views []view, err error) {
 		r.Shopper = &lab.Shopper{
 			Subject: p.subject, Owner: owner, LockKey: lockKey, StockKey: stockKey,
 			Scripts: new(sync.Map), News: make(chan struct{}, 1), Opens: r.opens,
-			SetUp: func(_ int, cmd wire.Command) wire.Value { return p.setUp(cmd) },
+			SetUp: func(_ int, cmd fault.Command) fault.Value { return p.setUp(cmd) },
 		}
 		life, end := context.WithCancel(context.Background())
 		r.Begin(life)
@@ -113,7 +113,7 @@ func (r *run) tell(in input) error {
 		if i < 0 {
 			return fmt.Errorf("%w: it has not sent command %d", errNondeterministic, in.id)
 		}
-		r.Answer(open[i], wire.Value(r.drawn(in.reply)), in.kind == inputBreak)
+		r.Answer(open[i], fault.Value(r.drawn(in.reply)), in.kind == inputBreak)
 	}
 	lab.Settle(r.Shopper)
 	return nil
@@ -127,7 +127,7 @@ func (r *run) opens(c *lab.Request) {
 			args[i+1] = r.standIns(arg)
 		}
 	}
-	c.Wire = wire.Command{Args: args}
+	c.Wire = fault.Command{Args: args}
 	words := slices.Clone(args[1:])
 	if c.Source != "" {
 		// The name comes first, because the scheduler orders commands by it; two scripts may have the same.
@@ -202,7 +202,7 @@ func (v view) inside() bool { return v.section == begun }
 type opened struct {
 	id       int
 	conn     int // of the buyer's, on which it was sent
-	wire     wire.Command
+	wire     fault.Command
 	text     string
 	since    time.Duration // since the buyer came
 	from     time.Duration // when the program began to send it

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"oversell/internal/fault"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 // Config is what is searched.
@@ -156,7 +156,7 @@ func (x *explorer) first() *state {
 }
 
 // setUp answers a command that sets up a connection. It is safe for concurrent use.
-func (e *executor) setUp(cmd wire.Command) wire.Value { return e.send(e.connect(), cmd) }
+func (e *executor) setUp(cmd fault.Command) fault.Value { return e.send(e.connect(), cmd) }
 
 // run explores all states that one move leads to, then all that two do, and so on.
 func (x *explorer) run(ctx context.Context) error {

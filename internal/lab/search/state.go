@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"oversell/internal/fault"
 	"oversell/internal/lab"
-	"oversell/internal/lab/wire"
 )
 
 // epoch is what the clock of Redis shows in every state: what Redis has is moved instead.
@@ -286,7 +286,7 @@ func (e *engine) send(s *state, i int, o opened, lost bool) error {
 	}
 	others, at := s.transactions(i, o.conn)
 	before := s.data
-	r, err := e.redis.execute(before, wire.Command{Args: args}, in, others)
+	r, err := e.redis.execute(before, fault.Command{Args: args}, in, others)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,4 @@
-// Package wire is a relay between a Redis client and its server. It reads the client's
-// commands one by one, lets a Handler decide what happens to each, and returns the
-// replies. It works with every client library.
-package wire
+package fault
 
 import (
 	"bufio"
@@ -15,7 +12,7 @@ import (
 )
 
 // ErrProtocol is wrapped by errors about malformed requests and replies.
-var ErrProtocol = errors.New("wire: not the Redis protocol")
+var ErrProtocol = errors.New("fault: not the Redis protocol")
 
 // Bounds of what is read. A lock needs little; what is longer is a mistake.
 const (

@@ -1,4 +1,4 @@
-package wire
+package fault
 
 import (
 	"bufio"
@@ -9,11 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // lab is a relay between a client and an echo: it answers a command with its
 // arguments, in one line.
@@ -25,7 +21,7 @@ type lab struct {
 	over   chan struct{}
 }
 
-func relay(t *testing.T, handle Handler) *lab {
+func relay(t *testing.T, handle RedisHandler) *lab {
 	t.Helper()
 	client, theirs := net.Pipe()
 	ours, server := net.Pipe()
@@ -33,7 +29,7 @@ func relay(t *testing.T, handle Handler) *lab {
 	go l.echo()
 	go func() {
 		defer close(l.over)
-		Relay(context.Background(), theirs, ours, handle)
+		RelayRedis(context.Background(), theirs, ours, handle)
 	}()
 	t.Cleanup(func() {
 		client.Close()

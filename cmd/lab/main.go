@@ -55,7 +55,6 @@ type program struct {
 	stdout, stderr io.Writer
 }
 
-// run returns the exit code.
 func (p program) run(ctx context.Context, args []string) int {
 	o, err := p.parse(args)
 	switch {
@@ -81,7 +80,6 @@ func (p program) run(ctx context.Context, args []string) int {
 	return p.exit(p.report(ctx, o))
 }
 
-// exit returns the exit code for an outcome, after it has told an error.
 func (p program) exit(asExpected bool, err error) int {
 	switch {
 	case err != nil:
@@ -131,7 +129,6 @@ func (p program) compare(o options, r lab.Report) (asExpected bool, err error) {
 	return len(unknown) == 0 && r.AsExpected(), nil
 }
 
-// keepRecord writes a record to the file of -record.
 func (o options) keepRecord(write func(io.Writer) error) error {
 	if err := atomicfile.Write(o.record, write); err != nil {
 		return fmt.Errorf("-record: %w", err)
@@ -201,7 +198,6 @@ func (o options) openDatabase(ctx context.Context, cfg *lab.Config) (stop func()
 	return server.Close, nil
 }
 
-// runAll runs the cells of each table.
 func (p program) runAll(ctx context.Context, tables []lab.Table, with []lab.Config) (lab.Report, error) {
 	total := 0
 	for _, t := range tables {
@@ -238,7 +234,6 @@ func beside(locks, holds, behind *lab.Report) (r lab.Report) {
 	return r
 }
 
-// nameOf asks a Redis what it is.
 func nameOf(ctx context.Context, url string) (string, error) {
 	rdb, err := backend.DialRedis(ctx, url, 1)
 	if err != nil {

@@ -32,7 +32,6 @@ func (p program) present(o options, to files, r lab.Report) (fresh bool, err err
 	return p.table(o, r)
 }
 
-// print writes what goes to standard output.
 func (p program) print(o options, r lab.Report) error {
 	style := o.style(p.stdout)
 	beside := style.Parts(r)
@@ -81,7 +80,6 @@ func (p program) write(o options, c change) (fresh bool, err error) {
 	})
 }
 
-// change is what happens to a file.
 type change struct{ old, text []byte }
 
 // replace puts the tables of a report into the text of the file, which it does not write.
@@ -98,7 +96,6 @@ func (o options) replace(r lab.Report) (c change, err error) {
 	return c, nil
 }
 
-// files are the files that a report is written to.
 type files struct {
 	json, html *atomicfile.File // nil: nowhere
 }
@@ -167,7 +164,6 @@ func (o *options) speak() error {
 	return nil
 }
 
-// style is how reports are shown on w, or in a file if w is nil.
 func (o options) style(w io.Writer) show.Style {
 	return show.Style{Style: present.Style{Colour: w != nil && coloured(w), Language: o.language}}
 }

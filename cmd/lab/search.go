@@ -27,7 +27,6 @@ type schedules struct {
 	replayed             lab.Schedule
 }
 
-// define defines the flags.
 func (s *schedules) define(fs *flag.FlagSet) {
 	fs.StringVar(&s.search, "search", "", "`STRATEGIES` of which to explore every schedule of a few buyers, separated by commas, or all")
 	fs.StringVar(&s.goal, "goal", "", "`GOALS` of -search and -replay, separated by commas: "+goalNames()+" (default all)")
@@ -43,7 +42,6 @@ func goalNames() string {
 	return strings.Join(names, ", ")
 }
 
-// interpret finds what is named.
 func (s *schedules) interpret(m mode) (err error) {
 	if s.buyers < 2 || s.buyers > 3 {
 		return fmt.Errorf("-buyers is %d, and must be 2 or 3", s.buyers)
@@ -149,7 +147,6 @@ func (p program) searchOne(ctx context.Context, c lab.Subject, buyers int) (sear
 	return search.Search(ctx, cfg)
 }
 
-// summary prints the table of strategies and goals.
 func (p program) summary(s schedules, found []search.Result, style show.Style) {
 	t := present.Table[search.Result]{Rows: found}
 	t.Add("", func(r search.Result) string { return r.Strategy })
@@ -169,7 +166,6 @@ func (p program) summary(s schedules, found []search.Result, style show.Style) {
 	fmt.Fprintf(p.stdout, style.Say("in all %v")+"\n", wall.Round(10*time.Millisecond))
 }
 
-// cellOf is what is in the table for a result and a goal.
 func cellOf(r search.Result, g search.Goal, style show.Style) string {
 	moves, broken := r.Breaks[g]
 	switch {
@@ -181,7 +177,6 @@ func cellOf(r search.Result, g search.Goal, style show.Style) string {
 	return style.Say("impossible")
 }
 
-// moveCount says how many moves a schedule has.
 func moveCount(moves string, style show.Style) string {
 	if n := search.MovesOf(moves); n != 1 {
 		return fmt.Sprintf(style.Say("%d moves"), n)
@@ -189,7 +184,6 @@ func moveCount(moves string, style show.Style) string {
 	return style.Say("1 move")
 }
 
-// width is that of the column of strategies.
 func (s schedules) width() int {
 	width := 13
 	for _, c := range s.subjects {
@@ -286,7 +280,6 @@ func (p program) replay(s schedules, style show.Style) error {
 	return nil
 }
 
-// meaning says what a goal means.
 func meaning(g search.Goal) string {
 	return map[search.Goal]string{
 		search.Oversell:      "oversell, more is sold than there is",

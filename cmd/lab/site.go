@@ -56,7 +56,6 @@ func (r recordings) of(all []benches.Preset) []benches.Preset {
 	return chosen
 }
 
-// site writes the page as a folder of files.
 func (p program) site(ctx context.Context, dir string) error {
 	if err := site.Check(dir); err != nil {
 		return err
@@ -87,7 +86,6 @@ func (p program) site(ctx context.Context, dir string) error {
 	return p.writeSite(ctx, dir, code, manager, report)
 }
 
-// writeSite writes what was recorded.
 func (p program) writeSite(ctx context.Context, dir string, code site.Lab, manager *benches.Manager, report lab.Report) error {
 	shown, err := page.New(ctx, page.Config{
 		Runs: manager, Budget: search.Budget{States: 1}, Logger: slog.New(slog.DiscardHandler), // nobody searches
@@ -167,7 +165,6 @@ func (p program) recordCells(ctx context.Context) (report lab.Report, err error)
 	return report, nil
 }
 
-// tell tells how far the site is.
 func (p program) tell(text string) { fmt.Fprintln(p.stderr, "site:", text) }
 
 func megabytes(n int) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

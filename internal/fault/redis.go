@@ -40,7 +40,6 @@ func RelayRedis(ctx context.Context, client, server net.Conn, handle RedisHandle
 // maxQueue is how many commands of a client wait at most.
 const maxQueue = 4096
 
-// link is one client's connection.
 type link struct {
 	client, server net.Conn
 	replies        chan Value    // of the server, pushes apart
@@ -48,10 +47,8 @@ type link struct {
 	writing        sync.Mutex    // a push may come while a reply is written
 }
 
-// errGone means that the server has hung up.
 var errGone = errors.New("fault: the server is gone")
 
-// read reads the client's commands until it hangs up.
 func (l *link) read(out chan<- Command) {
 	defer close(out)
 	r := bufio.NewReader(l.client)
@@ -83,7 +80,6 @@ func (l *link) serve(ctx context.Context, queue <-chan Command, handle RedisHand
 	}
 }
 
-// exchange sends a command and waits for its reply.
 func (l *link) exchange(cmd Command) (Value, error) {
 	if _, err := l.server.Write(cmd.Raw); err != nil {
 		return nil, err

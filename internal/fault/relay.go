@@ -117,7 +117,6 @@ func (r *Relay) ReplyLost() bool {
 	return r.lost
 }
 
-// loses reports whether to lose the reply that has arrived.
 func (r *Relay) loses() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +166,6 @@ func (r *Relay) isOpen() bool {
 	}
 }
 
-// pass returns when data may pass.
 func (r *Relay) pass() {
 	r.mu.Lock()
 	gate := r.gate
@@ -223,7 +221,6 @@ func (r *Relay) serve(ctx context.Context, client net.Conn) {
 	r.tell(client, replies, func() { r.delay(ctx) })
 }
 
-// delay waits until a reply may be forwarded, or ctx ends.
 func (r *Relay) delay(ctx context.Context) {
 	r.mu.Lock()
 	late := r.late
@@ -302,7 +299,6 @@ func (q *queue) add(p []byte) {
 	q.changed.Signal()
 }
 
-// end says that nothing more will be added.
 func (q *queue) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -53,7 +53,6 @@ func ReadValue(r *bufio.Reader) (Value, error) {
 	return p.raw, err
 }
 
-// parsed is one value that was read.
 type parsed struct {
 	raw   Value
 	text  string   // as it is shown, but for an array

@@ -271,7 +271,6 @@ type statement struct {
 	text string
 }
 
-// CheckNamedValue converts an argument as the driver does.
 func (s statement) CheckNamedValue(v *driver.NamedValue) error {
 	if c, ok := s.fullStmt.(driver.NamedValueChecker); ok {
 		return c.CheckNamedValue(v)
@@ -318,7 +317,6 @@ func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (
 	return read, nil
 }
 
-// rows are rows that were read.
 type rows struct {
 	columns []string
 	left    [][]driver.Value

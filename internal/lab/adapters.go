@@ -77,7 +77,6 @@ type localLock struct {
 
 func newLocalLock(p *Process, key string) guard.Lock { return &localLock{p: p, key: key} }
 
-// errNotTaken is what Unlock returns to a caller that has not locked.
 var errNotTaken = errors.New("lab: the mutex was not locked by this caller")
 
 func (l *localLock) TryLock(context.Context) (bool, error) {

@@ -40,7 +40,6 @@ type database struct {
 	pools  []*gorm.DB
 }
 
-// errNoDatabase is returned for a subject that keeps its lock elsewhere.
 var errNoDatabase = errors.New("the subject has no database")
 
 // dial connects to the database, which is started for the first one. The connections are
@@ -135,7 +134,6 @@ func (p *Process) LoseSQLReply(match Match) {
 	p.InjectSQL(match, 1, "the connection breaks before the reply arrives", loseReply)
 }
 
-// statement decides what happens to a statement of the process.
 func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error)) error {
 	if err := p.passage(p.life); err != nil {
 		return fmt.Errorf("%w: %w", fault.ErrBroken, err)
@@ -180,7 +178,6 @@ func (w *World) lost(e *Event, err error) {
 	}
 }
 
-// statement shows a statement as one would type it.
 func (n *names) statement(actor string, s fault.Statement, prefix string) string {
 	text := strings.Join(strings.Fields(s.Text), " ")
 	text = strings.ReplaceAll(text, prefix, "")

@@ -18,7 +18,6 @@ import (
 // the cell, or tried out at its end; they do not use the scenario's own verdict.
 type Claim func(w *World)
 
-// deed is what an actor did, or what happened to it.
 type deed struct {
 	what string
 	who  string
@@ -98,7 +97,6 @@ func (w *World) examined(s Scenario, v Verdict) Verdict {
 	return v
 }
 
-// missing says what of a claim did not happen, or returns "".
 func (w *World) missing(c Claim) (why string) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -109,7 +107,6 @@ func (w *World) missing(c Claim) (why string) {
 	return ""
 }
 
-// undecided is the verdict on a cell in which what it is about did not happen.
 func (w *World) undecided(missing string) Verdict {
 	w.trace.acquit()
 	v := Unknown.Because("%s", "the cell is not decided: "+missing)
@@ -281,7 +278,6 @@ func (h *history) check() Verdict {
 	return Holds.Because("a mutex would allow the same order; steps: %d", len(ops))
 }
 
-// mutexState is who holds the mutex, and how often.
 type mutexState struct {
 	who string
 	n   int
@@ -305,7 +301,6 @@ func (s mutexState) step(o operation) (bool, any) {
 	return mine, mutexState{}
 }
 
-// list joins names with commas and a last "and".
 func list(names []string) string {
 	last := len(names) - 1
 	switch last {

@@ -33,7 +33,6 @@ func loseReply(_ context.Context, send func() (fault.Value, error)) (fault.Value
 	return nil, errReplyLost
 }
 
-// drop breaks the connection before Redis sees the command.
 func drop(context.Context, func() (fault.Value, error)) (fault.Value, error) { return nil, errDropped }
 
 // Answer replies instead of Redis, which never sees the command.
@@ -138,7 +137,6 @@ type rule struct {
 	of    *Planned // the fault that it is a part of: each server has a rule
 }
 
-// add injects a fault into the next n commands that match.
 func (r *rules) add(of *Planned, match Match, n int, text string, act Effect) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +165,6 @@ func (r *rule) apply(ctx context.Context, send func() (fault.Value, error)) (fau
 	return r.act(ctx, send)
 }
 
-// giveBack undoes take.
 func (r *rules) giveBack(rule *rule) {
 	if rule == nil {
 		return

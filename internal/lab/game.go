@@ -61,7 +61,6 @@ func (sc Schedule) play(look func(*game)) error {
 	return failed
 }
 
-// game is a schedule that is being played.
 type game struct {
 	sc       Schedule
 	w        *World
@@ -75,7 +74,6 @@ type game struct {
 	findings []Finding
 }
 
-// player is a buyer in the game.
 type player struct {
 	*Shopper
 	g      *game
@@ -114,7 +112,6 @@ func newGame(server *server, c Subject, sc Schedule) *game {
 	return g
 }
 
-// end ends the buyer's program and its connections.
 func (pl *player) end() {
 	pl.p.kill()
 	pl.Kill()
@@ -126,7 +123,6 @@ func (pl *player) end() {
 	}
 }
 
-// come starts the buyer.
 func (pl *player) come() {
 	pl.came = true
 	pl.g.w.Go(func() {
@@ -145,7 +141,6 @@ func (pl *player) opens(c *Request) {
 
 func (pl *player) text(c *Request) string { return pl.g.w.names.text(pl.name, c.Wire) }
 
-// setUp has Redis prepare a connection.
 func (pl *player) setUp(conn int, cmd fault.Command) fault.Value {
 	reply, err := pl.exchange(conn, cmd)
 	if err != nil {
@@ -202,7 +197,6 @@ func (pl *player) perform(c *Request, lost bool) {
 	pl.Answer(c, reply, err != nil)
 }
 
-// commands are those that the buyer is about to send.
 func (pl *player) commands() []*Request {
 	if pl.dead {
 		return nil
@@ -210,7 +204,6 @@ func (pl *player) commands() []*Request {
 	return pl.Requests()
 }
 
-// all makes the moves one by one.
 func (g *game) all(moves []Move) error {
 	for i, m := range moves {
 		from := g.w.trace.len()
@@ -260,7 +253,6 @@ func (g *game) move(m Move) error {
 	return nil
 }
 
-// lacks is the error for a command that the player is not about to send.
 func (pl *player) lacks(n, there int) error {
 	switch {
 	case there == 0:
@@ -271,7 +263,6 @@ func (pl *player) lacks(n, there int) error {
 	return fmt.Errorf("%s has %d commands to send, and no command %d", pl.name, there, n)
 }
 
-// able returns an error that says why an action cannot be done to the player.
 func (pl *player) able(a Action) error {
 	over, steps := pl.status() == Done, a == Step || a == Lose
 	switch {
@@ -322,7 +313,6 @@ func (g *game) letWatchdogs() {
 	}
 }
 
-// settle returns when all goroutines wait.
 func (g *game) settle() { Settle(g.shoppers...) }
 
 // lock reads the lock before and after a command that concerns it.
@@ -359,7 +349,6 @@ func (g *game) lookForSelfWait() {
 	}
 }
 
-// sees records what a buyer does.
 func (pl *player) sees(m moment) {
 	g, w := pl.g, pl.g.w
 	switch m {
@@ -416,7 +405,6 @@ func (g *game) entered(pl *player) {
 	}
 }
 
-// len is how many events there are.
 func (t *trace) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -551,7 +539,6 @@ func PlayFor(sc Schedule, goal Goal) (State, error) {
 	return st, nil
 }
 
-// reached are the goals that findings show.
 func reached(findings []Finding) []Goal {
 	goals := []Goal{}
 	for _, g := range Goals() {

@@ -139,7 +139,6 @@ type Finding struct {
 	Text  string      `json:"text"`
 }
 
-// status is what the player is at.
 func (pl *player) status() Status {
 	pl.mu.Lock()
 	waiting := pl.waiting != nil
@@ -199,7 +198,6 @@ func (g *game) passed() (d time.Duration) {
 	return d
 }
 
-// sale compares the books.
 func (g *game) sale() Sale {
 	left, _ := g.w.Side.Get(g.w.ctx, g.w.StockKey()).Int64() // a stock that is gone is none
 	missing := g.initial - left
@@ -224,7 +222,6 @@ func (g *game) holding() Holding {
 	return h
 }
 
-// player describes a player.
 func (pl *player) player() Player {
 	out := Player{Name: pl.name, Status: pl.status(), Inside: pl.isInside(), Next: pl.pending()}
 	out.Read, out.Wrote, out.Sold = pl.Read, pl.Wrote, pl.Sold
@@ -238,7 +235,6 @@ func (pl *player) player() Player {
 	return out
 }
 
-// pending lists what is held at the player's gate.
 func (pl *player) pending() []Pending {
 	out := []Pending{}
 	for i, c := range pl.commands() {
@@ -254,7 +250,6 @@ func (pl *player) pending() []Pending {
 	return out
 }
 
-// resultOf is the result of a buyer for which the guard returned err.
 func resultOf(err error) Result {
 	switch {
 	case err == nil:
@@ -269,7 +264,6 @@ func resultOf(err error) Result {
 	return Failed
 }
 
-// says tells the status in a sentence.
 func (pl *player) says(p Player) string {
 	switch {
 	case p.Status == Outside:
@@ -292,7 +286,6 @@ func (pl *player) says(p Player) string {
 	return fmt.Sprintf("%s has bought nothing: %s", p.Name, p.Error)
 }
 
-// can lists the moves that are possible now.
 func (g *game) can() []string {
 	moves := []string{}
 	for i, pl := range g.players {
@@ -330,7 +323,6 @@ func (g *game) alive() bool {
 	})
 }
 
-// verdict says how it stands, and why.
 func (g *game) verdict(st State) Judgment {
 	sentence := fmt.Sprintf("units sold: %d of %d", st.Sale.Sold, st.Sale.Initial)
 	if st.Sale.Over > 0 {
@@ -370,7 +362,6 @@ func (g *game) why(st State) string {
 	return text
 }
 
-// keys reads what is in Redis now.
 func (g *game) keys() []Key {
 	states, err := g.w.spaces[0].read(g.w.ctx, g.w.Side.Keys(g.w.ctx, "*").Val())
 	g.w.unread(err)

@@ -57,7 +57,6 @@ func solvedBy(s Scenario) string {
 	return solved
 }
 
-// first returns the first cell that does not hold.
 func (g Grade) first() (Cell, string, bool) {
 	for _, s := range g.Stages {
 		for _, c := range s.Cells {

@@ -231,7 +231,6 @@ func (h *Holder) Done() {
 	}
 }
 
-// end ends all holds: the process is dead.
 func (h *Holder) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -259,7 +258,6 @@ func (h *Holder) UnlockIn(ctx context.Context) error {
 	return err
 }
 
-// owes reports whether it was granted a lock that it has not given back.
 func (h *Holder) owes() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -52,7 +52,6 @@ func (w *World) key(name string, state keyState, at time.Time) Key {
 	return k
 }
 
-// key names a key.
 func (n *names) key(name string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -163,7 +162,6 @@ func (w *World) survey(at float64, servers ...int) (lock lockState, keys []Key, 
 	return lock.asOf(w.trace.moment(at)), keys, true
 }
 
-// changes shows what has changed on a server by what was read there.
 func (w *World) changes(server int, at float64, states map[string]keyState) []Key {
 	space := w.spaces[server]
 	var keys []Key
@@ -190,7 +188,6 @@ func (w *World) Begins(name, value string) {
 // errors.
 func nodeName(i int) string { return fmt.Sprintf("node %d: ", i) }
 
-// keepers are the servers that keep the lock.
 func (w *World) keepers() []*keyspace {
 	if len(w.server.nodes) > 0 {
 		return w.spaces[1:]
@@ -210,7 +207,6 @@ func (w *World) show(e *Event) {
 	}
 }
 
-// stands adds to an event the lock and the keys after it.
 func (w *World) stands(e *Event, lock lockState, keys []Key) {
 	w.trace.change(e, func(e *Event) {
 		if w.Subject.InRedis() {

@@ -16,7 +16,6 @@ import (
 // Gone is the type of a key that is not there.
 const Gone = "none"
 
-// keyState is a key in Redis.
 type keyState struct {
 	kind  string        // as TYPE says
 	words []string      // its value; of a hash or a sorted set in pairs
@@ -34,7 +33,6 @@ func (k keyState) pairs() bool { return k.kind == "hash" || k.kind == "zset" }
 // counted what is left of it at some moment between from and to.
 func (k keyState) ends() (earliest, latest time.Time) { return k.from.Add(k.left), k.to.Add(k.left) }
 
-// pttlUnit is how exact PTTL is.
 const pttlUnit = time.Millisecond
 
 // follows reports whether the key may be as an earlier look has shown it, with nothing
@@ -53,7 +51,6 @@ func (k keyState) follows(o keyState) bool {
 	return earliest.Sub(later) < pttlUnit && earlier.Sub(latest) < pttlUnit
 }
 
-// ranOut reports whether a ttl of which that is left has run out.
 func ranOut(left time.Duration) bool { return left <= 0 }
 
 // asOf is what is left, as of at, of a ttl of which that was left at seen. The clock
@@ -95,7 +92,6 @@ func newKeyspace(side *redis.Client, node string) *keyspace {
 	return &keyspace{side: side, node: node, kinds: make(map[string]string), shown: make(map[string]keyState), awaits: make(map[string]int)}
 }
 
-// know adds names to those that the cell uses.
 func (s *keyspace) know(names ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +102,6 @@ func (s *keyspace) know(names ...string) {
 	}
 }
 
-// known are the names that the cell uses.
 func (s *keyspace) known() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +198,6 @@ func (s *keyspace) ask(ctx context.Context, names []string, states map[string]ke
 // noSuchKey is what PTTL says of a key that is not there.
 const noSuchKey = time.Duration(-2)
 
-// valueOf asks for the value of a key of that kind.
 func valueOf(ctx context.Context, pipe redis.Pipeliner, kind, key string) func() []string {
 	switch kind {
 	case "string":
@@ -264,7 +258,6 @@ func (s *keyspace) changes(states map[string]keyState) []string {
 	return changed
 }
 
-// lockState is the lock in Redis.
 type lockState struct {
 	held  bool
 	value string        // the token, or the owner

@@ -61,7 +61,6 @@ func (n *names) value(text string) string {
 	return n.replaced(text, n.longest())
 }
 
-// longest are the keys and tokens with names, the longest first.
 func (n *names) longest() []string {
 	return slices.SortedFunc(maps.Keys(n.known), func(a, b string) int {
 		return cmp.Or(len(b)-len(a), strings.Compare(a, b))

@@ -98,7 +98,6 @@ func (w *World) start(name string, mutex *guard.Local) *Process {
 	return p
 }
 
-// link makes a client of a server.
 func (p *Process) link(node int, server *server) *link {
 	l := &link{p: p, node: node, server: server}
 	o := server.options(l.dial)
@@ -134,7 +133,6 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	return mine, nil
 }
 
-// handle decides what happens to a command of this process.
 func (l *link) handle(ctx context.Context, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
 	p := l.p
 	if err := p.passage(ctx); err != nil {
@@ -151,7 +149,6 @@ func (l *link) handle(ctx context.Context, cmd fault.Command, send func() (fault
 	return reply, p.passage(ctx)
 }
 
-// errCut means that a command or its reply was lost on the way.
 var errCut = errors.New("lost on the way")
 
 // passage waits while the process is stopped. Once the process is cut off it waits until
@@ -283,7 +280,6 @@ func (p *Process) Asked() int {
 	return int(most)
 }
 
-// close ends the process and its clients.
 func (p *Process) close() {
 	p.kill()
 	p.mu.Lock()

@@ -63,7 +63,6 @@ func outcomeTable(r Report) string {
 	return t.Markdown()
 }
 
-// outcomes are the outcomes of the cells, by anomaly and strategy.
 func (r Report) outcomes() map[[2]string]Outcome {
 	outcomes := make(map[[2]string]Outcome)
 	for _, c := range r.Cells {
@@ -72,7 +71,6 @@ func (r Report) outcomes() map[[2]string]Outcome {
 	return outcomes
 }
 
-// inTable is an outcome in a table in Markdown.
 func inTable(o Outcome) string {
 	if o == Breaks {
 		return "**" + string(o) + "**"
@@ -104,7 +102,6 @@ func told(strategy string) (adds, test string) {
 	return adds, "the lab"
 }
 
-// brokenBy lists the anomalies that a strategy breaks under, less those given.
 func brokenBy(r Report, strategy string, less []string) []string {
 	var names []string
 	for _, c := range r.Cells {
@@ -145,7 +142,6 @@ func compared() (names []string, theirs int) {
 	return []string{"redsync", "redsync_extended", "redislock", "redislock_refreshed", "rueidislock", "v4_lua", "v6_watchdog", "v8_fenced", "v9_cohort"}, 5
 }
 
-// lockSource is where the code of a compared lock is.
 func lockSource(name string) string {
 	switch library, option, _ := strings.Cut(name, "_"); {
 	case strings.HasPrefix(name, "v"):

@@ -209,7 +209,6 @@ func (s Scenario) source() string {
 // Expected returns the outcome on record, or NoRecord for a subject that has none.
 func (s Scenario) Expected(strategy string) Outcome { return Recorded()[strategy][s.Name] }
 
-// whyNot says why the question does not apply to a subject, or returns "".
 func (s Scenario) whyNot(c Subject) string {
 	if s.NotApplicable == nil {
 		return ""

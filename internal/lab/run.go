@@ -76,7 +76,6 @@ func Run(ctx context.Context, cfg Config, progress func(Cell)) (Report, error) {
 	return report, err
 }
 
-// run is one Run.
 type run struct {
 	cfg      Config
 	progress func(Cell)
@@ -85,7 +84,6 @@ type run struct {
 	mu       sync.Mutex      // one progress at a time
 }
 
-// virtual reports whether a subject runs in virtual time.
 func (r *run) virtual(c Subject) bool {
 	if c.Database != nil && r.cfg.inMySQL() {
 		return false
@@ -98,7 +96,6 @@ func (c Config) inMySQL() bool {
 	return c.Database != "" && c.Database != Embedded && !strings.HasPrefix(c.Database, "sqlite:")
 }
 
-// ttl is the lease of a subject's locks.
 func (r *run) ttl(c Subject) time.Duration {
 	switch {
 	case r.cfg.TTL > 0:
@@ -131,7 +128,6 @@ func (r *run) all(ctx context.Context) error {
 	return r.runReal(ctx, real)
 }
 
-// runVirtual runs cells one after the other.
 func (r *run) runVirtual(ctx context.Context, cells []int) error {
 	return InVirtualTime(func() {
 		for _, i := range cells {
@@ -148,7 +144,6 @@ func (r *run) runVirtual(ctx context.Context, cells []int) error {
 	})
 }
 
-// runReal runs cells on real servers, several at a time.
 func (r *run) runReal(ctx context.Context, cells []int) error {
 	stops, err := r.open(ctx)
 	defer func() {
@@ -205,7 +200,6 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 	return left
 }
 
-// tooBusy begins the note of a cell that decides nothing.
 const tooBusy = "this machine was too busy to keep the times: "
 
 // cell runs the i-th cell, and reports whether something in it was late.
@@ -238,7 +232,6 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 	return c, w.late.Load()
 }
 
-// at says which anomaly and which subject the i-th cell is of.
 func (r *run) at(i int) (Scenario, Subject) {
 	n := len(r.cfg.Subjects)
 	return r.cfg.Scenarios[i/n], r.cfg.Subjects[i%n]

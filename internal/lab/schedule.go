@@ -161,7 +161,6 @@ func (m Move) String() string {
 	return text
 }
 
-// buyerName is what the i-th buyer is called.
 func buyerName(i int) string { return string(rune('A' + i)) }
 
 // Units returns how many units there are for that many buyers: one too few. Of three

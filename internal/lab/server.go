@@ -74,7 +74,6 @@ func (s *server) keepers() []*server {
 	return []*server{s}
 }
 
-// errOneServer says what Redis the lab can run on.
 var errOneServer = errors.New("the lab stands between a lock and one server: embedded, local, redis://host:port or rediss://host:port")
 
 // CheckRedis returns an error for a value of -redis that names several servers, such as
@@ -86,7 +85,6 @@ func CheckRedis(spec string) error {
 	return nil
 }
 
-// at is the Redis behind a URL of the form redis:// or rediss://.
 func at(url string) (*server, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil || strings.Contains(url, ",") {
@@ -215,7 +213,6 @@ type site struct {
 	apart  bool // other subjects run in virtual time, or with another lease
 }
 
-// errNoServers is returned, wrapped, for a subject whose servers are not given.
 var errNoServers = errors.New("the servers of its lock are not given")
 
 // open connects to the servers that the subjects in real time need, and notes them in r.sites.

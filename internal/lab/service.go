@@ -72,7 +72,6 @@ func NewMember(addresses []string, dial func(m *Member, relayed []string) error)
 	return m, nil
 }
 
-// each injects a fault into all relays of the process.
 func (m *Member) each(fault func(*fault.Relay)) {
 	if m == nil {
 		return
@@ -110,7 +109,6 @@ func (p *Process) join() {
 	Need(err == nil, "%s could not open its session: %v", p.Name, err)
 }
 
-// newServiceLock makes a handle whose calls are on record.
 func newServiceLock(p *Process, key string) guard.Lock {
 	return recordedLock{p.member.Lock(key), p, key}
 }
@@ -187,7 +185,6 @@ func (w *World) watch() {
 	})
 }
 
-// where names what keeps the lock.
 func (w *World) where() string {
 	switch {
 	case w.server.service != nil:

@@ -109,7 +109,6 @@ func (b *Buyer) section(ctx context.Context, c stock.Counter) error {
 	return nil
 }
 
-// count adds one to n, and returns the sum.
 func (s *Shop) count(n *int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

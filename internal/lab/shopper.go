@@ -201,7 +201,6 @@ func (s *Shopper) see(m moment) {
 	}
 }
 
-// note changes what is known of the buyer.
 func (s *Shopper) note(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +257,6 @@ func (s *Shopper) Requests() []*Request {
 	return all
 }
 
-// compareBool orders false before true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -401,7 +399,6 @@ type shopperConn struct {
 	from time.Duration // when that began, since Begin
 }
 
-// Write takes commands.
 func (c *shopperConn) Write(p []byte) (int, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -447,7 +444,6 @@ func (c *shopperConn) next() {
 	}
 }
 
-// give lets the client read a reply.
 func (c *shopperConn) give(reply []byte) {
 	c.replies.Write(reply)
 	c.notify()
@@ -460,7 +456,6 @@ func (c *shopperConn) notify() {
 	}
 }
 
-// Read waits for a reply.
 func (c *shopperConn) Read(p []byte) (int, error) {
 	for {
 		c.s.mu.Lock()
@@ -507,13 +502,11 @@ func (c *shopperConn) Close() error {
 	return nil
 }
 
-// breakOff breaks the connection.
 func (c *shopperConn) breakOff() {
 	c.broken, c.queue = true, nil
 	c.notify()
 }
 
-// SetReadDeadline says until when a Read waits.
 func (c *shopperConn) SetReadDeadline(t time.Time) error {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -544,7 +537,6 @@ type turnstile struct {
 	waiting []*turn
 }
 
-// turn is a command that waits.
 type turn struct {
 	call  int
 	text  string
@@ -568,7 +560,6 @@ func (t *turnstile) next() bool {
 	return true
 }
 
-// pass waits for a turn.
 func (t *turnstile) pass(ctx context.Context, cmds ...redis.Cmder) {
 	if t.life.Err() != nil {
 		return
@@ -584,10 +575,8 @@ func (t *turnstile) pass(ctx context.Context, cmds ...redis.Cmder) {
 	}
 }
 
-// DialHook implements redis.Hook.
 func (t *turnstile) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook implements redis.Hook.
 func (t *turnstile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		t.pass(ctx, cmd)
@@ -595,7 +584,6 @@ func (t *turnstile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook implements redis.Hook.
 func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		t.pass(ctx, cmds...)

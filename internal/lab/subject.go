@@ -207,7 +207,6 @@ func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 	return find("strategy", all, func(c Subject) string { return c.Name }, names)
 }
 
-// find picks what has the given names, in the order of all.
 func find[T any](what string, all []T, name func(T) string, names []string) ([]T, error) {
 	wanted := make(map[string]bool)
 	for _, n := range names {

@@ -65,7 +65,6 @@ var errNoCell = errors.New("none of these anomalies is tried on any of these str
 //go:embed anomalies.json
 var anomaliesFile []byte
 
-// described has all anomalies by name.
 var described = sync.OnceValue(func() map[string]Anomaly {
 	var all []Anomaly
 	if err := json.Unmarshal(anomaliesFile, &all); err != nil {

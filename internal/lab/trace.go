@@ -23,12 +23,10 @@ type trace struct {
 	there   []Key    // before anything has happened
 }
 
-// ms is the time since the cell began.
 func (t *trace) ms() float64 {
 	return float64(time.Since(t.start).Microseconds()) / 1000
 }
 
-// moment converts a time of the trace.
 func (t *trace) moment(at float64) time.Time {
 	return t.start.Add(time.Duration(math.Round(at*1000)) * time.Microsecond)
 }
@@ -153,7 +151,6 @@ func (t *trace) events() []Event {
 	return out
 }
 
-// full reports whether commands were left out.
 func (t *trace) full() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

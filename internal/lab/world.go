@@ -177,7 +177,6 @@ func (w *World) Go(f func()) <-chan struct{} {
 	return done
 }
 
-// failed is the verdict on a scenario that panicked.
 func failed(r any) Verdict {
 	if s, ok := r.(stuck); ok {
 		return Unknown.Because("%s", s.why)

@@ -26,7 +26,6 @@ func All() []lab.Scenario {
 
 // Why a question does not apply, for several anomalies.
 
-// needsLock is for questions about a lock, wherever it is.
 func needsLock(c lab.Subject) string {
 	if c.Lock == nil {
 		return "it has no lock"
@@ -34,7 +33,6 @@ func needsLock(c lab.Subject) string {
 	return ""
 }
 
-// needsRemoteLock is for questions about a lock that is kept by a server.
 func needsRemoteLock(c lab.Subject) string {
 	if c.InProcess {
 		return "its lock is in the memory of one process, not in Redis"
@@ -58,7 +56,6 @@ func needsForgetful(c lab.Subject) string {
 	return needsRemoteLock(c)
 }
 
-// needsWallClock is for questions about leases that end by a clock that can be set.
 func needsWallClock(c lab.Subject) string {
 	if c.InService() {
 		return "its servers measure leases with a monotonic clock, which cannot be set"
@@ -74,7 +71,6 @@ func needsToken(c lab.Subject) string {
 	return needsRemoteLock(c)
 }
 
-// needsUnlock is for questions about an unlock by somebody who does not hold the lock.
 func needsUnlock(c lab.Subject) string {
 	if c.HolderOnly {
 		return "only a holder gets something to unlock with"
@@ -82,7 +78,6 @@ func needsUnlock(c lab.Subject) string {
 	return needsRemoteLock(c)
 }
 
-// needsLoser is for questions about callers that are refused.
 func needsLoser(c lab.Subject) string {
 	switch {
 	case c.InProcess:

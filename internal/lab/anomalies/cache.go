@@ -101,7 +101,6 @@ var cacheFailedLoad = lab.Scenario{
 // perInstance is how many readers of each instance wait for a load that fails.
 const perInstance = 2
 
-// errAway is the error of a load that fails.
 var errAway = errors.New("the database is away")
 
 // coldKey is a value that many read through an empty cache.
@@ -115,7 +114,6 @@ type coldKey struct {
 	asked   *atomic.Int64 // times the database was asked
 }
 
-// counted is a guard that counts its callers.
 type counted struct {
 	guard.Guard
 	callers *atomic.Int64
@@ -137,7 +135,6 @@ func cold(w *lab.World, load time.Duration) coldKey {
 // named returns the name of a key that package cache uses.
 func (k coldKey) named(rest string) string { return "oversell:{cache:" + k.w.SKU + "}" + rest }
 
-// reader is an instance that reads.
 func (k coldKey) reader(p *lab.Process) *cache.Reader {
 	w := k.w
 	r := cache.New(cache.Config{
@@ -182,7 +179,6 @@ func (k coldKey) source(context.Context) ([]byte, bool, error) {
 	return []byte("value"), !k.missing, nil
 }
 
-// many lets n read at the same time on an instance.
 func (k coldKey) many(p *lab.Process, n int) []<-chan struct{} {
 	r := k.reader(p)
 	var all []<-chan struct{}
@@ -192,7 +188,6 @@ func (k coldKey) many(p *lab.Process, n int) []<-chan struct{} {
 	return all
 }
 
-// loads is the verdict on how often the database was asked.
 func (k coldKey) loads(most int) lab.Verdict {
 	w := k.w
 	sum := int(k.asked.Load())

@@ -27,10 +27,8 @@ func did(what string) func(w *lab.World, who string) bool {
 	return func(w *lab.World, who string) bool { return w.Did(what, who) }
 }
 
-// Had claims that each of the actors had the lock, or was in the section.
 func had(names ...string) lab.Claim { return of(names, "%s never had the lock", (*lab.World).Had) }
 
-// refused claims that each of the actors asked for the lock and was refused.
 func refused(names ...string) lab.Claim {
 	return of(names, "%s was never refused", did(lab.WasRefused))
 }
@@ -42,13 +40,10 @@ func answered(names ...string) lab.Claim {
 	})
 }
 
-// sold claims that each of the actors sold a unit.
 func sold(names ...string) lab.Claim { return of(names, "%s bought nothing", did(lab.HasSold)) }
 
-// read claims that there were n reads of a value, on all instances.
 func read(n int) lab.Claim { return times(hasRead, n, "%d of %d readers have the value") }
 
-// loaded claims that n readers were let in to load the value.
 func loaded(n int) lab.Claim { return times(hasLoaded, n, "%d of %d readers were let in") }
 
 func times(what string, n int, missing string) lab.Claim {
@@ -58,7 +53,6 @@ func times(what string, n int, missing string) lab.Claim {
 	}
 }
 
-// faulted claims that a fault was injected into each of the actors.
 func faulted(names ...string) lab.Claim {
 	return of(names, "nothing was done to %s", func(w *lab.World, who string) bool {
 		_, ok := w.First(who, lab.Fault)
@@ -76,7 +70,6 @@ func unlessInMemory(c lab.Claim) lab.Claim {
 	}
 }
 
-// oneAtATime claims that no two had the lock at once.
 func oneAtATime(w *lab.World) {
 	for _, overlap := range w.Overlaps() {
 		lab.Need(false, "%s", overlap)
@@ -88,7 +81,6 @@ func release(cmd fault.Command) bool {
 	return cmd.Is("DEL", "UNLINK") || cmd.Script()
 }
 
-// named matches the commands with these names.
 func named(names ...string) lab.Match {
 	return func(cmd fault.Command) bool { return cmd.Is(names...) }
 }
@@ -106,7 +98,6 @@ func fencedWrite(key string) lab.Match {
 	}
 }
 
-// either matches what at least one of the given matches does.
 func either(matches ...lab.Match) lab.Match {
 	return func(cmd fault.Command) bool {
 		for _, match := range matches {

@@ -110,7 +110,6 @@ type flashSale struct {
 	services []*stock.Service
 }
 
-// openFlashSale puts the item on sale.
 func openFlashSale(w *lab.World, units int64) *flashSale {
 	f := &flashSale{w: w}
 	w.Cleanup(f.close)
@@ -129,7 +128,6 @@ func openFlashSale(w *lab.World, units int64) *flashSale {
 	return f
 }
 
-// openDatabase makes the database.
 func (f *flashSale) openDatabase() {
 	ctx := f.w.Context()
 	server, err := backend.ServeDatabase(ctx, "embedded")
@@ -170,7 +168,6 @@ func (f *flashSale) close() {
 	}
 }
 
-// audit has the shop compare its orders with its stock.
 func (f *flashSale) audit() lab.Verdict {
 	a, err := f.till.Audit(f.w.Context(), f.w.SKU)
 	lab.Need(err == nil, "the stock could not be read: %v", err)
@@ -194,7 +191,6 @@ type outlet struct {
 	service  *stock.Service
 }
 
-// outletConfig configures an outlet.
 type outletConfig struct {
 	strategy string
 	mixed    bool                      // strategies of several families may be at work at once
@@ -237,10 +233,8 @@ func inSection(w *lab.World, p *lab.Process, work func(ctx context.Context)) sto
 	}
 }
 
-// family is that of the outlet's strategy.
 func (o *outlet) family() string { return o.service.Family(o.strategy) }
 
-// buy buys one unit, and returns what the buyer is told.
 func (o *outlet) buy() error {
 	w, who := o.f.w, o.p.Name
 	req := stock.Request{SKU: w.SKU, Quantity: 1, Strategy: o.strategy, Owner: who + "/1"}

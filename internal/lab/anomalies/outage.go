@@ -103,7 +103,6 @@ var clockMajority = lab.Scenario{
 	Run:           func(w *lab.World) lab.Verdict { return jump(w, w.Majority()) },
 }
 
-// needsMinority is for questions about fewer than half of a lock's servers.
 func needsMinority(c lab.Subject) string {
 	if why := needsWallClock(c); why != "" {
 		return why

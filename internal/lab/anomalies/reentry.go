@@ -107,7 +107,6 @@ var sharedToken = lab.Scenario{
 // errCancelled is the cause of a cancelled wait. No other error equals it.
 var errCancelled = errors.New("the buyer has left")
 
-// cancellable is a context that ends with errCancelled.
 func cancellable(w *lab.World) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(w.Context())
 	return ctx, func() { cancel(errCancelled) }

@@ -9,7 +9,6 @@ func renewalScenarios() []lab.Scenario {
 	return []lab.Scenario{renewalAfterUnlock, secondRenewer, renewalError, lossNotTold}
 }
 
-// notRenewed is why questions about a renewal do not apply.
 const notRenewed = "nothing renews it"
 
 // outlivesTTL reports whether the lock outlives its ttl, its holder alive. It lets

@@ -204,7 +204,6 @@ func lastUnit(w *lab.World, within bool) lab.Verdict {
 	return w.Verdict(orders.Load() == 1, "B", "one order was written", "one unit was left, and two orders are committed")
 }
 
-// needsSharedLock is for questions about a lock that two instances share.
 func needsSharedLock(c lab.Subject) string {
 	if c.InProcess {
 		return "two instances share no lock: see local-mutex-across-instances"

@@ -92,5 +92,4 @@ type presented int64
 func (presented) TryLock(context.Context) (bool, error) { return true, nil }
 func (presented) Unlock(context.Context) error          { return nil }
 
-// Token is the token that is shown.
 func (t presented) Token() int64 { return int64(t) }

@@ -96,7 +96,6 @@ func asks(w *lab.World, p *lab.Process) (next func() (arrive func()), letGo func
 	}, func() { stop.Release() }
 }
 
-// needsCommands is for questions about how many commands it takes.
 func needsCommands(c lab.Subject) string {
 	if c.InService() {
 		return needsRedisLock(c)
@@ -139,7 +138,6 @@ var retryStorm = lab.Scenario{
 	},
 }
 
-// oneOfMany takes the lock for a moment, and tells how long it waited.
 func oneOfMany(w *lab.World, p *lab.Process, g guard.Guard, i int, served chan<- time.Duration) {
 	who := fmt.Sprintf("%s/%d", p.Name, i)
 	start := time.Now()
@@ -157,7 +155,6 @@ func oneOfMany(w *lab.World, p *lab.Process, g guard.Guard, i int, served chan<-
 	}
 }
 
-// storm is the verdict on commands sent for those who were served.
 func storm(w *lab.World, commands, callers int, waits []time.Duration) lab.Verdict {
 	lab.Need(len(waits) == callers, "%d of %d callers had the lock", len(waits), callers)
 	slices.Sort(waits)

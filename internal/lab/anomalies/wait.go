@@ -38,7 +38,6 @@ func waiting(w *lab.World, p *lab.Process, wait context.Context) <-chan error {
 	return out
 }
 
-// errStillWaiting is what comes out of a wait that did not end.
 var errStillWaiting = errors.New("it still waits")
 
 // ended returns what comes out of a wait, and how long it took.

@@ -55,7 +55,6 @@ var naively = map[string]func(*naive.Consumer){
 	sqlSnapshot: func(*naive.Consumer) {},
 }
 
-// streams reports whether a subject accepts orders into a stream.
 func streams(c lab.Subject) bool {
 	return c.Name == luaStream || c.Name == ackFirst || c.Name == noClaim || c.Name == newID
 }
@@ -92,7 +91,6 @@ func (b *bookkeeper) add(id string) {
 	b.accepted = append(b.accepted, id)
 }
 
-// openBehind puts an item on sale.
 func openBehind(w *lab.World, units int64) *behind {
 	item := stock.Item{Initial: units, Family: w.Subject.Name}
 	if isPool(w.Subject) {
@@ -204,7 +202,6 @@ func (n naiveSeller) consume(ctx context.Context, name string) {
 	}
 }
 
-// soldOut reports whether a buyer was refused because nothing was left.
 func soldOut(err error) bool {
 	return errors.Is(err, stock.ErrSoldOut) || errors.Is(err, naive.ErrSoldOut)
 }
@@ -219,13 +216,11 @@ type writer struct {
 // tick passes between two steps, so that timers that began with them do not fire at once.
 const tick = 7 * time.Millisecond
 
-// start starts a process.
 func (b *behind) start(name string) *writer {
 	p := start(b.w, name)
 	return &writer{p, b, b.seller(p.Redis(), p.Database())}
 }
 
-// buys buys one unit.
 func (p *writer) buys() error {
 	p.w.Sleep(tick)
 	err := p.buy(p.w.Context(), p.name)
@@ -237,7 +232,6 @@ func (p *writer) buys() error {
 	return err
 }
 
-// repairs repairs the stock.
 func (p *writer) repairs() {
 	p.w.Sleep(tick)
 	p.w.Note(p.name, "repairs the stock")
@@ -328,7 +322,6 @@ func (b *behind) written(id string) bool {
 	return true
 }
 
-// forget removes what the cell has left on servers that outlive it.
 func (b *behind) forget() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -12,7 +12,6 @@ func consumerScenarios() []lab.Scenario {
 	}
 }
 
-// lacksConsumer is for questions about consumers.
 func lacksConsumer(c lab.Subject) string {
 	if !streams(c) {
 		return "it writes the order in the request that takes the unit"

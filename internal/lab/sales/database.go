@@ -10,7 +10,6 @@ import (
 	"oversell/internal/lab"
 )
 
-// served is the database of a cell.
 type served struct{ *backend.DatabaseServer }
 
 // openDatabase is the lab.OpenDatabase of all subjects. The spec is one of -db.
@@ -22,10 +21,8 @@ func openDatabase(ctx context.Context, spec string) (lab.Database, error) {
 	return served{server}, nil
 }
 
-// Dial connects to the database through a connector around the one of its driver.
 func (s served) Dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
 	return backend.DialDatabaseThrough(ctx, s.URL, through)
 }
 
-// TablePrefix begins the names of the tables.
 func (served) TablePrefix() string { return backend.TablePrefix }

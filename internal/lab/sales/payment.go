@@ -96,7 +96,6 @@ var replyLostAfterCapture = lab.Scenario{
 	},
 }
 
-// faults switches the faults of the provider on and off.
 func (s *sale) faults(f payment.Faults) {
 	err := s.provider.client.SetFaults(s.w.Context(), f)
 	lab.Need(err == nil, "the provider could not be told its faults: %v", err)

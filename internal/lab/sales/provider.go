@@ -31,7 +31,6 @@ func newClient(server *payment.Server) *payment.Client {
 	return c
 }
 
-// direct is a transport that calls the handler.
 type direct struct{ handler http.Handler }
 
 // RoundTrip calls the handler. One that breaks the connection is no answer.
@@ -90,7 +89,6 @@ func (c cashier) Find(ctx context.Context, reference string) (found []payment.Pa
 	return found, err
 }
 
-// call notes a call and what came of it.
 func (c cashier) call(what string, f func() (payment.Payment, error)) (payment.Payment, error) {
 	if err := c.p.Life().Err(); err != nil {
 		return payment.Payment{}, payment.ErrUnavailable
@@ -113,7 +111,6 @@ func (s *sale) namePayment(p payment.Payment) {
 	s.w.NameKey(p.ID, "payment-"+string(rune('0'+len(s.payments))))
 }
 
-// lastPayment is the id of the payment that was authorised last.
 func (s *sale) lastPayment() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +118,6 @@ func (s *sale) lastPayment() string {
 	return s.payments[len(s.payments)-1]
 }
 
-// books compares the provider's ledger with the orders.
 func (s *sale) books() payment.Books {
 	ledger, err := s.provider.client.Ledger(s.w.Context())
 	lab.Need(err == nil, "the ledger could not be read: %v", err)

@@ -46,7 +46,6 @@ var repairAfterCrash = lab.Scenario{
 	},
 }
 
-// accepts matches the script that accepts an order.
 func accepts(cmd fault.Command) bool {
 	return cmd.Script() && slices.ContainsFunc(cmd.Args[2:], func(arg string) bool { return strings.HasSuffix(arg, ":stream") })
 }
@@ -85,7 +84,6 @@ var stockKeyEvicted = lab.Scenario{
 	},
 }
 
-// evict removes the key with the units from Redis.
 func (b *behind) evict() {
 	key := "oversell:{" + b.item.SKU + "}:stock:" + b.item.SaleID + ":" + b.item.Generation
 	if n, ok := b.audit.(naiveSeller); ok {
@@ -96,7 +94,6 @@ func (b *behind) evict() {
 	b.w.Trace("", lab.Fault, "Redis evicts "+b.w.Readable(key))
 }
 
-// lacksRepair is for questions about repairs.
 func lacksRepair(c lab.Subject) string {
 	if naively[c.Name] != nil && c.Name != overwrite {
 		return "its repair would be that of " + overwrite
@@ -122,7 +119,6 @@ func (b *behind) inFlight(a *writer) (stop *lab.Pause, bought <-chan struct{}) {
 	return stop, done
 }
 
-// writesOrder matches the statement that writes orders.
 func writesOrder(cmd fault.Command) bool {
 	return strings.HasPrefix(cmd.Args[1], "INSERT INTO `oversell_orders`")
 }

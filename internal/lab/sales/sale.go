@@ -46,7 +46,6 @@ func put(w *lab.World, item stock.Item) *onSale {
 	return o
 }
 
-// sale is one item on sale by holds.
 type sale struct {
 	*onSale
 	audit *shop // at which the others buy in the end, past all faults
@@ -58,7 +57,6 @@ type sale struct {
 	buyers   []string // one for each hold that was asked for
 }
 
-// open puts an item on sale.
 func open(w *lab.World, units int64) *sale {
 	s := &sale{onSale: put(w, stock.Item{Initial: units, Keeper: stock.InHolds}), provider: newProvider()}
 	w.Cleanup(s.forget)
@@ -116,7 +114,6 @@ func (s *sale) stage(b holds.Backends, db *gorm.DB) holds.Stage {
 	return newStage(b)
 }
 
-// clockName is a function of SQLite that returns the time in milliseconds.
 const clockName = "oversell_lab_clock"
 
 // A connection knows the functions that are registered when it is opened.
@@ -200,7 +197,6 @@ func (s *sale) forget() {
 	s.forgetRows(ctx, "sale_id", s.item.SaleID, "hold_buyers", "hold_sales")
 }
 
-// forgetRows deletes rows from a server that outlives the cell.
 func (o *onSale) forgetRows(ctx context.Context, column, value string, tables ...string) {
 	if o.db.Name() == "sqlite" {
 		return // a file of the cell
@@ -225,7 +221,6 @@ func (s *sale) serve(db *gorm.DB, stage holds.Stage, payments holds.Payments, sw
 	return till
 }
 
-// mostBuyers is more than any scenario has units.
 const mostBuyers = 20
 
 // sweepAll waits until no hold is left, and sweeps what has expired.
@@ -244,7 +239,6 @@ func (s *sale) sweepAll() {
 	lab.Need(false, "a hold never expires")
 }
 
-// sold counts the units in orders.
 func (o *onSale) sold() (units int64) {
 	err := o.db.WithContext(o.w.Context()).Raw("SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders WHERE sku = ? AND sale_id = ?", o.item.SKU, o.item.SaleID).Scan(&units).Error
 	lab.Need(err == nil, "the orders could not be counted: %v", err)

@@ -33,7 +33,6 @@ func Behind() lab.Table {
 	return lab.Table{Scenarios: slices.Concat(repairScenarios(), consumerScenarios()), Subjects: writers()}
 }
 
-// holders returns the stages of holds, in the order of the table.
 func holders() []lab.Subject {
 	return []lab.Subject{
 		{Name: h1.Name, About: "a counter in Redis, and a hold with a ttl", Database: openDatabase},

@@ -12,7 +12,6 @@ import (
 	"oversell/internal/lab"
 )
 
-// actor is a process.
 type actor struct {
 	*lab.Process
 	w    *lab.World
@@ -21,7 +20,6 @@ type actor struct {
 
 func start(w *lab.World, name string) actor { return actor{w.Start(name), w, name} }
 
-// shop is a process of the shop, or a worker of it, with a stage of its own.
 type shop struct {
 	actor
 	holds.Stage
@@ -29,16 +27,13 @@ type shop struct {
 	s    *sale
 }
 
-// shop starts a process.
 func (s *sale) shop(name string) *shop { return s.shopWith(name, shopConfig{}) }
 
-// shopConfig is what distinguishes a process.
 type shopConfig struct {
 	ahead     time.Duration // of its clock
 	isolation sql.IsolationLevel
 }
 
-// shopWith starts a process.
 func (s *sale) shopWith(name string, c shopConfig) *shop {
 	p := start(s.w, name)
 	db := p.Database()
@@ -56,7 +51,6 @@ const (
 	hasRefund = "refund" // its payment was refunded
 )
 
-// had claims that something was recorded of each of the actors.
 func had(what string, names ...string) lab.Claim {
 	missing := map[string]string{hasHold: "got no hold", wasTold: "was told nothing", hasOrder: "has no order", hasRefund: "has no refund"}[what]
 	return func(w *lab.World) {
@@ -66,7 +60,6 @@ func had(what string, names ...string) lab.Claim {
 	}
 }
 
-// ask asks for a hold on one unit.
 func (p *shop) ask(buyer string, limit int64) (holds.Hold, error) {
 	s := p.s
 	r := holds.Request{
@@ -97,7 +90,6 @@ func (p *shop) payWith(h holds.Hold, key string) error {
 	return err
 }
 
-// webhook tells the process that a payment was captured.
 func (p *shop) webhook(id string) error {
 	w := p.s.w
 	w.Note(p.name, "webhook: %s was captured", w.Readable(id))
@@ -106,21 +98,18 @@ func (p *shop) webhook(id string) error {
 	return err
 }
 
-// release gives a hold back.
 func (p *shop) release(h holds.Hold) error {
 	err := p.Release(p.s.w.Context(), h.ID, h.Token)
 	p.say(wasTold, err, "has given the hold back")
 	return err
 }
 
-// sweep ends holds that have expired.
 func (p *shop) sweep() (n int, err error) {
 	n, err = p.Sweep(p.s.w.Context(), p.s.item.SKU, 100)
 	p.say(wasTold, err, "has swept")
 	return n, err
 }
 
-// say notes how a call ended.
 func (p actor) say(done string, err error, good string) {
 	w := p.w
 	w.Record(wasTold, p.name)
@@ -154,7 +143,6 @@ func (p actor) midway(f func() error, meanwhile func()) {
 	p.w.Must(done, "the end of "+p.name)
 }
 
-// mustPark waits until a write is parked.
 func (p actor) mustPark(stop *lab.Pause, done <-chan struct{}) {
 	select {
 	case <-stop.Parked:
@@ -191,7 +179,6 @@ func writesRedis(cmd fault.Command) bool {
 	return cmd.Is("DECRBY", "INCRBY", "DEL", "SET", "ZADD", "ZREM")
 }
 
-// expire waits until a hold has expired.
 func (s *sale) expire(h holds.Hold) {
 	s.w.Sleep(max(0, time.Until(h.ExpiresAt)))
 	for range 100 {

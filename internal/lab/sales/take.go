@@ -79,7 +79,6 @@ var evicted = lab.Scenario{
 	},
 }
 
-// needsRedis is for questions about what is kept in Redis.
 func needsRedis(c lab.Subject) string {
 	if c.Name != h1.Name {
 		return "it keeps nothing in Redis"
@@ -87,7 +86,6 @@ func needsRedis(c lab.Subject) string {
 	return ""
 }
 
-// evict removes the counter of the sale from Redis.
 func (s *sale) evict() {
 	n, err := s.w.Side.Del(s.w.Context(), s.leftKey()).Result()
 	lab.Need(err == nil && n == 1, "the counter could not be evicted: %v", err)
@@ -139,7 +137,6 @@ var replyLostAfterTake = lab.Scenario{
 	},
 }
 
-// commitOf matches the COMMIT of the transaction with a statement.
 func commitOf(text string) lab.Match {
 	sent := false // statements of one process, one at a time
 	return func(cmd fault.Command) bool {

@@ -18,7 +18,6 @@ type identity struct {
 	only limit // of the buyer by its place
 }
 
-// id is the state's identity.
 func (s *state) id() identity {
 	var least []byte
 	var only limit
@@ -67,7 +66,6 @@ func (s *state) orders() [][]int {
 	return all
 }
 
-// permutations are all orders of some numbers.
 func permutations(of []int) [][]int {
 	if len(of) < 2 {
 		return [][]int{of}
@@ -94,7 +92,6 @@ func (s *state) look(i int) []byte {
 	return append(flags(nil, b.frozen, s.inVain(i)), sum[:]...)
 }
 
-// flags appends booleans.
 func flags(to []byte, all ...bool) []byte {
 	for _, f := range all {
 		if f {
@@ -160,7 +157,6 @@ func (d *describer) duration(of time.Duration) {
 	d.text = binary.BigEndian.AppendUint64(d.text, uint64(of))
 }
 
-// add adds a text.
 func (d *describer) add(text string) {
 	for {
 		i := strings.IndexByte(text, '~')

@@ -118,7 +118,6 @@ func (b *buyer) forget() {
 	b.fences = trimmed(kept)
 }
 
-// trimmed is without the zeroes at the end.
 func trimmed(fences []int64) []int64 {
 	for len(fences) > 0 && fences[len(fences)-1] == 0 {
 		fences = fences[:len(fences)-1]
@@ -240,7 +239,6 @@ func (s *state) rank() {
 	}
 }
 
-// each is the data with each word replaced.
 func (d data) each(f func(word string) string) data {
 	out := slices.Clone(d)
 	for i, k := range out {

@@ -54,7 +54,6 @@ type past struct {
 	sent time.Duration
 }
 
-// exchange is a command and its reply.
 type exchange struct {
 	text, reply string
 	blocks      bool
@@ -166,7 +165,6 @@ func (n *node) id() string {
 	return b.String()
 }
 
-// inputs are all that led here.
 func (n *node) inputs() (all []input) {
 	for ; n.parent != nil; n = n.parent {
 		all = append(all, n.in)

@@ -17,7 +17,6 @@ import (
 	"oversell/internal/fault"
 )
 
-// key is a key in Redis.
 type key struct {
 	name  string
 	kind  string
@@ -84,10 +83,8 @@ func newExecutor(known *sync.Map) (*executor, error) {
 
 func (e *executor) close() { e.m.Close() }
 
-// errKind is returned for data that cannot be copied.
 var errKind = errors.New("the search does not know this kind of key")
 
-// load makes the server have the data.
 func (e *executor) load(d data) error {
 	e.m.FlushAll()
 	e.m.SetTime(epoch)
@@ -123,7 +120,6 @@ func (e *executor) set(k key) (err error) {
 	return err
 }
 
-// dump reads all that the server has.
 func (e *executor) dump() (data, error) {
 	var d data
 	for _, name := range e.m.Keys() {
@@ -170,7 +166,6 @@ func (e *executor) read(k *key) (err error) {
 	return err
 }
 
-// result is what a command has led to.
 type result struct {
 	reply  fault.Value
 	data   data
@@ -252,7 +247,6 @@ func (e *executor) answer(d data, cmd fault.Command, in *transaction, others []*
 	return r, nil
 }
 
-// peer is a connection to the server.
 type peer struct {
 	*server.Peer
 	out *bytes.Buffer
@@ -300,7 +294,6 @@ func (t *transaction) then(cmd fault.Command) *transaction {
 	return &transaction{sent: append(slices.Clone(t.sent), cmd), stale: t.stale}
 }
 
-// send executes a command on a connection.
 func (e *executor) send(p *peer, cmd fault.Command) fault.Value {
 	p.out.Reset()
 	e.m.Server().Dispatch(p.Peer, cmd.Args)

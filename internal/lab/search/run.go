@@ -35,7 +35,6 @@ type program struct {
 	nodes   *nodes
 }
 
-// run is the program running, from its start, in virtual time.
 type run struct {
 	*lab.Shopper
 	randoms []string // what the program has drawn, in the order in which it was sent

@@ -69,7 +69,6 @@ type Result struct {
 // ErrNotSearched is wrapped by the errors of a subject that cannot be searched.
 var ErrNotSearched = errors.New("not searched")
 
-// vertex is a state in the graph of all of them.
 type vertex struct {
 	from  int // the vertex that it was first reached from
 	moves []lab.Move
@@ -79,7 +78,6 @@ type vertex struct {
 	timed bool   // reached by letting time pass
 }
 
-// explorer is a search under way.
 type explorer struct {
 	cfg   Config
 	root  *node
@@ -149,7 +147,6 @@ func (x *explorer) engine() (*engine, error) {
 	return &engine{root: x.root, redis: redis, found: new(goals)}, err
 }
 
-// first is the state before anything happens.
 func (x *explorer) first() *state {
 	stock := key{name: stockKey, kind: "string", words: []string{strconv.Itoa(lab.Units(x.cfg.Buyers))}, left: -1}
 	return &state{data: data{stock}, buyers: make([]buyer, x.cfg.Buyers), holder: nobody, left: x.cfg.Faults}
@@ -194,7 +191,6 @@ func (x *explorer) run(ctx context.Context) error {
 	return nil
 }
 
-// parallel calls f for 0 to n-1.
 func (x *explorer) parallel(ctx context.Context, n int, f func(e *engine, i int) error) error {
 	workers := x.cfg.Workers
 	if workers == 0 {
@@ -228,7 +224,6 @@ func (x *explorer) parallel(ctx context.Context, n int, f func(e *engine, i int)
 	return errors.Join(errs...)
 }
 
-// step is what a move leads to.
 type step struct {
 	moves []lab.Move
 	s     *state
@@ -277,7 +272,6 @@ func (x *explorer) expand(e *engine, v vertex) ([]step, error) {
 	}
 }
 
-// vertex adds a state to the graph.
 func (x *explorer) vertex(s *state, from int, moves []lab.Move) int {
 	v := vertex{from: from, moves: moves, s: s, done: true}
 	for _, b := range s.buyers {

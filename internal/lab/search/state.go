@@ -27,7 +27,6 @@ type state struct {
 
 const nobody = -1
 
-// buyer is one buyer in a state.
 type buyer struct {
 	node   *node         // nil: has not come
 	idle   time.Duration // since the last input
@@ -39,7 +38,6 @@ type buyer struct {
 	fences []int64        // the fencing tokens that it was told: see fences.go
 }
 
-// wait is a command that waits in Redis.
 type wait struct {
 	buyer int
 	cmd   opened
@@ -117,7 +115,6 @@ type engine struct {
 // goals are those that a move has reached.
 type goals struct{ oversell, overlap, foreign, selfWait bool }
 
-// make makes a move.
 func (e *engine) make(s *state, m lab.Move) (*state, error) {
 	*e.found = goals{}
 	next := s.clone()
@@ -166,7 +163,6 @@ func (e *engine) look(before, after *state) {
 	e.found.overlap = came && inside > 1
 }
 
-// step lets a buyer's command reach Redis.
 func (e *engine) step(s *state, m lab.Move) error {
 	b := &s.buyers[m.Buyer]
 	if b.node == nil {
@@ -186,7 +182,6 @@ func (e *engine) step(s *state, m lab.Move) error {
 	return e.execute(s, m.Buyer, held[n-1], m.Action == lab.Lose)
 }
 
-// tell tells a buyer something.
 func (e *engine) tell(s *state, i int, in input) error {
 	b := &s.buyers[i]
 	in.after = b.idle
@@ -257,7 +252,6 @@ func (s *state) renumber(i int, before []opened) {
 	}
 }
 
-// execute has Redis execute a command, or wait with it.
 func (e *engine) execute(s *state, i int, o opened, lost bool) error {
 	if o.wire.Blocks() && !slices.ContainsFunc(o.wire.Takes(), func(name string) bool { return s.data.find(global(name, i)).kind != "" }) {
 		seconds, err := strconv.ParseFloat(o.wire.Args[len(o.wire.Args)-1], 64)
@@ -474,7 +468,6 @@ func (e *engine) elapse(s *state, d time.Duration) error {
 	return e.renew(s)
 }
 
-// renew sends the commands that renew locks.
 func (e *engine) renew(s *state) error {
 	for i := range s.buyers {
 		for {

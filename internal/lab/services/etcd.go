@@ -15,7 +15,6 @@ import (
 	"oversell/internal/locks/etcdlock"
 )
 
-// etcdService is the service of the subject etcd.
 type etcdService struct {
 	endpoints []string
 	client    *clientv3.Client // looks on, past all faults

@@ -14,7 +14,6 @@ import (
 	"oversell/internal/locks/zklock"
 )
 
-// zkService is the service of the subject zookeeper.
 type zkService struct {
 	servers []string
 	conn    *coordination.ZooKeeper // looks on, past all faults
@@ -113,7 +112,6 @@ func (s zkService) look(key string) ([]string, <-chan zk.Event, error) {
 	return names, changed, err
 }
 
-// zkAgain is the rest after a look that failed.
 const zkAgain = 100 * time.Millisecond
 
 func (s zkService) Close() { s.conn.Close() }

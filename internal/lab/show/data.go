@@ -30,7 +30,6 @@ type dataAnomaly struct {
 	Source   string `json:"source"`
 }
 
-// dataCell is a cell and its story.
 type dataCell struct {
 	Anomaly  string    `json:"anomaly"`
 	Strategy string    `json:"strategy"`
@@ -69,7 +68,6 @@ type dataRow struct {
 	Blind bool      `json:"blind,omitempty"` // the state of Redis was no longer recorded
 }
 
-// dataKey is a key at the moment of its row.
 type dataKey struct {
 	lab.Key
 	Gone bool `json:"gone,omitempty"` // the key no longer exists

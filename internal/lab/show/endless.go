@@ -31,7 +31,6 @@ func OnlyEndless(m lab.Manifest, c lab.Cell) bool {
 	return false
 }
 
-// clockSet reports whether the event is that the clock of a server was set ahead.
 func clockSet(e lab.Event) bool {
 	return e.Kind == lab.Fault && e.Actor == "" && strings.Contains(e.Text, "clock")
 }

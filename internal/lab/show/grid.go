@@ -72,18 +72,15 @@ func (g grid) heading(i int, s Style) string {
 	return s.lossTitle(loss)
 }
 
-// lossTitle is the title of the anomalies with a loss, or "".
 func (s Style) lossTitle(loss lab.Loss) string {
 	return s.Named("break.loss."+string(loss), lossTitles[loss])
 }
 
-// at returns a cell, or false if it was not run.
 func (g grid) at(anomaly, strategy string) (lab.Cell, bool) {
 	c, ok := g.cells[[2]string{anomaly, strategy}]
 	return c, ok
 }
 
-// anomaly returns the report's description of an anomaly.
 func (g grid) anomaly(name string) lab.Anomaly {
 	for _, a := range g.anomalies {
 		if a.Name == name {
@@ -109,7 +106,6 @@ func (g grid) broken(strategy string) (breaks, asked int) {
 	return breaks, asked
 }
 
-// counts summarises how many cells had which outcome.
 func (s Style) counts(r lab.Report) string {
 	n := make(map[lab.Outcome]int)
 	for _, c := range r.Cells {
@@ -125,7 +121,6 @@ func (s Style) counts(r lab.Report) string {
 	return out
 }
 
-// asRecorded says whether all outcomes match the record.
 func (s Style) asRecorded(r lab.Report) string {
 	unexpected, unrecorded := len(r.Unexpected()), 0
 	for _, c := range r.Cells {
@@ -145,7 +140,6 @@ func (s Style) asRecorded(r lab.Report) string {
 	return s.Say("All as recorded.")
 }
 
-// plural formats a number of things.
 func (s Style) plural(n int, one, many string) string { return s.Say(plural(n, one, many)) }
 
 func plural(n int, one, many string) string {
@@ -170,10 +164,8 @@ var shortNames = map[string]string{
 // are third-party locks.
 var stageName = regexp.MustCompile(`^[vh]\d+_`)
 
-// headWidth is the maximum number of letters in a column head.
 const headWidth = 6
 
-// short returns the head of a strategy's column.
 func short(strategy string) string {
 	if s, ok := shortNames[strategy]; ok {
 		return s
@@ -187,7 +179,6 @@ func short(strategy string) string {
 	return clean(strategy)
 }
 
-// shortened lists the full names of the strategies with short names.
 func shortened(strategies []string) string {
 	var out []string
 	for _, s := range strategies {

@@ -33,7 +33,6 @@ func (s sheet) beside(r row) []string {
 	return out
 }
 
-// banner marks the moment of the break across all lanes.
 func (s sheet) banner(r row) []string {
 	mark := s.Say("━━ BREAKS ━━ ")
 	noMark := strings.Repeat(" ", text.StringWidth(mark))

@@ -22,15 +22,12 @@ func (s Style) Brief(a lab.Anomaly) string {
 // title is what an anomaly is called beside its name, or "".
 func (s Style) title(anomaly string) string { return s.Named("anomaly."+anomaly+".title", "") }
 
-// called is the name of an anomaly, after its title if it has one.
 func (s Style) called(anomaly string) string {
 	return strings.TrimLeft(s.title(anomaly)+" "+anomaly, " ")
 }
 
-// on names a cell.
 func (s Style) on(c lab.Cell) string { return s.Sayf("%s on %s", s.called(c.Anomaly), c.Strategy) }
 
-// about translates the description of an anomaly.
 func (s Style) about(a lab.Anomaly) lab.Anomaly {
 	a.Sentence = s.Named("anomaly."+a.Name+".sentence", s.Say(a.Sentence))
 	a.Sequence = s.Named("anomaly."+a.Name+".sequence", s.Say(a.Sequence))

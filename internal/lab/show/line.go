@@ -16,7 +16,6 @@ import (
 // maxLines is how many lines one row may take. Longer text is cut.
 const maxLines = 4
 
-// signs begin the rows that are not commands.
 var signs = map[lab.Kind]string{
 	lab.Hold: "▼ ", lab.Release: "▲ ", lab.Lost: "△ ", lab.Fault: "‡ ", lab.Note: "· ", expiry: "· ",
 }
@@ -24,7 +23,6 @@ var signs = map[lab.Kind]string{
 // noEnd is shown as the rest of the lease when the lock has no lease.
 const noEnd = "no end"
 
-// held reports whether the lock is held according to Redis.
 func (r row) held() bool { return r.holder != "" && r.holder != free }
 
 // lines formats what happens in the row, in lines of at most n columns. A long
@@ -46,7 +44,6 @@ func (s sheet) lines(r row, n int) []string {
 	return lines
 }
 
-// outcome formats the result of a command, to follow it.
 func (s sheet) outcome(r row) string {
 	if r.waits {
 		return " …"
@@ -94,7 +91,6 @@ func (s story) culprit(r row) string {
 	return s.actors[r.actor] + ": "
 }
 
-// in returns the story in a language.
 func (s story) in(style Style) story {
 	s.rows = slices.Clone(s.rows)
 	for i, r := range s.rows {
@@ -107,7 +103,6 @@ func (s story) in(style Style) story {
 	return s
 }
 
-// colours returns the colours of a row's text.
 func (r row) colours() text.Colors {
 	switch r.kind {
 	case lab.Fault, lab.Lost:

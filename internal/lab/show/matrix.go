@@ -31,7 +31,6 @@ func Matrix(w io.Writer, r lab.Report, s Style) error {
 	return write(w, "matrix", b.String())
 }
 
-// matrix is a grid in a language.
 type matrix struct {
 	grid
 	Style
@@ -65,7 +64,6 @@ func (g matrix) parts() (all []string) {
 // sums stands for the last row, which counts.
 var sums = lab.Anomaly{Loss: "sums"}
 
-// name is the head of a row.
 func (g matrix) name(a lab.Anomaly) string {
 	if a == sums {
 		return g.Say("broken by / of")
@@ -73,12 +71,10 @@ func (g matrix) name(a lab.Anomaly) string {
 	return clean(g.called(a.Name))
 }
 
-// heading is the title of the group that an anomaly is in, or "".
 func (g matrix) heading(a lab.Anomaly) string {
 	return paint(text.Colors{text.Bold}, g.lossTitle(a.Loss), g.Colour)
 }
 
-// column has the outcomes of a strategy.
 func (g matrix) column(strategy string) present.Column[lab.Anomaly] {
 	return present.Column[lab.Anomaly]{
 		Name: short(strategy), Left: true,
@@ -138,7 +134,6 @@ func outcomeColours(c lab.Cell) text.Colors {
 	return colours
 }
 
-// owes reports whether a cell holds only because its lock never expires.
 func (g matrix) owes() bool {
 	return slices.ContainsFunc(g.of.Cells, func(c lab.Cell) bool { return OnlyEndless(g.of.Manifest, c) })
 }

@@ -39,7 +39,6 @@ func newSheet(s story, style Style) sheet {
 	return sh
 }
 
-// right is the width to the right of the standing.
 func (s sheet) right() int {
 	left := momentWidth
 	if s.lock {
@@ -66,7 +65,6 @@ func (s sheet) write(b *strings.Builder) {
 	b.WriteString("\n" + wrap(s.legend(), "", "  ") + "\n")
 }
 
-// heads returns the column heads.
 func (s sheet) heads() (left, right string) {
 	left = alignRight(s.clock.unit, momentWidth)
 	if s.lock {
@@ -103,7 +101,6 @@ func (s sheet) standing(r row) string {
 	return out + between + s.ofActor(r.holding, pad(holder, holderWidth)) + alignRight(left, leaseWidth)
 }
 
-// ofActor paints text in the actor's colour.
 func (s sheet) ofActor(actor int, what string) string {
 	if actor == everyone {
 		return what

@@ -31,7 +31,6 @@ func (s story) shorten(limit int) story {
 	return s
 }
 
-// omit returns a row that replaces rows that are left out.
 func omit(rows []row) []row {
 	if len(rows) == 0 {
 		return nil

@@ -21,7 +21,6 @@ import (
 // terminal.
 const width = 120
 
-// write writes what was drawn; what is its name for the error.
 func write(w io.Writer, what, drawn string) error {
 	if _, err := io.WriteString(w, drawn); err != nil {
 		return fmt.Errorf("writing the %s: %w", what, err)
@@ -29,7 +28,6 @@ func write(w io.Writer, what, drawn string) error {
 	return nil
 }
 
-// ranOn describes the environment of the run.
 func (s Style) ranOn(m lab.Manifest) string {
 	clock := "real time"
 	if m.Virtual {

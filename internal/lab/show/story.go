@@ -31,7 +31,6 @@ type story struct {
 	lock   bool // Redis was seen to know about a lock
 }
 
-// row is one moment, and the state after it.
 type row struct {
 	at      float64
 	actor   int // in story.actors, or everyone
@@ -53,7 +52,6 @@ type row struct {
 	blind bool      // the state of Redis was no longer recorded
 }
 
-// tell turns a cell's trace into a story.
 func tell(c lab.Cell) story {
 	var s story
 	for _, e := range c.Trace {
@@ -173,7 +171,6 @@ func (n *narrator) tell(m moment) {
 	n.add(r)
 }
 
-// expire adds a row for the lease if it has expired by now.
 func (n *narrator) expire(now float64) {
 	if n.ttl == nil || n.since+*n.ttl > now {
 		return
@@ -183,7 +180,6 @@ func (n *narrator) expire(now float64) {
 	n.add(row{at: at, actor: holder, kind: expiry, text: "the lease ends", times: 1, last: at})
 }
 
-// look records the state of Redis after the moment.
 func (n *narrator) look(m moment) {
 	if m.Lock == "" || m.quiet {
 		return
@@ -207,7 +203,6 @@ func (n *narrator) ask(e lab.Event, actor int) {
 	}
 }
 
-// add adds a row with the current state.
 func (n *narrator) add(r row) {
 	r.holder, r.holding, r.believe, r.blind = n.holder, n.holding, slices.Clone(n.believe), n.blind
 	if n.ttl != nil {

@@ -6,7 +6,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// paint colours s if colour is true.
 func paint(style text.Colors, s string, colour bool) string {
 	if !colour || len(style) == 0 || strings.TrimSpace(s) == "" {
 		return s
@@ -14,7 +13,6 @@ func paint(style text.Colors, s string, colour bool) string {
 	return style.Sprint(s)
 }
 
-// pad makes s exactly n columns wide.
 func pad(s string, n int) string {
 	return text.Pad(text.Snip(clean(s), n, "…"), n, ' ')
 }
@@ -54,7 +52,6 @@ const (
 	opening = "（《“‘"
 )
 
-// foldWide breaks a text with wide letters into lines of at most n columns.
 func foldWide(s string, n int) []string {
 	var lines []string
 	line := ""

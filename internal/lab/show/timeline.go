@@ -41,7 +41,6 @@ func Schedule(w io.Writer, s lab.State, style Style) error {
 	return write(w, "schedule", b.String())
 }
 
-// writeHeading writes the cell's question and outcome.
 func (s Style) writeHeading(b *strings.Builder, r lab.Report, c lab.Cell) {
 	a := s.about(newGrid(r).anomaly(c.Anomaly))
 	fmt.Fprintf(b, "%s\n", paint(text.Colors{text.Bold}, clean(s.on(c)), s.Colour))

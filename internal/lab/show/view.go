@@ -18,14 +18,12 @@ type view struct {
 	Wrong    []viewCell // outcomes that differ from the record
 }
 
-// viewColumn is a strategy.
 type viewColumn struct {
 	Stage, Rest   string // its name, which may be broken in between
 	Breaks, Asked int
 	NewGroup      bool // the group of stages begins or ends here
 }
 
-// viewRow is an anomaly.
 type viewRow struct {
 	lab.Anomaly
 	Title   string // beside its name
@@ -33,7 +31,6 @@ type viewRow struct {
 	Cells   []viewCell
 }
 
-// viewCell is a cell of the matrix.
 type viewCell struct {
 	lab.Cell
 	Ran      bool
@@ -93,7 +90,6 @@ func (s Style) newViewCell(m lab.Manifest, c lab.Cell) viewCell {
 	return v
 }
 
-// link is the address of a cell's timeline within the page.
 func link(c lab.Cell) string {
 	return "#" + url.PathEscape(c.Anomaly) + "/" + url.PathEscape(c.Strategy)
 }

@@ -102,36 +102,17 @@ func (p *Process) Database() *gorm.DB {
 	return db
 }
 
-// Sends matches the statements that contain all of the texts.
-func Sends(texts ...string) Match {
-	return func(cmd fault.Command) bool {
-		for _, text := range texts {
-			if !strings.Contains(cmd.Args[1], text) {
-				return false
-			}
-		}
-		return true
+// SQL returns the statement to the database that a command stands for, or "" for one to Redis.
+func SQL(cmd fault.Command) string {
+	if !cmd.Is("SQL") {
+		return ""
 	}
+	return cmd.Args[1]
 }
 
-// InjectSQL is Inject for statements to the database.
-func (p *Process) InjectSQL(match Match, n int, text string, act Effect) *Planned {
-	of := p.w.plan(text)
-	p.sql.add(of, match, n, text, act)
-	return of
-}
-
-// ParkSQL parks the next statement that matches, before the database sees it.
-func (p *Process) ParkSQL(match Match) *Pause {
-	stop := NewPause()
-	p.InjectSQL(match, 1, "delayed on its way", stop.Before)
-	return stop
-}
-
-// LoseSQLReply has the database execute the next statement that matches, and breaks the
-// connection before the reply arrives.
-func (p *Process) LoseSQLReply(match Match) {
-	p.InjectSQL(match, 1, "the connection breaks before the reply arrives", loseReply)
+// Sends matches the statements that contain a text.
+func Sends(text string) Match {
+	return func(cmd fault.Command) bool { return strings.Contains(SQL(cmd), text) }
 }
 
 func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error)) error {
@@ -140,7 +121,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 	}
 	w := p.w
 	text := w.names.statement(p.Name, s, w.database.server.TablePrefix())
-	rule := p.sql.take(fault.NewCommand("SQL", s.Text))
+	rule := p.links[0].rules.take(fault.NewCommand("SQL", s.Text))
 	if rule != nil && rule.text != "" {
 		w.trace.add(p.Name, Fault, rule.text+": "+text)
 	}

@@ -9,11 +9,12 @@ import (
 	"oversell/internal/fault"
 )
 
-// A Match selects the commands that a fault is injected into.
+// A Match selects the commands to Redis, and the statements to the database, that a fault is
+// injected into: see SQL.
 type Match func(fault.Command) bool
 
-// AnyCommand matches every command.
-func AnyCommand(fault.Command) bool { return true }
+// AnyCommand matches every command to Redis.
+func AnyCommand(cmd fault.Command) bool { return SQL(cmd) == "" }
 
 // An Effect is what happens to a command: send has Redis execute it. Ctx ends
 // with the cell, or with the life of the process whose command it is.

@@ -29,7 +29,6 @@ type Process struct {
 	rueidis *thirdparty.Rueidislock
 	mutex   *guard.Local // in memory: what all of one instance share
 	links   []*link      // to the one Redis, and after it to each of redlock's nodes
-	sql     rules        // of its statements
 	member  *Member      // of the service that keeps the lock, if one does
 
 	mu      sync.Mutex
@@ -47,7 +46,7 @@ type link struct {
 	node   int // from 1 on; 0 is the one Redis
 	server *server
 	rdb    *redis.Client
-	rules  rules
+	rules  rules        // those of the one Redis are also for statements to the database
 	asked  atomic.Int64 // commands that the server was sent, or was to be sent
 }
 

@@ -3,6 +3,8 @@
 package anomalies
 
 import (
+	"slices"
+
 	"oversell/internal/lab"
 )
 
@@ -14,14 +16,22 @@ func Locks() lab.Table {
 
 // All returns all anomalies, in the order of the table.
 func All() []lab.Scenario {
-	var all []lab.Scenario
-	for _, family := range [][]lab.Scenario{
-		saleScenarios(), expiryScenarios(), clockScenarios(), releaseScenarios(), reentryScenarios(),
-		tokenScenarios(), renewalScenarios(), waitScenarios(), cacheScenarios(),
-	} {
-		all = append(all, family...)
-	}
-	return all
+	return slices.Concat(
+		[]lab.Scenario{lostUpdate, localMutex, pausedWriter, halfSale, earlyRelease, lateRelease},
+		mixedScenarios(),
+		[]lab.Scenario{
+			recursiveRetry, doubleAsk, optimisticAborts,
+			orphan, setnxThenExpire, handedOnHolderDies, expiresWhileHeld, longWork, lateReply, cutOff, stoppedHolder,
+			failover, restartForgets, forgottenUnlock, clockMinority, clockMajority,
+			foreignDelete, foreignChain, checkThenDelete, foreignUnlock, lateUnlock, lostHoldHandedOn,
+			unlockAfterFailure, unlockAfterCancel, acquireTimesOut, lostReplyUnlock, lostReplyRetry, repeatedUnlock,
+			nestedAcquire, innerUnlock, failedReentry, reentryShortens, sharedToken, tokenOnReentry, successorsToken,
+			renewalAfterUnlock, secondRenewer, renewalError, lossNotTold,
+			waitCancelled, cancelNotTold, waitLimit, waitCutsLease, errorTakenForHeld, redisAway,
+			missedWakeUp, overtaken, retryStorm,
+			cacheStampede, cacheInstances, cacheSlowLoad, cacheSecondLook, cacheMissing, cacheFailedLoad,
+		},
+	)
 }
 
 // Why a question does not apply, for several anomalies.

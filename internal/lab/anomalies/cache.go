@@ -13,12 +13,6 @@ import (
 	"oversell/internal/lab"
 )
 
-func cacheScenarios() []lab.Scenario {
-	return []lab.Scenario{
-		cacheStampede, cacheInstances, cacheSlowLoad, cacheSecondLook, cacheMissing, cacheFailedLoad,
-	}
-}
-
 var cacheStampede = lab.Scenario{
 	Anomaly:       lab.AnomalyNamed("cache-stampede"),
 	Requires:      []lab.Claim{read(6)},

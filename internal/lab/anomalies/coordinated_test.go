@@ -29,8 +29,11 @@ func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 func checkCoordinated(t *testing.T, cfg lab.Config) {
 	t.Helper()
 	cfg.Redis, cfg.Attempts = lab.Embedded, 2
-	cfg.Scenarios = slices.Concat([]lab.Scenario{pausedWriter}, expiryScenarios(), clockScenarios(), releaseScenarios(),
-		reentryScenarios(), tokenScenarios(), renewalScenarios(), waitScenarios())
+	all := All()
+	named := func(name string) int {
+		return slices.IndexFunc(all, func(s lab.Scenario) bool { return s.Name == name })
+	}
+	cfg.Scenarios = append([]lab.Scenario{pausedWriter}, all[named(orphan.Name):named(cacheStampede.Name)]...)
 	r := run(t, cfg)
 	compare(t, cfg, r)
 	told := regexp.MustCompile(`^A was told of its loss \d.* before B had the lock$`)

@@ -6,13 +6,6 @@ import (
 	"oversell/internal/lab"
 )
 
-func expiryScenarios() []lab.Scenario {
-	return []lab.Scenario{
-		orphan, setnxThenExpire, handedOnHolderDies, expiresWhileHeld, longWork, lateReply, cutOff, stoppedHolder,
-		failover, restartForgets, forgottenUnlock,
-	}
-}
-
 var orphan = lab.Scenario{
 	Anomaly:       lab.AnomalyNamed("orphan-after-crash"),
 	Requires:      []lab.Claim{had("A", "B"), faulted("A"), unlessInMemory(refused("B"))},

@@ -85,8 +85,6 @@ func overlap(w *lab.World, a, b *lab.Holder) lab.Verdict {
 	return w.Exclusive()
 }
 
-func clockScenarios() []lab.Scenario { return []lab.Scenario{clockMinority, clockMajority} }
-
 var clockMinority = lab.Scenario{
 	Anomaly:       lab.AnomalyNamed("clock-jump-minority"),
 	Requires:      []lab.Claim{had("A"), answered("B")},

@@ -7,10 +7,6 @@ import (
 	"oversell/internal/lab"
 )
 
-func reentryScenarios() []lab.Scenario {
-	return []lab.Scenario{nestedAcquire, innerUnlock, failedReentry, reentryShortens, sharedToken}
-}
-
 var nestedAcquire = lab.Scenario{
 	Anomaly:       lab.AnomalyNamed("nested-acquire"),
 	Requires:      []lab.Claim{had("A"), lab.IsLock},

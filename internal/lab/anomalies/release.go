@@ -7,13 +7,6 @@ import (
 	"oversell/internal/lab"
 )
 
-func releaseScenarios() []lab.Scenario {
-	return []lab.Scenario{
-		foreignDelete, foreignChain, checkThenDelete, foreignUnlock, lateUnlock, lostHoldHandedOn, unlockAfterFailure,
-		unlockAfterCancel, acquireTimesOut, lostReplyUnlock, lostReplyRetry, repeatedUnlock,
-	}
-}
-
 var foreignDelete = lab.Scenario{
 	Anomaly:       lab.AnomalyNamed("foreign-delete"),
 	Requires:      []lab.Claim{had("A"), faulted("A"), answered("B", "C"), lab.IsLock},

@@ -5,10 +5,6 @@ import (
 	"oversell/internal/lab"
 )
 
-func renewalScenarios() []lab.Scenario {
-	return []lab.Scenario{renewalAfterUnlock, secondRenewer, renewalError, lossNotTold}
-}
-
 const notRenewed = "nothing renews it"
 
 // outlivesTTL reports whether the lock outlives its ttl, its holder alive. It lets

@@ -2,20 +2,12 @@ package anomalies
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/stock"
 )
-
-func saleScenarios() []lab.Scenario {
-	return slices.Concat(
-		[]lab.Scenario{lostUpdate, localMutex, pausedWriter, halfSale, earlyRelease, lateRelease},
-		mixedScenarios(), []lab.Scenario{recursiveRetry, doubleAsk, optimisticAborts},
-	)
-}
 
 var lostUpdate = lab.Scenario{
 	Anomaly:  lab.AnomalyNamed("lost-update"),

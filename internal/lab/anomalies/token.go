@@ -9,8 +9,6 @@ import (
 	"oversell/internal/stock"
 )
 
-func tokenScenarios() []lab.Scenario { return []lab.Scenario{tokenOnReentry, successorsToken} }
-
 var tokenOnReentry = lab.Scenario{
 	Anomaly:       lab.AnomalyNamed("token-grows-on-re-entry"),
 	Requires:      []lab.Claim{had("A"), lab.IsLock},

@@ -9,13 +9,6 @@ import (
 	"oversell/internal/lab"
 )
 
-func waitScenarios() []lab.Scenario {
-	return []lab.Scenario{
-		waitCancelled, cancelNotTold, waitLimit, waitCutsLease, errorTakenForHeld, redisAway,
-		missedWakeUp, overtaken, retryStorm,
-	}
-}
-
 // waiting lets p wait for the lock with the subject's guard, until wait ends. The
 // channel gets what Do returns.
 func waiting(w *lab.World, p *lab.Process, wait context.Context) <-chan error {

@@ -16,35 +16,6 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// The subjects that exist only to be broken: see package naive.
-const (
-	overwrite = "overwrite"
-	ackFirst  = "ack_first"
-	noClaim   = "no_claim"
-	newID     = "new_id"
-)
-
-// The subjects of package stock.
-const (
-	luaAtomic = "lua_atomic"
-	luaBatch  = "lua_batch"
-	luaStream = "lua_stream"
-)
-
-// writers returns the subjects of Behind, in the order of the table: what repairs a stock, and
-// what writes orders.
-func writers() []lab.Subject {
-	return []lab.Subject{
-		{Name: overwrite, About: "naive: a repair sets the counter to what the orders leave", Database: openDatabase},
-		{Name: luaAtomic, About: "a script takes the units; a repair begins a new generation of the stock", Database: openDatabase},
-		{Name: luaBatch, About: "a script takes the units of all buyers that wait; the repair is the same", Database: openDatabase},
-		{Name: ackFirst, About: "naive: a consumer acknowledges orders before it writes them", Database: openDatabase},
-		{Name: noClaim, About: "naive: nobody takes over what a dead consumer has read", Database: openDatabase},
-		{Name: newID, About: "naive: each attempt writes the order under another id", Database: openDatabase},
-		{Name: luaStream, About: "a stream of accepted orders; one transaction writes them and takes their units", Database: openDatabase},
-	}
-}
-
 // naively are the subjects of package naive.
 var naively = map[string]func(*naive.Consumer){
 	overwrite: func(*naive.Consumer) {},

@@ -5,13 +5,6 @@ import (
 	"oversell/internal/lab"
 )
 
-func consumerScenarios() []lab.Scenario {
-	return []lab.Scenario{
-		diesAfterReading, diesBeforeAcknowledging, diesBetweenTwoOrders,
-		databaseReplyLost, twoConsumers, redisLosesAccepted,
-	}
-}
-
 func lacksConsumer(c lab.Subject) string {
 	if !streams(c) {
 		return "it writes the order in the request that takes the unit"
@@ -27,7 +20,7 @@ var diesAfterReading = lab.Scenario{
 		b := openBehind(w, 1)
 		a, c, d := b.start("A"), b.start("C"), b.start("D")
 		_ = a.buys()
-		c.killedAt(c.writesAlone, beginsToWrite, nil)
+		c.killedAt(c.writesAlone, beginsToWrite)
 		return b.takenOverBy(d)
 	},
 }
@@ -45,7 +38,7 @@ var diesBeforeAcknowledging = lab.Scenario{
 		b := openBehind(w, 2)
 		a, c, d := b.start("A"), b.start("C"), b.start("D")
 		_ = a.buys()
-		c.killedAt(c.writesAlone, nil, func(cmd fault.Command) bool { return cmd.Is("XACK") || cmd.Script() })
+		c.killedAt(c.writesAlone, func(cmd fault.Command) bool { return cmd.Is("XACK") || cmd.Script() })
 		lab.Need(b.sold() == 1, "the order is not written")
 		return b.takenOverBy(d)
 	},
@@ -59,7 +52,7 @@ var diesBetweenTwoOrders = lab.Scenario{
 		b := openBehind(w, 3)
 		one, two, c, d := b.start("A"), b.start("B"), b.start("C"), b.start("D")
 		_, _ = one.buys(), two.buys()
-		c.killedAt(c.writesAlone, halfway(w.Subject), nil)
+		c.killedAt(c.writesAlone, halfway(w.Subject))
 		return b.takenOverBy(d)
 	},
 }
@@ -85,15 +78,15 @@ var databaseReplyLost = lab.Scenario{
 		b := openBehind(w, 2)
 		a := b.start("A")
 		if !streams(w.Subject) {
-			a.LoseSQLReply(writesOrder)
+			a.LoseReply(writesOrder)
 			_ = a.buys()
 			return b.verdict()
 		}
 		d := b.start("D")
 		if w.Subject.Name == luaStream {
-			d.LoseSQLReply(commitOf("INSERT INTO `oversell_orders`"))
+			d.LoseReply(commitOf("INSERT INTO `oversell_orders`"))
 		} else {
-			d.LoseSQLReply(writesOrder)
+			d.LoseReply(writesOrder)
 		}
 		_ = a.buys()
 		return b.takenOverBy(d)
@@ -108,7 +101,7 @@ var twoConsumers = lab.Scenario{
 		b := openBehind(w, 2)
 		a, c, d := b.start("A"), b.start("C"), b.start("D")
 		_ = a.buys()
-		stop := c.ParkSQL(beginsToWrite)
+		stop := c.Park(beginsToWrite)
 		c.mustPark(stop, c.writes())
 		d.writes()
 		w.Sleep(3 * b.claimAfter())
@@ -126,7 +119,7 @@ var redisLosesAccepted = lab.Scenario{
 		b := openBehind(w, 2)
 		one, two, c, d := b.start("A"), b.start("B"), b.start("C"), b.start("D")
 		_ = one.buys()
-		stop := c.ParkSQL(beginsToWrite)
+		stop := c.Park(beginsToWrite)
 		c.mustPark(stop, c.writes())
 		w.LoseKeys("Redis loses everything about the item")
 		if w.Subject.Name != luaStream {

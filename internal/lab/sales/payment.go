@@ -9,10 +9,6 @@ import (
 	"oversell/internal/payment"
 )
 
-func paymentScenarios() []lab.Scenario {
-	return []lab.Scenario{latePayment, sweepAgainstPayment, releasedStillPayable, capturedTwice, replyLostAfterCapture, orderWithoutStatus}
-}
-
 var latePayment = lab.Scenario{
 	Anomaly:  lab.AnomalyNamed("late-payment"),
 	Requires: []lab.Claim{had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A")},
@@ -36,7 +32,7 @@ var sweepAgainstPayment = lab.Scenario{
 		s := open(w, 1)
 		a, c := s.shop("A"), s.shop("C")
 		h := a.take("A")
-		parked := a.parkWrite()
+		parked := a.Park(writes)
 		paying := a.begin(func() error { return a.pay(h) })
 		a.mustPark(parked, paying)
 		s.expire(h)
@@ -108,8 +104,7 @@ var orderWithoutStatus = lab.Scenario{
 		s := open(w, 1)
 		a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
 		h := a.take("A")
-		inSQL, inRedis := secondWrite(w.Subject)
-		a.killedAt(func() error { return a.pay(h) }, inSQL, inRedis)
+		a.killedAt(func() error { return a.pay(h) }, secondWrite(w.Subject))
 		s.expire(h)
 		_, _ = c.sweep()
 		_ = d.webhook(s.lastPayment())
@@ -118,18 +113,18 @@ var orderWithoutStatus = lab.Scenario{
 }
 
 // secondWrite matches the second write with which a payment becomes an order.
-func secondWrite(c lab.Subject) (inSQL, inRedis lab.Match) {
+func secondWrite(c lab.Subject) lab.Match {
 	if c.Name == h1.Name {
-		return nil, func(cmd fault.Command) bool { return cmd.Is("DEL") }
+		return func(cmd fault.Command) bool { return cmd.Is("DEL") }
 	}
 	written := false // statements of one process, one at a time
 	return func(cmd fault.Command) bool {
-		text := cmd.Args[1]
+		text := lab.SQL(cmd)
 		if !strings.HasPrefix(text, "INSERT INTO oversell_orders") && !strings.HasPrefix(text, "UPDATE oversell_holds SET status") {
 			return false
 		}
 		second := written
 		written = true
 		return second
-	}, nil
+	}
 }

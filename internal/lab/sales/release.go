@@ -1,12 +1,9 @@
 package sales
 
 import (
+	"oversell/internal/holds"
 	"oversell/internal/lab"
 )
-
-func releaseScenarios() []lab.Scenario {
-	return []lab.Scenario{doubleRelease, twoSweepers, compensation}
-}
 
 var doubleRelease = lab.Scenario{
 	Anomaly:  lab.AnomalyNamed("double-release"),
@@ -46,6 +43,46 @@ var compensation = lab.Scenario{
 			next = b.take("B")
 		})
 		_ = b.pay(next)
+		return s.verdict()
+	},
+}
+
+var clockDiffers = lab.Scenario{
+	Anomaly:  lab.AnomalyNamed("clock-differs"),
+	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "B", "C")},
+	Run: func(w *lab.World) lab.Verdict {
+		s := open(w, 1)
+		a, b, c := s.shop("A"), s.shop("B"), s.shopWith("C", shopConfig{ahead: 2 * w.TTL})
+		h := a.take("A")
+		_, _ = c.sweep()
+		next, err := b.ask("B", 0)
+		if paid := a.pay(h); paid != nil {
+			return w.Broke("A", "A pays in time, and is refused: %s", told(w, paid))
+		}
+		if err == nil {
+			_ = b.pay(next)
+		}
+		return s.verdict()
+	},
+}
+
+var sweepWithoutTraffic = lab.Scenario{
+	Anomaly:  lab.AnomalyNamed("sweep-only-with-traffic"),
+	Requires: []lab.Claim{had(hasHold, "A")},
+	Run: func(w *lab.World) lab.Verdict {
+		s := open(w, 1)
+		till := s.serve(s.db, s.audit.Stage, s.provider.client, w.TTL/4)
+		_, err := till.Hold(w.Context(), holds.Ask{Stage: w.Subject.Name, SKU: s.item.SKU, Buyer: "A", Quantity: 1})
+		lab.Need(err == nil, "A got no hold: %v", err)
+		w.Record(hasHold, "A")
+		w.Note("A", "has a hold")
+		w.Sleep(3 * w.TTL)
+		units, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
+		lab.Need(err == nil, "the units could not be counted: %v", err)
+		w.Note("", "%d of %d units are on sale", units.Left, s.units)
+		if units.Left < s.units {
+			return w.Broke("", "%d of %d units are on sale, and no hold is left", units.Left, s.units)
+		}
 		return s.verdict()
 	},
 }

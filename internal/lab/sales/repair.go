@@ -8,10 +8,6 @@ import (
 	"oversell/internal/lab"
 )
 
-func repairScenarios() []lab.Scenario {
-	return []lab.Scenario{repairInFlight, repairAfterCrash, stockKeyEvicted}
-}
-
 var repairInFlight = lab.Scenario{
 	Anomaly:       lab.AnomalyNamed("repair-with-units-in-flight"),
 	NotApplicable: lacksRepair,
@@ -38,7 +34,7 @@ var repairAfterCrash = lab.Scenario{
 		if streams(w.Subject) {
 			a.killedAfter(a.buys, accepts)
 		} else {
-			a.killedAt(a.buys, writesOrder, nil)
+			a.killedAt(a.buys, writesOrder)
 		}
 		c.repairs()
 		_ = other.buys()
@@ -55,10 +51,7 @@ func accepts(cmd fault.Command) bool {
 func (p *writer) killedAfter(f func() error, match lab.Match) {
 	stop := lab.NewPause()
 	p.Inject(match, 1, "is killed before the reply arrives", stop.After)
-	done := p.begin(f)
-	p.mustPark(stop, done)
-	p.Kill()
-	p.w.Must(done, "the end of "+p.name)
+	p.killedIn(f, stop)
 }
 
 var stockKeyEvicted = lab.Scenario{
@@ -105,7 +98,7 @@ func lacksRepair(c lab.Subject) string {
 // the sale, D writes them, and A is told at once.
 func (b *behind) inFlight(a *writer) (stop *lab.Pause, bought <-chan struct{}) {
 	if !streams(b.w.Subject) {
-		stop = a.ParkSQL(writesOrder)
+		stop = a.Park(writesOrder)
 		bought = a.begin(a.buys)
 		a.mustPark(stop, bought)
 		return stop, bought
@@ -114,17 +107,17 @@ func (b *behind) inFlight(a *writer) (stop *lab.Pause, bought <-chan struct{}) {
 	close(done)
 	d := b.start("D")
 	_ = a.buys()
-	stop = d.ParkSQL(beginsToWrite)
+	stop = d.Park(beginsToWrite)
 	d.mustPark(stop, d.writes())
 	return stop, done
 }
 
 func writesOrder(cmd fault.Command) bool {
-	return strings.HasPrefix(cmd.Args[1], "INSERT INTO `oversell_orders`")
+	return strings.HasPrefix(lab.SQL(cmd), "INSERT INTO `oversell_orders`")
 }
 
 // beginsToWrite matches what a consumer begins to write with. In SQLite a
 // transaction locks the database for writing as it begins.
 func beginsToWrite(cmd fault.Command) bool {
-	return cmd.Args[1] == fault.Begin || writesOrder(cmd)
+	return lab.SQL(cmd) == fault.Begin || writesOrder(cmd)
 }

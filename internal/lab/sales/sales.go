@@ -10,8 +10,12 @@
 package sales
 
 import (
-	"slices"
+	"context"
+	"database/sql/driver"
 
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
 	"oversell/internal/holds"
 	h1 "oversell/internal/holds/h1_counter"
 	h2 "oversell/internal/holds/h2_status"
@@ -19,27 +23,87 @@ import (
 	"oversell/internal/lab"
 )
 
-// Holds returns the table of holds. Pools are in it if they are named.
+// The subjects that exist only to be broken: see package naive.
+const (
+	overwrite   = "overwrite"
+	ackFirst    = "ack_first"
+	noClaim     = "no_claim"
+	newID       = "new_id"
+	sqlSnapshot = "sql_snapshot"
+)
+
+// The subjects of package stock.
+const (
+	luaAtomic = "lua_atomic"
+	luaBatch  = "lua_batch"
+	luaStream = "lua_stream"
+	sqlUnits  = "sql_units"
+)
+
+// Holds returns the table of holds. What sells from a pool of units needs MySQL or MariaDB, and is tried
+// only if it is named.
 func Holds() lab.Table {
-	all := slices.Concat(paymentScenarios(), releaseScenarios(), takeScenarios(), clockScenarios())
+	all := []lab.Scenario{
+		latePayment, sweepAgainstPayment, releasedStillPayable, capturedTwice, replyLostAfterCapture, orderWithoutStatus,
+		doubleRelease, twoSweepers, compensation,
+		lastUnit, limitOutside, killedWithUnits, replyLostAfterTake, snapshot, evicted,
+		clockDiffers, sweepWithoutTraffic,
+	}
 	for i := range all {
 		all[i].NotApplicable = aboutHolds(all[i])
 	}
-	return lab.Table{Scenarios: all, Subjects: holders(), Others: pools()}
+	return lab.Table{
+		Scenarios: all,
+		Subjects: []lab.Subject{
+			subject(h1.Name, "a counter in Redis, and a hold with a ttl"),
+			subject(h2.Name, "a row with a status that is read, and then written"),
+			subject(h3.Name, "one conditional UPDATE, in a transaction with the order and the stock"),
+		},
+		Others: []lab.Subject{
+			subject(sqlSnapshot, "naive: the unit is read from a snapshot that is older than the lock"),
+			subject(sqlUnits, "one row for each unit, claimed by a locking read"),
+		},
+	}
 }
 
 // Behind returns the table of repairs, and of orders that are written behind the sale.
 func Behind() lab.Table {
-	return lab.Table{Scenarios: slices.Concat(repairScenarios(), consumerScenarios()), Subjects: writers()}
-}
-
-func holders() []lab.Subject {
-	return []lab.Subject{
-		{Name: h1.Name, About: "a counter in Redis, and a hold with a ttl", Database: openDatabase},
-		{Name: h2.Name, About: "a row with a status that is read, and then written", Database: openDatabase},
-		{Name: h3.Name, About: "one conditional UPDATE, in a transaction with the order and the stock", Database: openDatabase},
+	return lab.Table{
+		Scenarios: []lab.Scenario{
+			repairInFlight, repairAfterCrash, stockKeyEvicted,
+			diesAfterReading, diesBeforeAcknowledging, diesBetweenTwoOrders, databaseReplyLost, twoConsumers,
+			redisLosesAccepted,
+		},
+		Subjects: []lab.Subject{
+			subject(overwrite, "naive: a repair sets the counter to what the orders leave"),
+			subject(luaAtomic, "a script takes the units; a repair begins a new generation of the stock"),
+			subject(luaBatch, "a script takes the units of all buyers that wait; the repair is the same"),
+			subject(ackFirst, "naive: a consumer acknowledges orders before it writes them"),
+			subject(noClaim, "naive: nobody takes over what a dead consumer has read"),
+			subject(newID, "naive: each attempt writes the order under another id"),
+			subject(luaStream, "a stream of accepted orders; one transaction writes them and takes their units"),
+		},
 	}
 }
+
+func subject(name, about string) lab.Subject {
+	return lab.Subject{Name: name, About: about, Database: openDatabase}
+}
+
+// aboutHolds says that a question is not about pools, on top of what a scenario itself says.
+func aboutHolds(s lab.Scenario) func(lab.Subject) string {
+	return func(c lab.Subject) string {
+		switch {
+		case isPool(c) && s.Name != snapshotBeforeLock:
+			return "it sells without holds"
+		case s.NotApplicable == nil:
+			return ""
+		}
+		return s.NotApplicable(c)
+	}
+}
+
+func isPool(c lab.Subject) bool { return c.Name == sqlSnapshot || c.Name == sqlUnits }
 
 // stages makes a stage on its backends, by subject.
 var stages = map[string]func(holds.Backends) holds.Stage{
@@ -47,3 +111,20 @@ var stages = map[string]func(holds.Backends) holds.Stage{
 	h2.Name: func(b holds.Backends) holds.Stage { return h2.New(b) },
 	h3.Name: func(b holds.Backends) holds.Stage { return h3.New(b) },
 }
+
+type served struct{ *backend.DatabaseServer }
+
+// openDatabase is the lab.OpenDatabase of all subjects. The spec is one of -db.
+func openDatabase(ctx context.Context, spec string) (lab.Database, error) {
+	server, err := backend.ServeDatabase(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return served{server}, nil
+}
+
+func (s served) Dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
+	return backend.DialDatabaseThrough(ctx, s.URL, through)
+}
+
+func (served) TablePrefix() string { return backend.TablePrefix }

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"oversell/internal/fault"
@@ -135,7 +134,7 @@ func (p actor) begin(f func() error) <-chan struct{} {
 // midway runs f until it is about to write for the first time, then meanwhile, and then
 // the rest of f. What f has read is old by then.
 func (p actor) midway(f func() error, meanwhile func()) {
-	stop := p.parkWrite()
+	stop := p.Park(writes)
 	done := p.begin(f)
 	p.mustPark(stop, done)
 	meanwhile()
@@ -153,29 +152,16 @@ func (p actor) mustPark(stop *lab.Pause, done <-chan struct{}) {
 	}
 }
 
-// parkWrite parks the next command or statement that writes, wherever it goes.
-func (p actor) parkWrite() *lab.Pause {
-	stop := lab.NewPause()
-	var done atomic.Bool // one of the two rules is used, and once
-	first := func(match lab.Match) lab.Match {
-		return func(cmd fault.Command) bool { return match(cmd) && done.CompareAndSwap(false, true) }
-	}
-	p.InjectSQL(first(writesSQL), 1, "delayed on its way", stop.Before).Spare = true
-	p.Inject(first(writesRedis), 1, "delayed on its way", stop.Before).Spare = true
-	return stop
-}
-
-// writesSQL matches what a stage begins to write with. That a payment has begun is no write of
-// a stage.
-func writesSQL(cmd fault.Command) bool {
-	text := cmd.Args[1]
-	if strings.Contains(text, "oversell_hold_payments") {
+// writes matches what a stage begins to write with, wherever it goes. That a payment has begun
+// is no write of a stage.
+func writes(cmd fault.Command) bool {
+	text := lab.SQL(cmd)
+	switch {
+	case strings.Contains(text, "oversell_hold_payments"):
 		return false
+	case text == fault.Begin, strings.HasPrefix(text, "INSERT INTO "), strings.HasPrefix(text, "UPDATE "):
+		return true
 	}
-	return text == fault.Begin || strings.HasPrefix(text, "INSERT INTO ") || strings.HasPrefix(text, "UPDATE ")
-}
-
-func writesRedis(cmd fault.Command) bool {
 	return cmd.Is("DECRBY", "INCRBY", "DEL", "SET", "ZADD", "ZREM")
 }
 
@@ -193,16 +179,15 @@ func (s *sale) expire(h holds.Hold) {
 	lab.Need(false, "the hold does not expire")
 }
 
-// killedAt runs f until it sends what matches, in SQL or to Redis, and kills the process
-// before that arrives.
-func (p actor) killedAt(f func() error, inSQL, inRedis lab.Match) {
+// killedAt runs f until it sends what matches, and kills the process before that arrives.
+func (p actor) killedAt(f func() error, match lab.Match) {
 	stop := lab.NewPause()
-	if inSQL != nil {
-		p.InjectSQL(inSQL, 1, "is killed before this arrives", stop.Before)
-	}
-	if inRedis != nil {
-		p.Inject(inRedis, 1, "is killed before this arrives", stop.Before)
-	}
+	p.Inject(match, 1, "is killed before this arrives", stop.Before)
+	p.killedIn(f, stop)
+}
+
+// killedIn runs f until it is parked, and kills the process.
+func (p actor) killedIn(f func() error, stop *lab.Pause) {
 	done := p.begin(f)
 	p.mustPark(stop, done)
 	p.Kill()

@@ -10,10 +10,6 @@ import (
 	"oversell/internal/lab"
 )
 
-func takeScenarios() []lab.Scenario {
-	return []lab.Scenario{lastUnit, limitOutside, killedWithUnits, replyLostAfterTake, snapshot, evicted}
-}
-
 var lastUnit = lab.Scenario{
 	Anomaly:  lab.AnomalyNamed("last-unit-raced"),
 	Requires: []lab.Claim{had(hasHold, "B"), had(hasOrder, "B"), had(wasTold, "A")},
@@ -100,11 +96,11 @@ var killedWithUnits = lab.Scenario{
 		a, b := s.shop("A"), s.shop("B")
 		take := func() error { _, err := a.ask("A", 0); return err }
 		if w.Subject.Name == h1.Name {
-			a.killedAt(take, nil, func(cmd fault.Command) bool {
+			a.killedAt(take, func(cmd fault.Command) bool {
 				return cmd.Is("SET") && strings.HasPrefix(cmd.Args[1], "oversell:h1:hold:")
 			})
 		} else {
-			a.killedAt(take, lab.Sends("INSERT INTO oversell_holds "), nil)
+			a.killedAt(take, lab.Sends("INSERT INTO oversell_holds "))
 		}
 		if h, err := b.ask("B", 0); err == nil {
 			_ = b.pay(h)
@@ -123,9 +119,9 @@ var replyLostAfterTake = lab.Scenario{
 		case h1.Name:
 			a.LoseReply(func(cmd fault.Command) bool { return cmd.Is("DECRBY") })
 		case h3.Name:
-			a.LoseSQLReply(commitOf("INSERT INTO oversell_holds "))
+			a.LoseReply(commitOf("INSERT INTO oversell_holds "))
 		default:
-			a.LoseSQLReply(lab.Sends("UPDATE oversell_items "))
+			a.LoseReply(lab.Sends("UPDATE oversell_items "))
 		}
 		if h, err := a.ask("A", 0); err == nil {
 			_ = a.pay(h)
@@ -140,10 +136,10 @@ var replyLostAfterTake = lab.Scenario{
 func commitOf(text string) lab.Match {
 	sent := false // statements of one process, one at a time
 	return func(cmd fault.Command) bool {
-		if strings.HasPrefix(cmd.Args[1], text) {
+		if strings.HasPrefix(lab.SQL(cmd), text) {
 			sent = true
 		}
-		return sent && cmd.Args[1] == fault.Commit
+		return sent && lab.SQL(cmd) == fault.Commit
 	}
 }
 
@@ -165,7 +161,7 @@ var snapshot = lab.Scenario{
 		}
 		s := open(w, 1)
 		a, b := s.shopWith("A", shopConfig{isolation: sql.LevelRepeatableRead}), s.shopWith("B", shopConfig{isolation: sql.LevelRepeatableRead})
-		stop := a.ParkSQL(lab.Sends("UPDATE oversell_items "))
+		stop := a.Park(lab.Sends("UPDATE oversell_items "))
 		done := a.begin(func() error {
 			h, err := a.ask("A", 0)
 			if err == nil {
@@ -179,4 +175,17 @@ var snapshot = lab.Scenario{
 		w.Must(done, "the end of A")
 		return s.verdict()
 	},
+}
+
+// lastUnitOfPool has A begin to claim the last unit, and B get it before A has its lock.
+func lastUnitOfPool(w *lab.World) lab.Verdict {
+	p := openBehind(w, 1)
+	a, b := p.start("A"), p.start("B")
+	stop := a.Park(lab.Sends("FOR UPDATE"))
+	done := a.begin(a.buys)
+	a.mustPark(stop, done)
+	_ = b.buys()
+	stop.Release()
+	w.Must(done, "the end of A")
+	return p.verdict()
 }

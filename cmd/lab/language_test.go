@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"oversell/internal/lab"
-	"oversell/internal/lab/search"
 	pagetexts "oversell/internal/page/texts"
 )
 
@@ -32,7 +31,7 @@ func TestSearchAndListInChinese(t *testing.T) {
 			t.Errorf("%q is left in\n%s", word, out)
 		}
 	}
-	for _, goal := range search.Goals() {
+	for _, goal := range lab.Goals() {
 		if told := chinese(t).Told(meaning(goal)); !strings.Contains(told, "：") {
 			t.Errorf("%s is told as %q", goal, told)
 		}

@@ -162,7 +162,7 @@ func TestSearchFindsWhatTheTableMisses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if moves := r.Breaks[search.ForeignDelete]; (moves != "") != tt.breaks {
+		if moves := r.Breaks[lab.GoalForeignDelete]; (moves != "") != tt.breaks {
 			t.Errorf("found %q, want one: %v", moves, tt.breaks)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 type schedules struct {
 	search, goal, replay string
 	buyers               int
-	goals                []search.Goal
+	goals                []lab.Goal
 	subjects             []lab.Subject
 	replayed             lab.Schedule
 }
@@ -36,7 +36,7 @@ func (s *schedules) define(fs *flag.FlagSet) {
 
 func goalNames() string {
 	var names []string
-	for _, g := range search.Goals() {
+	for _, g := range lab.Goals() {
 		names = append(names, string(g))
 	}
 	return strings.Join(names, ", ")
@@ -55,16 +55,16 @@ func (s *schedules) interpret(m mode) (err error) {
 	return s.interpretSearch()
 }
 
-func goalsOf(names string) ([]search.Goal, error) {
+func goalsOf(names string) ([]lab.Goal, error) {
 	if names == "" {
-		return search.Goals(), nil
+		return lab.Goals(), nil
 	}
-	var goals []search.Goal
+	var goals []lab.Goal
 	for _, name := range split(names) {
-		if !slices.Contains(search.Goals(), search.Goal(name)) {
+		if !slices.Contains(lab.Goals(), lab.Goal(name)) {
 			return nil, fmt.Errorf("unknown goal %q (allowed: %s)", name, goalNames())
 		}
-		goals = append(goals, search.Goal(name))
+		goals = append(goals, lab.Goal(name))
 	}
 	return goals, nil
 }
@@ -166,7 +166,7 @@ func (p program) summary(s schedules, found []search.Result, style show.Style) {
 	fmt.Fprintf(p.stdout, style.Say("in all %v")+"\n", wall.Round(10*time.Millisecond))
 }
 
-func cellOf(r search.Result, g search.Goal, style show.Style) string {
+func cellOf(r search.Result, g lab.Goal, style show.Style) string {
 	moves, broken := r.Breaks[g]
 	switch {
 	case broken:
@@ -280,12 +280,12 @@ func (p program) replay(s schedules, style show.Style) error {
 	return nil
 }
 
-func meaning(g search.Goal) string {
-	return map[search.Goal]string{
-		search.Oversell:      "oversell, more is sold than there is",
-		search.Overlap:       "overlap, two buyers are in the section at once",
-		search.ForeignDelete: "foreign-delete, a buyer deletes the lock of another",
-		search.SelfWait:      "self-wait, a buyer in the section waits for the lock that it has itself",
-		search.Stuck:         "stuck, a buyer who lives is not served although everybody goes on for ten leases",
+func meaning(g lab.Goal) string {
+	return map[lab.Goal]string{
+		lab.GoalOversell:      "oversell, more is sold than there is",
+		lab.GoalOverlap:       "overlap, two buyers are in the section at once",
+		lab.GoalForeignDelete: "foreign-delete, a buyer deletes the lock of another",
+		lab.GoalSelfWait:      "self-wait, a buyer in the section waits for the lock that it has itself",
+		lab.GoalStuck:         "stuck, a buyer who lives is not served although everybody goes on for ten leases",
 	}[g]
 }

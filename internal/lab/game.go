@@ -136,10 +136,10 @@ func (pl *player) come() {
 
 // opens gives a command its text. The text does not depend on which buyer sent the script first.
 func (pl *player) opens(c *Request) {
-	c.Text = strings.Replace(pl.text(c), "EVALSHA", "EVAL", 1)
+	c.Text = strings.Replace(pl.text(*c), "EVALSHA", "EVAL", 1)
 }
 
-func (pl *player) text(c *Request) string { return pl.g.w.names.text(pl.name, c.Wire) }
+func (pl *player) text(c Request) string { return pl.g.w.names.text(pl.name, c.Wire) }
 
 func (pl *player) setUp(conn int, cmd fault.Command) fault.Value {
 	reply, err := pl.exchange(conn, cmd)
@@ -169,14 +169,14 @@ func (pl *player) exchange(conn int, cmd fault.Command) (fault.Value, error) {
 }
 
 // let has Redis execute a command. One that waits in Redis does not keep the others.
-func (pl *player) let(c *Request, lost bool) {
+func (pl *player) let(c Request, lost bool) {
 	pl.take(c)
 	pl.g.w.Go(func() { pl.perform(c, lost) })
 	pl.g.settle()
 }
 
 // perform sends a command to Redis, and records the result.
-func (pl *player) perform(c *Request, lost bool) {
+func (pl *player) perform(c Request, lost bool) {
 	if lost {
 		match := func(cmd fault.Command) bool { return &cmd.Args[0] == &c.Wire.Args[0] }
 		pl.p.Inject(match, 1, "the connection breaks before the reply arrives", loseReply)
@@ -187,7 +187,7 @@ func (pl *player) perform(c *Request, lost bool) {
 			defer pl.mu.Unlock()
 			pl.waiting = c
 		}
-		waits(c)
+		waits(&c)
 		defer waits(nil)
 	}
 	g := pl.g
@@ -197,7 +197,7 @@ func (pl *player) perform(c *Request, lost bool) {
 	pl.Answer(c, reply, err != nil)
 }
 
-func (pl *player) commands() []*Request {
+func (pl *player) commands() []Request {
 	if pl.dead {
 		return nil
 	}
@@ -304,7 +304,7 @@ func (g *game) letWatchdogs() {
 	for _, pl := range g.players {
 		for {
 			commands := pl.commands()
-			i := slices.IndexFunc(commands, func(c *Request) bool { return c.Watchdog && !c.GivenUp })
+			i := slices.IndexFunc(commands, func(c Request) bool { return c.Watchdog && !c.GivenUp })
 			if i < 0 || pl.frozen {
 				break
 			}

@@ -271,7 +271,7 @@ func (pl *player) says(p Player) string {
 	case p.Status == Waiting:
 		pl.mu.Lock()
 		defer pl.mu.Unlock()
-		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, pl.g.readable(pl.text(pl.waiting)))
+		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, pl.g.readable(pl.text(*pl.waiting)))
 	case p.Status == Asleep:
 		return p.Name + " sleeps before it tries again"
 	case p.Status == Ready:

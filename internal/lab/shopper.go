@@ -51,7 +51,7 @@ type Shopper struct {
 
 	mu     sync.Mutex
 	conns  []*shopperConn
-	open   []*Request
+	open   []*openRequest
 	sent   int // commands so far
 	frozen bool
 	over   bool // no new connections
@@ -98,7 +98,10 @@ type Request struct {
 	From     time.Duration // when the program began to send it: its connection may have come later
 	Watchdog bool          // the buyer's own line of work does not wait for it
 	GivenUp  bool          // nobody waits for its reply any more
+}
 
+type openRequest struct {
+	Request
 	conn     *shopperConn
 	answered bool        // its reply waits until the process goes on
 	late     fault.Value // that reply
@@ -234,8 +237,8 @@ func Settle(all ...*Shopper) {
 func (s *Shopper) number() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fresh := slices.DeleteFunc(slices.Clone(s.open), func(c *Request) bool { return c.ID != 0 })
-	slices.SortStableFunc(fresh, func(a, b *Request) int {
+	fresh := slices.DeleteFunc(slices.Clone(s.open), func(c *openRequest) bool { return c.ID != 0 })
+	slices.SortStableFunc(fresh, func(a, b *openRequest) int {
 		return cmp.Or(cmp.Compare(a.Since, b.Since), strings.Compare(a.Text, b.Text))
 	})
 	for _, c := range fresh {
@@ -247,11 +250,16 @@ func (s *Shopper) number() {
 
 // Requests are the commands without a reply: the buyer's own first, then by the time at which
 // they were sent.
-func (s *Shopper) Requests() []*Request {
+func (s *Shopper) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := slices.DeleteFunc(slices.Clone(s.open), func(c *Request) bool { return c.answered })
-	slices.SortStableFunc(all, func(a, b *Request) int {
+	var all []Request
+	for _, c := range s.open {
+		if !c.answered {
+			all = append(all, c.Request)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Request) int {
 		return cmp.Or(compareBool(a.Watchdog, b.Watchdog), cmp.Compare(a.Since, b.Since), strings.Compare(a.Text, b.Text))
 	})
 	return all
@@ -268,22 +276,22 @@ func compareBool(a, b bool) int {
 }
 
 // take removes a command from the Requests. Answer must be called.
-func (s *Shopper) take(c *Request) {
+func (s *Shopper) take(c Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = slices.DeleteFunc(s.open, func(o *Request) bool { return o == c })
+	s.open = slices.DeleteFunc(s.open, func(o *openRequest) bool { return o.ID == c.ID })
 }
 
 // Answer lets the process receive the reply to a command, or, with cut, breaks the connection.
 // A frozen process receives it when it goes on.
-func (s *Shopper) Answer(c *Request, reply fault.Value, cut bool) {
+func (s *Shopper) Answer(r Request, reply fault.Value, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open = slices.DeleteFunc(s.open, func(o *Request) bool { return o == c })
+	c := s.conns[r.Conn].open
+	s.open = slices.DeleteFunc(s.open, func(o *openRequest) bool { return o == c })
 	c.late, c.cut = reply, cut
 	if s.frozen {
 		c.answered = true
-		c.conn.open = c // it stays in the way of the next one
 		s.open = append(s.open, c)
 		return
 	}
@@ -291,7 +299,7 @@ func (s *Shopper) Answer(c *Request, reply fault.Value, cut bool) {
 }
 
 // arrive lets the client read the reply, or breaks the connection.
-func (c *Request) arrive() {
+func (c *openRequest) arrive() {
 	c.conn.open = nil
 	if c.cut {
 		c.conn.breakOff()
@@ -344,9 +352,9 @@ func (s *Shopper) Connections() (held []time.Duration, spare bool) {
 
 // opened notes a command that must be answered, or returns the reply to it at once: a script
 // that nobody has sent in full is not known. The caller has locked mu.
-func (s *Shopper) opened(c *shopperConn, cmd fault.Command) (*Request, fault.Value) {
+func (s *Shopper) opened(c *shopperConn, cmd fault.Command) (*openRequest, fault.Value) {
 	now := time.Since(s.start)
-	out := &Request{Conn: c.index, Wire: cmd, Since: now, From: now, conn: c}
+	out := &openRequest{Request: Request{Conn: c.index, Wire: cmd, Since: now, From: now}, conn: c}
 	if cmd.Script() && len(cmd.Args) > 1 {
 		if out.Source = cmd.Args[1]; cmd.Is("EVALSHA", "EVALSHA_RO") {
 			source, ok := s.Scripts.Load(strings.ToLower(cmd.Args[1]))
@@ -361,14 +369,14 @@ func (s *Shopper) opened(c *shopperConn, cmd fault.Command) (*Request, fault.Val
 	if c.held {
 		out.From, c.held = c.from, false
 	}
-	s.Opens(out)
+	s.Opens(&out.Request)
 	s.open = append(s.open, out)
 	s.changed()
 	return out, nil
 }
 
 // Whole is the command as it is without the scripts that the server knows already.
-func (c *Request) Whole() fault.Command {
+func (c Request) Whole() fault.Command {
 	if !c.Wire.Is("EVALSHA", "EVALSHA_RO") {
 		return c.Wire
 	}
@@ -388,7 +396,7 @@ type shopperConn struct {
 	index    int
 	unread   []byte          // of a command that is not complete
 	queue    []fault.Command // after the one that is open
-	open     *Request        // nil: the next command is taken from queue
+	open     *openRequest    // nil: the next command is taken from queue
 	replies  bytes.Buffer    // what the client has not read
 	arrived  chan struct{}   // has a value when a Read may go on
 	closed   bool            // by the client

@@ -296,7 +296,7 @@ func TestRecordAndProgress(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &record); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%v: %d %s", err, w.Code, w.Body)
 	}
-	if r, ok := record.Find("v9_cohort", 2); !ok || r.Breaks[search.Oversell] != "" || r.States < 1000 {
+	if r, ok := record.Find("v9_cohort", 2); !ok || r.Breaks[lab.GoalOversell] != "" || r.States < 1000 {
 		t.Errorf("of v9_cohort is on record: %+v", r)
 	}
 	far := func() (p struct {

@@ -34,7 +34,7 @@ func TestTheLessonIsInTheDocs(t *testing.T) {
 		if strategy != "" {
 			row += " `#/play/" + strategy + "`"
 			found, ok := record.Find(strategy, 2)
-			if shortest, possible := found.Breaks[search.Goal(goal)]; !ok || possible != (answer != "") {
+			if shortest, possible := found.Breaks[lab.Goal(goal)]; !ok || possible != (answer != "") {
 				t.Errorf("step %s: the answer is %q, and on record is %q", id, answer, shortest)
 			}
 		}

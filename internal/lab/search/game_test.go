@@ -32,10 +32,10 @@ func TestGameIsOnRecord(t *testing.T) {
 // a freeze v6 sells no unit twice.
 func TestWatchdogIsOutlivedByAFreezeOnly(t *testing.T) {
 	r, err := Search(t.Context(), Config{Subject: subject(t, "v6_watchdog"), Buyers: 2, Faults: Faults{Kills: 1, Losses: 1}})
-	if moves, ok := r.Breaks[Oversell]; ok || err != nil {
+	if moves, ok := r.Breaks[lab.GoalOversell]; ok || err != nil {
 		t.Errorf("v6 sells too much by %s, %v", moves, err)
 	}
-	v5 := lab.Level{Strategy: "v5_reentrant", Goal: Oversell, Faultless: true}
+	v5 := lab.Level{Strategy: "v5_reentrant", Goal: lab.GoalOversell, Faultless: true}
 	const frozen = "A.A.fA.p3000.B.B.B.tA.A"
 	if wins(t, v5, frozen) {
 		t.Errorf("v5 is won by %s", frozen)
@@ -63,7 +63,7 @@ func recordOf(t *testing.T, strategy string) Result {
 		t.Fatal(err)
 	}
 	found, ok := r.Find(strategy, 2)
-	if !ok || found.Cut || !slices.Contains(r.Goals, SelfWait) {
+	if !ok || found.Cut || !slices.Contains(r.Goals, lab.GoalSelfWait) {
 		t.Fatalf("%s is not on record: %+v", strategy, found)
 	}
 	return found

@@ -139,7 +139,7 @@ func (d *describer) describe(order []int) []byte {
 		d.text = append(d.text, byte('0'+d.places[w.buyer]))
 		d.duration(w.left)
 		d.text = flags(d.text, w.lost)
-		d.add(s.buyers[w.buyer].global(w.cmd.text, w.buyer))
+		d.add(s.buyers[w.buyer].global(w.cmd.Text, w.buyer))
 		d.text = append(d.text, '\n')
 	}
 	d.data()

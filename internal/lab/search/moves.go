@@ -48,11 +48,11 @@ func (s *state) moves() []lab.Move {
 // are alike, so they come in their order.
 func (s *state) steps(i int) []lab.Move {
 	b := &s.buyers[i]
-	var held []opened
+	var held []lab.Request
 	switch {
 	case b.dead || b.frozen:
 	case b.node == nil && (i == 0 || s.buyers[i-1].node != nil):
-		held = make([]opened, 1)
+		held = make([]lab.Request, 1)
 	case b.node != nil:
 		held = s.held(i)
 		if _, ready := b.node.polls(b.idle); ready && s.inVain(i) {
@@ -61,7 +61,7 @@ func (s *state) steps(i int) []lab.Move {
 	}
 	var out []lab.Move
 	for nth, o := range held {
-		if o.never() {
+		if never(o) {
 			continue
 		}
 		out = append(out, lab.Move{Action: lab.Step, Buyer: i, Nth: nth + 1})

@@ -57,7 +57,7 @@ type past struct {
 type exchange struct {
 	text, reply string
 	blocks      bool
-	at          section
+	at          lab.Section
 }
 
 // child is the buyer once it is told one more thing. It may be a node that something else
@@ -159,7 +159,7 @@ func (n *node) id() string {
 	}
 	if n.program.subject.Optimistic { // WATCH is of a connection
 		for _, o := range n.views[0].open {
-			fmt.Fprintf(&b, " %d", o.conn)
+			fmt.Fprintf(&b, " %d", o.Conn)
 		}
 	}
 	return b.String()
@@ -189,23 +189,23 @@ func (n *node) next(in input) past {
 		return p
 	}
 	v, _ := n.current(in.after)
-	i := slices.IndexFunc(v.open, func(o opened) bool { return o.id == in.id })
+	i := slices.IndexFunc(v.open, func(o lab.Request) bool { return o.ID == in.id })
 	if i < 0 {
 		return p
 	}
 	o := v.open[i]
-	e := exchange{text: o.text, reply: "lost", blocks: o.wire.Blocks(), at: v.section}
+	e := exchange{text: o.Text, reply: "lost", blocks: o.Wire.Blocks(), at: v.section}
 	if in.kind == inputReply {
 		e.reply = fault.Value(in.reply).String()
 	}
-	if o.watchdog {
+	if o.Watchdog {
 		p.kept = ""
 		if in.kind == inputBreak {
 			p.kept = e.text + "=lost"
 		}
 		return p
 	}
-	p.sent = o.from
+	p.sent = o.From
 	if e.blocks && len(p.seen) > 0 { // what it counts from
 		p.sent = n.past.sent
 	}
@@ -222,7 +222,7 @@ func (n *node) next(in input) past {
 // the same again is where it was then: it is in a loop.
 // What it sends in another part of its work it may send for another reason, such as to take
 // a lock again that it has.
-func until(seen []exchange, text string, at section) []exchange {
+func until(seen []exchange, text string, at lab.Section) []exchange {
 	i := slices.IndexFunc(seen, func(o exchange) bool { return o.at == at && masked(o.text) == masked(text) })
 	if i < 0 {
 		return seen
@@ -257,15 +257,15 @@ func (n *node) describe(idle time.Duration) string {
 	b.WriteString(v.text)
 	awaited, blocks := false, false
 	for _, o := range v.open {
-		counts := v.section == lab.Ahead || v.section == begun && o.watchdog
-		if n.program.leased && counts && !o.givenUp && !o.wire.Blocks() {
-			fmt.Fprintf(&b, " %v", min(now-o.from, oldest))
+		counts := v.section == lab.Ahead || v.section == lab.Begun && o.Watchdog
+		if n.program.leased && counts && !o.GivenUp && !o.Wire.Blocks() {
+			fmt.Fprintf(&b, " %v", min(now-o.From, oldest))
 		}
-		awaited = awaited || !o.givenUp
-		blocks = blocks || !o.givenUp && o.wire.Blocks()
+		awaited = awaited || !o.GivenUp
+		blocks = blocks || !o.GivenUp && o.Wire.Blocks()
 	}
 	for _, from := range v.held {
-		if n.program.leased && v.section != ended {
+		if n.program.leased && v.section != lab.Ended {
 			fmt.Fprintf(&b, " %v", min(now-from, oldest))
 		}
 	}
@@ -295,17 +295,17 @@ func (n *node) describe(idle time.Duration) string {
 func (n *node) seen(v view, i int) []exchange {
 	seen := n.past.seen
 	for _, o := range v.open {
-		if !o.watchdog && !o.givenUp {
-			seen = until(seen, o.text, v.section)
+		if !o.Watchdog && !o.GivenUp {
+			seen = until(seen, o.Text, v.section)
 		}
 	}
 	if len(v.open) == 0 && i+1 < len(n.views) && len(n.views[i+1].open) > 0 && !v.done { // it sleeps
-		seen = until(seen, n.views[i+1].open[0].text, n.views[i+1].section)
+		seen = until(seen, n.views[i+1].open[0].Text, n.views[i+1].section)
 	}
-	if v.section != ended || n.program.subject.Lock == nil {
+	if v.section != lab.Ended || n.program.subject.Lock == nil {
 		return seen
 	}
-	for len(seen) > 0 && seen[0].at != ended {
+	for len(seen) > 0 && seen[0].at != lab.Ended {
 		seen = seen[1:]
 	}
 	return seen
@@ -323,13 +323,13 @@ func (n *node) polls(idle time.Duration) (sleeps, ready bool) {
 		return false, false
 	}
 	if len(v.open) == 1 {
-		return false, masked(v.open[0].text) == last
+		return false, masked(v.open[0].Text) == last
 	}
 	if len(v.open) > 0 || i+1 >= len(n.views) {
 		return false, false
 	}
 	next := n.views[i+1].open
-	return len(next) == 1 && masked(next[0].text) == last, false
+	return len(next) == 1 && masked(next[0].Text) == last, false
 }
 
 // masked is a text in which what was drawn is not told apart.

@@ -21,8 +21,8 @@ var recorded []byte
 
 // Record is what searches have found. Its JSON form is relied upon.
 type Record struct {
-	Goals   []Goal   `json:"goals"`
-	Results []Result `json:"results"` // by the number of buyers, then in the order of lab.Levels
+	Goals   []lab.Goal `json:"goals"`
+	Results []Result   `json:"results"` // by the number of buyers, then in the order of lab.Levels
 }
 
 // Recorded returns the record that this program was built with. A search of the same code
@@ -54,7 +54,7 @@ func (r Record) With(results ...Result) Record {
 	slices.SortStableFunc(all, func(a, b Result) int {
 		return cmp.Or(cmp.Compare(a.Buyers, b.Buyers), cmp.Compare(slices.Index(levels, a.Strategy), slices.Index(levels, b.Strategy)))
 	})
-	return Record{Goals(), all}
+	return Record{lab.Goals(), all}
 }
 
 // WriteJSON writes the record as Recorded reads it.
@@ -91,7 +91,7 @@ func (r Record) Markdown(w Words) string {
 	t := present.Table[Result]{Rows: r.Results}
 	t.Add(w.Strategy, func(o Result) string { return "`" + o.Strategy + "`" })
 	t.Number(w.Buyers, func(o Result) string { return strconv.Itoa(o.Buyers) })
-	for _, g := range Goals() {
+	for _, g := range lab.Goals() {
 		t.Add(string(g), func(o Result) string {
 			moves, broken := o.Breaks[g]
 			switch {
@@ -113,7 +113,7 @@ var errNotReplayed = errors.New("the scheduler does not reach it")
 
 // Replay plays a schedule as the page does, with all buyers beside one server, and returns
 // an error unless it reaches the goal. The strategy must be one of lab.Levels.
-func Replay(strategy string, buyers int, goal Goal, text string) error {
+func Replay(strategy string, buyers int, goal lab.Goal, text string) error {
 	moves, err := lab.ParseMoves(text)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func Replay(strategy string, buyers int, goal Goal, text string) error {
 	}
 	reached := slices.Contains(state.Reached, goal)
 	switch {
-	case !reached && goal == Stuck:
+	case !reached && goal == lab.GoalStuck:
 		return fmt.Errorf("%w: all are served within %v", errNotReplayed, lab.Patience)
 	case !reached:
 		return fmt.Errorf("%w: %s by %s", errNotReplayed, goal, text)

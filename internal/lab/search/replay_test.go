@@ -108,10 +108,10 @@ func compare(t *testing.T, name string, moves []lab.Move, s *state) string {
 		differ(p.Name+" done", v.done, p.Status == lab.Done)
 		var got, want []string
 		for _, o := range s.held(i) {
-			if o.never() {
+			if never(o) {
 				continue
 			}
-			got = append(got, fmt.Sprint(o.wire.Name(), o.watchdog, o.givenUp))
+			got = append(got, fmt.Sprint(o.Wire.Name(), o.Watchdog, o.GivenUp))
 		}
 		for _, n := range p.Next {
 			if n.GivenUp && n.From == "watchdog" {

@@ -38,32 +38,17 @@ type Budget struct {
 // errBudget means that the time of the budget is over.
 var errBudget = errors.New("the budget is used up")
 
-// Goal is what a search looks for.
-type Goal = lab.Goal
-
-// The goals.
-const (
-	Oversell      = lab.GoalOversell
-	Overlap       = lab.GoalOverlap
-	ForeignDelete = lab.GoalForeignDelete
-	SelfWait      = lab.GoalSelfWait
-	Stuck         = lab.GoalStuck
-)
-
-// Goals returns all goals.
-func Goals() []Goal { return lab.Goals() }
-
 // Result is what a search has found.
 type Result struct {
-	Strategy      string          `json:"strategy"`
-	Buyers        int             `json:"buyers"`
-	Faults        Faults          `json:"faults"`
-	States        int             `json:"states"`                   // different ones
-	Moves         int             `json:"moves"`                    // that were made from them
-	Breaks        map[Goal]string `json:"breaks"`                   // the shortest schedule to each goal; no entry: none leads there
-	NotApplicable []Goal          `json:"not_applicable,omitempty"` // goals that mean nothing for the strategy: see lab.Goal.NotApplicable
-	Cut           bool            `json:"cut,omitempty"`            // the budget ended before all was explored: what is not in Breaks may be possible
-	Wall          time.Duration   `json:"-"`
+	Strategy      string              `json:"strategy"`
+	Buyers        int                 `json:"buyers"`
+	Faults        Faults              `json:"faults"`
+	States        int                 `json:"states"`                   // different ones
+	Moves         int                 `json:"moves"`                    // that were made from them
+	Breaks        map[lab.Goal]string `json:"breaks"`                   // the shortest schedule to each goal; no entry: none leads there
+	NotApplicable []lab.Goal          `json:"not_applicable,omitempty"` // goals that mean nothing for the strategy: see lab.Goal.NotApplicable
+	Cut           bool                `json:"cut,omitempty"`            // the budget ended before all was explored: what is not in Breaks may be possible
+	Wall          time.Duration       `json:"-"`
 }
 
 // ErrNotSearched is wrapped by the errors of a subject that cannot be searched.
@@ -124,8 +109,8 @@ func newExplorer(cfg Config) (*explorer, error) {
 	}
 	x := &explorer{cfg: cfg, seen: make(map[identity]int)}
 	x.out = Result{
-		Strategy: cfg.Subject.Name, Buyers: cfg.Buyers, Faults: cfg.Faults, Breaks: make(map[Goal]string),
-		NotApplicable: slices.DeleteFunc(Goals(), func(g Goal) bool { return g.NotApplicable(cfg.Subject) == "" }),
+		Strategy: cfg.Subject.Name, Buyers: cfg.Buyers, Faults: cfg.Faults, Breaks: make(map[lab.Goal]string),
+		NotApplicable: slices.DeleteFunc(lab.Goals(), func(g lab.Goal) bool { return g.NotApplicable(cfg.Subject) == "" }),
 	}
 	var err error
 	if x.setUp, err = newExecutor(&x.known); err != nil {
@@ -144,7 +129,7 @@ func (x *explorer) close() { x.setUp.close() }
 // engine makes an engine. Its executor must be closed.
 func (x *explorer) engine() (*engine, error) {
 	redis, err := newExecutor(&x.known)
-	return &engine{root: x.root, redis: redis, found: new(goals)}, err
+	return &engine{root: x.root, redis: redis}, err
 }
 
 func (x *explorer) first() *state {
@@ -228,7 +213,7 @@ type step struct {
 	moves []lab.Move
 	s     *state
 	id    identity
-	found goals
+	found []lab.Goal
 	after int // the index of the step that it follows; -1: none
 }
 
@@ -243,7 +228,7 @@ func (x *explorer) expand(e *engine, v vertex) ([]step, error) {
 		}
 		s.limited(m)
 		x.made.Add(1)
-		out = append(out, step{moves: []lab.Move{m}, s: s, id: s.id(), found: *e.found, after: after})
+		out = append(out, step{moves: []lab.Move{m}, s: s, id: s.id(), found: e.found, after: after})
 		return s, nil
 	}
 	for _, m := range v.s.moves() {
@@ -312,12 +297,9 @@ func (f Faults) String() string {
 // add adds what a move from a vertex has led to. It reports whether that is new.
 func (x *explorer) add(from int, st step) (v int, fresh bool) {
 	m := st.moves[0]
-	for _, f := range []struct {
-		goal  Goal
-		found bool
-	}{{Oversell, st.found.oversell}, {Overlap, st.found.overlap}, {ForeignDelete, st.found.foreign}, {SelfWait, st.found.selfWait}} {
-		if _, ok := x.out.Breaks[f.goal]; f.found && !ok {
-			x.out.Breaks[f.goal] = lab.MovesText(append(x.path(x.graph[from]), m))
+	for _, goal := range st.found {
+		if _, ok := x.out.Breaks[goal]; !ok {
+			x.out.Breaks[goal] = lab.MovesText(append(x.path(x.graph[from]), m))
 		}
 	}
 	v, ok := x.seen[identity{sum: st.id.sum}] // from there everything is tried
@@ -369,6 +351,6 @@ func (x *explorer) findStuck() {
 		}
 	}
 	if i := slices.Index(good, false); i >= 0 {
-		x.out.Breaks[Stuck] = lab.MovesText(x.path(x.graph[i]))
+		x.out.Breaks[lab.GoalStuck] = lab.MovesText(x.path(x.graph[i]))
 	}
 }

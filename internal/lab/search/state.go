@@ -40,7 +40,7 @@ type buyer struct {
 
 type wait struct {
 	buyer int
-	cmd   opened
+	cmd   lab.Request
 	left  time.Duration
 	lost  bool // its reply will get lost
 }
@@ -76,10 +76,10 @@ func (b *buyer) view() view {
 }
 
 // held are the commands that a buyer is about to send.
-func (s *state) held(i int) []opened {
-	var out []opened
+func (s *state) held(i int) []lab.Request {
+	var out []lab.Request
 	for _, o := range s.buyers[i].view().open {
-		if !s.waiting(i, o.id) {
+		if !s.waiting(i, o.ID) {
 			out = append(out, o)
 		}
 	}
@@ -87,7 +87,7 @@ func (s *state) held(i int) []opened {
 }
 
 func (s *state) waiting(i, id int) bool {
-	return slices.ContainsFunc(s.waits, func(w wait) bool { return w.buyer == i && w.cmd.id == id })
+	return slices.ContainsFunc(s.waits, func(w wait) bool { return w.buyer == i && w.cmd.ID == id })
 }
 
 // alive reports whether the buyer takes part.
@@ -109,14 +109,11 @@ func letter(i int) string { return string(rune('A' + i)) }
 type engine struct {
 	root  *node // of each buyer
 	redis *executor
-	found *goals // what the move has led to
+	found []lab.Goal // what the move has led to
 }
 
-// goals are those that a move has reached.
-type goals struct{ oversell, overlap, foreign, selfWait bool }
-
 func (e *engine) make(s *state, m lab.Move) (*state, error) {
-	*e.found = goals{}
+	e.found = nil
 	next := s.clone()
 	var err error
 	switch m.Action {
@@ -147,7 +144,7 @@ func (e *engine) make(s *state, m lab.Move) (*state, error) {
 // look notes what can be seen of two states, one after the other.
 func (e *engine) look(before, after *state) {
 	if n := after.sold(); n > before.sold() && n > lab.Units(len(after.buyers)) {
-		e.found.oversell = true
+		e.found = append(e.found, lab.GoalOversell)
 	}
 	if e.root.program.subject.Lock == nil {
 		return
@@ -157,10 +154,14 @@ func (e *engine) look(before, after *state) {
 		if b := &after.buyers[i]; b.alive() && b.view().inside() {
 			inside++
 			came = came || !before.buyers[i].view().inside()
-			e.found.selfWait = e.found.selfWait || after.holder == i && !b.frozen && len(b.view().open) == 0
+			if after.holder == i && !b.frozen && len(b.view().open) == 0 {
+				e.found = append(e.found, lab.GoalSelfWait)
+			}
 		}
 	}
-	e.found.overlap = came && inside > 1
+	if came && inside > 1 {
+		e.found = append(e.found, lab.GoalOverlap)
+	}
 }
 
 func (e *engine) step(s *state, m lab.Move) error {
@@ -185,7 +186,7 @@ func (e *engine) step(s *state, m lab.Move) error {
 func (e *engine) tell(s *state, i int, in input) error {
 	b := &s.buyers[i]
 	in.after = b.idle
-	var before []opened
+	var before []lab.Request
 	if len(s.waits) > 0 && in.kind != inputStart {
 		before = b.view().open
 	}
@@ -199,7 +200,7 @@ func (e *engine) tell(s *state, i int, in input) error {
 }
 
 // goOn lets a buyer go on from another node. Before are its commands until then.
-func (s *state) goOn(i int, at *child, before []opened) {
+func (s *state) goOn(i int, at *child, before []lab.Request) {
 	b := &s.buyers[i]
 	b.node = at.node
 	if len(before) > 0 {
@@ -223,7 +224,7 @@ func (s *state) settle() {
 
 // renumber finds the commands that wait in Redis among those of the node that the buyer is
 // at now, where they may have other numbers.
-func (s *state) renumber(i int, before []opened) {
+func (s *state) renumber(i int, before []lab.Request) {
 	s.waits = slices.Clone(s.waits)
 	for j := range s.waits {
 		w := &s.waits[j]
@@ -232,15 +233,15 @@ func (s *state) renumber(i int, before []opened) {
 		}
 		nth := 0 // of those that wait
 		for _, o := range before {
-			if o.id == w.cmd.id {
+			if o.ID == w.cmd.ID {
 				break
 			}
-			if o.wire.Blocks() {
+			if o.Wire.Blocks() {
 				nth++
 			}
 		}
 		for _, o := range s.buyers[i].view().open {
-			if !o.wire.Blocks() {
+			if !o.Wire.Blocks() {
 				continue
 			}
 			if nth == 0 {
@@ -252,11 +253,11 @@ func (s *state) renumber(i int, before []opened) {
 	}
 }
 
-func (e *engine) execute(s *state, i int, o opened, lost bool) error {
-	if o.wire.Blocks() && !slices.ContainsFunc(o.wire.Takes(), func(name string) bool { return s.data.find(global(name, i)).kind != "" }) {
-		seconds, err := strconv.ParseFloat(o.wire.Args[len(o.wire.Args)-1], 64)
-		if err != nil || len(o.wire.Takes()) == 0 {
-			return fmt.Errorf("the search does not know how long %s waits", o.text)
+func (e *engine) execute(s *state, i int, o lab.Request, lost bool) error {
+	if o.Wire.Blocks() && !slices.ContainsFunc(o.Wire.Takes(), func(name string) bool { return s.data.find(global(name, i)).kind != "" }) {
+		seconds, err := strconv.ParseFloat(o.Wire.Args[len(o.Wire.Args)-1], 64)
+		if err != nil || len(o.Wire.Takes()) == 0 {
+			return fmt.Errorf("the search does not know how long %s waits", o.Text)
 		}
 		s.waits = append(s.waits, wait{i, o, time.Duration(seconds * float64(time.Second)), lost})
 		return nil
@@ -268,17 +269,17 @@ func (e *engine) execute(s *state, i int, o opened, lost bool) error {
 }
 
 // send has Redis execute a command, and tells the buyer the reply.
-func (e *engine) send(s *state, i int, o opened, lost bool) error {
+func (e *engine) send(s *state, i int, o lab.Request, lost bool) error {
 	b := &s.buyers[i]
-	args := slices.Clone(o.wire.Args)
+	args := slices.Clone(o.Wire.Args)
 	for j := range args[1:] {
 		args[j+1] = b.global(args[j+1], i)
 	}
 	var in *transaction
-	if o.conn < len(b.txs) {
-		in = b.txs[o.conn]
+	if o.Conn < len(b.txs) {
+		in = b.txs[o.Conn]
 	}
-	others, at := s.transactions(i, o.conn)
+	others, at := s.transactions(i, o.Conn)
 	before := s.data
 	r, err := e.redis.execute(before, fault.Command{Args: args}, in, others)
 	if err != nil {
@@ -289,17 +290,17 @@ func (e *engine) send(s *state, i int, o opened, lost bool) error {
 	for j, t := range r.others {
 		s.setTransaction(at[j][0], at[j][1], t)
 	}
-	s.setTransaction(i, o.conn, r.tx)
-	if !o.watchdog {
+	s.setTransaction(i, o.Conn, r.tx)
+	if !o.Watchdog {
 		b.asked, b.vain = s.data, s.data.sameBut(before)
 	}
 	if b.dead {
 		return nil
 	}
-	told := input{kind: inputReply, id: o.id, reply: b.local(string(r.reply), i)}
+	told := input{kind: inputReply, id: o.ID, reply: b.local(string(r.reply), i)}
 	if lost {
-		told = input{kind: inputBreak, id: o.id}
-		s.setTransaction(i, o.conn, nil)
+		told = input{kind: inputBreak, id: o.ID}
+		s.setTransaction(i, o.Conn, nil)
 	}
 	if err := e.tell(s, i, told); err != nil {
 		return err
@@ -341,7 +342,7 @@ func (s *state) setTransaction(i, conn int, t *transaction) {
 func (e *engine) wake(s *state) error {
 	for i := 0; i < len(s.waits); i++ {
 		w := s.waits[i]
-		if slices.ContainsFunc(w.cmd.wire.Takes(), func(name string) bool { return s.data.find(global(name, w.buyer)).kind != "" }) {
+		if slices.ContainsFunc(w.cmd.Wire.Takes(), func(name string) bool { return s.data.find(global(name, w.buyer)).kind != "" }) {
 			s.waits = slices.Delete(s.waits, i, i+1)
 			if err := e.send(s, w.buyer, w.cmd, w.lost); err != nil {
 				return err
@@ -361,7 +362,9 @@ func (e *engine) watch(s *state, actor int, before data) {
 	was, is := holding(before.find(name)), holding(s.data.find(name))
 	switch {
 	case is == "" && was != "":
-		e.found.foreign = e.found.foreign || s.holder != nobody && s.holder != actor
+		if s.holder != nobody && s.holder != actor {
+			e.found = append(e.found, lab.GoalForeignDelete)
+		}
 		s.holder = nobody
 	case is == "":
 		s.holder = nobody
@@ -457,9 +460,9 @@ func (e *engine) elapse(s *state, d time.Duration) error {
 		if s.buyers[w.buyer].dead {
 			continue
 		}
-		told := input{kind: inputReply, id: w.cmd.id, reply: "_\r\n"}
+		told := input{kind: inputReply, id: w.cmd.ID, reply: "_\r\n"}
 		if w.lost {
-			told = input{kind: inputBreak, id: w.cmd.id}
+			told = input{kind: inputBreak, id: w.cmd.ID}
 		}
 		if err := e.tell(s, w.buyer, told); err != nil {
 			return err
@@ -483,14 +486,14 @@ func (e *engine) renew(s *state) error {
 	return nil
 }
 
-func (s *state) renewal(i int) (opened, bool) {
+func (s *state) renewal(i int) (lab.Request, bool) {
 	if b := &s.buyers[i]; !b.alive() || b.frozen {
-		return opened{}, false
+		return lab.Request{}, false
 	}
 	for _, o := range s.held(i) {
-		if o.watchdog && !o.givenUp {
+		if o.Watchdog && !o.GivenUp {
 			return o, true
 		}
 	}
-	return opened{}, false
+	return lab.Request{}, false
 }

@@ -43,9 +43,9 @@ func TestNothingIsLostByMerging(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.redis.close()
-			shortest := make(map[Goal]int)
+			shortest := make(map[lab.Goal]int)
 			tree(t, e, x.first(), 0, tt.most, shortest)
-			for _, goal := range []Goal{Oversell, Overlap, ForeignDelete, SelfWait} {
+			for _, goal := range []lab.Goal{lab.GoalOversell, lab.GoalOverlap, lab.GoalForeignDelete, lab.GoalSelfWait} {
 				want := 0 // too long, or impossible
 				if text, ok := reduced.Breaks[goal]; ok && strings.Count(text, ".")+1 <= tt.most {
 					want = strings.Count(text, ".") + 1
@@ -59,7 +59,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 }
 
 // tree makes all moves, and all that are possible after each.
-func tree(t *testing.T, e *engine, s *state, made, most int, shortest map[Goal]int) {
+func tree(t *testing.T, e *engine, s *state, made, most int, shortest map[lab.Goal]int) {
 	if made == most {
 		return
 	}
@@ -68,8 +68,8 @@ func tree(t *testing.T, e *engine, s *state, made, most int, shortest map[Goal]i
 		if err != nil {
 			t.Fatal(err)
 		}
-		for goal, found := range map[Goal]bool{Oversell: e.found.oversell, Overlap: e.found.overlap, ForeignDelete: e.found.foreign, SelfWait: e.found.selfWait} {
-			if found && (shortest[goal] == 0 || made+1 < shortest[goal]) {
+		for _, goal := range e.found {
+			if shortest[goal] == 0 || made+1 < shortest[goal] {
 				shortest[goal] = made + 1
 			}
 		}
@@ -95,7 +95,7 @@ func everyMove(s *state) (all []lab.Move) {
 			all = append(all, lab.Move{Action: lab.Thaw, Buyer: i})
 		default:
 			for nth, o := range s.held(i) {
-				if o.never() {
+				if never(o) {
 					continue
 				}
 				all = append(all, lab.Move{Action: lab.Step, Buyer: i, Nth: nth + 1})

@@ -251,13 +251,14 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 // maxCategoryItems bounds the items in the category map.
 const maxCategoryItems = 10_000
 
-// Categories reads the category map from the database: the SKUs of each category. It is
-// the expensive read that the cache exists for.
+// Categories reads the category map from the database: the SKUs of each category. Items
+// without one are not in it. It is the expensive read that the cache exists for.
 func (s *Service) Categories(ctx context.Context) (map[string][]string, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	var items []Item
-	all := s.store.db.WithContext(ctx).Select("sku", "category").Order("category, sku").Limit(maxCategoryItems)
+	all := s.store.db.WithContext(ctx).Select("sku", "category").Where("category <> ''").
+		Order("category, sku").Limit(maxCategoryItems)
 	if err := all.Find(&items).Error; err != nil {
 		return nil, fmt.Errorf("reading the category map: %w", err)
 	}

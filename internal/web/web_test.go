@@ -96,6 +96,11 @@ func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
 		if item.Name != "" || item.Initial != 8 {
 			t.Errorf("a new sale: %+v", item)
 		}
+		clear(categories)
+		read(t, s.ask("GET", "/api/categories", ""), &categories)
+		if _, found := categories[""]; found {
+			t.Errorf("an item without a category: %v", categories)
+		}
 		if w := s.admin("DELETE", path, ""); w.Code != http.StatusNoContent {
 			t.Errorf("delete: %d %s", w.Code, w.Body)
 		}

@@ -89,6 +89,9 @@ func decode(body io.Reader, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
+		if strings.HasPrefix(err.Error(), "json: unknown field") {
+			return fmt.Errorf("%w (allowed: %s)", err, strings.Join(fieldNames(v), ", "))
+		}
 		return err
 	}
 	switch _, err := d.Token(); {
@@ -119,7 +122,7 @@ func eachFieldOnce(text []byte, allowed []string) error {
 		}
 		name, _ := token.(string)
 		if !slices.Contains(allowed, name) {
-			return fmt.Errorf("unknown field %s", Quoted(name))
+			return fmt.Errorf("unknown field %s (allowed: %s)", Quoted(name), strings.Join(allowed, ", "))
 		}
 		if slices.Contains(seen, name) {
 			return fmt.Errorf("the field %q is given twice", name)

@@ -29,7 +29,7 @@ type RedisServer struct {
 //     with its clock ticking and a random password;
 //   - "local" starts a private redis-server, see package local;
 //   - "local:cluster" starts a private cluster of three primaries and three replicas;
-//   - a URL of the user's own Redis is checked and kept, see DialRedis.
+//   - a URL of the user's own Redis, or its host:port, is checked and kept, see DialRedis.
 //
 // ctx bounds the start of the server, not its life, which Close ends. Errors
 // wrap ErrSpec, ErrMissing, or the reason why the server did not start.
@@ -53,7 +53,7 @@ func ServeRedis(ctx context.Context, spec string) (*RedisServer, error) {
 	if _, err := parseRedisURL(spec); err != nil {
 		return nil, err
 	}
-	return &RedisServer{URL: spec}, nil
+	return &RedisServer{URL: withScheme(spec)}, nil
 }
 
 func serveMiniredis() (*RedisServer, error) {

@@ -3,6 +3,7 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -12,8 +13,8 @@ import (
 )
 
 // redisSpecs is the part of every error that lists what -redis accepts.
-const redisSpecs = "want embedded, local, local:cluster, redis://[user:password@]host:port[/db] (rediss:// for TLS, " +
-	"several comma-separated addresses for a cluster) or redis+sentinel://host:port,…/master[/db]"
+const redisSpecs = "want embedded, local, local:cluster, host:port, " +
+	"redis://[user:password@]host:port[/db] (rediss:// for TLS, several comma-separated addresses for a cluster) or redis+sentinel://host:port,…/master[/db]"
 
 var errMixed = errors.New("the addresses of one cluster must share scheme, user, password and parameters")
 
@@ -153,6 +154,7 @@ func (p *redisParts) agrees(all *redisParts) bool {
 // cutURLs splits a list of URLs before each one's scheme. Other commas, such as
 // one in a password, are left alone.
 func cutURLs(spec string) (first string, others []string, err error) {
+	spec = withScheme(spec)
 	scheme, _, found := strings.Cut(spec, "://")
 	if !found {
 		return "", nil, unknownWord(spec)
@@ -165,6 +167,17 @@ func cutURLs(spec string) (first string, others []string, err error) {
 		others = append(others, scheme+"://"+u)
 	}
 	return urls[0], others, nil
+}
+
+// withScheme makes a URL of host:port, or of several, which is what most people write first.
+func withScheme(spec string) string {
+	for addr := range strings.SplitSeq(spec, ",") {
+		host, port, err := net.SplitHostPort(addr)
+		if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || strings.ContainsAny(host, "@/?#") {
+			return spec
+		}
+	}
+	return "redis://" + spec
 }
 
 func unknownWord(spec string) error {

@@ -19,6 +19,8 @@ func TestParseRedisURL(t *testing.T) {
 		db       int
 	}{
 		{spec: "redis://h:1", addrs: "h:1"},
+		{spec: "localhost:6379", addrs: "localhost:6379"},
+		{spec: "a:1,b:2", addrs: "a:1 b:2", cluster: true},
 		{spec: "redis://h:1/", addrs: "h:1"},
 		{spec: "redis://[::1]:1/2", addrs: "[::1]:1", db: 2},
 		{spec: "redis://u:p@h:1/2", addrs: "h:1", user: "u", password: "p", db: 2},
@@ -64,7 +66,8 @@ func TestParseRedisURLRefuses(t *testing.T) {
 	for _, tt := range []struct{ spec, want string }{
 		{"", "it is empty"},
 		{"embeded", `unknown word "embeded"`},
-		{"localhost:6379", "no scheme"},
+		{"u:secret@localhost:6379", "no scheme"},
+		{"localhost:port", "no scheme"},
 		{"http://h:1", `unknown scheme "http"`},
 		{"unix:///run/redis.sock", `unknown scheme "unix"`},
 		{"redis://", "address 1 is not host:port"},

@@ -127,12 +127,13 @@ func TestPageIsReadable(t *testing.T) {
 	b.Quiet()
 }
 
-// Each row of a run shows the figures of the audit.
+// Until the first run the stage replays a recorded one, which says that it is. Each row of a run shows
+// the figures of the audit.
 func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
-	b.Until(`document.querySelector(".runform") !== null`)
+	b.Until(text(".live h2") + ` === "Recorded run" && document.querySelector(".lane.failed .crossing") !== null`)
 	pagetest.Eval[bool](b, `(() => {
 	  const set = (id, value) => { document.getElementById(id).value = value; };
 	  set("run-requests", 600);
@@ -159,6 +160,7 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 			}
 		}
 	}
+	b.Until(text(".live h2") + ` === "Last run: done"`)
 	if len(run.Rows) != 2 {
 		t.Errorf("the rows are %+v", run.Rows)
 	}

@@ -394,3 +394,24 @@ type streamed struct {
 }
 
 func (s *streamed) Flush() { s.once.Do(func() { close(s.begun) }) }
+
+// The recording that Run begins with is of a card, as it is now.
+func TestRecordingIsOfACard(t *testing.T) {
+	var recorded struct {
+		Settings runs.Settings
+		Rows     []struct{ Verdict figures.Verdict }
+	}
+	files, err := page.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(files["page/recorded.json"], &recorded); err != nil {
+		t.Fatal(err)
+	}
+	m := runs.New(t.Context(), runs.Config{})
+	defer m.Close()
+	first := m.Options().Presets[0].Settings
+	if !reflect.DeepEqual(recorded.Settings, first) || recorded.Rows[0].Verdict != figures.Oversold {
+		t.Errorf("recorded: %+v; the first card: %+v", recorded, first)
+	}
+}

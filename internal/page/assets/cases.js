@@ -49,6 +49,11 @@ export function newCases() {
       (run.rows ?? []).forEach((row, i) => all[i].row = row);
       if (run.now) underWay(run.now);
     },
+    /** replay takes what was known of a recorded run at a time. */
+    replay(run) {
+      plan(run);
+      run.samples.forEach((known, i) => Object.assign(all[i], known, { row: run.rows[i] }));
+    },
     /** adopt takes the shop's record of a run. Of a case under way, the points before the known ones are taken. */
     adopt(run) {
       plan(run);

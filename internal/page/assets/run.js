@@ -70,10 +70,17 @@ function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
 
   /** stand puts on the stage what the address names. Nothing else is shown there meanwhile. */
   function stand() {
-    if (own() && latest?.settings) stage.update(latest);
-    else if (own() && joined && !latest) stage.idle(form.settings()); // as after a restart of the shop
+    if (!hasShop && ids.length === 0 && latest?.samples) stage.replay(latest);
+    else if (own() && latest?.settings) stage.update(latest);
+    else if (own() && joined && !latest) rehearse(); // as after a restart of the shop
     stage.node.hidden = ids.length > 1 || (!own() && stage.shown() !== ids[0]);
     elsewhere.hidden = own() || !latest || Boolean(latest.ended);
+  }
+
+  /** rehearse shows a run that came with the page. */
+  async function rehearse() {
+    const run = await (await fetch("page/recorded.json", { signal })).json();
+    if (own() && !latest && !signal.aborted) stage.replay(run);
   }
 
   /** draw shows the runs of the address, or the latest one. */

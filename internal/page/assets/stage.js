@@ -2,7 +2,8 @@
 
 import { newCases, pair, worst } from "./cases.js";
 import { el, put, say } from "./dom.js";
-import { nameOf, picture, scaleOf, soldOf, soldWords } from "./picture.js";
+import { nameOf, picture, scaleOf, seconds, soldOf, soldWords } from "./picture.js";
+import { replay } from "./replay.js";
 import { verdict } from "./results.js";
 import { number, t, told } from "./text.js";
 
@@ -45,7 +46,7 @@ function newInvariant(name) {
       node.classList.toggle("broken", Boolean(broken));
       node.classList.toggle("unjudged", Boolean(!broken && unjudged));
       say(sign, broken ? "✗" : unjudged ? "?" : "✓");
-      const lead = broken ? t("live.broken", { ms: Math.round(broken.t_ms) }) : unjudged ? t("live.unjudged") : "";
+      const lead = broken ? t("live.broken", { time: seconds(broken.t_ms) }) : unjudged ? t("live.unjudged") : "";
       say(words, lead + text);
     },
   };
@@ -81,6 +82,9 @@ function newLane(exclusive) {
       const broke = line && (detail ? t("stage.detail", { line, detail }) : line);
       lines[name].set(seen, ended && !row, (broke ?? held[name]) + (name === "holders" ? harmless : ""));
     }
+    // What the headline says is repeated only for a screen reader, to which it is told when it happens.
+    lines.stock.node.classList.toggle("unseen", sold.sold > stock);
+    lines.service.node.classList.toggle("unseen", row?.verdict === "stuck");
     lines.holders.node.classList.toggle("harmless", Boolean(harmless)); // the stock refused the late write
     lines.holders.node.hidden = !exclusive.has(strategy);
   }
@@ -139,7 +143,7 @@ function newHead(stop, refused) {
     },
     rest(said, name = t("live.title")) {
       title.textContent = name;
-      phase.textContent = said;
+      if (phase.textContent !== said) phase.textContent = said;
       refusal.textContent = "";
       stopping.hidden = true;
     },
@@ -192,7 +196,7 @@ function newWarner(shows) {
         if (said.has(key) || shows(one)) continue;
         if (said.size > 1000) said.clear();
         said.add(key);
-        say(`${nameOf(one)}: ${t("live.broken", { ms: Math.round(ms) })}${t(`stage.invariant.${invariant}`)}`);
+        say(`${nameOf(one)}: ${t("live.broken", { time: seconds(ms) })}${t(`stage.invariant.${invariant}`)}`);
       }
     }
   };
@@ -209,6 +213,8 @@ export function newStage(options, stop, refused) {
   let chosen = 0; // the number of the case to look at; 0: the one under way, or the worst
   let earlier = false; // it is not the last run
   let frame = 0;
+  let recorded = null; // the run that is replayed
+  let stopReplay = () => {};
 
   const later = () => frame ||= requestAnimationFrame(draw);
 
@@ -224,17 +230,16 @@ export function newStage(options, stop, refused) {
     const look = looking();
     lanes.node.hidden = !run || !look;
     if (lanes.node.hidden || node.clientWidth === 0) return;
-    if (run.id) head.draw(run, earlier);
+    if (recorded) head.rest(t("stage.recorded.about", run.settings), t("stage.recorded"));
+    else head.draw(run, earlier);
     lanes.draw(pair(all, look), look, run);
     warn(run.id, all);
   }
 
-  /** rest says why nothing runs. next is a run that could be started, or null. */
-  function rest(said, next) {
-    run = next;
-    if (next) cases.take(next);
-    head.rest(said);
-    later();
+  /** live ends the replay of a recorded run. */
+  function live() {
+    stopReplay();
+    recorded = null;
   }
 
   const resized = new ResizeObserver(later);
@@ -252,6 +257,7 @@ export function newStage(options, stop, refused) {
     },
     /** update shows a run as the stream has it. */
     update(next) {
+      live();
       run = next;
       earlier = false;
       cases.take(next);
@@ -259,17 +265,34 @@ export function newStage(options, stop, refused) {
     },
     /** adopt takes the shop's record of a run. Of the run that is shown, it has what the stream had not. */
     adopt(record, isEarlier = false) {
+      if (recorded?.id === record.id) return;
+      live();
       if (run?.id !== record.id) run = { ...record, now: null };
       earlier = isEarlier;
       cases.adopt(record);
       later();
     },
-    /** idle shows that nothing runs, and the cases of settings as they could be started. */
-    idle: (settings) => rest(t("live.idle"), { id: "", rows: [], settings }),
+    /** replay shows a recorded run, which is marked as one, until there is another one to show. */
+    replay(record) {
+      if (recorded?.id === record.id) return;
+      live();
+      recorded = record;
+      stopReplay = replay(record, (known) => {
+        run = known;
+        cases.replay(run);
+        later();
+      });
+    },
     lost: head.lost,
     /** closing says that the shop is closing, and the run with it. */
-    closing: () => rest(t("live.closing"), null),
+    closing() {
+      live();
+      run = null;
+      head.rest(t("live.closing"));
+      later();
+    },
     close() {
+      live();
       cancelAnimationFrame(frame);
       resized.disconnect();
     },

@@ -308,3 +308,22 @@ func TestPageShowsTheClass(t *testing.T) {
 	b.Until(`document.querySelectorAll(".squares .over").length > 0 && document.querySelector(".scene .verdict.bad") !== null`)
 	b.Quiet()
 }
+
+// A phone has a count, one button, and what became of the order, which is larger than the rest if there
+// are more orders than units.
+func TestPageOfAPhone(t *testing.T) {
+	t.Parallel()
+	b, site := openPage(t, "-class", "-token", "sesame")
+	b.Visit(site, "?lang=en#/shop/class", desk)
+	b.Until(text(".scene .verdict") + ` === "0 of 10 sold."`)
+	b.Visit(site, "?phone&lang=en#/shop/phone", pagetest.Look{Width: 400, Height: 720, Scheme: "light"})
+	b.Until(text("#left") + ` === "10"`)
+	buttons := `[...document.querySelectorAll("a, button, select, summary")].filter((it) => it.checkVisibility()).length`
+	if n := pagetest.Eval[int](b, buttons); n != 1 {
+		t.Errorf("a phone has %d buttons and links", n)
+	}
+	click(b, ".buy")
+	b.Until(text(".buying .outcome") + `.startsWith("Bought 1")`)
+	b.Keep("phone")
+	b.Quiet()
+}

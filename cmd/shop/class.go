@@ -101,12 +101,12 @@ func (o options) classHosts() ([]string, error) {
 func classURL(host, addr string) string {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "http://" + addr + "/#/shop"
+		return "http://" + addr + "/#/shop/phone"
 	}
 	if _, withPort, err := net.SplitHostPort(host); err == nil && withPort != "" {
-		return "http://" + host + "/#/shop"
+		return "http://" + host + "/#/shop/phone"
 	}
-	return "http://" + net.JoinHostPort(strings.Trim(host, "[]"), port) + "/#/shop"
+	return "http://" + net.JoinHostPort(strings.Trim(host, "[]"), port) + "/#/shop/phone"
 }
 
 // welcomeClass tells the teacher what to open.

@@ -368,7 +368,7 @@ func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
 // chosen, and changes nothing.
 func TestShopForAClass(t *testing.T) {
 	p := start(t, "-class", "-addr", "127.0.0.1:0")
-	for _, want := range []string{"Phones: http://127.0.0.1:", "/#/shop", "strategy: "} {
+	for _, want := range []string{"Phones: http://127.0.0.1:", "/#/shop/phone\n", "strategy: "} {
 		if !strings.Contains(p.stdout.String(), want) {
 			t.Errorf("the teacher is not told %q:\n%s", want, &p.stdout)
 		}

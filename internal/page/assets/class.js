@@ -66,7 +66,7 @@ function newScene() {
     people.setAttribute("aria-label", t("class.inside.now", { n: inside }));
     put(people, shapes(Math.min(inside, mostPeople), () => (inside > 1 ? "i.two" : "i")));
     most.textContent = t("class.most", { n: top });
-    const [kind, text] = judged({ initial, sold, oversold, inside });
+    const [kind, text] = judged({ initial, remaining, sold, oversold, inside });
     verdict.className = `outcome verdict ${kind}`;
     if (verdict.textContent !== text) verdict.textContent = text; // a screen reader repeats what is set
   }
@@ -76,10 +76,11 @@ function newScene() {
 const shapes = (n, name) => Array.from({ length: n }, (_, i) => el(name(i)));
 
 /** judged is what the orders say by now. */
-function judged({ initial, sold, oversold, inside }) {
+function judged({ initial, remaining, sold, oversold, inside }) {
   if (oversold > 0) return ["bad", t("class.oversold", { n: oversold, sold, initial })];
   if (sold === initial && inside === 0) return ["good", t("class.exact", { n: sold })];
-  return ["open", t("class.open", { n: initial - sold })];
+  const missing = remaining <= 0 && inside === 0;
+  return missing ? ["missing", t("class.missing", { n: initial - sold })] : ["", t("class.open", { sold, initial })];
 }
 
 /** newTeacher makes the form that begins a sale: its strategy, its work, its units. */

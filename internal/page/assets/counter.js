@@ -10,22 +10,27 @@ const sku = "hot";
 const mostOrders = 50;
 const kept = "orders"; // see recall
 
-/** show shows the item, and keeps its count up to date until the signal. */
-export async function show(box, signal) {
+/**
+ * show shows the item, and keeps its count up to date until the signal. alone leaves out all but the count, the button
+ * and what became of the order.
+ */
+export async function show(box, signal, alone) {
   const [item, room] = await Promise.all([call(`/api/items/${sku}`, { signal }), call("/api/class", { signal })]);
   const state = { item };
 
   const left = el("strong.units", { id: "left" });
   const level = el("i");
   const orders = newOrders(item.sale_id);
-  const over = el("p.outcome.bad", { role: "alert", hidden: true }); // that not everybody gets a unit
+  const over = el("p.outcome.bad.toomany", { role: "alert", hidden: true }); // that not everybody gets a unit
   const behind = newBehind(() => state.item, look, signal);
   const buying = newBuying(behind.strategy, look, orders.add);
   const count = el("div.till", el("h2", told(item.name) || sku), el("p.count", left, " ", t("shop.left")),
     el("div.stockbar", { "aria-hidden": "true" }, level));
-  behind.node.hidden = room.open && !token(); // a student buys one unit, and nothing else
-  box.append(el("div.phone", el("section.panel", { "aria-label": t("shop.item") }, count, buying.node, over),
-    el("section.panel", el("h2", t("shop.orders")), scroll(t("shop.orders"), orders.node))), behind.node);
+  behind.node.hidden = alone || (room.open && !token()); // a student buys one unit, and nothing else
+  const bought = !alone && el("section.panel", el("h2", t("shop.orders")), scroll(t("shop.orders"), orders.node));
+  box.append(el("div.phone", el("section.panel", { "aria-label": t("shop.item") }, count, over, buying.node), bought),
+    behind.node);
+  if (alone && orders.any()) buying.tell(orders.any());
 
   function draw() {
     const { remaining, initial } = state.item;
@@ -86,9 +91,7 @@ function newBuying(strategy, look, ordered) {
         headers: { "Idempotency-Key": key() },
       });
       ordered(order);
-      show("good", order.remaining == null
-        ? t("shop.accepted", { n: order.quantity })
-        : t("shop.bought", { n: order.quantity, left: order.remaining }));
+      if (mine === asked) tell(order);
     } catch (error) {
       show("bad", error.message);
     }
@@ -96,7 +99,13 @@ function newBuying(strategy, look, ordered) {
     await look();
   }
 
+  function tell({ quantity: n, remaining: left }) {
+    outcome.className = "outcome good";
+    outcome.textContent = left == null ? t("shop.accepted", { n }) : t("shop.bought", { n, left });
+  }
+
   return {
+    tell,
     node: el("form.buying", { onsubmit: submitted(purchase) }, buy, outcome),
     /** soldOut says on the button that nothing is left. The button still asks: the count is a second old. */
     soldOut: (is) => buy.textContent = t(is ? "shop.soldout" : "shop.buy"),
@@ -204,7 +213,8 @@ function newOrders(sale) {
   keep();
   return {
     node: el("table.rows", head(...titles), list),
-    any: () => orders.length > 0,
+    /** any is the last order, if there is one. */
+    any: () => orders[0],
     add(order) {
       orders = [order, ...orders].slice(0, mostOrders);
       keep();

@@ -15,15 +15,19 @@ export async function show(box, at, page) {
   const links = Object.entries(ways).map(([way, href]) =>
     el("a.level", { href, "data-way": way }, t(`shop.way.${way}`))
   );
+  const head = el("div", el("h1", t("shop.title")), el("nav.levels.ways", { "aria-label": t("shop.ways") }, links));
   const inner = el("div");
   let shown = "";
   let left = new AbortController(); // aborted when the other way is chosen
-  box.append(el("h1", t("shop.title")), el("nav.levels.ways", { "aria-label": t("shop.ways") }, links), inner);
+  box.append(head, inner);
 
   async function update({ of: [name] }) {
+    const alone = name === "phone"; // of a class: the count, the button, and nothing else
     const way = Object.hasOwn(ways, name) ? name : "counter";
-    if (way === shown) return;
-    shown = way;
+    if (shown === `${way} ${alone}`) return;
+    shown = `${way} ${alone}`;
+    head.hidden = alone;
+    inner.className = alone ? "alone" : "";
     left.abort();
     left = new AbortController();
     const signal = AbortSignal.any([page.signal, left.signal]);
@@ -34,7 +38,7 @@ export async function show(box, at, page) {
     inner.replaceChildren();
     const module = await import(`./${way}.js`);
     const next = el("div");
-    await module.show(next, signal);
+    await module.show(next, signal, alone);
     if (signal.aborted) return;
     inner.replaceChildren(next);
   }

@@ -17,6 +17,7 @@ import (
 	"oversell/internal/bench/report/page/pagetest"
 	"oversell/internal/figures"
 	"oversell/internal/lab"
+	"oversell/internal/lab/anomalies"
 	"oversell/internal/stock"
 )
 
@@ -164,6 +165,19 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	if len(run.Rows) != 2 {
 		t.Errorf("the rows are %+v", run.Rows)
 	}
+	b.Quiet()
+}
+
+// The matrix begins with what the stages teach, by what is on record, and is run again behind it.
+func TestPageBeginsWithWhatTheStagesTeach(t *testing.T) {
+	t.Parallel()
+	b, site := openPage(t)
+	b.Visit(site, "?lang=en#/break", desk)
+	rows := `document.querySelectorAll(".matrix tbody tr:not(.head)").length`
+	b.Until(rows + ` === 12 && document.querySelectorAll(".matrix .square.breaks").length > 20`)
+	click(b, ".board > button")
+	b.Until(fmt.Sprintf(`%s === %d && document.querySelectorAll(".matrix .control").length === 2`, rows, len(anomalies.All())))
+	b.Until(`document.querySelectorAll(".matrix .square.endless").length > 0`) // which only a run finds
 	b.Quiet()
 }
 

@@ -44,6 +44,7 @@ type matrix struct {
 // Lab returns the handler of the part Break, which shows the lab's anomalies:
 //
 //	GET /api/lab                       the matrix, without the timelines of its cells
+//	GET /api/lab/recorded              the matrix as it is on record, which is there immediately
 //	GET /api/lab/{anomaly}/{strategy}  one cell with its timeline; the strategy may have a short name
 //
 // The lab runs once, at the first request that arrives while the bench is idle. Until it
@@ -56,8 +57,12 @@ func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logge
 	mux.HandleFunc("GET /api/lab", a.serve(func(m *matrix, w http.ResponseWriter, r *http.Request) {
 		m.index.ServeHTTP(w, r)
 	}))
+	mux.HandleFunc("GET /api/lab/recorded", plain(func(w http.ResponseWriter, _ *http.Request) {
+		replyJSON(w, logger, http.StatusOK, indexOf(recorded()))
+	}))
 	mux.HandleFunc("GET /api/lab/{anomaly}/{strategy}", a.serve((*matrix).cell))
 	mux.HandleFunc("/api/lab", readOnly)
+	mux.HandleFunc("/api/lab/recorded", readOnly)
 	mux.HandleFunc("/api/lab/{anomaly}/{strategy}", readOnly)
 	mux.HandleFunc("/", noSuchPath)
 	a.Handler = mux
@@ -142,25 +147,53 @@ func (a *Anomalies) run() (*matrix, error) {
 
 func cellOf(anomaly, strategy string) string { return anomaly + "/" + strategy }
 
-func newMatrix(report lab.Report) (*matrix, error) {
-	type brief struct {
-		Anomaly  string      `json:"anomaly"`
-		Strategy string      `json:"strategy"`
-		Outcome  lab.Outcome `json:"outcome"`
-		Expected lab.Outcome `json:"expected"`
-		Note     string      `json:"note"`
-		Events   int         `json:"events"`
-		Endless  bool        `json:"endless,omitempty"` // it holds only because its lock never expires
+// recorded is what a run of the lab is to come to.
+func recorded() (report lab.Report) {
+	table := anomalies.Locks()
+	for _, c := range table.Subjects {
+		report.Manifest.Strategies = append(report.Manifest.Strategies, c.Name)
 	}
-	index := struct {
-		Manifest  lab.Manifest  `json:"manifest"`
-		Losses    []lab.Loss    `json:"losses"` // the worst first
-		Anomalies []lab.Anomaly `json:"anomalies"`
-		Cells     []brief       `json:"cells"`
-	}{Manifest: report.Manifest, Losses: lab.Losses(), Anomalies: report.Anomalies}
+	for _, s := range table.Scenarios {
+		report.Anomalies = append(report.Anomalies, s.Anomaly)
+		for _, c := range table.Subjects {
+			cell := lab.Cell{Anomaly: s.Name, Strategy: c.Name, Outcome: s.Expected(c.Name)}
+			report.Cells = append(report.Cells, cell)
+		}
+	}
+	return report
+}
+
+// index is the matrix without the timelines.
+type index struct {
+	Manifest  lab.Manifest  `json:"manifest"`
+	Losses    []lab.Loss    `json:"losses"` // the worst first
+	Anomalies []lab.Anomaly `json:"anomalies"`
+	Cells     []brief       `json:"cells"`
+}
+
+// brief is a cell without its timeline.
+type brief struct {
+	Anomaly  string      `json:"anomaly"`
+	Strategy string      `json:"strategy"`
+	Outcome  lab.Outcome `json:"outcome"`
+	Expected lab.Outcome `json:"expected"`
+	Note     string      `json:"note"`
+	Events   int         `json:"events"`
+	Endless  bool        `json:"endless,omitempty"` // it holds only because its lock never expires
+}
+
+func indexOf(report lab.Report) index {
+	all := index{Manifest: report.Manifest, Losses: lab.Losses(), Anomalies: report.Anomalies}
+	for _, c := range report.Cells {
+		endless := show.OnlyEndless(report.Manifest, c)
+		all.Cells = append(all.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected, c.Note, len(c.Trace), endless})
+	}
+	return all
+}
+
+func newMatrix(report lab.Report) (*matrix, error) {
 	m := &matrix{strategies: report.Manifest.Strategies, cells: make(map[string]file)}
 	for _, c := range report.Cells {
-		index.Cells = append(index.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected, c.Note, len(c.Trace), show.OnlyEndless(report.Manifest, c)})
 		text, err := packJSON(show.Tell(report.Manifest, c))
 		if err != nil {
 			return nil, fmt.Errorf("writing the cell %s: %w", cellOf(c.Anomaly, c.Strategy), err)
@@ -168,7 +201,7 @@ func newMatrix(report lab.Report) (*matrix, error) {
 		m.cells[cellOf(c.Anomaly, c.Strategy)] = text
 	}
 	var err error
-	if m.index, err = packJSON(index); err != nil {
+	if m.index, err = packJSON(indexOf(report)); err != nil {
 		return nil, fmt.Errorf("writing the matrix: %w", err)
 	}
 	return m, nil
@@ -178,7 +211,8 @@ func (m *matrix) cell(w http.ResponseWriter, r *http.Request) {
 	anomaly, strategy := r.PathValue("anomaly"), r.PathValue("strategy")
 	text, ok := m.cells[cellOf(anomaly, guard.Expand(strategy, m.strategies))]
 	if !ok {
-		problem.Reply(w, http.StatusNotFound, "unknown_cell", "there is no anomaly "+problem.Quoted(anomaly)+" with strategy "+problem.Quoted(strategy))
+		detail := "there is no anomaly " + problem.Quoted(anomaly) + " with strategy " + problem.Quoted(strategy)
+		problem.Reply(w, http.StatusNotFound, "unknown_cell", detail)
 		return
 	}
 	text.ServeHTTP(w, r)

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -116,6 +117,34 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 		if w := askPage(p, "GET", path, "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusOK {
 			t.Errorf("%s: %d", path, w.Code)
 		}
+	}
+}
+
+// The matrix is there before the lab has run, as it is on record. It begins with anomalies that there are.
+func TestMatrixBeginsWithTheRecord(t *testing.T) {
+	p := page.Lab(t.Context(), measureSome, func(string) (func(), error) { return nil, runs.ErrBusy }, slog.New(slog.DiscardHandler))
+	t.Cleanup(p.Close)
+	var matrix struct{ Cells []lab.Cell }
+	if err := json.Unmarshal(askPage(p, "GET", "/api/lab/recorded").Body.Bytes(), &matrix); err != nil {
+		t.Fatal(err)
+	}
+	recorded := make(map[string]bool)
+	for _, c := range matrix.Cells {
+		recorded[c.Anomaly] = true
+		if c.Outcome == "" || c.Outcome != lab.Recorded()[c.Strategy][c.Anomaly] {
+			t.Errorf("%s on %s: %q", c.Anomaly, c.Strategy, c.Outcome)
+		}
+	}
+	named := regexp.MustCompile(`(?s)const (?:taught|controls) = \[(.*?)\]`).FindAllStringSubmatch(readAsset(t, "choice.js"), -1)
+	for _, list := range named {
+		for name := range strings.SplitSeq(list[1], ",") {
+			if name = strings.Trim(name, "\" \n"); !recorded[name] {
+				t.Errorf("choice.js names %q, which is not an anomaly", name)
+			}
+		}
+	}
+	if len(named) != 2 || len(recorded) != len(anomalies.All()) {
+		t.Errorf("%d lists, %d anomalies", len(named), len(recorded))
 	}
 }
 

@@ -211,6 +211,11 @@ func TestNamesAreTranslated(t *testing.T) {
 	}
 	for _, language := range languages {
 		texts := readTexts(t, language)
+		for _, s := range anomalies.All() {
+			if texts["anomaly."+s.Name+".title"] == "" {
+				t.Errorf("%s has no title of %s", language, s.Name)
+			}
+		}
 		for _, key := range namesOfValues() {
 			if texts[key] == "" {
 				t.Errorf("%s has no %s", language, key)

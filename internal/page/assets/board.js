@@ -1,6 +1,6 @@
 // The matrix: anomalies in groups, by what the user loses, against the strategies, with columns to pin and a filter.
 
-import { addressOf, choiceOf, columnsOf, everything, groupsOf, rowChoices } from "./choice.js";
+import { addressOf, choiceOf, columnsOf, controls, everything, groupsOf, rowChoices } from "./choice.js";
 import { newColumns } from "./columns.js";
 import { copy, el, put, say, scroll } from "./dom.js";
 import { kindOf, kinds, newTip, sign, square } from "./square.js";
@@ -22,6 +22,7 @@ export function newBoard(lab, query, page) {
   let stopNotes = () => {};
 
   const tools = newTools(lab, choose);
+  const all = el("button", { onclick: () => choose(everything) }, t("break.all", { n: lab.anomalies.length }));
 
   /** choose changes what is pinned or filtered. */
   function choose(change) {
@@ -43,6 +44,8 @@ export function newBoard(lab, query, page) {
   function draw() {
     const groups = groupsOf(lab, choice, cellAt);
     const table = drawTable(groups, columnsOf(lab, choice), choice.pins, { cellAt, pin });
+    table.classList.toggle("taught", choice.rows === "taught");
+    all.hidden = choice.rows !== "taught";
     stopNotes();
     tip.hide();
     put(box, table);
@@ -55,7 +58,7 @@ export function newBoard(lab, query, page) {
   }
   draw();
   return {
-    node: el("div.board", tools.node, columns.node, box, nothing, tip.node),
+    node: el("div.board", tools.node, columns.node, box, nothing, all, tip.node),
     address: () => addressOf(choice),
     /** update shows what another address says. */
     update(next) {
@@ -94,6 +97,7 @@ function drawTable(groups, strategies, pins, { cellAt, pin }) {
   const row = (anomaly) =>
     el("tr",
       el("th", { scope: "row" }, title(anomaly.name), el("span.name", anomaly.name), " ",
+        controls.includes(anomaly.name) && el("span.control", { title: t("break.control.about") }, t("break.control")),
         el("span.sentence", named(`anomaly.${anomaly.name}.sentence`, anomaly.sentence))),
       strategies.map(one(anomaly)));
   const sum = (anomalies) => (name) => {
@@ -135,12 +139,12 @@ function writeNotes(table, cells) {
 /** newTools makes the filter and what explains the squares. */
 function newTools(lab, choose) {
   const search = el("input", { type: "search", placeholder: t("break.search"), "aria-label": t("break.search") });
-  search.addEventListener("input", () => choose({ words: search.value }));
+  search.addEventListener("input", () => choose({ words: search.value, rows: "all" }));
   const rows = el("select", { "aria-label": t("break.rows"), onchange: () => choose({ rows: rows.value }) },
     rowChoices.map((name) => el("option", { value: name }, t(`break.rows.${name}`))));
   const broken = (loss) => lab.anomalies.filter((anomaly) => anomaly.loss === loss).length;
   const chip = (loss) =>
-    el(`button.chip.${loss || "every"}`, { "data-loss": loss, onclick: () => choose({ loss }) },
+    el(`button.chip.${loss || "every"}`, { "data-loss": loss, onclick: () => choose({ loss, rows: "all" }) },
       t(`break.loss.${loss || "every"}`), " ", el("span.small", loss ? broken(loss) : lab.anomalies.length));
   const chips = ["", ...lab.losses].map(chip);
   const example = (pins) =>
@@ -161,8 +165,8 @@ function newTools(lab, choose) {
     tell({ pins, words, loss, rows: chosen }) {
       if (search.value !== words) search.value = words;
       rows.value = chosen;
-      for (const each of chips) each.setAttribute("aria-pressed", String(each.dataset.loss === loss));
-      link.hidden = clear.hidden = pins.length === 0 && !words && !loss && chosen === "all";
+      for (const each of chips) each.setAttribute("aria-pressed", String(each.dataset.loss === loss && chosen !== "taught"));
+      link.hidden = clear.hidden = pins.length === 0 && !words && !loss && ["all", "taught"].includes(chosen);
     },
   };
 }

@@ -1,9 +1,9 @@
 // Break: the matrix of anomalies and strategies, the cell that the address names, and what every schedule leads to.
 
-import { call } from "./api.js";
+import { call, hasShop } from "./api.js";
 import { newBoard } from "./board.js";
 import { fetchStory, showCell } from "./cell.js";
-import { el, every, put, scroll } from "./dom.js";
+import { el, every, put } from "./dom.js";
 import { allProofs } from "./proof.js";
 import { expand } from "./shortname.js";
 import { called, t, told } from "./text.js";
@@ -17,12 +17,20 @@ export async function show(box, at, page) {
   const { signal } = page;
   let shown = null; // the cell
   let asked = 0; // counts the addresses, so that a cell that is late does not replace a newer one
-  await ready(box, signal);
-  const board = newBoard(lab, at.of.length > 0 ? new URLSearchParams() : at.query, page);
+  let board = null;
   const trouble = el("div");
+  const again = el("p.small", { role: "status" });
   const proofs = el("section.everyschedule", { "aria-label": t("proof.title") });
-  put(box, trouble, intro(), board.node, made(), proofs);
-  showProofs(proofs, signal);
+  const measured = lab ? null : measure(again, signal);
+
+  /** paint shows the squares of a lab, and what was chosen among them. */
+  function paint(known, query) {
+    const focused = board?.node.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    board?.close();
+    board = newBoard(known, query, page);
+    put(box, trouble, intro(), again, board.node, lab && made(), proofs);
+    if (focused) board.focus(focused);
+  }
 
   function close() {
     shown?.close();
@@ -31,8 +39,10 @@ export async function show(box, at, page) {
 
   async function update({ of: [anomaly, named = ""], query }) {
     const mine = ++asked;
-    const strategy = expand(named, lab.manifest.strategies);
-    const cell = lab.cells.find((c) => c.anomaly === anomaly && c.strategy === strategy);
+    if (anomaly && !lab) await measured;
+    if (mine !== asked) return;
+    const strategy = lab && expand(named, lab.manifest.strategies);
+    const cell = lab?.cells.find((c) => c.anomaly === anomaly && c.strategy === strategy);
     page.title(cell ? t("break.on", { anomaly: called(anomaly), strategy }) : t("nav.break"));
     if (cell && shown?.is(cell)) return shown.update(query);
     const unknown = !cell && anomaly && t("page.unknown", { address: location.hash });
@@ -51,31 +61,31 @@ export async function show(box, at, page) {
   }
   signal.addEventListener("abort", () => {
     close();
-    board.close();
+    board?.close();
   });
+  const first = at.of.length > 0 ? new URLSearchParams() : at.query;
+  paint(lab ?? await (hasShop ? call("/api/lab/recorded", { signal }) : measured), first);
+  showProofs(proofs, signal);
+  measured?.then(() => {
+    if (!signal.aborted) paint(lab, new URLSearchParams(board.address().split("?")[1]));
+  }, (error) => signal.aborted || put(trouble, el("p.alarm", { role: "alert" }, error.message)));
   await update(at);
   return { update };
 }
 
-/** ready waits until the lab has tried everything, and shows its progress. */
-async function ready(box, signal) {
-  if (lab) return;
-  const bar = el("progress", { max: 1, value: 0, "aria-label": t("break.making") });
-  const count = el("p.small");
+/** measure waits until the lab has tried everything in this shop, and says how far it is. */
+function measure(progress, signal) {
   let idle = 0; // polls without progress
-  put(box, el("h1", t("break.title")), el("p", t("break.making")), bar, count);
-  await new Promise((done, failed) => {
+  return new Promise((done, failed) => {
     const stop = every(500, async () => {
       try {
         const reply = await call("/api/lab", { signal });
-        if (reply.cells) return void (lab = reply, stop(), done());
-        bar.max = reply.of;
-        bar.value = reply.done;
+        if (reply.cells) return void (lab = reply, put(progress), stop(), done(lab));
         idle = reply.done ? 0 : idle + 1;
-        count.textContent = idle > 3 ? t("break.waits") : t("break.made", reply);
+        put(progress, t(idle > 3 ? "break.waits" : "break.made", reply));
       } catch (error) {
         if (error.code === "busy") {
-          count.textContent = error.message;
+          put(progress, error.message);
           return new Promise((over) => setTimeout(over, busyPause));
         }
         stop();

@@ -6,7 +6,15 @@ import { called, named } from "./text.js";
 /** everything is the choice in which nothing is pinned or filtered. */
 export const everything = { pins: [], words: "", loss: "", rows: "all" };
 
-export const rowChoices = ["all", "broken", "differ"];
+/** taught are the anomalies that the matrix begins with: those that the stages of the lock are about. */
+const taught = ["lost-update", "local-mutex-across-instances", "orphan-after-crash", "expires-while-held",
+  "foreign-delete", "check-then-delete", "nested-acquire", "long-work", "starvation", "missed-wake-up", "paused-writer",
+  "failover"];
+
+/** controls are the anomalies that are the cure of another one: they hold everywhere, as they should. */
+export const controls = ["committed-before-release", "strategies-take-turns"];
+
+export const rowChoices = ["taught", "all", "broken", "differ"];
 
 /** choiceOf reads a choice from the address. A pin may be a short name, as v6 is. */
 export function choiceOf(lab, query) {
@@ -18,7 +26,7 @@ export function choiceOf(lab, query) {
     pins: [...new Set(pins)],
     words: query.get("q") ?? "",
     loss: one("loss", lab.losses),
-    rows: one("rows", rowChoices) || "all",
+    rows: one("rows", rowChoices) || (["q", "loss", "pin"].some((name) => query.get(name)) ? "all" : "taught"),
   };
 }
 
@@ -28,7 +36,7 @@ export function addressOf({ pins, words, loss, rows }) {
   if (pins.length > 0) query.set("pin", pins.join(","));
   if (words) query.set("q", words);
   if (loss) query.set("loss", loss);
-  if (rows !== "all") query.set("rows", rows);
+  if (rows !== (words || loss || pins.length > 0 ? "all" : "taught")) query.set("rows", rows);
   const text = query.toString().replaceAll("%2C", ",");
   return text ? `#/break?${text}` : "#/break";
 }
@@ -44,6 +52,7 @@ export function groupsOf(lab, choice, cellAt) {
   const says = ({ name, sentence }) => `${called(name)} ${named(`anomaly.${name}.sentence`, sentence)}`.toLowerCase();
   const outcomes = ({ name }) => looked.map((strategy) => cellAt(name, strategy)?.outcome);
   const test = {
+    taught: ({ name }) => taught.includes(name),
     all: () => true,
     broken: (anomaly) => outcomes(anomaly).includes("breaks"),
     differ: (anomaly) => new Set(outcomes(anomaly)).size > 1,

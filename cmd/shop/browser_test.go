@@ -233,6 +233,23 @@ func play(t *testing.T, site, strategy string, moves []string) (state lab.State)
 	return state
 }
 
+// A level that cannot be won is not won by a claim alone: it takes the reason.
+func TestPageAsksForTheReason(t *testing.T) {
+	t.Parallel()
+	b, site := openPage(t)
+	b.Visit(site, "?lang=en#/play/v8_fenced", desk)
+	b.Until(text(".explored") + `.startsWith("All ")`)
+	click(b, ".helpers button:last-child")
+	b.Until(`document.querySelectorAll(".reasons button").length === 3 && document.querySelector(".goalcard.won") === null`)
+	click(b, ".reasons button:first-child")
+	b.Until(text(".goalcard .also") + ` !== "" && document.querySelector(".goalcard.won") === null`)
+	click(b, ".reasons button:nth-child(2)")
+	b.Until(`document.querySelector(".goalcard.won") !== null`)
+	click(b, ".explored button")
+	b.Until(text(".finding[open] .moves") + `.includes("reply lost") || ` + text(".finding[open]") + `.includes(" pass · ")`)
+	b.Quiet()
+}
+
 // Stepping through a cell reaches the moment at which it breaks, and the address has the step.
 func TestPageStepsToTheBreak(t *testing.T) {
 	t.Parallel()

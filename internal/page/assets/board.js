@@ -165,7 +165,8 @@ function newTools(lab, choose) {
     tell({ pins, words, loss, rows: chosen }) {
       if (search.value !== words) search.value = words;
       rows.value = chosen;
-      for (const each of chips) each.setAttribute("aria-pressed", String(each.dataset.loss === loss && chosen !== "taught"));
+      const lost = chosen === "taught" ? null : loss;
+      for (const each of chips) each.setAttribute("aria-pressed", String(each.dataset.loss === lost));
       link.hidden = clear.hidden = pins.length === 0 && !words && !loss && ["all", "taught"].includes(chosen);
     },
   };

@@ -33,7 +33,7 @@ export function newGame(game, record) {
       const result = record.results.find((r) => r.strategy === strategy && r.buyers === buyers);
       const best = result?.breaks[goal];
       const impossible = result && !result.cut && best === undefined;
-      return { strategy, buyers, goal, faultless, number, result, best, impossible };
+      return { strategy, buyers, goal, faultless, number, result, best, impossible, goals: record.goals };
     },
     next: (number) => game[number]?.strategy,
     /** named is the strategy of the level whose button has this name, if there is one. */
@@ -76,7 +76,7 @@ export function newCard(act) {
   const node = el("section.goalcard.panel", { "aria-label": t("play.goal") }, head,
     verdict, help.hints);
   let level = null;
-  let claimed = false; // that the goal is impossible
+  let claimed = ""; // that the goal is impossible: "why" is asked, or it is "proved"
 
   function mark(kind, ...said) {
     verdict.className = `standingline ${kind}`;
@@ -91,7 +91,7 @@ export function newCard(act) {
       const n = movesOf(best);
       return mark("open", el("strong", n > 0 ? t("play.claim.wrong", { n }) : t("play.claim.unknown")));
     }
-    claimed = true;
+    if (claimed !== "proved") return mark("open", ...whyNot());
     act.won(level);
     const others = Object.entries(result.breaks).map(([other, moves]) =>
       el("button", { onclick: () => act.show({ ...level, moves }) }, `▶ ${goalName(other)}`)
@@ -100,21 +100,35 @@ export function newCard(act) {
       others.length > 0 && el("p.pair.small", t("play.possible"), others), nextLevel(level, act));
   }
 
+  /** whyNot asks for the reason, so that a claim alone does not win. */
+  function whyNot() {
+    claimed = "why";
+    const no = el("p.also", { role: "alert" });
+    const choose = (reason) => {
+      if (reason !== why) return void put(no, t(`play.reason.${reason}.no`));
+      claimed = "proved";
+      claim();
+    };
+    const choice = (reason) => el("button", { onclick: () => choose(reason) }, t(`play.reason.${reason}`));
+    return [el("strong", t("play.claim.why")), el("p.pair.reasons", reasons.map(choice)), no];
+  }
+
   return {
     node,
     help: help.buttons,
     show(next, adds) {
-      if (next.strategy !== level?.strategy || next.buyers !== level?.buyers) claimed = false;
+      if (next.strategy !== level?.strategy || next.buyers !== level?.buyers) claimed = "";
       level = next;
       const numbered = isLevel(level) && t("play.numbered", { n: level.number, title: say(level, "title") });
       const goal = isLevel(level) ? say(level, "goal") : t("play.freegoal");
-      put(head, el("h2", numbered || level.strategy), el("p.goal", goal), el("p.small.adds", adds));
+      put(head, el("h2", numbered || level.strategy), el("p.goal", goal), el("p.small.adds", adds),
+        explored(level, act));
       help.show(level);
     },
     /** state says how a schedule stands. It returns whether the goal is reached. */
     state(state) {
       const n = movesOf(state.moves);
-      claimed &&= n === 0;
+      if (n > 0) claimed = "";
       if (claimed) return false;
       const reached = state.reached.includes(level.goal) && allowed(level, state.moves);
       if (reached) mark("won", ...done(level, n, wordsOf(state)), nextLevel(level, act));
@@ -131,6 +145,19 @@ export function newCard(act) {
 }
 
 const isLevel = ({ number }) => number > 0;
+
+const reasons = ["alone", "late", "renewed"]; // why a level cannot be won
+const why = "late";
+
+/** explored says what every schedule leads to. Of a level it only says that all are explored: the rest is the answer. */
+function explored(level, act) {
+  const { states, cut, breaks, not_applicable: none = [] } = level.result ?? { cut: true };
+  if (cut) return null;
+  const not = (goal) => breaks[goal] === undefined && !none.includes(goal);
+  const never = level.goals.filter(not).map(goalName).join("; ");
+  const said = isLevel(level) || !never ? t("play.explored", { states }) : t("play.never", { states, never });
+  return el("p.small.explored", said, " ", el("button", { onclick: act.proof }, t("play.explored.show")));
+}
 const say = ({ strategy }, part) => t(`play.level.${strategy}.${part}`);
 const lesson = (level) => isLevel(level) && el("p.lesson", say(level, "win"));
 

@@ -43,7 +43,8 @@ export async function show(box, at, page) {
   let asked = 0; // counts the requests, so that an old reply does not replace a newer one
 
   const replayer = newReplayer(ask, (on) => frame.replaying(on));
-  const frame = newFrame(levels, game, { ...actsOf(now, replayer), show: playFound, next: game.next, won });
+  const frame = newFrame(levels, game, { ...actsOf(now, replayer), show: playFound, next: game.next, won,
+    proof: () => proof.open() });
   const proof = newProof(record, playFound);
   box.append(...frame.nodes, proof.node);
   signal.addEventListener("abort", () => {

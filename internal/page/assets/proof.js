@@ -2,6 +2,7 @@
 
 import { call, hasShop, wantsToken } from "./api.js";
 import { byCommand, el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
+import { inWords } from "./moves.js";
 import { t } from "./text.js";
 
 const goalName = (goal) => t(`proof.goal.${goal}`);
@@ -17,16 +18,23 @@ export function newProof(record, play) {
   const list = (result) => [
     el("dl.books.proof",
       goals.map((goal) =>
-        el("div", el("dt", goalName(goal)), el("dd", cell(result, goal, play), " ", el("code", result.breaks[goal])))
+        el("div", el("dt", goalName(goal)),
+          el("dd", cell(result, goal, play), " ", el("span.moves", inWords(result.breaks[goal] ?? ""))))
       )),
     result.not_applicable && el("p.small", t("proof.na.why")),
   ];
 
   const again = newSearch(() => shown, (level) => recorded(level), goals, list);
+  const node = el("details.panel.finding", el("summary", el("h2", t("proof.title"))),
+    el("p.small", t("proof.about")), mine, again.nodes,
+    el("details.proofs", el("summary", t("proof.all")), allProofs(record, play)));
   return {
-    node: el("details.panel.finding", el("summary", el("h2", t("proof.title"))),
-      el("p.small", t("proof.about")), mine, again.nodes,
-      el("details.proofs", el("summary", t("proof.all")), allProofs(record, play))),
+    node,
+    /** open shows the panel. */
+    open() {
+      node.open = true;
+      node.scrollIntoView({ block: "start" });
+    },
     /** level shows what is on record for a level, which it returns, and ends a search of another. */
     level(level) {
       const { strategy, buyers } = level;
@@ -68,7 +76,7 @@ function cell({ strategy, buyers, breaks, cut, not_applicable: none = [] }, goal
   return el("a.mark.breaks", {
     href: `#/play/${strategy}/${moves}${buyers === 2 ? "" : `?buyers=${buyers}`}`,
     "aria-label": `${strategy}, ${goalName(goal)}: ${t("proof.play", { n })}`,
-    title: moves,
+    title: inWords(moves),
     onclick(event) {
       if (!play || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();

@@ -69,29 +69,37 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 		}
 		res, body := buy("", "a")
 		location := "/api/orders/" + fmt.Sprint(body["order_id"]) + "?sku=" + sku
-		if res.Code != http.StatusAccepted || body["state"] != "accepted" || res.Header().Get("Location") != location || res.Header().Get("Preference-Applied") != "" {
+		if res.Code != http.StatusAccepted || body["state"] != "accepted" ||
+			res.Header().Get("Location") != location || res.Header().Get("Preference-Applied") != "" {
 			t.Errorf("got %d, %v, %v", res.Code, body, res.Header())
 		}
-		if got := s.request(t, http.MethodGet, location, "", nil); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), `"state":"accepted"`) {
-			t.Errorf("its state: %d, %s", got.Code, got.Body)
+		state := s.request(t, http.MethodGet, location, "", nil)
+		if state.Code != http.StatusOK || !strings.Contains(state.Body.String(), `"state":"accepted"`) {
+			t.Errorf("its state: %d, %s", state.Code, state.Body)
 		}
-		if res, body := buy("respond-async, wait=1", "a"); res.Code != http.StatusAccepted || body["replayed"] != true || res.Header().Get("Preference-Applied") != "wait=1" {
+		res, body = buy("respond-async, wait=1", "a")
+		if res.Code != http.StatusAccepted || body["replayed"] != true ||
+			res.Header().Get("Preference-Applied") != "wait=1" {
 			t.Errorf("waiting with no consumer: %d, %v, %v", res.Code, body, res.Header())
 		}
 		s.consume(t)
 		for res, body = buy("wait=60", "b"); res.Code == http.StatusAccepted; { // the machine stalls
 			res, body = buy("wait=60", "b")
 		}
-		if res.Code != http.StatusOK || body["state"] != "written" || res.Header().Get("Preference-Applied") != "wait=10" {
+		if res.Code != http.StatusOK || body["state"] != "written" ||
+			res.Header().Get("Preference-Applied") != "wait=10" {
 			t.Errorf("waiting: %d, %v, %v", res.Code, body, res.Header())
 		}
-		if got := s.request(t, http.MethodGet, "/api/orders/"+fmt.Sprint(body["order_id"]), "", nil); !strings.Contains(got.Body.String(), `"state":"written"`) {
-			t.Errorf("its state: %d, %s", got.Code, got.Body)
+		order := "/api/orders/" + fmt.Sprint(body["order_id"])
+		state = s.request(t, http.MethodGet, order, "", nil)
+		if !strings.Contains(state.Body.String(), `"state":"written"`) {
+			t.Errorf("its state: %d, %s", state.Code, state.Body)
 		}
 		for _, prefer := range []string{"wait=3", ""} { // a repeat of the written order says as much as the first reply
 			res, again := buy(prefer, "b")
-			if res.Code != http.StatusOK || again["state"] != "written" || again["replayed"] != true || again["order_id"] != body["order_id"] ||
-				res.Header().Get("Location") != "/api/orders/"+fmt.Sprint(body["order_id"])+"?sku="+sku || res.Header().Get("Preference-Applied") != prefer {
+			if res.Code != http.StatusOK || again["state"] != "written" || again["replayed"] != true ||
+				again["order_id"] != body["order_id"] || res.Header().Get("Location") != order+"?sku="+sku ||
+				res.Header().Get("Preference-Applied") != prefer {
 				t.Errorf("the repeat with %q: %d, %v, %v", prefer, res.Code, again, res.Header())
 			}
 		}
@@ -133,7 +141,8 @@ func TestAFullStreamAnswers503(t *testing.T) {
 		t.Errorf("got %d, %s", res.Code, res.Body)
 	}
 	res := s.request(t, http.MethodPost, path, `{"quantity":1}`, nil)
-	if res.Code != http.StatusServiceUnavailable || !strings.Contains(res.Body.String(), `"code":"backlog"`) || res.Header().Get("Retry-After") == "" {
+	if res.Code != http.StatusServiceUnavailable || !strings.Contains(res.Body.String(), `"code":"backlog"`) ||
+		res.Header().Get("Retry-After") == "" {
 		t.Errorf("got %d, %s, %v", res.Code, res.Body, res.Header())
 	}
 }
@@ -207,11 +216,14 @@ func TestDeadLettersOverHTTP(t *testing.T) {
 		t.Errorf("the dead letters: %d, %s", res.Code, res.Body)
 	}
 	for _, r := range []struct{ method, path string }{{http.MethodGet, path}, {http.MethodPost, path + "/retry"}} {
-		if res := s.request(t, r.method, r.path, "", map[string]string{"Authorization": "none"}); res.Code != http.StatusUnauthorized {
+		res := s.request(t, r.method, r.path, "", map[string]string{"Authorization": "none"})
+		if res.Code != http.StatusUnauthorized {
 			t.Errorf("%s %s without the token: %d", r.method, r.path, res.Code)
 		}
 	}
-	if res := s.request(t, http.MethodPost, path+"/retry", "", nil); res.Code != http.StatusOK || res.Body.String() != fmt.Sprintf(`{"sku":%q,"requeued":0,"written":0,"left":1,"over":0}`, sku) {
+	res = s.request(t, http.MethodPost, path+"/retry", "", nil)
+	retried := fmt.Sprintf(`{"sku":%q,"requeued":0,"written":0,"left":1,"over":0}`, sku)
+	if res.Code != http.StatusOK || res.Body.String() != retried {
 		t.Errorf("retrying: %d, %s", res.Code, res.Body)
 	}
 }

@@ -148,7 +148,8 @@ func (a *API) putFault(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if a.cfg.HoldFaults == nil {
-		problem.Reply(w, http.StatusNotFound, "no_faults", "payments go wrong on request only with the shop's own provider: start it with -provider embedded")
+		problem.Reply(w, http.StatusNotFound, "no_faults",
+			"payments go wrong on request only with the shop's own provider: start it with -provider embedded")
 		return
 	}
 	fault := payfault.Fault{Kind: *body.Fault, Seconds: body.Seconds}

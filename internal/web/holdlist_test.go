@@ -68,28 +68,39 @@ func (s *holdSite) list(t *testing.T, sku string) (list web.HoldList) {
 func TestListSaysWhoseTheUnitsAre(t *testing.T) {
 	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
 		sku := s.sell(t, 3)
-		if list := s.list(t, sku); list.Stage != "" || list.Holds == nil || len(list.Holds) != 0 || !list.Faults || fmt.Sprint(list.Books) != fmt.Sprint(&payment.Books{}) {
+		list := s.list(t, sku)
+		if list.Stage != "" || list.Holds == nil || len(list.Holds) != 0 || !list.Faults ||
+			fmt.Sprint(list.Books) != fmt.Sprint(&payment.Books{}) {
 			t.Errorf("before the first hold the list is %+v", list)
 		}
 		paid, open := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 2)
 		var order holds.Order
 		read(t, s.pay(paid, "key"), &order)
 		wantProblem(t, s.pay(paid, "another-key"), http.StatusConflict, "hold_ended")
-		list := s.list(t, sku)
-		if list.SKU != sku || list.Stage != catalog.DefaultHoldStage || len(list.Holds) != 2 || !list.Now.Before(open.ExpiresAt) {
+		list = s.list(t, sku)
+		if list.SKU != sku || list.Stage != catalog.DefaultHoldStage || len(list.Holds) != 2 ||
+			!list.Now.Before(open.ExpiresAt) {
 			t.Fatalf("the list is %+v", list)
 		}
-		if h := list.Holds[0]; h.ID != open.ID || h.Buyer != "bob" || h.Quantity != 2 || h.Status != holds.Held || h.ExpiresAt == nil || !h.ExpiresAt.Equal(open.ExpiresAt) || h.Order != nil || len(h.Payments) != 0 {
+		h := list.Holds[0]
+		if h.ID != open.ID || h.Buyer != "bob" || h.Quantity != 2 || h.Status != holds.Held ||
+			h.ExpiresAt == nil || !h.ExpiresAt.Equal(open.ExpiresAt) || h.Order != nil || len(h.Payments) != 0 {
 			t.Errorf("Bob's hold is %+v, want %+v", h, open)
 		}
-		h := list.Holds[1]
+		h = list.Holds[1]
 		if h.ID != paid.ID || h.Buyer != "ann" || h.Status != holds.Paid || h.Order == nil || *h.Order != order {
 			t.Errorf("Ann's hold is %+v, and the order %+v", h, order)
 		}
-		if len(h.Payments) != 2 || h.Payments[0].ID != order.PaymentID || h.Payments[0].Status != payment.Captured || h.Payments[0].Amount != holds.DefaultPrice || h.Payments[0].Currency != "EUR" || h.Payments[1].Status != payment.Cancelled {
+		if len(h.Payments) != 2 {
+			t.Fatalf("Ann's payments are %+v", h.Payments)
+		}
+		p := h.Payments[0]
+		if p.ID != order.PaymentID || p.Status != payment.Captured || p.Amount != holds.DefaultPrice ||
+			p.Currency != "EUR" || h.Payments[1].Status != payment.Cancelled {
 			t.Errorf("Ann's payments are %+v", h.Payments)
 		}
-		if want := (&payment.Books{Authorised: 2, Captured: 1, Cancelled: 1}); fmt.Sprint(list.Books) != fmt.Sprint(want) {
+		want := &payment.Books{Authorised: 2, Captured: 1, Cancelled: 1}
+		if fmt.Sprint(list.Books) != fmt.Sprint(want) {
 			t.Errorf("the books are %+v, want %+v", list.Books, want)
 		}
 		if body := s.admin("GET", "/api/audit/"+sku+"/holds", "").Body.String(); strings.Contains(body, `"token"`) {
@@ -111,12 +122,17 @@ func TestListHasThePaymentsOfForgottenHolds(t *testing.T) {
 		if w := s.ask("DELETE", "/api/holds/"+h.ID+"?token=0", ""); w.Code != http.StatusNoContent {
 			t.Fatalf("releasing: %d %s", w.Code, w.Body)
 		}
-		p := s.charge(t, payment.Request{Reference: h.Reference(), Amount: holds.DefaultPrice, Group: s.list(t, sku).SaleID})
+		r := payment.Request{Reference: h.Reference(), Amount: holds.DefaultPrice, Group: s.list(t, sku).SaleID}
+		p := s.charge(t, r)
 		read(t, s.webhook(event(p, payment.EventCaptured)), new(any))
 		list := s.list(t, sku)
-		if len(list.Holds) != 1 || list.Holds[0].ID != h.ID || list.Holds[0].Status != "forgotten" || list.Holds[0].Buyer != "" ||
-			len(list.Holds[0].Payments) != 1 || list.Holds[0].Payments[0].Status != payment.Refunded {
-			t.Errorf("the list is %+v", list.Holds)
+		if len(list.Holds) != 1 {
+			t.Fatalf("the list is %+v", list.Holds)
+		}
+		got := list.Holds[0]
+		if got.ID != h.ID || got.Status != "forgotten" || got.Buyer != "" ||
+			len(got.Payments) != 1 || got.Payments[0].Status != payment.Refunded {
+			t.Errorf("the hold is %+v", got)
 		}
 		if list.Books.ChargedWithoutOrder != 0 || list.Books.Refunded != 1 {
 			t.Errorf("the books are %+v", list.Books)
@@ -131,7 +147,8 @@ func TestFaultOfOnePayment(t *testing.T) {
 		sku := s.sell(t, 2)
 		ann, bob := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
 		var fault payfault.Fault
-		read(t, s.admin("PUT", "/api/holds/"+ann.ID+"/fault", fmt.Sprintf(`{"token":%d,"fault":"lost_reply","seconds":60}`, ann.Token)), &fault)
+		body := fmt.Sprintf(`{"token":%d,"fault":"lost_reply","seconds":60}`, ann.Token)
+		read(t, s.admin("PUT", "/api/holds/"+ann.ID+"/fault", body), &fault)
 		if fault != (payfault.Fault{Kind: payfault.LostReply, Seconds: 60}) {
 			t.Errorf("the fault is %+v", fault)
 		}
@@ -142,7 +159,10 @@ func TestFaultOfOnePayment(t *testing.T) {
 			t.Errorf("the books are %+v", list.Books)
 		}
 		captured := list.Holds[1].Payments[0]
-		body := event(payment.Payment{ID: captured.ID, Reference: ann.Reference(), Amount: captured.Amount, Currency: captured.Currency, Status: payment.Captured}, payment.EventCaptured)
+		body = event(payment.Payment{
+			ID: captured.ID, Reference: ann.Reference(),
+			Amount: captured.Amount, Currency: captured.Currency, Status: payment.Captured,
+		}, payment.EventCaptured)
 		read(t, s.webhook(body), new(any))
 		s.wantBooks(t, sku, 2, 0, payment.Books{Authorised: 2, Captured: 2})
 	})
@@ -152,24 +172,29 @@ func TestFaultsThatAreRefused(t *testing.T) {
 	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
 		sku := s.sell(t, 2)
 		h, released := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
-		if w := s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", released.ID, released.Token), ""); w.Code != http.StatusNoContent {
+		if w := s.release(released, released.Token); w.Code != http.StatusNoContent {
 			t.Fatal(w.Body)
 		}
-		at, good := "/api/holds/"+h.ID+"/fault", fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, h.Token)
+		slow := func(token int64) string {
+			return fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, token)
+		}
+		at, good := "/api/holds/"+h.ID+"/fault", slow(h.Token)
 		wantProblem(t, s.ask("PUT", at, good), http.StatusUnauthorized, "no_token")
 		wantProblem(t, s.ask("GET", "/api/audit/"+sku+"/holds", ""), http.StatusUnauthorized, "no_token")
-		for body, code := range map[string]string{
-			``: "invalid", `{}`: "invalid", `{"fault":"none"}`: "invalid", fmt.Sprintf(`{"token":%d}`, h.Token): "invalid",
-			strings.Replace(good, "slow_bank", "moon", 1): "invalid", strings.Replace(good, ":1}", ":10}", 1): "invalid",
-			strings.Replace(good, ":1}", ":-1}", 1): "invalid", strings.Replace(good, ":1}", ":1.5}", 1): "invalid",
-			strings.Replace(good, "token", "Token", 1): "invalid",
+		for _, body := range []string{
+			``, `{}`, `{"fault":"none"}`, fmt.Sprintf(`{"token":%d}`, h.Token),
+			strings.Replace(good, "slow_bank", "moon", 1), strings.Replace(good, ":1}", ":10}", 1),
+			strings.Replace(good, ":1}", ":-1}", 1), strings.Replace(good, ":1}", ":1.5}", 1),
+			strings.Replace(good, "token", "Token", 1),
 		} {
-			wantProblem(t, s.admin("PUT", at, body), http.StatusBadRequest, code)
+			wantProblem(t, s.admin("PUT", at, body), http.StatusBadRequest, "invalid")
 		}
 		wantProblem(t, s.admin("PUT", at+"?moon=1", good), http.StatusBadRequest, "invalid")
-		wantProblem(t, s.admin("PUT", at, fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, h.Token+1)), http.StatusConflict, "wrong_token")
+		wantProblem(t, s.admin("PUT", at, slow(h.Token+1)), http.StatusConflict, "wrong_token")
 		wantProblem(t, s.admin("PUT", "/api/holds/h3-none/fault", good), http.StatusNotFound, "unknown_hold")
-		wantProblem(t, s.admin("PUT", "/api/holds/"+released.ID+"/fault", fmt.Sprintf(`{"token":%d,"fault":"none"}`, released.Token)), http.StatusConflict, "hold_ended")
+		late := s.admin("PUT", "/api/holds/"+released.ID+"/fault",
+			fmt.Sprintf(`{"token":%d,"fault":"none"}`, released.Token))
+		wantProblem(t, late, http.StatusConflict, "hold_ended")
 		wantProblem(t, s.admin("GET", "/api/audit/none/holds", ""), http.StatusNotFound, "unknown_item")
 		wantProblem(t, s.admin("GET", "/api/audit/"+s.put(t, 1)+"/holds", ""), http.StatusBadRequest, "wrong_keeper")
 		read(t, s.pay(h, "key"), new(holds.Order))
@@ -181,9 +206,13 @@ func TestNoFaultsAtAnotherProvider(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 1)
 	h := s.hold(t, sku, "ann", 1)
-	wantProblem(t, s.admin("PUT", "/api/holds/"+h.ID+"/fault", fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, h.Token)), http.StatusNotFound, "no_faults")
+	w := s.admin("PUT", "/api/holds/"+h.ID+"/fault",
+		fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, h.Token))
+	wantProblem(t, w, http.StatusNotFound, "no_faults")
 	read(t, s.pay(h, "key"), new(holds.Order))
-	if list := s.list(t, sku); list.Faults || list.Books != nil || len(list.Holds) != 1 || list.Holds[0].Order == nil || list.Holds[0].Payments != nil {
+	list := s.list(t, sku)
+	if list.Faults || list.Books != nil || len(list.Holds) != 1 ||
+		list.Holds[0].Order == nil || list.Holds[0].Payments != nil {
 		t.Errorf("the list is %+v", list)
 	}
 }

@@ -32,9 +32,11 @@ func (a *API) holdRoutes() map[string]http.HandlerFunc {
 
 // hold takes units for a buyer.
 func (a *API) hold(w http.ResponseWriter, r *http.Request) {
-	stage := guard.Expand(cmp.Or(r.URL.Query().Get("strategy"), a.cfg.HoldStage), a.holdStages())
-	if !slices.Contains(a.holdStages(), stage) {
-		problem.Reply(w, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+" for holds; the shop has: "+strings.Join(a.holdStages(), ", "))
+	stages := a.holdStages()
+	stage := guard.Expand(cmp.Or(r.URL.Query().Get("strategy"), a.cfg.HoldStage), stages)
+	if !slices.Contains(stages, stage) {
+		problem.Reply(w, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+
+			" for holds; the shop has: "+strings.Join(stages, ", "))
 		return
 	}
 	var body struct {
@@ -177,10 +179,12 @@ func (a *API) webhook(w http.ResponseWriter, r *http.Request) {
 		a.answerWebhook(w, "ignored")
 		return
 	}
-	if errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, payment.ErrUnknownPayment) || errors.Is(err, holds.ErrNotCaptured) {
+	if errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, holds.ErrNotCaptured) ||
+		errors.Is(err, payment.ErrUnknownPayment) {
 		// To send it again would change nothing, so the reply is no error.
 		if skipped, ok := a.withheld.Allow(); ok {
-			a.cfg.Logger.Warn("a webhook was ignored", "payment", event.Payment.ID, "error", err, "not_logged_before", skipped)
+			a.cfg.Logger.Warn("a webhook was ignored",
+				"payment", event.Payment.ID, "error", err, "not_logged_before", skipped)
 		}
 		a.answerWebhook(w, "ignored")
 		return
@@ -204,7 +208,8 @@ func (a *API) readWebhook(w http.ResponseWriter, r *http.Request) (payment.Event
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		problem.Reply(w, http.StatusRequestEntityTooLarge, "too_large", "a webhook may have at most "+strconv.Itoa(maxBody)+" bytes")
+		problem.Reply(w, http.StatusRequestEntityTooLarge, "too_large",
+			"a webhook may have at most "+strconv.Itoa(maxBody)+" bytes")
 	case err != nil:
 		invalid(w, "the body ended before it was complete")
 	default:

@@ -61,7 +61,9 @@ func newHoldSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, cfg holds
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	s := &holdSite{db: db, provider: payment.NewServer(payment.Config{Secret: []byte(webhookSecret), Logger: log, RetryFrom: time.Millisecond})}
+	s := &holdSite{db: db, provider: payment.NewServer(payment.Config{
+		Secret: []byte(webhookSecret), Logger: log, RetryFrom: time.Millisecond,
+	})}
 	address := httptest.NewServer(s.provider)
 	t.Cleanup(address.Close)
 	if s.paid, err = payment.NewClient(payment.ClientConfig{URL: address.URL, Timeout: time.Hour}); err != nil {
@@ -99,7 +101,8 @@ func described(names []string) (all []web.Strategy) {
 func (s *holdSite) sell(t testing.TB, units int64) string {
 	t.Helper()
 	sku := fmt.Sprintf("seat-%d", skus.Add(1))
-	if w := s.admin("PUT", "/api/items/"+sku, fmt.Sprintf(`{"stock":%d,"keeper":"holds"}`, units)); w.Code != http.StatusOK {
+	w := s.admin("PUT", "/api/items/"+sku, fmt.Sprintf(`{"stock":%d,"keeper":"holds"}`, units))
+	if w.Code != http.StatusOK {
 		t.Fatalf("putting it on sale: %d %s", w.Code, w.Body)
 	}
 	return sku
@@ -108,7 +111,8 @@ func (s *holdSite) sell(t testing.TB, units int64) string {
 // hold takes units for a buyer. Headers are pairs.
 func (s *holdSite) hold(t testing.TB, sku, buyer string, quantity int, headers ...string) holds.Hold {
 	t.Helper()
-	w := s.ask("POST", "/api/items/"+sku+"/holds", fmt.Sprintf(`{"buyer":%q,"quantity":%d}`, buyer, quantity), headers...)
+	body := fmt.Sprintf(`{"buyer":%q,"quantity":%d}`, buyer, quantity)
+	w := s.ask("POST", "/api/items/"+sku+"/holds", body, headers...)
 	var h holds.Hold
 	if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil || w.Code != http.StatusCreated {
 		t.Fatalf("holding: %d %s, %v", w.Code, w.Body, err)
@@ -122,7 +126,8 @@ func (s *holdSite) hold(t testing.TB, sku, buyer string, quantity int, headers .
 // holdBy takes units for Ann in a sale that begins with a stage.
 func (s *holdSite) holdBy(t testing.TB, stage, sku string, quantity int) (h holds.Hold) {
 	t.Helper()
-	w := s.ask("POST", "/api/items/"+sku+"/holds?strategy="+stage, fmt.Sprintf(`{"buyer":"ann","quantity":%d}`, quantity))
+	body := fmt.Sprintf(`{"buyer":"ann","quantity":%d}`, quantity)
+	w := s.ask("POST", "/api/items/"+sku+"/holds?strategy="+stage, body)
 	if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil || w.Code != http.StatusCreated {
 		t.Fatalf("holding: %d %s, %v", w.Code, w.Body, err)
 	}
@@ -132,6 +137,19 @@ func (s *holdSite) holdBy(t testing.TB, stage, sku string, quantity int) (h hold
 // pay pays for a hold with an idempotency key.
 func (s *holdSite) pay(h holds.Hold, key string) *httptest.ResponseRecorder {
 	return s.ask("POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, h.Token), "Idempotency-Key", key)
+}
+
+// release asks to end a hold.
+func (s *holdSite) release(h holds.Hold, token int64) *httptest.ResponseRecorder {
+	return s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", h.ID, token), "")
+}
+
+// inject sets the faults of the provider.
+func (s *holdSite) inject(t testing.TB, faults payment.Faults) {
+	t.Helper()
+	if err := s.paid.SetFaults(t.Context(), faults); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (s *holdSite) buy(t testing.TB, sku, buyer string) holds.Order {
@@ -159,7 +177,8 @@ func (s *holdSite) wantBooks(t testing.TB, sku string, sold, held int64, want pa
 	t.Helper()
 	var audit web.Audit
 	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
-	if audit.Sold != sold || audit.Held != held || audit.Oversold != 0 || audit.Stranded != 0 || audit.LostUpdates != 0 {
+	if audit.Sold != sold || audit.Held != held ||
+		audit.Oversold != 0 || audit.Stranded != 0 || audit.LostUpdates != 0 {
 		t.Errorf("the sale is %+v; want %d sold and %d held", audit.Audit, sold, held)
 	}
 	page, err := s.stock.Orders(t.Context(), sku, "", stock.MaxOrders)
@@ -191,7 +210,8 @@ func TestHoldIsPaidAndBecomesAnOrder(t *testing.T) {
 				t.Errorf("%s: the hold is %+v", stage, now)
 			}
 			wantProblem(t, s.ask("GET", "/api/orders/"+h.ID, ""), http.StatusNotFound, "unknown_order")
-			wantProblem(t, s.ask("POST", "/api/items/"+sku+"/holds?strategy="+stage, `{"buyer":"bob","quantity":2}`), http.StatusConflict, "sold_out")
+			late := s.ask("POST", "/api/items/"+sku+"/holds?strategy="+stage, `{"buyer":"bob","quantity":2}`)
+			wantProblem(t, late, http.StatusConflict, "sold_out")
 			var order, again holds.Order
 			read(t, s.pay(h, "key"), &order)
 			written := s.ask("GET", "/api/orders/"+h.ID, "")
@@ -202,13 +222,15 @@ func TestHoldIsPaidAndBecomesAnOrder(t *testing.T) {
 			if order.ID != h.ID || order.SKU != sku || order.Quantity != 2 || again != order {
 				t.Errorf("%s: the order is %+v, and then %+v", stage, order, again)
 			}
-			if p, err := s.paid.Payment(t.Context(), order.PaymentID); err != nil || p.Status != payment.Captured || p.Amount != 500 {
+			p, err := s.paid.Payment(t.Context(), order.PaymentID)
+			if err != nil || p.Status != payment.Captured || p.Amount != 500 {
 				t.Errorf("%s: the payment is %+v, %v", stage, p, err)
 			}
-			if paid := s.ask("GET", "/api/holds/"+h.ID, "").Body.String(); strings.Contains(paid, `"buyer":""`) || strings.Contains(paid, `"0001-`) {
+			paid := s.ask("GET", "/api/holds/"+h.ID, "").Body.String()
+			if strings.Contains(paid, `"buyer":""`) || strings.Contains(paid, `"0001-`) {
 				t.Errorf("%s: what is not known is in %s", stage, paid)
 			}
-			wantProblem(t, s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", h.ID, h.Token), ""), http.StatusConflict, "hold_ended")
+			wantProblem(t, s.release(h, h.Token), http.StatusConflict, "hold_ended")
 		}
 	})
 }
@@ -217,9 +239,8 @@ func TestReleasedHoldCannotBePaid(t *testing.T) {
 	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
 		sku := s.sell(t, 1)
 		h := s.hold(t, sku, "ann", 1)
-		path := fmt.Sprintf("/api/holds/%s?token=%d", h.ID, h.Token)
 		for range 2 { // the reply to the first may have been lost
-			if w := s.ask("DELETE", path, ""); w.Code != http.StatusNoContent {
+			if w := s.release(h, h.Token); w.Code != http.StatusNoContent {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			}
 		}
@@ -257,9 +278,12 @@ func TestTokenIsTheHoldsOwn(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 2)
 	h, other := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
-	wantProblem(t, s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", h.ID, other.Token), ""), http.StatusConflict, "wrong_token")
-	wantProblem(t, s.ask("POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, other.Token)), http.StatusConflict, "wrong_token")
-	for _, query := range []string{"", "?token=", "?token=x", "?token=1e1", "?token=99999999999999999999", "?token=1&token=1"} {
+	wantProblem(t, s.release(h, other.Token), http.StatusConflict, "wrong_token")
+	pay := s.ask("POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, other.Token))
+	wantProblem(t, pay, http.StatusConflict, "wrong_token")
+	for _, query := range []string{
+		"", "?token=", "?token=x", "?token=1e1", "?token=99999999999999999999", "?token=1&token=1",
+	} {
 		wantProblem(t, s.ask("DELETE", "/api/holds/"+h.ID+query, ""), http.StatusBadRequest, "invalid")
 	}
 	s.wantBooks(t, sku, 0, 2, payment.Books{})
@@ -275,7 +299,8 @@ func TestHoldsAndPaymentsCanBeRepeated(t *testing.T) {
 			t.Errorf("got %+v; want %+v", again, h)
 		}
 		for _, body := range []string{`{"buyer":"ann","quantity":2}`, `{"buyer":"bob","quantity":1}`} {
-			wantProblem(t, s.ask("POST", "/api/items/"+sku+"/holds", body, "Idempotency-Key", "click-1"), http.StatusUnprocessableEntity, "key_reused")
+			w := s.ask("POST", "/api/items/"+sku+"/holds", body, "Idempotency-Key", "click-1")
+			wantProblem(t, w, http.StatusUnprocessableEntity, "key_reused")
 		}
 		var first, second holds.Order
 		read(t, s.pay(h, "pay-1"), &first)
@@ -291,9 +316,7 @@ func TestHoldsAndPaymentsCanBeRepeated(t *testing.T) {
 // A declined payment leaves the hold as it was. Another try, with another key, can pay it.
 func TestDeclinedPaymentCanBeTriedAgain(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
-	if err := s.paid.SetFaults(t.Context(), payment.Faults{DeclineEvery: 1}); err != nil {
-		t.Fatal(err)
-	}
+	s.inject(t, payment.Faults{DeclineEvery: 1})
 	sku := s.sell(t, 1)
 	h := s.hold(t, sku, "ann", 1)
 	w := s.pay(h, "card-1")
@@ -301,9 +324,7 @@ func TestDeclinedPaymentCanBeTriedAgain(t *testing.T) {
 		t.Errorf("the reply says %d times what failed: %s", n, w.Body)
 	}
 	wantProblem(t, w, http.StatusPaymentRequired, "declined")
-	if err := s.paid.SetFaults(t.Context(), payment.Faults{}); err != nil {
-		t.Fatal(err)
-	}
+	s.inject(t, payment.Faults{})
 	wantProblem(t, s.pay(h, "card-1"), http.StatusPaymentRequired, "declined")
 	s.wantBooks(t, sku, 0, 1, payment.Books{Declined: 1})
 	read(t, s.pay(h, "card-2"), new(holds.Order))
@@ -315,9 +336,7 @@ func TestProviderIsAway(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 1)
 	h := s.hold(t, sku, "ann", 1)
-	if err := s.paid.SetFaults(t.Context(), payment.Faults{FailEvery: 1}); err != nil {
-		t.Fatal(err)
-	}
+	s.inject(t, payment.Faults{FailEvery: 1})
 	w := s.pay(h, "key")
 	if strings.Contains(w.Body.String(), "127.0.0.1") {
 		t.Errorf("the reply names the provider: %s", w.Body)
@@ -364,17 +383,13 @@ func TestWebhookSettlesACaptureWhoseReplyWasLost(t *testing.T) {
 		s.delivering(t)
 		sku := s.sell(t, 1)
 		h := s.hold(t, sku, "ann", 1)
-		if err := s.paid.SetFaults(t.Context(), payment.Faults{LoseReplyTo: []string{payment.OpCapture}, WebhookTwice: true}); err != nil {
-			t.Fatal(err)
-		}
+		s.inject(t, payment.Faults{LoseReplyTo: []string{payment.OpCapture}, WebhookTwice: true})
 		wantProblem(t, s.pay(h, "key"), http.StatusServiceUnavailable, "payment_pending")
 		s.delivered(t, 2)
 		var order holds.Order
 		read(t, s.ask("GET", "/api/orders/"+h.ID, ""), &order)
 		s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 1, Captured: 1})
-		if err := s.paid.SetFaults(t.Context(), payment.Faults{}); err != nil {
-			t.Fatal(err)
-		}
+		s.inject(t, payment.Faults{})
 		var again holds.Order
 		if read(t, s.pay(h, "key"), &again); again != order {
 			t.Errorf("the buyer who asks again gets %+v; want %+v", again, order)
@@ -411,9 +426,7 @@ func TestACentDoesNotBuyAHold(t *testing.T) {
 func TestLateCaptureIsRefunded(t *testing.T) {
 	eachHoldSite(t, holds.Config{Sweep: time.Millisecond}, func(t *testing.T, s *holdSite) {
 		s.delivering(t)
-		if err := s.paid.SetFaults(t.Context(), payment.Faults{WebhookTwice: true, WebhookReverse: payment.Duration(5 * time.Millisecond)}); err != nil {
-			t.Fatal(err)
-		}
+		s.inject(t, payment.Faults{WebhookTwice: true, WebhookReverse: payment.Duration(5 * time.Millisecond)})
 		sku := s.sell(t, 1)
 		h := s.hold(t, sku, "ann", 1)
 		s.expire(t, h)
@@ -453,7 +466,8 @@ func event(p payment.Payment, kind payment.EventType) string {
 
 // webhook sends a webhook with a signature of now.
 func (s *holdSite) webhook(body string) *httptest.ResponseRecorder {
-	return s.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, payment.Sign([]byte(webhookSecret), []byte(body), time.Now()))
+	signature := payment.Sign([]byte(webhookSecret), []byte(body), time.Now())
+	return s.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, signature)
 }
 
 // A webhook says which payment to look at, and nothing more: what it claims is not believed,
@@ -463,7 +477,8 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 	sku := s.sell(t, 5)
 	h := s.hold(t, sku, "ann", 1)
 	bought := s.buy(t, sku, "bob")
-	authorised, err := s.paid.Authorise(t.Context(), payment.Request{Key: "k", Reference: fmt.Sprintf("%s/%d", h.ID, h.Token), Amount: 1000, Currency: "EUR"})
+	authorised, err := s.paid.Authorise(t.Context(),
+		payment.Request{Key: "k", Reference: h.Reference(), Amount: 1000, Currency: "EUR"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -477,13 +492,15 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 	invented.ID = "pay_0123456789abcdef0123456789abcdef"
 	claimed := authorised
 	claimed.Status = payment.Captured // it is not
+	minimal := `{"id":"evt_1","type":"payment.captured","payment":{"id":"` + paid.ID + `"}}`
+	extended := strings.Replace(event(paid, payment.EventCaptured), `{"id"`, `{"livemode":false,"id"`, 1)
 	for name, c := range map[string]struct {
 		body, result string
 	}{
 		"again":                       {event(paid, payment.EventCaptured), "settled"},
 		"for another hold":            {event(moved, payment.EventCaptured), "settled"},
 		"a capture that never was":    {event(claimed, payment.EventCaptured), "ignored"},
-		"no more than an id":          {`{"id":"evt_1","type":"payment.captured","payment":{"id":"` + paid.ID + `"}}`, "settled"},
+		"no more than an id":          {minimal, "settled"},
 		"no payment at all":           {`{"id":"evt_1","type":"customer.created"}`, "ignored"},
 		"an unknown payment":          {event(invented, payment.EventCaptured), "ignored"},
 		"a payment for another shop":  {event(foreign, payment.EventCaptured), "ignored"},
@@ -492,7 +509,7 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 		"a refund":                    {event(paid, payment.EventRefunded), "ignored"},
 		"a failed refund of an order": {event(paid, payment.EventRefundFailed), "settled"}, // there was none
 		"a failed refund elsewhere":   {event(other, payment.EventRefundFailed), "ignored"},
-		"fields that are added later": {strings.Replace(event(paid, payment.EventCaptured), `{"id"`, `{"livemode":false,"id"`, 1), "settled"},
+		"fields that are added later": {extended, "settled"},
 	} {
 		w := s.webhook(c.body)
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), c.result) {
@@ -521,10 +538,18 @@ func TestWebhookMustBeSigned(t *testing.T) {
 	h := s.hold(t, sku, "ann", 1)
 	p := s.capture(t, fmt.Sprintf("%s/%d", h.ID, h.Token))
 	body := event(p, payment.EventCaptured)
-	sign := func(at time.Time) string { return payment.Sign([]byte(webhookSecret), []byte(body), at) }
+	sign := func(secret, body string, at time.Time) string {
+		return payment.Sign([]byte(secret), []byte(body), at)
+	}
+	now := time.Now()
+	signed := sign(webhookSecret, body, now)
 	for name, signatures := range map[string][]string{
-		"none": nil, "empty": {""}, "no signature": {"t=1,v1=00"}, "another secret": {payment.Sign([]byte("x"), []byte(body), time.Now())},
-		"of another body": {payment.Sign([]byte(webhookSecret), []byte(body+" "), time.Now())}, "two": {sign(time.Now()), sign(time.Now())},
+		"none":            nil,
+		"empty":           {""},
+		"no signature":    {"t=1,v1=00"},
+		"another secret":  {sign("x", body, now)},
+		"of another body": {sign(webhookSecret, body+" ", now)},
+		"two":             {signed, signed},
 	} {
 		r := httptest.NewRequest("POST", "/api/payments/webhook", strings.NewReader(body))
 		r.Header[payment.SignatureHeader] = signatures
@@ -532,10 +557,12 @@ func TestWebhookMustBeSigned(t *testing.T) {
 		s.ServeHTTP(w, r)
 		t.Run(name, func(t *testing.T) { wantProblem(t, w, http.StatusBadRequest, "wrong_signature") })
 	}
-	old := s.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, sign(time.Now().Add(-payment.Tolerance-time.Minute)))
+	stale := sign(webhookSecret, body, now.Add(-payment.Tolerance-time.Minute))
+	old := s.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, stale)
 	wantProblem(t, old, http.StatusBadRequest, "stale_signature")
 	wantProblem(t, s.webhook("{}"), http.StatusBadRequest, "invalid")
-	wantProblem(t, s.ask("POST", "/api/payments/webhook", strings.Repeat(" ", 5000)), http.StatusRequestEntityTooLarge, "too_large")
+	long := s.ask("POST", "/api/payments/webhook", strings.Repeat(" ", 5000))
+	wantProblem(t, long, http.StatusRequestEntityTooLarge, "too_large")
 	wantProblem(t, s.ask("GET", "/api/payments/webhook", ""), http.StatusMethodNotAllowed, "wrong_method")
 	s.wantBooks(t, sku, 0, 1, payment.Books{Authorised: 1, Captured: 1, ChargedWithoutOrder: 1, Wrong: accounts(p)})
 	if w := s.webhook(body); w.Code != http.StatusOK {
@@ -548,11 +575,15 @@ func TestWebhookMustBeSigned(t *testing.T) {
 func TestShopWithoutASecretAcceptsNoWebhook(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	w := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
-		wc.Holds, wc.HoldStages, wc.HoldStage = holds.New(holds.Config{DB: sc.DB, Payments: s.paid}), described(stages()), catalog.DefaultHoldStage
+		wc.Holds = holds.New(holds.Config{DB: sc.DB, Payments: s.paid})
+		wc.HoldStages, wc.HoldStage = described(stages()), catalog.DefaultHoldStage
 		t.Cleanup(wc.Holds.Close)
 	})
-	body := event(payment.Payment{ID: "p", Reference: "r", Amount: 1, Currency: "EUR", Status: payment.Captured}, payment.EventCaptured)
-	wantProblem(t, w.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, payment.Sign(nil, []byte(body), time.Now())), http.StatusBadRequest, "wrong_signature")
+	body := event(payment.Payment{ID: "p", Reference: "r", Amount: 1, Currency: "EUR", Status: payment.Captured},
+		payment.EventCaptured)
+	signed := payment.Sign(nil, []byte(body), time.Now())
+	got := w.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, signed)
+	wantProblem(t, got, http.StatusBadRequest, "wrong_signature")
 }
 
 func TestHoldsThatCannotBe(t *testing.T) {
@@ -597,10 +628,11 @@ func TestAnItemWithAnOpenHoldIsNotDeleted(t *testing.T) {
 	sku := s.sell(t, 1)
 	h := s.hold(t, sku, "ann", 1)
 	wantProblem(t, s.admin("DELETE", "/api/items/"+sku, ""), http.StatusConflict, "holds_open")
-	if w := s.ask("GET", "/api/holds/"+h.ID, ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"status":"held"`) {
+	w := s.ask("GET", "/api/holds/"+h.ID, "")
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"status":"held"`) {
 		t.Errorf("the hold after the attempt: %d, %s", w.Code, w.Body)
 	}
-	if w := s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", h.ID, h.Token), ""); w.Code != http.StatusNoContent {
+	if w := s.release(h, h.Token); w.Code != http.StatusNoContent {
 		t.Fatalf("the release: %d, %s", w.Code, w.Body)
 	}
 	if w := s.admin("DELETE", "/api/items/"+sku, ""); w.Code != http.StatusNoContent {
@@ -619,7 +651,8 @@ func TestHoldSecondsOfASale(t *testing.T) {
 	}
 	for _, body := range []string{
 		`{"stock":1,"keeper":"holds","hold_seconds":-1}`, `{"stock":1,"keeper":"holds","hold_seconds":86401}`,
-		`{"stock":1,"hold_seconds":5}`, `{"stock":1,"keeper":"database","hold_seconds":5}`, `{"stock":1,"keeper":"holds","hold_seconds":"5s"}`,
+		`{"stock":1,"hold_seconds":5}`, `{"stock":1,"keeper":"database","hold_seconds":5}`,
+		`{"stock":1,"keeper":"holds","hold_seconds":"5s"}`,
 	} {
 		wantProblem(t, s.admin("PUT", "/api/items/short", body), http.StatusBadRequest, "invalid")
 	}

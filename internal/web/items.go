@@ -84,7 +84,8 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 		a.metrics.sales.watch(r.PathValue("sku"))
 	}
 	if res.Lock.Release != nil {
-		a.cfg.Logger.Warn("a lock was not released", "strategy", name, "sku", r.PathValue("sku"), "error", res.Lock.Release)
+		a.cfg.Logger.Warn("a lock was not released",
+			"strategy", name, "sku", r.PathValue("sku"), "error", res.Lock.Release)
 	}
 	switch {
 	case err != nil:
@@ -101,7 +102,8 @@ func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bo
 	if !a.cfg.OneEach || r.URL.Query().Get("strategy") == "" && quantity == 1 || Authorized(r, a.cfg.Token) {
 		return true
 	}
-	problem.Reply(w, http.StatusForbidden, "one_each", "here a buyer takes one unit, and only the token may name a strategy")
+	problem.Reply(w, http.StatusForbidden, "one_each",
+		"here a buyer takes one unit, and only the token may name a strategy")
 	return false
 }
 
@@ -209,7 +211,8 @@ func (a *API) firstFamily(w http.ResponseWriter, r *http.Request, named string, 
 	}
 	name := guard.Expand(named, a.names())
 	if !a.known(name) && item.Keeper == stock.InHolds {
-		problem.Reply(w, http.StatusBadRequest, "wrong_keeper", "no strategy sells an item with the keeper holds: leave strategy out; the first hold of the sale names the stage")
+		problem.Reply(w, http.StatusBadRequest, "wrong_keeper", "no strategy sells an item with the keeper holds: "+
+			"leave strategy out; the first hold of the sale names the stage")
 		return "", false
 	}
 	if !a.known(name) {
@@ -373,7 +376,8 @@ func (a *API) repair(w http.ResponseWriter, r *http.Request) {
 // Audit is the reply to an audit.
 type Audit struct {
 	stock.Audit
-	Instance      string           `json:"instance"`                 // the instance that answered
-	CacheLoads    map[string]int64 `json:"cache_loads"`              // loads of the item's cached value, by instance
-	RedisCommands *int64           `json:"redis_commands,omitempty"` // commands Redis has counted since it started; nil: it does not tell
+	Instance   string           `json:"instance"`    // the instance that answered
+	CacheLoads map[string]int64 `json:"cache_loads"` // loads of the item's cached value, by instance
+	// RedisCommands are the commands that Redis has counted since it started, or nil if it does not tell.
+	RedisCommands *int64 `json:"redis_commands,omitempty"`
 }

@@ -19,13 +19,16 @@ func TestOrdersOfASaleAreListed(t *testing.T) {
 		if len(page.Orders) != 1 || page.SKU != sku || page.SaleID == "" || page.Next != first.OrderID {
 			t.Fatalf("the first page is %+v", page)
 		}
-		if o := page.Orders[0]; o.ID != first.OrderID || o.Quantity != 3 || o.Strategy != "v6_watchdog" || o.CreatedAt.IsZero() || o.KeyHash != stock.KeyHash("my-secret") {
+		o := page.Orders[0]
+		if o.ID != first.OrderID || o.Quantity != 3 || o.Strategy != "v6_watchdog" || o.CreatedAt.IsZero() ||
+			o.KeyHash != stock.KeyHash("my-secret") {
 			t.Errorf("the first order is %+v", o)
 		}
 		after := url.QueryEscape(page.Next)
 		page = stock.Orders{}
 		read(t, s.admin("GET", path+"?after="+after, ""), &page)
-		if len(page.Orders) != 1 || page.Orders[0].ID != second.OrderID || page.Orders[0].KeyHash != "" || page.Next != "" {
+		if len(page.Orders) != 1 || page.Orders[0].ID != second.OrderID || page.Orders[0].KeyHash != "" ||
+			page.Next != "" {
 			t.Errorf("the second page is %+v", page)
 		}
 		wantProblem(t, s.ask("GET", path, ""), 401, "no_token")

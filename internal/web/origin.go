@@ -33,7 +33,8 @@ func (a *API) protected(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hasToken := a.cfg.Token != "" && Authorized(r, a.cfg.Token)
 		if !hasToken && !loopback(r.Host) && !slices.Contains(names, hostOf(r.Host)) {
-			problem.Reply(w, http.StatusForbidden, "wrong_host", "the shop does not know the host name of this request: start it with -hosts NAME")
+			problem.Reply(w, http.StatusForbidden, "wrong_host",
+				"the shop does not know the host name of this request: start it with -hosts NAME")
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -26,7 +26,10 @@ func TestPageIsBesideTheAPI(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
 		return w.Code, w.Body.String()
 	}
-	for _, path := range []string{"/", "/page/app.js", "/api/runs", "/api/runs/1/stop", "/api", "/api/lab/a/b", "/healthz/more", "/api/strategies/more"} {
+	for _, path := range []string{
+		"/", "/page/app.js", "/api/runs", "/api/runs/1/stop", "/api", "/api/lab/a/b", "/healthz/more",
+		"/api/strategies/more",
+	} {
 		for _, method := range []string{"GET", "POST"} {
 			if code, text := ask(both, method, path); code != http.StatusOK || text != "the page's "+path {
 				t.Errorf("%s %s: %d %s", method, path, code, text)
@@ -38,7 +41,8 @@ func TestPageIsBesideTheAPI(t *testing.T) {
 	}
 	for _, r := range [][2]string{
 		{"GET", "/api/strategies"}, {"PUT", "/api/strategy"}, {"GET", "/api/strategy"}, {"PUT", "/api/items/hot"},
-		{"GET", "/api/items/hot/deduct"}, {"GET", "/api/items/hot/more"}, {"POST", "/api/audit/hot"}, {"POST", "/healthz"},
+		{"GET", "/api/items/hot/deduct"}, {"GET", "/api/items/hot/more"}, {"POST", "/api/audit/hot"},
+		{"POST", "/healthz"},
 	} {
 		code, text := ask(both, r[0], r[1])
 		if wantCode, want := ask(alone, r[0], r[1]); code != wantCode || text != want {
@@ -71,7 +75,8 @@ func TestOtherSitesAreTurnedAway(t *testing.T) {
 			t.Errorf("to read with %v: %d", headers, w.Code)
 		}
 	}
-	for _, headers := range [][]string{nil, {"Sec-Fetch-Site", "same-origin"}, {"Origin", "http://example.com"}} { // which is the Host
+	sameHost := []string{"Origin", "http://example.com"}
+	for _, headers := range [][]string{nil, {"Sec-Fetch-Site", "same-origin"}, sameHost} {
 		if w := ask("POST", deduct, headers...); w.Code != http.StatusOK {
 			t.Errorf("with %v: %d %s", headers, w.Code, w.Body)
 		}

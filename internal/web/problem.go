@@ -106,7 +106,8 @@ func (a *API) failBy(w http.ResponseWriter, r *http.Request, strategy string, er
 	}
 	// A backend's error may name hosts and users, and belongs in the log only.
 	if skipped, ok := a.failures.Allow(); ok {
-		a.cfg.Logger.Error("a backend failed", "method", r.Method, "path", r.URL.Path, "error", err, "not_logged_before", skipped)
+		a.cfg.Logger.Error("a backend failed",
+			"method", r.Method, "path", r.URL.Path, "error", err, "not_logged_before", skipped)
 	}
 	problem.Reply(w, http.StatusServiceUnavailable, codeBackend, a.whatFailed(strategy))
 	return codeBackend
@@ -128,7 +129,8 @@ func (a *API) detail(r *http.Request, err, known error) string {
 		return err.Error()
 	}
 	if skipped, ok := a.withheld.Allow(); ok {
-		a.cfg.Logger.Warn("a request was not served", "method", r.Method, "path", r.URL.Path, "error", err, "not_logged_before", skipped)
+		a.cfg.Logger.Warn("a request was not served",
+			"method", r.Method, "path", r.URL.Path, "error", err, "not_logged_before", skipped)
 	}
 	return known.Error()
 }

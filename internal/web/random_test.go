@@ -71,7 +71,8 @@ func (n nonsense) path() string {
 }
 
 func (n nonsense) body() string {
-	value := n.pick("1", "0", "-1", "1e400", "1e3", "99999999999999999999", "null", "true", `"1"`, "[]", "{}", `"\ud800"`, `"`+n.bytes(20)+`"`)
+	value := n.pick("1", "0", "-1", "1e400", "1e3", "99999999999999999999", "null", "true", `"1"`, "[]", "{}",
+		`"\ud800"`, `"`+n.bytes(20)+`"`)
 	field := n.pick("quantity", "stock", "name", "category", "QUANTITY", "", n.bytes(10))
 	switch n.IntN(5) {
 	case 0:

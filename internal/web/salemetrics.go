@@ -48,7 +48,8 @@ type saleMetrics struct {
 }
 
 func newSaleMetrics(
-	audit func(ctx context.Context, sku string) (stock.Audit, error), countAlarms func(ctx context.Context) (int64, error),
+	audit func(ctx context.Context, sku string) (stock.Audit, error),
+	countAlarms func(ctx context.Context) (int64, error),
 ) *saleMetrics {
 	gauge := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("oversell_sale_"+name, help, append([]string{"sku"}, labels...), nil)
@@ -58,12 +59,14 @@ func newSaleMetrics(
 	close(none)
 	return &saleMetrics{
 		audit: audit, countAlarms: countAlarms, ctx: ctx, cancel: cancel, round: none,
-		units:    gauge("units", "Units of the current sale by where they are; initial is how many there were.", "state"),
+		units: gauge("units",
+			"Units of the current sale by where they are; initial is how many there were.", "state"),
 		oversold: gauge("oversold_units", "Units that were sold and never there."),
-		lost:     gauge("lost_update_units", "Units that were certainly sold and that the stock counter does not show."),
-		foreign:  gauge("foreign_units", "Units in orders of sales that the database does not know."),
-		refused:  gauge("accepted_lost_orders", "Orders that were refused after they were accepted."),
-		durable:  gauge("order_durable_p99_seconds", "Time within which 99 of 100 accepted orders were written."),
+		lost: gauge("lost_update_units",
+			"Units that were certainly sold and that the stock counter does not show."),
+		foreign: gauge("foreign_units", "Units in orders of sales that the database does not know."),
+		refused: gauge("accepted_lost_orders", "Orders that were refused after they were accepted."),
+		durable: gauge("order_durable_p99_seconds", "Time within which 99 of 100 accepted orders were written."),
 		alarms: prometheus.NewDesc("oversell_payment_alarms",
 			"Payments for holds that the shop cannot settle by itself.", nil, nil),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{

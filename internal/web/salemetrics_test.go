@@ -73,7 +73,8 @@ oversell_sale_oversold_units{sku="hot"} 2
 oversell_sale_order_durable_p99_seconds{sku="hot"} 1.5
 `
 		for range 3 {
-			err := testutil.CollectAndCompare(m, strings.NewReader(want), "oversell_sale_oversold_units", "oversell_sale_order_durable_p99_seconds")
+			err := testutil.CollectAndCompare(m, strings.NewReader(want),
+				"oversell_sale_oversold_units", "oversell_sale_order_durable_p99_seconds")
 			if err != nil {
 				t.Error(err)
 			}
@@ -209,7 +210,9 @@ func TestOnlyUnitsLostForCertainAreShown(t *testing.T) {
 			{"2", 100, 3, 0, 3},
 		} {
 			audits.answer.SaleID = step.sale
-			audits.answer.Stock = figures.Stock{Initial: 100, Remaining: step.remaining, Sold: step.sold, Unwritten: step.unwritten}
+			audits.answer.Stock = figures.Stock{
+				Initial: 100, Remaining: step.remaining, Sold: step.sold, Unwritten: step.unwritten,
+			}
 			if got := m.current().audits["hot"].lost; got != step.want {
 				t.Errorf("%+v: %d units are lost", step, got)
 			}
@@ -226,8 +229,9 @@ func TestSaleMetricsAreOfFewItems(t *testing.T) {
 			m.watch("hot")
 		}
 		m.forget("item-199")
-		if found := m.current().audits; len(found) != maxWatched-1 || len(audits.made) != maxWatched-1 || audits.made["hot"] != 1 {
-			t.Errorf("%d items are shown and %d were audited, hot %d times", len(found), len(audits.made), audits.made["hot"])
+		shown := m.current().audits
+		if len(shown) != maxWatched-1 || len(audits.made) != maxWatched-1 || audits.made["hot"] != 1 {
+			t.Errorf("%d shown, %d audited, hot %d times", len(shown), len(audits.made), audits.made["hot"])
 		}
 	})
 }

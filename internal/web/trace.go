@@ -35,7 +35,8 @@ func (a *API) trace(w http.ResponseWriter, r *http.Request, req *stock.Request) 
 	if stock.CheckSKU(req.SKU) == nil { // a collector refuses all spans that come with a text that is not UTF-8
 		about = append(about, attribute.String("oversell.sku", req.SKU))
 	}
-	ctx, span := a.cfg.Tracer.Start(ctx, http.MethodPost+" "+deductRoute, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
+	ctx, span := a.cfg.Tracer.Start(ctx, http.MethodPost+" "+deductRoute,
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
 	if !span.IsRecording() { // the sampler has not chosen it
 		return w, func(string, stock.Result) { span.End() }
 	}
@@ -50,8 +51,11 @@ func (a *API) trace(w http.ResponseWriter, r *http.Request, req *stock.Request) 
 			}
 			child.End(trace.WithTimestamp(step.To))
 		}
-		span.SetAttributes(attribute.Int("http.response.status_code", sent.status), attribute.String("oversell.outcome", outcome),
-			attribute.Int("oversell.lock.attempts", res.Lock.Attempts), attribute.Int("oversell.lock.renewals", res.Lock.Renewals),
+		span.SetAttributes(
+			attribute.Int("http.response.status_code", sent.status),
+			attribute.String("oversell.outcome", outcome),
+			attribute.Int("oversell.lock.attempts", res.Lock.Attempts),
+			attribute.Int("oversell.lock.renewals", res.Lock.Renewals),
 			attribute.Bool("oversell.lock.lost", res.Lock.Lost))
 		if skipped > 0 {
 			span.SetAttributes(attribute.Int("oversell.steps_skipped", skipped))

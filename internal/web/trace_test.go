@@ -22,7 +22,9 @@ import (
 )
 
 // traced opens a site whose spans are recorded.
-func traced(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, options ...sdktrace.TracerProviderOption) (*site, *tracetest.SpanRecorder) {
+func traced(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, options ...sdktrace.TracerProviderOption) (
+	*site, *tracetest.SpanRecorder,
+) {
 	t.Helper()
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(append(options, sdktrace.WithSpanProcessor(recorder))...)
@@ -43,7 +45,9 @@ func split(t *testing.T, spans []sdktrace.ReadOnlySpan) (root sdktrace.ReadOnlyS
 	}
 	root = spans[len(spans)-1] // ends last
 	for _, s := range spans[:len(spans)-1] {
-		if s.Parent().SpanID() != root.SpanContext().SpanID() || s.StartTime().Before(root.StartTime()) || s.EndTime().After(root.EndTime()) || s.EndTime().Before(s.StartTime()) {
+		within := !s.StartTime().Before(root.StartTime()) && !s.EndTime().After(root.EndTime()) &&
+			!s.EndTime().Before(s.StartTime())
+		if !within || s.Parent().SpanID() != root.SpanContext().SpanID() {
 			t.Errorf("%s is not in the span of the request", s.Name())
 		}
 		steps = append(steps, s.Name())
@@ -78,17 +82,20 @@ func TestDeductIsTraced(t *testing.T) {
 			}
 			root, steps := split(t, recorder.Ended())
 			got := strings.Join(steps, " ")
-			for strings.HasPrefix(got, "look join look") { // it took longer than the stock's place may be trusted, and began again
+			// It took longer than the stock's place may be trusted, and began again.
+			for strings.HasPrefix(got, "look join look") {
 				got = strings.TrimPrefix(got, "look join ")
 			}
 			if got != want {
 				t.Errorf("%s: the steps are %s, want %s", strategy, got, want)
 			}
-			if id := root.SpanContext().TraceID().String(); id != "0af7651916cd43dd8448eb211c80319c" || root.Parent().SpanID().String() != "b7ad6b7169203331" {
+			id, parent := root.SpanContext().TraceID().String(), root.Parent().SpanID().String()
+			if id != "0af7651916cd43dd8448eb211c80319c" || parent != "b7ad6b7169203331" {
 				t.Errorf("%s: the trace is %s, and not the client's", strategy, id)
 			}
 			about := attributes(root)
-			if about["oversell.strategy"] != strategy || about["oversell.sku"] != sku || about["http.response.status_code"] != fmt.Sprint(res.Code) {
+			if about["oversell.strategy"] != strategy || about["oversell.sku"] != sku ||
+				about["http.response.status_code"] != fmt.Sprint(res.Code) {
 				t.Errorf("%s: %v", strategy, about)
 			}
 		}
@@ -103,7 +110,8 @@ func TestErrorsAreInTraces(t *testing.T) {
 	path := "/api/items/" + s.put(t, 0) + "/deduct?strategy=v8_fenced"
 	wantProblem(t, s.ask(http.MethodPost, path, `{"quantity":1}`), http.StatusConflict, "sold_out")
 	root, _ := split(t, recorder.Ended())
-	if root.Status().Code == codes.Error || slices.ContainsFunc(recorder.Ended(), failed) || attributes(root)["oversell.outcome"] != "sold_out" {
+	if root.Status().Code == codes.Error || slices.ContainsFunc(recorder.Ended(), failed) ||
+		attributes(root)["oversell.outcome"] != "sold_out" {
 		t.Errorf("sold out: %v, %v", root.Status(), root.Attributes())
 	}
 	if err := rdb.Close(); err != nil {
@@ -123,7 +131,8 @@ func failed(s sdktrace.ReadOnlySpan) bool { return s.Status().Code == codes.Erro
 func TestBadPathIsInNoSpan(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	s, recorder := traced(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
-	wantProblem(t, s.ask(http.MethodPost, "/api/items/%ff%fe/deduct?strategy=none", `{"quantity":1}`), http.StatusBadRequest, "invalid")
+	w := s.ask(http.MethodPost, "/api/items/%ff%fe/deduct?strategy=none", `{"quantity":1}`)
+	wantProblem(t, w, http.StatusBadRequest, "invalid")
 	for _, span := range recorder.Ended() {
 		for key, value := range attributes(span) {
 			if !utf8.ValidString(value) {
@@ -142,8 +151,10 @@ func TestBadPathIsInNoSpan(t *testing.T) {
 // The sampler decides, and an unsampled purchase records no steps.
 func TestUnsampledDeductHasNoSpans(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
-	s, recorder := traced(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")), sdktrace.WithSampler(sdktrace.NeverSample()))
-	if res := s.ask(http.MethodPost, "/api/items/"+s.put(t, 1)+"/deduct?strategy=local", `{"quantity":1}`); res.Code != http.StatusOK {
+	db := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
+	s, recorder := traced(t, rdb, db, sdktrace.WithSampler(sdktrace.NeverSample()))
+	res := s.ask(http.MethodPost, "/api/items/"+s.put(t, 1)+"/deduct?strategy=local", `{"quantity":1}`)
+	if res.Code != http.StatusOK {
 		t.Fatalf("%d %s", res.Code, res.Body)
 	}
 	if spans := recorder.Ended(); len(spans) != 0 {

@@ -40,7 +40,8 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &tooLarge):
-		Reply(w, http.StatusRequestEntityTooLarge, "too_large", "the body may have at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
+		Reply(w, http.StatusRequestEntityTooLarge, "too_large",
+			"the body may have at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
 	case errors.Is(err, errCutOff):
 		Reply(w, http.StatusBadRequest, CodeInvalid, errCutOff.Error()) // the cause names addresses
 	case errors.Is(err, io.EOF):
@@ -48,9 +49,11 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	case errors.Is(err, errNoObject), errors.As(err, &wrongType) && wrongType.Field == "":
 		Reply(w, http.StatusBadRequest, CodeInvalid, errNoObject.Error())
 	case errors.As(err, &wrongType):
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+" must be "+kind(wrongType.Type)+", and is a "+cut(wrongType.Value))
+		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+
+			" must be "+kind(wrongType.Type)+", and is a "+cut(wrongType.Value))
 	default:
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is not valid for this request: "+strings.TrimPrefix(err.Error(), "json: "))
+		detail := "the body is not valid for this request: " + strings.TrimPrefix(err.Error(), "json: ")
+		Reply(w, http.StatusBadRequest, CodeInvalid, detail)
 	}
 	return false
 }

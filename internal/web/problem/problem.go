@@ -28,6 +28,6 @@ func Reply(w http.ResponseWriter, status int, code, detail string) {
 		h.Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(status)
-	// An error means that the client has left, and there is nobody to tell.
-	_ = json.NewEncoder(w).Encode(Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code})
+	body := Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code}
+	_ = json.NewEncoder(w).Encode(body) // an error means that the client has left
 }

@@ -31,8 +31,11 @@ func reply(t *testing.T, w *httptest.ResponseRecorder) (p problem.Problem) {
 func TestReply(t *testing.T) {
 	for status, again := range map[int]string{http.StatusServiceUnavailable: "1", http.StatusConflict: ""} {
 		w := httptest.NewRecorder()
-		problem.Reply(w, status, "busy", "somebody else is at it")
-		want := problem.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: "somebody else is at it", Code: "busy"}
+		const detail = "somebody else is at it"
+		problem.Reply(w, status, "busy", detail)
+		want := problem.Problem{
+			Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: "busy",
+		}
 		if got := reply(t, w); got != want {
 			t.Errorf("%+v; want %+v", got, want)
 		}
@@ -44,19 +47,23 @@ func TestReply(t *testing.T) {
 
 // The reply says what is wrong with a body in terms of the client, not of the program.
 func TestReadBody(t *testing.T) {
-	for body, want := range map[string]problem.Problem{
-		``:                {Status: 400, Code: "invalid", Detail: "the body is missing, and must be a JSON object"},
-		`7`:               {Status: 400, Code: "invalid", Detail: "the body must be a JSON object"},
-		`{"n":"x"}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n must be a whole number, and is a string"},
-		`{"s":1}`:         {Status: 400, Code: "invalid", Detail: "the body does not fit: s must be a string, and is a number"},
-		`{"n":1e9}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n must be a whole number, and is a number 1e9"},
-		`{"m":1}`:         {Status: 400, Code: "invalid", Detail: `the body is not valid for this request: unknown field "m" (allowed: n, s)`},
-		`{"n":1} {}`:      {Status: 400, Code: "invalid", Detail: "the body is not valid for this request: there is more after the JSON object"},
-		`{"n":1,"n":2}`:   {Status: 400, Code: "invalid", Detail: `the body is not valid for this request: the field "n" is given twice`},
-		`{"N":1}`:         {Status: 400, Code: "invalid", Detail: `the body is not valid for this request: unknown field "N" (allowed: n, s)`},
-		`null`:            {Status: 400, Code: "invalid", Detail: "the body must be a JSON object"},
-		"{\"n\":1}\xff":   {Status: 400, Code: "invalid", Detail: "the body is not valid for this request: invalid character 'ÿ' looking for beginning of value"},
-		`{"n":1000000000`: {Status: 413, Code: "too_large", Detail: "the body may have at most 14 bytes"},
+	const unfit, invalid = "the body does not fit: ", "the body is not valid for this request: "
+	for body, want := range map[string]struct {
+		status       int
+		code, detail string
+	}{
+		``:                {400, "invalid", "the body is missing, and must be a JSON object"},
+		`7`:               {400, "invalid", "the body must be a JSON object"},
+		`{"n":"x"}`:       {400, "invalid", unfit + "n must be a whole number, and is a string"},
+		`{"s":1}`:         {400, "invalid", unfit + "s must be a string, and is a number"},
+		`{"n":1e9}`:       {400, "invalid", unfit + "n must be a whole number, and is a number 1e9"},
+		`{"m":1}`:         {400, "invalid", invalid + `unknown field "m" (allowed: n, s)`},
+		`{"n":1} {}`:      {400, "invalid", invalid + "there is more after the JSON object"},
+		`{"n":1,"n":2}`:   {400, "invalid", invalid + `the field "n" is given twice`},
+		`{"N":1}`:         {400, "invalid", invalid + `unknown field "N" (allowed: n, s)`},
+		`null`:            {400, "invalid", "the body must be a JSON object"},
+		"{\"n\":1}\xff":   {400, "invalid", invalid + "invalid character 'ÿ' looking for beginning of value"},
+		`{"n":1000000000`: {413, "too_large", "the body may have at most 14 bytes"},
 		`{"n":1}`:         {},
 	} {
 		var v struct {
@@ -66,13 +73,13 @@ func TestReadBody(t *testing.T) {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 		if problem.ReadBody(w, http.MaxBytesReader(w, r.Body, 14), &v) {
-			if want.Status != 0 || v.N != 1 {
+			if want.status != 0 || v.N != 1 {
 				t.Errorf("%q was read as %+v", body, v)
 			}
 			continue
 		}
 		got := reply(t, w)
-		if got.Status != want.Status || got.Code != want.Code || got.Detail != want.Detail {
+		if got.Status != want.status || got.Code != want.code || got.Detail != want.detail {
 			t.Errorf("%q: %+v; want %+v", body, got, want)
 		}
 	}
@@ -84,7 +91,8 @@ func TestBodyThatIsCutOff(t *testing.T) {
 	if problem.ReadBody(w, iotest.ErrReader(errors.New("read tcp 10.9.8.7:6379: i/o timeout")), new(struct{})) {
 		t.Error("it was read")
 	}
-	if got := reply(t, w); got.Status != 400 || got.Code != "invalid" || got.Detail != "the body ended before it was complete" {
+	got := reply(t, w)
+	if got.Status != 400 || got.Code != "invalid" || got.Detail != "the body ended before it was complete" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -47,7 +47,8 @@ func TestSearchAndListInChinese(t *testing.T) {
 // Everything that happens in the cells of holds and repairs has a translation. The page's own
 // test (TestPageTellsEverythingInChinese) checks those of locks.
 func TestSalesAreToldInChinese(t *testing.T) {
-	r := try(t, tables(), exitExpected, "-strategy", "h1_counter,h2_status,h3_claim,overwrite,lua_atomic,lua_batch,ack_first,no_claim,new_id,lua_stream")
+	r := try(t, tables(), exitExpected, "-strategy",
+		"h1_counter,h2_status,h3_claim,overwrite,lua_atomic,lua_batch,ack_first,no_claim,new_id,lua_stream")
 	var said []string
 	for _, a := range append(r.Anomalies, r.Behind.Anomalies...) {
 		said = append(said, a.Sentence, a.Sequence, a.Source)

@@ -162,7 +162,8 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 		return report, err
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
-	locks.Nodes, locks.Services, locks.Servers = others.Redlock, services.At(others.Etcd, others.ZooKeeper), others.Names
+	locks.Nodes, locks.Services, locks.Servers = others.Redlock, services.At(others.Etcd, others.ZooKeeper),
+		others.Names
 	closeDatabase, err := o.openDatabase(ctx, &sales)
 	if err != nil {
 		return report, err

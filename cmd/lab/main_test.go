@@ -79,15 +79,21 @@ func TestWhatIsShown(t *testing.T) {
 		args string
 		want []string
 	}{
-		{"-run check-then-delete,foreign-delete -strategy v3,v4", []string{"check-then-delete", "foreign-delete", "miniredis"}},
+		{"-run check-then-delete,foreign-delete -strategy v3,v4",
+			[]string{"check-then-delete", "foreign-delete", "miniredis"}},
 		{"-run check-then-delete -strategy v3_uuid", []string{"GET lock", "DEL lock", "BREAKS"}},
-		{"-run late-payment -strategy h2_status", []string{"INSERT INTO orders", "hold-A has expired", "2 of 1 units were sold", "woocommerce", "SQLite"}},
-		{"-run repair-with-units-in-flight -strategy overwrite", []string{"INSERT INTO `orders`", "repairs the stock", "2 of 1 units were sold", "woocommerce_fusion"}},
-		{"-run foreign-delete,two-sweepers -strategy v2_ttl,h2_status,h3_claim", []string{"foreign-delete", "A sale by holds", "two-sweepers", "h3 = h3_claim"}},
+		{"-run late-payment -strategy h2_status",
+			[]string{"INSERT INTO orders", "hold-A has expired", "2 of 1 units were sold", "woocommerce", "SQLite"}},
+		{"-run repair-with-units-in-flight -strategy overwrite",
+			[]string{"INSERT INTO `orders`", "repairs the stock", "2 of 1 units were sold", "woocommerce_fusion"}},
+		{"-run foreign-delete,two-sweepers -strategy v2_ttl,h2_status,h3_claim",
+			[]string{"foreign-delete", "A sale by holds", "two-sweepers", "h3 = h3_claim"}},
 		{"-list", []string{"retry-storm", "yours"}},
 		{"-run check-then-delete -strategy v3,v4 -lang zh", []string{"先检查、后删除 check-then-delete", "一件卖两次", "全部与记录一致"}},
-		{"-run check-then-delete -strategy v3_uuid -lang zh", []string{"GET lock → token-A1", "在路上被扣住：DEL lock", "━━ 失守 ━━ C 有锁，B 也有"}},
-		{"-run late-payment,foreign-delete -strategy h2_status,v2 -lang zh -html " + page, []string{"付款迟到 late-payment"}},
+		{"-run check-then-delete -strategy v3_uuid -lang zh",
+			[]string{"GET lock → token-A1", "在路上被扣住：DEL lock", "━━ 失守 ━━ C 有锁，B 也有"}},
+		{"-run late-payment,foreign-delete -strategy h2_status,v2 -lang zh -html " + page,
+			[]string{"付款迟到 late-payment"}},
 		{"-list -lang zh", []string{"check-then-delete", "先检查、后删除：", "late-payment", "付款迟到："}},
 		{"-replay none/A.B.A.B -goal oversell -lang zh", []string{"卖出一件", "达到：oversell：卖出的比库存多"}},
 		{"-search none,v1 -lang zh", []string{"2 位买家，1 件库存；", "暂停 1 次，杀死 1 次，丢失回复 1 次", "不可能：", " 步：A.", "状态数", "合计"}},
@@ -163,7 +169,8 @@ func TestRecordIsWhole(t *testing.T) {
 		for _, c := range table.All() {
 			for _, s := range table.Scenarios {
 				if c.Name != lab.Yours().Name && s.Expected(c.Name) == lab.NoRecord {
-					t.Errorf("%s on %s is not on record: go run ./cmd/lab -strategies %[2]s -record %s", s.Name, c.Name, file)
+					t.Errorf("%s on %s is not on record: go run ./cmd/lab -strategies %[2]s -record %s", s.Name, c.Name,
+						file)
 				}
 			}
 		}
@@ -177,7 +184,8 @@ func TestNewStrategyIsRecorded(t *testing.T) {
 	mine := withLock(c)
 	args := []string{"-run", "foreign-delete,lost-update", "-strategy", "mine"}
 	out, errs := perform(t, mine, exitUnexpected, args...)
-	if !strings.Contains(out, "Nothing is on record for these cells.") || !strings.Contains(errs, "add -record internal/lab/record.json") {
+	if !strings.Contains(out, "Nothing is on record for these cells.") ||
+		!strings.Contains(errs, "add -record internal/lab/record.json") {
 		t.Errorf("%s\n%s", out, errs)
 	}
 	file := filepath.Join(t.TempDir(), "record.json")
@@ -207,7 +215,8 @@ func TestLocksOnOtherServers(t *testing.T) {
 		t.Errorf("virtual %v, %s", r.Manifest.Virtual, said)
 	}
 	alone := try(t, tables(), exitExpected, "-strategies", "etcd", "-run", "clock-jump-majority").Manifest
-	if said := strings.Join(alone.Servers, "; "); alone.Virtual || alone.TTL != 2*time.Second || strings.Contains(said, "leases of") {
+	if said := strings.Join(alone.Servers, "; "); alone.Virtual || alone.TTL != 2*time.Second ||
+		strings.Contains(said, "leases of") {
 		t.Errorf("of etcd alone it says twice which lease it has: %v, %v", alone.TTL, alone.Servers)
 	}
 }
@@ -384,7 +393,8 @@ func TestEveryFlagIsOfAMode(t *testing.T) {
 			t.Errorf("no mode takes -%s", f.Name)
 		}
 	})
-	if _, errs := runs(t, exitExpected, "-h"); !strings.Contains(errs, "Exit code") || strings.Contains(errs, " string\n") {
+	if _, errs := runs(t, exitExpected, "-h"); !strings.Contains(errs, "Exit code") ||
+		strings.Contains(errs, " string\n") {
 		t.Error(errs)
 	}
 }

@@ -82,9 +82,10 @@ func mutants() []mutant {
 		{"v6 without the end of its renewal", subjectOf("v6_watchdog", func(p *lab.Process, key string) guard.Lock {
 			return &endless{Mutex: v6.New(p.Redis(), key, p.TTL()), p: p, key: key}
 		}), []string{"renewal-after-unlock"}},
-		{"v8 with a token that is read when it is asked for", subjectOf("v8_fenced", func(p *lab.Process, key string) guard.Lock {
-			return counted{v8.New(p.Redis(), key, p.TTL()), p.Redis(), key}
-		}), []string{"successors-token"}},
+		{"v8 with a token that is read when it is asked for",
+			subjectOf("v8_fenced", func(p *lab.Process, key string) guard.Lock {
+				return counted{v8.New(p.Redis(), key, p.TTL()), p.Redis(), key}
+			}), []string{"successors-token"}},
 		{"v8 with a token for each entry", subjectOf("v8_fenced", func(p *lab.Process, key string) guard.Lock {
 			return &renumbered{Mutex: v8.New(p.Redis(), key, p.TTL())}
 		}), []string{"token-grows-on-re-entry"}},
@@ -115,15 +116,18 @@ func TestBrokenLocksKeepNothing(t *testing.T) {
 		}, []string{
 			"strategies-take-turns",
 			"expires-while-held", "long-work", "late-reply", "cut-off-holder", "stopped-holder", "clock-jump-majority",
-			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold", "redis-away-while-waiting",
+			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold",
+			"redis-away-while-waiting",
 			"cache-stampede", "cache-load-per-instance", "cache-load-outlives-lease", "cache-missing-key",
 		}},
 		{"it is given back by its ttl alone", "v4_lua", func(p *lab.Process, key string) guard.Lock {
 			return kept{v4.New(p.Redis(), key, p.TTL())}
 		}, []string{
-			"lost-update", "local-mutex-across-instances", "committed-before-release", "strategies-take-turns", "optimistic-aborts",
+			"lost-update", "local-mutex-across-instances", "committed-before-release", "strategies-take-turns",
+			"optimistic-aborts",
 			"orphan-after-crash", "crash-before-expire", "forgotten-unlock",
-			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold", "redis-away-while-waiting",
+			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold",
+			"redis-away-while-waiting",
 			"cache-stampede", "cache-load-per-instance", "cache-missing-key", "cache-failed-load",
 		}},
 	} {
@@ -158,7 +162,8 @@ func TestSearchFindsWhatTheTableMisses(t *testing.T) {
 		subject lab.Subject
 		breaks  bool
 	}{{c, true}, {lab.Subjects()[3], false}} {
-		r, err := search.Search(t.Context(), search.Config{Subject: tt.subject, Buyers: 2, Faults: search.Faults{Losses: 1}})
+		r, err := search.Search(t.Context(), search.Config{Subject: tt.subject, Buyers: 2,
+			Faults: search.Faults{Losses: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}

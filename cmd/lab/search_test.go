@@ -63,10 +63,14 @@ func TestSearchIsAligned(t *testing.T) {
 func TestSearchSaysWhatDoesNotApply(t *testing.T) {
 	out, _ := runs(t, exitExpected, "-search", "none,local,watch")
 	for _, want := range []string{
-		"none          overlap         n/a: there is no lock", "none          foreign-delete  n/a", "none          self-wait       n/a",
-		"none          stuck           impossible: ", "watch         overlap         n/a: there is no lock", "watch         foreign-delete  n/a",
-		"watch         self-wait       n/a", "watch         oversell        impossible: ", "local         overlap         2 moves",
-		"local         foreign-delete  n/a: its lock is in its process", "local         self-wait       n/a", "local         stuck           impossible: ",
+		"none          overlap         n/a: there is no lock", "none          foreign-delete  n/a",
+		"none          self-wait       n/a",
+		"none          stuck           impossible: ", "watch         overlap         n/a: there is no lock",
+		"watch         foreign-delete  n/a",
+		"watch         self-wait       n/a", "watch         oversell        impossible: ",
+		"local         overlap         2 moves",
+		"local         foreign-delete  n/a: its lock is in its process", "local         self-wait       n/a",
+		"local         stuck           impossible: ",
 		"none   4 moves     n/a      n/a             n/a        impossible",
 		"local  4 moves     2 moves  n/a             n/a        impossible",
 	} {
@@ -79,7 +83,8 @@ func TestSearchSaysWhatDoesNotApply(t *testing.T) {
 // What several searches find is printed as a table, and a stale table in a file is noticed.
 func TestSearchWritesTheTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "table.md")
-	if err := os.WriteFile(file, []byte("# T\n<!-- search:begin -->\nold\n<!-- search:end -->\nend\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("# T\n<!-- search:begin -->\nold\n<!-- search:end -->\nend\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"-search", "none,v1", "-goal", "stuck", "-readme", file}
@@ -92,7 +97,8 @@ func TestSearchWritesTheTable(t *testing.T) {
 	}
 	runs(t, exitExpected, append(args, "-check")...)
 	text, err := os.ReadFile(file)
-	if err != nil || !strings.HasPrefix(string(text), "# T\n") || !strings.HasSuffix(string(text), "<!-- search:end -->\nend\n") || strings.Contains(string(text), "old") {
+	if err != nil || !strings.HasPrefix(string(text), "# T\n") ||
+		!strings.HasSuffix(string(text), "<!-- search:end -->\nend\n") || strings.Contains(string(text), "old") {
 		t.Errorf("%v: the file is\n%s", err, text)
 	}
 	record := filepath.Join(t.TempDir(), "record.json")

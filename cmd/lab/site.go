@@ -51,7 +51,8 @@ type recordings struct {
 // of returns the presets whose runs are recorded. The first one is recorded last, so that the
 // page shows it first.
 func (r recordings) of(all []benches.Preset) []benches.Preset {
-	chosen := slices.DeleteFunc(slices.Clone(all), func(p benches.Preset) bool { return r.presets != nil && !slices.Contains(r.presets, p.Name) })
+	chosen := slices.DeleteFunc(slices.Clone(all),
+		func(p benches.Preset) bool { return r.presets != nil && !slices.Contains(r.presets, p.Name) })
 	slices.Reverse(chosen)
 	return chosen
 }
@@ -73,7 +74,8 @@ func (p program) site(ctx context.Context, dir string) error {
 	defer manager.Close()
 	presets := p.recordings.of(manager.Options().Presets)
 	for i, preset := range presets {
-		p.tell(fmt.Sprintf("recording run %d of %d: %s, %s", i+1, len(presets), strings.Join(preset.Strategies, ", "), preset.Conditions[0]))
+		p.tell(fmt.Sprintf("recording run %d of %d: %s, %s", i+1, len(presets), strings.Join(preset.Strategies, ", "),
+			preset.Conditions[0]))
 		if err := recordRun(ctx, manager, preset.Settings); err != nil {
 			return err
 		}
@@ -86,7 +88,8 @@ func (p program) site(ctx context.Context, dir string) error {
 	return p.writeSite(ctx, dir, code, manager, report)
 }
 
-func (p program) writeSite(ctx context.Context, dir string, code site.Lab, manager *benches.Manager, report lab.Report) error {
+func (p program) writeSite(ctx context.Context, dir string, code site.Lab, manager *benches.Manager,
+	report lab.Report) error {
 	shown, err := page.New(ctx, page.Config{
 		Runs: manager, Budget: search.Budget{States: 1}, Logger: slog.New(slog.DiscardHandler), // nobody searches
 		Anomalies: func(context.Context, func(done, of int)) (lab.Report, error) { return report, nil },
@@ -106,7 +109,9 @@ func (p program) writeSite(ctx context.Context, dir string, code site.Lab, manag
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stdout, "%s has %d files, %s; the lab in it has %s and is loaded when it is needed.\nAny server of files shows it, such as: python3 -m http.server -d %[1]s\n",
+	fmt.Fprintf(p.stdout,
+		"%s has %d files, %s; the lab in it has %s and is loaded when it is needed.\nAny server of files shows it, "+
+			"such as: python3 -m http.server -d %[1]s\n",
 		dir, written.Files, megabytes(int(written.Bytes)), megabytes(written.Lab))
 	return nil
 }

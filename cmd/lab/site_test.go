@@ -32,7 +32,8 @@ func writeSite(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "site")
 	var out, errs bytes.Buffer
 	p := program{tables: tables(), stdout: &out, stderr: &errs}
-	p.recordings = recordings{anomalies: []string{"check-then-delete", "lost-update", "mixed-strategies"}, presets: []string{"slow", "first"}}
+	p.recordings = recordings{anomalies: []string{"check-then-delete", "lost-update", "mixed-strategies"},
+		presets: []string{"slow", "first"}}
 	if code := p.run(t.Context(), []string{"-site", dir}); code != exitExpected {
 		t.Fatalf("exit code %d\n%s%s", code, &out, &errs)
 	}
@@ -53,8 +54,10 @@ func serveBelow(t *testing.T, dir, path string) (address string) {
 // ask has the page ask for something, as its parts do, and returns the JSON of the reply.
 func ask[T any](t *testing.T, b *pagetest.Tab, expression string) (out T) {
 	t.Helper()
-	text, err := chromedp.Run(b.Context, chromedp.Evaluate[string](`import("./page/api.js").then(async ({ call }) => JSON.stringify(await `+expression+`))`,
-		func(p *runtime.EvaluateParams) { p.AwaitPromise = new(true) }))
+	text, err := chromedp.Run(b.Context,
+		chromedp.Evaluate[string](`import("./page/api.js").then(async ({ call }) => `+
+			`JSON.stringify(await `+expression+`))`,
+			func(p *runtime.EvaluateParams) { p.AwaitPromise = new(true) }))
 	if err != nil {
 		t.Fatalf("%s: %v", expression, err)
 	}
@@ -106,7 +109,8 @@ func schedulerRuns(t *testing.T, dir string) {
 		address := serveBelow(t, dir, path) // another server each time, of which the browser has kept nothing
 		begun := time.Now()
 		b.Visit(address, "?lang=en#/play/v3_uuid/"+before, pagetest.Look{Width: 1280, Height: 720, Scheme: "light"})
-		del := `[...document.querySelectorAll("button.step:not(:disabled)")].find((b) => b.innerText.includes("DEL lock"))`
+		del := `[...document.querySelectorAll("button.step:not(:disabled)")]` +
+			`.find((b) => b.innerText.includes("DEL lock"))`
 		b.Until(del + ` !== undefined && !document.querySelector(".labloading")`)
 		pagetest.Eval[bool](b, del+`.click() ?? true`)
 		b.Until(fmt.Sprintf(`document.body.innerText.includes(%q)`, want.Findings[0].Text))
@@ -114,7 +118,9 @@ func schedulerRuns(t *testing.T, dir string) {
 	}
 	for _, path := range []string{"", "/oversell"} {
 		t.Logf("below %q the first move was made after %v", path, play(path))
-		got := ask[lab.State](t, b, fmt.Sprintf(`call("/api/schedule", { method: "POST", body: { strategy: "v3_uuid", buyers: 2, moves: %q } })`, want.Moves))
+		got := ask[lab.State](t, b,
+			fmt.Sprintf(`call("/api/schedule", { method: "POST", `+
+				`body: { strategy: "v3_uuid", buyers: 2, moves: %q } })`, want.Moves))
 		if text, other := asJSON(t, got), asJSON(t, want); text != other {
 			t.Errorf("in the browser it leads to\n%s\nwant\n%s", text, other)
 		}
@@ -142,12 +148,15 @@ func recordingsAreShown(t *testing.T, dir string) {
 		{"#/", `document.querySelectorAll(".card").length >= 5`},
 		{"#/break", `document.querySelector('a[href="#/break/check-then-delete/v3_uuid"]') !== null`},
 		{"#/break/check-then-delete/v3_uuid?step=4", `document.querySelector(".lanes .row.current") !== null`},
-		{"#/break/check-then-delete/v3", `document.querySelector("#cell-title")?.innerText.includes("v3_uuid") ?? false`},
+		{"#/break/check-then-delete/v3",
+			`document.querySelector("#cell-title")?.innerText.includes("v3_uuid") ?? false`},
 		{"#/read/v4", `location.hash === "#/read/v4_lua" && document.body.innerText.includes("unlock.lua")`},
 		{"#/read/v4_lua", `document.body.innerText.includes("unlock.lua")`},
 		{"#/teach/ttl", `document.querySelector(".lesson h2") !== null`},
 		{"#/shop", `document.body.innerText.includes("go run ./cmd/shop")`},
-		{"#/run", `document.querySelectorAll("table.figures tbody tr").length === 2 && document.body.innerText.includes("go run ./cmd/shop")`},
+		{"#/run",
+			`document.querySelectorAll("table.figures tbody tr").length === 2 && ` +
+				`document.body.innerText.includes("go run ./cmd/shop")`},
 	} {
 		language := []string{"en", "zh"}[i%2]
 		b.Visit(address, fmt.Sprintf("?lang=%s&n=%d%s", language, i, part.at), look) // n: it is loaded anew
@@ -162,7 +171,8 @@ func recordingsAreShown(t *testing.T, dir string) {
 	b.Visit(address, "?lang=en&n=run#/run", look)
 	b.Until(`document.querySelector("[data-preset=slow]")?.disabled === false`)
 	pagetest.Eval[bool](b, `document.querySelector("[data-preset=slow]").click() ?? true`)
-	b.Until(fmt.Sprintf(`location.hash === %q && document.querySelector("table.figures")?.innerText.includes("v2_ttl")`, "#/run/"+runs[1].ID))
+	b.Until(fmt.Sprintf(`location.hash === %q && document.querySelector("table.figures")?.innerText.includes("v2_ttl")`,
+		"#/run/"+runs[1].ID))
 	b.Quiet()
 }
 
@@ -179,14 +189,17 @@ func cellsRun(t *testing.T, dir string) {
 		{"mixed-strategies/v4_lua", "cannot run in a browser"},
 	} {
 		b.Visit(address, "?lang=en#/break/"+cell.at, pagetest.Look{Width: 1280, Height: 720, Scheme: "dark"})
-		b.Until(fmt.Sprintf(`location.hash.startsWith("#/break/%s") && document.querySelector("#cell-title")?.innerText.includes(%q) && document.querySelector(".again button") !== null`,
+		b.Until(fmt.Sprintf(`location.hash.startsWith("#/break/%s") && `+
+			`document.querySelector("#cell-title")?.innerText.includes(%q) && `+
+			`document.querySelector(".again button") !== null`,
 			cell.at, strings.Split(cell.at, "/")[1]))
 		pagetest.Eval[bool](b, `new MutationObserver((changes) => changes.flatMap(({ addedNodes }) => [...addedNodes])
 			.forEach((node) => node.matches?.(".labloading") && (window.notice = node.parentElement.localName)))
 			.observe(document.body, { childList: true, subtree: true }) ?? true`)
 		pagetest.Eval[bool](b, `document.querySelector(".again button").click() ?? true`)
 		b.Until(`document.querySelector(".again [role=status]")?.innerText > ""`)
-		if got := pagetest.Eval[string](b, `document.querySelector(".again [role=status]").innerText`); !strings.Contains(got, cell.says) {
+		if got := pagetest.Eval[string](b,
+			`document.querySelector(".again [role=status]").innerText`); !strings.Contains(got, cell.says) {
 			t.Errorf("%s: it says %q, want %q in it", cell.at, got, cell.says)
 		}
 	}
@@ -210,7 +223,8 @@ func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
 	if text, err := os.ReadFile(kept); err != nil || string(text) != "years of work" {
 		t.Errorf("the file says %q, %v", text, err)
 	}
-	if _, errs := runs(t, exitFailed, "-site", dir, "-ttl", "1s"); !strings.Contains(errs, "-ttl is not a flag of -site") {
+	if _, errs := runs(t, exitFailed, "-site", dir, "-ttl", "1s"); !strings.Contains(errs,
+		"-ttl is not a flag of -site") {
 		t.Error(errs)
 	}
 }

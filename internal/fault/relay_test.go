@@ -33,7 +33,8 @@ func newEcho(t *testing.T) *echo {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &echo{addr: l.Addr().String(), heard: make(chan string, 16), conns: make(chan struct{}, 16), done: make(chan struct{})}
+	e := &echo{addr: l.Addr().String(), heard: make(chan string, 16), conns: make(chan struct{}, 16),
+		done: make(chan struct{})}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {

@@ -205,7 +205,8 @@ func (c Command) Script() bool { return c.Is("EVAL", "EVALSHA", "EVAL_RO", "EVAL
 // Blocks reports whether the command may wait at the server for what others do.
 func (c Command) Blocks() bool {
 	return c.Is("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP") ||
-		c.Is("XREAD", "XREADGROUP") && slices.ContainsFunc(c.Args, func(arg string) bool { return strings.EqualFold(arg, "BLOCK") })
+		c.Is("XREAD", "XREADGROUP") && slices.ContainsFunc(c.Args,
+			func(arg string) bool { return strings.EqualFold(arg, "BLOCK") })
 }
 
 // Takes returns the keys from which a command that waits at the server takes what

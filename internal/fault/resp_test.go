@@ -43,9 +43,12 @@ func TestReadValue(t *testing.T) {
 
 func TestReadValueRefuses(t *testing.T) {
 	for text, want := range map[string]error{
-		"x\r\n": ErrProtocol, "\r\n": ErrProtocol, "+OK\n": ErrProtocol, "$x\r\n": ErrProtocol, "$5\r\nhello!!": ErrProtocol,
-		"$-2\r\n": ErrProtocol, "*999999999\r\n": ErrProtocol, "$99999999999\r\n": ErrProtocol, strings.Repeat("*1\r\n", 100): ErrProtocol,
-		"+OK": io.ErrUnexpectedEOF, "$5\r\nhel": io.ErrUnexpectedEOF, "*2\r\n:1\r\n": io.ErrUnexpectedEOF, "": io.EOF,
+		"x\r\n": ErrProtocol, "\r\n": ErrProtocol, "+OK\n": ErrProtocol, "$x\r\n": ErrProtocol,
+		"$5\r\nhello!!": ErrProtocol,
+		"$-2\r\n":       ErrProtocol, "*999999999\r\n": ErrProtocol, "$99999999999\r\n": ErrProtocol,
+		strings.Repeat("*1\r\n", 100): ErrProtocol,
+		"+OK":                         io.ErrUnexpectedEOF, "$5\r\nhel": io.ErrUnexpectedEOF,
+		"*2\r\n:1\r\n": io.ErrUnexpectedEOF, "": io.EOF,
 	} {
 		if v, err := ReadValue(reader(text)); !errors.Is(err, want) {
 			t.Errorf("%.20q: read %.20q, %v", text, v, err)
@@ -70,7 +73,8 @@ func TestReadCommand(t *testing.T) {
 
 func TestBlockingCommands(t *testing.T) {
 	for text, takes := range map[string]string{
-		"blpop a b 0": "a b", "bzpopmin a 0": "a", "BLMOVE from to LEFT RIGHT 0": "from", "brpoplpush from to 0": "from",
+		"blpop a b 0": "a b", "bzpopmin a 0": "a", "BLMOVE from to LEFT RIGHT 0": "from",
+		"brpoplpush from to 0":      "from",
 		"XREAD block 0 STREAMS s $": "", "BLPOP": "",
 	} {
 		cmd := NewCommand(strings.Fields(text)...)

@@ -122,7 +122,8 @@ func TestEverythingPasses(t *testing.T) {
 		if !slices.Equal(g.passed, want) {
 			t.Errorf("passed %q\nwant   %q", g.passed, want)
 		}
-		if err := db.Exec("INSERT INTO oversell_gate VALUES (1, 10, 'a')").Error; !errors.Is(err, gorm.ErrDuplicatedKey) {
+		if err := db.Exec("INSERT INTO oversell_gate VALUES (1, 10, 'a')").Error; !errors.Is(err,
+			gorm.ErrDuplicatedKey) {
 			t.Errorf("the database's own error is %v", err)
 		}
 	})

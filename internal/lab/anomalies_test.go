@@ -34,7 +34,8 @@ func subject(t *testing.T, name string) lab.Subject {
 func cellOf(t *testing.T, anomaly, strategy string) lab.Cell {
 	t.Helper()
 	scenarios := named(t, anomaly)
-	r, err := lab.Run(t.Context(), lab.Config{Subjects: []lab.Subject{subject(t, strategy)}, Scenarios: scenarios, Redis: lab.Embedded}, nil)
+	r, err := lab.Run(t.Context(), lab.Config{Subjects: []lab.Subject{subject(t, strategy)}, Scenarios: scenarios,
+		Redis: lab.Embedded}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func TestTraceHasTheKeys(t *testing.T) {
 		{"missed-wake-up", "v9_cohort", "A", "EVAL ", 1,
 			"lock string token-A1 3000, lock:token string TOKEN 6000"},
 		{"missed-wake-up", "v9_cohort", "B", "EVALSHA ", 1,
-			"lock string token-A1 3000, lock:queue list token-B1 6000, lock:token string TOKEN 6000, lock:waiters hash token-B1=start+3000 6000"},
+			"lock string token-A1 3000, lock:queue list token-B1 6000, lock:token string TOKEN 6000, lock:waiters " +
+				"hash token-B1=start+3000 6000"},
 		{"missed-wake-up", "v9_cohort", "A", "EVAL ", 2,
 			"lock string token-B1 2377, lock:token string TOKEN 6000"},
 		{"missed-wake-up", "v9_cohort", "B", "EVALSHA ", 2,
@@ -88,9 +90,11 @@ func TestTraceHasTheKeys(t *testing.T) {
 			"lock string token-B1 2940, lock:token string TOKEN 6000"},
 		// The fence of the stock, and the stock at the command that writes it.
 		{"paused-writer", "v9_cohort", "A", "EVAL «Reads the value", 1,
-			"lock string token-A1 3000, lock:token string TOKEN 6000, stock string 10, stock:fence hash of= token=TOKEN"},
+			"lock string token-A1 3000, lock:token string TOKEN 6000, stock string 10, stock:fence hash of= " +
+				"token=TOKEN"},
 		{"paused-writer", "v9_cohort", "B", "EVAL «Writes the value", 1,
-			"lock string token-B1 3000, lock:token string TOKEN 6000, stock string 9, stock:fence hash of= token=TOKEN"},
+			"lock string token-B1 3000, lock:token string TOKEN 6000, stock string 9, stock:fence hash of= " +
+				"token=TOKEN"},
 		// A lease that has run out: the lock is gone by then, though nobody deleted it.
 		{"paused-writer", "v3_uuid", "A", "stopped", 1,
 			"lock string token-A1 3000, stock string 10"},

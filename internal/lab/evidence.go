@@ -224,7 +224,8 @@ func (h *history) acquired(who string, called int64) []string {
 func (w *World) Had(who string) bool {
 	w.history.mu.Lock()
 	defer w.history.mu.Unlock()
-	return slices.ContainsFunc(w.history.ops, func(op porcupine.Operation) bool { return op.Input == operation{stepAcquire, who} })
+	return slices.ContainsFunc(w.history.ops,
+		func(op porcupine.Operation) bool { return op.Input == operation{stepAcquire, who} })
 }
 
 // Overlaps tells which actors had the lock at once, one sentence each.

@@ -12,7 +12,8 @@ import (
 func tried(t *testing.T, s Scenario) Cell {
 	t.Helper()
 	s.Name = "tried"
-	r, err := Run(t.Context(), Config{Subjects: []Subject{subject(t, "v4_lua")}, Redis: Embedded, Scenarios: []Scenario{s}}, nil)
+	r, err := Run(t.Context(), Config{Subjects: []Subject{subject(t, "v4_lua")}, Redis: Embedded,
+		Scenarios: []Scenario{s}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,8 @@ func tried(t *testing.T, s Scenario) Cell {
 func TestFaultThatDidNotHappenDecidesNothing(t *testing.T) {
 	for _, spare := range []bool{false, true} {
 		c := tried(t, Scenario{Run: func(w *World) Verdict {
-			w.Start("A").Inject(func(cmd fault.Command) bool { return cmd.Is("NEVER") }, 1, "its reply is lost", loseReply).Spare = spare
+			w.Start("A").Inject(func(cmd fault.Command) bool { return cmd.Is("NEVER") }, 1, "its reply is lost",
+				loseReply).Spare = spare
 			return w.Broke("A", "something else")
 		}})
 		broken := slices.ContainsFunc(c.Trace, func(e Event) bool { return e.Kind == Break })

@@ -192,7 +192,8 @@ func (pl *player) perform(c Request, lost bool) {
 	}
 	g := pl.g
 	before := g.lock(c.Wire)
-	reply, err := g.w.command(pl.p.links[0], c.Wire, func() (fault.Value, error) { return pl.exchange(c.Conn, c.Whole()) })
+	reply, err := g.w.command(pl.p.links[0], c.Wire,
+		func() (fault.Value, error) { return pl.exchange(c.Conn, c.Whole()) })
 	g.changed(pl.name, before, g.lock(c.Wire))
 	pl.Answer(c, reply, err != nil)
 }
@@ -357,7 +358,8 @@ func (pl *player) sees(m moment) {
 	case works:
 		w.trace.add(pl.name, Hold, "is in the section")
 	case refused:
-		g.find(Refused, pl.name, fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", pl.name))
+		g.find(Refused, pl.name,
+			fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", pl.name))
 	case sells:
 		g.mu.Lock()
 		g.sold++
@@ -417,7 +419,8 @@ func (t *trace) arrange(from int, mover string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slices.SortStableFunc(t.entries[min(from, len(t.entries)):], func(a, b *Event) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), compareBool(a.Actor != mover, b.Actor != mover), cmp.Compare(a.Actor, b.Actor))
+		return cmp.Or(cmp.Compare(a.At, b.At), compareBool(a.Actor != mover, b.Actor != mover),
+			cmp.Compare(a.Actor, b.Actor))
 	})
 }
 

@@ -239,8 +239,9 @@ func (pl *player) pending() []Pending {
 	out := []Pending{}
 	for i, c := range pl.commands() {
 		p := Pending{
-			Move: Move{Action: Step, Buyer: pl.index, Nth: i + 1}.String(), Since: float64(c.Since.Microseconds()) / 1000,
-			Text: pl.g.readable(pl.text(c)), From: "buyer", Script: c.Source, GivenUp: c.GivenUp,
+			Move:  Move{Action: Step, Buyer: pl.index, Nth: i + 1}.String(),
+			Since: float64(c.Since.Microseconds()) / 1000,
+			Text:  pl.g.readable(pl.text(c)), From: "buyer", Script: c.Source, GivenUp: c.GivenUp,
 		}
 		if c.Watchdog {
 			p.From = "watchdog"

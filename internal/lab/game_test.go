@@ -59,7 +59,8 @@ func TestMovesAreReadAsTheyAreWritten(t *testing.T) {
 	if moves, err := ParseMoves(""); err != nil || len(moves) > 0 {
 		t.Errorf("nothing became %v, %v", moves, err)
 	}
-	for _, text := range []string{"D", "a", "A0", "A10", "A+1", "A..B", "A.", ".", "p", "p0", "p60001", "p1.5", "p05", "f", "fD", "fAB", "A B", "Ä"} {
+	for _, text := range []string{"D", "a", "A0", "A10", "A+1", "A..B", "A.", ".", "p", "p0", "p60001", "p1.5", "p05",
+		"f", "fD", "fAB", "A B", "Ä"} {
 		if _, err := ParseMoves(text); !errors.Is(err, ErrSchedule) || !strings.Contains(err.Error(), "p500") {
 			t.Errorf("%q: %v; want an error that says what is allowed", text, err)
 		}
@@ -90,7 +91,8 @@ func FuzzParseMoves(f *testing.F) {
 
 func TestScheduleIsBounded(t *testing.T) {
 	minutes := func(n int) []Move { return slices.Repeat([]Move{{Action: Pass, For: time.Minute}}, n) }
-	if state, err := Play(Schedule{"v2_ttl", 2, minutes(5)}); err != nil || slices.ContainsFunc(state.Can, func(m string) bool { return m[0] == 'p' }) {
+	if state, err := Play(Schedule{"v2_ttl", 2, minutes(5)}); err != nil ||
+		slices.ContainsFunc(state.Can, func(m string) bool { return m[0] == 'p' }) {
 		t.Errorf("after the longest time: %v, %v; want no more of it", state.Can, err)
 	}
 	for name, sc := range map[string]Schedule{
@@ -159,7 +161,8 @@ func difference(want, got string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
 			from := max(0, i-5)
-			return fmt.Sprintf("line %d was\n%s\nand is\n%s", i, strings.Join(a[from:min(i+5, len(a))], "\n"), strings.Join(b[from:min(i+5, len(b))], "\n"))
+			return fmt.Sprintf("line %d was\n%s\nand is\n%s", i, strings.Join(a[from:min(i+5, len(a))], "\n"),
+				strings.Join(b[from:min(i+5, len(b))], "\n"))
 		}
 	}
 	return fmt.Sprintf("%d lines were %d", len(b), len(a))
@@ -218,7 +221,8 @@ func TestTwoBuyersWithoutALockOversell(t *testing.T) {
 	if got := found(s, Oversold); len(got) != 1 || got[0] != "B sells unit 2 of 1" {
 		t.Errorf("found %q", got)
 	}
-	if s := played(t, "none", 2, "A.A.B"); s.Verdict.Outcome != Over || s.Players[0].Result != Bought || s.Players[1].Result != SoldOut {
+	if s := played(t, "none", 2, "A.A.B"); s.Verdict.Outcome != Over || s.Players[0].Result != Bought ||
+		s.Players[1].Result != SoldOut {
 		t.Errorf("one after the other: %+v, %+v", s.Verdict, s.Players)
 	}
 }
@@ -230,12 +234,14 @@ func TestNothingHappensThatIsNotLet(t *testing.T) {
 		t.Errorf("before the first move: %+v, %+v", s.Trace, s.Keys)
 	}
 	for i, p := range s.Players {
-		if p.Status != Outside || len(p.Next) != 1 || p.Next[0].Move != buyerName(i) || p.Next[0].Text != "SET lock token-"+p.Name+"1 ex 3 nx" {
+		if p.Status != Outside || len(p.Next) != 1 || p.Next[0].Move != buyerName(i) ||
+			p.Next[0].Text != "SET lock token-"+p.Name+"1 ex 3 nx" {
 			t.Errorf("%s: %s, about to send %+v", p.Name, p.Status, p.Next)
 		}
 	}
 	s = played(t, "v4_lua", 2, "p60000.A.A.p2999")
-	if len(s.Trace) != 3 || s.Now != 62999 || s.Lock.Redis != "A" || *s.Lock.TTL != 1 || !slices.Equal(s.Lock.Inside, []string{"A"}) {
+	if len(s.Trace) != 3 || s.Now != 62999 || s.Lock.Redis != "A" || *s.Lock.TTL != 1 ||
+		!slices.Equal(s.Lock.Inside, []string{"A"}) {
 		t.Errorf("after two steps: %+v, %+v", s.Trace, s.Lock)
 	}
 }
@@ -244,14 +250,16 @@ func TestNothingHappensThatIsNotLet(t *testing.T) {
 func TestScriptIsOneStep(t *testing.T) {
 	s := played(t, "v4_lua", 3, "A.A.A")
 	next := s.Players[0].Next
-	if len(next) != 1 || !strings.Contains(next[0].Script, "redis.call('DEL', KEYS[1])") || !strings.Contains(next[0].Text, "EVAL «Deletes the lock") {
+	if len(next) != 1 || !strings.Contains(next[0].Script, "redis.call('DEL', KEYS[1])") ||
+		!strings.Contains(next[0].Text, "EVAL «Deletes the lock") {
 		t.Fatalf("about to send %+v", next)
 	}
 	s = played(t, "v4_lua", 3, "A.A.A.A.B.B.B")
 	if s.Players[0].Status != Done || s.Lock.Redis != "B" {
 		t.Errorf("%+v, %+v; want A to be done", s.Players[0], s.Lock)
 	}
-	if next := s.Players[1].Next; len(next) != 1 || !strings.HasPrefix(next[0].Text, "EVALSHA") || next[0].Script == "" {
+	if next := s.Players[1].Next; len(next) != 1 || !strings.HasPrefix(next[0].Text, "EVALSHA") ||
+		next[0].Script == "" {
 		t.Errorf("the second one is about to send %+v", next)
 	}
 }
@@ -261,7 +269,8 @@ func TestScriptIsOneStep(t *testing.T) {
 func TestLateHolderDeletesTheNextOnesLock(t *testing.T) {
 	const moves = "A.A.fA.p3000.B.tA.A"
 	v2 := played(t, "v2_ttl", 2, moves+".A")
-	if got := found(v2, ForeignDelete); len(got) != 1 || got[0] != "A deleted the lock of B" || v2.Lock.Redis != "free" {
+	if got := found(v2, ForeignDelete); len(got) != 1 || got[0] != "A deleted the lock of B" ||
+		v2.Lock.Redis != "free" {
 		t.Errorf("v2: found %q, the lock is %s", got, v2.Lock.Redis)
 	}
 	if !strings.Contains(v2.Verdict.Sentence, "A deleted the lock of B") {
@@ -301,7 +310,8 @@ func TestWatchdogKeepsTheLockUnlessItIsStopped(t *testing.T) {
 			t.Errorf("%s, stopped: found %q", strategy, got)
 		}
 		s = played(t, strategy, 2, stopped+".A.B")
-		if s.Verdict.Outcome != Over || s.Sale.Sold != 1 || s.Players[0].Result != Fenced || s.Players[1].Result != Bought {
+		if s.Verdict.Outcome != Over || s.Sale.Sold != 1 || s.Players[0].Result != Fenced ||
+			s.Players[1].Result != Bought {
 			t.Errorf("%s: %+v, %+v", strategy, s.Verdict, s.Players)
 		}
 	}
@@ -337,7 +347,8 @@ func TestKilledBuyerDoesNothing(t *testing.T) {
 	if a := s.Players[0]; a.Status != Dead || len(a.Next) != 0 || a.Inside || s.Lock.Redis != "A" {
 		t.Errorf("%+v, %+v", a, s.Lock)
 	}
-	if last := s.Trace[len(s.Trace)-1]; last.Actor != "B" || slices.ContainsFunc(s.Can, func(m string) bool { return strings.Contains(m, "A") }) {
+	if last := s.Trace[len(s.Trace)-1]; last.Actor != "B" ||
+		slices.ContainsFunc(s.Can, func(m string) bool { return strings.Contains(m, "A") }) {
 		t.Errorf("after its death: %+v, and %q is possible", last, s.Can)
 	}
 	if s.Verdict.Outcome != Open { // B waits for ever
@@ -353,10 +364,14 @@ func TestKilledBuyerDoesNothing(t *testing.T) {
 func TestWaiterIsHandedTheLock(t *testing.T) {
 	for strategy, waiter := range map[string]string{"v7_queue": "B/2", "v9_cohort": "token-B1"} {
 		s := played(t, strategy, 2, "A.B.B")
-		if b := s.Players[1]; b.Status != Waiting || *b.Until != 1000 || !strings.Contains(b.Says, "BLPOP lock:wake:"+waiter) {
+		if b := s.Players[1]; b.Status != Waiting || *b.Until != 1000 ||
+			!strings.Contains(b.Says, "BLPOP lock:wake:"+waiter) {
 			t.Errorf("%s: %+v", strategy, b)
 		}
-		if !slices.ContainsFunc(s.Keys, func(k Key) bool { return k.Name == "lock:queue" && k.Type == "list" && k.Value == waiter }) {
+		if !slices.ContainsFunc(s.Keys, func(k Key) bool {
+			return k.Name == "lock:queue" && k.Type == "list" &&
+				k.Value == waiter
+		}) {
 			t.Errorf("%s: keys %+v", strategy, s.Keys)
 		}
 		s = played(t, strategy, 2, "A.B.B.A.A.A")
@@ -393,7 +408,8 @@ func TestWaitingIsNotStuck(t *testing.T) {
 	}
 	if s := playedFor(t, GoalStuck, "v1_setnx", "A.kA"); !slices.Equal(s.Unserved, []string{"B"}) {
 		t.Errorf("%v are never served; want B", s.Unserved)
-	} else if last := s.Trace[len(s.Trace)-1]; !slices.Equal(found(s, Unserved), []string{last.Text}) || last.Kind != Break {
+	} else if last := s.Trace[len(s.Trace)-1]; !slices.Equal(found(s, Unserved), []string{last.Text}) ||
+		last.Kind != Break {
 		t.Errorf("found %q, and the last event is %+v", found(s, Unserved), last)
 	}
 	if _, err := PlayFor(Schedule{Strategy: "none", Buyers: 2}, "victory"); !errors.Is(err, ErrSchedule) {
@@ -405,7 +421,8 @@ func TestWaitingIsNotStuck(t *testing.T) {
 // lets it in, and is free only when it was given back as often.
 func TestHelperThatLocksAgain(t *testing.T) {
 	v4 := playedFor(t, "", "nested_v4_lua", "A.A")
-	if got := found(v4, SelfWait); len(got) != 1 || got[0] != "A waits for the lock that it has itself" || v4.Players[0].Status != Asleep || v4.Lock.Redis != "A" {
+	if got := found(v4, SelfWait); len(got) != 1 || got[0] != "A waits for the lock that it has itself" ||
+		v4.Players[0].Status != Asleep || v4.Lock.Redis != "A" {
 		t.Errorf("v4: found %q, %+v", got, v4.Players[0])
 	}
 	if s := playedFor(t, "", "nested_v4_lua", "A.A.p1000.A"); len(found(s, SelfWait)) != 1 {
@@ -418,7 +435,8 @@ func TestHelperThatLocksAgain(t *testing.T) {
 	if len(v5.Findings) > 0 || v5.Sale.Sold != 1 || !strings.HasPrefix(v5.Lock.Redis, "A") {
 		t.Errorf("v5: %+v, %+v, the lock is %s", v5.Findings, v5.Sale, v5.Lock.Redis)
 	}
-	if v5 = playedFor(t, "", "nested_v5_reentrant", "A.A.A.A.A.A"); v5.Lock.Redis != "free" || v5.Players[0].Result != Bought || !v5.Players[0].Sold {
+	if v5 = playedFor(t, "", "nested_v5_reentrant", "A.A.A.A.A.A"); v5.Lock.Redis != "free" ||
+		v5.Players[0].Result != Bought || !v5.Players[0].Sold {
 		t.Errorf("v5, in the end: %+v, the lock is %s", v5.Players[0], v5.Lock.Redis)
 	}
 }

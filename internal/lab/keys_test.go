@@ -101,7 +101,8 @@ func TestKeysOfEveryKind(t *testing.T) {
 		}{
 			{func() redis.Cmder { return rdb.Set(w.ctx, key, "7", time.Second) }, "stock string 7 1000"},
 			{func() redis.Cmder { return rdb.Persist(w.ctx, key) }, "stock string 7"},
-			{func() redis.Cmder { return rdb.Set(w.ctx, key, strings.Repeat("7 ", 300), 0) }, "stock string " + strings.Repeat("7 ", 200) + "…"},
+			{func() redis.Cmder { return rdb.Set(w.ctx, key, strings.Repeat("7 ", 300), 0) }, "stock string " +
+				strings.Repeat("7 ", 200) + "…"},
 			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
 			{func() redis.Cmder { return rdb.RPush(w.ctx, key, long...) }, "stock list " + many},
 			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
@@ -154,7 +155,8 @@ func TestLooksAtTheSameTTL(t *testing.T) {
 	start := time.Now()
 	ms := func(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
 	at := func(from, to, left float64) keyState {
-		return keyState{kind: "string", words: []string{"a"}, left: ms(left), from: start.Add(ms(from)), to: start.Add(ms(to))}
+		return keyState{kind: "string", words: []string{"a"}, left: ms(left), from: start.Add(ms(from)),
+			to: start.Add(ms(to))}
 	}
 	none := func(from, to float64) keyState {
 		return keyState{kind: Gone, from: start.Add(ms(from)), to: start.Add(ms(to))}
@@ -186,7 +188,8 @@ func TestLooksAtTheSameTTL(t *testing.T) {
 		}
 	}
 	inWorld(t, func(t *testing.T, w *World) {
-		state := keyState{kind: "string", words: []string{"a"}, left: ms(90), from: w.trace.moment(14), to: w.trace.moment(17)}
+		state := keyState{kind: "string", words: []string{"a"}, left: ms(90), from: w.trace.moment(14),
+			to: w.trace.moment(17)}
 		if k := w.key("a", state, w.trace.moment(12)); *k.TTL != 92 {
 			t.Errorf("%v ms are left at the event", *k.TTL)
 		}
@@ -206,15 +209,16 @@ func breaking(w *World, n int) *redis.Client {
 		mine, theirs := net.Pipe()
 		left := n
 		w.all.Go(func() {
-			fault.RelayRedis(w.ctx, theirs, server, func(_ context.Context, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
-				if !cmd.SetUp() {
-					left--
-				}
-				if left == 0 {
-					return nil, errors.New("broken")
-				}
-				return send()
-			})
+			fault.RelayRedis(w.ctx, theirs, server,
+				func(_ context.Context, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
+					if !cmd.SetUp() {
+						left--
+					}
+					if left == 0 {
+						return nil, errors.New("broken")
+					}
+					return send()
+				})
 		})
 		return mine, nil
 	}))
@@ -279,7 +283,8 @@ func TestBlockingCommandTakesOne(t *testing.T) {
 		_ = rdb.RPush(w.ctx, one, "a", "b").Err()
 		_ = rdb.RPush(w.ctx, two, "c", "d").Err()
 		_ = rdb.BRPop(w.ctx, time.Second, one, two).Err()
-		if got, want := briefKeys(keysAfter(w.trace.events(), w.trace.ms()), true), "stock:one list a, stock:two list c d"; got != want {
+		if got, want := briefKeys(keysAfter(w.trace.events(), w.trace.ms()), true),
+			"stock:one list a, stock:two list c d"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	})

@@ -89,7 +89,8 @@ type keyspace struct {
 }
 
 func newKeyspace(side *redis.Client, node string) *keyspace {
-	return &keyspace{side: side, node: node, kinds: make(map[string]string), shown: make(map[string]keyState), awaits: make(map[string]int)}
+	return &keyspace{side: side, node: node, kinds: make(map[string]string), shown: make(map[string]keyState),
+		awaits: make(map[string]int)}
 }
 
 func (s *keyspace) know(names ...string) {

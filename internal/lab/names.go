@@ -28,7 +28,8 @@ type names struct {
 }
 
 func newNames(start time.Time) *names {
-	return &names{start: start, known: make(map[string]string), tokens: make(map[string]int), users: make(map[string]string), scripts: make(map[string]string)}
+	return &names{start: start, known: make(map[string]string), tokens: make(map[string]int),
+		users: make(map[string]string), scripts: make(map[string]string)}
 }
 
 // call gives a key or token its name.

@@ -15,7 +15,8 @@ func TestNames(t *testing.T) {
 	start := time.Now()
 	n := newNames(start)
 	n.call("oversell:{x}:lock", "lock")
-	const source, bare = "-- Does\n-- this. And that.\n-- KEYS[1]: a key.\nreturn 1", `if redis.call("get",KEYS[1]) then return redis.pcall('DEL',KEYS[1]) end`
+	const source, bare = "-- Does\n-- this. And that.\n-- KEYS[1]: a key.\nreturn 1",
+		`if redis.call("get",KEYS[1]) then return redis.pcall('DEL',KEYS[1]) end`
 	sum := sha1.Sum([]byte(source))
 	ticket := strings.Repeat("e", 32)
 	token, other := strings.Repeat("f", 32), "a\x00b"
@@ -29,7 +30,8 @@ func TestNames(t *testing.T) {
 		{"B", "eval|" + bare + "|0", "EVAL «GET, DEL»"},
 		{"B", "evalsha|0123456789abcdef|0", "EVALSHA 01234567"},
 		{"C", "blpop|oversell:{x}:lock:wake:" + ticket + "|1", "BLPOP lock:wake:token-C1 1"},
-		{"B", "eval|-- No end\nreturn 1|3|oversell:{x}:lock|oversell:{x}:lock:queue|" + ticket, "EVAL «No end» lock lock:queue token-C1"},
+		{"B", "eval|-- No end\nreturn 1|3|oversell:{x}:lock|oversell:{x}:lock:queue|" + ticket,
+			"EVAL «No end» lock lock:queue token-C1"},
 		{"B", "pexpireat|oversell:{x}:lock|" + later, "PEXPIREAT lock start+3000"},
 		{"B", "xack|oversell:{x}:lock|group|" + later + "-1", "XACK lock group start+3000-1"},
 	} {

@@ -220,7 +220,8 @@ func (p *Process) running() bool {
 
 // Cut drops everything that the process sends from now on, without an error.
 func (p *Process) Cut() {
-	p.suffer("cut off from "+p.w.where()+": nothing arrives, nothing comes back", func() { p.cut = true }, (*fault.Relay).Hole)
+	p.suffer("cut off from "+p.w.where()+": nothing arrives, nothing comes back", func() { p.cut = true },
+		(*fault.Relay).Hole)
 }
 
 // Restore ends Cut and Refuse for what is sent from now on.

@@ -178,7 +178,8 @@ func leavesNothing(t *testing.T, scenarios []Scenario) {
 		defer s.close()
 		rdb := redis.NewClient(s.options(s.dial))
 		defer rdb.Close()
-		r := &run{cfg: Config{Subjects: []Subject{subject(t, "v7_queue"), subject(t, "rueidislock")}, Scenarios: scenarios}}
+		r := &run{cfg: Config{Subjects: []Subject{subject(t, "v7_queue"), subject(t, "rueidislock")},
+			Scenarios: scenarios}}
 		for i := range 2 * len(r.cfg.Scenarios) {
 			c, _ := r.cell(context.Background(), s, i, 3*time.Second, time.Hour)
 			if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) > 0 {
@@ -197,7 +198,8 @@ func TestTraceIsBounded(t *testing.T) {
 		tr.begin("A", "GET stock")
 	}
 	events := tr.events()
-	if last := events[len(events)-1]; len(events) != maxTrace+1 || !last.LeftOut || last.Text != "10 more commands, not shown" {
+	if last := events[len(events)-1]; len(events) != maxTrace+1 || !last.LeftOut ||
+		last.Text != "10 more commands, not shown" {
 		t.Errorf("%d events, the last is %+v", len(events), last)
 	}
 }

@@ -18,7 +18,8 @@ const (
 )
 
 // ErrMarks is returned for a file that has no place for any table.
-var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd + ", in this order, or those of another table")
+var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd +
+	", in this order, or those of another table")
 
 // ReplaceTable returns a Markdown text with the tables for which it has marks replaced by those
 // of a report, which has to be of everything: of all these scenarios.
@@ -87,7 +88,8 @@ func strategiesTable(r Report) string {
 	t.Add("what it adds", func(name string) string { adds, _ := told(name); return adds })
 	t.Add("what it still breaks", func(name string) string { return quoted(brokenBy(r, name, common)) })
 	t.Add("shown by", func(name string) string { _, test := told(name); return test })
-	return t.Markdown() + fmt.Sprintf("\nBroken under each of the locks in Redis, and left out above: %s.\n", quoted(common))
+	return t.Markdown() + fmt.Sprintf("\nBroken under each of the locks in Redis, and left out above: %s.\n",
+		quoted(common))
 }
 
 // told says what a strategy adds, and which test shows it. Of the locks of others the lab has its
@@ -139,7 +141,8 @@ func quoted(names []string) string {
 // compared are the locks of libraries, and the stages that they are compared with. The first
 // theirs are those of libraries.
 func compared() (names []string, theirs int) {
-	return []string{"redsync", "redsync_extended", "redislock", "redislock_refreshed", "rueidislock", "v4_lua", "v6_watchdog", "v8_fenced", "v9_cohort"}, 5
+	return []string{"redsync", "redsync_extended", "redislock", "redislock_refreshed", "rueidislock", "v4_lua",
+		"v6_watchdog", "v8_fenced", "v9_cohort"}, 5
 }
 
 func lockSource(name string) string {
@@ -165,7 +168,9 @@ func librariesTable(r Report, all []Scenario) string {
 		alike := !slices.ContainsFunc(names, func(name string) bool { return of(s, name) != of(s, names[0]) })
 		return alike || !slices.ContainsFunc(names[:theirs], func(name string) bool { return of(s, name) != NA })
 	})}
-	t.Add("what happens", func(s Scenario) string { return fmt.Sprintf("[`%s`](../%s): %s", s.Name, s.source(), s.Sentence) })
+	t.Add("what happens", func(s Scenario) string {
+		return fmt.Sprintf("[`%s`](../%s): %s", s.Name, s.source(), s.Sentence)
+	})
 	for _, name := range names {
 		t.Add(fmt.Sprintf("[`%s`](../%s)", name, lockSource(name)), func(s Scenario) string {
 			return fmt.Sprintf("[%s](http://127.0.0.1:8080/#/break/%s/%s)", inTable(of(s, name)), s.Name, name)

@@ -80,11 +80,12 @@ type Loss string
 
 // The losses.
 const (
-	SellsTwice      Loss = "sells-twice"       // a unit goes to two buyers, or two holders are inside at once
-	Stuck           Loss = "stuck"             // a lock or a unit stays taken, and nobody gets it any more
-	WaitsForNothing Loss = "waits-for-nothing" // somebody waits, or is turned away, although the lock is free, or could be
-	WastedWork      Loss = "wasted-work"       // work is done more than once, or thrown away
-	APITrap         Loss = "api-trap"          // a call returns something else than its caller expects
+	SellsTwice Loss = "sells-twice" // a unit goes to two buyers, or two holders are inside at once
+	Stuck      Loss = "stuck"       // a lock or a unit stays taken, and nobody gets it any more
+	// WaitsForNothing: somebody waits, or is turned away, although the lock is free, or could be.
+	WaitsForNothing Loss = "waits-for-nothing"
+	WastedWork      Loss = "wasted-work" // work is done more than once, or thrown away
+	APITrap         Loss = "api-trap"    // a call returns something else than its caller expects
 )
 
 // Losses returns all losses, the worst first.
@@ -108,7 +109,8 @@ type Kind string
 
 // The kinds of events.
 const (
-	Command Kind = "command" // a command reached Redis, or was kept from it; of a lock that is not in Redis: it was called
+	// Command: a command reached Redis, or was kept from it. A lock that is not in Redis was called.
+	Command Kind = "command"
 	Hold    Kind = "hold"    // from here on the actor believes that it holds the lock
 	Release Kind = "release" // from here on it no longer does, by its own will
 	Lost    Kind = "lost"    // from here on it no longer does: it was told that the lock is lost
@@ -119,15 +121,19 @@ const (
 
 // Event is one moment of a cell's timeline.
 type Event struct {
-	At    float64  `json:"at_ms"`              // since the cell began
-	Until float64  `json:"until_ms,omitempty"` // command: when its reply came, or 0 if none did
-	Actor string   `json:"actor"`              // "" for what concerns all
-	Kind  Kind     `json:"kind"`
-	Text  string   `json:"text"`             // a command, as one would type it, or what happened
-	Reply string   `json:"reply,omitempty"`  // command: what Redis answered, or what became of it
-	Lock  string   `json:"lock,omitempty"`   // after a command: who holds the lock, as Redis has it; "free"; absent after one that waited in Redis
-	TTL   *float64 `json:"ttl_ms,omitempty"` // after a command: what is left of the lease; absent: no lease
-	Keys  []Key    `json:"keys,omitempty"`   // after a command or a fault: the keys that are not, in Redis, as the events before it have left them; what is left of a ttl goes on to shrink
+	At    float64 `json:"at_ms"`              // since the cell began
+	Until float64 `json:"until_ms,omitempty"` // command: when its reply came, or 0 if none did
+	Actor string  `json:"actor"`              // "" for what concerns all
+	Kind  Kind    `json:"kind"`
+	Text  string  `json:"text"`            // a command, as one would type it, or what happened
+	Reply string  `json:"reply,omitempty"` // command: what Redis answered, or what became of it
+	// Lock is who holds the lock after a command, as Redis has it, or "free". It is absent after a
+	// command that waited in Redis.
+	Lock string   `json:"lock,omitempty"`
+	TTL  *float64 `json:"ttl_ms,omitempty"` // after a command: what is left of the lease; absent: no lease
+	// Keys are those that, after a command or a fault, are not in Redis as the events before it have
+	// left them. What is left of a ttl goes on to shrink.
+	Keys []Key `json:"keys,omitempty"`
 
 	// LeftOut says that the text is about commands that were left out. The keys in Redis are
 	// not known from the last command before it on.

@@ -45,14 +45,15 @@ type Config struct {
 }
 
 const (
-	virtualTTL   = 3 * time.Second
-	realTTL      = time.Second
-	serviceTTL   = 2 * time.Second // whole seconds, and above what etcd and ZooKeeper take to look after what has run out
-	virtualLimit = time.Hour       // after which a cell is given up
-	realLimit    = 40              // the same in real time, in ttls
-	parallel     = 16              // cells at a time in real time: they mostly sleep
-	attempts     = 4               // of a cell during which the machine stalled, with twice the ttl each time
-	tolerance    = 25              // a stall is longer than the ttl divided by this
+	virtualTTL = 3 * time.Second
+	realTTL    = time.Second
+	// Whole seconds, and above what etcd and ZooKeeper take to look after what has run out.
+	serviceTTL   = 2 * time.Second
+	virtualLimit = time.Hour // after which a cell is given up
+	realLimit    = 40        // the same in real time, in ttls
+	parallel     = 16        // cells at a time in real time: they mostly sleep
+	attempts     = 4         // of a cell during which the machine stalled, with twice the ttl each time
+	tolerance    = 25        // a stall is longer than the ttl divided by this
 )
 
 // Run tries every anomaly on every subject, and calls progress with each finished cell,
@@ -251,7 +252,8 @@ func (r *run) manifest(start time.Time) Manifest {
 		Started: start.UTC().Truncate(time.Second),
 		Redis:   r.cfg.RedisName, Database: r.cfg.DatabaseName,
 		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Version: fleet.Version(), TTL: virtualTTL, AskedTTL: r.cfg.TTL, Virtual: r.cfg.Redis == Embedded, Wall: time.Since(start),
+		Version: fleet.Version(), TTL: virtualTTL, AskedTTL: r.cfg.TTL, Virtual: r.cfg.Redis == Embedded,
+		Wall: time.Since(start),
 	}
 	if len(r.cfg.Subjects) > 0 {
 		// The manifest describes virtual time, if any subject runs in it.

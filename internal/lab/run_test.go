@@ -67,7 +67,8 @@ func TestSubjectsAreTheCatalogs(t *testing.T) {
 func TestLocksNeedTheirServers(t *testing.T) {
 	redis := backendtest.Redis(t, "embedded")
 	for _, c := range append(Coordinated(), subject(t, "redlock")) {
-		_, err := Run(t.Context(), Config{Subjects: []Subject{c}, Scenarios: []Scenario{{Run: func(*World) Verdict { return Holds.Because("") }}}, Redis: redis}, nil)
+		_, err := Run(t.Context(), Config{Subjects: []Subject{c},
+			Scenarios: []Scenario{{Run: func(*World) Verdict { return Holds.Because("") }}}, Redis: redis}, nil)
 		if !errors.Is(err, errNoServers) || !strings.Contains(err.Error(), c.Name) {
 			t.Errorf("%s: %v; want %v", c.Name, err, errNoServers)
 		}

@@ -65,8 +65,9 @@ func Refusal(err error) (text string, refused bool) {
 	return strings.TrimPrefix(err.Error(), ErrSchedule.Error()+": "), errors.Is(err, ErrSchedule)
 }
 
-const moveForms = "allowed, with dots between them: A, B, C for a buyer's next command, A2 for the second one it is about to send, " +
-	"lA or lA2 for the same with the reply lost, p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
+const moveForms = "allowed, with dots between them: A, B, C for a buyer's next command, " +
+	"A2 for the second one it is about to send, lA or lA2 for the same with the reply lost, " +
+	"p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
 
 // Levels returns the strategies that can be scheduled, from no lock at all to the fenced
 // one. The others use several servers, or other clients. In the nested ones the work under
@@ -181,10 +182,12 @@ func (s Schedule) check() (Subject, error) {
 	for i, m := range s.Moves {
 		passed += m.For
 		if m.Action != Pass && (m.Buyer < 0 || m.Buyer >= s.Buyers) {
-			return Subject{}, fmt.Errorf("%w: move %d, %v, is of a buyer who is not there: there are %d", ErrSchedule, i+1, m, s.Buyers)
+			return Subject{}, fmt.Errorf("%w: move %d, %v, is of a buyer who is not there: there are %d", ErrSchedule,
+				i+1, m, s.Buyers)
 		}
 		if m.For < 0 || m.For > MaxPass || passed > MaxSchedule {
-			return Subject{}, fmt.Errorf("%w: move %d, %v, lets too much time pass: at most %v at once, and %v in all", ErrSchedule, i+1, m, MaxPass, MaxSchedule)
+			return Subject{}, fmt.Errorf("%w: move %d, %v, lets too much time pass: at most %v at once, and %v in all",
+				ErrSchedule, i+1, m, MaxPass, MaxSchedule)
 		}
 	}
 	all := slices.Concat(Subjects(), nested(), []Subject{Yours()})
@@ -192,7 +195,8 @@ func (s Schedule) check() (Subject, error) {
 	if i >= 0 && slices.Contains(Levels(), s.Strategy) {
 		return all[i], nil
 	}
-	return Subject{}, fmt.Errorf("%w: unknown strategy %s (allowed: %s)", ErrSchedule, shorten(s.Strategy), strings.Join(Levels(), ", "))
+	return Subject{}, fmt.Errorf("%w: unknown strategy %s (allowed: %s)", ErrSchedule, shorten(s.Strategy),
+		strings.Join(Levels(), ", "))
 }
 
 // Scheduled returns the subject of a strategy that so many buyers can be scheduled on. The

@@ -74,7 +74,8 @@ func (s *server) keepers() []*server {
 	return []*server{s}
 }
 
-var errOneServer = errors.New("the lab stands between a lock and one server: embedded, local, redis://host:port or rediss://host:port")
+var errOneServer = errors.New("the lab stands between a lock and one server: embedded, local, redis://host:port or " +
+	"rediss://host:port")
 
 // CheckRedis returns an error for a value of -redis that names several servers, such as
 // a cluster or sentinels. Other mistakes show when it is dialled.
@@ -157,7 +158,8 @@ func (w *World) LoseLock(n int, why string) {
 			return
 		}
 		var gone int64
-		beside := slices.DeleteFunc(w.spaces[0].known(), func(name string) bool { return !strings.HasPrefix(name, w.redisKey()+":") })
+		beside := slices.DeleteFunc(w.spaces[0].known(),
+			func(name string) bool { return !strings.HasPrefix(name, w.redisKey()+":") })
 		for _, keeper := range w.keepers()[:n] {
 			removed, err := keeper.side.Del(w.ctx, w.redisKey()).Result()
 			Need(err == nil, "the key could not be removed: %v", err)

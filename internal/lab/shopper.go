@@ -37,11 +37,13 @@ type Shopper struct {
 	Owner             string // the buyer, as it names itself to a lock
 	LockKey, StockKey string
 
-	Scripts *sync.Map                                     // that were sent in full, by their hash: of all who use one server
+	// Scripts are those that were sent in full, by their hash. All who use one server share them.
+	Scripts *sync.Map
 	SetUp   func(conn int, cmd fault.Command) fault.Value // the reply to a command that sets up a connection
 	Opens   func(*Request)                                // is called when a command has been sent
 	sees    func(moment)                                  // is called with what the buyer does; nil: nobody looks
-	News    chan struct{}                                 // has room for a value: it is there when something has changed
+	// News has room for a value, which is there when something has changed.
+	News chan struct{}
 
 	life   context.Context
 	start  time.Time
@@ -260,7 +262,8 @@ func (s *Shopper) Requests() []Request {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Request) int {
-		return cmp.Or(compareBool(a.Watchdog, b.Watchdog), cmp.Compare(a.Since, b.Since), strings.Compare(a.Text, b.Text))
+		return cmp.Or(compareBool(a.Watchdog, b.Watchdog), cmp.Compare(a.Since, b.Since),
+			strings.Compare(a.Text, b.Text))
 	})
 	return all
 }

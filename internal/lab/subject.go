@@ -91,7 +91,8 @@ func Subjects() []Subject {
 	stages := catalog.Strategies()
 	listed := []Subject{
 		{Name: "none", About: "no lock", Guard: func(*Process) guard.Guard { return guard.None{} }},
-		{Name: "local", About: "a mutex in the process", InProcess: true, Lock: newLocalLock, Guard: func(p *Process) guard.Guard { return p.mutex }},
+		{Name: "local", About: "a mutex in the process", InProcess: true, Lock: newLocalLock,
+			Guard: func(p *Process) guard.Guard { return p.mutex }},
 		{Name: "watch", About: "WATCH, MULTI, EXEC: the write is refused when the stock has changed", Optimistic: true},
 		stageOf(stages, "v1_setnx", "SETNX, DEL", nil),
 		stageOf(stages, "v2_ttl", "SET NX PX, DEL", nil),
@@ -102,13 +103,22 @@ func Subjects() []Subject {
 		stageOf(stages, "v7_queue", "a queue in which a waiter is handed the lock", ofOwner),
 		stageOf(stages, "v8_fenced", "a fencing token, which the stock checks", ofOwner),
 		stageOf(stages, "v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
-		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsync},
-		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislock, HolderOnly: true},
-		{Name: "redsync_extended", About: "redsync with as many tries as it takes, extended every third of the ttl by a goroutine of its user", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsyncExtended},
-		{Name: "redislock_refreshed", About: "redislock with a linear backoff, refreshed every third of the ttl by a goroutine of its user", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislockRefreshed, HolderOnly: true},
-		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: thirdparty.RueidislockKey, NotHeld: []error{thirdparty.ErrNotHeld}, HolderOnly: true},
-		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: catalog.NeedsNodes, NotHeld: []error{redlock.ErrNotHeld},
-			Lock: func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) }},
+		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension",
+			NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsync},
+		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh",
+			NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislock, HolderOnly: true},
+		{Name: "redsync_extended",
+			About: "redsync with as many tries as it takes, extended every third of the ttl by a goroutine of its " +
+				"user",
+			NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsyncExtended},
+		{Name: "redislock_refreshed",
+			About:   "redislock with a linear backoff, refreshed every third of the ttl by a goroutine of its user",
+			NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislockRefreshed, HolderOnly: true},
+		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock,
+			RedisKey: thirdparty.RueidislockKey, NotHeld: []error{thirdparty.ErrNotHeld}, HolderOnly: true},
+		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: catalog.NeedsNodes,
+			NotHeld: []error{redlock.ErrNotHeld},
+			Lock:    func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) }},
 	}
 	return append(listed, added(stages, listed)...)
 }
@@ -135,7 +145,8 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 	}
 	d := s.Distributed(catalog.Options{})
 	return Subject{
-		Name: name, About: about, Needs: s.Needs, Undo: d.Undo, Tokens: s.HasToken(), NotHeld: d.NotHeld, WithOwner: d.WithOwner, Beside: beside, InTurn: d.OneWaits,
+		Name: name, About: about, Needs: s.Needs, Undo: d.Undo, Tokens: s.HasToken(), NotHeld: d.NotHeld,
+		WithOwner: d.WithOwner, Beside: beside, InTurn: d.OneWaits,
 		AsksAgain: name == "v7_queue" || name == "v8_fenced",
 		Lock: func(p *Process, key string) guard.Lock {
 			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}).New(key)
@@ -147,8 +158,10 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 // time, so they are tried only when they are named.
 func Coordinated() []Subject {
 	return []Subject{
-		{Name: "etcd", About: "a key with a lease; its revision is the fencing token, which the stock checks", Needs: catalog.NeedsEtcd, Tokens: true, NotHeld: []error{lease.ErrNotHeld}, Lock: newServiceLock},
-		{Name: "zookeeper", About: "a node that goes with its session, in a queue; its zxid is the fencing token", Needs: catalog.NeedsZooKeeper, Tokens: true, NotHeld: []error{lease.ErrNotHeld}, Lock: newServiceLock},
+		{Name: "etcd", About: "a key with a lease; its revision is the fencing token, which the stock checks",
+			Needs: catalog.NeedsEtcd, Tokens: true, NotHeld: []error{lease.ErrNotHeld}, Lock: newServiceLock},
+		{Name: "zookeeper", About: "a node that goes with its session, in a queue; its zxid is the fencing token",
+			Needs: catalog.NeedsZooKeeper, Tokens: true, NotHeld: []error{lease.ErrNotHeld}, Lock: newServiceLock},
 	}
 }
 
@@ -174,7 +187,8 @@ func nested() []Subject {
 	var all []Subject
 	for _, s := range Subjects() {
 		if s.Name == "v4_lua" || s.Name == "v5_reentrant" {
-			s.Name, s.About, s.Nested = "nested_"+s.Name, s.About+"; the work under it calls a helper that locks again", true
+			s.Name, s.Nested = "nested_"+s.Name, true
+			s.About += "; the work under it calls a helper that locks again"
 			all = append(all, s)
 		}
 	}
@@ -187,7 +201,8 @@ func (c Subject) Renewed() bool { return c.InRedis() && !c.Nested }
 
 // Yours is the subject of the lock that the reader brings.
 func Yours() Subject {
-	return Subject{Name: "yours", About: "the lock in internal/locks/yours: docs/your-lock.md", NotHeld: []error{yours.ErrNotHeld}, WithOwner: yours.WithOwner,
+	return Subject{Name: "yours", About: "the lock in internal/locks/yours: docs/your-lock.md",
+		NotHeld: []error{yours.ErrNotHeld}, WithOwner: yours.WithOwner,
 		Lock: func(p *Process, key string) guard.Lock { return yours.New(p.Redis(), key, p.TTL()) }}
 }
 
@@ -268,7 +283,8 @@ func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {
 	if c.Guard != nil {
 		return c.Guard(p)
 	}
-	d := &guard.Distributed{New: func(key string) guard.Lock { return c.Lock(p, key) }, Policy: policy, WithOwner: c.WithOwner, NotHeld: c.NotHeld, Undo: c.Undo}
+	d := &guard.Distributed{New: func(key string) guard.Lock { return c.Lock(p, key) }, Policy: policy,
+		WithOwner: c.WithOwner, NotHeld: c.NotHeld, Undo: c.Undo}
 	if _, ok := d.New(p.w.lockKey).(guard.Waiter); ok && policy == nil {
 		d.OneWaits = c.InTurn
 	} else if policy == nil {

@@ -142,7 +142,8 @@ func (t *trace) events() []Event {
 		out = append(out, *e)
 	}
 	if t.left > 0 {
-		out = append(out, Event{At: t.ms(), Kind: Note, LeftOut: true, Text: fmt.Sprintf("%d more commands, not shown", t.left)})
+		out = append(out, Event{At: t.ms(), Kind: Note, LeftOut: true,
+			Text: fmt.Sprintf("%d more commands, not shown", t.left)})
 	}
 	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	if len(out) > 0 && len(t.there) > 0 {

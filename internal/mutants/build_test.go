@@ -51,7 +51,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 		byPackage, byLab := noticed(t, with, m), seen(t, dir, with, m)
 		fmt.Fprintf(&table, "%-8s %-4s %s: %s\n", mark(byPackage), mark(byLab), m.path(), m.Breaks)
 		if !byPackage {
-			t.Errorf("the tests of %s do not notice that %s: %q instead of %q in %s", m.Stage, m.Breaks, m.New, m.Old, m.File)
+			t.Errorf("the tests of %s do not notice that %s: %q instead of %q in %s", m.Stage, m.Breaks, m.New, m.Old,
+				m.File)
 		}
 		if m.Lab && *labToo && !byLab {
 			t.Errorf("the lab does not notice that %s: %q instead of %q in %s", m.Breaks, m.New, m.Old, m.path())
@@ -124,7 +125,8 @@ func TestMutantsOfSalesAreNoticed(t *testing.T) {
 		out, failed := m.fails(t, overlay(t, dir, &e))
 		name, _, _ := strings.Cut(m.Test, "/")
 		if !failed || !strings.Contains(out, "--- FAIL: "+name) {
-			t.Errorf("%s of %s does not notice that %s: %q instead of %q in %s\n%s", m.Test, m.tests(), m.Breaks, m.New, m.Old, m.File, out)
+			t.Errorf("%s of %s does not notice that %s: %q instead of %q in %s\n%s", m.Test, m.tests(), m.Breaks, m.New,
+				m.Old, m.File, out)
 			continue
 		}
 		t.Logf("%s notices that %s", m.Test, m.Breaks)
@@ -141,14 +143,16 @@ func (m saleMutant) fails(t *testing.T, overlay string) (out string, failed bool
 	for part := range strings.SplitSeq(m.Test, "/") {
 		match = append(match, "^"+part+"$")
 	}
-	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s", "-run", strings.Join(match, "/"), "./"+m.tests())
+	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s", "-run",
+		strings.Join(match, "/"), "./"+m.tests())
 	return out, code != 0
 }
 
 // noticed reports whether the tests of the mutant's stage fail.
 func noticed(t *testing.T, overlay string, m mutant) bool {
 	t.Helper()
-	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s", "./internal/locks/"+m.Stage)
+	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s",
+		"./internal/locks/"+m.Stage)
 	if strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]") {
 		t.Errorf("%s does not build with %q:\n%s", m.path(), m.New, out)
 	}

@@ -20,7 +20,8 @@ func mutated(t *testing.T, e edit) string {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(b), e.old); n != 1 || e.old == e.new {
-		t.Errorf("%s has %d times %q, which is to be replaced by %q: bring the lists in internal/mutants up to date", e.path, n, e.old, e.new)
+		t.Errorf("%s has %d times %q, which is to be replaced by %q: bring the lists in internal/mutants up to date",
+			e.path, n, e.old, e.new)
 	}
 	return strings.Replace(string(b), e.old, e.new, 1)
 }

@@ -75,8 +75,9 @@ var cacheMissing = lab.Scenario{
 }
 
 var cacheFailedLoad = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("cache-failed-load"),
-	Requires:      []lab.Claim{loaded(2*perInstance + 1), times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load")},
+	Anomaly: lab.AnomalyNamed("cache-failed-load"),
+	Requires: []lab.Claim{loaded(2*perInstance + 1),
+		times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load")},
 	NotApplicable: needsCacheGuard,
 	Run: func(w *lab.World) lab.Verdict {
 		a, b := w.Start("A"), w.Start("B")

@@ -12,7 +12,8 @@ import (
 func tried(t *testing.T, s lab.Scenario) lab.Cell {
 	t.Helper()
 	s.Name = "tried"
-	return run(t, lab.Config{Subjects: []lab.Subject{subject(t, "v4_lua")}, Redis: lab.Embedded, Scenarios: []lab.Scenario{s}}).Cells[0]
+	return run(t, lab.Config{Subjects: []lab.Subject{subject(t, "v4_lua")}, Redis: lab.Embedded,
+		Scenarios: []lab.Scenario{s}}).Cells[0]
 }
 
 // A scenario that says "holds" is believed only if what it is about happened.
@@ -32,7 +33,8 @@ func TestHoldsNeedsEvidence(t *testing.T) {
 		{"had it", had("A"), func(w *lab.World) { lock(w, "A") }, ""},
 		{"never had it", had("A", "B"), func(w *lab.World) { lock(w, "A") }, "B never had the lock"},
 		{"was refused", refused("B"), func(w *lab.World) { lock(w, "A"); w.Start("B").Holder().Try() }, ""},
-		{"was refused all the while", refused("B"), func(w *lab.World) { lock(w, "A"); w.Start("B").Holder().Obtain(w.TTL / 2) }, ""},
+		{"was refused all the while", refused("B"),
+			func(w *lab.World) { lock(w, "A"); w.Start("B").Holder().Obtain(w.TTL / 2) }, ""},
 		{"was not refused", refused("B"), func(w *lab.World) { lock(w, "B") }, "B was never refused"},
 		{"was answered", answered("A", "B"), func(w *lab.World) { lock(w, "A"); w.Start("B").Holder().Try() }, ""},
 		{"was not answered", answered("B"), func(w *lab.World) { lock(w, "A") }, "got no answer"},
@@ -40,10 +42,12 @@ func TestHoldsNeedsEvidence(t *testing.T) {
 		{"has not bought", sold("B"), buy, "B bought nothing"},
 		{"was kept out", keptApart("A"), func(w *lab.World) { w.Record(lab.WasRefused, "A") }, ""},
 		{"need not be kept out", keptApart("A"), func(w *lab.World) { w.Record(isOfFamily, "A") }, ""},
-		{"was not kept out", keptApart("B"), func(w *lab.World) { w.Record(lab.WasRefused, "A") }, "B was never refused"},
+		{"was not kept out", keptApart("B"), func(w *lab.World) { w.Record(lab.WasRefused, "A") },
+			"B was never refused"},
 		{"was stopped", faulted("A"), func(w *lab.World) { w.Start("A").Freeze() }, ""},
 		{"was not stopped", faulted("B"), func(w *lab.World) { w.Start("A").Freeze() }, "nothing was done to B"},
-		{"two at once", oneAtATime, func(w *lab.World) { w.Asks("A")(); w.Asks("B")() }, "B took the lock while A held it"},
+		{"two at once", oneAtATime, func(w *lab.World) { w.Asks("A")(); w.Asks("B")() },
+			"B took the lock while A held it"},
 		{"too few reads", read(2), func(w *lab.World) { w.Record(hasRead, "A") }, "1 of 2"},
 		{"too few loads", loaded(1), func(*lab.World) {}, "0 of 1"},
 		{"it is a lock", lab.IsLock, func(w *lab.World) { lock(w, "A") }, ""},

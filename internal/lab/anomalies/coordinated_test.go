@@ -16,11 +16,13 @@ import (
 func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 	t.Run("etcd", func(t *testing.T) {
 		t.Parallel()
-		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "etcd")}, Services: services.At([]string{coordtest.Etcd(t)}, nil)})
+		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "etcd")},
+			Services: services.At([]string{coordtest.Etcd(t)}, nil)})
 	})
 	t.Run("zookeeper", func(t *testing.T) {
 		t.Parallel()
-		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "zookeeper")}, Services: services.At(nil, []string{coordtest.ZooKeeper(t)})})
+		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "zookeeper")},
+			Services: services.At(nil, []string{coordtest.ZooKeeper(t)})})
 	})
 }
 

@@ -21,7 +21,8 @@ var orphan = lab.Scenario{
 // freeAgain reports whether b gets the lock in the end that a dead process took.
 func freeAgain(w *lab.World, b *lab.Process, dead string) lab.Verdict {
 	ok := b.Holder().Obtain(3 * w.TTL)
-	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end", b.Name+" does not get the lock in three times the ttl: "+dead+" took it, and its process is dead")
+	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end",
+		b.Name+" does not get the lock in three times the ttl: "+dead+" took it, and its process is dead")
 }
 
 var setnxThenExpire = lab.Scenario{
@@ -82,7 +83,8 @@ var forgottenUnlock = lab.Scenario{
 		h.MustLock()
 		h.Done()
 		ok := b.Holder().Obtain(3 * w.TTL)
-		return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end", b.Name+" does not get the lock in three times the ttl: A took it, and never unlocks it")
+		return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end",
+			b.Name+" does not get the lock in three times the ttl: A took it, and never unlocks it")
 	},
 }
 
@@ -117,7 +119,8 @@ var longWork = lab.Scenario{
 		w.Sleep(5*w.TTL + w.TTL/7)
 		there := w.LockHeld()
 		_ = a.Unlock()
-		return w.Verdict(there, "A", "after five times the ttl the lock is still there", "after five times the ttl the lock is gone, and A still works")
+		return w.Verdict(there, "A", "after five times the ttl the lock is still there",
+			"after five times the ttl the lock is gone, and A still works")
 	},
 }
 

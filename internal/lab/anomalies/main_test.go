@@ -46,5 +46,6 @@ func cellOf(t *testing.T, anomaly, strategy string) lab.Cell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return run(t, lab.Config{Subjects: []lab.Subject{subject(t, strategy)}, Scenarios: scenarios, Redis: lab.Embedded}).Cells[0]
+	return run(t, lab.Config{Subjects: []lab.Subject{subject(t, strategy)}, Scenarios: scenarios,
+		Redis: lab.Embedded}).Cells[0]
 }

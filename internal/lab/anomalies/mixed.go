@@ -202,7 +202,8 @@ type outletConfig struct {
 // guard there; any other one is the shop's.
 func (f *flashSale) outlet(p *lab.Process, o outletConfig) *outlet {
 	w := f.w
-	cfg := stock.Config{DB: f.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait, Mixed: o.mixed}
+	cfg := stock.Config{DB: f.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait,
+		Mixed: o.mixed}
 	var used catalog.List
 	for _, s := range catalog.Strategies() {
 		if s.Name == w.Subject.Name || s.Name == o.strategy {

@@ -12,7 +12,9 @@ import (
 
 // told reports whether an actor is told a text in a cell.
 func told(c lab.Cell, actor, text string) bool {
-	return slices.ContainsFunc(c.Trace, func(e lab.Event) bool { return e.Actor == actor && strings.Contains(e.Text, text) })
+	return slices.ContainsFunc(c.Trace, func(e lab.Event) bool {
+		return e.Actor == actor && strings.Contains(e.Text, text)
+	})
 }
 
 // Without -mixed the shop itself keeps them apart: B is told which strategy is at
@@ -32,7 +34,8 @@ func TestStrategiesTakeTurns(t *testing.T) {
 				steps = append(steps, e.Actor+" "+e.Text)
 			}
 		}
-		want := []string{"B is refused", "A leaves the section", "A has sold a unit", "B is refused", "B has sold a unit"}
+		want := []string{"B is refused", "A leaves the section", "A has sold a unit", "B is refused",
+			"B has sold a unit"}
 		if !slices.Equal(steps, want) {
 			t.Errorf("%s: %q, want %q", strategy, steps, want)
 		}

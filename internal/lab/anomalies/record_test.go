@@ -286,7 +286,8 @@ func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
 		}
 		breaksV2 := lab.Recorded()["v2_ttl"][c.Anomaly] == lab.Breaks
 		if want := c.Strategy == "v1_setnx" && c.Outcome == lab.Holds && breaksV2; only != want {
-			t.Errorf("%s on %s holds only because its lock never expires: %v, want %v", c.Anomaly, c.Strategy, only, want)
+			t.Errorf("%s on %s holds only because its lock never expires: %v, want %v", c.Anomaly, c.Strategy, only,
+				want)
 		}
 	}
 	if endless < 10 {

@@ -66,7 +66,8 @@ var failedReentry = lab.Scenario{
 		if !asked {
 			good += ": its process knows that it holds the lock, and does not ask Redis"
 		}
-		return w.Verdict(!freed, "A", good, "the outer call works on, but B has its lock; it was told only that its context has ended")
+		return w.Verdict(!freed, "A", good,
+			"the outer call works on, but B has its lock; it was told only that its context has ended")
 	},
 }
 

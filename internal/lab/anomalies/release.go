@@ -107,7 +107,8 @@ var foreignUnlock = lab.Scenario{
 		_ = c.Try()
 		v := w.Exclusive()
 		if v.Outcome == lab.Holds {
-			return w.Verdict(err != nil, "B", "the unlock is refused, and B is told", "the unlock is refused, and B is not told")
+			return w.Verdict(err != nil, "B", "the unlock is refused, and B is told",
+				"the unlock is refused, and B is not told")
 		}
 		return v
 	},
@@ -217,7 +218,8 @@ var unlockAfterCancel = lab.Scenario{
 // run out.
 func soonFree(w *lab.World, b *lab.Holder, why string) lab.Verdict {
 	ok := b.Obtain(w.TTL / 2)
-	return w.Verdict(ok, b.Name, b.Name+" gets the lock soon", why+b.Name+" does not get the lock within half the ttl: it is still taken, and nobody holds it")
+	return w.Verdict(ok, b.Name, b.Name+" gets the lock soon",
+		why+b.Name+" does not get the lock within half the ttl: it is still taken, and nobody holds it")
 }
 
 var acquireTimesOut = lab.Scenario{

@@ -73,7 +73,8 @@ var secondRenewer = lab.Scenario{
 		w.Sleep(2 * w.TTL)
 		lab.Need(renewals > 0, "A sent no renewal")
 		if renewals > length*renewalsPerTTL || a.Asked() > before {
-			return w.Broke("A", "%d renewals in %d times the ttl, and %d after the last unlock", renewals, length, a.Asked()-before)
+			return w.Broke("A", "%d renewals in %d times the ttl, and %d after the last unlock", renewals, length,
+				a.Asked()-before)
 		}
 		return lab.Holds.Because("%d renewals in %d times the ttl, none after the last unlock", renewals, length)
 	},

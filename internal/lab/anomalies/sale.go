@@ -173,15 +173,16 @@ func lastUnit(w *lab.World, within bool) lab.Verdict {
 				}
 			}
 			enter := w.Asks(p.Name)
-			_, _ = guard.Do(w.Context(), stock.Location{Key: w.StockKey()}, w.Entry(p.Name+"/1"), func(context.Context, stock.Counter) error {
-				defer enter()()
-				late.Add(min(commits.Load(), 1))
-				wrote = orders.Load() == 0
-				if within {
-					commit()
-				}
-				return nil
-			})
+			_, _ = guard.Do(w.Context(), stock.Location{Key: w.StockKey()}, w.Entry(p.Name+"/1"),
+				func(context.Context, stock.Counter) error {
+					defer enter()()
+					late.Add(min(commits.Load(), 1))
+					wrote = orders.Load() == 0
+					if within {
+						commit()
+					}
+					return nil
+				})
 			if !within {
 				commit()
 			}
@@ -193,7 +194,8 @@ func lastUnit(w *lab.World, within bool) lab.Verdict {
 	w.Together(first, second)
 	lab.Need(orders.Load() > 0, "nobody bought")
 	lab.Need(within || late.Load() == 0, "B had the lock only after A had committed")
-	return w.Verdict(orders.Load() == 1, "B", "one order was written", "one unit was left, and two orders are committed")
+	return w.Verdict(orders.Load() == 1, "B", "one order was written",
+		"one unit was left, and two orders are committed")
 }
 
 func needsSharedLock(c lab.Subject) string {

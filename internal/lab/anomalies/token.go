@@ -30,7 +30,8 @@ var tokenOnReentry = lab.Scenario{
 		_ = outer.Unlock()
 		last := outer.Token()
 		ok := first != 0 && again == first && nested == first && last == first
-		return w.Verdict(ok, "A", "the token is the same for all of its holds", "the token is not the same for all of its holds")
+		return w.Verdict(ok, "A", "the token is the same for all of its holds",
+			"the token is not the same for all of its holds")
 	},
 }
 
@@ -80,7 +81,8 @@ func withToken(w *lab.World, p *lab.Process, token int64, section stock.Section)
 		New:    func(string) guard.Lock { return presented(token) },
 		Policy: guard.Fixed{Delay: w.Delay},
 	}
-	_, err := stock.ExclusiveInRedis(stock.Backends{Redis: p.Redis()}, guard).Do(w.Context(), stock.Location{Key: w.StockKey()}, w.Entry(p.Name+"/1"), section)
+	_, err := stock.ExclusiveInRedis(stock.Backends{Redis: p.Redis()}, guard).Do(w.Context(),
+		stock.Location{Key: w.StockKey()}, w.Entry(p.Name+"/1"), section)
 	return err
 }
 

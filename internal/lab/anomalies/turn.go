@@ -25,7 +25,8 @@ var missedWakeUp = lab.Scenario{
 		stillWaits("B", out)
 		_ = h.Unlock()
 		took, err := ended(w, out, w.TTL/10)
-		return w.Verdict(err == nil, "B", "B has the lock soon", "B sleeps on, "+lab.About(took)+" after the lock became free")
+		return w.Verdict(err == nil, "B", "B has the lock soon",
+			"B sleeps on, "+lab.About(took)+" after the lock became free")
 	},
 }
 
@@ -65,7 +66,8 @@ var overtaken = lab.Scenario{
 		cancel()
 		_, _ = ended(w, out, w.TTL)
 		if n == overtakings {
-			return w.Broke("B", "B waited %s while the others did not wait at all; times that B was overtaken: %d", lab.About(waited), n)
+			return w.Broke("B", "B waited %s while the others did not wait at all; times that B was overtaken: %d",
+				lab.About(waited), n)
 		}
 		return lab.Holds.Because("times that B was overtaken: %d", n)
 	},

@@ -136,7 +136,8 @@ var waitCutsLease = lab.Scenario{
 			return nil
 		})
 		lab.Need(err == nil, "A did not get a lock that is free: %v", err)
-		return w.Verdict(there, "A", "the time limit of the wait does not limit the hold", "half a ttl into its hold the lock is gone: it ended with the time limit of the wait")
+		return w.Verdict(there, "A", "the time limit of the wait does not limit the hold",
+			"half a ttl into its hold the lock is gone: it ended with the time limit of the wait")
 	},
 }
 
@@ -147,7 +148,8 @@ var errorTakenForHeld = lab.Scenario{
 	Run: func(w *lab.World) lab.Verdict {
 		a := w.Start("A")
 		h := a.Holder()
-		a.Inject(lab.AnyCommand, 1, "answered with an error", lab.Answer(fault.ErrorReply("OOM command not allowed when used memory > 'maxmemory'.")))
+		a.Inject(lab.AnyCommand, 1, "answered with an error",
+			lab.Answer(fault.ErrorReply("OOM command not allowed when used memory > 'maxmemory'.")))
 		ok, err := h.Ask()
 		lab.Need(!ok, "A got the lock")
 		return w.Verdict(err != nil, "A", "A is told of the error", "A is told that the lock is held, but it is free")

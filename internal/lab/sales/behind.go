@@ -95,7 +95,8 @@ func (b *behind) claimAfter() time.Duration { return b.w.TTL / 8 }
 func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	name := b.w.Subject.Name
 	if faults, ok := naively[name]; ok {
-		c := naive.Consumer{Sale: naive.Sale{Redis: rdb, DB: db, Item: b.item, Strategy: name}, ClaimAfter: b.claimAfter()}
+		c := naive.Consumer{Sale: naive.Sale{Redis: rdb, DB: db, Item: b.item, Strategy: name},
+			ClaimAfter: b.claimAfter()}
 		faults(&c)
 		return naiveSeller{c}
 	}
@@ -125,7 +126,8 @@ type realSeller struct {
 }
 
 func (r realSeller) buy(ctx context.Context, owner string) error {
-	done, err := r.Deduct(ctx, stock.Request{SKU: r.b.item.SKU, Quantity: 1, Strategy: r.b.w.Subject.Name, Owner: owner})
+	done, err := r.Deduct(ctx, stock.Request{SKU: r.b.item.SKU, Quantity: 1, Strategy: r.b.w.Subject.Name,
+		Owner: owner})
 	if err == nil && done.Accepted {
 		r.b.books.add(done.Order.ID)
 	}
@@ -242,7 +244,8 @@ func (b *behind) verdict() lab.Verdict {
 		}
 	}
 	if len(b.denied) > 0 {
-		return lab.Holds.Because("%d of %d units were sold, and the buyer of an accepted order is told that it is not", b.units, b.units)
+		return lab.Holds.Because("%d of %d units were sold, and the buyer of an accepted order is told that it is not",
+			b.units, b.units)
 	}
 	return lab.Holds.Because("%d of %d units were sold, each once", b.units, b.units)
 }

@@ -19,7 +19,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 	}{
 		{"the status decides nothing", "AND token = ? AND status = 'held' AND", "AND token = ? AND", []string{
 			// A late claim ends the hold too, and gives its unit back once more.
-			"late-payment", "sweep-against-payment", "released-still-payable", "captured-twice", "reply-lost-after-capture",
+			"late-payment", "sweep-against-payment", "released-still-payable", "captured-twice",
+			"reply-lost-after-capture",
 			"killed-between-order-and-hold", "double-release", "two-sweepers", "compensation-clobbers-next-holder",
 		}},
 		{"the limit is not checked", "units + ? <= ?)", "units + ? <= ? OR 1 = 1)", []string{"limit-outside-the-step"}},
@@ -34,7 +35,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 				return strings.Replace(text, m.old, m.new, 1)
 			}}
 			var turned []string
-			r, err := lab.Run(t.Context(), lab.Config{Redis: lab.Embedded, Subjects: []lab.Subject{subject}, Scenarios: Holds().Scenarios}, nil)
+			r, err := lab.Run(t.Context(), lab.Config{Redis: lab.Embedded, Subjects: []lab.Subject{subject},
+				Scenarios: Holds().Scenarios}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

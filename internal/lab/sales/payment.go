@@ -120,7 +120,8 @@ func secondWrite(c lab.Subject) lab.Match {
 	written := false // statements of one process, one at a time
 	return func(cmd fault.Command) bool {
 		text := lab.SQL(cmd)
-		if !strings.HasPrefix(text, "INSERT INTO oversell_orders") && !strings.HasPrefix(text, "UPDATE oversell_holds SET status") {
+		if !strings.HasPrefix(text, "INSERT INTO oversell_orders") &&
+			!strings.HasPrefix(text, "UPDATE oversell_holds SET status") {
 			return false
 		}
 		second := written

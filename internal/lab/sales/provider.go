@@ -26,7 +26,8 @@ func newProvider() *provider {
 // newClient returns a client whose requests do not leave the program, so that they work in
 // virtual time.
 func newClient(server *payment.Server) *payment.Client {
-	c, err := payment.NewClient(payment.ClientConfig{URL: "http://provider", Timeout: time.Minute, Transport: direct{server}})
+	c, err := payment.NewClient(payment.ClientConfig{URL: "http://provider", Timeout: time.Minute,
+		Transport: direct{server}})
 	lab.Need(err == nil, "there is no client of the payment provider: %v", err)
 	return c
 }
@@ -125,7 +126,9 @@ func (s *sale) books() payment.Books {
 		Payment string
 		Orders  int
 	}
-	err = s.db.WithContext(s.w.Context()).Raw("SELECT idempotency_key AS payment, COUNT(*) AS orders FROM oversell_orders WHERE sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL GROUP BY idempotency_key", s.item.SKU, s.item.SaleID).Scan(&rows).Error
+	err = s.db.WithContext(s.w.Context()).Raw("SELECT idempotency_key AS payment, COUNT(*) AS orders FROM "+
+		"oversell_orders WHERE sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL GROUP BY idempotency_key",
+		s.item.SKU, s.item.SaleID).Scan(&rows).Error
 	lab.Need(err == nil, "the orders could not be read: %v", err)
 	orders := make(map[string]int)
 	for _, r := range rows {

@@ -43,7 +43,8 @@ var repairAfterCrash = lab.Scenario{
 }
 
 func accepts(cmd fault.Command) bool {
-	return cmd.Script() && slices.ContainsFunc(cmd.Args[2:], func(arg string) bool { return strings.HasSuffix(arg, ":stream") })
+	return cmd.Script() && slices.ContainsFunc(cmd.Args[2:],
+		func(arg string) bool { return strings.HasSuffix(arg, ":stream") })
 }
 
 // killedAfter runs f until the reply to a command is on its way, and kills the process before

@@ -118,9 +118,10 @@ const clockName = "oversell_lab_clock"
 
 // A connection knows the functions that are registered when it is opened.
 func init() {
-	sqlite.MustRegisterScalarFunction(clockName, 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
-		return time.Now().UnixMilli(), nil
-	})
+	sqlite.MustRegisterScalarFunction(clockName, 0,
+		func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+			return time.Now().UnixMilli(), nil
+		})
 }
 
 // newID returns an id for a hold, the same in every run but for the item.
@@ -144,7 +145,8 @@ func (s *sale) verdict() lab.Verdict {
 	}
 	if books := s.books(); len(books.Wrong) > 0 {
 		p := books.Wrong[0]
-		return s.w.Broke("", "%s has %d captures, %d orders and %d refunds", s.w.Readable(p.PaymentID), p.Captures, p.Orders, p.Refunds)
+		return s.w.Broke("", "%s has %d captures, %d orders and %d refunds", s.w.Readable(p.PaymentID), p.Captures,
+			p.Orders, p.Refunds)
 	}
 	return lab.Holds.Because("%d of %d units were sold, and every payment has one order or one refund", sold, s.units)
 }
@@ -240,7 +242,8 @@ func (s *sale) sweepAll() {
 }
 
 func (o *onSale) sold() (units int64) {
-	err := o.db.WithContext(o.w.Context()).Raw("SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders WHERE sku = ? AND sale_id = ?", o.item.SKU, o.item.SaleID).Scan(&units).Error
+	err := o.db.WithContext(o.w.Context()).Raw("SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders WHERE sku = ? "+
+		"AND sale_id = ?", o.item.SKU, o.item.SaleID).Scan(&units).Error
 	lab.Need(err == nil, "the orders could not be counted: %v", err)
 	return units
 }

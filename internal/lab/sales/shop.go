@@ -36,7 +36,8 @@ type shopConfig struct {
 func (s *sale) shopWith(name string, c shopConfig) *shop {
 	p := start(s.w, name)
 	db := p.Database()
-	b := holds.Backends{Redis: p.Redis(), DB: pool(db), Isolation: c.isolation, Now: func() time.Time { return time.Now().Add(c.ahead) }}
+	b := holds.Backends{Redis: p.Redis(), DB: pool(db), Isolation: c.isolation,
+		Now: func() time.Time { return time.Now().Add(c.ahead) }}
 	one := &shop{actor: p, s: s, Stage: s.stage(b, db)}
 	one.till = s.serve(db, one.Stage, cashier{one, newClient(s.provider.server)}, never)
 	return one
@@ -51,7 +52,8 @@ const (
 )
 
 func had(what string, names ...string) lab.Claim {
-	missing := map[string]string{hasHold: "got no hold", wasTold: "was told nothing", hasOrder: "has no order", hasRefund: "has no refund"}[what]
+	missing := map[string]string{hasHold: "got no hold", wasTold: "was told nothing", hasOrder: "has no order",
+		hasRefund: "has no refund"}[what]
 	return func(w *lab.World) {
 		for _, who := range names {
 			lab.Need(w.Did(what, who), "%s %s", who, missing)

@@ -160,7 +160,8 @@ var snapshot = lab.Scenario{
 			return lastUnitOfPool(w)
 		}
 		s := open(w, 1)
-		a, b := s.shopWith("A", shopConfig{isolation: sql.LevelRepeatableRead}), s.shopWith("B", shopConfig{isolation: sql.LevelRepeatableRead})
+		a, b := s.shopWith("A", shopConfig{isolation: sql.LevelRepeatableRead}),
+			s.shopWith("B", shopConfig{isolation: sql.LevelRepeatableRead})
 		stop := a.Park(lab.Sends("UPDATE oversell_items "))
 		done := a.begin(func() error {
 			h, err := a.ask("A", 0)

@@ -31,7 +31,8 @@ func TestGameIsOnRecord(t *testing.T) {
 // A level that is won without a fault and the next one have no schedule in common: without
 // a freeze v6 sells no unit twice.
 func TestWatchdogIsOutlivedByAFreezeOnly(t *testing.T) {
-	r, err := Search(t.Context(), Config{Subject: subject(t, "v6_watchdog"), Buyers: 2, Faults: Faults{Kills: 1, Losses: 1}})
+	r, err := Search(t.Context(), Config{Subject: subject(t, "v6_watchdog"), Buyers: 2,
+		Faults: Faults{Kills: 1, Losses: 1}})
 	if moves, ok := r.Breaks[lab.GoalOversell]; ok || err != nil {
 		t.Errorf("v6 sells too much by %s, %v", moves, err)
 	}

@@ -232,7 +232,9 @@ func (d *describer) data() {
 				size = 2
 			}
 			items := slices.Collect(slices.Chunk(words, size))
-			slices.SortStableFunc(items, func(a, b []string) int { return cmp.Compare(d.renamed(a[0]), d.renamed(b[0])) })
+			slices.SortStableFunc(items, func(a, b []string) int {
+				return cmp.Compare(d.renamed(a[0]), d.renamed(b[0]))
+			})
 			words = slices.Concat(items...)
 		}
 		for _, word := range words {

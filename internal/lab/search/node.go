@@ -131,7 +131,8 @@ func (all *nodes) settle() {
 // compareInputs orders fewer inputs first.
 func compareInputs(a, b []input) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), slices.CompareFunc(a, b, func(a, b input) int {
-		return cmp.Or(cmp.Compare(a.after, b.after), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id), strings.Compare(a.reply, b.reply))
+		return cmp.Or(cmp.Compare(a.after, b.after), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id),
+			strings.Compare(a.reply, b.reply))
 	}))
 }
 

@@ -47,12 +47,15 @@ func (r Record) Find(strategy string, buyers int) (Result, bool) {
 // With returns the record with results in place of older ones.
 func (r Record) With(results ...Result) Record {
 	all := slices.DeleteFunc(slices.Clone(r.Results), func(o Result) bool {
-		return slices.ContainsFunc(results, func(n Result) bool { return n.Strategy == o.Strategy && n.Buyers == o.Buyers })
+		return slices.ContainsFunc(results, func(n Result) bool {
+			return n.Strategy == o.Strategy && n.Buyers == o.Buyers
+		})
 	})
 	all = append(all, results...)
 	levels := lab.Levels()
 	slices.SortStableFunc(all, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(a.Buyers, b.Buyers), cmp.Compare(slices.Index(levels, a.Strategy), slices.Index(levels, b.Strategy)))
+		return cmp.Or(cmp.Compare(a.Buyers, b.Buyers),
+			cmp.Compare(slices.Index(levels, a.Strategy), slices.Index(levels, b.Strategy)))
 	})
 	return Record{lab.Goals(), all}
 }
@@ -66,7 +69,8 @@ func (r Record) WriteJSON(w io.Writer) error {
 
 // Same reports whether two searches have found the same.
 func (r Result) Same(o Result) bool {
-	return r.Strategy == o.Strategy && r.Buyers == o.Buyers && r.Faults == o.Faults && r.States == o.States && maps.Equal(r.Breaks, o.Breaks) && slices.Equal(r.NotApplicable, o.NotApplicable)
+	return r.Strategy == o.Strategy && r.Buyers == o.Buyers && r.Faults == o.Faults && r.States == o.States &&
+		maps.Equal(r.Breaks, o.Breaks) && slices.Equal(r.NotApplicable, o.NotApplicable)
 }
 
 // MovesOf is how many moves a schedule has.

@@ -18,13 +18,15 @@ func TestRecordIsUpToDate(t *testing.T) {
 			t.Errorf("%s with two buyers is not on record", name)
 		}
 	}
-	quick := []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "nested_v4_lua", "nested_v5_reentrant"}
+	quick := []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
+		"v6_watchdog", "nested_v4_lua", "nested_v5_reentrant"}
 	compared, states := 0, 0
 	for _, before := range r.Results {
 		if before.States > 10_000 || !slices.Contains(quick, before.Strategy) {
 			continue
 		}
-		now, err := Search(t.Context(), Config{Subject: subject(t, before.Strategy), Buyers: before.Buyers, Faults: before.Faults})
+		now, err := Search(t.Context(), Config{Subject: subject(t, before.Strategy), Buyers: before.Buyers,
+			Faults: before.Faults})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,15 +40,18 @@ var errBudget = errors.New("the budget is used up")
 
 // Result is what a search has found.
 type Result struct {
-	Strategy      string              `json:"strategy"`
-	Buyers        int                 `json:"buyers"`
-	Faults        Faults              `json:"faults"`
-	States        int                 `json:"states"`                   // different ones
-	Moves         int                 `json:"moves"`                    // that were made from them
-	Breaks        map[lab.Goal]string `json:"breaks"`                   // the shortest schedule to each goal; no entry: none leads there
-	NotApplicable []lab.Goal          `json:"not_applicable,omitempty"` // goals that mean nothing for the strategy: see lab.Goal.NotApplicable
-	Cut           bool                `json:"cut,omitempty"`            // the budget ended before all was explored: what is not in Breaks may be possible
-	Wall          time.Duration       `json:"-"`
+	Strategy string `json:"strategy"`
+	Buyers   int    `json:"buyers"`
+	Faults   Faults `json:"faults"`
+	States   int    `json:"states"` // different ones
+	Moves    int    `json:"moves"`  // that were made from them
+	// Breaks has the shortest schedule to each goal. Without an entry, none leads there.
+	Breaks map[lab.Goal]string `json:"breaks"`
+	// NotApplicable are the goals that mean nothing for the strategy: see lab.Goal.NotApplicable.
+	NotApplicable []lab.Goal `json:"not_applicable,omitempty"`
+	// Cut says that the budget ended before all was explored: what is not in Breaks may be possible.
+	Cut  bool          `json:"cut,omitempty"`
+	Wall time.Duration `json:"-"`
 }
 
 // ErrNotSearched is wrapped by the errors of a subject that cannot be searched.
@@ -110,7 +113,8 @@ func newExplorer(cfg Config) (*explorer, error) {
 	x := &explorer{cfg: cfg, seen: make(map[identity]int)}
 	x.out = Result{
 		Strategy: cfg.Subject.Name, Buyers: cfg.Buyers, Faults: cfg.Faults, Breaks: make(map[lab.Goal]string),
-		NotApplicable: slices.DeleteFunc(lab.Goals(), func(g lab.Goal) bool { return g.NotApplicable(cfg.Subject) == "" }),
+		NotApplicable: slices.DeleteFunc(lab.Goals(),
+			func(g lab.Goal) bool { return g.NotApplicable(cfg.Subject) == "" }),
 	}
 	var err error
 	if x.setUp, err = newExecutor(&x.known); err != nil {

@@ -17,7 +17,8 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var first Result
 			for i := range backendtest.Times(2, tt.runs) {
-				r, err := Search(t.Context(), Config{Subject: subject(t, tt.name), Buyers: 2, Faults: tt.faults, Workers: 1 + i%4})
+				r, err := Search(t.Context(), Config{Subject: subject(t, tt.name), Buyers: 2, Faults: tt.faults,
+					Workers: 1 + i%4})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -254,7 +254,8 @@ func (s *state) renumber(i int, before []lab.Request) {
 }
 
 func (e *engine) execute(s *state, i int, o lab.Request, lost bool) error {
-	if o.Wire.Blocks() && !slices.ContainsFunc(o.Wire.Takes(), func(name string) bool { return s.data.find(global(name, i)).kind != "" }) {
+	if o.Wire.Blocks() && !slices.ContainsFunc(o.Wire.Takes(),
+		func(name string) bool { return s.data.find(global(name, i)).kind != "" }) {
 		seconds, err := strconv.ParseFloat(o.Wire.Args[len(o.Wire.Args)-1], 64)
 		if err != nil || len(o.Wire.Takes()) == 0 {
 			return fmt.Errorf("the search does not know how long %s waits", o.Text)
@@ -342,7 +343,8 @@ func (s *state) setTransaction(i, conn int, t *transaction) {
 func (e *engine) wake(s *state) error {
 	for i := 0; i < len(s.waits); i++ {
 		w := s.waits[i]
-		if slices.ContainsFunc(w.cmd.Wire.Takes(), func(name string) bool { return s.data.find(global(name, w.buyer)).kind != "" }) {
+		if slices.ContainsFunc(w.cmd.Wire.Takes(),
+			func(name string) bool { return s.data.find(global(name, w.buyer)).kind != "" }) {
 			s.waits = slices.Delete(s.waits, i, i+1)
 			if err := e.send(s, w.buyer, w.cmd, w.lost); err != nil {
 				return err

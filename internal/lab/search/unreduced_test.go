@@ -18,8 +18,10 @@ func TestNothingIsLostByMerging(t *testing.T) {
 		most   int
 	}{
 		{"none", OneOfEach, 4}, {"watch", Faults{}, 7}, {"local", OneOfEach, 4},
-		{"v1_setnx", OneOfEach, 6}, {"v2_ttl", Faults{}, 7}, {"v2_ttl", OneOfEach, 6}, {"v3_uuid", Faults{}, 8}, {"v3_uuid", OneOfEach, 6},
-		{"v4_lua", Faults{}, 7}, {"v5_reentrant", OneOfEach, 5}, {"v6_watchdog", OneOfEach, 5}, {"v6_watchdog", Faults{Freezes: 1}, 6},
+		{"v1_setnx", OneOfEach, 6}, {"v2_ttl", Faults{}, 7}, {"v2_ttl", OneOfEach, 6}, {"v3_uuid", Faults{}, 8},
+		{"v3_uuid", OneOfEach, 6},
+		{"v4_lua", Faults{}, 7}, {"v5_reentrant", OneOfEach, 5}, {"v6_watchdog", OneOfEach, 5},
+		{"v6_watchdog", Faults{Freezes: 1}, 6},
 		{"v7_queue", OneOfEach, 5}, {"v8_fenced", OneOfEach, 5}, {"v9_cohort", Faults{Losses: 1}, 5},
 		{"nested_v4_lua", OneOfEach, 5}, {"nested_v4_lua", Faults{}, 7}, {"nested_v5_reentrant", OneOfEach, 5},
 	} {
@@ -45,13 +47,15 @@ func TestNothingIsLostByMerging(t *testing.T) {
 			defer e.redis.close()
 			shortest := make(map[lab.Goal]int)
 			tree(t, e, x.first(), 0, tt.most, shortest)
-			for _, goal := range []lab.Goal{lab.GoalOversell, lab.GoalOverlap, lab.GoalForeignDelete, lab.GoalSelfWait} {
+			for _, goal := range []lab.Goal{lab.GoalOversell, lab.GoalOverlap, lab.GoalForeignDelete,
+				lab.GoalSelfWait} {
 				want := 0 // too long, or impossible
 				if text, ok := reduced.Breaks[goal]; ok && strings.Count(text, ".")+1 <= tt.most {
 					want = strings.Count(text, ".") + 1
 				}
 				if shortest[goal] != want {
-					t.Errorf("%s takes %d moves, with merging %d (0: more than %d)", goal, shortest[goal], want, tt.most)
+					t.Errorf("%s takes %d moves, with merging %d (0: more than %d)", goal, shortest[goal], want,
+						tt.most)
 				}
 			}
 		})

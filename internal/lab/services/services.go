@@ -18,7 +18,10 @@ func At(etcd, zooKeeper []string) map[catalog.Need]lab.ConnectService {
 		at[catalog.NeedsEtcd] = func(ctx context.Context) (lab.Service, error) { return atEtcd(ctx, etcd) }
 	}
 	if len(zooKeeper) > 0 {
-		at[catalog.NeedsZooKeeper] = func(ctx context.Context) (lab.Service, error) { return atZooKeeper(ctx, zooKeeper) }
+		at[catalog.NeedsZooKeeper] = func(ctx context.Context) (lab.Service,
+			error) {
+			return atZooKeeper(ctx, zooKeeper)
+		}
 	}
 	return at
 }

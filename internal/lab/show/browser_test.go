@@ -36,7 +36,8 @@ func (b *tab) moment(text string) {
 // shows waits until the cell is open and its timeline is drawn.
 func (b *tab) shows(title string) {
 	b.t.Helper()
-	b.Until(fmt.Sprintf(`document.getElementById("cell").open && document.getElementById("cell-title").textContent === %q`, title))
+	b.Until(fmt.Sprintf(`document.getElementById("cell").open && `+
+		`document.getElementById("cell-title").textContent === %q`, title))
 }
 
 // readable fails the test if the page is wider than the window, or has a text with too little

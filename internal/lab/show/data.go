@@ -79,7 +79,8 @@ func newData(style Style, reports ...lab.Report) data {
 	for _, r := range reports {
 		for _, a := range newGrid(r).anomalies {
 			a = style.about(a)
-			d.Anomalies[a.Name] = dataAnomaly{Title: style.title(a.Name), Sentence: a.Sentence, Sequence: a.Sequence, Source: a.Source}
+			d.Anomalies[a.Name] = dataAnomaly{Title: style.title(a.Name), Sentence: a.Sentence, Sequence: a.Sequence,
+				Source: a.Source}
 		}
 		for _, c := range r.Cells {
 			stories = append(stories, tell(c))

@@ -19,14 +19,17 @@ func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
 		trace   []lab.Event
 		want    bool
 	}{
-		"held for longer":     {lab.Holds, []lab.Event{held(0, "A"), held(101, "A")}, true},
-		"held for a lease":    {lab.Holds, []lab.Event{held(0, "A"), held(100, "A")}, false},
-		"handed on":           {lab.Holds, []lab.Event{held(0, "A"), held(60, "B"), held(120, "B")}, false},
-		"free in between":     {lab.Holds, []lab.Event{held(0, "A"), held(60, "free"), held(120, "A")}, false},
-		"with an expiry":      {lab.Holds, []lab.Event{{Lock: "A", TTL: ms(100)}, {At: 150, Lock: "A", TTL: ms(50)}}, false},
-		"breaks":              {lab.Breaks, []lab.Event{held(0, "A"), held(101, "A")}, false},
-		"the clock is set":    {lab.Holds, []lab.Event{held(0, "A"), {At: 5, Kind: lab.Fault, Text: "the clock of the server jumps ahead by 1s", Lock: "A"}}, true},
-		"another fault":       {lab.Holds, []lab.Event{held(0, "A"), {At: 5, Kind: lab.Fault, Actor: "A", Text: "frozen"}}, false},
+		"held for longer":  {lab.Holds, []lab.Event{held(0, "A"), held(101, "A")}, true},
+		"held for a lease": {lab.Holds, []lab.Event{held(0, "A"), held(100, "A")}, false},
+		"handed on":        {lab.Holds, []lab.Event{held(0, "A"), held(60, "B"), held(120, "B")}, false},
+		"free in between":  {lab.Holds, []lab.Event{held(0, "A"), held(60, "free"), held(120, "A")}, false},
+		"with an expiry": {lab.Holds, []lab.Event{{Lock: "A", TTL: ms(100)}, {At: 150, Lock: "A", TTL: ms(50)}},
+			false},
+		"breaks": {lab.Breaks, []lab.Event{held(0, "A"), held(101, "A")}, false},
+		"the clock is set": {lab.Holds, []lab.Event{held(0, "A"),
+			{At: 5, Kind: lab.Fault, Text: "the clock of the server jumps ahead by 1s", Lock: "A"}}, true},
+		"another fault": {lab.Holds, []lab.Event{held(0, "A"),
+			{At: 5, Kind: lab.Fault, Actor: "A", Text: "frozen"}}, false},
 		"nothing is in Redis": {lab.Holds, []lab.Event{{At: 0, Kind: lab.Hold}, {At: 500, Kind: lab.Release}}, false},
 	} {
 		if got := show.OnlyEndless(m, lab.Cell{Outcome: tt.outcome, Trace: tt.trace}); got != tt.want {
@@ -39,7 +42,8 @@ func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
 // table without such a cell says nothing of it. The verdict on the cell says it in words.
 func TestTheTableMarksWhatOnlyEndlessLocksHold(t *testing.T) {
 	held := func(at float64) lab.Event { return lab.Event{At: at, Kind: lab.Command, Lock: "A"} }
-	cell := lab.Cell{Anomaly: "long-work", Strategy: "v1_setnx", Outcome: lab.Holds, Expected: lab.Holds, Trace: []lab.Event{held(0), held(101)}}
+	cell := lab.Cell{Anomaly: "long-work", Strategy: "v1_setnx", Outcome: lab.Holds, Expected: lab.Holds,
+		Trace: []lab.Event{held(0), held(101)}}
 	for _, endless := range []bool{true, false} {
 		if !endless {
 			cell.Trace = cell.Trace[:1]
@@ -58,7 +62,8 @@ func TestTheTableMarksWhatOnlyEndlessLocksHold(t *testing.T) {
 			}
 			got := b.String()
 			marks := strings.Count(got, "ok∞") + strings.Count(got, `">ok ∞</a>`)
-			if (marks == 1) != endless || name == "matrix" && strings.Contains(got, "only because its lock never expires") != endless {
+			if (marks == 1) != endless || name == "matrix" &&
+				strings.Contains(got, "only because its lock never expires") != endless {
 				t.Errorf("%s, endless %v: %d marks\n%s", name, endless, marks, got)
 			}
 		}

@@ -28,7 +28,8 @@ func TestMatrixGroupsByLoss(t *testing.T) {
 			got = append(got, strings.Fields(text)[0])
 		}
 	}
-	want := strings.Fields("Sells costs-sells-twice Stuck costs-stuck Waits costs-waits-for-nothing Wasted costs-wasted-work API costs-api-trap costs-")
+	want := strings.Fields("Sells costs-sells-twice Stuck costs-stuck Waits costs-waits-for-nothing Wasted " +
+		"costs-wasted-work API costs-api-trap costs-")
 	if !slices.Equal(got, want) {
 		t.Errorf("the rows are %v, want %v", got, want)
 	}

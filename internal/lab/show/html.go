@@ -27,7 +27,8 @@ func HTML(w io.Writer, r lab.Report, s Style) error {
 	}
 	all := newData(s, reports...)
 	all.Words = s.Words(own)
-	return page.Write(w, s.Style, page.File("style.css"), page.File("lanes.js")+own, map[string]any{"Views": views, "Data": all})
+	return page.Write(w, s.Style, page.File("style.css"), page.File("lanes.js")+own,
+		map[string]any{"Views": views, "Data": all})
 }
 
 // Part is a table beside the first one of a report.

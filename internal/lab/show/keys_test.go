@@ -17,14 +17,18 @@ func keyed() []lab.Event {
 	}
 	stock := func(n string) lab.Key { return lab.Key{Name: "stock", Type: "string", Value: n} }
 	ask := func(at float64, keys ...lab.Key) lab.Event {
-		return lab.Event{At: at, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "nil", Lock: "A", TTL: ms(100 - at), Keys: keys}
+		return lab.Event{At: at, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "nil", Lock: "A",
+			TTL: ms(100 - at), Keys: keys}
 	}
 	return []lab.Event{
-		{At: 0, Actor: "A", Kind: lab.Command, Text: "SET lock a nx", Reply: "OK", Lock: "A", TTL: ms(100), Keys: []lab.Key{stock("10"), lock("a", 100)}},
-		ask(10), ask(20, stock("9")), ask(30, lab.Key{Name: "hint", Type: "string", Value: "x", TTL: ms(25)}), ask(40, stock("8")),
+		{At: 0, Actor: "A", Kind: lab.Command, Text: "SET lock a nx", Reply: "OK", Lock: "A", TTL: ms(100),
+			Keys: []lab.Key{stock("10"), lock("a", 100)}},
+		ask(10), ask(20, stock("9")), ask(30, lab.Key{Name: "hint", Type: "string", Value: "x", TTL: ms(25)}),
+		ask(40, stock("8")),
 		{At: 50, Actor: "A", Kind: lab.Note, Text: "works"},
 		{At: 60, Actor: "A", Kind: lab.Note, Text: "works on"},
-		{At: 130, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "OK", Lock: "B", TTL: ms(100), Keys: []lab.Key{lock("b", 100)}},
+		{At: 130, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "OK", Lock: "B", TTL: ms(100),
+			Keys: []lab.Key{lock("b", 100)}},
 	}
 }
 
@@ -36,7 +40,8 @@ func TestStoryEndsWithItsKeys(t *testing.T) {
 	if got, want := storyOf(t, keyed()[:3]), "0: stock=10 lock=a/100|10:|20: stock=9"; got != want {
 		t.Errorf("with two rows: %q, want %q", got, want)
 	}
-	quiet := append(keyed()[:2], lab.Event{At: 20, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "nil", Lock: "A", TTL: ms(80)})
+	quiet := append(keyed()[:2], lab.Event{At: 20, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "nil",
+		Lock: "A", TTL: ms(80)})
 	if got, want := storyOf(t, quiet), "0: stock=10 lock=a/100|10 ×2:"; got != want {
 		t.Errorf("with no change: %q, want %q", got, want)
 	}
@@ -99,7 +104,8 @@ func TestStoryHasTheKeys(t *testing.T) {
 func TestStoryKnowsWhatItDoesNotShow(t *testing.T) {
 	trace := append(keyed(),
 		lab.Event{At: 140, Actor: "A", Kind: lab.Note, Text: "works"},
-		lab.Event{At: 150, Kind: lab.Break, Text: "it breaks", Lock: "free", Keys: []lab.Key{{Name: "lock", Type: lab.Gone}}},
+		lab.Event{At: 150, Kind: lab.Break, Text: "it breaks", Lock: "free",
+			Keys: []lab.Key{{Name: "lock", Type: lab.Gone}}},
 		lab.Event{At: 160, Kind: lab.Note, LeftOut: true, Text: "7 more commands, not shown"})
 	var blind []float64
 	for _, r := range rowsOf(t, trace) {

@@ -91,7 +91,8 @@ func (s sheet) listed(r row) []string {
 	if r.actor != everyone {
 		actor = s.actors[r.actor]
 	}
-	lead := pad(strings.Join(believe, " "), holderWidth) + between + s.ofActor(r.actor, pad(actor, actorWidth)) + between
+	lead := pad(strings.Join(believe, " "), holderWidth) + between + s.ofActor(r.actor, pad(actor, actorWidth)) +
+		between
 	blank := strings.Repeat(" ", holderWidth+actorWidth+2*len(between))
 	var out []string
 	for _, line := range s.lines(r, s.right()-len(blank)) {

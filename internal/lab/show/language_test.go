@@ -44,7 +44,8 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 	style := show.Style{Style: present.Style{Language: l}}
 	var b strings.Builder
 	for _, err := range []error{
-		show.HTML(&b, r, style), show.Matrix(&b, r, style), show.Matrix(&b, lab.Report{Manifest: lab.Manifest{Redis: "miniredis 2.40.0 (embedded)"}}, style),
+		show.HTML(&b, r, style), show.Matrix(&b, r, style),
+		show.Matrix(&b, lab.Report{Manifest: lab.Manifest{Redis: "miniredis 2.40.0 (embedded)"}}, style),
 		show.Timeline(&b, r, r.Cells[0], style), show.Schedule(&b, lab.State{Strategy: "none"}, style),
 	} {
 		if err != nil {
@@ -66,7 +67,8 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 // The page has the words of its scripts in its language, and says which language it is.
 func TestPageInChinese(t *testing.T) {
 	var b strings.Builder
-	if err := show.HTML(&b, report(), show.Style{Style: present.Style{Language: textstest.New(t, texts.In)}}); err != nil {
+	if err := show.HTML(&b, report(), show.Style{Style: present.Style{Language: textstest.New(t,
+		texts.In)}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`<html lang="zh-CN">`, "故障实验室", "先检查、后删除", `"find it":"找到它"`, `"free":"空闲"`} {

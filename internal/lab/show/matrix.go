@@ -160,7 +160,8 @@ func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
 	}
 	fmt.Fprintf(b, "\n%s\n", paint(style, s.asRecorded(r), s.Colour))
 	for _, c := range unexpected {
-		fmt.Fprintf(b, "  %s\n", paint(outcomeColours(c)[:1], clean(s.Sayf("%s: %s", s.on(c), s.verdict(r.Manifest, c))), s.Colour))
+		fmt.Fprintf(b, "  %s\n", paint(outcomeColours(c)[:1],
+			clean(s.Sayf("%s: %s", s.on(c), s.verdict(r.Manifest, c))), s.Colour))
 		if c.Note != "" {
 			fmt.Fprintf(b, "%s\n", wrap(clean(s.Say(c.Note)), "    ", "    "))
 		}

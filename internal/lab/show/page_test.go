@@ -20,7 +20,8 @@ import (
 // parts are the elements of lanes, with their selectors.
 var parts = map[string]string{
 	"hold": "rect.holds", "belief": "rect.believes", "belief alone": "rect.alone", "two at once": "rect.two",
-	"lease": "polygon.lease", "command": "circle.tick", "command under way": "path.flight", "its arrival": "path.arrival", "break": ".event.break",
+	"lease": "polygon.lease", "command": "circle.tick", "command under way": "path.flight",
+	"its arrival": "path.arrival", "break": ".event.break",
 }
 
 // TestPage opens the page on a desktop in light mode, and on a phone in dark mode, from disk,
@@ -51,7 +52,8 @@ func TestPage(t *testing.T) {
 // mouse.
 func TestPageKeys(t *testing.T) {
 	b := newTab(t)
-	b.Open(pageFile(t, report()), "#check-then-delete/v3_uuid", pagetest.Look{Width: 1280, Height: 850, Scheme: "light"})
+	b.Open(pageFile(t, report()), "#check-then-delete/v3_uuid",
+		pagetest.Look{Width: 1280, Height: 850, Scheme: "light"})
 	b.shows("check-then-delete on v3_uuid")
 	for _, step := range []struct{ key, title string }{
 		{kb.ArrowRight, "check-then-delete on v4_lua"},
@@ -74,7 +76,8 @@ func TestPageKeys(t *testing.T) {
 	b.Do(chromedp.KeyEvent(kb.Escape))
 	b.Until(`!document.getElementById("cell").open && location.hash === ""`)
 	b.Do(chromedp.KeyEvent(kb.ArrowDown))
-	if got, want := pagetest.Eval[string](b.Tab, `document.activeElement.getAttribute("href")`), "#orphan-after-crash/v3_uuid"; got != want {
+	if got, want := pagetest.Eval[string](b.Tab, `document.activeElement.getAttribute("href")`),
+		"#orphan-after-crash/v3_uuid"; got != want {
 		t.Errorf("the focus is on %q, want %q", got, want)
 	}
 	b.Do(chromedp.KeyEvent(kb.Enter))
@@ -85,18 +88,22 @@ func TestPageKeys(t *testing.T) {
 }
 
 // hostile is text that a report from an untrusted source might contain.
-const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><!--'"` + "`${window.pwned = 1}`"
+const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><!--'"` +
+	"`${window.pwned = 1}`"
 
 // TestPageEscapes draws a report in which every text is hostile.
 func TestPageEscapes(t *testing.T) {
 	r := lab.Report{
-		Manifest:  lab.Manifest{Redis: hostile, Go: hostile, OS: hostile, Version: hostile, Strategies: []string{hostile}},
-		Anomalies: []lab.Anomaly{{Name: hostile, Sentence: hostile, Sequence: hostile, Source: "javascript:window.pwned=1 " + hostile + " https://example.org/" + hostile}},
-		Cells: []lab.Cell{{Anomaly: hostile, Strategy: hostile, Outcome: lab.Breaks, Expected: lab.Holds, Note: hostile, Trace: []lab.Event{
-			{Actor: hostile, Kind: lab.Command, Text: hostile, Reply: hostile, Lock: hostile},
-			{Actor: hostile, Kind: lab.Kind(hostile), Text: hostile},
-			{Kind: lab.Break, Text: hostile},
-		}}},
+		Manifest: lab.Manifest{Redis: hostile, Go: hostile, OS: hostile, Version: hostile,
+			Strategies: []string{hostile}},
+		Anomalies: []lab.Anomaly{{Name: hostile, Sentence: hostile, Sequence: hostile,
+			Source: "javascript:window.pwned=1 " + hostile + " https://example.org/" + hostile}},
+		Cells: []lab.Cell{{Anomaly: hostile, Strategy: hostile, Outcome: lab.Breaks, Expected: lab.Holds, Note: hostile,
+			Trace: []lab.Event{
+				{Actor: hostile, Kind: lab.Command, Text: hostile, Reply: hostile, Lock: hostile},
+				{Actor: hostile, Kind: lab.Kind(hostile), Text: hostile},
+				{Kind: lab.Break, Text: hostile},
+			}}},
 	}
 	var page strings.Builder
 	if err := show.HTML(&page, r, show.Style{}); err != nil {
@@ -130,7 +137,8 @@ func TestPageSize(t *testing.T) {
 	trace[250].Kind = lab.Break
 	for a := range 30 {
 		for s := range 13 {
-			r.Cells = append(r.Cells, lab.Cell{Anomaly: fmt.Sprint("anomaly-", a), Strategy: fmt.Sprint("strategy-", s), Outcome: lab.Breaks, Trace: trace})
+			r.Cells = append(r.Cells, lab.Cell{Anomaly: fmt.Sprint("anomaly-", a), Strategy: fmt.Sprint("strategy-", s),
+				Outcome: lab.Breaks, Trace: trace})
 		}
 	}
 	var page strings.Builder

@@ -71,7 +71,8 @@ func (s sheet) heads() (left, right string) {
 		left += between + pad(s.Say("held by"), holderWidth) + alignRight(s.Say("ttl left"), leaseWidth)
 	}
 	if s.lane == 0 {
-		return left, pad(s.Say("believe"), holderWidth) + between + pad(s.Say("who"), actorWidth) + between + s.Say("does what")
+		return left, pad(s.Say("believe"), holderWidth) + between + pad(s.Say("who"), actorWidth) + between +
+			s.Say("does what")
 	}
 	lanes := make([]string, len(s.actors))
 	for i, a := range s.actors {
@@ -113,11 +114,13 @@ func (s sheet) legend() string {
 	switch {
 	case s.lane == 0:
 	case s.lock:
-		out = s.Sayf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds, bandBelieves)
+		out = s.Sayf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds,
+			bandBelieves)
 	default: // the lock is not in Redis
 		out = s.Sayf("%s beside a lane: it believes that it holds the lock; ", bandBelieves)
 	}
-	return out + s.Say("▼ holds, ▲ gives back, △ is told of the loss, ‡ done to it from outside, … no reply yet, ↳ the reply")
+	return out +
+		s.Say("▼ holds, ▲ gives back, △ is told of the loss, ‡ done to it from outside, … no reply yet, ↳ the reply")
 }
 
 func alignRight(s string, n int) string {

@@ -138,7 +138,8 @@ func overtaken(e lab.Event, trace []lab.Event) bool {
 // fault injected at that moment says which.
 func replyHeldUp(e lab.Event, trace []lab.Event) bool {
 	return slices.ContainsFunc(trace, func(f lab.Event) bool {
-		return f.Kind == lab.Fault && f.Actor == e.Actor && math.Abs(f.At-e.At) < slowReply && strings.Contains(f.Text, "reply")
+		return f.Kind == lab.Fault && f.Actor == e.Actor && math.Abs(f.At-e.At) < slowReply &&
+			strings.Contains(f.Text, "reply")
 	})
 }
 
@@ -158,7 +159,8 @@ type narrator struct {
 func (n *narrator) tell(m moment) {
 	n.expire(m.at)
 	actor := slices.Index(n.actors, m.Actor)
-	r := row{at: m.at, actor: actor, kind: m.Kind, text: m.Text, reply: m.Reply, waits: m.waits, answers: m.reply, times: 1, last: m.at}
+	r := row{at: m.at, actor: actor, kind: m.Kind, text: m.Text, reply: m.Reply, waits: m.waits, answers: m.reply,
+		times: 1, last: m.at}
 	if m.waits {
 		r.reply = ""
 	}
@@ -198,7 +200,8 @@ func (n *narrator) ask(e lab.Event, actor int) {
 	case actor == everyone:
 	case e.Kind == lab.Hold && !found:
 		n.believe = slices.Insert(n.believe, i, actor)
-	case found && (e.Kind == lab.Release || e.Kind == lab.Lost || e.Kind == lab.Fault && strings.Contains(e.Text, "killed")):
+	case found && (e.Kind == lab.Release || e.Kind == lab.Lost || e.Kind == lab.Fault &&
+		strings.Contains(e.Text, "killed")):
 		n.believe = slices.Delete(n.believe, i, i+1)
 	}
 }

@@ -16,19 +16,17 @@ import (
 )
 
 // Database is a database that runs.
-type Database interface {
+type Database struct {
 	// Dial connects to it, with a connector around the one of the driver.
-	Dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error)
+	Dial func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error)
 
-	// TablePrefix begins the names of the tables.
-	TablePrefix() string
-
-	Close() error
+	TablePrefix string // begins the names of the tables
+	Close       func() error
 }
 
 // OpenDatabase starts a database, or finds the one at an address, as Config.Database has it.
 // The lab itself knows none: so it also builds where none can run, as in a browser.
-type OpenDatabase func(ctx context.Context, spec string) (Database, error)
+type OpenDatabase func(ctx context.Context, spec string) (*Database, error)
 
 // database is the database of a cell, and who is connected to it.
 type database struct {
@@ -36,7 +34,7 @@ type database struct {
 	spec string // for open
 
 	mu     sync.Mutex
-	server Database // nil until it is needed
+	server *Database // nil until it is needed
 	pools  []*gorm.DB
 }
 
@@ -120,7 +118,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 		return fmt.Errorf("%w: %w", fault.ErrBroken, err)
 	}
 	w := p.w
-	text := w.names.statement(p.Name, s, w.database.server.TablePrefix())
+	text := w.names.statement(p.Name, s, w.database.server.TablePrefix)
 	rule := p.links[0].rules.take(fault.NewCommand("SQL", s.Text))
 	if rule != nil && rule.text != "" {
 		w.trace.add(p.Name, Fault, rule.text+": "+text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,7 +96,7 @@ func (w *World) close() {
 	w.mu.Lock()
 	processes, cleanups := w.processes, w.cleanups
 	w.mu.Unlock()
-	for _, f := range cleanups {
+	for _, f := range slices.Backward(cleanups) {
 		f()
 	}
 	for _, p := range processes {
@@ -122,7 +123,7 @@ func (w *World) close() {
 	}
 }
 
-// Cleanup calls f when the cell is over.
+// Cleanup calls f when the cell is over. What was added last is called first.
 func (w *World) Cleanup(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -59,9 +59,9 @@ func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 		case <-w.Context().Done(): // an optimistic guard hands on no end
 		}
 	}
-	a := f.outlet(w.Start("A"), outletConfig{strategy: w.Subject.Name, mixed: mixed, wait: 4 * w.TTL, work: work})
-	b := f.outlet(w.Start("B"), outletConfig{strategy: beside, mixed: mixed, wait: w.TTL / 40})
-	if !mixed && a.family() == b.family() {
+	a := f.open(&outlet{p: w.Start("A"), strategy: w.Subject.Name, wait: 4 * w.TTL, work: work}, mixed)
+	b := f.open(&outlet{p: w.Start("B"), strategy: beside, wait: w.TTL / 40}, mixed)
+	if !mixed && a.service.Family(a.strategy) == b.service.Family(b.strategy) {
 		w.Record(isOfFamily, "B")
 		w.Note("B", "need not wait: its strategy is of the same family as A's")
 	}
@@ -104,15 +104,13 @@ func (o *outlet) answer() error {
 // flashSale is the shop's own sale, of package stock, with its orders in a database of
 // the cell's own. The trace does not show what its till does in Redis.
 type flashSale struct {
-	w        *lab.World
-	db       *gorm.DB
-	till     *stock.Service
-	services []*stock.Service
+	w    *lab.World
+	db   *gorm.DB
+	till *stock.Service
 }
 
 func openFlashSale(w *lab.World, units int64) *flashSale {
 	f := &flashSale{w: w}
-	w.Cleanup(f.close)
 	f.openDatabase()
 	f.till = f.serve(stock.Config{Redis: w.Side, History: backend.RedisHistory(w.Side)})
 	item, err := f.till.Put(w.Context(), stock.Item{SKU: w.SKU, Initial: units})
@@ -132,9 +130,12 @@ func (f *flashSale) openDatabase() {
 	ctx := f.w.Context()
 	server, err := backend.ServeDatabase(ctx, "embedded")
 	lab.Need(err == nil, "there is no database: %v", err)
-	f.w.Cleanup(func() { _ = server.Close() }) // after close
+	f.w.Cleanup(func() { _ = server.Close() })
 	f.db, err = backend.DialDatabase(ctx, server.URL)
 	lab.Need(err == nil, "there is no database: %v", err)
+	pool, err := f.db.DB()
+	lab.Need(err == nil, "there is no database: %v", err)
+	f.w.Cleanup(func() { _ = pool.Close() })
 	err = stock.Migrate(ctx, f.db)
 	lab.Need(err == nil, "there is no database: %v", err)
 }
@@ -151,21 +152,8 @@ func (f *flashSale) begins(key, name string) {
 func (f *flashSale) serve(cfg stock.Config) *stock.Service {
 	cfg.DB, cfg.Logger = f.db, slog.New(slog.DiscardHandler)
 	s := stock.New(cfg)
-	f.services = append(f.services, s)
+	f.w.Cleanup(s.Close)
 	return s
-}
-
-// close ends the services, which poll for as long as they run, and closes the database.
-func (f *flashSale) close() {
-	for _, s := range f.services {
-		s.Close()
-	}
-	if f.db == nil {
-		return
-	}
-	if pool, err := f.db.DB(); err == nil {
-		_ = pool.Close()
-	}
 }
 
 func (f *flashSale) audit() lab.Verdict {
@@ -188,22 +176,18 @@ type outlet struct {
 	f        *flashSale
 	p        *lab.Process
 	strategy string
+	wait     time.Duration             // for how long a buyer waits for its turn
+	work     func(ctx context.Context) // of a holder, between reading and writing; nil: nothing
 	service  *stock.Service
 }
 
-type outletConfig struct {
-	strategy string
-	mixed    bool                      // strategies of several families may be at work at once
-	wait     time.Duration             // for how long a buyer waits for its turn
-	work     func(ctx context.Context) // of a holder, between reading and writing; nil: nothing
-}
-
-// outlet starts an instance in a process. The subject's strategy has the subject's
-// guard there; any other one is the shop's.
-func (f *flashSale) outlet(p *lab.Process, o outletConfig) *outlet {
-	w := f.w
-	cfg := stock.Config{DB: f.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait,
-		Mixed: o.mixed}
+// open starts an instance. The subject's strategy has the subject's guard there; any other one is the
+// shop's. If it is mixed, strategies of several families may be at work at once.
+func (f *flashSale) open(o *outlet, mixed bool) *outlet {
+	w, p := f.w, o.p
+	cfg := stock.Config{
+		DB: f.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait, Mixed: mixed,
+	}
 	var used catalog.List
 	for _, s := range catalog.Strategies() {
 		if s.Name == w.Subject.Name || s.Name == o.strategy {
@@ -217,7 +201,8 @@ func (f *flashSale) outlet(p *lab.Process, o outletConfig) *outlet {
 	if o.work != nil {
 		cfg.Work = inSection(w, p, o.work)
 	}
-	return &outlet{f: f, p: p, strategy: o.strategy, service: f.serve(cfg)}
+	o.f, o.service = f, f.serve(cfg)
+	return o
 }
 
 // inSection is work in the section of a sale.
@@ -233,8 +218,6 @@ func inSection(w *lab.World, p *lab.Process, work func(ctx context.Context)) sto
 		return leave, nil
 	}
 }
-
-func (o *outlet) family() string { return o.service.Family(o.strategy) }
 
 func (o *outlet) buy() error {
 	w, who := o.f.w, o.p.Name

@@ -113,19 +113,14 @@ var stages = map[string]func(holds.Backends) holds.Stage{
 	h3.Name: func(b holds.Backends) holds.Stage { return h3.New(b) },
 }
 
-type served struct{ *backend.DatabaseServer }
-
 // openDatabase is the lab.OpenDatabase of all subjects. The spec is one of -db.
-func openDatabase(ctx context.Context, spec string) (lab.Database, error) {
+func openDatabase(ctx context.Context, spec string) (*lab.Database, error) {
 	server, err := backend.ServeDatabase(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return served{server}, nil
+	dial := func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
+		return backend.DialDatabaseThrough(ctx, server.URL, through)
+	}
+	return &lab.Database{Dial: dial, TablePrefix: backend.TablePrefix, Close: server.Close}, nil
 }
-
-func (s served) Dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
-	return backend.DialDatabaseThrough(ctx, s.URL, through)
-}
-
-func (served) TablePrefix() string { return backend.TablePrefix }

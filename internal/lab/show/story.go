@@ -2,6 +2,7 @@ package show
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -247,4 +248,90 @@ func merge(rows []row) []row {
 func (r row) repeats(o row) bool {
 	return r.kind == lab.Command && o.kind == lab.Command && !r.waits && !o.waits && !r.answers && !o.answers &&
 		r.actor == o.actor && r.text == o.text && r.reply == o.reply && r.holder == o.holder
+}
+
+// keyChanges are keys that have changed, with their state at one moment.
+type keyChanges struct {
+	at   float64
+	keys []lab.Key
+}
+
+// then adds the changes of a later row. They replace older ones of the same
+// keys.
+func (c keyChanges) then(r row) keyChanges {
+	all := slices.Clone(r.keys)
+	for _, k := range c.keys {
+		if !slices.ContainsFunc(all, func(later lab.Key) bool { return later.Name == k.Name }) {
+			all = append(all, k.After(r.at-c.at))
+		}
+	}
+	return keyChanges{r.at, all}
+}
+
+// tellRunOut adds to each row the keys that have expired since the previous row.
+func tellRunOut(rows []row) {
+	var known keyChanges
+	for i, r := range rows {
+		known = known.then(r)
+		for _, k := range known.keys[len(r.keys):] {
+			if k.Type == lab.Gone {
+				rows[i].keys = append(rows[i].keys, k)
+			}
+		}
+		known.keys = slices.DeleteFunc(known.keys, func(k lab.Key) bool { return k.Type == lab.Gone })
+	}
+}
+
+// lastSeen is the order of the last moment of a trace at which the state of Redis
+// is known. After it, either commands were left out of the trace, or the trace
+// ends.
+func lastSeen(trace []lab.Event) int {
+	if len(trace) == 0 || !trace[len(trace)-1].LeftOut {
+		return math.MaxInt
+	}
+	for i, e := range slices.Backward(trace) {
+		if e.Kind == lab.Command {
+			return 2 * i
+		}
+	}
+	return -1
+}
+
+// omission is the kind of the row that replaces rows that were left out.
+const omission lab.Kind = "omission"
+
+// shorten leaves out rows so that at most limit remain: it keeps the beginning,
+// and the rows around the first break, or the end if nothing breaks.
+func (s story) shorten(limit int) story {
+	n := len(s.rows)
+	if n <= limit {
+		return s
+	}
+	head := limit / 2
+	tail := limit - head - 2 // 2: for the omissions before and after it
+	until := n
+	if i := slices.IndexFunc(s.rows, func(r row) bool { return r.kind == lab.Break }); i >= 0 {
+		until = min(n, max(i+1+tail/3, head+tail))
+	}
+	from := until - tail
+	rows := slices.Clone(s.rows[:head])
+	rows = append(rows, omit(s.rows[head:from])...)
+	rows = append(rows, s.rows[from:until]...)
+	s.rows = append(rows, omit(s.rows[until:])...)
+	return s
+}
+
+func omit(rows []row) []row {
+	if len(rows) == 0 {
+		return nil
+	}
+	o := rows[len(rows)-1]
+	var changes keyChanges
+	for _, r := range rows {
+		changes = changes.then(r)
+	}
+	o.keys = changes.keys
+	o.actor, o.kind, o.text = everyone, omission, fmt.Sprintf("%s left out", plural(len(rows), "event", "events"))
+	o.reply, o.waits, o.answers, o.times = "", false, false, 1
+	return []row{o}
 }

@@ -3,6 +3,10 @@ package show
 import (
 	"fmt"
 	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -65,4 +69,349 @@ func (s Style) writeHeading(b *strings.Builder, r lab.Report, c lab.Cell) {
 	field("because", s.Say(c.Note), nil)
 	field("ran on", s.ranOn(r.Manifest), text.Colors{text.Faint})
 	b.WriteString("\n")
+}
+
+// The columns of a timeline, and the space between them.
+const (
+	momentWidth = 8
+	holderWidth = 12
+	leaseWidth  = 8
+	actorWidth  = 10
+	minLane     = 24 // if they would be narrower, there are no lanes
+	between     = "  "
+)
+
+// hues are the colours of the actors; red is reserved for what goes wrong.
+var hues = []text.Color{text.FgCyan, text.FgMagenta, text.FgYellow, text.FgBlue, text.FgGreen}
+
+// sheet draws a story for a terminal: with a column for each actor, or, if
+// there are too many actors, with one column in which each line names its
+// actor.
+type sheet struct {
+	story
+	Style
+	lane int // width of an actor's lane; 0 means no lanes
+}
+
+func newSheet(s story, style Style) sheet {
+	sh := sheet{story: s.in(style), Style: style}
+	if n := len(s.actors); n > 0 {
+		lane := (sh.right() - (n-1)*len(between)) / n
+		if lane >= minLane {
+			sh.lane = lane
+		}
+	}
+	return sh
+}
+
+func (s sheet) right() int {
+	left := momentWidth
+	if s.lock {
+		left += len(between) + holderWidth + leaseWidth
+	}
+	return width - left - len(between)
+}
+
+func (s sheet) write(b *strings.Builder) {
+	writeLine := func(left, right string) {
+		b.WriteString(strings.TrimRight(left+between+right, " ") + "\n")
+	}
+	left, right := s.heads()
+	writeLine(paint(text.Colors{text.Bold}, left, s.Colour), right)
+	b.WriteString(paint(text.Colors{text.Faint}, strings.Repeat("─", width), s.Colour) + "\n")
+	blank := strings.Repeat(" ", width-s.right()-len(between))
+	for _, r := range s.rows {
+		left := s.standing(r)
+		for _, line := range s.beside(r) {
+			writeLine(left, line)
+			left = blank
+		}
+	}
+	b.WriteString("\n" + wrap(s.legend(), "", "  ") + "\n")
+}
+
+func (s sheet) heads() (left, right string) {
+	left = alignRight(s.clock.unit, momentWidth)
+	if s.lock {
+		left += between + pad(s.Say("held by"), holderWidth) + alignRight(s.Say("ttl left"), leaseWidth)
+	}
+	if s.lane == 0 {
+		return left, pad(s.Say("believe"), holderWidth) + between + pad(s.Say("who"), actorWidth) + between +
+			s.Say("does what")
+	}
+	lanes := make([]string, len(s.actors))
+	for i, a := range s.actors {
+		lanes[i] = s.ofActor(i, pad(noBands+a, s.lane))
+	}
+	return left, strings.Join(lanes, between)
+}
+
+// standing formats the moment, the holder of the lock according to Redis, and
+// the rest of the lease.
+func (s sheet) standing(r row) string {
+	out := alignRight(s.clock.format(r.at), momentWidth)
+	if !s.lock {
+		return out
+	}
+	left := ""
+	switch {
+	case r.ttl != nil:
+		left = s.clock.format(*r.ttl)
+	case r.held():
+		left = s.Say(noEnd)
+	}
+	holder := r.holder
+	if holder == free {
+		holder = s.Say(free)
+	}
+	return out + between + s.ofActor(r.holding, pad(holder, holderWidth)) + alignRight(left, leaseWidth)
+}
+
+func (s sheet) ofActor(actor int, what string) string {
+	if actor == everyone {
+		return what
+	}
+	return paint(text.Colors{hues[actor%len(hues)]}, what, s.Colour)
+}
+
+func (s sheet) legend() string {
+	out := ""
+	switch {
+	case s.lane == 0:
+	case s.lock:
+		out = s.Sayf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds,
+			bandBelieves)
+	default: // the lock is not in Redis
+		out = s.Sayf("%s beside a lane: it believes that it holds the lock; ", bandBelieves)
+	}
+	return out +
+		s.Say("▼ holds, ▲ gives back, △ is told of the loss, ‡ done to it from outside, … no reply yet, ↳ the reply")
+}
+
+func alignRight(s string, n int) string {
+	return strings.Repeat(" ", max(0, n-text.StringWidth(s))) + s
+}
+
+// The two bands at the left of an actor's lane, and spaces of the same width.
+const (
+	bandHolds    = "┃" // the actor holds the lock according to Redis
+	bandBelieves = "║" // the actor believes that it holds the lock
+	noBands      = "   "
+)
+
+// beside returns the lines to the right of the standing.
+func (s sheet) beside(r row) []string {
+	switch {
+	case r.kind == lab.Break:
+		return s.banner(r)
+	case s.lane == 0:
+		return s.listed(r)
+	case r.actor == everyone:
+		return s.lines(r, s.right())
+	}
+	var out []string
+	for _, line := range s.lines(r, s.lane-len(noBands)) {
+		out = append(out, s.lanes(r, paint(r.colours(), pad(line, s.lane-len(noBands)), s.Colour)))
+	}
+	return out
+}
+
+func (s sheet) banner(r row) []string {
+	mark := s.Say("━━ BREAKS ━━ ")
+	noMark := strings.Repeat(" ", text.StringWidth(mark))
+	lines := fold(clean(r.text), s.right()-len(noMark))
+	for i := range lines {
+		if i > 0 {
+			lines[i] = noMark + lines[i]
+			continue
+		}
+		lines[i] = mark + lines[i] + " "
+		lines[i] += strings.Repeat("━", max(0, s.right()-text.StringWidth(lines[i])))
+	}
+	for i := range lines {
+		lines[i] = paint(text.Colors{text.FgRed, text.Bold}, lines[i], s.Colour)
+	}
+	return lines
+}
+
+// lanes draws all lanes with their bands, and content in the lane of the row's
+// actor.
+func (s sheet) lanes(r row, content string) string {
+	out := make([]string, len(s.actors))
+	for i := range s.actors {
+		out[i] = s.bands(r, i) + strings.Repeat(" ", s.lane-len(noBands))
+		if i == r.actor {
+			out[i] = s.bands(r, i) + content
+		}
+	}
+	return strings.Join(out, between)
+}
+
+// bands draws the two bands of an actor. They are red if the actor believes to
+// hold a lock that, according to Redis, is free or another's.
+func (s sheet) bands(r row, actor int) string {
+	holds, believes := " ", " "
+	if r.holding == actor {
+		holds = s.ofActor(actor, bandHolds)
+	}
+	if slices.Contains(r.believe, actor) {
+		believes = s.ofActor(actor, bandBelieves)
+		if s.lock && !s.isWith(r.holding, actor) {
+			believes = paint(text.Colors{text.FgRed, text.Bold}, bandBelieves, s.Colour)
+		}
+	}
+	return holds + believes + " "
+}
+
+// listed draws a row without lanes: which actors believe that they hold the
+// lock, which one acts, and what it does.
+func (s sheet) listed(r row) []string {
+	var believe []string
+	for _, a := range r.believe {
+		believe = append(believe, s.actors[a])
+	}
+	actor := ""
+	if r.actor != everyone {
+		actor = s.actors[r.actor]
+	}
+	lead := pad(strings.Join(believe, " "), holderWidth) + between + s.ofActor(r.actor, pad(actor, actorWidth)) +
+		between
+	blank := strings.Repeat(" ", holderWidth+actorWidth+2*len(between))
+	var out []string
+	for _, line := range s.lines(r, s.right()-len(blank)) {
+		out = append(out, lead+paint(r.colours(), line, s.Colour))
+		lead = blank
+	}
+	return out
+}
+
+// maxLines is how many lines one row may take. Longer text is cut.
+const maxLines = 4
+
+var signs = map[lab.Kind]string{
+	lab.Hold: "▼ ", lab.Release: "▲ ", lab.Lost: "△ ", lab.Fault: "‡ ", lab.Note: "· ", expiry: "· ",
+}
+
+// noEnd is shown as the rest of the lease when the lock has no lease.
+const noEnd = "no end"
+
+func (r row) held() bool { return r.holder != "" && r.holder != free }
+
+// lines formats what happens in the row, in lines of at most n columns. A long
+// command is cut before its reply is cut.
+func (s sheet) lines(r row, n int) []string {
+	reply := s.outcome(r)
+	what := signs[r.kind]
+	if r.answers {
+		what = "↳ "
+	}
+	what += abridge(clean(r.text))
+	room := n * (maxLines - 1) // the last line is for what is left over because lines break at spaces
+	reply = text.Snip(reply, max(n, room/2), "…")
+	lines := fold(text.Snip(what, room-text.StringWidth(reply), "…")+reply, n)
+	if len(lines) > maxLines {
+		lines = lines[:maxLines]
+		lines[maxLines-1] = text.Snip(lines[maxLines-1]+"…", n, "…")
+	}
+	return lines
+}
+
+func (s sheet) outcome(r row) string {
+	if r.waits {
+		return " …"
+	}
+	out := ""
+	if r.reply != "" {
+		out = " → " + abridge(clean(r.reply))
+	}
+	if again := r.again(s.clock); again != "" {
+		out += ", " + s.Say(again)
+	}
+	return out
+}
+
+// again says how often the same thing happened, and until when; "" if only
+// once.
+func (r row) again(c clock) string {
+	if r.times < 2 {
+		return ""
+	}
+	if c.format(r.last) == c.format(r.at) {
+		return fmt.Sprintf("×%d", r.times)
+	}
+	return fmt.Sprintf("×%d until %s", r.times, c.format(r.last))
+}
+
+// Text that is not worth reading in full: the hash of a script, a UUID token,
+// and the name of a script, which is its first comment.
+var (
+	longHex    = regexp.MustCompile(`\b([0-9a-f]{8})([0-9a-f]{32}|-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b`)
+	longScript = regexp.MustCompile(`«([^»]{22})[^»]{4,}»`)
+)
+
+// abridge shortens long names, to leave room for what distinguishes commands.
+func abridge(s string) string {
+	return longScript.ReplaceAllString(longHex.ReplaceAllString(s, "$1…"), "«$1…»")
+}
+
+// culprit returns the actor that a break is about, unless the text begins with
+// its name.
+func (s story) culprit(r row) string {
+	if r.actor == everyone || strings.HasPrefix(r.text, s.actors[r.actor]+" ") {
+		return ""
+	}
+	return s.actors[r.actor] + ": "
+}
+
+func (s story) in(style Style) story {
+	s.rows = slices.Clone(s.rows)
+	for i, r := range s.rows {
+		if r.kind == lab.Break {
+			r.text = s.culprit(r) + r.text
+		}
+		r.text, r.reply = style.row(r.kind, r.text, r.reply)
+		s.rows[i] = r
+	}
+	return s
+}
+
+func (r row) colours() text.Colors {
+	switch r.kind {
+	case lab.Fault, lab.Lost:
+		return text.Colors{text.FgYellow}
+	case lab.Hold, lab.Release:
+		return text.Colors{text.Bold}
+	case lab.Note, expiry, omission:
+		return text.Colors{text.Faint}
+	}
+	return nil
+}
+
+// A timeline of at least longRun milliseconds is shown in seconds.
+const longRun = 10_000
+
+// clock formats the moments of one timeline, all in one unit.
+type clock struct {
+	unit     string
+	factor   float64
+	decimals int
+}
+
+// newClock chooses the unit by the last moment, and uses decimals only where
+// needed: in virtual time, moments are whole milliseconds.
+func newClock(moments []float64) clock {
+	c := clock{unit: "ms", factor: 1}
+	for _, m := range moments {
+		if m >= longRun {
+			return clock{unit: "s", factor: 1000, decimals: 3}
+		}
+		if math.Abs(m-math.Round(m)) > 0.02 {
+			c.decimals = 1
+		}
+	}
+	return c
+}
+
+func (c clock) format(ms float64) string {
+	return strconv.FormatFloat(ms/c.factor, 'f', c.decimals, 64)
 }

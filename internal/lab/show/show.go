@@ -172,22 +172,6 @@ func pad(s string, n int) string {
 	return text.Pad(text.Snip(clean(s), n, "…"), n, ' ')
 }
 
-// fold breaks s at spaces into lines of at most n columns; words that are too
-// long are broken as well.
-func fold(s string, n int) []string {
-	if s == "" {
-		return nil
-	}
-	if hasWide(s) {
-		return foldWide(s, n)
-	}
-	lines := strings.Split(text.WrapSoft(s, n), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return lines
-}
-
 // wrap breaks s into lines that fit the terminal, with one indent for the first
 // line and another for the rest.
 func wrap(s, first, rest string) string {
@@ -199,15 +183,15 @@ func wrap(s, first, rest string) string {
 // break on both sides of it.
 func isWide(r rune) bool { return text.RuneWidth(r) > 1 }
 
-func hasWide(s string) bool { return strings.ContainsFunc(s, isWide) }
-
 // Marks that do not begin a line, and those that do not end one.
 const (
 	closing = "，。、；：？！）》”’"
 	opening = "（《“‘"
 )
 
-func foldWide(s string, n int) []string {
+// fold breaks a text into lines of at most n columns: at spaces, beside wide letters, and in words that
+// are too long.
+func fold(s string, n int) []string {
 	var lines []string
 	line := ""
 	end := func() {

@@ -18,7 +18,7 @@ func TestAttendanceBeginsAnewAfterAGap(t *testing.T) {
 		{41 * time.Minute, 0}, // the clock was set back
 		{42 * time.Minute, time.Minute},
 	} {
-		if got := a.look(start.Add(look.at), 10*time.Minute); got != look.want {
+		if got := a.record(start.Add(look.at), 10*time.Minute); got != look.want {
 			t.Errorf("at %v it has watched for %v, want %v", look.at, got, look.want)
 		}
 	}

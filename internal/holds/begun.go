@@ -349,9 +349,9 @@ const (
 	maxEvents = 112
 )
 
-// take takes a payment that is due, so that no other process looks at it before the pause is
+// takeDue takes a payment that is due, so that no other process looks at it before the pause is
 // over. It reports false if another one was faster.
-func (s *Service) take(ctx context.Context, b begunRow, pause time.Duration) (bool, error) {
+func (s *Service) takeDue(ctx context.Context, b begunRow, pause time.Duration) (bool, error) {
 	rows, err := s.exec(ctx,
 		"UPDATE oversell_hold_payments SET due_at = "+s.sql.Clock+" + ?, tries = tries + 1 WHERE hold_id = ? AND "+
 			"idempotency_key = ? AND tries = ?",

@@ -72,7 +72,7 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	if err := checkKey(key); err != nil {
 		return Order{}, err
 	}
-	h, stage, err := s.look(ctx, id)
+	h, stage, err := s.lookUpHold(ctx, id)
 	if err != nil {
 		return Order{}, err
 	}
@@ -155,7 +155,7 @@ func (s *Service) tooLate(ctx context.Context, h Hold, key string) error {
 func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment, err error) {
 	r := payment.Request{Key: "hold/" + b.HoldID + "/" + b.Key, Reference: b.reference(), Amount: b.Amount,
 		Currency: b.Currency, Group: b.SaleID}
-	err = ask(ctx, func() error {
+	err = untilAnswered(ctx, func() error {
 		p, err = s.cfg.Payments.Authorise(ctx, r)
 		return err
 	})
@@ -179,7 +179,7 @@ func (s *Service) cancelPayment(ctx context.Context, b begunRow, paymentID strin
 
 // capture charges the buyer. The payment has one capture, so its own id is the key.
 func (s *Service) capture(ctx context.Context, paymentID string) error {
-	err := ask(ctx, func() error {
+	err := untilAnswered(ctx, func() error {
 		_, err := s.cfg.Payments.Capture(ctx, paymentID, "capture/"+paymentID)
 		return err
 	})
@@ -265,7 +265,7 @@ func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 		return fmt.Errorf("%w: %d refunds have failed", errNotRefunded, b.RefundsFailed)
 	}
 	var p payment.Payment
-	err = ask(ctx, func() error {
+	err = untilAnswered(ctx, func() error {
 		p, err = s.cfg.Payments.Refund(ctx, paymentID, b.refundKey(paymentID))
 		return err
 	})
@@ -283,8 +283,8 @@ func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 	return fmt.Errorf("%w: the payment is %s", errNotRefunded, p.Status)
 }
 
-// ask calls f again while the provider gives no answer.
-func ask(ctx context.Context, f func() error) (err error) {
+// untilAnswered calls f again while the provider gives no answer.
+func untilAnswered(ctx context.Context, f func() error) (err error) {
 	for try := 1; ; try++ {
 		if err = f(); try == payTries || !errors.Is(err, payment.ErrUnavailable) || guard.Sleep(ctx, payPause) != nil {
 			return err

@@ -186,7 +186,7 @@ func untilDone(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // Get returns a hold as it is now, or ErrUnknownHold.
 func (s *Service) Get(ctx context.Context, id string) (Hold, error) {
-	h, _, err := s.look(ctx, id)
+	h, _, err := s.lookUpHold(ctx, id)
 	return h, err
 }
 
@@ -204,7 +204,7 @@ func (s *Service) Release(ctx context.Context, id string, token int64) error {
 	return nil
 }
 
-func (s *Service) look(ctx context.Context, id string) (Hold, Stage, error) {
+func (s *Service) lookUpHold(ctx context.Context, id string) (Hold, Stage, error) {
 	stage, err := s.stageOf(id)
 	if err != nil {
 		return Hold{}, nil, err

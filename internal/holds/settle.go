@@ -32,7 +32,7 @@ const (
 var errUnderWay = errors.New("the payment is under way")
 
 // settleAll settles payments that were interrupted, again and again until ctx ends. The shops
-// do not take turns: each payment is taken by one of them, see take.
+// do not take turns: each payment is taken by one of them, see takeDue.
 func (s *Service) settleAll(ctx context.Context) {
 	pause := s.lookPause()
 	var seen attendance
@@ -40,7 +40,7 @@ func (s *Service) settleAll(ctx context.Context) {
 		err := s.Settle(ctx)
 		if errors.Is(err, errUnread) {
 			seen = attendance{}
-		} else if seen.look(time.Now(), maxSettlePause) >= abandoned {
+		} else if seen.record(time.Now(), maxSettlePause) >= abandoned {
 			err = errors.Join(err, s.ForgetAbandoned(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
@@ -52,9 +52,9 @@ func (s *Service) settleAll(ctx context.Context) {
 // attendance is for how long a process has looked at the table without a long gap.
 type attendance struct{ since, last time.Time }
 
-// look notes a look, and returns for how long no gap was longer than this. It goes by the wall
+// record records a look, and returns for how long no gap was longer than this. It goes by the wall
 // clock, because the monotonic one stands still while the machine sleeps.
-func (a *attendance) look(now time.Time, gap time.Duration) time.Duration {
+func (a *attendance) record(now time.Time, gap time.Duration) time.Duration {
 	now = now.Round(0)
 	if since := now.Sub(a.last); since > gap || since < 0 {
 		a.since = now
@@ -119,7 +119,7 @@ func (s *Service) settleSome(ctx context.Context, some []begunRow) []error {
 // settleOne settles a payment unless another process does. It returns nil also if the payment
 // is still under way.
 func (s *Service) settleOne(ctx context.Context, b begunRow) error {
-	mine, err := s.take(ctx, b, s.settlePause(b.Tries))
+	mine, err := s.takeDue(ctx, b, s.settlePause(b.Tries))
 	if err != nil || !mine {
 		return err
 	}
@@ -199,7 +199,7 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 			return err
 		}
 		b.PaymentID = p.ID
-		p, err = s.lookUp(ctx, b, p.ID) // the reply says how the payment was when it was made
+		p, err = s.lookUpPayment(ctx, b, p.ID) // the reply says how the payment was when it was made
 	}
 	switch {
 	case errors.Is(err, payment.ErrDeclined):
@@ -263,12 +263,12 @@ func (s *Service) find(ctx context.Context, b begunRow) (payment.Payment, error)
 	if b.PaymentID == "" {
 		return s.authorise(ctx, b)
 	}
-	return s.lookUp(ctx, b, b.PaymentID)
+	return s.lookUpPayment(ctx, b, b.PaymentID)
 }
 
-// lookUp returns a payment as it is now.
-func (s *Service) lookUp(ctx context.Context, b begunRow, paymentID string) (p payment.Payment, err error) {
-	err = ask(ctx, func() error {
+// lookUpPayment returns a payment as it is now.
+func (s *Service) lookUpPayment(ctx context.Context, b begunRow, paymentID string) (p payment.Payment, err error) {
+	err = untilAnswered(ctx, func() error {
 		p, err = s.cfg.Payments.Payment(ctx, paymentID)
 		return err
 	})

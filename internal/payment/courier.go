@@ -74,11 +74,11 @@ func (c *courier) add(e Event) {
 		twice: faults.WebhookTwice, newest: faults.WebhookReverse > 0,
 	})
 	c.counts.Waiting++
-	c.look()
+	c.wake()
 }
 
-// look makes run look for parcels again.
-func (c *courier) look() {
+// wake makes run look for parcels again.
+func (c *courier) wake() {
 	select {
 	case c.changed <- struct{}{}:
 	default:
@@ -165,7 +165,7 @@ func (c *courier) sent(p *parcel, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.sending, p.event.Payment.ID)
-	defer c.look() // the next one of this payment may go
+	defer c.wake() // the next one of this payment may go
 	p.tried++
 	switch {
 	case err == nil && p.twice:

@@ -65,7 +65,7 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 		}
 	}
 	if done.Requeued > 0 {
-		s.accepted.add(sku)
+		s.accepted.addItem(sku)
 	}
 	return done, nil
 }

@@ -100,7 +100,7 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	err := p.inCurrentSale(ctx, func(wait context.Context) error {
 		// 2. Look at the item: no buyer should wait for a lock to buy what is sold out.
 		looked := req.Steps.Begin(StepLook)
-		err := p.look(ctx, wait)
+		err := p.lookAtItem(ctx, wait)
 		if looked(err); err != nil || p.res.Replayed {
 			return err
 		}
@@ -116,7 +116,7 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 		}
 		return p.underGuard(wait, func(ctx context.Context, stock Counter) error {
 			// 4. Read the stock.
-			left, err := p.read(ctx, stock)
+			left, err := p.readStock(ctx, stock)
 			if err != nil || p.res.Replayed {
 				return err
 			}
@@ -136,7 +136,7 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 			if c, ok := stock.(transactional); ok {
 				return p.writeBoth(ctx, c, left) // 6. and 7. in one transaction
 			}
-			if err := p.write(ctx, stock, left); err != nil {
+			if err := p.writeStock(ctx, stock, left); err != nil {
 				return err
 			}
 
@@ -216,9 +216,9 @@ func (p *purchase) inCurrentSale(ctx context.Context, buy func(wait context.Cont
 	return fmt.Errorf("%w: the sale changed %d times", ErrBusy, maxSales)
 }
 
-// look reads the item, and any earlier order with the same key. It returns ErrSoldOut if too
+// lookAtItem reads the item, and any earlier order with the same key. It returns ErrSoldOut if too
 // little is left. From then on the wait ends when the item is sold out.
-func (p *purchase) look(ctx, wait context.Context) error {
+func (p *purchase) lookAtItem(ctx, wait context.Context) error {
 	if p.Script != nil && p.remembers() {
 		return nil
 	}
@@ -391,8 +391,8 @@ func (p *purchase) underGuard(wait context.Context, section Section) error {
 	return err
 }
 
-// read reads the stock, and once more any earlier order with the same key.
-func (p *purchase) read(ctx context.Context, stock Counter) (left int64, err error) {
+// readStock reads the stock, and once more any earlier order with the same key.
+func (p *purchase) readStock(ctx context.Context, stock Counter) (left int64, err error) {
 	if err := p.replay(ctx); err != nil || p.res.Replayed {
 		return 0, lost(ctx, err)
 	}
@@ -423,7 +423,7 @@ func (p *purchase) doWork(ctx context.Context) (after func(), err error) {
 	return after, nil
 }
 
-func (p *purchase) write(ctx context.Context, stock Counter, left int64) error {
+func (p *purchase) writeStock(ctx context.Context, stock Counter, left int64) error {
 	ended := p.req.Steps.Begin(StepWrite)
 	err := stock.Set(ctx, left)
 	ended(err)

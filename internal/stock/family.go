@@ -256,7 +256,7 @@ func (p *purchase) switchTo(ctx, wait context.Context, family string) error {
 		}
 		if err == nil {
 			p.stale = true // Redis may not have the new generation yet
-			err = p.look(ctx, wait)
+			err = p.lookAtItem(ctx, wait)
 		}
 		switch {
 		case refused != nil && errors.Is(err, ErrBusy): // the wait has timed out

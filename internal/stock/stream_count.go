@@ -52,7 +52,7 @@ func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int6
 		return 0, false, err
 	}
 	lost := slices.Collect(maps.Keys(withoutEntry(places, entries)))
-	s.accepted.ends(item.SKU, item.Generation)
+	s.accepted.followEnd(item.SKU, item.Generation)
 	return left, true, s.recordLost(ctx, tx, item.SKU, item.SaleID, lost)
 }
 
@@ -126,14 +126,14 @@ func (s *Service) follow(ctx context.Context) (more bool) {
 	if guard.Sleep(ctx, followEvery) != nil {
 		return false
 	}
-	for sku := range s.accepted.followed() {
-		orders, ended := s.accepted.of(sku, maxFollowed)
+	for sku := range s.accepted.followedItems() {
+		orders, ended := s.accepted.followedOrders(sku, maxFollowed)
 		err := errors.Join(s.followOrders(ctx, sku, orders), s.followEnd(ctx, sku, ended))
 		if err != nil && ctx.Err() == nil {
 			s.log.Debug("what has become of accepted orders is not known yet", "sku", sku, "error", err)
 		}
 	}
-	return len(s.accepted.followed()) > 0
+	return len(s.accepted.followedItems()) > 0
 }
 
 // followOrders stops following the orders of an item that are written, and records those that
@@ -163,7 +163,7 @@ func (s *Service) followOrders(ctx context.Context, sku string, orders map[strin
 	for id, g := range orders {
 		switch {
 		case written[id]:
-			s.accepted.unfollow(sku, id)
+			s.accepted.unfollowOrder(sku, id)
 		case g.id == item.Generation:
 			s.reconciliation.doubt(sku, g)
 		default:
@@ -175,7 +175,7 @@ func (s *Service) followOrders(ctx context.Context, sku string, orders map[strin
 			return err
 		}
 		for _, id := range ids {
-			s.accepted.unfollow(sku, id)
+			s.accepted.unfollowOrder(sku, id)
 		}
 	}
 	return nil
@@ -204,7 +204,7 @@ func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 	item, err := s.store.item(ctx, sku)
 	switch {
 	case errors.Is(err, ErrUnknownItem):
-		s.accepted.tidied(sku, ended)
+		s.accepted.unfollowEnd(sku, ended)
 		return nil
 	case err != nil || item.Generation == ended:
 		return err
@@ -223,7 +223,7 @@ func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 	if !item.streamed() && len(entries) > 0 && !s.consumeOnce(ctx, sku) {
 		return nil // the rest next time
 	}
-	s.accepted.tidied(sku, ended)
+	s.accepted.unfollowEnd(sku, ended)
 	return nil
 }
 
@@ -379,7 +379,7 @@ func (s store) unwritten(ctx context.Context, item Item, entries []stream.Entry)
 // database count as unwritten.
 func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
 	var ids []string
-	for _, sku := range s.accepted.all() {
+	for _, sku := range s.accepted.allItems() {
 		entries, err := s.streams.All(ctx, sku)
 		if err != nil {
 			return 0, err

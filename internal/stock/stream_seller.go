@@ -110,7 +110,7 @@ func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	for _, one := range all {
 		one.unsure = !replicated
 	}
-	first.service.accepted.add(first.req.SKU)
+	first.service.accepted.addItem(first.req.SKU)
 }
 
 // runAccept reports whether enough replicas have what the script wrote.
@@ -188,7 +188,7 @@ func (p *purchase) accept(ctx context.Context, b *batched) error {
 		return p.service.untilWritten(ctx, p.req.SKU, b.order.ID, p.Script.patience)
 	}
 	p.res.Accepted = true
-	p.service.accepted.follow(p.req.SKU, b.order.ID, p.gen)
+	p.service.accepted.followOrder(p.req.SKU, b.order.ID, p.gen)
 	return nil
 }
 
@@ -268,7 +268,7 @@ func (p *purchase) replayAccepted(ctx context.Context) error {
 		return p.service.untilWritten(ctx, p.req.SKU, state.ID, how.Script.patience)
 	}
 	p.res.Accepted, p.res.Reason = true, state.Reason
-	p.service.accepted.follow(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.Generation})
+	p.service.accepted.followOrder(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.Generation})
 	return nil
 }
 
@@ -338,8 +338,8 @@ func newAcceptedItems() *acceptedItems {
 	}
 }
 
-// follow says that a buyer was told that an order is accepted.
-func (a *acceptedItems) follow(sku, id string, g generation) {
+// followOrder says that a buyer was told that an order is accepted.
+func (a *acceptedItems) followOrder(sku, id string, g generation) {
 	a.mu.Lock()
 	if a.told[sku] == nil {
 		a.told[sku] = make(map[string]generation)
@@ -349,15 +349,15 @@ func (a *acceptedItems) follow(sku, id string, g generation) {
 	a.follower.wake()
 }
 
-// ends says that this process ends a generation of a streamed item.
-func (a *acceptedItems) ends(sku, generation string) {
+// followEnd says that this process ends a generation of a streamed item.
+func (a *acceptedItems) followEnd(sku, generation string) {
 	a.mu.Lock()
 	a.ending[sku] = generation
 	a.mu.Unlock()
 	a.follower.wake()
 }
 
-func (a *acceptedItems) followed() map[string]bool {
+func (a *acceptedItems) followedItems() map[string]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	skus := make(map[string]bool)
@@ -370,9 +370,9 @@ func (a *acceptedItems) followed() map[string]bool {
 	return skus
 }
 
-// of returns at most limit of the item's orders that are followed, other ones each time, and the
+// followedOrders returns at most limit of the item's orders that are followed, other ones each time, and the
 // generation of the item that this process has ended last.
-func (a *acceptedItems) of(sku string, limit int) (orders map[string]generation, ended string) {
+func (a *acceptedItems) followedOrders(sku string, limit int) (orders map[string]generation, ended string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	orders = make(map[string]generation)
@@ -385,8 +385,8 @@ func (a *acceptedItems) of(sku string, limit int) (orders map[string]generation,
 	return orders, a.ending[sku]
 }
 
-// unfollow says that it is known what became of an order.
-func (a *acceptedItems) unfollow(sku, id string) {
+// unfollowOrder says that it is known what became of an order.
+func (a *acceptedItems) unfollowOrder(sku, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.told[sku], id)
@@ -395,8 +395,8 @@ func (a *acceptedItems) unfollow(sku, id string) {
 	}
 }
 
-// tidied says that nothing is left of a generation that this process has ended.
-func (a *acceptedItems) tidied(sku, generation string) {
+// unfollowEnd says that nothing is left of a generation that this process has ended.
+func (a *acceptedItems) unfollowEnd(sku, generation string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ending[sku] == generation {
@@ -404,7 +404,7 @@ func (a *acceptedItems) tidied(sku, generation string) {
 	}
 }
 
-func (a *acceptedItems) add(sku string) {
+func (a *acceptedItems) addItem(sku string) {
 	a.mu.Lock()
 	if a.items[sku] || len(a.items) < maxSeen {
 		a.items[sku] = true
@@ -429,7 +429,7 @@ func (a *acceptedItems) takeItems() (skus []string) {
 	return skus
 }
 
-func (a *acceptedItems) all() []string {
+func (a *acceptedItems) allItems() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Collect(maps.Keys(a.items))

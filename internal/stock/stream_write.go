@@ -380,7 +380,7 @@ func (s streamedSale) Doubt(e stream.Entry) {
 func (s streamedSale) Settled(sku string, entries []stream.Entry, written bool) {
 	for _, e := range entries {
 		if written {
-			s.accepted.unfollow(sku, e.ID)
+			s.accepted.unfollowOrder(sku, e.ID)
 		}
 	}
 }

@@ -183,8 +183,8 @@ func (f *Faults) forget(now time.Time) {
 	}
 }
 
-// take returns how long the next claim of a hold stops. The one after it does not.
-func (f *Faults) take(id string) (pause time.Duration) {
+// takePause returns how long the next claim of a hold stops. The one after it does not.
+func (f *Faults) takePause(id string) (pause time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.chosen[id]; ok {

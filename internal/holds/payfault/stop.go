@@ -31,7 +31,7 @@ type stage struct {
 // Claim is a holds.Stage's. A claim that stops has connections of its own: it takes none of
 // the shop's away.
 func (s stage) Claim(ctx context.Context, id string, token int64, paymentID string) (holds.Order, error) {
-	pause := s.faults.take(id)
+	pause := s.faults.takePause(id)
 	if pause == 0 {
 		return s.Stage.Claim(ctx, id, token, paymentID)
 	}

@@ -87,7 +87,7 @@ const UnitsInPool = 200
 func Units(db *gorm.DB, size int64) Guard {
 	shared := &pools{size: size, filling: make(Slots, maxFillings)}
 	unusable := needsMySQL(db, "SELECT … FOR UPDATE SKIP LOCKED")
-	return &repeated{make(Slots, maxConditional), unusable,
+	return &repeated{make(Slots, maxConditional), unusable, nil,
 		func(ctx, _ context.Context, at Location, section Section) error {
 			return section(ctx, pooled{ledger{store: store{db}, at: at}, shared})
 		}}

@@ -241,8 +241,7 @@ func (p *purchase) lookAtItem(ctx, wait context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.gen, p.at, p.res.Left = now.gen, now.location(p.req.SKU), now.left
-	if err := p.canBuy(now.backend); err != nil {
+	if err := p.found(now); err != nil {
 		return err
 	}
 	if err := p.replay(ctx); err != nil || p.res.Replayed {
@@ -274,9 +273,7 @@ func (p *purchase) remembers() bool {
 	if left < p.req.Quantity {
 		return false
 	}
-	p.gen, p.res.Left = hint.gen, left
-	p.at = reading{left, hint.gen, InRedis}.location(p.req.SKU)
-	if p.canBuy(InRedis) != nil {
+	if p.found(reading{left, hint.gen, InRedis}) != nil {
 		return false // the look says what is wrong
 	}
 	p.waiter.Attend(waitKey(p.req.SKU, p.gen))
@@ -297,14 +294,18 @@ func (s *Service) admit(wait context.Context) (leave func(), err error) {
 	}
 }
 
-// canBuy returns why the buyer cannot buy in the generation that was found, by this strategy
-// and from a stock that is kept there.
-func (p *purchase) canBuy(kept Backend) error {
-	if err := p.canSell(kept, p.gen.limit); err != nil {
+// found records what a look has found. It returns why the buyer cannot buy there.
+func (p *purchase) found(now reading) error {
+	p.gen, p.res.Left = now.gen, now.left
+	p.at = Location{SKU: p.req.SKU, SaleID: now.gen.saleID, Generation: now.gen.id}
+	if now.backend.inRedis() {
+		p.at.Key = keys{p.req.SKU}.stock(now.gen)
+	}
+	if err := p.canSell(now.backend, now.gen.limit); err != nil {
 		return err
 	}
-	if p.gen.limit > 0 && p.req.Buyer == "" {
-		return fmt.Errorf("%w: buyer is missing: the item has a limit of %d units per buyer", ErrInvalid, p.gen.limit)
+	if now.gen.limit > 0 && p.req.Buyer == "" {
+		return fmt.Errorf("%w: buyer is missing: the item has a limit of %d units per buyer", ErrInvalid, now.gen.limit)
 	}
 	return nil
 }

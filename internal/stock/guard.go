@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/guard"
+	"oversell/internal/guard/keymutex"
 )
 
 // Guard runs the section of a deduct on the stock of a sale and claims that no other
@@ -61,7 +62,8 @@ const (
 // repeated is a Guard that does everything again after a conflict.
 type repeated struct {
 	slots    Slots
-	unusable error // why it cannot work at all
+	unusable error           // why it cannot work at all
+	inTurn   *keymutex.Mutex // lets one buyer of a sale at a time try, in this process; nil: all may
 	once     attempt
 }
 
@@ -79,6 +81,14 @@ func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section S
 	var s guard.Stats
 	if r.unusable != nil {
 		return s, r.unusable
+	}
+	if r.inTurn != nil {
+		hold, err := r.inTurn.Lock(ctx, at.SKU+" "+at.SaleID)
+		if err != nil {
+			s.Waited = time.Since(start)
+			return s, err
+		}
+		defer hold.Unlock()
 	}
 	for {
 		var began time.Time

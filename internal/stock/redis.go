@@ -151,14 +151,6 @@ type reading struct {
 	backend Backend // of the stock
 }
 
-func (r reading) location(sku string) Location {
-	at := Location{SKU: sku, SaleID: r.gen.saleID, Generation: r.gen.id}
-	if r.backend.inRedis() {
-		at.Key = keys{sku}.stock(r.gen)
-	}
-	return at
-}
-
 // readCurrent reads an item's keys, and its row if they say that the stock is in the database.
 // If a comparison is due, or if keys are missing, it reconciles first. For a strategy that needs
 // the stock in the database it reads only the row: that must not fail because Redis is down.

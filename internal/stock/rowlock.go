@@ -7,11 +7,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"time"
 
 	"gorm.io/gorm"
 
-	"oversell/internal/guard"
 	"oversell/internal/guard/keymutex"
 )
 
@@ -27,7 +25,7 @@ import (
 // left goes on waiting at the server, so a crowd that comes and goes would use up the
 // connections.
 func RowLocked(db *gorm.DB, s Slots) Guard {
-	return &oneByOne{inner: &repeated{s, needsMySQL(db, "SELECT … FOR UPDATE"),
+	return &repeated{s, needsMySQL(db, "SELECT … FOR UPDATE"), new(keymutex.Mutex),
 		func(ctx, wait context.Context, at Location, section Section) error {
 			r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
 			err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
@@ -41,7 +39,7 @@ func RowLocked(db *gorm.DB, s Slots) Guard {
 				return err // nothing was written
 			}
 			return r.outcome(ctx, ctx, r.order, err)
-		}}}
+		}}
 }
 
 // rowLocked is a ledger within a transaction that began before the section and is
@@ -96,7 +94,7 @@ func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 //
 // The buyers of this process wait for the lock one at a time; see RowLocked.
 func NameLocked(db *gorm.DB, s Slots) Guard {
-	return &oneByOne{inner: &repeated{s, needsMySQL(db, "GET_LOCK"),
+	return &repeated{s, needsMySQL(db, "GET_LOCK"), new(keymutex.Mutex),
 		func(ctx, wait context.Context, at Location, section Section) error {
 			return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
 				name := lockName(at)
@@ -106,7 +104,7 @@ func NameLocked(db *gorm.DB, s Slots) Guard {
 				err := section(ctx, ledger{store: store{db}, at: at, conn: conn})
 				return errors.Join(err, releaseLock(ctx, conn, name))
 			})
-		}}}
+		}}
 }
 
 // lockName is unique for each sale of an item. Servers allow 64 characters.
@@ -161,25 +159,6 @@ func abandon(conn *gorm.DB) error {
 		return nil
 	}
 	return fmt.Errorf("closing a connection: %w", err)
-}
-
-// oneByOne calls another Guard for one buyer of each sale at a time, in this process.
-type oneByOne struct {
-	mutex keymutex.Mutex
-	inner Guard
-}
-
-func (o *oneByOne) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
-	start := time.Now()
-	hold, err := o.mutex.Lock(ctx, at.SKU+" "+at.SaleID)
-	waited := time.Since(start)
-	if err != nil {
-		return guard.Stats{Waited: waited}, err
-	}
-	defer hold.Unlock()
-	s, err := o.inner.Do(ctx, at, e, section)
-	s.Waited += waited
-	return s, err
 }
 
 // HalfOfPool returns slots for half of the connections in the pool. Holders and waiters

@@ -76,10 +76,15 @@ func (s store) put(
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	err := s.changePool(ctx, item.SKU, func(tx store) error {
-		last, err := tx.locked(item.SKU)
-		unknown := errors.Is(err, ErrUnknownItem)
-		if err != nil && !unknown || !unknown && !replace {
-			return err
+		var last Item
+		var err error
+		unknown := true
+		if replace { // otherwise it does not look first: several processes that do so would deadlock
+			last, err = tx.locked(item.SKU)
+			unknown = errors.Is(err, ErrUnknownItem)
+			if err != nil && !unknown {
+				return err
+			}
 		}
 		if last.backend() == InDatabase {
 			if _, err := last.pool().Drain(tx.db); err != nil {
@@ -87,6 +92,9 @@ func (s store) put(
 			}
 		}
 		begun, err := tx.begin(item, unknown)
+		if errors.Is(err, errAppeared) && !replace {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -100,8 +108,8 @@ func (s store) put(
 // that there is none. The change is repeated, so that it finds the sale of the other process.
 var errAppeared = errors.New("the item has appeared")
 
-// begin writes the row of an item with a new sale. The caller has locked the row, unless the item
-// is unknown.
+// begin writes the row of an item with a new sale. If the item is unknown to the caller, who has
+// locked no row then, and exists, it returns errAppeared.
 func (s store) begin(item Item, unknown bool) (Item, error) {
 	item.SaleID, item.Generation = uuid.NewString(), uuid.NewString()
 	item.UpdatedAt = now()

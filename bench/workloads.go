@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
-	"oversell/internal/fleet"
 )
 
 // workload is what this program knows of a workload.
@@ -155,161 +153,4 @@ type partOf struct {
 // Row is part of bench.Progress.
 func (p partOf) Row(n, _ int, strategy string, c catalog.Condition) {
 	p.Progress.Row(p.before+n, p.all, strategy, c)
-}
-
-// ownSizes returns a config of a workload whose defaults are not those of the flags: it has only
-// what was given.
-func (o *options) ownSizes(fs *flag.FlagSet, t texts) (bench.Config, error) {
-	c := bench.Config{Strategies: split(t.strategies), Repeat: o.Repeat}
-	for name, set := range map[string]func() (zero bool){
-		"ttl":       func() bool { c.TTL = o.TTL; return o.TTL == 0 },
-		"requests":  func() bool { c.Requests = o.Requests; return o.Requests == 0 },
-		"stock":     func() bool { c.Stock = o.Stock; return o.Stock == 0 },
-		"instances": func() bool { c.Instances = o.Instances; return o.Instances == 0 },
-	} {
-		if given(fs, name) && set() {
-			return c, fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
-		}
-	}
-	return c, nil
-}
-
-// locks are the settings of workload lock.
-func (o *options) locks(fs *flag.FlagSet, t texts) error {
-	c, err := o.ownSizes(fs, t)
-	if err != nil {
-		return err
-	}
-	c.Wait = o.Wait
-	for i, name := range c.Strategies {
-		c.Strategies[i] = lockbench.Contenders().Expand(name)
-	}
-	for _, name := range split(t.conditions) {
-		c.Conditions = append(c.Conditions, catalog.Condition(name)) // it has one of its own
-	}
-	o.Config = lockbench.WithDefaults(c)
-	return lockbench.Check(lockbench.Contenders(), o.Config)
-}
-
-// onlyHolds are the settings of workload hold.
-func (o *options) onlyHolds(fs *flag.FlagSet, t texts) error {
-	c, err := o.ownSizes(fs, t)
-	if err != nil {
-		return err
-	}
-	if slices.Equal(c.Strategies, []string{allStrategies}) {
-		c.Strategies = nil
-	}
-	if c.Conditions, err = parseConditions(t); err != nil {
-		return err
-	}
-	var others []fleet.Seam
-	if c.Seams, others = seams(t.seam); len(others) > 0 {
-		return fmt.Errorf("-seam: %w of a seam of workload %s: %q (allowed: %v)",
-			catalog.ErrName, catalog.Hold, others[0], holdsale.Seams())
-	}
-	o.Config = holdsale.WithDefaults(c)
-	return holdsale.Check(o.withServers(o.Config))
-}
-
-// divide decides the workload by the strategies: stages of holds alone are workload hold, and
-// stages beside other strategies are set apart.
-func (t *texts) divide() {
-	var others []string
-	for _, name := range split(t.strategies) {
-		if slices.Contains(catalog.HoldNames(), name) {
-			t.stages = append(t.stages, name)
-		} else {
-			others = append(others, name)
-		}
-	}
-	switch {
-	case len(t.stages) == 0:
-	case len(others) == 0:
-		t.workload, t.stages = string(catalog.Hold), nil
-	default:
-		t.strategies = strings.Join(others, ",")
-	}
-}
-
-// addHolds adds the rows of a sale by holds to a run whose workload was not named. If the run
-// cannot have them it is an error only for stages that were named.
-func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
-	stages, named := t.stages, len(t.stages) > 0
-	switch {
-	case given(fs, "workload"):
-		return nil
-	case named:
-	case !given(fs, "strategies"):
-		stages = []string{catalog.DefaultHoldStage}
-	case strings.TrimSpace(t.strategies) == allStrategies:
-		stages = catalog.HoldNames()
-	default:
-		return nil
-	}
-	c := bench.Config{
-		Strategies: stages, Conditions: o.holdConditions(fs, named), Instances: o.Instances, Repeat: o.Repeat,
-	}
-	c.Seams, _ = seams(t.seam)
-	var why error
-	switch {
-	case len(o.Targets) > 0:
-		why = errors.New("it needs shops that the bench starts")
-	case o.Items > 1:
-		why = errors.New("it sells one item, and -items says several")
-	case o.Rate > 0:
-		why = errors.New("its buyers do not come at a -rate")
-	case len(c.Conditions) == 0:
-		return nil
-	default:
-		c = holdsale.WithDefaults(c)
-		why = holdsale.Check(o.withServers(c))
-	}
-	switch {
-	case why == nil:
-		o.holds = &c
-	case named:
-		return fmt.Errorf("%s is of workload %s: %w", strings.Join(stages, ","), catalog.Hold, why)
-	}
-	return nil
-}
-
-// holdConditions are the conditions of a sale by holds beside other rows. Stages that were
-// not named do without the conditions that they do not have.
-func (o *options) holdConditions(fs *flag.FlagSet, named bool) []catalog.Condition {
-	switch {
-	case !given(fs, "conditions"):
-		return []catalog.Condition{catalog.Calm, catalog.Crash, catalog.Pause}
-	case named:
-		return o.Conditions
-	}
-	return slices.DeleteFunc(slices.Clone(o.Conditions), func(c catalog.Condition) bool {
-		return !slices.Contains(catalog.HoldConditions(), c)
-	})
-}
-
-// seams are the seams of a sale by holds that a flag names, and the others.
-func seams(text string) (ofHolds, others []fleet.Seam) {
-	if text == allStrategies {
-		return holdsale.Seams(), nil
-	}
-	for _, name := range split(text) {
-		at := fleet.Seam(name)
-		if slices.Contains(holdsale.Seams(), at) {
-			ofHolds = append(ofHolds, at)
-		} else {
-			others = append(others, at)
-		}
-	}
-	return ofHolds, others
-}
-
-// seamUsage is the usage of -seam.
-func seamUsage() string {
-	list := func(seams []fleet.Seam) string {
-		return strings.Trim(strings.ReplaceAll(fmt.Sprint(seams), " ", ","), "[]")
-	}
-	return "`SEAMS` at which condition crash kills a process, separated by commas, or all; of workload hold: " +
-		list(holdsale.Seams()) + " (default all for h3_claim, capture,order for the others); of lua_stream: " +
-		list(bench.Seams()) + " (default: in the work before the script)"
 }

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"oversell/internal/bench/client"
@@ -53,21 +52,14 @@ const (
 
 // crowd is the buyers of a sale.
 type crowd struct {
-	shops    []Shop
-	sku      string
-	strategy string
-	seed     uint64
+	Config
 	client   *client.Client
 	sales    *sales
 	patience time.Duration
-	soldOut  atomic.Int64
 }
 
 func newCrowd(cfg Config, s *sales) *crowd {
-	return &crowd{
-		shops: cfg.Shops, sku: cfg.SKU, strategy: cfg.Strategy, seed: cfg.Seed, sales: s, patience: patience,
-		client: client.New("", attemptTimeout),
-	}
+	return &crowd{Config: cfg, sales: s, patience: patience, client: client.New("", attemptTimeout)}
 }
 
 func (c *crowd) close() { c.client.CloseIdleConnections() }
@@ -75,14 +67,14 @@ func (c *crowd) close() { c.client.CloseIdleConnections() }
 // buy is one buyer: a request with an idempotency key that is retried at the other shop,
 // with a growing random backoff or after Retry-After, until there is a final reply.
 func (c *crowd) buy(ctx context.Context, n int, key string) (o Outcome) {
-	rng := rand.New(rand.NewPCG(c.seed, uint64(n)))
+	rng := rand.New(rand.NewPCG(c.Seed, uint64(n)))
 	came := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	pause := firstBackoff
 	for shop := n; ; shop++ {
 		o.Attempts++
-		o.Shop = shop % len(c.shops)
+		o.Shop = shop % len(c.Shops)
 		again, after := c.attempt(ctx, &o, key)
 		o.Latency = time.Since(came)
 		if !again {
@@ -100,14 +92,14 @@ func (c *crowd) buy(ctx context.Context, n int, key string) (o Outcome) {
 // which time at the earliest.
 func (c *crowd) attempt(ctx context.Context, o *Outcome, key string) (again bool, after time.Duration) {
 	o.Status, o.Code, o.Service = 0, codeNoConn, 0
-	base := c.shops[o.Shop].URL()
+	base := c.Shops[o.Shop].URL()
 	if base == "" {
 		return true, 0
 	}
 	sent := time.Now()
 	a := c.client.Send(ctx, base, client.Request{
-		Method: http.MethodPost, Path: "/api/items/" + c.sku + "/deduct?" +
-			url.Values{"strategy": {c.strategy}}.Encode(),
+		Method: http.MethodPost, Path: "/api/items/" + c.SKU + "/deduct?" +
+			url.Values{"strategy": {c.Strategy}}.Encode(),
 		Key: key, Body: map[string]int{"quantity": 1},
 		Prefer: "wait=3", // where orders are written behind the sale
 	}, nil)
@@ -132,7 +124,6 @@ func (c *crowd) attempt(ctx context.Context, o *Outcome, key string) (again bool
 		o.Code = codeNotReply
 	}
 	if o.Code == codeSoldOut {
-		c.soldOut.Add(1)
 		return false, 0
 	}
 	seconds, _ := strconv.Atoi(a.Header.Get("Retry-After")) // none is 0

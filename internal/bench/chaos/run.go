@@ -70,23 +70,13 @@ func Run(ctx context.Context, cfg Config) (*report.Chaos, error) {
 		stop()
 	}
 	buyers.Wait()
-	if err := errors.Join(err, ended(ctx), cfg.crashed()); err != nil {
+	if err := errors.Join(err, context.Cause(ctx), cfg.crashed()); err != nil {
 		return nil, err
 	}
 	if err := cfg.sellOut(ctx, c, r); err != nil {
 		return nil, err
 	}
-	if err := cfg.audit(ctx, s, r); err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-func ended(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	return r, cfg.audit(ctx, s, r)
 }
 
 // crashed returns the error of a shop that ended by itself.
@@ -103,7 +93,6 @@ func (cfg Config) crashed() error {
 // their outcome.
 func (cfg Config) arrive(ctx context.Context, start time.Time, c *crowd, r *report.Chaos) {
 	var under sync.WaitGroup
-	defer under.Wait()
 	places := make(chan struct{}, cfg.InFlight)
 	var repeated atomic.Int64
 	defer func() {
@@ -127,7 +116,7 @@ func (cfg Config) arrive(ctx context.Context, start time.Time, c *crowd, r *repo
 			defer func() { <-places }()
 			o := c.buy(ctx, n, keyOf(n))
 			repeated.Add(int64(o.Attempts - 1))
-			if cfg.Told != nil && ctx.Err() == nil {
+			if ctx.Err() == nil {
 				cfg.Told(time.Since(start), o)
 			}
 		})
@@ -201,7 +190,7 @@ func (cfg Config) one(
 		ending, cancel := context.WithTimeout(ctx, endTimeout)
 		defer cancel()
 		if err := end(ending); err != nil {
-			return errors.Join(ended(ctx), fmt.Errorf("ending the fault %s: %w", f, err))
+			return errors.Join(context.Cause(ctx), fmt.Errorf("ending the fault %s: %w", f, err))
 		}
 	}
 	d.Lasted, d.SoldIn = time.Since(began).Seconds(), s.acknowledged()-before

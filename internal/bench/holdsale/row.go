@@ -1,6 +1,7 @@
 package holdsale
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,10 +123,7 @@ func (r *row) prepare(ctx context.Context) error {
 
 // calm ends the faults of the provider. Its webhooks that are late stay late.
 func (r *row) calm(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return r.shops.payments.SetFaults(ctx, r.cfg.provided(catalog.Calm))
+	return cmp.Or(context.Cause(ctx), r.shops.payments.SetFaults(ctx, r.cfg.provided(catalog.Calm)))
 }
 
 // load lets the buyers come, evenly spread over time, and returns when each has an outcome.

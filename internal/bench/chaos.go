@@ -140,7 +140,7 @@ func (r *chaosRow) sell(ctx context.Context, draw chaos.Draw) (row report.Row, e
 	t := newTally(chaosLimit)
 	var awaited atomic.Int64
 	awaited.Store(int64(r.cfg.Requests))
-	r.progress.Waiting(awaited.Load)
+	r.progress.Waiting(Outcomes, awaited.Load)
 	t.begin(time.Now())
 	found, err := chaos.Run(ctx, chaos.Config{
 		Servers: r.cfg.Chaos, Shops: r.slots, Links: r.links, SKU: sku, SaleID: before.SaleID,

@@ -19,13 +19,9 @@ import (
 type Progress interface {
 	// Row begins row n of all, for a strategy under a condition.
 	Row(n, all int, strategy string, c catalog.Condition)
-	// Waiting gets a function that returns how many outcomes of the row are missing. It may
-	// be called until the next Row.
-	Waiting(waiting func() int64)
-	// Step begins a step that is done for each of several items, before or after the requests.
-	// Left returns for how many items it is still to be done; it may be called until the next
-	// call of any method.
-	Step(doing string, left func() int64)
+	// Waiting says what the bench waits for, such as outcomes, and gets a function that returns how
+	// many are missing. It may be called until the next call of Waiting or Row.
+	Waiting(what string, missing func() int64)
 	// Done gets a finished row.
 	Done(row report.Row)
 }

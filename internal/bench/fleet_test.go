@@ -103,7 +103,7 @@ func (s *stopper) Row(_, _ int, strategy string, c catalog.Condition) {
 	s.name = strategy + "/" + string(c)
 }
 
-func (s *stopper) Waiting(func() int64) {
+func (s *stopper) Waiting(string, func() int64) {
 	if s.name == s.at {
 		time.AfterFunc(s.after, func() { s.cancel(errStop) })
 	}

@@ -128,7 +128,7 @@ func eachItem(
 	var left atomic.Int64
 	left.Store(int64(n))
 	if n > 1 {
-		p.Step(doing, left.Load)
+		p.Waiting(doing, left.Load)
 	}
 	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)

@@ -92,7 +92,7 @@ type interrupter struct {
 	cancel context.CancelFunc
 }
 
-func (i interrupter) Waiting(waiting func() int64) {
+func (i interrupter) Waiting(_ string, waiting func() int64) {
 	go func() {
 		for waiting() > 290 { // of 300: some have bought, and somebody holds the lock
 			time.Sleep(time.Millisecond)

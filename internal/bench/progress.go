@@ -13,6 +13,9 @@ import (
 	"oversell/internal/present"
 )
 
+// Outcomes is what a row waits for while its requests are in flight.
+const Outcomes = "outcomes"
+
 // Silent is a Progress that shows nothing.
 type Silent struct{}
 
@@ -20,10 +23,7 @@ type Silent struct{}
 func (Silent) Row(int, int, string, catalog.Condition) {}
 
 // Waiting implements Progress.
-func (Silent) Waiting(func() int64) {}
-
-// Step implements Progress.
-func (Silent) Step(string, func() int64) {}
+func (Silent) Waiting(string, func() int64) {}
 
 // Done implements Progress.
 func (Silent) Done(report.Row) {}
@@ -40,9 +40,8 @@ type Bar struct {
 
 	mu      sync.Mutex
 	label   string
-	waiting func() int64
-	doing   string // a step; "": none
-	left    func() int64
+	what    string // is waited for
+	missing func() int64
 }
 
 // redraw is how often the bar is drawn.
@@ -81,13 +80,13 @@ func (b *Bar) draw() {
 func (b *Bar) text() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.doing != "" {
-		return fmt.Sprintf("%s %s, %5d to go", b.label, b.doing, b.left())
-	}
-	if b.waiting == nil {
+	switch {
+	case b.missing == nil:
 		return b.label
+	case b.what == Outcomes:
+		return fmt.Sprintf("%s %5d outcomes to come", b.label, b.missing())
 	}
-	return fmt.Sprintf("%s %5d outcomes to come", b.label, b.waiting())
+	return fmt.Sprintf("%s %s, %5d to go", b.label, b.what, b.missing())
 }
 
 // Row implements Progress.
@@ -95,33 +94,23 @@ func (b *Bar) Row(n, all int, strategy string, c catalog.Condition) {
 	b.bar.ChangeMax(all)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.doing = ""
-	b.label, b.waiting = fmt.Sprintf("%-24s", strategy+" under "+string(c)), nil
+	b.missing = nil
+	b.label = fmt.Sprintf("%-24s", strategy+" under "+string(c))
 }
 
 // Waiting implements Progress.
-func (b *Bar) Waiting(waiting func() int64) {
+func (b *Bar) Waiting(what string, missing func() int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.doing, b.waiting = "", waiting
-}
-
-// Step implements Progress.
-func (b *Bar) Step(doing string, left func() int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.doing, b.left = doing, left
+	b.what, b.missing = what, missing
 }
 
 // Done implements Progress.
-func (b *Bar) Done(row report.Row) { b.Finished(row.Line(present.Style{})) }
-
-// Finished prints a line about a row that is finished, and counts the row.
-func (b *Bar) Finished(line string) {
+func (b *Bar) Done(row report.Row) {
 	b.drawing.Lock()
 	defer b.drawing.Unlock()
 	_ = b.bar.Clear() // what fails here is drawing
-	_, _ = fmt.Fprintln(b.w, line)
+	_, _ = fmt.Fprintln(b.w, row.Line(present.Style{}))
 	_ = b.bar.Add(1)
 }
 

@@ -35,7 +35,7 @@ func TestBarShowsTheRowAndWhoIsAwaited(t *testing.T) {
 	var s screen
 	bar := bench.NewBar(&s)
 	bar.Row(1, 2, "none", catalog.Calm)
-	bar.Waiting(func() int64 { return 4321 })
+	bar.Waiting(bench.Outcomes, func() int64 { return 4321 })
 	for end := time.Now().Add(5 * time.Second); !strings.Contains(s.String(),
 		"4321 outcomes to come"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {

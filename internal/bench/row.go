@@ -57,7 +57,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if err != nil {
 		return report.Row{}, err
 	}
-	r.progress.Waiting(l.awaited)
+	r.progress.Waiting(Outcomes, l.awaited)
 	w, err := r.watched(ctx, l, &before)
 	if err != nil {
 		return report.Row{}, err

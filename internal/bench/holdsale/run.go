@@ -56,7 +56,7 @@ func (b *runner) Row(ctx context.Context, of bench.Case) (result bench.Result, e
 	sku := fmt.Sprintf("bench-%s-%d", cfg.ID, len(b.skus)+1)
 	b.skus = append(b.skus, sku)
 	r := &row{cfg: cfg, stage: stage, cond: of.Condition, sku: sku, shops: b.shops, client: b.client}
-	b.progress.Waiting(r.waiting.Load)
+	b.progress.Waiting(bench.Outcomes, r.waiting.Load)
 	result = bench.Result{TTL: cfg.TTL, Fleet: b.shops.Fleet, Final: 2*cfg.TTL > maxTTL}
 	result.Row, err = r.do(ctx)
 	result.Missed = r.missed

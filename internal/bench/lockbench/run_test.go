@@ -141,7 +141,7 @@ type stopIt struct {
 
 var errSeenEnough = errors.New("the test has seen enough")
 
-func (s stopIt) Waiting(func() int64) { s.cancel(errSeenEnough) }
+func (s stopIt) Waiting(string, func() int64) { s.cancel(errSeenEnough) }
 
 func TestCancelEndsTheRow(t *testing.T) {
 	cfg, _ := config(t, "embedded")

@@ -253,7 +253,7 @@ func (r *runner) outcomes(ctx context.Context, e *ended) error {
 func (r *runner) report(ctx context.Context, members []*member) {
 	var awaited atomic.Int64
 	awaited.Store(int64(r.cfg.Requests))
-	r.progress.Waiting(awaited.Load)
+	r.progress.Waiting(bench.Outcomes, awaited.Load)
 	ticker := time.NewTicker(redraw)
 	defer ticker.Stop()
 	for {

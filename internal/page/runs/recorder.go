@@ -39,10 +39,7 @@ func (c *recorder) Row(n, all int, strategy string, condition catalog.Condition)
 }
 
 // Waiting implements bench.Progress.
-func (c *recorder) Waiting(func() int64) {}
-
-// Step implements bench.Progress.
-func (c *recorder) Step(string, func() int64) {}
+func (c *recorder) Waiting(string, func() int64) {}
 
 // Watch implements bench.Watcher.
 func (c *recorder) Watch(look func() bench.Live) {

@@ -7,6 +7,8 @@ import (
 	"embed"
 	"encoding/json"
 	"io"
+	"io/fs"
+	"path"
 
 	"oversell/internal/bench/report"
 	"oversell/internal/present"
@@ -31,4 +33,21 @@ func HTML(w io.Writer, r report.Report, s present.Style) error {
 	return page.Write(w, s, style, script, map[string]any{
 		"View": newView(r, s, drawn), "Plots": drawn, "Report": json.RawMessage(raw.Bytes()),
 	})
+}
+
+// UPlot returns the files of the plotting library and its licence by name, for other
+// pages that plot.
+func UPlot() (map[string][]byte, error) {
+	const dir = "assets/uplot"
+	entries, err := fs.ReadDir(assets, dir)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte)
+	for _, e := range entries {
+		if files[e.Name()], err = assets.ReadFile(path.Join(dir, e.Name())); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
 }

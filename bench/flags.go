@@ -341,8 +341,8 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if o.TTL == 0 {
 		return errors.New("-ttl is 0s, and must be at least 10ms")
 	}
-	if o.Items > 1 && !given(fs, "ttl") {
-		o.TTL = bench.ItemsTTL
+	if !given(fs, "ttl") {
+		o.TTL = 0 // the default depends on the items and the conditions
 	}
 	if slices.Contains(split(t.conditions), string(catalog.Chaos)) {
 		if err := o.chaos(fs, t); err != nil {
@@ -447,7 +447,7 @@ func (o *options) streamSeams(t texts) error {
 	return nil
 }
 
-// chaos fills in the defaults of condition chaos.
+// chaos leaves to the config what has another default under condition chaos.
 func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	if given(fs, "seed") && o.Seed == 0 {
 		return errors.New("-seed is 0, and must be 1 or more")
@@ -455,14 +455,8 @@ func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	if !given(fs, "rate") {
 		o.Rate = bench.ChaosRate
 	}
-	if !given(fs, "duration") {
-		o.Duration = bench.ChaosDuration
-	}
-	if !given(fs, "ttl") {
-		o.TTL = bench.ChaosTTL
-	}
-	if !given(fs, "stock") && o.Rate > 0 {
-		o.Stock = bench.ChaosStock(o.Rate, o.Duration)
+	if !given(fs, "stock") {
+		o.Stock = 0
 	}
 	if o.Faults, err = chaos.ParseKinds(split(t.faults)); err != nil {
 		return fmt.Errorf("-faults: %w", err)

@@ -285,8 +285,8 @@ func TestLeaseDependsOnTheNumberOfItems(t *testing.T) {
 		"-items 10 -ttl 1s": time.Second,
 	} {
 		o, err := parse(strings.Fields("-redis embedded -db embedded " + args))
-		if err != nil || o.TTL != want {
-			t.Errorf("%q: a ttl of %v and error %v, want %v", args, o.TTL, err, want)
+		if got := o.WithDefaults().TTL; err != nil || got != want {
+			t.Errorf("%q: a ttl of %v and error %v, want %v", args, got, err, want)
 		}
 	}
 }

@@ -27,18 +27,13 @@ import (
 // The defaults of a row under chaos.
 const (
 	ChaosRate     = 200 // buyers a second
-	ChaosDuration = time.Minute
-	ChaosTTL      = 3 * time.Second // longer than a sale may take to recover, so that a lock that nobody unlocks shows
+	chaosDuration = time.Minute
+	chaosTTL      = 3 * time.Second // longer than a sale may take to recover, to show a lock that is never unlocked
 
 	// chaosSpare is how many units are left if every buyer buys one, so that the item does
 	// not sell out while faults are injected.
 	chaosSpare = 500
 )
-
-// ChaosStock is enough units for all buyers of a row under chaos.
-func ChaosStock(rate int, duration time.Duration) int64 {
-	return int64(duration*time.Duration(rate)/time.Second) + chaosSpare
-}
 
 // chaotic reports whether the rows are run under chaos.
 func (c Config) chaotic() bool { return slices.Contains(c.Conditions, catalog.Chaos) }
@@ -407,9 +402,9 @@ func (s *slot) Err() error {
 // defaultsForChaos fills in the defaults of condition chaos.
 func (c Config) defaultsForChaos() Config {
 	c.Rate = cmp.Or(c.Rate, ChaosRate)
-	c.Duration = cmp.Or(c.Duration, ChaosDuration)
-	c.TTL = cmp.Or(c.TTL, ChaosTTL)
-	c.Stock = cmp.Or(c.Stock, ChaosStock(c.Rate, c.Duration))
+	c.Duration = cmp.Or(c.Duration, chaosDuration)
+	c.TTL = cmp.Or(c.TTL, chaosTTL)
+	c.Stock = cmp.Or(c.Stock, int64(c.Duration*time.Duration(c.Rate)/time.Second)+chaosSpare)
 	c.Seed = cmp.Or(c.Seed, 1)
 	return c
 }

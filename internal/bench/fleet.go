@@ -70,13 +70,6 @@ type shops struct {
 	gauged    bool // their gauges count holders, if gauges can be read here
 }
 
-// newShops returns shops of which none runs yet. They are numbered from first on.
-func newShops(command func() (*exec.Cmd, error), s setup, first int) *shops {
-	all := &shops{command: command, setup: s}
-	all.Fleet = fleet.New(first, all.shop)
-	return all
-}
-
 // shop says how to start a shop.
 func (f *shops) shop(number int) (p fleet.Program, err error) {
 	s := f.setup
@@ -87,8 +80,8 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 	}
 	if f.severable {
 		var link *fault.Relay
-		if s.RedisURL, link, err = relayed(s.RedisURL); err != nil {
-			return p, err
+		if link, s.RedisURL, err = chaos.RelayRedis(s.RedisURL); err != nil {
+			return p, fmt.Errorf("relaying an instance's connections to Redis: %w", err)
 		}
 		p.Links = map[string]*fault.Relay{toRedis: link}
 	}
@@ -290,14 +283,6 @@ func (c *counter) count(item string, step int) {
 
 // held is told for how long a connection to the database was out of the pool.
 func (c *counter) held(d time.Duration) { c.gauge.Add(gaugeHeld, int64(d)) }
-
-// relayed starts a relay to the Redis at the URL. The caller closes it.
-func relayed(redisURL string) (through string, link *fault.Relay, err error) {
-	if link, through, err = chaos.RelayRedis(redisURL); err != nil {
-		return "", nil, fmt.Errorf("relaying an instance's connections to Redis: %w", err)
-	}
-	return through, link, nil
-}
 
 // toRedis is the link of an instance to Redis.
 const toRedis = "redis"

@@ -16,6 +16,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 )
 
 // Run runs all rows of the config: see Rows. When it fails or ctx is cancelled, it returns
@@ -40,7 +41,9 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 		if b.terms, err = lockservers.Ask(ctx, cfg.Servers); err != nil {
 			return nil, err
 		}
-		if b.shops, err = b.newShops(cfg); err != nil {
+		b.shops = &shops{command: cfg.Command}
+		b.shops.Fleet = fleet.New(1, b.shops.shop)
+		if err := b.configure(cfg); err != nil {
 			return nil, err
 		}
 		defer func() { b.shops.Stop(stopTimeout) }()
@@ -54,25 +57,17 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	return Rows(ctx, cfg, b, p)
 }
 
-// newShops returns the instances for cfg. None of them runs yet.
-func (b *runner) newShops(cfg Config) (*shops, error) {
+// configure sets what instances that start from now on are told first.
+func (b *runner) configure(cfg Config) (err error) {
 	for _, t := range b.terms { // the rows of all strategies share the instances
 		cfg.slack = max(cfg.slack, t.Slack)
 	}
-	s := cfg.setup(b.token)
-	s.Name = b.cfg.ID
-	var err error
-	if s.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime); err != nil {
-		return nil, err
-	}
-	first := 1
-	if b.shops != nil {
-		first = b.shops.Started() + 1 // so that names are unique
-	}
-	f := newShops(cfg.Command, s, first)
 	_, watched := b.progress.(Watcher)
-	f.gauged = watched || slices.Contains(cfg.Conditions, catalog.Pause)
-	return f, nil
+	b.shops.gauged = watched || slices.Contains(cfg.Conditions, catalog.Pause)
+	b.shops.setup = cfg.setup(b.token)
+	b.shops.setup.Name = b.cfg.ID
+	b.shops.setup.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)
+	return err
 }
 
 // replyTime is how long an instance waits for Redis beyond the time that it may be paused,
@@ -149,13 +144,9 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 		return nil
 	}
 	b.shops.Stop(stopTimeout)
-	f, err := b.newShops(cfg)
-	if err != nil {
-		return err
-	}
-	f.severable, f.setup.NoConsumer = severable, noConsumer
-	b.shops = f
-	return nil
+	err := b.configure(cfg)
+	b.shops.severable, b.shops.setup.NoConsumer = severable, noConsumer
+	return err
 }
 
 // row runs one row on its own item, so that nothing of an earlier row can count for it.

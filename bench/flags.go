@@ -111,7 +111,8 @@ const allStrategies = "all"
 
 func strategiesUsage() string {
 	usual := bench.DefaultStrategies(catalog.Deduct)
-	extra := slices.DeleteFunc(catalog.Strategies().Names(), func(name string) bool { return slices.Contains(usual, name) })
+	isUsual := func(name string) bool { return slices.Contains(usual, name) }
+	extra := slices.DeleteFunc(catalog.Strategies().Names(), isUsual)
 	stages := catalog.HoldNames()
 	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "," + catalog.DefaultHoldStage +
 		"); -strategies " + allStrategies + " adds " +

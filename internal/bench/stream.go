@@ -36,7 +36,6 @@ type stream struct {
 
 	places  *places
 	pool    *pool
-	turns   chan struct{} // of a burst whose requests wait for a connection; nil: they do not wait
 	dropped int64
 	sent    int64
 	last    time.Duration // when the last one was sent
@@ -59,7 +58,6 @@ func newStream(
 		places: newPlaces(inFlight), pool: newPool(inFlight),
 	}
 	if cfg.Rate == 0 {
-		s.turns = make(chan struct{}, inFlight)
 		s.pool.most = inFlight
 	}
 	return s, nil
@@ -73,7 +71,7 @@ const dialers = 64
 func (s *stream) connect(ctx context.Context) error {
 	var g errgroup.Group
 	g.SetLimit(dialers)
-	n := cap(s.turns)
+	n := s.pool.keep
 	for i := range n {
 		g.Go(func() error {
 			t := i % len(s.targets)
@@ -98,21 +96,18 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	t.earliest = s.places.earliest
 	stop := context.AfterFunc(ctx, s.pool.cut)
 	defer stop()
+	if s.rate == 0 {
+		s.burst(ctx, limit, t)
+		return
+	}
 	var all sync.WaitGroup
 	defer all.Wait()
 	start := time.Now()
 	t.begin(start)
 	for i := range s.planned {
-		due := s.due(i)
-		if guard.Sleep(ctx, time.Until(start.Add(due))) != nil {
+		due := start.Add(time.Duration(i) * time.Second / time.Duration(s.rate))
+		if guard.Sleep(ctx, time.Until(due)) != nil {
 			return
-		}
-		if s.turns != nil {
-			select {
-			case s.turns <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
 		}
 		place, ok := s.places.take()
 		if !ok {
@@ -122,30 +117,42 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 		}
 		s.sent++
 		s.last = time.Since(start)
+		all.Go(func() { s.send(ctx, i, place, start, due, limit, t) })
+	}
+}
+
+// burst sends as many requests at the start as there are connections. All are ready before, so that
+// they are sent at the same time. The others follow as connections become free.
+func (s *stream) burst(ctx context.Context, limit time.Duration, t *tally) {
+	var start time.Time
+	var next atomic.Int64
+	gate := make(chan struct{})
+	var ready, all sync.WaitGroup
+	ready.Add(s.pool.keep)
+	for range s.pool.keep {
 		all.Go(func() {
-			defer s.leave(place)
-			r := s.exchange(ctx, i, start.Add(due), limit)
-			r.Request, r.At = i, time.Since(start)
-			t.add(r)
-			s.done.Add(1)
+			ready.Done()
+			<-gate
+			for i := int(next.Add(1)) - 1; i < s.planned && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				place, _ := s.places.take() // there is one for each connection
+				s.send(ctx, i, place, start, start, limit, t)
+			}
 		})
 	}
+	ready.Wait()
+	start = time.Now()
+	t.begin(start)
+	close(gate)
+	all.Wait()
 }
 
-// leave gives a place back.
-func (s *stream) leave(place int) {
-	s.places.leave(place)
-	if s.turns != nil {
-		<-s.turns
-	}
-}
-
-// due is the planned time of a request, after the start: those of a burst all go at once.
-func (s *stream) due(i int) time.Duration {
-	if s.rate == 0 {
-		return 0
-	}
-	return time.Duration(i) * time.Second / time.Duration(s.rate)
+// send sends the i-th request, which was to be sent at a time, and counts its outcome.
+func (s *stream) send(ctx context.Context, i, place int, start, due time.Time, limit time.Duration, t *tally) {
+	defer s.places.leave(place)
+	r := s.exchange(ctx, i, due, limit)
+	r.Request, r.At = i, time.Since(start)
+	t.add(r)
+	s.done.Add(1)
 }
 
 // exchange sends the i-th request to the next target that is alive, and waits for the

@@ -254,7 +254,6 @@ func TestConnectionsToAKilledShopAreClosed(t *testing.T) {
 	dead, other := newShopLike(t, fine), newShopLike(t, fine)
 	var killed atomic.Bool
 	s := streamTo(t, 10, 10, func(target int) bool { return target == 1 || !killed.Load() }, dead.URL, other.URL)
-	s.turns = make(chan struct{}, 10)
 	if err := s.connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,8 @@ func Parse(text string) (Skew, error) {
 	s, err := strconv.ParseFloat(number, 64)
 	if name != zipf || err != nil || !(s > 0 && s <= maxExponent) {
 		return Skew{}, fmt.Errorf("%q %w"+
-			" (allowed: %s, and %s:S with an exponent S over 0 and up to %d, such as %s:1.1)", text, ErrSkew, uniform, zipf, maxExponent, zipf)
+			" (allowed: %s, and %s:S with an exponent S over 0 and up to %d, such as %s:1.1)",
+			text, ErrSkew, uniform, zipf, maxExponent, zipf)
 	}
 	return Skew{s}, nil
 }

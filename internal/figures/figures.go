@@ -14,7 +14,7 @@ type Stock struct {
 	Initial    int64 `json:"initial"`    // units the sale began with
 	Remaining  int64 `json:"remaining"`  // units left according to the counter
 	Held       int64 `json:"held"`       // units in holds that have not expired; 0 in a sale without holds
-	Unwritten  int64 `json:"unwritten"`  // units in accepted orders that are not written yet; 0 if orders are written at once
+	Unwritten  int64 `json:"unwritten"`  // units in accepted orders that are not written yet
 	Sold       int64 `json:"sold"`       // units in committed order rows
 	Orders     int64 `json:"orders"`     // committed order rows
 	Duplicates int64 `json:"duplicates"` // orders beyond the first for one idempotency key

@@ -22,8 +22,10 @@ func TestStepsAreInTheOrderInWhichTheyBegan(t *testing.T) {
 		if len(all) != 2 || skipped != 0 {
 			t.Fatalf("got %v, and %d more", all, skipped)
 		}
-		if outer := all[0]; outer.Name != "outer" || !outer.From.Equal(start) || outer.To.Sub(outer.From) != 2*time.Second || outer.Err != nil {
-			t.Errorf("the first is %+v", outer)
+		first := all[0]
+		if first.Name != "outer" || !first.From.Equal(start) || first.To.Sub(first.From) != 2*time.Second ||
+			first.Err != nil {
+			t.Errorf("the first is %+v", first)
 		}
 		if inner := all[1]; inner.Name != "inner" || inner.To != inner.From || inner.Err != refused {
 			t.Errorf("the second is %+v", inner)

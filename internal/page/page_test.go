@@ -31,7 +31,8 @@ func newPage(t *testing.T, measure page.Measure) *page.Page {
 	logger := slog.New(slog.DiscardHandler)
 	m := runs.New(t.Context(), runs.Config{Logger: logger})
 	t.Cleanup(m.Close)
-	p, err := page.New(t.Context(), page.Config{Runs: m, Anomalies: measure, Budget: search.Budget{States: 100}, Logger: logger})
+	p, err := page.New(t.Context(),
+		page.Config{Runs: m, Anomalies: measure, Budget: search.Budget{States: 100}, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,21 +54,27 @@ func askPage(h http.Handler, method, path string, headers ...string) *httptest.R
 func TestPageHasItsParts(t *testing.T) {
 	p := newPage(t, nil)
 	for path, kind := range map[string]string{
-		"/": "text/html; charset=utf-8", "/page/app.js": "text/javascript; charset=utf-8", "/page/style.css": "text/css; charset=utf-8",
-		"/api/runs": "application/json; charset=utf-8", "/api/runs/options": "application/json; charset=utf-8",
+		"/": "text/html; charset=utf-8", "/page/app.js": "text/javascript; charset=utf-8",
+		"/page/style.css": "text/css; charset=utf-8",
+		"/api/runs":       "application/json; charset=utf-8", "/api/runs/options": "application/json; charset=utf-8",
 		"/api/stages": "application/json; charset=utf-8", "/api/schedule/levels": "application/json; charset=utf-8",
 	} {
 		w := askPage(p, "GET", path)
 		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != kind || w.Body.Len() == 0 {
 			t.Errorf("%s: %d, %s, %d bytes", path, w.Code, w.Header().Get("Content-Type"), w.Body.Len())
 		}
-		if policy := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "unsafe") ||
-			w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Referrer-Policy") != "no-referrer" {
+		policy := w.Header().Get("Content-Security-Policy")
+		if !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "unsafe") ||
+			w.Header().Get("X-Content-Type-Options") != "nosniff" ||
+			w.Header().Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %v", path, w.Header())
 		}
 	}
-	for _, path := range []string{"/page", "/page/", "/page/index.html", "/page/no.js", "/index.html", "/api", "/api/more"} {
-		if w := askPage(p, "GET", path); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
+	for _, path := range []string{
+		"/page", "/page/", "/page/index.html", "/page/no.js", "/index.html", "/api", "/api/more",
+	} {
+		w := askPage(p, "GET", path)
+		if w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d, %s", path, w.Code, w.Header().Get("Content-Type"))
 		}
 	}
@@ -85,7 +92,8 @@ func TestFilesAreSentOnceAndSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	unpacked, err := io.ReadAll(r)
-	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) || packed.Body.Len() >= plain.Body.Len() || packed.Header().Get("Content-Encoding") != "gzip" {
+	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) || packed.Body.Len() >= plain.Body.Len() ||
+		packed.Header().Get("Content-Encoding") != "gzip" {
 		t.Errorf("packed: %v, %d bytes of %d, %v", err, packed.Body.Len(), plain.Body.Len(), packed.Header())
 	}
 	if plain.Header().Get("Vary") != "Accept-Encoding" || plain.Header().Get("ETag") == packed.Header().Get("ETag") {
@@ -107,7 +115,9 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 		t.Error("the lab was run")
 		return lab.Report{}, nil
 	})
-	for _, path := range []string{"/api/lab", "/api/lab/lost-update/none", "/api/runs/events", "/api/schedule/search?strategy=none"} {
+	for _, path := range []string{
+		"/api/lab", "/api/lab/lost-update/none", "/api/runs/events", "/api/schedule/search?strategy=none",
+	} {
 		w := askPage(p, "GET", path, "Sec-Fetch-Site", "cross-site")
 		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), `"code":"cross_origin"`) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
@@ -162,7 +172,8 @@ func TestNothingBeginsBesideARun(t *testing.T) {
 	t.Cleanup(p.Close)
 	all := len(lab.Subjects()) * len(anomalies.All())
 	for range 3 {
-		if w := askPage(p, "GET", "/api/lab"); w.Code != http.StatusAccepted || w.Body.String() != fmt.Sprintf(`{"done":0,"of":%d}`, all) {
+		w := askPage(p, "GET", "/api/lab")
+		if w.Code != http.StatusAccepted || w.Body.String() != fmt.Sprintf(`{"done":0,"of":%d}`, all) {
 			t.Errorf("beside a run: %d %s", w.Code, w.Body)
 		}
 	}
@@ -225,27 +236,31 @@ func TestLabIsRunOnceForAll(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &matrix); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%d, %v: %.200s", w.Code, err, w.Body)
 	}
-	if len(matrix.Anomalies) != 2 || len(matrix.Cells) != 4 || len(matrix.Manifest.Strategies) != 2 || !matrix.Manifest.Virtual {
+	if len(matrix.Anomalies) != 2 || len(matrix.Cells) != 4 || len(matrix.Manifest.Strategies) != 2 ||
+		!matrix.Manifest.Virtual {
 		t.Errorf("the matrix is %+v", matrix)
 	}
 	if !slices.Equal(matrix.Losses, lab.Losses()) || !slices.Contains(matrix.Losses, matrix.Anomalies[0].Loss) {
-		t.Errorf("the losses are %v, that of %s is %q", matrix.Losses, matrix.Anomalies[0].Name, matrix.Anomalies[0].Loss)
+		t.Errorf("the losses are %v, and one is %q", matrix.Losses, matrix.Anomalies[0].Loss)
 	}
 	for _, brief := range matrix.Cells {
 		var cell lab.Cell
 		w := askPage(p, "GET", "/api/lab/"+brief.Anomaly+"/"+brief.Strategy)
-		if err := json.Unmarshal(w.Body.Bytes(), &cell); err != nil || cell.Outcome != brief.Outcome || cell.Note != brief.Note || len(cell.Trace) != brief.Events {
+		err := json.Unmarshal(w.Body.Bytes(), &cell)
+		if err != nil || cell.Outcome != brief.Outcome || cell.Note != brief.Note || len(cell.Trace) != brief.Events {
 			t.Errorf("%v: the cell is %+v, in the matrix %+v", err, cell, brief)
 		}
 		if brief.Trace != nil || w.Header().Get("ETag") == "" {
 			t.Errorf("the matrix has the trace of %s, or the cell no ETag", brief.Anomaly)
 		}
 	}
-	if w := askPage(p, "GET", "/api/lab/lost-update/loc"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"strategy":"local"`) {
+	w = askPage(p, "GET", "/api/lab/lost-update/loc")
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"strategy":"local"`) {
 		t.Errorf("by a short name: %d %.100s", w.Code, w.Body)
 	}
 	for _, path := range []string{"/api/lab/lost-update/v9", "/api/lab/v9/none", "/api/lab/lost-update%2Fnone/none"} {
-		if w := askPage(p, "GET", path); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "unknown_cell") {
+		w := askPage(p, "GET", path)
+		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "unknown_cell") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}

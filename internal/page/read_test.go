@@ -88,7 +88,8 @@ func TestReadRefusesOtherRequests(t *testing.T) {
 		{"GET", "/api/stages?name=v1", http.StatusBadRequest},
 		{"GET", "/api/stages/v1_setnx", http.StatusNotFound},
 	} {
-		if w := askPage(h, tt.method, tt.path); w.Code != tt.status || w.Header().Get("Content-Type") != "application/problem+json" {
+		w := askPage(h, tt.method, tt.path)
+		if w.Code != tt.status || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %s: %d %s", tt.method, tt.path, w.Code, w.Body)
 		}
 	}

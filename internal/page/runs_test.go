@@ -112,7 +112,8 @@ func (s *site) listen(t *testing.T) *listener {
 		cancel()
 		_ = res.Body.Close() // it was cut off
 	})
-	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" ||
+		res.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("the stream begins with %s, %v", res.Status, res.Header)
 	}
 	l := &listener{t: t, lines: bufio.NewScanner(res.Body), close: cancel}
@@ -196,7 +197,8 @@ func TestEverybodySeesTheSameRun(t *testing.T) {
 	s.ask(t, "GET", "/api/runs/"+id, "", &run)
 	var list struct{ Runs []runs.Summary }
 	s.ask(t, "GET", "/api/runs", "", &list)
-	if !reflect.DeepEqual(run.Rows, []report.Row{a.rows[0].Row, a.rows[1].Row}) || !reflect.DeepEqual(list.Runs, []runs.Summary{run.Summary}) ||
+	if !reflect.DeepEqual(run.Rows, []report.Row{a.rows[0].Row, a.rows[1].Row}) ||
+		!reflect.DeepEqual(list.Runs, []runs.Summary{run.Summary}) ||
 		!reflect.DeepEqual(run.Summary, a.run.Summary) {
 		t.Errorf("the run is %+v, and the list %+v", run, list)
 	}
@@ -206,7 +208,9 @@ func TestEverybodySeesTheSameRun(t *testing.T) {
 	for query, want := range map[string]string{"": `lang="en"`, "?lang=en": `lang="en"`, "?lang=zh": `lang="zh-CN"`} {
 		res := s.ask(t, "GET", "/api/runs/"+id+"/report.html"+query, "", nil)
 		text, err := io.ReadAll(res.Body)
-		if err != nil || res.Header.Get("Content-Disposition") != `attachment; filename="oversell-`+id+`.html"` || !strings.Contains(string(text), id) || !strings.Contains(string(text), want) {
+		name := `attachment; filename="oversell-` + id + `.html"`
+		if err != nil || res.Header.Get("Content-Disposition") != name || !strings.Contains(string(text), id) ||
+			!strings.Contains(string(text), want) {
 			t.Errorf("the report%s: %v, %v, %d bytes, want %s", query, err, res.Header, len(text), want)
 		}
 	}
@@ -226,7 +230,8 @@ func TestRunGoesOnWithoutThePage(t *testing.T) {
 		}
 	}
 	var told map[string]string
-	if res := s.ask(t, "POST", "/api/runs/"+id+"/stop", "", &told); res.StatusCode != http.StatusAccepted || told["state"] != "stopping" {
+	res := s.ask(t, "POST", "/api/runs/"+id+"/stop", "", &told)
+	if res.StatusCode != http.StatusAccepted || told["state"] != "stopping" {
 		t.Errorf("stop: %s, %v", res.Status, told)
 	}
 	b.until(over)
@@ -263,7 +268,8 @@ func TestStartAndStopAskForTheToken(t *testing.T) {
 		for _, headers := range [][]string{nil, {"Authorization", "Bearer open"}, {"Authorization", "sesame"}} {
 			var told struct{ Code string }
 			res := s.ask(t, "POST", path, brief, &told, headers...)
-			if res.StatusCode != http.StatusUnauthorized || told.Code != "no_token" || res.Header.Get("WWW-Authenticate") == "" {
+			if res.StatusCode != http.StatusUnauthorized || told.Code != "no_token" ||
+				res.Header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s with %v: %s, %q", path, headers, res.Status, told.Code)
 			}
 		}
@@ -272,7 +278,8 @@ func TestStartAndStopAskForTheToken(t *testing.T) {
 		t.Error("a run was started")
 	}
 	id := s.begin(t, lasting, "Authorization", "Bearer sesame")
-	if res := s.ask(t, "POST", "/api/runs/"+id+"/stop", "", nil, "Authorization", "Bearer sesame"); res.StatusCode != http.StatusAccepted {
+	res := s.ask(t, "POST", "/api/runs/"+id+"/stop", "", nil, "Authorization", "Bearer sesame")
+	if res.StatusCode != http.StatusAccepted {
 		t.Errorf("stop with the token: %s", res.Status)
 	}
 }
@@ -309,11 +316,13 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 	} {
 		var told struct{ Code, Detail string }
 		res := s.ask(t, tt.method, tt.path, tt.body, &told)
-		if res.StatusCode != tt.status || told.Code != tt.code || !strings.Contains(told.Detail, tt.detail) || res.Header.Get("Content-Type") != "application/problem+json" {
+		if res.StatusCode != tt.status || told.Code != tt.code || !strings.Contains(told.Detail, tt.detail) ||
+			res.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %s %.60s: %s %+v", tt.method, tt.path, tt.body, res.Status, told)
 		}
 	}
-	if res := s.ask(t, "HEAD", "/api/runs/events", "", nil); res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+	res := s.ask(t, "HEAD", "/api/runs/events", "", nil)
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("HEAD of the stream: %s, %v", res.Status, res.Header)
 	}
 }

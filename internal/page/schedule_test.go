@@ -35,7 +35,8 @@ func askSchedules(h http.Handler, method, path, body string) *httptest.ResponseR
 }
 
 func TestScheduleIsPlayed(t *testing.T) {
-	w := askSchedules(newSchedules(), "POST", "/api/schedule", `{"strategy":"v2_ttl","buyers":2,"moves":"A.A.fA.p3000.B.tA"}`)
+	w := askSchedules(newSchedules(), "POST", "/api/schedule",
+		`{"strategy":"v2_ttl","buyers":2,"moves":"A.A.fA.p3000.B.tA"}`)
 	var got lab.State
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("got %d, %v: %s", w.Code, err, w.Body)
@@ -59,10 +60,12 @@ func TestSchedulesTakeShortNames(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Strategy != "v2_ttl" || got.Moves != "A.A" {
 		t.Errorf("%d, %v: %.100s", w.Code, err, w.Body)
 	}
-	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=v2", ""); !strings.Contains(w.Body.String(), `"strategy":"v2_ttl"`) {
+	w = askSchedules(h, "GET", "/api/schedule/search?strategy=v2", "")
+	if !strings.Contains(w.Body.String(), `"strategy":"v2_ttl"`) {
 		t.Errorf("the search: %d %.100s", w.Code, w.Body)
 	}
-	if w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"nested","buyers":2}`); w.Code != http.StatusBadRequest {
+	w = askSchedules(h, "POST", "/api/schedule", `{"strategy":"nested","buyers":2}`)
+	if w.Code != http.StatusBadRequest {
 		t.Errorf("a name that is short for two: %d %s", w.Code, w.Body)
 	}
 }
@@ -72,12 +75,14 @@ func TestSchedulesTakeShortNames(t *testing.T) {
 func TestScheduleIsPlayedForAGoal(t *testing.T) {
 	h := newSchedules()
 	var levels struct{ Game []lab.Level }
-	if err := json.Unmarshal(askSchedules(h, "GET", "/api/schedule/levels", "").Body.Bytes(), &levels); err != nil || !reflect.DeepEqual(levels.Game, lab.Game()) {
+	w := askSchedules(h, "GET", "/api/schedule/levels", "")
+	if err := json.Unmarshal(w.Body.Bytes(), &levels); err != nil || !reflect.DeepEqual(levels.Game, lab.Game()) {
 		t.Errorf("got %+v, %v", levels.Game, err)
 	}
 	var got lab.State
-	w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"v1_setnx","buyers":2,"moves":"A.kA","goal":"stuck"}`)
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got.Reached, []lab.Goal{lab.GoalStuck}) || !reflect.DeepEqual(got.Unserved, []string{"B"}) {
+	w = askSchedules(h, "POST", "/api/schedule", `{"strategy":"v1_setnx","buyers":2,"moves":"A.kA","goal":"stuck"}`)
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil ||
+		!reflect.DeepEqual(got.Reached, []lab.Goal{lab.GoalStuck}) || !reflect.DeepEqual(got.Unserved, []string{"B"}) {
 		t.Errorf("%v, reached %v, unserved %v", err, got.Reached, got.Unserved)
 	}
 	w = askSchedules(h, "POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A","goal":"fame"}`)
@@ -115,26 +120,31 @@ func TestSearchThatWasGivenUp(t *testing.T) {
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"cancelled"`) {
 		t.Errorf("who had given up got %d %s", w.Code, w.Body)
 	}
-	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=none", ""); !strings.Contains(w.Body.String(), `"oversell":"A.B.A.B"`) {
+	w = askSchedules(h, "GET", "/api/schedule/search?strategy=none", "")
+	if !strings.Contains(w.Body.String(), `"oversell":"A.B.A.B"`) {
 		t.Errorf("the next one got %d %s", w.Code, w.Body)
 	}
 }
 
 func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 	h := newSchedules()
+	const play = "/api/schedule"
 	for _, tt := range []struct {
 		method, path, body string
 		status             int
 		code, detail       string
 	}{
-		{"POST", "/api/schedule", `{"strategy":"v99","buyers":2}`, 400, "invalid", `unknown strategy \"v99\" (allowed: none, `},
-		{"POST", "/api/schedule", `{"strategy":"none","buyers":4}`, 400, "invalid", "2 or 3 buyers"},
-		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A.D"}`, 400, "invalid", `move 2 is \"D\" (allowed`},
-		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A.A.A"}`, 400, "invalid", "move 3, A: A has nothing to send"},
-		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"stock":7}`, 400, "invalid", "stock"},
-		{"POST", "/api/schedule", `{"strategy":"none","buyers":2} {}`, 400, "invalid", "there is more"},
-		{"POST", "/api/schedule", ``, 400, "invalid", "is missing"},
-		{"POST", "/api/schedule", `{"moves":"` + strings.Repeat("A.", 4000) + `"}`, 413, "too_large", "4096 bytes"},
+		{"POST", play, `{"strategy":"v99","buyers":2}`, 400, "invalid", `unknown strategy \"v99\" (allowed: none, `},
+		{"POST", play, `{"strategy":"none","buyers":4}`, 400, "invalid", "2 or 3 buyers"},
+		{"POST", play, `{"strategy":"none","buyers":2,"moves":"A.D"}`, 400, "invalid", `move 2 is \"D\" (allowed`},
+		{
+			"POST", play, `{"strategy":"none","buyers":2,"moves":"A.A.A"}`,
+			400, "invalid", "move 3, A: A has nothing to send",
+		},
+		{"POST", play, `{"strategy":"none","buyers":2,"stock":7}`, 400, "invalid", "stock"},
+		{"POST", play, `{"strategy":"none","buyers":2} {}`, 400, "invalid", "there is more"},
+		{"POST", play, ``, 400, "invalid", "is missing"},
+		{"POST", play, `{"moves":"` + strings.Repeat("A.", 4000) + `"}`, 413, "too_large", "4096 bytes"},
 		{"GET", "/api/schedule", ``, 405, "wrong_method", "POST"},
 		{"POST", "/api/schedule/search", ``, 405, "wrong_method", "GET, HEAD"},
 		{"GET", "/api/schedule/search?strategy=v99", ``, 400, "invalid", "v99"},
@@ -145,12 +155,13 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 		{"GET", "/api/schedule/search?strategy=none;x", ``, 400, "invalid", "semicolon"},
 		{"GET", "/api/schedule/search?strategy=none", `{}`, 400, "invalid", "no body"},
 		{"POST", "/api/schedule?moves=A", `{"strategy":"none","buyers":2}`, 400, "invalid", "no parameter"},
-		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A","moves":"B"}`, 400, "invalid", "twice"},
+		{"POST", play, `{"strategy":"none","buyers":2,"moves":"A","moves":"B"}`, 400, "invalid", "twice"},
 		{"GET", "/api/schedule/more", ``, 404, "no_such_path", "no such path"},
 	} {
 		w := askSchedules(h, tt.method, tt.path, tt.body)
 		if w.Code != tt.status || w.Header().Get("Content-Type") != "application/problem+json" ||
-			!strings.Contains(w.Body.String(), `"code":"`+tt.code+`"`) || !strings.Contains(w.Body.String(), tt.detail) {
+			!strings.Contains(w.Body.String(), `"code":"`+tt.code+`"`) ||
+			!strings.Contains(w.Body.String(), tt.detail) {
 			t.Errorf("%s %s %.60s: got %d %s", tt.method, tt.path, tt.body, w.Code, w.Body)
 		}
 	}
@@ -166,7 +177,8 @@ func TestSearchEndsWithTheShop(t *testing.T) {
 		cancel() // the shop is told to stop when the search begins
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
-	if w := askSchedules(h, "GET", endless, ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"closing"`) {
+	w := askSchedules(h, "GET", endless, "")
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"closing"`) {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }
@@ -178,7 +190,8 @@ func TestSearchAsksForTheToken(t *testing.T) {
 		return askPage(bodyless(h), "GET", "/api/schedule/search?strategy=none", headers...)
 	}
 	for _, headers := range [][]string{nil, {"Authorization", "Bearer open"}} {
-		if w := ask(headers...); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), `"code":"no_token"`) {
+		w := ask(headers...)
+		if w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), `"code":"no_token"`) {
 			t.Errorf("with %v: %d %s", headers, w.Code, w.Body)
 		}
 	}
@@ -188,7 +201,8 @@ func TestSearchAsksForTheToken(t *testing.T) {
 	if w := ask(); w.Code != http.StatusUnauthorized {
 		t.Errorf("when the answer is known: %d %s", w.Code, w.Body)
 	}
-	if w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":""}`); w.Code != http.StatusOK {
+	w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":""}`)
+	if w.Code != http.StatusOK {
 		t.Errorf("to play: %d %s", w.Code, w.Body)
 	}
 }
@@ -239,7 +253,8 @@ func TestNoSearchBesideARun(t *testing.T) {
 	}, slog.New(slog.DiscardHandler))
 	err = fmt.Errorf("%w: 1234", runs.ErrBusy)
 	w := askSchedules(h, "GET", "/api/schedule/search?strategy=none", "")
-	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), `"code":"busy"`) || !strings.Contains(w.Body.String(), "a run is under way: 1234") {
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), `"code":"busy"`) ||
+		!strings.Contains(w.Body.String(), "a run is under way: 1234") {
 		t.Errorf("beside a run: %d %s", w.Code, w.Body)
 	}
 	err = nil

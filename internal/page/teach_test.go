@@ -11,7 +11,8 @@ import (
 	"oversell/internal/lab/search"
 )
 
-var lessonSteps = regexp.MustCompile(`\{\s*id: "(\w+)",\s*show: "([^"]+)",\s*exercise: (?:null|\["(\w+)", "([\w-]+)"(?:, "([\w.]+)")?\]),?\s*\}`)
+var lessonSteps = regexp.MustCompile(`\{\s*id: "(\w+)",\s*show: "([^"]+)",\s*` +
+	`exercise: (?:null|\["(\w+)", "([\w-]+)"(?:, "([\w.]+)")?\]),?\s*\}`)
 
 // Each step of the lesson is in docs/teaching.md, with what to show and its exercise. An exercise
 // has an answer if the record has a schedule that reaches its goal.

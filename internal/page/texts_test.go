@@ -37,7 +37,8 @@ var languages = []string{"en", "zh"}
 var byName = []string{"anomaly.", "strategy."}
 
 func isByName(key string) bool {
-	return key != "strategy.adds" && key != "strategy.breaks" && slices.ContainsFunc(byName, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+	named := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
+	return key != "strategy.adds" && key != "strategy.breaks" && slices.ContainsFunc(byName, named)
 }
 
 func readAsset(t *testing.T, name string) string {
@@ -127,12 +128,14 @@ func TestTextsAreComplete(t *testing.T) {
 		}
 	}
 	for _, b := range beginnings {
-		if !isByName(b) && !slices.ContainsFunc(keysOf(english), func(key string) bool { return strings.HasPrefix(key, b) }) {
+		begins := func(key string) bool { return strings.HasPrefix(key, b) }
+		if !isByName(b) && !slices.ContainsFunc(keysOf(english), begins) {
 			t.Errorf("the page names texts that begin with %s, and there are none", b)
 		}
 	}
 	for key := range english {
-		if !slices.Contains(keys, key) && !slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(key, b) }) {
+		named := func(beginning string) bool { return strings.HasPrefix(key, beginning) }
+		if !slices.Contains(keys, key) && !slices.ContainsFunc(beginnings, named) {
 			t.Errorf("the text %s is named nowhere", key)
 		}
 	}
@@ -228,13 +231,21 @@ func TestNamesAreTranslated(t *testing.T) {
 func namesOfValues() (keys []string) {
 	keys = append(keys, each(catalog.Conditions(), "condition.", "condition.%s.about")...)
 	keys = append(keys, each([]runs.Phase{runs.Setup, runs.Load, runs.Audit, runs.Judged}, "live.phase.")...)
-	keys = append(keys, each([]runs.Invariant{runs.StockHolds, runs.OneHolder, runs.Served}, "live.invariant.", "stage.invariant.")...)
-	keys = append(keys, each([]bench.FaultKind{bench.Killed, bench.Stopped, bench.CutOff, bench.Slow, bench.Late}, "stage.fault.", "stage.fault.%s.for")...)
-	keys = append(keys, each([]runs.State{runs.Running, runs.Stopping, runs.Done, runs.Stopped, runs.Failed}, "run.state.")...)
+	invariants := []runs.Invariant{runs.StockHolds, runs.OneHolder, runs.Served}
+	keys = append(keys, each(invariants, "live.invariant.", "stage.invariant.")...)
+	faults := []bench.FaultKind{bench.Killed, bench.Stopped, bench.CutOff, bench.Slow, bench.Late}
+	keys = append(keys, each(faults, "stage.fault.", "stage.fault.%s.for")...)
+	states := []runs.State{runs.Running, runs.Stopping, runs.Done, runs.Stopped, runs.Failed}
+	keys = append(keys, each(states, "run.state.")...)
 	keys = append(keys, each(payfault.Kinds(), "lane.fault.", "lane.fault.%s.about")...)
-	keys = append(keys, each([]payment.Status{payment.Authorised, payment.Declined, payment.Captured, payment.Cancelled, payment.Refunded}, "payment.")...)
+	payments := []payment.Status{
+		payment.Authorised, payment.Declined, payment.Captured, payment.Cancelled, payment.Refunded,
+	}
+	keys = append(keys, each(payments, "payment.")...)
 	keys = append(keys, each([]holds.Status{holds.Held, holds.Paid, holds.Expired, holds.Released}, "seats.unit.")...)
-	wrong := []figures.Verdict{figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown, figures.NotComparable}
+	wrong := []figures.Verdict{
+		figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown, figures.NotComparable,
+	}
 	return append(append(keys, each(wrong, "verdict.", "stage.verdict.")...), "verdict."+string(figures.OK))
 }
 
@@ -280,9 +291,11 @@ func TestFirstPaintIsSmall(t *testing.T) {
 			size += compressed(t, readAsset(t, name))
 		}
 		if size > maxFirstPaint {
-			t.Errorf("%s: the first paint loads %d bytes, at most %d are allowed: %v", language, size, maxFirstPaint, files)
+			t.Errorf("%s: the first paint loads %d bytes; want at most %d: %v", language, size, maxFirstPaint, files)
 		}
-		for _, part := range []string{"run.js", "break.js", "play.js", "read.js", "shop.js", "counter.js", "seats.js", "plot.js"} {
+		for _, part := range []string{
+			"run.js", "break.js", "play.js", "read.js", "shop.js", "counter.js", "seats.js", "plot.js",
+		} {
 			if slices.Contains(files, part) {
 				t.Errorf("%s is loaded at once, and not when its part is opened", part)
 			}

@@ -62,7 +62,9 @@ func TestCountsTheHoldersInside(t *testing.T) {
 // The picture is an SVG of the address that Open was told.
 func TestQRCodeIsOfTheAddress(t *testing.T) {
 	one, two := class.New("hot"), class.New("hot")
-	for c, url := range map[*class.Class]string{one: "http://10.0.0.7:8080/#/shop", two: "http://10.0.0.8:8080/#/shop"} {
+	for c, url := range map[*class.Class]string{
+		one: "http://10.0.0.7:8080/#/shop", two: "http://10.0.0.8:8080/#/shop",
+	} {
 		if err := c.Open(url); err != nil {
 			t.Fatal(err)
 		}

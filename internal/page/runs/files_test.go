@@ -33,7 +33,7 @@ func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
 	offered := m.Options()
 	most := offered.Limits.Requests.Max
 	if most < offered.Limits.Requests.Min || most >= int64(few.Cur) || int64(offered.Defaults.Requests) > most {
-		t.Fatalf("with %d files, up to %d requests are offered, and %d by default", few.Cur, most, offered.Defaults.Requests)
+		t.Fatalf("with %d files, up to %d are offered, and %d by default", few.Cur, most, offered.Defaults.Requests)
 	}
 	s := long(m)
 	s.Instances, s.Conditions = int(offered.Limits.Instances.Max), nil

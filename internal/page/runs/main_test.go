@@ -92,7 +92,9 @@ func until(t *testing.T, s *runs.Subscription, wanted func(runs.Event) bool) (ru
 }
 
 // await is until for any goroutine of a test.
-func await(ctx context.Context, s *runs.Subscription, wanted func(runs.Event) bool) (e runs.Event, rows []runs.NumberedRow, err error) {
+func await(ctx context.Context, s *runs.Subscription, wanted func(runs.Event) bool) (
+	e runs.Event, rows []runs.NumberedRow, err error,
+) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {

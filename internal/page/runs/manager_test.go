@@ -31,7 +31,8 @@ func TestRunIsShownAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.State != runs.Done || run.Error != "" || len(run.Rows) != 2 || len(run.Samples) != 2 || run.RowsDone != run.RowsAll || run.Now != nil {
+	if run.State != runs.Done || run.Error != "" || len(run.Rows) != 2 || len(run.Samples) != 2 ||
+		run.RowsDone != run.RowsAll || run.Now != nil {
 		t.Fatalf("the run came to %+v", run)
 	}
 	for i, row := range run.Rows {
@@ -40,7 +41,8 @@ func TestRunIsShownAsItIs(t *testing.T) {
 		}
 		points := run.Samples[i].Points
 		last := points[len(points)-1]
-		if last.Sold != row.Sold || last.Remaining != row.Stock-row.Sold+row.LostUpdates || last.MaxHolders != row.MaxHolders ||
+		if last.Sold != row.Sold || last.Remaining != row.Stock-row.Sold+row.LostUpdates ||
+			last.MaxHolders != row.MaxHolders ||
 			last.Served != row.Served || last.SoldOut != row.SoldOut || last.Waiting != 0 {
 			t.Errorf("the last point of %s is %+v; the row %+v", row.Strategy, last, row)
 		}
@@ -116,7 +118,8 @@ func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 	backendtest.System(t)
 	dir := t.TempDir()
-	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "local"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+	specs := lockservers.Specs{Redlock: "embedded", Etcd: "local"}
+	servers, err := lockservers.NewLazy(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +128,9 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	on := runs.Backends{RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded"), Servers: servers}
+	on := runs.Backends{
+		RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded"), Servers: servers,
+	}
 	m, p := open(t, func(c *runs.Config) { c.Shop = &on })
 	t.Setenv("TMPDIR", dir)
 	for _, tt := range []struct {
@@ -139,7 +144,8 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 		if e.Run.State != runs.Done || !e.Run.AsExpected {
 			t.Errorf("%s came to %s, %q", tt.strategy, e.Run.State, e.Run.Error)
 		}
-		if started, err := filepath.Glob(filepath.Join(dir, "oversell-*", "data", "member")); err != nil || len(started) != tt.etcds {
+		started, err := filepath.Glob(filepath.Join(dir, "oversell-*", "data", "member"))
+		if err != nil || len(started) != tt.etcds {
 			t.Errorf("after %s: %v, %v; want %d", tt.strategy, started, err, tt.etcds)
 		}
 	}
@@ -157,7 +163,8 @@ func TestStopKeepsWhatIsFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, rows := until(t, sub, ended(id))
-	if e.Run.State != runs.Stopped || e.Run.RowsDone != 1 || e.Run.RowsAll != 2 || e.Run.Now != nil || e.Run.Error != "" {
+	if e.Run.State != runs.Stopped || e.Run.RowsDone != 1 || e.Run.RowsAll != 2 || e.Run.Now != nil ||
+		e.Run.Error != "" {
 		t.Errorf("stopped, it is %+v; told of %d rows more", e.Run, len(rows))
 	}
 	p.checkEnded(t)
@@ -168,7 +175,8 @@ func TestStopKeepsWhatIsFinished(t *testing.T) {
 		t.Errorf("another one stopped: %v", err)
 	}
 	var text bytes.Buffer
-	if err := m.Report(id, &text, present.Style{}); err != nil || !strings.Contains(text.String(), "Not finished: 1 of 2 rows") {
+	err := m.Report(id, &text, present.Style{})
+	if err != nil || !strings.Contains(text.String(), "Not finished: 1 of 2 rows") {
 		t.Errorf("the report of what is finished: %v, %d bytes", err, text.Len())
 	}
 }
@@ -258,13 +266,19 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 		{func(s *runs.Settings) { s.Strategies = []string{"zookeeper"} }, "allowed: none"},
 		{func(s *runs.Settings) { s.Strategies = []string{"sql_get_lock"} }, "allowed: none"},
 		{func(s *runs.Settings) { s.Conditions = []catalog.Condition{catalog.Failover} }, "allowed: calm, slow, late"},
-		{func(s *runs.Settings) { s.Conditions, s.Instances = []catalog.Condition{catalog.Crash}, 1 }, "at least 2 instances"},
+		{func(s *runs.Settings) {
+			s.Conditions, s.Instances = []catalog.Condition{catalog.Crash}, 1
+		}, "at least 2 instances"},
 		{func(s *runs.Settings) { s.Backend = runs.Shop }, "allowed: embedded"},
 		{func(s *runs.Settings) { s.Keeper = "me" }, "allowed: redis, database"},
-		{func(s *runs.Settings) { s.Strategies, s.Keeper = []string{"lua_atomic"}, stock.InDatabase }, "it goes with redis"},
+		{func(s *runs.Settings) {
+			s.Strategies, s.Keeper = []string{"lua_atomic"}, stock.InDatabase
+		}, "it goes with redis"},
 		{func(s *runs.Settings) {
 			s.Strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua"}
-			s.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow, catalog.Late, catalog.Crash, catalog.Pause, catalog.Partition}
+			s.Conditions = []catalog.Condition{
+				catalog.Calm, catalog.Slow, catalog.Late, catalog.Crash, catalog.Pause, catalog.Partition,
+			}
 		}, "is 42; allowed: 1 to 40"},
 	} {
 		s := m.Defaults()

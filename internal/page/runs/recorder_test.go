@@ -48,14 +48,17 @@ func TestFinishedRowIsShownAsItWasJudged(t *testing.T) {
 	c.Done(rowOf(100, 112, 15, 2, 7))
 	r := shown(t, m)
 	want := Point{T: 7, Holders: -1, MaxHolders: 2, Audited: 7, Remaining: 3, Sold: 112}
-	if r.Now.Phase != Judged || *r.Now.Point != want || len(r.Now.Broken) != 2 || len(r.Rows) != 1 || len(r.Samples[0].Points) != 1 {
+	if r.Now.Phase != Judged || *r.Now.Point != want || len(r.Now.Broken) != 2 || len(r.Rows) != 1 ||
+		len(r.Samples[0].Points) != 1 {
 		t.Errorf("in the end: %+v with %+v", r.Now, r.Now.Point)
 	}
 }
 
 // Several holders inside are no violation where the losers' writes are refused.
 func TestOneHolderIsAskedOfThoseWhoPromiseIt(t *testing.T) {
-	for name, broken := range map[string]int{"v6_watchdog": 1, "watch": 0, "lua_atomic": 0, "sql_version": 0, "sql_for_update": 1} {
+	for name, broken := range map[string]int{
+		"v6_watchdog": 1, "watch": 0, "lua_atomic": 0, "sql_version": 0, "sql_for_update": 1,
+	} {
 		m, c := recording(t)
 		c.Row(1, 1, name, catalog.Calm)
 		c.Done(rowOf(100, 100, 0, 5, 0))
@@ -74,7 +77,8 @@ func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 	m.update(func() { c.see(bench.Live{Elapsed: time.Millisecond, Waiting: 5}) })
 	c.Row(2, 2, "v6_watchdog", catalog.Calm)
 	r := shown(t, m)
-	if len(r.Samples) != 2 || len(r.Samples[0].Points) != 1 || len(r.Samples[1].Points) != 0 || r.Now.Phase != Setup || len(r.Rows) != 1 {
+	if len(r.Samples) != 2 || len(r.Samples[0].Points) != 1 || len(r.Samples[1].Points) != 0 ||
+		r.Now.Phase != Setup || len(r.Rows) != 1 {
 		t.Errorf("it is shown as %+v, and now %+v", r.Samples, r.Now)
 	}
 }
@@ -116,7 +120,8 @@ func TestWhatHappenedStaysWithTheRow(t *testing.T) {
 	if len(r.Now.Broken)+len(r.Now.Faults) > 0 {
 		t.Errorf("the next row begins with %+v, %+v", r.Now.Broken, r.Now.Faults)
 	}
-	broken, faults := []Broken{{Served, 1595, "nobody was served after 95 ms; 70 requests waited for 38 units"}}, []Fault{{bench.Stopped, 100, 1650}}
+	broken := []Broken{{Served, 1595, "nobody was served after 95 ms; 70 requests waited for 38 units"}}
+	faults := []Fault{{bench.Stopped, 100, 1650}}
 	if s := r.Samples[0]; !slices.Equal(s.Broken, broken) || !slices.Equal(s.Faults, faults) {
 		t.Errorf("the row has %+v, %+v; want %+v, %+v", s.Broken, s.Faults, broken, faults)
 	}

@@ -150,7 +150,8 @@ func TestThePageLoadsItsTexts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := slices.Sorted(maps.Keys(all)), []string{"en.json", "zh.json", "zh.told.json"}; !slices.Equal(got, want) {
+	want := []string{"en.json", "zh.json", "zh.told.json"}
+	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
 		t.Errorf("the page loads %v, want %v", got, want)
 	}
 }

@@ -23,7 +23,8 @@ type Lab struct {
 const program = "oversell/internal/site/browser"
 
 // ErrSource is returned, wrapped, where the lab cannot be compiled.
-var ErrSource = errors.New("the lab in a browser is compiled from this project's source, with the go command: run this in a folder of the source")
+var ErrSource = errors.New("the lab in a browser is compiled from this project's source, with the go command: " +
+	"run this in a folder of the source")
 
 // BuildLab compiles the lab with the go command, from the source in the current folder.
 func BuildLab(ctx context.Context) (Lab, error) {
@@ -45,7 +46,8 @@ func BuildLab(ctx context.Context) (Lab, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "lab.wasm")
-	if _, err := run(ctx, browser, "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", file, program); err != nil {
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", file, program}
+	if _, err := run(ctx, browser, args...); err != nil {
 		return Lab{}, err
 	}
 	code, err := os.ReadFile(file)

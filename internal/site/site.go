@@ -144,12 +144,15 @@ func (w *writer) all(ctx context.Context, cfg Config) error {
 func recordingOf(path string) string { return strings.TrimPrefix(path, "/") + ".json" }
 
 // policy is the shop's content security policy, less what only a header can say.
-const policy = `<meta http-equiv="Content-Security-Policy" content="default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'">`
+const policy = `<meta http-equiv="Content-Security-Policy" ` +
+	`content="default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'">`
 
 // marked is the page's frame with the mark of a site, which the page's api.js looks for, and
 // with the policy that a shop sends as a header.
 func marked(index []byte) ([]byte, error) {
-	for _, change := range []struct{ where, more string }{{`<html lang="en"`, ` data-site`}, {`<meta charset="utf-8">`, "\n" + policy}} {
+	for _, change := range []struct{ where, more string }{
+		{`<html lang="en"`, ` data-site`}, {`<meta charset="utf-8">`, "\n" + policy},
+	} {
 		if bytes.Count(index, []byte(change.where)) != 1 {
 			return nil, fmt.Errorf("index.html has not one %s", change.where)
 		}

@@ -25,7 +25,8 @@ func shop(w http.ResponseWriter, r *http.Request) {
 	replies := map[string]string{
 		"/api/lab": `{"cells":[{"anomaly":"a","strategy":"s"}]}`, "/api/lab/a/s": `{"cell":1}`,
 		"/api/stages": `{"stages":1}`,
-		"/api/runs":   `{"runs":[{"id":"r1"}]}`, "/api/runs/r1": `{"run":1}`, "/api/runs/r1/report.html": "a report ", "/api/runs/options": `{"options":1}`,
+		"/api/runs":   `{"runs":[{"id":"r1"}]}`, "/api/runs/r1": `{"run":1}`, "/api/runs/r1/report.html": "a report ",
+		"/api/runs/options":    `{"options":1}`,
 		"/api/schedule/levels": `{"levels":1}`, "/api/schedule/record": `{"record":1}`,
 	}
 	text, ok := replies[r.URL.Path]
@@ -38,8 +39,10 @@ func shop(w http.ResponseWriter, r *http.Request) {
 
 func config(dir string) site.Config {
 	return site.Config{
-		Dir: dir, Page: http.HandlerFunc(shop), Files: map[string][]byte{"index.html": []byte(index), "page/app.js": []byte("app")},
-		Replies: map[string]any{"/api/strategies": []string{"none"}}, Lab: site.Lab{Packed: []byte("packed"), Unpacked: 9, Start: []byte("start")},
+		Dir: dir, Page: http.HandlerFunc(shop),
+		Files:   map[string][]byte{"index.html": []byte(index), "page/app.js": []byte("app")},
+		Replies: map[string]any{"/api/strategies": []string{"none"}},
+		Lab:     site.Lab{Packed: []byte("packed"), Unpacked: 9, Start: []byte("start")},
 	}
 }
 
@@ -66,7 +69,8 @@ func TestRepliesAreFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "site")
 	written := write(t, config(dir))
 	for name, want := range map[string]string{
-		"api/lab/a/s.json": `{"cell":1}`, "api/stages.json": `{"stages":1}`, "api/runs/r1.json": `{"run":1}`, "api/runs/r1/report.html": "a report en",
+		"api/lab/a/s.json": `{"cell":1}`, "api/stages.json": `{"stages":1}`, "api/runs/r1.json": `{"run":1}`,
+		"api/runs/r1/report.html":    "a report en",
 		"api/runs/r1/report.zh.html": "a report zh",
 		"api/schedule/record.json":   `{"record":1}`, "api/strategies.json": `["none"]`, "page/app.js": "app",
 	} {
@@ -74,7 +78,8 @@ func TestRepliesAreFiles(t *testing.T) {
 			t.Errorf("%s says %q, want %q", name, got, want)
 		}
 	}
-	if got := read(t, dir, "index.html"); !strings.Contains(got, `<html lang="en" data-site>`) || !strings.Contains(got, "default-src 'self'") {
+	got := read(t, dir, "index.html")
+	if !strings.Contains(got, `<html lang="en" data-site>`) || !strings.Contains(got, "default-src 'self'") {
 		t.Errorf("the page is %s", got)
 	}
 	files := 0

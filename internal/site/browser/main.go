@@ -82,7 +82,8 @@ func pair(status int, reply string) []any { return []any{status, reply} }
 
 // refused is a reply in the form of a shop's problems.
 func refused(status int, code, detail string) (int, string) {
-	text, _ := json.Marshal(map[string]any{"status": status, "code": code, "detail": detail}) // of a string it cannot fail
+	// Marshaling a string cannot fail.
+	text, _ := json.Marshal(map[string]any{"status": status, "code": code, "detail": detail})
 	return status, string(text)
 }
 
@@ -108,7 +109,8 @@ func cell(anomaly, strategy string) (show.Told, error) {
 	if err != nil {
 		return show.Told{}, fmt.Errorf("%w: %w", errElsewhere, err)
 	}
-	report, err := lab.Run(context.Background(), lab.Config{Subjects: subjects, Scenarios: scenarios, Redis: lab.Embedded}, nil)
+	cfg := lab.Config{Subjects: subjects, Scenarios: scenarios, Redis: lab.Embedded}
+	report, err := lab.Run(context.Background(), cfg, nil)
 	if err != nil {
 		return show.Told{}, err
 	}

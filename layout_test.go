@@ -20,7 +20,10 @@ func list(t *testing.T, arguments ...string) []string {
 // lock either: the shop tells it their errors.
 func TestDomainAndHTTPKnowNoLock(t *testing.T) {
 	for _, dep := range list(t, "-deps", "./internal/stock", "./internal/cache") {
-		for _, name := range []string{"oversell/internal/locks", "oversell/internal/backend", "etcd", "zookeeper", "go-zookeeper", "redsync", "redislock", "rueidis"} {
+		for _, name := range []string{
+			"oversell/internal/locks", "oversell/internal/backend", "etcd", "zookeeper", "go-zookeeper",
+			"redsync", "redislock", "rueidis",
+		} {
 			if strings.Contains(dep, name) {
 				t.Errorf("the domain depends on %s", dep)
 			}

@@ -87,7 +87,9 @@ func TestReadmeNamesWhatIsInTheStages(t *testing.T) {
 	}
 	text := read(t, readme)
 	for _, dir := range stages {
-		row := regexp.MustCompile("(?m)^\\| `" + filepath.Base(dir) + "` \\| .* \\| `(Test\\w+)` \\| `(\\w+\\.\\w+)` \\|$").FindStringSubmatch(text)
+		name := filepath.Base(dir)
+		pattern := "(?m)^\\| `" + name + "` \\| .* \\| `(Test\\w+)` \\| `(\\w+\\.\\w+)` \\|$"
+		row := regexp.MustCompile(pattern).FindStringSubmatch(text)
 		if row == nil {
 			t.Errorf("%s has no row of %s with a test and a file", readme, filepath.Base(dir))
 			continue
@@ -123,7 +125,8 @@ func TestChineseHasOneWordForOneThing(t *testing.T) {
 			}
 			for given, want := range map[string]string{
 				"持有者": "持锁者", "答复": "回复", "应答": "回复", "方案": "策略", "续租": "续期", "杀掉": "杀死",
-				"占住": "预占", "先占后付": "先预占后付款", "干活": "执行业务", "干完活": "执行完业务", "活没干": "业务没执行", "活干": "业务执行", "白干": "白白执行", "干一会": "执行一会儿",
+				"占住": "预占", "先占后付": "先预占后付款", "干活": "执行业务", "干完活": "执行完业务",
+				"活没干": "业务没执行", "活干": "业务执行", "白干": "白白执行", "干一会": "执行一会儿",
 				"舞台": "现场", "柜台后面": "后台管理", "已接下": "已受理", "到目前为止": "已发生",
 			} {
 				if strings.Contains(text, given) {
@@ -167,7 +170,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 func anchors(text string) []string {
 	var all []string
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
-		all = append(all, strings.ReplaceAll(regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-"))
+		kept := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		all = append(all, strings.ReplaceAll(kept, " ", "-"))
 	}
 	return all
 }
@@ -183,7 +187,7 @@ func TestStrategiesAreExplainedInChinese(t *testing.T) {
 	name := chinese(strategies)
 	for _, row := range rows {
 		if !strings.Contains(read(t, name), "\n- "+row[1]+"：") {
-			t.Errorf("%s: add to the list of strategies a line \"- %s：…\" that says %q in Chinese", name, row[1], row[2])
+			t.Errorf("%s: add to the list a line \"- %s：…\" that says %q in Chinese", name, row[1], row[2])
 		}
 	}
 }
@@ -307,7 +311,8 @@ func rowKey(line string) string {
 // Chinese counts as one to that document, and the name of a heading as one in any language.
 func words(text string, first int) []fact {
 	var facts []fact
-	for _, m := range regexp.MustCompile("`[^`]+`|\\]\\([^)\\s]+\\)|[0-9]+(?:[.,][0-9]+)*").FindAllStringIndex(text, -1) {
+	pattern := regexp.MustCompile("`[^`]+`|\\]\\([^)\\s]+\\)|[0-9]+(?:[.,][0-9]+)*")
+	for _, m := range pattern.FindAllStringIndex(text, -1) {
 		key := strings.Join(strings.Fields(text[m[0]:m[1]]), " ")
 		if target, ok := strings.CutPrefix(key, "]("); ok {
 			file, _, toHeading := strings.Cut(strings.TrimSuffix(target, ")"), "#")
@@ -324,8 +329,8 @@ func words(text string, first int) []fact {
 // differences says what to add where, so that both pages say the same.
 func differences(a, b page) []string {
 	if !slices.EqualFunc(a.sections, b.sections, func(s, t section) bool { return s.level() == t.level() }) {
-		return []string{fmt.Sprintf("the headings of %s and %s differ in number or level: translate the section that one of them lacks\n%s",
-			a.name, b.name, beside(a, b))}
+		return []string{fmt.Sprintf("the headings of %s and %s differ in number or level: "+
+			"translate the section that one of them lacks\n%s", a.name, b.name, beside(a, b))}
 	}
 	var told []string
 	for i, s := range a.sections {
@@ -385,7 +390,8 @@ func misplaced(name string, s section, otherName string, other section) []string
 	a, b := slices.DeleteFunc(slices.Clone(s.facts), inProse), slices.DeleteFunc(slices.Clone(other.facts), inProse)
 	for i := range min(len(a), len(b)) {
 		if a[i].key != b[i].key {
-			return []string{fmt.Sprintf("%s, line %d: %s %s stands where %s, line %d, has %s %s: have them in the same order",
+			return []string{fmt.Sprintf(
+				"%s, line %d: %s %s stands where %s, line %d, has %s %s: have them in the same order",
 				otherName, b[i].line, b[i].kind, b[i].key, name, a[i].line, a[i].kind, a[i].key)}
 		}
 	}
@@ -393,26 +399,39 @@ func misplaced(name string, s section, otherName string, other section) []string
 }
 
 func TestDifferencesAreTold(t *testing.T) {
-	const page = "# T\n\n[x](d.md) has `a` and `b c`, 5 times.\n\n## A\n\n```sh\n# why\ngo run ./a   # this\ngo run ./b\n```\n\n" +
+	const page = "# T\n\n[x](d.md) has `a` and `b c`, 5 times.\n\n" +
+		"## A\n\n```sh\n# why\ngo run ./a   # this\ngo run ./b\n```\n\n" +
 		"| what | figure | command |\n|---|---|---|\n| one | 1.5 s | `go a` |\n| two | 2 s | `go b` |\n"
 	for name, tt := range map[string]struct{ old, new, want string }{
-		"nothing":                 {"", "", ""},
-		"a comment":               {"# this", "# 这个", ""},
-		"order in prose":          {"`a` and `b c`", "`b\nc` 和 `a`", ""},
-		"a link to Chinese":       {"(d.md)", "(d.zh-CN.md)", ""},
-		"a link to a heading":     {"(d.md)", "(d.zh-CN.md#标题)", "add to its text a link to d.md#…"},
-		"words in a table":        {"| one | 1.5 s", "| 一 | 1.5 秒", ""},
-		"no section":              {"## A\n", "", "nothing"},
-		"another level":           {"## A", "### A", "differ in number or level"},
-		"no command":              {"go run ./b\n", "", "zh, under \"## A\" (line 5): add the line of code go run ./b, as in line 10 of en"},
-		"one command more":        {"go run ./b\n", "go run ./b\ngo run ./c\n", "en, under \"## A\" (line 5): add the line of code go run ./c, as in line 11 of zh"},
-		"commands in other order": {"go run ./a   # this\ngo run ./b\n", "go run ./b\ngo run ./a\n", "zh, line 9: the line of code go run ./b stands where en, line 9, has"},
-		"another figure":          {"1.5 s", "1.6 s", "zh, under \"## A\" (line 5): add a table row with 3 cells and 1.5, `go a`, as in line 15 of en"},
-		"no row":                  {"| two | 2 s | `go b` |\n", "", "add a table row with 3 cells and 2, `go b`"},
-		"no link":                 {"[x](d.md)", "x", "add to its text a link to d.md"},
-		"a name said again":       {"5 times", "5 次 `a`", ""},
-		"no name":                 {"`b c`", "b", "add to its text `b c`, as in line 3 of en"},
-		"no figure":               {"5 times", "often", "add to its text 5"},
+		"nothing":             {"", "", ""},
+		"a comment":           {"# this", "# 这个", ""},
+		"order in prose":      {"`a` and `b c`", "`b\nc` 和 `a`", ""},
+		"a link to Chinese":   {"(d.md)", "(d.zh-CN.md)", ""},
+		"a link to a heading": {"(d.md)", "(d.zh-CN.md#标题)", "add to its text a link to d.md#…"},
+		"words in a table":    {"| one | 1.5 s", "| 一 | 1.5 秒", ""},
+		"no section":          {"## A\n", "", "nothing"},
+		"another level":       {"## A", "### A", "differ in number or level"},
+		"no command": {
+			"go run ./b\n", "",
+			"zh, under \"## A\" (line 5): add the line of code go run ./b, as in line 10 of en",
+		},
+		"one command more": {
+			"go run ./b\n", "go run ./b\ngo run ./c\n",
+			"en, under \"## A\" (line 5): add the line of code go run ./c, as in line 11 of zh",
+		},
+		"commands in other order": {
+			"go run ./a   # this\ngo run ./b\n", "go run ./b\ngo run ./a\n",
+			"zh, line 9: the line of code go run ./b stands where en, line 9, has",
+		},
+		"another figure": {
+			"1.5 s", "1.6 s",
+			"zh, under \"## A\" (line 5): add a table row with 3 cells and 1.5, `go a`, as in line 15 of en",
+		},
+		"no row":            {"| two | 2 s | `go b` |\n", "", "add a table row with 3 cells and 2, `go b`"},
+		"no link":           {"[x](d.md)", "x", "add to its text a link to d.md"},
+		"a name said again": {"5 times", "5 次 `a`", ""},
+		"no name":           {"`b c`", "b", "add to its text `b c`, as in line 3 of en"},
+		"no figure":         {"5 times", "often", "add to its text 5"},
 	} {
 		got := differences(parse("en", page), parse("zh", strings.Replace(page, tt.old, tt.new, 1)))
 		if text := strings.Join(got, "\n"); (text == "") != (tt.want == "") || !strings.Contains(text, tt.want) {

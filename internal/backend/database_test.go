@@ -71,7 +71,8 @@ func TestDatabaseNameOfAFile(t *testing.T) {
 		t.Errorf("name %q, %v; want it to end in the file", name, err)
 	}
 	temporary := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
-	if name, err := backend.DatabaseName(t.Context(), temporary); err != nil || !strings.HasSuffix(name, " (embedded)") {
+	name, err = backend.DatabaseName(t.Context(), temporary)
+	if err != nil || !strings.HasSuffix(name, " (embedded)") {
 		t.Errorf("name %q, %v; want it to end in (embedded)", name, err)
 	}
 }
@@ -221,7 +222,9 @@ func TestTransactionDoesNotWaitForAQueryOutside(t *testing.T) {
 		var others sync.WaitGroup
 		for range pool.Stats().MaxOpenConnections - 1 {
 			others.Go(func() {
-				if err := db.Transaction(func(tx *gorm.DB) error { return tx.Where("name = ?", "locked").Delete(&record{}).Error }); err != nil {
+				if err := db.Transaction(func(tx *gorm.DB) error {
+					return tx.Where("name = ?", "locked").Delete(&record{}).Error
+				}); err != nil {
 					t.Error(err)
 				}
 			})

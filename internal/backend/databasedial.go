@@ -37,7 +37,9 @@ func DialDatabase(ctx context.Context, url string) (*gorm.DB, error) {
 
 // DialDatabaseThrough is DialDatabase with a connector around the one of the driver, so
 // that faults can be injected into statements.
-func DialDatabaseThrough(ctx context.Context, url string, through func(sqldriver.Connector) sqldriver.Connector) (*gorm.DB, error) {
+func DialDatabaseThrough(
+	ctx context.Context, url string, through func(sqldriver.Connector) sqldriver.Connector,
+) (*gorm.DB, error) {
 	target, err := parseDatabaseURL(url)
 	if err != nil {
 		return nil, err
@@ -48,7 +50,9 @@ func DialDatabaseThrough(ctx context.Context, url string, through func(sqldriver
 	return dialSQLite(ctx, target.file, through)
 }
 
-func dialMySQL(ctx context.Context, c *driver.Config, through func(sqldriver.Connector) sqldriver.Connector) (*gorm.DB, error) {
+func dialMySQL(
+	ctx context.Context, c *driver.Config, through func(sqldriver.Connector) sqldriver.Connector,
+) (*gorm.DB, error) {
 	connector, err := driver.NewConnector(c)
 	if err != nil {
 		return nil, fmt.Errorf("%w for -db: the driver refuses it; %s", ErrSpec, databaseSpecs)
@@ -64,7 +68,9 @@ func dialMySQL(ctx context.Context, c *driver.Config, through func(sqldriver.Con
 	return open(ctx, pool, mysql.New(mysql.Config{Conn: pool, DSNConfig: c}), c.Addr)
 }
 
-func dialSQLite(ctx context.Context, file string, through func(sqldriver.Connector) sqldriver.Connector) (*gorm.DB, error) {
+func dialSQLite(
+	ctx context.Context, file string, through func(sqldriver.Connector) sqldriver.Connector,
+) (*gorm.DB, error) {
 	// SQLite reports a missing folder as "out of memory".
 	if _, err := os.Stat(filepath.Dir(file)); err != nil {
 		return nil, fmt.Errorf("database at %s: %w: %w", file, ErrUnreachable, err)

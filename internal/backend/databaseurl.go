@@ -135,7 +135,8 @@ func WithDatabaseAddr(url, addr string) (string, error) {
 	}
 	c, err := mysql.ParseDSN(url)
 	if err != nil {
-		return "", fmt.Errorf("%w for -db: it does not parse as a DSN", ErrSpec) // err may repeat a piece of the password
+		// err may repeat a piece of the password.
+		return "", fmt.Errorf("%w for -db: it does not parse as a DSN", ErrSpec)
 	}
 	c.Addr = addr
 	return c.FormatDSN(), nil

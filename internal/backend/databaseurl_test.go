@@ -44,12 +44,15 @@ func TestDatabaseAddr(t *testing.T) {
 	if want := "u:p@tcp(127.0.0.1:1)/db?readTimeout=1m0s"; through != want || err != nil {
 		t.Errorf("through a relay it is %q, %v; want %q", through, err, want)
 	}
-	for _, other := range []string{"sqlite:shop.db", "u:secret@unix(/run/mysqld.sock)/db", "u:secret@tcp(h)/db?tls=true"} {
+	for _, other := range []string{
+		"sqlite:shop.db", "u:secret@unix(/run/mysqld.sock)/db", "u:secret@tcp(h)/db?tls=true",
+	} {
 		if _, err := DatabaseAddr(other); !errors.Is(err, ErrNotRelayed) {
 			t.Errorf("%s: %v, want %v", other, err, ErrNotRelayed)
 		}
 	}
-	if _, err := WithDatabaseAddr("u:secret@tcp(h:1)", "h:2"); !errors.Is(err, ErrSpec) || strings.Contains(err.Error(), "secret") {
+	_, err = WithDatabaseAddr("u:secret@tcp(h:1)", "h:2")
+	if !errors.Is(err, ErrSpec) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a wrong URL: %v, want %v without the password", err, ErrSpec)
 	}
 }
@@ -104,7 +107,9 @@ func TestParseDatabaseURLRefuses(t *testing.T) {
 }
 
 func FuzzParseDatabaseURL(f *testing.F) {
-	for _, seed := range []string{"local", "u:p@tcp(h:3306)/db?x=y", "sqlite:f", "/", "(/", "@(/x?=&", "u@unix(/s)/d?tls=true"} {
+	for _, seed := range []string{
+		"local", "u:p@tcp(h:3306)/db?x=y", "sqlite:f", "/", "(/", "@(/x?=&", "u@unix(/s)/d?tls=true",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {

@@ -124,7 +124,8 @@ func TestWatchOfASilentServer(t *testing.T) {
 	}
 	server := backendtest.RestartableRedis(t)
 	admin := backendtest.DialRedis(t, server.URL)
-	if err := admin.Do(t.Context(), "ACL", "SETUSER", "shop", "on", ">secret", "~*", "+@all", "-info").Err(); err != nil {
+	err := admin.Do(t.Context(), "ACL", "SETUSER", "shop", "on", ">secret", "~*", "+@all", "-info").Err()
+	if err != nil {
 		t.Fatal(err)
 	}
 	rdb, _ = watched(t, "redis://shop:secret@"+server.Addr)

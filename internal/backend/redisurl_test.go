@@ -30,7 +30,10 @@ func TestParseRedisURL(t *testing.T) {
 		{spec: "redis://a:1,b:2,c:3", addrs: "a:1 b:2 c:3", cluster: true},
 		{spec: "redis://a:1, b:2", addrs: "a:1 b:2", cluster: true},
 		{spec: "redis://a:1,redis://b:2", addrs: "a:1 b:2", cluster: true},
-		{spec: "redis://u:p@a:1,redis://u:p@b:2,redis://c:3", addrs: "a:1 b:2 c:3", cluster: true, user: "u", password: "p"},
+		{
+			spec: "redis://u:p@a:1,redis://u:p@b:2,redis://c:3", addrs: "a:1 b:2 c:3",
+			cluster: true, user: "u", password: "p",
+		},
 		{spec: "rediss://:p@a:1,b:2", addrs: "a:1 b:2", cluster: true, tls: true, password: "p"},
 		{spec: "redis+sentinel://a:1,b:2/name", addrs: "a:1 b:2", master: "name"},
 		{spec: "redis+sentinel://u:p@a:1/name/4", addrs: "a:1", master: "name", user: "u", password: "p", db: 4},
@@ -42,7 +45,8 @@ func TestParseRedisURL(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := got.options
-			if !slices.Equal(got.addrs, strings.Fields(tt.addrs)) || got.cluster != tt.cluster || got.master != tt.master {
+			if !slices.Equal(got.addrs, strings.Fields(tt.addrs)) || got.cluster != tt.cluster ||
+				got.master != tt.master {
 				t.Errorf("addrs %q, cluster %t, master %q", got.addrs, got.cluster, got.master)
 			}
 			if o.Username != tt.user || o.Password != tt.password || o.DB != tt.db || (o.TLSConfig != nil) != tt.tls {
@@ -114,7 +118,8 @@ func checkMessage(t *testing.T, err error, want string) {
 func FuzzParseRedisURL(f *testing.F) {
 	for _, seed := range []string{
 		"embedded", "redis://u:p@h:1/2?read_timeout=1s", "redis://a:1,redis://b:2",
-		"redis+sentinel://a:1,b:2/name/3?sentinel_password=x", "rediss://[::1]:1", "redis://%", "redis:///?%zz", "redis://a:1#",
+		"redis+sentinel://a:1,b:2/name/3?sentinel_password=x",
+		"rediss://[::1]:1", "redis://%", "redis:///?%zz", "redis://a:1#",
 	} {
 		f.Add(seed)
 	}
@@ -145,7 +150,10 @@ func FuzzParseRedisURL(f *testing.F) {
 // FuzzRedisURLKeepsPassword puts arbitrary passwords into URLs that are wrong
 // elsewhere, or that the password itself makes wrong.
 func FuzzRedisURLKeepsPassword(f *testing.F) {
-	for _, seed := range []string{"hunter2hunter2", "with/slash", "with@at", "with:colon", "with%zzescape", "with?query", "with,comma", "with#hash"} {
+	for _, seed := range []string{
+		"hunter2hunter2", "with/slash", "with@at", "with:colon", "with%zzescape", "with?query", "with,comma",
+		"with#hash",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, password string) {

@@ -72,7 +72,8 @@ func owner(ctx context.Context, node *redis.Client, slot int) (with, other redis
 		if i < 0 {
 			continue
 		}
-		if slices.ContainsFunc(s.Slots, func(r redis.SlotRange) bool { return int(r.Start) <= slot && slot <= int(r.End) }) {
+		has := func(r redis.SlotRange) bool { return int(r.Start) <= slot && slot <= int(r.End) }
+		if slices.ContainsFunc(s.Slots, has) {
 			with = s.Nodes[i]
 		} else {
 			other = s.Nodes[i]
@@ -151,7 +152,8 @@ func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
 		if len(keys) == 0 {
 			break
 		}
-		must(t, source.Do(ctx, "MIGRATE", to.IP, to.Port, "", 0, 5000, "REPLACE", "AUTH", c.password, "KEYS", keys[0]).Err())
+		must(t, source.Do(ctx, "MIGRATE", to.IP, to.Port, "", 0, 5000,
+			"REPLACE", "AUTH", c.password, "KEYS", keys[0]).Err())
 		moved(len(keys) - 1)
 	}
 	setSlot(target, "NODE", to.ID)

@@ -56,8 +56,10 @@ func etcdEndpoints(spec string) ([]string, error) {
 	endpoints := strings.Split(spec, ",")
 	for i, endpoint := range endpoints {
 		u, err := url.Parse(endpoint)
-		if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || !isHostPort(u.Host) {
-			return nil, fmt.Errorf("%w of -etcd, address %d%s: %s (%s)", ErrSpec, i+1, shown(endpoint), etcdFault(endpoint), etcdForms)
+		if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
+			u.RawQuery != "" || !isHostPort(u.Host) {
+			return nil, fmt.Errorf("%w of -etcd, address %d%s: %s (%s)",
+				ErrSpec, i+1, shown(endpoint), etcdFault(endpoint), etcdForms)
 		}
 		endpoints[i] = "http://" + u.Host
 	}
@@ -90,7 +92,8 @@ func zkServers(spec string) ([]string, error) {
 	servers := strings.Split(spec, ",")
 	for i, server := range servers {
 		if !isHostPort(server) {
-			return nil, fmt.Errorf("%w of -zookeeper, address %d%s: %s (%s)", ErrSpec, i+1, shown(server), zkFault(server), zkForms)
+			return nil, fmt.Errorf("%w of -zookeeper, address %d%s: %s (%s)",
+				ErrSpec, i+1, shown(server), zkFault(server), zkForms)
 		}
 	}
 	return servers, nil

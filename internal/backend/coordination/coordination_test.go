@@ -111,10 +111,11 @@ func TestLocalZooKeeper(t *testing.T) {
 
 func TestMissingServers(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := ServeEtcd(t.Context(), "local"); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "etcd.io") {
+	_, err := ServeEtcd(t.Context(), "local")
+	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "etcd.io") {
 		t.Errorf("%v; want %v and how to install it", err, ErrMissing)
 	}
-	_, _, err := ServeZooKeeper(t.Context(), "local")
+	_, _, err = ServeZooKeeper(t.Context(), "local")
 	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt-get install") {
 		t.Errorf("%v; want %v and how to install it", err, ErrMissing)
 	}
@@ -158,15 +159,21 @@ func TestSpecs(t *testing.T) {
 		switch {
 		case !errors.Is(err, ErrSpec):
 			t.Errorf("%q: %v; want %v", spec, err, ErrSpec)
-		case strings.Contains(err.Error(), "\n"), strings.Contains(err.Error(), "secret"), !strings.Contains(err.Error(), "allowed"):
+		case strings.Contains(err.Error(), "\n"), strings.Contains(err.Error(), "secret"),
+			!strings.Contains(err.Error(), "allowed"):
 			t.Errorf("%q: %v", spec, err)
 		}
 	}
-	for _, spec := range []string{"", "embedded", "a:2379", "http://a", "http://a:0", "http://a:99999", "http://u:secret@a:1", "http://a:1,", "http://a:1/path", "redis://a:1"} {
+	for _, spec := range []string{
+		"", "embedded", "a:2379", "http://a", "http://a:0", "http://a:99999", "http://u:secret@a:1",
+		"http://a:1,", "http://a:1/path", "redis://a:1",
+	} {
 		_, err := ServeEtcd(ctx, spec)
 		bad(spec, err)
 	}
-	for _, spec := range []string{"", "embedded", "a", "a:", ":2181", "a:0", "a:1,", "a:2181/chroot", "zk://a:2181", "u:secret@a:1"} {
+	for _, spec := range []string{
+		"", "embedded", "a", "a:", ":2181", "a:0", "a:1,", "a:2181/chroot", "zk://a:2181", "u:secret@a:1",
+	} {
 		_, _, err := ServeZooKeeper(ctx, spec)
 		bad(spec, err)
 	}

@@ -75,8 +75,8 @@ func findEtcd(ctx context.Context) (string, error) {
 		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
 	}
 	if err != nil {
-		return "", fmt.Errorf("etcd %w: install it (https://etcd.io/docs/latest/install), or run this in the source of oversell, "+
-			"where the go command builds it: %w", ErrMissing, err)
+		return "", fmt.Errorf("etcd %w: install it (https://etcd.io/docs/latest/install), "+
+			"or run this in the source of oversell, where the go command builds it: %w", ErrMissing, err)
 	}
 	return string(bytes.TrimSpace(out)), nil
 }
@@ -141,7 +141,9 @@ func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error)
 
 		// By default, attempts to reconnect can be minutes apart.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff: backoff.Config{
+				BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second,
+			},
 			MinConnectTimeout: dialTimeout,
 		})},
 	})

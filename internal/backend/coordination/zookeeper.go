@@ -53,7 +53,8 @@ func serveLocal(ctx context.Context) ([]string, func() error, error) {
 		},
 		Args: func(dir string, _ int) []string {
 			return []string{
-				"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", // a quick start matters more than speed
+				// A quick start matters more than speed.
+				"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 				"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 				"-Dzookeeper.jmx.log4j.disable=true",
 				"-Dzookeeper.forceSync=no", // its data is thrown away anyway
@@ -96,10 +97,12 @@ func findZooKeeper() (java, classPath string, err error) {
 	} else if _, err := os.Stat(debianJar); err == nil {
 		classPath = debianJar + string(os.PathListSeparator) + debianLogger
 	} else {
-		return "", "", fmt.Errorf("zookeeper %w (nor %s, nor by ZOOKEEPER_HOME): install it with `apt-get install zookeeper`", ErrMissing, debianJar)
+		return "", "", fmt.Errorf("zookeeper %w (nor %s, nor by ZOOKEEPER_HOME): "+
+			"install it with `apt-get install zookeeper`", ErrMissing, debianJar)
 	}
 	if java, err = exec.LookPath("java"); err != nil {
-		return "", "", fmt.Errorf("java %w, which zookeeper runs on: install it with `apt-get install default-jre-headless`", ErrMissing)
+		return "", "", fmt.Errorf("java %w, which zookeeper runs on: "+
+			"install it with `apt-get install default-jre-headless`", ErrMissing)
 	}
 	return java, classPath, nil
 }
@@ -153,7 +156,8 @@ func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration)
 		return &listener{Conn: c, limit: limit, agreed: &agreed}, nil
 	}
 	ended := make(chan struct{})
-	conn, events, err := zk.Connect(servers, timeout, zk.WithDialer(dial), zk.WithHostProvider(&hosts{}), zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	conn, events, err := zk.Connect(servers, timeout,
+		zk.WithDialer(dial), zk.WithHostProvider(&hosts{}), zk.WithLogger(silent{}), zk.WithLogInfo(false))
 	if err != nil {
 		return nil, fmt.Errorf("connect to zookeeper: %w", err)
 	}

@@ -154,7 +154,8 @@ func (n *ClusterNode) prepare(ctx context.Context, i int) error {
 	if i >= clusterPrimaries {
 		return nil
 	}
-	return n.client.ClusterAddSlotsRange(ctx, clusterSlots*i/clusterPrimaries, clusterSlots*(i+1)/clusterPrimaries-1).Err()
+	first, next := clusterSlots*i/clusterPrimaries, clusterSlots*(i+1)/clusterPrimaries
+	return n.client.ClusterAddSlotsRange(ctx, first, next-1).Err()
 }
 
 // setTimeout sets how long another node may be silent until this one considers it down.

@@ -39,7 +39,8 @@ func TestClusterIsReadyWhenStarted(t *testing.T) {
 		default:
 			t.Errorf("%s says\n%s", n.Addr, info)
 		}
-		if state := node.ClusterInfo(t.Context()).Val(); !strings.Contains(state, "cluster_state:ok") || !strings.Contains(state, "cluster_slots_ok:16384") {
+		state := node.ClusterInfo(t.Context()).Val()
+		if !strings.Contains(state, "cluster_state:ok") || !strings.Contains(state, "cluster_slots_ok:16384") {
 			t.Errorf("%s says\n%s", n.Addr, state)
 		}
 	}

@@ -140,7 +140,8 @@ type database struct {
 func findDatabase(ctx context.Context) (database, error) {
 	server, err := lookPath("mariadbd", "mysqld")
 	if err != nil {
-		return database{}, fmt.Errorf("mariadbd or mysqld %w (it is often in /usr/sbin): install it with `apt-get install mariadb-server` or `brew install mariadb`", ErrMissing)
+		return database{}, fmt.Errorf("mariadbd or mysqld %w (it is often in /usr/sbin): "+
+			"install it with `apt-get install mariadb-server` or `brew install mariadb`", ErrMissing)
 	}
 	maria, err := isMariaDB(ctx, server)
 	if err != nil {
@@ -151,7 +152,8 @@ func findDatabase(ctx context.Context) (database, error) {
 	}
 	install, err := lookPath("mariadb-install-db", "mysql_install_db")
 	if err != nil {
-		return database{}, fmt.Errorf("mariadb-install-db %w: install it with `apt-get install mariadb-server` or `brew install mariadb`", ErrMissing)
+		return database{}, fmt.Errorf("mariadb-install-db %w: "+
+			"install it with `apt-get install mariadb-server` or `brew install mariadb`", ErrMissing)
 	}
 	return database{name: "mariadbd", server: server, install: install}, nil
 }

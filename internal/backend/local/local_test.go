@@ -86,7 +86,10 @@ func TestStartTriesAnotherPort(t *testing.T) {
 			return err
 		},
 		Args: func(dir string, port int) []string {
-			return []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--unixsocket", local.SocketPath(dir), "--save", ""}
+			return []string{
+				"--port", strconv.Itoa(port), "--bind", "127.0.0.1",
+				"--unixsocket", local.SocketPath(dir), "--save", "",
+			}
 		},
 	})
 	if err != nil {

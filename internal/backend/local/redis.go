@@ -75,7 +75,8 @@ func writeRedisConf(dir, password string) error {
 func RedisPath() (string, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return "", fmt.Errorf("redis-server %w: install it with `apt-get install redis-server` or `brew install redis`", ErrMissing)
+		return "", fmt.Errorf("redis-server %w: install it with `apt-get install redis-server` or `brew install redis`",
+			ErrMissing)
 	}
 	return path, nil
 }

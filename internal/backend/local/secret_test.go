@@ -127,18 +127,21 @@ func touchesNoFiles(t *testing.T, server *backendtest.LocalDatabase) {
 			}
 		}
 		var read sql.NullString
-		if err := db.QueryRowContext(t.Context(), fmt.Sprintf("SELECT LOAD_FILE('%s')", secret)).Scan(&read); err == nil && read.Valid {
+		loaded := db.QueryRowContext(t.Context(), fmt.Sprintf("SELECT LOAD_FILE('%s')", secret))
+		if err := loaded.Scan(&read); err == nil && read.Valid {
 			t.Errorf("%s reads a file: %q", name, read.String)
 		}
 		if _, err := db.ExecContext(t.Context(), "CREATE TABLE IF NOT EXISTS texts (content TEXT)"); err != nil {
 			t.Fatal(err)
 		}
 		for _, from := range []string{"", "LOCAL "} {
-			if _, err := db.ExecContext(t.Context(), fmt.Sprintf("LOAD DATA %sINFILE '%s' INTO TABLE texts", from, secret)); err == nil {
+			load := fmt.Sprintf("LOAD DATA %sINFILE '%s' INTO TABLE texts", from, secret)
+			if _, err := db.ExecContext(t.Context(), load); err == nil {
 				t.Errorf("%s loads a file %s", name, from)
 			}
 		}
-		if _, err := db.ExecContext(t.Context(), "CREATE TABLE elsewhere (a INT) ENGINE=MyISAM DATA DIRECTORY='"+filepath.Dir(victim)+"'"); err == nil {
+		create := "CREATE TABLE elsewhere (a INT) ENGINE=MyISAM DATA DIRECTORY='" + filepath.Dir(victim) + "'"
+		if _, err := db.ExecContext(t.Context(), create); err == nil {
 			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(victim), "*")); len(left) > 0 {
 				t.Errorf("%s makes a table outside of the server's folder: %q", name, left)
 			}
@@ -169,7 +172,8 @@ func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
 		t.Fatal(err)
 	}
 	for _, statement := range []string{
-		"CREATE DATABASE other", "DROP DATABASE other", "SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", fmt.Sprint("KILL ", id),
+		"CREATE DATABASE other", "DROP DATABASE other",
+		"SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", fmt.Sprint("KILL ", id),
 	} {
 		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
 			t.Errorf("the administrator may not %s: %v", statement, err)
@@ -219,7 +223,8 @@ func hasWhatItAcknowledged(t *testing.T, server *backendtest.LocalDatabase) {
 	go func() {
 		n := 0
 		for ; ; n++ {
-			if _, err := db.ExecContext(context.WithoutCancel(t.Context()), "INSERT INTO rows_of VALUES (?)", n); err != nil {
+			_, err := db.ExecContext(context.WithoutCancel(t.Context()), "INSERT INTO rows_of VALUES (?)", n)
+			if err != nil {
 				break
 			}
 			if n == 200 {
@@ -233,7 +238,8 @@ func hasWhatItAcknowledged(t *testing.T, server *backendtest.LocalDatabase) {
 		t.Fatal(err)
 	}
 	var there int
-	if err := open(t, server.URL).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM rows_of WHERE id < ?", n).Scan(&there); err != nil {
+	row := open(t, server.URL).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM rows_of WHERE id < ?", n)
+	if err := row.Scan(&there); err != nil {
 		t.Fatal(err)
 	}
 	if there != n {

@@ -296,7 +296,8 @@ func (s *Sentinels) setPatience(ctx context.Context, after time.Duration) error 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return await(ctx, "the sentinel knows how long to wait", func() error {
-		return s.client.Set(ctx, masterName, "down-after-milliseconds", strconv.FormatInt(after.Milliseconds(), 10)).Err()
+		wait := strconv.FormatInt(after.Milliseconds(), 10)
+		return s.client.Set(ctx, masterName, "down-after-milliseconds", wait).Err()
 	})
 }
 
@@ -386,7 +387,8 @@ func awaitOffset(ctx context.Context, replica, primary *redis.Client) error {
 			return err
 		}
 		if info["master_link_status"] != "up" || number(info["slave_repl_offset"]) < number(offset) {
-			return fmt.Errorf("its link is %s, at %s of %s", info["master_link_status"], info["slave_repl_offset"], offset)
+			return fmt.Errorf("its link is %s, at %s of %s",
+				info["master_link_status"], info["slave_repl_offset"], offset)
 		}
 		return nil
 	})

@@ -58,7 +58,9 @@ func (s Specs) starts(need catalog.Need) (bool, error) {
 func Running(a Addresses) *Lazy {
 	l := &Lazy{running: make(map[catalog.Need]*Servers)}
 	for need, one := range map[catalog.Need]Addresses{
-		catalog.NeedsNodes: {Redlock: a.Redlock}, catalog.NeedsEtcd: {Etcd: a.Etcd}, catalog.NeedsZooKeeper: {ZooKeeper: a.ZooKeeper},
+		catalog.NeedsNodes:     {Redlock: a.Redlock},
+		catalog.NeedsEtcd:      {Etcd: a.Etcd},
+		catalog.NeedsZooKeeper: {ZooKeeper: a.ZooKeeper},
 	} {
 		if !one.empty() {
 			l.running[need] = &Servers{Addresses: one}

@@ -63,7 +63,8 @@ func sells(t *testing.T, c *Clients, name string) error {
 	}
 	wait, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err = s.NewGuard(o).Do(wait, guard.Entry{Key: "one", Owner: t.Name()}, func(context.Context) error { return nil })
+	nothing := func(context.Context) error { return nil }
+	_, err = s.NewGuard(o).Do(wait, guard.Entry{Key: "one", Owner: t.Name()}, nothing)
 	return err
 }
 

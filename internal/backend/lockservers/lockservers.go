@@ -103,10 +103,12 @@ func (s *Servers) serveNodes(ctx context.Context, spec string) error {
 		return err
 	}
 	if one := twice(specs); spec != embedded && spec != own && one > 0 {
-		return fmt.Errorf("%w of -redlock: node %d is named before; each must be a server of its own", backend.ErrSpec, one)
+		return fmt.Errorf("%w of -redlock: node %d is named before; each must be a server of its own",
+			backend.ErrSpec, one)
 	}
 	if len(specs) < MinNodes {
-		return fmt.Errorf("%w of -redlock: it names %s, and must name %d at least, separated by commas; allowed as well: %s, %s", backend.ErrSpec, counted(len(specs)), MinNodes, embedded, own)
+		return fmt.Errorf("%w of -redlock: it names %s, and must name %d at least, separated by commas; "+
+			"allowed as well: %s, %s", backend.ErrSpec, counted(len(specs)), MinNodes, embedded, own)
 	}
 	started := make([]*backend.RedisServer, len(specs))
 	var g errgroup.Group
@@ -195,7 +197,8 @@ func checkNodes(spec string, specs []string) error {
 			return fmt.Errorf("%w of -redlock: node %d is %s, which must be the only value", backend.ErrSpec, i+1, word)
 		}
 		if _, err := backend.SingleAddr(one); errors.Is(err, backend.ErrSpec) {
-			return fmt.Errorf("%w of -redlock: node %d is no address of a Redis; allowed: HOST:PORT, redis://…, rediss://…, and alone: %s, %s", backend.ErrSpec, i+1, embedded, own)
+			return fmt.Errorf("%w of -redlock: node %d is no address of a Redis; "+
+				"allowed: HOST:PORT, redis://…, rediss://…, and alone: %s, %s", backend.ErrSpec, i+1, embedded, own)
 		}
 	}
 	return nil

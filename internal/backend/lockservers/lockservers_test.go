@@ -94,7 +94,10 @@ func TestWrongSpecs(t *testing.T) {
 	}{
 		{Specs{Redlock: "127.0.0.1:1"}, catalog.NeedsNodes, backend.ErrSpec, "names 1 node, and must name 3 at least"},
 		{Specs{Redlock: "a:1,redis://b:2,redis://a:1"}, catalog.NeedsNodes, backend.ErrSpec, "node 3 is named before"},
-		{Specs{Redlock: "embedded,a:1,b:2"}, catalog.NeedsNodes, backend.ErrSpec, "of -redlock: node 1 is embedded, which must be the only value"},
+		{
+			Specs{Redlock: "embedded,a:1,b:2"}, catalog.NeedsNodes, backend.ErrSpec,
+			"of -redlock: node 1 is embedded, which must be the only value",
+		},
 		{Specs{Redlock: "a:1,b:2,c"}, catalog.NeedsNodes, backend.ErrSpec, "of -redlock: node 3 is no address"},
 		{Specs{Redlock: ",,"}, catalog.NeedsNodes, backend.ErrSpec, "names 0 nodes"},
 		{Specs{Redlock: "a:1,b:2,http://c:3"}, catalog.NeedsNodes, backend.ErrSpec, ""},
@@ -103,7 +106,8 @@ func TestWrongSpecs(t *testing.T) {
 		{Specs{ZooKeeper: "nowhere"}, catalog.NeedsZooKeeper, coordination.ErrSpec, "-zookeeper"},
 	} {
 		s, err := Serve(t.Context(), tt.specs, tt.need)
-		if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "-redis") || s != nil {
+		if !errors.Is(err, tt.is) || s != nil || !strings.Contains(err.Error(), tt.says) ||
+			strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "-redis") {
 			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)
 		}
 	}

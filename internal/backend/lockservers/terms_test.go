@@ -45,7 +45,8 @@ func TestServersAreAskedForTheirTerms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := terms[catalog.NeedsZooKeeper]; got.Least != time.Second || got.Lease(1500*time.Millisecond) != 1500*time.Millisecond {
+	const lease = 1500 * time.Millisecond
+	if got := terms[catalog.NeedsZooKeeper]; got.Least != time.Second || got.Lease(lease) != lease {
 		t.Errorf("zookeeper: %+v", got)
 	}
 }

@@ -79,8 +79,9 @@ func TestSaleIsExactWhileItsSlotMoves(t *testing.T) {
 			two.awaitSales(20)
 			answers := append(one.goHome(), two.goHome()...)
 			found := a.settled(t)
-			if sold := told(t, answers); found.Sold != sold || found.LostUpdates != 0 || found.Duplicates != 0 || moved < 2 {
-				t.Errorf("buyers were told of %d orders, %d keys were moved, and the audit finds %+v", sold, moved, found)
+			sold := told(t, answers)
+			if found.Sold != sold || found.LostUpdates != 0 || found.Duplicates != 0 || moved < 2 {
+				t.Errorf("buyers were told of %d orders, %d keys were moved, found %+v", sold, moved, found)
 			}
 			outcomes := map[int]int{}
 			for _, a := range answers {

@@ -60,10 +60,16 @@ type served struct {
 func serving(t *testing.T, most int, f func(t *testing.T, s *served)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &served{pipes: &pipes{conns: make(chan net.Conn), errs: make(chan error, 10), ended: make(chan struct{})}, log: new(strings.Builder), handle: ok}
+		s := &served{
+			pipes:  &pipes{conns: make(chan net.Conn), errs: make(chan error, 10), ended: make(chan struct{})},
+			log:    new(strings.Builder),
+			handle: ok,
+		}
 		s.limits = newConnections(s.pipes, most, 10*time.Second, slog.New(slog.NewTextHandler(s.log, nil)))
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handle(w, r) })
-		server := &http.Server{Handler: s.limits.oneEach(h), ReadHeaderTimeout: headerTimeout, ConnState: s.limits.track}
+		server := &http.Server{
+			Handler: s.limits.oneEach(h), ReadHeaderTimeout: headerTimeout, ConnState: s.limits.track,
+		}
 		ended := make(chan error, 1)
 		go func() { ended <- server.Serve(s.limits) }()
 		f(t, s)

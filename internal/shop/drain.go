@@ -47,7 +47,8 @@ func (p *parts) drain(ctx context.Context, server *http.Server, requests *counte
 	}
 	<-failed
 	if n := requests.wait(sectionTimeout); n > 0 {
-		return fmt.Errorf("closing: %w: %d, after %v; a deduct among them may have taken units with no order", ErrUnfinished, n, drainTimeout+sectionTimeout)
+		return fmt.Errorf("closing: %w: %d, after %v; a deduct among them may have taken units with no order",
+			ErrUnfinished, n, drainTimeout+sectionTimeout)
 	}
 	return nil
 }

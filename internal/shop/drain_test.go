@@ -83,7 +83,9 @@ func TestCloseOwnsUpToWhatItBreaksOff(t *testing.T) {
 	bought := g.buy(t, r)
 	shop.SetTimes(t, time.Millisecond, time.Millisecond)
 	r.stop()
-	if err := <-r.ended; !errors.Is(err, shop.ErrUnfinished) || !strings.Contains(err.Error(), "a deduct among them may have taken units") {
+	err := <-r.ended
+	if !errors.Is(err, shop.ErrUnfinished) ||
+		!strings.Contains(err.Error(), "a deduct among them may have taken units") {
 		t.Errorf("ended with %v, want %v and what may be left", err, shop.ErrUnfinished)
 	}
 	close(r.ended)
@@ -94,7 +96,8 @@ func TestCloseOwnsUpToWhatItBreaksOff(t *testing.T) {
 // A client that does not finish its request does not delay closing, and is not an error.
 func TestCloseCutsSlowClientsOff(t *testing.T) {
 	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10))
-	for _, part := range []string{"POST /api/it", "POST /api/items/hot/deduct HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{"} {
+	const unfinished = "POST /api/items/hot/deduct HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{"
+	for _, part := range []string{"POST /api/it", unfinished} {
 		conn, err := net.Dial("tcp", r.addr)
 		if err != nil {
 			t.Fatal(err)

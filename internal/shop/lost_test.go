@@ -63,9 +63,10 @@ func TestAShopWritesAcceptedOrdersBeforeItsRedisEnds(t *testing.T) {
 // A shop says how many accepted orders end with its Redis, whoever was to write them.
 func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
 	t.Parallel()
+	ends := func(string) error { return stream.EndAtSeam() }
 	for name, adjust := range map[string]func(*shop.Config){
 		"no consumer":       func(cfg *shop.Config) { cfg.NoConsumer = true },
-		"the consumer ends": func(cfg *shop.Config) { cfg.Consumer.Seam = func(string) error { return stream.EndAtSeam() } },
+		"the consumer ends": func(cfg *shop.Config) { cfg.Consumer.Seam = ends },
 	} {
 		t.Run(name, func(t *testing.T) {
 			accepting(t, adjust).wantLost(t, "20")

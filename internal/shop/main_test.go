@@ -99,7 +99,8 @@ type answer struct {
 
 // buy sends one deduct.
 func (r *running) buy() answer {
-	res, err := r.client.Post("http://"+r.addr+"/api/items/hot/deduct", "application/json", strings.NewReader(`{"quantity":1}`))
+	res, err := r.client.Post("http://"+r.addr+"/api/items/hot/deduct", "application/json",
+		strings.NewReader(`{"quantity":1}`))
 	if err != nil {
 		return answer{}
 	}

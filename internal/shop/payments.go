@@ -82,11 +82,13 @@ func ledgerNameOf(provider string) (string, error) {
 	}
 	switch {
 	case len(name) > maxLedgerName:
-		return "", fmt.Errorf("the name of the payment provider has %d bytes, and may have %d", len(name), maxLedgerName)
+		return "", fmt.Errorf("the name of the payment provider has %d bytes, and may have %d",
+			len(name), maxLedgerName)
 	case strings.TrimSpace(name) == "":
 		return "", errors.New("the name of the payment provider is empty")
 	case strings.HasPrefix(strings.ToLower(name), holds.OwnLedger):
-		return "", fmt.Errorf("the name of the payment provider begins with %s, as do those of providers inside a shop", holds.OwnLedger)
+		return "", fmt.Errorf("the name of the payment provider begins with %s, as do those of providers inside a shop",
+			holds.OwnLedger)
 	}
 	return name, nil
 }

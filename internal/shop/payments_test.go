@@ -8,7 +8,9 @@ import (
 // The name of a ledger is the same for spellings of one address, and has no secret. A database
 // would cut off a longer one.
 func TestLedgerNameOf(t *testing.T) {
-	for _, address := range []string{"http://pay.example:9000/v1", "http://pay.example:9000/v1/", "http://user:secret@PAY.example:9000/v1"} {
+	for _, address := range []string{
+		"http://pay.example:9000/v1", "http://pay.example:9000/v1/", "http://user:secret@PAY.example:9000/v1",
+	} {
 		if got, err := ledgerNameOf(address); got != "http://pay.example:9000/v1" || err != nil {
 			t.Errorf("%s: %q, %v", address, got, err)
 		}
@@ -18,7 +20,8 @@ func TestLedgerNameOf(t *testing.T) {
 			t.Errorf("name %q: %q, %v", name, got, err)
 		}
 	}
-	for _, name := range []string{"", " ", "process:1", "Process:1", "http://pay.example/" + strings.Repeat("a", maxLedgerName)} {
+	long := "http://pay.example/" + strings.Repeat("a", maxLedgerName)
+	for _, name := range []string{"", " ", "process:1", "Process:1", long} {
 		if got, err := ledgerNameOf(name); err == nil {
 			t.Errorf("name %q gives %q", name, got)
 		}

@@ -23,7 +23,8 @@ const saleKey = "oversell:{hot}:sale"
 // has it, or after that.
 func atPublication(seam string, stop func(string) error) redis.Hook {
 	hook := new(locktest.Hook)
-	hook.On(locktest.All(locktest.Command("set"), locktest.Mentioning(saleKey)), 1, func(_ context.Context, send func() error) error {
+	set := locktest.All(locktest.Command("set"), locktest.Mentioning(saleKey))
+	hook.On(set, 1, func(_ context.Context, send func() error) error {
 		if seam == published {
 			if err := send(); err != nil {
 				return err
@@ -144,7 +145,8 @@ func (s *publication) killDuring(t *testing.T, do func(victim *running)) {
 		Generation  string
 		Unpublished bool
 	}
-	if err := s.db.Raw("SELECT generation, unpublished FROM oversell_items WHERE sku = 'hot'").Scan(&row).Error; err != nil {
+	err := s.db.Raw("SELECT generation, unpublished FROM oversell_items WHERE sku = 'hot'").Scan(&row).Error
+	if err != nil {
 		t.Fatal(err)
 	}
 	sale, err := s.rdb.Get(t.Context(), saleKey).Result()

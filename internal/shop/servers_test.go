@@ -48,7 +48,8 @@ func TestCrowdStartsAServerOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 30 {
 		wg.Go(func() {
-			res, err := r.client.Post("http://"+r.addr+buyByEtcd, "application/json", strings.NewReader(`{"quantity":1}`))
+			res, err := r.client.Post("http://"+r.addr+buyByEtcd, "application/json",
+				strings.NewReader(`{"quantity":1}`))
 			if err != nil {
 				t.Error(err)
 				return
@@ -60,7 +61,8 @@ func TestCrowdStartsAServerOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if started, err := filepath.Glob(filepath.Join(dir, "oversell-*", "data", "member")); err != nil || len(started) != 1 {
+	started, err := filepath.Glob(filepath.Join(dir, "oversell-*", "data", "member"))
+	if err != nil || len(started) != 1 {
 		t.Errorf("started: %v, %v", started, err)
 	}
 }
@@ -75,7 +77,8 @@ func TestServerThatDoesNotStartIsAway(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
 	for range 3 {
 		status, reply := r.exchange(t, http.MethodPost, buyByEtcd, `{"quantity":1}`)
-		if status != http.StatusServiceUnavailable || !strings.Contains(string(reply), `"code":"backend"`) || !strings.Contains(string(reply), "or etcd is unavailable") {
+		if status != http.StatusServiceUnavailable || !strings.Contains(string(reply), `"code":"backend"`) ||
+			!strings.Contains(string(reply), "or etcd is unavailable") {
 			t.Errorf("got %d %s, want %d", status, reply, http.StatusServiceUnavailable)
 		}
 	}

@@ -343,7 +343,10 @@ func assemble(cfg Config, served catalog.List, o catalog.Options, paid *payments
 func described(list catalog.List) []web.Strategy {
 	all := make([]web.Strategy, len(list))
 	for i, s := range list {
-		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: s.GuardsLoads(), Keepers: s.Keepers(), Limit: s.Kind == catalog.Streamed, Servers: servers(s)}
+		all[i] = web.Strategy{
+			Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: s.GuardsLoads(),
+			Keepers: s.Keepers(), Limit: s.Kind == catalog.Streamed, Servers: servers(s),
+		}
 	}
 	return all
 }

@@ -40,7 +40,8 @@ func sellByAll(t *testing.T, redisURL string, at lockservers.Addresses, list cat
 				r, other = b, a
 			}
 			if i == 0 {
-				if got := other.send(t, http.MethodPut, path, fmt.Sprintf(`{"stock":3,"keeper":%q}`, keeper)); got != http.StatusOK {
+				body := fmt.Sprintf(`{"stock":3,"keeper":%q}`, keeper)
+				if got := other.send(t, http.MethodPut, path, body); got != http.StatusOK {
 					t.Fatalf("%s: putting the item: %d", s.Name, got)
 				}
 			}
@@ -157,7 +158,8 @@ func TestLocksOnOtherServersSell(t *testing.T) {
 // wantAbsent checks that a shop does not offer a strategy and says why.
 func wantAbsent(t *testing.T, r *running, name, why string) {
 	t.Helper()
-	if _, offered := r.exchange(t, http.MethodGet, "/api/strategies", ""); strings.Contains(string(offered), fmt.Sprintf(`"name":%q`, name)) {
+	_, offered := r.exchange(t, http.MethodGet, "/api/strategies", "")
+	if strings.Contains(string(offered), fmt.Sprintf(`"name":%q`, name)) {
 		t.Errorf("%s is offered", name)
 	}
 	for _, request := range [][3]string{
@@ -166,7 +168,7 @@ func wantAbsent(t *testing.T, r *running, name, why string) {
 	} {
 		status, reply := r.exchange(t, request[0], request[1], request[2])
 		if status != http.StatusNotFound || !strings.Contains(string(reply), why) {
-			t.Errorf("%s %s: got %d %s, want %d and %q", request[0], request[1], status, reply, http.StatusNotFound, why)
+			t.Errorf("%s: got %d %s, want %d and %q", request, status, reply, http.StatusNotFound, why)
 		}
 	}
 }

@@ -93,7 +93,8 @@ func (h afterScript) DialHook(next redis.DialHook) redis.DialHook { return next 
 func (h afterScript) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if err == nil && strings.HasPrefix(cmd.Name(), "eval") && strings.Contains(fmt.Sprint(cmd.Args()), ":stream:orders") {
+		script := strings.HasPrefix(cmd.Name(), "eval")
+		if err == nil && script && strings.Contains(fmt.Sprint(cmd.Args()), ":stream:orders") {
 			return h.stop("")
 		}
 		return err
@@ -167,7 +168,7 @@ func TestNoOrderIsLostWhenAProcessIsKilled(t *testing.T) {
 			for range rounds {
 				slowest = max(slowest, killOne(t, front, kind, redisURL, dbURL))
 			}
-			t.Logf("%d kills; the slowest agreement took %v, with entries claimed after %v", rounds, slowest, workerClaim)
+			t.Logf("%d kills; the slowest agreement took %v, with claims after %v", rounds, slowest, workerClaim)
 		})
 	}
 }
@@ -215,7 +216,8 @@ func killOne(t *testing.T, front *running, kind, redisURL, dbURL string) time.Du
 			t.Errorf("order %s was accepted and is not written", id)
 		}
 	}
-	if len(written) < 40 || len(written) > 40+cutOff || a.LostUpdates != 0 || a.Oversold != 0 || a.AcceptedLost != 0 || a.Duplicates != 0 {
+	if len(written) < 40 || len(written) > 40+cutOff ||
+		a.LostUpdates != 0 || a.Oversold != 0 || a.AcceptedLost != 0 || a.Duplicates != 0 {
 		t.Errorf("%d orders were accepted and %d buyers cut off: %+v", 40, cutOff, a)
 	}
 	return took

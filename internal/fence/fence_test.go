@@ -154,7 +154,8 @@ func TestTransactionsAreOneAfterTheOther(t *testing.T) {
 		results := make(chan error, 20)
 		for token := range cap(results) {
 			all.Go(func() {
-				results <- holding(t.Context(), db, int64(token+1), "stock", func(tx *sql.Tx) error { return count(t.Context(), tx) })
+				sell := func(tx *sql.Tx) error { return count(t.Context(), tx) }
+				results <- holding(t.Context(), db, int64(token+1), "stock", sell)
 			})
 		}
 		all.Wait()

@@ -19,14 +19,17 @@ type answers struct {
 	left int
 }
 
+// call is one request to the provider.
+type call func(context.Context, *payment.Client) (payment.Payment, error)
+
 type answer struct {
-	ask func(context.Context, *payment.Client) (payment.Payment, error)
+	ask call
 	got payment.Payment
 }
 
 // ask asks the provider, and notes its answer. It returns the payment and whether there was an
 // answer.
-func (a *answers) ask(ctx context.Context, c *payment.Client, key string, f func(context.Context, *payment.Client) (payment.Payment, error)) (payment.Payment, error) {
+func (a *answers) ask(ctx context.Context, c *payment.Client, key string, f call) (payment.Payment, error) {
 	p, err := f(ctx, c)
 	if err != nil {
 		return p, err
@@ -46,7 +49,9 @@ func (a *answers) buy(ctx context.Context, c *payment.Client, name string) error
 	for i := 0; ; i++ {
 		id := fmt.Sprintf("%s-%d", name, i)
 		r := payment.Request{Key: "a/" + id, Reference: "hold-" + id, Amount: 1250, Currency: "EUR"}
-		p, err := a.ask(ctx, c, r.Key, func(ctx context.Context, c *payment.Client) (payment.Payment, error) { return c.Authorise(ctx, r) })
+		p, err := a.ask(ctx, c, r.Key, func(ctx context.Context, c *payment.Client) (payment.Payment, error) {
+			return c.Authorise(ctx, r)
+		})
 		if err == nil {
 			_, err = a.ask(ctx, c, "c/"+id, func(ctx context.Context, c *payment.Client) (payment.Payment, error) {
 				return c.Capture(ctx, p.ID, "c/"+id)
@@ -104,7 +109,8 @@ func TestKilledProviderForgetsNothing(t *testing.T) {
 		var working sync.WaitGroup
 		for shop := range shops {
 			working.Go(func() {
-				if err := a.buy(t.Context(), c, fmt.Sprintf("%d-%d", round, shop)); !errors.Is(err, payment.ErrUnavailable) {
+				err := a.buy(t.Context(), c, fmt.Sprintf("%d-%d", round, shop))
+				if !errors.Is(err, payment.ErrUnavailable) {
 					t.Errorf("a payment failed: %v", err)
 				}
 			})

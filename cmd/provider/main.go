@@ -38,7 +38,8 @@ func flags(o *options) *flag.FlagSet {
 	fs.StringVar(&o.addr, "addr", "127.0.0.1:8090", "`address` to listen on; port 0 takes a free one")
 	fs.StringVar(&o.secretFile, "secret-file", "", "`file` with the secret that signs the webhooks, 16 bytes or more")
 	fs.StringVar(&o.webhook, "webhook", "", "`URL` that the webhooks go to; empty: nowhere, until PUT /webhook")
-	fs.StringVar(&o.ledger, "ledger", "", "`file` that keeps all payments and idempotency keys: what was answered is\nknown after kill -9; empty: in memory only")
+	fs.StringVar(&o.ledger, "ledger", "", "`file` that keeps all payments and idempotency keys: "+
+		"what was answered is\nknown after kill -9; empty: in memory only")
 	return fs
 }
 

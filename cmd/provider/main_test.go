@@ -46,7 +46,8 @@ func start(t *testing.T, args ...string) (*fleet.Process, *payment.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, append([]string{asProvider, "-addr", "127.0.0.1:0", "-secret-file", secretFile(t)}, args...)...)
+	args = append([]string{asProvider, "-addr", "127.0.0.1:0", "-secret-file", secretFile(t)}, args...)
+	cmd := exec.Command(self, args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +119,9 @@ func TestWrongFlags(t *testing.T) {
 	} {
 		var out, complaint bytes.Buffer
 		code := run(t.Context(), args, &out, &complaint)
-		if text := complaint.String(); code != exitUnable || !strings.HasPrefix(text, "provider: ") || strings.Count(text, "\n") != 1 || out.Len() > 0 {
+		text := complaint.String()
+		if code != exitUnable || !strings.HasPrefix(text, "provider: ") || strings.Count(text, "\n") != 1 ||
+			out.Len() > 0 {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, text, out.String())
 		}
 	}

@@ -214,7 +214,8 @@ var address = regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)
 func openShop(t *testing.T, dir string) (base string) {
 	t.Helper()
 	program := filepath.Join(dir, "shop")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/shop").CombinedOutput(); err != nil {
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/shop")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	shop := exec.Command(program, "-addr", "127.0.0.1:0")
@@ -248,7 +249,8 @@ func run(t *testing.T, cmd *exec.Cmd) {
 
 func buy(t *testing.T, shop, strategy string) {
 	t.Helper()
-	res, err := http.Post(shop+"/api/items/hot/deduct?strategy="+strategy, "application/json", strings.NewReader(`{"quantity":1}`))
+	res, err := http.Post(shop+"/api/items/hot/deduct?strategy="+strategy, "application/json",
+		strings.NewReader(`{"quantity":1}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,13 +271,14 @@ func openPrometheus(t *testing.T, dir, shop string) (base string) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	config := strings.NewReplacer("shop:8080", strings.TrimPrefix(shop, "http://"), "5s", "250ms").Replace(read(t, "prometheus/prometheus.yml"))
+	replacer := strings.NewReplacer("shop:8080", strings.TrimPrefix(shop, "http://"), "5s", "250ms")
+	config := replacer.Replace(read(t, "prometheus/prometheus.yml"))
 	for name, text := range map[string]string{"prometheus.yml": config, "rules.yml": read(t, "prometheus/rules.yml")} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	run(t, exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+listen, "--log.level=error"))
+	run(t, exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen, "--log.level=error"))
 	return "http://" + listen
 }

@@ -92,7 +92,10 @@ func run(t *testing.T, env []string, args ...string) (code int, out string) {
 // its buyers were not told of.
 func TestLoadFailsOnTheBooks(t *testing.T) {
 	dir := t.TempDir()
-	env := []string{"BENCH=" + build(t, dir, "bench", "../bench"), "TOKEN=sesame", "CONNECTIONS=10", "RATE=200", "SECONDS_LONG=2"}
+	env := []string{
+		"BENCH=" + build(t, dir, "bench", "../bench"), "TOKEN=sesame",
+		"CONNECTIONS=10", "RATE=200", "SECONDS_LONG=2",
+	}
 	program := build(t, dir, "shop", "../cmd/shop")
 	for tool := range tools {
 		t.Run(tool, func(t *testing.T) {
@@ -128,7 +131,8 @@ func buyBeside(t *testing.T, url string) (stop func()) {
 	var buyer sync.WaitGroup
 	buyer.Go(func() {
 		for ctx.Err() == nil {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/api/items/load/deduct?strategy=lua_atomic", strings.NewReader(`{"quantity":1}`))
+			deduct := url + "/api/items/load/deduct?strategy=lua_atomic"
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, deduct, strings.NewReader(`{"quantity":1}`))
 			if err != nil {
 				t.Error(err)
 				return
@@ -168,7 +172,7 @@ func TestRunRefuses(t *testing.T) {
 	} {
 		code, out := run(t, []string{test.env}, test.args...)
 		if code != 2 || !strings.Contains(out, test.says) || strings.Count(out, "\n") != 1 {
-			t.Errorf("%s %q: exit code %d, want 2, and one line with %q:\n%s", test.env, test.args, code, test.says, out)
+			t.Errorf("%+v: exit code %d, want 2 and one line:\n%s", test, code, out)
 		}
 	}
 	code, out := run(t, []string{"STRATEGY=sql_units", "KEEPER=redis"}, "wrk")
@@ -191,7 +195,8 @@ func withFakes(t *testing.T, wrk string) (env []string, tmp string) {
 		}
 	}
 	return []string{
-		"PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH"), "BENCH=" + filepath.Join(dir, "bench"), "TMPDIR=" + tmp,
+		"PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH"),
+		"BENCH=" + filepath.Join(dir, "bench"), "TMPDIR=" + tmp,
 	}, tmp
 }
 
@@ -219,13 +224,16 @@ func TestRunPutsTheItemOnSale(t *testing.T) {
 		{[]string{"STOCK=7", "TOKEN=sesame \\\"open\\\""}, `{"stock":7}`, `Bearer sesame \"open\"`},
 		{[]string{"STRATEGY=lua_batch"}, `{"stock":1000,"strategy":"lua_batch"}`, ""},
 		{[]string{"STRATEGY=sql_units"}, `{"stock":1000,"keeper":"database","strategy":"sql_units"}`, ""},
-		{[]string{"STRATEGY=v9_cohort", "KEEPER=database"}, `{"stock":1000,"keeper":"database","strategy":"v9_cohort"}`, ""},
+		{
+			[]string{"STRATEGY=v9_cohort", "KEEPER=database"},
+			`{"stock":1000,"keeper":"database","strategy":"v9_cohort"}`, "",
+		},
 		{[]string{"KEEPER=redis"}, `{"stock":1000,"keeper":"redis"}`, ""},
 	} {
 		code, out := run(t, append(slices.Clone(fakes), test.env...), "wrk", shop.URL)
 		mu.Lock()
 		if code != 0 || body != test.body || token != test.token {
-			t.Errorf("%v: exit code %d, the shop got %s and the token %q, want %s and %q\n%s", test.env, code, body, token, test.body, test.token, out)
+			t.Errorf("%+v: exit code %d, the shop got %s and the token %q\n%s", test, code, body, token, out)
 		}
 		mu.Unlock()
 	}

@@ -32,7 +32,9 @@ var (
 
 func newMemory() *memory {
 	return &memory{
-		changed: make(chan struct{}), queues: make(map[string][]*memoryPlace), sessions: make(map[*memorySession]*time.Timer),
+		changed:  make(chan struct{}),
+		queues:   make(map[string][]*memoryPlace),
+		sessions: make(map[*memorySession]*time.Timer),
 	}
 }
 
@@ -160,7 +162,8 @@ func memorySource(t *testing.T, server *memory, link *memoryLink, ttl time.Durat
 		}
 		return n.Session, nil
 	}
-	return closed(t, lease.NewSource(lease.Kind{Name: "memory", NotHeld: errMemoryNotHeld, Lost: errMemoryLost, Open: open}))
+	kind := lease.Kind{Name: "memory", NotHeld: errMemoryNotHeld, Lost: errMemoryLost, Open: open}
+	return closed(t, lease.NewSource(kind))
 }
 
 func (n *memorySession) keep() {

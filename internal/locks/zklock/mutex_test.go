@@ -327,7 +327,8 @@ func mustNotBeHeld(t *testing.T, m *lease.Mutex) {
 func TestUnlockThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	here, conn := newSource(t, coordtest.ZooKeeper(t), timeout)
-	m := New(here, "oversell:{"+t.Name()+"}:lock")
+	key := "oversell:{" + t.Name() + "}:lock"
+	m := New(here, key)
 	leasetest.MustLock(t, m)
 	if _, err := conn.SetACL(nameOf("oversell:{"+t.Name()+"}:lock"), zk.WorldACL(zk.PermRead|zk.PermAdmin),
 		-1); err != nil {

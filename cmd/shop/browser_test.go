@@ -78,7 +78,8 @@ func text(selector string) string {
 
 // click clicks the element of a selector, once it exists and is enabled.
 func click(b *pagetest.Tab, selector string) {
-	b.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled === false || document.querySelector(%[1]q)?.matches("a, summary")`, selector))
+	b.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled === false
+		|| document.querySelector(%[1]q)?.matches("a, summary")`, selector))
 	pagetest.Eval[bool](b, fmt.Sprintf(`document.querySelector(%q).click() ?? true`, selector))
 }
 
@@ -105,18 +106,23 @@ func TestPageIsReadable(t *testing.T) {
 	t.Parallel()
 	b, site := openLab(t)
 	parts := map[string]struct{ path, ready string }{
-		"home":  {"#/", `document.querySelector(".cards") !== null`},
-		"break": {"#/break", `document.querySelector(".matrix") !== null && document.querySelector(".everyschedule table") !== null`},
-		"cell":  {"#/break/check-then-delete/v3_uuid?step=12", `document.querySelector(".moment.break") !== null`},
-		"play":  {"#/play/v2_ttl/A.A.A.p3000.B.A", `document.querySelector(".findings") !== null && document.querySelector(".lanes .row") !== null`},
-		"run":   {"#/run", `document.querySelector(".runform") !== null && document.querySelector(".earlier h2") !== null`},
+		"home": {"#/", `document.querySelector(".cards") !== null`},
+		"break": {"#/break", `document.querySelector(".matrix") !== null
+			&& document.querySelector(".everyschedule table") !== null`},
+		"cell": {"#/break/check-then-delete/v3_uuid?step=12", `document.querySelector(".moment.break") !== null`},
+		"play": {"#/play/v2_ttl/A.A.A.p3000.B.A", `document.querySelector(".findings") !== null
+			&& document.querySelector(".lanes .row") !== null`},
+		"run": {"#/run", `document.querySelector(".runform") !== null
+			&& document.querySelector(".earlier h2") !== null`},
 		"read":  {"#/read/v4_lua", `document.querySelector(".diff .added") !== null`},
 		"shop":  {"#/shop", `document.querySelector(".buy") !== null`},
 		"class": {"#/shop/class", `document.querySelector(".shell") !== null`},
 		"seats": {"#/shop/seats", `document.querySelector(".seatform") !== null`},
 	}
 	for name, part := range parts {
-		for _, look := range []pagetest.Look{{Width: 400, Height: 900, Scheme: "light"}, {Width: 1280, Height: 900, Scheme: "dark"}} {
+		for _, look := range []pagetest.Look{
+			{Width: 400, Height: 900, Scheme: "light"}, {Width: 1280, Height: 900, Scheme: "dark"},
+		} {
 			language := map[string]string{"light": "en", "dark": "zh"}[look.Scheme]
 			at := fmt.Sprintf("%s-%d-%s-%s", name, look.Width, look.Scheme, language)
 			b.Visit(site, fmt.Sprintf("?%s&lang=%s%s", at, language, part.path), look) // each is loaded anew
@@ -142,7 +148,8 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	  return true;
 	})()`)
 	click(b, `.runform button[type=submit]`)
-	b.Until(`document.querySelectorAll(".figures tbody tr").length === 2 && document.querySelector(".runform button[type=submit]").disabled === false`)
+	b.Until(`document.querySelectorAll(".figures tbody tr").length === 2
+		&& document.querySelector(".runform button[type=submit]").disabled === false`)
 	id := get[struct{ Runs []struct{ ID string } }](t, site, "api/runs").Runs[0].ID
 	run := get[struct {
 		Rows []struct {
@@ -153,10 +160,13 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	}](t, site, "api/runs/"+id)
 	for _, r := range run.Rows {
 		want := map[string]string{
-			`[data-figure="sold"]`: fmt.Sprintf("%d / %d", r.Sold, r.Stock), `[data-figure="oversold"]`: fmt.Sprint(r.Oversold), `.mark`: string(r.Verdict),
+			`[data-figure="sold"]`:     fmt.Sprintf("%d / %d", r.Sold, r.Stock),
+			`[data-figure="oversold"]`: fmt.Sprint(r.Oversold),
+			`.mark`:                    string(r.Verdict),
 		}
 		for figure, want := range want {
-			if got := pagetest.Eval[string](b, text(fmt.Sprintf(`tr[data-strategy=%q] %s`, r.Strategy, figure))); !strings.Contains(got, want) {
+			got := pagetest.Eval[string](b, text(fmt.Sprintf(`tr[data-strategy=%q] %s`, r.Strategy, figure)))
+			if !strings.Contains(got, want) {
 				t.Errorf("%s: the page shows %q at %s, the audit has %q", r.Strategy, got, figure, want)
 			}
 		}
@@ -295,14 +305,17 @@ func TestPageSellsByHolds(t *testing.T) {
 	})()`)
 	click(b, ".seatform button[type=submit]")
 	const button = ".lane.a0 [data-act=hold]"
-	b.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled === false && document.querySelector(".unitrows .nothing") !== null`, button))
+	b.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled === false
+		&& document.querySelector(".unitrows .nothing") !== null`, button))
 	pagetest.Eval[bool](b, fmt.Sprintf(`document.querySelector(%q).focus() ?? true`, button))
 	for _, phase := range []string{"held", "order"} {
 		b.Do(chromedp.KeyEvent(kb.Enter))
 		b.Until(fmt.Sprintf(`document.querySelector(".lane.a0 .mark.%s") !== null`, phase))
 	}
 	b.Until(text(".verdict") + `.startsWith("✓ 1 of 1 sold, each once.")`)
-	for name, want := range map[string]string{"sold": "1", "oversold": "0", "stranded": "0", "captured": "1", "refunded": "0"} {
+	for name, want := range map[string]string{
+		"sold": "1", "oversold": "0", "stranded": "0", "captured": "1", "refunded": "0",
+	} {
 		b.Until(fmt.Sprintf(`%s === %q`, text(fmt.Sprintf(`[data-figure=%q] dd`, name)), want))
 	}
 	b.Quiet()
@@ -327,7 +340,8 @@ func TestPageShowsTheClass(t *testing.T) {
 		var buying sync.WaitGroup
 		for range 30 {
 			buying.Go(func() {
-				res, err := http.Post(site+"api/items/hot/deduct", "application/json", strings.NewReader(`{"quantity":1}`))
+				deduct, body := site+"api/items/hot/deduct", strings.NewReader(`{"quantity":1}`)
+				res, err := http.Post(deduct, "application/json", body)
 				if err == nil {
 					res.Body.Close()
 				}
@@ -336,7 +350,8 @@ func TestPageShowsTheClass(t *testing.T) {
 		buying.Wait()
 		oversold = get[stock.Audit](t, site, "api/audit/hot").Oversold
 	}
-	b.Until(`document.querySelectorAll(".squares .over").length > 0 && document.querySelector(".scene .verdict.bad") !== null`)
+	b.Until(`document.querySelectorAll(".squares .over").length > 0
+		&& document.querySelector(".scene .verdict.bad") !== null`)
 	b.Quiet()
 }
 

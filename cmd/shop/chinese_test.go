@@ -22,7 +22,8 @@ func resolved[T any](t *testing.T, b *pagetest.Tab, expression string) T {
 	  const { fetchStory } = await import("/page/cell.js");
 	  const chinese = (text) => /\p{Script=Han}/u.test(text);
 	  const refusals = async (path, bodies) => (await Promise.all(bodies.map((body) =>
-	    call(path, { method: "POST", body }).then(() => "not refused: " + JSON.stringify(body), (error) => error.message))));
+	    call(path, { method: "POST", body })
+	      .then(() => "not refused: " + JSON.stringify(body), (error) => error.message))));
 	  const pieces = (selector) => [...document.querySelectorAll(selector)].flatMap((node) => {
 	    const texts = [];
 	    const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
@@ -33,7 +34,9 @@ func resolved[T any](t *testing.T, b *pagetest.Tab, expression string) T {
 	  window.resolved = undefined;
 	  (async () => {`+helpers+`
 	    return `+expression+`;
-	  })().then((value) => ({ value }), (error) => ({ error: String(error.stack) })).then((resolved) => Object.assign(window, { resolved }));
+	  })()
+	    .then((value) => ({ value }), (error) => ({ error: String(error.stack) }))
+	    .then((resolved) => Object.assign(window, { resolved }));
 	  return true;
 	})()`)
 	b.Until(`window.resolved !== undefined`)
@@ -50,7 +53,10 @@ func wantTold(t *testing.T, b *pagetest.Tab, what, expression string) {
 	looked := resolved[struct {
 		Texts  int
 		Untold []string
-	}](t, b, `((texts) => ({ texts: texts.length, untold: [...new Set(texts.filter((text) => !chinese(text)))] }))(`+expression+`)`)
+	}](t, b, `((texts) => ({
+	  texts: texts.length,
+	  untold: [...new Set(texts.filter((text) => !chinese(text)))],
+	}))(`+expression+`)`)
 	if looked.Texts == 0 {
 		t.Errorf("%s: there are no texts", what)
 	}
@@ -64,7 +70,8 @@ func wantTold(t *testing.T, b *pagetest.Tab, what, expression string) {
 // text of the shop beside one of the page, and the latter is always Chinese.
 func wantSeen(t *testing.T, b *pagetest.Tab, selector string) {
 	t.Helper()
-	wantTold(t, b, selector, fmt.Sprintf(`pieces(%q).filter((text) => chinese(text) || /[a-z]{2,}/.test(text))`, selector))
+	shown := fmt.Sprintf(`pieces(%q).filter((text) => chinese(text) || /[a-z]{2,}/.test(text))`, selector)
+	wantTold(t, b, selector, shown)
 }
 
 // In Chinese the page shows only in English what is not prose: commands, their replies,
@@ -80,12 +87,15 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	wantSeen(t, b, ".matrix .sentence")
 	wantSeen(t, b, ".matrix .title")
 	titles := pagetest.Eval[int](b, `document.querySelectorAll(".matrix .title + .name").length`)
-	if names := pagetest.Eval[int](b, `document.querySelectorAll(".matrix .name").length`); titles != names || names == 0 {
+	names := pagetest.Eval[int](b, `document.querySelectorAll(".matrix .name").length`)
+	if titles != names || names == 0 {
 		t.Errorf("%d of %d anomalies have a Chinese title beside their name", titles, names)
 	}
 	wantSeen(t, b, ".chips, .legend, .matrix .head th")
 	wantTold(t, b, "the notes of the matrix", `(await call("/api/lab")).cells.map(({ note }) => told(note))`)
-	wantTold(t, b, "the sources", `(await call("/api/lab")).anomalies.map(({ source }) => told(source)).filter((source) => chinese(source) || / [a-z]+ /.test(source))`)
+	wantTold(t, b, "the sources", `(await call("/api/lab")).anomalies
+	  .map(({ source }) => told(source))
+	  .filter((source) => chinese(source) || / [a-z]+ /.test(source))`)
 	wantTold(t, b, "the timelines", `await (async () => {
 	  const { cells, manifest } = await call("/api/lab");
 	  const texts = [told(manifest.redis)];
@@ -100,8 +110,10 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 
 	b.Quiet() // a refusal appears on the console too
 	wantTold(t, b, "refused runs", `await refusals("/api/runs", [
-	  { strategies: ["nobody's"] }, { strategies: ["none", "none"] }, { conditions: ["storm"] }, { conditions: ["calm", "calm"] },
-	  { backend: "moon" }, { keeper: "moon" }, { keeper: "database", strategies: ["lua_atomic"] }, { requests: 0 }, { strategies: [] }, { instances: 4, requests: 3 },
+	  { strategies: ["nobody's"] }, { strategies: ["none", "none"] }, { strategies: [] },
+	  { conditions: ["storm"] }, { conditions: ["calm", "calm"] },
+	  { backend: "moon" }, { keeper: "moon" }, { keeper: "database", strategies: ["lua_atomic"] },
+	  { requests: 0 }, { instances: 4, requests: 3 },
 	  { conditions: ["crash"], instances: 1 }, { moon: 1 }, { stock: "many" },
 	])`)
 
@@ -122,7 +134,8 @@ const walk = `async (strategy, buyers, seed) => {
   const moves = [];
   for (let at = seed; moves.length < 24; at = (at * 16807) % 2147483647) {
     const state = await call("/api/schedule", { method: "POST", body: { strategy, buyers, moves: moves.join(".") } });
-    texts.push(state.verdict.sentence, ...state.findings.map(({ text }) => text), ...state.players.map(({ says }) => says));
+    texts.push(state.verdict.sentence);
+    texts.push(...state.findings.map(({ text }) => text), ...state.players.map(({ says }) => says));
     texts.push(...state.trace.filter(({ kind }) => kind !== "command").map(({ text }) => text));
     if (state.can.length === 0) break;
     moves.push(state.can[at % state.can.length]);
@@ -137,16 +150,25 @@ func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantTold(t, b, "played schedules", `(await Promise.all(`+string(levels)+`.flatMap((level) => [2, 2, 3].map((buyers, i) => (`+walk+`)(level, buyers, 7 + i))))).flat()`)
+	wantTold(t, b, "played schedules", `(await Promise.all(`+string(levels)+`.flatMap((level) =>
+	  [2, 2, 3].map((buyers, i) => (`+walk+`)(level, buyers, 7 + i))))).flat()`)
 	for _, schedule := range []struct {
 		strategy string
 		moves    []string
-	}{{"none", strings.Split("A.B.A.B", ".")}, {"v2_ttl", foreignDelete}, {"v9_cohort", strings.Split("A.A.fA.p3000.B", ".")}} {
+	}{
+		{"none", strings.Split("A.B.A.B", ".")},
+		{"v2_ttl", foreignDelete},
+		{"v9_cohort", strings.Split("A.A.fA.p3000.B", ".")},
+	} {
 		hash := "#/play/" + schedule.strategy + "/" + strings.Join(schedule.moves, ".")
 		b.Visit(site, "?lang=zh"+hash, desk)
-		b.Until(fmt.Sprintf(`location.hash === %q && document.querySelector(".playstory .event") !== null && document.querySelector("[aria-busy=true]") === null`, hash))
+		b.Until(fmt.Sprintf(`location.hash === %q && document.querySelector(".playstory .event") !== null
+			&& document.querySelector("[aria-busy=true]") === null`, hash))
 		state := play(t, site, schedule.strategy, schedule.moves)
-		want := map[string]int{".standingline": 1, ".says": len(state.Players), ".findings li": len(state.Findings), ".playstory .event:not(.command)": 0}
+		want := map[string]int{
+			".standingline": 1, ".says": len(state.Players), ".findings li": len(state.Findings),
+			".playstory .event:not(.command)": 0,
+		}
 		for _, e := range state.Trace {
 			if e.Kind != lab.Command {
 				want[".playstory .event:not(.command)"]++
@@ -166,7 +188,8 @@ func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 		t.Fatal(err)
 	}
 	wantTold(t, b, "refused schedules", `await refusals("/api/schedule", [
-	  ...`+string(moves)+`.map((moves) => ({ strategy: "none", buyers: 2, moves })), { strategy: "nobody's", buyers: 2 }, { strategy: "none", buyers: 7 },
+	  ...`+string(moves)+`.map((moves) => ({ strategy: "none", buyers: 2, moves })),
+	  { strategy: "nobody's", buyers: 2 }, { strategy: "none", buyers: 7 },
 	])`)
 	b.Visit(site, "?lang=zh#/play/none/A.tA", desk)
 	b.Until(`document.querySelector(".standingline.failed") !== null`)
@@ -177,7 +200,9 @@ func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 func stagesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	for _, stage := range get[struct{ Stages []struct{ Name string } }](t, site, "api/stages").Stages {
 		b.Visit(site, "?lang=zh#/read/"+stage.Name, desk)
-		b.Until(fmt.Sprintf(`document.querySelector(".stageabout h2")?.innerText.startsWith(%q) && document.querySelector(".comment") !== null`, stage.Name))
-		wantTold(t, b, "the comment of "+stage.Name, `pieces(".comment").flatMap((comment) => comment.split(/\n(?=\n|  - )/))`)
+		b.Until(fmt.Sprintf(`document.querySelector(".stageabout h2")?.innerText.startsWith(%q)
+			&& document.querySelector(".comment") !== null`, stage.Name))
+		wantTold(t, b, "the comment of "+stage.Name,
+			`pieces(".comment").flatMap((comment) => comment.split(/\n(?=\n|  - )/))`)
 	}
 }

@@ -23,10 +23,12 @@ func (p *program) buySeat(t *testing.T) (h holds.Hold, o holds.Order) {
 	if code := p.call(t, "PUT", "/api/items/seat", `{"stock":1,"keeper":"holds"}`, new(any)); code != http.StatusOK {
 		t.Fatalf("putting it on sale: %d", code)
 	}
-	if code := p.call(t, "POST", "/api/items/seat/holds", `{"buyer":"ann","quantity":1}`, &h); code != http.StatusCreated {
+	code := p.call(t, "POST", "/api/items/seat/holds", `{"buyer":"ann","quantity":1}`, &h)
+	if code != http.StatusCreated {
 		t.Fatalf("holding: %d", code)
 	}
-	if code := p.call(t, "POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, h.Token), &o); code != http.StatusOK || o.ID != h.ID || o.PaymentID == "" {
+	code = p.call(t, "POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, h.Token), &o)
+	if code != http.StatusOK || o.ID != h.ID || o.PaymentID == "" {
 		t.Fatalf("paying: %d, %+v", code, o)
 	}
 	return h, o
@@ -98,7 +100,8 @@ func TestShopPaysAtTheProviderItIsGiven(t *testing.T) {
 	if code := p.call(t, "PUT", "/api/items/seat", `{"stock":5,"keeper":"holds"}`, new(any)); code != http.StatusOK {
 		t.Fatalf("putting it on sale again: %d", code)
 	}
-	if code := p.call(t, "POST", "/api/items/seat/holds", `{"buyer":"ann","quantity":2}`, &refused); code != http.StatusConflict || refused.Code != "limit_reached" {
+	code := p.call(t, "POST", "/api/items/seat/holds", `{"buyer":"ann","quantity":2}`, &refused)
+	if code != http.StatusConflict || refused.Code != "limit_reached" {
 		t.Errorf("two units: %d, %+v", code, refused)
 	}
 	p.end(t)
@@ -110,7 +113,8 @@ func TestShopWithoutAProviderSellsNothingByHolds(t *testing.T) {
 	p.call(t, "PUT", "/api/items/seat", `{"stock":1,"keeper":"holds"}`, new(any))
 	p.call(t, "POST", "/api/items/seat/holds", `{"buyer":"ann","quantity":1}`, &h)
 	var refused struct{ Code string }
-	if code := p.call(t, "POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, h.Token), &refused); code != http.StatusServiceUnavailable || refused.Code != "no_payments" {
+	code := p.call(t, "POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, h.Token), &refused)
+	if code != http.StatusServiceUnavailable || refused.Code != "no_payments" {
 		t.Errorf("paying: %d, %+v", code, refused)
 	}
 	p.end(t)

@@ -160,8 +160,14 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-retry", "spin"}, "line:DELAY"},
 		{[]string{"-log", "xml"}, "-log"},
 		{[]string{"-otlp", "127.0.0.1:4318"}, "-otlp must be the URL"},
-		{[]string{"-worker", "-otlp", "http://127.0.0.1:1", "-redis", "redis://127.0.0.1:1", "-db", "sqlite:x"}, "-otlp traces them"},
-		{[]string{"-worker", "-addr", "127.0.0.1:0", "-redis", "redis://127.0.0.1:1", "-db", "sqlite:x"}, "-addr is where to serve them"},
+		{
+			[]string{"-worker", "-otlp", "http://127.0.0.1:1", "-redis", "redis://127.0.0.1:1", "-db", "sqlite:x"},
+			"-otlp traces them",
+		},
+		{
+			[]string{"-worker", "-addr", "127.0.0.1:0", "-redis", "redis://127.0.0.1:1", "-db", "sqlite:x"},
+			"-addr is where to serve them",
+		},
 		{[]string{"-hosts", "*.example"}, "-hosts"},
 		{[]string{"-hold-ttl", "999ms"}, "-hold-ttl"},
 		{[]string{"-hold-limit", "-1"}, "-hold-limit"},
@@ -169,7 +175,10 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-provider", "nowhere", "-webhook-secret-file", "/no-such-file"}, "-webhook-secret-file: "},
 		{[]string{"-webhook-secret-file", "x"}, "-webhook-secret-file"},
 		{[]string{"-provider-name", "pay"}, "-provider-name is for -provider URL"},
-		{[]string{"-provider", "http://127.0.0.1:1", "-webhook-secret-file", secret, "-provider-name", "process:1"}, "begins with process:"},
+		{
+			[]string{"-provider", "http://127.0.0.1:1", "-webhook-secret-file", secret, "-provider-name", "process:1"},
+			"begins with process:",
+		},
 		{[]string{"-redis", "nowhere"}, "-redis"},
 		{[]string{"-redis", "redis://:secret@127.0.0.1:1"}, "127.0.0.1:1"},
 		{[]string{"-db", "nowhere"}, "-db"},
@@ -222,7 +231,8 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 			Web:   web.Config{Addr: "127.0.0.1:0", Token: "sesame"},
 			Stock: stock.Config{Wait: 10 * time.Second},
 			Holds: holds.Config{TTL: 10 * time.Minute, Settle: 30 * time.Second, Limit: 3},
-			TTL:   7 * time.Second, Reconcile: 9 * time.Second, Policy: o.Policy, Strategy: "v1_setnx", Provider: "embedded",
+			TTL:   7 * time.Second, Reconcile: 9 * time.Second, Policy: o.Policy,
+			Strategy: "v1_setnx", Provider: "embedded",
 			Stream: stock.Stream{Backlog: 100_000}, Consumer: stream.Consumer{ClaimAfter: 3 * time.Second},
 		},
 	}
@@ -241,7 +251,9 @@ func TestHelpShowsExamplesFlagsAndStrategies(t *testing.T) {
 		if code := run(t.Context(), []string{flag}, &stdout, &stderr); code != exitOK || stderr.String() != "" {
 			t.Errorf("%s: exit code %d, stderr %q", flag, code, &stderr)
 		}
-		for _, part := range []string{"shop -redis local -db local", "-strategy name", "OVERSELL_ADDR", "v5_reentrant", "v6_watchdog"} {
+		for _, part := range []string{
+			"shop -redis local -db local", "-strategy name", "OVERSELL_ADDR", "v5_reentrant", "v6_watchdog",
+		} {
 			if !strings.Contains(stdout.String(), part) {
 				t.Errorf("%s shows no %q:\n%s", flag, part, &stdout)
 			}
@@ -284,7 +296,8 @@ func start(t *testing.T, args ...string) *program {
 
 func TestShopOpensSellsAndCloses(t *testing.T) {
 	p := start(t, "-token", "sesame", "-log", "json")
-	if status := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any)); status != http.StatusOK {
+	status := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any))
+	if status != http.StatusOK {
 		t.Errorf("the first request is answered with %d", status)
 	}
 	var stdout, stderr output
@@ -340,7 +353,9 @@ func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
 	if err != nil || p.addr != "localhost:"+port {
 		t.Fatalf("the address that is printed is %s, %v", p.addr, err)
 	}
-	for host, want := range map[string]int{"127.0.0.1:" + port: http.StatusOK, "shop.example": http.StatusOK, "evil.example:" + port: http.StatusForbidden} {
+	for host, want := range map[string]int{
+		"127.0.0.1:" + port: http.StatusOK, "shop.example": http.StatusOK, "evil.example:" + port: http.StatusForbidden,
+	} {
 		req, err := http.NewRequest(http.MethodGet, "http://"+p.addr+"/api/items/hot", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -398,7 +413,8 @@ func TestFirstRequestSellsByEveryDefault(t *testing.T) {
 				backendtest.System(t)
 			}
 			p := start(t, "-strategy", strategy)
-			if status := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any)); status != http.StatusOK {
+			status := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any))
+			if status != http.StatusOK {
 				t.Errorf("the first request is answered with %d", status)
 			}
 			p.end(t)

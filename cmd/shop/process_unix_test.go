@@ -17,7 +17,8 @@ import (
 // startProcess runs the program as a process that may open this many files, and returns its URL.
 func startProcess(t *testing.T, files int) (cmd *exec.Cmd, url string) {
 	t.Helper()
-	cmd = exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n "$1" && exec "$2" -addr 127.0.0.1:0`, "sh", strconv.Itoa(files), os.Args[0])
+	const limited = `ulimit -n "$1" && exec "$2" -addr 127.0.0.1:0`
+	cmd = exec.CommandContext(t.Context(), "sh", "-c", limited, "sh", strconv.Itoa(files), os.Args[0])
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +38,9 @@ func startProcess(t *testing.T, files int) (cmd *exec.Cmd, url string) {
 // The program opens, sells, and ends well when it is told to. One with a low limit on open files gets
 // many more clients than it can have, and goes on all the same.
 func TestProgramSellsUntilItIsSignalled(t *testing.T) {
-	for signal, limit := range map[syscall.Signal]struct{ files, clients int }{syscall.SIGINT: {1024, 0}, syscall.SIGTERM: {256, 600}} {
+	for signal, limit := range map[syscall.Signal]struct{ files, clients int }{
+		syscall.SIGINT: {1024, 0}, syscall.SIGTERM: {256, 600},
+	} {
 		t.Run(signal.String(), func(t *testing.T) {
 			cmd, url := startProcess(t, limit.files)
 			for range limit.clients {
@@ -49,7 +52,8 @@ func TestProgramSellsUntilItIsSignalled(t *testing.T) {
 			}
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			for range 3 {
-				res, err := client.Post(url+"/api/items/hot/deduct", "application/json", strings.NewReader(`{"quantity":1}`))
+				res, err := client.Post(url+"/api/items/hot/deduct", "application/json",
+					strings.NewReader(`{"quantity":1}`))
 				if err != nil {
 					t.Fatalf("beside %d silent connections, with %d files: %v", limit.clients, limit.files, err)
 				}

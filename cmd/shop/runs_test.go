@@ -40,7 +40,8 @@ func TestPageRunsTheBenchAndTheLab(t *testing.T) {
 		}
 	}
 	var refused struct{ Code string }
-	if status := p.call(t, http.MethodPost, "/api/runs", `{}`, &refused); status != http.StatusConflict || refused.Code != "occupied" {
+	status := p.call(t, http.MethodPost, "/api/runs", `{}`, &refused)
+	if status != http.StatusConflict || refused.Code != "occupied" {
 		t.Errorf("a run beside the lab: %d, %q", status, refused.Code)
 	}
 	p.end(t) // in the middle of the lab, and without waiting for it

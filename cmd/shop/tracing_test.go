@@ -63,11 +63,14 @@ func (c *collected) add(req *collector.ExportTraceServiceRequest) {
 func TestTracesComeToACollector(t *testing.T) {
 	got, url := openCollector(t)
 	p := start(t, "-otlp", url)
-	if code := p.call(t, http.MethodPost, "/api/items/hot/deduct?strategy=v8_fenced", `{"quantity":1}`, new(any)); code != http.StatusOK {
+	code := p.call(t, http.MethodPost, "/api/items/hot/deduct?strategy=v8_fenced", `{"quantity":1}`, new(any))
+	if code != http.StatusOK {
 		t.Fatalf("buying: %d", code)
 	}
 	p.end(t)
-	for _, want := range []string{"POST /api/items/{sku}/deduct", "wait", "acquire", "read", "work", "write", "order", "release"} {
+	for _, want := range []string{
+		"POST /api/items/{sku}/deduct", "wait", "acquire", "read", "work", "write", "order", "release",
+	} {
 		if !slices.Contains(got.names, want) {
 			t.Errorf("no span is called %q: %q", want, got.names)
 		}

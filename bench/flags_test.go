@@ -11,6 +11,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/catalog"
+	"oversell/internal/cmdline/cmdlinetest"
 )
 
 func TestBadFlagsAreSaidInOneLine(t *testing.T) {
@@ -21,21 +22,21 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 	}{
 		{"-requests 0", "0 requests"},
 		{"-requests 1e6", `"1e6"`},
-		{"-strategies v", `"v" (allowed: [none local`},
-		{"-workload deduct -strategies h3_claim",
-			"h3_claim is of workload hold, and -workload is deduct: leave -workload out to run both"},
-		{"-strategies lua_stream -conditions crash -seam nowhere",
-			`unknown name of a seam: "nowhere" (allowed: [script read written])`},
+		{"-strategies v", `"v" (did you mean v1_setnx or v2_ttl or`},
+		{"-strategies v66", `"v66" (did you mean v6_watchdog?)`},
+		{"-strategy none", "there is no flag -strategy; did you mean -strategies?"},
+		{"-ttl 5", "-ttl 5 has no unit: write 5s"},
+		{"-conditions clam", "did you mean calm?"},
+		{"-redis localhost:1 -strategies none", "unreachable"},
+		{"-workload deduct -strategies h3_claim", "h3_claim is of workload hold, and -workload is deduct: leave -workload out to run both"},
+		{"-strategies lua_stream -conditions crash -seam nowhere", `unknown name of a seam: "nowhere" (allowed: [script read written])`},
 		{"-strategies lua_stream -conditions calm -seam all", "seams without condition crash"},
 		{"-seam ,", `"," is empty`},
-		{"-strategies lua_stream -accept-replicas 1",
-			"replicas of accepted orders need a Redis with replicas: -redis local -conditions failover"},
-		{"-strategies none,h3_claim -target http://h:1",
-			"h3_claim is of workload hold: it needs shops that the bench starts"},
-		{"-strategies none,h3_claim -instances 1 -conditions calm",
-			"h3_claim is of workload hold: cannot be run: 1 instance; allowed: 2 to 16"},
-		{"-conditions calm,stormy", `"stormy" (allowed: [calm slow`},
-		{"-workload write", `"write" (allowed: [deduct cache`},
+		{"-strategies lua_stream -accept-replicas 1", "replicas of accepted orders need a Redis with replicas: -redis local -conditions failover"},
+		{"-strategies none,h3_claim -target http://h:1", "h3_claim is of workload hold: it needs shops that the bench starts"},
+		{"-strategies none,h3_claim -instances 1 -conditions calm", "h3_claim is of workload hold: cannot be run: 1 instance; allowed: 2 to 16"},
+		{"-conditions calm,stormy", `"stormy" (allowed: calm, slow`},
+		{"-workload write", `"write" (allowed: deduct, cache`},
 		{"-workload lock -conditions calm,calm", "calm is named twice"},
 		{"-workload lock -strategies v7_queue,v7_queue", "v7_queue is named twice"},
 		{"-zookeeper 127.0.0.1:1 -strategies zookeeper -conditions calm",
@@ -51,12 +52,9 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-token x", "-token needs -target"},
 		{"-strategies all,none", "all excludes other names"},
 		{"-conditions failover", "needs a Redis with replicas that the bench starts: -redis local"},
-		{"-redis local:cluster -conditions failover",
-			"condition failover needs a Redis with replicas that the bench starts: -redis local\n"},
-		{"-redis local:cluster -conditions partition",
-			"condition partition needs a Redis whose connections can be relayed (embedded, local or " +
-				"redis://host:port): not a single Redis without TLS"},
-		{"-redis local:clusters", "want embedded, local, local:cluster, redis://"},
+		{"-redis local:cluster -conditions failover", "condition failover needs a Redis with replicas that the bench starts: -redis local\n"},
+		{"-redis local:cluster -conditions partition", "condition partition needs a Redis whose connections can be relayed (embedded, local or redis://host:port): not a single Redis without TLS"},
+		{"-redis local:clusters", "want embedded, local, local:cluster, host:port, "},
 		{"-workload cache -strategies watch", "watch has no lock"},
 		{"-strategies sql_for_update", "sql_for_update needs MySQL or MariaDB: -db local"},
 		{"-keeper database -strategies watch", "watch needs its stock in Redis, and -keeper is database"},
@@ -80,15 +78,11 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-no-such-flag", "no-such-flag"},
 		{"-lang fr", `-lang: "fr" is no language; allowed: en, zh`},
 		{"-workload hold -work 1ms", "-work is not a flag of workload hold, which takes -workload, -strategies, "},
-		{"-workload hold -strategies v8_fenced", `"v8_fenced" (allowed: [h1_counter h2_status h3_claim])`},
-		{"-workload hold -conditions failover",
-			"condition failover needs a Redis with replicas that the bench starts: -redis local"},
-		{"-workload hold -conditions chaos",
-			"condition chaos with workload hold; allowed: [calm slow late crash pause partition failover]"},
-		{"-workload hold -conditions partition -redis rediss://h:1",
-			"condition partition needs a Redis whose connections can be relayed"},
-		{"-workload hold -conditions crash -seam nowhere",
-			`"nowhere" (allowed: [take capture claim order refund sweep])`},
+		{"-workload hold -strategies v8_fenced", `"v8_fenced" (allowed: h1_counter, h2_status, h3_claim)`},
+		{"-workload hold -conditions failover", "condition failover needs a Redis with replicas that the bench starts: -redis local"},
+		{"-workload hold -conditions chaos", "condition chaos with workload hold; allowed: [calm slow late crash pause partition failover]"},
+		{"-workload hold -conditions partition -redis rediss://h:1", "condition partition needs a Redis whose connections can be relayed"},
+		{"-workload hold -conditions crash -seam nowhere", `"nowhere" (allowed: [take capture claim order refund sweep])`},
 		{"-workload hold -conditions pause -seam take", "seams without condition crash"},
 		{"-workload hold -ttl 0", "-ttl is 0"},
 		{"-seam take", "take is a seam of workload hold"},
@@ -144,24 +138,24 @@ func TestEveryFlagIsOfAWorkload(t *testing.T) {
 }
 
 func TestHelpHasExamples(t *testing.T) {
-	for _, arg := range []string{"-h", "--help"} {
-		got := try(t, arg)
+	for _, args := range []string{"-h", "--help", "-h all"} {
+		got := try(t, strings.Fields(args)...)
 		if got.code != exitExpected || got.stderr != "" {
-			t.Errorf("%s: exit code %d, stderr %q", arg, got.code, got.stderr)
+			t.Errorf("%s: exit code %d, stderr %q", args, got.code, got.stderr)
 		}
-		for _, want := range []string{"Examples:", "go run ./bench -redis local -db local", "Exit code",
-			"-strategies STRATEGIES", "v6_watchdog"} {
+		for _, want := range []string{"Examples:", "go run ./bench -redis local -db local", "Exit code", "-strategies STRATEGIES"} {
 			if !strings.Contains(got.stdout, want) {
-				t.Errorf("%s: %q is not in the help", arg, want)
+				t.Errorf("%s: %q is not in the help", args, want)
 			}
 		}
 	}
+	cmdlinetest.Whole(t, helpText, flags(new(options), new(texts)))
 }
 
 // Every example is one that the program takes.
 func TestExamplesOfTheHelp(t *testing.T) {
 	n := 0
-	for line := range strings.Lines(usage) {
+	for line := range strings.Lines(helpText.Usage + helpText.More) {
 		command, found := strings.CutPrefix(strings.TrimSpace(line), "go run ./bench")
 		if !found {
 			continue

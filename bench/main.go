@@ -71,7 +71,7 @@ type options struct {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		help(stdout)
+		help(stdout, args)
 		return exitExpected
 	}
 	expected := false

@@ -11,20 +11,22 @@ import (
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/catalog"
+	"oversell/internal/cmdline"
 	"oversell/internal/fleet"
+	"oversell/internal/naming"
 )
 
 // ownSizes returns a config of a workload whose defaults are not those of the flags: it has only
 // what was given.
 func (o *options) ownSizes(fs *flag.FlagSet, t texts) (bench.Config, error) {
-	c := bench.Config{Strategies: split(t.strategies), Repeat: o.Repeat}
+	c := bench.Config{Strategies: naming.Split(t.strategies), Repeat: o.Repeat}
 	for name, set := range map[string]func() (zero bool){
 		"ttl":       func() bool { c.TTL = o.TTL; return o.TTL == 0 },
 		"requests":  func() bool { c.Requests = o.Requests; return o.Requests == 0 },
 		"stock":     func() bool { c.Stock = o.Stock; return o.Stock == 0 },
 		"instances": func() bool { c.Instances = o.Instances; return o.Instances == 0 },
 	} {
-		if given(fs, name) && set() {
+		if cmdline.Given(fs, name) && set() {
 			return c, fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
 		}
 	}
@@ -41,7 +43,7 @@ func (o *options) locks(fs *flag.FlagSet, t texts) error {
 	for i, name := range c.Strategies {
 		c.Strategies[i] = lockbench.Contenders().Expand(name)
 	}
-	for _, name := range split(t.conditions) {
+	for _, name := range naming.Split(t.conditions) {
 		c.Conditions = append(c.Conditions, catalog.Condition(name)) // it has one of its own
 	}
 	o.Config = lockbench.WithDefaults(c)
@@ -73,7 +75,7 @@ func (o *options) onlyHolds(fs *flag.FlagSet, t texts) error {
 // stages beside other strategies are set apart.
 func (t *texts) divide() {
 	var others []string
-	for _, name := range split(t.strategies) {
+	for _, name := range naming.Split(t.strategies) {
 		if slices.Contains(catalog.HoldNames(), name) {
 			t.stages = append(t.stages, name)
 		} else {
@@ -94,10 +96,10 @@ func (t *texts) divide() {
 func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 	stages, named := t.stages, len(t.stages) > 0
 	switch {
-	case given(fs, "workload"):
+	case cmdline.Given(fs, "workload"):
 		return nil
 	case named:
-	case !given(fs, "strategies"):
+	case !cmdline.Given(fs, "strategies"):
 		stages = []string{catalog.DefaultHoldStage}
 	case strings.TrimSpace(t.strategies) == allStrategies:
 		stages = catalog.HoldNames()
@@ -135,7 +137,7 @@ func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 // not named do without the conditions that they do not have.
 func (o *options) holdConditions(fs *flag.FlagSet, named bool) []catalog.Condition {
 	switch {
-	case !given(fs, "conditions"):
+	case !cmdline.Given(fs, "conditions"):
 		return []catalog.Condition{catalog.Calm, catalog.Crash, catalog.Pause}
 	case named:
 		return o.Conditions
@@ -150,7 +152,7 @@ func seams(text string) (ofHolds, others []fleet.Seam) {
 	if text == allStrategies {
 		return holdsale.Seams(), nil
 	}
-	for _, name := range split(text) {
+	for _, name := range naming.Split(text) {
 		at := fleet.Seam(name)
 		if slices.Contains(holdsale.Seams(), at) {
 			ofHolds = append(ofHolds, at)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -13,42 +12,12 @@ import (
 
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
-	"oversell/internal/guard"
+	"oversell/internal/cmdline"
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
+	"oversell/internal/naming"
 	pagetexts "oversell/internal/page/texts"
 )
-
-const usage = `Lab breaks each lock, each stage of a hold, and each way of writing orders and
-repairing a stock on purpose, in the same way every time, and shows how: three
-tables of anomalies against strategies in which every cell is the outcome of a
-run of the real code.
-
-Usage: lab [flags]
-
-Examples:
-  go run ./cmd/lab                                         the whole table, in virtual time
-  go run ./cmd/lab -run check-then-delete -strategy v3_uuid  the timeline of one cell
-  go run ./cmd/lab -run starvation,retry-storm             some rows
-  go run ./cmd/lab -strategy redsync,v4_lua                some columns
-  go run ./cmd/lab -strategy yours                         grades your own lock: docs/your-lock.md
-  go run ./cmd/lab -strategy mine -record internal/lab/record.json  what a new strategy is to come to from now on
-  go run ./cmd/lab -run late-payment -strategy h2_status    a cell of the table of holds
-  go run ./cmd/lab -run database-reply-lost -strategy overwrite  a cell of the table of repairs and consumers
-  go run ./cmd/lab -search v3_uuid                         every schedule of two buyers: docs/lab.md
-  go run ./cmd/lab -html lab.html                          one file with every timeline
-  go run ./cmd/lab -site public                            the page without a shop, for any server of files: docs/page.md
-  go run ./cmd/lab -lang zh                                in Chinese
-  go run ./cmd/lab -redis local                            on private servers, started from the PATH, in real time
-  go run ./cmd/lab -strategies etcd,zookeeper              locks on other servers, in real time
-
-Exit code: 0 if every cell has the recorded outcome, 1 if one has not, or if it
-has none (yours needs none, and with -record they are written), 2 if the lab
-could not run.
-
-Flags; OVERSELL_REDIS and OVERSELL_DB in the environment are the defaults of
--redis and -db:
-`
 
 // options are the flags.
 type options struct {
@@ -70,53 +39,53 @@ type options struct {
 
 // texts are the flags that hold names, which are looked up later.
 type texts struct {
-	anomalies, strategies, same string
+	anomalies, strategies string
 }
 
-// flags declares the flags.
+// flags declares the flags. What follows a semicolon is shown by -h all.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("lab", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // an error is reported once, by the caller
-	fs.Usage = func() {}
-	fs.StringVar(&t.anomalies, "run", "", "`ANOMALIES` to try, separated by commas (default all; see -list)")
-	fs.StringVar(&t.strategies, "strategy", "", "`STRATEGIES` to try them on, separated by commas (default all but yours; see -list)")
-	fs.StringVar(&t.same, "strategies", "", "`STRATEGIES`, the same as -strategy")
-	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, or the addresses of yours, separated by commas (default as -redis, if that is embedded or local)")
-	fs.StringVar(&o.servers.Etcd, "etcd", "local", "`WHERE` etcd is, for the strategy of that name: local, or the addresses of yours, as http://host:port")
-	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is, for the strategy of that name: local, or the addresses of yours, as host:port")
-	fs.StringVar(&o.redis, "redis", fromEnv("OVERSELL_REDIS"), "`WHERE` Redis is: embedded, local, or redis:// or rediss:// with one address")
-	fs.StringVar(&o.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is, for holds, repairs and consumers: embedded, local, sqlite:FILE or user:password@tcp(host:3306)/name; the cells of locks do not use it")
-	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, with nothing else there")
-	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, for a browser")
-	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, from this run")
+	fs.StringVar(&t.anomalies, "run", "", "`ANOMALIES` to try, separated by commas; by default all; -list shows them")
+	fs.StringVar(&t.strategies, "strategies", "", "`STRATEGIES` to try them on, separated by commas; "+
+		"by default all but yours; -list shows them")
+	fs.StringVar(&t.strategies, "strategy", "", "`STRATEGIES`, the same as -strategies")
+	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, "+
+		"or addresses separated by commas (default as -redis, if that is embedded or local)")
+	fs.StringVar(&o.servers.Etcd, "etcd", "local", "`WHERE` etcd is: local, or http://host:port; "+
+		"local is the one in the PATH, or the go command builds it, which takes a minute once")
+	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is: local, or host:port")
+	fs.StringVar(&o.redis, "redis", fromEnv("OVERSELL_REDIS"), "`WHERE` Redis is: embedded, local, or host:port; "+
+		"also redis:// or rediss:// with one address")
+	fs.StringVar(&o.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is: embedded, local, sqlite:FILE, "+
+		"or user:password@tcp(host:port)/name; for holds, repairs and consumers: the cells of locks do not use it")
+	fs.StringVar(&o.json, "json", "", "`FILE` for the report as JSON; - for standard output, with nothing else there")
+	fs.StringVar(&o.html, "html", "", "`FILE` for the table and all timelines, to open in a browser")
+	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, "+
+		"from this run")
 	fs.StringVar(&o.record, "record", "", "`FILE` to bring up to date with what the run finds: "+
 		"internal/lab/record.json, or with -search internal/lab/search/record.json")
 	fs.BoolVar(&o.check, "check", false, "with -readme: change nothing, and exit with 1 if the table is stale")
 	fs.Bool("list", false, "list anomalies and strategies")
-	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of tables, timelines, -list and -html: en or zh; names, commands, errors, the grade of yours and JSON are in English")
-	fs.DurationVar(&o.ttl, "ttl", 0, "lease of a lock (default 3s in virtual time, 1s in real time)")
-	fs.StringVar(&o.site, "site", "", "`FOLDER` to write the page to, with recordings and the lab compiled for a browser, for any server of files; it takes a few minutes and the go command")
+	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of tables, timelines, -list and -html: en or zh; "+
+		"names, commands, errors, the grade of yours and JSON are in English")
+	fs.DurationVar(&o.ttl, "ttl", 0, "`TIME` until the lease of a lock expires "+
+		"(default 3s in virtual time, 1s in real time)")
+	fs.StringVar(&o.site, "site", "", "`FOLDER` to write the page to, for any server of files; it has recordings and "+
+		"the lab compiled for a browser, takes a few minutes and needs the go command")
 	o.schedules.define(fs)
 	return fs
 }
 
-// parse reads the flags. It writes the help to stderr when asked for it, and
-// returns flag.ErrHelp then.
+// parse reads the flags. It writes the help if it is asked for it, and returns flag.ErrHelp then.
 func (p program) parse(args []string) (options, error) {
 	var o options
 	var t texts
 	fs := flags(&o, &t)
-	if err := fs.Parse(args); err != nil {
+	if err := cmdline.Parse(fs, args, ""); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(p.stderr, usage)
-			fs.SetOutput(p.stderr)
-			fs.PrintDefaults()
-			return o, flag.ErrHelp
+			helpText.Write(p.stdout, fs, args)
 		}
-		return o, fmt.Errorf("%w (-h shows the flags)", err)
-	}
-	if fs.NArg() > 0 {
-		return o, fmt.Errorf("unexpected arguments %q: lab takes only flags (-h shows them)", fs.Args())
+		return o, err
 	}
 	var err error
 	if o.mode, err = modeOf(fs); err != nil {
@@ -132,8 +101,8 @@ func (p program) parse(args []string) (options, error) {
 	case modeSearch, modeReplay:
 		return o, o.schedules.interpret(o.mode)
 	case modeTable:
-		strategies := guard.ExpandAll(split(cmp.Or(t.strategies, t.same)), p.names())
-		return o, p.interpret(&o, split(t.anomalies), strategies)
+		strategies := naming.ExpandAll(naming.Split(t.strategies), p.names())
+		return o, p.interpret(&o, naming.Split(t.anomalies), strategies)
 	}
 	return o, nil
 }
@@ -142,25 +111,20 @@ func (p program) parse(args []string) (options, error) {
 // ttl that is set for a shop, for example, is not meant for the lab.
 func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) }
 
-// given reports whether a flag was set.
-func given(fs *flag.FlagSet, name string) (found bool) {
-	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
-}
-
 // checkGiven refuses flags that are empty, given twice, or given without another.
 func checkGiven(fs *flag.FlagSet) (err error) {
-	if given(fs, "strategy") && given(fs, "strategies") {
+	if cmdline.Given(fs, "strategy") && cmdline.Given(fs, "strategies") {
 		return errors.New("-strategy and -strategies are the same flag: give one of them, with all strategies")
 	}
-	if given(fs, "check") && !given(fs, "readme") {
+	if cmdline.Given(fs, "check") && !cmdline.Given(fs, "readme") {
 		return errors.New("-check needs -readme")
 	}
 	fs.Visit(func(f *flag.Flag) {
 		value := f.Value.String()
 		switch f.Name {
-		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper", "search", "replay", "goal", "readme", "record", "site":
-			if len(split(value)) == 0 {
+		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper", "search", "replay", "goal",
+			"readme", "record", "site":
+			if len(naming.Split(value)) == 0 {
 				err = fmt.Errorf("-%s %q names nothing (-h shows what it takes)", f.Name, value)
 			}
 		case "ttl":
@@ -189,7 +153,7 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 	case o.ttl < 0 || o.ttl > 0 && o.ttl < minTTL:
 		return fmt.Errorf("-ttl is %v, and must be at least %v", o.ttl, minTTL)
 	case o.readme != "" && (len(anomalies) > 0 || len(strategies) > 0):
-		return errors.New("-readme needs the whole table: leave out -run and -strategy")
+		return errors.New("-readme needs the whole table: leave out -run and -strategies")
 	case o.record != "" && slices.Contains(strategies, lab.Yours().Name):
 		return errors.New("-record: yours has no record; copy it to a strategy of its own: CONTRIBUTING.md")
 	}
@@ -248,17 +212,6 @@ func (p program) names() []string {
 // minTTL is the shortest lease that a machine can keep in real time.
 const minTTL = 300 * time.Millisecond
 
-// split cuts a list at its commas, and drops white space around its parts.
-func split(list string) []string {
-	var parts []string
-	for part := range strings.SplitSeq(list, ",") {
-		if part = strings.TrimSpace(part); part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return parts
-}
-
 // list prints what can be tried.
 func (p program) list(style show.Style) {
 	fmt.Fprintln(p.stdout, style.Say("Anomalies:"))
@@ -300,7 +253,7 @@ var flagsOf = map[mode][]string{
 func modeOf(fs *flag.FlagSet) (m mode, err error) {
 	m = modeTable
 	for _, named := range []mode{modeSite, modeSearch, modeReplay, modeList} {
-		if given(fs, string(named[1:])) {
+		if cmdline.Given(fs, string(named[1:])) {
 			m = named
 			break
 		}

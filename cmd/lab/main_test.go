@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/cmdline/cmdlinetest"
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 )
@@ -127,7 +128,7 @@ func TestYourLockIsGraded(t *testing.T) {
 	}
 	for _, want := range []string{
 		"The first promise that it breaks is orphan-after-crash, which v2_ttl is the first to keep",
-		"go run ./cmd/lab -run orphan-after-crash -strategy yours",
+		"go run ./cmd/lab -run orphan-after-crash -strategies yours",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -320,8 +321,11 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		want string
 	}{
 		{"-run nope", "lost-update"},
-		{"-strategy v99", "v7_queue"},
-		{"-strategy v99", "yours"},
+		{"-strategy zebra", "yours"},
+		{"-strategies v99", "did you mean v9_cohort?"},
+		{"-strategys none", "did you mean -strategy?"},
+		{"-ttl 5", "write 5s"},
+		{"-redis localhost:1", "unreachable"},
 		{"-run late-payment -strategy v3_uuid", "none of these anomalies is tried on any of these strategies"},
 		{"now", "-h"},
 		{"-nope", "-h"},
@@ -375,8 +379,7 @@ func TestEnvironment(t *testing.T) {
 	runs(t, exitExpected, "-run", "lost-update", "-redis", "embedded")
 }
 
-// Each flag is one that a mode takes, and each mode takes flags that there are. The help says of
-// each what it takes.
+// Each flag is one that a mode takes, and each mode takes flags that there are.
 func TestEveryFlagIsOfAMode(t *testing.T) {
 	fs := flags(new(options), new(texts))
 	var taken []string
@@ -393,10 +396,7 @@ func TestEveryFlagIsOfAMode(t *testing.T) {
 			t.Errorf("no mode takes -%s", f.Name)
 		}
 	})
-	if _, errs := runs(t, exitExpected, "-h"); !strings.Contains(errs, "Exit code") ||
-		strings.Contains(errs, " string\n") {
-		t.Error(errs)
-	}
+	cmdlinetest.Whole(t, helpText, fs)
 }
 
 // The tables have each anomaly that is described, in the same order.

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/lab/show"
+	"oversell/internal/naming"
 	"oversell/internal/present"
 )
 
@@ -28,10 +28,10 @@ type schedules struct {
 }
 
 func (s *schedules) define(fs *flag.FlagSet) {
-	fs.StringVar(&s.search, "search", "",
-		"`STRATEGIES` of which to explore every schedule of a few buyers, separated by commas, or all")
-	fs.StringVar(&s.goal, "goal", "",
-		"`GOALS` of -search and -replay, separated by commas: "+goalNames()+" (default all)")
+	fs.StringVar(&s.search, "search", "", "`STRATEGIES` of which to explore every schedule of a few buyers; "+
+		"separated by commas, or all")
+	fs.StringVar(&s.goal, "goal", "", "`GOALS` of -search and -replay, separated by commas: "+
+		goalNames()+" (default all)")
 	fs.IntVar(&s.buyers, "buyers", 2, "`NUMBER` of buyers in -search and -replay, 2 or 3; there is one unit less")
 	fs.StringVar(&s.replay, "replay", "", "`SCHEDULE` to play, as -search prints it, such as v2_ttl/A.A.p3000.B.B.A.B")
 }
@@ -62,7 +62,7 @@ func goalsOf(names string) ([]lab.Goal, error) {
 		return lab.Goals(), nil
 	}
 	var goals []lab.Goal
-	for _, name := range split(names) {
+	for _, name := range naming.Split(names) {
 		if !slices.Contains(lab.Goals(), lab.Goal(name)) {
 			return nil, fmt.Errorf("unknown goal %q (allowed: %s)", name, goalNames())
 		}
@@ -78,12 +78,12 @@ func (s *schedules) interpretReplay() error {
 			s.replay)
 	}
 	moves, err := lab.ParseMoves(moved)
-	s.replayed = lab.Schedule{Strategy: guard.Expand(strategy, lab.Levels()), Buyers: s.buyers, Moves: moves}
+	s.replayed = lab.Schedule{Strategy: naming.Expand(strategy, lab.Levels()), Buyers: s.buyers, Moves: moves}
 	return err
 }
 
 func (s *schedules) interpretSearch() error {
-	names := guard.ExpandAll(split(s.search), lab.Levels())
+	names := naming.ExpandAll(naming.Split(s.search), lab.Levels())
 	if s.search == "all" {
 		names = slices.DeleteFunc(lab.Levels(), func(name string) bool { return name == "yours" })
 	}
@@ -92,8 +92,10 @@ func (s *schedules) interpretSearch() error {
 			return fmt.Errorf("-search does not know %q (allowed: all, %s)", name, strings.Join(lab.Levels(), ", "))
 		}
 	}
-	for _, name := range slices.DeleteFunc(lab.Levels(),
-		func(level string) bool { return !slices.Contains(names, level) }) {
+	for _, name := range lab.Levels() {
+		if !slices.Contains(names, name) {
+			continue
+		}
 		subject, err := lab.Scheduled(name, s.buyers)
 		if err != nil {
 			return err
@@ -127,9 +129,8 @@ func (p program) search(ctx context.Context, o options) (asExpected bool, err er
 		}
 		if before, ok := record.Find(r.Strategy, r.Buyers); ok && o.record == "" && !r.Same(before) {
 			asExpected = false
-			fmt.Fprintf(p.stderr,
-				"lab: %s is not as on record, with %d states and %d breaks: go run ./cmd/lab -search %[1]s -buyers "+
-					"%[4]d -record internal/lab/search/record.json\n",
+			fmt.Fprintf(p.stderr, "lab: %s is not as on record, with %d states and %d breaks: "+
+				"go run ./cmd/lab -search %[1]s -buyers %[4]d -record internal/lab/search/record.json\n",
 				r.Strategy, before.States, len(before.Breaks), r.Buyers)
 		}
 		found = append(found, r)
@@ -223,8 +224,8 @@ func (p program) keep(o options, r search.Record) (fresh bool, err error) {
 	var ok bool
 	if c.text, ok = lab.ReplaceBetween(c.old, searchBegin, searchEnd, r.Markdown(search.English)); !ok {
 		if c.text, ok = lab.ReplaceBetween(c.old, searchBeginZH, searchEnd, r.Markdown(search.Chinese)); !ok {
-			return false, fmt.Errorf("%s: it has to have the lines %s and %s, in this order", o.readme, searchBegin,
-				searchEnd)
+			return false, fmt.Errorf("%s: it has to have the lines %s and %s, in this order",
+				o.readme, searchBegin, searchEnd)
 		}
 	}
 	return p.write(o, c)
@@ -247,8 +248,8 @@ func (p program) found(s schedules, c lab.Subject, r search.Result, style show.S
 		}
 		moves, ok := r.Breaks[goal]
 		if !ok {
-			fmt.Fprintf(p.stdout, "%s %-15s "+style.Say("impossible: %d states, all explored")+"\n", name, goal,
-				r.States)
+			fmt.Fprintf(p.stdout, "%s %-15s "+style.Say("impossible: %d states, all explored")+"\n",
+				name, goal, r.States)
 			continue
 		}
 		if err := search.Replay(r.Strategy, r.Buyers, goal, moves); err != nil {
@@ -262,8 +263,8 @@ func (p program) found(s schedules, c lab.Subject, r search.Result, style show.S
 		fmt.Fprintf(p.stdout, "  http://127.0.0.1:8080/#/play/%s/%s%s\n", r.Strategy, moves, query)
 		fmt.Fprintf(p.stdout, "  go run ./cmd/lab -replay %s/%s -goal %s%s\n", r.Strategy, moves, goal, more)
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s "+style.Say("%d states, %d moves, %v")+"\n", name, r.States, r.Moves,
-		r.Wall.Round(10*time.Millisecond))
+	_, err := fmt.Fprintf(p.stdout, "%s "+style.Say("%d states, %d moves, %v")+"\n",
+		name, r.States, r.Moves, r.Wall.Round(10*time.Millisecond))
 	return err
 }
 

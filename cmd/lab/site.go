@@ -144,7 +144,7 @@ func (p program) recordCells(ctx context.Context) (report lab.Report, err error)
 	for _, c := range p.tables[0].Subjects {
 		names = append(names, c.Name)
 	}
-	args := []string{"-json", "-", "-redis", lab.Embedded, "-db", lab.Embedded, "-strategy", strings.Join(names, ",")}
+	args := []string{"-json", "-", "-redis", lab.Embedded, "-db", lab.Embedded, "-strategies", strings.Join(names, ",")}
 	if p.recordings.anomalies != nil {
 		args = append(args, "-run", strings.Join(p.recordings.anomalies, ","))
 	}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"oversell/internal/cmdline"
 	"oversell/internal/page/class"
 	"oversell/internal/shop"
 	"oversell/internal/web"
@@ -20,15 +21,13 @@ const classToken = 10
 // withClass makes the shop one for a class, where the flags do not say otherwise: phones reach
 // it, they can change nothing, and the first sale has no lock.
 func (o options) withClass(fs *flag.FlagSet) options {
-	given := make(map[string]bool) // by a flag or the environment
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if !given["addr"] {
+	if !cmdline.Given(fs, "addr") {
 		o.Web.Addr = "0.0.0.0:8080"
 	}
-	if !given["strategy"] {
+	if !cmdline.Given(fs, "strategy") {
 		o.Strategy = "none"
 	}
-	if !given["wait"] {
+	if !cmdline.Given(fs, "wait") {
 		o.Stock.Wait = class.Wait
 	}
 	if o.Web.Token == "" {
@@ -87,7 +86,8 @@ func (o options) classHosts() ([]string, error) {
 		return nil, fmt.Errorf("asking for the addresses of this machine: %w", err)
 	}
 	for _, a := range addrs {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
+		prefix, err := netip.ParsePrefix(a.String())
+		if err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
 			hosts = append(hosts, prefix.Addr().String())
 		}
 	}

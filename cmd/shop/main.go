@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		help(stdout)
+		help(stdout, args)
 		return exitOK
 	case err != nil:
 		return complain(stderr, exitUnable, err)

@@ -24,6 +24,7 @@ import (
 	"oversell/internal/atomicfile"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report/page/pagetest"
+	"oversell/internal/cmdline/cmdlinetest"
 	"oversell/internal/holds"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
@@ -147,7 +148,12 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 	}{
 		{[]string{"-nonsense"}, "-nonsense"},
 		{[]string{"hot"}, `"hot" is not a flag`},
-		{[]string{"-strategy", "v0"}, "v6_watchdog"},
+		{[]string{"-strategy", "zebra"}, "v6_watchdog"},
+		{[]string{"-strategies", "none"}, "did you mean -strategy?"},
+		{[]string{"-ttl", "5"}, "write 5s"},
+		{[]string{"-addr", "8080"}, "write :8080"},
+		{[]string{"-addr", "localhost"}, "must be HOST:PORT"},
+		{[]string{"-redis", "127.0.0.1:1"}, "unreachable"},
 		{[]string{"-strategy", "sql_for_update"}, "needs MySQL or MariaDB"},
 		{[]string{"-strategy", "sql_units"}, "needs MySQL or MariaDB"},
 		{[]string{"-strategy", "sql_get_lock", "-db", "sqlite:x"}, "needs MySQL or MariaDB"},
@@ -246,14 +252,12 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 
 func TestHelpShowsExamplesFlagsAndStrategies(t *testing.T) {
 	t.Setenv("OVERSELL_TOKEN", "secret-of-mine")
-	for _, flag := range []string{"-h", "-help", "--help"} {
+	for _, flag := range []string{"-h", "-help", "-h all"} {
 		var stdout, stderr output
-		if code := run(t.Context(), []string{flag}, &stdout, &stderr); code != exitOK || stderr.String() != "" {
+		if code := run(t.Context(), strings.Fields(flag), &stdout, &stderr); code != exitOK || stderr.String() != "" {
 			t.Errorf("%s: exit code %d, stderr %q", flag, code, &stderr)
 		}
-		for _, part := range []string{
-			"shop -redis local -db local", "-strategy name", "OVERSELL_ADDR", "v5_reentrant", "v6_watchdog",
-		} {
+		for _, part := range []string{"shop -redis local -db local", "-strategy STRATEGY", "OVERSELL_ADDR", "v6_watchdog"} {
 			if !strings.Contains(stdout.String(), part) {
 				t.Errorf("%s shows no %q:\n%s", flag, part, &stdout)
 			}
@@ -262,6 +266,7 @@ func TestHelpShowsExamplesFlagsAndStrategies(t *testing.T) {
 			t.Errorf("%s shows the token", flag)
 		}
 	}
+	cmdlinetest.Whole(t, helpText, flags(new(options), new(string)))
 }
 
 // program is a running shop.

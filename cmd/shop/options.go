@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/peterbourgon/ff/v3"
-
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
+	"oversell/internal/cmdline"
 	"oversell/internal/guard"
 	"oversell/internal/holds"
+	"oversell/internal/naming"
 	"oversell/internal/payment"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
@@ -60,22 +61,14 @@ func parse(args []string) (options, error) {
 	var o options
 	var retry string
 	fs := flags(&o, &retry)
-	fs.SetOutput(io.Discard) // the error is returned as well
-	fs.Usage = func() {}
-	if err := ff.Parse(fs, args, ff.WithEnvVarPrefix(envPrefix)); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return o, flag.ErrHelp
-		}
-		return o, fmt.Errorf("%w (shop -h shows the flags)", err)
-	}
-	if fs.NArg() > 0 {
-		return o, fmt.Errorf("%q is not a flag (shop -h shows the flags)", fs.Arg(0))
+	if err := cmdline.Parse(fs, args, envPrefix); err != nil {
+		return o, err
 	}
 	var err error
 	if o.Policy, err = guard.ParsePolicy(retry); err != nil {
 		return o, fmt.Errorf("-retry: %w", err)
 	}
-	o.Strategy = guard.Expand(o.Strategy, catalog.Strategies().Names())
+	o.Strategy = naming.Expand(o.Strategy, catalog.Strategies().Names())
 	if o.class {
 		o = o.withClass(fs)
 	}
@@ -89,13 +82,7 @@ func parse(args []string) (options, error) {
 // given reports whether a flag is among the arguments, and not only in the environment.
 func given(args []string, name string) bool {
 	fs := flags(new(options), new(string))
-	fs.SetOutput(io.Discard)
-	if fs.Parse(args) != nil {
-		return false
-	}
-	found := false
-	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
+	return cmdline.Parse(fs, args, "") == nil && cmdline.Given(fs, name)
 }
 
 // alone reports whether the shop starts its own Redis.
@@ -130,7 +117,8 @@ func (o options) withServers() options {
 func (o options) needs() []catalog.Need {
 	var needs []catalog.Need
 	for need, spec := range map[catalog.Need]string{
-		catalog.NeedsNodes: o.servers.Redlock, catalog.NeedsEtcd: o.servers.Etcd, catalog.NeedsZooKeeper: o.servers.ZooKeeper,
+		catalog.NeedsNodes: o.servers.Redlock, catalog.NeedsEtcd: o.servers.Etcd,
+		catalog.NeedsZooKeeper: o.servers.ZooKeeper,
 	} {
 		if spec != "" {
 			needs = append(needs, need)
@@ -149,6 +137,7 @@ func (o options) validate() error {
 	}
 	_, badHosts := web.ParseHosts(o.hosts)
 	_, badOTLP := tracesURL(o.otlp)
+	_, port, badAddr := net.SplitHostPort(o.Web.Addr)
 	switch needs := s.Needs; {
 	case s.NeedsMySQL() && o.onSQLite():
 		return fmt.Errorf("-strategy %s needs MySQL or MariaDB, and -db %s is SQLite", s.Name, o.db)
@@ -167,7 +156,8 @@ func (o options) validate() error {
 	case o.Holds.Limit < 0:
 		return fmt.Errorf("-hold-limit is %d, and must not be negative", o.Holds.Limit)
 	case o.Provider == shop.OwnProvider && o.webhookSecretFile != "":
-		return errors.New("-webhook-secret-file is only for -provider URL; an embedded provider has a new secret each time")
+		return errors.New("-webhook-secret-file is only for -provider URL; " +
+			"an embedded provider has a new secret each time")
 	case o.Provider != shop.OwnProvider && o.Provider != "" && o.webhookSecretFile == "":
 		return errors.New("-provider URL needs -webhook-secret-file, the secret that signs its webhooks")
 	case o.Holds.Ledger != "" && (o.Provider == shop.OwnProvider || o.Provider == ""):
@@ -190,44 +180,81 @@ func (o options) validate() error {
 		return errors.New("-worker serves no requests, and -otlp traces them")
 	case o.otlp != "" && badOTLP != nil:
 		return fmt.Errorf("-otlp %w", badOTLP)
+	case badAddr != nil && strings.Trim(o.Web.Addr, "0123456789") == "":
+		return fmt.Errorf("-addr %s has no colon: write :%[1]s, or 127.0.0.1:%[1]s for this machine only", o.Web.Addr)
+	case badAddr != nil || port == "":
+		return fmt.Errorf("-addr is %q, and must be HOST:PORT, such as 127.0.0.1:8080", o.Web.Addr)
 	case o.log != "text" && o.log != "json":
 		return fmt.Errorf("-log is %q, and must be text or json", o.log)
 	}
 	return nil
 }
 
-// flags declares the flags. The retry policy is left as text.
+// flags declares the flags. The retry policy is left as text. What follows a semicolon is shown by
+// -h all.
 func flags(o *options, retry *string) *flag.FlagSet {
 	fs := flag.NewFlagSet("shop", flag.ContinueOnError)
-	fs.StringVar(&o.Web.Addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
-	fs.StringVar(&o.hosts, "hosts", "", "`names` that the shop is served under, separated by commas,\nas shop.example,10.0.0.7; localhost, 127.0.0.1, [::1] and the\nhost of -addr always are, and any name with the token")
-	fs.StringVar(&o.redis, "redis", "embedded", "`where` the stock and the locks live: embedded, local, local:cluster,\nor a URL as redis://user:password@host:6379/0; see the examples")
-	fs.StringVar(&o.db, "db", "embedded", "`where` items and orders live: embedded, local, sqlite:FILE,\nor a DSN as user:password@tcp(host:3306)/database")
-	fs.StringVar(&o.servers.Redlock, "redlock", "", "`nodes` of redlock: embedded or local, which start five when they\nare first used, your own as a:6379,b:6379,c:6379, or none;\nembedded by default where the shop starts its own\nRedis, otherwise none")
-	fs.StringVar(&o.servers.Etcd, "etcd", "", "`where` etcd is: local, which starts when it is first used,\nhttp://host:port, or none; the same default")
-	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`where` ZooKeeper is: local, which starts when it is first\nused, host:port, or none")
-	fs.StringVar(&o.Strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
-	fs.StringVar(&o.Web.Token, "token", "", "`secret` required for changing an item or the strategy;\nempty: not required")
-	fs.DurationVar(&o.TTL, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stall\nfor two thirds of it (v2 to v5: work for all of it)")
-	fs.DurationVar(&o.Stock.Wait, "wait", shop.DefaultWait, "longest `time` that a request waits for a lock")
-	fs.DurationVar(&o.Reconcile, "reconcile", shop.DefaultReconcile, "`pause` between two searches for units that a killed process has\ntaken and not sold; each shop looks, and a unit is put back on sale once; 0: off")
-	fs.StringVar(retry, "retry", "line:2ms", "`how` to wait for a lock: line:DELAY, fixed:DELAY,\nbackoff:MIN-MAX or recursive:DELAY")
-	fs.BoolVar(&o.Stock.Unfenced, "unfenced", false, "the stock does not check the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
-	fs.BoolVar(&o.Stock.Mixed, "mixed", false, "strategies that do not exclude each other may sell one item at\nthe same time, and oversell it")
-	fs.DurationVar(&o.Holds.TTL, "hold-ttl", holds.DefaultTTL, "`time` until a hold that is not paid runs out")
-	fs.DurationVar(&o.Holds.Settle, "hold-settle", holds.DefaultSettle, "`time` after which a payment that was interrupted is settled by any\nshop, without a webhook: as an order, a refund or a cancellation")
-	fs.Int64Var(&o.Holds.Limit, "hold-limit", 0, "most `units` of a sale that one buyer may hold or have bought;\n0: no limit")
-	fs.StringVar(&o.Provider, "provider", shop.OwnProvider, "`where` payments go: embedded, which is a provider in this process\nthat forgets all at its end, the URL of go run ./cmd/provider, as\nhttp://127.0.0.1:8090, or none; several shops on one database need the\nsame URL, because an embedded provider knows its own shop's payments only")
-	fs.StringVar(&o.Holds.Ledger, "provider-name", "", "`name` of -provider URL in the database, where payments that are not\nsettled wait for the provider at which they began; by default its URL.\nIf the provider has moved, the name is its old URL")
-	fs.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "`file` with the secret that signs the webhooks of -provider URL")
-	fs.BoolVar(&o.worker, "worker", false, "serve no requests, and only write the orders that shops on the same\n-redis and -db have accepted by lua_stream")
-	fs.BoolVar(&o.consume, "consume", true, "write the orders that were accepted by lua_stream; with\n-consume=false processes with -worker do it")
-	fs.DurationVar(&o.Consumer.ClaimAfter, "claim", stream.DefaultClaimAfter, "`time` after which an accepted order that a process has read and not\nwritten is taken over by another process")
-	fs.IntVar(&o.Stream.Backlog, "backlog", stock.DefaultBacklog, "accepted `orders` of an item that may wait to be written; more are\nrefused with status 503")
-	fs.IntVar(&o.Stream.Replicas, "accept-replicas", 0, "`replicas` of Redis that must have an order of lua_stream before its\nbuyer is told that it is accepted; if they are too few, the buyer waits\nuntil the order is written")
-	fs.BoolVar(&o.class, "class", false, "a sale for a class: students buy 10 units from their phones, and a page\nfor the projector has a QR code. Unless said otherwise, the shop listens on\nall addresses, makes up a token, and begins with the strategy none")
-	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
-	fs.StringVar(&o.otlp, "otlp", "", "`URL` of a collector that takes traces of purchases, by OTLP over HTTP,\nas http://127.0.0.1:4318; empty: no traces")
+	fs.StringVar(&o.Web.Addr, "addr", "127.0.0.1:8080", "`ADDRESS` to listen on; port 0 takes a free one")
+	fs.StringVar(&o.hosts, "hosts", "", "`NAMES` that the shop is served under, separated by commas; such as "+
+		"shop.example,10.0.0.7. localhost, 127.0.0.1, [::1] and the host of -addr always are, and any name with "+
+		"the token")
+	fs.StringVar(&o.redis, "redis", "embedded", "`WHERE` the stock and the locks are: embedded, local, or "+
+		"host:port; also local:cluster, or a URL such as redis://user:password@host:6379/0")
+	fs.StringVar(&o.db, "db", "embedded", "`WHERE` items and orders are: embedded, local, sqlite:FILE, or "+
+		"user:password@tcp(host:3306)/name")
+	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five "+
+		"when they are first used, addresses as a:6379,b:6379,c:6379, or none; the default is embedded where "+
+		"the shop starts its own Redis, otherwise none")
+	fs.StringVar(&o.servers.Etcd, "etcd", "", "`WHERE` etcd is: local, which starts when it is first used, "+
+		"http://host:port, or none; the same default")
+	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`WHERE` ZooKeeper is: local, which starts when it is "+
+		"first used, host:port, or none")
+	fs.StringVar(&o.Strategy, "strategy", "v6_watchdog", "`STRATEGY` of requests that name none")
+	fs.StringVar(&o.Web.Token, "token", "", "`SECRET` required for changing an item or the strategy; empty: not "+
+		"required")
+	fs.DurationVar(&o.TTL, "ttl", shop.DefaultTTL, "`TIME` until the lease of a lock expires; no unit is sold "+
+		"for that long after a holder was killed, and a holder may stall for two thirds of it (v2 to v5: work "+
+		"for all of it)")
+	fs.DurationVar(&o.Stock.Wait, "wait", shop.DefaultWait, "longest `TIME` that a request waits for a lock")
+	fs.DurationVar(&o.Reconcile, "reconcile", shop.DefaultReconcile, "`TIME` between two searches for units "+
+		"that a killed process has taken and not sold; each shop looks, and a unit is put back on sale once; 0: off")
+	fs.StringVar(retry, "retry", "line:2ms", "waiting `POLICY`: line:DELAY, fixed:DELAY, backoff:MIN-MAX or "+
+		"recursive:DELAY")
+	fs.BoolVar(&o.Stock.Unfenced, "unfenced", false, "do not check the fencing tokens of v8_fenced, v9_cohort, "+
+		"etcd and zookeeper")
+	fs.BoolVar(&o.Stock.Mixed, "mixed", false, "strategies that do not exclude each other may sell one item at "+
+		"the same time, and oversell it")
+	fs.DurationVar(&o.Holds.TTL, "hold-ttl", holds.DefaultTTL, "`TIME` until a hold that is not paid expires")
+	fs.DurationVar(&o.Holds.Settle, "hold-settle", holds.DefaultSettle, "`TIME` after which a payment that was "+
+		"interrupted is settled by any shop, without a webhook: as an order, a refund or a cancellation")
+	fs.Int64Var(&o.Holds.Limit, "hold-limit", 0, "most `UNITS` of a sale that one buyer may hold or have "+
+		"bought; 0: no limit")
+	fs.StringVar(&o.Provider, "provider", shop.OwnProvider, "`WHERE` payments go: embedded, which is a provider "+
+		"in this process that forgets all at its end, the URL of go run ./cmd/provider, as "+
+		"http://127.0.0.1:8090, or none; several shops on one database need the same URL, because an embedded "+
+		"provider knows only its own shop's payments")
+	fs.StringVar(&o.Holds.Ledger, "provider-name", "", "`NAME` of -provider URL in the database, where payments "+
+		"that are not settled wait for the provider at which they began; by default its URL. If the provider "+
+		"has moved, the name is its old URL")
+	fs.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "`FILE` with the secret that signs the "+
+		"webhooks of -provider URL")
+	fs.BoolVar(&o.worker, "worker", false, "serve no requests, and only write the orders that shops on the same "+
+		"-redis and -db have accepted by lua_stream")
+	fs.BoolVar(&o.consume, "consume", true, "write the orders that were accepted by lua_stream; with "+
+		"-consume=false processes with -worker do it")
+	fs.DurationVar(&o.Consumer.ClaimAfter, "claim", stream.DefaultClaimAfter, "`TIME` after which an accepted "+
+		"order that a process has read and not written is taken over by another process")
+	fs.IntVar(&o.Stream.Backlog, "backlog", stock.DefaultBacklog, "accepted `ORDERS` of an item that may wait "+
+		"to be written; more are refused with status 503")
+	fs.IntVar(&o.Stream.Replicas, "accept-replicas", 0, "`REPLICAS` of Redis that must have an order of "+
+		"lua_stream before its buyer is told that it is accepted; if they are too few, the buyer waits until "+
+		"the order is written")
+	fs.BoolVar(&o.class, "class", false, "a sale for a class: students buy 10 units from their phones; a page "+
+		"for the projector has a QR code. Unless said otherwise, the shop listens on all addresses, makes up a "+
+		"token, and begins with the strategy none")
+	fs.StringVar(&o.log, "log", "text", "`FORM` of the log on stderr: text or json")
+	fs.StringVar(&o.otlp, "otlp", "", "`URL` of a collector that takes traces of purchases, by OTLP over HTTP, "+
+		"as http://127.0.0.1:4318; empty: no traces")
 	fs.BoolVar(&o.check, "check", false, "check the health of the shop at -addr, and exit: 0 if it is well")
 	return fs
 }
@@ -238,41 +265,4 @@ func (o options) logger(stderr io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(stderr, nil))
 	}
 	return slog.New(slog.NewTextHandler(stderr, nil))
-}
-
-const usage = `shop is a flash sale: one hot item, and a switch for how its stock is guarded.
-
-  shop                                            everything embedded, nothing to install
-  shop -strategy none                             sell too much
-  shop -redis local -db local                     a private Redis and MariaDB from the PATH
-  shop -redis local:cluster                       a private cluster: 3 primaries, 3 replicas
-  shop -redis redis://:secret@10.0.0.7:6379/1     your own Redis; rediss:// for TLS
-  shop -redis redis://a:7000,b:7001,c:7002        your own cluster
-  shop -redis redis+sentinel://a:26379/name/0     the primary that sentinels call name
-  shop -redlock a:6379,b:6379,c:6379 -etcd http://d:2379 -zookeeper e:2181
-                                                  what redlock, etcd and zookeeper need
-  shop -provider http://127.0.0.1:8090 -webhook-secret-file secret
-                                                  payments by cmd/provider: see docs/sale.md
-  shop -db 'user:secret@tcp(10.0.0.8:3306)/sales' your own MySQL
-
-  shop -worker -redis redis://10.0.0.7 -db 'user:secret@tcp(10.0.0.8:3306)/sales'
-                                                  write what shops accept by lua_stream
-
-  shop -otlp http://127.0.0.1:4318                traces of purchases: see docs/watch.md
-  shop -class                                     a class buys from its phones: see docs/teaching.md
-  shop -addr 0.0.0.0:8080 -hosts shop.example     for others, who ask for it by this name
-
-Flags. Each has an environment variable as its default: OVERSELL_ADDR for -addr.
-`
-
-// help prints the help text.
-func help(stdout io.Writer) {
-	fmt.Fprint(stdout, usage, "\n")
-	fs := flags(new(options), new(string))
-	fs.SetOutput(stdout)
-	fs.PrintDefaults()
-	fmt.Fprintln(stdout, "\nStrategies:")
-	for _, s := range catalog.Strategies() {
-		fmt.Fprintf(stdout, "  %-13s %s\n", s.Name, strings.TrimSpace(s.Adds))
-	}
 }

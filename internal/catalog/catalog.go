@@ -26,6 +26,7 @@ import (
 	v7 "oversell/internal/locks/v7_queue"
 	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
+	"oversell/internal/naming"
 	"oversell/internal/stock"
 )
 
@@ -134,7 +135,7 @@ func (c List) Find(name string) (Strategy, error) {
 			return s, nil
 		}
 	}
-	return Strategy{}, fmt.Errorf("%w of a strategy: %q (allowed: %v)", ErrName, name, c.Names())
+	return Strategy{}, fmt.Errorf("%w of a strategy: %q (%s)", ErrName, name, naming.Hint(name, c.Names()))
 }
 
 // Names lists the names of the strategies.

@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"oversell/internal/naming"
 )
 
 // Condition is what happens to some holders during a run.
@@ -61,7 +62,7 @@ func pick[T ~string](what, name string, all []T) (T, error) {
 			return v, nil
 		}
 	}
-	return "", fmt.Errorf("%w of a %s: %q (allowed: %v)", ErrName, what, name, all)
+	return "", fmt.Errorf("%w of a %s: %q (%s)", ErrName, what, name, naming.Hint(name, all))
 }
 
 // ParseCondition returns the condition called name, or ErrName.

@@ -9,6 +9,7 @@ import (
 	h1 "oversell/internal/holds/h1_counter"
 	h2 "oversell/internal/holds/h2_status"
 	h3 "oversell/internal/holds/h3_claim"
+	"oversell/internal/naming"
 )
 
 // HoldStage is one way of keeping holds, and what is claimed about it.
@@ -98,7 +99,7 @@ func FindHoldStage(name string) (HoldStage, error) {
 			return s, nil
 		}
 	}
-	return HoldStage{}, fmt.Errorf("%w of a stage of holds: %q (allowed: %v)", ErrName, name, HoldNames())
+	return HoldStage{}, fmt.Errorf("%w of a stage of holds: %q (%s)", ErrName, name, naming.Hint(name, HoldNames()))
 }
 
 // Sound reports whether the stage must come to no harm under every condition.

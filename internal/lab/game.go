@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"oversell/internal/fault"
-	"oversell/internal/guard"
+	"oversell/internal/naming"
 )
 
 // Play plays a schedule from its start, in virtual time and on a Redis of its
@@ -500,7 +500,7 @@ const Patience = 10 * ScheduleTTL
 
 // Question is a schedule as the page asks for it.
 type Question struct {
-	Strategy string `json:"strategy"` // or a short name: see guard.Expand
+	Strategy string `json:"strategy"` // or a short name: see naming.Expand
 	Buyers   int    `json:"buyers"`
 	Moves    string `json:"moves"` // as ParseMoves reads them
 	Goal     Goal   `json:"goal"`  // as PlayFor takes it
@@ -512,7 +512,7 @@ func (q Question) Answer() (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	return PlayFor(Schedule{Strategy: guard.Expand(q.Strategy, Levels()), Buyers: q.Buyers, Moves: moves}, q.Goal)
+	return PlayFor(Schedule{Strategy: naming.Expand(q.Strategy, Levels()), Buyers: q.Buyers, Moves: moves}, q.Goal)
 }
 
 // PlayFor is Play, and notes in State.Reached whether goal was reached. Play alone notes all

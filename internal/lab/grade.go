@@ -113,6 +113,5 @@ func (g Grade) writeFirst(b *strings.Builder) {
 	if stage != "" {
 		fmt.Fprintf(b, ", which %s is the first to keep", stage)
 	}
-	fmt.Fprintf(b, ":\n  %s\nSee it happen:\n  go run ./cmd/lab -run %s -strategy %s\n", g.Told[c.Anomaly].Sentence,
-		c.Anomaly, g.Name)
+	fmt.Fprintf(b, ":\n  %s\nSee it happen:\n  go run ./cmd/lab -run %s -strategies %s\n", g.Told[c.Anomaly].Sentence, c.Anomaly, g.Name)
 }

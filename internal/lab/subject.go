@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -23,6 +22,7 @@ import (
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
 	yours "oversell/internal/locks/yours"
+	"oversell/internal/naming"
 	"oversell/internal/stock"
 )
 
@@ -230,9 +230,10 @@ func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 	return find("strategy", all, func(c Subject) string { return c.Name }, names)
 }
 
-func find[T any](what string, all []T, name func(T) string, names []string) ([]T, error) {
+// find picks what has the given names, in the order of all.
+func find[T any](what string, all []T, name func(T) string, picked []string) ([]T, error) {
 	wanted := make(map[string]bool)
-	for _, n := range names {
+	for _, n := range picked {
 		wanted[n] = true
 	}
 	var found []T
@@ -244,9 +245,9 @@ func find[T any](what string, all []T, name func(T) string, names []string) ([]T
 			delete(wanted, name(one))
 		}
 	}
-	for _, n := range names {
+	for _, n := range picked {
 		if wanted[n] {
-			return nil, fmt.Errorf("unknown %s %q (allowed: %s)", what, n, strings.Join(allowed, ", "))
+			return nil, fmt.Errorf("unknown %s %q (%s)", what, n, naming.Hint(n, allowed))
 		}
 	}
 	return found, nil

@@ -60,7 +60,7 @@ func Pick(tables []Table, anomalies, strategies []string) ([]Table, error) {
 }
 
 var errNoCell = errors.New("none of these anomalies is tried on any of these strategies: " +
-	"-run names anomalies of one table and -strategy strategies of another (-list shows all)")
+	"-run names anomalies of one table and -strategies strategies of another (-list shows all)")
 
 //go:embed anomalies.json
 var anomaliesFile []byte

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"sync"
 
-	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/show"
+	"oversell/internal/naming"
 	"oversell/internal/web/problem"
 )
 
@@ -209,7 +209,7 @@ func newMatrix(report lab.Report) (*matrix, error) {
 
 func (m *matrix) cell(w http.ResponseWriter, r *http.Request) {
 	anomaly, strategy := r.PathValue("anomaly"), r.PathValue("strategy")
-	text, ok := m.cells[cellOf(anomaly, guard.Expand(strategy, m.strategies))]
+	text, ok := m.cells[cellOf(anomaly, naming.Expand(strategy, m.strategies))]
 	if !ok {
 		detail := "there is no anomaly " + problem.Quoted(anomaly) + " with strategy " + problem.Quoted(strategy)
 		problem.Reply(w, http.StatusNotFound, "unknown_cell", detail)

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"sync"
 
-	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
+	"oversell/internal/naming"
 	"oversell/internal/page/runs"
 	"oversell/internal/web/problem"
 )
@@ -187,7 +187,7 @@ func (s *schedules) find(w http.ResponseWriter, r *http.Request) {
 }
 
 func readQuestion(asked map[string]string) (question, error) {
-	q := question{guard.Expand(asked["strategy"], lab.Levels()), 2}
+	q := question{naming.Expand(asked["strategy"], lab.Levels()), 2}
 	var err error
 	if text := asked["buyers"]; text != "" {
 		if q.buyers, err = strconv.Atoi(text); err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/guard"
 	"oversell/internal/holds"
+	"oversell/internal/naming"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
@@ -33,7 +33,7 @@ func (a *API) holdRoutes() map[string]http.HandlerFunc {
 // hold takes units for a buyer.
 func (a *API) hold(w http.ResponseWriter, r *http.Request) {
 	stages := a.holdStages()
-	stage := guard.Expand(cmp.Or(r.URL.Query().Get("strategy"), a.cfg.HoldStage), stages)
+	stage := naming.Expand(cmp.Or(r.URL.Query().Get("strategy"), a.cfg.HoldStage), stages)
 	if !slices.Contains(stages, stage) {
 		problem.Reply(w, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+
 			" for holds; the shop has: "+strings.Join(stages, ", "))

@@ -13,7 +13,7 @@ import (
 
 	"oversell/internal/cache"
 	"oversell/internal/figures"
-	"oversell/internal/guard"
+	"oversell/internal/naming"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
 )
@@ -209,7 +209,7 @@ func (a *API) firstFamily(w http.ResponseWriter, r *http.Request, named string, 
 	if named == "" {
 		return a.cfg.Stock.Family(a.strategy.Load().(string)), true
 	}
-	name := guard.Expand(named, a.names())
+	name := naming.Expand(named, a.names())
 	if !a.known(name) && item.Keeper == stock.InHolds {
 		problem.Reply(w, http.StatusBadRequest, "wrong_keeper", "no strategy sells an item with the keeper holds: "+
 			"leave strategy out; the first hold of the sale names the stage")

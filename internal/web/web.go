@@ -18,9 +18,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"oversell/internal/cache"
-	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
+	"oversell/internal/naming"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/stock/pace"
@@ -312,7 +312,7 @@ func (a *API) putStrategy(w http.ResponseWriter, r *http.Request) {
 		invalid(w, `name is missing: {"name":"v4_lua"}`)
 		return
 	}
-	name := guard.Expand(*body.Name, a.names())
+	name := naming.Expand(*body.Name, a.names())
 	if !a.known(name) {
 		a.unknownStrategy(w, name)
 		return
@@ -354,7 +354,7 @@ func (a *API) requested(w http.ResponseWriter, r *http.Request) (string, bool) {
 		name = a.strategy.Load().(string)
 	}
 	if !a.known(name) {
-		if name = guard.Expand(name, a.names()); !a.known(name) {
+		if name = naming.Expand(name, a.names()); !a.known(name) {
 			a.unknownStrategy(w, name)
 			return "", false
 		}

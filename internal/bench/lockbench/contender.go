@@ -12,6 +12,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	v4 "oversell/internal/locks/v4_lua"
+	"oversell/internal/naming"
 )
 
 // Contender is a lock and a way of waiting for it, which a row measures.
@@ -74,7 +75,7 @@ func (c Catalog) Expand(name string) string {
 	for i, one := range c {
 		strategies[i], _, _ = strings.Cut(one.Name, "+")
 	}
-	whole := guard.Expand(name, slices.Compact(slices.Clone(strategies)))
+	whole := naming.Expand(name, slices.Compact(slices.Clone(strategies)))
 	if i := slices.Index(strategies, whole); i >= 0 && !slices.Contains(c.Names(), name) {
 		return c[i].Name
 	}

@@ -168,6 +168,6 @@ func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
 		fmt.Fprintf(b, "    %s\n", clean(command(r.Manifest, c.Anomaly, c.Strategy)))
 	}
 	if len(unexpected) == 0 && len(r.Cells) > 0 {
-		fmt.Fprintf(b, "%s\n", s.Sayf("See how a cell came about: %s", "go run ./cmd/lab -run NAME -strategy NAME"))
+		fmt.Fprintf(b, "%s\n", s.Sayf("See how a cell came about: %s", "go run ./cmd/lab -run NAME -strategies NAME"))
 	}
 }

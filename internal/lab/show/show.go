@@ -82,7 +82,7 @@ func (s Style) verdict(m lab.Manifest, c lab.Cell) string {
 // cell that ran on a real Redis runs again on a private one: the address of the
 // user's own server may hold a password, so they have to fill it in.
 func command(m lab.Manifest, anomaly, strategy string) string {
-	out := "go run ./cmd/lab -run " + quote(anomaly) + " -strategy " + quote(strategy)
+	out := "go run ./cmd/lab -run " + quote(anomaly) + " -strategies " + quote(strategy)
 	if strings.HasPrefix(m.Redis, "redis ") {
 		out += " -redis local"
 	}

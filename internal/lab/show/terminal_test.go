@@ -85,8 +85,8 @@ func TestSeeItAgainKeepsTheLease(t *testing.T) {
 	r := report()
 	c := find(t, r, "check-then-delete", "v3_uuid")
 	for asked, want := range map[time.Duration]string{
-		0:                      "-strategy v3_uuid\n",
-		500 * time.Millisecond: "-strategy v3_uuid -ttl 500ms\n",
+		0:                      "-strategies v3_uuid\n",
+		500 * time.Millisecond: "-strategies v3_uuid -ttl 500ms\n",
 	} {
 		r.Manifest.AskedTTL = asked
 		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, show.Style{}) })

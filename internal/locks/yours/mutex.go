@@ -4,7 +4,7 @@
 // As delivered it is where the stages begin: SET NX to acquire the lock, DEL to
 // release it. Run
 //
-//	go run ./cmd/lab -strategy yours
+//	go run ./cmd/lab -strategies yours
 //
 // and the lab says which promises it keeps, and which is the first that it
 // breaks; docs/your-lock.md tells the rest.

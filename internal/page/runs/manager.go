@@ -23,7 +23,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/bench/report/page"
 	"oversell/internal/catalog"
-	"oversell/internal/guard"
+	"oversell/internal/naming"
 	"oversell/internal/present"
 )
 
@@ -99,7 +99,7 @@ func (m *Manager) Close() {
 // Start starts a run and returns its id. Strategies may have short names. The errors wrap ErrSettings, ErrBusy,
 // ErrOccupied or ErrClosed.
 func (m *Manager) Start(s Settings) (id string, err error) {
-	s.Strategies = guard.ExpandAll(s.Strategies, catalog.Strategies().Names())
+	s.Strategies = naming.ExpandAll(s.Strategies, catalog.Strategies().Names())
 	cfg, err := m.check(s)
 	if err != nil {
 		return "", err

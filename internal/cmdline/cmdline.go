@@ -1,0 +1,162 @@
+// Package cmdline reads the flags of the programs, and shows their help: a page with what most
+// people use, and with -h all the rest.
+package cmdline
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/peterbourgon/ff/v3"
+
+	"oversell/internal/naming"
+)
+
+// Parse reads the arguments. With a prefix, environment variables that begin with it are the
+// defaults. An error is one line, or flag.ErrHelp.
+func Parse(fs *flag.FlagSet, args []string, prefix string) error {
+	fs.SetOutput(io.Discard) // an error is reported once, by the caller
+	fs.Usage = func() {}
+	var options []ff.Option
+	if prefix != "" {
+		options = append(options, ff.WithEnvVarPrefix(prefix))
+	}
+	if err := ff.Parse(fs, args, options...); err != nil {
+		return explain(fs, err)
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("%q is not a flag (-h shows them)", fs.Arg(0))
+	}
+	return nil
+}
+
+var badValue = regexp.MustCompile(`^invalid value "(.*)" for flag -(\S+): parse error$`)
+
+// explain makes an error of package flag say what to write.
+func explain(fs *flag.FlagSet, err error) error {
+	if errors.Is(err, flag.ErrHelp) {
+		return flag.ErrHelp
+	}
+	text := strings.TrimPrefix(err.Error(), "error parsing commandline arguments: ")
+	if name, found := strings.CutPrefix(text, "flag provided but not defined: -"); found {
+		if near := naming.Near(name, Names(fs)); len(near) > 0 {
+			return fmt.Errorf("there is no flag -%s; did you mean -%s?", name, strings.Join(near, " or -"))
+		}
+		return fmt.Errorf("there is no flag -%s (-h all shows all)", name)
+	}
+	if m := badValue.FindStringSubmatch(text); m != nil && isTime(fs.Lookup(m[2])) {
+		if _, err := strconv.ParseFloat(m[1], 64); err == nil {
+			return fmt.Errorf("-%s %s has no unit: write %ss for seconds", m[2], m[1], m[1])
+		}
+		return fmt.Errorf("-%s %q is not a time, such as 500ms, 5s or 1m", m[2], m[1])
+	}
+	return fmt.Errorf("%s (-h all shows what is allowed)", text)
+}
+
+func isTime(f *flag.Flag) bool {
+	if f == nil {
+		return false
+	}
+	value, ok := f.Value.(flag.Getter)
+	if !ok {
+		return false
+	}
+	_, ok = value.Get().(time.Duration)
+	return ok
+}
+
+// Names lists the names of the flags.
+func Names(fs *flag.FlagSet) []string {
+	var list []string
+	fs.VisitAll(func(f *flag.Flag) { list = append(list, f.Name) })
+	return list
+}
+
+// Given reports whether a flag was set.
+func Given(fs *flag.FlagSet, name string) (found bool) {
+	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+// Help is what -h shows.
+type Help struct {
+	Program string  // how it is called
+	Usage   string  // what it does, and five examples
+	Usual   string  // the names of the flags that most people use
+	End     string  // what follows the flags
+	More    string  // what -h all adds to Usage
+	Groups  []Group // of all flags
+}
+
+// Group is a title and the names of flags.
+type Group struct{ Title, Flags string }
+
+// Write writes the help that the arguments ask for.
+func (h Help) Write(w io.Writer, fs *flag.FlagSet, args []string) {
+	var b strings.Builder
+	defer func() { io.WriteString(w, b.String()) }()
+	b.WriteString(h.Usage)
+	if !all(args) {
+		b.WriteString("\nFlags:\n")
+		for _, name := range strings.Fields(h.Usual) {
+			describe(&b, fs.Lookup(name), brief)
+		}
+		fmt.Fprintf(&b, "\n%s\n%s -h all shows all %d flags, and more examples.\n", h.End, h.Program, len(Names(fs)))
+		return
+	}
+	b.WriteString(h.More)
+	for _, group := range h.Groups {
+		fmt.Fprintf(&b, "\n%s:\n", group.Title)
+		for _, name := range strings.Fields(group.Flags) {
+			describe(&b, fs.Lookup(name), whole)
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", h.End)
+}
+
+// all reports whether -h all was asked for.
+func all(args []string) bool {
+	for i, arg := range args[:max(len(args)-1, 0)] {
+		if slices.Contains([]string{"h", "help"}, strings.TrimLeft(arg, "-")) && args[i+1] == "all" {
+			return true
+		}
+	}
+	return false
+}
+
+func whole(text string) string { return text }
+
+// brief cuts a description at its first semicolon.
+func brief(text string) string {
+	text, _, _ = strings.Cut(text, ";")
+	return text
+}
+
+const (
+	left  = 27  // the columns of the names
+	width = 100 // of a line
+)
+
+// describe writes a flag, its default, and what shorten leaves of what it does.
+func describe(b *strings.Builder, f *flag.Flag, shorten func(string) string) {
+	value, text := flag.UnquoteUsage(f)
+	text = shorten(text)
+	if !slices.Contains([]string{"", "0", "0s", "false"}, f.DefValue) {
+		text += " (default " + f.DefValue + ")"
+	}
+	line := fmt.Sprintf("  %-*s", left-2, "-"+f.Name+" "+value)
+	for word := range strings.FieldsSeq(text) {
+		if len(line) > left && len(line)+1+len(word) > width {
+			b.WriteString(line + "\n")
+			line = strings.Repeat(" ", left)
+		}
+		line += " " + word
+	}
+	b.WriteString(line + "\n")
+}

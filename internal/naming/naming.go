@@ -1,0 +1,105 @@
+// Package naming finds what a user means by a name: in short, or nearly right.
+package naming
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Expand returns the only one of the names that begins with name, such as v2_ttl for v2. It returns
+// name itself if it is one of the names, or if none or several begin with it, so that the error
+// about an unknown strategy shows what the user wrote.
+func Expand(name string, names []string) string {
+	if name == "" || slices.Contains(names, name) {
+		return name
+	}
+	if found := beginning(name, names); len(found) == 1 {
+		return found[0]
+	}
+	return name
+}
+
+// ExpandAll expands each name of a list.
+func ExpandAll(list, names []string) []string {
+	whole := make([]string, len(list))
+	for i, name := range list {
+		whole[i] = Expand(name, names)
+	}
+	return whole
+}
+
+// Split splits a list at its commas, and trims its parts.
+func Split(list string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(list, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// Hint is the end of an error about an unknown name: the names that are like it, or else all.
+func Hint[S ~string](name string, names []S) string {
+	all := make([]string, len(names))
+	for i, n := range names {
+		all[i] = string(n)
+	}
+	if near := Near(name, all); len(near) > 0 {
+		return fmt.Sprintf("did you mean %s?", strings.Join(near, " or "))
+	}
+	return "allowed: " + strings.Join(all, ", ")
+}
+
+// Near returns the names that name is like: those that begin with it, or else those that the
+// fewest changes of a character make of it, or else those that begin as it does.
+func Near(name string, names []string) []string {
+	if name == "" {
+		return nil
+	}
+	if found := beginning(name, names); len(found) > 0 {
+		return found
+	}
+	least := (len(name) + 2) / 3
+	var found []string
+	for _, n := range names {
+		switch d := distance(name, n); {
+		case d < least:
+			least, found = d, []string{n}
+		case d == least:
+			found = append(found, n)
+		}
+	}
+	for start := name; len(found) == 0 && len(start) > 2; {
+		start = start[:len(start)-1]
+		found = beginning(start, names)
+	}
+	return found
+}
+
+func beginning(start string, names []string) []string {
+	begins := func(n string) bool { return strings.HasPrefix(n, start) }
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !begins(n) })
+}
+
+// distance counts the characters to insert, remove or replace between two words (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := before
+			if a[i] != b[j] {
+				replace++
+			}
+			before = row[j+1]
+			row[j+1] = min(row[j]+1, before+1, replace)
+		}
+	}
+	return row[len(b)]
+}

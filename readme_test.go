@@ -13,7 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	"oversell/internal/bench"
+	"oversell/internal/catalog"
 	"oversell/internal/lab"
+	"oversell/internal/lab/anomalies"
+	"oversell/internal/lab/sales"
 )
 
 const (
@@ -75,6 +79,27 @@ func TestReadmeShowsTheRun(t *testing.T) {
 		want := fmt.Sprintf("| `%s` | %s | %s |", row[1], strings.Join(cells[row[1]], " | "), rate[row[1]])
 		if row[0] != want {
 			t.Errorf("%s has\n%s\nand the run in %s has\n%s", readme, row[0], results, want)
+		}
+	}
+}
+
+// Counts in texts are those of the program.
+func TestCounts(t *testing.T) {
+	locks, holds := len(anomalies.All()), len(sales.Holds().Scenarios)
+	usual := len(bench.DefaultStrategies(catalog.Strategies(), catalog.Deduct))
+	for _, tt := range []struct {
+		file, phrase string
+		count        int
+	}{
+		{readme, "injects %d failures of a lock", locks},
+		{chinese(readme), "锁的 %d 种故障", locks},
+		{readme, "# %d strategies under 4 conditions", usual},
+		{chinese(readme), "# %d 种策略、4 种故障场景", usual},
+		{"docs/sale.md", "which of %d failures each survives", holds},
+		{chinese("docs/sale.md"), "显示 %d 种故障里", holds},
+	} {
+		if want := fmt.Sprintf(tt.phrase, tt.count); !strings.Contains(read(t, tt.file), want) {
+			t.Errorf("%s does not say %q", tt.file, want)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"oversell/internal/atomicfile"
 	"oversell/internal/lab"
@@ -66,6 +68,7 @@ func (p program) write(o options, c change) (fresh bool, err error) {
 		fmt.Fprintf(p.stderr, "lab: the tables in %s are as this run says\n", o.readme)
 		return true, nil
 	}
+	c.diff(p.stderr)
 	if o.check {
 		what := ""
 		if o.mode == modeSearch {
@@ -81,6 +84,20 @@ func (p program) write(o options, c change) (fresh bool, err error) {
 }
 
 type change struct{ old, text []byte }
+
+// diff writes the lines that only one of the two has: rows of tables, which are not moved.
+func (c change) diff(w io.Writer) {
+	only := func(sign string, text, other []byte) {
+		there := slices.Collect(strings.Lines(string(other)))
+		for line := range strings.Lines(string(text)) {
+			if !slices.Contains(there, line) {
+				io.WriteString(w, sign+line)
+			}
+		}
+	}
+	only("-", c.old, c.text)
+	only("+", c.text, c.old)
+}
 
 // replace puts the tables of a report into the text of the file, which it does not write.
 func (o options) replace(r lab.Report) (c change, err error) {

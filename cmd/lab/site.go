@@ -16,6 +16,7 @@ import (
 	"oversell/internal/fleet"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
+	"oversell/internal/lab/show"
 	"oversell/internal/page"
 	benches "oversell/internal/page/runs"
 	"oversell/internal/site"
@@ -42,6 +43,12 @@ func instance(ctx context.Context) int {
 	return exitExpected
 }
 
+// The cell that a site shows where a shop sells by holds: see the page's recorded.js.
+const (
+	latePayment = "late-payment"
+	lateStage   = "h2_status"
+)
+
 // recordings says what a site shows besides what is fixed.
 type recordings struct {
 	anomalies []string // of the matrix; nil: all of the locks'
@@ -51,8 +58,8 @@ type recordings struct {
 // of returns the presets whose runs are recorded. The first one is recorded last, so that the
 // page shows it first.
 func (r recordings) of(all []benches.Preset) []benches.Preset {
-	chosen := slices.DeleteFunc(slices.Clone(all),
-		func(p benches.Preset) bool { return r.presets != nil && !slices.Contains(r.presets, p.Name) })
+	left := func(p benches.Preset) bool { return r.presets != nil && !slices.Contains(r.presets, p.Name) }
+	chosen := slices.DeleteFunc(slices.Clone(all), left)
 	slices.Reverse(chosen)
 	return chosen
 }
@@ -74,8 +81,8 @@ func (p program) site(ctx context.Context, dir string) error {
 	defer manager.Close()
 	presets := p.recordings.of(manager.Options().Presets)
 	for i, preset := range presets {
-		p.tell(fmt.Sprintf("recording run %d of %d: %s, %s", i+1, len(presets), strings.Join(preset.Strategies, ", "),
-			preset.Conditions[0]))
+		strategies, condition := strings.Join(preset.Strategies, ", "), preset.Conditions[0]
+		p.tell(fmt.Sprintf("recording run %d of %d: %s, %s", i+1, len(presets), strategies, condition))
 		if err := recordRun(ctx, manager, preset.Settings); err != nil {
 			return err
 		}
@@ -88,8 +95,10 @@ func (p program) site(ctx context.Context, dir string) error {
 	return p.writeSite(ctx, dir, code, manager, report)
 }
 
-func (p program) writeSite(ctx context.Context, dir string, code site.Lab, manager *benches.Manager,
-	report lab.Report) error {
+// writeSite writes what was recorded.
+func (p program) writeSite(
+	ctx context.Context, dir string, code site.Lab, manager *benches.Manager, report lab.Report,
+) error {
 	shown, err := page.New(ctx, page.Config{
 		Runs: manager, Budget: search.Budget{States: 1}, Logger: slog.New(slog.DiscardHandler), // nobody searches
 		Anomalies: func(context.Context, func(done, of int)) (lab.Report, error) { return report, nil },
@@ -102,16 +111,20 @@ func (p program) writeSite(ctx context.Context, dir string, code site.Lab, manag
 	if err != nil {
 		return err
 	}
+	replies := map[string]any{"/api/strategies": map[string]any{"strategies": manager.Options().Strategies}}
+	for _, c := range report.Everything() {
+		if c.Anomaly == latePayment && c.Strategy == lateStage {
+			replies["/api/lab/"+latePayment+"/"+lateStage] = show.Tell(report.Holds.Manifest, c)
+		}
+	}
 	written, err := site.Write(ctx, site.Config{
-		Dir: dir, Page: http.Handler(shown), Files: files, Lab: code, Version: fleet.Version(),
-		Replies: map[string]any{"/api/strategies": map[string]any{"strategies": manager.Options().Strategies}},
+		Dir: dir, Page: http.Handler(shown), Files: files, Lab: code, Version: fleet.Version(), Replies: replies,
 	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stdout,
-		"%s has %d files, %s; the lab in it has %s and is loaded when it is needed.\nAny server of files shows it, "+
-			"such as: python3 -m http.server -d %[1]s\n",
+	fmt.Fprintf(p.stdout, "%s has %d files, %s; the lab in it has %s and is loaded when it is needed.\n"+
+		"Any server of files shows it, such as: python3 -m http.server -d %[1]s\n",
 		dir, written.Files, megabytes(int(written.Bytes)), megabytes(written.Lab))
 	return nil
 }
@@ -144,9 +157,15 @@ func (p program) recordCells(ctx context.Context) (report lab.Report, err error)
 	for _, c := range p.tables[0].Subjects {
 		names = append(names, c.Name)
 	}
-	args := []string{"-json", "-", "-redis", lab.Embedded, "-db", lab.Embedded, "-strategies", strings.Join(names, ",")}
-	if p.recordings.anomalies != nil {
-		args = append(args, "-run", strings.Join(p.recordings.anomalies, ","))
+	var run []string
+	for _, s := range p.tables[0].Scenarios {
+		if p.recordings.anomalies == nil || slices.Contains(p.recordings.anomalies, s.Name) {
+			run = append(run, s.Name)
+		}
+	}
+	args := []string{
+		"-json", "-", "-redis", lab.Embedded, "-db", lab.Embedded,
+		"-strategies", strings.Join(append(names, lateStage), ","), "-run", strings.Join(append(run, latePayment), ","),
 	}
 	cmd, err := self(ctx, args...)
 	if err != nil {

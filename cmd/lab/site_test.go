@@ -153,10 +153,10 @@ func recordingsAreShown(t *testing.T, dir string) {
 		{"#/read/v4", `location.hash === "#/read/v4_lua" && document.body.innerText.includes("unlock.lua")`},
 		{"#/read/v4_lua", `document.body.innerText.includes("unlock.lua")`},
 		{"#/teach/ttl", `document.querySelector(".lesson h2") !== null`},
-		{"#/shop", `document.body.innerText.includes("go run ./cmd/shop")`},
-		{"#/run",
-			`document.querySelectorAll("table.figures tbody tr").length === 2 && ` +
-				`document.body.innerText.includes("go run ./cmd/shop")`},
+		{"#/shop", `document.querySelectorAll(".squares .over").length > 0`},
+		{"#/shop/class", `document.body.innerText.includes("go run ./cmd/shop -class")`},
+		{"#/shop/seats", `document.querySelector(".player") !== null && document.querySelector(".row.break") !== null`},
+		{"#/run", `document.querySelectorAll("table.figures tbody tr").length === 2 && document.querySelector(".livehead h2").innerText > "" && document.body.innerText.includes("go run ./cmd/shop")`},
 	} {
 		language := []string{"en", "zh"}[i%2]
 		b.Visit(address, fmt.Sprintf("?lang=%s&n=%d%s", language, i, part.at), look) // n: it is loaded anew

@@ -13,13 +13,13 @@ const ahead = 60; // pixels of what comes next that are in sight
 
 /** fetchStory asks for all that happened in a cell. */
 export async function fetchStory(cell, signal) {
-  const { story } = await call(`/api/lab/${cell.anomaly}/${cell.strategy}`, { signal });
+  const { story, note } = await call(`/api/lab/${cell.anomaly}/${cell.strategy}`, { signal });
   for (const row of story.rows) {
     const ours = row.kind === "command" ? ["again", "left"] : ["text", "short", "left"]; // commands are not translated
     for (const name of ours) if (row[name]) row[name] = told(row[name]);
     if (row.reply?.startsWith("(")) row.reply = told(row.reply); // there was no reply, and this says why
   }
-  return { ...story, free: told("free") };
+  return { ...story, note, free: told("free") };
 }
 
 /** showCell opens a cell over the whole window. page.leave goes back to the matrix. */
@@ -183,7 +183,7 @@ function newCurtain(story, chosen) {
 }
 
 /** newPlayer makes the timeline and its controls. */
-function newPlayer(cell, story, page) {
+export function newPlayer(cell, story, page) {
   const last = story.rows.length;
   const breaks = story.rows.findIndex((row) => row.kind === "break") + 1; // a step, or 0
   let step = 1;
@@ -249,6 +249,7 @@ function newPlayer(cell, story, page) {
   document.addEventListener("keydown", keys);
   return {
     node,
+    play: run,
     start: (query) => to(Number.parseInt(query.get("step") ?? "1", 10) || 1),
     close() {
       stop();

@@ -45,7 +45,7 @@ const newDoor = ({ url }) =>
     el("p.address", el("a", { href: url }, url.replace(/^http:\/\//, ""))));
 
 /** newScene makes what the class watches: the units, the people inside, and what came of it. */
-function newScene() {
+export function newScene() {
   const figures = ["left", "sold", "inside"].map((name) => [name, el("dd", "–")]);
   const squares = el("div.squares", { role: "img" });
   const people = el("div.people", { role: "img" });

@@ -8,10 +8,6 @@ const ways = { counter: "#/shop", seats: "#/shop/seats", class: "#/shop/class" }
 
 /** show shows the way of selling that the address names. */
 export async function show(box, at, page) {
-  if (!hasShop) {
-    const command = `go run ./cmd/shop${at.of[0] === "class" ? " -class" : ""}`;
-    return void box.append(el("h1", t("shop.title")), byCommand("site.shop", command));
-  }
   const links = Object.entries(ways).map(([way, href]) =>
     el("a.level", { href, "data-way": way }, t(`shop.way.${way}`))
   );
@@ -36,13 +32,19 @@ export async function show(box, at, page) {
       else link.removeAttribute("aria-current");
     }
     inner.replaceChildren();
-    const module = await import(`./${way}.js`);
     const next = el("div");
-    await module.show(next, signal, alone);
+    if (hasShop) await (await import(`./${way}.js`)).show(next, signal, alone);
+    else await replay(next, way, signal);
     if (signal.aborted) return;
     inner.replaceChildren(next);
   }
 
   await update(at);
   return { update };
+}
+
+/** replay shows a recording in place of a way of selling, and the command that opens a shop. */
+async function replay(box, way, signal) {
+  await (await import("./recorded.js")).show(box, way, signal);
+  box.append(byCommand("site.shop", `go run ./cmd/shop${way === "class" ? " -class" : ""}`));
 }

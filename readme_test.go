@@ -86,7 +86,7 @@ func TestReadmeShowsTheRun(t *testing.T) {
 // Counts in texts are those of the program.
 func TestCounts(t *testing.T) {
 	locks, holds := len(anomalies.All()), len(sales.Holds().Scenarios)
-	usual := len(bench.DefaultStrategies(catalog.Strategies(), catalog.Deduct))
+	usual := len(bench.DefaultStrategies(catalog.Deduct))
 	for _, tt := range []struct {
 		file, phrase string
 		count        int

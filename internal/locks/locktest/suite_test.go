@@ -116,7 +116,6 @@ func TestBrokenLocksBreakTheirPromise(t *testing.T) {
 		waits     = "Lock waits until the holder releases the lock, and returns soon after"
 	)
 	type client = redis.UniversalClient
-	both := []string{together, waits}
 	var holds sync.Map
 	for name, test := range map[string]struct {
 		change func(m *lock.Mutex, rdb client) Mutex

@@ -64,7 +64,7 @@ type shops struct {
 	*fleet.Fleet
 	command func() (*exec.Cmd, error) // runs an instance
 	setup   setup
-	plan    plan // of the row
+	later   fleet.Arm // of the row's plan: it waits until all shops take part
 
 	severable bool // their connections to Redis go through relays, which can cut them
 	gauged    bool // their gauges count holders, if gauges can be read here
@@ -94,7 +94,10 @@ func (f *shops) legible() bool { return f.gauged && fleet.LiveWords }
 
 // follow gives all shops the plan for the next row.
 func (f *shops) follow(ctx context.Context, p plan) error {
-	f.plan = p
+	f.later = fleet.Arm{}
+	if p.Together && f.legible() {
+		f.later, p.Fault = p.Fault, fleet.Arm{}
+	}
 	return f.Each(func(m *fleet.Member) error { return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout) })
 }
 
@@ -167,19 +170,25 @@ func (f *shops) urls() []string {
 // errNotInjected means that the fault of a row was not injected.
 var errNotInjected = errors.New("no holder reached the critical section")
 
-// takePart reports whether holders have entered in all shops that run; true without gauges.
+// takePart reports whether holders have entered in all shops that run. The gauges must be legible.
 func (f *shops) takePart() bool {
-	return !f.legible() || !slices.ContainsFunc(f.Running(), func(m *fleet.Member) bool {
-		return m.Words.Load(gaugeCame) == 0
-	})
+	return !slices.ContainsFunc(f.Running(), func(m *fleet.Member) bool { return m.Words.Load(gaugeCame) == 0 })
 }
 
-// inject calls fault with the shop of a holder that waits at a seam: the first one when all shops
-// take part, or else the last one that the plan stops. Others that come to a seam go on. It
-// returns when ctx ends, which is when the row is over.
+// inject calls fault with the shop of the first holder that waits at a seam. One that comes
+// to a seam in another shop goes on. It returns when ctx ends, which is when the row is over.
 func (f *shops) inject(ctx context.Context, fault func(m *fleet.Member) error) error {
-	came := 0
-	err := f.Catch(ctx, func() bool { came++; return came >= f.plan.Fault.Most || f.takePart() }, fault)
+	if len(f.later.At) > 0 {
+		for !f.takePart() {
+			if guard.Sleep(ctx, glancePause) != nil {
+				return errNotInjected
+			}
+		}
+		if err := f.Arm(ctx, f.later); err != nil {
+			return err
+		}
+	}
+	err := f.Catch(ctx, fault)
 	f.LetGo(ctx)
 	if errors.Is(err, fleet.ErrNotReached) {
 		return errNotInjected

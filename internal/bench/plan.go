@@ -26,6 +26,10 @@ type plan struct {
 	Work  time.Duration `json:"work"`           // how long every holder works
 	Fault fleet.Arm     `json:"fault,omitzero"` // at the seams of the item's holders
 
+	// Together says that the fault waits until all shops have had a holder. One that sells alone at
+	// first could be killed before two holders can meet. The loads of a cache are not counted.
+	Together bool `json:"-"`
+
 	// Gather is how long the first holder of the instance, and those that enter meanwhile,
 	// work, so that waiters gather.
 	Gather time.Duration `json:"gather"`
@@ -44,10 +48,10 @@ func (c Config) plan(item string, condition catalog.Condition) plan {
 	switch condition {
 	case catalog.Slow:
 		p.Fault = c.early(seamWork)
-		p.Fault.Delay, p.Fault.Most = c.long(), 1
+		p.Fault.Delay = c.long()
 	case catalog.Late:
 		p.Fault = c.early(seamUnlock)
-		p.Fault.Delay, p.Fault.Most = c.long(), 1
+		p.Fault.Delay = c.long()
 	case catalog.Crash:
 		if c.atSeams(condition) {
 			if slices.Contains(c.Seams, SeamScript) {
@@ -55,18 +59,16 @@ func (c Config) plan(item string, condition catalog.Condition) plan {
 			}
 			break
 		}
-		p.Fault = c.early(seamWork)
+		p.Fault, p.Together = c.early(seamWork), c.Workload == catalog.Deduct
 	case catalog.Pause, catalog.Partition, catalog.Failover:
-		p.Fault = c.early(seamWork)
+		p.Fault, p.Together = c.early(seamWork), c.Workload == catalog.Deduct
 	}
 	return p
 }
 
-// early is a fault at a seam for one of the first holders of each instance. One that waits for
-// the bench goes on if the other instances do not take part yet: then the next one waits.
+// early is a fault at a seam for one of the first holders of each instance.
 func (c Config) early(at fleet.Seam) fleet.Arm {
-	turns := int(max(1, c.firstTurns()/int64(4*c.shops())))
-	return fleet.Arm{At: []fleet.Seam{at}, Skip: turns - 1, Most: turns}
+	return fleet.Arm{At: []fleet.Seam{at}, Skip: int(max(1, c.firstTurns()/int64(4*c.shops()))) - 1}
 }
 
 // long is longer than the ttl by enough for others to enter, and not by so much that they

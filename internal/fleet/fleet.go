@@ -211,13 +211,9 @@ func (f *Fleet) Next(ctx context.Context) (Arrival, error) {
 }
 
 // Catch waits for a call that comes to a seam, and calls fault with its process. It lets calls go
-// on that come before ready, and those that come meanwhile.
-func (f *Fleet) Catch(ctx context.Context, ready func() bool, fault func(m *Member) error) error {
+// on that come to a seam meanwhile.
+func (f *Fleet) Catch(ctx context.Context, fault func(m *Member) error) error {
 	first, err := f.Next(ctx)
-	for err == nil && !ready() {
-		_ = first.Member.Resume() // if it has ended, the row fails
-		first, err = f.Next(ctx)
-	}
 	if err != nil {
 		return err
 	}

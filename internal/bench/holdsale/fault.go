@@ -170,7 +170,7 @@ func (r *row) meet(ctx context.Context, a fleet.Arm, fault func(m *fleet.Member)
 	if err := r.shops.Arm(ctx, a); err != nil {
 		return err
 	}
-	err := r.shops.Catch(ctx, func() bool { return true }, fault)
+	err := r.shops.Catch(ctx, fault)
 	if errors.Is(err, fleet.ErrNotReached) {
 		return notInjected(a.At...)
 	}

@@ -80,7 +80,7 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 	}
 	if f.severable {
 		var link *fault.Relay
-		if link, s.RedisURL, err = chaos.RelayRedis(s.RedisURL); err != nil {
+		if link, s.RedisURL, err = chaos.StartRedisRelay(s.RedisURL); err != nil {
 			return p, fmt.Errorf("relaying an instance's connections to Redis: %w", err)
 		}
 		p.Links = map[string]*fault.Relay{toRedis: link}
@@ -95,7 +95,7 @@ func (f *shops) legible() bool { return f.gauged && fleet.LiveWords }
 // follow gives all shops the plan for the next row.
 func (f *shops) follow(ctx context.Context, p plan) error {
 	f.later = fleet.Arm{}
-	if p.Together && f.legible() {
+	if p.Together && fleet.LiveWords {
 		f.later, p.Fault = p.Fault, fleet.Arm{}
 	}
 	return f.Each(func(m *fleet.Member) error { return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout) })
@@ -170,9 +170,9 @@ func (f *shops) urls() []string {
 // errNotInjected means that the fault of a row was not injected.
 var errNotInjected = errors.New("no holder reached the critical section")
 
-// takePart reports whether holders have entered in all shops that run. The gauges must be legible.
+// takePart reports whether all shops that run have begun to sell. There must be fleet.LiveWords.
 func (f *shops) takePart() bool {
-	return !slices.ContainsFunc(f.Running(), func(m *fleet.Member) bool { return m.Words.Load(gaugeCame) == 0 })
+	return !slices.ContainsFunc(f.Running(), func(m *fleet.Member) bool { return m.Words.Load(gaugeWork) == 0 })
 }
 
 // inject calls fault with the shop of the first holder that waits at a seam. One that comes
@@ -230,6 +230,7 @@ const (
 	gaugeCame = iota
 	gaugeWent
 	gaugeHeld // nanoseconds that connections to the database were out of the pool
+	gaugeWork // how often the work step was reached, by scripts too, which have no holders
 	gaugeWords
 )
 
@@ -287,6 +288,15 @@ func (c *counter) count(item string, step int) {
 		c.gauge.Add(gaugeCame, 1)
 	default:
 		c.gauge.Add(gaugeWent, 1)
+	}
+}
+
+// works counts the work on the item.
+func (c *counter) works(item string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gauge != nil && item == c.item {
+		c.gauge.Add(gaugeWork, 1)
 	}
 }
 

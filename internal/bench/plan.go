@@ -26,8 +26,8 @@ type plan struct {
 	Work  time.Duration `json:"work"`           // how long every holder works
 	Fault fleet.Arm     `json:"fault,omitzero"` // at the seams of the item's holders
 
-	// Together says that the fault waits until all shops have had a holder. One that sells alone at
-	// first could be killed before two holders can meet. The loads of a cache are not counted.
+	// Together says that the fault waits until all shops have begun to sell. One that sells alone at
+	// first could be killed before two holders can meet.
 	Together bool `json:"-"`
 
 	// Gather is how long the first holder of the instance, and those that enter meanwhile,

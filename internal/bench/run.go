@@ -63,9 +63,7 @@ func (b *runner) configure(cfg Config) (err error) {
 		cfg.slack = max(cfg.slack, t.Slack)
 	}
 	_, watched := b.progress.(Watcher)
-	b.shops.gauged = watched || slices.ContainsFunc(cfg.Conditions, func(c catalog.Condition) bool {
-		return c.NeedsProcess() || c == catalog.Failover
-	})
+	b.shops.gauged = watched || slices.Contains(cfg.Conditions, catalog.Pause)
 	b.shops.setup = cfg.setup(b.token)
 	b.shops.setup.Name = b.cfg.ID
 	b.shops.setup.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)

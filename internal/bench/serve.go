@@ -58,7 +58,7 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		RedisURL: with.RedisURL, DBURL: with.DBURL, Servers: lockservers.Running(with.Servers),
 		Instance: with.Name, TTL: with.TTL, Policy: policy,
 		Web:        web.Config{Addr: "127.0.0.1:0", Token: with.Token},
-		Stock:      stock.Config{Wait: with.Wait, Work: s.worker.work, Unfenced: with.Unfenced},
+		Stock:      stock.Config{Wait: with.Wait, Work: s.work, Unfenced: with.Unfenced},
 		Stream:     stock.Stream{Replicas: with.Replicas},
 		Consumer:   accepted.Consumer{ClaimAfter: with.TTL}, // as long as a lock of a killed process lasts
 		NoConsumer: with.NoConsumer,
@@ -82,6 +82,12 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		}
 	}
 	return cfg, nil
+}
+
+// work implements stock.Work.
+func (s *server) work(ctx context.Context, item string) (after func(), err error) {
+	s.counter.works(item)
+	return s.worker.work(ctx, item)
 }
 
 // obey carries out an order.

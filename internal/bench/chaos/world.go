@@ -44,7 +44,7 @@ func NewLink(redisURL, dbURL string) (_ *Link, err error) {
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	if l.Redis, l.RedisURL, err = RelayRedis(redisURL); err != nil {
+	if l.Redis, l.RedisURL, err = StartRedisRelay(redisURL); err != nil {
 		return nil, err
 	}
 	l.DB, l.DBURL, err = relay(dbURL, backend.DatabaseAddr, backend.WithDatabaseAddr)
@@ -54,8 +54,8 @@ func NewLink(redisURL, dbURL string) (_ *Link, err error) {
 	return l, err
 }
 
-// RelayRedis starts a relay to the Redis at a URL, and returns the URL through it.
-func RelayRedis(url string) (r *fault.Relay, through string, err error) {
+// StartRedisRelay starts a relay to the Redis at a URL, and returns the URL through it.
+func StartRedisRelay(url string) (r *fault.Relay, through string, err error) {
 	return relay(url, backend.SingleAddr, backend.WithAddr)
 }
 

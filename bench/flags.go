@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/coordination"
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/holdsale"
@@ -62,7 +63,7 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	if cmdline.Given(fs, "items") && o.Items == 0 {
-		return o, errors.New("-items is 0 (-h shows what is allowed)")
+		return o, errors.New("-items is 0 (-h all shows what is allowed)")
 	}
 	if names := naming.Split(t.strategies); len(names) > 0 {
 		t.strategies = strings.Join(naming.ExpandAll(names, t.names()), ",")
@@ -102,7 +103,7 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 		"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam,
 	} {
 		if cmdline.Given(fs, name) && len(naming.Split(list)) == 0 {
-			return fmt.Errorf("-%s %q is empty (-h shows what is allowed)", name, list)
+			return fmt.Errorf("-%s %q is empty (-h all shows what is allowed)", name, list)
 		}
 	}
 	if err := checkTaken(line, t.workload); err != nil {
@@ -132,7 +133,7 @@ func checkRate(fs *flag.FlagSet, o options) error {
 	zeros := map[string]bool{"rate": o.Rate == 0, "duration": o.Duration == 0, "in-flight": o.InFlight == 0}
 	for name, zero := range zeros {
 		if cmdline.Given(fs, name) && zero {
-			return fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
+			return fmt.Errorf("-%s is 0 (-h all shows what is allowed)", name)
 		}
 		if cmdline.Given(fs, name) && o.Rate == 0 && name != "in-flight" { // of a burst it is the number of connections
 			return fmt.Errorf("-%s needs -rate", name)
@@ -294,10 +295,10 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
-		if !cmdline.Given(fs, "zookeeper") { // not everybody has it
-			o.Strategies = slices.DeleteFunc(o.Strategies,
-				func(name string) bool { return name == string(catalog.NeedsZooKeeper) })
-		}
+		o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { // not everybody has them
+			return name == string(catalog.NeedsZooKeeper) && !cmdline.Given(fs, "zookeeper") ||
+				name == string(catalog.NeedsEtcd) && !cmdline.Given(fs, "etcd") && coordination.FindEtcd() != nil
+		})
 	case slices.Contains(o.Strategies, allStrategies):
 		return fmt.Errorf("-strategies: %s excludes other names", allStrategies)
 	case len(o.Strategies) == 0:

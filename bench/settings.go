@@ -27,7 +27,7 @@ func (o *options) ownSizes(fs *flag.FlagSet, t texts) (bench.Config, error) {
 		"instances": func() bool { c.Instances = o.Instances; return o.Instances == 0 },
 	} {
 		if cmdline.Given(fs, name) && set() {
-			return c, fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
+			return c, fmt.Errorf("-%s is 0 (-h all shows what is allowed)", name)
 		}
 	}
 	return c, nil

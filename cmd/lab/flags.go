@@ -125,7 +125,7 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper", "search", "replay", "goal",
 			"readme", "record", "site":
 			if len(naming.Split(value)) == 0 {
-				err = fmt.Errorf("-%s %q names nothing (-h shows what it takes)", f.Name, value)
+				err = fmt.Errorf("-%s %q names nothing (-h all shows what it takes)", f.Name, value)
 			}
 		case "ttl":
 			if value == "0s" {

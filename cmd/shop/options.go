@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/coordination"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/cmdline"
@@ -103,7 +104,9 @@ const none = "none"
 func (o options) withServers() options {
 	if o.alone() {
 		o.servers.Redlock = cmp.Or(o.servers.Redlock, "embedded")
-		o.servers.Etcd = cmp.Or(o.servers.Etcd, "local")
+		if o.servers.Etcd == "" && coordination.FindEtcd() == nil {
+			o.servers.Etcd = "local"
+		}
 	}
 	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd, &o.servers.ZooKeeper, &o.Provider} {
 		if *spec == none {
@@ -142,7 +145,7 @@ func (o options) validate() error {
 	case s.NeedsMySQL() && o.onSQLite():
 		return fmt.Errorf("-strategy %s needs MySQL or MariaDB, and -db %s is SQLite", s.Name, o.db)
 	case needs.OfServers() && !slices.Contains(o.needs(), needs):
-		return fmt.Errorf("-strategy %s needs -%s (shop -h shows what it can be)", s.Name, needs)
+		return fmt.Errorf("-strategy %s needs -%s (shop -h all shows what it can be)", s.Name, needs)
 	case o.TTL < time.Millisecond:
 		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.TTL)
 	case o.Stock.Wait <= 0:

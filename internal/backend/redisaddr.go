@@ -37,7 +37,7 @@ func WithAddr(url, addr string) (string, error) {
 	if _, err := checkAddr(addr); err != nil {
 		return "", fmt.Errorf("%w for -redis: the address to lead to %w", ErrSpec, err)
 	}
-	scheme, rest, _ := strings.Cut(url, "://")
+	scheme, rest, _ := strings.Cut(withScheme(url), "://")
 	authority, tail := cutAuthority(rest)
 	user := authority[:strings.LastIndex(authority, "@")+1]
 	return scheme + "://" + user + addr + tail, nil

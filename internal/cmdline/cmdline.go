@@ -31,7 +31,7 @@ func Parse(fs *flag.FlagSet, args []string, prefix string) error {
 		return explain(fs, err)
 	}
 	if fs.NArg() > 0 {
-		return fmt.Errorf("%q is not a flag (-h shows them)", fs.Arg(0))
+		return fmt.Errorf("%q is not a flag (-h all shows them)", fs.Arg(0))
 	}
 	return nil
 }
@@ -147,7 +147,8 @@ const (
 func describe(b *strings.Builder, f *flag.Flag, shorten func(string) string) {
 	value, text := flag.UnquoteUsage(f)
 	text = shorten(text)
-	if !slices.Contains([]string{"", "0", "0s", "false"}, f.DefValue) {
+	secret := strings.ContainsAny(f.DefValue, "@") || strings.Contains(f.DefValue, "://") // of the environment
+	if !secret && !slices.Contains([]string{"", "0", "0s", "false"}, f.DefValue) {
 		text += " (default " + f.DefValue + ")"
 	}
 	line := fmt.Sprintf("  %-*s", left-2, "-"+f.Name+" "+value)

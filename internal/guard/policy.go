@@ -10,8 +10,7 @@ import (
 )
 
 // Policy is how a caller waits for a lock that has no way of waiting, only TryLock. It is
-// safe for concurrent use. If it has a method Released(key string), that is called when a
-// lock that was acquired by it has been released.
+// safe for concurrent use.
 type Policy interface {
 	// Acquire calls try until it returns true, and then returns nil. It returns the
 	// error of try, or the cause of ctx if that ends first.

@@ -156,7 +156,7 @@ func recorded() (report lab.Report) {
 	for _, s := range table.Scenarios {
 		report.Anomalies = append(report.Anomalies, s.Anomaly)
 		for _, c := range table.Subjects {
-			cell := lab.Cell{Anomaly: s.Name, Strategy: c.Name, Outcome: s.Expected(c.Name)}
+			cell := lab.Cell{Anomaly: s.Name, Strategy: c.Name, Outcome: s.Expected(c.Name), Expected: s.Expected(c.Name)}
 			report.Cells = append(report.Cells, cell)
 		}
 	}

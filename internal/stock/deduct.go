@@ -131,11 +131,11 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 			// 6. Write the stock. WithoutCancel: from now on nothing interrupts the purchase, not
 			// even a lost lock. In a process that was paused, this is the write that comes too late.
 			ctx, left = context.WithoutCancel(ctx), left-req.Quantity
-			s.families.addInFlight(req.SKU, req.Quantity)
-			defer s.families.addInFlight(req.SKU, -req.Quantity)
 			if c, ok := stock.(transactional); ok {
 				return p.writeBoth(ctx, c, left) // 6. and 7. in one transaction
 			}
+			s.families.addInFlight(req.SKU, req.Quantity)
+			defer s.families.addInFlight(req.SKU, -req.Quantity)
 			if err := p.writeStock(ctx, stock, left); err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -187,6 +188,10 @@ func bodiless(next http.HandlerFunc) http.HandlerFunc {
 // withProblems replies with problems to the requests that mux has no route for.
 func withProblems(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if given := r.URL.EscapedPath(); given != path.Clean(given) { // the mux would redirect to another item
+			problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
+			return
+		}
 		refuse, pattern := mux.Handler(r)
 		if pattern != "" {
 			mux.ServeHTTP(w, r)

@@ -225,6 +225,8 @@ func TestBadInput(t *testing.T) {
 			"long strategy":         {"POST", deduct + "?strategy=" + zeros, one, 404, "unknown_strategy"},
 			"unknown item":          {"POST", "/api/items/nothing/deduct", one, 404, "unknown_item"},
 			"no sku":                {"POST", "/api/items//deduct", one, 404, "no_such_path"},
+			"no sku to delete":      {"DELETE", "/api/items//hot", ``, 404, "no_such_path"},
+			"dots":                  {"GET", "/api/items/../items/hot", ``, 404, "no_such_path"},
 			"strange sku":           {"POST", "/api/items/a%20b/deduct", one, 400, "invalid"},
 			"sku of a brace":        {"GET", "/api/items/%7Ba%7D", ``, 400, "invalid"},
 			"sku with a slash":      {"GET", "/api/items/a%2Fb", ``, 400, "invalid"},

@@ -51,6 +51,7 @@ func ServeEtcd(ctx context.Context, spec string) (*Etcd, error) {
 	}
 	server, err := local.Start(ctx, local.Command{
 		Name: "etcd", Path: path, Args: etcdArgs, Ready: isHealthy, OnPort: true, Timeout: startTimeout,
+		Without: "ETCD_", // its own environment variables would contradict the arguments
 	})
 	if err != nil {
 		return nil, err
@@ -60,6 +61,20 @@ func ServeEtcd(ctx context.Context, spec string) (*Etcd, error) {
 
 // etcdTool is the package of etcd's server, which go.mod has among its tools.
 const etcdTool = "go.etcd.io/etcd/server/v3"
+
+var errNoEtcd = fmt.Errorf("etcd %w: install it (https://etcd.io/docs/latest/install), or run this in the source of "+
+	"oversell, where the go command builds it", ErrMissing)
+
+// FindEtcd reports whether "local" can start an etcd, without building it. The error wraps ErrMissing.
+func FindEtcd() error {
+	if _, err := exec.LookPath("etcd"); err == nil {
+		return nil
+	}
+	if out, err := exec.Command("go", "list", "-m").Output(); err != nil || string(bytes.TrimSpace(out)) != "oversell" {
+		return errNoEtcd
+	}
+	return nil
+}
 
 // findEtcd returns the path of an etcd, and builds it if necessary: from an empty
 // build cache that takes about a minute.
@@ -75,8 +90,7 @@ func findEtcd(ctx context.Context) (string, error) {
 		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
 	}
 	if err != nil {
-		return "", fmt.Errorf("etcd %w: install it (https://etcd.io/docs/latest/install), "+
-			"or run this in the source of oversell, where the go command builds it: %w", ErrMissing, err)
+		return "", fmt.Errorf("%w: %w", errNoEtcd, err)
 	}
 	return string(bytes.TrimSpace(out)), nil
 }
@@ -88,7 +102,7 @@ func findEtcd(ctx context.Context) (string, error) {
 func etcdArgs(dir string, port int) []string {
 	client, peer := fmt.Sprintf("http://%s:%d", host, port), "http://"+host+":0"
 	return []string{
-		"--data-dir", filepath.Join(dir, "data"), "--log-level", "error", "--unsafe-no-fsync",
+		"--name", "default", "--data-dir", filepath.Join(dir, "data"), "--log-level", "error", "--unsafe-no-fsync",
 		"--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
 		"--heartbeat-interval", "10", "--election-timeout", "100",

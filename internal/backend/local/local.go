@@ -1,5 +1,5 @@
 // Package local runs private servers for the length of one program: a
-// redis-server, a mariadbd or a ZooKeeper, on a free loopback port, with all
+// redis-server, a mariadbd, an etcd or a ZooKeeper, on a free loopback port, with all
 // its files in a temporary folder.
 //
 // A server does not outlive the program. Close stops it and removes the folder;
@@ -50,6 +50,8 @@ type Command struct {
 	// Ready asks the server behind c whether it can be used yet. A nil error
 	// means yes; after any other error, Ready is called again.
 	Ready func(c net.Conn) error
+	// Without, if not empty, begins the names of environment variables that the server does not get.
+	Without string
 	// OnPort says that the server has no socket, and is asked on its port.
 	OnPort bool
 	// Timeout bounds preparing and starting.
@@ -128,6 +130,9 @@ func (s *Server) run(ctx context.Context) error {
 	log := filepath.Join(s.dir, "log")
 	cmd := exec.Command(s.command.Path, s.command.Args(s.dir, s.port)...)
 	cmd.Dir = s.dir
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return s.command.Without != "" && strings.HasPrefix(variable, s.command.Without)
+	})
 	p, err := startLogged(cmd, log)
 	if err != nil {
 		return err

@@ -19,8 +19,7 @@ type Lazy struct {
 }
 
 // NewLazy resolves the values of flags as Serve does, but starts nothing yet: it checks
-// the addresses of the user's own servers, and that the nodes and the ZooKeeper that
-// "local" starts are installed. An etcd may have to be built, which is left to its first use.
+// the addresses of the user's own servers, and that what "local" starts is installed.
 // The caller must call Close.
 func NewLazy(ctx context.Context, specs Specs, needs ...catalog.Need) (*Lazy, error) {
 	l := &Lazy{running: make(map[catalog.Need]*Servers), starts: make(map[catalog.Need]*onDemand[*Servers])}
@@ -49,8 +48,10 @@ func (s Specs) starts(need catalog.Need) (bool, error) {
 		return true, err
 	case need == catalog.NeedsZooKeeper && s.ZooKeeper == own:
 		return true, coordination.FindZooKeeper()
+	case need == catalog.NeedsEtcd && s.Etcd == own:
+		return true, coordination.FindEtcd()
 	}
-	return need == catalog.NeedsNodes && s.Redlock == embedded || need == catalog.NeedsEtcd && s.Etcd == own, nil
+	return need == catalog.NeedsNodes && s.Redlock == embedded, nil
 }
 
 // Running returns a Lazy for servers that already run. There is nothing to

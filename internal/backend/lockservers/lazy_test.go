@@ -154,6 +154,7 @@ func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
 		{Specs{Redlock: "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"}, catalog.NeedsNodes, backend.ErrUnreachable},
 		{Specs{Redlock: "local"}, catalog.NeedsNodes, backend.ErrMissing},
 		{Specs{Etcd: "nowhere"}, catalog.NeedsEtcd, coordination.ErrSpec},
+		{Specs{Etcd: "local"}, catalog.NeedsEtcd, coordination.ErrMissing},
 		{Specs{ZooKeeper: "nowhere"}, catalog.NeedsZooKeeper, coordination.ErrSpec},
 		{Specs{ZooKeeper: "local"}, catalog.NeedsZooKeeper, coordination.ErrMissing},
 	} {

@@ -182,7 +182,7 @@ type view struct {
 	told    bool // in the section: that the lock is lost
 	done    bool
 	sold    bool
-	held    []time.Duration // when those were lab.Begun that need a new connection, and whose process is frozen
+	held    []time.Duration // when those were begun that need a new connection, and whose process is frozen
 	spare   bool            // there is a connection for one more command: a frozen process makes none
 	text    string          // all that decides what follows, but for the ages of commands
 }

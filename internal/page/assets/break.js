@@ -22,6 +22,7 @@ export async function show(box, at, page) {
   const again = el("p.small", { role: "status" });
   const proofs = el("section.everyschedule", { "aria-label": t("proof.title") });
   const measured = lab ? null : measure(again, signal);
+  measured?.catch(() => {}); // what fails is shown below, and by then this page may have been left
 
   /** paint shows the squares of a lab, and what was chosen among them. */
   function paint(known, query) {
@@ -68,7 +69,7 @@ export async function show(box, at, page) {
   showProofs(proofs, signal);
   measured?.then(() => {
     if (!signal.aborted) paint(lab, new URLSearchParams(board.address().split("?")[1]));
-  }, (error) => signal.aborted || put(trouble, el("p.alarm", { role: "alert" }, error.message)));
+  }, (error) => signal.aborted || (put(again), put(trouble, el("p.alarm", { role: "alert" }, error.message))));
   await update(at);
   return { update };
 }

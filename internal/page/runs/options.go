@@ -117,7 +117,8 @@ func (m *Manager) catalog(b Backend) catalog.List {
 // has reports whether a strategy can run on one of the backends.
 func (m *Manager) has(b Backend, s catalog.Strategy) bool {
 	if b == Embedded {
-		return s.Needs != catalog.NeedsZooKeeper && !s.NeedsMySQL()
+		return s.Needs != catalog.NeedsZooKeeper && !s.NeedsMySQL() &&
+			(s.Needs != catalog.NeedsEtcd || m.etcd() == nil)
 	}
 	if s.NeedsMySQL() && strings.HasPrefix(m.cfg.Shop.DBURL, "sqlite:") {
 		return false

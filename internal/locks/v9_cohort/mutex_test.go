@@ -46,8 +46,6 @@ func processes(t *testing.T, s *locktest.Server, n int) (all []redis.UniversalCl
 	return all, hooks
 }
 
-type client = redis.UniversalClient
-
 // bubble runs f in virtual time, with n processes.
 func bubble(
 	t *testing.T, n int, f func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook),

@@ -109,7 +109,8 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	if err := checkTaken(line, t.workload); err != nil {
 		return err
 	}
-	if cmdline.Given(line, "requests") && (cmdline.Given(line, "rate") || slices.Contains(naming.Split(t.conditions), string(catalog.Chaos))) {
+	chaos := slices.Contains(naming.Split(t.conditions), string(catalog.Chaos))
+	if cmdline.Given(line, "requests") && (cmdline.Given(line, "rate") || chaos) {
 		return errors.New("-requests come at once: -rate and condition chaos take a -duration")
 	}
 	if t.targets == "" {

@@ -28,13 +28,18 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-ttl 5", "-ttl 5 has no unit: write 5s"},
 		{"-conditions clam", "did you mean calm?"},
 		{"-redis localhost:1 -strategies none", "unreachable"},
-		{"-workload deduct -strategies h3_claim", "h3_claim is of workload hold, and -workload is deduct: leave -workload out to run both"},
-		{"-strategies lua_stream -conditions crash -seam nowhere", `unknown name of a seam: "nowhere" (allowed: [script read written])`},
+		{"-workload deduct -strategies h3_claim",
+			"h3_claim is of workload hold, and -workload is deduct: leave -workload out to run both"},
+		{"-strategies lua_stream -conditions crash -seam nowhere",
+			`unknown name of a seam: "nowhere" (allowed: [script read written])`},
 		{"-strategies lua_stream -conditions calm -seam all", "seams without condition crash"},
 		{"-seam ,", `"," is empty`},
-		{"-strategies lua_stream -accept-replicas 1", "replicas of accepted orders need a Redis with replicas: -redis local -conditions failover"},
-		{"-strategies none,h3_claim -target http://h:1", "h3_claim is of workload hold: it needs shops that the bench starts"},
-		{"-strategies none,h3_claim -instances 1 -conditions calm", "h3_claim is of workload hold: cannot be run: 1 instance; allowed: 2 to 16"},
+		{"-strategies lua_stream -accept-replicas 1",
+			"replicas of accepted orders need a Redis with replicas: -redis local -conditions failover"},
+		{"-strategies none,h3_claim -target http://h:1",
+			"h3_claim is of workload hold: it needs shops that the bench starts"},
+		{"-strategies none,h3_claim -instances 1 -conditions calm",
+			"h3_claim is of workload hold: cannot be run: 1 instance; allowed: 2 to 16"},
 		{"-conditions calm,stormy", `"stormy" (allowed: calm, slow`},
 		{"-workload write", `"write" (allowed: deduct, cache`},
 		{"-workload lock -conditions calm,calm", "calm is named twice"},
@@ -52,8 +57,11 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-token x", "-token needs -target"},
 		{"-strategies all,none", "all excludes other names"},
 		{"-conditions failover", "needs a Redis with replicas that the bench starts: -redis local"},
-		{"-redis local:cluster -conditions failover", "condition failover needs a Redis with replicas that the bench starts: -redis local\n"},
-		{"-redis local:cluster -conditions partition", "condition partition needs a Redis whose connections can be relayed (embedded, local or redis://host:port): not a single Redis without TLS"},
+		{"-redis local:cluster -conditions failover",
+			"condition failover needs a Redis with replicas that the bench starts: -redis local\n"},
+		{"-redis local:cluster -conditions partition",
+			"condition partition needs a Redis whose connections can be relayed (embedded, local or " +
+				"redis://host:port): not a single Redis without TLS"},
 		{"-redis local:clusters", "want embedded, local, local:cluster, host:port, "},
 		{"-workload cache -strategies watch", "watch has no lock"},
 		{"-strategies sql_for_update", "sql_for_update needs MySQL or MariaDB: -db local"},
@@ -79,10 +87,14 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-lang fr", `-lang: "fr" is no language; allowed: en, zh`},
 		{"-workload hold -work 1ms", "-work is not a flag of workload hold, which takes -workload, -strategies, "},
 		{"-workload hold -strategies v8_fenced", `"v8_fenced" (allowed: h1_counter, h2_status, h3_claim)`},
-		{"-workload hold -conditions failover", "condition failover needs a Redis with replicas that the bench starts: -redis local"},
-		{"-workload hold -conditions chaos", "condition chaos with workload hold; allowed: [calm slow late crash pause partition failover]"},
-		{"-workload hold -conditions partition -redis rediss://h:1", "condition partition needs a Redis whose connections can be relayed"},
-		{"-workload hold -conditions crash -seam nowhere", `"nowhere" (allowed: [take capture claim order refund sweep])`},
+		{"-workload hold -conditions failover",
+			"condition failover needs a Redis with replicas that the bench starts: -redis local"},
+		{"-workload hold -conditions chaos",
+			"condition chaos with workload hold; allowed: [calm slow late crash pause partition failover]"},
+		{"-workload hold -conditions partition -redis rediss://h:1",
+			"condition partition needs a Redis whose connections can be relayed"},
+		{"-workload hold -conditions crash -seam nowhere",
+			`"nowhere" (allowed: [take capture claim order refund sweep])`},
 		{"-workload hold -conditions pause -seam take", "seams without condition crash"},
 		{"-workload hold -ttl 0", "-ttl is 0"},
 		{"-seam take", "take is a seam of workload hold"},
@@ -143,7 +155,8 @@ func TestHelpHasExamples(t *testing.T) {
 		if got.code != exitExpected || got.stderr != "" {
 			t.Errorf("%s: exit code %d, stderr %q", args, got.code, got.stderr)
 		}
-		for _, want := range []string{"Examples:", "go run ./bench -redis local -db local", "Exit code", "-strategies STRATEGIES"} {
+		for _, want := range []string{"Examples:", "go run ./bench -redis local -db local",
+			"Exit code", "-strategies STRATEGIES"} {
 			if !strings.Contains(got.stdout, want) {
 				t.Errorf("%s: %q is not in the help", args, want)
 			}

@@ -156,7 +156,9 @@ func recordingsAreShown(t *testing.T, dir string) {
 		{"#/shop", `document.querySelectorAll(".squares .over").length > 0`},
 		{"#/shop/class", `document.body.innerText.includes("go run ./cmd/shop -class")`},
 		{"#/shop/seats", `document.querySelector(".player") !== null && document.querySelector(".row.break") !== null`},
-		{"#/run", `document.querySelectorAll("table.figures tbody tr").length === 2 && document.querySelector(".livehead h2").innerText > "" && document.body.innerText.includes("go run ./cmd/shop")`},
+		{"#/run", `document.querySelectorAll("table.figures tbody tr").length === 2 && ` +
+			`document.querySelector(".livehead h2").innerText > "" && ` +
+			`document.body.innerText.includes("go run ./cmd/shop")`},
 	} {
 		language := []string{"en", "zh"}[i%2]
 		b.Visit(address, fmt.Sprintf("?lang=%s&n=%d%s", language, i, part.at), look) // n: it is loaded anew

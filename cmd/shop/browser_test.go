@@ -186,7 +186,8 @@ func TestPageBeginsWithWhatTheStagesTeach(t *testing.T) {
 	rows := `document.querySelectorAll(".matrix tbody tr:not(.head)").length`
 	b.Until(rows + ` === 12 && document.querySelectorAll(".matrix .square.breaks").length > 20`)
 	click(b, ".board > button")
-	b.Until(fmt.Sprintf(`%s === %d && document.querySelectorAll(".matrix .control").length === 2`, rows, len(anomalies.All())))
+	b.Until(fmt.Sprintf(`%s === %d && document.querySelectorAll(".matrix .control").length === 2`,
+		rows, len(anomalies.All())))
 	b.Until(`document.querySelectorAll(".matrix .square.endless").length > 0`) // which only a run finds
 	b.Quiet()
 }
@@ -250,13 +251,15 @@ func TestPageAsksForTheReason(t *testing.T) {
 	b.Visit(site, "?lang=en#/play/v8_fenced", desk)
 	b.Until(text(".explored") + `.startsWith("All ")`)
 	click(b, ".helpers button:last-child")
-	b.Until(`document.querySelectorAll(".reasons button").length === 3 && document.querySelector(".goalcard.won") === null`)
+	b.Until(`document.querySelectorAll(".reasons button").length === 3 && ` +
+		`document.querySelector(".goalcard.won") === null`)
 	click(b, ".reasons button:first-child")
 	b.Until(text(".goalcard .also") + ` !== "" && document.querySelector(".goalcard.won") === null`)
 	click(b, ".reasons button:nth-child(2)")
 	b.Until(`document.querySelector(".goalcard.won") !== null`)
 	click(b, ".explored button")
-	b.Until(text(".finding[open] .moves") + `.includes("reply lost") || ` + text(".finding[open]") + `.includes(" pass · ")`)
+	b.Until(text(".finding[open] .moves") + `.includes("reply lost") || ` +
+		text(".finding[open]") + `.includes(" pass · ")`)
 	b.Quiet()
 }
 
@@ -364,7 +367,8 @@ func TestPageOfAPhone(t *testing.T) {
 	b.Until(text(".scene .verdict") + ` === "0 of 10 sold."`)
 	b.Visit(site, "?phone&lang=en#/shop/phone", pagetest.Look{Width: 400, Height: 720, Scheme: "light"})
 	b.Until(text("#left") + ` === "10"`)
-	buttons := `[...document.querySelectorAll("a, button, select, summary")].filter((it) => it.checkVisibility()).length`
+	buttons := `[...document.querySelectorAll("a, button, select, summary")]` +
+		`.filter((it) => it.checkVisibility()).length`
 	if n := pagetest.Eval[int](b, buttons); n != 1 {
 		t.Errorf("a phone has %d buttons and links", n)
 	}

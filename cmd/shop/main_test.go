@@ -257,7 +257,9 @@ func TestHelpShowsExamplesFlagsAndStrategies(t *testing.T) {
 		if code := run(t.Context(), strings.Fields(flag), &stdout, &stderr); code != exitOK || stderr.String() != "" {
 			t.Errorf("%s: exit code %d, stderr %q", flag, code, &stderr)
 		}
-		for _, part := range []string{"shop -redis local -db local", "-strategy STRATEGY", "OVERSELL_ADDR", "v6_watchdog"} {
+		for _, part := range []string{
+			"shop -redis local -db local", "-strategy STRATEGY", "OVERSELL_ADDR", "v6_watchdog",
+		} {
 			if !strings.Contains(stdout.String(), part) {
 				t.Errorf("%s shows no %q:\n%s", flag, part, &stdout)
 			}

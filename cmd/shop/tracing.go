@@ -63,13 +63,15 @@ func openTraces(ctx context.Context, address, instance string, log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("opening the exporter of traces: %w", err)
 	}
-	about, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", "oversell"), attribute.String("service.version", fleet.Version()),
+	about, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", "oversell"),
+		attribute.String("service.version", fleet.Version()),
 		attribute.String("service.instance.id", instance)), resource.Environment())
 	if err != nil {
 		return nil, fmt.Errorf("describing the shop to the collector of traces: %w", err)
 	}
 	return &traces{log: log, provider: sdktrace.NewTracerProvider(sdktrace.WithResource(about),
-		sdktrace.WithBatcher(&loggedExporter{SpanExporter: exporter, log: log}, sdktrace.WithMaxQueueSize(maxSpans)))}, nil
+		sdktrace.WithBatcher(&loggedExporter{SpanExporter: exporter, log: log},
+			sdktrace.WithMaxQueueSize(maxSpans)))}, nil
 }
 
 // tracer returns what makes the spans. Its methods are safe for concurrent use.

@@ -74,7 +74,8 @@ func TestOldFileStaysUntilTheNewOneIsWhole(t *testing.T) {
 		t.Errorf("there is %q, %v, %v", text, info.Mode(), err)
 	}
 	checkAlone(t, dir, 1)
-	if err := Write(filepath.Join(dir, "none", "x"), func(io.Writer) error { return nil }); !errors.Is(err, os.ErrNotExist) {
+	nothing := func(io.Writer) error { return nil }
+	if err := Write(filepath.Join(dir, "none", "x"), nothing); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Write into no folder: %v", err)
 	}
 }

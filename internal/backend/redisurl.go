@@ -14,7 +14,8 @@ import (
 
 // redisSpecs is the part of every error that lists what -redis accepts.
 const redisSpecs = "want embedded, local, local:cluster, host:port, " +
-	"redis://[user:password@]host:port[/db] (rediss:// for TLS, several comma-separated addresses for a cluster) or redis+sentinel://host:port,…/master[/db]"
+	"redis://[user:password@]host:port[/db] (rediss:// for TLS, several comma-separated addresses for a cluster) " +
+	"or redis+sentinel://host:port,…/master[/db]"
 
 var errMixed = errors.New("the addresses of one cluster must share scheme, user, password and parameters")
 

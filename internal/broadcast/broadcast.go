@@ -43,7 +43,9 @@ func New(look func(ctx context.Context, key string) error) *Broadcaster {
 // Wait returns a context that ends with the cause from the look function, from End or
 // from Close, or with late after limit. The caller must call done when it no longer
 // waits.
-func (b *Broadcaster) Wait(ctx context.Context, key string, limit time.Duration, late error) (wait context.Context, done func()) {
+func (b *Broadcaster) Wait(
+	ctx context.Context, key string, limit time.Duration, late error,
+) (wait context.Context, done func()) {
 	wait, w := b.Begin(ctx, limit, late)
 	w.Attend(key)
 	return wait, w.Done

@@ -28,7 +28,8 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 			t.Errorf("Find(%q): %v, want %v and the names", name, err, catalog.ErrName)
 		}
 	}
-	if _, err := catalog.ParseCondition("stormy"); !errors.Is(err, catalog.ErrName) || !strings.Contains(err.Error(), "pause") {
+	if _, err := catalog.ParseCondition("stormy"); !errors.Is(err, catalog.ErrName) ||
+		!strings.Contains(err.Error(), "pause") {
 		t.Errorf("ParseCondition: %v", err)
 	}
 	if _, err := catalog.ParseWorkload("reads"); !errors.Is(err, catalog.ErrName) ||

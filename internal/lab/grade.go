@@ -113,5 +113,6 @@ func (g Grade) writeFirst(b *strings.Builder) {
 	if stage != "" {
 		fmt.Fprintf(b, ", which %s is the first to keep", stage)
 	}
-	fmt.Fprintf(b, ":\n  %s\nSee it happen:\n  go run ./cmd/lab -run %s -strategies %s\n", g.Told[c.Anomaly].Sentence, c.Anomaly, g.Name)
+	fmt.Fprintf(b, ":\n  %s\nSee it happen:\n  go run ./cmd/lab -run %s -strategies %s\n",
+		g.Told[c.Anomaly].Sentence, c.Anomaly, g.Name)
 }

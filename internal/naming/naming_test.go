@@ -32,7 +32,8 @@ func TestExpandTakesOnlyWhatIsUnique(t *testing.T) {
 		"redlock", "redsync", "redislock", "v2", "h1_counter", "h2_status",
 	}
 	for short, want := range map[string]string{
-		"v1": "v1_setnx", "v5_": "v5_reentrant", "redl": "redlock", "lua_b": "lua_batch", "none": "none", "h1": "h1_counter",
+		"v1": "v1_setnx", "v5_": "v5_reentrant", "redl": "redlock", "lua_b": "lua_batch",
+		"none": "none", "h1": "h1_counter",
 		"red": "red", "lua": "lua", "h": "h", "v": "v", "": "", // several begin with it
 		"v2": "v2", "v1_setnx_": "v1_setnx_", "V1": "V1", "v1_x": "v1_x",
 	} {

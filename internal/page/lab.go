@@ -156,7 +156,9 @@ func recorded() (report lab.Report) {
 	for _, s := range table.Scenarios {
 		report.Anomalies = append(report.Anomalies, s.Anomaly)
 		for _, c := range table.Subjects {
-			cell := lab.Cell{Anomaly: s.Name, Strategy: c.Name, Outcome: s.Expected(c.Name), Expected: s.Expected(c.Name)}
+			cell := lab.Cell{
+				Anomaly: s.Name, Strategy: c.Name, Outcome: s.Expected(c.Name), Expected: s.Expected(c.Name),
+			}
 			report.Cells = append(report.Cells, cell)
 		}
 	}
@@ -186,7 +188,8 @@ func indexOf(report lab.Report) index {
 	all := index{Manifest: report.Manifest, Losses: lab.Losses(), Anomalies: report.Anomalies}
 	for _, c := range report.Cells {
 		endless := show.OnlyEndless(report.Manifest, c)
-		all.Cells = append(all.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected, c.Note, len(c.Trace), endless})
+		all.Cells = append(all.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected,
+			c.Note, len(c.Trace), endless})
 	}
 	return all
 }

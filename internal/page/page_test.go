@@ -132,7 +132,8 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 
 // The matrix is there before the lab has run, as it is on record. It begins with anomalies that there are.
 func TestMatrixBeginsWithTheRecord(t *testing.T) {
-	p := page.Lab(t.Context(), measureSome, func(string) (func(), error) { return nil, runs.ErrBusy }, slog.New(slog.DiscardHandler))
+	p := page.Lab(t.Context(), measureSome, func(string) (func(), error) { return nil, runs.ErrBusy },
+		slog.New(slog.DiscardHandler))
 	t.Cleanup(p.Close)
 	var matrix struct{ Cells []lab.Cell }
 	if err := json.Unmarshal(askPage(p, "GET", "/api/lab/recorded").Body.Bytes(), &matrix); err != nil {
@@ -145,7 +146,8 @@ func TestMatrixBeginsWithTheRecord(t *testing.T) {
 			t.Errorf("%s on %s: %q", c.Anomaly, c.Strategy, c.Outcome)
 		}
 	}
-	named := regexp.MustCompile(`(?s)const (?:taught|controls) = \[(.*?)\]`).FindAllStringSubmatch(readAsset(t, "choice.js"), -1)
+	named := regexp.MustCompile(`(?s)const (?:taught|controls) = \[(.*?)\]`).
+		FindAllStringSubmatch(readAsset(t, "choice.js"), -1)
 	for _, list := range named {
 		for name := range strings.SplitSeq(list[1], ",") {
 			if name = strings.Trim(name, "\" \n"); !recorded[name] {

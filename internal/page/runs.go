@@ -89,7 +89,8 @@ func (h *runsHandler) start(w http.ResponseWriter, r *http.Request) {
 		h.failed(w, r, err)
 		return
 	}
-	h.logger.Info("a run of the bench was started", "run", id, "rows", len(settings.Strategies)*len(settings.Conditions), "requests", settings.Requests)
+	h.logger.Info("a run of the bench was started", "run", id,
+		"rows", len(settings.Strategies)*len(settings.Conditions), "requests", settings.Requests)
 	w.Header().Set("Location", "/api/runs/"+id)
 	replyJSON(w, h.logger, http.StatusCreated, map[string]string{"id": id})
 }

@@ -46,10 +46,13 @@ const (
 // search ends with its budget, the request or ctx. One runs at a time, and not beside a
 // run of the bench. Its result is kept, unless the time limit ended it. The handler is
 // safe for concurrent use. A strategy may have a short name.
-func Schedules(ctx context.Context, token string, budget search.Budget, occupy Occupy, logger *slog.Logger) http.Handler {
+func Schedules(
+	ctx context.Context, token string, budget search.Budget, occupy Occupy, logger *slog.Logger,
+) http.Handler {
 	s := &schedules{
 		ctx: ctx, budget: budget, occupy: occupy, logger: logger,
-		plays: make(chan struct{}, maxPlays), playing: make(chan struct{}, maxPlaying), asking: make(chan struct{}, 1+maxWaiting), searching: make(chan struct{}, 1),
+		plays: make(chan struct{}, maxPlays), playing: make(chan struct{}, maxPlaying),
+		asking: make(chan struct{}, 1+maxWaiting), searching: make(chan struct{}, 1),
 		found: make(map[question]searched),
 	}
 	mux := http.NewServeMux()

@@ -71,7 +71,8 @@ func (s *stream) send(id uint64, messages ...message) error {
 func (s *stream) still() error { return s.write([]byte(": still here\n\n")) }
 
 func (s *stream) write(text []byte) error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := s.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	if _, err := s.w.Write(text); err != nil {

@@ -78,7 +78,8 @@ func (s Style) Words(script string) map[string]string {
 // policy is the page's content security policy: this style, this script, and nothing else. Even
 // if a text of a report got through as markup, it would not run.
 func policy(style, script string) string {
-	return "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src " + hash(style) + "; script-src " + hash(script)
+	return "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src " +
+		hash(style) + "; script-src " + hash(script)
 }
 
 func hash(inline string) string {

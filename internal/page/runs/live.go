@@ -107,7 +107,8 @@ func (l *Live) happened(now bench.Live) {
 	if u == nil {
 		return
 	}
-	text := fmt.Sprintf("nobody was served after %.0f ms; %d requests waited for %d units", milliseconds(u.Since), u.Waiting, u.Left)
+	text := fmt.Sprintf("nobody was served after %.0f ms; %d requests waited for %d units",
+		milliseconds(u.Since), u.Waiting, u.Left)
 	l.broke(Served, milliseconds(u.At), text)
 }
 

@@ -147,13 +147,19 @@ const few = 12
 func (m *Manager) presets() []Preset {
 	var can []Preset
 	for _, p := range []Preset{
-		{"first", Settings{Strategies: []string{"none", "v9_cohort"}, Conditions: []catalog.Condition{catalog.Calm}, Requests: 1000, Stock: 250, Work: 10_000}},
+		{"first", Settings{Strategies: []string{"none", "v9_cohort"}, Conditions: []catalog.Condition{catalog.Calm},
+			Requests: 1000, Stock: 250, Work: 10_000}},
 		{"slow", Settings{Strategies: []string{"v2_ttl", "v9_cohort"}, Conditions: []catalog.Condition{catalog.Slow}}},
-		{"crash", Settings{Strategies: []string{"v1_setnx", "v9_cohort"}, Conditions: []catalog.Condition{catalog.Crash}}},
-		{"pause", Settings{Strategies: []string{"v6_watchdog", "v8_fenced"}, Conditions: []catalog.Condition{catalog.Pause}, Stock: few}},
-		{"cut", Settings{Strategies: []string{"v6_watchdog", "v9_cohort"}, Conditions: []catalog.Condition{catalog.Partition}, Stock: few}},
-		{"unfenced", Settings{Strategies: []string{"v8_fenced"}, Conditions: []catalog.Condition{catalog.Pause}, Stock: few, Unfenced: true}},
-		{"big", Settings{Strategies: []string{"none", "v9_cohort", "lua_atomic"}, Conditions: []catalog.Condition{catalog.Calm}, Requests: 5000, Stock: 1000, Work: 400}},
+		{"crash", Settings{Strategies: []string{"v1_setnx", "v9_cohort"},
+			Conditions: []catalog.Condition{catalog.Crash}}},
+		{"pause", Settings{Strategies: []string{"v6_watchdog", "v8_fenced"},
+			Conditions: []catalog.Condition{catalog.Pause}, Stock: few}},
+		{"cut", Settings{Strategies: []string{"v6_watchdog", "v9_cohort"},
+			Conditions: []catalog.Condition{catalog.Partition}, Stock: few}},
+		{"unfenced", Settings{Strategies: []string{"v8_fenced"},
+			Conditions: []catalog.Condition{catalog.Pause}, Stock: few, Unfenced: true}},
+		{"big", Settings{Strategies: []string{"none", "v9_cohort", "lua_atomic"},
+			Conditions: []catalog.Condition{catalog.Calm}, Requests: 5000, Stock: 1000, Work: 400}},
 	} {
 		d := m.Defaults()
 		p.Requests, p.Stock, p.Work = cmp.Or(p.Requests, 400), cmp.Or(p.Stock, 100), cmp.Or(p.Work, 5000)

@@ -92,14 +92,17 @@ const policyDelay = 2 * time.Millisecond
 // conditions lists those that can be chosen. Failover needs a Redis with replicas, chaos
 // needs servers of its own, and both need open load.
 func conditions() []catalog.Condition {
-	return slices.DeleteFunc(catalog.Conditions(), func(c catalog.Condition) bool { return c == catalog.Failover || c == catalog.Chaos })
+	return slices.DeleteFunc(catalog.Conditions(), func(c catalog.Condition) bool {
+		return c == catalog.Failover || c == catalog.Chaos
+	})
 }
 
 // Defaults returns the default settings.
 func (m *Manager) Defaults() Settings {
 	return Settings{
 		Strategies: []string{"none", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm},
-		Requests: int(min(2000, m.cfg.Limits.Requests.Max)), Stock: 100, Instances: 2, TTL: bench.DefaultTTL.Milliseconds(), Work: defaultWork.Microseconds(), Backend: Embedded,
+		Requests: int(min(2000, m.cfg.Limits.Requests.Max)), Stock: 100, Instances: 2,
+		TTL: bench.DefaultTTL.Milliseconds(), Work: defaultWork.Microseconds(), Backend: Embedded,
 	}
 }
 
@@ -117,7 +120,9 @@ func (m *Manager) mostRequests() int64 {
 	if l.Requests.Max < least || !fits(least) { // not because of open files
 		return l.Requests.Max
 	}
-	return least - 1 + int64(sort.Search(int(l.Requests.Max-least+1), func(more int) bool { return !fits(least + int64(more)) }))
+	return least - 1 + int64(sort.Search(int(l.Requests.Max-least+1), func(more int) bool {
+		return !fits(least + int64(more))
+	}))
 }
 
 // check returns the bench's config for the settings, without its backends, or an error
@@ -126,7 +131,8 @@ func (m *Manager) check(s Settings) (bench.Config, error) {
 	l := m.cfg.Limits
 	for _, err := range []error{
 		l.Requests.check("requests", int64(s.Requests)), l.Stock.check("stock", s.Stock),
-		l.Instances.check("instances", int64(s.Instances)), l.TTL.check("ttl_ms", s.TTL), l.Work.check("work_us", s.Work),
+		l.Instances.check("instances", int64(s.Instances)), l.TTL.check("ttl_ms", s.TTL),
+		l.Work.check("work_us", s.Work),
 		l.Rows.check("the number of rows, a strategy under a condition each,", int64(s.rows())),
 		m.checkNames(s),
 	} {
@@ -147,7 +153,8 @@ func (m *Manager) config(s Settings) bench.Config {
 		Requests: s.Requests, Stock: s.Stock, Workload: catalog.Deduct,
 		Strategies: s.Strategies, Conditions: s.Conditions, Instances: s.Instances,
 		Keys: bench.NoKeys, SecondLook: true, Keeper: s.Keeper, Unfenced: s.Unfenced,
-		TTL: time.Duration(s.TTL) * time.Millisecond, Work: time.Duration(s.Work) * time.Microsecond, Policy: &guard.Line{Delay: policyDelay},
+		TTL: time.Duration(s.TTL) * time.Millisecond, Work: time.Duration(s.Work) * time.Microsecond,
+		Policy:  &guard.Line{Delay: policyDelay},
 		Command: m.cfg.Command,
 	}
 	if s.Backend == Shop {
@@ -172,8 +179,10 @@ func (m *Manager) checkNames(s Settings) error {
 		return err
 	}
 	for _, strategy := range offered {
-		if slices.Contains(s.Strategies, strategy.Name) && s.Keeper != "" && !slices.Contains(strategy.Keepers(), s.Keeper) {
-			return fmt.Errorf("%w: strategy %s with keeper %s; it goes with %s", ErrSettings, strategy.Name, s.Keeper, list(strategy.Keepers()))
+		if slices.Contains(s.Strategies, strategy.Name) && s.Keeper != "" &&
+			!slices.Contains(strategy.Keepers(), s.Keeper) {
+			return fmt.Errorf("%w: strategy %s with keeper %s; it goes with %s",
+				ErrSettings, strategy.Name, s.Keeper, list(strategy.Keepers()))
 		}
 	}
 	return nil

@@ -116,10 +116,9 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-tool (
-	go.etcd.io/etcd/server/v3
-	honnef.co/go/tools/cmd/staticcheck
-)
+tool go.etcd.io/etcd/server/v3
+
+tool honnef.co/go/tools/cmd/staticcheck
 
 // Only a test of redsync needs it, and module proxies do not all serve it.
 exclude github.com/redis/rueidis/rueidiscompat v1.0.79

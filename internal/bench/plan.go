@@ -26,8 +26,9 @@ type plan struct {
 	Work  time.Duration `json:"work"`           // how long every holder works
 	Fault fleet.Arm     `json:"fault,omitzero"` // at the seams of the item's holders
 
-	// Together says that the fault waits until all shops have begun to sell. One that sells alone at
-	// first could be killed before two holders can meet.
+	// Together says that the fault waits until all shops have begun to sell. With nothing between
+	// them, one that sells alone at first could be killed before two holders can meet. A lock keeps
+	// others waiting: there the first holders get the fault.
 	Together bool `json:"-"`
 
 	// Gather is how long the first holder of the instance, and those that enter meanwhile,

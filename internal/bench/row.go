@@ -39,7 +39,9 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	if r.shops != nil {
-		if err := r.shops.follow(ctx, r.cfg.plan(r.skus[0], r.cond)); err != nil {
+		p := r.cfg.plan(r.skus[0], r.cond)
+		p.Together = p.Together && r.unguarded()
+		if err := r.shops.follow(ctx, p); err != nil {
 			return report.Row{}, err
 		}
 	}
@@ -299,6 +301,14 @@ func (r *run) expectation(keeper stock.Backend) catalog.Case {
 		Requests: r.cfg.Requests, SecondLook: r.cfg.SecondLook, Unfenced: r.cfg.Unfenced,
 		InDatabase: keeper == stock.InDatabase, Items: r.cfg.Items,
 	}
+}
+
+// unguarded reports whether nothing keeps the shops from overselling even in calm.
+func (r *run) unguarded() bool {
+	calm := r.expectation(r.cfg.keeper(r.strategy, catalog.Calm))
+	calm.Condition = catalog.Calm
+	e, _ := r.strategy.Expect(calm)
+	return slices.Contains(e.Verdicts, figures.Oversold)
 }
 
 // expect compares the row with the catalog's expectation.

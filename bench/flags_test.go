@@ -11,7 +11,6 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/catalog"
-	"oversell/internal/cmdline/cmdlinetest"
 )
 
 func TestBadFlagsAreSaidInOneLine(t *testing.T) {
@@ -162,7 +161,9 @@ func TestHelpHasExamples(t *testing.T) {
 			}
 		}
 	}
-	cmdlinetest.Whole(t, helpText, flags(new(options), new(texts)))
+	if err := helpText.Check(flags(new(options), new(texts))); err != nil {
+		t.Error(err)
+	}
 }
 
 // Every example is one that the program takes.

@@ -24,7 +24,6 @@ import (
 	"oversell/internal/atomicfile"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report/page/pagetest"
-	"oversell/internal/cmdline/cmdlinetest"
 	"oversell/internal/holds"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
@@ -268,7 +267,9 @@ func TestHelpShowsExamplesFlagsAndStrategies(t *testing.T) {
 			t.Errorf("%s shows the token", flag)
 		}
 	}
-	cmdlinetest.Whole(t, helpText, flags(new(options), new(string)))
+	if err := helpText.Check(flags(new(options), new(string))); err != nil {
+		t.Error(err)
+	}
 }
 
 // program is a running shop.

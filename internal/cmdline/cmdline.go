@@ -161,3 +161,31 @@ func describe(b *strings.Builder, f *flag.Flag, shorten func(string) string) {
 	}
 	b.WriteString(line + "\n")
 }
+
+// maxLines is how long -h may be.
+const maxLines = 33
+
+// Check returns an error unless -h fits on a screen, -h all has each flag in one group, and all flags
+// name what they take in capitals. The tests of the programs call it.
+func (h Help) Check(fs *flag.FlagSet) error {
+	var short strings.Builder
+	h.Write(&short, fs, []string{"-h"})
+	if n := strings.Count(short.String(), "\n"); n > maxLines {
+		return fmt.Errorf("-h has %d lines, and may have %d", n, maxLines)
+	}
+	var grouped []string
+	for _, g := range h.Groups {
+		grouped = append(grouped, strings.Fields(g.Flags)...)
+	}
+	slices.Sort(grouped)
+	if all := Names(fs); !slices.Equal(grouped, all) {
+		return fmt.Errorf("-h all shows %v, and the flags are %v", grouped, all)
+	}
+	var err error
+	fs.VisitAll(func(f *flag.Flag) {
+		if value, _ := flag.UnquoteUsage(f); value != strings.ToUpper(value) {
+			err = fmt.Errorf("-%s takes a %q", f.Name, value)
+		}
+	})
+	return err
+}

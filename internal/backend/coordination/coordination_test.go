@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -227,5 +228,19 @@ func inTime(t *testing.T, dial func() error) {
 	}
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("told after %v", took)
+	}
+}
+
+// An etcd can be had where there is the go command and the source, and nowhere else without one.
+func TestFindEtcd(t *testing.T) {
+	if _, err := exec.LookPath("etcd"); err == nil {
+		t.Skip("an etcd is installed: it is found anywhere")
+	}
+	if err := FindEtcd(); err != nil {
+		t.Errorf("in the source: %v", err)
+	}
+	t.Chdir(t.TempDir())
+	if err := FindEtcd(); !errors.Is(err, ErrMissing) {
+		t.Errorf("elsewhere: %v; want %v", err, ErrMissing)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -70,10 +71,27 @@ func FindEtcd() error {
 	if _, err := exec.LookPath("etcd"); err == nil {
 		return nil
 	}
-	if out, err := exec.Command("go", "list", "-m").Output(); err != nil || string(bytes.TrimSpace(out)) != "oversell" {
+	if _, err := exec.LookPath("go"); err != nil || !inSource() {
 		return errNoEtcd
 	}
 	return nil
+}
+
+// inSource reports whether the current folder is in this module, as the go command decides that.
+func inSource() bool {
+	dir, err := os.Getwd()
+	for err == nil {
+		text, missing := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if missing == nil {
+			return strings.Contains("\n"+string(text), "\nmodule oversell\n")
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			break
+		}
+		dir = above
+	}
+	return false
 }
 
 // findEtcd returns the path of an etcd, and builds it if necessary: from an empty

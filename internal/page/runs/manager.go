@@ -19,7 +19,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"oversell/internal/backend/coordination"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench/report"
 	"oversell/internal/bench/report/page"
@@ -65,7 +64,6 @@ type Manager struct {
 	ctx   context.Context // of all runs
 	close context.CancelCauseFunc
 	wg    sync.WaitGroup
-	etcd  func() error // whether one can be started
 
 	mu      sync.Mutex
 	runs    []*run        // the oldest first
@@ -83,7 +81,7 @@ func New(ctx context.Context, cfg Config) *Manager {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	m := &Manager{cfg: cfg, etcd: sync.OnceValue(coordination.FindEtcd), changed: make(chan struct{})}
+	m := &Manager{cfg: cfg, changed: make(chan struct{})}
 	m.ctx, m.close = context.WithCancelCause(ctx)
 	m.cfg.Limits.Requests.Max = m.mostRequests()
 	return m

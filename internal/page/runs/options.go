@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 
+	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
 	"oversell/internal/stock"
 )
@@ -118,7 +119,7 @@ func (m *Manager) catalog(b Backend) catalog.List {
 func (m *Manager) has(b Backend, s catalog.Strategy) bool {
 	if b == Embedded {
 		return s.Needs != catalog.NeedsZooKeeper && !s.NeedsMySQL() &&
-			(s.Needs != catalog.NeedsEtcd || m.etcd() == nil)
+			(s.Needs != catalog.NeedsEtcd || coordination.FindEtcd() == nil)
 	}
 	if s.NeedsMySQL() && strings.HasPrefix(m.cfg.Shop.DBURL, "sqlite:") {
 		return false

@@ -65,7 +65,7 @@ type options struct {
 	lang       string
 	language   *pagetexts.Language // nil: English
 	given      []string            // flags that were set, without secrets
-	holds      *bench.Config       // a second part, of workload hold; nil: there is none
+	holds      *bench.Config       // nil unless a sale by holds follows
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -92,10 +92,12 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 // legible reports whether the shops have gauges of their holders that can be read.
 func (f *shops) legible() bool { return f.gauged && fleet.LiveWords }
 
-// follow gives all shops the plan for the next row.
-func (f *shops) follow(ctx context.Context, p plan) error {
+// follow gives all shops the plan for the next row. If nothing keeps the shops apart, a call waits for
+// the bench only when all have begun to sell: one that sells alone at first could be killed before two
+// holders can meet. A lock keeps the others waiting, so there the first holders get the fault.
+func (f *shops) follow(ctx context.Context, p plan, unguarded bool) error {
 	f.later = fleet.Arm{}
-	if p.Together && fleet.LiveWords {
+	if unguarded && p.Fault.Delay == 0 && fleet.LiveWords {
 		f.later, p.Fault = p.Fault, fleet.Arm{}
 	}
 	return f.Each(func(m *fleet.Member) error { return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout) })

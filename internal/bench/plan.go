@@ -26,11 +26,6 @@ type plan struct {
 	Work  time.Duration `json:"work"`           // how long every holder works
 	Fault fleet.Arm     `json:"fault,omitzero"` // at the seams of the item's holders
 
-	// Together says that the fault waits until all shops have begun to sell. With nothing between
-	// them, one that sells alone at first could be killed before two holders can meet. A lock keeps
-	// others waiting: there the first holders get the fault.
-	Together bool `json:"-"`
-
 	// Gather is how long the first holder of the instance, and those that enter meanwhile,
 	// work, so that waiters gather.
 	Gather time.Duration `json:"gather"`
@@ -60,9 +55,9 @@ func (c Config) plan(item string, condition catalog.Condition) plan {
 			}
 			break
 		}
-		p.Fault, p.Together = c.early(seamWork), c.Workload == catalog.Deduct
+		p.Fault = c.early(seamWork)
 	case catalog.Pause, catalog.Partition, catalog.Failover:
-		p.Fault, p.Together = c.early(seamWork), c.Workload == catalog.Deduct
+		p.Fault = c.early(seamWork)
 	}
 	return p
 }

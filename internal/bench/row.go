@@ -39,9 +39,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	if r.shops != nil {
-		p := r.cfg.plan(r.skus[0], r.cond)
-		p.Together = p.Together && r.unguarded()
-		if err := r.shops.follow(ctx, p); err != nil {
+		if err := r.shops.follow(ctx, r.cfg.plan(r.skus[0], r.cond), r.unguarded()); err != nil {
 			return report.Row{}, err
 		}
 	}

@@ -105,7 +105,7 @@ func (s store) put(
 }
 
 // errAppeared means that another process has put an item on sale after this one had found
-// that there is none. The change is repeated, so that it finds the sale of the other process.
+// that there is none. Then the change is repeated, and finds the sale of the other process.
 var errAppeared = errors.New("the item has appeared")
 
 // begin writes the row of an item with a new sale. If the item is unknown to the caller, who has

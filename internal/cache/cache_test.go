@@ -374,7 +374,8 @@ func TestCloseEndsTheWaits(t *testing.T) {
 }
 
 // Readers that wait for a load that fails get its error, on all instances, and none of them
-// loads again. The next reader does.
+// loads again. The next reader does. A load fails when all have asked, and when the other
+// instances, if the guard keeps none of them out, load too.
 func TestWaitersShareAFailedLoad(t *testing.T) {
 	const readers = 40
 	broken := errors.New("the database is away")
@@ -384,7 +385,7 @@ func TestWaitersShareAFailedLoad(t *testing.T) {
 			for range 2 { // the second time there is a failure from before
 				key := "failing-" + strategy
 				var waiting sync.WaitGroup
-				waiting.Add(readers)
+				waiting.Add(readers + int(want))
 				counting := func(cfg *cache.Config) {
 					cfg.Guards = map[string]guard.Guard{strategy: &announcing{cfg.Guards[strategy], waiting.Done}}
 				}
@@ -395,7 +396,9 @@ func TestWaitersShareAFailedLoad(t *testing.T) {
 					all.Go(func() {
 						_, err := []*cache.Reader{a, b}[i%2].Read(t.Context(), ask(key, strategy),
 							func(context.Context) ([]byte, bool, error) {
-								loads.Add(1)
+								if loads.Add(1) <= want {
+									waiting.Done()
+								}
 								waiting.Wait()
 								return nil, false, broken
 							})

@@ -169,7 +169,7 @@ func TestRowLockIsKeptByAStoppedHolder(t *testing.T) {
 	for _, strategy := range []string{"sql_for_update", "sql_get_lock"} {
 		t.Run(strategy, func(t *testing.T) {
 			s := newDatabaseSite(t)
-			other := s.instance(t, withShortWait)
+			other := s.instance(t, func(cfg *stock.Config) { cfg.Wait = 300 * time.Millisecond })
 			s.put(t, other, 10)
 			inside, resume := stopInWork(t, s, strategy)
 			<-inside

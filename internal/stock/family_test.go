@@ -9,9 +9,6 @@ import (
 	"oversell/internal/stock"
 )
 
-// withShortWait makes buyers give up soon.
-func withShortWait(cfg *stock.Config) { cfg.Wait = 300 * time.Millisecond }
-
 // pairs are strategies of different families.
 var pairs = []struct {
 	first, second string
@@ -30,15 +27,15 @@ func TestFamiliesTakeTurns(t *testing.T) {
 		for _, p := range pairs {
 			t.Run(p.first+", "+p.second+"/"+string(p.keeper), func(t *testing.T) {
 				s.sku, s.keeper = newSKU(), p.keeper
-				short, long := s.instance(t, withShortWait), s.instance(t, nil)
-				s.put(t, short, 10)
+				other := s.instance(t, nil)
+				s.put(t, other, 10)
 				inside, resume := stopInWork(t, s, p.first)
 				<-inside
-				_, err := short.Deduct(t.Context(), s.request(p.second, ""))
+				err := givesUp(t, s, p.second)
 				if !errors.Is(err, stock.ErrOtherStrategy) || !strings.Contains(err.Error(), p.first) {
 					t.Errorf("the second got %v, want %v and its name", err, stock.ErrOtherStrategy)
 				}
-				waiting := order(t.Context(), long, s.request(p.second, ""))
+				waiting := order(t.Context(), other, s.request(p.second, ""))
 				pause()
 				if err := resume(); err != nil {
 					t.Errorf("the first got %v", err)
@@ -46,10 +43,23 @@ func TestFamiliesTakeTurns(t *testing.T) {
 				if o := <-waiting; o.err != nil || o.res.Left != 8 {
 					t.Errorf("the waiter got %v with %d left, want a unit and 8", o.err, o.res.Left)
 				}
-				wantStock(t, s.audit(t, short), 10, 8, 2, 2)
+				wantStock(t, s.audit(t, other), 10, 8, 2, 2)
 			})
 		}
 	})
+}
+
+// givesUp returns the error of a buyer that gives up. If it has given up before it found out what
+// it waits for, it comes again and waits longer.
+func givesUp(t *testing.T, s *site, strategy string) error {
+	t.Helper()
+	for wait := 300 * time.Millisecond; ; wait *= 2 {
+		impatient := s.instance(t, func(cfg *stock.Config) { cfg.Wait = wait })
+		_, err := impatient.Deduct(t.Context(), s.request(strategy, ""))
+		if !errors.Is(err, stock.ErrBusy) {
+			return err
+		}
+	}
 }
 
 // What happens if families do not take turns.

@@ -16,5 +16,12 @@ import "errors"
 // has been at work since. Nothing was read or written.
 var ErrStaleToken = errors.New("fence: stale token: a later holder has been here")
 
+// StaleError is an ErrStaleToken that says what the resource has seen. A lock whose tokens have gone
+// back, with the clock or the memory of its server, can give its holder one that is larger.
+type StaleError struct{ Seen int64 }
+
+func (StaleError) Error() string { return ErrStaleToken.Error() }
+func (StaleError) Unwrap() error { return ErrStaleToken }
+
 // ErrMissing means that there is no such value, or no such resource.
 var ErrMissing = errors.New("fence: not found")

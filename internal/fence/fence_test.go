@@ -41,8 +41,8 @@ func TestLateHolderIsRefusedByAValue(t *testing.T) {
 		if err := v.Set(ctx, 7, 3); !errors.Is(err, fence.ErrStaleToken) {
 			t.Errorf("a late write: %v, want %v", err, fence.ErrStaleToken)
 		}
-		if _, err := v.Get(ctx, 7); !errors.Is(err, fence.ErrStaleToken) {
-			t.Errorf("a late read: %v, want %v", err, fence.ErrStaleToken)
+		if _, err := v.Get(ctx, 7); !errors.Is(err, fence.ErrStaleToken) || err != (fence.StaleError{Seen: 8}) {
+			t.Errorf("a late read: %#v, want that 8 has been seen", err)
 		}
 		if err := v.Set(ctx, 8, 8); err != nil {
 			t.Error(err)

@@ -6,14 +6,14 @@
 -- ARGV[2]: the holder's fencing token
 -- Returns the value
 --         nil: there is no value
---         {}: a larger token has been seen
+--         {token}: this larger token has been seen
 local value = redis.call('GET', KEYS[1])
 if not value then
   return value
 end
 local fence = redis.call('HMGET', KEYS[2], 'of', 'token')
 if fence[1] == ARGV[1] and tonumber(fence[2]) > tonumber(ARGV[2]) then
-  return {}
+  return {fence[2]}
 end
 redis.call('HSET', KEYS[2], 'of', ARGV[1], 'token', ARGV[2])
 local ttl = redis.call('PTTL', KEYS[1])

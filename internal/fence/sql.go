@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 )
 
@@ -21,7 +22,7 @@ const show = "UPDATE fences SET token = ?, shown = shown + 1 WHERE resource = ? 
 
 // Show shows the token of a holder to a resource, as the first statement of the transaction in
 // which the holder reads or writes the resource. The row stays locked until the transaction
-// ends, so nobody with another token is in between. It returns an error that wraps ErrStaleToken if a
+// ends, so nobody with another token is in between. It returns an error that wraps a StaleError if a
 // larger token has been seen, and ErrMissing if the resource has no row. After any error the
 // transaction must be rolled back.
 func Show(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
@@ -36,13 +37,13 @@ func Show(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
 	if rows == 1 {
 		return nil
 	}
-	var there int
-	err = tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM fences WHERE resource = ?", resource).Scan(&there)
-	if err != nil {
-		return fmt.Errorf("looking for the fence of %s: %w", resource, err)
+	var seen int64
+	err = tx.QueryRowContext(ctx, "SELECT token FROM fences WHERE resource = ?", resource).Scan(&seen)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = ErrMissing
+	case err == nil:
+		err = StaleError{seen}
 	}
-	if there == 0 {
-		return fmt.Errorf("showing token %d to %s: %w", token, resource, ErrMissing)
-	}
-	return fmt.Errorf("showing token %d to %s: %w", token, resource, ErrStaleToken)
+	return fmt.Errorf("showing token %d to %s: %w", token, resource, err)
 }

@@ -31,21 +31,17 @@ type Value struct {
 }
 
 // Get reads the value for the holder with this token, and refuses all holders with a smaller one
-// from now on. It returns ErrStaleToken if a larger token has been seen, ErrMissing if there is no
+// from now on. It returns a StaleError if a larger token has been seen, ErrMissing if there is no
 // value, and the client's own errors as they are: what was being read is for the caller to say.
 func (v Value) Get(ctx context.Context, token int64) (string, error) {
-	reply, err := getScript.Run(ctx, v.Client, v.keys(), v.Lock, token).Result()
-	if errors.Is(err, redis.Nil) {
+	cmd := getScript.Run(ctx, v.Client, v.keys(), v.Lock, token)
+	if errors.Is(cmd.Err(), redis.Nil) {
 		return "", ErrMissing
 	}
-	if err != nil {
-		return "", err
+	if seen, err := cmd.Int64Slice(); err == nil {
+		return "", StaleError{seen[0]}
 	}
-	value, ok := reply.(string)
-	if !ok { // the empty array of get.lua
-		return "", ErrStaleToken
-	}
-	return value, nil
+	return cmd.Text()
 }
 
 // Set writes the value for the holder with this token, which has called Get before. It keeps the

@@ -165,8 +165,8 @@ func (h *handle) run(ctx context.Context, section func(context.Context) error) e
 	}); ok && h.held {
 		inside = l.Context(inside)
 	}
-	if l, ok := h.lock.(interface{ Token() int64 }); ok && h.held {
-		inside = withToken(inside, l.Token())
+	if l, ok := h.lock.(tokens); ok && h.held {
+		inside = context.WithValue(inside, tokenKey{}, l)
 	}
 	return section(inside)
 }
@@ -174,17 +174,32 @@ func (h *handle) run(ctx context.Context, section func(context.Context) error) e
 // tokenKey is the type of the context key: unexported, so that it cannot collide.
 type tokenKey struct{}
 
-// withToken returns a copy of ctx that carries the fencing token of a hold.
-func withToken(ctx context.Context, token int64) context.Context {
-	return context.WithValue(ctx, tokenKey{}, token)
-}
+// tokens is a lock that has a fencing token while it is held.
+type tokens interface{ Token() int64 }
 
 // Token returns the fencing token of the hold under which a section runs, or false if its
 // lock has none. The section must send the token with every read and write of the guarded
 // resource.
 func Token(ctx context.Context) (int64, bool) {
-	token, ok := ctx.Value(tokenKey{}).(int64)
-	return token, ok
+	l, ok := ctx.Value(tokenKey{}).(tokens)
+	if !ok {
+		return 0, false
+	}
+	return l.Token(), true
+}
+
+// TokenAfter returns a larger fencing token of the same hold, for a section whose token the
+// resource has refused because it has seen this one. False means that the section is late: its
+// lock has no other token for it.
+func TokenAfter(ctx context.Context, seen int64) (int64, bool) {
+	l, ok := ctx.Value(tokenKey{}).(interface {
+		TokenAfter(ctx context.Context, seen int64) (int64, error)
+	})
+	if !ok {
+		return 0, false
+	}
+	token, err := l.TokenAfter(ctx, seen)
+	return token, err == nil
 }
 
 // release releases the lock. If the lease had run out, that is recorded in the stats and

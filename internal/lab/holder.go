@@ -283,6 +283,18 @@ func (h *Holder) Token() int64 {
 	return l.Token()
 }
 
+// TokenAfter asks the handle for a token of its hold that is larger than seen. It returns an
+// error if the lock has none.
+func (h *Holder) TokenAfter(ctx context.Context, seen int64) (int64, error) {
+	l, ok := h.lock.(interface {
+		TokenAfter(ctx context.Context, seen int64) (int64, error)
+	})
+	if !ok {
+		return 0, fmt.Errorf("%s has no TokenAfter method", h.p.w.Subject.Name)
+	}
+	return l.TokenAfter(ctx, seen)
+}
+
 // Brief is an error in one line.
 func Brief(err error) string {
 	if err == nil {

@@ -27,6 +27,7 @@ type server struct {
 	close              func()
 
 	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
+	back    func(time.Duration) // sets the clock back, where it stands still until it is set again
 	nodes   []*server           // of redlock; nil: the lock lives elsewhere
 	service Service             // that is no Redis; nil: the lock lives in Redis
 }
@@ -40,6 +41,10 @@ func inMemory() *server {
 		dial:  func(context.Context) (net.Conn, error) { return m.Dial() },
 		close: m.Close,
 		jump:  m.FastForward,
+		back: func(d time.Duration) {
+			m.Exists("") // what has expired by now is removed
+			m.SetTime(time.Now().Add(-d))
+		},
 	}
 }
 
@@ -193,6 +198,18 @@ func (w *World) JumpClocks(n int) {
 		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(n)+" jumps ahead by "+About(w.TTL))
 		for _, keeper := range w.server.keepers()[:n] {
 			keeper.jump(w.TTL)
+		}
+		w.show(e)
+	})
+}
+
+// SetClocksBack sets the clocks of all servers back by d. There they stand still until the next
+// call.
+func (w *World) SetClocksBack(d time.Duration) {
+	w.alone(func() {
+		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(w.Servers())+" is set back by "+About(d))
+		for _, keeper := range w.server.keepers() {
+			keeper.back(d)
 		}
 		w.show(e)
 	})

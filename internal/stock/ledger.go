@@ -8,6 +8,8 @@ import (
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+
+	"oversell/internal/guard"
 )
 
 // transactional is a Counter that writes the stock and the order together, both or
@@ -106,20 +108,28 @@ type fencedLedger struct {
 }
 
 // Get shows the token before it reads; see package fence for why.
-func (l fencedLedger) Get(ctx context.Context) (int64, error) {
-	if err := l.raise(ctx); err != nil {
-		return 0, err
+func (l *fencedLedger) Get(ctx context.Context) (int64, error) {
+	item, err := l.shownTo(ctx)
+	if err == nil && item.FenceOf == l.of && item.Fence > l.token && l.replace(ctx, item.Fence) {
+		item, err = l.shownTo(ctx)
 	}
-	item, err := l.current(ctx)
 	if err == nil && (item.FenceOf != l.of || item.Fence > l.token) {
 		err = fmt.Errorf("reading the stock with token %d: %w", l.token, ErrFenced)
 	}
 	return item.Remaining, err
 }
 
+// shownTo shows the token to the item and returns it.
+func (l *fencedLedger) shownTo(ctx context.Context) (Item, error) {
+	if err := l.raise(ctx); err != nil {
+		return Item{}, err
+	}
+	return l.current(ctx)
+}
+
 // raise records the token as the largest one seen, unless a larger one of the same lock
 // has been seen.
-func (l fencedLedger) raise(ctx context.Context) error {
+func (l *fencedLedger) raise(ctx context.Context) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	err := l.row(l.on().db.WithContext(ctx)).Where("fence_of <> ? OR fence < ?", l.of, l.token).
@@ -130,9 +140,9 @@ func (l fencedLedger) raise(ctx context.Context) error {
 	return nil
 }
 
-func (l fencedLedger) Set(ctx context.Context, left int64) error { return l.sell(ctx, left, nil) }
+func (l *fencedLedger) Set(ctx context.Context, left int64) error { return l.sell(ctx, left, nil) }
 
-func (l fencedLedger) sell(ctx context.Context, left int64, order *Order) error {
+func (l *fencedLedger) sell(ctx context.Context, left int64, order *Order) error {
 	return l.commit(ctx, order, func(tx *gorm.DB) error {
 		notLater := func(tx *gorm.DB) *gorm.DB { return tx.Where("fence_of = ? AND fence <= ?", l.of, l.token) }
 		late := func(Item) error { return ErrFenced }
@@ -180,4 +190,14 @@ var ErrFenced = errors.New("a later holder was at the stock")
 type shown struct {
 	of    string
 	token int64
+}
+
+// replace replaces a token that the stock refuses because it has seen a larger one, and reports
+// whether the lock has another one for the holder: it has none for a late holder.
+func (s *shown) replace(ctx context.Context, seen int64) bool {
+	token, ok := guard.TokenAfter(ctx, seen)
+	if ok {
+		s.token = token
+	}
+	return ok
 }

@@ -420,7 +420,7 @@ func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section S
 
 func (b Backends) inRedis(ctx context.Context, at Location) Counter {
 	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
-		return fencedCounter{b.Redis, at.Key, shown{b.Strategy, token}}
+		return &fencedCounter{b.Redis, at.Key, shown{b.Strategy, token}}
 	}
 	return plainCounter{b.Redis, at.Key}
 }
@@ -428,7 +428,7 @@ func (b Backends) inRedis(ctx context.Context, at Location) Counter {
 func (b Backends) inDatabase(ctx context.Context, at Location) Counter {
 	l := ledger{store: store{b.DB}, at: at}
 	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
-		return fencedLedger{l, shown{b.Strategy, token}}
+		return &fencedLedger{l, shown{b.Strategy, token}}
 	}
 	return l
 }
@@ -470,12 +470,16 @@ type fencedCounter struct {
 	shown
 }
 
-func (c fencedCounter) value() fence.Value {
+func (c *fencedCounter) value() fence.Value {
 	return fence.Value{Client: c.rdb, Key: c.key, Fence: fenceKey(c.key), Lock: c.of}
 }
 
-func (c fencedCounter) Get(ctx context.Context) (int64, error) {
+func (c *fencedCounter) Get(ctx context.Context) (int64, error) {
 	value, err := c.value().Get(ctx, c.token)
+	var stale fence.StaleError
+	if errors.As(err, &stale) && c.replace(ctx, stale.Seen) {
+		value, err = c.value().Get(ctx, c.token)
+	}
 	if err != nil {
 		return 0, c.failed("reading", err)
 	}
@@ -486,14 +490,14 @@ func (c fencedCounter) Get(ctx context.Context) (int64, error) {
 	return left, nil
 }
 
-func (c fencedCounter) Set(ctx context.Context, left int64) error {
+func (c *fencedCounter) Set(ctx context.Context, left int64) error {
 	if err := c.value().Set(ctx, c.token, left); err != nil {
 		return c.failed("writing", err)
 	}
 	return nil
 }
 
-func (c fencedCounter) failed(doing string, err error) error {
+func (c *fencedCounter) failed(doing string, err error) error {
 	switch {
 	case errors.Is(err, fence.ErrStaleToken):
 		return fmt.Errorf("%s the stock with token %d: %w", doing, c.token, ErrFenced)

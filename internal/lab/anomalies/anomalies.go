@@ -25,7 +25,7 @@ func All() []lab.Scenario {
 			failover, restartForgets, forgottenUnlock, clockMinority, clockMajority,
 			foreignDelete, foreignChain, checkThenDelete, foreignUnlock, lateUnlock, lostHoldHandedOn,
 			unlockAfterFailure, unlockAfterCancel, acquireTimesOut, lostReplyUnlock, lostReplyRetry, repeatedUnlock,
-			nestedAcquire, innerUnlock, failedReentry, reentryShortens, sharedToken, tokenOnReentry, successorsToken,
+			nestedAcquire, innerUnlock, failedReentry, reentryShortens, sharedToken, tokenOnReentry, successorsToken, clockBack,
 			renewalAfterUnlock, secondRenewer, renewalError, lossNotTold,
 			waitCancelled, cancelNotTold, waitLimit, waitCutsLease, errorTakenForHeld, redisAway,
 			missedWakeUp, overtaken, retryStorm,

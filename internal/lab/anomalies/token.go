@@ -1,6 +1,7 @@
 package anomalies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -49,17 +50,14 @@ var successorsToken = lab.Scenario{
 		w.Sleep(w.TTL + w.TTL/3)
 		lab.Need(next.Obtain(w.TTL), "B did not get the lock")
 		theirs := next.Token()
-		err := withToken(w, b, theirs, func(ctx context.Context, c stock.Counter) error {
-			_, err := c.Get(ctx)
-			return err
-		})
+		err := withToken(w, b, presented(theirs), readStock)
 		lab.Need(err == nil, "B could not read the stock: %v", err)
 		a.Thaw()
 		mine := late.Token()
 		write := func(left int64) stock.Section {
 			return func(ctx context.Context, c stock.Counter) error { return c.Set(ctx, left) }
 		}
-		err = withToken(w, a, mine, write(3))
+		err = withToken(w, a, presented(mine), write(3))
 		switch {
 		case err == nil && mine == theirs:
 			return w.Broke("A", "A, which has lost the lock, is told B's token, and its write goes through")
@@ -68,17 +66,56 @@ var successorsToken = lab.Scenario{
 		}
 		lab.Need(errors.Is(err, stock.ErrFenced), "A's write failed otherwise: %v", err)
 		w.Note("A", "is refused: its token is older than B's")
-		if err := withToken(w, b, theirs, write(9)); err != nil {
+		if err := withToken(w, b, presented(theirs), write(9)); err != nil {
 			return w.Broke("B", "B, which has the lock, is refused: %s", lab.Brief(err))
 		}
 		return lab.Holds.Because("A is told its own token, and its write is refused; B's is not")
 	},
 }
 
-// withToken runs a section on the stock with a token, regardless of the lock.
-func withToken(w *lab.World, p *lab.Process, token int64, section stock.Section) error {
+// clockBack takes the lock when the clock of its server has been set back by ten times the ttl:
+// after the last token was forgotten, and after all keys of the lock were.
+var clockBack = lab.Scenario{
+	Anomaly:  lab.AnomalyNamed("clock-back"),
+	Requires: []lab.Claim{had("A", "B", "C")},
+	Clocks:   true,
+	NotApplicable: func(c lab.Subject) string {
+		return cmp.Or(needsToken(c), needsWallClock(c))
+	},
+	Run: func(w *lab.World) lab.Verdict {
+		w.OpenShop(10)
+		a, b, c := w.Start("A"), w.Start("B"), w.Start("C")
+		first, second, third := a.Holder(), b.Holder(), c.Holder()
+		first.MustLock()
+		err := withToken(w, a, held{first}, readStock)
+		lab.Need(err == nil, "A could not read the stock: %v", err)
+		_ = first.Unlock()
+		w.Sleep(3 * w.TTL)
+		w.SetClocksBack(10 * w.TTL)
+		second.MustLock()
+		if err := withToken(w, b, held{second}, readStock); err != nil {
+			return w.Broke("B", "B has the lock, and is refused until the clock has caught up: %s", lab.Brief(err))
+		}
+		w.LoseLock(w.Servers(), "the server loses all keys of the lock")
+		second.Done()
+		w.SetClocksBack(20 * w.TTL)
+		third.MustLock()
+		if err := withToken(w, c, held{third}, readStock); err != nil {
+			return w.Broke("C", "C has the lock, and is refused until the clock has caught up: %s", lab.Brief(err))
+		}
+		return lab.Holds.Because("B and C get tokens after the largest one that the stock has seen")
+	},
+}
+
+func readStock(ctx context.Context, c stock.Counter) error {
+	_, err := c.Get(ctx)
+	return err
+}
+
+// withToken runs a section on the stock with the token of lock, which it does not take.
+func withToken(w *lab.World, p *lab.Process, lock guard.Lock, section stock.Section) error {
 	guard := &guard.Distributed{
-		New:    func(string) guard.Lock { return presented(token) },
+		New:    func(string) guard.Lock { return lock },
 		Policy: guard.Fixed{Delay: w.Delay},
 	}
 	_, err := stock.ExclusiveInRedis(stock.Backends{Redis: p.Redis()}, guard).Do(w.Context(),
@@ -93,3 +130,9 @@ func (presented) TryLock(context.Context) (bool, error) { return true, nil }
 func (presented) Unlock(context.Context) error          { return nil }
 
 func (t presented) Token() int64 { return int64(t) }
+
+// held is a lock that its holder has already.
+type held struct{ *lab.Holder }
+
+func (held) TryLock(context.Context) (bool, error) { return true, nil }
+func (held) Unlock(context.Context) error          { return nil }

@@ -20,13 +20,13 @@
 //   - a lost reply counts nothing twice, and a failed re-entry frees nothing
 //   - a failed Unlock is retried until the ttl is over: TestFailedUnlockIsTriedAgain
 //   - a holder that has lost the lock and hangs blocks nobody: TestLostHoldLetsItsProcessGoOn
+//   - tokens survive a clock that is set back, and a Redis that loses its memory: a resource
+//     that has seen a larger token says so, and the holder gets a later one: TestTokenAfter
 //   - no holder relies on a longer lease than Redis keeps: TestNobodyReliesOnMoreThanRedisKeeps
 //
 // Breaks:
 //   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
 //   - if the resource does not check, a paused holder writes too late, as in stage 7
-//   - if the server's clock is set back by more than the time for which the last
-//     token is kept, the resource refuses new holds until the clock has caught up
 //   - the waiters of other processes learn of a holder's death up to a third of ttl after the
 //     lease has expired
 //

@@ -227,6 +227,50 @@ func TestTokenGrows(t *testing.T) {
 	})
 }
 
+// A holder whose token is refused gets a later one, and so do all that come after it, in its
+// process and in others. A holder that has lost the lock gets none.
+func TestTokenAfter(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
+		key := locktest.Key(t)
+		a, next, other := New(rdb[0], key, ttl), New(rdb[0], key, ttl), New(rdb[1], key, ttl)
+		if _, err := a.TokenAfter(t.Context(), 1); !errors.Is(err, ErrNotHeld) {
+			t.Errorf("before the first hold: %v, want %v", err, ErrNotHeld)
+		}
+		mustLock(t, as(t, "a"), a)
+		last := a.Token() + int64(time.Hour/time.Microsecond) // as if the clock had gone back by an hour
+		grows := func(who string, token int64) {
+			if token <= last {
+				t.Errorf("%s has token %d after %d", who, token, last)
+			}
+			last = token
+		}
+		token, err := a.TokenAfter(t.Context(), last)
+		if err != nil || a.Token() != token {
+			t.Errorf("got token %d, %v, and has %d", token, err, a.Token())
+		}
+		grows("the holder", token)
+		served := make(chan error)
+		go func() { served <- next.Lock(as(t, "next")) }()
+		synctest.Wait()
+		unlock(t, as(t, "a"), a)
+		if err := <-served; err != nil {
+			t.Fatal(err)
+		}
+		grows("the next holder in the process", next.Token())
+		s.FlushAll()
+		mustLock(t, as(t, "other"), other)
+		if token, err := next.TokenAfter(t.Context(), last); !errors.Is(err, ErrLost) {
+			t.Errorf("without the lock: token %d, %v, want %v", token, err, ErrLost)
+		}
+		if token, err = other.TokenAfter(t.Context(), last); err != nil {
+			t.Error(err)
+		}
+		grows("another process, after Redis has lost its memory", token)
+		mustNotBeHeld(t, as(t, "next"), next)
+		unlock(t, as(t, "other"), other)
+	})
+}
+
 // A flaw: a lock that nobody unlocks is renewed for as long as the process lives.
 func TestForgottenUnlock(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {

@@ -1,7 +1,21 @@
 package lock
 
-// Token returns the fencing token of the last turn, and 0 before the first. It does
-// not change while the lock is held.
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed token.lua
+	tokenSource string
+	tokenScript = redis.NewScript(tokenSource)
+)
+
+// Token returns the fencing token of the last turn, and 0 before the first. Only
+// TokenAfter changes it while the lock is held.
 //
 // The holder must send it with its first read: a resource that first sees it with
 // the write still accepts older tokens between the two.
@@ -20,6 +34,35 @@ func (m *Mutex) Token() int64 {
 		return 0
 	}
 	return m.turn.token
+}
+
+// TokenAfter gives the turn a token larger than seen, the one for which the resource has
+// refused this turn's. It returns ErrLost if the lock is not the holder's any more: then the
+// resource was right. Otherwise the tokens had gone back, because Redis has lost its memory
+// or its clock was set back, and the resource knows best how far the tokens were.
+func (m *Mutex) TokenAfter(ctx context.Context, seen int64) (int64, error) {
+	mu.Lock()
+	t := m.turn
+	mu.Unlock()
+	if t == nil {
+		return 0, ErrNotHeld
+	}
+	h := t.hold
+	token, err := tokenScript.Run(ctx, h.rdb, []string{h.key, h.keys()[3]}, h.ticket, h.ttl.Milliseconds(), seen,
+		maxPasses+1).Int64()
+	if err != nil {
+		return 0, fmt.Errorf("lock: asking for a token after %d: %w", seen, err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	switch {
+	case h.over() || t.cause != nil:
+		return 0, t.cause
+	case token == 0:
+		return 0, ErrLost
+	}
+	h.first, t.token = token-int64(h.passes), token
+	return token, nil
 }
 
 // token returns the current holder's token: each holder of one hold has its own.

@@ -23,7 +23,7 @@
 //   - if the resource does not check, a paused holder writes too late, as in
 //     stage 7: TestPausedHolderIsFenced
 //   - if the server's clock is set back by more than the time for which the last token is
-//     kept, the resource refuses new holds until the clock has caught up: clock-back in the lab
+//     kept, the resource refuses new holds until the clock has caught up
 //
 // TestPromises shows what names no other test.
 package lock

@@ -38,11 +38,16 @@ export async function show(box, signal) {
   signal.addEventListener("abort", every(500, look));
 }
 
+const loopback = /^(localhost|127\..*|\[::1\])$/;
+
 /** newDoor shows how phones get in. */
-const newDoor = ({ url }) =>
-  el("section.panel.door", { "aria-label": t("class.door") }, el("h2", t("class.door")),
+function newDoor({ url }) {
+  const [host, place] = url.replace(/^http:\/\//, "").split(/(?=\/#)/);
+  return el("section.panel.door", { "aria-label": t("class.door") }, el("h2", t("class.door")),
+    loopback.test(new URL(url).hostname) && el("p.alarm", t("class.loopback")),
     el("img.qr", { src: at("/api/class/qr.svg"), alt: t("class.qr", { url }) }),
-    el("p.address", el("a", { href: url }, url.replace(/^http:\/\//, ""))));
+    el("p.address", el("a", { href: url }, host, el("wbr"), place)));
+}
 
 /** newScene makes what the class watches: the units, the people inside, and what came of it. */
 export function newScene() {

@@ -115,6 +115,17 @@ func (s *Service) units(ctx context.Context, item stock.Item, name string) (Unit
 	return u, nil
 }
 
+// CheckRestock returns stock.ErrLocation for a sale whose stage has copied its units from the item's
+// row into Redis.
+func (s *Service) CheckRestock(ctx context.Context, item stock.Item) error {
+	name, err := s.saleStage(ctx, item.SaleID, "")
+	if err == nil && prefix(name) == "h1" {
+		err = fmt.Errorf("%w: %s has copied it from the item's row into Redis; sell the item with another stage",
+			stock.ErrLocation, name)
+	}
+	return err
+}
+
 // Forget removes the holds of an item. It returns stock.ErrHoldsOpen while one of them is open,
 // or while a payment for one is not settled: a buyer may have been charged. A payment that could not be settled
 // for a long time has an alarm and does not count. It stays on record, and is settled without the item.

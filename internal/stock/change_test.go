@@ -84,6 +84,9 @@ func TestChangeThatRedisFailsIsUndone(t *testing.T) {
 				sku string) error {
 				return service.Delete(ctx, sku)
 			},
+			"restock": func(ctx context.Context, service *stock.Service, sku string) error {
+				return second(service.Restock(ctx, sku, "", 99))
+			},
 		} {
 			t.Run(what+", "+name, func(t *testing.T) {
 				eachSite(t, func(t *testing.T, s *site) {

@@ -29,9 +29,8 @@ func (r Request) check() error {
 	if r.Quantity < 1 || r.Quantity > MaxQuantity {
 		return fmt.Errorf("%w: quantity is %d, and must be 1 to %d", ErrInvalid, r.Quantity, MaxQuantity)
 	}
-	if r.IdempotencyKey != "" && !keyForm.MatchString(r.IdempotencyKey) {
-		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
-			ErrInvalid, MaxKey)
+	if err := checkKey(r.IdempotencyKey); err != nil {
+		return err
 	}
 	if r.Buyer != "" {
 		return CheckBuyer(r.Buyer)

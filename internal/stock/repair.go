@@ -229,7 +229,7 @@ func (s *Service) mostMissing(ctx context.Context, sku string) (Balance, int64, 
 		return Balance{}, 0, err
 	}
 	b, err := s.Balance(ctx, sku, Balance{})
-	if err != nil || b.SaleID != item.SaleID {
+	if err != nil || b.Generation != item.Generation {
 		return b, b.Missing, err
 	}
 	return b, item.Initial - b.Left - before.Sold, nil

@@ -234,7 +234,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err != nil {
 		return Audit{}, err
 	}
-	found.Initial, found.Remaining, found.Held, found.Unwritten = item.Initial, now.left, held, behind.unwritten
+	found.Remaining, found.Held, found.Unwritten = now.left, held, behind.unwritten
 	b := Balance{Missing: -found.LostUpdates()}
 	if b.Pending, err = s.inFlight(ctx, sku); err != nil {
 		return Audit{}, err

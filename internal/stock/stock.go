@@ -81,6 +81,15 @@ func CheckSKU(sku string) error {
 	return nil
 }
 
+// checkKey returns ErrInvalid if key is neither "" nor a valid idempotency key.
+func checkKey(key string) error {
+	if key != "" && !keyForm.MatchString(key) {
+		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
+			ErrInvalid, MaxKey)
+	}
+	return nil
+}
+
 // CheckBuyer returns ErrInvalid if buyer is not a valid name of a buyer.
 func CheckBuyer(buyer string) error {
 	if !buyerForm.MatchString(buyer) {
@@ -95,7 +104,7 @@ type Item struct {
 	SKU       string    `json:"sku" gorm:"primaryKey;size:64"`
 	Name      string    `json:"name" gorm:"size:200;not null"`
 	Category  string    `json:"category" gorm:"size:64;not null;index"`
-	Initial   int64     `json:"initial" gorm:"not null"` // units the sale began with
+	Initial   int64     `json:"initial" gorm:"not null"` // units of the sale: see Sale
 	SaleID    string    `json:"sale_id" gorm:"size:36;not null"`
 	UpdatedAt time.Time `json:"updated_at"`
 
@@ -180,7 +189,7 @@ func (i Item) check() error {
 type Sale struct {
 	ID      string    `gorm:"primaryKey;size:36"`
 	SKU     string    `gorm:"size:64;not null;index"`
-	Initial int64     `gorm:"not null"` // units it began with
+	Initial int64     `gorm:"not null"` // units it began with, and those that restocks have added
 	BegunAt time.Time `gorm:"not null"`
 }
 
@@ -273,6 +282,8 @@ type Holds interface {
 	Units(ctx context.Context, item Item) (left, held int64, err error)
 	// PaymentAlarms counts the payments for the item that need somebody to look at them.
 	PaymentAlarms(ctx context.Context, sku string) (int64, error)
+	// CheckRestock returns ErrLocation if the units of the item's sale are not in its row.
+	CheckRestock(ctx context.Context, item Item) error
 	// Forget removes the item's holds, in a transaction that has locked the item's row. It
 	// returns ErrHoldsOpen while one of them can still be paid.
 	Forget(tx *gorm.DB, item Item) error
@@ -285,6 +296,7 @@ func (noHolds) Units(_ context.Context, item Item) (left, held int64, err error)
 	return item.Remaining, 0, nil
 }
 func (noHolds) PaymentAlarms(context.Context, string) (int64, error) { return 0, nil }
+func (noHolds) CheckRestock(context.Context, Item) error             { return nil }
 func (noHolds) Forget(*gorm.DB, Item) error                          { return nil }
 
 // inRedis reports whether the stock is a number in Redis.

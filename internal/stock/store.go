@@ -53,7 +53,8 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	}
 	var err error
 	for range migrateAttempts {
-		err = db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}, &units.Row{})
+		err = db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}, &restock{},
+			&units.Row{})
 		if err == nil {
 			return nil
 		}
@@ -247,7 +248,7 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 		}
 		// The units first: claims that are under way then write their orders, or never do.
 		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &familyLease{}, &purchased{},
-			&lostOrder{}} {
+			&lostOrder{}, &restock{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err
 			}
@@ -260,15 +261,16 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 	return nil
 }
 
-// forgetSale removes what only a running sale needs: what its buyers have, and the rows of
-// processes that were killed at work. Its orders stay.
+// forgetSale removes what only a running sale needs: what its buyers have, the keys of its restocks,
+// and the rows of processes that were killed at work. Its orders stay.
 func (s store) forgetSale(ctx context.Context, sku, saleID string) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	db := s.db.WithContext(ctx)
 	buyers := db.Where("sku = ? AND sale_id = ?", sku, saleID).Delete(&purchased{})
+	restocks := db.Where("sku = ? AND sale_id = ?", sku, saleID).Delete(&restock{})
 	dead := db.Where("sku = ? AND ends_at < ?", sku, now().Add(-time.Minute)).Delete(&familyLease{}) // clocks differ
-	if err := errors.Join(buyers.Error, dead.Error); err != nil {
+	if err := errors.Join(buyers.Error, restocks.Error, dead.Error); err != nil {
 		return fmt.Errorf("removing what sale %s needed: %w", saleID, err)
 	}
 	return nil
@@ -357,16 +359,19 @@ func (s store) sold(sku, saleID string) (units int64, err error) {
 	return units, nil
 }
 
+// count counts the orders of a sale. Its units are from the same snapshot: a restock between two
+// reads would look like units that were oversold.
 func (s store) count(ctx context.Context, sku, saleID string) (figures.Stock, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	var n struct{ Orders, Sold, Keyed, Keys int64 }
+	var n struct{ Initial, Orders, Sold, Keyed, Keys int64 }
+	units := s.db.Model(&Sale{}).Select("initial").Where("id = ?", saleID)
 	err := s.db.WithContext(ctx).Model(&Order{}).
 		Select("COUNT(*) AS orders, COALESCE(SUM(quantity), 0) AS sold, "+
-			"COUNT(idempotency_key) AS keyed, COUNT(DISTINCT idempotency_key) AS `keys`").
+			"COUNT(idempotency_key) AS keyed, COUNT(DISTINCT idempotency_key) AS `keys`, (?) AS initial", units).
 		Where("sku = ? AND sale_id = ?", sku, saleID).Scan(&n).Error
 	if err != nil {
 		return figures.Stock{}, fmt.Errorf("counting the orders of sale %s: %w", saleID, err)
 	}
-	return figures.Stock{Sold: n.Sold, Orders: n.Orders, Duplicates: n.Keyed - n.Keys}, nil
+	return figures.Stock{Initial: n.Initial, Sold: n.Sold, Orders: n.Orders, Duplicates: n.Keyed - n.Keys}, nil
 }

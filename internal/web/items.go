@@ -201,6 +201,30 @@ func (a *API) putItem(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, item)
 }
 
+// restock adds units to the item's current sale.
+func (a *API) restock(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Add *int64 `json:"add"`
+	}
+	if !problem.ReadBody(w, r.Body, &body) {
+		return
+	}
+	if body.Add == nil {
+		invalid(w, `add is missing: {"add":20}`)
+		return
+	}
+	key, ok := idempotencyKey(w, r)
+	if !ok {
+		return
+	}
+	ctx, sku := context.WithoutCancel(r.Context()), r.PathValue("sku") // as in putItem
+	done, err := a.cfg.Stock.Restock(ctx, sku, key, *body.Add)
+	if err == nil {
+		err = a.forget(ctx, sku)
+	}
+	a.answer(w, r, done, err)
+}
+
 // firstFamily returns the family of the strategy that sells an item first: the named one, or
 // the default one. If the named one does not exist or cannot sell the item, it replies and
 // returns false. Other strategies may sell the item as well, so the default one need not be

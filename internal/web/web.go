@@ -148,6 +148,7 @@ func (a *API) routes() map[string]http.HandlerFunc {
 		"GET /healthz":                     a.health,
 		"GET /metrics":                     a.metrics.handler().ServeHTTP,
 		"POST /api/items/{sku}/deduct":     parameters(a.deduct, "strategy"),
+		"POST /api/items/{sku}/restock":    a.guarded(parameters(a.restock)),
 		"GET /api/items/{sku}":             parameters(a.item, "strategy", "second_look"),
 		"PUT /api/items/{sku}":             a.guarded(parameters(a.putItem)),
 		"DELETE /api/items/{sku}":          a.guarded(parameters(bodiless(a.deleteItem))),

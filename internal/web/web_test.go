@@ -66,6 +66,39 @@ func TestSameKeyIsAnsweredWithTheFirstOrder(t *testing.T) {
 	})
 }
 
+func TestRestockAddsToTheSale(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		sku := s.put(t, 10)
+		path := "/api/items/" + sku
+		read(t, s.ask("POST", path+"/deduct", `{"quantity":3}`), new(sold))
+		var got struct {
+			SKU            string
+			Added, Initial int64
+			Replayed       bool
+		}
+		ask := func(body string) *httptest.ResponseRecorder {
+			return s.ask("POST", path+"/restock", body, "Idempotency-Key", "click", "Authorization", "Bearer "+token)
+		}
+		for _, want := range []bool{false, true} {
+			read(t, s.ask("GET", path, ""), new(stock.Item)) // now the cache has the units of before
+			read(t, ask(`{"add":20}`), &got)
+			if got.SKU != sku || got.Added != 20 || got.Initial != 30 || got.Replayed != want {
+				t.Errorf("got %+v", got)
+			}
+		}
+		var item struct{ Initial, Remaining int64 }
+		read(t, s.ask("GET", path, ""), &item)
+		if item.Initial != 30 || item.Remaining != 27 {
+			t.Errorf("the item is %+v, want 30 units and 27 left", item)
+		}
+		wantProblem(t, ask(`{"add":21}`), http.StatusUnprocessableEntity, "key_reused")
+		for _, body := range []string{`{"add":0}`, `{"add":-20}`, `{"add":1000000000}`, `{}`, `{"add":1,"stock":1}`} {
+			wantProblem(t, s.admin("POST", path+"/restock", body), http.StatusBadRequest, "invalid")
+		}
+		wantProblem(t, s.ask("POST", path+"/restock", `{"add":20}`), http.StatusUnauthorized, "no_token")
+	})
+}
+
 func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		path := "/api/items/shoe"

@@ -105,6 +105,9 @@ func (s *Service) restock(ctx context.Context, tx store, sku, key string, add in
 
 // restocked returns what an earlier restock of the item's sale with the key has done.
 func (s store) restocked(item Item, key string) (done Restocked, found bool, err error) {
+	if key == "" {
+		return Restocked{}, false, nil
+	}
 	var last restock
 	err = s.db.Where("sku = ? AND sale_id = ? AND idempotency_key = ?", item.SKU, item.SaleID, key).Take(&last).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {

@@ -36,6 +36,8 @@ type seller interface {
 	buy(ctx context.Context, owner string) error
 	// repair puts the stock right while the sale goes on.
 	repair(ctx context.Context) error
+	// form opens an admin's form with the units left, whose save adds a unit.
+	form(ctx context.Context) (save func() error, err error)
 	// consume writes accepted orders until ctx ends.
 	consume(ctx context.Context, name string)
 }
@@ -144,6 +146,15 @@ func (r realSeller) repair(ctx context.Context) error {
 	return err
 }
 
+// form shows the number, and saves only what was added to it.
+func (r realSeller) form(ctx context.Context) (save func() error, err error) {
+	_, _, err = r.Left(ctx, r.b.item.SKU)
+	return func() error {
+		_, err := r.Restock(ctx, r.b.item.SKU, "", 1)
+		return err
+	}, err
+}
+
 // pollEvery is how often a consumer looks for orders that other processes have accepted. No
 // other timer has this period or a multiple of it: two that fire at once would make the trace
 // another one in each run.
@@ -168,6 +179,11 @@ func (n naiveSeller) buy(ctx context.Context, _ string) error {
 }
 
 func (n naiveSeller) repair(ctx context.Context) error { return n.Overwrite(ctx) }
+
+func (n naiveSeller) form(ctx context.Context) (save func() error, err error) {
+	left, err := n.Left(ctx)
+	return func() error { return n.Save(ctx, left+1) }, err
+}
 
 func (n naiveSeller) consume(ctx context.Context, name string) {
 	if n.Name = name; n.Strategy != sqlSnapshot {

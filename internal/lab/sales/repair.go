@@ -55,6 +55,43 @@ func (p *writer) killedAfter(f func() error, match lab.Match) {
 	p.killedIn(f, stop)
 }
 
+var absoluteSave = lab.Scenario{
+	Anomaly: lab.AnomalyNamed("absolute-save"),
+	NotApplicable: func(c lab.Subject) string {
+		if lacksRepair(c) != "" {
+			return "it would save as " + overwrite + " does"
+		}
+		return ""
+	},
+	Requires: []lab.Claim{had(hasOrder, "A"), had(wasTold, "C")},
+	Run: func(w *lab.World) lab.Verdict {
+		b := openBehind(w, 2)
+		a, other, c := b.start("A"), b.start("B"), b.start("C")
+		save := c.opensForm()
+		_ = a.buys()
+		b.units++
+		c.saves(save)
+		_ = other.buys()
+		return b.verdict()
+	},
+}
+
+// opensForm looks how many units are left.
+func (p *writer) opensForm() (save func() error) {
+	p.w.Sleep(tick)
+	save, err := p.form(p.w.Context())
+	lab.Need(err == nil, "the form could not be opened: %v", err)
+	p.w.Note(p.name, "opens the form with the stock")
+	return save
+}
+
+// saves adds a unit in the form.
+func (p *writer) saves(save func() error) {
+	p.w.Sleep(tick)
+	p.w.Note(p.name, "saves one unit more")
+	p.say(wasTold, save(), "has saved it")
+}
+
 var stockKeyEvicted = lab.Scenario{
 	Anomaly:  lab.AnomalyNamed("stock-key-evicted"),
 	Requires: []lab.Claim{had(hasOrder, "A", "B")},

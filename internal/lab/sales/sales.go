@@ -71,7 +71,7 @@ func Holds() lab.Table {
 func Behind() lab.Table {
 	return lab.Table{
 		Scenarios: []lab.Scenario{
-			repairInFlight, repairAfterCrash, stockKeyEvicted,
+			repairInFlight, repairAfterCrash, absoluteSave, stockKeyEvicted,
 			diesAfterReading, diesBeforeAcknowledging, diesBetweenTwoOrders, databaseReplyLost, twoConsumers,
 			redisLosesAccepted,
 		},

@@ -52,8 +52,22 @@ const group = "writers"
 func (s Sale) Keys() []string { return []string{s.left(), s.stream()} }
 
 // Open puts all units on sale.
-func (s Sale) Open(ctx context.Context) error {
-	if err := s.Redis.Set(ctx, s.left(), s.Item.Initial, 0).Err(); err != nil {
+func (s Sale) Open(ctx context.Context) error { return s.Save(ctx, s.Item.Initial) }
+
+// Left reads the counter, for the form of an admin.
+func (s Sale) Left(ctx context.Context) (int64, error) {
+	left, err := s.Redis.Get(ctx, s.left()).Int64()
+	if err != nil {
+		return 0, fmt.Errorf("reading the stock of %s: %w", s.Item.SKU, err)
+	}
+	return left, nil
+}
+
+// Save sets the counter to the number that an admin has entered.
+//
+// WRONG: units that were sold since the admin read the counter go on sale a second time.
+func (s Sale) Save(ctx context.Context, left int64) error {
+	if err := s.Redis.Set(ctx, s.left(), left, 0).Err(); err != nil {
 		return fmt.Errorf("setting the stock of %s: %w", s.Item.SKU, err)
 	}
 	return nil

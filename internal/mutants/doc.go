@@ -2,7 +2,7 @@
 // that is forgotten, two steps that are swapped. Each fault is put into one stage of
 // the lock, and the tests of that stage must fail. If a user could see the fault,
 // the lab must show it too. Faults in a sale (h3_claim, the consumer of accepted orders,
-// the repair) each name the test that must fail.
+// the repair, a restock) each name the test that must fail.
 //
 //	go test -tags mutants -v ./internal/mutants
 //

@@ -6,7 +6,7 @@ import (
 )
 
 // A saleMutant is a fault in a sale: in the last stage of a hold, in the consumer of accepted
-// orders, or in the repair of a stock.
+// orders, in the repair of a stock, or in a restock.
 type saleMutant struct {
 	File     string // from the root of the module
 	Old, New string // the text to replace, which occurs once, and its replacement
@@ -33,6 +33,7 @@ func ofSales() []saleMutant {
 		eats  = "internal/stock/stream/consumer.go"
 		judge = "internal/stock/stream_write.go"
 		heals = "internal/stock/repair.go"
+		adds  = "internal/stock/restock.go"
 	)
 	return []saleMutant{
 		{claim, `AND token = ? AND`, `AND (token = ? OR 1 = 1) AND`, "a transition does not carry the token",
@@ -93,5 +94,11 @@ func ofSales() []saleMutant {
 			"TestRepairDuringASaleOversellsOnlyIfItOverwrites", ""},
 		{heals, `last, ended, err := s.endStream(ctx, tx, item)`, `last, ended, err := int64(0), false, error(nil)`,
 			"the repair counts without the accepted orders", "TestEverythingIsAsOnRecord/behind", inTheLab},
+
+		{adds, `err = s.startGeneration(ctx, tx, item, item.Family)`,
+			`err = s.stock.putBack(ctx, sku, item.generation(), add)`,
+			"a holder overwrites the units that a restock has added", "TestRestockBesideAHolder", ""},
+		{adds, `err = s.beginGeneration(ctx, tx, item, item.Family, 0)`, `err = tx.setRemaining(item, item.Remaining)`,
+			"a holder overwrites the units that a restock has added in the database", "TestRestockBesideAHolder", ""},
 	}
 }

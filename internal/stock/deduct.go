@@ -190,14 +190,11 @@ func (p *purchase) lockKey(ctx context.Context) (unlock func(), err error) {
 	return hold.Unlock, nil
 }
 
-// maxSales bounds how often a purchase starts again because another sale has begun, or
-// because the stock was rebuilt.
-const maxSales = 8
-
-// inCurrentSale calls buy, and again in the next sale if the sale ends before it has sold
-// anything to the buyer. Buy may wait until its context ends.
+// inCurrentSale calls buy, and again if the generation ends before it has sold anything to the
+// buyer: because another sale has begun, units were added, or the stock was rebuilt. Buy may wait
+// until its context ends.
 func (p *purchase) inCurrentSale(ctx context.Context, buy func(wait context.Context) error) error {
-	for range maxSales {
+	for time.Now().Before(p.deadline) {
 		p.changes = p.service.reconciliation.changes()
 		wait, w := p.service.waiters.Begin(ctx, time.Until(p.deadline), ErrBusy)
 		p.waiter = w
@@ -212,7 +209,7 @@ func (p *purchase) inCurrentSale(ctx context.Context, buy func(wait context.Cont
 			return err
 		}
 	}
-	return fmt.Errorf("%w: the sale changed %d times", ErrBusy, maxSales)
+	return fmt.Errorf("%w: the sale kept changing", ErrBusy)
 }
 
 // lookAtItem reads the item, and any earlier order with the same key. It returns ErrSoldOut if too

@@ -103,6 +103,32 @@ func TestRestockBesideAHolder(t *testing.T) {
 	})
 }
 
+// Buyers who wait for the lock wait on, however many restocks there are meanwhile.
+func TestBuyersWaitThroughRestocks(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{"v6_watchdog", "v7_queue", "v9_cohort"} {
+		t.Run(strategy, func(t *testing.T) {
+			s := embeddedSite(t)
+			service := s.instance(t, nil)
+			s.put(t, service, 1)
+			inside, resume := stopInWork(t, s, strategy)
+			<-inside
+			waiting := order(t.Context(), service, s.request(strategy, ""))
+			for range 20 {
+				pause() // longer than it takes a waiter to notice that the generation has ended
+				s.mustRestock(t, service, "", 1)
+			}
+			if err := resume(); err != nil {
+				t.Errorf("the holder got %v", err)
+			}
+			if o := <-waiting; o.err != nil {
+				t.Errorf("the buyer who waited got %v", o.err)
+			}
+			wantStock(t, s.audit(t, service), 21, 19, 2, 2)
+		})
+	}
+}
+
 // The units that were added are in the database: neither a Redis that is emptied nor a repair
 // loses them.
 func TestRestockOutlivesRedis(t *testing.T) {

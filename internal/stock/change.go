@@ -301,8 +301,9 @@ func (s *Service) settleDoubts() (step func(ctx context.Context) (more bool)) {
 	}
 }
 
-// maxCompare bounds how often Redis and the row are compared when they keep changing.
-const maxCompare = 6
+// maxCompare bounds how often Redis and the row are compared when they keep changing. Each restock
+// changes them, and many may come at once; a Redis that forgets every write must not be asked for ever.
+const maxCompare = 50
 
 // compare compares and repairs once for all that share it, see reconcile.
 func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
@@ -341,7 +342,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 			return reading{}, err
 		}
 	}
-	return reading{}, fmt.Errorf("comparing the stock of %s: Redis has lost it %d times", sku, maxCompare)
+	return reading{}, fmt.Errorf("comparing the stock of %s: it has changed %d times meanwhile", sku, maxCompare)
 }
 
 // history returns the history of the Redis with the item's stock, see Config.History. It is ""

@@ -190,7 +190,7 @@ func (s *Service) reconcileStock(ctx context.Context, sku string) (reading, erro
 			return r, err
 		}
 	}
-	return reading{}, fmt.Errorf("reading the stock of %s: Redis has lost it %d times", sku, maxCompare)
+	return reading{}, fmt.Errorf("reading the stock of %s: it has changed %d times meanwhile", sku, maxCompare)
 }
 
 // readItem reads the item's row. The units left are valid only if the stock is in the

@@ -34,7 +34,8 @@ func loseReply(_ context.Context, send func() (fault.Value, error)) (fault.Value
 	return nil, errReplyLost
 }
 
-func drop(context.Context, func() (fault.Value, error)) (fault.Value, error) { return nil, errDropped }
+// Drop breaks the connection, and Redis never sees the command.
+func Drop(context.Context, func() (fault.Value, error)) (fault.Value, error) { return nil, errDropped }
 
 // Answer replies instead of Redis, which never sees the command.
 func Answer(reply fault.Value) Effect {
@@ -56,7 +57,7 @@ func (p *Process) LoseReply(match Match) {
 // called. With spare the fault need not happen, as the process may send no request.
 func (p *Process) LoseQuestion(spare bool) (mend func()) {
 	if p.member == nil {
-		p.Inject(AnyCommand, 1, "the connection breaks before Redis sees it", drop).Spare = spare
+		p.Inject(AnyCommand, 1, "the connection breaks before Redis sees it", Drop).Spare = spare
 		return func() {}
 	}
 	p.w.trace.add(p.Name, Fault, "the connection breaks before the next request arrives")

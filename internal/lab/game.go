@@ -1,12 +1,10 @@
 package lab
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -76,19 +74,15 @@ type game struct {
 
 type player struct {
 	*Shopper
-	g      *game
-	p      *Process // its connections are not used
-	name   string
-	index  int
-	came   bool
-	frozen bool
-	dead   bool
+	g     *game
+	index int
+	came  bool
+	dead  bool
 
 	selfWaits bool // that it waits for its own lock was found
 
 	mu      sync.Mutex
-	waiting *Request         // in Redis, which answers when there is something to tell
-	servers map[int]net.Conn // by the number of its connection
+	waiting *Request // in Redis, which answers when there is something to tell
 }
 
 // newGame prepares everything. A buyer starts with its first step, because its commands
@@ -99,28 +93,15 @@ func newGame(server *server, c Subject, sc Schedule) *game {
 	g := &game{sc: sc, w: w, initial: w.OpenShop(int64(Units(sc.Buyers))).initial, news: make(chan struct{}, 1)}
 	scripts := new(sync.Map)
 	for i := range sc.Buyers {
-		pl := &player{g: g, name: buyerName(i), index: i, servers: make(map[int]net.Conn)}
-		pl.p = w.Start(pl.name)
+		pl := &player{g: g, index: i}
 		pl.Shopper = &Shopper{
-			Subject: c, Owner: fmt.Sprintf("%s/%d", pl.name, i+1), LockKey: w.lockKey, StockKey: w.StockKey(),
-			Scripts: scripts, News: g.news, SetUp: pl.setUp, Opens: pl.opens, sees: pl.sees,
+			Subject: c, Owner: fmt.Sprintf("%s/%d", buyerName(i), i+1), LockKey: w.lockKey, StockKey: w.StockKey(),
+			Scripts: scripts, News: g.news, Opens: pl.opens, sees: pl.sees,
 		}
-		pl.Begin(pl.p.life)
+		pl.begin(w, buyerName(i))
 		g.players, g.shoppers = append(g.players, pl), append(g.shoppers, pl.Shopper)
-		w.Cleanup(pl.end)
 	}
 	return g
-}
-
-func (pl *player) end() {
-	pl.p.kill()
-	pl.Kill()
-	_ = pl.Close() // always nil
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	for _, conn := range pl.servers {
-		conn.Close()
-	}
 }
 
 func (pl *player) come() {
@@ -128,74 +109,50 @@ func (pl *player) come() {
 	pl.g.w.Go(func() {
 		pl.Run()
 		if pl.Err != nil {
-			pl.g.w.Note(pl.name, "buys nothing: %s", Brief(pl.Err))
+			pl.g.w.Note(pl.Name, "buys nothing: %s", Brief(pl.Err))
 		}
 	})
 	pl.g.settle()
 }
 
-// opens gives a command its text. The text does not depend on which buyer sent the script first.
+// opens gives a command its text, and Redis its script: neither depends on which buyer sends it first.
 func (pl *player) opens(c *Request) {
+	if c.Source != "" {
+		pl.g.w.unread(pl.g.w.Side.ScriptLoad(pl.g.w.ctx, c.Source).Err())
+	}
 	c.Text = strings.Replace(pl.text(*c), "EVALSHA", "EVAL", 1)
 }
 
-func (pl *player) text(c Request) string { return pl.g.w.names.text(pl.name, c.Wire) }
-
-func (pl *player) setUp(conn int, cmd fault.Command) fault.Value {
-	reply, err := pl.exchange(conn, cmd)
-	if err != nil {
-		return fault.ErrorReply("ERR " + err.Error())
-	}
-	return reply
-}
-
-// exchange sends a command to Redis, on the connection that stands for one of the buyer's.
-func (pl *player) exchange(conn int, cmd fault.Command) (fault.Value, error) {
-	pl.mu.Lock()
-	server := pl.servers[conn]
-	if server == nil {
-		var err error
-		if server, err = pl.g.w.server.dial(pl.g.w.ctx); err != nil {
-			pl.mu.Unlock()
-			return nil, err
-		}
-		pl.servers[conn] = server
-	}
-	pl.mu.Unlock()
-	if _, err := server.Write(cmd.Raw); err != nil {
-		return nil, err
-	}
-	return fault.ReadValue(bufio.NewReader(server))
-}
+func (pl *player) text(c Request) string { return pl.g.w.names.text(pl.Name, c.Wire) }
 
 // let has Redis execute a command. One that waits in Redis does not keep the others.
 func (pl *player) let(c Request, lost bool) {
-	pl.take(c)
-	pl.g.w.Go(func() { pl.perform(c, lost) })
+	pl.Let(c, func(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
+		return pl.perform(c, lost, send)
+	})
 	pl.g.settle()
 }
 
 // perform sends a command to Redis, and records the result.
-func (pl *player) perform(c Request, lost bool) {
+func (pl *player) perform(c Request, lost bool, send func() (fault.Value, error)) (fault.Value, error) {
 	if lost {
-		match := func(cmd fault.Command) bool { return &cmd.Args[0] == &c.Wire.Args[0] }
-		pl.p.Inject(match, 1, "the connection breaks before the reply arrives", loseReply)
+		pl.Inject(AnyCommand, 1, "the connection breaks before the reply arrives", loseReply)
 	}
 	if c.Wire.Blocks() {
-		waits := func(c *Request) {
-			pl.mu.Lock()
-			defer pl.mu.Unlock()
-			pl.waiting = c
-		}
-		waits(&c)
-		defer waits(nil)
+		pl.waits(&c)
+		defer pl.waits(nil)
 	}
 	g := pl.g
 	before := g.lock(c.Wire)
-	reply, err := g.w.command(pl.p.links[0], c.Wire,
-		func() (fault.Value, error) { return pl.exchange(c.Conn, c.Whole()) })
-	g.changed(pl.name, before, g.lock(c.Wire))
-	pl.Answer(c, reply, err != nil)
+	reply, err := g.w.command(pl.links[0], c.Wire, send)
+	g.changed(pl.Name, before, g.lock(c.Wire))
+	return reply, err
+}
+
+func (pl *player) waits(c *Request) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	pl.waiting = c
 }
 
 func (pl *player) commands() []Request {
@@ -238,16 +195,11 @@ func (g *game) move(m Move) error {
 		}
 		pl.let(commands[n-1], m.Action == Lose)
 	case Freeze:
-		pl.frozen = true
-		pl.p.Freeze()
 		pl.Freeze()
 	case Thaw:
-		pl.frozen = false
-		pl.p.Thaw()
 		pl.Thaw()
 	case Kill:
 		pl.dead = true
-		pl.p.Kill()
 		pl.Kill()
 	}
 	g.settle()
@@ -257,28 +209,28 @@ func (g *game) move(m Move) error {
 func (pl *player) lacks(n, there int) error {
 	switch {
 	case there == 0:
-		return fmt.Errorf("%s has nothing to send: it is %s", pl.name, pl.status())
+		return fmt.Errorf("%s has nothing to send: it is %s", pl.Name, pl.status())
 	case there == 1:
-		return fmt.Errorf("%s has one command to send, and no command %d", pl.name, n)
+		return fmt.Errorf("%s has one command to send, and no command %d", pl.Name, n)
 	}
-	return fmt.Errorf("%s has %d commands to send, and no command %d", pl.name, there, n)
+	return fmt.Errorf("%s has %d commands to send, and no command %d", pl.Name, there, n)
 }
 
 func (pl *player) able(a Action) error {
 	over, steps := pl.status() == Done, a == Step || a == Lose
 	switch {
 	case pl.dead:
-		return errors.New(pl.name + " is dead")
+		return errors.New(pl.Name + " is dead")
 	case !steps && !pl.came:
-		return errors.New(pl.name + " has not arrived yet")
-	case steps && pl.frozen:
-		return errors.New(pl.name + " is frozen")
-	case a == Thaw && !pl.frozen:
-		return errors.New(pl.name + " is not frozen")
-	case a == Freeze && pl.frozen:
-		return errors.New(pl.name + " is frozen already")
+		return errors.New(pl.Name + " has not arrived yet")
+	case steps && pl.isFrozen():
+		return errors.New(pl.Name + " is frozen")
+	case a == Thaw && !pl.isFrozen():
+		return errors.New(pl.Name + " is not frozen")
+	case a == Freeze && pl.isFrozen():
+		return errors.New(pl.Name + " is frozen already")
 	case !steps && a != Thaw && over:
-		return errors.New(pl.name + " is done")
+		return errors.New(pl.Name + " is done")
 	}
 	return nil
 }
@@ -306,7 +258,7 @@ func (g *game) letWatchdogs() {
 		for {
 			commands := pl.commands()
 			i := slices.IndexFunc(commands, func(c Request) bool { return c.Watchdog && !c.GivenUp })
-			if i < 0 || pl.frozen {
+			if i < 0 || pl.isFrozen() {
 				break
 			}
 			pl.let(commands[i], false)
@@ -343,9 +295,9 @@ func (g *game) lookForSelfWait() {
 		return
 	}
 	for _, pl := range g.players {
-		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && g.w.owners.who(g.w.look().value) == pl.name {
+		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && g.w.owners.who(g.w.look().value) == pl.Name {
 			pl.selfWaits = true
-			g.find(SelfWait, pl.name, pl.name+" waits for the lock that it has itself")
+			g.find(SelfWait, pl.Name, pl.Name+" waits for the lock that it has itself")
 		}
 	}
 }
@@ -356,21 +308,21 @@ func (pl *player) sees(m moment) {
 	case enters:
 		g.entered(pl)
 	case works:
-		w.trace.add(pl.name, Hold, "is in the section")
+		w.trace.add(pl.Name, Hold, "is in the section")
 	case refused:
-		g.find(Refused, pl.name,
-			fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", pl.name))
+		g.find(Refused, pl.Name,
+			fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", pl.Name))
 	case sells:
 		g.mu.Lock()
 		g.sold++
 		sold := g.sold
 		g.mu.Unlock()
 		if sold > g.initial {
-			g.find(Oversold, pl.name, fmt.Sprintf("%s sells unit %d of %d", pl.name, sold, g.initial))
+			g.find(Oversold, pl.Name, fmt.Sprintf("%s sells unit %d of %d", pl.Name, sold, g.initial))
 		}
-		w.Note(pl.name, "has sold a unit")
+		w.Note(pl.Name, "has sold a unit")
 	case leaves:
-		w.trace.add(pl.name, Release, "leaves the section")
+		w.trace.add(pl.Name, Release, "leaves the section")
 	}
 }
 
@@ -395,7 +347,7 @@ func (g *game) entered(pl *player) {
 	var others []string
 	for _, other := range g.players {
 		if other != pl && other.isInside() {
-			others = append(others, other.name)
+			others = append(others, other.Name)
 		}
 	}
 	text := "%s got the lock while %s still relied on it"
@@ -403,7 +355,7 @@ func (g *game) entered(pl *player) {
 		text = "%s got the lock of its own process while %s had another one"
 	}
 	if len(others) > 0 {
-		g.find(Overlap, pl.name, fmt.Sprintf(text, pl.name, list(others)))
+		g.find(Overlap, pl.Name, fmt.Sprintf(text, pl.Name, list(others)))
 	}
 }
 
@@ -562,9 +514,7 @@ func (g *game) outlast(d time.Duration) (waiting []string) {
 		case pl.dead:
 		case !pl.came:
 			pl.come()
-		case pl.frozen:
-			pl.frozen = false
-			pl.p.Thaw()
+		case pl.isFrozen():
 			pl.Thaw()
 		}
 	}
@@ -576,7 +526,7 @@ func (g *game) outlast(d time.Duration) (waiting []string) {
 	}
 	for _, pl := range g.players {
 		if status := pl.status(); status != Done && status != Dead {
-			waiting = append(waiting, pl.name)
+			waiting = append(waiting, pl.Name)
 		}
 	}
 	return waiting

@@ -150,7 +150,7 @@ func (pl *player) status() Status {
 		return Dead
 	case pl.Done:
 		return Done
-	case pl.frozen:
+	case pl.isFrozen():
 		return Frozen
 	case len(pl.commands()) > 0:
 		return Ready
@@ -213,7 +213,7 @@ func (g *game) holding() Holding {
 	h := Holding{Inside: []string{}}
 	for _, pl := range g.players {
 		if pl.isInside() {
-			h.Inside = append(h.Inside, pl.name)
+			h.Inside = append(h.Inside, pl.Name)
 		}
 	}
 	if g.w.Subject.InRedis() {
@@ -223,7 +223,7 @@ func (g *game) holding() Holding {
 }
 
 func (pl *player) player() Player {
-	out := Player{Name: pl.name, Status: pl.status(), Inside: pl.isInside(), Next: pl.pending()}
+	out := Player{Name: pl.Name, Status: pl.status(), Inside: pl.isInside(), Next: pl.pending()}
 	out.Read, out.Wrote, out.Sold = pl.Read, pl.Wrote, pl.Sold
 	if out.Status == Done {
 		out.Result = resultOf(pl.Err)

@@ -29,6 +29,7 @@ type Process struct {
 	rdb     *redis.Client
 	rueidis *thirdparty.Rueidislock
 	mutex   *guard.Local // in memory: what all of one instance share
+	gate    *Shopper     // that lets its commands go on one by one; nil: nobody does
 	links   []*link      // to the one Redis, and after it to each of redlock's nodes
 	member  *Member      // of the service that keeps the lock, if one does
 
@@ -71,18 +72,18 @@ func (p *Process) Life() context.Context { return p.life }
 
 // Start starts a process.
 func (w *World) Start(name string) *Process {
-	return w.start(name, new(guard.Local))
+	return w.start(&Process{Name: name, mutex: new(guard.Local)})
 }
 
 // Another starts an actor in the same instance as p: they share a mutex. It has a client
 // of its own, so that faults affect it alone. A lock that keeps its waiters in memory,
 // by client, sees another instance.
 func (p *Process) Another(name string) *Process {
-	return p.w.start(name, p.mutex)
+	return p.w.start(&Process{Name: name, mutex: p.mutex})
 }
 
-func (w *World) start(name string, mutex *guard.Local) *Process {
-	p := &Process{w: w, Name: name, mutex: mutex, conns: make(map[net.Conn]struct{})}
+func (w *World) start(p *Process) *Process {
+	p.w, p.conns = w, make(map[net.Conn]struct{})
 	p.life, p.kill = context.WithCancel(w.ctx)
 	for node, server := range append([]*server{w.server}, w.server.nodes...) {
 		p.links = append(p.links, p.link(node, server))
@@ -101,8 +102,11 @@ func (w *World) start(name string, mutex *guard.Local) *Process {
 func (p *Process) link(node int, server *server) *link {
 	l := &link{p: p, node: node, server: server}
 	o := server.options(l.dial)
-	o.ReadTimeout, o.WriteTimeout = 4*p.w.TTL, 4*p.w.TTL
-	o.DialTimeout = p.w.TTL
+	o.ReadTimeout, o.WriteTimeout, o.DialTimeout = 4*p.w.TTL, 4*p.w.TTL, p.w.TTL
+	if p.gate != nil {
+		const long = 2 * MaxSchedule // the schedule decides how long a command takes
+		o.ReadTimeout, o.WriteTimeout, o.DialTimeout = long, long, long
+	}
 	l.rdb = redis.NewClient(o)
 	return l
 }
@@ -124,8 +128,15 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	p.mu.Lock()
 	p.conns[theirs] = struct{}{}
 	p.mu.Unlock()
+	handle, over := l.handle, func() {}
+	if p.gate != nil {
+		var c *gatedConn
+		c, over = p.gate.connection(l)
+		handle = c.handle
+	}
 	p.w.all.Go(func() {
-		fault.RelayRedis(p.life, theirs, redisSide, l.handle)
+		fault.RelayRedis(p.life, theirs, redisSide, handle)
+		over()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.conns, theirs)
@@ -200,6 +211,12 @@ func (p *Process) Thaw() {
 	close(p.frozen)
 	p.frozen = nil
 	p.member.each((*fault.Relay).Restore)
+}
+
+func (p *Process) isFrozen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.frozen != nil
 }
 
 // running waits while the process is stopped. It returns false if the process is killed

@@ -1,7 +1,6 @@
 package search
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -69,11 +68,9 @@ func (p program) play(inputs []input) (views []view, err error) {
 		r := new(run)
 		r.Shopper = &lab.Shopper{
 			Subject: p.subject, Owner: owner, LockKey: lockKey, StockKey: stockKey,
-			Scripts: new(sync.Map), News: make(chan struct{}, 1), Opens: r.opens,
-			SetUp: func(_ int, cmd fault.Command) fault.Value { return p.setUp(cmd) },
+			Scripts: new(sync.Map), News: make(chan struct{}, 1), Opens: r.opens, SetUp: p.setUp,
 		}
-		life, end := context.WithCancel(context.Background())
-		r.Begin(life)
+		r.Begin()
 		for _, in := range inputs {
 			if err = r.tell(in); err != nil {
 				break
@@ -82,9 +79,7 @@ func (p program) play(inputs []input) (views []view, err error) {
 		if err == nil {
 			views = r.watch()
 		}
-		r.Kill()
-		end()
-		err = errors.Join(err, r.Close())
+		r.Close()
 	})
 	return views, errors.Join(err, failed)
 }
@@ -112,7 +107,11 @@ func (r *run) tell(in input) error {
 		if i < 0 {
 			return fmt.Errorf("%w: it has not sent command %d", errNondeterministic, in.id)
 		}
-		r.Answer(open[i], fault.Value(r.drawn(in.reply)), in.kind == inputBreak)
+		if in.kind == inputBreak {
+			r.Let(open[i], lab.Drop)
+		} else {
+			r.Let(open[i], lab.Answer(fault.Value(r.drawn(in.reply))))
+		}
 	}
 	lab.Settle(r.Shopper)
 	return nil

@@ -1,0 +1,335 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/fault"
+)
+
+// Request is a command that a buyer has sent, and that has no reply yet.
+type Request struct {
+	ID       int // which of its buyer's commands, from 1; 0: not yet numbered
+	Conn     int // on which of its buyer's connections
+	Wire     fault.Command
+	Source   string        // of the script that it runs
+	Text     string        // by which commands of the same moment are ordered: Opens may set it
+	Since    time.Duration // when it was sent, since Begin
+	From     time.Duration // when the program began to send it: its connection may have come later
+	Watchdog bool          // the buyer's own line of work does not wait for it
+	GivenUp  bool          // nobody waits for its reply any more
+}
+
+type openRequest struct {
+	Request
+	goes chan Effect // what it does once it is let go
+}
+
+// gatedConn is a connection whose commands wait until they are let go.
+type gatedConn struct {
+	s     *Shopper
+	l     *link
+	index int
+	busy  bool          // with a command that has no reply
+	held  bool          // its set-up waits until the process goes on
+	from  time.Duration // when that began, since Begin
+}
+
+// connection makes a connection. It is over when the function returned is called.
+func (s *Shopper) connection(l *link) (c *gatedConn, over func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c = &gatedConn{s: s, l: l, index: s.dials}
+	s.dials++
+	s.conns = append(s.conns, c)
+	return c, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.conns = slices.DeleteFunc(s.conns, func(o *gatedConn) bool { return o == c })
+	}
+}
+
+func (c *gatedConn) handle(
+	ctx context.Context, cmd fault.Command, send func() (fault.Value, error),
+) (fault.Value, error) {
+	if cmd.SetUp() {
+		return c.setUp(ctx, cmd, send)
+	}
+	r := c.opened(cmd)
+	if r == nil {
+		return fault.ErrorReply("NOSCRIPT No matching script. Please use EVAL."), nil
+	}
+	defer c.free()
+	stop := context.AfterFunc(ctx, func() { c.s.note(func() { r.GivenUp = true }) })
+	defer stop()
+	select {
+	case do := <-r.goes:
+		reply, err := do(c.s.life, send)
+		if gone := c.s.passage(ctx); gone != nil {
+			return nil, gone
+		}
+		return reply, err
+	case <-c.s.life.Done():
+		return nil, c.s.life.Err()
+	}
+}
+
+func (c *gatedConn) free() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.busy = false
+}
+
+// setUp sets up the connection, once the process runs.
+func (c *gatedConn) setUp(
+	ctx context.Context, cmd fault.Command, send func() (fault.Value, error),
+) (fault.Value, error) {
+	if c.s.isFrozen() {
+		c.s.note(func() { c.held, c.from = true, time.Since(c.s.start) })
+	}
+	if err := c.s.passage(ctx); err != nil {
+		c.s.note(func() { c.held = false })
+		return nil, err
+	}
+	if c.s.SetUp != nil {
+		return c.s.SetUp(cmd), nil
+	}
+	return send()
+}
+
+// opened notes a command that waits, or returns nil for a script that nobody has sent in full.
+func (c *gatedConn) opened(cmd fault.Command) *openRequest {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Since(s.start)
+	r := &openRequest{Request: Request{Conn: c.index, Wire: cmd, Since: now, From: now}, goes: make(chan Effect, 1)}
+	if cmd.Script() && len(cmd.Args) > 1 {
+		if r.Source = s.script(cmd); r.Source == "" {
+			return nil
+		}
+	}
+	if c.held {
+		r.From, c.held = c.from, false
+	}
+	c.busy = true
+	s.Opens(&r.Request)
+	s.open = append(s.open, r)
+	s.changed()
+	return r
+}
+
+// script is the source of a script, or "" if it is not known by its hash.
+func (s *Shopper) script(cmd fault.Command) string {
+	if !cmd.Is("EVALSHA", "EVALSHA_RO") {
+		s.Scripts.Store(ScriptHash(cmd.Args[1]), cmd.Args[1])
+		return cmd.Args[1]
+	}
+	source, _ := s.Scripts.Load(strings.ToLower(cmd.Args[1]))
+	text, _ := source.(string)
+	return text
+}
+
+// Let lets a command go on: do decides what comes of it. A frozen process is told the reply, or
+// that the connection breaks, when it goes on.
+func (s *Shopper) Let(c Request, do Effect) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.open, func(o *openRequest) bool { return o.ID == c.ID })
+	s.open[i].goes <- do
+	s.open = slices.Delete(s.open, i, i+1)
+}
+
+// Connections tells when those commands were begun that need a new connection, while the
+// process is frozen and makes none, and whether there is a connection for one more command.
+func (s *Shopper) Connections() (held []time.Duration, spare bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		spare = spare || !c.busy
+		if c.held {
+			held = append(held, c.from)
+		}
+	}
+	slices.Sort(held)
+	return held, spare
+}
+
+// Settle returns when all goroutines wait, and the commands that these buyers have sent are
+// numbered.
+func Settle(all ...*Shopper) {
+	for AwaitOthers(); slices.ContainsFunc(all, func(s *Shopper) bool { return s.turns.next() }); {
+		AwaitOthers()
+	}
+	for _, s := range all {
+		s.number()
+	}
+}
+
+// number numbers the commands that are new. It is called when all goroutines wait, because
+// only then is it certain who sends what, and so that the numbers do not depend on who was
+// quicker. A buyer in its section asks only for the stock, so any other command is one that
+// renews the lock.
+func (s *Shopper) number() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := slices.DeleteFunc(slices.Clone(s.open), func(c *openRequest) bool { return c.ID != 0 })
+	slices.SortStableFunc(fresh, func(a, b *openRequest) int {
+		return cmp.Or(cmp.Compare(a.Since, b.Since), strings.Compare(a.Text, b.Text))
+	})
+	for _, c := range fresh {
+		s.sent++
+		c.ID = s.sent
+		c.Watchdog = s.Section == Begun && s.Subject.Renewed() && !c.Wire.Mentions(s.StockKey)
+	}
+}
+
+// Requests are the commands without a reply: the buyer's own first, then by the time at which
+// they were sent.
+func (s *Shopper) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Request
+	for _, c := range s.open {
+		all = append(all, c.Request)
+	}
+	slices.SortStableFunc(all, func(a, b Request) int {
+		return cmp.Or(compareBool(a.Watchdog, b.Watchdog), cmp.Compare(a.Since, b.Since),
+			strings.Compare(a.Text, b.Text))
+	})
+	return all
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// Whole is the command as it is without the scripts that the server knows already.
+func (c Request) Whole() fault.Command {
+	if !c.Wire.Is("EVALSHA", "EVALSHA_RO") {
+		return c.Wire
+	}
+	return fault.NewCommand(append([]string{"EVAL", c.Source}, c.Wire.Args[2:]...)...)
+}
+
+// ScriptHash is that by which EVALSHA names a script.
+func ScriptHash(source string) string {
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
+}
+
+// turnstile is a hook that lets the commands of a client out one at a time, in an order that
+// does not depend on which goroutine was quicker.
+//
+// A buyer has several goroutines that may send at the same moment of virtual time: its own
+// line of work, a renewal, and a release that is repeated in the background. Which of them
+// gets the connection that is there, and which one has to open another, would depend on the
+// scheduler of Go. If two send the same text, nothing that Redis receives tells them apart:
+// a function and the helper that it calls release the same reentrant lock by the same
+// command. So they are put in order before they have a connection, where it is still known
+// which call they belong to.
+type turnstile struct {
+	life   context.Context // when it ends, everybody goes through
+	notice func()          // is called when there is something for next to do
+
+	mu      sync.Mutex
+	waiting []*turn
+}
+
+type turn struct {
+	call  int
+	text  string
+	opens chan struct{}
+}
+
+// next lets one command through: that of the outer call first, then by what is sent. It
+// returns false if there is none. It may be called only when all goroutines wait, because
+// only then has everybody come who sends at this moment.
+func (t *turnstile) next() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) == 0 {
+		return false
+	}
+	first := slices.MinFunc(t.waiting, func(a, b *turn) int {
+		return cmp.Or(cmp.Compare(a.call, b.call), strings.Compare(a.text, b.text))
+	})
+	t.waiting = slices.DeleteFunc(t.waiting, func(o *turn) bool { return o == first })
+	close(first.opens)
+	return true
+}
+
+func (t *turnstile) pass(ctx context.Context, cmds ...redis.Cmder) {
+	if t.life.Err() != nil {
+		return
+	}
+	mine := &turn{call: callOf(ctx), text: withoutRandom(cmds), opens: make(chan struct{})}
+	t.mu.Lock()
+	t.waiting = append(t.waiting, mine)
+	t.mu.Unlock()
+	t.notice()
+	select {
+	case <-mine.opens:
+	case <-t.life.Done():
+	}
+}
+
+func (t *turnstile) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (t *turnstile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		t.pass(ctx, cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		t.pass(ctx, cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+// callKey is the key, in a context, of the number of calls around the one in which something
+// is sent.
+type callKey struct{}
+
+func callOf(ctx context.Context) int {
+	n, _ := ctx.Value(callKey{}).(int)
+	return n
+}
+
+// withoutRandom is what is sent, without what is random in it.
+func withoutRandom(cmds []redis.Cmder) string {
+	var b strings.Builder
+	for _, cmd := range cmds {
+		script := strings.HasPrefix(cmd.Name(), "eval")
+		for i, arg := range cmd.Args() {
+			word := fmt.Sprint(arg)
+			if !script || i > 1 {
+				word = idForm.ReplaceAllString(word, "")
+				if len(word) >= 16 && !strings.Contains(word, ":") && strings.ContainsFunc(word, unicode.IsLetter) {
+					word = ""
+				}
+			}
+			b.WriteString(word + "\x00")
+		}
+	}
+	return b.String()
+}

@@ -199,6 +199,11 @@ type Scenario struct {
 	Requires []Claim
 }
 
+// Try returns the scenario of an anomaly that anomalies.json describes. WhyNot may be nil.
+func Try(anomaly string, whyNot func(Subject) string, run func(*World) Verdict, requires ...Claim) Scenario {
+	return Scenario{Anomaly: AnomalyNamed(anomaly), NotApplicable: whyNot, Run: run, Requires: requires}
+}
+
 // FindScenarios returns the anomalies with these names, or an error that says
 // which there are.
 func FindScenarios(all []Scenario, names []string) ([]Scenario, error) {

@@ -13,85 +13,55 @@ import (
 	"oversell/internal/lab"
 )
 
-var cacheStampede = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("cache-stampede"),
-	Requires:      []lab.Claim{read(6)},
-	NotApplicable: needsCacheGuard,
-	Run: func(w *lab.World) lab.Verdict {
-		k := cold(w, w.TTL/10)
-		w.Together(k.many(w.Start("A"), 6)...)
-		return k.loads(1)
-	},
-}
+var cacheStampede = lab.Try("cache-stampede", needsCacheGuard, func(w *lab.World) lab.Verdict {
+	k := cold(w, w.TTL/10)
+	w.Together(k.many(w.Start("A"), 6)...)
+	return k.loads(1)
+}, read(6))
 
-var cacheInstances = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("cache-load-per-instance"),
-	Requires:      []lab.Claim{read(6)},
-	NotApplicable: needsCacheGuard,
-	Run: func(w *lab.World) lab.Verdict {
-		k := cold(w, w.TTL/10)
-		w.Together(append(k.many(w.Start("A"), 3), k.many(w.Start("B"), 3)...)...)
-		return k.loads(1)
-	},
-}
+var cacheInstances = lab.Try("cache-load-per-instance", needsCacheGuard, func(w *lab.World) lab.Verdict {
+	k := cold(w, w.TTL/10)
+	w.Together(append(k.many(w.Start("A"), 3), k.many(w.Start("B"), 3)...)...)
+	return k.loads(1)
+}, read(6))
 
-var cacheSlowLoad = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("cache-load-outlives-lease"),
-	Requires:      []lab.Claim{read(2)},
-	NotApplicable: needsCacheGuard,
-	Run: func(w *lab.World) lab.Verdict {
-		k := cold(w, w.TTL+w.TTL/2)
-		w.Together(append(k.many(w.Start("A"), 1), k.many(w.Start("B"), 1)...)...)
-		return k.loads(1)
-	},
-}
+var cacheSlowLoad = lab.Try("cache-load-outlives-lease", needsCacheGuard, func(w *lab.World) lab.Verdict {
+	k := cold(w, w.TTL+w.TTL/2)
+	w.Together(append(k.many(w.Start("A"), 1), k.many(w.Start("B"), 1)...)...)
+	return k.loads(1)
+}, read(2))
 
-var cacheSecondLook = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("cache-no-second-look"),
-	Requires:      []lab.Claim{read(3), loaded(3)},
-	NotApplicable: needsCacheGuard,
-	Run: func(w *lab.World) lab.Verdict {
+var cacheSecondLook = lab.Try("cache-no-second-look", needsCacheGuard, func(w *lab.World) lab.Verdict {
+	k := cold(w, w.TTL/20)
+	k.unwary = true
+	w.Together(k.many(w.Start("A"), 3)...)
+	return k.loads(1)
+}, read(3), loaded(3))
+
+var cacheMissing = lab.Try("cache-missing-key", needsCacheGuard, func(w *lab.World) lab.Verdict {
+	k := cold(w, 0)
+	k.missing = true
+	p := w.Start("A")
+	r := k.reader(p)
+	for range 5 {
+		k.read(r, "A/1")
+	}
+	return k.loads(1)
+}, read(5))
+
+var cacheFailedLoad = lab.Try("cache-failed-load", needsCacheGuard, func(w *lab.World) lab.Verdict {
+	a, b := w.Start("A"), w.Start("B")
+	round := func(unwary bool) coldKey {
 		k := cold(w, w.TTL/20)
-		k.unwary = true
-		w.Together(k.many(w.Start("A"), 3)...)
-		return k.loads(1)
-	},
-}
-
-var cacheMissing = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("cache-missing-key"),
-	Requires:      []lab.Claim{read(5)},
-	NotApplicable: needsCacheGuard,
-	Run: func(w *lab.World) lab.Verdict {
-		k := cold(w, 0)
-		k.missing = true
-		p := w.Start("A")
-		r := k.reader(p)
-		for range 5 {
-			k.read(r, "A/1")
-		}
-		return k.loads(1)
-	},
-}
-
-var cacheFailedLoad = lab.Scenario{
-	Anomaly: lab.AnomalyNamed("cache-failed-load"),
-	Requires: []lab.Claim{loaded(2*perInstance + 1),
-		times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load")},
-	NotApplicable: needsCacheGuard,
-	Run: func(w *lab.World) lab.Verdict {
-		a, b := w.Start("A"), w.Start("B")
-		round := func(unwary bool) coldKey {
-			k := cold(w, w.TTL/20)
-			k.unwary, k.failing = unwary, 2*perInstance
-			w.Together(append(k.many(a, perInstance), k.many(b, perInstance)...)...)
-			return k
-		}
-		naive := round(true).asked.Load()
-		w.Note("", "each reader loads again: queries to the database: %d", naive)
-		return round(false).loads(1)
-	},
-}
+		k.unwary, k.failing = unwary, 2*perInstance
+		w.Together(append(k.many(a, perInstance), k.many(b, perInstance)...)...)
+		return k
+	}
+	naive := round(true).asked.Load()
+	w.Note("", "each reader loads again: queries to the database: %d", naive)
+	return round(false).loads(1)
+}, loaded(2*perInstance+1),
+	times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load"))
 
 // perInstance is how many readers of each instance wait for a load that fails.
 const perInstance = 2

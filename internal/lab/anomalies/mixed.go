@@ -25,17 +25,13 @@ func mixedScenarios() []lab.Scenario {
 	return []lab.Scenario{mixedStrategies, strategiesTakeTurns}
 }
 
-var mixedStrategies = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("mixed-strategies"),
-	Requires: []lab.Claim{sold("A", "B")},
-	Run:      func(w *lab.World) lab.Verdict { return sellBeside(w, true) },
-}
+var mixedStrategies = lab.Try("mixed-strategies", nil, func(w *lab.World) lab.Verdict {
+	return sellBeside(w, true)
+}, sold("A", "B"))
 
-var strategiesTakeTurns = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("strategies-take-turns"),
-	Requires: []lab.Claim{sold("A", "B"), keptApart("B")},
-	Run:      func(w *lab.World) lab.Verdict { return sellBeside(w, false) },
-}
+var strategiesTakeTurns = lab.Try("strategies-take-turns", nil, func(w *lab.World) lab.Verdict {
+	return sellBeside(w, false)
+}, sold("A", "B"), keptApart("B"))
 
 // keptApart claims that each of the actors was refused, unless its strategy is of the
 // subject's family: those need no turns.

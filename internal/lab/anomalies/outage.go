@@ -7,28 +7,23 @@ import (
 	"oversell/internal/lab"
 )
 
-var cutOff = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("cut-off-holder"),
-	Requires:      []lab.Claim{had("A"), faulted("A"), refused("B")},
-	NotApplicable: needsRemoteLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a, b := w.Start("A"), w.Start("B").Holder()
-		holder := a.Holder()
-		holder.MustLock()
-		w.Sleep(w.TTL / 10)
-		a.Cut()
-		w.Sleep(w.TTL / 70)
-		asking := w.Go(func() {
-			if b.Obtain(2 * w.TTL) {
-				w.Sleep(w.TTL)
-				b.Done()
-			}
-		})
-		w.Must(asking, "the end of B")
-		holder.Done()
-		return handedOver(w, "A", "B")
-	},
-}
+var cutOff = lab.Try("cut-off-holder", needsRemoteLock, func(w *lab.World) lab.Verdict {
+	a, b := w.Start("A"), w.Start("B").Holder()
+	holder := a.Holder()
+	holder.MustLock()
+	w.Sleep(w.TTL / 10)
+	a.Cut()
+	w.Sleep(w.TTL / 70)
+	asking := w.Go(func() {
+		if b.Obtain(2 * w.TTL) {
+			w.Sleep(w.TTL)
+			b.Done()
+		}
+	})
+	w.Must(asking, "the end of B")
+	holder.Done()
+	return handedOver(w, "A", "B")
+}, had("A"), faulted("A"), refused("B"))
 
 // handedOver is the Exclusive verdict, with how long before or after the next holder was
 // let in the first one was told of its loss.
@@ -49,32 +44,22 @@ func handedOver(w *lab.World, first, next string) lab.Verdict {
 	return v
 }
 
-var failover = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("failover"),
-	Requires:      []lab.Claim{had("A"), answered("B")},
-	NotApplicable: needsForgetful,
-	Run: func(w *lab.World) lab.Verdict {
-		a, b := w.Start("A").Holder(), w.Start("B").Holder()
-		a.MustLock()
-		w.Sleep(w.TTL / 20)
-		w.LoseLock(1, "a replica that never received the lock takes over")
-		return overlap(w, a, b)
-	},
-}
+var failover = lab.Try("failover", needsForgetful, func(w *lab.World) lab.Verdict {
+	a, b := w.Start("A").Holder(), w.Start("B").Holder()
+	a.MustLock()
+	w.Sleep(w.TTL / 20)
+	w.LoseLock(1, "a replica that never received the lock takes over")
+	return overlap(w, a, b)
+}, had("A"), answered("B"))
 
-var restartForgets = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("restart-forgets-lock"),
-	Requires:      []lab.Claim{had("A"), answered("B")},
-	NotApplicable: needsForgetful,
-	Run: func(w *lab.World) lab.Verdict {
-		a, b := w.Start("A").Holder(), w.Start("B").Holder()
-		a.MustLock()
-		w.Sleep(w.TTL / 20)
-		n := w.Majority()
-		w.LoseLock(n, w.ServerNames(n)+" restarted, empty")
-		return overlap(w, a, b)
-	},
-}
+var restartForgets = lab.Try("restart-forgets-lock", needsForgetful, func(w *lab.World) lab.Verdict {
+	a, b := w.Start("A").Holder(), w.Start("B").Holder()
+	a.MustLock()
+	w.Sleep(w.TTL / 20)
+	n := w.Majority()
+	w.LoseLock(n, w.ServerNames(n)+" restarted, empty")
+	return overlap(w, a, b)
+}, had("A"), answered("B"))
 
 // overlap lets b ask for the lock while a works.
 func overlap(w *lab.World, a, b *lab.Holder) lab.Verdict {

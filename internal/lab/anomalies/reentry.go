@@ -7,99 +7,74 @@ import (
 	"oversell/internal/lab"
 )
 
-var nestedAcquire = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("nested-acquire"),
-	Requires:      []lab.Claim{had("A"), lab.IsLock},
-	NotApplicable: needsLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a := w.Start("A")
-		outer, inner := a.Holder(), a.Holder()
-		outer.MustLock()
-		w.Note("A", "calls code that takes the lock again")
-		ok := inner.Obtain(w.TTL / 2)
-		return w.Verdict(ok, "A", "the inner call has the lock too", "A waits for the lock that it holds itself")
-	},
-}
+var nestedAcquire = lab.Try("nested-acquire", needsLock, func(w *lab.World) lab.Verdict {
+	a := w.Start("A")
+	outer, inner := a.Holder(), a.Holder()
+	outer.MustLock()
+	w.Note("A", "calls code that takes the lock again")
+	ok := inner.Obtain(w.TTL / 2)
+	return w.Verdict(ok, "A", "the inner call has the lock too", "A waits for the lock that it holds itself")
+}, had("A"), lab.IsLock)
 
-var innerUnlock = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("inner-unlock-frees-outer"),
-	Requires:      []lab.Claim{had("A"), refused("B"), lab.IsLock},
-	NotApplicable: needsRemoteLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a, b := w.Start("A"), w.Start("B").Holder()
-		h := a.Holder()
-		h.MustLock()
-		if !h.Try() {
-			return lab.NA.Because("it cannot be taken twice: see nested-acquire")
-		}
+var innerUnlock = lab.Try("inner-unlock-frees-outer", needsRemoteLock, func(w *lab.World) lab.Verdict {
+	a, b := w.Start("A"), w.Start("B").Holder()
+	h := a.Holder()
+	h.MustLock()
+	if !h.Try() {
+		return lab.NA.Because("it cannot be taken twice: see nested-acquire")
+	}
+	_ = h.Unlock()
+	_ = b.Try()
+	v := w.Exclusive()
+	if v.Outcome == lab.Holds {
 		_ = h.Unlock()
-		_ = b.Try()
-		v := w.Exclusive()
-		if v.Outcome == lab.Holds {
-			_ = h.Unlock()
-			return w.Verdict(b.Try(), "B", v.Note, "after the last unlock the lock is still taken")
-		}
+		return w.Verdict(b.Try(), "B", v.Note, "after the last unlock the lock is still taken")
+	}
+	return v
+}, had("A"), refused("B"), lab.IsLock)
+
+var failedReentry = lab.Try("failed-re-entry-frees-outer", needsRemoteLock, func(w *lab.World) lab.Verdict {
+	a, b := w.Start("A"), w.Start("B").Holder()
+	outer, inner := a.Holder(), a.Holder()
+	outer.MustLock()
+	mend := a.LoseQuestion(true)
+	before := a.Asked()
+	inner.AskFor(w.TTL / 2)
+	asked := a.Asked() > before
+	mend()
+	_ = inner.Unlock()
+	freed := b.Try()
+	w.Settle()
+	if v := w.Exclusive(); v.Outcome != lab.Holds {
 		return v
-	},
-}
+	}
+	good := "the outer call keeps its lock"
+	if !asked {
+		good += ": its process knows that it holds the lock, and does not ask Redis"
+	}
+	return w.Verdict(!freed, "A", good,
+		"the outer call works on, but B has its lock; it was told only that its context has ended")
+}, had("A"), refused("B"), lab.IsLock)
 
-var failedReentry = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("failed-re-entry-frees-outer"),
-	Requires:      []lab.Claim{had("A"), refused("B"), lab.IsLock},
-	NotApplicable: needsRemoteLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a, b := w.Start("A"), w.Start("B").Holder()
-		outer, inner := a.Holder(), a.Holder()
-		outer.MustLock()
-		mend := a.LoseQuestion(true)
-		before := a.Asked()
-		inner.AskFor(w.TTL / 2)
-		asked := a.Asked() > before
-		mend()
-		_ = inner.Unlock()
-		freed := b.Try()
-		w.Settle()
-		if v := w.Exclusive(); v.Outcome != lab.Holds {
-			return v
-		}
-		good := "the outer call keeps its lock"
-		if !asked {
-			good += ": its process knows that it holds the lock, and does not ask Redis"
-		}
-		return w.Verdict(!freed, "A", good,
-			"the outer call works on, but B has its lock; it was told only that its context has ended")
-	},
-}
+var reentryShortens = lab.Try("re-entry-keeps-the-old-lease", needsRemoteLock, func(w *lab.World) lab.Verdict {
+	h := w.Start("A").Holder()
+	h.MustLock()
+	w.Sleep(w.TTL * 4 / 5)
+	if !h.Try() {
+		return lab.NA.Because("it cannot be taken twice: see nested-acquire")
+	}
+	w.Sleep(w.TTL / 2)
+	return w.Verdict(w.LockHeld(), "A", "the lock is still there", "the lock is gone, and A still works")
+}, had("A"), lab.IsLock)
 
-var reentryShortens = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("re-entry-keeps-the-old-lease"),
-	Requires:      []lab.Claim{had("A"), lab.IsLock},
-	NotApplicable: needsRemoteLock,
-	Run: func(w *lab.World) lab.Verdict {
-		h := w.Start("A").Holder()
-		h.MustLock()
-		w.Sleep(w.TTL * 4 / 5)
-		if !h.Try() {
-			return lab.NA.Because("it cannot be taken twice: see nested-acquire")
-		}
-		w.Sleep(w.TTL / 2)
-		return w.Verdict(w.LockHeld(), "A", "the lock is still there", "the lock is gone, and A still works")
-	},
-}
-
-var sharedToken = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("token-not-unique"),
-	Requires:      []lab.Claim{had("A"), refused("C"), lab.IsLock},
-	NotApplicable: needsRemoteLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a, b, c := w.Start("A").HolderAs("1:1"), w.Start("B").HolderAs("1:1"), w.Start("C").Holder()
-		a.MustLock()
-		_ = b.Try()
-		_ = b.Unlock()
-		_ = c.Try()
-		return w.Exclusive()
-	},
-}
+var sharedToken = lab.Try("token-not-unique", needsRemoteLock, func(w *lab.World) lab.Verdict {
+	a, b, c := w.Start("A").HolderAs("1:1"), w.Start("B").HolderAs("1:1"), w.Start("C").Holder()
+	a.MustLock()
+	_ = b.Try()
+	_ = b.Unlock()
+	_ = c.Try()
+	return w.Exclusive()
+}, had("A"), refused("C"), lab.IsLock)
 
 // errCancelled is the cause of a cancelled wait. No other error equals it.
 var errCancelled = errors.New("the buyer has left")

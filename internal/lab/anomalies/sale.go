@@ -9,20 +9,14 @@ import (
 	"oversell/internal/stock"
 )
 
-var lostUpdate = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("lost-update"),
-	Requires: []lab.Claim{sold("A", "B")},
-	Run: func(w *lab.World) lab.Verdict {
-		a := w.Start("A")
-		return race(w, a, a.Another("B"))
-	},
-}
+var lostUpdate = lab.Try("lost-update", nil, func(w *lab.World) lab.Verdict {
+	a := w.Start("A")
+	return race(w, a, a.Another("B"))
+}, sold("A", "B"))
 
-var localMutex = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("local-mutex-across-instances"),
-	Requires: []lab.Claim{sold("A", "B")},
-	Run:      func(w *lab.World) lab.Verdict { return race(w, w.Start("A"), w.Start("B")) },
-}
+var localMutex = lab.Try("local-mutex-across-instances", nil, func(w *lab.World) lab.Verdict {
+	return race(w, w.Start("A"), w.Start("B"))
+}, sold("A", "B"))
 
 // race lets two buy at about the same time.
 func race(w *lab.World, a, b *lab.Process) lab.Verdict {
@@ -35,125 +29,97 @@ func race(w *lab.World, a, b *lab.Process) lab.Verdict {
 	return s.Audit()
 }
 
-var pausedWriter = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("paused-writer"),
-	Requires: []lab.Claim{faulted("A"), sold("B")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := w.OpenShop(10)
-		a, b := w.Start("A"), w.Start("B")
-		write := a.Park(either(on(w.StockKey(), "SET"), named("EXEC"), fencedWrite(w.StockKey())))
-		first := w.Go(func() { _ = s.Buyer(a, 0).Buy() })
-		w.Must(write.Parked, "A's write")
-		a.Freeze()
-		w.Sleep(w.TTL + w.TTL/2)
-		patience, cancel := context.WithTimeout(w.Context(), w.TTL)
-		defer cancel()
-		second := w.Go(func() { _ = s.Buyer(b, 0).BuyWithin(patience) })
-		w.Sleep(w.TTL / 3)
-		a.Thaw()
-		write.Release()
-		w.Together(first, second)
-		return s.Audit()
-	},
-}
+var pausedWriter = lab.Try("paused-writer", nil, func(w *lab.World) lab.Verdict {
+	s := w.OpenShop(10)
+	a, b := w.Start("A"), w.Start("B")
+	write := a.Park(either(on(w.StockKey(), "SET"), named("EXEC"), fencedWrite(w.StockKey())))
+	first := w.Go(func() { _ = s.Buyer(a, 0).Buy() })
+	w.Must(write.Parked, "A's write")
+	a.Freeze()
+	w.Sleep(w.TTL + w.TTL/2)
+	patience, cancel := context.WithTimeout(w.Context(), w.TTL)
+	defer cancel()
+	second := w.Go(func() { _ = s.Buyer(b, 0).BuyWithin(patience) })
+	w.Sleep(w.TTL / 3)
+	a.Thaw()
+	write.Release()
+	w.Together(first, second)
+	return s.Audit()
+}, faulted("A"), sold("B"))
 
-var halfSale = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("half-a-sale"),
-	Requires: []lab.Claim{faulted("A")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := w.OpenShop(10)
-		a := w.Start("A")
-		b := s.Buyer(a, 0)
-		b.Ordering = func() error {
-			a.Kill()
-			return context.Canceled
-		}
-		w.Together(w.Go(func() { _ = b.Buy() }))
-		return s.Audit()
-	},
-}
+var halfSale = lab.Try("half-a-sale", nil, func(w *lab.World) lab.Verdict {
+	s := w.OpenShop(10)
+	a := w.Start("A")
+	b := s.Buyer(a, 0)
+	b.Ordering = func() error {
+		a.Kill()
+		return context.Canceled
+	}
+	w.Together(w.Go(func() { _ = b.Buy() }))
+	return s.Audit()
+}, faulted("A"))
 
-var recursiveRetry = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("recursive-retry"),
-	Requires:      []lab.Claim{sold("A"), refused("B")},
-	NotApplicable: needsLoser,
-	Run: func(w *lab.World) lab.Verdict {
-		s := w.OpenShop(10)
-		a, b := w.Start("A"), w.Start("B")
-		first := w.Go(func() { _ = s.Buyer(a, w.TTL/4).Buy() })
-		w.Sleep(w.TTL / 20)
-		retrying := s.Buyer(b, 0)
-		retrying.Guard = b.StockGuard(guard.Recursive{Fixed: guard.Fixed{Delay: w.TTL / 8}})
-		second := w.Go(func() { _ = retrying.Buy() })
-		w.Together(first, second)
-		lab.Need(s.Orders > 1, "A or B bought nothing")
-		if s.Orders > 2 {
-			return w.Broke("B", "B wanted one unit and bought %d", s.Orders-1)
-		}
-		return lab.Holds.Because("B wanted one unit and bought %d", s.Orders-1)
-	},
-}
+var recursiveRetry = lab.Try("recursive-retry", needsLoser, func(w *lab.World) lab.Verdict {
+	s := w.OpenShop(10)
+	a, b := w.Start("A"), w.Start("B")
+	first := w.Go(func() { _ = s.Buyer(a, w.TTL/4).Buy() })
+	w.Sleep(w.TTL / 20)
+	retrying := s.Buyer(b, 0)
+	retrying.Guard = b.StockGuard(guard.Recursive{Fixed: guard.Fixed{Delay: w.TTL / 8}})
+	second := w.Go(func() { _ = retrying.Buy() })
+	w.Together(first, second)
+	lab.Need(s.Orders > 1, "A or B bought nothing")
+	if s.Orders > 2 {
+		return w.Broke("B", "B wanted one unit and bought %d", s.Orders-1)
+	}
+	return lab.Holds.Because("B wanted one unit and bought %d", s.Orders-1)
+}, sold("A"), refused("B"))
 
-var doubleAsk = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("double-setnx"),
-	Requires:      []lab.Claim{had("A", "B"), lab.IsLock},
-	NotApplicable: needsLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a := w.Start("A")
-		b := a.Another("B").Holder() // in one instance, or a local lock were none
-		h := a.Holder()
-		h.MustLock()
-		w.Note("A", "asks again, in the condition of its loop")
-		if !h.Obtain(w.TTL / 2) {
-			return w.Broke("A", "A waits for the lock that it holds itself")
-		}
-		_ = h.Unlock()
-		return soonFree(w, b, "A has the lock twice and gives it back once: ")
-	},
-}
+var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdict {
+	a := w.Start("A")
+	b := a.Another("B").Holder() // in one instance, or a local lock were none
+	h := a.Holder()
+	h.MustLock()
+	w.Note("A", "asks again, in the condition of its loop")
+	if !h.Obtain(w.TTL / 2) {
+		return w.Broke("A", "A waits for the lock that it holds itself")
+	}
+	_ = h.Unlock()
+	return soonFree(w, b, "A has the lock twice and gives it back once: ")
+}, had("A", "B"), lab.IsLock)
 
 // abortsPerSale is more work thrown away than is sold: far above what a lock
 // costs (nothing), and far below what many buyers at once cost without one.
 const abortsPerSale = 1
 
-var optimisticAborts = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("optimistic-aborts"),
-	Requires: []lab.Claim{sold("A", "B", "C")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := w.OpenShop(100)
-		var all []<-chan struct{}
-		for _, name := range []string{"A", "B", "C"} {
-			p := w.Start(name)
-			guard := p.StockGuard(nil)
-			for range 4 {
-				one := s.Buyer(p, w.TTL/300)
-				one.Guard = guard
-				all = append(all, w.Go(func() { _ = one.Buy() }))
-			}
+var optimisticAborts = lab.Try("optimistic-aborts", nil, func(w *lab.World) lab.Verdict {
+	s := w.OpenShop(100)
+	var all []<-chan struct{}
+	for _, name := range []string{"A", "B", "C"} {
+		p := w.Start(name)
+		guard := p.StockGuard(nil)
+		for range 4 {
+			one := s.Buyer(p, w.TTL/300)
+			one.Guard = guard
+			all = append(all, w.Go(func() { _ = one.Buy() }))
 		}
-		w.Together(all...)
-		aborts := s.Attempts - int(s.Orders)
-		text := "%d sales took %d attempts"
-		if aborts > abortsPerSale*int(s.Orders) {
-			return w.Broke("", text, s.Orders, s.Attempts)
-		}
-		return lab.Holds.Because(text, s.Orders, s.Attempts)
-	},
-}
+	}
+	w.Together(all...)
+	aborts := s.Attempts - int(s.Orders)
+	text := "%d sales took %d attempts"
+	if aborts > abortsPerSale*int(s.Orders) {
+		return w.Broke("", text, s.Orders, s.Attempts)
+	}
+	return lab.Holds.Because(text, s.Orders, s.Attempts)
+}, sold("A", "B", "C"))
 
-var earlyRelease = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("released-before-commit"),
-	Requires:      []lab.Claim{had("A", "B")},
-	NotApplicable: needsSharedLock,
-	Run:           func(w *lab.World) lab.Verdict { return lastUnit(w, false) },
-}
+var earlyRelease = lab.Try("released-before-commit", needsSharedLock, func(w *lab.World) lab.Verdict {
+	return lastUnit(w, false)
+}, had("A", "B"))
 
-var lateRelease = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("committed-before-release"),
-	Requires:      []lab.Claim{had("A", "B")},
-	NotApplicable: needsSharedLock,
-	Run:           func(w *lab.World) lab.Verdict { return lastUnit(w, true) },
-}
+var lateRelease = lab.Try("committed-before-release", needsSharedLock, func(w *lab.World) lab.Verdict {
+	return lastUnit(w, true)
+}, had("A", "B"))
 
 // lastUnit has two buy the last unit, whose orders are committed a while after
 // they are written: within the lock, or after it was given back.

@@ -11,67 +11,57 @@ import (
 	"oversell/internal/lab"
 )
 
-var missedWakeUp = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("missed-wake-up"),
-	Requires:      []lab.Claim{had("A", "B")},
-	NotApplicable: needsLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a := w.Start("A")
-		b := a.Another("B")
-		h := a.Holder()
-		h.MustLock()
-		out := waiting(w, b, w.Context())
-		w.Sleep(w.TTL/5 + w.TTL/130)
-		stillWaits("B", out)
-		_ = h.Unlock()
-		took, err := ended(w, out, w.TTL/10)
-		return w.Verdict(err == nil, "B", "B has the lock soon",
-			"B sleeps on, "+lab.About(took)+" after the lock became free")
-	},
-}
+var missedWakeUp = lab.Try("missed-wake-up", needsLock, func(w *lab.World) lab.Verdict {
+	a := w.Start("A")
+	b := a.Another("B")
+	h := a.Holder()
+	h.MustLock()
+	out := waiting(w, b, w.Context())
+	w.Sleep(w.TTL/5 + w.TTL/130)
+	stillWaits("B", out)
+	_ = h.Unlock()
+	took, err := ended(w, out, w.TTL/10)
+	return w.Verdict(err == nil, "B", "B has the lock soon",
+		"B sleeps on, "+lab.About(took)+" after the lock became free")
+}, had("A", "B"))
 
 // overtakings is how often B is overtaken before it counts as starved.
 const overtakings = 12
 
-var overtaken = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("starvation"),
-	Requires:      []lab.Claim{had("A", "B")},
-	NotApplicable: needsLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a := w.Start("A")
-		b, c := a.Another("B"), a.Another("C")
-		pair := []*lab.Holder{a.Holder(), c.Holder()}
-		pair[0].MustLock()
-		ctx, cancel := context.WithCancel(w.Context())
-		defer cancel()
-		start := time.Now()
-		next, letGo := asks(w, b)
-		out := waiting(w, b, ctx)
-		n := 0
-		for ; n < overtakings && len(out) == 0; n++ {
-			arrive := next()
-			stillWaits("B", out)
-			_ = pair[n%2].Unlock()
-			ok, _ := pair[(n+1)%2].Ask()
-			arrive()
-			if w.Settle(); !ok || len(out) > 0 {
-				break
-			}
+var overtaken = lab.Try("starvation", needsLock, func(w *lab.World) lab.Verdict {
+	a := w.Start("A")
+	b, c := a.Another("B"), a.Another("C")
+	pair := []*lab.Holder{a.Holder(), c.Holder()}
+	pair[0].MustLock()
+	ctx, cancel := context.WithCancel(w.Context())
+	defer cancel()
+	start := time.Now()
+	next, letGo := asks(w, b)
+	out := waiting(w, b, ctx)
+	n := 0
+	for ; n < overtakings && len(out) == 0; n++ {
+		arrive := next()
+		stillWaits("B", out)
+		_ = pair[n%2].Unlock()
+		ok, _ := pair[(n+1)%2].Ask()
+		arrive()
+		if w.Settle(); !ok || len(out) > 0 {
+			break
 		}
-		waited := time.Since(start)
-		if n < overtakings {
-			letGo() // B may have one more question, though the lock is its own by now
-			w.Settle()
-		}
-		cancel()
-		_, _ = ended(w, out, w.TTL)
-		if n == overtakings {
-			return w.Broke("B", "B waited %s while the others did not wait at all; times that B was overtaken: %d",
-				lab.About(waited), n)
-		}
-		return lab.Holds.Because("times that B was overtaken: %d", n)
-	},
-}
+	}
+	waited := time.Since(start)
+	if n < overtakings {
+		letGo() // B may have one more question, though the lock is its own by now
+		w.Settle()
+	}
+	cancel()
+	_, _ = ended(w, out, w.TTL)
+	if n == overtakings {
+		return w.Broke("B", "B waited %s while the others did not wait at all; times that B was overtaken: %d",
+			lab.About(waited), n)
+	}
+	return lab.Holds.Because("times that B was overtaken: %d", n)
+}, had("A", "B"))
 
 // asks returns next, which waits until p's next request is on its way to Redis and
 // returns a function that lets it arrive, and letGo, which stops delaying requests. A
@@ -109,36 +99,31 @@ func needsCommands(c lab.Subject) string {
 // polling callers cost.
 const commandsPerHold = 10
 
-var retryStorm = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("retry-storm"),
-	Requires:      []lab.Claim{unlessInMemory(oneAtATime)},
-	NotApplicable: needsCommands,
-	Run: func(w *lab.World) lab.Verdict {
-		const callers = 30
-		served := make(chan time.Duration, callers)
-		var all []<-chan struct{}
-		var processes []*lab.Process
-		for _, name := range []string{"A", "B", "C"} {
-			p := w.Start(name)
-			processes = append(processes, p)
-			guard := p.Guard()
-			for i := range callers / 3 {
-				all = append(all, w.Go(func() { oneOfMany(w, p, guard, i, served) }))
-			}
+var retryStorm = lab.Try("retry-storm", needsCommands, func(w *lab.World) lab.Verdict {
+	const callers = 30
+	served := make(chan time.Duration, callers)
+	var all []<-chan struct{}
+	var processes []*lab.Process
+	for _, name := range []string{"A", "B", "C"} {
+		p := w.Start(name)
+		processes = append(processes, p)
+		guard := p.Guard()
+		for i := range callers / 3 {
+			all = append(all, w.Go(func() { oneOfMany(w, p, guard, i, served) }))
 		}
-		w.Together(all...)
-		commands := 0
-		for _, p := range processes {
-			commands += p.Asked()
-		}
-		close(served)
-		var waits []time.Duration
-		for waited := range served {
-			waits = append(waits, waited)
-		}
-		return storm(w, commands, callers, waits)
-	},
-}
+	}
+	w.Together(all...)
+	commands := 0
+	for _, p := range processes {
+		commands += p.Asked()
+	}
+	close(served)
+	var waits []time.Duration
+	for waited := range served {
+		waits = append(waits, waited)
+	}
+	return storm(w, commands, callers, waits)
+}, unlessInMemory(oneAtATime))
 
 func oneOfMany(w *lab.World, p *lab.Process, g guard.Guard, i int, served chan<- time.Duration) {
 	who := fmt.Sprintf("%s/%d", p.Name, i)

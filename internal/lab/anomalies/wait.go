@@ -56,18 +56,13 @@ func kept(w *lab.World, by *lab.Process) {
 	w.PersistLock()
 }
 
-var waitCancelled = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("wait-not-cancelled"),
-	Requires:      []lab.Claim{had("A")},
-	NotApplicable: needsLock,
-	Run: func(w *lab.World) lab.Verdict {
-		took, err := cancelledWait(w)
-		if errors.Is(err, errStillWaiting) {
-			return w.Broke("B", "B still waits, %s after it was cancelled", lab.About(took))
-		}
-		return lab.Holds.Because("the wait ends at once")
-	},
-}
+var waitCancelled = lab.Try("wait-not-cancelled", needsLock, func(w *lab.World) lab.Verdict {
+	took, err := cancelledWait(w)
+	if errors.Is(err, errStillWaiting) {
+		return w.Broke("B", "B still waits, %s after it was cancelled", lab.About(took))
+	}
+	return lab.Holds.Because("the wait ends at once")
+}, had("A"))
 
 // cancelledWait lets B wait for A's lock and be cancelled.
 func cancelledWait(w *lab.World) (took time.Duration, err error) {
@@ -84,95 +79,70 @@ func cancelledWait(w *lab.World) (took time.Duration, err error) {
 	return ended(w, out, w.TTL/5)
 }
 
-var cancelNotTold = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("cancel-not-told-apart"),
-	Requires:      []lab.Claim{had("A")},
-	NotApplicable: needsLock,
-	Run: func(w *lab.World) lab.Verdict {
-		_, err := cancelledWait(w)
-		lab.Need(!errors.Is(err, errStillWaiting), "the wait did not end")
-		ok := errors.Is(err, errCancelled) || errors.Is(err, context.Canceled)
-		return w.Verdict(ok, "B", "B is told that it was cancelled", "B, which was cancelled, is told: "+lab.Brief(err))
-	},
-}
+var cancelNotTold = lab.Try("cancel-not-told-apart", needsLock, func(w *lab.World) lab.Verdict {
+	_, err := cancelledWait(w)
+	lab.Need(!errors.Is(err, errStillWaiting), "the wait did not end")
+	ok := errors.Is(err, errCancelled) || errors.Is(err, context.Canceled)
+	return w.Verdict(ok, "B", "B is told that it was cancelled", "B, which was cancelled, is told: "+lab.Brief(err))
+}, had("A"))
 
-var waitLimit = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("wait-limit-wrong"),
-	Requires:      []lab.Claim{had("A")},
-	NotApplicable: needsLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a := w.Start("A")
-		b := a.Another("B")
-		kept(w, a)
-		limit := w.TTL * 2 / 5
-		ctx, cancel := context.WithTimeout(w.Context(), limit)
-		defer cancel()
-		took, err := ended(w, waiting(w, b, ctx), 2*w.TTL)
-		lab.Need(err != nil, "B was granted a lock that A has")
-		ok := took > limit/2 && took < 2*limit
-		said := "a wait of at most " + lab.About(limit) + " took about that"
-		return w.Verdict(ok, "B", said, "a wait of at most "+lab.About(limit)+" took "+lab.About(took))
-	},
-}
+var waitLimit = lab.Try("wait-limit-wrong", needsLock, func(w *lab.World) lab.Verdict {
+	a := w.Start("A")
+	b := a.Another("B")
+	kept(w, a)
+	limit := w.TTL * 2 / 5
+	ctx, cancel := context.WithTimeout(w.Context(), limit)
+	defer cancel()
+	took, err := ended(w, waiting(w, b, ctx), 2*w.TTL)
+	lab.Need(err != nil, "B was granted a lock that A has")
+	ok := took > limit/2 && took < 2*limit
+	said := "a wait of at most " + lab.About(limit) + " took about that"
+	return w.Verdict(ok, "B", said, "a wait of at most "+lab.About(limit)+" took "+lab.About(took))
+}, had("A"))
 
-var waitCutsLease = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("wait-limit-ends-the-hold"),
-	Requires:      []lab.Claim{had("A")},
-	NotApplicable: needsRemoteLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a := w.Start("A")
-		var there bool
-		ctx, cancel := context.WithTimeout(w.Context(), w.TTL/4)
-		defer cancel()
-		g := a.Guard()
-		enter := w.Asks("A")
-		_, err := g.Do(ctx, w.Entry("A/1"), func(context.Context) error {
-			leave := enter()
-			w.Trace("A", lab.Hold, "has the lock")
-			w.Sleep(w.TTL / 2)
-			there = w.LockHeld()
-			leave()
-			w.Trace("A", lab.Release, "gives it back")
-			return nil
-		})
-		lab.Need(err == nil, "A did not get a lock that is free: %v", err)
-		return w.Verdict(there, "A", "the time limit of the wait does not limit the hold",
-			"half a ttl into its hold the lock is gone: it ended with the time limit of the wait")
-	},
-}
+var waitCutsLease = lab.Try("wait-limit-ends-the-hold", needsRemoteLock, func(w *lab.World) lab.Verdict {
+	a := w.Start("A")
+	var there bool
+	ctx, cancel := context.WithTimeout(w.Context(), w.TTL/4)
+	defer cancel()
+	g := a.Guard()
+	enter := w.Asks("A")
+	_, err := g.Do(ctx, w.Entry("A/1"), func(context.Context) error {
+		leave := enter()
+		w.Trace("A", lab.Hold, "has the lock")
+		w.Sleep(w.TTL / 2)
+		there = w.LockHeld()
+		leave()
+		w.Trace("A", lab.Release, "gives it back")
+		return nil
+	})
+	lab.Need(err == nil, "A did not get a lock that is free: %v", err)
+	return w.Verdict(there, "A", "the time limit of the wait does not limit the hold",
+		"half a ttl into its hold the lock is gone: it ended with the time limit of the wait")
+}, had("A"))
 
-var errorTakenForHeld = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("error-taken-for-held"),
-	Requires:      []lab.Claim{lab.IsLock},
-	NotApplicable: needsRedisLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a := w.Start("A")
-		h := a.Holder()
-		a.Inject(lab.AnyCommand, 1, "answered with an error",
-			lab.Answer(fault.ErrorReply("OOM command not allowed when used memory > 'maxmemory'.")))
-		ok, err := h.Ask()
-		lab.Need(!ok, "A got the lock")
-		return w.Verdict(err != nil, "A", "A is told of the error", "A is told that the lock is held, but it is free")
-	},
-}
+var errorTakenForHeld = lab.Try("error-taken-for-held", needsRedisLock, func(w *lab.World) lab.Verdict {
+	a := w.Start("A")
+	h := a.Holder()
+	a.Inject(lab.AnyCommand, 1, "answered with an error",
+		lab.Answer(fault.ErrorReply("OOM command not allowed when used memory > 'maxmemory'.")))
+	ok, err := h.Ask()
+	lab.Need(!ok, "A got the lock")
+	return w.Verdict(err != nil, "A", "A is told of the error", "A is told that the lock is held, but it is free")
+}, lab.IsLock)
 
-var redisAway = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("redis-away-while-waiting"),
-	Requires:      []lab.Claim{had("A")},
-	NotApplicable: needsRemoteLock,
-	Run: func(w *lab.World) lab.Verdict {
-		a, b := w.Start("A"), w.Start("B")
-		kept(w, a)
-		ctx, cancel := context.WithCancel(w.Context())
-		defer cancel()
-		out := waiting(w, b, ctx)
-		w.Sleep(w.TTL / 5)
-		stillWaits("B", out)
-		b.Refuse()
-		took, err := ended(w, out, 3*w.TTL)
-		if errors.Is(err, errStillWaiting) || err == nil {
-			return w.Broke("B", "after %s without Redis B still waits, and is told nothing", lab.About(took))
-		}
-		return lab.Holds.Because("B is told: %s", lab.Brief(err))
-	},
-}
+var redisAway = lab.Try("redis-away-while-waiting", needsRemoteLock, func(w *lab.World) lab.Verdict {
+	a, b := w.Start("A"), w.Start("B")
+	kept(w, a)
+	ctx, cancel := context.WithCancel(w.Context())
+	defer cancel()
+	out := waiting(w, b, ctx)
+	w.Sleep(w.TTL / 5)
+	stillWaits("B", out)
+	b.Refuse()
+	took, err := ended(w, out, 3*w.TTL)
+	if errors.Is(err, errStillWaiting) || err == nil {
+		return w.Broke("B", "after %s without Redis B still waits, and is told nothing", lab.About(took))
+	}
+	return lab.Holds.Because("B is told: %s", lab.Brief(err))
+}, had("A"))

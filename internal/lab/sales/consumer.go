@@ -12,50 +12,35 @@ func lacksConsumer(c lab.Subject) string {
 	return ""
 }
 
-var diesAfterReading = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("consumer-dies-after-reading"),
-	NotApplicable: lacksConsumer,
-	Requires:      []lab.Claim{had(hasOrder, "A")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 1)
-		a, c, d := b.start("A"), b.start("C"), b.start("D")
-		_ = a.buys()
-		c.killedAt(c.writesAlone, beginsToWrite)
-		return b.takenOverBy(d)
-	},
-}
+var diesAfterReading = lab.Try("consumer-dies-after-reading", lacksConsumer, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 1)
+	a, c, d := b.start("A"), b.start("C"), b.start("D")
+	_ = a.buys()
+	c.killedAt(c.writesAlone, beginsToWrite)
+	return b.takenOverBy(d)
+}, had(hasOrder, "A"))
 
-var diesBeforeAcknowledging = lab.Scenario{
-	Anomaly: lab.AnomalyNamed("consumer-dies-before-acknowledging"),
-	NotApplicable: func(c lab.Subject) string {
-		if c.Name == ackFirst {
-			return "it acknowledges before it writes"
-		}
-		return lacksConsumer(c)
-	},
-	Requires: []lab.Claim{had(hasOrder, "A")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 2)
-		a, c, d := b.start("A"), b.start("C"), b.start("D")
-		_ = a.buys()
-		c.killedAt(c.writesAlone, func(cmd fault.Command) bool { return cmd.Is("XACK") || cmd.Script() })
-		lab.Need(b.sold() == 1, "the order is not written")
-		return b.takenOverBy(d)
-	},
-}
+var diesBeforeAcknowledging = lab.Try("consumer-dies-before-acknowledging", func(c lab.Subject) string {
+	if c.Name == ackFirst {
+		return "it acknowledges before it writes"
+	}
+	return lacksConsumer(c)
+}, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 2)
+	a, c, d := b.start("A"), b.start("C"), b.start("D")
+	_ = a.buys()
+	c.killedAt(c.writesAlone, func(cmd fault.Command) bool { return cmd.Is("XACK") || cmd.Script() })
+	lab.Need(b.sold() == 1, "the order is not written")
+	return b.takenOverBy(d)
+}, had(hasOrder, "A"))
 
-var diesBetweenTwoOrders = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("consumer-dies-between-two-orders"),
-	NotApplicable: lacksConsumer,
-	Requires:      []lab.Claim{had(hasOrder, "A", "B")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 3)
-		one, two, c, d := b.start("A"), b.start("B"), b.start("C"), b.start("D")
-		_, _ = one.buys(), two.buys()
-		c.killedAt(c.writesAlone, halfway(w.Subject))
-		return b.takenOverBy(d)
-	},
-}
+var diesBetweenTwoOrders = lab.Try("consumer-dies-between-two-orders", lacksConsumer, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 3)
+	one, two, c, d := b.start("A"), b.start("B"), b.start("C"), b.start("D")
+	_, _ = one.buys(), two.buys()
+	c.killedAt(c.writesAlone, halfway(w.Subject))
+	return b.takenOverBy(d)
+}, had(hasOrder, "A", "B"))
 
 // halfway matches the statement that a consumer sends when it has done half of the work on two
 // orders.
@@ -71,71 +56,57 @@ func halfway(c lab.Subject) lab.Match {
 	}
 }
 
-var databaseReplyLost = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("database-reply-lost"),
-	Requires: []lab.Claim{had(wasTold, "A")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 2)
-		a := b.start("A")
-		if !streams(w.Subject) {
-			a.LoseReply(writesOrder)
-			_ = a.buys()
-			return b.verdict()
-		}
-		d := b.start("D")
-		if w.Subject.Name == luaStream {
-			d.LoseReply(commitOf("INSERT INTO `oversell_orders`"))
-		} else {
-			d.LoseReply(writesOrder)
-		}
+var databaseReplyLost = lab.Try("database-reply-lost", nil, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 2)
+	a := b.start("A")
+	if !streams(w.Subject) {
+		a.LoseReply(writesOrder)
 		_ = a.buys()
-		return b.takenOverBy(d)
-	},
-}
-
-var twoConsumers = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("two-consumers-at-once"),
-	NotApplicable: lacksConsumer,
-	Requires:      []lab.Claim{had(hasOrder, "A")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 2)
-		a, c, d := b.start("A"), b.start("C"), b.start("D")
-		_ = a.buys()
-		stop := c.Park(beginsToWrite)
-		c.mustPark(stop, c.writes())
-		d.writes()
-		w.Sleep(3 * b.claimAfter())
-		stop.Release()
-		w.Sleep(b.claimAfter())
 		return b.verdict()
-	},
-}
+	}
+	d := b.start("D")
+	if w.Subject.Name == luaStream {
+		d.LoseReply(commitOf("INSERT INTO `oversell_orders`"))
+	} else {
+		d.LoseReply(writesOrder)
+	}
+	_ = a.buys()
+	return b.takenOverBy(d)
+}, had(wasTold, "A"))
 
-var redisLosesAccepted = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("redis-loses-accepted-orders"),
-	NotApplicable: lacksConsumer,
-	Requires:      []lab.Claim{had(hasOrder, "A", "B")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 2)
-		one, two, c, d := b.start("A"), b.start("B"), b.start("C"), b.start("D")
-		_ = one.buys()
-		stop := c.Park(beginsToWrite)
-		c.mustPark(stop, c.writes())
-		w.LoseKeys("Redis loses everything about the item")
-		if w.Subject.Name != luaStream {
-			d.repairs() // the real stock is counted by the next request
-		}
-		_ = two.buys()
-		d.writes()
-		w.Sleep(2 * b.claimAfter())
-		if w.Subject.Name == luaStream {
-			b.ask() // the naive ways could not tell
-		}
-		stop.Release()
-		w.Sleep(b.claimAfter())
-		return b.verdict()
-	},
-}
+var twoConsumers = lab.Try("two-consumers-at-once", lacksConsumer, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 2)
+	a, c, d := b.start("A"), b.start("C"), b.start("D")
+	_ = a.buys()
+	stop := c.Park(beginsToWrite)
+	c.mustPark(stop, c.writes())
+	d.writes()
+	w.Sleep(3 * b.claimAfter())
+	stop.Release()
+	w.Sleep(b.claimAfter())
+	return b.verdict()
+}, had(hasOrder, "A"))
+
+var redisLosesAccepted = lab.Try("redis-loses-accepted-orders", lacksConsumer, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 2)
+	one, two, c, d := b.start("A"), b.start("B"), b.start("C"), b.start("D")
+	_ = one.buys()
+	stop := c.Park(beginsToWrite)
+	c.mustPark(stop, c.writes())
+	w.LoseKeys("Redis loses everything about the item")
+	if w.Subject.Name != luaStream {
+		d.repairs() // the real stock is counted by the next request
+	}
+	_ = two.buys()
+	d.writes()
+	w.Sleep(2 * b.claimAfter())
+	if w.Subject.Name == luaStream {
+		b.ask() // the naive ways could not tell
+	}
+	stop.Release()
+	w.Sleep(b.claimAfter())
+	return b.verdict()
+}, had(hasOrder, "A", "B"))
 
 // writesAlone writes accepted orders until the process is killed.
 func (p *writer) writesAlone() error {

@@ -9,108 +9,84 @@ import (
 	"oversell/internal/payment"
 )
 
-var latePayment = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("late-payment"),
-	Requires: []lab.Claim{had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, b := s.shop("A"), s.shop("B")
-		h := a.take("A")
-		a.midway(func() error { return a.pay(h) }, func() {
-			s.expire(h)
-			_, _ = b.sweep()
-			_ = b.pay(b.take("B"))
-		})
-		return s.verdict()
-	},
-}
-
-var sweepAgainstPayment = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("sweep-against-payment"),
-	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "C")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, c := s.shop("A"), s.shop("C")
-		h := a.take("A")
-		parked := a.Park(writes)
-		paying := a.begin(func() error { return a.pay(h) })
-		a.mustPark(parked, paying)
-		s.expire(h)
-		c.midway(func() error { _, err := c.sweep(); return err }, func() {
-			parked.Release()
-			w.Must(paying, "the end of A")
-		})
-		return s.verdict()
-	},
-}
-
-var releasedStillPayable = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("released-still-payable"),
-	Requires: []lab.Claim{had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, b, d := s.shop("A"), s.shop("B"), s.shop("D")
-		h := a.take("A")
-		a.midway(func() error { return a.pay(h) }, func() {
-			err := d.release(h)
-			lab.Need(err == nil, "the hold could not be released: %v", err)
-			_ = b.pay(b.take("B"))
-		})
-		return s.verdict()
-	},
-}
-
-var capturedTwice = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("captured-twice"),
-	Requires: []lab.Claim{had(hasHold, "A"), had(hasOrder, "D"), had(hasRefund, "A")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, d := s.shop("A"), s.shop("D")
-		h := a.take("A")
-		a.midway(func() error { return a.pay(h) }, func() { _ = d.pay(h) })
-		return s.verdict()
-	},
-}
-
-var replyLostAfterCapture = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("reply-lost-after-capture"),
-	Requires: []lab.Claim{had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D"), had(hasRefund, "D")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, b, d := s.shop("A"), s.shop("B"), s.shop("D")
-		h := a.take("A")
-		s.faults(payment.Faults{LoseReplyTo: []string{payment.OpCapture}})
-		w.Note("", "the provider loses its replies to captures")
-		_ = a.pay(h)
-		s.faults(payment.Faults{})
-		lost := s.lastPayment()
+var latePayment = lab.Try("late-payment", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b := s.shop("A"), s.shop("B")
+	h := a.take("A")
+	a.midway(func() error { return a.pay(h) }, func() {
 		s.expire(h)
 		_, _ = b.sweep()
 		_ = b.pay(b.take("B"))
-		_ = d.webhook(lost)
-		return s.verdict()
-	},
-}
+	})
+	return s.verdict()
+}, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A"))
+
+var sweepAgainstPayment = lab.Try("sweep-against-payment", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, c := s.shop("A"), s.shop("C")
+	h := a.take("A")
+	parked := a.Park(writes)
+	paying := a.begin(func() error { return a.pay(h) })
+	a.mustPark(parked, paying)
+	s.expire(h)
+	c.midway(func() error { _, err := c.sweep(); return err }, func() {
+		parked.Release()
+		w.Must(paying, "the end of A")
+	})
+	return s.verdict()
+}, had(hasHold, "A"), had(wasTold, "A", "C"))
+
+var releasedStillPayable = lab.Try("released-still-payable", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b, d := s.shop("A"), s.shop("B"), s.shop("D")
+	h := a.take("A")
+	a.midway(func() error { return a.pay(h) }, func() {
+		err := d.release(h)
+		lab.Need(err == nil, "the hold could not be released: %v", err)
+		_ = b.pay(b.take("B"))
+	})
+	return s.verdict()
+}, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D"))
+
+var capturedTwice = lab.Try("captured-twice", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, d := s.shop("A"), s.shop("D")
+	h := a.take("A")
+	a.midway(func() error { return a.pay(h) }, func() { _ = d.pay(h) })
+	return s.verdict()
+}, had(hasHold, "A"), had(hasOrder, "D"), had(hasRefund, "A"))
+
+var replyLostAfterCapture = lab.Try("reply-lost-after-capture", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b, d := s.shop("A"), s.shop("B"), s.shop("D")
+	h := a.take("A")
+	s.faults(payment.Faults{LoseReplyTo: []string{payment.OpCapture}})
+	w.Note("", "the provider loses its replies to captures")
+	_ = a.pay(h)
+	s.faults(payment.Faults{})
+	lost := s.lastPayment()
+	s.expire(h)
+	_, _ = b.sweep()
+	_ = b.pay(b.take("B"))
+	_ = d.webhook(lost)
+	return s.verdict()
+}, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D"), had(hasRefund, "D"))
 
 func (s *sale) faults(f payment.Faults) {
 	err := s.provider.client.SetFaults(s.w.Context(), f)
 	lab.Need(err == nil, "the provider could not be told its faults: %v", err)
 }
 
-var orderWithoutStatus = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("killed-between-order-and-hold"),
-	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "C", "D")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
-		h := a.take("A")
-		a.killedAt(func() error { return a.pay(h) }, secondWrite(w.Subject))
-		s.expire(h)
-		_, _ = c.sweep()
-		_ = d.webhook(s.lastPayment())
-		return s.verdict()
-	},
-}
+var orderWithoutStatus = lab.Try("killed-between-order-and-hold", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
+	h := a.take("A")
+	a.killedAt(func() error { return a.pay(h) }, secondWrite(w.Subject))
+	s.expire(h)
+	_, _ = c.sweep()
+	_ = d.webhook(s.lastPayment())
+	return s.verdict()
+}, had(hasHold, "A"), had(wasTold, "C", "D"))
 
 // secondWrite matches the second write with which a payment becomes an order.
 func secondWrite(c lab.Subject) lab.Match {

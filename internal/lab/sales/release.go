@@ -5,84 +5,64 @@ import (
 	"oversell/internal/lab"
 )
 
-var doubleRelease = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("double-release"),
-	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "D")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, d := s.shop("A"), s.shop("D")
-		h := a.take("A")
-		a.midway(func() error { return a.release(h) }, func() { _ = d.release(h) })
-		return s.verdict()
-	},
-}
+var doubleRelease = lab.Try("double-release", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, d := s.shop("A"), s.shop("D")
+	h := a.take("A")
+	a.midway(func() error { return a.release(h) }, func() { _ = d.release(h) })
+	return s.verdict()
+}, had(hasHold, "A"), had(wasTold, "A", "D"))
 
-var twoSweepers = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("two-sweepers"),
-	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "C", "D")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
-		s.expire(a.take("A"))
-		c.midway(func() error { _, err := c.sweep(); return err }, func() { _, _ = d.sweep() })
-		return s.verdict()
-	},
-}
+var twoSweepers = lab.Try("two-sweepers", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
+	s.expire(a.take("A"))
+	c.midway(func() error { _, err := c.sweep(); return err }, func() { _, _ = d.sweep() })
+	return s.verdict()
+}, had(hasHold, "A"), had(wasTold, "C", "D"))
 
-var compensation = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("compensation-clobbers-next-holder"),
-	Requires: []lab.Claim{had(hasHold, "A", "B"), had(wasTold, "A", "C"), had(hasOrder, "B")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, b, c := s.shop("A"), s.shop("B"), s.shop("C")
-		h := a.take("A")
-		var next = h
-		a.midway(func() error { return a.release(h) }, func() {
-			s.expire(h)
-			_, _ = c.sweep()
-			next = b.take("B")
-		})
-		_ = b.pay(next)
-		return s.verdict()
-	},
-}
-
-var clockDiffers = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("clock-differs"),
-	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "B", "C")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, b, c := s.shop("A"), s.shop("B"), s.shopWith("C", shopConfig{ahead: 2 * w.TTL})
-		h := a.take("A")
+var compensation = lab.Try("compensation-clobbers-next-holder", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b, c := s.shop("A"), s.shop("B"), s.shop("C")
+	h := a.take("A")
+	var next = h
+	a.midway(func() error { return a.release(h) }, func() {
+		s.expire(h)
 		_, _ = c.sweep()
-		next, err := b.ask("B", 0)
-		if paid := a.pay(h); paid != nil {
-			return w.Broke("A", "A pays in time, and is refused: %s", told(w, paid))
-		}
-		if err == nil {
-			_ = b.pay(next)
-		}
-		return s.verdict()
-	},
-}
+		next = b.take("B")
+	})
+	_ = b.pay(next)
+	return s.verdict()
+}, had(hasHold, "A", "B"), had(wasTold, "A", "C"), had(hasOrder, "B"))
 
-var sweepWithoutTraffic = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("sweep-only-with-traffic"),
-	Requires: []lab.Claim{had(hasHold, "A")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		till := s.serve(s.db, s.audit.Stage, s.provider.client, w.TTL/4)
-		_, err := till.Hold(w.Context(), holds.Ask{Stage: w.Subject.Name, SKU: s.item.SKU, Buyer: "A", Quantity: 1})
-		lab.Need(err == nil, "A got no hold: %v", err)
-		w.Record(hasHold, "A")
-		w.Note("A", "has a hold")
-		w.Sleep(3 * w.TTL)
-		units, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
-		lab.Need(err == nil, "the units could not be counted: %v", err)
-		w.Note("", "%d of %d units are on sale", units.Left, s.units)
-		if units.Left < s.units {
-			return w.Broke("", "%d of %d units are on sale, and no hold is left", units.Left, s.units)
-		}
-		return s.verdict()
-	},
-}
+var clockDiffers = lab.Try("clock-differs", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b, c := s.shop("A"), s.shop("B"), s.shopWith("C", shopConfig{ahead: 2 * w.TTL})
+	h := a.take("A")
+	_, _ = c.sweep()
+	next, err := b.ask("B", 0)
+	if paid := a.pay(h); paid != nil {
+		return w.Broke("A", "A pays in time, and is refused: %s", told(w, paid))
+	}
+	if err == nil {
+		_ = b.pay(next)
+	}
+	return s.verdict()
+}, had(hasHold, "A"), had(wasTold, "A", "B", "C"))
+
+var sweepWithoutTraffic = lab.Try("sweep-only-with-traffic", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	till := s.serve(s.db, s.audit.Stage, s.provider.client, w.TTL/4)
+	_, err := till.Hold(w.Context(), holds.Ask{Stage: w.Subject.Name, SKU: s.item.SKU, Buyer: "A", Quantity: 1})
+	lab.Need(err == nil, "A got no hold: %v", err)
+	w.Record(hasHold, "A")
+	w.Note("A", "has a hold")
+	w.Sleep(3 * w.TTL)
+	units, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
+	lab.Need(err == nil, "the units could not be counted: %v", err)
+	w.Note("", "%d of %d units are on sale", units.Left, s.units)
+	if units.Left < s.units {
+		return w.Broke("", "%d of %d units are on sale, and no hold is left", units.Left, s.units)
+	}
+	return s.verdict()
+}, had(hasHold, "A"))

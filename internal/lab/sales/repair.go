@@ -8,39 +8,29 @@ import (
 	"oversell/internal/lab"
 )
 
-var repairInFlight = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("repair-with-units-in-flight"),
-	NotApplicable: lacksRepair,
-	Requires:      []lab.Claim{had(wasTold, "A", "B", "C")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 1)
-		one, other, c := b.start("A"), b.start("B"), b.start("C")
-		stop, bought := b.inFlight(one)
-		c.repairs()
-		_ = other.buys()
-		stop.Release()
-		w.Must(bought, "the end of A")
-		return b.verdict()
-	},
-}
+var repairInFlight = lab.Try("repair-with-units-in-flight", lacksRepair, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 1)
+	one, other, c := b.start("A"), b.start("B"), b.start("C")
+	stop, bought := b.inFlight(one)
+	c.repairs()
+	_ = other.buys()
+	stop.Release()
+	w.Must(bought, "the end of A")
+	return b.verdict()
+}, had(wasTold, "A", "B", "C"))
 
-var repairAfterCrash = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("repair-after-a-crash"),
-	NotApplicable: lacksRepair,
-	Requires:      []lab.Claim{had(wasTold, "A", "C"), had(hasOrder, "B")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 2)
-		a, other, c := b.start("A"), b.start("B"), b.start("C")
-		if streams(w.Subject) {
-			a.killedAfter(a.buys, accepts)
-		} else {
-			a.killedAt(a.buys, writesOrder)
-		}
-		c.repairs()
-		_ = other.buys()
-		return b.verdict()
-	},
-}
+var repairAfterCrash = lab.Try("repair-after-a-crash", lacksRepair, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 2)
+	a, other, c := b.start("A"), b.start("B"), b.start("C")
+	if streams(w.Subject) {
+		a.killedAfter(a.buys, accepts)
+	} else {
+		a.killedAt(a.buys, writesOrder)
+	}
+	c.repairs()
+	_ = other.buys()
+	return b.verdict()
+}, had(wasTold, "A", "C"), had(hasOrder, "B"))
 
 func accepts(cmd fault.Command) bool {
 	return cmd.Script() && slices.ContainsFunc(cmd.Args[2:],
@@ -55,26 +45,21 @@ func (p *writer) killedAfter(f func() error, match lab.Match) {
 	p.killedIn(f, stop)
 }
 
-var absoluteSave = lab.Scenario{
-	Anomaly: lab.AnomalyNamed("absolute-save"),
-	NotApplicable: func(c lab.Subject) string {
-		if lacksRepair(c) != "" {
-			return "it would save as " + overwrite + " does"
-		}
-		return ""
-	},
-	Requires: []lab.Claim{had(hasOrder, "A"), had(wasTold, "C")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 2)
-		a, other, c := b.start("A"), b.start("B"), b.start("C")
-		save := c.opensForm()
-		_ = a.buys()
-		b.units++
-		c.saves(save)
-		_ = other.buys()
-		return b.verdict()
-	},
-}
+var absoluteSave = lab.Try("absolute-save", func(c lab.Subject) string {
+	if lacksRepair(c) != "" {
+		return "it would save as " + overwrite + " does"
+	}
+	return ""
+}, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 2)
+	a, other, c := b.start("A"), b.start("B"), b.start("C")
+	save := c.opensForm()
+	_ = a.buys()
+	b.units++
+	c.saves(save)
+	_ = other.buys()
+	return b.verdict()
+}, had(hasOrder, "A"), had(wasTold, "C"))
 
 // opensForm looks how many units are left.
 func (p *writer) opensForm() (save func() error) {
@@ -92,28 +77,24 @@ func (p *writer) saves(save func() error) {
 	p.say(wasTold, save(), "has saved it")
 }
 
-var stockKeyEvicted = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("stock-key-evicted"),
-	Requires: []lab.Claim{had(hasOrder, "A", "B")},
-	Run: func(w *lab.World) lab.Verdict {
-		b := openBehind(w, 2)
-		a, other, c := b.start("A"), b.start("B"), b.start("C")
-		if streams(w.Subject) {
-			b.start("D").writes()
-		}
-		_ = a.buys()
-		w.Sleep(2 * b.claimAfter())
-		b.evict()
-		told := other.buys()
-		if !soldOut(told) {
-			return b.verdict()
-		}
-		v := w.Broke("B", "B is told that the item is sold out, and one unit is left")
-		c.repairs()
-		lab.Need(other.buys() == nil, "the repair did not help")
-		return v
-	},
-}
+var stockKeyEvicted = lab.Try("stock-key-evicted", nil, func(w *lab.World) lab.Verdict {
+	b := openBehind(w, 2)
+	a, other, c := b.start("A"), b.start("B"), b.start("C")
+	if streams(w.Subject) {
+		b.start("D").writes()
+	}
+	_ = a.buys()
+	w.Sleep(2 * b.claimAfter())
+	b.evict()
+	told := other.buys()
+	if !soldOut(told) {
+		return b.verdict()
+	}
+	v := w.Broke("B", "B is told that the item is sold out, and one unit is left")
+	c.repairs()
+	lab.Need(other.buys() == nil, "the repair did not help")
+	return v
+}, had(hasOrder, "A", "B"))
 
 func (b *behind) evict() {
 	key := "oversell:{" + b.item.SKU + "}:stock:" + b.item.SaleID + ":" + b.item.Generation

@@ -10,70 +10,57 @@ import (
 	"oversell/internal/lab"
 )
 
-var lastUnit = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("last-unit-raced"),
-	Requires: []lab.Claim{had(hasHold, "B"), had(hasOrder, "B"), had(wasTold, "A")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, b := s.shop("A"), s.shop("B")
-		buy := func() error {
-			h, err := a.ask("A", 0)
-			if err == nil {
-				err = a.pay(h)
-			}
-			return err
+var lastUnit = lab.Try("last-unit-raced", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b := s.shop("A"), s.shop("B")
+	buy := func() error {
+		h, err := a.ask("A", 0)
+		if err == nil {
+			err = a.pay(h)
 		}
-		// The counter of h1_counter is set by who reads it first.
-		_, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
-		lab.Need(err == nil, "the units could not be counted: %v", err)
-		a.midway(buy, func() { _ = b.pay(b.take("B")) })
-		return s.verdict()
-	},
-}
+		return err
+	}
+	// The counter of h1_counter is set by who reads it first.
+	_, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
+	lab.Need(err == nil, "the units could not be counted: %v", err)
+	a.midway(buy, func() { _ = b.pay(b.take("B")) })
+	return s.verdict()
+}, had(hasHold, "B"), had(hasOrder, "B"), had(wasTold, "A"))
 
-var limitOutside = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("limit-outside-the-step"),
-	Requires: []lab.Claim{had(hasHold, "D"), had(hasOrder, "D"), had(wasTold, "A")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 2)
-		a, d := s.shop("A"), s.shop("D")
-		got := int64(0)
-		take := func(p *shop) error {
-			h, err := p.ask("buyer", 1)
-			if err == nil {
-				err = p.pay(h)
-			}
-			if err == nil {
-				got++ // one at a time
-			}
-			return err
+var limitOutside = lab.Try("limit-outside-the-step", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 2)
+	a, d := s.shop("A"), s.shop("D")
+	got := int64(0)
+	take := func(p *shop) error {
+		h, err := p.ask("buyer", 1)
+		if err == nil {
+			err = p.pay(h)
 		}
-		a.midway(func() error { return take(a) }, func() { _ = take(d) })
-		if v := s.verdict(); v.Outcome != lab.Holds {
-			return v
+		if err == nil {
+			got++ // one at a time
 		}
-		if got > 1 {
-			return w.Broke("A", "one buyer has %d units, and the limit is 1", got)
-		}
-		return lab.Holds.Because("the buyer has %d unit, and the other is sold to somebody else", got)
-	},
-}
+		return err
+	}
+	a.midway(func() error { return take(a) }, func() { _ = take(d) })
+	if v := s.verdict(); v.Outcome != lab.Holds {
+		return v
+	}
+	if got > 1 {
+		return w.Broke("A", "one buyer has %d units, and the limit is 1", got)
+	}
+	return lab.Holds.Because("the buyer has %d unit, and the other is sold to somebody else", got)
+}, had(hasHold, "D"), had(hasOrder, "D"), had(wasTold, "A"))
 
-var evicted = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("evicted-stock-key-reads-sold-out"),
-	NotApplicable: needsRedis,
-	Requires:      []lab.Claim{had(hasOrder, "A"), had(wasTold, "B")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 2)
-		a, b := s.shop("A"), s.shop("B")
-		_ = a.pay(a.take("A"))
-		s.evict()
-		if h, err := b.ask("B", 0); err == nil {
-			_ = b.pay(h)
-		}
-		return s.verdict()
-	},
-}
+var evicted = lab.Try("evicted-stock-key-reads-sold-out", needsRedis, func(w *lab.World) lab.Verdict {
+	s := open(w, 2)
+	a, b := s.shop("A"), s.shop("B")
+	_ = a.pay(a.take("A"))
+	s.evict()
+	if h, err := b.ask("B", 0); err == nil {
+		_ = b.pay(h)
+	}
+	return s.verdict()
+}, had(hasOrder, "A"), had(wasTold, "B"))
 
 func needsRedis(c lab.Subject) string {
 	if c.Name != h1.Name {
@@ -88,50 +75,42 @@ func (s *sale) evict() {
 	s.w.Trace("", lab.Fault, "Redis evicts h1:left")
 }
 
-var killedWithUnits = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("killed-with-units"),
-	Requires: []lab.Claim{had(wasTold, "A", "B")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, b := s.shop("A"), s.shop("B")
-		take := func() error { _, err := a.ask("A", 0); return err }
-		if w.Subject.Name == h1.Name {
-			a.killedAt(take, func(cmd fault.Command) bool {
-				return cmd.Is("SET") && strings.HasPrefix(cmd.Args[1], "oversell:h1:hold:")
-			})
-		} else {
-			a.killedAt(take, lab.Sends("INSERT INTO oversell_holds "))
-		}
-		if h, err := b.ask("B", 0); err == nil {
-			_ = b.pay(h)
-		}
-		return s.verdict()
-	},
-}
+var killedWithUnits = lab.Try("killed-with-units", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b := s.shop("A"), s.shop("B")
+	take := func() error { _, err := a.ask("A", 0); return err }
+	if w.Subject.Name == h1.Name {
+		a.killedAt(take, func(cmd fault.Command) bool {
+			return cmd.Is("SET") && strings.HasPrefix(cmd.Args[1], "oversell:h1:hold:")
+		})
+	} else {
+		a.killedAt(take, lab.Sends("INSERT INTO oversell_holds "))
+	}
+	if h, err := b.ask("B", 0); err == nil {
+		_ = b.pay(h)
+	}
+	return s.verdict()
+}, had(wasTold, "A", "B"))
 
-var replyLostAfterTake = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("reply-lost-after-take"),
-	Requires: []lab.Claim{had(wasTold, "A", "B")},
-	Run: func(w *lab.World) lab.Verdict {
-		s := open(w, 1)
-		a, b := s.shop("A"), s.shop("B")
-		switch w.Subject.Name {
-		case h1.Name:
-			a.LoseReply(func(cmd fault.Command) bool { return cmd.Is("DECRBY") })
-		case h3.Name:
-			a.LoseReply(commitOf("INSERT INTO oversell_holds "))
-		default:
-			a.LoseReply(lab.Sends("UPDATE oversell_items "))
-		}
-		if h, err := a.ask("A", 0); err == nil {
-			_ = a.pay(h)
-		}
-		if h, err := b.ask("B", 0); err == nil {
-			_ = b.pay(h)
-		}
-		return s.verdict()
-	},
-}
+var replyLostAfterTake = lab.Try("reply-lost-after-take", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b := s.shop("A"), s.shop("B")
+	switch w.Subject.Name {
+	case h1.Name:
+		a.LoseReply(func(cmd fault.Command) bool { return cmd.Is("DECRBY") })
+	case h3.Name:
+		a.LoseReply(commitOf("INSERT INTO oversell_holds "))
+	default:
+		a.LoseReply(lab.Sends("UPDATE oversell_items "))
+	}
+	if h, err := a.ask("A", 0); err == nil {
+		_ = a.pay(h)
+	}
+	if h, err := b.ask("B", 0); err == nil {
+		_ = b.pay(h)
+	}
+	return s.verdict()
+}, had(wasTold, "A", "B"))
 
 func commitOf(text string) lab.Match {
 	sent := false // statements of one process, one at a time

@@ -76,13 +76,16 @@ func (s Style) Verdict(v figures.Verdict) string {
 // Count counts things, as Plural does.
 func (s Style) Count(n int, what string) string { return s.Say(Plural(n, what)) }
 
-// Plural counts things: "1 shop", "2 shops", "3 processes".
+// Plural counts things: "1 shop", "2 shops", "3 processes", "4 strategies".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	if strings.HasSuffix(what, "s") {
 		what += "e"
+	}
+	if stem, ok := strings.CutSuffix(what, "y"); ok {
+		what = stem + "ie"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -2,7 +2,6 @@ package show
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -113,8 +112,8 @@ func (s Style) counts(r lab.Report) string {
 	}
 	g := newGrid(r)
 	out := s.Sayf("%s, %s, %s: %d break, %d hold, %d n/a",
-		s.plural(len(g.anomalies), "anomaly", "anomalies"), s.plural(len(g.strategies), "strategy", "strategies"),
-		s.plural(len(r.Cells), "cell", "cells"), n[lab.Breaks], n[lab.Holds], n[lab.NA])
+		s.Count(len(g.anomalies), "anomaly"), s.Count(len(g.strategies), "strategy"), s.Count(len(r.Cells), "cell"),
+		n[lab.Breaks], n[lab.Holds], n[lab.NA])
 	if n[lab.Unknown] > 0 {
 		out += s.Sayf(", %d unknown", n[lab.Unknown])
 	}
@@ -131,22 +130,13 @@ func (s Style) asRecorded(r lab.Report) string {
 	recorded := len(r.Cells) - unrecorded
 	switch {
 	case unexpected > 0:
-		return s.Sayf("Not as recorded: %d of %s.", unexpected, s.plural(recorded, "cell", "cells"))
+		return s.Sayf("Not as recorded: %d of %s.", unexpected, s.Count(recorded, "cell"))
 	case recorded == 0:
 		return s.Say("Nothing is on record for these cells.")
 	case unrecorded > 0:
 		return s.Sayf("All as recorded, except %d without a record.", unrecorded)
 	}
 	return s.Say("All as recorded.")
-}
-
-func (s Style) plural(n int, one, many string) string { return s.Say(plural(n, one, many)) }
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // shortNames are the column heads of strategies whose names are too long.

@@ -2,7 +2,6 @@ package show
 
 import (
 	"embed"
-	"encoding/json"
 	"io"
 	"math"
 	"net/url"
@@ -12,12 +11,8 @@ import (
 	"oversell/internal/present"
 )
 
-// maxStories is the maximum size in bytes of all timelines in the page.
-const maxStories = 6 << 20
-
-// rowLimits are limits on the rows of a timeline in the page. The first limit
-// with which all timelines fit is used.
-var rowLimits = []int{400, 200, 120, 80, 50, 30, 20, 10}
+// mostRows limits the rows of a timeline in the page.
+const mostRows = 400
 
 // data is what the page's script draws from. Numbers are already formatted, so
 // that the page and the terminal show the same.
@@ -78,8 +73,7 @@ type dataKey struct {
 }
 
 func newData(style Style, reports ...lab.Report) data {
-	d := data{Anomalies: make(map[string]dataAnomaly)}
-	var stories []story
+	d := data{Anomalies: make(map[string]dataAnomaly), Cells: []dataCell{}}
 	for _, r := range reports {
 		for _, a := range newGrid(r).anomalies {
 			a = style.about(a)
@@ -87,32 +81,14 @@ func newData(style Style, reports ...lab.Report) data {
 				Source: a.Source}
 		}
 		for _, c := range r.Cells {
-			stories = append(stories, tell(c))
-		}
-	}
-	for _, limit := range rowLimits {
-		d.Cells = make([]dataCell, 0, len(stories))
-		for _, r := range reports {
-			for _, c := range r.Cells {
-				d.Cells = append(d.Cells, newDataCell(style, r.Manifest, c, stories[len(d.Cells)].shorten(limit)))
-			}
-		}
-		if size(d.Cells) <= maxStories {
-			break
+			d.Cells = append(d.Cells, newDataCell(style, r.Manifest, c))
 		}
 	}
 	return d
 }
 
-func size(cells []dataCell) int {
-	b, err := json.Marshal(cells)
-	if err != nil {
-		return 0 // the template marshals it again, and reports it
-	}
-	return len(b)
-}
-
-func newDataCell(style Style, m lab.Manifest, c lab.Cell, s story) dataCell {
+func newDataCell(style Style, m lab.Manifest, c lab.Cell) dataCell {
+	s := tell(c).shorten(mostRows)
 	v := style.newViewCell(m, c)
 	d := dataCell{
 		Anomaly: c.Anomaly, Strategy: c.Strategy, Class: v.Class, Verdict: v.Verdict, Note: v.Note, Link: v.Link,
@@ -338,5 +314,5 @@ func Tell(m lab.Manifest, c lab.Cell) Told { return Told{c, Story(m, c)} }
 // Story returns a cell and its timeline, worked out moment by moment, in the
 // form from which the module of Lanes draws, to be marshalled as JSON.
 func Story(m lab.Manifest, c lab.Cell) any {
-	return newDataCell(Style{}, m, c, tell(c).shorten(rowLimits[0]))
+	return newDataCell(Style{}, m, c)
 }

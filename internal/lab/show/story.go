@@ -2,12 +2,12 @@ package show
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"oversell/internal/lab"
+	"oversell/internal/present"
 )
 
 // expiry is the kind of a row without an event: the lease that remained after
@@ -331,7 +331,7 @@ func omit(rows []row) []row {
 		changes = changes.then(r)
 	}
 	o.keys = changes.keys
-	o.actor, o.kind, o.text = everyone, omission, fmt.Sprintf("%s left out", plural(len(rows), "event", "events"))
+	o.actor, o.kind, o.text = everyone, omission, present.Plural(len(rows), "event")+" left out"
 	o.reply, o.waits, o.answers, o.times = "", false, false, 1
 	return []row{o}
 }

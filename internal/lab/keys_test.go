@@ -227,7 +227,7 @@ func breaking(w *World, n int) *redis.Client {
 // A look that fails, wherever it does, says nothing of the keys and the lock, and the
 // cell decides nothing.
 func TestLookThatFails(t *testing.T) {
-	for n := 1; n <= 3; n++ { // TYPE, GET, PTTL
+	for n := 1; n <= 3; n++ { // TYPE, PTTL, GET
 		inWorld(t, func(t *testing.T, w *World) {
 			rdb := w.Start("A").rdb
 			v := w.play(func(w *World) Verdict {

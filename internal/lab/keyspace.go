@@ -83,14 +83,12 @@ type keyspace struct {
 
 	mu     sync.Mutex
 	names  []string            // that commands have brought, or lead to
-	kinds  map[string]string   // what a name stood for when it was last there
 	shown  map[string]keyState // as the trace has it
 	awaits map[string]int      // by how many commands that wait at the server for something to take
 }
 
 func newKeyspace(side *redis.Client, node string) *keyspace {
-	return &keyspace{side: side, node: node, kinds: make(map[string]string), shown: make(map[string]keyState),
-		awaits: make(map[string]int)}
+	return &keyspace{side: side, node: node, shown: make(map[string]keyState), awaits: make(map[string]int)}
 }
 
 func (s *keyspace) know(names ...string) {
@@ -124,9 +122,8 @@ func (s *keyspace) await(keys []string) (over func()) {
 	return func() { add(-1) }
 }
 
-// read reads keys, and what is left of their ttls. It takes one round trip, unless they
-// are many, and another one for keys that are not what they were when they were last
-// there. With an error it is not known what is there.
+// read reads keys, and what is left of their ttls. It takes two round trips, unless they
+// are many. With an error it is not known what is there.
 func (s *keyspace) read(ctx context.Context, names []string) (map[string]keyState, error) {
 	states := make(map[string]keyState, len(names))
 	now := time.Now()
@@ -139,13 +136,10 @@ func (s *keyspace) read(ctx context.Context, names []string) (map[string]keyStat
 		}
 	}
 	s.mu.Unlock()
-	for len(left) > 0 {
-		n := min(len(left), mostAsked)
-		again, err := s.ask(ctx, left[:n], states)
-		if err != nil {
+	for some := range slices.Chunk(left, mostAsked) {
+		if err := s.ask(ctx, some, states); err != nil {
 			return nil, err
 		}
-		left = append(again, left[n:]...)
 	}
 	return states, nil
 }
@@ -155,55 +149,45 @@ func (s *keyspace) read(ctx context.Context, names []string) (map[string]keyStat
 // while it waits for its reply to be read, it reads nothing.
 const mostAsked = 8
 
-// ask reads keys into states. It returns those that are of another kind than they were, of
-// which it does not know the value.
-func (s *keyspace) ask(ctx context.Context, names []string, states map[string]keyState) (again []string, err error) {
-	kinds, values := make([]string, len(names)), make([]func() []string, len(names))
-	found, left := make([]*redis.StatusCmd, len(names)), make([]*redis.DurationCmd, len(names))
+// ask reads keys into states: first of which kind they are, and then their values.
+func (s *keyspace) ask(ctx context.Context, names []string, states map[string]keyState) error {
+	kinds, left := make([]*redis.StatusCmd, len(names)), make([]*redis.DurationCmd, len(names))
+	values := make([]func() []string, len(names))
 	pipe := s.side.Pipeline()
-	s.mu.Lock()
 	for i, name := range names {
-		kinds[i], found[i] = s.kinds[name], pipe.Type(ctx, name)
-		if kinds[i] != "" {
-			values[i], left[i] = valueOf(ctx, pipe, kinds[i], name), pipe.PTTL(ctx, name)
-		}
+		kinds[i], left[i] = pipe.Type(ctx, name), pipe.PTTL(ctx, name)
 	}
-	s.mu.Unlock()
 	from := time.Now()
-	_, _ = pipe.Exec(ctx) // each command has its error; that of a value is that its key is of another kind
+	if _, err := pipe.Exec(ctx); err != nil {
+		return err
+	}
 	to := time.Now()
 	for i, name := range names {
-		err := found[i].Err()
-		if err == nil && left[i] != nil {
-			err = left[i].Err()
-		}
-		if err != nil {
-			return nil, err
-		}
+		values[i] = valueOf(ctx, pipe, kinds[i].Val(), name)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	for i, name := range names {
 		state := keyState{kind: Gone, from: from, to: to}
-		switch kind := found[i].Val(); {
-		case kind == Gone:
-		case kind != kinds[i]:
-			s.mu.Lock()
-			s.kinds[name] = kind
-			s.mu.Unlock()
-			again = append(again, name)
-		case left[i].Val() != noSuchKey: // or else it has run out between two of the questions
-			state.kind, state.words, state.left = kind, values[i](), left[i].Val()
+		if words := values[i](); len(words) > 0 { // or else it is not there, or has run out meanwhile
+			state.kind, state.words, state.left = kinds[i].Val(), words, left[i].Val()
 		}
 		states[name] = state
 	}
-	return again, nil
+	return nil
 }
-
-// noSuchKey is what PTTL says of a key that is not there.
-const noSuchKey = time.Duration(-2)
 
 func valueOf(ctx context.Context, pipe redis.Pipeliner, kind, key string) func() []string {
 	switch kind {
 	case "string":
 		r := pipe.Get(ctx, key)
-		return func() []string { return []string{r.Val()} }
+		return func() []string {
+			if r.Err() != nil {
+				return nil
+			}
+			return []string{r.Val()}
+		}
 	case "list":
 		return pipe.LRange(ctx, key, 0, -1).Val
 	case "hash":
@@ -236,6 +220,8 @@ func valueOf(ctx context.Context, pipe redis.Pipeliner, kind, key string) func()
 			}
 			return words
 		}
+	case Gone:
+		return func() []string { return nil }
 	}
 	return func() []string { return []string{"?"} }
 }

@@ -28,9 +28,6 @@ type Service interface {
 	// Lose removes an entry, without its holder.
 	Lose(ctx context.Context, place string) error
 
-	// Watch calls gone with each entry of the lock that is removed, until ctx ends.
-	Watch(ctx context.Context, key string, gone func(place string))
-
 	// Close ends the lab's own connection.
 	Close()
 }
@@ -123,19 +120,12 @@ type recordedLock struct {
 
 func (l recordedLock) TryLock(ctx context.Context) (ok bool, err error) {
 	defer l.record("TryLock")(func() string { return outcomeOf(fmt.Sprint(ok), err) })
-	ok, err = l.ServiceLock.TryLock(ctx)
-	if ok {
-		l.had(ctx)
-	}
-	return ok, err
+	return l.ServiceLock.TryLock(ctx)
 }
 
 func (l recordedLock) Lock(ctx context.Context) (err error) {
 	defer l.record("Lock")(func() string { return outcomeOf("ok", err) })
-	if err = l.ServiceLock.Lock(ctx); err == nil {
-		l.had(ctx)
-	}
-	return err
+	return l.ServiceLock.Lock(ctx)
 }
 
 func (l recordedLock) Unlock(ctx context.Context) (err error) {
@@ -158,31 +148,6 @@ func outcomeOf(good string, err error) string {
 		return Brief(err)
 	}
 	return good
-}
-
-// had notes which place in the service is the process'.
-func (l recordedLock) had(ctx context.Context) {
-	w := l.p.w
-	if place, err := w.server.service.First(context.WithoutCancel(ctx), l.key); err == nil && place != "" {
-		w.owners.has(l.p.Name, place)
-	}
-}
-
-// watch notes when the service removes a holder's entry, for whatever reason: from then
-// on the next holder can be let in.
-func (w *World) watch() {
-	s := w.server.service
-	if s == nil {
-		return
-	}
-	key := w.lockKey
-	w.all.Go(func() {
-		s.Watch(w.ctx, key, func(place string) {
-			if who := w.owners.who(place); who != "" && w.ctx.Err() == nil {
-				w.Note("", "%s lets go of the lock that %s had", s.Name(), who)
-			}
-		})
-	})
 }
 
 func (w *World) where() string {

@@ -76,7 +76,6 @@ func (w *World) SetLockKey(key string) {
 	w.lockKey = key
 	w.names.call(w.lockKey, "lock")
 	w.names.call(w.redisKey(), "lock")
-	w.watch()
 }
 
 // StockKey is where the guards of package stock keep an item's stock.

@@ -98,14 +98,6 @@ func (s etcdService) Lose(ctx context.Context, place string) error {
 	return err
 }
 
-func (s etcdService) Watch(ctx context.Context, key string, gone func(place string)) {
-	for told := range s.client.Watch(ctx, s.prefix(key), clientv3.WithPrefix(), clientv3.WithFilterPut()) {
-		for _, e := range told.Events {
-			gone(string(e.Kv.Key))
-		}
-	}
-}
-
 func (s etcdService) Close() { _ = s.client.Close() }
 
 type zkService struct {
@@ -168,44 +160,5 @@ func (s zkService) First(_ context.Context, key string) (string, error) {
 func byNumber(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) }
 
 func (s zkService) Lose(_ context.Context, place string) error { return s.conn.Delete(place, -1) }
-
-func (s zkService) Watch(ctx context.Context, key string, gone func(place string)) {
-	var before []string
-	for ctx.Err() == nil {
-		names, changed, err := s.look(key)
-		if err != nil { // which is not to say that any place has gone
-			select {
-			case <-time.After(zkAgain):
-			case <-ctx.Done():
-			}
-			continue
-		}
-		for _, name := range before {
-			if !slices.Contains(names, name) {
-				gone(s.queue(key) + "/" + name)
-			}
-		}
-		before = names
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// look returns the places of a lock, and what tells that they have changed. A lock
-// that nobody has asked for yet has none.
-func (s zkService) look(key string) ([]string, <-chan zk.Event, error) {
-	names, _, changed, err := s.conn.ChildrenW(s.queue(key))
-	if errors.Is(err, zk.ErrNoNode) {
-		var made bool
-		if made, _, changed, err = s.conn.ExistsW(s.queue(key)); made {
-			err = zk.ErrNodeExists // just now
-		}
-	}
-	return names, changed, err
-}
-
-const zkAgain = 100 * time.Millisecond
 
 func (s zkService) Close() { s.conn.Close() }

@@ -83,11 +83,18 @@ func (p *shop) take(buyer string) holds.Hold {
 
 // pay pays for a hold: the money is captured, and then the hold is claimed. A payment
 // that gets no order is refunded.
-func (p *shop) pay(h holds.Hold) error { return p.payWith(h, "key-"+p.name) }
-
-func (p *shop) payWith(h holds.Hold, key string) error {
-	_, err := p.till.Pay(p.s.w.Context(), h.ID, h.Token, key)
+func (p *shop) pay(h holds.Hold) error {
+	_, err := p.till.Pay(p.s.w.Context(), h.ID, h.Token, "key-"+p.name)
 	p.say(hasOrder, err, "has an order")
+	return err
+}
+
+// buy pays for a hold, if there is one to be had.
+func (p *shop) buy() error {
+	h, err := p.ask(p.name, 0)
+	if err == nil {
+		err = p.pay(h)
+	}
 	return err
 }
 
@@ -135,8 +142,11 @@ func (p actor) begin(f func() error) <-chan struct{} {
 
 // midway runs f until it is about to write for the first time, then meanwhile, and then
 // the rest of f. What f has read is old by then.
-func (p actor) midway(f func() error, meanwhile func()) {
-	stop := p.Park(writes)
+func (p actor) midway(f func() error, meanwhile func()) { p.parkedAt(writes, f, meanwhile) }
+
+// parkedAt is midway with f stopped at what it sends first that matches.
+func (p actor) parkedAt(match lab.Match, f func() error, meanwhile func()) {
+	stop := p.Park(match)
 	done := p.begin(f)
 	p.mustPark(stop, done)
 	meanwhile()

@@ -13,17 +13,10 @@ import (
 var lastUnit = lab.Try("last-unit-raced", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
 	a, b := s.shop("A"), s.shop("B")
-	buy := func() error {
-		h, err := a.ask("A", 0)
-		if err == nil {
-			err = a.pay(h)
-		}
-		return err
-	}
 	// The counter of h1_counter is set by who reads it first.
 	_, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
 	lab.Need(err == nil, "the units could not be counted: %v", err)
-	a.midway(buy, func() { _ = b.pay(b.take("B")) })
+	a.midway(a.buy, func() { _ = b.pay(b.take("B")) })
 	return s.verdict()
 }, had(hasHold, "B"), had(hasOrder, "B"), had(wasTold, "A"))
 
@@ -56,9 +49,7 @@ var evicted = lab.Try("evicted-stock-key-reads-sold-out", needsRedis, func(w *la
 	a, b := s.shop("A"), s.shop("B")
 	_ = a.pay(a.take("A"))
 	s.evict()
-	if h, err := b.ask("B", 0); err == nil {
-		_ = b.pay(h)
-	}
+	_ = b.buy()
 	return s.verdict()
 }, had(hasOrder, "A"), had(wasTold, "B"))
 
@@ -86,9 +77,7 @@ var killedWithUnits = lab.Try("killed-with-units", nil, func(w *lab.World) lab.V
 	} else {
 		a.killedAt(take, lab.Sends("INSERT INTO oversell_holds "))
 	}
-	if h, err := b.ask("B", 0); err == nil {
-		_ = b.pay(h)
-	}
+	_ = b.buy()
 	return s.verdict()
 }, had(wasTold, "A", "B"))
 
@@ -103,12 +92,8 @@ var replyLostAfterTake = lab.Try("reply-lost-after-take", nil, func(w *lab.World
 	default:
 		a.LoseReply(lab.Sends("UPDATE oversell_items "))
 	}
-	if h, err := a.ask("A", 0); err == nil {
-		_ = a.pay(h)
-	}
-	if h, err := b.ask("B", 0); err == nil {
-		_ = b.pay(h)
-	}
+	_ = a.buy()
+	_ = b.buy()
 	return s.verdict()
 }, had(wasTold, "A", "B"))
 
@@ -141,18 +126,7 @@ var snapshot = lab.Scenario{
 		s := open(w, 1)
 		a, b := s.shopWith("A", shopConfig{isolation: sql.LevelRepeatableRead}),
 			s.shopWith("B", shopConfig{isolation: sql.LevelRepeatableRead})
-		stop := a.Park(lab.Sends("UPDATE oversell_items "))
-		done := a.begin(func() error {
-			h, err := a.ask("A", 0)
-			if err == nil {
-				err = a.pay(h)
-			}
-			return err
-		})
-		a.mustPark(stop, done)
-		_ = b.pay(b.take("B"))
-		stop.Release()
-		w.Must(done, "the end of A")
+		a.parkedAt(lab.Sends("UPDATE oversell_items "), a.buy, func() { _ = b.pay(b.take("B")) })
 		return s.verdict()
 	},
 }
@@ -161,11 +135,6 @@ var snapshot = lab.Scenario{
 func lastUnitOfPool(w *lab.World) lab.Verdict {
 	p := openBehind(w, 1)
 	a, b := p.start("A"), p.start("B")
-	stop := a.Park(lab.Sends("FOR UPDATE"))
-	done := a.begin(a.buys)
-	a.mustPark(stop, done)
-	_ = b.buys()
-	stop.Release()
-	w.Must(done, "the end of A")
+	a.parkedAt(lab.Sends("FOR UPDATE"), a.buys, func() { _ = b.buys() })
 	return p.verdict()
 }

@@ -36,57 +36,49 @@ func All() []lab.Scenario {
 
 // Why a question does not apply, for several anomalies.
 
-func needsLock(c lab.Subject) string {
-	if c.Lock == nil {
-		return "it has no lock"
+// not gives a reason for the subjects that are so, and asks next about the others.
+func not(so func(lab.Subject) bool, why string, next func(lab.Subject) string) func(lab.Subject) string {
+	return func(c lab.Subject) string {
+		if so(c) {
+			return why
+		}
+		return next(c)
 	}
-	return ""
 }
 
-func needsRemoteLock(c lab.Subject) string {
-	if c.InProcess {
-		return "its lock is in the memory of one process, not in Redis"
-	}
-	return needsLock(c)
-}
+func applies(lab.Subject) string { return "" }
 
-// needsRedisLock is for questions about single commands to Redis.
-func needsRedisLock(c lab.Subject) string {
-	if c.InService() {
-		return "it sends its servers no Redis commands that the lab could count or delay"
-	}
-	return needsRemoteLock(c)
-}
+const noCommands = "it sends its servers no Redis commands that the lab could count or delay"
 
-// needsForgetful is for questions about servers that forget what they granted.
-func needsForgetful(c lab.Subject) string {
-	if c.InService() {
-		return "a majority of its servers stores a grant before it is made, and no server without it can take over"
-	}
-	return needsRemoteLock(c)
-}
+func inMemory(c lab.Subject) bool { return c.InProcess }
 
-func needsWallClock(c lab.Subject) string {
-	if c.InService() {
-		return "its servers measure leases with a monotonic clock, which cannot be set"
-	}
-	return needsRemoteLock(c)
-}
+var (
+	needsLock       = not(func(c lab.Subject) bool { return c.Lock == nil }, "it has no lock", applies)
+	needsRemoteLock = not(inMemory, "its lock is in the memory of one process, not in Redis", needsLock)
 
-// needsToken is for questions about fencing tokens.
-func needsToken(c lab.Subject) string {
-	if !c.Tokens {
-		return "it has no fencing token"
-	}
-	return needsRemoteLock(c)
-}
+	// needsRedisLock is for questions about single commands to Redis.
+	needsRedisLock = not(lab.Subject.InService, noCommands, needsRemoteLock)
 
-func needsUnlock(c lab.Subject) string {
-	if c.HolderOnly {
-		return "only a holder gets something to unlock with"
-	}
-	return needsRemoteLock(c)
-}
+	// needsForgetful is for questions about servers that forget what they granted.
+	needsForgetful = not(lab.Subject.InService,
+		"a majority of its servers stores a grant before it is made, and no server without it can take over",
+		needsRemoteLock)
+
+	needsWallClock = not(lab.Subject.InService,
+		"its servers measure leases with a monotonic clock, which cannot be set", needsRemoteLock)
+
+	// needsToken is for questions about fencing tokens.
+	needsToken = not(func(c lab.Subject) bool { return !c.Tokens }, "it has no fencing token", needsRemoteLock)
+
+	needsUnlock = not(func(c lab.Subject) bool { return c.HolderOnly },
+		"only a holder gets something to unlock with", needsRemoteLock)
+
+	needsSharedLock = not(inMemory, "two instances share no lock: see local-mutex-across-instances", needsLock)
+
+	// needsCacheGuard is for the cache, where there is no write to check.
+	needsCacheGuard = not(func(c lab.Subject) bool { return c.Optimistic },
+		"it checks when it writes the stock; a cache has nothing to check", applies)
+)
 
 func needsLoser(c lab.Subject) string {
 	switch {
@@ -96,14 +88,6 @@ func needsLoser(c lab.Subject) string {
 		return "its retry is a loop inside the guard"
 	case c.Lock == nil:
 		return "nobody is ever refused"
-	}
-	return ""
-}
-
-// needsCacheGuard is for the cache, where there is no write to check.
-func needsCacheGuard(c lab.Subject) string {
-	if c.Optimistic {
-		return "it checks when it writes the stock; a cache has nothing to check"
 	}
 	return ""
 }

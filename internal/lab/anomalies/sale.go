@@ -163,10 +163,3 @@ func lastUnit(w *lab.World, within bool) lab.Verdict {
 	return w.Verdict(orders.Load() == 1, "B", "one order was written",
 		"one unit was left, and two orders are committed")
 }
-
-func needsSharedLock(c lab.Subject) string {
-	if c.InProcess {
-		return "two instances share no lock: see local-mutex-across-instances"
-	}
-	return needsLock(c)
-}

@@ -88,12 +88,7 @@ func asks(w *lab.World, p *lab.Process) (next func() (arrive func()), letGo func
 	}, func() { stop.Release() }
 }
 
-func needsCommands(c lab.Subject) string {
-	if c.InService() {
-		return needsRedisLock(c)
-	}
-	return needsLock(c)
-}
+var needsCommands = not(lab.Subject.InService, noCommands, needsLock)
 
 // commandsPerHold is far above what a queue costs, about five, and far below what many
 // polling callers cost.

@@ -74,7 +74,7 @@ func (p program) run(ctx context.Context, args []string) int {
 	case modeReplay:
 		return p.exit(true, p.replay(o.schedules, o.style(p.stdout)))
 	}
-	if _, err := o.replace(lab.Report{}); err != nil {
+	if _, err := o.replace(o.put(lab.Report{})); err != nil {
 		return p.complain(err) // before the run, not after it
 	}
 	return p.exit(p.report(ctx, o))
@@ -204,15 +204,21 @@ func (p program) runAll(ctx context.Context, tables []lab.Table, with []lab.Conf
 	for _, t := range tables {
 		total += t.Cells()
 	}
-	bar := newBar(p.stderr, total)
-	defer bar.clear()
+	step, done := func(lab.Cell) {}, 0
+	if terminal(p.stderr) {
+		step = func(c lab.Cell) {
+			done++
+			fmt.Fprintf(p.stderr, "\r\x1b[K%d/%d %s, %s", done, total, c.Anomaly, c.Strategy)
+		}
+		defer fmt.Fprint(p.stderr, "\r\x1b[K")
+	}
 	reports := make([]*lab.Report, len(tables))
 	for i, t := range tables {
 		if t.Cells() == 0 {
 			continue
 		}
 		with[i].Subjects, with[i].Scenarios = t.Subjects, t.Scenarios
-		r, err := lab.Run(ctx, with[i], bar.step)
+		r, err := lab.Run(ctx, with[i], step)
 		if err != nil {
 			return r, err
 		}

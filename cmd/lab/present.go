@@ -31,7 +31,7 @@ func (p program) present(o options, to files, r lab.Report) (fresh bool, err err
 	if err != nil || o.readme == "" {
 		return true, err
 	}
-	return p.table(o, r)
+	return p.rewrite(o, o.put(r))
 }
 
 func (p program) print(o options, r lab.Report) error {
@@ -53,17 +53,17 @@ func (p program) print(o options, r lab.Report) error {
 	return err
 }
 
-// table rewrites the tables in a file, or reports whether they are up to date.
-func (p program) table(o options, r lab.Report) (fresh bool, err error) {
-	c, err := o.replace(r)
-	if err != nil {
-		return true, err
-	}
-	return p.write(o, c)
+// put puts the tables of a report into a text.
+func (o options) put(r lab.Report) func(text []byte) ([]byte, error) {
+	return func(text []byte) ([]byte, error) { return lab.ReplaceTable(text, r, o.tables[0].Scenarios) }
 }
 
-// write rewrites the file with tables, or reports whether it is up to date.
-func (p program) write(o options, c change) (fresh bool, err error) {
+// rewrite rewrites the file with tables, or reports whether it is up to date.
+func (p program) rewrite(o options, put func(text []byte) ([]byte, error)) (fresh bool, err error) {
+	c, err := o.replace(put)
+	if err != nil {
+		return false, err
+	}
 	if bytes.Equal(c.old, c.text) {
 		fmt.Fprintf(p.stderr, "lab: the tables in %s are as this run says\n", o.readme)
 		return true, nil
@@ -99,15 +99,15 @@ func (c change) diff(w io.Writer) {
 	only("+", c.text, c.old)
 }
 
-// replace puts the tables of a report into the text of the file, which it does not write.
-func (o options) replace(r lab.Report) (c change, err error) {
+// replace puts tables into the text of the file, which it does not write.
+func (o options) replace(put func(text []byte) ([]byte, error)) (c change, err error) {
 	if o.readme == "" {
 		return c, nil
 	}
 	if c.old, err = os.ReadFile(o.readme); err != nil {
 		return c, fmt.Errorf("reading the file with the table: %w", err)
 	}
-	if c.text, err = lab.ReplaceTable(c.old, r, o.tables[0].Scenarios); err != nil {
+	if c.text, err = put(c.old); err != nil {
 		return c, fmt.Errorf("%s: %w", o.readme, err)
 	}
 	return c, nil
@@ -142,33 +142,6 @@ func (f files) discard() error {
 		}
 	}
 	return err
-}
-
-// bar shows how far the run has got, on a terminal.
-type bar struct {
-	w     io.Writer // nil: nothing is shown
-	done  int
-	total int
-}
-
-func newBar(stderr io.Writer, total int) *bar {
-	if !terminal(stderr) {
-		return &bar{}
-	}
-	return &bar{w: stderr, total: total}
-}
-
-func (b *bar) step(c lab.Cell) {
-	b.done++
-	if b.w != nil {
-		fmt.Fprintf(b.w, "\r\x1b[K%d/%d %s, %s", b.done, b.total, c.Anomaly, c.Strategy)
-	}
-}
-
-func (b *bar) clear() {
-	if b.w != nil {
-		fmt.Fprint(b.w, "\r\x1b[K")
-	}
 }
 
 // speak loads the texts of the language that -lang names.

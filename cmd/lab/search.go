@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -217,18 +216,14 @@ func (p program) keep(o options, r search.Record) (fresh bool, err error) {
 	if o.readme == "" {
 		return true, nil
 	}
-	var c change
-	if c.old, err = os.ReadFile(o.readme); err != nil {
-		return false, fmt.Errorf("reading the file with the table: %w", err)
-	}
-	var ok bool
-	if c.text, ok = lab.ReplaceBetween(c.old, searchBegin, searchEnd, r.Markdown(search.English)); !ok {
-		if c.text, ok = lab.ReplaceBetween(c.old, searchBeginZH, searchEnd, r.Markdown(search.Chinese)); !ok {
-			return false, fmt.Errorf("%s: it has to have the lines %s and %s, in this order",
-				o.readme, searchBegin, searchEnd)
+	return p.rewrite(o, func(text []byte) ([]byte, error) {
+		for begin, words := range map[string]search.Words{searchBegin: search.English, searchBeginZH: search.Chinese} {
+			if text, ok := lab.ReplaceBetween(text, begin, searchEnd, r.Markdown(words)); ok {
+				return text, nil
+			}
 		}
-	}
-	return p.write(o, c)
+		return nil, fmt.Errorf("it has to have the lines %s and %s, in this order", searchBegin, searchEnd)
+	})
 }
 
 func units(buyers int) string {

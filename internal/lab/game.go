@@ -276,13 +276,13 @@ func (g *game) lock(cmd fault.Command) lockState {
 	return g.w.look()
 }
 
-// changed checks what a command of an actor did to the lock. Owners knows whose lock was
-// there before.
+// changed checks what a command of an actor did to the lock. The names know whose lock
+// was there before.
 func (g *game) changed(actor string, before, after lockState) {
 	if !before.held || after.held {
 		return
 	}
-	if holder := g.w.owners.who(before.value); holder != "" && holder != actor {
+	if holder := g.w.names.holder(before.value); holder != "" && holder != actor {
 		g.find(ForeignDelete, actor, fmt.Sprintf("%s deleted the lock of %s", actor, holder))
 	}
 }
@@ -295,7 +295,7 @@ func (g *game) lookForSelfWait() {
 		return
 	}
 	for _, pl := range g.players {
-		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && g.w.owners.who(g.w.look().value) == pl.Name {
+		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && g.w.names.holder(g.w.look().value) == pl.Name {
 			pl.selfWaits = true
 			g.find(SelfWait, pl.Name, pl.Name+" waits for the lock that it has itself")
 		}
@@ -431,14 +431,6 @@ func Game() []Level {
 		{Strategy: "v8_fenced", Goal: GoalOversell},
 		{Strategy: "v9_cohort", Goal: GoalOverlap},
 	}
-}
-
-// Allows reports whether the level can be won by these moves: one that is faultless allows
-// no process that stops or dies, and no lost reply.
-func (l Level) Allows(moves []Move) bool {
-	return !l.Faultless || !slices.ContainsFunc(moves, func(m Move) bool {
-		return m.Action == Freeze || m.Action == Kill || m.Action == Lose
-	})
 }
 
 // shownBy is the kind of finding by which a goal is reached. Stuck has none here: it is about

@@ -217,7 +217,7 @@ func (g *game) holding() Holding {
 		}
 	}
 	if g.w.Subject.InRedis() {
-		h.Redis, h.TTL = g.w.owners.show(g.w.look())
+		h.Redis, h.TTL = g.w.names.show(g.w.look())
 	}
 	return h
 }

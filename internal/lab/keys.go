@@ -210,7 +210,7 @@ func (w *World) show(e *Event) {
 func (w *World) stands(e *Event, lock lockState, keys []Key) {
 	w.trace.change(e, func(e *Event) {
 		if w.Subject.InRedis() {
-			e.Lock, e.TTL = w.owners.show(lock)
+			e.Lock, e.TTL = w.names.show(lock)
 		}
 		e.Keys = keys
 	})

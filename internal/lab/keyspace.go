@@ -323,35 +323,13 @@ func byMajority(seen []lockState) lockState {
 	return lockState{}
 }
 
-// owners knows which actor a lock's value belongs to: if it is a token, the actor that
-// first used it, although another may have handed the lock on; otherwise the actor whose
-// command created the key.
-type owners struct {
-	mu sync.Mutex
-	of map[string]string
-}
-
-// has notes whose a value is.
-func (o *owners) has(actor, value string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.of[value] = actor
-}
-
-// who returns which actor a value stands for, or "".
-func (o *owners) who(value string) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.of[value]
-}
-
 // show returns who holds the lock, and what is left of the lease in
 // milliseconds, or nil if there is none.
-func (o *owners) show(s lockState) (string, *float64) {
+func (n *names) show(s lockState) (string, *float64) {
 	if !s.held {
 		return "free", nil
 	}
-	who := cmp.Or(o.who(s.value), "?")
+	who := cmp.Or(n.holder(s.value), "?")
 	if s.count != "" && s.count != "0" && s.count != "1" { // 0: it was handed on, and not taken yet
 		who = fmt.Sprintf("%s ×%s", who, s.count)
 	}

@@ -23,13 +23,14 @@ type names struct {
 	known   map[string]string // key or token -> its name
 	tokens  map[string]int    // actor -> how many tokens it has used
 	users   map[string]string // token or owner -> the actor who first used it
+	holders map[string]string // a lock's value -> the actor who has the lock then
 	scripts map[string]string // hash -> name
 	ids     int               // how many have got a name in a reply
 }
 
 func newNames(start time.Time) *names {
 	return &names{start: start, known: make(map[string]string), tokens: make(map[string]int),
-		users: make(map[string]string), scripts: make(map[string]string)}
+		users: make(map[string]string), holders: make(map[string]string), scripts: make(map[string]string)}
 }
 
 // call gives a key or token its name.
@@ -134,11 +135,19 @@ func (n *names) beside(actor, arg string) (string, bool) {
 	return name + ":" + n.name(actor, arg[i+1:]), true
 }
 
-// user returns the actor who first used a token, or otherwise what is given.
-func (n *names) user(token, otherwise string) string {
+// holds notes a lock's value that a command of an actor has put there. A token is that of the actor
+// who first used it, although another may have handed the lock on.
+func (n *names) holds(actor, value string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return cmp.Or(n.users[token], otherwise)
+	n.holders[value] = cmp.Or(n.users[value], actor)
+}
+
+// holder returns the actor whose lock has that value, or "".
+func (n *names) holder(value string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.holders[value]
 }
 
 // used notes an actor who uses an owner's name, if none has before.

@@ -51,10 +51,9 @@ func TestNames(t *testing.T) {
 	if got := n.value("[oversell:{x}:lock:wake:" + ticket + " held]"); got != "[lock:wake:token-C1 held]" {
 		t.Errorf("%q", got)
 	}
-	if who := n.user(ticket, "A"); who != "C" {
-		t.Errorf("%s is taken for the ticket's user", who)
-	}
-	if who := n.user("1:1", "A"); who != "A" {
-		t.Errorf("%s is taken for the user of what is no token", who)
+	n.holds("A", ticket)
+	n.holds("A", "1:1")
+	if who, other := n.holder(ticket), n.holder("1:1"); who != "C" || other != "A" {
+		t.Errorf("the ticket is taken for that of %s, and what is no token for that of %s", who, other)
 	}
 }

@@ -403,7 +403,7 @@ func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault
 		return reply, err
 	}
 	if ours && unread == nil && after.held && (!before.held || before.value != after.value) {
-		w.owners.has(w.names.user(after.value, p.Name), after.value)
+		w.names.holds(p.Name, after.value)
 	}
 	w.stands(e, after, keys)
 	return reply, err

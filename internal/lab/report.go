@@ -204,10 +204,12 @@ func Try(anomaly string, whyNot func(Subject) string, run func(*World) Verdict, 
 	return Scenario{Anomaly: AnomalyNamed(anomaly), NotApplicable: whyNot, Run: run, Requires: requires}
 }
 
+func (s Scenario) name() string { return s.Name }
+
 // FindScenarios returns the anomalies with these names, or an error that says
 // which there are.
 func FindScenarios(all []Scenario, names []string) ([]Scenario, error) {
-	return find("anomaly", all, func(s Scenario) string { return s.Name }, names)
+	return find("anomaly", all, Scenario.name, names)
 }
 
 // source is the file of the project in which the scenario's Run is.

@@ -227,31 +227,28 @@ func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 			return nil, fmt.Errorf("the lab does not try strategy %q: %s; shop and bench have it", name, why)
 		}
 	}
-	return find("strategy", all, func(c Subject) string { return c.Name }, names)
+	return find("strategy", all, Subject.name, names)
 }
 
-// find picks what has the given names, in the order of all.
+// find picks what has the given names, in the order of all. An unknown name is an error.
 func find[T any](what string, all []T, name func(T) string, picked []string) ([]T, error) {
-	wanted := make(map[string]bool)
-	for _, n := range picked {
-		wanted[n] = true
-	}
-	var found []T
-	var allowed []string
-	for _, one := range all {
-		allowed = append(allowed, name(one))
-		if wanted[name(one)] {
-			found = append(found, one)
-			delete(wanted, name(one))
-		}
+	allowed := make([]string, len(all))
+	for i, one := range all {
+		allowed[i] = name(one)
 	}
 	for _, n := range picked {
-		if wanted[n] {
+		if !slices.Contains(allowed, n) {
 			return nil, fmt.Errorf("unknown %s %q (%s)", what, n, naming.Hint(n, allowed))
 		}
 	}
-	return found, nil
+	return only(all, name, picked), nil
 }
+
+func only[T any](all []T, name func(T) string, picked []string) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return !slices.Contains(picked, name(one)) })
+}
+
+func (c Subject) name() string { return c.Name }
 
 // InRedis reports whether the subject keeps a lock in Redis, on one server or on
 // several.

@@ -42,14 +42,10 @@ func Pick(tables []Table, anomalies, strategies []string) ([]Table, error) {
 	for i, t := range tables {
 		picked[i] = Table{Scenarios: t.Scenarios, Subjects: t.Subjects}
 		if len(anomalies) > 0 {
-			picked[i].Scenarios = slices.DeleteFunc(slices.Clone(t.Scenarios), func(s Scenario) bool {
-				return !slices.Contains(anomalies, s.Name)
-			})
+			picked[i].Scenarios = only(t.Scenarios, Scenario.name, anomalies)
 		}
 		if len(strategies) > 0 {
-			picked[i].Subjects = slices.DeleteFunc(t.All(), func(c Subject) bool {
-				return !slices.Contains(strategies, c.Name)
-			})
+			picked[i].Subjects = only(t.All(), Subject.name, strategies)
 		}
 		cells += picked[i].Cells()
 	}

@@ -38,7 +38,6 @@ type World struct {
 	names    *names
 	history  history
 	database database
-	owners   owners
 
 	mu        sync.Mutex
 	processes []*Process
@@ -58,7 +57,7 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 		Subject: c, server: s, SKU: sku,
 		turn:  make(chan struct{}, 1),
 		trace: trace{start: start},
-		names: newNames(start), deeds: make(map[deed]int), owners: owners{of: make(map[string]string)},
+		names: newNames(start), deeds: make(map[deed]int),
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
 	w.Side = redis.NewClient(s.options(s.dial))

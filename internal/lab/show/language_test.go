@@ -64,20 +64,6 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 	}
 }
 
-// The page has the words of its scripts in its language, and says which language it is.
-func TestPageInChinese(t *testing.T) {
-	var b strings.Builder
-	if err := show.HTML(&b, report(), show.Style{Style: present.Style{Language: textstest.New(t,
-		texts.In)}}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{`<html lang="zh-CN">`, "故障实验室", "先检查、后删除", `"find it":"找到它"`, `"free":"空闲"`} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in the page", want)
-		}
-	}
-}
-
 // Chinese text is broken between letters, but no line begins with a mark that closes.
 func TestChineseLinesEndBetweenLetters(t *testing.T) {
 	r := report()

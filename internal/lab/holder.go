@@ -31,6 +31,13 @@ type Holder struct {
 // Holder makes a handle on the lock. It does not take it.
 func (p *Process) Holder() *Holder { return p.HolderAs(p.Name + "/1") }
 
+// Holding makes a handle on the lock, which is free, and takes it.
+func (p *Process) Holding() *Holder {
+	h := p.Holder()
+	h.MustLock()
+	return h
+}
+
 // HolderAs makes a handle for a given owner. Reentrant locks identify their holder by
 // the owner.
 func (p *Process) HolderAs(owner string) *Holder { return p.holder(p.Name, owner) }

@@ -19,8 +19,7 @@ func tried(t *testing.T, s lab.Scenario) lab.Cell {
 // A scenario that says "holds" is believed only if what it is about happened.
 func TestHoldsNeedsEvidence(t *testing.T) {
 	lock := func(w *lab.World, name string) *lab.Holder {
-		h := w.Start(name).Holder()
-		h.MustLock()
+		h := w.Start(name).Holding()
 		return h
 	}
 	buy := func(w *lab.World) { _ = w.OpenShop(1).Buyer(w.Start("A"), 0).Buy() }

@@ -60,8 +60,7 @@ var handedOnHolderDies = lab.Try("handed-on-holder-dies", needsRemoteLock, func(
 var forgottenUnlock = lab.Try("forgotten-unlock", needsLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
 	b := a.Another("B") // in one instance, or a local lock were none
-	h := a.Holder()
-	h.MustLock()
+	h := a.Holding()
 	h.Done()
 	ok := b.Holder().Obtain(3 * w.TTL)
 	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end",
@@ -85,8 +84,7 @@ var expiresWhileHeld = lab.Try("expires-while-held", needsRemoteLock, func(w *la
 }, had("A"), refused("B"))
 
 var longWork = lab.Try("long-work", needsRemoteLock, func(w *lab.World) lab.Verdict {
-	a := w.Start("A").Holder()
-	a.MustLock()
+	a := w.Start("A").Holding()
 	w.Sleep(5*w.TTL + w.TTL/7)
 	there := w.LockHeld()
 	_ = a.Unlock()
@@ -112,8 +110,7 @@ var lateReply = lab.Try("late-reply", needsRedisLock, func(w *lab.World) lab.Ver
 
 var stoppedHolder = lab.Try("stopped-holder", needsRemoteLock, func(w *lab.World) lab.Verdict {
 	a, b := w.Start("A"), w.Start("B").Holder()
-	holder := a.Holder()
-	holder.MustLock()
+	holder := a.Holding()
 	w.Sleep(w.TTL / 10)
 	a.Freeze()
 	w.Sleep(w.TTL + w.TTL/3)

@@ -9,8 +9,7 @@ import (
 
 var cutOff = lab.Try("cut-off-holder", needsRemoteLock, func(w *lab.World) lab.Verdict {
 	a, b := w.Start("A"), w.Start("B").Holder()
-	holder := a.Holder()
-	holder.MustLock()
+	holder := a.Holding()
 	w.Sleep(w.TTL / 10)
 	a.Cut()
 	w.Sleep(w.TTL / 70)

@@ -18,8 +18,7 @@ var nestedAcquire = lab.Try("nested-acquire", needsLock, func(w *lab.World) lab.
 
 var innerUnlock = lab.Try("inner-unlock-frees-outer", needsRemoteLock, func(w *lab.World) lab.Verdict {
 	a, b := w.Start("A"), w.Start("B").Holder()
-	h := a.Holder()
-	h.MustLock()
+	h := a.Holding()
 	if !h.Try() {
 		return lab.NA.Because("it cannot be taken twice: see nested-acquire")
 	}
@@ -57,8 +56,7 @@ var failedReentry = lab.Try("failed-re-entry-frees-outer", needsRemoteLock, func
 }, had("A"), refused("B"), lab.IsLock)
 
 var reentryShortens = lab.Try("re-entry-keeps-the-old-lease", needsRemoteLock, func(w *lab.World) lab.Verdict {
-	h := w.Start("A").Holder()
-	h.MustLock()
+	h := w.Start("A").Holding()
 	w.Sleep(w.TTL * 4 / 5)
 	if !h.Try() {
 		return lab.NA.Because("it cannot be taken twice: see nested-acquire")

@@ -9,8 +9,7 @@ import (
 
 var foreignDelete = lab.Try("foreign-delete", needsRemoteLock, func(w *lab.World) lab.Verdict {
 	a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
-	late := a.Holder()
-	late.MustLock()
+	late := a.Holding()
 	w.Sleep(w.TTL / 10)
 	late.Done()
 	a.Freeze()
@@ -65,8 +64,7 @@ var foreignChain = lab.Try("foreign-delete-chain", needsRemoteLock, func(w *lab.
 
 var checkThenDelete = lab.Try("check-then-delete", needsRedisLock, func(w *lab.World) lab.Verdict {
 	a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
-	first := a.Holder()
-	first.MustLock()
+	first := a.Holding()
 	deletion := a.Park(release)
 	unlocking := w.Go(func() { _ = first.Unlock() })
 	w.Must(deletion.Parked, "the command that deletes")
@@ -96,8 +94,7 @@ var foreignUnlock = lab.Try("foreign-unlock", needsUnlock, func(w *lab.World) la
 
 var lateUnlock = lab.Try("late-unlock-not-told", needsRemoteLock, func(w *lab.World) lab.Verdict {
 	a, b := w.Start("A"), w.Start("B").Holder()
-	late := a.Holder()
-	late.MustLock()
+	late := a.Holding()
 	told := late.Told()
 	a.Freeze()
 	w.Sleep(w.TTL + w.TTL/3)
@@ -166,8 +163,7 @@ var unlockAfterFailure = lab.Try("unlock-after-failed-acquire", needsRemoteLock,
 var unlockAfterCancel = lab.Try("unlock-after-cancel", needsLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
 	b := a.Another("B").Holder()
-	h := a.Holder()
-	h.MustLock()
+	h := a.Holding()
 	cancelled, cancel := context.WithCancel(h.Context())
 	cancel()
 	_ = h.UnlockIn(cancelled)
@@ -184,8 +180,7 @@ func soonFree(w *lab.World, b *lab.Holder, why string) lab.Verdict {
 
 var acquireTimesOut = lab.Try("acquire-times-out", needsRemoteLock, func(w *lab.World) lab.Verdict {
 	a, b := w.Start("A"), w.Start("B").Holder()
-	h := a.Holder()
-	h.MustLock() // so that the connection is there
+	h := a.Holding() // so that the connection is there
 	_ = h.Unlock()
 	under, letGo := a.Delay()
 	ctx, cancel := context.WithTimeout(h.Context(), w.TTL/30)
@@ -224,8 +219,7 @@ var lostReplyRetry = lab.Try("lost-reply-asks-again", needsRemoteLock, func(w *l
 
 var repeatedUnlock = lab.Try("repeated-unlock", needsRemoteLock, func(w *lab.World) lab.Verdict {
 	a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
-	h := a.Holder()
-	h.MustLock()
+	h := a.Holding()
 	a.LoseReply(release)
 	_ = h.Unlock()
 	w.Settle()

@@ -16,8 +16,7 @@ func outlivesTTL(w *lab.World) bool {
 
 var renewalAfterUnlock = lab.Try("renewal-after-unlock", needsRedisLock, func(w *lab.World) lab.Verdict {
 	a, b := w.Start("A"), w.Start("B").Holder()
-	h := a.Holder()
-	h.MustLock()
+	h := a.Holding()
 	if !outlivesTTL(w) {
 		return lab.NA.Because(notRenewed)
 	}
@@ -43,8 +42,7 @@ const renewalsPerTTL = 4
 
 var secondRenewer = lab.Try("second-renewer", needsRedisLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
-	h := a.Holder()
-	h.MustLock()
+	h := a.Holding()
 	if !outlivesTTL(w) {
 		return lab.NA.Because(notRenewed)
 	}
@@ -72,8 +70,7 @@ var secondRenewer = lab.Try("second-renewer", needsRedisLock, func(w *lab.World)
 
 var renewalError = lab.Try("renewal-ends-with-an-error", needsRemoteLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
-	h := a.Holder()
-	h.MustLock()
+	h := a.Holding()
 	told := h.Told()
 	if !outlivesTTL(w) {
 		return lab.NA.Because(notRenewed)
@@ -95,8 +92,7 @@ var renewalError = lab.Try("renewal-ends-with-an-error", needsRemoteLock, func(w
 }, had("A"))
 
 var lossNotTold = lab.Try("loss-not-told", needsRemoteLock, func(w *lab.World) lab.Verdict {
-	h := w.Start("A").Holder()
-	h.MustLock()
+	h := w.Start("A").Holding()
 	told := h.Told()
 	w.Sleep(w.TTL / 10)
 	w.LoseLock(w.Servers(), "an operator deletes the lock")

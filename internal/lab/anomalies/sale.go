@@ -78,8 +78,7 @@ var recursiveRetry = lab.Try("recursive-retry", needsLoser, func(w *lab.World) l
 var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
 	b := a.Another("B").Holder() // in one instance, or a local lock were none
-	h := a.Holder()
-	h.MustLock()
+	h := a.Holding()
 	w.Note("A", "asks again, in the condition of its loop")
 	if !h.Obtain(w.TTL / 2) {
 		return w.Broke("A", "A waits for the lock that it holds itself")

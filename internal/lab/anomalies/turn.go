@@ -14,8 +14,7 @@ import (
 var missedWakeUp = lab.Try("missed-wake-up", needsLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
 	b := a.Another("B")
-	h := a.Holder()
-	h.MustLock()
+	h := a.Holding()
 	out := waiting(w, b, w.Context())
 	w.Sleep(w.TTL/5 + w.TTL/130)
 	stillWaits("B", out)

@@ -51,8 +51,7 @@ func stillWaits(who string, out <-chan error) {
 
 // kept makes a process hold the lock for the whole cell, without an expiry.
 func kept(w *lab.World, by *lab.Process) {
-	h := by.Holder()
-	h.MustLock()
+	by.Holding()
 	w.PersistLock()
 }
 

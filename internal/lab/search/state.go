@@ -226,31 +226,18 @@ func (s *state) settle() {
 // at now, where they may have other numbers.
 func (s *state) renumber(i int, before []lab.Request) {
 	s.waits = slices.Clone(s.waits)
+	before, after := blocking(before), blocking(s.buyers[i].view().open)
 	for j := range s.waits {
 		w := &s.waits[j]
-		if w.buyer != i {
-			continue
-		}
-		nth := 0 // of those that wait
-		for _, o := range before {
-			if o.ID == w.cmd.ID {
-				break
-			}
-			if o.Wire.Blocks() {
-				nth++
-			}
-		}
-		for _, o := range s.buyers[i].view().open {
-			if !o.Wire.Blocks() {
-				continue
-			}
-			if nth == 0 {
-				w.cmd = o
-				break
-			}
-			nth--
+		nth := slices.IndexFunc(before, func(o lab.Request) bool { return o.ID == w.cmd.ID })
+		if w.buyer == i && nth >= 0 && nth < len(after) {
+			w.cmd = after[nth]
 		}
 	}
+}
+
+func blocking(open []lab.Request) []lab.Request {
+	return slices.DeleteFunc(slices.Clone(open), func(o lab.Request) bool { return !o.Wire.Blocks() })
 }
 
 func (e *engine) execute(s *state, i int, o lab.Request, lost bool) error {

@@ -108,10 +108,7 @@ func (s *schedules) interpretSearch() error {
 // if a table that -check checks is stale.
 func (p program) search(ctx context.Context, o options) (asExpected bool, err error) {
 	s := o.schedules
-	record, err := search.Recorded()
-	if err != nil {
-		return false, err
-	}
+	record := search.Recorded()
 	style := o.style(p.stdout)
 	fmt.Fprintf(p.stdout, style.Say("%d buyers, %s; budget of a schedule: time passes, %v; lease %v")+"\n",
 		s.buyers, style.Say(units(s.buyers)), style.Say(search.OneOfEach.String()), style.Say(lab.ScheduleTTL.String()))

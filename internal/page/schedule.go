@@ -106,13 +106,7 @@ type progress struct {
 }
 
 func (s *schedules) record(w http.ResponseWriter, _ *http.Request) {
-	record, err := search.Recorded()
-	if err != nil {
-		s.logger.Error("the record of the searches cannot be read", "error", err)
-		problem.Reply(w, http.StatusInternalServerError, "internal", "the record of the searches cannot be read")
-		return
-	}
-	replyJSON(w, s.logger, http.StatusOK, record)
+	replyJSON(w, s.logger, http.StatusOK, search.Recorded())
 }
 
 func (s *schedules) progress(w http.ResponseWriter, _ *http.Request) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"oversell/internal/lab"
 	"oversell/internal/present"
@@ -26,14 +27,13 @@ type Record struct {
 }
 
 // Recorded returns the record that this program was built with. A search of the same code
-// finds the same.
-func Recorded() (Record, error) {
-	var r Record
+// finds the same. It must not be changed.
+var Recorded = sync.OnceValue(func() (r Record) {
 	if err := json.Unmarshal(recorded, &r); err != nil {
-		return Record{}, fmt.Errorf("reading the record of the searches: %w", err)
+		panic(fmt.Sprintf("search: record.json: %v", err)) // it is part of the program
 	}
-	return r, nil
-}
+	return r
+})
 
 // Find returns the result for a strategy and a number of buyers.
 func (r Record) Find(strategy string, buyers int) (Result, bool) {

@@ -91,13 +91,10 @@ func newGame(server *server, c Subject, sc Schedule) *game {
 	w := newWorld(context.Background(), server, c, virtualTTL)
 	w.keyless = true // state reads them all in the end
 	g := &game{sc: sc, w: w, initial: w.OpenShop(int64(Units(sc.Buyers))).initial, news: make(chan struct{}, 1)}
-	scripts := new(sync.Map)
 	for i := range sc.Buyers {
 		pl := &player{g: g, index: i}
-		pl.Shopper = &Shopper{
-			Subject: c, Owner: fmt.Sprintf("%s/%d", buyerName(i), i+1), LockKey: w.lockKey, StockKey: w.StockKey(),
-			Scripts: scripts, News: g.news, Opens: pl.opens, sees: pl.sees,
-		}
+		pl.Shopper = &Shopper{Owner: fmt.Sprintf("%s/%d", buyerName(i), i+1), News: g.news,
+			Opens: pl.opens, sees: pl.sees}
 		pl.begin(w, buyerName(i))
 		g.players, g.shoppers = append(g.players, pl), append(g.shoppers, pl.Shopper)
 	}

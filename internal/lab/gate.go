@@ -132,10 +132,10 @@ func (c *gatedConn) opened(cmd fault.Command) *openRequest {
 // script is the source of a script, or "" if it is not known by its hash.
 func (s *Shopper) script(cmd fault.Command) string {
 	if !cmd.Is("EVALSHA", "EVALSHA_RO") {
-		s.Scripts.Store(ScriptHash(cmd.Args[1]), cmd.Args[1])
+		s.w.scripts.Store(ScriptHash(cmd.Args[1]), cmd.Args[1])
 		return cmd.Args[1]
 	}
-	source, _ := s.Scripts.Load(strings.ToLower(cmd.Args[1]))
+	source, _ := s.w.scripts.Load(strings.ToLower(cmd.Args[1]))
 	text, _ := source.(string)
 	return text
 }
@@ -190,7 +190,7 @@ func (s *Shopper) number() {
 	for _, c := range fresh {
 		s.sent++
 		c.ID = s.sent
-		c.Watchdog = s.Section == Begun && s.Subject.Renewed() && !c.Wire.Mentions(s.StockKey)
+		c.Watchdog = s.Section == Begun && s.w.Subject.Renewed() && !c.Wire.Mentions(s.w.StockKey())
 	}
 }
 

@@ -20,16 +20,12 @@ import (
 // A Shopper runs in virtual time, and one goroutine drives it. Begin must be called first,
 // then Run by a goroutine of its own, and Settle after whatever the process is told.
 type Shopper struct {
-	*Process          // from Begin on
-	Subject           Subject
-	Owner             string // the buyer, as it names itself to a lock
-	LockKey, StockKey string
+	*Process        // from Begin on
+	Owner    string // the buyer, as it names itself to a lock
 
-	// Scripts are those that were sent in full, by their hash. All who use one server share them.
-	Scripts *sync.Map
-	SetUp   func(fault.Command) fault.Value // replies to a command that sets up a connection; nil: the server does
-	Opens   func(*Request)                  // is called when a command has been sent
-	sees    func(moment)                    // is called with what the buyer does; nil: nobody looks
+	SetUp func(fault.Command) fault.Value // replies to a command that sets up a connection; nil: the server does
+	Opens func(*Request)                  // is called when a command has been sent
+	sees  func(moment)                    // is called with what the buyer does; nil: nobody looks
 	// News has room for a value, which is there when something has changed.
 	News chan struct{}
 
@@ -74,9 +70,11 @@ const (
 	leaves
 )
 
-// Begin starts the process in a world of its own, without a server.
-func (s *Shopper) Begin() {
-	w := &World{TTL: ScheduleTTL, Delay: RetryDelay, Subject: s.Subject, lockKey: s.LockKey, server: nowhere}
+// Begin starts the process in a world of its own, without a server. It buys an item under a
+// subject's guard.
+func (s *Shopper) Begin(c Subject, sku string) {
+	w := &World{TTL: ScheduleTTL, Delay: RetryDelay, Subject: c, SKU: sku, server: nowhere}
+	w.lockKey = w.itemKey("lock")
 	w.ctx, w.end = context.WithCancel(context.Background())
 	s.begin(w, "")
 }
@@ -100,12 +98,12 @@ func (s *Shopper) Close() { s.w.close() }
 
 // Run sells one unit, and returns when that is done.
 func (s *Shopper) Run() {
-	at, entry := stock.Location{Key: s.StockKey}, guard.Entry{Key: s.LockKey, Owner: s.Owner}
+	at, entry := stock.Location{Key: s.w.StockKey()}, s.w.Entry(s.Owner)
 	_, err := s.guard.Do(s.life, at, entry, func(ctx context.Context, c stock.Counter) error {
 		s.note(func() { s.Section, s.Told = Begun, false })
 		defer s.note(func() { s.Section = Ended })
 		s.see(enters)
-		if s.Subject.Nested {
+		if s.w.Subject.Nested {
 			// A helper takes the lock while its caller has it, as the same owner, and releases it.
 			nothing := func(context.Context, stock.Counter) error { return nil }
 			inner := context.WithValue(ctx, callKey{}, callOf(ctx)+1)

@@ -37,6 +37,7 @@ type World struct {
 	keyless  bool        // only the lock is looked at
 	names    *names
 	history  history
+	scripts  sync.Map // that buyers at a gate have sent in full, by their hash
 	database database
 
 	mu        sync.Mutex
@@ -66,7 +67,7 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 		w.spaces = append(w.spaces, newKeyspace(redis.NewClient(node.options(node.dial)), nodeName(i)))
 	}
 	w.names.call(w.StockKey(), "stock")
-	w.SetLockKey("oversell:{" + sku + "}:lock")
+	w.SetLockKey(w.itemKey("lock"))
 	return w
 }
 
@@ -78,7 +79,9 @@ func (w *World) SetLockKey(key string) {
 }
 
 // StockKey is where the guards of package stock keep an item's stock.
-func (w *World) StockKey() string { return "oversell:{" + w.SKU + "}:stock" }
+func (w *World) StockKey() string { return w.itemKey("stock") }
+
+func (w *World) itemKey(what string) string { return "oversell:{" + w.SKU + "}:" + what }
 
 // redisKey is where in Redis the subject's lock lives.
 func (w *World) redisKey() string {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"oversell/internal/fault"
@@ -16,6 +15,7 @@ import (
 
 // What all buyers name in their commands.
 const (
+	sku      = "search"
 	lockKey  = "oversell:{search}:lock"
 	stockKey = "oversell:{search}:stock"
 	owner    = "~.0~" // a buyer as it names itself; Redis gets it with the buyer's letter
@@ -66,11 +66,8 @@ var errNondeterministic = errors.New("told the same twice, the buyer does not do
 func (p program) play(inputs []input) (views []view, err error) {
 	failed := lab.InVirtualTime(func() {
 		r := new(run)
-		r.Shopper = &lab.Shopper{
-			Subject: p.subject, Owner: owner, LockKey: lockKey, StockKey: stockKey,
-			Scripts: new(sync.Map), News: make(chan struct{}, 1), Opens: r.opens, SetUp: p.setUp,
-		}
-		r.Begin()
+		r.Shopper = &lab.Shopper{Owner: owner, News: make(chan struct{}, 1), Opens: r.opens, SetUp: p.setUp}
+		r.Begin(p.subject, sku)
 		for _, in := range inputs {
 			if err = r.tell(in); err != nil {
 				break

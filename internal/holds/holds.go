@@ -85,7 +85,7 @@ type Request struct {
 type Units struct {
 	Left int64 // can be held by the next buyer
 	Held int64 // in holds that have not expired
-	Due  int64 // in holds that have expired and that no sweep has ended
+	Due  int64 // in holds that have expired, and not left until a sweep ends them
 }
 
 // A Stage keeps the holds of sales. It is safe for concurrent use, and several processes may

@@ -56,10 +56,14 @@ func ofSales() []saleMutant {
 			"		return nil\n	})\n	if err == nil {\n		err = s.inTx(ctx, func(tx *sql.Tx) error { " +
 				"return s.insertOrder(ctx, tx, order) })\n	}\n", "the order is not in the transaction of its hold",
 			"TestPaymentPaysOnce", ""},
-		{claim, "		return s.insert(ctx, tx, r)\n	})\n",
-			"		return nil\n	})\n	if err == nil {\n		err = s.inTx(ctx, func(tx *sql.Tx) error { " +
-				"return s.insert(ctx, tx, r) })\n	}\n", "the hold is not in the transaction that takes its units",
-			"TestCrashAfterTake", ""},
+		{claim, "		return s.insert(ctx, tx, r)\n",
+			"		if err := tx.Commit(); err != nil {\n			return err\n		}\n" +
+				"		return s.inTx(ctx, func(tx *sql.Tx) error { return s.insert(ctx, tx, r) })\n",
+			"the hold is not in the transaction that takes its units", "TestCrashAfterTake", ""},
+		{claim, `return "status = 'held' AND expires_at <= "`, `return "expires_at <= "`,
+			"a hold that has ended expires once more", "TestExpiredIsFree", ""},
+		{claim, `if err = s.makeRoom(ctx, r, err); err == nil {`, `if false {`,
+			"the units of an expired hold wait for a sweep", "TestExpiredIsFree", ""},
 
 		{eats, `		fates, err := r.sale.Write(`,
 			"		_ = r.streams.settle(ctx, r.sku, entries)\n		fates, err := r.sale.Write(",

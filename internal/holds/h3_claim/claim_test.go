@@ -120,14 +120,6 @@ func TestTransitionCarriesTheToken(t *testing.T) {
 		for name, end := range map[string]func(h holds.Hold) error{
 			"claim":   s.Pay,
 			"release": func(h holds.Hold) error { return s.Release(t.Context(), h.ID, h.Token) },
-			"sweep": func(h holds.Hold) error {
-				s.Expire(h)
-				n, err := s.Sweep(t.Context(), h.SKU, 10)
-				if err == nil && n == 0 {
-					err = errLost
-				}
-				return err
-			},
 		} {
 			s.Put(1)
 			h := s.Hold("a")
@@ -326,4 +318,110 @@ func TestLockedBuyerIsSkipped(t *testing.T) {
 	holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
 		holdstest.LockedRow(t, s, "oversell_hold_buyers")
 	})
+}
+
+// A hold that has expired keeps its units from nobody and does not count for its buyer's limit, also if no sweep has
+// come. It cannot be paid any more.
+func TestExpiredIsFree(t *testing.T) {
+	holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
+		a, b := s.Hold("a"), s.Hold("b")
+		s.Expire(a)
+		s.Want(holdstest.Figures{Left: 2, Held: 1})
+		again := s.Request("a")
+		again.Limit = 1
+		if _, err := s.Take(t.Context(), again); err != nil {
+			t.Errorf("at the limit of the buyer: %v", err)
+		}
+		s.Want(holdstest.Figures{Left: 1, Held: 2})
+		s.Expire(b)
+		all := s.Request("c")
+		all.Quantity = 2
+		if _, err := s.Take(t.Context(), all); err != nil {
+			t.Errorf("all that is left: %v", err)
+		}
+		for _, h := range []holds.Hold{a, b} {
+			if err := s.Pay(h); !errors.Is(err, holds.NotHeldError{Status: holds.Expired}) {
+				t.Errorf("paying an expired hold: %v", err)
+			}
+		}
+		again.ID = s.Request("").ID
+		if _, err := s.Take(t.Context(), again); !errors.Is(err, holds.ErrSoldOut) {
+			t.Errorf("one more: %v, want %v", err, holds.ErrSoldOut)
+		}
+		s.Want(holdstest.Figures{Held: 3})
+		if n := s.SweepAll(); n != 0 {
+			t.Errorf("%d holds were ended twice", n)
+		}
+	})
+}
+
+// Holds expire while their buyers pay and others ask for the units. Nobody is told that it is sold out before it is.
+func TestRushForExpired(t *testing.T) {
+	const units, takers = 20, 60
+	holdstest.EachIsolation(t, units, stage, func(t *testing.T, s *holdstest.Site) {
+		var all sync.WaitGroup
+		var sold, held atomic.Int64
+		for i := range units {
+			h := s.Hold("old")
+			if i%2 == 0 {
+				s.Expire(h)
+				continue
+			}
+			expireSoon(t, s, h)
+			all.Go(func() {
+				if err := s.Pay(h); err == nil {
+					sold.Add(1)
+				} else if !errors.Is(err, holds.ErrNotHeld) {
+					t.Error(err)
+				}
+			})
+		}
+		take := func() error {
+			_, err := s.Take(t.Context(), s.Request("new"))
+			if err == nil {
+				held.Add(1)
+			} else if !errors.Is(err, holds.ErrSoldOut) {
+				t.Error(err)
+			}
+			return err
+		}
+		for range takers {
+			all.Go(func() { _ = take() })
+		}
+		all.Wait()
+		if n := held.Load(); n < units/2 {
+			t.Errorf("%d buyers got a unit; at least %d units were free", n, units/2)
+		}
+		for s.Figures().Left > 0 && take() == nil {
+		}
+		s.Want(holdstest.Figures{Held: held.Load(), Sold: sold.Load()})
+		if n := sold.Load() + held.Load(); n > units {
+			t.Errorf("%d units were sold or are held, of %d", n, units)
+		}
+	})
+}
+
+// The unit of an expired hold whose row is locked is not free yet, and those of the others are.
+func TestLockedRowStopsNoBuyer(t *testing.T) {
+	for _, table := range []string{"oversell_holds", "oversell_hold_buyers"} {
+		holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
+			a := s.Hold("a")
+			for _, h := range []holds.Hold{a, s.Hold("b"), s.Hold("c")} {
+				s.Expire(h)
+			}
+			s.Locked(table, a, func() {
+				for range 2 {
+					s.Hold("d")
+				}
+				if _, err := s.Take(t.Context(), s.Request("d")); s.DB.Name() == "mysql" &&
+					!errors.Is(err, holds.ErrSoldOut) {
+					t.Errorf("the unit that is locked: %v, want %v", err, holds.ErrSoldOut)
+				}
+			})
+			s.SweepAll()
+			if f := s.Figures(); f.Left+f.Held != 3 {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
 }

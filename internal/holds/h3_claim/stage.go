@@ -1,9 +1,10 @@
 // Package hold is stage 3: one conditional UPDATE decides how a hold ends.
 //
-// New: payment, release and sweep change the status only WHERE it is still held, the token
-// is the hold's, and the hold has not expired (or has, for the sweep). One of them changes
-// the row, and the others learn that they did not. The order, the stock and what the buyer
-// has are written in the same transaction, and the clock is the database's.
+// New: payment and release change the status only WHERE it is still held, the token is the
+// hold's, and the hold has not expired; what ends expired holds does so only WHERE they have. One
+// of them changes the row, and the others learn that they did not. The order, the stock and what
+// the buyer has are written in the same transaction, and the clock is the database's. A buyer who
+// finds too few units ends expired holds, so that their units are free at once.
 //
 // Holds:
 //   - a hold keeps its units from others, and gives them back: TestHoldsInCalm
@@ -13,6 +14,8 @@
 //     TestPaymentDuringRelease
 //   - of payment, release and sweep exactly one wins, and the units are sold or given back
 //     once: TestExactlyOneWins, TestTwoSweeps, TestDoubleRelease
+//   - the units of a hold are free when it expires, without a sweep: TestExpiredIsFree,
+//     TestRushForExpired
 //   - a process that dies in the middle leaves nothing behind: TestCrashAfterTake,
 //     TestCrashAfterOrder, TestCrashInSweep
 //   - a Redis that loses its data does no harm, as there is nothing in it: TestRedisLosesTheSale
@@ -37,6 +40,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"oversell/internal/holds"
@@ -71,15 +75,12 @@ func (s *Stage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 	if err := s.meet(ctx, r); err != nil {
 		return holds.Hold{}, err
 	}
-	err := s.inTx(ctx, func(tx *sql.Tx) error {
-		if err := s.countIn(ctx, tx, r); err != nil {
-			return err
+	err := s.take(ctx, r)
+	for try := 1; try < maxAttempts && (errors.Is(err, holds.ErrSoldOut) || errors.Is(err, holds.ErrLimit)); try++ {
+		if err = s.makeRoom(ctx, r, err); err == nil {
+			err = s.take(ctx, r)
 		}
-		if err := s.takeUnits(ctx, tx, r); err != nil {
-			return err
-		}
-		return s.insert(ctx, tx, r)
-	})
+	}
 	if err != nil {
 		return s.notTaken(ctx, r, err)
 	}
@@ -131,22 +132,12 @@ func (s *Stage) Release(ctx context.Context, id string, token int64) error {
 
 // Sweep ends holds that have expired, and gives their units back.
 func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, err error) {
-	due, err := s.due(ctx, sku, limit)
-	if err != nil {
-		return 0, err
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
 	}
-	for _, h := range due {
-		if ctx.Err() != nil {
-			return expired, cmp.Or(err, context.Cause(ctx))
-		}
-		endErr := s.free(ctx, h, holds.Expired)
-		if endErr == nil {
-			expired++
-		} else if !errors.Is(endErr, errLost) { // or another sweep was faster
-			err = cmp.Or(err, endErr) // the next hold may well be free
-		}
-	}
-	return expired, err
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	return s.endDue(ctx, limit, "sku = ?", sku)
 }
 
 // errLost means that the hold had ended, or that the token was wrong, so that nothing was
@@ -163,11 +154,55 @@ func (s *Stage) find(ctx context.Context, id string, token int64) (holds.Hold, e
 	return h, err
 }
 
+// take is one attempt of Take.
+func (s *Stage) take(ctx context.Context, r holds.Request) error {
+	return s.inTx(ctx, func(tx *sql.Tx) error {
+		if err := s.countIn(ctx, tx, r); err != nil {
+			return err
+		}
+		if err := s.takeUnits(ctx, tx, r); err != nil {
+			return err
+		}
+		return s.insert(ctx, tx, r)
+	})
+}
+
+// batch is how many holds a Take ends at once that lacks their units.
+const batch = 500
+
+// makeRoom ends holds that have expired and whose units a take has lacked: those of the sale, or, at its limit, those
+// of the buyer. It returns an error if there are too few.
+func (s *Stage) makeRoom(ctx context.Context, r holds.Request, lacked error) error {
+	check, which, args := s.checkLeft, "sku = ? AND sale_id = ?", []any{r.SKU, r.SaleID}
+	if errors.Is(lacked, holds.ErrLimit) {
+		check, which, args = s.checkLimit, which+" AND buyer = ?", append(args, r.Buyer)
+	}
+	if err := check(ctx, r); err != nil {
+		return err
+	}
+	ended, err := s.endDue(ctx, batch, which, args...)
+	if err == nil && ended == 0 { // another transaction has just ended them, or is about to
+		err = pause(ctx)
+	}
+	return err
+}
+
 // checkLeft saves a transaction for what is sold out.
 func (s *Stage) checkLeft(ctx context.Context, r holds.Request) error {
-	left, err := s.left(ctx, r.SKU, r.SaleID)
+	left, err := s.left(ctx, r)
 	if err == nil && left < r.Quantity {
 		err = fmt.Errorf("%w: %d left", holds.ErrSoldOut, left)
+	}
+	return err
+}
+
+// checkLimit returns ErrLimit unless the buyer may have the units. Holds that have expired do not count.
+func (s *Stage) checkLimit(ctx context.Context, r holds.Request) error {
+	has, err := s.number(ctx, "SELECT units - COALESCE((SELECT SUM(quantity) FROM oversell_holds h WHERE "+
+		"h.sale_id = b.sale_id AND h.buyer = b.buyer AND "+s.isDue()+"), 0) FROM oversell_hold_buyers b "+
+		"WHERE sale_id = ? AND buyer = ?", r.SaleID, r.Buyer)
+	if err == nil && has+r.Quantity > r.Limit {
+		err = fmt.Errorf("%w: %d of %d", holds.ErrLimit, has, r.Limit)
 	}
 	return err
 }
@@ -265,12 +300,69 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	return h, true, err
 }
 
-// due reads holds that have expired and are still held. It leaves out those whose row, or
-// whose buyer's, is locked: the next sweep finds them again.
-func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, error) {
-	return s.readAll(ctx, "JOIN oversell_hold_buyers USING (sale_id, buyer) WHERE sku = ? AND status = 'held' "+
-		"AND expires_at <= "+s.sql.Clock+" ORDER BY expires_at LIMIT ?"+s.sql.Unlocked, sku, limit)
+// isDue is the condition of a hold that has expired and that nobody has ended.
+func (s *Stage) isDue() string { return "status = 'held' AND expires_at <= " + s.sql.Clock }
+
+// endDue ends holds that have expired, at most limit of one sale, in one transaction, and gives their units back. It
+// leaves out those whose row, or whose buyer's, is locked. At a higher isolation than this one it would lock the gaps
+// between the rows too, into which others insert their holds.
+func (s *Stage) endDue(ctx context.Context, limit int, which string, args ...any) (ended int, err error) {
+	err = s.inTxAt(ctx, sql.LevelReadCommitted, func(tx *sql.Tx) error {
+		due, err := s.due(ctx, tx, limit, which, args)
+		if ended = len(due); err != nil || ended == 0 {
+			return err
+		}
+		ids := make([]any, len(due))
+		for i, h := range due {
+			ids[i] = h.ID
+		}
+		changed, err := s.write(ctx, tx,
+			"UPDATE oversell_holds SET status = 'expired' WHERE "+s.isDue()+" AND id IN "+list(ids), ids...)
+		switch {
+		case err != nil:
+			return err
+		case changed < int64(ended):
+			return errLost
+		}
+		return s.giveBack(ctx, tx, due, holds.Expired)
+	})
+	switch {
+	case errors.Is(err, errLost): // the clock was set back
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return ended, nil
 }
+
+// due locks and reads holds of one sale that have expired and that nobody has ended.
+func (s *Stage) due(
+	ctx context.Context, tx *sql.Tx, limit int, which string, args []any,
+) (due []holds.Hold, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity FROM oversell_holds "+
+		"JOIN oversell_hold_buyers USING (sale_id, buyer) WHERE "+which+" AND "+s.isDue()+
+		" ORDER BY expires_at LIMIT ?"+cmp.Or(s.sql.Unlocked, s.sql.Update), append(args, limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("reading expired holds: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var h holds.Hold
+		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity); err != nil {
+			return nil, fmt.Errorf("reading an expired hold: %w", err)
+		}
+		if len(due) == 0 || h.SaleID == due[0].SaleID {
+			due = append(due, h)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading expired holds: %w", err)
+	}
+	return due, nil
+}
+
+// list is what IN is followed by.
+func list(values []any) string { return "(?" + strings.Repeat(", ?", len(values)-1) + ")" }
 
 // readAll reads the holds that a WHERE selects. A hold that is still held has expired when
 // its time is over, and when its sale is.
@@ -318,15 +410,16 @@ func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]hold
 }
 
 // Units counts the units of a sale that are not sold. It is one statement: between two, a
-// sweep could give units back that would be counted nowhere.
+// sweep could give units back that would be counted nowhere. Units of holds that have expired are
+// left: the next Take that needs them gets them.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
 	err = s.db.QueryRowContext(ctx,
-		"SELECT i.remaining, COALESCE(SUM(CASE WHEN h.expires_at > "+s.sql.Clock+" THEN h.quantity END), 0), "+
-			"COALESCE(SUM(CASE WHEN h.expires_at <= "+s.sql.Clock+" THEN h.quantity END), 0) "+
+		"SELECT i.remaining + COALESCE(SUM(CASE WHEN h.expires_at <= "+s.sql.Clock+" THEN h.quantity END), 0), "+
+			"COALESCE(SUM(CASE WHEN h.expires_at > "+s.sql.Clock+" THEN h.quantity END), 0) "+
 			"FROM oversell_items i LEFT JOIN oversell_holds h ON h.sku = i.sku AND h.sale_id = i.sale_id AND "+
 			"h.status = 'held' "+
 			"WHERE i.sku = ? AND i.sale_id = ? AND i.keeper = 'holds' GROUP BY i.sku, i.remaining", sku, saleID).
-		Scan(&u.Left, &u.Held, &u.Due)
+		Scan(&u.Left, &u.Held)
 	if errors.Is(err, sql.ErrNoRows) {
 		return holds.Units{}, holds.ErrSaleOver
 	}
@@ -336,10 +429,15 @@ func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, e
 	return u, nil
 }
 
-// left reads the units left of a sale. It returns ErrSaleOver if the sale is not current.
-func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err error) {
-	units, err = s.number(ctx,
-		"SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID)
+// left reads the units left of a sale. It counts those in expired holds only if the others are not enough: that is
+// one statement too. It returns ErrSaleOver if the sale is not current.
+func (s *Stage) left(ctx context.Context, r holds.Request) (units int64, err error) {
+	const from = " FROM oversell_items i WHERE sku = ? AND sale_id = ? AND keeper = 'holds'"
+	units, err = s.number(ctx, "SELECT remaining"+from, r.SKU, r.SaleID)
+	if err == nil && units < r.Quantity {
+		units, err = s.number(ctx, "SELECT remaining + COALESCE((SELECT SUM(quantity) FROM oversell_holds h "+
+			"WHERE h.sku = i.sku AND h.sale_id = i.sale_id AND "+s.isDue()+"), 0)"+from, r.SKU, r.SaleID)
+	}
 	if errors.Is(err, sql.ErrNoRows) {
 		err = holds.ErrSaleOver
 	}
@@ -399,16 +497,29 @@ func (s *Stage) takeUnits(ctx context.Context, tx *sql.Tx, r holds.Request) erro
 	return err
 }
 
-// giveBack gives the units of a hold back to its buyer, and to its sale if that is the
+// giveBack gives the units of holds of one sale back to their buyers, and to the sale if that is the
 // current one. A hold of an earlier sale has expired with it, and is not released.
-func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, h holds.Hold, status holds.Status) error {
-	if _, err := s.write(ctx, tx, "UPDATE oversell_hold_buyers SET units = units - ? WHERE sale_id = ? AND buyer = ?",
-		h.Quantity, h.SaleID, h.Buyer); err != nil {
-		return err
+func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, all []holds.Hold, status holds.Status) error {
+	sale, sum := all[0], int64(0)
+	has := make(map[any]int64)
+	for _, h := range all {
+		has[h.Buyer] += h.Quantity
+		sum += h.Quantity
+	}
+	buyers := make(map[int64][]any) // by their units
+	for buyer, units := range has {
+		buyers[units] = append(buyers[units], buyer)
+	}
+	for units, of := range buyers {
+		if _, err := s.write(ctx, tx,
+			"UPDATE oversell_hold_buyers SET units = units - ? WHERE sale_id = ? AND buyer IN "+list(of),
+			append([]any{units, sale.SaleID}, of...)...); err != nil {
+			return err
+		}
 	}
 	current, err := s.write(ctx, tx,
 		"UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?",
-		h.Quantity, h.SKU, h.SaleID)
+		sum, sale.SKU, sale.SaleID)
 	if err == nil && current == 0 && status == holds.Released {
 		err = holds.NotHeldError{Status: holds.Expired}
 	}
@@ -417,13 +528,11 @@ func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, h holds.Hold, status h
 
 // free ends a hold and gives its units back.
 func (s *Stage) free(ctx context.Context, h holds.Hold, status holds.Status) error {
-	ctx, cancel := limited(ctx)
-	defer cancel()
 	return s.inTx(ctx, func(tx *sql.Tx) error {
 		if err := s.end(ctx, tx, h, status); err != nil {
 			return err
 		}
-		return s.giveBack(ctx, tx, h, status)
+		return s.giveBack(ctx, tx, []holds.Hold{h}, status)
 	})
 }
 
@@ -505,22 +614,31 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 // All transactions lock in one order: the hold's row, the buyer's, the item's. The item's
 // is last because everybody wants it. Take inserts its hold after that, but nobody else
 // knows that row yet.
-func (s *Stage) inTx(ctx context.Context, f func(tx *sql.Tx) error) (err error) {
+func (s *Stage) inTx(ctx context.Context, f func(tx *sql.Tx) error) error {
+	return s.inTxAt(ctx, s.isolation, f)
+}
+
+func (s *Stage) inTxAt(ctx context.Context, level sql.IsolationLevel, f func(tx *sql.Tx) error) (err error) {
 	for range maxAttempts {
-		if err = s.tryTx(ctx, f); !s.sql.Conflict(err) {
+		if err = s.tryTx(ctx, level, f); !s.sql.Conflict(err) || pause(ctx) != nil {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(rand.N(maxPause)):
 		}
 	}
 	return err
 }
 
-func (s *Stage) tryTx(ctx context.Context, f func(tx *sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.isolation})
+// pause waits for other transactions.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(rand.N(maxPause)):
+		return nil
+	}
+}
+
+func (s *Stage) tryTx(ctx context.Context, level sql.IsolationLevel, f func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	if err != nil {
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}

@@ -17,10 +17,6 @@ func TestHoldsInCalm(t *testing.T) { holdstest.Each(t, 3, stage, holdstest.Calm)
 
 func TestExpiresInTime(t *testing.T) { holdstest.Each(t, 1, stage, holdstest.InTime) }
 
-func TestOneHoldDoesNotStopTheSweep(t *testing.T) {
-	holdstest.Each(t, 3, stage, holdstest.OneCannotEnd)
-}
-
 func TestLockedRowIsSkipped(t *testing.T) {
 	holdstest.Each(t, 3, stage, func(t *testing.T, s *holdstest.Site) { holdstest.LockedRow(t, s, "oversell_holds") })
 }

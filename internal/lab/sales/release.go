@@ -66,3 +66,15 @@ var sweepWithoutTraffic = lab.Try("sweep-only-with-traffic", nil, func(w *lab.Wo
 	}
 	return s.verdict()
 }, had(hasHold, "A"))
+
+var expiredWaits = lab.Try("expired-waits-for-sweep", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b := s.shop("A"), s.shop("B")
+	s.expire(a.take("A"))
+	h, err := b.ask("B", 0)
+	if err != nil {
+		return w.Broke("B", "%s is told that the item is sold out, and one unit is left", b.name)
+	}
+	_ = b.pay(h)
+	return s.verdict()
+}, had(hasHold, "A"), had(wasTold, "B"))

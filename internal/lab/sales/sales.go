@@ -48,7 +48,7 @@ func Holds() lab.Table {
 		orderWithoutStatus,
 		doubleRelease, twoSweepers, compensation,
 		lastUnit, limitOutside, killedWithUnits, replyLostAfterTake, snapshot, evicted,
-		clockDiffers, sweepWithoutTraffic,
+		clockDiffers, sweepWithoutTraffic, expiredWaits,
 	}
 	for i := range all {
 		all[i].NotApplicable = aboutHolds(all[i])

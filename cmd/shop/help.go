@@ -42,7 +42,7 @@ Examples:
 		{Title: "The strategies", Flags: "strategy ttl wait retry unfenced mixed reconcile"},
 		{
 			Title: "Holds and payments",
-			Flags: "hold-ttl hold-settle hold-limit provider provider-name webhook-secret-file",
+			Flags: "hold-ttl hold-max hold-settle hold-limit provider provider-name webhook-secret-file",
 		},
 		{Title: "Orders behind the sale", Flags: "worker consume claim backlog accept-replicas"},
 		{Title: "The servers", Flags: "redis db redlock etcd zookeeper"},

@@ -154,6 +154,8 @@ func (o options) validate() error {
 		return fmt.Errorf("-reconcile is %v, and must be 0 or at least %v", o.Reconcile, minReconcile)
 	case o.Holds.TTL < time.Second:
 		return fmt.Errorf("-hold-ttl is %v, and must be at least 1s", o.Holds.TTL)
+	case o.Holds.Max < 0:
+		return fmt.Errorf("-hold-max is %v, and must not be negative", o.Holds.Max)
 	case o.Holds.Settle < time.Second:
 		return fmt.Errorf("-hold-settle is %v, and must be at least 1s", o.Holds.Settle)
 	case o.Holds.Limit < 0:
@@ -228,6 +230,8 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.BoolVar(&o.Stock.Mixed, "mixed", false, "strategies that do not exclude each other may sell one item at "+
 		"the same time, and oversell it")
 	fs.DurationVar(&o.Holds.TTL, "hold-ttl", holds.DefaultTTL, "`TIME` until a hold that is not paid expires")
+	fs.DurationVar(&o.Holds.Max, "hold-max", 0, "most `TIME` from the beginning of a hold to its expiry when its "+
+		"buyer extends it; 0: three times what it lasts otherwise")
 	fs.DurationVar(&o.Holds.Settle, "hold-settle", holds.DefaultSettle, "`TIME` after which a payment that was "+
 		"interrupted is settled by any shop, without a webhook: as an order, a refund or a cancellation")
 	fs.Int64Var(&o.Holds.Limit, "hold-limit", 0, "most `UNITS` of a sale that one buyer may hold or have "+

@@ -64,6 +64,22 @@ type Order struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
+// Extended returns when the hold expires if it is extended now, see Stage.
+func (h Hold) Extended(now time.Time, ttl, most time.Duration) (time.Time, error) {
+	last := h.CreatedAt.Add(most)
+	if !h.ExpiresAt.Before(last) {
+		return h.ExpiresAt, ErrExtended
+	}
+	expires := now.UTC().Add(ttl).Truncate(time.Millisecond)
+	switch {
+	case expires.After(last):
+		expires = last
+	case expires.Before(h.ExpiresAt):
+		expires = h.ExpiresAt
+	}
+	return expires, nil
+}
+
 // Order is the order that the hold becomes when it is paid.
 func (h Hold) Order(now time.Time) Order {
 	return Order{h.ID, h.SKU, h.SaleID, h.Quantity, h.PaymentID, now.UTC().Truncate(time.Millisecond)}
@@ -109,6 +125,11 @@ type Stage interface {
 	// payment has paid for another hold.
 	Claim(ctx context.Context, id string, token int64, paymentID string) (Order, error)
 
+	// Extend lets a hold expire ttl from now, but at most this long after it began, and never earlier than before.
+	// It returns ErrUnknownHold, ErrToken, ErrNotHeld if the hold has ended already, or ErrExtended if it lasts as
+	// long as it may. A call that is repeated adds nothing.
+	Extend(ctx context.Context, id string, token int64, ttl, most time.Duration) (Hold, error)
+
 	// Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken, or
 	// ErrNotHeld if the hold has ended already.
 	Release(ctx context.Context, id string, token int64) error
@@ -132,6 +153,7 @@ var (
 	ErrUnknownHold = errors.New("unknown hold")
 	ErrNotHeld     = errors.New("the hold has ended") // see NotHeldError
 	ErrToken       = errors.New("the token is not the hold's")
+	ErrExtended    = errors.New("the hold lasts as long as it may")
 	ErrKeyReused   = stock.ErrKeyReused
 	ErrPaymentUsed = errors.New("the payment has paid for another hold")
 	ErrSaleOver    = errors.New("another sale of the item has begun")

@@ -24,6 +24,7 @@ type Config struct {
 	Payments Payments         // nil: nothing can be paid
 	Ledger   string           // names the ledger of Payments, see OwnLedger; at most 255 bytes
 	TTL      time.Duration    // of a hold of an item that says nothing of it; 0: DefaultTTL
+	Max      time.Duration    // most time from the beginning of a hold to its expiry when it is extended; 0: three ttls
 	Limit    int64            // most units that a buyer may have in a sale of an item without a limit; 0: no limit
 	Price    int64            // of one unit, in minor units of the currency; 0: DefaultPrice
 	Currency string           // three capital letters; "": EUR
@@ -188,6 +189,25 @@ func untilDone(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *Service) Get(ctx context.Context, id string) (Hold, error) {
 	h, _, err := s.lookUpHold(ctx, id)
 	return h, err
+}
+
+// Extend lets a hold expire as late as if it began now, but at most Config.Max after it began. It returns
+// ErrUnknownHold, ErrToken, ErrNotHeld, or ErrExtended if it lasts as long as it may.
+func (s *Service) Extend(ctx context.Context, id string, token int64) (Hold, error) {
+	ctx, cancel := untilDone(ctx)
+	defer cancel()
+	h, stage, err := s.lookUpHold(ctx, id)
+	if err != nil {
+		return Hold{}, err
+	}
+	item, err := s.item(ctx, h.SKU)
+	if err == nil {
+		h, err = stage.Extend(ctx, id, token, s.ttl(item), cmp.Or(s.cfg.Max, 3*s.ttl(item)))
+	}
+	if err != nil {
+		return Hold{}, fmt.Errorf("extending hold %s: %w", id, err)
+	}
+	return h, nil
 }
 
 // Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken or ErrNotHeld.

@@ -24,6 +24,7 @@ func (a *API) holdRoutes() map[string]http.HandlerFunc {
 		"GET /api/holds/{id}":         parameters(a.getHold),
 		"DELETE /api/holds/{id}":      parameters(bodiless(a.release), "token"),
 		"POST /api/holds/{id}/pay":    parameters(a.pay),
+		"POST /api/holds/{id}/extend": parameters(a.extend),
 		"PUT /api/holds/{id}/fault":   a.guarded(parameters(a.putFault)),
 		"GET /api/audit/{sku}/holds":  a.guarded(parameters(a.listHolds)),
 		"POST /api/payments/webhook":  parameters(a.webhook),
@@ -98,16 +99,41 @@ func (a *API) release(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// pay charges the buyer and answers with the order.
-func (a *API) pay(w http.ResponseWriter, r *http.Request) {
+// holdToken reads the body of a request for a hold: its token. If there is none it replies and returns false.
+func holdToken(w http.ResponseWriter, r *http.Request) (int64, bool) {
 	var body struct {
 		Token *int64 `json:"token"`
 	}
 	if !problem.ReadBody(w, r.Body, &body) {
-		return
+		return 0, false
 	}
 	if body.Token == nil {
 		invalid(w, `token is missing: {"token":7}, as the reply to the hold has it`)
+		return 0, false
+	}
+	return *body.Token, true
+}
+
+// extend lets a hold expire later, and answers with it.
+func (a *API) extend(w http.ResponseWriter, r *http.Request) {
+	token, ok := holdToken(w, r)
+	if !ok {
+		return
+	}
+	id := r.PathValue("id")
+	h, err := a.cfg.Holds.Extend(r.Context(), id, token)
+	if err != nil {
+		a.metrics.request(a.stageOf(id), a.fail(w, r, err))
+		return
+	}
+	a.metrics.request(a.stageOf(id), "extended")
+	reply(w, http.StatusOK, h)
+}
+
+// pay charges the buyer and answers with the order.
+func (a *API) pay(w http.ResponseWriter, r *http.Request) {
+	token, ok := holdToken(w, r)
+	if !ok {
 		return
 	}
 	key, ok := idempotencyKey(w, r)
@@ -115,7 +141,7 @@ func (a *API) pay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	order, err := a.cfg.Holds.Pay(r.Context(), id, *body.Token, key)
+	order, err := a.cfg.Holds.Pay(r.Context(), id, token, key)
 	if err != nil {
 		a.metrics.request(a.stageOf(id), a.fail(w, r, err))
 		return

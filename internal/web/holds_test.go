@@ -235,6 +235,40 @@ func TestHoldIsPaidAndBecomesAnOrder(t *testing.T) {
 	})
 }
 
+func TestHoldIsExtended(t *testing.T) {
+	eachHoldSite(t, holds.Config{TTL: time.Hour, Max: 2 * time.Hour}, func(t *testing.T, s *holdSite) {
+		for _, stage := range stages() {
+			h := s.holdBy(t, stage, s.sell(t, 2), 1)
+			extend := func(token int64) *httptest.ResponseRecorder {
+				return s.ask("POST", "/api/holds/"+h.ID+"/extend", fmt.Sprintf(`{"token":%d}`, token))
+			}
+			var later holds.Hold
+			read(t, extend(h.Token), &later)
+			if later.ID != h.ID || later.ExpiresAt.Before(h.ExpiresAt) {
+				t.Errorf("%s: it is %+v, and was %+v", stage, later, h)
+			}
+			if h.Token != 0 {
+				wantProblem(t, extend(h.Token+1), http.StatusConflict, "wrong_token")
+			}
+			if w := s.release(h, h.Token); w.Code != http.StatusNoContent {
+				t.Errorf("%s: releasing it: %d %s", stage, w.Code, w.Body)
+			}
+			if w := extend(h.Token); w.Code != http.StatusConflict && stage != "h1_counter" {
+				t.Errorf("%s: extending it then: %d %s", stage, w.Code, w.Body)
+			}
+		}
+	})
+}
+
+func TestHoldIsNotExtendedForEver(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{TTL: time.Hour, Max: time.Hour})
+	h := s.hold(t, s.sell(t, 1), "ann", 1)
+	w := s.ask("POST", "/api/holds/"+h.ID+"/extend", fmt.Sprintf(`{"token":%d}`, h.Token))
+	wantProblem(t, w, http.StatusConflict, "hold_max")
+	wantProblem(t, s.ask("POST", "/api/holds/"+h.ID+"/extend", "{}"), http.StatusBadRequest, "invalid")
+	wantProblem(t, s.ask("POST", "/api/holds/h3-none/extend", `{"token":1}`), http.StatusNotFound, "unknown_hold")
+}
+
 func TestReleasedHoldCannotBePaid(t *testing.T) {
 	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
 		sku := s.sell(t, 1)

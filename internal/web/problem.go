@@ -69,6 +69,7 @@ var outcomes = []outcome{
 	{holds.ErrSaleOver, http.StatusConflict, "sale_over", false},
 	{holds.ErrNotHeld, http.StatusConflict, "hold_ended", false},
 	{holds.ErrToken, http.StatusConflict, "wrong_token", false},
+	{holds.ErrExtended, http.StatusConflict, "hold_max", false},
 	{payfault.ErrTooMany, http.StatusServiceUnavailable, "too_many_faults", false},
 	{holds.ErrNoPayments, http.StatusServiceUnavailable, "no_payments", false},
 	{payment.ErrSignature, http.StatusBadRequest, "wrong_signature", false},

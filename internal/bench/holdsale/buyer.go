@@ -24,10 +24,11 @@ const (
 	releases
 	paysLate // pays when the hold has expired
 	paysLast // pays just before that
+	extends  // extends the hold, and pays
 )
 
 // cycle is the roles of buyers that come one after the other.
-var cycle = []role{pays, abandons, pays, pays, releases, pays}
+var cycle = []role{pays, abandons, pays, extends, releases, pays}
 
 // roleOf returns the role of the i-th buyer.
 func roleOf(i int, c catalog.Condition) role {
@@ -85,6 +86,11 @@ func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purc
 	case releases:
 		_ = guard.Sleep(ctx, rand.N(r.cfg.TTL/5))
 		return r.release(ctx, p)
+	case extends:
+		_ = guard.Sleep(ctx, rand.N(r.think))
+		if p = r.extend(ctx, p); p.code != "" {
+			return p
+		}
 	case paysLast:
 		_ = guard.Sleep(ctx, time.Until(p.hold.ExpiresAt)-rand.N(r.cfg.TTL/5))
 	case paysLate:
@@ -102,6 +108,17 @@ func (r *row) release(ctx context.Context, p purchase) purchase {
 		return refused(p, a)
 	}
 	p.outcome, p.freed = left, true
+	return p
+}
+
+// extend lets a hold expire later.
+func (r *row) extend(ctx context.Context, p purchase) purchase {
+	a := r.client.Ask(ctx, client.Request{
+		Method: http.MethodPost, Path: "/api/holds/" + p.hold.ID + "/extend", Body: map[string]any{"token": p.hold.Token},
+	}, &p.hold)
+	if a.Status != http.StatusOK {
+		return refused(p, a)
+	}
 	return p
 }
 

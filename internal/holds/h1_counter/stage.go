@@ -12,6 +12,8 @@
 //   - the payment reads that the hold is there, and the order is written later, with no
 //     condition: a late one sells a unit that the sweep has given back, and so does a
 //     payment beside a release: TestLatePayment, TestPaymentDuringRelease
+//   - so does an extension: the hold is there again, and its unit is somebody else's:
+//     TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
 //   - so do a release and another release: TestDoubleRelease
 //   - a process that dies after DECRBY takes the units with it: TestCrashAfterTake
@@ -102,6 +104,22 @@ func (s *Stage) Claim(ctx context.Context, id string, _ int64, paymentID string)
 		return holds.Order{}, err
 	}
 	return order, s.end(ctx, h, holds.Paid)
+}
+
+// Extend lets a hold expire later.
+func (s *Stage) Extend(ctx context.Context, id string, _ int64, ttl, most time.Duration) (holds.Hold, error) {
+	h, err := s.Look(ctx, id)
+	if err != nil {
+		return h, err
+	}
+	if h.Status != holds.Held {
+		return h, holds.NotHeldError{Status: h.Status}
+	}
+	expires, err := h.Extended(s.now(), ttl, most)
+	if err != nil {
+		return h, err
+	}
+	return s.extend(ctx, h, expires)
 }
 
 // Release gives the units of a hold back.
@@ -366,6 +384,20 @@ func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error)
 		}
 		p.Expire(ctx, hasKey(h.SKU, h.SaleID, h.Buyer), keep)
 		p.Expire(ctx, leftKey(h.SKU, h.SaleID), keep)
+	})
+	return h, err
+}
+
+// extend writes a hold with another expiry.
+func (s *Stage) extend(ctx context.Context, h holds.Hold, expires time.Time) (holds.Hold, error) {
+	before := text(h)
+	h.ExpiresAt = expires
+	err := s.write(ctx, func(p redis.Pipeliner) {
+		p.Set(ctx, holdKey(h.ID), text(h), expires.Sub(s.now()))
+		p.ZAdd(ctx, expiryKey(h.SKU), redis.Z{Score: float64(expires.UnixMilli()), Member: text(h)})
+		if before != text(h) {
+			p.ZRem(ctx, expiryKey(h.SKU), before)
+		}
 	})
 	return h, err
 }

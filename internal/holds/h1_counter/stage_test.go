@@ -91,3 +91,10 @@ func TestOldSaleIsStillPaid(t *testing.T) {
 func TestRedisLosesTheSale(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.RedisLosesTheSale, nil, holdstest.Figures{Sold: 2, Oversold: 1})
 }
+
+func TestExtended(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Extended) }
+
+// The hold is written again, and paid.
+func TestExtendedAfterItWasSold(t *testing.T) {
+	holdstest.Test(t, 1, stage, holdstest.ExtendedAfterItWasSold, nil, holdstest.Figures{Sold: 2, Oversold: 1})
+}

@@ -14,6 +14,7 @@
 //   - the status can change between the read and the write: a late payment sells a unit
 //     that the sweep has given back, and so does a payment beside a release:
 //     TestLatePayment, TestPaymentDuringRelease
+//   - so does an extension, which writes the status that it has read: TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
 //   - so do a release and another release: TestDoubleRelease
 //   - a process that dies after it took the units takes them with it: TestCrashAfterTake
@@ -95,6 +96,22 @@ func (s *Stage) Claim(ctx context.Context, id string, _ int64, paymentID string)
 		return holds.Order{}, err
 	}
 	return order, s.end(ctx, h, holds.Paid)
+}
+
+// Extend lets a hold expire later.
+func (s *Stage) Extend(ctx context.Context, id string, _ int64, ttl, most time.Duration) (holds.Hold, error) {
+	h, err := s.Look(ctx, id)
+	if err != nil {
+		return h, err
+	}
+	if h.Status != holds.Held {
+		return h, holds.NotHeldError{Status: h.Status}
+	}
+	expires, err := h.Extended(s.now(), ttl, most)
+	if err != nil {
+		return h, err
+	}
+	return s.extend(ctx, h, expires)
 }
 
 // Release gives the units of a hold back.
@@ -312,6 +329,14 @@ func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error)
 	}
 	earlier, _, err := s.byKey(ctx, r)
 	return earlier, err
+}
+
+// extend writes a hold with another expiry.
+func (s *Stage) extend(ctx context.Context, h holds.Hold, expires time.Time) (holds.Hold, error) {
+	h.ExpiresAt = expires
+	_, err := s.write(ctx, "UPDATE oversell_holds SET status = ?, expires_at = ? WHERE id = ?", h.Status,
+		expires.UnixMilli(), h.ID)
+	return h, err
 }
 
 // insertOrder writes the order of a hold. If the payment is reported again, it returns the

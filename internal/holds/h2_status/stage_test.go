@@ -91,3 +91,10 @@ func TestOldSaleIsStillPaid(t *testing.T) {
 func TestRedisLosesTheSale(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.RedisLosesTheSale, holds.ErrSoldOut, holdstest.Figures{Sold: 1})
 }
+
+func TestExtended(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Extended) }
+
+// The status that was read is written again, and the hold is paid.
+func TestExtendedAfterItWasSold(t *testing.T) {
+	holdstest.Test(t, 1, stage, holdstest.ExtendedAfterItWasSold, nil, holdstest.Figures{Sold: 2, Oversold: 1})
+}

@@ -20,6 +20,7 @@
 //     TestCrashAfterOrder, TestCrashInSweep
 //   - a Redis that loses its data does no harm, as there is nothing in it: TestRedisLosesTheSale
 //   - no buyer gets more than the limit: TestLimitRaced
+//   - a hold that has ended is not extended: TestExtendedAfterItWasSold
 //   - a process whose clock is wrong does no harm: TestClocksDiffer
 //   - a hold of a sale that is over cannot be paid or released: TestOldSaleIsStillPaid,
 //     TestOldSaleIsNotReleased
@@ -114,6 +115,23 @@ func (s *Stage) Claim(ctx context.Context, id string, token int64, paymentID str
 		return s.notClaimed(ctx, h, err)
 	}
 	return order, nil
+}
+
+// Extend lets a hold expire later.
+func (s *Stage) Extend(ctx context.Context, id string, token int64, ttl, most time.Duration) (holds.Hold, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	h, err := s.find(ctx, id, token)
+	if err != nil {
+		return h, err
+	}
+	if h.Status != holds.Held {
+		return h, holds.NotHeldError{Status: h.Status}
+	}
+	if err := s.inTx(ctx, func(tx *sql.Tx) error { return s.extend(ctx, tx, h, ttl, most) }); err != nil {
+		return s.notExtended(ctx, h, most, err)
+	}
+	return s.read(ctx, id)
 }
 
 // Release gives the units of a hold back.
@@ -235,6 +253,22 @@ func (s *Stage) notClaimed(ctx context.Context, h holds.Hold, err error) (holds.
 		return s.order(ctx, h.ID)
 	}
 	return holds.Order{}, err
+}
+
+// notExtended answers an Extend whose transaction returned err. The hold may be extended all the same: if the reply of
+// the COMMIT was lost, or by a call in the same millisecond.
+func (s *Stage) notExtended(ctx context.Context, h holds.Hold, most time.Duration, err error) (holds.Hold, error) {
+	now, outcome := s.outcome(ctx, h, err)
+	if now.Status != holds.Held {
+		return now, outcome
+	}
+	if _, err := h.Extended(h.CreatedAt, 0, most); err != nil {
+		return now, err
+	}
+	if errors.Is(err, errUnsure) && now.ExpiresAt.Equal(h.ExpiresAt) {
+		return now, err
+	}
+	return now, nil
 }
 
 // notReleased answers a Release whose transaction returned err.
@@ -576,6 +610,21 @@ func (s *Stage) end(ctx context.Context, tx *sql.Tx, h holds.Hold, status holds.
 			"WHERE id = ? AND token = ? AND status = 'held' AND "+due+s.sql.Clock,
 		status, h.PaymentID, h.ID, h.Token)
 	if err == nil && ended == 0 {
+		err = errLost
+	}
+	return err
+}
+
+// extend moves the expiry of a hold if it is held and has not expired.
+func (s *Stage) extend(ctx context.Context, tx *sql.Tx, h holds.Hold, ttl, most time.Duration) error {
+	until, last := s.sql.Clock+" + ?", "created_at + ?"
+	extended, err := s.write(ctx, tx,
+		"UPDATE oversell_holds SET expires_at = CASE WHEN "+until+" > "+last+" THEN "+last+" WHEN "+until+
+			" > expires_at THEN "+until+" ELSE expires_at END WHERE id = ? AND token = ? AND status = 'held' AND "+
+			"expires_at > "+s.sql.Clock+" AND expires_at < "+last,
+		ttl.Milliseconds(), most.Milliseconds(), most.Milliseconds(), ttl.Milliseconds(), ttl.Milliseconds(),
+		h.ID, h.Token, most.Milliseconds())
+	if err == nil && extended == 0 {
 		err = errLost
 	}
 	return err

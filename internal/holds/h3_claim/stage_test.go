@@ -91,3 +91,10 @@ func TestOldSaleIsStillPaid(t *testing.T) {
 func TestRedisLosesTheSale(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.RedisLosesTheSale, holds.ErrSoldOut, holdstest.Figures{Sold: 1})
 }
+
+func TestExtended(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Extended) }
+
+// The statement that extends finds no hold that is held.
+func TestExtendedAfterItWasSold(t *testing.T) {
+	holdstest.Test(t, 1, stage, holdstest.ExtendedAfterItWasSold, holds.ErrNotHeld, holdstest.Figures{Sold: 1})
+}

@@ -179,6 +179,65 @@ func PaymentDuringRelease(t *testing.T, s *Site) error {
 	})
 }
 
+// ExtendedAfterItWasSold is an extension that reads the hold in time and writes when the hold has expired and the next
+// buyer has paid. Then the hold is paid too. It returns what the one who extends is told.
+func ExtendedAfterItWasSold(t *testing.T, s *Site) error {
+	a := s.Hold("a")
+	err := s.Midway(func() error {
+		_, err := s.Extend(t.Context(), a.ID, a.Token, TTL, 3*TTL)
+		return err
+	}, func() {
+		s.Expire(a)
+		s.SweepAll()
+		if err := s.Buy("b"); err != nil {
+			t.Error(err)
+		}
+	})
+	_ = s.Pay(a)
+	return err
+}
+
+// Extended checks what every stage keeps of an extension while nothing is late.
+func Extended(t *testing.T, s *Site) {
+	a := s.Hold("a")
+	extend := func(h holds.Hold, ttl, most time.Duration) (holds.Hold, error) {
+		return s.Extend(t.Context(), h.ID, h.Token, ttl, most)
+	}
+	later, err := extend(a, 2*TTL, 3*TTL)
+	if err != nil || later.ExpiresAt.Before(a.ExpiresAt.Add(TTL)) || later.ExpiresAt.After(a.CreatedAt.Add(3*TTL)) {
+		t.Errorf("the hold expired at %v, and now at %v, %v", a.ExpiresAt, later.ExpiresAt, err)
+	}
+	if again, err := extend(a, TTL, 3*TTL); err != nil || !again.ExpiresAt.Equal(later.ExpiresAt) {
+		t.Errorf("a shorter ttl: %v, %v; want it to change nothing", again.ExpiresAt, err)
+	}
+	last := a.CreatedAt.Add(3 * TTL)
+	if longest, err := extend(a, 9*TTL, 3*TTL); err != nil || !longest.ExpiresAt.Equal(last) {
+		t.Errorf("the longest: %v, %v; want %v", longest.ExpiresAt, err, last)
+	}
+	if _, err := extend(a, 9*TTL, 3*TTL); !errors.Is(err, holds.ErrExtended) {
+		t.Errorf("beyond that: %v, want %v", err, holds.ErrExtended)
+	}
+	if h, err := s.Look(t.Context(), a.ID); err != nil || !h.ExpiresAt.Equal(last) || h.Status != holds.Held {
+		t.Errorf("the hold is %+v, %v", h, err)
+	}
+	if n := s.SweepAll(); n != 0 {
+		t.Errorf("%d holds expired before their time", n)
+	}
+	s.Want(Figures{Left: 1, Held: 1})
+	if err := s.Pay(a); err != nil {
+		t.Error(err)
+	}
+	b := s.Hold("b")
+	s.Expire(b)
+	for _, h := range []holds.Hold{a, b, {ID: "none"}} {
+		if _, err := extend(h, TTL, 3*TTL); !Ended(err) {
+			t.Errorf("a hold that has ended: %v", err)
+		}
+	}
+	s.SweepAll()
+	s.Want(Figures{Left: 1, Sold: 1})
+}
+
 // TwoSweeps is a sweep that finds an expired hold, and another that ends it first. It returns
 // what the first is told.
 func TwoSweeps(t *testing.T, s *Site) error {

@@ -21,6 +21,19 @@ var latePayment = lab.Try("late-payment", nil, func(w *lab.World) lab.Verdict {
 	return s.verdict()
 }, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A"))
 
+var extendedAfterSold = lab.Try("extended-after-sold", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, b := s.shop("A"), s.shop("B")
+	h := a.take("A")
+	a.midway(func() error { return a.extend(h) }, func() {
+		s.expire(h)
+		_, _ = b.sweep()
+		_ = b.pay(b.take("B"))
+	})
+	_ = a.pay(h)
+	return s.verdict()
+}, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A"))
+
 var sweepAgainstPayment = lab.Try("sweep-against-payment", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
 	a, c := s.shop("A"), s.shop("C")

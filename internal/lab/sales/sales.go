@@ -44,7 +44,7 @@ const (
 // only if it is named.
 func Holds() lab.Table {
 	all := []lab.Scenario{
-		latePayment, sweepAgainstPayment, releasedStillPayable, capturedTwice, replyLostAfterCapture,
+		latePayment, extendedAfterSold, sweepAgainstPayment, releasedStillPayable, capturedTwice, replyLostAfterCapture,
 		orderWithoutStatus,
 		doubleRelease, twoSweepers, compensation,
 		lastUnit, limitOutside, killedWithUnits, replyLostAfterTake, snapshot, evicted,

@@ -112,6 +112,12 @@ func (p *shop) release(h holds.Hold) error {
 	return err
 }
 
+func (p *shop) extend(h holds.Hold) error {
+	_, err := p.Extend(p.s.w.Context(), h.ID, h.Token, p.s.w.TTL, 3*p.s.w.TTL)
+	p.say(wasTold, err, "has extended the hold")
+	return err
+}
+
 func (p *shop) sweep() (n int, err error) {
 	n, err = p.Sweep(p.s.w.Context(), p.s.item.SKU, 100)
 	p.say(wasTold, err, "has swept")

@@ -27,12 +27,13 @@ import (
 // Status is what became of a hold.
 type Status string
 
-// The statuses. A hold begins as held, and changes once.
+// The statuses. A hold begins as held, and changes once; a paid one can still be cancelled.
 const (
-	Held     Status = "held"
-	Paid     Status = "paid"
-	Expired  Status = "expired"
-	Released Status = "released"
+	Held      Status = "held"
+	Paid      Status = "paid"
+	Expired   Status = "expired"
+	Released  Status = "released"
+	Cancelled Status = "cancelled" // its order is gone
 )
 
 // Hold is a buyer's right to pay for some units until it expires.
@@ -133,6 +134,10 @@ type Stage interface {
 	// Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken, or
 	// ErrNotHeld if the hold has ended already.
 	Release(ctx context.Context, id string, token int64) error
+
+	// Cancel removes the order of a paid hold and gives its units back. It returns ErrUnknownHold, ErrToken, or
+	// ErrNotHeld if the hold is not paid.
+	Cancel(ctx context.Context, id string, token int64) error
 
 	// Sweep ends at most limit holds of the item that have expired, gives their units back,
 	// and returns how many it ended.

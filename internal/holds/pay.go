@@ -380,11 +380,8 @@ func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) err
 		case unknown != nil:
 			return unknown
 		}
-		// The refund was final. The amount is not what the hold costs: see asked.
-		if _, err := s.insertBegun(ctx, begunRow{
-			HoldID: h.ID, Key: ownKey(p.ID), SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Currency: p.Currency,
-			PaymentID: p.ID, Ledger: s.cfg.Ledger,
-		}); err != nil {
+		// The refund was final.
+		if _, err := s.insertBegun(ctx, s.recordFor(h, p.ID)); err != nil {
 			return err
 		}
 	}

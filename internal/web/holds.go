@@ -20,14 +20,15 @@ import (
 // holdRoutes are the routes of a sale by holds.
 func (a *API) holdRoutes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		"POST /api/items/{sku}/holds": parameters(a.hold, "strategy"),
-		"GET /api/holds/{id}":         parameters(a.getHold),
-		"DELETE /api/holds/{id}":      parameters(bodiless(a.release), "token"),
-		"POST /api/holds/{id}/pay":    parameters(a.pay),
-		"POST /api/holds/{id}/extend": parameters(a.extend),
-		"PUT /api/holds/{id}/fault":   a.guarded(parameters(a.putFault)),
-		"GET /api/audit/{sku}/holds":  a.guarded(parameters(a.listHolds)),
-		"POST /api/payments/webhook":  parameters(a.webhook),
+		"POST /api/items/{sku}/holds":  parameters(a.hold, "strategy"),
+		"GET /api/holds/{id}":          parameters(a.getHold),
+		"DELETE /api/holds/{id}":       parameters(bodiless(a.release), "token"),
+		"POST /api/holds/{id}/pay":     parameters(a.pay),
+		"POST /api/holds/{id}/extend":  parameters(a.extend),
+		"PUT /api/holds/{id}/fault":    a.guarded(parameters(a.putFault)),
+		"POST /api/orders/{id}/cancel": parameters(a.cancel),
+		"GET /api/audit/{sku}/holds":   a.guarded(parameters(a.listHolds)),
+		"POST /api/payments/webhook":   parameters(a.webhook),
 	}
 }
 
@@ -130,6 +131,35 @@ func (a *API) extend(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, h)
 }
 
+// cancel ends an order. The buyer sends the token of its hold, and the shop its own.
+func (a *API) cancel(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Token *int64 `json:"token"`
+	}
+	if !problem.ReadBody(w, r.Body, &body) {
+		return
+	}
+	id := r.PathValue("id")
+	var token int64
+	switch {
+	case body.Token != nil:
+		token = *body.Token
+	case !Authorized(r, a.cfg.Token):
+		Challenge(w)
+		return
+	default:
+		if h, err := a.cfg.Holds.Get(r.Context(), id); err == nil { // Cancel reports the others
+			token = h.Token
+		}
+	}
+	if err := a.cfg.Holds.Cancel(r.Context(), id, token); err != nil {
+		a.metrics.request(a.stageOf(id), a.fail(w, r, err))
+		return
+	}
+	a.metrics.request(a.stageOf(id), "cancelled")
+	w.WriteHeader(http.StatusNoContent)
+}
+
 // pay charges the buyer and answers with the order.
 func (a *API) pay(w http.ResponseWriter, r *http.Request) {
 	token, ok := holdToken(w, r)
@@ -199,6 +229,8 @@ func (a *API) webhook(w http.ResponseWriter, r *http.Request) {
 	switch event.Type {
 	case payment.EventCaptured:
 		err = a.cfg.Holds.Captured(r.Context(), event.Payment.ID)
+	case payment.EventRefunded:
+		err = a.cfg.Holds.Refunded(r.Context(), event.Payment.ID)
 	case payment.EventRefundFailed:
 		err = a.cfg.Holds.RefundFailed(r.Context(), event.Payment.ID, event.ID)
 	default: // nothing depends on the others

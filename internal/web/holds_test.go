@@ -269,6 +269,57 @@ func TestHoldIsNotExtendedForEver(t *testing.T) {
 	wantProblem(t, s.ask("POST", "/api/holds/h3-none/extend", `{"token":1}`), http.StatusNotFound, "unknown_hold")
 }
 
+// An order is cancelled by its buyer, or by the shop, and once, however often they ask.
+func TestOrderIsCancelled(t *testing.T) {
+	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 1)
+		var refunds int
+		for _, by := range []string{"buyer", "shop"} {
+			h := s.hold(t, sku, "ann", 1)
+			cancel := func(token int64) *httptest.ResponseRecorder {
+				if by == "shop" {
+					return s.admin("POST", "/api/orders/"+h.ID+"/cancel", "{}")
+				}
+				return s.ask("POST", "/api/orders/"+h.ID+"/cancel", fmt.Sprintf(`{"token":%d}`, token))
+			}
+			wantProblem(t, cancel(h.Token), http.StatusNotFound, "unknown_order")
+			read(t, s.pay(h, "key"), new(holds.Order))
+			if by == "buyer" {
+				wantProblem(t, cancel(h.Token+1), http.StatusConflict, "wrong_token")
+				wantProblem(t, s.ask("POST", "/api/orders/"+h.ID+"/cancel", "{}"), http.StatusUnauthorized, "no_token")
+			}
+			s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 1 + refunds, Captured: 1 + refunds, Refunded: refunds})
+			for range 2 {
+				if w := cancel(h.Token); w.Code != http.StatusNoContent {
+					t.Errorf("%s: %d %s", by, w.Code, w.Body)
+				}
+			}
+			refunds++
+			wantProblem(t, s.ask("GET", "/api/orders/"+h.ID, ""), http.StatusNotFound, "unknown_order")
+			wantProblem(t, s.pay(h, "key"), http.StatusConflict, "hold_ended")
+			s.wantBooks(t, sku, 0, 0, payment.Books{Authorised: refunds, Captured: refunds, Refunded: refunds})
+		}
+		s.buy(t, sku, "bob")
+	})
+}
+
+// A refund in the provider's own dashboard ends the order too, when its webhook comes, however often.
+func TestRefundElsewhereEndsTheOrder(t *testing.T) {
+	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 1)
+		o := s.buy(t, sku, "ann")
+		if _, err := s.paid.Refund(t.Context(), o.PaymentID, "dashboard"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			s.webhook(event(payment.Payment{ID: o.PaymentID}, payment.EventRefunded))
+		}
+		s.wantBooks(t, sku, 0, 0, payment.Books{Authorised: 1, Captured: 1, Refunded: 1})
+		s.buy(t, sku, "bob")
+		s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 2, Captured: 2, Refunded: 1})
+	})
+}
+
 func TestReleasedHoldCannotBePaid(t *testing.T) {
 	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
 		sku := s.sell(t, 1)
@@ -540,7 +591,7 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 		"a payment for another shop":  {event(foreign, payment.EventCaptured), "ignored"},
 		"a hold of another shop":      {event(other, payment.EventCaptured), "ignored"},
 		"a type that is not known":    {event(paid, "payment.disputed"), "ignored"},
-		"a refund":                    {event(paid, payment.EventRefunded), "ignored"},
+		"a refund that never was":     {event(paid, payment.EventRefunded), "ignored"},
 		"a failed refund of an order": {event(paid, payment.EventRefundFailed), "settled"}, // there was none
 		"a failed refund elsewhere":   {event(other, payment.EventRefundFailed), "ignored"},
 		"fields that are added later": {extended, "settled"},

@@ -22,13 +22,14 @@ const (
 	pays     role = iota
 	abandons      // neither pays nor releases: the hold expires
 	releases
-	paysLate // pays when the hold has expired
-	paysLast // pays just before that
-	extends  // extends the hold, and pays
+	paysLate       // pays when the hold has expired
+	paysLast       // pays just before that
+	extends        // extends the hold, and pays
+	paysAndCancels // pays, and cancels the order
 )
 
 // cycle is the roles of buyers that come one after the other.
-var cycle = []role{pays, abandons, pays, extends, releases, pays}
+var cycle = []role{pays, abandons, pays, extends, releases, pays, paysAndCancels}
 
 // roleOf returns the role of the i-th buyer.
 func roleOf(i int, c catalog.Condition) role {
@@ -48,7 +49,7 @@ type outcome int
 const (
 	gotOrder  outcome = iota
 	soldOut           // no unit could be held
-	left              // the hold was released, or left to expire
+	left              // the hold was released, or left to expire, or its order cancelled
 	tooLate           // the hold had ended before the payment; a charge was refunded
 	failed            // refused for another reason
 	unlearned         // no answer came
@@ -98,7 +99,24 @@ func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purc
 	default:
 		_ = guard.Sleep(ctx, rand.N(r.think))
 	}
-	return r.pay(ctx, p, name, stays)
+	p = r.pay(ctx, p, name, stays)
+	if as == paysAndCancels && p.outcome == gotOrder {
+		return r.cancel(ctx, p)
+	}
+	return p
+}
+
+// cancel ends an order. Its unit is sold again.
+func (r *row) cancel(ctx context.Context, p purchase) purchase {
+	a := r.client.Ask(ctx, client.Request{
+		Method: http.MethodPost, Path: "/api/orders/" + p.order + "/cancel", Body: map[string]any{"token": p.hold.Token},
+	}, nil)
+	p.order = ""
+	if a.Status/100 != 2 {
+		return refused(p, a)
+	}
+	p.outcome = left
+	return p
 }
 
 func (r *row) release(ctx context.Context, p purchase) purchase {

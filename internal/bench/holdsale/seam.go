@@ -129,6 +129,12 @@ func (s markedStage) Release(ctx context.Context, id string, token int64) error 
 	return s.Stage.Release(ctx, id, token)
 }
 
+func (s markedStage) Cancel(ctx context.Context, id string, token int64) error {
+	ctx, end := s.seams.moving(ctx, &call{})
+	defer end()
+	return s.Stage.Cancel(ctx, id, token)
+}
+
 func (s markedStage) Claim(ctx context.Context, id string, token int64, paymentID string) (holds.Order, error) {
 	return s.Stage.Claim(marked(ctx, &call{claim: true}), id, token, paymentID)
 }

@@ -15,7 +15,8 @@
 //   - so does an extension: the hold is there again, and its unit is somebody else's:
 //     TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
-//   - so do a release and another release: TestDoubleRelease
+//   - so do a release and another release, and two cancellations: TestDoubleRelease,
+//     TestCancelledTwice
 //   - a process that dies after DECRBY takes the units with it: TestCrashAfterTake
 //   - one that dies after it wrote the order leaves the hold, whose unit is sold again:
 //     TestCrashAfterOrder
@@ -28,6 +29,7 @@
 //   - a counter that Redis has lost, by eviction or a restart, or after a week without a
 //     hold, begins again with all units: TestRedisLosesTheSale
 //   - a hold of a sale that is over can still be paid: TestOldSaleIsStillPaid
+//   - an order that is cancelled still counts for the limit of its buyer, who is forgotten
 //   - an ended hold and one that never was look the same: TestHoldsInCalm
 package hold
 
@@ -132,6 +134,21 @@ func (s *Stage) Release(ctx context.Context, id string, _ int64) error {
 		return holds.NotHeldError{Status: h.Status}
 	}
 	if err := s.end(ctx, h, holds.Released); err != nil {
+		return err
+	}
+	return s.giveBack(ctx, h)
+}
+
+// Cancel removes the order of a paid hold and gives its units back.
+func (s *Stage) Cancel(ctx context.Context, id string, _ int64) error {
+	h, err := s.Look(ctx, id)
+	if err != nil {
+		return err
+	}
+	if h.Status != holds.Paid {
+		return holds.NotHeldError{Status: h.Status}
+	}
+	if err := s.deleteOrder(ctx, id); err != nil {
 		return err
 	}
 	return s.giveBack(ctx, h)
@@ -423,6 +440,14 @@ func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, er
 		return holds.Order{}, holds.NotHeldError{Status: holds.Paid}
 	}
 	return there, err
+}
+
+// deleteOrder removes the order of a hold.
+func (s *Stage) deleteOrder(ctx context.Context, id string) error {
+	if _, err := s.db.ExecContext(ctx, "DELETE FROM oversell_orders WHERE id = ?", id); err != nil {
+		return fmt.Errorf("removing order %s: %w", id, err)
+	}
+	return nil
 }
 
 // end removes the hold, however it ended.

@@ -16,7 +16,8 @@
 //     TestLatePayment, TestPaymentDuringRelease
 //   - so does an extension, which writes the status that it has read: TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
-//   - so do a release and another release: TestDoubleRelease
+//   - so do a release and another release, and two cancellations: TestDoubleRelease,
+//     TestCancelledTwice
 //   - a process that dies after it took the units takes them with it: TestCrashAfterTake
 //   - one that dies after it wrote the order leaves the hold, whose unit is sold again:
 //     TestCrashAfterOrder
@@ -124,6 +125,24 @@ func (s *Stage) Release(ctx context.Context, id string, _ int64) error {
 		return holds.NotHeldError{Status: h.Status}
 	}
 	if err := s.end(ctx, h, holds.Released); err != nil {
+		return err
+	}
+	return s.giveBack(ctx, h)
+}
+
+// Cancel removes the order of a paid hold and gives its units back.
+func (s *Stage) Cancel(ctx context.Context, id string, _ int64) error {
+	h, err := s.Look(ctx, id)
+	if err != nil {
+		return err
+	}
+	if h.Status != holds.Paid {
+		return holds.NotHeldError{Status: h.Status}
+	}
+	if err := s.deleteOrder(ctx, id); err != nil {
+		return err
+	}
+	if err := s.end(ctx, h, holds.Cancelled); err != nil {
 		return err
 	}
 	return s.giveBack(ctx, h)
@@ -357,6 +376,12 @@ func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, er
 		return holds.Order{}, holds.NotHeldError{Status: holds.Paid}
 	}
 	return there, err
+}
+
+// deleteOrder removes the order of a hold.
+func (s *Stage) deleteOrder(ctx context.Context, id string) error {
+	_, err := s.write(ctx, "DELETE FROM oversell_orders WHERE id = ?", id)
+	return err
 }
 
 // end writes how the hold ended.

@@ -98,3 +98,10 @@ func TestExtended(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Extended
 func TestExtendedAfterItWasSold(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.ExtendedAfterItWasSold, nil, holdstest.Figures{Sold: 2, Oversold: 1})
 }
+
+func TestCancelled(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Cancelled) }
+
+// Both give the unit back.
+func TestCancelledTwice(t *testing.T) {
+	holdstest.Test(t, 1, stage, holdstest.CancelledTwice, nil, holdstest.Figures{Left: 2, Oversold: 1})
+}

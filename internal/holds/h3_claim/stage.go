@@ -21,6 +21,7 @@
 //   - a Redis that loses its data does no harm, as there is nothing in it: TestRedisLosesTheSale
 //   - no buyer gets more than the limit: TestLimitRaced
 //   - a hold that has ended is not extended: TestExtendedAfterItWasSold
+//   - an order is cancelled once: TestCancelledTwice
 //   - a process whose clock is wrong does no harm: TestClocksDiffer
 //   - a hold of a sale that is over cannot be paid or released: TestOldSaleIsStillPaid,
 //     TestOldSaleIsNotReleased
@@ -144,6 +145,32 @@ func (s *Stage) Release(ctx context.Context, id string, token int64) error {
 	}
 	if err := s.free(ctx, h, holds.Released); err != nil {
 		return s.notReleased(ctx, h, err)
+	}
+	return nil
+}
+
+// Cancel removes the order of a paid hold and gives its units back.
+func (s *Stage) Cancel(ctx context.Context, id string, token int64) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	h, err := s.find(ctx, id, token)
+	if err != nil {
+		return err
+	}
+	if h.Status != holds.Paid {
+		return holds.NotHeldError{Status: h.Status}
+	}
+	err = s.inTx(ctx, func(tx *sql.Tx) error {
+		if err := s.cancel(ctx, tx, h); err != nil {
+			return err
+		}
+		return s.giveBack(ctx, tx, []holds.Hold{h}, holds.Cancelled)
+	})
+	if err != nil {
+		now, outcome := s.outcome(ctx, h, err)
+		if now.Status != holds.Cancelled || !errors.Is(err, errUnsure) {
+			return outcome
+		}
 	}
 	return nil
 }
@@ -626,6 +653,19 @@ func (s *Stage) extend(ctx context.Context, tx *sql.Tx, h holds.Hold, ttl, most 
 		h.ID, h.Token, most.Milliseconds())
 	if err == nil && extended == 0 {
 		err = errLost
+	}
+	return err
+}
+
+// cancel ends a paid hold and removes its order: of all that try, one changes the row.
+func (s *Stage) cancel(ctx context.Context, tx *sql.Tx, h holds.Hold) error {
+	cancelled, err := s.write(ctx, tx,
+		"UPDATE oversell_holds SET status = 'cancelled' WHERE id = ? AND token = ? AND status = 'paid'", h.ID, h.Token)
+	if err == nil && cancelled == 0 {
+		err = errLost
+	}
+	if err == nil {
+		_, err = s.write(ctx, tx, "DELETE FROM oversell_orders WHERE id = ?", h.ID)
 	}
 	return err
 }

@@ -98,3 +98,10 @@ func TestExtended(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Extended
 func TestExtendedAfterItWasSold(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.ExtendedAfterItWasSold, holds.ErrNotHeld, holdstest.Figures{Sold: 1})
 }
+
+func TestCancelled(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Cancelled) }
+
+// One of two cancellations ends the order.
+func TestCancelledTwice(t *testing.T) {
+	holdstest.Test(t, 1, stage, holdstest.CancelledTwice, holds.NotHeldError{Status: holds.Cancelled}, holdstest.Figures{Left: 1})
+}

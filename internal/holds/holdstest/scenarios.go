@@ -260,6 +260,43 @@ func DoubleRelease(t *testing.T, s *Site) error {
 	})
 }
 
+// CancelledTwice is a cancellation that finds the order, and another that ends it first. It returns what the first is
+// told.
+func CancelledTwice(t *testing.T, s *Site) error {
+	a := s.Hold("a")
+	if err := s.Pay(a); err != nil {
+		t.Error(err)
+	}
+	s.Want(Figures{Sold: 1})
+	cancel := func() error { return s.Cancel(t.Context(), a.ID, a.Token) }
+	return s.Midway(cancel, func() {
+		if err := cancel(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Cancelled checks what every stage keeps of a cancellation while nothing is late.
+func Cancelled(t *testing.T, s *Site) {
+	a, b := s.Hold("a"), s.Hold("b")
+	if err := s.Cancel(t.Context(), a.ID, a.Token); !Ended(err) {
+		t.Errorf("cancelling what is not paid: %v", err)
+	}
+	if err := errors.Join(s.Pay(a), s.Pay(b), s.Cancel(t.Context(), a.ID, a.Token)); err != nil {
+		t.Error(err)
+	}
+	s.Want(Figures{Left: 1, Sold: 1})
+	for _, err := range []error{s.Cancel(t.Context(), a.ID, a.Token), s.Pay(a)} {
+		if !Ended(err) {
+			t.Errorf("cancelling or paying what is cancelled: %v", err)
+		}
+	}
+	if err := s.Buy("c"); err != nil {
+		t.Errorf("the unit that is back: %v", err)
+	}
+	s.Want(Figures{Sold: 2})
+}
+
 // CrashAfterTake is a process that is killed between taking units and writing the hold.
 func CrashAfterTake(t *testing.T, s *Site) error {
 	s.Dies(BeforeHold, func() error {

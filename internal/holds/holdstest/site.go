@@ -233,7 +233,8 @@ func (s *Site) Want(want Figures) {
 
 // writes are the statements and commands with which a stage changes something.
 func writes(statement string) bool {
-	return statement == "BEGIN" || strings.HasPrefix(statement, "UPDATE") || strings.HasPrefix(statement, "INSERT")
+	return statement == "BEGIN" || strings.HasPrefix(statement, "UPDATE") ||
+		strings.HasPrefix(statement, "INSERT") || strings.HasPrefix(statement, "DELETE")
 }
 
 var writesRedis = locktest.Command("decrby", "incrby", "del", "set", "zadd", "zrem")

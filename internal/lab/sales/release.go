@@ -13,6 +13,15 @@ var doubleRelease = lab.Try("double-release", nil, func(w *lab.World) lab.Verdic
 	return s.verdict()
 }, had(hasHold, "A"), had(wasTold, "A", "D"))
 
+var cancelledTwice = lab.Try("cancelled-twice", nil, func(w *lab.World) lab.Verdict {
+	s := open(w, 1)
+	a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
+	h := a.take("A")
+	_ = a.pay(h)
+	c.midway(func() error { return c.cancel(h) }, func() { _ = d.cancel(h) })
+	return s.verdict()
+}, had(hasHold, "A"), had(hasOrder, "A"), had(wasTold, "C", "D"), had(hasRefund, "D"))
+
 var twoSweepers = lab.Try("two-sweepers", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
 	a, c, d := s.shop("A"), s.shop("C"), s.shop("D")

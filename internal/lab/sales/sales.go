@@ -46,7 +46,7 @@ func Holds() lab.Table {
 	all := []lab.Scenario{
 		latePayment, extendedAfterSold, sweepAgainstPayment, releasedStillPayable, capturedTwice, replyLostAfterCapture,
 		orderWithoutStatus,
-		doubleRelease, twoSweepers, compensation,
+		doubleRelease, cancelledTwice, twoSweepers, compensation,
 		lastUnit, limitOutside, killedWithUnits, replyLostAfterTake, snapshot, evicted,
 		clockDiffers, sweepWithoutTraffic, expiredWaits,
 	}

@@ -118,6 +118,12 @@ func (p *shop) extend(h holds.Hold) error {
 	return err
 }
 
+func (p *shop) cancel(h holds.Hold) error {
+	err := p.till.Cancel(p.s.w.Context(), h.ID, h.Token)
+	p.say(wasTold, err, "has cancelled the order")
+	return err
+}
+
 func (p *shop) sweep() (n int, err error) {
 	n, err = p.Sweep(p.s.w.Context(), p.s.item.SKU, 100)
 	p.say(wasTold, err, "has swept")
@@ -177,7 +183,7 @@ func writes(cmd fault.Command) bool {
 	switch {
 	case strings.Contains(text, "oversell_hold_payments"):
 		return false
-	case text == fault.Begin, strings.HasPrefix(text, "INSERT INTO "), strings.HasPrefix(text, "UPDATE "):
+	case text == fault.Begin, strings.HasPrefix(text, "INSERT INTO "), strings.HasPrefix(text, "UPDATE "), strings.HasPrefix(text, "DELETE "):
 		return true
 	}
 	return cmd.Is("DECRBY", "INCRBY", "DEL", "SET", "ZADD", "ZREM")

@@ -43,7 +43,8 @@ func TestTakeItHomeWorks(t *testing.T) {
 	}
 	lock, sale := "example.com/take", "example.com/take/sale"
 	if packages := reported("^ok  \t([^\t]+)\t", out); !slices.Equal(packages, []string{lock, lock, sale, sale}) {
-		t.Errorf("these packages passed: %q, want the lock, the repaired lock, the sale and the sale by holds:\n%s", packages, out)
+		t.Errorf("these packages passed: %q, want the lock, the repaired lock, the sale and the sale by holds:\n%s",
+			packages, out)
 	}
 	if text := read(t, takeIt); !strings.Contains(text, fmt.Sprintf("after %d subtests that passed", len(want))) {
 		t.Errorf("%s does not say that there are %d subtests", takeIt, len(want))

@@ -109,7 +109,8 @@ func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purc
 // cancel ends an order. Its unit is sold again.
 func (r *row) cancel(ctx context.Context, p purchase) purchase {
 	a := r.client.Ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/api/orders/" + p.order + "/cancel", Body: map[string]any{"token": p.hold.Token},
+		Method: http.MethodPost, Path: "/api/orders/" + p.order + "/cancel",
+		Body: map[string]any{"token": p.hold.Token},
 	}, nil)
 	p.order = ""
 	if a.Status/100 != 2 {
@@ -132,7 +133,8 @@ func (r *row) release(ctx context.Context, p purchase) purchase {
 // extend lets a hold expire later.
 func (r *row) extend(ctx context.Context, p purchase) purchase {
 	a := r.client.Ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/api/holds/" + p.hold.ID + "/extend", Body: map[string]any{"token": p.hold.Token},
+		Method: http.MethodPost, Path: "/api/holds/" + p.hold.ID + "/extend",
+		Body: map[string]any{"token": p.hold.Token},
 	}, &p.hold)
 	if a.Status != http.StatusOK {
 		return refused(p, a)

@@ -103,5 +103,6 @@ func TestCancelled(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Cancell
 
 // One of two cancellations ends the order.
 func TestCancelledTwice(t *testing.T) {
-	holdstest.Test(t, 1, stage, holdstest.CancelledTwice, holds.NotHeldError{Status: holds.Cancelled}, holdstest.Figures{Left: 1})
+	cancelled := holds.NotHeldError{Status: holds.Cancelled}
+	holdstest.Test(t, 1, stage, holdstest.CancelledTwice, cancelled, holdstest.Figures{Left: 1})
 }

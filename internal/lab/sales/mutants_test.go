@@ -19,7 +19,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 	}{
 		{"the status decides nothing", "AND token = ? AND status = 'held' AND", "AND token = ? AND", []string{
 			// A late claim ends the hold too, and gives its unit back once more.
-			"late-payment", "extended-after-sold", "released-still-payable", "captured-twice", "reply-lost-after-capture",
+			"late-payment", "extended-after-sold", "released-still-payable", "captured-twice",
+			"reply-lost-after-capture",
 			"killed-between-order-and-hold", "double-release", "compensation-clobbers-next-holder",
 		}},
 		{"the limit is not checked", "units + ? <= ?)", "units + ? <= ? OR 1 = 1)", []string{"limit-outside-the-step"}},

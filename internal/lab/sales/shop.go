@@ -183,7 +183,8 @@ func writes(cmd fault.Command) bool {
 	switch {
 	case strings.Contains(text, "oversell_hold_payments"):
 		return false
-	case text == fault.Begin, strings.HasPrefix(text, "INSERT INTO "), strings.HasPrefix(text, "UPDATE "), strings.HasPrefix(text, "DELETE "):
+	case text == fault.Begin, strings.HasPrefix(text, "INSERT INTO "), strings.HasPrefix(text, "UPDATE "),
+		strings.HasPrefix(text, "DELETE "):
 		return true
 	}
 	return cmd.Is("DECRBY", "INCRBY", "DEL", "SET", "ZADD", "ZREM")

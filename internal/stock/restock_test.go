@@ -23,7 +23,9 @@ func (s *site) mustRestock(t *testing.T, service *stock.Service, key string, add
 }
 
 // oneLock leaves out all locks but one: a restock does not know which lock guards the stock.
-func (v variant) oneLock() bool { return v.strategy == "v9_cohort" || !strings.HasPrefix(v.strategy, "v") }
+func (v variant) oneLock() bool {
+	return v.strategy == "v9_cohort" || !strings.HasPrefix(v.strategy, "v")
+}
 
 // Twenty restocks by four admins at two instances, some of them repeated with the same key, while buyers come:
 // exactly the units that were added are sold.

@@ -42,6 +42,8 @@ type begunRow struct {
 	RefundKey string `gorm:"size:128;not null;default:''"`
 	// RefundsFailed counts the refunds that were accepted and failed.
 	RefundsFailed int `gorm:"not null;default:0"`
+	// Cancelling says that the order of the payment is being cancelled. Then it is not settled by being an order.
+	Cancelling bool `gorm:"not null;default:false"`
 	// Alarm says why somebody has to look at the payment, or is "": see the alarms below.
 	Alarm string `gorm:"size:32;not null;default:''"`
 }
@@ -244,9 +246,10 @@ func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 	}
 }
 
-// remove deletes payments that are settled. One with a refund that has failed stays, and is never due: the refund
-// that is final now may fail as well, and then it counts.
+// remove deletes payments that are settled, and whose order nobody is cancelling. One with a refund that has failed
+// stays, and is never due: the refund that is final now may fail as well, and then it counts.
 func (s *Service) remove(ctx context.Context, which string, args ...any) error {
+	which += " AND cancelling = 0"
 	rows, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE "+which+" AND refunds_failed = 0", args...)
 	if err == nil && rows == 0 {
 		_, err = s.exec(ctx,

@@ -12,6 +12,13 @@ import (
 // It may be repeated. It returns ErrToken, ErrUnknownOrder if the hold has no order, or ErrPending if the order has
 // ended and the refund is not final: the settlement tries it again.
 func (s *Service) Cancel(ctx context.Context, id string, token int64) error {
+	if err := s.cancelOrder(ctx, id, token); err != nil {
+		return fmt.Errorf("cancelling order %s: %w", id, err)
+	}
+	return nil
+}
+
+func (s *Service) cancelOrder(ctx context.Context, id string, token int64) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments
 	}
@@ -20,36 +27,62 @@ func (s *Service) Cancel(ctx context.Context, id string, token int64) error {
 	h, stage, err := s.lookUpHold(ctx, id)
 	switch {
 	case errors.Is(err, ErrUnknownHold) || err == nil && h.Status != Paid && h.Status != Cancelled:
-		return fmt.Errorf("%w: %s", ErrUnknownOrder, id)
-	case err == nil && h.Token != token:
-		err = ErrToken
+		return ErrUnknownOrder
+	case err != nil:
+		return err
+	case h.Token != token:
+		return ErrToken
 	}
-	if err == nil {
-		err = s.cancelOrder(ctx, stage, h)
+	p, err := s.cfg.Payments.Payment(ctx, h.PaymentID)
+	if errors.Is(err, payment.ErrUnknownPayment) {
+		return fmt.Errorf("%w that could refund it: it was paid at another provider", ErrNoPayments)
 	}
-	if err != nil {
-		return fmt.Errorf("cancelling order %s: %w", id, err)
-	}
-	return nil
-}
-
-// cancelOrder records that the payment has to be settled before it ends the order: so a process that dies in between
-// leaves no order without its money, and no refund undone. The settlement finds that the payment has no order, and
-// refunds it, or that the order is still there.
-func (s *Service) cancelOrder(ctx context.Context, stage Stage, h Hold) error {
 	b := s.recordFor(h, h.PaymentID)
-	if _, err := s.insertBegun(ctx, b); err != nil {
+	b.Amount = p.Amount // 0 if the provider does not answer
+	if err := s.beginCancel(ctx, b); err != nil {
 		return err
 	}
+	return s.finishCancel(ctx, stage, h, b)
+}
+
+// beginCancel records that the order of a payment is being cancelled. It does so before the order ends: a process that
+// dies in between leaves a cancellation that the settlement finishes, and no order without its money.
+func (s *Service) beginCancel(ctx context.Context, b begunRow) error {
+	for range authorisedTries {
+		if _, err := s.insertBegun(ctx, b); err != nil {
+			return err
+		}
+		// Refunds that failed until now were not the shop's. A repeated cancellation changes nothing.
+		_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET cancelling = 1, refunds_failed = 0, alarm = '', "+
+			"due_at = "+s.sql.Clock+" + ? WHERE hold_id = ? AND idempotency_key = ? AND cancelling = 0",
+			s.cfg.Settle.Milliseconds(), b.HoldID, b.Key)
+		if err != nil {
+			return err
+		}
+		if now, found, err := s.begun(ctx, b.HoldID, b.Key); err != nil || found && now.Cancelling {
+			return err
+		} // it was settled just now
+	}
+	return fmt.Errorf("%w: its record changes all the time", ErrPending)
+}
+
+// finishCancel ends the order of a hold, if it has not ended, and refunds its payment.
+func (s *Service) finishCancel(ctx context.Context, stage Stage, h Hold, b begunRow) error {
 	if h.Status == Paid {
 		if err := stage.Cancel(ctx, h.ID, h.Token); err != nil && !errors.Is(err, NotHeldError{Cancelled}) {
 			return err
 		}
 	}
-	if err := s.refund(ctx, h.ID, h.PaymentID); err != nil {
+	if err := s.refund(ctx, h.ID, b.PaymentID); err != nil {
 		return fmt.Errorf("%w: %w", ErrPending, err)
 	}
-	s.settled(ctx, b, h.PaymentID)
+	_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET cancelling = 0 WHERE hold_id = ? AND idempotency_key = ?",
+		b.HoldID, b.Key)
+	if err != nil {
+		s.log.Warn("an order is cancelled, and will be looked at once more", "hold", b.HoldID, "error", err)
+		return nil
+	}
+	s.settled(ctx, b, b.PaymentID)
 	return nil
 }
 
@@ -76,6 +109,12 @@ func (s *Service) Refunded(ctx context.Context, paymentID string) error {
 		return err
 	case p.Status != payment.Refunded:
 		return fmt.Errorf("payment %s: %w: it is %s", paymentID, ErrNotCaptured, p.Status)
+	case h.Status == Held:
+		_, paying, err := s.recordOf(ctx, h.ID, p.ID)
+		if err == nil && paying { // a shop has captured it, and may be about to write the order
+			err = fmt.Errorf("payment %s: %w: its hold has not ended", paymentID, ErrPending)
+		}
+		return err
 	case h.Status != Paid || h.PaymentID != p.ID: // the shop has refunded it
 		return nil
 	}

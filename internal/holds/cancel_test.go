@@ -1,6 +1,7 @@
 package holds_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -70,5 +71,117 @@ func TestRefundOfACancelledOrderFails(t *testing.T) {
 			t.Errorf("asked again: %v", err)
 		}
 		s.want(t, 1, 0, 0)
+	})
+}
+
+// claimed is a Stage that calls after once it has written an order, or has found it.
+type claimed struct {
+	holds.Stage
+	after func()
+}
+
+func (c *claimed) Claim(ctx context.Context, id string, token int64, paymentID string) (holds.Order, error) {
+	o, err := c.Stage.Claim(ctx, id, token, paymentID)
+	if after := c.after; after != nil {
+		c.after = nil
+		after()
+	}
+	return o, err
+}
+
+// A webhook that is repeated has found the order, which is cancelled before the webhook is answered. It does not
+// take the refund off the record.
+func TestCancelBesideARepeatedWebhook(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.sold(t, h3)
+		o, err := s.Order(t.Context(), h.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stage := &claimed{Stage: s.cfg.Stages[h3]}
+		s.cfg.Stages[h3] = stage
+		there := s.another(t)
+		s.bank.refunds = payment.ErrUnavailable
+		stage.after = func() {
+			if err := there.Cancel(t.Context(), h.ID, h.Token); !errors.Is(err, holds.ErrPending) {
+				t.Errorf("cancelling: got %v, want %v", err, holds.ErrPending)
+			}
+		}
+		if err := there.Captured(t.Context(), o.PaymentID); err != nil {
+			t.Error(err)
+		}
+		s.bank.refunds = nil
+		s.settle(t)
+		s.want(t, 1, 0, 0)
+		s.books(t, 0)
+	})
+}
+
+// A refund in the provider's dashboard has failed before the order is cancelled. That does not keep the shop's own
+// refund from being tried again.
+func TestCancelAfterARefundThatFailed(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.sold(t, h3)
+		o, err := s.Order(t.Context(), h.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range []string{"evt_1", "evt_2", "evt_3"} {
+			s.refundFails(t, o.PaymentID, event)
+		}
+		s.settle(t)
+		s.bank.refunds = payment.ErrUnavailable
+		if err := s.Cancel(t.Context(), h.ID, h.Token); !errors.Is(err, holds.ErrPending) {
+			t.Errorf("got %v, want %v", err, holds.ErrPending)
+		}
+		s.bank.refunds = nil
+		s.settle(t)
+		s.want(t, 1, 0, 0)
+		s.books(t, 0)
+	})
+}
+
+// Another provider has the money: nothing is cancelled here.
+func TestCancelAtAnotherProvider(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.sold(t, h3)
+		first := s.cfg.Payments
+		s.cfg.Payments = newBank(t)
+		there := s.another(t)
+		if err := there.Cancel(t.Context(), h.ID, h.Token); !errors.Is(err, holds.ErrNoPayments) {
+			t.Errorf("got %v, want %v", err, holds.ErrNoPayments)
+		}
+		s.cfg.Payments = first
+		s.want(t, 0, 0, 1)
+		s.books(t, 0)
+	})
+}
+
+// A payment is refunded in the dashboard before its order is written. The webhook comes again until that has ended.
+func TestRefundedBeforeTheOrderIsWritten(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.bank.afterCapture = func() error {
+			var id string
+			if err := s.db.Table("oversell_hold_payments").Pluck("payment_id", &id).Error; err != nil {
+				t.Error(err)
+			}
+			if _, err := s.bank.Client.Refund(t.Context(), id, "dashboard"); err != nil {
+				t.Error(err)
+			}
+			if err := s.Refunded(t.Context(), id); !errors.Is(err, holds.ErrPending) {
+				t.Errorf("the webhook: got %v, want %v", err, holds.ErrPending)
+			}
+			return nil
+		}
+		o, err := s.Pay(t.Context(), h.ID, h.Token, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Refunded(t.Context(), o.PaymentID); err != nil {
+			t.Error(err)
+		}
+		s.want(t, 1, 0, 0)
+		s.books(t, 0)
 	})
 }

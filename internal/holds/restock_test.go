@@ -18,16 +18,19 @@ func TestRestocksUnderLoad(t *testing.T) {
 	const units = initial + keys*more
 	each(t, initial, func(t *testing.T, s *shop) {
 		var all sync.WaitGroup
-		for i := range restocks {
-			all.Go(func() {
+		all.Go(func() {
+			for i := range restocks {
 				if _, err := s.stock.Restock(t.Context(), "hot", strconv.Itoa(i%keys), more); err != nil {
 					t.Error(err)
 				}
-			})
-		}
+			}
+		})
 		var sold atomic.Int64
+		buyers := make(chan struct{}, 8) // as many at a time: SQLite has one writer
 		for i := range units {
 			all.Go(func() {
+				buyers <- struct{}{}
+				defer func() { <-buyers }()
 				h, err := s.Hold(t.Context(),
 					holds.Ask{Stage: h3, SKU: "hot", Buyer: strconv.Itoa(i), Quantity: 1})
 				if errors.Is(err, holds.ErrSoldOut) {

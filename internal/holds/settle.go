@@ -193,6 +193,9 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 		return errUnderWay
 	}
 	h.ID, h.Token = b.HoldID, b.Token
+	if b.Cancelling {
+		return s.finishCancel(ctx, stage, h, b)
+	}
 	p, err := s.find(ctx, b)
 	if err == nil && b.PaymentID == "" {
 		if err := s.authorised(ctx, b, p.ID); err != nil { // a refund that fails is noted there

@@ -36,7 +36,8 @@ func ofSales() []saleMutant {
 		adds  = "internal/stock/restock.go"
 	)
 	return []saleMutant{
-		{claim, `AND token = ? AND`, `AND (token = ? OR 1 = 1) AND`, "a transition does not carry the token",
+		{claim, `AND token = ? AND status = 'held' AND "+due`, `AND (token = ? OR 1 = 1) AND status = 'held' AND "+due`,
+			"a transition does not carry the token",
 			"TestTransitionCarriesTheToken", ""},
 		{claim, `if err == nil && h.Token != token {`, `if false {`, "the token of another hold ends a hold",
 			"TestWrongToken", ""},
@@ -62,7 +63,7 @@ func ofSales() []saleMutant {
 			"the hold is not in the transaction that takes its units", "TestCrashAfterTake", ""},
 		{claim, `return "status = 'held' AND expires_at <= "`, `return "expires_at <= "`,
 			"a hold that has ended expires once more", "TestExpiredIsFree", ""},
-		{claim, `if err = s.makeRoom(ctx, r, err); err == nil {`, `if false {`,
+		{claim, `if err = s.makeRoom(ctx, r, err); err != nil {`, `if true {`,
 			"the units of an expired hold wait for a sweep", "TestExpiredIsFree", ""},
 
 		{eats, `		fates, err := r.sale.Write(`,

@@ -79,9 +79,10 @@ func (s *Stage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 	}
 	err := s.take(ctx, r)
 	for try := 1; try < maxAttempts && (errors.Is(err, holds.ErrSoldOut) || errors.Is(err, holds.ErrLimit)); try++ {
-		if err = s.makeRoom(ctx, r, err); err == nil {
-			err = s.take(ctx, r)
+		if err = s.makeRoom(ctx, r, err); err != nil {
+			break
 		}
+		err = s.take(ctx, r)
 	}
 	if err != nil {
 		return s.notTaken(ctx, r, err)

@@ -175,6 +175,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		},
 		{[]string{"-hosts", "*.example"}, "-hosts"},
 		{[]string{"-hold-ttl", "999ms"}, "-hold-ttl"},
+		{[]string{"-hold-max", "5s", "-hold-ttl", "20s"}, "at least -hold-ttl"},
 		{[]string{"-hold-limit", "-1"}, "-hold-limit"},
 		{[]string{"-provider", "http://127.0.0.1:1"}, "-webhook-secret-file"},
 		{[]string{"-provider", "nowhere", "-webhook-secret-file", "/no-such-file"}, "-webhook-secret-file: "},

@@ -154,8 +154,8 @@ func (o options) validate() error {
 		return fmt.Errorf("-reconcile is %v, and must be 0 or at least %v", o.Reconcile, minReconcile)
 	case o.Holds.TTL < time.Second:
 		return fmt.Errorf("-hold-ttl is %v, and must be at least 1s", o.Holds.TTL)
-	case o.Holds.Max < 0:
-		return fmt.Errorf("-hold-max is %v, and must not be negative", o.Holds.Max)
+	case o.Holds.Max != 0 && o.Holds.Max < o.Holds.TTL:
+		return fmt.Errorf("-hold-max is %v, and must be 0 or at least -hold-ttl, which is %v", o.Holds.Max, o.Holds.TTL)
 	case o.Holds.Settle < time.Second:
 		return fmt.Errorf("-hold-settle is %v, and must be at least 1s", o.Holds.Settle)
 	case o.Holds.Limit < 0:

@@ -59,11 +59,24 @@ func (s *Service) beginCancel(ctx context.Context, b begunRow) error {
 		if err != nil {
 			return err
 		}
-		if now, found, err := s.begun(ctx, b.HoldID, b.Key); err != nil || found && now.Cancelling {
+		if cancelling, err := s.cancelling(ctx, b); err != nil || cancelling {
 			return err
 		} // it was settled just now
 	}
 	return fmt.Errorf("%w: its record changes all the time", ErrPending)
+}
+
+// cancelling reports whether it is on record that the order of a payment is being cancelled.
+func (s *Service) cancelling(ctx context.Context, b begunRow) (bool, error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	var rows int64
+	err := db.Model(&begunRow{}).
+		Where("hold_id = ? AND idempotency_key = ? AND cancelling = 1", b.HoldID, b.Key).Count(&rows).Error
+	if err != nil {
+		return false, fmt.Errorf("reading whether the order of hold %s is being cancelled: %w", b.HoldID, err)
+	}
+	return rows > 0, nil
 }
 
 // finishCancel ends the order of a hold, if it has not ended, and refunds its payment.

@@ -79,7 +79,7 @@ func (c cashier) Refund(ctx context.Context, id, key string) (payment.Payment, e
 }
 
 func (c cashier) Payment(ctx context.Context, id string) (payment.Payment, error) {
-	return c.call("payment "+id, func() (payment.Payment, error) { return c.c.Payment(ctx, id) })
+	return c.call("look up "+id, func() (payment.Payment, error) { return c.c.Payment(ctx, id) })
 }
 
 func (c cashier) Find(ctx context.Context, reference string) (found []payment.Payment, err error) {

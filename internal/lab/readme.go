@@ -168,8 +168,8 @@ func librariesTable(r Report, all []Scenario) string {
 		alike := !slices.ContainsFunc(names, func(name string) bool { return of(s, name) != of(s, names[0]) })
 		return alike || !slices.ContainsFunc(names[:theirs], func(name string) bool { return of(s, name) != NA })
 	})}
-	t.Add("what happens", func(s Scenario) string {
-		return fmt.Sprintf("[`%s`](../%s): %s", s.Name, s.source(), s.Sentence)
+	t.Add("anomaly", func(s Scenario) string {
+		return fmt.Sprintf("[`%s`](../%s)", s.Name, s.source())
 	})
 	for _, name := range names {
 		t.Add(fmt.Sprintf("[`%s`](../%s)", name, lockSource(name)), func(s Scenario) string {

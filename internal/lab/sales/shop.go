@@ -89,13 +89,20 @@ func (p *shop) pay(h holds.Hold) error {
 	return err
 }
 
-// buy pays for a hold, if there is one to be had.
+// buy pays for a hold, unless nothing is left.
 func (p *shop) buy() error {
 	h, err := p.ask(p.name, 0)
 	if err == nil {
 		err = p.pay(h)
 	}
 	return err
+}
+
+// resell lets a hold expire, and sells its unit to a buyer of this shop.
+func (p *shop) resell(h holds.Hold) {
+	p.s.expire(h)
+	_, _ = p.sweep()
+	_ = p.pay(p.take(p.name))
 }
 
 func (p *shop) webhook(id string) error {

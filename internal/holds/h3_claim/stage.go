@@ -145,7 +145,7 @@ func (s *Stage) Release(ctx context.Context, id string, token int64) error {
 		return err
 	}
 	if err := s.free(ctx, h, holds.Released); err != nil {
-		return s.notReleased(ctx, h, err)
+		return s.notEnded(ctx, h, holds.Released, err)
 	}
 	return nil
 }
@@ -168,10 +168,7 @@ func (s *Stage) Cancel(ctx context.Context, id string, token int64) error {
 		return s.giveBack(ctx, tx, []holds.Hold{h}, holds.Cancelled)
 	})
 	if err != nil {
-		now, outcome := s.outcome(ctx, h, err)
-		if now.Status != holds.Cancelled || !errors.Is(err, errUnsure) {
-			return outcome
-		}
+		return s.notEnded(ctx, h, holds.Cancelled, err)
 	}
 	return nil
 }
@@ -299,10 +296,10 @@ func (s *Stage) notExtended(ctx context.Context, h holds.Hold, most time.Duratio
 	return now, nil
 }
 
-// notReleased answers a Release whose transaction returned err.
-func (s *Stage) notReleased(ctx context.Context, h holds.Hold, err error) error {
+// notEnded answers a Release or a Cancel, which ends with this status, and whose transaction returned err.
+func (s *Stage) notEnded(ctx context.Context, h holds.Hold, with holds.Status, err error) error {
 	now, outcome := s.outcome(ctx, h, err)
-	if now.Status == holds.Released && errors.Is(err, errUnsure) {
+	if now.Status == with && errors.Is(err, errUnsure) {
 		return nil
 	}
 	return outcome

@@ -100,19 +100,27 @@ func (a *API) release(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// holdToken reads the body of a request for a hold: its token. If there is none it replies and returns false.
-func holdToken(w http.ResponseWriter, r *http.Request) (int64, bool) {
+// bodyToken reads the body of a request for a hold: its token, nil if there is none. If the body is malformed it
+// replies and returns false.
+func bodyToken(w http.ResponseWriter, r *http.Request) (token *int64, ok bool) {
 	var body struct {
 		Token *int64 `json:"token"`
 	}
-	if !problem.ReadBody(w, r.Body, &body) {
+	ok = problem.ReadBody(w, r.Body, &body)
+	return body.Token, ok
+}
+
+// holdToken is bodyToken for a request that needs the token.
+func holdToken(w http.ResponseWriter, r *http.Request) (int64, bool) {
+	token, ok := bodyToken(w, r)
+	if !ok {
 		return 0, false
 	}
-	if body.Token == nil {
+	if token == nil {
 		invalid(w, `token is missing: {"token":7}, as the reply to the hold has it`)
 		return 0, false
 	}
-	return *body.Token, true
+	return *token, true
 }
 
 // extend lets a hold expire later, and answers with it.
@@ -133,17 +141,15 @@ func (a *API) extend(w http.ResponseWriter, r *http.Request) {
 
 // cancel ends an order. The buyer sends the token of its hold, and the shop its own.
 func (a *API) cancel(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Token *int64 `json:"token"`
-	}
-	if !problem.ReadBody(w, r.Body, &body) {
+	sent, ok := bodyToken(w, r)
+	if !ok {
 		return
 	}
 	id := r.PathValue("id")
 	var token int64
 	switch {
-	case body.Token != nil:
-		token = *body.Token
+	case sent != nil:
+		token = *sent
 	case !Authorized(r, a.cfg.Token):
 		Challenge(w)
 		return

@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +38,8 @@ func (s *Service) cancelOrder(ctx context.Context, id string, token int64) error
 	if errors.Is(err, payment.ErrUnknownPayment) {
 		return fmt.Errorf("%w that could refund it: it was paid at another provider", ErrNoPayments)
 	}
-	b := s.recordFor(h, h.PaymentID)
-	b.Amount = p.Amount // 0 if the provider does not answer
+	b := s.recordFor(h, h.PaymentID, cmp.Or(p.Currency, s.cfg.Currency)) // the provider may not answer
+	b.Amount = p.Amount
 	if err := s.beginCancel(ctx, b); err != nil {
 		return err
 	}
@@ -100,9 +101,9 @@ func (s *Service) finishCancel(ctx context.Context, stage Stage, h Hold, b begun
 }
 
 // recordFor is a row for a payment whose key is not known. The amount is not what the hold costs: see asked.
-func (s *Service) recordFor(h Hold, paymentID string) begunRow {
+func (s *Service) recordFor(h Hold, paymentID, currency string) begunRow {
 	return begunRow{
-		HoldID: h.ID, Key: ownKey(paymentID), SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Currency: s.cfg.Currency,
+		HoldID: h.ID, Key: ownKey(paymentID), SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Currency: currency,
 		PaymentID: paymentID, Ledger: s.cfg.Ledger,
 	}
 }

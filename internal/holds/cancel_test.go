@@ -10,14 +10,15 @@ import (
 	"oversell/internal/payment"
 )
 
-// sold sells the only unit of a stage's sale, and returns the hold.
-func (s *shop) sold(t *testing.T, stage string) holds.Hold {
+// sold sells the only unit of a stage's sale.
+func (s *shop) sold(t *testing.T, stage string) (holds.Hold, holds.Order) {
 	t.Helper()
 	h := s.hold(t, stage, "a")
-	if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); err != nil {
+	o, err := s.Pay(t.Context(), h.ID, h.Token, "key")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return h, o
 }
 
 // An order whose refund is not answered has ended all the same, and the settlement refunds it.
@@ -25,7 +26,7 @@ func TestCancelWhileTheProviderRefundsNothing(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
 			s.put(t, 1)
-			h := s.sold(t, stage.Name)
+			h, _ := s.sold(t, stage.Name)
 			s.bank.refunds = payment.ErrUnavailable
 			if err := s.Cancel(t.Context(), h.ID, h.Token); !errors.Is(err, holds.ErrPending) {
 				t.Errorf("%s: got %v, want %v", stage.Name, err, holds.ErrPending)
@@ -49,11 +50,7 @@ func TestRefundOfACancelledOrderFails(t *testing.T) {
 				t.Errorf("%d refunds are open, %v; want %d", n, err, want)
 			}
 		}
-		h := s.sold(t, h3)
-		o, err := s.Order(t.Context(), h.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h, o := s.sold(t, h3)
 		s.bank.accepts = payment.Refunded
 		if err := s.Cancel(t.Context(), h.ID, h.Token); err != nil {
 			t.Error(err)
@@ -93,11 +90,7 @@ func (c *claimed) Claim(ctx context.Context, id string, token int64, paymentID s
 // take the refund off the record.
 func TestCancelBesideARepeatedWebhook(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
-		h := s.sold(t, h3)
-		o, err := s.Order(t.Context(), h.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h, o := s.sold(t, h3)
 		stage := &claimed{Stage: s.cfg.Stages[h3]}
 		s.cfg.Stages[h3] = stage
 		there := s.another(t)
@@ -121,11 +114,7 @@ func TestCancelBesideARepeatedWebhook(t *testing.T) {
 // refund from being tried again.
 func TestCancelAfterARefundThatFailed(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
-		h := s.sold(t, h3)
-		o, err := s.Order(t.Context(), h.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h, o := s.sold(t, h3)
 		for _, event := range []string{"evt_1", "evt_2", "evt_3"} {
 			s.refundFails(t, o.PaymentID, event)
 		}
@@ -144,7 +133,7 @@ func TestCancelAfterARefundThatFailed(t *testing.T) {
 // Another provider has the money: nothing is cancelled here.
 func TestCancelAtAnotherProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
-		h := s.sold(t, h3)
+		h, _ := s.sold(t, h3)
 		first := s.cfg.Payments
 		s.cfg.Payments = newBank(t)
 		there := s.another(t)

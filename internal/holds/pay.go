@@ -12,6 +12,7 @@ import (
 
 	"oversell/internal/guard"
 	"oversell/internal/payment"
+	"oversell/internal/stock"
 )
 
 // Payments is the payment provider of a Service.
@@ -69,7 +70,7 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	if s.cfg.Payments == nil {
 		return Order{}, ErrNoPayments
 	}
-	if err := checkKey(key); err != nil {
+	if err := stock.CheckKey(key); err != nil {
 		return Order{}, err
 	}
 	h, stage, err := s.lookUpHold(ctx, id)
@@ -79,7 +80,7 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	if h.Token != token {
 		return Order{}, ErrToken
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), payTimeout)
+	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	if h.Status != Held && h.Status != Paid {
 		return Order{}, s.tooLate(ctx, h, key)
@@ -314,7 +315,7 @@ func (s *Service) Captured(ctx context.Context, paymentID string) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), payTimeout)
+	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	p, h, stage, err := s.paid(ctx, paymentID)
 	switch {
@@ -385,7 +386,7 @@ func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) err
 			return unknown
 		}
 		// The refund was final.
-		if _, err := s.insertBegun(ctx, s.recordFor(h, p.ID)); err != nil {
+		if _, err := s.insertBegun(ctx, s.recordFor(h, p.ID, p.Currency)); err != nil {
 			return err
 		}
 	}

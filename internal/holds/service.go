@@ -115,7 +115,7 @@ type Ask struct {
 	Key      string // idempotency key, or ""
 }
 
-// printable is the id of a hold or an idempotency key.
+// printable is the id of a hold.
 var printable = regexp.MustCompile(`^[\x21-\x7e]+$`)
 
 func (a Ask) check() error {
@@ -128,15 +128,7 @@ func (a Ask) check() error {
 	if err := stock.CheckBuyer(a.Buyer); err != nil {
 		return err
 	}
-	return checkKey(a.Key)
-}
-
-func checkKey(key string) error {
-	if key != "" && (len(key) > stock.MaxKey || !printable.MatchString(key)) {
-		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
-			stock.ErrInvalid, stock.MaxKey)
-	}
-	return nil
+	return stock.CheckKey(a.Key)
 }
 
 // maxSales bounds how often a request starts again because another sale has begun.

@@ -66,7 +66,7 @@ func checkRestock(sku, key string, add int64) error {
 	if add < 1 || add > MaxStock {
 		return fmt.Errorf("%w: add is %d, and must be 1 to %d", ErrInvalid, add, MaxStock)
 	}
-	return checkKey(key)
+	return CheckKey(key)
 }
 
 // restock is Restock in a transaction.

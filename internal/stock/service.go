@@ -209,12 +209,15 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if item.backend() == InDatabase {
 		now.left = item.left()
 	}
-	var held, alarms int64
+	var held, alarms, refunds int64
 	if item.backend() == InHolds {
 		if now.left, held, err = s.holds.Units(ctx, item); err != nil {
 			return Audit{}, err
 		}
 		if alarms, err = s.holds.PaymentAlarms(ctx, sku); err != nil {
+			return Audit{}, err
+		}
+		if refunds, err = s.holds.OpenRefunds(ctx, sku); err != nil {
 			return Audit{}, err
 		}
 	}
@@ -244,7 +247,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 		Oversold: found.Oversold(), LostUpdates: found.LostUpdates(),
 		Stranded: b.Stranded(), InFlight: behind.unwritten + b.InFlight(), Foreign: foreign,
 		AcceptedLost: lost, DurableP99: figures.Milliseconds(behind.lag99),
-		PaymentAlarms: alarms,
+		PaymentAlarms: alarms, OpenRefunds: refunds,
 	}, nil
 }
 

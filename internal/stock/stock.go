@@ -81,8 +81,8 @@ func CheckSKU(sku string) error {
 	return nil
 }
 
-// checkKey returns ErrInvalid if key is neither "" nor a valid idempotency key.
-func checkKey(key string) error {
+// CheckKey returns ErrInvalid if key is neither "" nor a valid idempotency key.
+func CheckKey(key string) error {
 	if key != "" && !keyForm.MatchString(key) {
 		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
 			ErrInvalid, MaxKey)
@@ -261,6 +261,8 @@ type Audit struct {
 	DurableP99   float64 `json:"durable_p99_ms"`
 	// PaymentAlarms counts payments for holds that somebody has to look at: see holds.Service.
 	PaymentAlarms int64 `json:"payment_alarms,omitempty"`
+	// OpenRefunds counts payments for holds of which a refund has failed, and none is final.
+	OpenRefunds int64 `json:"open_refunds,omitempty"`
 }
 
 // Backend is who keeps the stock of a sale.
@@ -282,6 +284,8 @@ type Holds interface {
 	Units(ctx context.Context, item Item) (left, held int64, err error)
 	// PaymentAlarms counts the payments for the item that need somebody to look at them.
 	PaymentAlarms(ctx context.Context, sku string) (int64, error)
+	// OpenRefunds counts the payments for the item of which a refund has failed, and none is final.
+	OpenRefunds(ctx context.Context, sku string) (int64, error)
 	// CheckRestock returns ErrLocation if the units of the item's sale are not in its row.
 	CheckRestock(ctx context.Context, item Item) error
 	// Forget removes the item's holds, in a transaction that has locked the item's row. It
@@ -296,6 +300,7 @@ func (noHolds) Units(_ context.Context, item Item) (left, held int64, err error)
 	return item.Remaining, 0, nil
 }
 func (noHolds) PaymentAlarms(context.Context, string) (int64, error) { return 0, nil }
+func (noHolds) OpenRefunds(context.Context, string) (int64, error)   { return 0, nil }
 func (noHolds) CheckRestock(context.Context, Item) error             { return nil }
 func (noHolds) Forget(*gorm.DB, Item) error                          { return nil }
 

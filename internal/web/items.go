@@ -388,9 +388,6 @@ func (a *API) audit(w http.ResponseWriter, r *http.Request) {
 	if audit.CacheLoads, err = a.cfg.Cache.Loads(ctx, itemKey(sku)); err == nil {
 		audit.RedisCommands, err = a.cfg.Commands(ctx)
 	}
-	if err == nil && a.cfg.Holds != nil {
-		audit.OpenRefunds, err = a.cfg.Holds.OpenRefunds(ctx, sku)
-	}
 	a.answer(w, r, audit, err)
 }
 
@@ -408,8 +405,6 @@ type Audit struct {
 	stock.Audit
 	Instance   string           `json:"instance"`    // the instance that answered
 	CacheLoads map[string]int64 `json:"cache_loads"` // loads of the item's cached value, by instance
-	// OpenRefunds are the payments of which a refund has failed, and none is final.
-	OpenRefunds int64 `json:"open_refunds,omitempty"`
 	// RedisCommands are the commands that Redis has counted since it started, or nil if it does not tell.
 	RedisCommands *int64 `json:"redis_commands,omitempty"`
 }

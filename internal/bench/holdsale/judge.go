@@ -51,6 +51,8 @@ func (r *row) expect(row *report.Row, o observed) {
 	case o.noFault != nil:
 		r.missed = true
 		row.Differs = fmt.Sprintf("not every fault was injected: %v", o.noFault)
+	case o.stock.Initial != r.cfg.Stock:
+		row.Differs = fmt.Sprintf("the sale has %d units; %d were put on sale and added", o.stock.Initial, r.cfg.Stock)
 	case !known:
 		row.Differs = "the catalog has no expectation for this case"
 	default:

@@ -68,7 +68,14 @@ func (r *row) do(ctx context.Context) (_ report.Row, err error) {
 	defer stop()
 	var injected sync.WaitGroup
 	injected.Go(func() { o.faults, o.noFault = r.inject(injecting) })
+	restocked := make(chan error, 1)
+	go func() { restocked <- r.restock(ctx) }()
 	o.bought, o.wall = r.load(ctx)
+	if err := <-restocked; err != nil {
+		stop()
+		injected.Wait()
+		return report.Row{}, err
+	}
 	ended := time.Now()
 	err = r.calm(ctx)
 	if err == nil {
@@ -115,7 +122,7 @@ func (r *row) prepare(ctx context.Context) error {
 		return err
 	}
 	r.base = int64(len(ledger))
-	if err := r.client.Put(ctx, r.sku, r.cfg.Stock, stock.InHolds, ""); err != nil {
+	if err := r.client.Put(ctx, r.sku, r.cfg.Stock-restocks*r.added(), stock.InHolds, ""); err != nil {
 		return err
 	}
 	return r.shops.payments.SetFaults(ctx, r.cfg.provided(r.cond))

@@ -1,0 +1,44 @@
+package holdsale
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"oversell/internal/bench/client"
+	"oversell/internal/guard"
+)
+
+// restocks is how many times units are added while buyers come.
+const restocks = 4
+
+// added is how many units each restock adds: half of the stock comes that way. The units of a
+// stage in Redis are no longer in the item's row, and nothing can be added to them.
+func (r *row) added() int64 {
+	if r.stage.InRedis {
+		return 0
+	}
+	return r.cfg.Stock / (2 * restocks)
+}
+
+// restock adds units, at times that are evenly spread over the load. A request that is not
+// answered is sent again, with its key, to the next shop.
+func (r *row) restock(ctx context.Context) error {
+	add := r.added()
+	if add == 0 {
+		return nil
+	}
+	for i := range restocks {
+		if err := guard.Sleep(ctx, r.spread/(restocks+1)); err != nil {
+			return err
+		}
+		a := r.client.Ask(ctx, client.Request{
+			Method: http.MethodPost, Path: "/api/items/" + r.sku + "/restock",
+			Key: fmt.Sprintf("%s-restock-%d", r.sku, i), Body: map[string]any{"add": add},
+		}, nil)
+		if a.Err != nil {
+			return fmt.Errorf("adding %d units to %s: %w", add, r.sku, a.Err)
+		}
+	}
+	return nil
+}

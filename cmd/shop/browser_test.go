@@ -292,8 +292,8 @@ func TestPageStepsToTheBreak(t *testing.T) {
 	b.Quiet()
 }
 
-// A buyer with a keyboard holds a unit and pays for it by the Enter key alone. The page's verdict and
-// figures are those of the audit.
+// A buyer with a keyboard holds a unit and pays for it by the Enter key alone; on the way the hold is
+// extended, and in the end the order is cancelled. The page's verdict and figures are those of the audit.
 func TestPageSellsByHolds(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -314,13 +314,23 @@ func TestPageSellsByHolds(t *testing.T) {
 	for _, phase := range []string{"held", "order"} {
 		b.Do(chromedp.KeyEvent(kb.Enter))
 		b.Until(fmt.Sprintf(`document.querySelector(".lane.a0 .mark.%s") !== null`, phase))
+		if phase == "held" {
+			click(b, ".lane.a0 [data-act=extend]")
+			b.Until(text(".lane.a0 .outcome.good") + ` === "The unit is held for longer."
+				&& document.activeElement.dataset.act === "pay" && !document.activeElement.disabled`)
+		}
 	}
 	b.Until(text(".verdict") + `.startsWith("✓ 1 of 1 sold, each once.")`)
-	for name, want := range map[string]string{
-		"sold": "1", "oversold": "0", "stranded": "0", "captured": "1", "refunded": "0",
-	} {
-		b.Until(fmt.Sprintf(`%s === %q`, text(fmt.Sprintf(`[data-figure=%q] dd`, name)), want))
+	figures := func(want map[string]string) {
+		for name, value := range want {
+			b.Until(fmt.Sprintf(`%s === %q`, text(fmt.Sprintf(`[data-figure=%q] dd`, name)), value))
+		}
 	}
+	figures(map[string]string{"sold": "1", "oversold": "0", "stranded": "0", "captured": "1", "refunded": "0"})
+	b.Until(`document.querySelector(".lane.a0 [data-act=cancel]").disabled === false`)
+	click(b, ".lane.a0 [data-act=cancel]")
+	b.Until(`document.querySelector(".lane.a0 .mark.cancelled") !== null`)
+	figures(map[string]string{"sold": "0", "oversold": "0", "stranded": "0", "captured": "1", "refunded": "1"})
 	b.Quiet()
 }
 

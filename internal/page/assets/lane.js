@@ -79,7 +79,7 @@ export function newLane(usualName, i, site) {
 }
 
 /** acts are what a buyer can do. Each returns what to tell the buyer, or throws. */
-const acts = { hold, pay, last, release };
+const acts = { hold, pay, last, extend, release, cancel };
 
 async function hold(lane, { sku, stage, list }) {
   const got = await call(`/api/items/${sku}/holds?strategy=${encodeURIComponent(stage())}`, {
@@ -120,9 +120,25 @@ async function last(lane, site, now) {
   return pay(lane, site);
 }
 
+/** extend lets the hold expire later, up to what the shop allows. */
+async function extend({ hold }) {
+  const { id, token } = hold;
+  const { expires_at } = await call(`/api/holds/${id}/extend`, { method: "POST", body: { token } });
+  hold.expires_at = expires_at;
+  return t("lane.extended");
+}
+
 async function release({ hold: { id, token } }) {
   await call(`/api/holds/${id}?token=${token}`, { method: "DELETE" });
   return t("lane.released");
+}
+
+/** cancel ends the order, which has the id of its hold. */
+async function cancel({ hold }) {
+  const { id, token } = hold;
+  await call(`/api/orders/${id}/cancel`, { method: "POST", body: { token } });
+  hold.cancelled = true; // a stage may forget the hold
+  return t("lane.cancelled");
 }
 
 /**
@@ -133,6 +149,7 @@ function phaseOf(hold, listed, left) {
   if (!hold) return "none";
   const money = (listed?.payments ?? []).map(({ status }) => status);
   if (listed?.order) return "order";
+  if (listed?.status === "cancelled" || hold.cancelled) return money.includes("refunded") ? "cancelled" : "cancelling";
   if (money.includes("captured")) return "charged";
   if (money.includes("authorised")) return "paying";
   if (money.includes("refunded") || money.includes("cancelled")) return "refunded";
@@ -142,10 +159,12 @@ function phaseOf(hold, listed, left) {
 
 /** allowed tells which of the actions make sense. A hold that has run out may be paid for: the shop must refuse it. */
 const allowed = {
-  hold: (phase) => ["none", "order", "refunded", "released", "expired"].includes(phase),
+  hold: (phase) => ["none", "order", "refunded", "released", "expired", "cancelled"].includes(phase),
   pay: (phase) => ["held", "expired", "paying", "charged"].includes(phase),
   last: (phase) => phase === "held",
+  extend: (phase) => phase === "held",
   release: (phase) => phase === "held",
+  cancel: (phase) => ["order", "cancelling"].includes(phase),
 };
 
 /** newView makes what is seen of a buyer. */

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"oversell/internal/guard/keymutex"
 )
 
 // Distributed guards sections by a Lock that all processes share. It is safe for concurrent
@@ -28,7 +26,7 @@ type Distributed struct {
 	// each key; the others wait in memory. It is for a lock whose waiters need a
 	// connection each. The next caller calls Lock as soon as the last one has the lock.
 	OneWaits bool
-	waiting  keymutex.Mutex
+	waiting  KeyedMutex
 
 	// WithOwner puts the owner into the context for the lock; nil for a lock without
 	// owners.
@@ -275,7 +273,7 @@ func (d *Distributed) tooLate(err error) bool {
 type Line struct {
 	Delay time.Duration // mean time between two attempts, jittered by half
 
-	asking keymutex.Mutex // held by the first caller of each key
+	asking KeyedMutex // held by the first caller of each key
 
 	mu   sync.Mutex
 	held map[string]*holds // the locks that this process holds

@@ -7,8 +7,6 @@ package guard
 import (
 	"context"
 	"time"
-
-	"oversell/internal/guard/keymutex"
 )
 
 // Lock is the interface of every stage. A Lock belongs to one holder.
@@ -83,7 +81,7 @@ func (None) Do(ctx context.Context, _ Entry, section func(context.Context) error
 // with one process.
 type Local struct {
 	Inner Guard // also guards the sections, for example among processes; nil: nothing else does
-	Mutex keymutex.Mutex
+	Mutex KeyedMutex
 }
 
 // Do waits until no other section of this process runs for e.Key, and runs section.

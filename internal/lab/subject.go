@@ -17,7 +17,6 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
-	"oversell/internal/guard/keymutex"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
@@ -353,7 +352,7 @@ func (w *World) rueidis(rdb redis.UniversalClient) *thirdparty.Rueidislock {
 type localLock struct {
 	p    *Process
 	key  string
-	hold *keymutex.Hold
+	hold *guard.KeyHold
 	stop func() bool // so that the end of the process does not unlock
 }
 
@@ -379,7 +378,7 @@ func (l *localLock) Lock(ctx context.Context) error {
 }
 
 // took notes the hold, which ends with the process at the latest.
-func (l *localLock) took(hold *keymutex.Hold) {
+func (l *localLock) took(hold *guard.KeyHold) {
 	l.hold, l.stop = hold, context.AfterFunc(l.p.life, hold.Unlock)
 }
 

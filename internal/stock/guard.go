@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/guard"
-	"oversell/internal/guard/keymutex"
 )
 
 // Guard runs the section of a deduct on the stock of a sale and claims that no other
@@ -62,8 +61,8 @@ const (
 // repeated is a Guard that does everything again after a conflict.
 type repeated struct {
 	slots    Slots
-	unusable error           // why it cannot work at all
-	inTurn   *keymutex.Mutex // lets one buyer of a sale at a time try, in this process; nil: all may
+	unusable error             // why it cannot work at all
+	inTurn   *guard.KeyedMutex // lets one buyer of a sale at a time try, in this process; nil: all may
 	once     attempt
 }
 

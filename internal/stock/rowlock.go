@@ -10,7 +10,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"oversell/internal/guard/keymutex"
+	"oversell/internal/guard"
 )
 
 // RowLocked guards by a lock on the item's row: SELECT … FOR UPDATE locks the row until
@@ -25,7 +25,7 @@ import (
 // left goes on waiting at the server, so a crowd that comes and goes would use up the
 // connections.
 func RowLocked(db *gorm.DB, s Slots) Guard {
-	return &repeated{s, needsMySQL(db, "SELECT … FOR UPDATE"), new(keymutex.Mutex),
+	return &repeated{s, needsMySQL(db, "SELECT … FOR UPDATE"), new(guard.KeyedMutex),
 		func(ctx, wait context.Context, at Location, section Section) error {
 			r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
 			err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
@@ -94,7 +94,7 @@ func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 //
 // The buyers of this process wait for the lock one at a time; see RowLocked.
 func NameLocked(db *gorm.DB, s Slots) Guard {
-	return &repeated{s, needsMySQL(db, "GET_LOCK"), new(keymutex.Mutex),
+	return &repeated{s, needsMySQL(db, "GET_LOCK"), new(guard.KeyedMutex),
 		func(ctx, wait context.Context, at Location, section Section) error {
 			return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
 				name := lockName(at)

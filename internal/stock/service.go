@@ -14,7 +14,7 @@ import (
 
 	"oversell/internal/broadcast"
 	"oversell/internal/figures"
-	"oversell/internal/guard/keymutex"
+	"oversell/internal/guard"
 	"oversell/internal/stock/stream"
 )
 
@@ -77,7 +77,7 @@ type Service struct {
 	// before they wait for a lock, so that a crowd does not slow down the holders.
 	admitted chan struct{}
 	// sameKey serializes requests with the same idempotency key.
-	sameKey keymutex.Mutex
+	sameKey guard.KeyedMutex
 
 	historyOf      func(ctx context.Context, key string) (string, error)
 	reconciliation reconciliation

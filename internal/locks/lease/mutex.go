@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"oversell/internal/guard/keymutex"
+	"oversell/internal/guard"
 )
 
 // A Place is a contender's place in a lock's queue on the server.
@@ -63,7 +63,7 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 // enter acquires the lock on the server for the caller whose turn it is in this process. A
 // request may be cut off only by the client's end, so enter does not wait for it when ctx or the
 // session has ended. The turn ends only after the clean-up.
-func (m *Mutex) enter(ctx context.Context, t *keymutex.Hold, wait bool) (bool, error) {
+func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, error) {
 	type outcome struct {
 		hold *hold
 		err  error
@@ -105,7 +105,7 @@ func (m *Mutex) enter(ctx context.Context, t *keymutex.Hold, wait bool) (bool, e
 // The server may have ended the session, which this process notices only at its next request. A
 // caller that has no place in the queue yet has lost nothing, and goes on with a new session.
 func (s *Source) attempt(
-	ctx context.Context, giveUp context.CancelCauseFunc, t *keymutex.Hold, wait bool,
+	ctx context.Context, giveUp context.CancelCauseFunc, t *guard.KeyHold, wait bool,
 ) (*hold, error) {
 	for {
 		n, err := s.use(ctx)
@@ -128,7 +128,7 @@ func (s *Source) attempt(
 // attempt is one attempt in this session. Again means that the caller has lost nothing by the end
 // of the session.
 func (n *Session) attempt(
-	ctx context.Context, giveUp context.CancelCauseFunc, t *keymutex.Hold, wait bool,
+	ctx context.Context, giveUp context.CancelCauseFunc, t *guard.KeyHold, wait bool,
 ) (_ *hold, again bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -206,13 +206,13 @@ func (m *Mutex) Token() int64 {
 // A hold is a lock that is held.
 type hold struct {
 	session *Session
-	turn    *keymutex.Hold
+	turn    *guard.KeyHold
 	place   Place
 	ctx     context.Context // ends with the hold
 	end     context.CancelCauseFunc
 }
 
-func newHold(n *Session, t *keymutex.Hold, p Place) *hold {
+func newHold(n *Session, t *guard.KeyHold, p Place) *hold {
 	h := &hold{session: n, turn: t, place: p}
 	h.ctx, h.end = context.WithCancelCause(n.Ctx)
 	_ = n.source.Go(h.attend) // if the source is closed, the hold is over

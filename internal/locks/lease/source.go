@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"oversell/internal/guard/keymutex"
+	"oversell/internal/guard"
 )
 
 var (
@@ -46,7 +46,7 @@ type Kind struct {
 // waiters in this process. It is safe for concurrent use.
 type Source struct {
 	kind    Kind
-	local   keymutex.Mutex
+	local   guard.KeyedMutex
 	opening *semaphore.Weighted // only one goroutine opens a session at a time
 
 	Ctx     context.Context // ends with Close

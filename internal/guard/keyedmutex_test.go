@@ -1,4 +1,4 @@
-package keymutex_test
+package guard
 
 import (
 	"context"
@@ -6,13 +6,11 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-
-	"oversell/internal/guard/keymutex"
 )
 
 func TestFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m keymutex.Mutex
+		var m KeyedMutex
 		first := m.TryLock("a")
 		var order []int
 		for i := range 5 {
@@ -45,7 +43,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 func TestWaiterThatGivesUpLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m keymutex.Mutex
+		var m KeyedMutex
 		enough := errors.New("enough")
 		first := m.TryLock("a")
 		ctx, cancel := context.WithCancelCause(t.Context())

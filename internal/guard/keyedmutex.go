@@ -1,6 +1,4 @@
-// Package keymutex has a FIFO mutex for each key: the goroutines of a process get it one at
-// a time, first come, first served.
-package keymutex
+package guard
 
 import (
 	"context"
@@ -9,27 +7,28 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Mutex is a mutex for each key. The zero value is ready, and safe for concurrent use.
-type Mutex struct {
+// KeyedMutex is a FIFO mutex for each key: the goroutines of a process get it one at a time, first
+// come, first served. The zero value is ready, and safe for concurrent use.
+type KeyedMutex struct {
 	mu   sync.Mutex
-	keys map[string]*entry
+	keys map[string]*keyEntry
 }
 
-// entry is the mutex of one key. It is deleted when nobody holds it or waits for it.
-type entry struct {
+// keyEntry is the mutex of one key. It is deleted when nobody holds it or waits for it.
+type keyEntry struct {
 	held  *semaphore.Weighted
 	users int // the holder and the waiters
 }
 
-// Hold is one caller's hold of the mutex of one key.
-type Hold struct {
-	mutex *Mutex
+// KeyHold is one caller's hold of the mutex of one key.
+type KeyHold struct {
+	mutex *KeyedMutex
 	key   string
-	entry *entry
+	entry *keyEntry
 }
 
 // Lock waits for the mutex of the key. If ctx ends first it returns the cause.
-func (m *Mutex) Lock(ctx context.Context, key string) (*Hold, error) {
+func (m *KeyedMutex) Lock(ctx context.Context, key string) (*KeyHold, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -42,7 +41,7 @@ func (m *Mutex) Lock(ctx context.Context, key string) (*Hold, error) {
 }
 
 // TryLock locks the mutex of the key if it is free, and returns nil otherwise.
-func (m *Mutex) TryLock(key string) *Hold {
+func (m *KeyedMutex) TryLock(key string) *KeyHold {
 	h := m.join(key)
 	if !h.entry.held.TryAcquire(1) {
 		h.leave()
@@ -52,16 +51,16 @@ func (m *Mutex) TryLock(key string) *Hold {
 }
 
 // Key returns the key of the mutex.
-func (h *Hold) Key() string { return h.key }
+func (h *KeyHold) Key() string { return h.key }
 
 // Unlock gives the mutex to the first waiter. It must be called once.
-func (h *Hold) Unlock() {
+func (h *KeyHold) Unlock() {
 	h.entry.held.Release(1)
 	h.leave()
 }
 
 // Users returns how many callers hold the mutex of the key or wait for it.
-func (m *Mutex) Users(key string) int {
+func (m *KeyedMutex) Users(key string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.keys[key]; e != nil {
@@ -70,22 +69,22 @@ func (m *Mutex) Users(key string) int {
 	return 0
 }
 
-func (m *Mutex) join(key string) *Hold {
+func (m *KeyedMutex) join(key string) *KeyHold {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.keys == nil {
-		m.keys = make(map[string]*entry)
+		m.keys = make(map[string]*keyEntry)
 	}
 	e := m.keys[key]
 	if e == nil {
-		e = &entry{held: semaphore.NewWeighted(1)}
+		e = &keyEntry{held: semaphore.NewWeighted(1)}
 		m.keys[key] = e
 	}
 	e.users++
-	return &Hold{m, key, e}
+	return &KeyHold{m, key, e}
 }
 
-func (h *Hold) leave() {
+func (h *KeyHold) leave() {
 	h.mutex.mu.Lock()
 	defer h.mutex.mu.Unlock()
 	if h.entry.users--; h.entry.users == 0 {

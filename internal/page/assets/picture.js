@@ -43,26 +43,24 @@ function faultText({ kind, t_ms: at, until_ms: until }) {
   return until > 0 ? t(`stage.fault.${kind}.for`, { time: seconds(until - at) }) : t(`stage.fault.${kind}`);
 }
 
-/** curve has the path of what was sold, and of the area below it. */
+/**
+ * curve has the path of what was sold, and of the area below it. It rises where an audit has seen it, so that it
+ * crosses the stock where the break is marked.
+ */
 function curve(one, x, y) {
   const known = audited(one).map((p) => [x(p.audit_ms), y(p.sold)]);
   if (known.length === 0) return null;
-  const last = known.at(-1);
   const until = x(endOf(one));
-  const points = [[x(0), y(0)], ...known, ...(until > last[0] ? [[until, last[1]]] : [])];
+  const points = [[x(0), y(0)]];
+  for (const [at, sold] of known) points.push([at, points.at(-1)[1]], [at, sold]);
+  if (until > points.at(-1)[0]) points.push([until, points.at(-1)[1]]);
   const path = `M${points.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L")}`;
   const end = points.at(-1);
   return { path, area: `${path}L${end[0].toFixed(1)} ${y(0)}L${x(0)} ${y(0)}Z`, end };
 }
 
 /** soldAt is how many units a case had sold at a time, as its curve has it. */
-function soldAt(one, ms) {
-  const known = [{ audit_ms: 0, sold: 0 }, ...audited(one)];
-  const next = known.findIndex(({ audit_ms: at }) => at > ms);
-  if (next < 0) return known.at(-1).sold;
-  const [a, b] = [known[next - 1] ?? known[0], known[next]];
-  return a.sold + ((b.sold - a.sold) * (ms - a.audit_ms)) / Math.max(1, b.audit_ms - a.audit_ms);
-}
+const soldAt = (one, ms) => audited(one).findLast(({ audit_ms: at }) => at <= ms)?.sold ?? 0;
 
 /** filled draws the area below a curve: what was sold within the stock, and beyond it. */
 function filled({ area, path }, { left, right, top, bottom, stock }) {

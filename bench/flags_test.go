@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/bench/holdsale"
 	"oversell/internal/catalog"
 )
 
@@ -275,7 +274,7 @@ func TestStrategiesDecideTheWorkload(t *testing.T) {
 	if err != nil || !slices.Equal(beside.Strategies, []string{"lua_stream"}) || beside.Requests != 60 ||
 		beside.holds == nil ||
 		!slices.Equal(beside.holds.Strategies, []string{"h3_claim"}) ||
-		beside.holds.Requests != holdsale.DefaultBuyers ||
+		beside.holds.Requests != bench.HoldBuyers ||
 		!slices.Equal(beside.holds.Conditions, beside.Conditions) {
 		t.Errorf("beside: strategies %v, %d requests, holds %+v, %v", beside.Strategies, beside.Requests, beside.holds,
 			err)

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"oversell/internal/bench"
-	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
@@ -47,7 +46,7 @@ func workloads() map[catalog.Workload]workload {
 		},
 		catalog.Hold: {
 			flags: "workload strategies conditions requests stock instances ttl repeat redis db seam json html lang",
-			run:   holdsale.Run, arg: "holdshop", process: holdsale.Serve,
+			run:   bench.Run, arg: "instance", process: instance,
 		},
 		report.WorkloadLock: {
 			flags: `workload strategies conditions requests instances ttl repeat

@@ -69,7 +69,12 @@ func (c Config) early(at fleet.Seam) fleet.Arm {
 
 // long is longer than the ttl by enough for others to enter, and not by so much that they
 // buy the whole stock. Some servers end leases late.
-func (c Config) long() time.Duration { return c.TTL*13/10 + c.slack }
+func (c Config) long() time.Duration {
+	if c.Workload == catalog.Hold { // and than a sweep may take to find that a hold has expired
+		return c.TTL * 14 / 10
+	}
+	return c.TTL*13/10 + c.slack
+}
 
 // longest is the longest that a fault of the condition lasts. A process stays stopped for
 // longer if nobody has entered meanwhile.

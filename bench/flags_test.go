@@ -131,8 +131,8 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 // Each flag is one that a workload takes, and each workload takes flags that there are.
 func TestEveryFlagIsOfAWorkload(t *testing.T) {
 	var taken []string
-	for workload, w := range workloads() {
-		names := strings.Fields(w.flags)
+	for workload, all := range flagsOf() {
+		names := strings.Fields(all)
 		taken = append(taken, names...)
 		for _, name := range names {
 			if flags(new(options), new(texts)).Lookup(name) == nil {

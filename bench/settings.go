@@ -107,7 +107,8 @@ func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 		return nil
 	}
 	c := bench.Config{
-		Workload: catalog.Hold, Strategies: stages, Conditions: o.holdConditions(fs, named), Instances: o.Instances, Repeat: o.Repeat,
+		Workload: catalog.Hold, Strategies: stages, Conditions: o.holdConditions(fs, named),
+		Instances: o.Instances, Repeat: o.Repeat,
 	}
 	c.Seams, _ = seams(t.seam)
 	var why error

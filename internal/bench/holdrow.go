@@ -192,7 +192,9 @@ const (
 // settle waits until every hold has ended and all agrees, or until nothing changes any more.
 // It returns the longest time from the expiry of a hold until its units were back, and the
 // time until all agreed, both nil if they were not seen.
-func (r *holdRow) settle(ctx context.Context, since time.Time, bought []purchase) (sellable, agrees *float64, err error) {
+func (r *holdRow) settle(
+	ctx context.Context, since time.Time, bought []purchase,
+) (sellable, agrees *float64, err error) {
 	expiries := expiring(bought, since)
 	begun, err := r.client.Audit(ctx, r.sku)
 	if err != nil {

@@ -154,7 +154,7 @@ func eachItem(
 func (r *run) offer(ctx context.Context) error {
 	_, units := r.cfg.spread()
 	// One after the other: transactions that insert side by side can deadlock in MariaDB.
-	shop, keeper := r.admin.at(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
+	shop, keeper := r.admin.At(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
 	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1,
 		func(ctx context.Context, item int) error {
 			return shop.Put(ctx, r.skus[item], units(item), keeper, r.strategy.Name)
@@ -200,7 +200,7 @@ func (r *run) told(ctx context.Context, o outcome) (told []figures.Told, listed 
 	err = eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
 		func(ctx context.Context, item int) error {
 			// Some may have been written since the audit: at most one for each request.
-			most, shop := o.audits[item].Orders+o.sent, r.admin.at(r.survivor())
+			most, shop := o.audits[item].Orders+o.sent, r.admin.At(r.survivor())
 			if err := shop.EachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
 				all[item].Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
 				if r.chaos != nil {
@@ -306,7 +306,7 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
 	away := r.cond == catalog.Partition || r.cond == catalog.Failover || r.cond == catalog.Chaos
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
-		found, err = r.admin.at(r.survivor()).Audit(ctx, sku)
+		found, err = r.admin.At(r.survivor()).Audit(ctx, sku)
 		at = time.Now()
 		limit, wait := time.Duration(0), settleTime/50
 		switch {

@@ -61,7 +61,7 @@ func retrying(t *testing.T, patience time.Duration, desks ...*desk) *chaosRow {
 	}
 	r := &run{
 		cfg: Config{Workload: catalog.Deduct, Keys: UniqueKeys, Seed: 1}, skus: []string{"hot"}, cond: catalog.Chaos,
-		admin: newShopClient(""), shops: &shops{Fleet: fleet.Of(members...)},
+		admin: newAdmin(""), shops: &shops{Fleet: fleet.Of(members...)},
 	}
 	r.chaos = &chaosRow{run: r, patience: patience}
 	t.Cleanup(r.admin.CloseIdleConnections)
@@ -162,7 +162,8 @@ func TestFewOrdersAreNamed(t *testing.T) {
 	var row report.Row
 	c.judge(&row, o)
 	missing := row.Chaos.MissingIDs
-	if len(missing) != maxNamedOrders || missing[0] != "order-1" || !slices.Equal(row.Chaos.DuplicateIDs, []string{"again"}) {
+	if len(missing) != maxNamedOrders || missing[0] != "order-1" ||
+		!slices.Equal(row.Chaos.DuplicateIDs, []string{"again"}) {
 		t.Errorf("missing: %q, duplicates: %q", missing, row.Chaos.DuplicateIDs)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -23,7 +24,7 @@ type run struct {
 	cond     catalog.Condition
 	skus     []string // of the items
 	targets  []string
-	admin    *shopClient
+	admin    client.Shops
 	shops    *shops // nil with running shops
 	progress Progress
 	watcher  Watcher // or nil
@@ -54,7 +55,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	defer l.close()
-	before, err := r.admin.at(r.targets[0]).Audit(ctx, r.skus[0])
+	before, err := r.admin.At(r.targets[0]).Audit(ctx, r.skus[0])
 	if err != nil {
 		return report.Row{}, err
 	}

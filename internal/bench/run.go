@@ -14,6 +14,7 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench/chaos"
+	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -57,7 +58,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 		}
 		defer func() { b.shops.Stop(stopTimeout) }()
 	}
-	b.admin = newShopClient(b.token)
+	b.admin = newAdmin(b.token)
 	defer b.admin.CloseIdleConnections()
 	if err := b.askTargets(ctx); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ type runner struct {
 	shops    *shops    // nil with running shops
 	provider *provider // nil unless the sale is by holds
 	terms    map[catalog.Need]lockservers.Terms
-	admin    *shopClient
+	admin    client.Shops
 	round    int      // which the rows are in
 	old      int      // how many of the skus were there when it began
 	sales    int      // begun so far, of one row each
@@ -283,7 +284,7 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	err := eachItem(ctx, b.progress, "removing items", n, 1, func(ctx context.Context, i int) error {
 		ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 		defer cancel()
-		if err := b.admin.at(base).Delete(ctx, b.skus[i]); err != nil {
+		if err := b.admin.At(base).Delete(ctx, b.skus[i]); err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
 		removed[i] = true

@@ -216,22 +216,22 @@ func (b *runner) tidy(interrupted bool) error {
 		return nil // its servers are thrown away
 	}
 	if len(b.skus) == 0 || b.shops == nil || !interrupted && b.shops.Survivor() != nil {
-		return b.remove(context.Background(), len(b.skus))
+		return b.mayBeLeft(b.remove(context.Background(), len(b.skus)))
 	}
 	b.shops.Stop(interruptGrace)
 	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
 	defer cancel()
-	if err := b.removeAnew(ctx); err != nil {
-		return mayBeLeft(err, b.skus)
-	}
-	return nil
+	return b.mayBeLeft(b.removeAnew(ctx))
 }
 
 // mayBeLeft adds to an error the names of the items that were not removed because of it.
-func mayBeLeft(err error, skus []string) error {
-	named, more := skus[:min(maxNamed, len(skus))], ""
-	if len(skus) > len(named) {
-		more = fmt.Sprintf(" and %d more", len(skus)-len(named))
+func (b *runner) mayBeLeft(err error) error {
+	if err == nil {
+		return nil
+	}
+	named, more := b.skus[:min(maxNamed, len(b.skus))], ""
+	if len(b.skus) > len(named) {
+		more = fmt.Sprintf(" and %d more", len(b.skus)-len(named))
 	}
 	return fmt.Errorf("%w; these may be left: %s%s", err, strings.Join(named, ", "), more)
 }

@@ -14,7 +14,6 @@ import (
 	"oversell/internal/backend/coordination"
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
-	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/items"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
@@ -190,8 +189,8 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it "+
 		"through a cold cache that takes 100ms to fill, lock has no shop: many contenders take one lock, "+
 		"hold is a sale whose buyers hold a unit and pay later; without the flag hold follows deduct, with "+
-		fmt.Sprint(holdsale.DefaultBuyers)+" buyers, "+fmt.Sprint(holdsale.DefaultStock)+" units and a ttl of "+
-		holdsale.DefaultTTL.String())
+		fmt.Sprint(bench.HoldBuyers)+" buyers, "+fmt.Sprint(bench.HoldStock)+" units and a ttl of "+
+		bench.DefaultTTL.String())
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage())
 	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm, slow, crash, pause, "+
 		"late, partition, failover, chaos; the default is calm,slow,crash,pause, as far as possible")

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/bench/holdsale"
 	"oversell/internal/catalog"
 )
 
@@ -132,8 +131,8 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 // Each flag is one that a workload takes, and each workload takes flags that there are.
 func TestEveryFlagIsOfAWorkload(t *testing.T) {
 	var taken []string
-	for workload, w := range workloads() {
-		names := strings.Fields(w.flags)
+	for workload, all := range flagsOf() {
+		names := strings.Fields(all)
 		taken = append(taken, names...)
 		for _, name := range names {
 			if flags(new(options), new(texts)).Lookup(name) == nil {
@@ -275,7 +274,7 @@ func TestStrategiesDecideTheWorkload(t *testing.T) {
 	if err != nil || !slices.Equal(beside.Strategies, []string{"lua_stream"}) || beside.Requests != 60 ||
 		beside.holds == nil ||
 		!slices.Equal(beside.holds.Strategies, []string{"h3_claim"}) ||
-		beside.holds.Requests != holdsale.DefaultBuyers ||
+		beside.holds.Requests != bench.HoldBuyers ||
 		!slices.Equal(beside.holds.Conditions, beside.Conditions) {
 		t.Errorf("beside: strategies %v, %d requests, holds %+v, %v", beside.Strategies, beside.Requests, beside.holds,
 			err)

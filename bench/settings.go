@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"oversell/internal/bench"
-	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/catalog"
 	"oversell/internal/cmdline"
@@ -65,10 +64,11 @@ func (o *options) onlyHolds(fs *flag.FlagSet, t texts) error {
 	var others []fleet.Seam
 	if c.Seams, others = seams(t.seam); len(others) > 0 {
 		return fmt.Errorf("-seam: %w of a seam of workload %s: %q (allowed: %v)",
-			catalog.ErrName, catalog.Hold, others[0], holdsale.Seams())
+			catalog.ErrName, catalog.Hold, others[0], bench.HoldSeams())
 	}
-	o.Config = holdsale.WithDefaults(c)
-	return holdsale.Check(o.withServers(o.Config))
+	c.Workload = catalog.Hold
+	o.Config = c.WithDefaults()
+	return o.withServers(o.Config).Check()
 }
 
 // divide decides the workload by the strategies: stages of holds alone are workload hold, and
@@ -107,7 +107,8 @@ func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 		return nil
 	}
 	c := bench.Config{
-		Strategies: stages, Conditions: o.holdConditions(fs, named), Instances: o.Instances, Repeat: o.Repeat,
+		Workload: catalog.Hold, Strategies: stages, Conditions: o.holdConditions(fs, named),
+		Instances: o.Instances, Repeat: o.Repeat,
 	}
 	c.Seams, _ = seams(t.seam)
 	var why error
@@ -121,8 +122,8 @@ func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 	case len(c.Conditions) == 0:
 		return nil
 	default:
-		c = holdsale.WithDefaults(c)
-		why = holdsale.Check(o.withServers(c))
+		c = c.WithDefaults()
+		why = o.withServers(c).Check()
 	}
 	switch {
 	case why == nil:
@@ -150,11 +151,11 @@ func (o *options) holdConditions(fs *flag.FlagSet, named bool) []catalog.Conditi
 // seams are the seams of a sale by holds that a flag names, and the others.
 func seams(text string) (ofHolds, others []fleet.Seam) {
 	if text == allStrategies {
-		return holdsale.Seams(), nil
+		return bench.HoldSeams(), nil
 	}
 	for _, name := range naming.Split(text) {
 		at := fleet.Seam(name)
-		if slices.Contains(holdsale.Seams(), at) {
+		if slices.Contains(bench.HoldSeams(), at) {
 			ofHolds = append(ofHolds, at)
 		} else {
 			others = append(others, at)
@@ -169,6 +170,6 @@ func seamUsage() string {
 		return strings.Trim(strings.ReplaceAll(fmt.Sprint(seams), " ", ","), "[]")
 	}
 	return "`SEAMS` at which condition crash kills a process, separated by commas, or all; of workload hold: " +
-		list(holdsale.Seams()) + " (default all for h3_claim, capture,order for the others); of lua_stream: " +
+		list(bench.HoldSeams()) + " (default all for h3_claim, capture,order for the others); of lua_stream: " +
 		list(bench.Seams()) + " (default: in the work before the script)"
 }

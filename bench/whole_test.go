@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/bench/holdsale"
+	"oversell/internal/bench"
 )
 
 // Two runs on private servers can be compared, and one run of several strategies.
@@ -61,7 +61,7 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 	}
 	parts := r.Parts()
 	if len(parts) != 2 || len(parts[0].Rows) != 1 || len(parts[1].Rows) != 1 || parts[1].Rows[0].Held == nil ||
-		parts[1].Manifest.Requests != holdsale.DefaultBuyers {
+		parts[1].Manifest.Requests != bench.HoldBuyers {
 		t.Errorf("parts: %+v", parts)
 	}
 	page, err := os.ReadFile(html)

@@ -4,69 +4,41 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 
 	"oversell/internal/bench"
-	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 )
 
-// workload is what this program knows of a workload.
-type workload struct {
-	flags string // that it takes
-	run   func(context.Context, bench.Config, bench.Progress) ([]report.Row, error)
+// The arguments that make this program one of a bench's own processes.
+const (
+	asInstance  = "instance"
+	asContender = "contender"
+)
 
-	// arg is the argument that makes this program one of the workload's processes, and process
-	// what that runs.
-	arg     string
-	process func(ctx context.Context, in io.Reader, out, log io.Writer) error
-}
-
-// workloads are those of -workload.
-func workloads() map[catalog.Workload]workload {
-	instance := func(ctx context.Context, in io.Reader, out, log io.Writer) error {
-		return bench.Serve(ctx, in, out, log, nil)
-	}
-	return map[catalog.Workload]workload{
-		catalog.Deduct: {
-			flags: `workload strategies conditions requests stock instances ttl repeat
-				redis db redlock etcd zookeeper target token rate duration in-flight items skew seed faults seam
-				work wait retry keys keeper unfenced accept-replicas json html lang`,
-			run: bench.Run, arg: "instance", process: instance,
-		},
-		catalog.Cache: {
-			flags: `workload strategies conditions requests instances ttl repeat
-				redis db redlock etcd zookeeper target token in-flight work wait retry second-look json html lang`,
-			run: bench.Run, arg: "instance", process: instance,
-		},
-		catalog.Hold: {
-			flags: "workload strategies conditions requests stock instances ttl repeat redis db seam json html lang",
-			run:   holdsale.Run, arg: "holdshop", process: holdsale.Serve,
-		},
-		report.WorkloadLock: {
-			flags: `workload strategies conditions requests instances ttl repeat
-				redis redlock etcd zookeeper wait json lang`,
-			run: func(ctx context.Context, c bench.Config, p bench.Progress) ([]report.Row, error) {
-				return lockbench.Run(ctx, lockbench.Contenders(), c, p)
-			},
-			arg: "contender",
-			process: func(ctx context.Context, in io.Reader, out, _ io.Writer) error {
-				return lockbench.Serve(ctx, lockbench.Contenders(), in, out)
-			},
-		},
+// flagsOf are the flags that the workloads take.
+func flagsOf() map[catalog.Workload]string {
+	return map[catalog.Workload]string{
+		catalog.Deduct: `workload strategies conditions requests stock instances ttl repeat
+			redis db redlock etcd zookeeper target token rate duration in-flight items skew seed faults seam
+			work wait retry keys keeper unfenced accept-replicas json html lang`,
+		catalog.Cache: `workload strategies conditions requests instances ttl repeat
+			redis db redlock etcd zookeeper target token in-flight work wait retry second-look json html lang`,
+		catalog.Hold: "workload strategies conditions requests stock instances ttl repeat redis db seam json html lang",
+		report.WorkloadLock: `workload strategies conditions requests instances ttl repeat
+			redis redlock etcd zookeeper wait json lang`,
 	}
 }
 
 // checkTaken refuses flags that the workload does not take.
 func checkTaken(line *flag.FlagSet, name string) (err error) {
-	w, known := workloads()[catalog.Workload(name)]
-	taken := strings.Fields(w.flags)
+	all, known := flagsOf()[catalog.Workload(name)]
+	taken := strings.Fields(all)
 	line.Visit(func(f *flag.Flag) {
 		if known && !slices.Contains(taken, f.Name) {
 			err = fmt.Errorf("-%s is not a flag of workload %s, which takes -%s", f.Name, name,
@@ -79,17 +51,20 @@ func checkTaken(line *flag.FlagSet, name string) (err error) {
 // serve runs one of the program's own processes, and returns its exit code, if the argument is
 // that of one.
 func serve(ctx context.Context, arg string) (code int, found bool) {
-	for _, w := range workloads() {
-		if w.arg != arg {
-			continue
-		}
-		if err := w.process(ctx, os.Stdin, os.Stdout, os.Stderr); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return exitFailed, true
-		}
-		return exitExpected, true
+	var err error
+	switch arg {
+	case asInstance:
+		err = bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, nil)
+	case asContender:
+		err = lockbench.Serve(ctx, lockbench.Contenders(), os.Stdin, os.Stdout)
+	default:
+		return 0, false
 	}
-	return 0, false
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitFailed, true
+	}
+	return exitExpected, true
 }
 
 // A run whose workload is not named sells under the strategies of workload deduct, and then
@@ -104,7 +79,10 @@ func (o options) parts() []bench.Config {
 		all = append(all, c)
 	}
 	for i := range all {
-		arg := workloads()[all[i].Workload].arg
+		arg := asInstance
+		if all[i].Workload == report.WorkloadLock {
+			arg = asContender
+		}
 		all[i].Command = func() (*exec.Cmd, error) {
 			path, err := os.Executable()
 			if err != nil {
@@ -135,13 +113,20 @@ func (o options) runParts(ctx context.Context, p bench.Progress) (rows []report.
 		planned += len(part.Strategies) * len(part.Conditions) * part.Repeat
 	}
 	for _, part := range o.parts() {
-		more, err := workloads()[part.Workload].run(ctx, part, partOf{p, len(rows), planned})
+		more, err := runPart(ctx, part, partOf{p, len(rows), planned})
 		rows = append(rows, more...)
 		if err != nil {
 			return rows, err
 		}
 	}
 	return rows, nil
+}
+
+func runPart(ctx context.Context, c bench.Config, p bench.Progress) ([]report.Row, error) {
+	if c.Workload == report.WorkloadLock {
+		return lockbench.Run(ctx, lockbench.Contenders(), c, p)
+	}
+	return bench.Run(ctx, c, p)
 }
 
 // partOf counts the rows of a part among those of all parts.

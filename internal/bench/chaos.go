@@ -3,16 +3,18 @@ package bench
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 
 	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/report"
@@ -20,7 +22,6 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
-	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
@@ -48,7 +49,7 @@ func (c Config) checkChaos() error {
 			"embedded or local")
 	case c.Instances < 2:
 		return Invalid("condition chaos kills and stops processes: it needs at least 2 instances")
-	case c.Keys != NoKeys && c.Keys != UniqueKeys:
+	case c.Keys != UniqueKeys:
 		return Invalid("condition chaos gives each buyer an idempotency key: -keys cannot be %s", c.Keys)
 	}
 	return nil
@@ -68,188 +69,320 @@ func (c Config) kinds() ([]chaos.Kind, error) {
 	return can, nil
 }
 
-// runChaos runs all rows.
-func runChaos(ctx context.Context, cfg Config, p Progress) ([]report.Row, error) {
-	kinds, err := cfg.kinds()
-	if err != nil {
-		return nil, err
-	}
-	w := &chaotic{cfg: cfg, kinds: kinds, admin: newShopClient(uuid.NewString()), progress: p}
-	defer w.admin.CloseIdleConnections()
-	return Rows(ctx, cfg, w, p)
-}
-
-// chaotic is the workload deduct under chaos, whose buyers retry.
-type chaotic struct {
-	cfg      Config
-	kinds    []chaos.Kind
-	admin    *shopClient
-	progress Progress
-	rows     int // begun so far
-}
-
-// Row implements Workload. Each repetition has the next seed.
-func (w *chaotic) Row(ctx context.Context, of Case) (result Result, err error) {
-	strategy, err := catalog.Strategies().Find(of.Strategy)
-	if err != nil {
-		return result, err
-	}
-	w.rows++
-	r := &chaosRow{run: run{
-		cfg: w.cfg, strategy: strategy, cond: catalog.Chaos, admin: w.admin, progress: w.progress,
-		skus: []string{fmt.Sprintf("bench-%s-%d", w.cfg.ID, w.rows)},
-	}}
-	draw := chaos.Draw{
-		Seed: w.cfg.Seed + uint64(of.Repeat-1), Kinds: w.kinds, Duration: w.cfg.Duration, TTL: w.cfg.TTL,
-		Shops: w.cfg.Instances,
-	}
-	if result.Row, err = r.sell(ctx, draw); err != nil {
-		return result, fmt.Errorf("with seed %d: %w", draw.Seed, err)
-	}
-	result.Final = true
-	return result, nil
-}
-
-// chaosRow is one row under chaos, with shops of its own.
+// chaosRow is what a row under chaos has besides others.
 type chaosRow struct {
-	run
-	slots []chaos.Shop // the run itself has started none
-	links []*chaos.Link
+	*run
+	patience time.Duration // of a buyer
+	found    report.Chaos
+	repeated atomic.Int64
+	resale   resale
 }
 
-// sell sells the item while faults are injected.
-func (r *chaosRow) sell(ctx context.Context, draw chaos.Draw) (row report.Row, err error) {
-	defer func() { err = errors.Join(err, r.close(ctx.Err() != nil)) }()
-	if err := r.start(ctx); err != nil {
-		return report.Row{}, err
-	}
-	sku, first := r.skus[0], r.admin.at(r.slots[0].URL())
-	keeper := r.cfg.keeper(r.strategy, r.cond)
-	if err := first.Put(ctx, sku, r.cfg.Stock, keeper, r.strategy.Name); err != nil {
-		return report.Row{}, err
-	}
-	before, err := first.Audit(ctx, sku)
-	if err != nil {
-		return report.Row{}, err
-	}
-	t := newTally(chaosLimit)
-	var awaited atomic.Int64
-	awaited.Store(int64(r.cfg.Requests))
-	r.progress.Waiting(Outcomes, awaited.Load)
-	t.begin(time.Now())
-	found, err := chaos.Run(ctx, chaos.Config{
-		Servers: r.cfg.Chaos, Shops: r.slots, Links: r.links, SKU: sku, SaleID: before.SaleID,
-		Strategy: r.strategy.Name, Units: r.cfg.Stock,
-		Seed: draw.Seed, Faults: draw.Faults(), Rate: r.cfg.Rate, InFlight: r.cfg.InFlight, Duration: r.cfg.Duration,
-		TTL: r.cfg.TTL, HolderDies: r.strategy.Kind == catalog.Guarded,
-		Told: func(at time.Duration, o chaos.Outcome) {
-			t.add(replyOf(at, o))
-			awaited.Add(-1)
-		},
-		Remaining: r.remaining,
-	})
-	if err != nil {
-		return report.Row{}, err
-	}
-	return r.judge(t, found), nil
-}
+// The settings of buyers under chaos, who retry.
+const (
+	chaosPatience  = 30 * time.Second
+	attemptTimeout = 5 * time.Second
+	firstBackoff   = 50 * time.Millisecond // at most; doubles with each attempt
+	maxBackoff     = 2 * time.Second
+)
 
-// chaosLimit is longer than any buyer retries.
-const chaosLimit = time.Minute
-
-// start starts the shops. The first one creates the tables.
-func (r *chaosRow) start(ctx context.Context) error {
-	p := r.cfg.plan(r.skus[0], catalog.Calm) // faults come from outside
-	for n := range r.cfg.Instances {
-		link, err := chaos.NewLink(r.cfg.Chaos.RedisURL, r.cfg.Chaos.DBURL)
-		if err != nil {
-			return fmt.Errorf("relaying a shop's connections: %w", err)
+// buy is one buyer: a request with an idempotency key that is retried at the other shop,
+// with a growing random backoff or after Retry-After, until there is a final reply. The outcome is
+// that of one request that took as long as all attempts together.
+func (c *chaosRow) buy(ctx context.Context, n int, due time.Time, _ time.Duration) (r reply) {
+	rng := rand.New(rand.NewPCG(c.cfg.Seed, uint64(n)))
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	shops, cutOff := len(c.shops.Members()), false
+	for shop, pause := n, firstBackoff; ; shop, pause = shop+1, min(2*pause, maxBackoff) {
+		var again bool
+		var after time.Duration
+		r, again, after = c.attempt(ctx, n, shop%shops)
+		cutOff = cutOff || r.CutOff
+		if !again || guard.Sleep(ctx, max(after, time.Duration(rng.Int64N(int64(pause))))) != nil {
+			break
 		}
-		r.links = append(r.links, link)
-		s := &slot{cfg: r.cfg, plan: p, setup: r.cfg.setup(r.admin.Token)}
-		s.setup.RedisURL, s.setup.DBURL, s.setup.Name = link.RedisURL, link.DBURL, fmt.Sprintf("%s-%d", r.skus[0], n+1)
-		r.slots = append(r.slots, s)
-		if err := s.Start(ctx); err != nil {
+		c.repeated.Add(1)
+	}
+	r.Request, r.Latency, r.CutOff = n, time.Since(due), cutOff
+	if cutOff && r.Status != http.StatusOK && r.Code != "sold_out" {
+		r.Status, r.Code = 0, codeCutOff // an earlier attempt may have bought something
+	}
+	return r
+}
+
+// attempt sends the request once. It returns whether it should be sent again, and after
+// which time at the earliest.
+func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again bool, after time.Duration) {
+	r = reply{Target: shop, Code: codeNoConn}
+	m := c.shops.Members()[shop]
+	if !m.Runs() {
+		return r, true, 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	req := c.cfg.request(n, c.strategy.Name, c.skus[0])
+	req.Prefer = "wait=3" // where orders are written behind the sale
+	sent := time.Now()
+	a := c.admin.Send(ctx, m.URL, req, nil)
+	r.Service = time.Since(sent)
+	var unsent *net.OpError
+	switch {
+	case a.Status == 0 && errors.As(a.Err, &unsent) && unsent.Op == "dial":
+		return r, true, 0
+	case a.Status == 0:
+		r.Code, r.CutOff = codeCutOff, true
+		return r, true, 0
+	case a.Status == http.StatusAccepted: // the order may still be lost
+		r.Code, r.CutOff = codeCutOff, true
+		return r, true, time.Second
+	}
+	r.Status, r.Code = a.Status, a.Code
+	r.Spans, _ = web.ParseHeld(a.Header.Get(web.HeldHeader)) // a header that cannot be read is ignored
+	if a.Status == http.StatusOK {
+		if r.Order, r.Quantity = namedOrder(a.Text); r.Order == "" {
+			r.Status, r.Code = 0, codeNotAReply
+			return r, false, 0
+		}
+		var order struct {
+			Made time.Time `json:"created_at"`
+		}
+		_ = json.Unmarshal(a.Text, &order) // without a time it is not one that is awaited
+		c.resale.sold(order.Made)
+		return r, false, 0
+	}
+	if r.Code == strconv.Itoa(a.Status) {
+		r.Code = codeNotAReply
+	}
+	seconds, _ := strconv.Atoi(a.Header.Get("Retry-After")) // none is 0
+	return r, a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests,
+		time.Duration(max(0, seconds)) * time.Second
+}
+
+// resale knows how many buyers were told of an order, and when the item was sold again. It is safe
+// for concurrent use.
+type resale struct {
+	mu    sync.Mutex
+	told  int64
+	since time.Time      // an order made from then on is awaited; zero: none
+	found chan time.Time // when a buyer is told of it
+}
+
+// sold notes that a buyer is told of an order, and when that was made.
+func (s *resale) sold(made time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told++
+	if !s.since.IsZero() && !made.Before(s.since) {
+		s.since = time.Time{}
+		s.found <- time.Now()
+	}
+}
+
+func (s *resale) acknowledged() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told
+}
+
+// next returns a channel that receives the time when the first buyer is told of an order
+// made from then on; orders have their time in milliseconds. Only the last channel
+// receives anything.
+func (s *resale) next(from time.Time) <-chan time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since, s.found = from.Truncate(time.Millisecond), make(chan time.Time, 1)
+	return s.found
+}
+
+const (
+	// sellsWithin is how long a sale may take to recover from a fault.
+	sellsWithin = 2 * time.Second
+	// steady is how long the sale must go on after its recovery before the next fault.
+	steady = 300 * time.Millisecond
+	// shortestStall is longer than the delay of a timer on an idle machine.
+	shortestStall = 10 * time.Millisecond
+	// endTimeout bounds the end of a fault.
+	endTimeout = 30 * time.Second
+)
+
+// The values of report.Fault.From.
+const (
+	fromEnd   = "end"
+	fromFault = "fault"
+)
+
+// inject injects one fault after the other. An error means that the sale cannot go on.
+func (c *chaosRow) inject(ctx context.Context) error {
+	start := time.Now()
+	draw := chaos.Draw{
+		Seed: c.cfg.Seed, Kinds: c.cfg.Faults, Duration: c.cfg.Duration, TTL: c.cfg.TTL, Shops: c.cfg.Instances,
+	}
+	c.found.Seed = draw.Seed
+	stalls := fleet.WatchStalls(shortestStall, nil)
+	defer stalls.Stop()
+	for _, f := range draw.Faults() {
+		d := report.Fault{
+			Kind: string(f.Kind), Victim: f.Target(), Planned: f.At.Seconds(), For: f.For.Seconds(),
+			Amount: float64(f.Amount.Milliseconds()), From: fromEnd, Limit: sellsWithin.Seconds(),
+			StopsFor: f.StopsHolder(c.cfg.TTL),
+		}
+		if f.OfShop() && c.strategy.Kind == catalog.Guarded { // its lock expires with its ttl
+			d.Limit += c.cfg.TTL.Seconds()
+		}
+		if f.Kind == chaos.ShopKill {
+			d.From = fromFault
+		}
+		if guard.Sleep(ctx, time.Until(start.Add(f.At))) != nil {
+			return context.Cause(ctx)
+		}
+		if time.Since(start)+f.For > c.cfg.Duration {
+			d.Skipped = true
+			c.found.Faults = append(c.found.Faults, d)
+			continue
+		}
+		if err := c.strike(ctx, f, start, stalls, &d); err != nil {
 			return err
+		}
+		c.found.Faults = append(c.found.Faults, d)
+		c.found.StopsHolder = c.found.StopsHolder || d.StopsFor
+		if guard.Sleep(ctx, steady) != nil {
+			return context.Cause(ctx)
 		}
 	}
 	return nil
 }
 
-// close ends the shops. After an interrupted row they are killed: one that is stopped, or
-// waits for a stopped server, would take long to end.
-func (r *chaosRow) close(interrupted bool) error {
-	var wg sync.WaitGroup
-	for _, s := range r.slots {
-		wg.Go(func() {
-			if interrupted {
-				s.Kill()
-			}
-			s.End()
-		})
+// strike injects one fault, and waits until the item is sold again or buyers have given up.
+func (c *chaosRow) strike(
+	ctx context.Context, f chaos.Fault, start time.Time, stalls *fleet.StallWatch, d *report.Fault,
+) error {
+	before, began := c.resale.acknowledged(), time.Now()
+	d.At = began.Sub(start).Seconds()
+	again, from, stalled := c.resale.next(began), began, stalls.Total()
+	world := chaos.World{Servers: c.cfg.Chaos, Shops: c.shops.Members(), SKU: c.skus[0], Start: c.restart}
+	end, err := world.Begin(ctx, f)
+	if err != nil {
+		d.Error = err.Error()
 	}
-	wg.Wait()
-	var errs []error
-	for _, l := range r.links {
-		errs = append(errs, l.Close())
+	if guard.Sleep(ctx, f.For) != nil {
+		return context.Cause(ctx) // everything is about to stop
 	}
-	return errors.Join(errs...)
-}
-
-// remaining asks the shops in turn how many units are left, until one answers.
-func (r *chaosRow) remaining(ctx context.Context) (left int64, err error) {
-	for end := time.Now().Add(settleTime); ; {
-		for _, s := range r.slots {
-			var found web.Audit
-			if found, err = r.admin.at(s.URL()).Audit(ctx, r.skus[0]); err == nil {
-				return found.Remaining, nil
-			}
-		}
-		if time.Now().After(end) || guard.Sleep(ctx, settleTime/50) != nil {
-			return 0, err
+	if end != nil {
+		ending, cancel := context.WithTimeout(ctx, endTimeout)
+		defer cancel()
+		if err := end(ending); err != nil {
+			return errors.Join(context.Cause(ctx), fmt.Errorf("ending the fault %s: %w", f, err))
 		}
 	}
+	d.Lasted, d.SoldIn = time.Since(began).Seconds(), c.resale.acknowledged()-before
+	if d.From == fromEnd {
+		from, stalled = time.Now(), stalls.Total()
+		again = c.resale.next(from)
+	}
+	select {
+	case at := <-again:
+		d.Again = new(max(0, at.Sub(from).Seconds()))
+	case <-time.After(chaosPatience):
+	case <-time.After(time.Until(start.Add(c.cfg.Duration + chaosPatience))):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	d.Stalled = (stalls.Total() - stalled).Seconds()
+	return c.shops.Crashed(0)
 }
 
-// replyOf turns a buyer's outcome into the reply to one request that took as long as all
-// attempts together.
-func replyOf(at time.Duration, o chaos.Outcome) reply {
-	r := reply{Target: o.Shop, At: at, Latency: o.Latency, Service: o.Service, Status: o.Status, Code: o.Code}
-	if o.CutOff && o.Status != http.StatusOK && o.Code != "sold_out" {
-		r.Status, r.Code = 0, codeCutOff // an earlier attempt may have bought something
+// restart starts a shop in the place of one that has ended.
+func (c *chaosRow) restart(ctx context.Context, shop int) error {
+	m, err := c.shops.Replace(ctx, shop)
+	if err != nil {
+		return err
 	}
-	r.Spans, _ = web.ParseHeld(o.Held) // a header that cannot be read is ignored
-	return r
+	p := c.cfg.plan(c.skus[0], c.cond)
+	return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout)
 }
 
-// judge computes the figures.
-func (r *chaosRow) judge(t *tally, found *report.Chaos) report.Row {
-	sold := figures.Stock{
-		Initial: r.cfg.Stock, Remaining: found.Remaining, Sold: found.Sold, Orders: found.Sold,
-		Duplicates: found.Duplicates,
+const (
+	// lastBuyers is the number of concurrent buyers of the final sell-out.
+	lastBuyers = 32
+	// lastTime is how long it may take.
+	lastTime = 90 * time.Second
+	// backTime is how long units that are neither sold nor on sale may take to come back.
+	backTime = 5 * time.Second
+)
+
+// sellOut sells what is left: only then it is known whether more was sold than there was,
+// and whether units are stranded. The buyers are not counted among those of the load.
+func (c *chaosRow) sellOut(ctx context.Context, t *tally) error {
+	limited, cancel := context.WithTimeout(ctx, lastTime)
+	defer cancel()
+	c.found.Repeated = c.repeated.Load()
+	var bought, next atomic.Int64
+	next.Store(int64(c.cfg.Requests))
+	for end := time.Now().Add(backTime); ; {
+		var last sync.WaitGroup
+		var over atomic.Bool
+		for range lastBuyers {
+			last.Go(func() {
+				for !over.Load() && limited.Err() == nil {
+					r := c.buy(limited, int(next.Add(1)), time.Now(), 0)
+					t.note(r)
+					switch {
+					case r.Order != "":
+						bought.Add(1)
+					case r.Code == "sold_out":
+						over.Store(true)
+					}
+				}
+			})
+		}
+		last.Wait()
+		c.found.SoldOut, c.found.BoughtAtEnd = over.Load(), bought.Load()
+		if !over.Load() || c.resale.acknowledged() >= c.cfg.Stock || time.Now().After(end) ||
+			guard.Sleep(limited, backTime/10) != nil { // missing units may still come back
+			return context.Cause(ctx)
+		}
 	}
-	o := outcome{
-		tally: t, told: make([]figures.Told, 1), wall: time.Since(t.start), sent: found.Sent,
-		audits: []web.Audit{{Audit: stock.Audit{Stock: sold}}},
-	}
-	o.open = &report.Open{
-		Planned: found.Planned, Sent: found.Sent, Dropped: found.Dropped,
-		AchievedRate: float64(found.Sent) / r.cfg.Duration.Seconds(),
-		ServiceP50:   t.service.ms(50), ServiceP99: t.service.ms(99), ServiceMax: t.service.ms(100),
-	}
-	row := r.row(o)
-	row.AcknowledgedMissing, row.Unreported, row.Stranded = found.Missing, found.Unreported, found.Stranded
-	row.Chaos, row.TTL = found, r.cfg.TTL.String()
+}
+
+// judge compares the row with what the strategy may do under chaos.
+func (c *chaosRow) judge(row *report.Row, o outcome) {
+	c.found.Acknowledged = c.resale.acknowledged()
+	c.found.Sold, c.found.Oversold, c.found.Stranded = row.Sold, row.Oversold, row.Stranded
+	c.found.Missing, c.found.Duplicates = row.AcknowledgedMissing, row.Duplicates
+	c.found.Unreported, c.found.Foreign, c.found.Remaining = row.Unreported, o.audits[0].Foreign, o.audits[0].Remaining
+	c.name(o)
+	row.Chaos = &c.found
 	row.OversoldPossible = row.Oversold // no request is in flight any more
-	row.Throughput = float64(found.Acknowledged-found.BoughtAtEnd) / r.cfg.Duration.Seconds()
-	row.Verdict = chaosVerdict(found)
-	may := r.strategy.UnderChaos(r.expectation(row.Keeper))
-	row.Undecided, row.Differs = may.Undecided, chaosDiffers(may, found)
-	row.Expected = row.Differs == ""
-	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {
-		row.Verdict = figures.NotComparable
+	row.Throughput = float64(row.Served) / c.cfg.Duration.Seconds()
+	row.Verdict = chaosVerdict(row.Chaos)
+	may := c.strategy.UnderChaos(c.expectation(row.Keeper))
+	row.Undecided, row.Differs = may.Undecided, chaosDiffers(may, row.Chaos)
+}
+
+// maxNamedOrders bounds the order ids that a report lists for each kind of error.
+const maxNamedOrders = 10
+
+// name lists a few of the orders that buyers were told of and are missing, and of the duplicates.
+func (c *chaosRow) name(o outcome) {
+	few := func(ids *[]string, id string) {
+		if len(*ids) < maxNamedOrders {
+			*ids = append(*ids, id)
+		}
 	}
-	return row
+	written := make(map[string]string, len(o.orders)) // hash of the key by id
+	bought := make(map[string]bool, len(o.orders))
+	for _, order := range o.orders {
+		if written[order.ID] = order.KeyHash; bought[order.KeyHash] {
+			few(&c.found.DuplicateIDs, order.ID)
+		}
+		bought[order.KeyHash] = true
+	}
+	for _, a := range o.answers {
+		if of, found := written[a.order]; !found || of != c.keyHash(a.request) {
+			few(&c.found.MissingIDs, a.order)
+		}
+	}
 }
 
 // chaosVerdict is the verdict of a row under chaos.
@@ -307,104 +440,14 @@ func chaosDiffers(may catalog.Leeway, found *report.Chaos) string {
 	return strings.Join(wrong, ", ")
 }
 
-// slot holds a shop that is killed and restarted. It implements chaos.Shop.
-type slot struct {
-	cfg   Config
-	setup setup
-	plan  plan
-
-	mu      sync.Mutex
-	shop    *fleet.Member // nil before the first start
-	started int
-	ended   bool // by the bench
-}
-
-// URL implements chaos.Shop.
-func (s *slot) URL() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shop == nil || s.ended {
-		return ""
-	}
-	return s.shop.URL
-}
-
-// Start implements chaos.Shop.
-func (s *slot) Start(ctx context.Context) error {
-	s.started++
-	with := s.setup
-	with.Name = fmt.Sprintf("%s-%d", s.setup.Name, s.started)
-	m, err := fleet.Run(ctx, fleet.Program{Name: "instance " + with.Name, Command: s.cfg.Command, Setup: with}, nil)
-	if err != nil {
-		return err
-	}
-	if err := m.Tell(ctx, order{Plan: &s.plan}, nil, orderTimeout); err != nil {
-		m.Kill()
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shop, s.ended = m, false
-	return nil
-}
-
-// current returns the running shop, or nil. With ends, the bench is about to end it.
-func (s *slot) current(ends bool) *fleet.Member {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shop == nil || s.ended {
-		return nil
-	}
-	s.ended = ends
-	return s.shop
-}
-
-// Kill implements chaos.Shop.
-func (s *slot) Kill() {
-	if m := s.current(true); m != nil {
-		m.Kill()
-	}
-}
-
-// End implements chaos.Shop.
-func (s *slot) End() {
-	if m := s.current(true); m != nil {
-		m.Close(stopTimeout)
-	}
-}
-
-// Pause implements chaos.Shop.
-func (s *slot) Pause() error {
-	m := s.current(false)
-	if m == nil {
-		return errors.New("the shop to stop does not run")
-	}
-	return m.Pause()
-}
-
-// Continue implements chaos.Shop.
-func (s *slot) Continue() error {
-	m := s.current(false)
-	if m == nil {
-		return errors.New("the shop that was stopped does not run")
-	}
-	return m.Continue()
-}
-
-// Err implements chaos.Shop.
-func (s *slot) Err() error {
-	if m := s.current(false); m != nil {
-		return m.Err()
-	}
-	return nil
-}
-
 // defaultsForChaos fills in the defaults of condition chaos.
 func (c Config) defaultsForChaos() Config {
 	c.Rate = cmp.Or(c.Rate, ChaosRate)
 	c.Duration = cmp.Or(c.Duration, chaosDuration)
-	c.TTL = cmp.Or(c.TTL, chaosTTL)
 	c.Stock = cmp.Or(c.Stock, int64(c.Duration*time.Duration(c.Rate)/time.Second)+chaosSpare)
 	c.Seed = cmp.Or(c.Seed, 1)
+	if c.Keys == NoKeys {
+		c.Keys = UniqueKeys
+	}
 	return c
 }

@@ -23,13 +23,13 @@ func TestBusyShopIsAskedAgain(t *testing.T) {
 		}
 	}))
 	defer shop.Close()
-	c := newShopClient("")
+	c := newAdmin("")
 	defer c.CloseIdleConnections()
-	c.patience.First, c.patience.Last = time.Millisecond, time.Millisecond
-	if found, err := c.at(shop.URL).Audit(t.Context(), "hot"); err != nil || found.Sold != 7 {
+	c.Patience.First, c.Patience.Last = time.Millisecond, time.Millisecond
+	if found, err := c.At(shop.URL).Audit(t.Context(), "hot"); err != nil || found.Sold != 7 {
 		t.Errorf("the audit: %+v, %v", found, err)
 	}
-	if err := c.at(shop.URL).Delete(t.Context(), "hot"); err != nil {
+	if err := c.At(shop.URL).Delete(t.Context(), "hot"); err != nil {
 		t.Error(err)
 	}
 	if asked[http.MethodGet] != 3 || asked[http.MethodDelete] != 3 {

@@ -107,6 +107,8 @@ type Config struct {
 	// verdict there: how its waiters fare says nothing about a real server.
 	embedded bool
 
+	deaf bool // hold: the payment provider sends no webhooks
+
 	slack time.Duration // how long after its end a row's lease may still be held
 }
 
@@ -152,10 +154,16 @@ func (c Config) WithDefaults() Config {
 	for _, target := range targets {
 		c.Targets = append(c.Targets, strings.TrimSuffix(target, "/"))
 	}
+	c.Repeat = cmp.Or(c.Repeat, 1)
+	if c.ID == "" {
+		c.ID = uuid.NewString()[:8]
+	}
+	if c.Workload == catalog.Hold {
+		return c.defaultsForHolds()
+	}
 	if c.chaotic() {
 		c = c.defaultsForChaos()
 	}
-	c.Repeat = cmp.Or(c.Repeat, 1)
 	c.Items = cmp.Or(c.Items, 1)
 	c.TTL = cmp.Or(c.TTL, c.defaultTTL())
 	if c.Rate > 0 {
@@ -170,9 +178,6 @@ func (c Config) WithDefaults() Config {
 		c.InFlight = n
 	}
 	c.Wait = cmp.Or(c.Wait, c.defaultWait())
-	if c.ID == "" {
-		c.ID = uuid.NewString()[:8]
-	}
 	return c
 }
 
@@ -217,6 +222,9 @@ func (c Config) shops() int {
 // Check returns an error that wraps ErrConfig, or catalog.ErrName for a strategy
 // that is not in the catalog, if the config cannot be run.
 func (c Config) Check() error {
+	if c.Workload == catalog.Hold {
+		return c.checkHolds()
+	}
 	if err := c.checkOpen(); err != nil {
 		return err
 	}
@@ -387,11 +395,11 @@ func (c Config) checkConditions() error {
 				condition)
 		}
 	}
-	return c.CheckRedis()
+	return c.checkRedis()
 }
 
-// CheckRedis returns an error for conditions that the Redis does not allow.
-func (c Config) CheckRedis() error {
+// checkRedis returns an error for conditions that the Redis does not allow.
+func (c Config) checkRedis() error {
 	partition := slices.Contains(c.Conditions, catalog.Partition)
 	failover := slices.Contains(c.Conditions, catalog.Failover)
 	switch {
@@ -466,7 +474,7 @@ func (c Config) AllStrategies() []string {
 
 // Manifest says what the rows are run with, on the backends that redis and db describe.
 func (c Config) Manifest(redis, db string) report.Manifest {
-	if c.Policy != nil { // of a workload of this package; others have filled in their defaults
+	if c.Workload == catalog.Deduct || c.Workload == catalog.Cache { // others have filled in their defaults
 		if slices.Equal(slices.Compact(slices.Clone(c.Conditions)), []catalog.Condition{catalog.Failover}) {
 			c = c.forCondition(catalog.Failover) // as every row is
 		}
@@ -479,7 +487,7 @@ func (c Config) Manifest(redis, db string) report.Manifest {
 	m.Keeper, m.Unfenced, m.Replicas = c.Keeper, c.Unfenced, c.Replicas
 	m.Planned = len(c.Strategies) * len(c.Conditions) * c.Repeat
 	if c.chaotic() {
-		m.Seed, m.Keys = c.Seed, string(UniqueKeys)
+		m.Seed = c.Seed
 	}
 	if c.Rate > 0 {
 		m.Rate, m.Duration, m.InFlight = c.Rate, c.Duration.String(), c.InFlight

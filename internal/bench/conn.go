@@ -30,6 +30,7 @@ type reply struct {
 	Code     string        // of an outcome other than 200
 	Order    string        // id in a 200; "": none
 	Quantity int64         // units in a 200
+	CutOff   bool          // an earlier attempt got no reply: an order may be the buyer's
 	Spans    []figures.Span
 }
 

@@ -87,7 +87,7 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 		if guard.Sleep(buyers, failoverPatience/40) != nil {
 			return nil // the row is over
 		}
-		found, err := r.admin.at(r.survivor()).Audit(buyers, r.skus[0])
+		found, err := r.admin.At(r.survivor()).Audit(buyers, r.skus[0])
 		switch {
 		case err != nil: // the shop has not found the new primary yet
 		case sold < 0:
@@ -100,10 +100,10 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 	return nil
 }
 
-// BeforeFailover stops replication to the heir, so that it has nothing of a row under
+// beforeFailover stops replication to the heir, so that it has nothing of a row under
 // failover, and returns what to do after the row: it replaces what was killed. It does nothing
 // under another condition.
-func BeforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) (after func() error, err error) {
+func beforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) (after func() error, err error) {
 	if cond != catalog.Failover {
 		return func() error { return nil }, nil
 	}

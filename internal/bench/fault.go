@@ -1,9 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
+
+	"oversell/internal/figures"
 )
 
 // FaultKind says what kind of fault was injected.
@@ -20,12 +23,12 @@ const (
 
 // Fault is a fault that was injected into a row, as it happened.
 type Fault struct {
-	Kind FaultKind
-	At   time.Duration // when it began, like Live.Elapsed
+	Kind FaultKind `json:"kind"`
+	At   float64   `json:"t_ms"` // when it began, since the common start
 
 	// Until is its end, which is in the future for a holder that is slow or late; 0: it has
 	// not ended, as for a process that was killed.
-	Until time.Duration
+	Until float64 `json:"until_ms"`
 }
 
 // faults are the faults of one row. It is safe for concurrent use.
@@ -66,12 +69,12 @@ func (f *faults) after(start time.Time) []Fault {
 	defer f.mu.Unlock()
 	var all []Fault
 	for _, s := range f.all {
-		one := Fault{Kind: s.kind, At: s.at.Sub(start)}
+		one := Fault{Kind: s.kind, At: figures.Milliseconds(s.at.Sub(start))}
 		if !s.until.IsZero() {
-			one.Until = s.until.Sub(start)
+			one.Until = figures.Milliseconds(s.until.Sub(start))
 		}
 		all = append(all, one)
 	}
-	slices.SortStableFunc(all, func(a, b Fault) int { return int(a.At - b.At) })
+	slices.SortStableFunc(all, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return all
 }

@@ -8,6 +8,7 @@ import (
 
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
+	"oversell/internal/figures"
 )
 
 // Each fault of a row is seen as it happened: its kind, when it began, and how long it lasted.
@@ -31,18 +32,19 @@ func TestFaultsAreSeenAsTheyHappened(t *testing.T) {
 			if len(faults) == 0 {
 				t.Fatal("no fault was seen")
 			}
-			ttl, err := time.ParseDuration(row.TTL)
+			lease, err := time.ParseDuration(row.TTL)
 			if err != nil {
 				t.Fatal(err)
 			}
+			ttl, seen := figures.Milliseconds(lease), figures.Milliseconds(o.last.Elapsed)
 			for _, f := range faults {
 				lasted := f.Until - f.At
-				ends := lasted > ttl || lasted > 0 && o.last.Elapsed < f.Until // the row may have ended before
+				ends := lasted > ttl || lasted > 0 && seen < f.Until // the row may have ended before
 				if f.Kind == bench.Killed {
 					ends = f.Until == 0
 				}
-				if f.Kind != kind || f.At <= 0 || f.At > o.last.Elapsed || !ends {
-					t.Errorf("with a ttl of %v, seen at %v: %+v, want %s", ttl, o.last.Elapsed, f, kind)
+				if f.Kind != kind || f.At <= 0 || f.At > seen || !ends {
+					t.Errorf("with a ttl of %v ms, seen at %v ms: %+v, want %s", ttl, seen, f, kind)
 				}
 			}
 		})

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench/chaos"
 	"oversell/internal/catalog"
@@ -37,14 +39,27 @@ type setup struct {
 	Fault      fleet.Arm `json:"fault,omitzero"`        // of a worker
 
 	Servers lockservers.Addresses `json:"servers"`
+
+	// Of a sale by holds.
+	Provider string        `json:"provider,omitempty"` // of payments; "": another sale
+	Secret   []byte        `json:"secret,omitempty"`   // signs webhooks
+	Sweep    time.Duration `json:"sweep,omitempty"`
+	Settle   time.Duration `json:"settle,omitempty"`
 }
 
 // setup is what the instances of a bench have in common.
 func (c Config) setup(token string) setup {
-	return setup{
-		DBURL: c.DBURL, Token: token, TTL: c.TTL, Wait: c.Wait, Policy: c.Policy.String(), Unfenced: c.Unfenced,
+	s := setup{
+		DBURL: c.DBURL, Token: token, TTL: c.TTL, Wait: c.Wait, Unfenced: c.Unfenced,
 		Servers: c.Servers, Replicas: c.Replicas,
 	}
+	if c.Policy != nil {
+		s.Policy = c.Policy.String()
+	}
+	if c.Workload == catalog.Hold {
+		s.Sweep, s.Settle = c.sweep(), c.settlesAfter()
+	}
+	return s
 }
 
 // order is what the bench tells an instance later: one of these.
@@ -64,10 +79,11 @@ type shops struct {
 	*fleet.Fleet
 	command func() (*exec.Cmd, error) // runs an instance
 	setup   setup
+	turn    atomic.Uint64
 	later   fleet.Arm // of the row's plan: it waits until all shops take part
 
-	severable bool // their connections to Redis go through relays, which can cut them
-	gauged    bool // their gauges count holders, if gauges can be read here
+	relayed []string // what their connections go to through relays, which can cut them
+	gauged  bool     // their gauges count holders, if gauges can be read here
 }
 
 // shop says how to start a shop.
@@ -78,15 +94,53 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 	if fleet.LiveWords {
 		p.Words = gaugeWords
 	}
-	if f.severable {
-		var link *fault.Relay
-		if link, s.RedisURL, err = chaos.StartRedisRelay(s.RedisURL); err != nil {
-			return p, fmt.Errorf("relaying an instance's connections to Redis: %w", err)
+	p.Links = make(map[string]*fault.Relay)
+	for _, to := range f.relayed {
+		link, err := s.relay(to)
+		if err != nil {
+			return p, fmt.Errorf("relaying an instance's connections to %s: %w", to, err)
 		}
-		p.Links = map[string]*fault.Relay{toRedis: link}
+		if link != nil {
+			p.Links[to] = link
+		}
 	}
 	p.Name, p.Command, p.Setup = "instance "+s.Name, f.command, s
 	return p, nil
+}
+
+// next returns the address of a shop that was not killed, of each in turn; those that are
+// stopped come last.
+func (f *shops) next() string {
+	alive := f.Running()
+	running := slices.DeleteFunc(slices.Clone(alive), func(m *fleet.Member) bool { return m.Paused.Load() })
+	if len(running) == 0 {
+		running = alive
+	}
+	if len(running) == 0 {
+		return "" // the caller fails and tries again
+	}
+	return running[f.turn.Add(1)%uint64(len(running))].URL
+}
+
+// relay puts a relay between an instance and a partner. A database that is not reached by
+// TCP has none.
+func (s *setup) relay(to string) (link *fault.Relay, err error) {
+	switch to {
+	case chaos.ToRedis:
+		link, s.RedisURL, err = chaos.StartRedisRelay(s.RedisURL)
+		return link, err
+	case toProvider:
+		if link, err = fault.StartRelay(strings.TrimPrefix(s.Provider, "http://")); err == nil {
+			s.Provider = "http://" + link.Addr
+		}
+		return link, err
+	}
+	link, through, err := chaos.StartDatabaseRelay(s.DBURL)
+	if errors.Is(err, backend.ErrNotRelayed) {
+		return nil, nil
+	}
+	s.DBURL = through
+	return link, err
 }
 
 // legible reports whether the shops have gauges of their holders that can be read.
@@ -305,9 +359,6 @@ func (c *counter) works(item string) {
 // held is told for how long a connection to the database was out of the pool.
 func (c *counter) held(d time.Duration) { c.gauge.Add(gaugeHeld, int64(d)) }
 
-// toRedis is the link of an instance to Redis.
-const toRedis = "redis"
-
 // partition cuts off the instance of the holder that waits, and lets the holder go on.
 //
 // With the stock in the database only the unlock arrives too late, as under Late; and as
@@ -320,5 +371,5 @@ func (r *run) partition(ctx context.Context, m *fleet.Member) error {
 		}
 	}
 	defer r.faults.begin(CutOff)()
-	return m.CutOff(ctx, toRedis, r.cfg.long())
+	return m.CutOff(ctx, chaos.ToRedis, r.cfg.long())
 }

@@ -32,8 +32,11 @@ func (c Config) many() bool { return c.Items > 1 }
 // wait for a processor. With 20,000 buyers on 2 busy cores a renewal took up to 2.8 s, and the first
 // that failed had not waited for a connection. A lease of 6 s, a shop's default, survives a renewal that takes 4 s.
 func (c Config) defaultTTL() time.Duration {
-	if c.many() {
+	switch {
+	case c.many():
 		return ItemsTTL
+	case c.chaotic():
+		return chaosTTL
 	}
 	return DefaultTTL
 }
@@ -151,7 +154,7 @@ func eachItem(
 func (r *run) offer(ctx context.Context) error {
 	_, units := r.cfg.spread()
 	// One after the other: transactions that insert side by side can deadlock in MariaDB.
-	shop, keeper := r.admin.at(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
+	shop, keeper := r.admin.At(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
 	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1,
 		func(ctx context.Context, item int) error {
 			return shop.Put(ctx, r.skus[item], units(item), keeper, r.strategy.Name)
@@ -179,11 +182,11 @@ func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err 
 }
 
 // told compares what the buyers of each item were told with the orders of its sale. The cache
-// has nothing to compare.
-func (r *run) told(ctx context.Context, o outcome) ([]figures.Told, error) {
-	told := make([]figures.Told, len(r.skus))
+// has nothing to compare. Under chaos it also returns the orders.
+func (r *run) told(ctx context.Context, o outcome) (told []figures.Told, listed []stock.ListedOrder, err error) {
+	told = make([]figures.Told, len(r.skus))
 	if r.cfg.Workload != catalog.Deduct {
-		return told, nil
+		return told, nil, nil
 	}
 	of, _ := r.cfg.spread()
 	all := make([]figures.Comparison, len(r.skus))
@@ -194,12 +197,15 @@ func (r *run) told(ctx context.Context, o outcome) ([]figures.Told, error) {
 	for _, request := range o.cutOff {
 		all[of(request)].CutOff(r.keyHash(request))
 	}
-	err := eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
+	err = eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
 		func(ctx context.Context, item int) error {
 			// Some may have been written since the audit: at most one for each request.
-			most, shop := o.audits[item].Orders+o.sent, r.admin.at(r.survivor())
+			most, shop := o.audits[item].Orders+o.sent, r.admin.At(r.survivor())
 			if err := shop.EachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
 				all[item].Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
+				if r.chaos != nil {
+					listed = append(listed, o)
+				}
 			}); err != nil {
 				return fmt.Errorf("comparing the orders with what buyers were told: %w", err)
 			}
@@ -209,7 +215,7 @@ func (r *run) told(ctx context.Context, o outcome) ([]figures.Told, error) {
 			}
 			return nil
 		})
-	return told, err
+	return told, listed, err
 }
 
 // sale judges the sale of an item.
@@ -282,7 +288,7 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 		row.ConnectionTime = new(figures.Milliseconds(*o.held) / float64(row.Sold))
 	}
 	row.Throughput = float64(row.Sold) / o.wall.Seconds()
-	if r.strategy.Kind == catalog.Streamed && !o.settled.IsZero() { // chaos does not wait for that
+	if r.strategy.Kind == catalog.Streamed && r.chaos == nil { // which has sold out since then
 		row.Drain = figures.Milliseconds(o.settled.Sub(o.start.Add(o.wall)))
 		agreed := o.settled
 		if !agree {
@@ -298,9 +304,9 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 // settleOne audits an item once all its accepted orders are written, and returns when that was.
 // If Redis was unreachable for a while, the shop's clients may need a moment to reconnect.
 func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
-	away := r.cond == catalog.Partition || r.cond == catalog.Failover
+	away := r.cond == catalog.Partition || r.cond == catalog.Failover || r.cond == catalog.Chaos
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
-		found, err = r.admin.at(r.survivor()).Audit(ctx, sku)
+		found, err = r.admin.At(r.survivor()).Audit(ctx, sku)
 		at = time.Now()
 		limit, wait := time.Duration(0), settleTime/50
 		switch {

@@ -22,7 +22,8 @@ const (
 // plan is what the holders in an instance do during one row. It applies in the work step
 // of a sale and nowhere else: lock code knows nothing of it.
 type plan struct {
-	Item  string        `json:"item"`           // that is sold; of several the first, whose holders get the fault
+	// Item is what is sold, or its key in the cache; of several the first, whose holders get the fault.
+	Item  string        `json:"item"`
 	Work  time.Duration `json:"work"`           // how long every holder works
 	Fault fleet.Arm     `json:"fault,omitzero"` // at the seams of the item's holders
 
@@ -39,6 +40,7 @@ const coldLoad = 100 * time.Millisecond
 func (c Config) plan(item string, condition catalog.Condition) plan {
 	p := plan{Item: item, Work: c.Work}
 	if c.Workload == catalog.Cache {
+		p.Item = "item:" + item // its key in the cache, see package web
 		p.Gather = coldLoad
 	}
 	switch condition {
@@ -69,7 +71,12 @@ func (c Config) early(at fleet.Seam) fleet.Arm {
 
 // long is longer than the ttl by enough for others to enter, and not by so much that they
 // buy the whole stock. Some servers end leases late.
-func (c Config) long() time.Duration { return c.TTL*13/10 + c.slack }
+func (c Config) long() time.Duration {
+	if c.Workload == catalog.Hold { // and than a sweep may take to find that a hold has expired
+		return c.TTL * 14 / 10
+	}
+	return c.TTL*13/10 + c.slack
+}
 
 // longest is the longest that a fault of the condition lasts. A process stays stopped for
 // longer if nobody has entered meanwhile.

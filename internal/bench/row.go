@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -23,13 +24,14 @@ type run struct {
 	cond     catalog.Condition
 	skus     []string // of the items
 	targets  []string
-	admin    *shopClient
+	admin    client.Shops
 	shops    *shops // nil with running shops
 	progress Progress
 	watcher  Watcher // or nil
 	kills    kills
 	faults   faults
 	stalls   *fleet.StallWatch // of this process
+	chaos    *chaosRow         // nil under another condition
 }
 
 // do runs the row: it puts the items on sale, sends the requests, waits for every outcome,
@@ -43,7 +45,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 			return report.Row{}, err
 		}
 	}
-	after, err := BeforeFailover(ctx, r.cfg.Failovers, r.cond)
+	after, err := beforeFailover(ctx, r.cfg.Failovers, r.cond)
 	if err != nil {
 		return report.Row{}, err
 	}
@@ -53,7 +55,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	defer l.close()
-	before, err := r.admin.at(r.targets[0]).Audit(ctx, r.skus[0])
+	before, err := r.admin.At(r.targets[0]).Audit(ctx, r.skus[0])
 	if err != nil {
 		return report.Row{}, err
 	}
@@ -67,14 +69,19 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if err != nil {
 		return report.Row{}, err
 	}
+	if r.chaos != nil {
+		if err := r.chaos.sellOut(ctx, o.tally); err != nil {
+			return report.Row{}, err
+		}
+	}
 	if o.audits, o.settled, err = r.settle(ctx); err != nil {
 		return report.Row{}, err
 	}
-	if o.told, err = r.told(ctx, o); err != nil {
+	if o.told, o.orders, err = r.told(ctx, o); err != nil {
 		return report.Row{}, err
 	}
-	// The new primary has its own count.
-	if r.cond != catalog.Failover && before.RedisCommands != nil {
+	// A new primary has its own count, and so has a Redis that was restarted.
+	if r.cond != catalog.Failover && r.chaos == nil && before.RedisCommands != nil {
 		o.commands = new(commandsBetween(before, o.audits[0]) - w.cost())
 	}
 	return r.row(o), nil
@@ -104,6 +111,9 @@ func (r *run) load(ctx context.Context) (*stream, error) {
 	of, _ := r.cfg.spread()
 	request := r.cfg.requests(r.strategy.Name, func(i int) string { return r.skus[of(i)] })
 	s, err := newStream(r.cfg, r.targets, request, func(target int) bool { return !r.killed(target) })
+	if err == nil && r.chaos != nil {
+		s.exchange = r.chaos.buy
+	}
 	if err != nil || r.cfg.Rate > 0 {
 		return s, err
 	}
@@ -119,21 +129,30 @@ type outcome struct {
 	*tally
 	wall        time.Duration
 	sent        int64
-	open        *report.Open   // of an open load
-	notInjected error          // why the fault was not injected
-	audits      []web.Audit    // by item
-	told        []figures.Told // likewise, of a sale
-	settled     time.Time      // when all accepted orders were written
-	commands    *int64         // nil: not counted
-	held        *time.Duration // of connections to the database; nil: not measured
+	open        *report.Open        // of an open load
+	notInjected error               // why the fault was not injected
+	audits      []web.Audit         // by item
+	told        []figures.Told      // likewise, of a sale
+	orders      []stock.ListedOrder // under chaos
+	settled     time.Time           // when all accepted orders were written
+	commands    *int64              // nil: not counted
+	held        *time.Duration      // of connections to the database; nil: not measured
 }
 
 // observe sends the requests, injects the fault of the condition, and serves the watcher.
 func (r *run) observe(ctx context.Context, l *stream, w *watch) (outcome, error) {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	loading, stop := context.WithCancel(ctx)
 	defer stop()
 	injected := make(chan error, 1)
-	go func() { injected <- r.inject(ctx, loading) }()
+	go func() {
+		err := r.inject(ctx, loading)
+		if err != nil && r.chaos != nil { // the sale cannot go on
+			fail(err)
+		}
+		injected <- err
+	}()
 	o := outcome{tally: newTally(r.limit() + r.cfg.Duration), sent: int64(r.cfg.Requests)}
 	o.sale = r.cfg.Workload == catalog.Deduct
 	if r.cfg.many() {
@@ -146,7 +165,7 @@ func (r *run) observe(ctx context.Context, l *stream, w *watch) (outcome, error)
 	w.stop()
 	stop()
 	o.notInjected = <-injected
-	if r.shops != nil {
+	if r.shops != nil && r.chaos == nil { // whose shops were replaced
 		if held, ok := r.shops.held(); ok {
 			o.held = &held
 		}
@@ -156,6 +175,9 @@ func (r *run) observe(ctx context.Context, l *stream, w *watch) (outcome, error)
 	}
 	if r.cfg.Rate > 0 {
 		o.open = l.figures(o.tally)
+		if r.chaos != nil {
+			o.open.Late = 0 // a buyer's latency is that of all attempts
+		}
 		o.sent = o.open.Sent
 	}
 	if r.shops != nil && r.unresolved(o) > 0 {
@@ -170,6 +192,8 @@ func (r *run) inject(ctx, load context.Context) error {
 	switch {
 	case r.shops == nil || r.cond == catalog.Calm:
 		return nil
+	case r.chaos != nil:
+		return r.chaos.inject(ctx)
 	case r.cfg.atSeams(r.cond):
 		return r.killAtSeams(ctx, load)
 	case r.cond == catalog.Failover:
@@ -258,7 +282,15 @@ func (r *run) row(o outcome) report.Row {
 	} else {
 		r.judgeSale(&row, o)
 	}
-	r.expect(&row, o)
+	if r.chaos != nil {
+		r.chaos.judge(&row, o)
+	} else {
+		r.expect(&row, o)
+	}
+	row.Expected = row.Differs == ""
+	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {
+		row.Verdict = figures.NotComparable
+	}
 	return row
 }
 
@@ -335,10 +367,6 @@ func (r *run) expect(row *report.Row, o outcome) {
 			untrue = row.Differs + "; " + untrue
 		}
 		row.Differs = untrue
-	}
-	row.Expected = row.Differs == ""
-	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {
-		row.Verdict = figures.NotComparable
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/bench/chaos"
+	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -30,11 +32,13 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 			return nil, err
 		}
 	}
+	if cfg.chaotic() {
+		if cfg.Faults, err = cfg.kinds(); err != nil {
+			return nil, err
+		}
+	}
 	asked := cfg
 	cfg = cfg.WithDefaults()
-	if cfg.chaotic() {
-		return runChaos(ctx, cfg, p)
-	}
 	b := &runner{asked: asked, cfg: cfg, progress: p, token: cfg.Token, targets: cfg.Targets}
 	if len(cfg.Targets) == 0 {
 		b.token = uuid.NewString()
@@ -43,17 +47,26 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 		}
 		b.shops = &shops{command: cfg.Command}
 		b.shops.Fleet = fleet.New(1, b.shops.shop)
+		if cfg.Workload == catalog.Hold {
+			if b.provider, err = serveProvider(b.shops); err != nil {
+				return nil, err
+			}
+			defer b.provider.close()
+		}
 		if err := b.configure(cfg); err != nil {
 			return nil, err
 		}
 		defer func() { b.shops.Stop(stopTimeout) }()
 	}
-	b.admin = newShopClient(b.token)
+	b.admin = newAdmin(b.token)
 	defer b.admin.CloseIdleConnections()
 	if err := b.askTargets(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
+	if b.provider != nil {
+		return Rows(ctx, cfg, &holdRunner{b, newBuyers(b.shops)}, p)
+	}
 	return Rows(ctx, cfg, b, p)
 }
 
@@ -66,6 +79,12 @@ func (b *runner) configure(cfg Config) (err error) {
 	b.shops.gauged = watched || slices.Contains(cfg.Conditions, catalog.Pause)
 	b.shops.setup = cfg.setup(b.token)
 	b.shops.setup.Name = b.cfg.ID
+	if b.provider != nil {
+		b.shops.setup.Provider, b.shops.setup.Secret = b.provider.url, b.provider.secret
+	}
+	if b.shops.setup.RedisURL = cfg.RedisURL; cfg.chaotic() {
+		return nil // nothing is known beforehand of how long a fault lasts
+	}
 	b.shops.setup.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)
 	return err
 }
@@ -81,9 +100,10 @@ type runner struct {
 	progress Progress
 	token    string
 	targets  []string
-	shops    *shops // nil with running shops
+	shops    *shops    // nil with running shops
+	provider *provider // nil unless the sale is by holds
 	terms    map[catalog.Need]lockservers.Terms
-	admin    *shopClient
+	admin    client.Shops
 	round    int      // which the rows are in
 	old      int      // how many of the skus were there when it began
 	sales    int      // begun so far, of one row each
@@ -115,8 +135,14 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 		return r, err
 	}
 	r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
+	if cfg.chaotic() {
+		cfg.Seed += uint64(of.Repeat - 1)
+	}
 	r.Row, err = b.row(ctx, cfg, strategy, of)
-	r.Final = r.Verdict == figures.NotComparable || r.Untrue() != ""
+	if err != nil && cfg.chaotic() {
+		err = fmt.Errorf("with seed %d: %w", cfg.Seed, err)
+	}
+	r.Final = cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue() != ""
 	return r, err
 }
 
@@ -125,7 +151,7 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 // before the last one are removed.
 func (b *runner) removeOld(ctx context.Context, of Case) error {
 	again := of.TTL > 0
-	if again || of.Repeat == b.round && !b.cfg.many() {
+	if again || b.cfg.chaotic() || of.Repeat == b.round && !b.cfg.many() {
 		return nil
 	}
 	if err := b.remove(ctx, b.old); err != nil {
@@ -138,14 +164,24 @@ func (b *runner) removeOld(ctx context.Context, of Case) error {
 // restart replaces the instances if cfg or the condition needs others. Until then they
 // stay: the last ones are needed to tidy up.
 func (b *runner) restart(cfg Config, c catalog.Condition) error {
-	severable, noConsumer := c == catalog.Partition, cfg.atSeams(c)
+	var relayed []string
+	switch {
+	case c == catalog.Partition && b.provider != nil:
+		relayed = []string{chaos.ToRedis, chaos.ToDatabase, toProvider}
+	case c == catalog.Partition:
+		relayed = []string{chaos.ToRedis}
+	case c == catalog.Chaos:
+		relayed = []string{chaos.ToRedis, chaos.ToDatabase}
+	}
+	noConsumer := cfg.atSeams(c)
 	same := func(s setup) bool { return s.TTL == cfg.TTL && s.NoConsumer == noConsumer }
-	if b.shops == nil || same(b.shops.setup) && b.shops.severable == severable {
+	if b.shops == nil ||
+		same(b.shops.setup) && slices.Equal(b.shops.relayed, relayed) && c != catalog.Chaos {
 		return nil
 	}
 	b.shops.Stop(stopTimeout)
 	err := b.configure(cfg)
-	b.shops.severable, b.shops.setup.NoConsumer = severable, noConsumer
+	b.shops.relayed, b.shops.setup.NoConsumer = relayed, noConsumer
 	return err
 }
 
@@ -165,30 +201,37 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 		targets: b.targets, admin: b.admin, shops: b.shops, progress: b.progress, stalls: of.Stalls,
 	}
 	r.watcher, _ = b.progress.(Watcher)
+	if of.Condition == catalog.Chaos {
+		r.chaos = &chaosRow{run: r, patience: chaosPatience}
+	}
 	return r.do(ctx)
 }
 
 // tidy removes the items, orders and keys of the bench. After an interruption instances
 // may still be selling, and would write again what was removed: they are stopped, and a
-// new one does it. The user is waiting, so it takes a few seconds at most.
+// new one does it. The user is waiting, so it takes a few seconds at most. A new one is started,
+// too, if none has survived.
 func (b *runner) tidy(interrupted bool) error {
-	if !interrupted || b.shops == nil || len(b.skus) == 0 {
-		return b.remove(context.Background(), len(b.skus))
+	if b.cfg.chaotic() {
+		return nil // its servers are thrown away
+	}
+	if len(b.skus) == 0 || b.shops == nil || !interrupted && b.shops.Survivor() != nil {
+		return b.mayBeLeft(b.remove(context.Background(), len(b.skus)))
 	}
 	b.shops.Stop(interruptGrace)
 	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
 	defer cancel()
-	if err := b.removeAnew(ctx); err != nil {
-		return MayBeLeft(err, b.skus)
-	}
-	return nil
+	return b.mayBeLeft(b.removeAnew(ctx))
 }
 
-// MayBeLeft adds to an error the names of the items that were not removed because of it.
-func MayBeLeft(err error, skus []string) error {
-	named, more := skus[:min(maxNamed, len(skus))], ""
-	if len(skus) > len(named) {
-		more = fmt.Sprintf(" and %d more", len(skus)-len(named))
+// mayBeLeft adds to an error the names of the items that were not removed because of it.
+func (b *runner) mayBeLeft(err error) error {
+	if err == nil {
+		return nil
+	}
+	named, more := b.skus[:min(maxNamed, len(b.skus))], ""
+	if len(b.skus) > len(named) {
+		more = fmt.Sprintf(" and %d more", len(b.skus)-len(named))
 	}
 	return fmt.Errorf("%w; these may be left: %s%s", err, strings.Join(named, ", "), more)
 }
@@ -204,7 +247,7 @@ const maxNamed = 100
 
 // removeAnew starts an instance to remove the remaining items.
 func (b *runner) removeAnew(ctx context.Context) error {
-	b.shops.severable = false
+	b.shops.relayed = nil
 	if b.cfg.Failovers != nil {
 		// The sentinels may be promoting a replica, or have none. Their data is thrown
 		// away with them; the database may be the user's own.
@@ -241,7 +284,7 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	err := eachItem(ctx, b.progress, "removing items", n, 1, func(ctx context.Context, i int) error {
 		ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 		defer cancel()
-		if err := b.admin.at(base).Delete(ctx, b.skus[i]); err != nil {
+		if err := b.admin.At(base).Delete(ctx, b.skus[i]); err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
 		removed[i] = true

@@ -28,11 +28,11 @@ func Seams() []fleet.Seam { return []fleet.Seam{SeamScript, accepted.SeamRead, a
 
 // atSeams reports whether a condition kills processes at seams.
 func (c Config) atSeams(condition catalog.Condition) bool {
-	return condition == catalog.Crash && len(c.Seams) > 0
+	return condition == catalog.Crash && len(c.Seams) > 0 && c.Workload != catalog.Hold
 }
 
-// CheckSeams returns an error for seams at which nothing can be killed.
-func (c Config) CheckSeams(allowed []fleet.Seam) error {
+// checkSeams returns an error for seams at which nothing can be killed.
+func (c Config) checkSeams(allowed []fleet.Seam) error {
 	if len(c.Seams) > 0 && !slices.Contains(c.Conditions, catalog.Crash) {
 		return Invalid("seams without condition %s, which kills there", catalog.Crash)
 	}
@@ -57,7 +57,7 @@ func (c Config) checkStreamSeams() error {
 			return Invalid("strategy %s has no seams: only orders that are written behind the sale have", name)
 		}
 	}
-	return c.CheckSeams(Seams())
+	return c.checkSeams(Seams())
 }
 
 // kills are the processes that were killed at seams in a row.

@@ -49,9 +49,12 @@ type server struct {
 
 // shop is the configuration of the instance's shop.
 func (s *server) shop(with setup) (shop.Config, error) {
-	policy, err := guard.ParsePolicy(with.Policy)
-	if err != nil {
-		return shop.Config{}, err
+	var policy guard.Policy
+	if with.Policy != "" {
+		var err error
+		if policy, err = guard.ParsePolicy(with.Policy); err != nil {
+			return shop.Config{}, err
+		}
 	}
 	s.Seams.Set(with.Fault)
 	cfg := shop.Config{
@@ -66,6 +69,9 @@ func (s *server) shop(with setup) (shop.Config, error) {
 	}
 	if with.NoConsumer {
 		cfg.Hook = scriptHook(s.Seams)
+	}
+	if with.Provider != "" {
+		newHoldSeams(s.Seams).sell(&cfg, with)
 	}
 	if with.Worker {
 		cfg.Consumer.Seam = func(at string) error {

@@ -33,6 +33,7 @@ type stream struct {
 	targets  []string
 	request  func(i int, target string) (*http.Request, error)
 	alive    func(target int) bool
+	exchange func(ctx context.Context, i int, due time.Time, limit time.Duration) reply // default once
 
 	places  *places
 	pool    *pool
@@ -57,6 +58,7 @@ func newStream(
 		rate: cfg.Rate, planned: cfg.Requests, duration: cfg.Duration, targets: targets, request: request, alive: alive,
 		places: newPlaces(inFlight), pool: newPool(inFlight),
 	}
+	s.exchange = s.once
 	if cfg.Rate == 0 {
 		s.pool.most = inFlight
 	}
@@ -155,9 +157,9 @@ func (s *stream) send(ctx context.Context, i, place int, start, due time.Time, l
 	s.done.Add(1)
 }
 
-// exchange sends the i-th request to the next target that is alive, and waits for the
+// once sends the i-th request to the next target that is alive, and waits for the
 // outcome.
-func (s *stream) exchange(ctx context.Context, i int, due time.Time, limit time.Duration) reply {
+func (s *stream) once(ctx context.Context, i int, due time.Time, limit time.Duration) reply {
 	var r reply
 	for n := range s.targets {
 		target := (i + n) % len(s.targets)

@@ -105,6 +105,7 @@ func (t *tally) add(r reply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	item := t.item(r.Request)
+	t.keep(r)
 	switch {
 	case !r.learned():
 		t.unknown[r.Target]++
@@ -113,18 +114,12 @@ func (t *tally) add(r reply) {
 		}
 		item.unknown[r.Target]++
 		t.reasons[r.Code]++
-		if t.keep() {
-			t.cutOff = append(t.cutOff, r.Request)
-		}
 	case r.Status == http.StatusOK || r.Status == http.StatusAccepted:
 		t.served++
 		t.servedAt = max(t.servedAt, r.At)
 		item.served++
 		item.servedAt = max(item.servedAt, r.At)
 		t.timeline.add(r.At)
-		if t.keep() {
-			t.answers = append(t.answers, answer{r.Request, r.Order, r.Quantity, r.Status == http.StatusAccepted})
-		}
 	case r.Code == "sold_out":
 		t.soldOut++
 		item.soldOut++
@@ -148,13 +143,25 @@ func (t *tally) add(r reply) {
 	}
 }
 
-// keep says whether what a buyer was told is to be kept. The caller has locked mu.
-func (t *tally) keep() bool {
-	full := max(len(t.answers), len(t.cutOff)) == maxKept
-	if t.sale && full {
+// note keeps what a buyer was told without counting the outcome.
+func (t *tally) note(r reply) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keep(r)
+}
+
+// keep keeps what a buyer was told. The caller has locked mu.
+func (t *tally) keep(r reply) {
+	cutOff, served := !r.learned() || r.CutOff, r.Status == http.StatusOK || r.Status == http.StatusAccepted
+	switch {
+	case !t.sale || !cutOff && !served:
+	case max(len(t.answers), len(t.cutOff)) == maxKept:
 		t.unkept++
+	case served:
+		t.answers = append(t.answers, answer{r.Request, r.Order, r.Quantity, r.Status == http.StatusAccepted})
+	default:
+		t.cutOff = append(t.cutOff, r.Request)
 	}
-	return t.sale && !full
 }
 
 // hold adds a hold of an item. The caller has locked mu.

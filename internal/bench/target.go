@@ -16,12 +16,6 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// shopClient asks single shops, outside the load.
-type shopClient struct {
-	*client.Client
-	patience client.Patience
-}
-
 const (
 	adminTimeout = 30 * time.Second
 	// A rush that is over leaves much to do: a shop whose backend has no time for it is asked again.
@@ -29,14 +23,10 @@ const (
 	askingFor = 20 * time.Second
 )
 
-func newShopClient(token string) *shopClient {
+// newAdmin returns a client that asks single shops, outside the load.
+func newAdmin(token string) client.Shops {
 	patience := client.Patience{First: askAgain, Last: askAgain, For: askingFor}
-	return &shopClient{client.New(token, adminTimeout), patience}
-}
-
-// at asks the shop at an address.
-func (c *shopClient) at(base string) client.Shops {
-	return client.Shops{Client: c.Client, Base: func() string { return base }, Patience: c.patience}
+	return client.Shops{Client: client.New(token, adminTimeout), Patience: patience}
 }
 
 // requests returns a function that makes the i-th request of a row.
@@ -83,7 +73,7 @@ func (b *runner) askTargets(ctx context.Context) error {
 		return nil
 	}
 	for _, target := range b.targets {
-		names, err := b.admin.strategies(ctx, target)
+		names, err := strategies(ctx, b.admin.At(target))
 		if err != nil {
 			return err
 		}
@@ -98,13 +88,13 @@ func (b *runner) askTargets(ctx context.Context) error {
 }
 
 // strategies returns the names of the shop's strategies.
-func (c *shopClient) strategies(ctx context.Context, base string) ([]string, error) {
+func strategies(ctx context.Context, shop client.Shops) ([]string, error) {
 	var found struct {
 		Strategies []struct {
 			Name string `json:"name"`
 		} `json:"strategies"`
 	}
-	if a := c.at(base).Ask(ctx, client.Request{Method: http.MethodGet, Path: "/api/strategies"}, &found); a.Err != nil {
+	if a := shop.Ask(ctx, client.Request{Method: http.MethodGet, Path: "/api/strategies"}, &found); a.Err != nil {
 		return nil, a.Err
 	}
 	names := make([]string, len(found.Strategies))

@@ -132,6 +132,14 @@ func TestColdKeyIsLoadedAsOftenAsTheCatalogSays(t *testing.T) {
 	})
 }
 
+// Faults are injected into the loads of a cold key, too.
+func TestFaultsHitLoads(t *testing.T) {
+	cfg := config(t, "embedded")
+	cfg.Workload, cfg.Strategies = catalog.Cache, []string{"none", "v6_watchdog"}
+	cfg.Conditions = []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
+	checkExpected(t, run(t, cfg))
+}
+
 func TestWithoutTheSecondLookEverybodyLoads(t *testing.T) {
 	cfg := config(t, "embedded")
 	cfg.Workload, cfg.SecondLook = catalog.Cache, false

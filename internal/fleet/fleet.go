@@ -86,21 +86,44 @@ func (f *Fleet) Add(ctx context.Context) (*Member, error) {
 	return all[len(all)-1], nil
 }
 
+// Replace starts a process in the place of the i-th member, which has ended.
+func (f *Fleet) Replace(ctx context.Context, i int) (*Member, error) {
+	m, err := f.start(ctx, f.next())
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members[i].release()
+	f.members[i] = m
+	return m, nil
+}
+
+// next is the number of the next process.
+func (f *Fleet) next() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.started++
+	return f.started
+}
+
+func (f *Fleet) start(ctx context.Context, number int) (*Member, error) {
+	p, err := f.program(number)
+	if err != nil {
+		return nil, err
+	}
+	return Run(ctx, p, f.reached)
+}
+
 // add starts n processes. Those that started are members even if another did not, so that Stop
 // ends them.
 func (f *Fleet) add(ctx context.Context, n int) error {
 	more := make([]*Member, max(0, n))
 	g, starting := errgroup.WithContext(ctx)
 	for i := range more {
-		f.mu.Lock()
-		f.started++
-		number := f.started
-		f.mu.Unlock()
-		g.Go(func() error {
-			p, err := f.program(number)
-			if err == nil {
-				more[i], err = Run(starting, p, f.reached)
-			}
+		number := f.next()
+		g.Go(func() (err error) {
+			more[i], err = f.start(starting, number)
 			return err
 		})
 	}

@@ -341,15 +341,20 @@ func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error
 	return nil
 }
 
-// Close ends the process after what it is doing, or kills it after the grace time. Nobody may
-// use its words any more.
-func (m *Member) Close(grace time.Duration) {
+// End ends the process after what it is doing, or kills it after the grace time. Its words stay.
+func (m *Member) End(grace time.Duration) {
+	m.Killed.Store(true)
 	_ = m.in.Close()
 	select {
 	case <-m.Done():
 	case <-time.After(grace):
 		m.Process.Kill()
 	}
+}
+
+// Close ends the process as End does. Nobody may use its words any more.
+func (m *Member) Close(grace time.Duration) {
+	m.End(grace)
 	m.release()
 }
 

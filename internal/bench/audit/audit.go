@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -20,9 +19,6 @@ import (
 
 // ErrConfig is wrapped by the error of a Config that says something impossible.
 var ErrConfig = errors.New("invalid config")
-
-// errBusy is wrapped by the error of an audit that the shop could not make now, and may make later.
-var errBusy = errors.New("the shop is busy")
 
 // Config says which sale is checked.
 type Config struct {
@@ -49,11 +45,11 @@ func Check(ctx context.Context, cfg Config) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	shop := client.New("", 30*time.Second)
+	shop := client.Shops{Client: client.New("", 30*time.Second), Patience: client.Patience{First: every, Last: every}}
 	defer shop.CloseIdleConnections()
 	found := Result{Told: cfg.Told, Problems: []string{}}
 	var settled bool
-	found.Audit, settled, err = settle(ctx, shop, base, cfg)
+	found.Audit, settled, err = settle(ctx, shop.At(base), cfg)
 	if err != nil {
 		return found, err
 	}
@@ -93,35 +89,24 @@ func shopURL(base, sku string) (string, error) {
 
 // settle asks for audits until nothing of the sale is under way, for as long as cfg.Wait. A shop
 // that has just had a load may be too busy for an audit; it is asked again within that time.
-func settle(ctx context.Context, shop *client.Client, base string, cfg Config) (a web.Audit, settled bool, err error) {
+func settle(ctx context.Context, shop client.Shops, cfg Config) (a web.Audit, settled bool, err error) {
 	for deadline := time.Now().Add(cfg.Wait); ; {
-		a, err = readAudit(ctx, shop, base, cfg.SKU)
-		if err != nil && !errors.Is(err, errBusy) {
-			return a, false, err
-		}
-		if err == nil && a.InFlight == 0 { // the units of accepted orders are in flight, too
+		shop.For = time.Until(deadline)
+		a, err = shop.Audit(ctx, cfg.SKU)
+		switch {
+		case err != nil:
+			return a, false, fmt.Errorf("auditing: %w", err)
+		case a.SaleID == "":
+			return a, false, fmt.Errorf("auditing: %s does not answer as a shop does: its reply names no sale", shop.Base())
+		case a.InFlight == 0: // the units of accepted orders are in flight, too
 			return a, true, nil
-		}
-		if time.Until(deadline) <= 0 {
-			return a, false, err
+		case time.Until(deadline) <= 0:
+			return a, false, nil
 		}
 		if err := guard.Sleep(ctx, every); err != nil {
 			return a, false, fmt.Errorf("waiting for the sale to settle: %w", err)
 		}
 	}
-}
-
-func readAudit(ctx context.Context, shop *client.Client, base, sku string) (a web.Audit, err error) {
-	got := shop.Send(ctx, base, client.Request{Method: http.MethodGet, Path: "/api/audit/" + sku}, &a)
-	switch {
-	case got.Status == http.StatusServiceUnavailable:
-		return a, fmt.Errorf("auditing: %w: %w", errBusy, got.Err)
-	case got.Err != nil:
-		return a, fmt.Errorf("auditing: %w", got.Err)
-	case a.SaleID == "":
-		return a, fmt.Errorf("auditing: %s does not answer as a shop does: its reply names no sale", base)
-	}
-	return a, nil
 }
 
 func (r *Result) add(format string, args ...any) {

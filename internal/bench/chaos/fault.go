@@ -185,8 +185,14 @@ func (f Fault) StopsHolder(ttl time.Duration) bool {
 	return t.stopsHolder && f.For >= ttl
 }
 
-// victim names what the fault is injected into.
-func (f Fault) victim() string {
+// OfShop reports whether the fault is injected into a shop's process.
+func (f Fault) OfShop() bool {
+	t, _ := traitOf(f.Kind)
+	return t.part == shop
+}
+
+// Target names what the fault is injected into.
+func (f Fault) Target() string {
 	t, _ := traitOf(f.Kind)
 	switch {
 	case t.part == redisServer:

@@ -1,5 +1,4 @@
-// Package chaos sells an item while it injects faults into the shops, Redis, the database
-// and the network, and then compares what the buyers were told with the orders.
+// Package chaos draws faults in the shops, Redis, the database and the network, and injects them.
 package chaos
 
 import (
@@ -32,7 +31,6 @@ type Servers struct {
 	redis    *local.Redis    // nil: embedded
 	db       *local.Database // nil: embedded
 	admin    redis.UniversalClient
-	orders   *gorm.DB // as the shops use it
 	root     *gorm.DB // with all privileges; nil: embedded
 	shutdown []func() error
 }
@@ -111,10 +109,11 @@ func (s *Servers) serveDB(ctx context.Context, spec string) (err error) {
 		s.shutdown = append(s.shutdown, started.Close)
 		s.DBURL = started.URL
 	}
-	if s.orders, err = s.dialDB(ctx, s.DBURL); err != nil {
+	db, err := s.dialDB(ctx, s.DBURL)
+	if err != nil {
 		return err
 	}
-	s.DBName, err = backend.DatabaseName(ctx, s.orders)
+	s.DBName, err = backend.DatabaseName(ctx, db)
 	return err
 }
 
@@ -154,33 +153,5 @@ func (s *Servers) Close() error {
 
 // adminTimeout bounds a command that begins or ends a fault.
 const adminTimeout = 5 * time.Second
-
-// Order is an order in the database.
-type Order struct {
-	ID             string
-	SaleID         string
-	IdempotencyKey string
-	Quantity       int64
-}
-
-// Orders reads all orders of an item from the database.
-func (s *Servers) Orders(ctx context.Context, sku string) ([]Order, error) {
-	const page = 5000
-	var all []Order
-	for last := ""; ; {
-		var found []Order
-		err := s.orders.WithContext(ctx).Raw("SELECT id, sale_id, quantity, "+
-			"COALESCE(idempotency_key, '') AS idempotency_key FROM "+
-			ordersTable+" WHERE sku = ? AND id > ? ORDER BY id LIMIT ?", sku, last, page).Scan(&found).Error
-		if err != nil {
-			return nil, fmt.Errorf("reading the orders of %s: %w", sku, err)
-		}
-		all = append(all, found...)
-		if len(found) < page {
-			return all, nil
-		}
-		last = found[len(found)-1].ID
-	}
-}
 
 const ordersTable = backend.TablePrefix + "orders"

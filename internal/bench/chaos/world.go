@@ -8,55 +8,25 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/fault"
+	"oversell/internal/fleet"
 	"oversell/internal/guard"
 )
 
-// Shop is a shop in a separate process. URL may be called concurrently; the other methods
-// are called from one goroutine.
-type Shop interface {
-	// URL is where it serves, or "" while it does not run.
-	URL() string
-	// Start starts it, and returns when it serves requests.
-	Start(ctx context.Context) error
-	// Kill kills it.
-	Kill()
-	// End shuts it down, and returns when it has ended.
-	End()
-	// Pause stops it, and Continue continues it.
-	Pause() error
-	Continue() error
-	// Err is the error with which it ended by itself, if it did.
-	Err() error
-}
-
-// Link is the network between one shop and its servers.
-type Link struct {
-	RedisURL, DBURL string // what the shop dials
-
-	Redis, DB *fault.Relay // DB is nil where the database is not reached by TCP
-}
-
-// NewLink makes the network for one shop to the servers at the URLs. Call Close at the end.
-func NewLink(redisURL, dbURL string) (_ *Link, err error) {
-	l := new(Link)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.Close())
-		}
-	}()
-	if l.Redis, l.RedisURL, err = StartRedisRelay(redisURL); err != nil {
-		return nil, err
-	}
-	l.DB, l.DBURL, err = relay(dbURL, backend.DatabaseAddr, backend.WithDatabaseAddr)
-	if errors.Is(err, backend.ErrNotRelayed) {
-		l.DBURL, err = dbURL, nil
-	}
-	return l, err
-}
+// The links of a shop to its servers, by their names in fleet.Member.
+const (
+	ToRedis    = "redis"
+	ToDatabase = "database"
+)
 
 // StartRedisRelay starts a relay to the Redis at a URL, and returns the URL through it.
 func StartRedisRelay(url string) (r *fault.Relay, through string, err error) {
 	return relay(url, backend.SingleAddr, backend.WithAddr)
+}
+
+// StartDatabaseRelay starts a relay to the database at a URL, and returns the URL through it. The
+// error wraps backend.ErrNotRelayed for a database that is not reached by TCP.
+func StartDatabaseRelay(url string) (r *fault.Relay, through string, err error) {
+	return relay(url, backend.DatabaseAddr, backend.WithDatabaseAddr)
 }
 
 func relay(
@@ -75,64 +45,58 @@ func relay(
 	return r, through, nil
 }
 
-// Close ends the network.
-func (l *Link) Close() error {
-	var errs []error
-	for _, r := range []*fault.Relay{l.Redis, l.DB} {
-		if r != nil {
-			errs = append(errs, r.Close())
-		}
-	}
-	return errors.Join(errs...)
+// World is everything that faults are injected into.
+type World struct {
+	Servers *Servers
+	Shops   []*fleet.Member
+	SKU     string // of the item that is sold
+
+	// Start starts a shop in the place of one that has ended.
+	Start func(ctx context.Context, shop int) error
 }
 
-// world is everything that faults are injected into.
-type world struct {
-	servers *Servers
-	shops   []Shop
-	links   []*Link
-	sku     string
-}
+// stopTimeout is how long a shop may take to shut down.
+const stopTimeout = 6 * time.Second
 
-// begin injects a fault, and returns a function that ends it, which must be called even
+// Begin injects a fault, and returns a function that ends it, which must be called even
 // after an error.
-func (w *world) begin(ctx context.Context, f Fault) (end func(context.Context) error, err error) {
+func (w World) Begin(ctx context.Context, f Fault) (end func(context.Context) error, err error) {
 	t, known := traitOf(f.Kind)
 	if !known {
 		return nil, fmt.Errorf("%q is not a fault", f.Kind)
 	}
 	switch t.part {
 	case shop:
-		return w.shopFault(ctx, f)
+		return w.shopFault(f)
 	case redisServer:
-		return w.servers.redisFault(ctx, f, w.sku)
+		return w.Servers.redisFault(ctx, f, w.SKU)
 	case dbServer:
-		return w.servers.dbFault(ctx, f)
+		return w.Servers.dbFault(ctx, f)
 	}
 	return w.linkFault(ctx, f, t.part)
 }
 
-func (w *world) shopFault(ctx context.Context, f Fault) (end func(context.Context) error, err error) {
-	victim := w.shops[f.Victim]
+func (w World) shopFault(f Fault) (end func(context.Context) error, err error) {
+	victim := w.Shops[f.Victim]
 	switch f.Kind {
 	case ShopKill:
 		victim.Kill()
-		return w.start(victim), nil
+		return w.restart(f.Victim), nil
 	case ShopStop:
 		return func(context.Context) error { return victim.Continue() }, victim.Pause()
 	case ShopRestart:
-		victim.End()
-		return w.start(victim), nil
+		victim.End(stopTimeout)
+		return w.restart(f.Victim), nil
 	}
 	return nil, fmt.Errorf("%s is not a fault of a shop", f.Kind)
 }
 
-// start returns a function that starts a shop. Like a process supervisor, it retries if
+// restart returns a function that starts a shop. Like a process supervisor, it retries if
 // the shop does not come up.
-func (w *world) start(victim Shop) func(context.Context) error {
+func (w World) restart(shop int) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		for range 5 {
-			if err = victim.Start(ctx); err == nil || ctx.Err() != nil {
+			if err = w.Start(ctx, shop); err == nil || ctx.Err() != nil {
 				return err
 			}
 			_ = guard.Sleep(ctx, 200*time.Millisecond)
@@ -144,22 +108,17 @@ func (w *world) start(victim Shop) func(context.Context) error {
 // lossEvery is the interval at which replies are lost.
 const lossEvery = 20 * time.Millisecond
 
-func (w *world) linkFault(ctx context.Context, f Fault, p part) (end func(context.Context) error, err error) {
-	links := w.links
+func (w World) linkFault(ctx context.Context, f Fault, p part) (end func(context.Context) error, err error) {
+	shops, link := w.Shops, ToRedis
 	if f.Victim != all {
-		links = links[f.Victim : f.Victim+1]
+		shops = shops[f.Victim : f.Victim+1]
 	}
-	var targets []*fault.Relay
-	for _, l := range links {
-		r := l.Redis
-		if p == dbLink {
-			r = l.DB
-		}
-		targets = append(targets, r)
+	if p == dbLink {
+		link = ToDatabase
 	}
 	each := func(do func(*fault.Relay)) {
-		for _, r := range targets {
-			do(r)
+		for _, m := range shops {
+			do(m.Links[link])
 		}
 	}
 	restore := func(context.Context) error {

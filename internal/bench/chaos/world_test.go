@@ -11,13 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/fault"
+	"oversell/internal/fleet"
 	"oversell/internal/stock"
 )
 
 // site is private servers, and clients of theirs on a shop's network.
 type site struct {
-	*world
+	World
 	rdb redis.UniversalClient
 	db  *gorm.DB
 	n   int
@@ -36,14 +39,22 @@ func newSite(t *testing.T, redisSpec, dbSpec string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { no(t, servers.Close()) })
-	link, err := NewLink(servers.RedisURL, servers.DBURL)
-	if err != nil {
-		t.Fatal(err)
+	s := &site{World: World{Servers: servers, SKU: "hot"}}
+	links := make(map[string]*fault.Relay)
+	link := func(to string, r *fault.Relay, through string, err error) string {
+		no(t, err)
+		links[to] = r
+		t.Cleanup(func() { no(t, r.Close()) })
+		return through
 	}
-	t.Cleanup(func() { no(t, link.Close()) })
-	s := &site{world: &world{servers: servers, links: []*Link{link}, sku: "hot"}}
-	s.rdb = backendtest.DialRedis(t, link.RedisURL)
-	s.db = backendtest.DialDatabase(t, link.DBURL)
+	r, url, err := StartRedisRelay(servers.RedisURL)
+	s.rdb = backendtest.DialRedis(t, link(ToRedis, r, url, err))
+	if r, url, err = StartDatabaseRelay(servers.DBURL); errors.Is(err, backend.ErrNotRelayed) {
+		s.db = backendtest.DialDatabase(t, servers.DBURL)
+	} else {
+		s.db = backendtest.DialDatabase(t, link(ToDatabase, r, url, err))
+	}
+	s.Shops = []*fleet.Member{{Links: links}}
 	no(t, stock.Migrate(t.Context(), s.db))
 	return s
 }
@@ -75,6 +86,13 @@ func (s *site) order(t *testing.T, patience time.Duration) error {
 	return s.db.WithContext(ctx).Create(&order).Error
 }
 
+// orders counts the orders in the database.
+func (s *site) orders(t *testing.T) (n int64) {
+	t.Helper()
+	no(t, s.db.WithContext(t.Context()).Model(&stock.Order{}).Count(&n).Error)
+	return n
+}
+
 // recovers waits until both can be written to again.
 func (s *site) recovers(t *testing.T) {
 	t.Helper()
@@ -91,7 +109,7 @@ func (s *site) recovers(t *testing.T) {
 // has reports whether a key is there.
 func (s *site) has(t *testing.T, key string) bool {
 	t.Helper()
-	n, err := s.servers.admin.Exists(t.Context(), key).Result()
+	n, err := s.Servers.admin.Exists(t.Context(), key).Result()
 	no(t, err)
 	return n == 1
 }
@@ -147,8 +165,8 @@ func TestFaultsOfRedis(t *testing.T) {
 	} {
 		t.Run(string(tt.fault.Kind), func(t *testing.T) {
 			s.recovers(t)
-			no(t, s.servers.admin.Set(t.Context(), "before", "v", 0).Err())
-			end, err := s.begin(t.Context(), tt.fault)
+			no(t, s.Servers.admin.Set(t.Context(), "before", "v", 0).Err())
+			end, err := s.Begin(t.Context(), tt.fault)
 			no(t, err)
 			tt.during(t, s, first(func() error { return s.set(t, "meanwhile", 2*brief) }))
 			no(t, end(t.Context()))
@@ -159,7 +177,7 @@ func TestFaultsOfRedis(t *testing.T) {
 		})
 	}
 	t.Run("what is in a black hole arrives", func(t *testing.T) {
-		end, err := s.begin(t.Context(), Fault{Kind: RedisBlackHole, Victim: 0})
+		end, err := s.Begin(t.Context(), Fault{Kind: RedisBlackHole, Victim: 0})
 		no(t, err)
 		fails(t, s, s.set(t, "held up", brief))
 		no(t, end(t.Context()))
@@ -170,7 +188,7 @@ func TestFaultsOfRedis(t *testing.T) {
 	})
 	t.Run(string(RedisClientKill), func(t *testing.T) {
 		before := s.rdb.ClientID(t.Context()).Val()
-		_, err := s.begin(t.Context(), Fault{Kind: RedisClientKill})
+		_, err := s.Begin(t.Context(), Fault{Kind: RedisClientKill})
 		no(t, err)
 		s.recovers(t)
 		if after := s.rdb.ClientID(t.Context()).Val(); after == before {
@@ -192,7 +210,7 @@ func TestLostKeys(t *testing.T) {
 			"oversell:{hotter}:stock"} {
 			no(t, s.set(t, key, time.Second))
 		}
-		_, err := s.begin(t.Context(), Fault{Kind: tt.kind})
+		_, err := s.Begin(t.Context(), Fault{Kind: tt.kind})
 		no(t, err)
 		for key, want := range map[string]bool{
 			"oversell:{hot}:stock": false, "oversell:{hot}:sale": tt.sale,
@@ -224,17 +242,14 @@ func TestFaultsOfTheDatabase(t *testing.T) {
 	} {
 		t.Run(string(tt.fault.Kind), func(t *testing.T) {
 			s.recovers(t)
-			before, err := s.servers.Orders(t.Context(), "hot")
-			no(t, err)
-			end, err := s.begin(t.Context(), tt.fault)
+			before := s.orders(t)
+			end, err := s.Begin(t.Context(), tt.fault)
 			no(t, err)
 			tt.during(t, s, first(func() error { return s.order(t, 2*brief) }))
 			no(t, end(t.Context()))
 			s.recovers(t)
-			after, err := s.servers.Orders(t.Context(), "hot")
-			no(t, err)
-			if len(after) <= len(before) {
-				t.Errorf("%d orders, and before the fault %d", len(after), len(before))
+			if after := s.orders(t); after <= before {
+				t.Errorf("%d orders, and before the fault %d", after, before)
 			}
 		})
 	}
@@ -244,7 +259,7 @@ func TestFaultsOfTheDatabase(t *testing.T) {
 			return id
 		}
 		before := id()
-		_, err := s.begin(t.Context(), Fault{Kind: DBClientKill})
+		_, err := s.Begin(t.Context(), Fault{Kind: DBClientKill})
 		no(t, err)
 		s.recovers(t)
 		if after := id(); after == before {
@@ -253,57 +268,20 @@ func TestFaultsOfTheDatabase(t *testing.T) {
 	})
 }
 
-// A shop is struck as a process: what that does to it is the bench's to say.
-func TestFaultsOfShops(t *testing.T) {
-	for kind, want := range map[Kind]string{
-		ShopKill: "killed started", ShopStop: "paused continued", ShopRestart: "ended started",
-	} {
-		victim := &recorder{}
-		w := &world{shops: []Shop{&recorder{}, victim}}
-		end, err := w.begin(t.Context(), Fault{Kind: kind, Victim: 1})
-		no(t, err)
-		no(t, end(t.Context()))
-		if got := strings.Join(victim.did, " "); got != want {
-			t.Errorf("%s: %s, want %s", kind, got, want)
-		}
-		if other := w.shops[0].(*recorder); len(other.did) > 0 {
-			t.Errorf("%s: the other shop is %s", kind, other.did)
-		}
-	}
-}
-
 // A shop that does not come up at once is started again.
 func TestShopIsStartedAgain(t *testing.T) {
-	victim := &recorder{down: 2}
-	w := &world{shops: []Shop{victim}}
-	end, err := w.begin(t.Context(), Fault{Kind: ShopKill})
-	no(t, err)
-	no(t, end(t.Context()))
-	if got := strings.Join(victim.did, " "); got != "killed started started started" {
-		t.Error(got)
+	started := 0
+	w := World{Start: func(_ context.Context, shop int) error {
+		if started++; started < 3 || shop != 1 {
+			return errors.New("the port is taken")
+		}
+		return nil
+	}}
+	no(t, w.restart(1)(t.Context()))
+	if started != 3 {
+		t.Errorf("it was started %d times", started)
 	}
 }
-
-// recorder is a Shop that notes what is done to it.
-type recorder struct {
-	desk
-	did  []string
-	down int // how often it does not come up
-}
-
-func (r *recorder) note(what string) { r.did = append(r.did, what) }
-
-func (r *recorder) Start(context.Context) error {
-	r.note("started")
-	if r.down--; r.down >= 0 {
-		return errors.New("the port is taken")
-	}
-	return nil
-}
-func (r *recorder) Kill()           { r.note("killed") }
-func (r *recorder) End()            { r.note("ended") }
-func (r *recorder) Pause() error    { r.note("paused"); return nil }
-func (r *recorder) Continue() error { r.note("continued"); return nil }
 
 // Nothing is done to servers that are somebody's.
 func TestOnlyOwnServersAreHarmed(t *testing.T) {

@@ -148,6 +148,12 @@ type Shops struct {
 	Patience
 }
 
+// At asks the shop at an address.
+func (s Shops) At(base string) Shops {
+	s.Base = func() string { return base }
+	return s
+}
+
 // Ask sends a request until a shop gives an answer, as long as the patience lasts.
 func (s Shops) Ask(ctx context.Context, r Request, v any) Answer {
 	end := time.Now().Add(s.For)

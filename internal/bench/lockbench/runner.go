@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -211,10 +210,9 @@ const lead = 20 * time.Millisecond
 func (r *runner) contend(ctx context.Context, e *ended, f fault) error {
 	e.start = time.Now().Add(lead)
 	running, over := context.WithCancel(ctx)
-	var aside sync.WaitGroup
-	defer aside.Wait() // before the words are closed
 	defer over()
-	aside.Go(func() { r.report(running, e.members) })
+	r.progress.Waiting(bench.Outcomes, e.awaited)
+	defer r.progress.Waiting(bench.Outcomes, func() int64 { return 0 }) // before the words are closed
 	var hitting sync.WaitGroup
 	if f.any() {
 		hitting.Go(func() { e.hits, e.missed = f.inject(running, e, r.cfg.Requests) })
@@ -249,26 +247,10 @@ func (r *runner) outcomes(ctx context.Context, e *ended) error {
 	return g.Wait()
 }
 
-// report updates the progress until ctx ends.
-func (r *runner) report(ctx context.Context, members []*member) {
-	var awaited atomic.Int64
-	awaited.Store(int64(r.cfg.Requests))
-	r.progress.Waiting(bench.Outcomes, awaited.Load)
-	ticker := time.NewTicker(redraw)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			n := int64(r.cfg.Requests)
-			for _, m := range members {
-				n -= m.slots.over()
-			}
-			awaited.Store(n)
-		}
+// awaited is how many outcomes are missing.
+func (e *ended) awaited() (n int64) {
+	for _, m := range e.members {
+		n += int64(m.contenders) - m.slots.over()
 	}
+	return n
 }
-
-// redraw is how often the progress is updated.
-const redraw = 50 * time.Millisecond

@@ -3,11 +3,11 @@ package runs
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/figures"
 )
 
 // Phase is how far a row is.
@@ -32,7 +32,7 @@ type Live struct {
 	Phase     Phase             `json:"phase"`
 	Point     *Point            `json:"point"` // nil in Setup
 	Broken    []Broken          `json:"broken"`
-	Faults    []Fault           `json:"faults"`
+	Faults    []bench.Fault     `json:"faults"`
 
 	exclusive bool
 }
@@ -62,13 +62,6 @@ const (
 	Served     Invariant = "service" // somebody is being served while buyers wait and units are left
 )
 
-// Fault is a fault that was injected into a row, as it happened: see bench.Fault.
-type Fault struct {
-	Kind  bench.FaultKind `json:"kind"`
-	At    float64         `json:"t_ms"`
-	Until float64         `json:"until_ms"` // in the future for a holder that is slow or late; 0: not ended
-}
-
 // Broken is an invariant that was violated, and when that was first seen.
 type Broken struct {
 	Invariant Invariant `json:"invariant"`
@@ -81,7 +74,7 @@ func (l *Live) clone() *Live {
 		return nil
 	}
 	c := *l
-	c.Broken, c.Faults = append([]Broken{}, l.Broken...), append([]Fault{}, l.Faults...)
+	c.Broken, c.Faults = append([]Broken{}, l.Broken...), append([]bench.Fault{}, l.Faults...)
 	if l.Point != nil {
 		p := *l.Point
 		c.Point = &p
@@ -102,14 +95,14 @@ func (l *Live) see(p Point) {
 
 // happened records the faults so far, and that nobody was served any more.
 func (l *Live) happened(now bench.Live) {
-	l.Faults = faultsOf(now.Faults)
+	l.Faults = now.Faults
 	u := now.Unserved
 	if u == nil {
 		return
 	}
 	text := fmt.Sprintf("nobody was served after %.0f ms; %d requests waited for %d units",
-		milliseconds(u.Since), u.Waiting, u.Left)
-	l.broke(Served, milliseconds(u.At), text)
+		figures.Milliseconds(u.Since), u.Waiting, u.Left)
+	l.broke(Served, figures.Milliseconds(u.At), text)
 }
 
 // broke records a violation, once for each invariant.
@@ -123,23 +116,14 @@ func (l *Live) broke(what Invariant, at float64, text string) {
 // pointOf is the bench's sample as a Point.
 func pointOf(l bench.Live) Point {
 	p := Point{
-		T: milliseconds(l.Elapsed), Waiting: l.Waiting,
+		T: figures.Milliseconds(l.Elapsed), Waiting: l.Waiting,
 		Served: l.Served, SoldOut: l.SoldOut, Failed: l.Failed, Unknown: l.Unknown,
 		Holders: l.Holders, MaxHolders: l.MaxHolders, Audited: -1,
 	}
 	if l.Audited > 0 {
-		p.Audited, p.Remaining, p.Sold = milliseconds(l.Audited), l.Stock.Remaining, l.Stock.Sold
+		p.Audited, p.Remaining, p.Sold = figures.Milliseconds(l.Audited), l.Stock.Remaining, l.Stock.Sold
 	}
 	return p
-}
-
-// faultsOf are the bench's faults as Faults.
-func faultsOf(faults []bench.Fault) []Fault {
-	all := make([]Fault, 0, len(faults))
-	for _, f := range faults {
-		all = append(all, Fault{f.Kind, milliseconds(f.At), milliseconds(f.Until)})
-	}
-	return all
 }
 
 // lastPoint is the last point of a finished row. The remaining stock follows from the
@@ -151,5 +135,3 @@ func lastPoint(row report.Row) Point {
 		Remaining: row.Stock - row.Sold + row.LostUpdates, Sold: row.Sold,
 	}
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

@@ -8,6 +8,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/figures"
 )
 
 // recorder records a run. It is the Progress of the bench, which calls it from one
@@ -115,7 +116,7 @@ type Series struct {
 	Condition catalog.Condition `json:"condition"`
 	Points    []Point           `json:"points"`
 	Broken    []Broken          `json:"broken"`
-	Faults    []Fault           `json:"faults"`
+	Faults    []bench.Fault     `json:"faults"`
 }
 
 const (
@@ -150,12 +151,12 @@ func (s *series) thin() {
 		s.Points[i] = s.Points[2*i]
 	}
 	s.Points = s.Points[:maxPoints/2]
-	s.step = max(2*s.step, 2*milliseconds(pointPause)) * 0.95 // a ticker is not exact
+	s.step = max(2*s.step, 2*figures.Milliseconds(pointPause)) * 0.95 // a ticker is not exact
 }
 
 func (s *series) clone() Series {
 	c := s.Series
 	c.Points = append([]Point{}, slices.Clip(s.Points)...)
-	c.Broken, c.Faults = append([]Broken{}, s.Broken...), append([]Fault{}, s.Faults...)
+	c.Broken, c.Faults = append([]Broken{}, s.Broken...), append([]bench.Fault{}, s.Faults...)
 	return c
 }

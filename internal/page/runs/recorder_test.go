@@ -107,12 +107,12 @@ func TestWhatHappenedStaysWithTheRow(t *testing.T) {
 	const ms = time.Millisecond
 	c.Row(1, 2, "v1_setnx", catalog.Crash)
 	now := bench.Live{
-		Elapsed: 1600 * ms, Waiting: 70, Faults: []bench.Fault{{Kind: bench.Stopped, At: 100 * ms}},
+		Elapsed: 1600 * ms, Waiting: 70, Faults: []bench.Fault{{Kind: bench.Stopped, At: 100}},
 		Unserved: &bench.Unserved{Since: 95 * ms, At: 1595 * ms, Waiting: 70, Left: 38},
 	}
 	c.look = func() bench.Live { return now }
 	m.update(func() { c.see(now) })
-	now.Faults = []bench.Fault{{Kind: bench.Stopped, At: 100 * ms, Until: 1650 * ms}}
+	now.Faults = []bench.Fault{{Kind: bench.Stopped, At: 100, Until: 1650}}
 	c.Done(rowOf(50, 12, 0, 0, 0))
 	c.Row(2, 2, "v2_ttl", catalog.Crash)
 
@@ -121,7 +121,7 @@ func TestWhatHappenedStaysWithTheRow(t *testing.T) {
 		t.Errorf("the next row begins with %+v, %+v", r.Now.Broken, r.Now.Faults)
 	}
 	broken := []Broken{{Served, 1595, "nobody was served after 95 ms; 70 requests waited for 38 units"}}
-	faults := []Fault{{bench.Stopped, 100, 1650}}
+	faults := []bench.Fault{{Kind: bench.Stopped, At: 100, Until: 1650}}
 	if s := r.Samples[0]; !slices.Equal(s.Broken, broken) || !slices.Equal(s.Faults, faults) {
 		t.Errorf("the row has %+v, %+v; want %+v, %+v", s.Broken, s.Faults, broken, faults)
 	}

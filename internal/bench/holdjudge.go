@@ -1,4 +1,4 @@
-package holdsale
+package bench
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"oversell/internal/backend"
-	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -14,7 +13,7 @@ import (
 )
 
 // judge computes the figures from what was observed, and compares them with the expectation.
-func (r *row) judge(o observed) report.Row {
+func (r *holdRow) judge(o observed) report.Row {
 	row := report.Row{
 		Asked: report.Asked{
 			Key:    report.Key{Strategy: r.stage.Name, Condition: r.cond, Workload: catalog.Hold},
@@ -27,10 +26,10 @@ func (r *row) judge(o observed) report.Row {
 			SellableAfter:       o.sellable, AgreesAfter: o.agrees, Seams: o.faults,
 		},
 	}
-	waits := count(&row, o.bought)
-	row.P50, row.P95 = bench.Quantile(waits, 0.50), bench.Quantile(waits, 0.95)
-	row.P99, row.Max = bench.Quantile(waits, 0.99), bench.Quantile(waits, 1)
-	told := compare(slices.Concat(o.bought, o.rest), o.orders)
+	waits := countBought(&row, o.bought)
+	row.P50, row.P95 = Quantile(waits, 0.50), Quantile(waits, 0.95)
+	row.P99, row.Max = Quantile(waits, 0.99), Quantile(waits, 1)
+	told := compareBought(slices.Concat(o.bought, o.rest), o.orders)
 	refusals := row.SoldOut + int64(len(o.rest))
 	row.Audit = report.NewAudit(o.stock, told, 0, refusals)
 	row.Throughput = float64(row.Served) / o.wall.Seconds()
@@ -42,10 +41,10 @@ func (r *row) judge(o observed) report.Row {
 }
 
 // expect compares the row with the catalog's expectation.
-func (r *row) expect(row *report.Row, o observed) {
+func (r *holdRow) expect(row *report.Row, o observed) {
 	_, relayed := backend.DatabaseAddr(r.cfg.DBURL)
 	e, known := r.stage.Expect(catalog.HoldCase{
-		Condition: r.cond, Cancels: cancels(r.cfg.seams(r.stage)), InFile: relayed != nil,
+		Condition: r.cond, Cancels: cancels(r.cfg.holdSeams(r.stage)), InFile: relayed != nil,
 	})
 	switch {
 	case o.noFault != nil:
@@ -61,16 +60,16 @@ func (r *row) expect(row *report.Row, o observed) {
 	row.Expected = row.Differs == ""
 }
 
-// count counts the outcomes of the load, and returns for how long buyers waited for answers.
-func count(row *report.Row, bought []purchase) (waits []time.Duration) {
+// countBought counts the outcomes of the load, and returns for how long buyers waited for answers.
+func countBought(row *report.Row, bought []purchase) (waits []time.Duration) {
 	for _, p := range bought {
 		if p.hold.ID != "" {
 			row.Holds++
 		}
-		if p.outcome != unlearned {
+		if p.fate != unlearned {
 			waits = append(waits, p.latency)
 		}
-		switch p.outcome {
+		switch p.fate {
 		case gotOrder:
 			row.Served++
 		case soldOut:
@@ -88,14 +87,14 @@ func count(row *report.Row, bought []purchase) (waits []time.Duration) {
 	return waits
 }
 
-// compare compares what the buyers were told with the orders. An order has the id of its hold.
-func compare(bought []purchase, orders []stock.ListedOrder) figures.Told {
+// compareBought compares what the buyers were told with the orders. An order has the id of its hold.
+func compareBought(bought []purchase, orders []stock.ListedOrder) figures.Told {
 	var c figures.Comparison
 	for _, p := range bought {
 		switch {
-		case p.outcome == gotOrder:
+		case p.fate == gotOrder:
 			c.Answer(figures.Answer{Order: p.order, Quantity: 1, Asked: 1, Key: p.hold.ID})
-		case p.outcome == unlearned && p.asked:
+		case p.fate == unlearned && p.asked:
 			c.CutOff(p.hold.ID)
 		}
 	}

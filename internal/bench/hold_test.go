@@ -1,6 +1,6 @@
 //go:build system
 
-package holdsale_test
+package bench_test
 
 import (
 	"errors"
@@ -11,29 +11,28 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
 )
 
-// run runs a small bench on backends of a kind. All rows must be as the catalog expects. They
+// holdRows runs a small bench of workload hold on backends of a kind. All rows must be as the catalog expects. They
 // mostly wait for leases and for what is settled, and so the tests overlap.
-func run(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
+func holdRows(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
 	t.Helper()
-	return runOn(t, bench.Config{
+	return holdRowsOn(t, bench.Config{
 		Strategies: stages, Conditions: conditions, RedisURL: backendtest.Redis(t, kind),
 		DBURL: backendtest.Database(t, kind),
 	})
 }
 
-// runOn is run on the backends of a config.
-func runOn(t *testing.T, cfg bench.Config) []report.Row {
+// holdRowsOn is holdRows on the backends of a config.
+func holdRowsOn(t *testing.T, cfg bench.Config) []report.Row {
 	t.Helper()
-	cfg.Requests, cfg.Stock, cfg.TTL = 150, 80, time.Second
-	cfg.Command = shop
-	rows, err := holdsale.Run(t.Context(), cfg, bench.Silent{})
+	cfg.Workload, cfg.Requests, cfg.Stock, cfg.TTL = catalog.Hold, 150, 80, time.Second
+	cfg.Command = new(processes).command(healthy)
+	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func checkSound(t *testing.T, rows []report.Row) {
 // checkAllSeams checks that a shop was killed at each seam.
 func checkAllSeams(t *testing.T, name string, row report.Row) {
 	t.Helper()
-	for _, at := range holdsale.Seams() {
+	for _, at := range bench.HoldSeams() {
 		if !slices.Contains(row.Seams, string(at)) {
 			t.Errorf("%s: no shop was killed at seam %s, only at %v", name, at, row.Seams)
 		}
@@ -93,7 +92,7 @@ func TestClaimIsSound(t *testing.T) {
 			t.Parallel()
 			allowed := slices.DeleteFunc(catalog.HoldConditions(),
 				func(c catalog.Condition) bool { return c == catalog.Failover })
-			checkSound(t, run(t, kind, []string{"h3_claim"}, allowed...))
+			checkSound(t, holdRows(t, kind, []string{"h3_claim"}, allowed...))
 		})
 	}
 }
@@ -101,13 +100,13 @@ func TestClaimIsSound(t *testing.T) {
 // A shop that is cut off writes when the hold has expired, and a stage that does not check then
 // sells the unit twice. The stage with its units in Redis does so even if the database is a
 // file, from which no shop can be cut off.
-func TestPartition(t *testing.T) {
+func TestHoldPartition(t *testing.T) {
 	t.Parallel()
 	for kind, cut := range map[string][]string{"embedded": {"redis", "provider"},
 		"local": {"database", "redis", "provider"}} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			row := run(t, kind, []string{"h1_counter"}, catalog.Partition)[0]
+			row := holdRows(t, kind, []string{"h1_counter"}, catalog.Partition)[0]
 			if !slices.Equal(row.Seams, cut) || row.Oversold == 0 {
 				t.Errorf("a shop was cut off from %v, want %v; it sold %d of %d", row.Seams, cut, row.Sold, row.Stock)
 			}
@@ -117,10 +116,10 @@ func TestPartition(t *testing.T) {
 
 // A replica that takes over has nothing of the sale: a counter begins again with all units. A
 // stage that does not use Redis does not notice.
-func TestFailover(t *testing.T) {
+func TestHoldFailover(t *testing.T) {
 	t.Parallel()
 	set := backendtest.Failovers(t)
-	rows := runOn(t, bench.Config{
+	rows := holdRowsOn(t, bench.Config{
 		Strategies: []string{"h1_counter", "h3_claim"}, Conditions: []catalog.Condition{catalog.Failover},
 		RedisURL: set.URL(), DBURL: backendtest.Database(t, "embedded"), Failovers: set,
 	})
@@ -134,7 +133,7 @@ func TestFailover(t *testing.T) {
 // in between is late, killed or stopped.
 func TestNaiveStagesBreak(t *testing.T) {
 	t.Parallel()
-	for _, row := range run(t, "embedded", []string{"h1_counter", "h2_status"}, catalog.Late, catalog.Crash,
+	for _, row := range holdRows(t, "embedded", []string{"h1_counter", "h2_status"}, catalog.Late, catalog.Crash,
 		catalog.Pause) {
 		if row.Oversold == 0 && row.Stranded == 0 {
 			t.Errorf("%s under %s: %s", row.Strategy, row.Condition, row.Verdict)
@@ -142,7 +141,7 @@ func TestNaiveStagesBreak(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRun(t *testing.T) {
+func TestHoldsThatCannotBeRun(t *testing.T) {
 	for name, c := range map[string]bench.Config{
 		"buyers":      {Requests: -1},
 		"stock":       {Stock: -1},
@@ -160,7 +159,8 @@ func TestWhatCannotBeRun(t *testing.T) {
 		"a stage twice":     {Strategies: []string{"h3_claim", "h3_claim"}},
 		"a condition twice": {Conditions: []catalog.Condition{catalog.Calm, catalog.Calm}},
 	} {
-		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, bench.ErrConfig) {
+		c.Workload = catalog.Hold
+		if _, err := bench.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, bench.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -168,7 +168,8 @@ func TestWhatCannotBeRun(t *testing.T) {
 		"a seam":  {Seams: []fleet.Seam{"nowhere"}},
 		"a stage": {Strategies: []string{"v8_fenced"}},
 	} {
-		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, catalog.ErrName) {
+		c.Workload = catalog.Hold
+		if _, err := bench.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, catalog.ErrName) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

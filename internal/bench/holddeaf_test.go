@@ -1,6 +1,6 @@
 //go:build system
 
-package holdsale
+package bench
 
 import (
 	"os"
@@ -11,23 +11,22 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 )
 
-// aShop is the command that makes this test binary a shop: see TestMain.
+// aShop is the command that makes this test binary an instance: see TestMain.
 func aShop() (*exec.Cmd, error) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "OVERSELL_TEST_HOLD=shop")
+	cmd.Env = append(os.Environ(), "OVERSELL_TEST_INSTANCE=healthy")
 	return cmd, nil
 }
 
 // settled is a Progress. After each row it waits, while the shops go on, until no payment is
 // on record that is not settled.
 type settled struct {
-	bench.Silent
+	Silent
 	t  *testing.T
 	db *gorm.DB
 }
@@ -55,11 +54,12 @@ func TestEachCaptureEndsOnceThoughNoWebhookComes(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
-			cfg := config{deaf: true, Config: WithDefaults(bench.Config{
+			cfg := Config{
+				deaf: true, Workload: catalog.Hold,
 				Strategies: []string{catalog.DefaultHoldStage}, Conditions: []catalog.Condition{catalog.Crash},
 				Requests: 150, Stock: 80, TTL: time.Second, RedisURL: redisURL, DBURL: dbURL, Command: aShop,
-			})}
-			rows, err := run(t.Context(), cfg, settled{t: t, db: backendtest.DialDatabase(t, dbURL)})
+			}
+			rows, err := Run(t.Context(), cfg, settled{t: t, db: backendtest.DialDatabase(t, dbURL)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestEachCaptureEndsOnceThoughNoWebhookComes(t *testing.T) {
 					row.Stranded != 0 {
 					t.Errorf("round %d: %s; %+v, %+v", row.Repeat, row.Verdict, row, *row.Held)
 				}
-				if len(row.Seams) != len(Seams()) {
+				if len(row.Seams) != len(HoldSeams()) {
 					t.Errorf("round %d: shops were killed at %v only", row.Repeat, row.Seams)
 				}
 			}

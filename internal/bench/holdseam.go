@@ -1,4 +1,4 @@
-package holdsale
+package bench
 
 import (
 	"context"
@@ -12,9 +12,10 @@ import (
 	"oversell/internal/fleet"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
+	"oversell/internal/shop"
 )
 
-// The seams, in the order of a hold's life.
+// The seams of a sale by holds, in the order of a hold's life.
 const (
 	AfterTake    fleet.Seam = "take"    // the units are taken from the stock, and the hold is not written
 	AfterCapture fleet.Seam = "capture" // the buyer is charged, and the stage does not know yet
@@ -30,8 +31,8 @@ const (
 // process that dies has charged nobody.
 const beforeCapture fleet.Seam = "authorised"
 
-// Seams lists the seams at which a shop may be killed.
-func Seams() []fleet.Seam {
+// HoldSeams lists the seams of a sale by holds at which a shop may be killed.
+func HoldSeams() []fleet.Seam {
 	return []fleet.Seam{AfterTake, AfterCapture, BeforeClaim, AfterOrder, BeforeRefund, BeforeRestock}
 }
 
@@ -45,15 +46,15 @@ const (
 	alone = "alone"
 )
 
-// seams are those of one process.
-type seams struct {
+// holdSeams are those of one process.
+type holdSeams struct {
 	*fleet.Seams
 	writing sync.RWMutex // held for reading by every write to the database
 	hands   sync.RWMutex // held for reading by every call that moves units
 }
 
-func newSeams(of *fleet.Seams) *seams {
-	s := &seams{Seams: of}
+func newHoldSeams(of *fleet.Seams) *holdSeams {
+	s := &holdSeams{Seams: of}
 	of.Around = func(ctx context.Context, what string) (end func()) {
 		if what == alone {
 			return s.alone(callOf(ctx))
@@ -66,7 +67,7 @@ func newSeams(of *fleet.Seams) *seams {
 
 // alone waits until no other call has units in its hands, and lets none have any until the
 // returned function is called.
-func (s *seams) alone(c *call) (end func()) {
+func (s *holdSeams) alone(c *call) (end func()) {
 	if !c.moves {
 		s.hands.Lock()
 		return s.hands.Unlock
@@ -80,7 +81,7 @@ func (s *seams) alone(c *call) (end func()) {
 }
 
 // moving lets a call move units, unless one waits alone. The call must call end.
-func (s *seams) moving(ctx context.Context, c *call) (_ context.Context, end func()) {
+func (s *holdSeams) moving(ctx context.Context, c *call) (_ context.Context, end func()) {
 	c.moves = true
 	s.hands.RLock()
 	return marked(ctx, c), s.hands.RUnlock
@@ -114,7 +115,7 @@ func callOf(ctx context.Context) *call {
 // markedStage is a stage whose calls are marked.
 type markedStage struct {
 	holds.Stage
-	seams *seams
+	seams *holdSeams
 }
 
 func (s markedStage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
@@ -148,7 +149,7 @@ func (s markedStage) Sweep(ctx context.Context, sku string, limit int) (int, err
 // seamPayments are payments with the seams beside them.
 type seamPayments struct {
 	holds.Payments
-	seams *seams
+	seams *holdSeams
 }
 
 func (p seamPayments) Capture(ctx context.Context, paymentID, key string) (payment.Payment, error) {
@@ -167,7 +168,7 @@ func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (paymen
 
 // pass is the fault.Hook of the shop: a process that is stopped at a quiet seam keeps no lock of
 // its stages or of the service around them.
-func (s *seams) pass(ctx context.Context, st fault.Statement, send func() (fault.Reply, error)) error {
+func (s *holdSeams) pass(ctx context.Context, st fault.Statement, send func() (fault.Reply, error)) error {
 	switch {
 	case st.Reads():
 		_, err := send()
@@ -200,7 +201,7 @@ func (s *seams) pass(ctx context.Context, st fault.Statement, send func() (fault
 }
 
 // begins is called before a write to the database, or before BEGIN.
-func (s *seams) begins(ctx context.Context, statement string) {
+func (s *holdSeams) begins(ctx context.Context, statement string) {
 	c := callOf(ctx)
 	if c.claim && !c.wrote.Swap(true) {
 		s.Reach(ctx, BeforeClaim)
@@ -211,7 +212,7 @@ func (s *seams) begins(ctx context.Context, statement string) {
 }
 
 // done is called after a write to the database that succeeded.
-func (s *seams) done(ctx context.Context, statement string) {
+func (s *holdSeams) done(ctx context.Context, statement string) {
 	switch {
 	case strings.Contains(statement, "remaining = remaining - "):
 		s.Reach(ctx, AfterTake)
@@ -222,7 +223,7 @@ func (s *seams) done(ctx context.Context, statement string) {
 
 // redisHook sees the commands of the stage that keeps its units in Redis: the one that takes units,
 // and those by which a sweep gives them back.
-func (s *seams) redisHook() redis.Hook {
+func (s *holdSeams) redisHook() redis.Hook {
 	return fault.Redis{
 		Before: func(ctx context.Context, commands []redis.Cmder) {
 			if callOf(ctx).sweep && commands[0].Name() == "incrby" {
@@ -234,5 +235,22 @@ func (s *seams) redisHook() redis.Hook {
 				s.Reach(ctx, AfterTake)
 			}
 		},
+	}
+}
+
+// sell has a shop sell by holds, with the seams.
+func (s *holdSeams) sell(cfg *shop.Config, with setup) {
+	cfg.Provider, cfg.Web.WebhookSecret = with.Provider, with.Secret
+	cfg.Holds = holds.Config{TTL: with.TTL, Sweep: with.Sweep, Settle: with.Settle}
+	cfg.Hook, cfg.Through, cfg.AdjustHolds = s.redisHook(), fault.Injector{Hook: s.pass}.Through, s.adjust
+}
+
+// adjust marks the calls of the stages, and puts the seams beside the payments.
+func (s *holdSeams) adjust(cfg *holds.Config) {
+	for name, stage := range cfg.Stages {
+		cfg.Stages[name] = markedStage{stage, s}
+	}
+	if cfg.Payments != nil {
+		cfg.Payments = seamPayments{cfg.Payments, s}
 	}
 }

@@ -1,4 +1,4 @@
-package holdsale
+package bench
 
 import (
 	"context"
@@ -43,21 +43,21 @@ func roleOf(i int, c catalog.Condition) role {
 	return r
 }
 
-// outcome is what became of a buyer.
-type outcome int
+// fate is what became of a buyer.
+type fate int
 
 const (
-	gotOrder  outcome = iota
-	soldOut           // no unit could be held
-	left              // the hold was released, or left to expire, or its order cancelled
-	tooLate           // the hold had ended before the payment; a charge was refunded
-	failed            // refused for another reason
-	unlearned         // no answer came
+	gotOrder  fate = iota
+	soldOut        // no unit could be held
+	left           // the hold was released, or left to expire, or its order cancelled
+	tooLate        // the hold had ended before the payment; a charge was refunded
+	failed         // refused for another reason
+	unlearned      // no answer came
 )
 
 // purchase is one buyer's way through the sale.
 type purchase struct {
-	outcome outcome
+	fate    fate
 	code    string     // of a refusal
 	hold    holds.Hold // unless none was given
 	order   string     // id, if one was confirmed
@@ -68,7 +68,7 @@ type purchase struct {
 
 // buy goes through the sale as one buyer. One who does not stay leaves when a request to pay
 // gets no answer; the others try again.
-func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purchase) {
+func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p purchase) {
 	at := time.Now()
 	path := "/api/items/" + r.sku + "/holds?" + url.Values{"strategy": {r.stage.Name}}.Encode()
 	a := r.client.Ask(ctx, client.Request{
@@ -82,7 +82,7 @@ func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purc
 	}
 	switch as {
 	case abandons:
-		p.outcome = left
+		p.fate = left
 		return p
 	case releases:
 		_ = guard.Sleep(ctx, rand.N(r.cfg.TTL/5))
@@ -100,14 +100,14 @@ func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purc
 		_ = guard.Sleep(ctx, rand.N(r.think))
 	}
 	p = r.pay(ctx, p, name, stays)
-	if as == paysAndCancels && p.outcome == gotOrder {
+	if as == paysAndCancels && p.fate == gotOrder {
 		return r.cancel(ctx, p)
 	}
 	return p
 }
 
 // cancel ends an order. Its unit is sold again.
-func (r *row) cancel(ctx context.Context, p purchase) purchase {
+func (r *holdRow) cancel(ctx context.Context, p purchase) purchase {
 	a := r.client.Ask(ctx, client.Request{
 		Method: http.MethodPost, Path: "/api/orders/" + p.order + "/cancel",
 		Body: map[string]any{"token": p.hold.Token},
@@ -116,22 +116,22 @@ func (r *row) cancel(ctx context.Context, p purchase) purchase {
 	if a.Status/100 != 2 {
 		return refused(p, a)
 	}
-	p.outcome = left
+	p.fate = left
 	return p
 }
 
-func (r *row) release(ctx context.Context, p purchase) purchase {
+func (r *holdRow) release(ctx context.Context, p purchase) purchase {
 	path := fmt.Sprintf("/api/holds/%s?token=%d", p.hold.ID, p.hold.Token)
 	a := r.client.Ask(ctx, client.Request{Method: http.MethodDelete, Path: path}, nil)
 	if a.Status/100 != 2 {
 		return refused(p, a)
 	}
-	p.outcome, p.freed = left, true
+	p.fate, p.freed = left, true
 	return p
 }
 
 // extend lets a hold expire later.
-func (r *row) extend(ctx context.Context, p purchase) purchase {
+func (r *holdRow) extend(ctx context.Context, p purchase) purchase {
 	a := r.client.Ask(ctx, client.Request{
 		Method: http.MethodPost, Path: "/api/holds/" + p.hold.ID + "/extend",
 		Body: map[string]any{"token": p.hold.Token},
@@ -142,7 +142,7 @@ func (r *row) extend(ctx context.Context, p purchase) purchase {
 	return p
 }
 
-func (r *row) pay(ctx context.Context, p purchase, name string, stays bool) purchase {
+func (r *holdRow) pay(ctx context.Context, p purchase, name string, stays bool) purchase {
 	at := time.Now()
 	var order holds.Order
 	p.asked = true
@@ -158,7 +158,7 @@ func (r *row) pay(ctx context.Context, p purchase, name string, stays bool) purc
 	if a.Status != http.StatusOK {
 		return refused(p, a)
 	}
-	p.outcome, p.order, p.freed = gotOrder, order.ID, true
+	p.fate, p.order, p.freed = gotOrder, order.ID, true
 	return p
 }
 
@@ -167,15 +167,15 @@ func refused(p purchase, a client.Answer) purchase {
 	p.code = a.Code
 	switch {
 	case a.Status == 0:
-		p.outcome, p.code = unlearned, "no_reply"
+		p.fate, p.code = unlearned, "no_reply"
 	case a.Status == http.StatusServiceUnavailable:
-		p.outcome = unlearned
+		p.fate = unlearned
 	case a.Code == "sold_out":
-		p.outcome = soldOut
+		p.fate = soldOut
 	case a.Code == "hold_ended" || a.Code == "refunded" || a.Code == "unknown_hold":
-		p.outcome = tooLate
+		p.fate = tooLate
 	default:
-		p.outcome = failed
+		p.fate = failed
 	}
 	return p
 }
@@ -186,11 +186,11 @@ func buyerName(sku, phase string, i int) string { return sku + "-" + phase + str
 // requestTimeout bounds one request.
 const requestTimeout = 12 * time.Second
 
-// newClient returns a client that sends each request to the next shop, and again if no answer
+// newBuyers returns a client that sends each request to the next shop, and again if no answer
 // comes.
-func newClient(f *shops) client.Shops {
+func newBuyers(f *shops) client.Shops {
 	return client.Shops{
-		Client: client.New(f.token, requestTimeout), Base: f.url,
+		Client: client.New(f.setup.Token, requestTimeout), Base: f.next,
 		Patience: client.Patience{First: 20 * time.Millisecond, Last: 500 * time.Millisecond, For: 40 * time.Second,
 			Silent: true},
 	}

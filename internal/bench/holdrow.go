@@ -1,4 +1,4 @@
-package holdsale
+package bench
 
 import (
 	"cmp"
@@ -11,24 +11,25 @@ import (
 	"sync/atomic"
 	"time"
 
-	"oversell/internal/bench"
 	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 	"oversell/internal/guard"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
 )
 
-// row is one row in progress.
-type row struct {
-	cfg    config
-	stage  catalog.HoldStage
-	cond   catalog.Condition
-	sku    string
-	shops  *shops
-	client client.Shops
+// holdRow is one row of workload hold in progress.
+type holdRow struct {
+	cfg      Config
+	stage    catalog.HoldStage
+	cond     catalog.Condition
+	sku      string
+	shops    *shops
+	provider *provider
+	client   client.Shops
 
 	spread time.Duration // over which buyers arrive
 	think  time.Duration // most time between a hold and its payment
@@ -54,11 +55,11 @@ type observed struct {
 
 // do runs the row: it puts the item on sale, lets the buyers come, injects the faults, waits
 // until all has settled, sells what is left, and audits.
-func (r *row) do(ctx context.Context) (_ report.Row, err error) {
+func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return report.Row{}, err
 	}
-	after, err := bench.BeforeFailover(ctx, r.cfg.Failovers, r.cond)
+	after, err := beforeFailover(ctx, r.cfg.Failovers, r.cond)
 	if err != nil {
 		return report.Row{}, err
 	}
@@ -104,7 +105,7 @@ func (r *row) do(ctx context.Context) (_ report.Row, err error) {
 }
 
 // prepare puts the item on sale and sets the provider's faults.
-func (r *row) prepare(ctx context.Context) error {
+func (r *holdRow) prepare(ctx context.Context) error {
 	r.spread, r.think = 2*r.cfg.TTL, r.cfg.TTL/5
 	switch r.cond {
 	case catalog.Late, catalog.Crash:
@@ -114,10 +115,13 @@ func (r *row) prepare(ctx context.Context) error {
 	case catalog.Failover:
 		r.spread = max(3*r.cfg.TTL, failoverSpread)
 	}
-	if err := r.shops.begin(ctx); err != nil {
+	if err := r.shops.Fill(ctx, r.cfg.Instances); err != nil {
 		return err
 	}
-	ledger, err := r.shops.payments.Ledger(ctx)
+	if err := r.shops.Arm(ctx, fleet.Arm{}); err != nil {
+		return err
+	}
+	ledger, err := r.provider.Ledger(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,16 +129,16 @@ func (r *row) prepare(ctx context.Context) error {
 	if err := r.client.Put(ctx, r.sku, r.cfg.Stock-restocks*r.added(), stock.InHolds, ""); err != nil {
 		return err
 	}
-	return r.shops.payments.SetFaults(ctx, r.cfg.provided(r.cond))
+	return r.provider.SetFaults(ctx, r.cfg.provided(r.cond))
 }
 
 // calm ends the faults of the provider. Its webhooks that are late stay late.
-func (r *row) calm(ctx context.Context) error {
-	return cmp.Or(context.Cause(ctx), r.shops.payments.SetFaults(ctx, r.cfg.provided(catalog.Calm)))
+func (r *holdRow) calm(ctx context.Context) error {
+	return cmp.Or(context.Cause(ctx), r.provider.SetFaults(ctx, r.cfg.provided(catalog.Calm)))
 }
 
 // load lets the buyers come, evenly spread over time, and returns when each has an outcome.
-func (r *row) load(ctx context.Context) ([]purchase, time.Duration) {
+func (r *holdRow) load(ctx context.Context) ([]purchase, time.Duration) {
 	all := make([]purchase, r.cfg.Requests)
 	r.waiting.Store(int64(len(all)))
 	start := time.Now()
@@ -143,7 +147,7 @@ func (r *row) load(ctx context.Context) ([]purchase, time.Duration) {
 		at := start.Add(r.spread * time.Duration(i) / time.Duration(len(all)))
 		buyers.Go(func() {
 			defer r.waiting.Add(-1)
-			all[i].outcome, all[i].code = unlearned, "interrupted"
+			all[i].fate, all[i].code = unlearned, "interrupted"
 			if guard.Sleep(ctx, time.Until(at)) == nil {
 				all[i] = r.buy(ctx, buyerName(r.sku, "b", i), roleOf(i, r.cond), r.cond != catalog.Crash)
 			}
@@ -161,7 +165,7 @@ const (
 
 // sellOut buys what is left until the item is sold out: only then it is known whether more
 // was sold than there was.
-func (r *row) sellOut(ctx context.Context) []purchase {
+func (r *holdRow) sellOut(ctx context.Context) []purchase {
 	ctx, cancel := context.WithTimeout(ctx, sellOutTime)
 	defer cancel()
 	var mu sync.Mutex
@@ -175,7 +179,7 @@ func (r *row) sellOut(ctx context.Context) []purchase {
 				mu.Lock()
 				all = append(all, p)
 				mu.Unlock()
-				if p.outcome == soldOut || p.outcome != gotOrder && guard.Sleep(ctx, look) != nil {
+				if p.fate == soldOut || p.fate != gotOrder && guard.Sleep(ctx, holdLook) != nil {
 					return
 				}
 			}
@@ -186,16 +190,18 @@ func (r *row) sellOut(ctx context.Context) []purchase {
 }
 
 const (
-	look = 25 * time.Millisecond // between two audits
-	// settleTime bounds the time until all has settled, besides the lives of holds and the
+	holdLook = 25 * time.Millisecond // between two audits
+	// holdSettleTime bounds the time until all has settled, besides the lives of holds and the
 	// delay of webhooks.
-	settleTime = 15 * time.Second
+	holdSettleTime = 15 * time.Second
 )
 
 // settle waits until every hold has ended and all agrees, or until nothing changes any more.
 // It returns the longest time from the expiry of a hold until its units were back, and the
 // time until all agreed, both nil if they were not seen.
-func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (sellable, agrees *float64, err error) {
+func (r *holdRow) settle(
+	ctx context.Context, since time.Time, bought []purchase,
+) (sellable, agrees *float64, err error) {
 	expiries := expiring(bought, since)
 	begun, err := r.client.Audit(ctx, r.sku)
 	if err != nil {
@@ -203,7 +209,7 @@ func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (s
 	}
 	back := returns{expiries: expiries, base: begun.Stock.Remaining + max(0, -begun.Stock.LostUpdates())}
 	last, unchanged := begun.Stock, time.Now()
-	end := time.Now().Add(5*r.cfg.TTL + settleTime)
+	end := time.Now().Add(5*r.cfg.TTL + holdSettleTime)
 	for time.Now().Before(end) {
 		found, err := r.client.Audit(ctx, r.sku)
 		if err != nil {
@@ -224,7 +230,7 @@ func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (s
 				return back.longest, nil, nil
 			}
 		}
-		if guard.Sleep(ctx, look) != nil {
+		if guard.Sleep(ctx, holdLook) != nil {
 			return nil, nil, context.Cause(ctx)
 		}
 	}
@@ -233,8 +239,8 @@ func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (s
 
 // agree reports whether no webhook is on its way any more, and whether then units, holds,
 // orders and payments agree.
-func (r *row) agree(ctx context.Context, now figures.Stock) (quiet, agree bool, err error) {
-	d, err := r.shops.payments.Deliveries(ctx)
+func (r *holdRow) agree(ctx context.Context, now figures.Stock) (quiet, agree bool, err error) {
+	d, err := r.provider.Deliveries(ctx)
 	if err != nil || d.Waiting > 0 {
 		return false, false, err
 	}
@@ -277,7 +283,7 @@ func (b *returns) see(remaining int64, now time.Time) {
 }
 
 // audit reads what the sale came to.
-func (r *row) audit(ctx context.Context, o *observed) error {
+func (r *holdRow) audit(ctx context.Context, o *observed) error {
 	found, err := r.client.Audit(ctx, r.sku)
 	if err != nil {
 		return err
@@ -290,12 +296,12 @@ func (r *row) audit(ctx context.Context, o *observed) error {
 }
 
 // books compares the provider's ledger of this row with the orders.
-func (r *row) books(ctx context.Context) (payment.Books, []stock.ListedOrder, error) {
+func (r *holdRow) books(ctx context.Context) (payment.Books, []stock.ListedOrder, error) {
 	orders, err := r.orders(ctx)
 	if err != nil {
 		return payment.Books{}, nil, err
 	}
-	ledger, err := r.shops.payments.Ledger(ctx)
+	ledger, err := r.provider.Ledger(ctx)
 	if err != nil {
 		return payment.Books{}, nil, err
 	}
@@ -317,7 +323,7 @@ func (r *row) books(ctx context.Context) (payment.Books, []stock.ListedOrder, er
 }
 
 // orders reads all orders of the row's item.
-func (r *row) orders(ctx context.Context) (all []stock.ListedOrder, err error) {
+func (r *holdRow) orders(ctx context.Context) (all []stock.ListedOrder, err error) {
 	found, err := r.client.Audit(ctx, r.sku)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package holdsale
+package bench
 
 import (
 	"runtime"
@@ -27,7 +27,7 @@ func comes(mu *sync.RWMutex, parked <-chan struct{}) bool {
 // A call that waits quietly begins when no write is open, and lets none begin.
 func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	parked, resume := make(chan struct{}), make(chan struct{})
-	s := newSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
+	s := newHoldSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
 	s.Set(fleet.Arm{At: []fleet.Seam{BeforeClaim}, Around: quiet})
 	s.writing.RLock()
 	var call sync.WaitGroup
@@ -52,7 +52,7 @@ func TestQuietSeamKeepsWritesOut(t *testing.T) {
 func TestAloneNobodyElseMovesUnits(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		parked, resume := make(chan struct{}), make(chan struct{})
-		s := newSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
+		s := newHoldSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
 		s.Set(fleet.Arm{At: []fleet.Seam{AfterOrder}, Around: alone})
 		_, otherEnds := s.moving(t.Context(), new(call))
 		var waiting sync.WaitGroup

@@ -1,4 +1,4 @@
-package holdsale
+package bench
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"oversell/internal/bench/chaos"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
@@ -15,7 +16,7 @@ import (
 
 // provided returns the faults of the payment provider from the beginning of a row on. Webhooks come
 // late enough that they do not settle a payment before the process does that was held up.
-func (c config) provided(condition catalog.Condition) (f payment.Faults) {
+func (c Config) provided(condition catalog.Condition) (f payment.Faults) {
 	switch condition {
 	case catalog.Late:
 		f = payment.Faults{WebhookDelay: payment.Duration(2 * c.long()), WebhookTwice: true}
@@ -42,7 +43,7 @@ const (
 // inject injects the faults of the condition until ctx ends. It returns the seams at which
 // it did, or what shops were cut off from, in turn, and an error if there was none to inject a
 // fault at.
-func (r *row) inject(ctx context.Context) ([]string, error) {
+func (r *holdRow) inject(ctx context.Context) ([]string, error) {
 	switch r.cond {
 	case catalog.Late:
 		return r.late(ctx)
@@ -61,7 +62,7 @@ func (r *row) inject(ctx context.Context) ([]string, error) {
 // late holds some payments up between their check and their write, for longer than their
 // hold lives. Later the provider's replies are late too: when a capture is answered, the
 // hold has expired.
-func (r *row) late(ctx context.Context) ([]string, error) {
+func (r *holdRow) late(ctx context.Context) ([]string, error) {
 	holdUp := fleet.Arm{
 		At: []fleet.Seam{BeforeClaim}, Delay: r.cfg.long(), Skip: 1, Every: betweenHeld, Most: heldUp,
 	}
@@ -72,7 +73,7 @@ func (r *row) late(ctx context.Context) ([]string, error) {
 		f := r.cfg.provided(r.cond)
 		f.ReplyDelay = payment.Duration(r.cfg.TTL * 7 / 10) // to the authorisation, and to the capture
 		f.LoseReplyTo, f.LoseEvery = []string{payment.OpCapture}, 5
-		if err := r.shops.payments.SetFaults(ctx, f); err != nil && ctx.Err() == nil {
+		if err := r.provider.SetFaults(ctx, f); err != nil && ctx.Err() == nil {
 			return nil, err
 		}
 	}
@@ -82,23 +83,23 @@ func (r *row) late(ctx context.Context) ([]string, error) {
 			return []string{string(BeforeClaim)}, nil
 		}
 	}
-	return nil, notInjected(BeforeClaim)
+	return nil, notReached(BeforeClaim)
 }
 
-// notInjected returns an error that says that no call came to these seams.
-func notInjected(at ...fleet.Seam) error { return fmt.Errorf("%w %v", fleet.ErrNotReached, at) }
+// notReached returns an error that says that no call came to these seams.
+func notReached(at ...fleet.Seam) error { return fmt.Errorf("%w %v", fleet.ErrNotReached, at) }
 
 // crash kills a shop at each seam in turn, as soon as a call reaches one. A killed shop is
 // replaced before the next one is killed.
-func (r *row) crash(ctx context.Context) (met []string, err error) {
-	missing := slices.Clone(r.cfg.seams(r.stage))
+func (r *holdRow) crash(ctx context.Context) (met []string, err error) {
+	missing := slices.Clone(r.cfg.holdSeams(r.stage))
 	if err := r.shops.Arm(ctx, r.killing(missing)); err != nil {
 		return nil, err
 	}
 	for len(missing) > 0 {
 		a, err := r.shops.Next(ctx)
 		if err != nil {
-			return met, notInjected(missing...)
+			return met, notReached(missing...)
 		}
 		i := slices.Index(missing, a.At)
 		if i < 0 || a.Member.Killed.Load() {
@@ -120,7 +121,7 @@ func (r *row) crash(ctx context.Context) (met []string, err error) {
 }
 
 // goOn lets a call go on that waits at a seam where nothing is to happen any more.
-func (r *row) goOn(ctx context.Context, m *fleet.Member, missing []fleet.Seam) error {
+func (r *holdRow) goOn(ctx context.Context, m *fleet.Member, missing []fleet.Seam) error {
 	if m.Killed.Load() {
 		return nil
 	}
@@ -128,7 +129,7 @@ func (r *row) goOn(ctx context.Context, m *fleet.Member, missing []fleet.Seam) e
 }
 
 // replace starts a shop in the place of a killed one.
-func (r *row) replace(ctx context.Context, missing []fleet.Seam) error {
+func (r *holdRow) replace(ctx context.Context, missing []fleet.Seam) error {
 	started, err := r.shops.Add(ctx)
 	if err != nil {
 		return err
@@ -139,7 +140,7 @@ func (r *row) replace(ctx context.Context, missing []fleet.Seam) error {
 // killing arms seams for a kill. Whatever else the process is doing is cut in two as well,
 // and a sound stage must bear that. For another one it would be left to chance: a unit that is
 // lost elsewhere would hide one that is sold twice at the seam.
-func (r *row) killing(at []fleet.Seam) fleet.Arm {
+func (r *holdRow) killing(at []fleet.Seam) fleet.Arm {
 	if r.stage.Sound() {
 		return fleet.Arm{At: at}
 	}
@@ -149,7 +150,7 @@ func (r *row) killing(at []fleet.Seam) fleet.Arm {
 // pause stops a shop between the check and the write of a payment, for longer than its hold
 // lives. The shop has no open transaction meanwhile: the fault is the late write, and not a
 // lock that everybody else waits for.
-func (r *row) pause(ctx context.Context) ([]string, error) {
+func (r *holdRow) pause(ctx context.Context) ([]string, error) {
 	err := r.meet(ctx, fleet.Arm{At: []fleet.Seam{BeforeClaim}, Skip: 2, Around: quiet}, func(m *fleet.Member) error {
 		if err := m.Pause(); err != nil {
 			return fmt.Errorf("stopping a shop: %w", err)
@@ -166,19 +167,19 @@ func (r *row) pause(ctx context.Context) ([]string, error) {
 }
 
 // meet arms seams, and calls fault with the shop of the first call that comes to one.
-func (r *row) meet(ctx context.Context, a fleet.Arm, fault func(m *fleet.Member) error) error {
+func (r *holdRow) meet(ctx context.Context, a fleet.Arm, fault func(m *fleet.Member) error) error {
 	if err := r.shops.Arm(ctx, a); err != nil {
 		return err
 	}
 	err := r.shops.Catch(ctx, fault)
 	if errors.Is(err, fleet.ErrNotReached) {
-		return notInjected(a.At...)
+		return notReached(a.At...)
 	}
 	return err
 }
 
 // disarm disarms all seams, and lets calls go on that wait there, until ctx ends.
-func (r *row) disarm(ctx context.Context) {
+func (r *holdRow) disarm(ctx context.Context) {
 	_ = r.shops.Arm(ctx, fleet.Arm{}) // a shop that has ended fails the row later
 	r.shops.LetGo(ctx)
 }
@@ -190,7 +191,7 @@ func (r *row) disarm(ctx context.Context) {
 //     the hold has expired;
 //   - from the payment provider, as a payment is about to be captured: the buyer is charged for
 //     a hold that has expired.
-func (r *row) partition(ctx context.Context) (met []string, err error) {
+func (r *holdRow) partition(ctx context.Context) (met []string, err error) {
 	defer func() {
 		if err == nil {
 			r.disarm(ctx)
@@ -199,7 +200,7 @@ func (r *row) partition(ctx context.Context) (met []string, err error) {
 	for _, cut := range []struct {
 		from string
 		at   fleet.Seam
-	}{{fromDatabase, BeforeClaim}, {fromRedis, BeforeClaim}, {fromProvider, beforeCapture}} {
+	}{{chaos.ToDatabase, BeforeClaim}, {chaos.ToRedis, BeforeClaim}, {toProvider, beforeCapture}} {
 		if m := r.shops.Survivor(); m == nil || m.Links[cut.from] == nil { // all are alike
 			continue
 		}
@@ -214,9 +215,9 @@ func (r *row) partition(ctx context.Context) (met []string, err error) {
 // cutOff cuts off the shop of the first call that reaches a seam, and lets the call go on. The
 // shop has no open transaction when that begins: the fault is the late write, and not a lock in
 // the database that everybody else waits for.
-func (r *row) cutOff(ctx context.Context, from string, at fleet.Seam) error {
+func (r *holdRow) cutOff(ctx context.Context, from string, at fleet.Seam) error {
 	fault := fleet.Arm{At: []fleet.Seam{at}, Skip: 1}
-	if from == fromDatabase {
+	if from == chaos.ToDatabase {
 		fault.Around = quiet
 	}
 	return r.meet(ctx, fault, func(m *fleet.Member) error { return m.CutOff(ctx, from, r.cfg.long()) })
@@ -228,12 +229,12 @@ const failoverSpread = 6 * time.Second
 
 // failOver kills the primary when a third of the buyers have come. A failover that has begun
 // ends even if the load is over: the row is audited on the new primary.
-func (r *row) failOver(ctx context.Context) ([]string, error) {
+func (r *holdRow) failOver(ctx context.Context) ([]string, error) {
 	if guard.Sleep(ctx, r.spread/3) != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err := r.cfg.Failovers.Failover(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
-	return []string{fromRedis}, nil
+	return []string{chaos.ToRedis}, nil
 }

@@ -1,4 +1,4 @@
-package holdsale
+package bench
 
 import (
 	"context"
@@ -14,7 +14,7 @@ const restocks = 4
 
 // added is how many units each restock adds: half of the stock comes that way. The units of a
 // stage in Redis are no longer in the item's row, and nothing can be added to them.
-func (r *row) added() int64 {
+func (r *holdRow) added() int64 {
 	if r.stage.InRedis {
 		return 0
 	}
@@ -23,7 +23,7 @@ func (r *row) added() int64 {
 
 // restock adds units, at times that are evenly spread over the load. A request that is not
 // answered is sent again, with its key, to the next shop.
-func (r *row) restock(ctx context.Context) error {
+func (r *holdRow) restock(ctx context.Context) error {
 	add := r.added()
 	if add == 0 {
 		return nil

@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"oversell/internal/bench/client"
+	"oversell/internal/catalog"
+	"oversell/internal/fleet"
+	"oversell/internal/present"
+)
+
+// In workload hold buyers hold a unit and pay later. Its strategies are stages, and its requests are
+// buyers. Faults are injected at the seams of a sale by holds. When the load is over and every hold
+// has been paid, released or has expired, what is left is sold out; then units, holds, orders and the
+// ledger of the payment provider must agree.
+
+// The defaults of workload hold.
+const (
+	HoldBuyers    = 400
+	HoldStock     = 200
+	holdInstances = 2
+)
+
+// The bounds of workload hold.
+const (
+	maxBuyers        = 20_000
+	maxHoldStock     = 100_000
+	maxHoldInstances = 16
+	minHoldTTL       = 200 * time.Millisecond
+	// maxHoldTTL keeps a call that is held up for longer than it within the time limits of the
+	// shop's calls.
+	maxHoldTTL = 10 * time.Second
+)
+
+// defaultsForHolds fills in the defaults of workload hold.
+func (c Config) defaultsForHolds() Config {
+	c.Keys = UniqueKeys
+	if len(c.Strategies) == 0 {
+		c.Strategies = catalog.HoldNames()
+	}
+	if len(c.Conditions) == 0 {
+		// The others take longer, or need other servers.
+		c.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow, catalog.Late, catalog.Crash, catalog.Pause}
+	}
+	if slices.Contains(c.Seams, BeforeRefund) && !slices.Contains(c.Seams, AfterCapture) {
+		// The kill after a capture is what makes a refund.
+		c.Seams = append([]fleet.Seam{AfterCapture}, c.Seams...)
+	}
+	c.Requests = cmp.Or(c.Requests, HoldBuyers)
+	c.Stock = cmp.Or(c.Stock, HoldStock)
+	c.Instances = cmp.Or(c.Instances, holdInstances)
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	return c
+}
+
+// checkHolds is Check for workload hold.
+func (c Config) checkHolds() error {
+	switch {
+	case c.Requests < 1 || c.Requests > maxBuyers:
+		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Requests, "buyer"), maxBuyers)
+	case c.Stock < 1 || c.Stock > maxHoldStock:
+		return Invalid("a stock of %d; allowed: 1 to %d", c.Stock, maxHoldStock)
+	case c.Instances < 2 || c.Instances > maxHoldInstances:
+		return Invalid("%s; allowed: 2 to %d", present.Plural(c.Instances, "instance"), maxHoldInstances)
+	case c.TTL < minHoldTTL || c.TTL > maxHoldTTL:
+		return Invalid("a ttl of %v; allowed: %v to %v", c.TTL, minHoldTTL, maxHoldTTL)
+	}
+	for _, name := range c.Strategies {
+		if _, err := catalog.FindHoldStage(name); err != nil {
+			return err
+		}
+	}
+	for _, condition := range c.Conditions {
+		if !slices.Contains(catalog.HoldConditions(), condition) {
+			return Invalid("condition %s with workload %s; allowed: %v", condition, catalog.Hold,
+				catalog.HoldConditions())
+		}
+	}
+	return cmp.Or(c.CheckRows(), c.checkSeams(HoldSeams()), c.checkRedis())
+}
+
+// holdSeams are those at which crash kills the shops of a stage, in turn. By default a stage that
+// may lose units and sell others twice meets only kills of which one kind follows: otherwise
+// the two might cancel out.
+func (c Config) holdSeams(stage catalog.HoldStage) []fleet.Seam {
+	switch {
+	case len(c.Seams) > 0:
+		return c.Seams
+	case stage.Sound():
+		return HoldSeams()
+	}
+	return []fleet.Seam{AfterCapture, AfterOrder}
+}
+
+// cancels reports whether units that are lost at one seam may hide units that are sold twice.
+func cancels(at []fleet.Seam) bool {
+	return slices.Contains(at, AfterTake) || slices.Contains(at, BeforeRestock) || !slices.Contains(at, AfterOrder)
+}
+
+// sweep is the mean time between two sweeps of a shop.
+func (c Config) sweep() time.Duration { return c.TTL / 10 }
+
+// settlesAfter is after which time a shop settles a payment that was interrupted. By then a process
+// that was held up has gone on, and the webhooks have come: what they show is not to be hidden.
+func (c Config) settlesAfter() time.Duration {
+	if c.deaf {
+		return c.TTL / 2
+	}
+	return 6 * c.TTL
+}
+
+// holdRunner is a bench of workload hold in progress.
+type holdRunner struct {
+	*runner
+	buyers client.Shops
+}
+
+// Row implements Workload. Each row has its own item.
+func (b *holdRunner) Row(ctx context.Context, of Case) (result Result, err error) {
+	stage, err := catalog.FindHoldStage(of.Strategy)
+	if err != nil {
+		return result, err
+	}
+	cfg := b.cfg
+	cfg.TTL = cmp.Or(of.TTL, cfg.TTL)
+	if err := b.restart(cfg, of.Condition); err != nil {
+		return result, err
+	}
+	b.sales++
+	sku := cfg.skus(b.sales)[0]
+	b.skus = append(b.skus, sku)
+	r := &holdRow{
+		cfg: cfg, stage: stage, cond: of.Condition, sku: sku, shops: b.shops, provider: b.provider, client: b.buyers,
+	}
+	b.progress.Waiting(Outcomes, r.waiting.Load)
+	result = Result{TTL: cfg.TTL, Fleet: b.shops.Fleet, Final: 2*cfg.TTL > maxHoldTTL}
+	result.Row, err = r.do(ctx)
+	result.Missed = r.missed
+	return result, err
+}

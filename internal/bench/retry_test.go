@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/fleet"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// desk is a shop that answers as it is told to, and notes who came.
+type desk struct {
+	*httptest.Server
+	mu   sync.Mutex
+	keys []string
+}
+
+func newDesk(t *testing.T, answer http.HandlerFunc) *desk {
+	d := &desk{}
+	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.mu.Lock()
+		d.keys = append(d.keys, r.Header.Get("Idempotency-Key"))
+		d.mu.Unlock()
+		answer(w, r)
+	}))
+	t.Cleanup(d.Close)
+	return d
+}
+
+func sells(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprintf(w, `{"order_id":"o1","quantity":1,"created_at":%q}`, time.Now().Format(time.RFC3339Nano))
+}
+
+func refuses(status int, code string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprintf(w, `{"code":%q}`, code)
+	}
+}
+
+func cutsOff(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+// retrying is a row under chaos whose buyers come to the desks. A nil desk is a shop that was killed.
+func retrying(t *testing.T, patience time.Duration, desks ...*desk) *chaosRow {
+	var members []*fleet.Member
+	for _, d := range desks {
+		m := new(fleet.Member)
+		if m.Killed.Store(d == nil); d != nil {
+			m.URL = d.URL
+		}
+		members = append(members, m)
+	}
+	r := &run{
+		cfg: Config{Workload: catalog.Deduct, Keys: UniqueKeys, Seed: 1}, skus: []string{"hot"}, cond: catalog.Chaos,
+		admin: newAdmin(""), shops: &shops{Fleet: fleet.Of(members...)},
+	}
+	r.chaos = &chaosRow{run: r, patience: patience}
+	t.Cleanup(r.admin.CloseIdleConnections)
+	return r.chaos
+}
+
+// A buyer whose request fails asks the other shop, with the same key.
+func TestBuyerTriesAgainElsewhere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first  *desk
+		cutOff bool
+	}{
+		"refused":  {newDesk(t, refuses(503, "backend")), false},
+		"cut off":  {newDesk(t, cutsOff), true},
+		"not open": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			second := newDesk(t, sells)
+			c := retrying(t, 10*time.Second, tt.first, second)
+			r := c.buy(t.Context(), 0, time.Now(), 0)
+			if r.Order != "o1" || r.Quantity != 1 || c.repeated.Load() != 1 || r.Target != 1 || r.CutOff != tt.cutOff {
+				t.Errorf("%+v, repeated %d", r, c.repeated.Load())
+			}
+			if !slices.Equal(second.keys, []string{"0"}) || c.resale.acknowledged() != 1 {
+				t.Errorf("keys %q, told %d", second.keys, c.resale.acknowledged())
+			}
+		})
+	}
+}
+
+func TestBuyerWaitsAsLongAsTheShopAsks(t *testing.T) {
+	c := retrying(t, time.Minute, newDesk(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		refuses(503, "busy")(w, r)
+	}))
+	if r, again, after := c.attempt(t.Context(), 0, 0); !again || after != 7*time.Second || r.Code != "busy" ||
+		r.Status != 503 {
+		t.Errorf("again %v after %v: %+v", again, after, r)
+	}
+}
+
+// An answer that names no order is not one, and is not asked for again.
+func TestBuyerStopsAtAnAnswer(t *testing.T) {
+	for code, status := range map[string]int{"sold_out": 409, "invalid": 400, "unknown_item": 404, codeNotAReply: 0} {
+		answer := refuses(status, code)
+		if status == 0 {
+			answer = func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) }
+		}
+		c := retrying(t, time.Minute, newDesk(t, answer))
+		r := c.buy(t.Context(), 0, time.Now(), 0)
+		if c.repeated.Load() != 0 || r.Code != code || r.Status != status || r.Order != "" {
+			t.Errorf("%+v, repeated %d", r, c.repeated.Load())
+		}
+	}
+}
+
+// Nothing is known of a buyer who gives up after a request that was cut off.
+func TestBuyerLosesPatience(t *testing.T) {
+	c := retrying(t, 100*time.Millisecond, newDesk(t, refuses(503, "backend")))
+	if r := c.buy(t.Context(), 0, time.Now(), 0); r.Order != "" || r.Code != "backend" || r.CutOff {
+		t.Errorf("%+v", r)
+	}
+	c = retrying(t, 100*time.Millisecond, newDesk(t, cutsOff))
+	if r := c.buy(t.Context(), 0, time.Now(), 0); r.learned() || r.Code != codeCutOff || !r.CutOff {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Only an order that was made after the fault says that the item is sold again.
+func TestNextIsAnOrderThatWasMadeLater(t *testing.T) {
+	var s resale
+	from := time.Now()
+	again := s.next(from)
+	s.sold(from.Add(-time.Second))
+	select {
+	case <-again:
+		t.Fatal("an order of before counts")
+	default:
+	}
+	s.sold(from.Add(time.Millisecond))
+	s.sold(from.Add(time.Second)) // nobody waits any more
+	select {
+	case <-again:
+	default:
+		t.Fatal("an order of after does not count")
+	}
+}
+
+// The report names a few of the orders that are missing, and of those beyond the first for a key.
+func TestFewOrdersAreNamed(t *testing.T) {
+	c := retrying(t, time.Minute)
+	o := outcome{tally: newTally(time.Second), audits: []web.Audit{{}}, told: make([]figures.Told, 1)}
+	o.sale = true
+	for i := range 100 {
+		o.note(reply{Request: i, Status: http.StatusOK, Order: fmt.Sprintf("order-%d", i)})
+	}
+	o.orders = []stock.ListedOrder{{ID: "order-0", KeyHash: c.keyHash(0)}, {ID: "again", KeyHash: c.keyHash(0)}}
+	var row report.Row
+	c.judge(&row, o)
+	missing := row.Chaos.MissingIDs
+	if len(missing) != maxNamedOrders || missing[0] != "order-1" ||
+		!slices.Equal(row.Chaos.DuplicateIDs, []string{"again"}) {
+		t.Errorf("missing: %q, duplicates: %q", missing, row.Chaos.DuplicateIDs)
+	}
+}

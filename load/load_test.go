@@ -99,6 +99,7 @@ func TestLoadFailsOnTheBooks(t *testing.T) {
 	program := build(t, dir, "shop", "../cmd/shop")
 	for tool := range tools {
 		t.Run(tool, func(t *testing.T) {
+			t.Parallel()
 			need(t, tool)
 			url := openShop(t, program, "-token", "sesame")
 			with := func(more ...string) []string { return append(slices.Clone(env), more...) }

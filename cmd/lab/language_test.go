@@ -43,31 +43,3 @@ func TestSearchAndListInChinese(t *testing.T) {
 		}
 	}
 }
-
-// Everything that happens in the cells of holds and repairs has a translation. The page's own
-// test (TestPageTellsEverythingInChinese) checks those of locks.
-func TestSalesAreToldInChinese(t *testing.T) {
-	r := try(t, tables(), exitExpected, "-strategy",
-		"h1_counter,h2_status,h3_claim,overwrite,lua_atomic,lua_batch,ack_first,no_claim,new_id,lua_stream")
-	var said []string
-	for _, a := range append(r.Anomalies, r.Behind.Anomalies...) {
-		said = append(said, a.Sentence, a.Sequence, a.Source)
-	}
-	for _, c := range r.Everything() {
-		said = append(said, c.Note)
-		for _, e := range c.Trace {
-			if e.Kind != lab.Command {
-				said = append(said, e.Text)
-			}
-		}
-	}
-	if len(said) < 500 {
-		t.Fatalf("%d texts", len(said))
-	}
-	reference := regexp.MustCompile(`^\S+$`) // to an issue, without words
-	for _, text := range said {
-		if text != "" && !reference.MatchString(text) && !han.MatchString(chinese(t).Told(text)) {
-			t.Errorf("not translated: %s", text)
-		}
-	}
-}

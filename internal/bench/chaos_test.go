@@ -39,11 +39,13 @@ func chaotic(t *testing.T, kind string, p *processes, faults ...chaos.Kind) benc
 // A short sale through faults comes to what the catalog says, on either kind of backends.
 // How long it takes to go on is a matter of the machine here, and not looked at.
 func TestSaleInChaos(t *testing.T) {
+	t.Parallel()
 	for kind, faults := range map[string][]chaos.Kind{
 		"embedded": {chaos.ShopKill, chaos.RedisDisconnected},
 		"local":    {chaos.ShopKill, chaos.RedisKill, chaos.DBClientKill},
 	} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			p := new(processes)
 			cfg := chaotic(t, kind, p, faults...)
 			cfg.Strategies = []string{map[string]string{"embedded": "lua_stream", "local": "v9_cohort"}[kind]}
@@ -85,6 +87,7 @@ func TestSaleInChaos(t *testing.T) {
 
 // A shop that loses orders of which buyers were told is found out.
 func TestLostOrdersAreFoundInChaos(t *testing.T) {
+	t.Parallel()
 	p := new(processes)
 	cfg := chaotic(t, "embedded", p, chaos.RedisRepliesLate)
 	cfg.Command, cfg.Strategies = p.command(forgets), []string{"v6_watchdog"}

@@ -57,7 +57,10 @@ func TestNobodyIsServedBehindAnOrphanedLock(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Strategies, cfg.Conditions = []string{"v1_setnx"}, []catalog.Condition{catalog.Crash}
-	_, o := watched(t, cfg)
+	row, o := watched(t, cfg)
+	if !row.Expected || row.Reasons["busy"] == 0 || row.Undersold == 0 {
+		t.Errorf("v1_setnx: %d undersold, and buyers were refused for %v; %s", row.Undersold, row.Reasons, row.Differs)
+	}
 	u := o.last.Unserved
 	if u == nil || len(o.last.Faults) != 1 {
 		t.Fatalf("v1_setnx: %+v, with the faults %+v", u, o.last.Faults)
@@ -73,7 +76,7 @@ func TestNobodyIsServedBehindAnOrphanedLock(t *testing.T) {
 		t.Error("it was not seen before the buyers gave up")
 	}
 	cfg.Strategies = []string{"v2_ttl"}
-	if _, o := watched(t, cfg); o.last.Unserved != nil {
-		t.Errorf("v2_ttl: %+v", o.last.Unserved)
+	if row, o := watched(t, cfg); o.last.Unserved != nil || !row.Expected {
+		t.Errorf("v2_ttl: %+v; %s", o.last.Unserved, row.Differs)
 	}
 }

@@ -50,28 +50,23 @@ func (s settled) Done(row report.Row) {
 // payment is cancelled, without anybody's help.
 func TestEachCaptureEndsOnceThoughNoWebhookComes(t *testing.T) {
 	t.Parallel()
-	for _, kind := range backendtest.Kinds() {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
-			cfg := Config{
-				deaf: true, Workload: catalog.Hold,
-				Strategies: []string{catalog.DefaultHoldStage}, Conditions: []catalog.Condition{catalog.Crash},
-				Requests: 150, Stock: 80, TTL: time.Second, RedisURL: redisURL, DBURL: dbURL, Command: aShop,
-			}
-			rows, err := Run(t.Context(), cfg, settled{t: t, db: backendtest.DialDatabase(t, dbURL)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, row := range rows {
-				if row.Verdict != figures.OK || row.ChargedWithoutOrder != 0 || row.Captures != row.Sold+row.Refunds ||
-					row.Stranded != 0 {
-					t.Errorf("round %d: %s; %+v, %+v", row.Repeat, row.Verdict, row, *row.Held)
-				}
-				if len(row.Seams) != len(HoldSeams()) {
-					t.Errorf("round %d: shops were killed at %v only", row.Repeat, row.Seams)
-				}
-			}
-		})
+	redisURL, dbURL := backendtest.Redis(t, "local"), backendtest.Database(t, "local")
+	cfg := Config{
+		deaf: true, Workload: catalog.Hold,
+		Strategies: []string{catalog.DefaultHoldStage}, Conditions: []catalog.Condition{catalog.Crash},
+		Requests: 150, Stock: 80, TTL: time.Second, RedisURL: redisURL, DBURL: dbURL, Command: aShop,
+	}
+	rows, err := Run(t.Context(), cfg, settled{t: t, db: backendtest.DialDatabase(t, dbURL)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		if row.Verdict != figures.OK || row.ChargedWithoutOrder != 0 || row.Captures != row.Sold+row.Refunds ||
+			row.Stranded != 0 {
+			t.Errorf("round %d: %s; %+v, %+v", row.Repeat, row.Verdict, row, *row.Held)
+		}
+		if len(row.Seams) != len(HoldSeams()) {
+			t.Errorf("round %d: shops were killed at %v only", row.Repeat, row.Seams)
+		}
 	}
 }

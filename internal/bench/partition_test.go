@@ -43,7 +43,7 @@ func TestPartitionDelaysAnUnlockWhereTheStockIsElsewhere(t *testing.T) {
 	cfg := config(t, "embedded")
 	cfg.Keeper = stock.InDatabase
 	cfg.Conditions = []catalog.Condition{catalog.Partition}
-	cfg.Strategies = []string{"v1_setnx", "v2_ttl", "v3_uuid", "v6_watchdog", "v7_queue", "v9_cohort"}
+	cfg.Strategies = []string{"v1_setnx", "v2_ttl", "v3_uuid", "v9_cohort"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	if row := rows["v2_ttl/partition"]; row.Oversold == 0 && row.LostUpdates == 0 {

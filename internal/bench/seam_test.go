@@ -18,6 +18,7 @@ func TestKillsAtSeamsOfAcceptedOrders(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"embedded", "local"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			cfg := config(t, kind)
 			cfg.Strategies, cfg.Seams, cfg.Keys = []string{"lua_stream"}, bench.Seams(), bench.UniqueKeys
 			cfg.Conditions = []catalog.Condition{catalog.Crash, catalog.Calm} // whose shops write by themselves

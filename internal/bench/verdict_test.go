@@ -4,7 +4,6 @@ package bench_test
 
 import (
 	"testing"
-	"time"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
@@ -16,18 +15,18 @@ import (
 // embedded backends, and for one of each sort on real servers.
 func eachKind(t *testing.T, w catalog.Workload, f func(t *testing.T, cfg bench.Config)) {
 	t.Helper()
+	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
 		cfg := config(t, "embedded")
 		cfg.Workload, cfg.Strategies = w, bench.DefaultStrategies(w)
 		f(t, cfg)
 	})
 	t.Run("local", func(t *testing.T) {
+		t.Parallel()
 		backendtest.Need(t, "redis-server", "mariadbd")
 		cfg := config(t, "local")
-		cfg.Workload, cfg.Strategies = w, []string{"none", "local", "v4_lua", "v6_watchdog"}
-		if w == catalog.Deduct {
-			cfg.Strategies = append(cfg.Strategies, "watch")
-		}
+		cfg.Workload, cfg.Strategies = w, []string{"none", "local", "v6_watchdog"}
 		f(t, cfg)
 	})
 }
@@ -63,23 +62,15 @@ func TestCalmIsAsTheCatalogSays(t *testing.T) {
 // mostly sleep, and so may overlap.
 func TestConditionsAreAsTheCatalogSays(t *testing.T) {
 	t.Parallel()
-	cfg := config(t, "embedded")
-	cfg.TTL = shortTTL
-	cfg.Conditions = []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
-	cfg.Strategies = []string{"none", "v4_lua", "v6_watchdog"}
-	checkExpected(t, run(t, cfg))
-}
-
-// A lock without a ttl outlives its holder, and everybody else's patience.
-func TestCrashLeavesV1Stuck(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, "embedded")
-	cfg.TTL, cfg.Wait = shortTTL, 2*time.Second
-	cfg.Strategies, cfg.Conditions = []string{"v1_setnx"}, []catalog.Condition{catalog.Crash}
-	rows := run(t, cfg)
-	checkExpected(t, rows)
-	if row := rows["v1_setnx/crash"]; row.Reasons["busy"] == 0 || row.Undersold == 0 {
-		t.Errorf("%d undersold, and buyers were refused for %v", row.Undersold, row.Reasons)
+	for _, strategy := range []string{"none", "v4_lua", "v6_watchdog"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, "embedded")
+			cfg.TTL = shortTTL
+			cfg.Conditions = []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
+			cfg.Strategies = []string{strategy}
+			checkExpected(t, run(t, cfg))
+		})
 	}
 }
 
@@ -96,6 +87,7 @@ func TestLateIsAsTheCatalogSays(t *testing.T) {
 // A pair of requests with one key makes one order, also where nothing guards
 // the stock.
 func TestPairsOfKeysMakeOneOrder(t *testing.T) {
+	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Requests, cfg.Stock, cfg.Keys = 200, 1000, bench.PairedKeys
 	cfg.Strategies = []string{"none", "watch", "v6_watchdog"}
@@ -141,6 +133,7 @@ func TestFaultsHitLoads(t *testing.T) {
 }
 
 func TestWithoutTheSecondLookEverybodyLoads(t *testing.T) {
+	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Workload, cfg.SecondLook = catalog.Cache, false
 	cfg.Strategies = []string{"local", "v6_watchdog"}

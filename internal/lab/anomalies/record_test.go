@@ -14,6 +14,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/sales"
 	"oversell/internal/lab/show"
+	"oversell/internal/page/texts"
 )
 
 // tables are all tables. Each is run once for all tests: a run takes seconds.
@@ -57,20 +58,26 @@ func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config, r lab.Report))
 func TestEverythingIsAsOnRecord(t *testing.T) { eachTable(t, compare) }
 
 // Real servers give the same, here for one lock of each sort: in real time all of them take
-// minutes.
+// minutes. The cells mostly wait, and so the locks are tried side by side.
 func TestRealServersAreAsOnRecord(t *testing.T) {
-	eachTable(t, func(t *testing.T, cfg lab.Config, _ lab.Report) {
-		if cfg.Subjects[0].Database == nil {
-			some := []string{"none", "v2_ttl", "v6_watchdog", "v7_queue", "v9_cohort", "redsync", "rueidislock"}
-			cfg.Subjects = slices.DeleteFunc(cfg.Subjects, func(c lab.Subject) bool {
-				return !slices.Contains(some, c.Name)
-			})
-		} else {
-			cfg.Database, cfg.Attempts = backendtest.Database(t, "local"), 3
-		}
-		cfg.Redis = backendtest.Redis(t, "local")
-		compare(t, cfg, run(t, cfg))
-	})
+	backendtest.System(t)
+	for _, name := range []string{
+		"none", "v2_ttl", "v6_watchdog", "v7_queue", "v9_cohort", "redsync", "rueidislock",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := lab.Config{Redis: backendtest.Redis(t, "local"), Subjects: []lab.Subject{subject(t, name)},
+				Scenarios: Locks().Scenarios}
+			compare(t, cfg, run(t, cfg))
+		})
+	}
+	for _, table := range tables[1:] {
+		t.Run(table.name, func(t *testing.T) {
+			cfg := config(table.Table)
+			cfg.Redis, cfg.Database, cfg.Attempts = backendtest.Redis(t, "local"), backendtest.Database(t, "local"), 3
+			compare(t, cfg, run(t, cfg))
+		})
+	}
 }
 
 // What sells from a pool needs MySQL or MariaDB. There a naive claim breaks, and sql_units does
@@ -99,6 +106,7 @@ func TestPoolsAreAsOnRecord(t *testing.T) {
 
 // Five real servers give the same, where their clocks are not asked to jump.
 func TestRealNodesAreAsOnRecord(t *testing.T) {
+	t.Parallel()
 	cfg := lab.Config{Subjects: []lab.Subject{subject(t, "redlock")}, Redis: backendtest.Redis(t, "local"), Attempts: 3}
 	for range 5 {
 		cfg.Nodes = append(cfg.Nodes, backendtest.Redis(t, "local"))
@@ -170,11 +178,44 @@ func TestRunsAreTheSame(t *testing.T) {
 			t.Skip("the outcomes are on record")
 		}
 		first := stories(r)
-		for range backendtest.Times(1, 3) {
-			for i, now := range stories(run(t, cfg)) {
-				if now != first[i] {
-					t.Fatalf("two runs differ:\n%s\nand\n%s", first[i], now)
+		for i, now := range stories(run(t, cfg)) {
+			if now != first[i] {
+				t.Fatalf("two runs differ:\n%s\nand\n%s", first[i], now)
+			}
+		}
+	})
+}
+
+// Everything that happens in the cells of holds and repairs has a translation. The page's own
+// test (TestPageTellsEverythingInChinese) checks those of locks.
+func TestSalesAreToldInChinese(t *testing.T) {
+	chinese, err := texts.In("zh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	han, reference := regexp.MustCompile(`\p{Han}`), regexp.MustCompile(`^\S+$`) // to an issue, without words
+	eachTable(t, func(t *testing.T, cfg lab.Config, r lab.Report) {
+		if cfg.Subjects[0].Database == nil {
+			t.Skip("the page's test has the locks")
+		}
+		var said []string
+		for _, a := range r.Anomalies {
+			said = append(said, a.Sentence, a.Sequence, a.Source)
+		}
+		for _, c := range r.Cells {
+			said = append(said, c.Note)
+			for _, e := range c.Trace {
+				if e.Kind != lab.Command {
+					said = append(said, e.Text)
 				}
+			}
+		}
+		if len(said) < 200 {
+			t.Fatalf("%d texts", len(said))
+		}
+		for _, text := range said {
+			if text != "" && !reference.MatchString(text) && !han.MatchString(chinese.Told(text)) {
+				t.Errorf("not translated: %s", text)
 			}
 		}
 	})

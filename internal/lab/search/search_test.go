@@ -13,7 +13,7 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 		name   string
 		faults Faults
 		runs   int
-	}{{"nested_v5_reentrant", Faults{Losses: 1}, 12}, {"v2_ttl", Faults{Freezes: 1}, 20}} {
+	}{{"nested_v5_reentrant", Faults{Losses: 1}, 4}, {"v2_ttl", Faults{Freezes: 1}, 20}} {
 		t.Run(tt.name, func(t *testing.T) {
 			var first Result
 			for i := range backendtest.Times(2, tt.runs) {

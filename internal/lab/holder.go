@@ -76,7 +76,6 @@ func (h *Holder) Context() context.Context { return h.ctx }
 
 // AskIn asks for the lock once, in a context made from h.ctx.
 func (h *Holder) AskIn(ctx context.Context) (bool, error) {
-	called := h.p.w.history.call()
 	ok, err := h.lock.TryLock(ctx)
 	switch {
 	case err != nil:
@@ -85,7 +84,7 @@ func (h *Holder) AskIn(ctx context.Context) (bool, error) {
 		h.p.w.Record(WasRefused, h.Name)
 		h.p.w.Note(h.Name, "is told that the lock is held")
 	default:
-		return h.acquired(called), nil
+		return h.acquired(), nil
 	}
 	return false, err
 }
@@ -127,11 +126,10 @@ func (h *Holder) Obtain(patience time.Duration) bool {
 		if h.p.life.Err() != nil {
 			return false
 		}
-		called := w.history.call()
 		switch ok, err := h.lock.TryLock(h.ctx); {
 		case err != nil:
 		case ok:
-			return h.acquired(called)
+			return h.acquired()
 		default:
 			w.Record(WasRefused, h.Name)
 		}
@@ -155,9 +153,8 @@ func (h *Holder) Wait(patience time.Duration) bool {
 	w.Cleanup(cancel)
 	defer context.AfterFunc(h.p.life, cancel)()
 	for ; ctx.Err() == nil; w.Sleep(w.Delay) {
-		called := w.history.call()
 		if err := waiter.Lock(ctx); err == nil {
-			return h.acquired(called)
+			return h.acquired()
 		}
 	}
 	if h.p.life.Err() == nil {
@@ -168,7 +165,7 @@ func (h *Holder) Wait(patience time.Duration) bool {
 
 // acquired records a success. It returns false if the handle says at once that the
 // granted lock is lost.
-func (h *Holder) acquired(called int64) bool {
+func (h *Holder) acquired() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := h.p.w
@@ -181,7 +178,7 @@ func (h *Holder) acquired(called int64) bool {
 			return false
 		}
 	}
-	others := w.history.acquired(h.Name, called)
+	others := w.enters(h.Name)
 	h.depth++
 	text := "has the lock"
 	if h.depth > 1 {
@@ -211,7 +208,7 @@ func (h *Holder) lost(told chan struct{}, cause error) {
 		return // it had given the lock back, or the cell is over
 	}
 	h.depth = 0
-	h.p.w.history.ended(h.Name)
+	h.p.w.loses(h.Name)
 	h.p.w.trace.add(h.Name, Lost, "is told that the lock is lost: "+Brief(cause))
 	close(told)
 }
@@ -232,7 +229,7 @@ func (h *Holder) Done() {
 		return
 	}
 	h.depth--
-	h.p.w.history.released(h.Name)
+	h.p.w.leaves(h.Name)
 	if h.depth == 0 {
 		h.p.w.trace.add(h.Name, Release, "needs the lock no longer")
 	}
@@ -245,7 +242,7 @@ func (h *Holder) end() {
 		return
 	}
 	h.depth = 0
-	h.p.w.history.ended(h.Name)
+	h.p.w.loses(h.Name)
 	h.p.w.trace.add(h.Name, Release, "is dead")
 }
 

@@ -72,7 +72,7 @@ func (b *Buyer) BuyWithin(wait context.Context) error {
 func (b *Buyer) section(ctx context.Context, c stock.Counter) error {
 	w := b.s.w
 	b.s.count(&b.s.Attempts)
-	leave := w.Asks(b.p.Name)()
+	leave := w.Enters(b.p.Name)
 	w.trace.add(b.p.Name, Hold, "is in the section")
 	defer func() {
 		leave()

@@ -137,10 +137,9 @@ func lastUnit(w *lab.World, within bool) lab.Verdict {
 					w.Note(p.Name, "commits its order")
 				}
 			}
-			enter := w.Asks(p.Name)
 			_, _ = guard.Do(w.Context(), stock.Location{Key: w.StockKey()}, w.Entry(p.Name+"/1"),
 				func(context.Context, stock.Counter) error {
-					defer enter()()
+					defer w.Enters(p.Name)()
 					late.Add(min(commits.Load(), 1))
 					wrote = orders.Load() == 0
 					if within {

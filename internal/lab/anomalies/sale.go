@@ -104,9 +104,9 @@ var optimisticAborts = lab.Try("optimistic-aborts", nil, func(w *lab.World) lab.
 		}
 	}
 	w.Together(all...)
-	aborts := s.Attempts - int(s.Orders)
+	aborts := s.Attempts - s.Orders
 	text := "%d sales took %d attempts"
-	if aborts > abortsPerSale*int(s.Orders) {
+	if aborts > abortsPerSale*s.Orders {
 		return w.Broke("", text, s.Orders, s.Attempts)
 	}
 	return lab.Holds.Because(text, s.Orders, s.Attempts)

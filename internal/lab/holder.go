@@ -20,6 +20,8 @@ type Holder struct {
 	lock guard.Lock
 	ctx  context.Context // with the owner
 
+	notHeld []error // with which it says that it was not held
+
 	mu      sync.Mutex
 	depth   int           // holds that it believes to have
 	void    bool          // it was granted a lock that was lost already
@@ -53,9 +55,10 @@ func (p *Process) Caller(number int) *Holder {
 func (p *Process) holder(name, owner string) *Holder {
 	w := p.w
 	Need(w.Subject.Lock != nil, "%s has no lock", w.Subject.Name)
-	h := &Holder{p: p, Name: name, lock: w.Subject.Lock(p, w.lockKey), ctx: w.ctx, told: make(chan struct{})}
-	if w.Subject.WithOwner != nil {
-		h.ctx = w.Subject.WithOwner(w.ctx, owner)
+	d := w.Subject.Lock(p)
+	h := &Holder{p: p, Name: name, lock: d.New(w.lockKey), notHeld: d.NotHeld, ctx: w.ctx, told: make(chan struct{})}
+	if d.WithOwner != nil {
+		h.ctx = d.WithOwner(w.ctx, owner)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -277,7 +280,7 @@ func (h *Holder) Misled() bool {
 
 // SaysNotHeld reports whether an error of Unlock says that the lock was not held.
 func (h *Holder) SaysNotHeld(err error) bool {
-	return slices.ContainsFunc(h.p.w.Subject.NotHeld, func(known error) bool { return errors.Is(err, known) })
+	return slices.ContainsFunc(h.notHeld, func(known error) bool { return errors.Is(err, known) })
 }
 
 // Token asks the handle for the fencing token of its hold.

@@ -58,7 +58,15 @@ func subjectOf(name string, lock func(p *lab.Process, key string) guard.Lock) la
 	if err != nil {
 		panic(err)
 	}
-	c[0].Lock = lock
+	was := c[0].Lock
+	c[0].Lock = nil
+	if lock != nil {
+		c[0].Lock = func(p *lab.Process) *guard.Distributed {
+			d := was(p)
+			d.New = func(key string) guard.Lock { return lock(p, key) }
+			return d
+		}
+	}
 	return c[0]
 }
 

@@ -119,7 +119,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 	}
 	w := p.w
 	text := w.names.statement(p.Name, s, w.database.server.TablePrefix)
-	rule := p.links[0].rules.take(fault.NewCommand("SQL", s.Text))
+	rule := p.fault(0, fault.NewCommand("SQL", s.Text))
 	if rule != nil && rule.text != "" {
 		w.trace.add(p.Name, Fault, rule.text+": "+text)
 	}

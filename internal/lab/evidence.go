@@ -1,16 +1,10 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
-
-	"github.com/anishathalye/porcupine"
 )
 
 // A Claim is something that must have happened in a cell before its outcome can be
@@ -25,17 +19,10 @@ type deed struct {
 
 // What is counted of an actor.
 const (
+	HadLock    = "had"     // it had the lock
 	WasRefused = "refused" // it asked for the lock and was refused
 	HasSold    = "sold"    // a unit
 )
-
-// Planned is a fault that waits for its command. A cell in which no command matched
-// decides nothing.
-type Planned struct {
-	text     string
-	happened atomic.Bool // a command came to which it was done
-	Spare    bool        // it may find nothing to do
-}
 
 // Record notes once more that something was done by an actor, or happened to it.
 func (w *World) Record(what, who string) {
@@ -63,27 +50,15 @@ func (w *World) Times(what string) (sum int) {
 	return sum
 }
 
-// plan records a fault that should happen.
-func (w *World) plan(text string) *Planned {
-	f := &Planned{text: cmp.Or(text, "delayed on its way")}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.faults = append(w.faults, f)
-	return f
-}
-
 // examined is the verdict of a scenario, if all that the scenario requires has happened.
 // A lock that grants nothing breaks no promise, and keeps none.
 func (w *World) examined(s Scenario, v Verdict) Verdict {
 	if v.Outcome != Holds && v.Outcome != Breaks {
 		return v
 	}
-	w.mu.Lock()
-	faults := slices.Clone(w.faults)
-	w.mu.Unlock()
-	for _, f := range faults {
-		if !f.Spare && !f.happened.Load() {
-			return w.undecided("no command matched the fault: " + f.text)
+	for _, p := range w.actors() {
+		if missing := p.missingFault(); missing != "" {
+			return w.undecided("no command matched the fault: " + missing)
 		}
 	}
 	if v.Outcome == Breaks {
@@ -121,10 +96,7 @@ func (w *World) undecided(missing string) Verdict {
 // the claim is true, the trace does not show how it was checked.
 func IsLock(w *World) {
 	cut := w.trace.mark()
-	w.mu.Lock()
-	processes := slices.Clone(w.processes)
-	w.mu.Unlock()
-	for _, p := range processes {
+	for _, p := range w.actors() {
 		p.settle()
 	}
 	y, z := w.newcomer("Y"), w.newcomer("Z")
@@ -141,11 +113,8 @@ func IsLock(w *World) {
 // newcomer is a holder in a new process, or, if the lock is in memory, in the same
 // instance as the others.
 func (w *World) newcomer(name string) *Holder {
-	w.mu.Lock()
-	first := w.processes[0]
-	w.mu.Unlock()
 	if w.Subject.InProcess {
-		return first.Another(name).Holder()
+		return w.actors()[0].Another(name).Holder()
 	}
 	return w.Start(name).Holder()
 }
@@ -165,141 +134,59 @@ func (p *Process) settle() {
 	}
 }
 
-// checkTimeout bounds a check, which takes milliseconds. It is real time.
-const checkTimeout = 20 * time.Second
-
-// What a history consists of.
-type step string
-
-const (
-	stepAcquire step = "acquire" // succeeded
-	stepRelease step = "release" // one hold was given back: its holder no longer relies on it
-	stepEnd     step = "end"     // all holds ended: by death, or as the holder was told of the loss
-)
-
-// operation is the input of one step.
-type operation struct {
-	step step
-	who  string
-}
-
-// history records who took the lock and gave it back, and notices two holders at once.
-// It is safe for concurrent use.
-type history struct {
-	mu       sync.Mutex
-	clock    int64 // orders the moments, also those of the same time
-	ops      []porcupine.Operation
-	inside   []string // who holds, once for each hold
-	overlaps []string
-}
-
-// call returns the moment at which an actor asks.
-func (h *history) call() int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.clock++
-	return h.clock
-}
-
-// acquired records an acquire that was called at that moment and has succeeded now. It
-// returns who else believes that they hold the lock.
-func (h *history) acquired(who string, called int64) []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.record(operation{stepAcquire, who}, called)
-	var others []string
-	for _, other := range h.inside {
+// enters notes that an actor has the lock, once more if it has it already. It returns who else
+// believes that they hold it.
+func (w *World) enters(who string) (others []string) {
+	w.Record(HadLock, who)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps++
+	for _, other := range w.inside {
 		if other != who && !slices.Contains(others, other) {
 			others = append(others, other)
 		}
 	}
-	h.inside = append(h.inside, who)
+	w.inside = append(w.inside, who)
 	if len(others) > 0 {
-		h.overlaps = append(h.overlaps, fmt.Sprintf("%s took the lock while %s held it", who, list(others)))
+		w.overlaps = append(w.overlaps, fmt.Sprintf("%s took the lock while %s held it", who, list(others)))
 	}
 	return others
 }
 
-// Had reports whether an actor ever had the lock.
-func (w *World) Had(who string) bool {
-	w.history.mu.Lock()
-	defer w.history.mu.Unlock()
-	return slices.ContainsFunc(w.history.ops,
-		func(op porcupine.Operation) bool { return op.Input == operation{stepAcquire, who} })
+// leaves notes that an actor no longer relies on one of its holds.
+func (w *World) leaves(who string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps++
+	if i := slices.Index(w.inside, who); i >= 0 {
+		w.inside = slices.Delete(w.inside, i, i+1)
+	}
+}
+
+// loses notes that all holds of an actor are over: it is dead, or was told of the loss.
+func (w *World) loses(who string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps++
+	w.inside = slices.DeleteFunc(w.inside, func(other string) bool { return other == who })
 }
 
 // Overlaps tells which actors had the lock at once, one sentence each.
 func (w *World) Overlaps() []string {
-	w.history.mu.Lock()
-	defer w.history.mu.Unlock()
-	return slices.Clone(w.history.overlaps)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.overlaps)
 }
 
-// released records that one hold of who is over.
-func (h *history) released(who string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.record(operation{stepRelease, who}, h.clock+1)
-	if i := slices.Index(h.inside, who); i >= 0 {
-		h.inside = slices.Delete(h.inside, i, i+1)
-	}
-}
-
-// ended records that all holds of who are over.
-func (h *history) ended(who string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.record(operation{stepEnd, who}, h.clock+1)
-	h.inside = slices.DeleteFunc(h.inside, func(other string) bool { return other == who })
-}
-
-// record appends an operation that ends now. The caller has locked mu.
-func (h *history) record(in operation, called int64) {
-	h.clock++
-	back := h.clock
-	h.ops = append(h.ops, porcupine.Operation{Input: in, Call: called, Return: back})
-}
-
-// check decides whether a mutex could have behaved as recorded. Porcupine and the
-// witness of overlaps must agree: if they do not, or if Porcupine runs out of time,
-// nothing is decided.
-func (h *history) check() Verdict {
-	h.mu.Lock()
-	ops, overlaps := slices.Clone(h.ops), slices.Clone(h.overlaps)
-	h.mu.Unlock()
-
-	switch result := porcupine.CheckOperationsTimeout(mutexModel, ops, checkTimeout); {
-	case result == porcupine.Unknown:
-		return Unknown.Because("the history of %d steps was not checked in time", len(ops))
-	case (result == porcupine.Ok) != (len(overlaps) == 0):
-		return Unknown.Because("the checker says %v, the witness saw %v", result, overlaps)
-	case result == porcupine.Illegal:
+// Exclusive is the verdict on whether two holders had the lock at once.
+func (w *World) Exclusive() Verdict {
+	if overlaps := w.Overlaps(); len(overlaps) > 0 {
+		w.trace.judge()
 		return Breaks.Because("%s", overlaps[0])
 	}
-	return Holds.Because("a mutex would allow the same order; steps: %d", len(ops))
-}
-
-type mutexState struct {
-	who string
-	n   int
-}
-
-// mutexModel is a mutex that its owner may take again. It fits locks that are not
-// reentrant as well, because they never grant that.
-var mutexModel = porcupine.Model{
-	Init: func() any { return mutexState{} },
-	Step: func(state, input, _ any) (bool, any) { return state.(mutexState).step(input.(operation)) },
-}
-
-func (s mutexState) step(o operation) (bool, any) {
-	mine := s.n > 0 && s.who == o.who
-	switch o.step {
-	case stepAcquire:
-		return s.n == 0 || mine, mutexState{o.who, s.n + 1}
-	case stepRelease:
-		return mine, mutexState{o.who, s.n - 1}
-	}
-	return mine, mutexState{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Holds.Because("a mutex would allow the same order; steps: %d", w.steps)
 }
 
 func list(names []string) string {

@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -125,55 +127,78 @@ func (p *Pause) park(ctx context.Context) error {
 // Release lets the command go on. It must be called once.
 func (p *Pause) Release() { close(p.released) }
 
-// rules are the injected faults that wait for a command.
-type rules struct {
-	mu  sync.Mutex
-	all []*rule
+// Planned is a fault that waits for its commands. A cell in which no command matched decides
+// nothing.
+type Planned struct {
+	match    Match
+	act      Effect
+	text     string // what the trace says
+	left     []int  // to how many commands it is still to be done, by server
+	happened bool   // a command came to which it was done
+
+	Spare bool // it may find nothing to do
 }
 
-type rule struct {
-	match Match
-	act   Effect
-	left  int
-	text  string   // what the trace says
-	of    *Planned // the fault that it is a part of: each server has a rule
+// Inject injects a fault into the next n commands that match; if the lock is on several
+// servers, into n at each. A cell in which no command matched decides nothing, unless
+// the fault is made a Spare one.
+func (p *Process) Inject(match Match, n int, text string, act Effect) *Planned {
+	f := &Planned{match: match, act: act, text: text, left: slices.Repeat([]int{n}, len(p.links))}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.planned = append(p.planned, f)
+	return f
 }
 
-func (r *rules) add(of *Planned, match Match, n int, text string, act Effect) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.all = append(r.all, &rule{match: match, act: act, left: n, text: text, of: of})
+// Park parks the next command that matches, before Redis sees it.
+func (p *Process) Park(match Match) *Pause {
+	stop := NewPause()
+	p.Inject(match, 1, "delayed on its way", stop.Before)
+	return stop
 }
 
-// take returns the first rule that matches cmd, and counts the use, or returns nil.
-func (r *rules) take(cmd fault.Command) *rule {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, rule := range r.all {
-		if rule.left > 0 && rule.match(cmd) {
-			rule.left--
-			rule.of.happened.Store(true)
-			return rule
+// fault returns the first fault for a command to a server, and counts the use, or returns nil.
+func (p *Process) fault(server int, cmd fault.Command) *Planned {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.planned {
+		if f.left[server] > 0 && f.match(cmd) {
+			f.left[server]--
+			f.happened = true
+			return f
 		}
 	}
 	return nil
 }
 
-// apply does what the rule says, or just sends the command if there is none.
-func (r *rule) apply(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error) {
-	if r == nil {
-		return send()
-	}
-	return r.act(ctx, send)
-}
-
-func (r *rules) giveBack(rule *rule) {
-	if rule == nil {
+// giveBack undoes the use of a fault; nil: there was none.
+func (p *Process) giveBack(f *Planned, server int) {
+	if f == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rule.left++
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.left[server]++
+}
+
+// apply does what the fault says, or just sends the command if there is none.
+func (f *Planned) apply(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error) {
+	if f == nil {
+		return send()
+	}
+	return f.act(ctx, send)
+}
+
+// missingFault tells of a fault that no command matched, or returns "".
+func (p *Process) missingFault() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.planned {
+		if !f.Spare && !f.happened {
+			return cmp.Or(f.text, "delayed on its way")
+		}
+	}
+	return ""
 }
 
 func isNoScript(reply fault.Value) bool { return strings.HasPrefix(reply.Err(), "NOSCRIPT") }

@@ -62,13 +62,12 @@ func (sc Schedule) play(look func(*game)) error {
 type game struct {
 	sc       Schedule
 	w        *World
-	initial  int64
+	shop     *Shop
 	players  []*player
 	shoppers []*Shopper
 	news     chan struct{} // has a value when something has come
 
 	mu       sync.Mutex
-	sold     int64
 	findings []Finding
 }
 
@@ -90,7 +89,7 @@ type player struct {
 func newGame(server *server, c Subject, sc Schedule) *game {
 	w := newWorld(context.Background(), server, c, virtualTTL)
 	w.keyless = true // state reads them all in the end
-	g := &game{sc: sc, w: w, initial: w.OpenShop(int64(Units(sc.Buyers))).initial, news: make(chan struct{}, 1)}
+	g := &game{sc: sc, w: w, shop: w.OpenShop(int64(Units(sc.Buyers))), news: make(chan struct{}, 1)}
 	for i := range sc.Buyers {
 		pl := &player{g: g, index: i}
 		pl.Shopper = &Shopper{Owner: fmt.Sprintf("%s/%d", buyerName(i), i+1), News: g.news,
@@ -300,27 +299,19 @@ func (g *game) lookForSelfWait() {
 }
 
 func (pl *player) sees(m moment) {
-	g, w := pl.g, pl.g.w
+	g := pl.g
 	switch m {
 	case enters:
 		g.entered(pl)
-	case works:
-		w.trace.add(pl.Name, Hold, "is in the section")
 	case refused:
 		g.find(Refused, pl.Name,
 			fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", pl.Name))
-	case sells:
-		g.mu.Lock()
-		g.sold++
-		sold := g.sold
-		g.mu.Unlock()
-		if sold > g.initial {
-			g.find(Oversold, pl.Name, fmt.Sprintf("%s sells unit %d of %d", pl.Name, sold, g.initial))
+	case wrote:
+		if n := g.shop.sold() + 1; n > g.shop.initial {
+			g.find(Oversold, pl.Name, fmt.Sprintf("%s sells unit %d of %d", pl.Name, n, g.shop.initial))
 		}
-		w.Note(pl.Name, "has sold a unit")
-	case leaves:
-		w.trace.add(pl.Name, Release, "leaves the section")
 	}
+	g.shop.saw(pl.Process, m)
 }
 
 // find records a finding. A lock that was granted twice is only a note, because it need

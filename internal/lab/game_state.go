@@ -200,12 +200,13 @@ func (g *game) passed() (d time.Duration) {
 
 func (g *game) sale() Sale {
 	left, _ := g.w.Side.Get(g.w.ctx, g.w.StockKey()).Int64() // a stock that is gone is none
-	missing := g.initial - left
+	initial, sold := g.shop.initial, g.shop.sold()
+	missing := initial - left
 	return Sale{
-		Initial: g.initial, Stock: left, Sold: g.sold,
-		Over:    max(0, g.sold-g.initial),
-		Lost:    max(0, g.sold-missing),
-		Missing: max(0, missing-g.sold),
+		Initial: initial, Stock: left, Sold: sold,
+		Over:    max(0, sold-initial),
+		Lost:    max(0, sold-missing),
+		Missing: max(0, missing-sold),
 	}
 }
 

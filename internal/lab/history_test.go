@@ -2,63 +2,42 @@ package lab
 
 import "testing"
 
-func TestHistory(t *testing.T) {
+func TestOverlaps(t *testing.T) {
 	for name, tt := range map[string]struct {
-		play func(h *history)
-		want Outcome
+		play func(w *World)
+		want int
 	}{
-		"one after the other": {func(h *history) {
-			h.acquired("A", h.call())
-			h.released("A")
-			h.acquired("B", h.call())
-		}, Holds},
-		"two at once": {func(h *history) {
-			h.acquired("A", h.call())
-			h.acquired("B", h.call())
-			h.released("A")
-		}, Breaks},
-		"twice the same": {func(h *history) {
-			h.acquired("A", h.call())
-			h.acquired("A", h.call())
-			h.released("A")
-			h.released("A")
-			h.acquired("B", h.call())
-		}, Holds},
-		"between two releases": {func(h *history) {
-			h.acquired("A", h.call())
-			h.acquired("A", h.call())
-			h.released("A")
-			h.acquired("B", h.call())
-		}, Breaks},
-		"after a loss that was told": {func(h *history) {
-			h.acquired("A", h.call())
-			h.acquired("A", h.call())
-			h.ended("A")
-			h.acquired("B", h.call())
-		}, Holds},
-		"asked before the release, granted after": {func(h *history) {
-			h.acquired("A", h.call())
-			asked := h.call()
-			h.released("A")
-			h.acquired("B", asked)
-		}, Holds},
-		"nothing": {func(*history) {}, Holds},
+		"one after the other": {func(w *World) {
+			w.Enters("A")()
+			w.Enters("B")
+		}, 0},
+		"two at once": {func(w *World) {
+			w.Enters("A")
+			w.Enters("B")
+		}, 1},
+		"twice the same": {func(w *World) {
+			leave := w.Enters("A")
+			w.Enters("A")()
+			leave()
+			w.Enters("B")
+		}, 0},
+		"between two releases": {func(w *World) {
+			w.Enters("A")
+			w.Enters("A")()
+			w.Enters("B")
+		}, 1},
+		"after a loss that was told": {func(w *World) {
+			w.Enters("A")
+			w.Enters("A")
+			w.loses("A")
+			w.Enters("B")
+		}, 0},
+		"nothing": {func(*World) {}, 0},
 	} {
-		var h history
-		tt.play(&h)
-		if v := h.check(); v.Outcome != tt.want {
-			t.Errorf("%s: %s (%s)", name, v.Outcome, v.Note)
+		w := &World{deeds: make(map[deed]int)}
+		tt.play(w)
+		if got := w.Overlaps(); len(got) != tt.want {
+			t.Errorf("%s: %q", name, got)
 		}
-	}
-}
-
-// When the two do not agree, nothing is decided.
-func TestDisagreementIsUnknown(t *testing.T) {
-	var h history
-	h.acquired("A", h.call())
-	h.acquired("B", h.call())
-	h.overlaps = nil
-	if v := h.check(); v.Outcome != Unknown {
-		t.Errorf("%s (%s)", v.Outcome, v.Note)
 	}
 }

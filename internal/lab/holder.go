@@ -20,6 +20,8 @@ type Holder struct {
 	lock guard.Lock
 	ctx  context.Context // with the owner
 
+	notHeld []error // with which it says that it was not held
+
 	mu      sync.Mutex
 	depth   int           // holds that it believes to have
 	void    bool          // it was granted a lock that was lost already
@@ -53,9 +55,10 @@ func (p *Process) Caller(number int) *Holder {
 func (p *Process) holder(name, owner string) *Holder {
 	w := p.w
 	Need(w.Subject.Lock != nil, "%s has no lock", w.Subject.Name)
-	h := &Holder{p: p, Name: name, lock: w.Subject.Lock(p, w.lockKey), ctx: w.ctx, told: make(chan struct{})}
-	if w.Subject.WithOwner != nil {
-		h.ctx = w.Subject.WithOwner(w.ctx, owner)
+	d := w.Subject.Lock(p)
+	h := &Holder{p: p, Name: name, lock: d.New(w.lockKey), notHeld: d.NotHeld, ctx: w.ctx, told: make(chan struct{})}
+	if d.WithOwner != nil {
+		h.ctx = d.WithOwner(w.ctx, owner)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +79,6 @@ func (h *Holder) Context() context.Context { return h.ctx }
 
 // AskIn asks for the lock once, in a context made from h.ctx.
 func (h *Holder) AskIn(ctx context.Context) (bool, error) {
-	called := h.p.w.history.call()
 	ok, err := h.lock.TryLock(ctx)
 	switch {
 	case err != nil:
@@ -85,7 +87,7 @@ func (h *Holder) AskIn(ctx context.Context) (bool, error) {
 		h.p.w.Record(WasRefused, h.Name)
 		h.p.w.Note(h.Name, "is told that the lock is held")
 	default:
-		return h.acquired(called), nil
+		return h.acquired(), nil
 	}
 	return false, err
 }
@@ -127,11 +129,10 @@ func (h *Holder) Obtain(patience time.Duration) bool {
 		if h.p.life.Err() != nil {
 			return false
 		}
-		called := w.history.call()
 		switch ok, err := h.lock.TryLock(h.ctx); {
 		case err != nil:
 		case ok:
-			return h.acquired(called)
+			return h.acquired()
 		default:
 			w.Record(WasRefused, h.Name)
 		}
@@ -155,9 +156,8 @@ func (h *Holder) Wait(patience time.Duration) bool {
 	w.Cleanup(cancel)
 	defer context.AfterFunc(h.p.life, cancel)()
 	for ; ctx.Err() == nil; w.Sleep(w.Delay) {
-		called := w.history.call()
 		if err := waiter.Lock(ctx); err == nil {
-			return h.acquired(called)
+			return h.acquired()
 		}
 	}
 	if h.p.life.Err() == nil {
@@ -168,7 +168,7 @@ func (h *Holder) Wait(patience time.Duration) bool {
 
 // acquired records a success. It returns false if the handle says at once that the
 // granted lock is lost.
-func (h *Holder) acquired(called int64) bool {
+func (h *Holder) acquired() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := h.p.w
@@ -181,7 +181,7 @@ func (h *Holder) acquired(called int64) bool {
 			return false
 		}
 	}
-	others := w.history.acquired(h.Name, called)
+	others := w.enters(h.Name)
 	h.depth++
 	text := "has the lock"
 	if h.depth > 1 {
@@ -211,7 +211,7 @@ func (h *Holder) lost(told chan struct{}, cause error) {
 		return // it had given the lock back, or the cell is over
 	}
 	h.depth = 0
-	h.p.w.history.ended(h.Name)
+	h.p.w.loses(h.Name)
 	h.p.w.trace.add(h.Name, Lost, "is told that the lock is lost: "+Brief(cause))
 	close(told)
 }
@@ -232,7 +232,7 @@ func (h *Holder) Done() {
 		return
 	}
 	h.depth--
-	h.p.w.history.released(h.Name)
+	h.p.w.leaves(h.Name)
 	if h.depth == 0 {
 		h.p.w.trace.add(h.Name, Release, "needs the lock no longer")
 	}
@@ -245,7 +245,7 @@ func (h *Holder) end() {
 		return
 	}
 	h.depth = 0
-	h.p.w.history.ended(h.Name)
+	h.p.w.loses(h.Name)
 	h.p.w.trace.add(h.Name, Release, "is dead")
 }
 
@@ -280,7 +280,7 @@ func (h *Holder) Misled() bool {
 
 // SaysNotHeld reports whether an error of Unlock says that the lock was not held.
 func (h *Holder) SaysNotHeld(err error) bool {
-	return slices.ContainsFunc(h.p.w.Subject.NotHeld, func(known error) bool { return errors.Is(err, known) })
+	return slices.ContainsFunc(h.notHeld, func(known error) bool { return errors.Is(err, known) })
 }
 
 // Token asks the handle for the fencing token of its hold.

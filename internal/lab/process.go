@@ -40,6 +40,7 @@ type Process struct {
 	killed  bool
 	conns   map[net.Conn]struct{}
 	holders []*Holder
+	planned []*Planned // those of the one Redis are also for statements to the database
 }
 
 // link is a process's connection to one server.
@@ -48,7 +49,6 @@ type link struct {
 	node   int // from 1 on; 0 is the one Redis
 	server *server
 	rdb    *redis.Client
-	rules  rules        // those of the one Redis are also for statements to the database
 	asked  atomic.Int64 // commands that the server was sent, or was to be sent
 }
 
@@ -270,24 +270,6 @@ func (p *Process) Kill() {
 	}
 }
 
-// Inject injects a fault into the next n commands that match; if the lock is on several
-// servers, into n at each. A cell in which no command matched decides nothing, unless
-// the fault is made a Spare one.
-func (p *Process) Inject(match Match, n int, text string, act Effect) *Planned {
-	of := p.w.plan(text)
-	for _, l := range p.links {
-		l.rules.add(of, match, n, text, act)
-	}
-	return of
-}
-
-// Park parks the next command that matches, before Redis sees it.
-func (p *Process) Park(match Match) *Pause {
-	stop := NewPause()
-	p.Inject(match, 1, "delayed on its way", stop.Before)
-	return stop
-}
-
 // Asked returns how many commands the process has sent to the server that received most.
 // Commands that set up a connection do not count.
 func (p *Process) Asked() int {
@@ -337,7 +319,7 @@ func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, er
 		text = nodeName(l.node-1) + text
 	}
 	w.touched(l, cmd)
-	rule := l.rules.take(cmd)
+	rule := p.fault(l.node, cmd)
 	var told *Event
 	if rule != nil && rule.text != "" {
 		told = w.trace.add(p.Name, Fault, rule.text+": "+text)
@@ -351,7 +333,7 @@ func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, er
 	}
 	if isNoScript(reply) {
 		// Nothing was executed: the client sends the script again, in full.
-		l.rules.giveBack(rule)
+		p.giveBack(rule, l.node)
 		w.trace.drop(told)
 		w.trace.drop(e)
 		return reply, err

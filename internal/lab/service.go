@@ -38,16 +38,8 @@ type ConnectService func(ctx context.Context) (Service, error)
 // Member is a process's session at a service. It is nil if the lock is not at a service.
 type Member struct {
 	relays []*fault.Relay
-	Lock   func(key string) ServiceLock
-	Close  []func() error // what ends the session, in this order
-}
-
-// ServiceLock is what the locks of services have in common.
-type ServiceLock interface {
-	guard.Lock
-	guard.Waiter
-	Context(parent context.Context) context.Context
-	Token() int64
+	Lock   func(key string) guard.Lock // one that also waits, tells of its loss, and has a token
+	Close  func() error                // ends the session
 }
 
 // NewMember puts relays before the addresses, and has dial connect to them.
@@ -83,8 +75,8 @@ func (m *Member) leave() {
 	if m == nil {
 		return
 	}
-	for _, f := range m.Close {
-		_ = f() // a cell's end: what is left runs out
+	if m.Close != nil {
+		_ = m.Close() // a cell's end: what is left runs out
 	}
 	for _, r := range m.relays {
 		_ = r.Close()
@@ -107,30 +99,38 @@ func (p *Process) join() {
 }
 
 func newServiceLock(p *Process, key string) guard.Lock {
-	return recordedLock{p.member.Lock(key), p, key}
+	return recordedLock{p.member.Lock(key).(serviceLock), p, key}
+}
+
+// serviceLock is what the locks of services have in common.
+type serviceLock interface {
+	guard.Lock
+	guard.Waiter
+	contextual
+	Token() int64
 }
 
 // recordedLock puts its calls into the trace, where a lock in Redis has its
 // commands: what its client says to the service cannot be read here.
 type recordedLock struct {
-	ServiceLock
+	serviceLock
 	p   *Process
 	key string
 }
 
 func (l recordedLock) TryLock(ctx context.Context) (ok bool, err error) {
 	defer l.record("TryLock")(func() string { return outcomeOf(fmt.Sprint(ok), err) })
-	return l.ServiceLock.TryLock(ctx)
+	return l.serviceLock.TryLock(ctx)
 }
 
 func (l recordedLock) Lock(ctx context.Context) (err error) {
 	defer l.record("Lock")(func() string { return outcomeOf("ok", err) })
-	return l.ServiceLock.Lock(ctx)
+	return l.serviceLock.Lock(ctx)
 }
 
 func (l recordedLock) Unlock(ctx context.Context) (err error) {
 	defer l.record("Unlock")(func() string { return outcomeOf("ok", err) })
-	return l.ServiceLock.Unlock(ctx)
+	return l.serviceLock.Unlock(ctx)
 }
 
 // record begins the record of a call. The function that it returns has to be

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
@@ -19,8 +20,8 @@ type Shop struct {
 
 	mu       sync.Mutex
 	Orders   int64
-	Attempts int // sections begun
-	buyers   int
+	Attempts int64 // sections begun
+	buyers   int64
 }
 
 var (
@@ -36,30 +37,31 @@ func (w *World) OpenShop(initial int64) *Shop {
 	return &Shop{w: w, initial: initial}
 }
 
-// Buyer buys on behalf of a process.
+// Buyer buys one unit on behalf of a process: it reads the stock, checks, works, and writes it
+// back, all of it inside the guard.
 type Buyer struct {
-	s     *Shop
 	p     *Process
-	owner string // unique: two buyers of one process are two
-	Guard stock.Guard
+	owner string                  // unique: two buyers of one process are two
+	work  time.Duration           // between reading and writing
+	sees  func(m moment, n int64) // is called with what happens; n is the stock that was read or written
 
-	work     time.Duration // between reading and writing
-	Ordering func() error  // before the order is written; may be nil
+	Guard    stock.Guard
+	Ordering func() error // before the order is written; nil: nothing is done
 }
 
 // Buyer returns a buyer whose work takes that long.
 func (s *Shop) Buyer(p *Process, work time.Duration) *Buyer {
-	owner := fmt.Sprintf("%s/%d", p.Name, s.count(&s.buyers))
-	return &Buyer{s: s, p: p, owner: owner, Guard: p.StockGuard(nil), work: work}
+	return &Buyer{p: p, owner: fmt.Sprintf("%s/%d", p.Name, s.count(&s.buyers)), Guard: p.StockGuard(nil), work: work,
+		sees: func(m moment, _ int64) { s.saw(p, m) }}
 }
 
 // Buy buys one unit, and waits for its turn for as long as it takes.
-func (b *Buyer) Buy() error { return b.BuyWithin(b.s.w.ctx) }
+func (b *Buyer) Buy() error { return b.BuyWithin(b.p.w.ctx) }
 
 // BuyWithin buys one unit, and waits no longer than the context wait.
 func (b *Buyer) BuyWithin(wait context.Context) error {
-	w := b.s.w
-	done, err := b.Guard.Do(wait, stock.Location{Key: w.StockKey()}, w.Entry(b.owner), b.section)
+	w := b.p.w
+	done, err := b.buy(wait)
 	if done.Attempts > 1 {
 		w.Record(WasRefused, b.p.Name)
 	}
@@ -69,60 +71,118 @@ func (b *Buyer) BuyWithin(wait context.Context) error {
 	return err
 }
 
-func (b *Buyer) section(ctx context.Context, c stock.Counter) error {
-	w := b.s.w
-	b.s.count(&b.s.Attempts)
-	leave := w.Asks(b.p.Name)()
-	w.trace.add(b.p.Name, Hold, "is in the section")
-	defer func() {
-		leave()
-		w.trace.add(b.p.Name, Release, "leaves the section")
-	}()
+// saw puts on record what a buyer does.
+func (s *Shop) saw(p *Process, m moment) {
+	w := s.w
+	switch m {
+	case works:
+		s.count(&s.Attempts)
+		w.enters(p.Name)
+		w.trace.add(p.Name, Hold, "is in the section")
+	case wrote:
+		s.count(&s.Orders)
+		w.Record(HasSold, p.Name)
+		w.Note(p.Name, "has sold a unit")
+	case leaves:
+		w.leaves(p.Name)
+		w.trace.add(p.Name, Release, "leaves the section")
+	}
+}
+
+// moment is something that happens in a sale.
+type moment byte
+
+// The moments of a sale, in their order.
+const (
+	enters  moment = iota // the section
+	works                 // in it, and has called its helper if it is nested
+	read                  // the stock
+	isTold                // that the lock is lost
+	refused               // by the stock
+	wrote                 // the stock
+	leaves                // the work is over
+	ends                  // so is the section
+)
+
+// buy returns when the unit is sold, or is not.
+func (b *Buyer) buy(wait context.Context) (guard.Stats, error) {
+	w := b.p.w
+	at, entry := stock.Location{Key: w.StockKey()}, w.Entry(b.owner)
+	return b.Guard.Do(wait, at, entry, func(ctx context.Context, c stock.Counter) error {
+		b.sees(enters, 0)
+		defer b.sees(ends, 0)
+		if w.Subject.Nested {
+			// A helper takes the lock while its caller has it, as the same owner, and releases it.
+			nothing := func(context.Context, stock.Counter) error { return nil }
+			inner := context.WithValue(ctx, callKey{}, callOf(ctx)+1)
+			if _, err := b.Guard.Do(inner, at, entry, nothing); err != nil {
+				return err
+			}
+		}
+		b.sees(works, 0)
+		defer b.sees(leaves, 0)
+		return b.sell(ctx, c)
+	})
+}
+
+func (b *Buyer) sell(ctx context.Context, c stock.Counter) error {
+	defer context.AfterFunc(ctx, func() { b.sees(isTold, 0) })()
 	left, err := c.Get(ctx)
 	if err != nil {
-		return err
+		return b.late(err)
 	}
+	b.sees(read, left)
 	if left < 1 {
 		return errSoldOut
 	}
-	select {
-	case <-time.After(b.work):
-	case <-ctx.Done():
-	case <-b.p.life.Done():
+	if b.work > 0 {
+		select {
+		case <-time.After(b.work):
+		case <-ctx.Done():
+		case <-b.p.life.Done():
+		}
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errLost, context.Cause(ctx))
 	}
 	if err := c.Set(context.WithoutCancel(ctx), left-1); err != nil {
-		return err
+		return b.late(err)
 	}
 	if b.Ordering != nil {
 		if err := b.Ordering(); err != nil {
 			return err
 		}
 	}
-	b.s.mu.Lock()
-	b.s.Orders++
-	b.s.mu.Unlock()
-	w.Record(HasSold, b.p.Name)
-	w.Note(b.p.Name, "has sold a unit")
+	b.sees(wrote, left-1)
 	return nil
 }
 
-func (s *Shop) count(n *int) int {
+// late notes that the stock has refused a buyer that came too late.
+func (b *Buyer) late(err error) error {
+	if errors.Is(err, stock.ErrFenced) {
+		b.sees(refused, 0)
+	}
+	return err
+}
+
+func (s *Shop) count(n *int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*n++
 	return *n
 }
 
+func (s *Shop) sold() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Orders
+}
+
 // Audit compares: the units sold must be the units missing, and no more than there were.
 func (s *Shop) Audit() Verdict {
 	left, err := s.w.Side.Get(s.w.ctx, s.w.StockKey()).Int64()
 	Need(err == nil, "the stock could not be read: %v", err)
-	s.mu.Lock()
-	sold, missing := s.Orders, s.initial-left
-	s.mu.Unlock()
+	sold, missing := s.sold(), s.initial-left
 	switch {
 	case sold > s.initial:
 		return s.w.Broke("", "%d of %d units were sold", sold, s.initial)

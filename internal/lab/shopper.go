@@ -2,15 +2,12 @@ package lab
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"time"
 
 	"oversell/internal/fault"
 	"oversell/internal/guard"
-	"oversell/internal/stock"
 )
 
 // Shopper is the process of one buyer: the shop's sale of one unit, under a subject's guard.
@@ -30,7 +27,6 @@ type Shopper struct {
 	News chan struct{}
 
 	start time.Time
-	guard stock.Guard
 	turns *turnstile // at which the client's commands wait before they have a connection
 
 	mu    sync.Mutex
@@ -58,18 +54,6 @@ const (
 	Ended
 )
 
-// moment is something that a buyer does.
-type moment byte
-
-// The moments of a sale, in their order.
-const (
-	enters  moment = iota // the section
-	works                 // in it, and has called its helper if it is nested
-	refused               // by the stock
-	sells
-	leaves
-)
-
 // Begin starts the process in a world of its own, without a server. It buys an item under a
 // subject's guard.
 func (s *Shopper) Begin(c Subject, sku string) {
@@ -90,7 +74,6 @@ func (s *Shopper) begin(w *World, name string) {
 	s.Process = w.start(&Process{Name: name, mutex: new(guard.Local), gate: s})
 	s.turns = &turnstile{life: s.life, notice: func() { s.note(func() {}) }}
 	s.rdb.AddHook(s.turns)
-	s.guard = s.StockGuard(nil)
 }
 
 // Close ends the world of a process that is by itself.
@@ -98,58 +81,26 @@ func (s *Shopper) Close() { s.w.close() }
 
 // Run sells one unit, and returns when that is done.
 func (s *Shopper) Run() {
-	at, entry := stock.Location{Key: s.w.StockKey()}, s.w.Entry(s.Owner)
-	_, err := s.guard.Do(s.life, at, entry, func(ctx context.Context, c stock.Counter) error {
-		s.note(func() { s.Section, s.Told = Begun, false })
-		defer s.note(func() { s.Section = Ended })
-		s.see(enters)
-		if s.w.Subject.Nested {
-			// A helper takes the lock while its caller has it, as the same owner, and releases it.
-			nothing := func(context.Context, stock.Counter) error { return nil }
-			inner := context.WithValue(ctx, callKey{}, callOf(ctx)+1)
-			if _, err := s.guard.Do(inner, at, entry, nothing); err != nil {
-				return err
-			}
-		}
-		s.see(works)
-		defer s.see(leaves)
-		return s.sell(ctx, c)
-	})
+	b := Buyer{p: s.Process, owner: s.Owner, Guard: s.StockGuard(nil), sees: s.saw}
+	_, err := b.buy(s.life)
 	s.note(func() { s.Done, s.Err = true, err })
 }
 
-// sell reads the stock, checks it, and writes it back, as Buyer does.
-func (s *Shopper) sell(ctx context.Context, c stock.Counter) error {
-	defer context.AfterFunc(ctx, func() { s.note(func() { s.Told = true }) })()
-	left, err := c.Get(ctx)
-	if err != nil {
-		return s.late(err)
-	}
-	s.note(func() { s.Read = &left })
-	if left < 1 {
-		return errSoldOut
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", errLost, context.Cause(ctx))
-	}
-	rest := left - 1
-	if err := c.Set(context.WithoutCancel(ctx), rest); err != nil {
-		return s.late(err)
-	}
-	s.note(func() { s.Wrote, s.Sold = &rest, true })
-	s.see(sells)
-	return nil
-}
-
-// late notes that the stock has refused a buyer that came too late.
-func (s *Shopper) late(err error) error {
-	if errors.Is(err, stock.ErrFenced) {
-		s.see(refused)
-	}
-	return err
-}
-
-func (s *Shopper) see(m moment) {
+func (s *Shopper) saw(m moment, n int64) {
+	s.note(func() {
+		switch m {
+		case enters:
+			s.Section, s.Told = Begun, false
+		case isTold:
+			s.Told = true
+		case read:
+			s.Read = &n
+		case wrote:
+			s.Wrote, s.Sold = &n, true
+		case ends:
+			s.Section = Ended
+		}
+	})
 	if s.sees != nil {
 		s.sees(m)
 	}

@@ -30,11 +30,11 @@ type Subject struct {
 	Name  string
 	About string // what it is, in one line
 
-	// Lock makes one holder's handle on the lock called key. It is nil for a subject
-	// without a lock. If the handle has them, the lab also uses Lock(ctx) error, which
+	// Lock makes a process's lock, with what a guard has to know of it. It is nil for a subject
+	// without a lock. If a handle has them, the lab also uses Lock(ctx) error, which
 	// waits for the lock in its own way, and Context(parent), the context of the work
 	// under the lock, which ends with the reason when the lock is lost.
-	Lock func(p *Process, key string) guard.Lock
+	Lock func(p *Process) *guard.Distributed
 
 	// Guard makes an instance's guard; nil: it is made from Lock.
 	Guard func(p *Process) guard.Guard
@@ -59,23 +59,9 @@ type Subject struct {
 	// their arguments, and that are not among their KEYS; nil: there are none.
 	Beside func(key, arg string) []string
 
-	// WithOwner puts the owner where the lock looks for it, if it does.
-	WithOwner func(ctx context.Context, owner string) context.Context
-
-	// NotHeld are the errors with which Unlock says that it is too late.
-	NotHeld []error
-
-	// Undo says that Unlock undoes an attempt that failed, and removes nobody
-	// else's lock: see guard.Distributed.
-	Undo bool
-
 	// AsksAgain says that a waiter that is woken asks for the lock once more. So when it
 	// asked before does not matter to its lease.
 	AsksAgain bool
-
-	// InTurn says that of an instance one caller at a time waits in the lock's own way:
-	// see guard.Distributed.OneWaits.
-	InTurn bool
 
 	// Database opens the database of a subject that is a sale with its orders there, and no
 	// lock. Nil: it is a lock.
@@ -98,7 +84,7 @@ func Subjects() []Subject {
 	stages := catalog.Strategies()
 	listed := []Subject{
 		{Name: "none", About: "no lock", Guard: func(*Process) guard.Guard { return guard.None{} }},
-		{Name: "local", About: "a mutex in the process", InProcess: true, Lock: newLocalLock,
+		{Name: "local", About: "a mutex in the process", InProcess: true, Lock: lockOf(newLocalLock, errNotTaken),
 			Guard: func(p *Process) guard.Guard { return p.mutex }},
 		{Name: "watch", About: "WATCH, MULTI, EXEC: the write is refused when the stock has changed", Optimistic: true},
 		stageOf(stages, "v1_setnx", "SETNX, DEL", nil),
@@ -111,21 +97,21 @@ func Subjects() []Subject {
 		stageOf(stages, "v8_fenced", "a fencing token, which the stock checks", ofOwner),
 		stageOf(stages, "v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension",
-			NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsync},
+			Lock: lockOf(newRedsync, thirdparty.ErrNotHeld)},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh",
-			NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislock, HolderOnly: true},
+			Lock: lockOf(newRedislock, thirdparty.ErrNotHeld), HolderOnly: true},
 		{Name: "redsync_extended",
 			About: "redsync with as many tries as it takes, extended every third of the ttl by a goroutine of its " +
 				"user",
-			NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsyncExtended},
+			Lock: lockOf(newRedsyncExtended, thirdparty.ErrNotHeld)},
 		{Name: "redislock_refreshed",
-			About:   "redislock with a linear backoff, refreshed every third of the ttl by a goroutine of its user",
-			NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislockRefreshed, HolderOnly: true},
-		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock,
-			RedisKey: thirdparty.RueidislockKey, NotHeld: []error{thirdparty.ErrNotHeld}, HolderOnly: true},
+			About: "redislock with a linear backoff, refreshed every third of the ttl by a goroutine of its user",
+			Lock:  lockOf(newRedislockRefreshed, thirdparty.ErrNotHeld), HolderOnly: true},
+		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", HolderOnly: true,
+			RedisKey: thirdparty.RueidislockKey, Lock: lockOf(newRueidislock, thirdparty.ErrNotHeld)},
 		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: catalog.NeedsNodes,
-			NotHeld: []error{redlock.ErrNotHeld},
-			Lock:    func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) }},
+			Lock: lockOf(func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) },
+				redlock.ErrNotHeld)},
 	}
 	return append(listed, added(stages, listed)...)
 }
@@ -150,14 +136,22 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 	if err != nil {
 		panic(err) // the catalog has every stage
 	}
-	d := s.Distributed(catalog.Options{})
 	return Subject{
-		Name: name, About: about, Needs: s.Needs, Undo: d.Undo, Tokens: s.HasToken(), NotHeld: d.NotHeld,
-		WithOwner: d.WithOwner, Beside: beside, InTurn: d.OneWaits,
+		Name: name, About: about, Needs: s.Needs, Tokens: s.HasToken(), Beside: beside,
 		AsksAgain: name == "v7_queue" || name == "v8_fenced",
-		Lock: func(p *Process, key string) guard.Lock {
-			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}).New(key)
+		Lock: func(p *Process) *guard.Distributed {
+			d := s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()})
+			d.Retry = nil // of a release that fails it shows what comes of it
+			return d
 		},
+	}
+}
+
+// lockOf is a lock that the catalog does not have, or has with other settings.
+func lockOf(handle func(p *Process, key string) guard.Lock, notHeld error) func(*Process) *guard.Distributed {
+	return func(p *Process) *guard.Distributed {
+		lock := func(key string) guard.Lock { return handle(p, key) }
+		return &guard.Distributed{New: lock, NotHeld: []error{notHeld}}
 	}
 }
 
@@ -166,9 +160,9 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 func Coordinated() []Subject {
 	return []Subject{
 		{Name: "etcd", About: "a key with a lease; its revision is the fencing token, which the stock checks",
-			Needs: catalog.NeedsEtcd, Tokens: true, NotHeld: []error{lease.ErrNotHeld}, Lock: newServiceLock},
+			Needs: catalog.NeedsEtcd, Tokens: true, Lock: lockOf(newServiceLock, lease.ErrNotHeld)},
 		{Name: "zookeeper", About: "a node that goes with its session, in a queue; its zxid is the fencing token",
-			Needs: catalog.NeedsZooKeeper, Tokens: true, NotHeld: []error{lease.ErrNotHeld}, Lock: newServiceLock},
+			Needs: catalog.NeedsZooKeeper, Tokens: true, Lock: lockOf(newServiceLock, lease.ErrNotHeld)},
 	}
 }
 
@@ -208,9 +202,13 @@ func (c Subject) Renewed() bool { return c.InRedis() && !c.Nested }
 
 // Yours is the subject of the lock that the reader brings.
 func Yours() Subject {
+	handle := func(p *Process, key string) guard.Lock { return yours.New(p.Redis(), key, p.TTL()) }
 	return Subject{Name: "yours", About: "the lock in internal/locks/yours: docs/your-lock.md",
-		NotHeld: []error{yours.ErrNotHeld}, WithOwner: yours.WithOwner,
-		Lock: func(p *Process, key string) guard.Lock { return yours.New(p.Redis(), key, p.TTL()) }}
+		Lock: func(p *Process) *guard.Distributed {
+			d := lockOf(handle, yours.ErrNotHeld)(p)
+			d.WithOwner = yours.WithOwner
+			return d
+		}}
 }
 
 // FindSubjects returns the subjects with these names, or an error that lists all, and
@@ -267,7 +265,7 @@ func (c Subject) Leased() bool {
 	w := &World{TTL: ScheduleTTL, Subject: c}
 	rdb := redis.NewClient(&redis.Options{}) // it never connects
 	defer rdb.Close()
-	_, ok := c.Lock(&Process{w: w, life: context.Background(), rdb: rdb}, "key").(contextual)
+	_, ok := c.Lock(&Process{w: w, life: context.Background(), rdb: rdb}).New("key").(contextual)
 	return ok
 }
 
@@ -288,11 +286,11 @@ func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {
 	if c.Guard != nil {
 		return c.Guard(p)
 	}
-	d := &guard.Distributed{New: func(key string) guard.Lock { return c.Lock(p, key) }, Policy: policy,
-		WithOwner: c.WithOwner, NotHeld: c.NotHeld, Undo: c.Undo}
-	if _, ok := d.New(p.w.lockKey).(guard.Waiter); ok && policy == nil {
-		d.OneWaits = c.InTurn
-	} else if policy == nil {
+	d := c.Lock(p)
+	_, waits := d.New(p.w.lockKey).(guard.Waiter)
+	waits = waits && policy == nil
+	d.Policy, d.OneWaits = policy, d.OneWaits && waits
+	if policy == nil && !waits {
 		d.Policy = guard.Fixed{Delay: p.w.Delay}
 	}
 	return d

@@ -36,15 +36,16 @@ type World struct {
 	spaces   []*keyspace // the one Redis, and after it each of redlock's nodes
 	keyless  bool        // only the lock is looked at
 	names    *names
-	history  history
 	scripts  sync.Map // that buyers at a gate have sent in full, by their hash
 	database database
 
 	mu        sync.Mutex
 	processes []*Process
 	deeds     map[deed]int // how often
-	faults    []*Planned
-	failure   *Verdict // of a goroutine that could not go on, or of a look that failed
+	inside    []string     // who holds the lock, once for each hold
+	overlaps  []string     // when two held it at once
+	steps     int          // how often somebody has taken or given back the lock
+	failure   *Verdict     // of a goroutine that could not go on, or of a look that failed
 	cleanups  []func()
 	all       sync.WaitGroup
 }
@@ -95,8 +96,9 @@ func (w *World) redisKey() string {
 // goroutines of the cell have ended.
 func (w *World) close() {
 	w.mu.Lock()
-	processes, cleanups := w.processes, w.cleanups
+	cleanups := w.cleanups
 	w.mu.Unlock()
+	processes := w.actors()
 	for _, f := range slices.Backward(cleanups) {
 		f()
 	}
@@ -242,15 +244,6 @@ func (w *World) Broke(actor, format string, args ...any) Verdict {
 	return v
 }
 
-// Exclusive is the verdict on whether two holders had the lock at once.
-func (w *World) Exclusive() Verdict {
-	v := w.history.check()
-	if v.Outcome == Breaks {
-		w.trace.judge()
-	}
-	return v
-}
-
 // Verdict is Holds with the reason good if ok, and otherwise Broke with bad.
 func (w *World) Verdict(ok bool, actor, good, bad string) Verdict {
 	if ok {
@@ -259,14 +252,17 @@ func (w *World) Verdict(ok bool, actor, good, bad string) Verdict {
 	return w.Broke(actor, "%s", bad)
 }
 
-// Asks notes that an actor asks for the lock. Enter is to be called when the actor
-// has it, and leave when the actor no longer relies on it.
-func (w *World) Asks(who string) (enter func() (leave func())) {
-	called := w.history.call()
-	return func() func() {
-		w.history.acquired(who, called)
-		return func() { w.history.released(who) }
-	}
+// Enters notes that an actor has the lock. Leave is to be called when it no longer relies on it.
+func (w *World) Enters(who string) (leave func()) {
+	w.enters(who)
+	return func() { w.leaves(who) }
+}
+
+// actors are the processes so far.
+func (w *World) actors() []*Process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.processes)
 }
 
 // Trace adds an event to the trace. Actor may be "".

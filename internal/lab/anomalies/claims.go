@@ -27,7 +27,7 @@ func did(what string) func(w *lab.World, who string) bool {
 	return func(w *lab.World, who string) bool { return w.Did(what, who) }
 }
 
-func had(names ...string) lab.Claim { return of(names, "%s never had the lock", (*lab.World).Had) }
+func had(names ...string) lab.Claim { return of(names, "%s never had the lock", did(lab.HadLock)) }
 
 func refused(names ...string) lab.Claim {
 	return of(names, "%s was never refused", did(lab.WasRefused))
@@ -36,7 +36,7 @@ func refused(names ...string) lab.Claim {
 // answered claims that each of the actors was granted the lock or refused it.
 func answered(names ...string) lab.Claim {
 	return of(names, "%s asked for the lock and got no answer", func(w *lab.World, who string) bool {
-		return w.Had(who) || w.Did(lab.WasRefused, who)
+		return w.Did(lab.HadLock, who) || w.Did(lab.WasRefused, who)
 	})
 }
 

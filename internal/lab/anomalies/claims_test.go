@@ -45,7 +45,7 @@ func TestHoldsNeedsEvidence(t *testing.T) {
 			"B was never refused"},
 		{"was stopped", faulted("A"), func(w *lab.World) { w.Start("A").Freeze() }, ""},
 		{"was not stopped", faulted("B"), func(w *lab.World) { w.Start("A").Freeze() }, "nothing was done to B"},
-		{"two at once", oneAtATime, func(w *lab.World) { w.Asks("A")(); w.Asks("B")() },
+		{"two at once", oneAtATime, func(w *lab.World) { w.Enters("A"); w.Enters("B") },
 			"B took the lock while A held it"},
 		{"too few reads", read(2), func(w *lab.World) { w.Record(hasRead, "A") }, "1 of 2"},
 		{"too few loads", loaded(1), func(*lab.World) {}, "0 of 1"},

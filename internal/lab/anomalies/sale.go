@@ -104,9 +104,9 @@ var optimisticAborts = lab.Try("optimistic-aborts", nil, func(w *lab.World) lab.
 		}
 	}
 	w.Together(all...)
-	aborts := s.Attempts - int(s.Orders)
+	aborts := s.Attempts - s.Orders
 	text := "%d sales took %d attempts"
-	if aborts > abortsPerSale*int(s.Orders) {
+	if aborts > abortsPerSale*s.Orders {
 		return w.Broke("", text, s.Orders, s.Attempts)
 	}
 	return lab.Holds.Because(text, s.Orders, s.Attempts)
@@ -137,10 +137,9 @@ func lastUnit(w *lab.World, within bool) lab.Verdict {
 					w.Note(p.Name, "commits its order")
 				}
 			}
-			enter := w.Asks(p.Name)
 			_, _ = guard.Do(w.Context(), stock.Location{Key: w.StockKey()}, w.Entry(p.Name+"/1"),
 				func(context.Context, stock.Counter) error {
-					defer enter()()
+					defer w.Enters(p.Name)()
 					late.Add(min(commits.Load(), 1))
 					wrote = orders.Load() == 0
 					if within {

@@ -123,9 +123,8 @@ func oneOfMany(w *lab.World, p *lab.Process, g guard.Guard, i int, served chan<-
 	who := fmt.Sprintf("%s/%d", p.Name, i)
 	start := time.Now()
 	for tries := 0; tries < 50; tries++ {
-		enter := w.Asks(who)
 		_, err := g.Do(w.Context(), w.Entry(who), func(context.Context) error {
-			defer enter()()
+			defer w.Enters(who)()
 			served <- time.Since(start)
 			w.Sleep(4 * w.Delay)
 			return nil

@@ -15,9 +15,8 @@ func waiting(w *lab.World, p *lab.Process, wait context.Context) <-chan error {
 	out := make(chan error, 1)
 	g := p.Guard()
 	w.Go(func() {
-		enter := w.Asks(p.Name)
 		_, err := g.Do(wait, w.Entry(p.Name+"/1"), func(context.Context) error {
-			leave := enter()
+			leave := w.Enters(p.Name)
 			w.Trace(p.Name, lab.Hold, "has the lock")
 			leave()
 			w.Trace(p.Name, lab.Release, "gives it back")
@@ -105,9 +104,8 @@ var waitCutsLease = lab.Try("wait-limit-ends-the-hold", needsRemoteLock, func(w 
 	ctx, cancel := context.WithTimeout(w.Context(), w.TTL/4)
 	defer cancel()
 	g := a.Guard()
-	enter := w.Asks("A")
 	_, err := g.Do(ctx, w.Entry("A/1"), func(context.Context) error {
-		leave := enter()
+		leave := w.Enters("A")
 		w.Trace("A", lab.Hold, "has the lock")
 		w.Sleep(w.TTL / 2)
 		there = w.LockHeld()

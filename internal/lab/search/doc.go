@@ -28,7 +28,7 @@
 //
 // Times are relative: the clock of Redis shows the same moment in every state, and the
 // moments that are stored there are moved instead. What is random is numbered. Fencing
-// tokens are numbered in their order, and all are below the next one (fences.go).
+// tokens are numbered in their order, and all are below the next one (names.go).
 //
 // Buyers are merged in the same way (nodes.add): a buyer that was told something else, and
 // that does the same from here on, goes on from another node. What it has drawn or was told

@@ -35,7 +35,7 @@ type buyer struct {
 	asked  data           // what Redis had after its last command
 	vain   bool           // which changed nothing
 	txs    []*transaction // by connection
-	fences []int64        // the fencing tokens that it was told: see fences.go
+	fences []int64        // the fencing tokens that it was told: see names.go
 }
 
 type wait struct {

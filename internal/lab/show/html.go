@@ -3,172 +3,50 @@ package show
 import (
 	"embed"
 	"io"
-	"math"
 	"net/url"
-	"strings"
 
 	"oversell/internal/lab"
 	"oversell/internal/present"
 )
 
-// mostRows limits the rows of a timeline in the page.
-const mostRows = 400
-
-// data is what the page's script draws from. Numbers are already formatted, so
-// that the page and the terminal show the same.
+// data is what the page's script draws from.
 type data struct {
-	Anomalies map[string]dataAnomaly `json:"anomalies"`
-	Cells     []dataCell             `json:"cells"`
-	Words     map[string]string      `json:"words,omitempty"` // what the scripts say, unless it is English
+	Anomalies map[string]titled `json:"anomalies"`
+	Cells     []told            `json:"cells"`
+	Words     map[string]string `json:"words,omitempty"` // what the scripts say, unless it is English
 }
 
-type dataAnomaly struct {
-	Title    string `json:"title,omitempty"` // beside its name
-	Sentence string `json:"sentence"`
-	Sequence string `json:"sequence"`
-	Source   string `json:"source"`
+// titled is an anomaly with what it is called beside its name.
+type titled struct {
+	lab.Anomaly
+	Title string `json:"title,omitempty"`
 }
 
-type dataCell struct {
-	Anomaly  string    `json:"anomaly"`
-	Strategy string    `json:"strategy"`
-	Class    string    `json:"class"`
-	Verdict  string    `json:"verdict"`
-	Note     string    `json:"note"`
-	Link     string    `json:"link"`
-	Command  string    `json:"command"`
-	Actors   []string  `json:"actors"`
-	Unit     string    `json:"unit"`
-	Lock     bool      `json:"lock"`           // Redis was seen to know about a lock
-	Free     string    `json:"free,omitempty"` // what a lock is that nobody holds, unless it is English
-	Rows     []dataRow `json:"rows"`
+func (s Style) titled(a lab.Anomaly) titled { return titled{s.about(a), s.title(a.Name)} }
+
+// told is a cell and its timeline.
+type told struct {
+	viewCell
+	Command string `json:"command"`
+	story
 }
 
-// dataRow is a row of a story. Most fields are empty in most rows.
-type dataRow struct {
-	At      float64  `json:"at"`
-	Time    string   `json:"time"`
-	Actor   int      `json:"actor"` // or -1
-	Kind    lab.Kind `json:"kind"`
-	Text    string   `json:"text"`
-	Short   string   `json:"short,omitempty"` // of the text, if that is long
-	Reply   string   `json:"reply,omitempty"`
-	Waits   bool     `json:"waits,omitempty"`
-	Answers bool     `json:"answers,omitempty"`
-	Arrives int      `json:"arrives,omitempty"` // the row in which what is held up here arrives; 0: nothing is
-	Again   string   `json:"again,omitempty"`   // how often it was repeated, and until when
-	Holder  string   `json:"holder,omitempty"`
-	Holding int      `json:"holding"` // an actor, or -1
-	TTL     *float64 `json:"ttl,omitempty"`
-	Left    string   `json:"left,omitempty"` // the formatted ttl
-	Believe []int    `json:"believe,omitempty"`
-
-	Keys  []dataKey `json:"keys,omitempty"`  // in Redis, if they changed since the previous row
-	Blind bool      `json:"blind,omitempty"` // the state of Redis was no longer recorded
-}
-
-type dataKey struct {
-	lab.Key
-	Gone bool `json:"gone,omitempty"` // the key no longer exists
+func (s Style) told(m lab.Manifest, c lab.Cell) told {
+	return told{s.newViewCell(m, c), command(m, c.Anomaly, c.Strategy), tell(c, s)}
 }
 
 func newData(style Style, reports ...lab.Report) data {
-	d := data{Anomalies: make(map[string]dataAnomaly), Cells: []dataCell{}}
+	d := data{Anomalies: make(map[string]titled), Cells: []told{}}
 	for _, r := range reports {
 		for _, a := range newGrid(r).anomalies {
-			a = style.about(a)
-			d.Anomalies[a.Name] = dataAnomaly{Title: style.title(a.Name), Sentence: a.Sentence, Sequence: a.Sequence,
-				Source: a.Source}
+			d.Anomalies[a.Name] = style.titled(a)
 		}
 		for _, c := range r.Cells {
-			d.Cells = append(d.Cells, newDataCell(style, r.Manifest, c))
+			d.Cells = append(d.Cells, style.told(r.Manifest, c))
 		}
 	}
 	return d
 }
-
-func newDataCell(style Style, m lab.Manifest, c lab.Cell) dataCell {
-	s := tell(c).shorten(mostRows)
-	v := style.newViewCell(m, c)
-	d := dataCell{
-		Anomaly: c.Anomaly, Strategy: c.Strategy, Class: v.Class, Verdict: v.Verdict, Note: v.Note, Link: v.Link,
-		Command: command(m, c.Anomaly, c.Strategy),
-		Actors:  s.actors, Unit: s.clock.unit, Lock: s.lock, Rows: []dataRow{},
-	}
-	if said := style.Say(free); said != free {
-		d.Free = said
-	}
-	for _, r := range s.rows {
-		row := newDataRow(r, s.clock)
-		if r.kind == lab.Break {
-			row.Text = s.culprit(r) + r.text
-		}
-		row.Arrives = arrival(s.rows, len(d.Rows))
-		d.Rows = append(d.Rows, row.in(style))
-	}
-	return d
-}
-
-// in returns the row in a language, as the shop's page translates it (fetchStory).
-func (d dataRow) in(style Style) dataRow {
-	if style.Language == nil {
-		return d
-	}
-	d.Text, d.Reply = style.row(d.Kind, d.Text, d.Reply)
-	if d.Short != "" {
-		d.Short, _ = style.row(d.Kind, d.Short, "")
-	}
-	d.Again, d.Left = style.Say(d.Again), style.Say(d.Left)
-	return d
-}
-
-// heldUp begins the text of a fault that holds up a command, which follows.
-const heldUp = "delayed on its way: "
-
-// arrival returns the row in which the command that the i-th row sends or holds up reaches
-// Redis, or its reply the actor, if that is a later one, and otherwise 0.
-func arrival(rows []row, i int) int {
-	from := rows[i]
-	text, fault := strings.CutPrefix(from.text, heldUp)
-	if !from.waits && !(fault && from.kind == lab.Fault) {
-		return 0
-	}
-	for j, r := range rows[i+1:] {
-		if r.kind == lab.Command && r.actor == from.actor && r.text == text && r.answers == from.waits {
-			return i + 1 + j
-		}
-	}
-	return 0
-}
-
-func newDataRow(r row, c clock) dataRow {
-	d := dataRow{
-		At: micro(r.at), Time: c.format(r.at), Actor: r.actor, Kind: r.kind, Text: r.text, Reply: r.reply,
-		Waits: r.waits, Answers: r.answers, Again: r.again(c),
-		Holder: r.holder, Holding: r.holding, Believe: r.believe, Blind: r.blind,
-	}
-	for _, k := range r.keys {
-		if k.TTL != nil {
-			ttl := micro(*k.TTL)
-			k.TTL = &ttl
-		}
-		d.Keys = append(d.Keys, dataKey{k, k.Type == lab.Gone})
-	}
-	if short := abridge(r.text); short != r.text {
-		d.Short = short
-	}
-	switch {
-	case r.ttl != nil:
-		ttl := micro(*r.ttl)
-		d.TTL, d.Left = &ttl, c.format(ttl)
-	case r.held():
-		d.Left = noEnd
-	}
-	return d
-}
-
-// micro rounds milliseconds to the precision of a clock, which is also shorter.
-func micro(ms float64) float64 { return math.Round(ms*1000) / 1000 }
 
 // view is the data of the page, except for its timelines.
 type view struct {
@@ -189,21 +67,23 @@ type viewColumn struct {
 }
 
 type viewRow struct {
-	lab.Anomaly
-	Title   string // beside its name
+	titled
 	Heading string // of the group that begins here, or ""
 	Cells   []viewCell
 }
 
 type viewCell struct {
-	lab.Cell
-	Ran      bool
-	NewGroup bool
-	Class    string
-	Mark     string
-	Link     string // opens its timeline
-	On       string // the anomaly and the strategy
-	Verdict  string
+	Anomaly  string `json:"anomaly"`
+	Strategy string `json:"strategy"`
+	Class    string `json:"class"`
+	Verdict  string `json:"verdict"`
+	Note     string `json:"note"`
+	Link     string `json:"link"` // opens its timeline
+
+	Ran      bool   `json:"-"`
+	NewGroup bool   `json:"-"`
+	Mark     string `json:"-"`
+	On       string `json:"-"` // the anomaly and the strategy
 }
 
 func newView(style Style, r lab.Report) view {
@@ -217,7 +97,7 @@ func newView(style Style, r lab.Report) view {
 	}
 	v.Width = 1 + len(v.Columns)
 	for i, a := range g.anomalies {
-		row := viewRow{Anomaly: style.about(a), Title: style.title(a.Name), Heading: g.heading(i, style)}
+		row := viewRow{titled: style.titled(a), Heading: g.heading(i, style)}
 		for i, s := range g.strategies {
 			c, ran := g.at(a.Name, s)
 			vc := style.newViewCell(r.Manifest, c)
@@ -249,13 +129,11 @@ func (s Style) newViewCell(m lab.Manifest, c lab.Cell) viewCell {
 	if !c.AsExpected() {
 		class, mark = class+" wrong", mark+" !"
 	}
-	v := viewCell{Cell: c, Class: class, Mark: mark, Link: link(c), On: s.on(c), Verdict: s.verdict(m, c)}
-	v.Note = s.Say(c.Note)
-	return v
-}
-
-func link(c lab.Cell) string {
-	return "#" + url.PathEscape(c.Anomaly) + "/" + url.PathEscape(c.Strategy)
+	return viewCell{
+		Anomaly: c.Anomaly, Strategy: c.Strategy, Class: class, Mark: mark, On: s.on(c),
+		Verdict: s.verdict(m, c), Note: s.Say(c.Note),
+		Link: "#" + url.PathEscape(c.Anomaly) + "/" + url.PathEscape(c.Strategy),
+	}
 }
 
 //go:embed page
@@ -314,5 +192,5 @@ func Tell(m lab.Manifest, c lab.Cell) Told { return Told{c, Story(m, c)} }
 // Story returns a cell and its timeline, worked out moment by moment, in the
 // form from which the module of Lanes draws, to be marshalled as JSON.
 func Story(m lab.Manifest, c lab.Cell) any {
-	return newDataCell(Style{}, m, c)
+	return Style{}.told(m, c)
 }

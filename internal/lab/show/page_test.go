@@ -3,7 +3,6 @@
 package show_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -125,21 +124,6 @@ func TestPageEscapes(t *testing.T) {
 		t.Errorf("%d elements that the page has not", n)
 	}
 	b.Quiet()
-}
-
-// A long timeline is shortened, but not where it breaks.
-func TestLongTimelineKeepsItsBreak(t *testing.T) {
-	var trace []lab.Event
-	for i := range 900 {
-		trace = append(trace, lab.Event{At: float64(i), Actor: "A", Kind: lab.Command, Text: fmt.Sprint("GET ", i)})
-	}
-	trace[850].Kind = lab.Break
-	text, err := json.Marshal(show.Story(lab.Manifest{}, lab.Cell{Trace: trace}))
-	for _, want := range []string{"events left out", `"kind":"break"`, "GET 0", "GET 850"} {
-		if err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%v: no %q in the page", err, want)
-		}
-	}
 }
 
 // pageFile writes the page to a file.

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"oversell/internal/lab"
-	"oversell/internal/present"
 )
 
 // expiry is the kind of a row without an event: the lease that remained after
@@ -24,61 +23,133 @@ const slowReply = 2
 // everyone is the actor of events that concern all actors.
 const everyone = -1
 
-// story is a cell's trace as a list of moments, with the state after each.
+// story is a cell's trace as a list of moments, with the state after each. It is told in a
+// language, and in the form in which the page is given it: numbers are formatted already, so that
+// the page and the terminal show the same.
 type story struct {
-	actors []string // in order of their first appearance
-	rows   []row    // in order of time
-	clock  clock
-	lock   bool // Redis was seen to know about a lock
+	Actors []string `json:"actors"` // in order of their first appearance
+	Unit   string   `json:"unit"`
+	Lock   bool     `json:"lock"`           // Redis was seen to know about a lock
+	Free   string   `json:"free,omitempty"` // what a lock is that nobody holds, unless it is English
+	Rows   []row    `json:"rows"`           // in order of time
 }
 
+// row is a moment of a story. Most fields are empty in most rows.
 type row struct {
-	at      float64
-	actor   int // in story.actors, or everyone
-	kind    lab.Kind
-	text    string
-	reply   string
-	waits   bool // the reply comes in a later row
-	answers bool // it is the reply to an earlier row
+	At      float64  `json:"at"`
+	Time    string   `json:"time"`
+	Actor   int      `json:"actor"` // in story.Actors, or everyone
+	Kind    lab.Kind `json:"kind"`
+	Text    string   `json:"text"`
+	Short   string   `json:"short,omitempty"` // of the text, if that is long
+	Reply   string   `json:"reply,omitempty"`
+	Waits   bool     `json:"waits,omitempty"`   // the reply comes in a later row
+	Answers bool     `json:"answers,omitempty"` // it is the reply to an earlier row
+	Arrives int      `json:"arrives,omitempty"` // the row in which what is held up here arrives; 0: nothing is
+	Again   string   `json:"again,omitempty"`   // how often it was repeated, and until when
 
+	Holder  string   `json:"holder,omitempty"` // the holder of the lock in Redis; "" if there is no lock
+	Holding int      `json:"holding"`          // the holder as an actor, or everyone if it is not an actor
+	TTL     *float64 `json:"ttl,omitempty"`    // the rest of the lease; nil if there is no lease
+	Left    string   `json:"left,omitempty"`   // the formatted ttl
+	Believe []int    `json:"believe,omitempty"`
+
+	Keys  []rowKey `json:"keys,omitempty"`  // in Redis, if they changed since the previous row
+	Blind bool     `json:"blind,omitempty"` // the state of Redis was no longer recorded
+
+	keys  []lab.Key
 	times int     // how often the same thing happened, without interruption
 	last  float64 // the last time that it happened
-
-	holder  string   // the holder of the lock in Redis; "" if there is no lock
-	holding int      // the holder as an actor, or everyone if it is not an actor
-	ttl     *float64 // the rest of the lease; nil if there is no lease
-	believe []int    // actors that believe they hold the lock
-
-	keys  []lab.Key // those that changed in Redis since the previous row
-	blind bool      // the state of Redis was no longer recorded
 }
 
-func tell(c lab.Cell) story {
-	var s story
+type rowKey struct {
+	lab.Key
+	Gone bool `json:"gone,omitempty"` // the key no longer exists
+}
+
+func tell(c lab.Cell, style Style) story {
+	s := story{Rows: []row{}}
 	for _, e := range c.Trace {
-		if e.Actor != "" && !slices.Contains(s.actors, e.Actor) {
-			s.actors = append(s.actors, e.Actor)
+		if e.Actor != "" && !slices.Contains(s.Actors, e.Actor) {
+			s.Actors = append(s.Actors, e.Actor)
 		}
-		s.lock = s.lock || e.Lock != ""
+		s.Lock = s.Lock || e.Lock != ""
 	}
-	n := narrator{actors: s.actors, holding: everyone, seen: lastSeen(c.Trace)}
+	n := narrator{actors: s.Actors, holding: everyone, seen: lastSeen(c.Trace)}
 	for _, m := range moments(c.Trace) {
 		n.tell(m)
 	}
-	s.rows = merge(n.rows)
-	tellRunOut(s.rows)
-	var at []float64
-	for _, r := range s.rows {
-		at = append(at, r.at)
+	s.Rows = append(s.Rows, merge(n.rows)...)
+	tellRunOut(s.Rows)
+	clock := newClock(s.Rows)
+	s.Unit = clock.unit
+	if said := style.Say(free); said != free {
+		s.Free = said
 	}
-	s.clock = newClock(at)
+	for i := range s.Rows {
+		s.Rows[i].Arrives = arrival(s.Rows, i)
+	}
+	for i := range s.Rows {
+		s.format(&s.Rows[i], clock, style)
+	}
 	return s
+}
+
+// format adds to a row what is derived from it, and translates it.
+func (s story) format(r *row, c clock, style Style) {
+	if r.Kind == lab.Break && r.Actor != everyone && !strings.HasPrefix(r.Text, s.Actors[r.Actor]+" ") {
+		r.Text = s.Actors[r.Actor] + ": " + r.Text // the one that the break is about
+	}
+	if short := abridge(r.Text); short != r.Text {
+		r.Short, _ = style.row(r.Kind, short, "")
+	}
+	r.Text, r.Reply = style.row(r.Kind, r.Text, r.Reply)
+	r.Time, r.Again = c.format(r.At), style.Say(r.again(c))
+	switch {
+	case r.TTL != nil:
+		r.TTL, r.Left = micro(r.TTL), c.format(*r.TTL)
+	case r.Holder != "" && r.Holder != free:
+		r.Left = style.Say("no end")
+	}
+	for _, k := range r.keys {
+		k.TTL = micro(k.TTL)
+		r.Keys = append(r.Keys, rowKey{k, k.Type == lab.Gone})
+	}
+	r.At = *micro(&r.At)
+}
+
+// micro rounds milliseconds to the precision of a clock, which is also shorter; nil stays.
+func micro(ms *float64) *float64 {
+	if ms == nil {
+		return nil
+	}
+	rounded := math.Round(*ms*1000) / 1000
+	return &rounded
+}
+
+// heldUp begins the text of a fault that holds up a command, which follows.
+const heldUp = "delayed on its way: "
+
+// arrival returns the row in which the command that the i-th row sends or holds up reaches
+// Redis, or its reply the actor, if that is a later one, and otherwise 0.
+func arrival(rows []row, i int) int {
+	from := rows[i]
+	text, fault := strings.CutPrefix(from.Text, heldUp)
+	if !from.Waits && !(fault && from.Kind == lab.Fault) {
+		return 0
+	}
+	for j, r := range rows[i+1:] {
+		if r.Kind == lab.Command && r.Actor == from.Actor && r.Text == text && r.Answers == from.Waits {
+			return i + 1 + j
+		}
+	}
+	return 0
 }
 
 // isWith reports whether the lock that Redis records for the holding actor is
 // also this actor's: A/1 is a caller of process A.
 func (s story) isWith(holding, actor int) bool {
-	return holding == actor || holding != everyone && strings.HasPrefix(s.actors[actor], s.actors[holding]+"/")
+	return holding == actor || holding != everyone && strings.HasPrefix(s.Actors[actor], s.Actors[holding]+"/")
 }
 
 // moment is a point in time at which an event, or a part of it, is shown.
@@ -160,10 +231,10 @@ type narrator struct {
 func (n *narrator) tell(m moment) {
 	n.expire(m.at)
 	actor := slices.Index(n.actors, m.Actor)
-	r := row{at: m.at, actor: actor, kind: m.Kind, text: m.Text, reply: m.Reply, waits: m.waits, answers: m.reply,
+	r := row{At: m.at, Actor: actor, Kind: m.Kind, Text: m.Text, Reply: m.Reply, Waits: m.waits, Answers: m.reply,
 		times: 1, last: m.at}
 	if m.waits {
-		r.reply = ""
+		r.Reply = ""
 	}
 	n.look(m)
 	if !m.reply {
@@ -180,7 +251,7 @@ func (n *narrator) expire(now float64) {
 	}
 	at, holder := n.since+*n.ttl, n.holding
 	n.holder, n.holding, n.ttl = free, everyone, nil
-	n.add(row{at: at, actor: holder, kind: expiry, text: "the lease ends", times: 1, last: at})
+	n.add(row{At: at, Actor: holder, Kind: expiry, Text: "the lease ends", times: 1, last: at})
 }
 
 func (n *narrator) look(m moment) {
@@ -208,10 +279,10 @@ func (n *narrator) ask(e lab.Event, actor int) {
 }
 
 func (n *narrator) add(r row) {
-	r.holder, r.holding, r.believe, r.blind = n.holder, n.holding, slices.Clone(n.believe), n.blind
+	r.Holder, r.Holding, r.Believe, r.Blind = n.holder, n.holding, slices.Clone(n.believe), n.blind
 	if n.ttl != nil {
-		left := n.since + *n.ttl - r.at
-		r.ttl = &left
+		left := n.since + *n.ttl - r.At
+		r.TTL = &left
 	}
 	n.rows = append(n.rows, r)
 }
@@ -226,7 +297,7 @@ func merge(rows []row) []row {
 		if len(out) > 0 && out[len(out)-1].repeats(r) {
 			last := &out[len(out)-1]
 			last.times++
-			last.last = r.at
+			last.last = r.At
 			left = left.then(r)
 			continue
 		}
@@ -238,7 +309,7 @@ func merge(rows []row) []row {
 	if len(left.keys) > 0 {
 		last, end := &out[len(out)-1], rows[len(rows)-1]
 		last.times--
-		last.last = rows[len(rows)-2].at
+		last.last = rows[len(rows)-2].At
 		end.keys = left.keys
 		out = append(out, end)
 	}
@@ -246,8 +317,8 @@ func merge(rows []row) []row {
 }
 
 func (r row) repeats(o row) bool {
-	return r.kind == lab.Command && o.kind == lab.Command && !r.waits && !o.waits && !r.answers && !o.answers &&
-		r.actor == o.actor && r.text == o.text && r.reply == o.reply && r.holder == o.holder
+	return r.Kind == lab.Command && o.Kind == lab.Command && !r.Waits && !o.Waits && !r.Answers && !o.Answers &&
+		r.Actor == o.Actor && r.Text == o.Text && r.Reply == o.Reply && r.Holder == o.Holder
 }
 
 // keyChanges are keys that have changed, with their state at one moment.
@@ -262,10 +333,10 @@ func (c keyChanges) then(r row) keyChanges {
 	all := slices.Clone(r.keys)
 	for _, k := range c.keys {
 		if !slices.ContainsFunc(all, func(later lab.Key) bool { return later.Name == k.Name }) {
-			all = append(all, k.After(r.at-c.at))
+			all = append(all, k.After(r.At-c.at))
 		}
 	}
-	return keyChanges{r.at, all}
+	return keyChanges{r.At, all}
 }
 
 // tellRunOut adds to each row the keys that have expired since the previous row.
@@ -295,43 +366,4 @@ func lastSeen(trace []lab.Event) int {
 		}
 	}
 	return -1
-}
-
-// omission is the kind of the row that replaces rows that were left out.
-const omission lab.Kind = "omission"
-
-// shorten leaves out rows so that at most limit remain: it keeps the beginning,
-// and the rows around the first break, or the end if nothing breaks.
-func (s story) shorten(limit int) story {
-	n := len(s.rows)
-	if n <= limit {
-		return s
-	}
-	head := limit / 2
-	tail := limit - head - 2 // 2: for the omissions before and after it
-	until := n
-	if i := slices.IndexFunc(s.rows, func(r row) bool { return r.kind == lab.Break }); i >= 0 {
-		until = min(n, max(i+1+tail/3, head+tail))
-	}
-	from := until - tail
-	rows := slices.Clone(s.rows[:head])
-	rows = append(rows, omit(s.rows[head:from])...)
-	rows = append(rows, s.rows[from:until]...)
-	s.rows = append(rows, omit(s.rows[until:])...)
-	return s
-}
-
-func omit(rows []row) []row {
-	if len(rows) == 0 {
-		return nil
-	}
-	o := rows[len(rows)-1]
-	var changes keyChanges
-	for _, r := range rows {
-		changes = changes.then(r)
-	}
-	o.keys = changes.keys
-	o.actor, o.kind, o.text = everyone, omission, present.Plural(len(rows), "event")+" left out"
-	o.reply, o.waits, o.answers, o.times = "", false, false, 1
-	return []row{o}
 }

@@ -21,8 +21,8 @@ import (
 func Timeline(w io.Writer, r lab.Report, c lab.Cell, style Style) error {
 	var b strings.Builder
 	style.writeHeading(&b, r, c)
-	s := tell(c)
-	if len(s.rows) == 0 {
+	s := tell(c, style)
+	if len(s.Rows) == 0 {
 		b.WriteString(style.Say("Nothing was run, so there is no timeline.") + "\n")
 	} else {
 		newSheet(s, style).write(&b)
@@ -40,7 +40,7 @@ func Schedule(w io.Writer, s lab.State, style Style) error {
 	if len(s.Trace) == 0 {
 		b.WriteString(style.Say("Nothing has happened.") + "\n")
 	} else {
-		newSheet(tell(lab.Cell{Trace: s.Trace}), style).write(&b)
+		newSheet(tell(lab.Cell{Trace: s.Trace}, style), style).write(&b)
 	}
 	return write(w, "schedule", b.String())
 }
@@ -94,8 +94,8 @@ type sheet struct {
 }
 
 func newSheet(s story, style Style) sheet {
-	sh := sheet{story: s.in(style), Style: style}
-	if n := len(s.actors); n > 0 {
+	sh := sheet{story: s, Style: style}
+	if n := len(s.Actors); n > 0 {
 		lane := (sh.right() - (n-1)*len(between)) / n
 		if lane >= minLane {
 			sh.lane = lane
@@ -106,7 +106,7 @@ func newSheet(s story, style Style) sheet {
 
 func (s sheet) right() int {
 	left := momentWidth
-	if s.lock {
+	if s.Lock {
 		left += len(between) + holderWidth + leaseWidth
 	}
 	return width - left - len(between)
@@ -120,7 +120,7 @@ func (s sheet) write(b *strings.Builder) {
 	writeLine(paint(text.Colors{text.Bold}, left, s.Colour), right)
 	b.WriteString(paint(text.Colors{text.Faint}, strings.Repeat("─", width), s.Colour) + "\n")
 	blank := strings.Repeat(" ", width-s.right()-len(between))
-	for _, r := range s.rows {
+	for _, r := range s.Rows {
 		left := s.standing(r)
 		for _, line := range s.beside(r) {
 			writeLine(left, line)
@@ -131,16 +131,16 @@ func (s sheet) write(b *strings.Builder) {
 }
 
 func (s sheet) heads() (left, right string) {
-	left = alignRight(s.clock.unit, momentWidth)
-	if s.lock {
+	left = alignRight(s.Unit, momentWidth)
+	if s.Lock {
 		left += between + pad(s.Say("held by"), holderWidth) + alignRight(s.Say("ttl left"), leaseWidth)
 	}
 	if s.lane == 0 {
 		return left, pad(s.Say("believe"), holderWidth) + between + pad(s.Say("who"), actorWidth) + between +
 			s.Say("does what")
 	}
-	lanes := make([]string, len(s.actors))
-	for i, a := range s.actors {
+	lanes := make([]string, len(s.Actors))
+	for i, a := range s.Actors {
 		lanes[i] = s.ofActor(i, pad(noBands+a, s.lane))
 	}
 	return left, strings.Join(lanes, between)
@@ -149,22 +149,15 @@ func (s sheet) heads() (left, right string) {
 // standing formats the moment, the holder of the lock according to Redis, and
 // the rest of the lease.
 func (s sheet) standing(r row) string {
-	out := alignRight(s.clock.format(r.at), momentWidth)
-	if !s.lock {
+	out := alignRight(r.Time, momentWidth)
+	if !s.Lock {
 		return out
 	}
-	left := ""
-	switch {
-	case r.ttl != nil:
-		left = s.clock.format(*r.ttl)
-	case r.held():
-		left = s.Say(noEnd)
-	}
-	holder := r.holder
+	holder := r.Holder
 	if holder == free {
 		holder = s.Say(free)
 	}
-	return out + between + s.ofActor(r.holding, pad(holder, holderWidth)) + alignRight(left, leaseWidth)
+	return out + between + s.ofActor(r.Holding, pad(holder, holderWidth)) + alignRight(r.Left, leaseWidth)
 }
 
 func (s sheet) ofActor(actor int, what string) string {
@@ -178,7 +171,7 @@ func (s sheet) legend() string {
 	out := ""
 	switch {
 	case s.lane == 0:
-	case s.lock:
+	case s.Lock:
 		out = s.Sayf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds,
 			bandBelieves)
 	default: // the lock is not in Redis
@@ -202,11 +195,11 @@ const (
 // beside returns the lines to the right of the standing.
 func (s sheet) beside(r row) []string {
 	switch {
-	case r.kind == lab.Break:
+	case r.Kind == lab.Break:
 		return s.banner(r)
 	case s.lane == 0:
 		return s.listed(r)
-	case r.actor == everyone:
+	case r.Actor == everyone:
 		return s.lines(r, s.right())
 	}
 	var out []string
@@ -219,7 +212,7 @@ func (s sheet) beside(r row) []string {
 func (s sheet) banner(r row) []string {
 	mark := s.Say("━━ BREAKS ━━ ")
 	noMark := strings.Repeat(" ", text.StringWidth(mark))
-	lines := fold(clean(r.text), s.right()-len(noMark))
+	lines := fold(clean(r.Text), s.right()-len(noMark))
 	for i := range lines {
 		if i > 0 {
 			lines[i] = noMark + lines[i]
@@ -237,10 +230,10 @@ func (s sheet) banner(r row) []string {
 // lanes draws all lanes with their bands, and content in the lane of the row's
 // actor.
 func (s sheet) lanes(r row, content string) string {
-	out := make([]string, len(s.actors))
-	for i := range s.actors {
+	out := make([]string, len(s.Actors))
+	for i := range s.Actors {
 		out[i] = s.bands(r, i) + strings.Repeat(" ", s.lane-len(noBands))
-		if i == r.actor {
+		if i == r.Actor {
 			out[i] = s.bands(r, i) + content
 		}
 	}
@@ -251,12 +244,12 @@ func (s sheet) lanes(r row, content string) string {
 // hold a lock that, according to Redis, is free or another's.
 func (s sheet) bands(r row, actor int) string {
 	holds, believes := " ", " "
-	if r.holding == actor {
+	if r.Holding == actor {
 		holds = s.ofActor(actor, bandHolds)
 	}
-	if slices.Contains(r.believe, actor) {
+	if slices.Contains(r.Believe, actor) {
 		believes = s.ofActor(actor, bandBelieves)
-		if s.lock && !s.isWith(r.holding, actor) {
+		if s.Lock && !s.isWith(r.Holding, actor) {
 			believes = paint(text.Colors{text.FgRed, text.Bold}, bandBelieves, s.Colour)
 		}
 	}
@@ -267,14 +260,14 @@ func (s sheet) bands(r row, actor int) string {
 // lock, which one acts, and what it does.
 func (s sheet) listed(r row) []string {
 	var believe []string
-	for _, a := range r.believe {
-		believe = append(believe, s.actors[a])
+	for _, a := range r.Believe {
+		believe = append(believe, s.Actors[a])
 	}
 	actor := ""
-	if r.actor != everyone {
-		actor = s.actors[r.actor]
+	if r.Actor != everyone {
+		actor = s.Actors[r.Actor]
 	}
-	lead := pad(strings.Join(believe, " "), holderWidth) + between + s.ofActor(r.actor, pad(actor, actorWidth)) +
+	lead := pad(strings.Join(believe, " "), holderWidth) + between + s.ofActor(r.Actor, pad(actor, actorWidth)) +
 		between
 	blank := strings.Repeat(" ", holderWidth+actorWidth+2*len(between))
 	var out []string
@@ -292,20 +285,15 @@ var signs = map[lab.Kind]string{
 	lab.Hold: "▼ ", lab.Release: "▲ ", lab.Lost: "△ ", lab.Fault: "‡ ", lab.Note: "· ", expiry: "· ",
 }
 
-// noEnd is shown as the rest of the lease when the lock has no lease.
-const noEnd = "no end"
-
-func (r row) held() bool { return r.holder != "" && r.holder != free }
-
 // lines formats what happens in the row, in lines of at most n columns. A long
 // command is cut before its reply is cut.
 func (s sheet) lines(r row, n int) []string {
 	reply := s.outcome(r)
-	what := signs[r.kind]
-	if r.answers {
+	what := signs[r.Kind]
+	if r.Answers {
 		what = "↳ "
 	}
-	what += abridge(clean(r.text))
+	what += abridge(clean(r.Text))
 	room := n * (maxLines - 1) // the last line is for what is left over because lines break at spaces
 	reply = text.Snip(reply, max(n, room/2), "…")
 	lines := fold(text.Snip(what, room-text.StringWidth(reply), "…")+reply, n)
@@ -317,15 +305,15 @@ func (s sheet) lines(r row, n int) []string {
 }
 
 func (s sheet) outcome(r row) string {
-	if r.waits {
+	if r.Waits {
 		return " …"
 	}
 	out := ""
-	if r.reply != "" {
-		out = " → " + abridge(clean(r.reply))
+	if r.Reply != "" {
+		out = " → " + abridge(clean(r.Reply))
 	}
-	if again := r.again(s.clock); again != "" {
-		out += ", " + s.Say(again)
+	if r.Again != "" {
+		out += ", " + r.Again
 	}
 	return out
 }
@@ -336,7 +324,7 @@ func (r row) again(c clock) string {
 	if r.times < 2 {
 		return ""
 	}
-	if c.format(r.last) == c.format(r.at) {
+	if c.format(r.last) == c.format(r.At) {
 		return fmt.Sprintf("×%d", r.times)
 	}
 	return fmt.Sprintf("×%d until %s", r.times, c.format(r.last))
@@ -354,34 +342,13 @@ func abridge(s string) string {
 	return longScript.ReplaceAllString(longHex.ReplaceAllString(s, "$1…"), "«$1…»")
 }
 
-// culprit returns the actor that a break is about, unless the text begins with
-// its name.
-func (s story) culprit(r row) string {
-	if r.actor == everyone || strings.HasPrefix(r.text, s.actors[r.actor]+" ") {
-		return ""
-	}
-	return s.actors[r.actor] + ": "
-}
-
-func (s story) in(style Style) story {
-	s.rows = slices.Clone(s.rows)
-	for i, r := range s.rows {
-		if r.kind == lab.Break {
-			r.text = s.culprit(r) + r.text
-		}
-		r.text, r.reply = style.row(r.kind, r.text, r.reply)
-		s.rows[i] = r
-	}
-	return s
-}
-
 func (r row) colours() text.Colors {
-	switch r.kind {
+	switch r.Kind {
 	case lab.Fault, lab.Lost:
 		return text.Colors{text.FgYellow}
 	case lab.Hold, lab.Release:
 		return text.Colors{text.Bold}
-	case lab.Note, expiry, omission:
+	case lab.Note, expiry:
 		return text.Colors{text.Faint}
 	}
 	return nil
@@ -399,13 +366,13 @@ type clock struct {
 
 // newClock chooses the unit by the last moment, and uses decimals only where
 // needed: in virtual time, moments are whole milliseconds.
-func newClock(moments []float64) clock {
+func newClock(rows []row) clock {
 	c := clock{unit: "ms", factor: 1}
-	for _, m := range moments {
-		if m >= longRun {
+	for _, r := range rows {
+		if r.At >= longRun {
 			return clock{unit: "s", factor: 1000, decimals: 3}
 		}
-		if math.Abs(m-math.Round(m)) > 0.02 {
+		if math.Abs(r.At-math.Round(r.At)) > 0.02 {
 			c.decimals = 1
 		}
 	}

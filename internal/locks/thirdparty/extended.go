@@ -124,10 +124,11 @@ func (m *RedsyncMutex) Extend(ctx context.Context) error {
 
 // Extend sets the lease to the whole ttl again.
 func (m *RedislockMutex) Extend(ctx context.Context) error {
-	if m.held == nil {
+	held := m.held.Load()
+	if held == nil {
 		return redislock.ErrLockNotHeld
 	}
-	err := m.held.Refresh(ctx, m.lib.ttl, nil)
+	err := held.Refresh(ctx, m.lib.ttl, nil)
 	if errors.Is(err, redislock.ErrNotObtained) {
 		return fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}

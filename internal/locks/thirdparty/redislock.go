@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -58,7 +59,7 @@ func (r *Redislock) New(key string) *RedislockMutex {
 type RedislockMutex struct {
 	lib  *Redislock
 	key  string
-	held *redislock.Lock // what Obtain returned; nil without a hold
+	held atomic.Pointer[redislock.Lock] // nil before the first hold; Extend may read it meanwhile
 }
 
 // TryLock asks for the lock once. After an error it is not known whether it was
@@ -95,8 +96,12 @@ func (m *RedislockMutex) Lock(ctx context.Context) error {
 // forever is longer than anybody waits.
 const forever = 24 * time.Hour
 
-func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) (err error) {
-	m.held, err = m.lib.client.Obtain(ctx, m.key, m.lib.ttl, o)
+// obtain keeps the hold that there is, if any, unless there is a new one.
+func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) error {
+	held, err := m.lib.client.Obtain(ctx, m.key, m.lib.ttl, o)
+	if err == nil {
+		m.held.Store(held)
+	}
 	return err
 }
 
@@ -105,7 +110,7 @@ func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) (err 
 func (m *RedislockMutex) Unlock(ctx context.Context) error {
 	ctx, cancel := unlocking(ctx, m.lib.Bare)
 	defer cancel()
-	err := m.held.Release(ctx) // a nil Lock is not held either
+	err := m.held.Load().Release(ctx) // a nil Lock is not held either
 	if errors.Is(err, redislock.ErrLockNotHeld) {
 		return fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}

@@ -331,6 +331,7 @@ func TestPageSellsByHolds(t *testing.T) {
 	click(b, ".lane.a0 [data-act=cancel]")
 	b.Until(`document.querySelector(".lane.a0 .mark.cancelled") !== null`)
 	figures(map[string]string{"sold": "0", "oversold": "0", "stranded": "0", "captured": "1", "refunded": "1"})
+	b.Until(text(".verdict") + ` === "✓ 0 of 1 sold, each once. Payments that were refunded: 1."`)
 	b.Quiet()
 }
 

@@ -12,6 +12,7 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
+	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 )
@@ -80,6 +81,34 @@ func TestSaleInChaos(t *testing.T) {
 			if injected == 0 || found.Acknowledged < 100 {
 				t.Errorf("%d faults were injected and %d orders acknowledged, want at least 1 and 100", injected,
 					found.Acknowledged)
+			}
+		})
+	}
+}
+
+// A shop that is restarted is replaced by another process, and one that is stopped answers when it
+// goes on.
+func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []chaos.Kind{chaos.ShopRestart, chaos.ShopStop} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			p := new(processes)
+			cfg := chaotic(t, "embedded", p, kind)
+			cfg.Strategies = []string{"lua_batch"}
+			rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
+			must(t, err)
+			row := rows[0]
+			injected := slices.DeleteFunc(row.Chaos.Faults, func(d report.Fault) bool { return d.Skipped })
+			if len(injected) == 0 || injected[0].Error != "" {
+				t.Fatalf("%+v", row.Chaos)
+			}
+			started := len(p.cmds)
+			if kind == chaos.ShopRestart && started != cfg.Instances+len(injected) {
+				t.Errorf("%d processes for %d shops and %d restarts", started, cfg.Instances, len(injected))
+			}
+			if stopped := 1000 * injected[0].For; kind == chaos.ShopStop && row.Max < stopped/2 {
+				t.Errorf("a shop was stopped for %.0f ms, and no buyer waited longer than %.0f ms", stopped, row.Max)
 			}
 		})
 	}

@@ -48,6 +48,7 @@ type Result struct {
 	TTL    time.Duration // that it was run with; 0: not known
 	Missed bool          // no holder was there when a fault was to be injected: the run shows nothing
 	Final  bool          // it counts whatever stalled or was missed
+	Seed   uint64        // of its faults, which an error names; 0: none
 	Fleet  *fleet.Fleet  // the processes, whose stalls count; nil: none. It is set with an error, too.
 }
 
@@ -95,6 +96,9 @@ func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.
 		if err != nil && r.Fleet != nil && ctx.Err() == nil {
 			// That a process crashed says more than that it does not answer.
 			err = cmp.Or(r.Fleet.Crashed(fleet.ExitGrace), err)
+		}
+		if err != nil && r.Seed > 0 {
+			err = fmt.Errorf("with seed %d: %w", r.Seed, err)
 		}
 		if err != nil {
 			return report.Row{}, err

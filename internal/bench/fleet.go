@@ -98,6 +98,9 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 	for _, to := range f.relayed {
 		link, err := s.relay(to)
 		if err != nil {
+			for _, l := range p.Links {
+				err = errors.Join(err, l.Close())
+			}
 			return p, fmt.Errorf("relaying an instance's connections to %s: %w", to, err)
 		}
 		if link != nil {

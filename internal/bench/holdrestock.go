@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"oversell/internal/bench/client"
 	"oversell/internal/guard"
@@ -28,14 +29,19 @@ func (r *holdRow) restock(ctx context.Context) error {
 	if add == 0 {
 		return nil
 	}
+	start := time.Now()
 	for i := range restocks {
-		if err := guard.Sleep(ctx, r.spread/(restocks+1)); err != nil {
+		at := start.Add(time.Duration(i+1) * r.spread / (restocks + 1))
+		if err := guard.Sleep(ctx, time.Until(at)); err != nil {
 			return err
 		}
 		a := r.client.Ask(ctx, client.Request{
 			Method: http.MethodPost, Path: "/api/items/" + r.sku + "/restock",
 			Key: fmt.Sprintf("%s-restock-%d", r.sku, i), Body: map[string]any{"add": add},
 		}, nil)
+		if a.Err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if a.Err != nil {
 			return fmt.Errorf("adding %d units to %s: %w", add, r.sku, a.Err)
 		}

@@ -53,8 +53,8 @@ type observed struct {
 	books    payment.Books
 }
 
-// do runs the row: it puts the item on sale, lets the buyers come, injects the faults, waits
-// until all has settled, sells what is left, and audits.
+// do runs the row: it puts the item on sale, lets the buyers come, adds units, injects the faults,
+// waits until all has settled, sells what is left, and audits.
 func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return report.Row{}, err
@@ -69,16 +69,20 @@ func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
 	defer stop()
 	var injected sync.WaitGroup
 	injected.Go(func() { o.faults, o.noFault = r.inject(injecting) })
-	restocked := make(chan error, 1)
-	go func() { restocked <- r.restock(ctx) }()
-	o.bought, o.wall = r.load(ctx)
-	if err := <-restocked; err != nil {
-		stop()
-		injected.Wait()
-		return report.Row{}, err
-	}
+	loading, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	var restocked sync.WaitGroup
+	restocked.Go(func() {
+		if err := r.restock(loading); err != nil {
+			abort(err)
+		}
+	})
+	o.bought, o.wall = r.load(loading)
 	ended := time.Now()
-	err = r.calm(ctx)
+	restocked.Wait()
+	if err = context.Cause(loading); err == nil {
+		err = r.calm(ctx)
+	}
 	if err == nil {
 		o.sellable, o.agrees, err = r.settle(ctx, ended, o.bought)
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,8 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	if r.chaos != nil {
-		if err := r.chaos.sellOut(ctx, o.tally); err != nil {
+		// Nothing has asked since the last fault.
+		if err := cmp.Or(r.shops.Crashed(fleet.ExitGrace), r.chaos.sellOut(ctx, o.tally), r.shops.Crashed(0)); err != nil {
 			return report.Row{}, err
 		}
 	}

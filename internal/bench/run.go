@@ -65,7 +65,9 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	}
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
 	if b.provider != nil {
-		return Rows(ctx, cfg, &holdRunner{b, newBuyers(b.shops)}, p)
+		buyers := newBuyers(b.shops)
+		defer buyers.CloseIdleConnections()
+		return Rows(ctx, cfg, &holdRunner{b, buyers}, p)
 	}
 	return Rows(ctx, cfg, b, p)
 }
@@ -137,11 +139,9 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 	r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
 	if cfg.chaotic() {
 		cfg.Seed += uint64(of.Repeat - 1)
+		r.Seed = cfg.Seed
 	}
 	r.Row, err = b.row(ctx, cfg, strategy, of)
-	if err != nil && cfg.chaotic() {
-		err = fmt.Errorf("with seed %d: %w", cfg.Seed, err)
-	}
 	r.Final = cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue() != ""
 	return r, err
 }
@@ -213,6 +213,9 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 // too, if none has survived.
 func (b *runner) tidy(interrupted bool) error {
 	if b.cfg.chaotic() {
+		if interrupted && b.shops != nil { // a stopped shop would not end by itself
+			_ = b.shops.Each(func(m *fleet.Member) error { m.Kill(); return nil })
+		}
 		return nil // its servers are thrown away
 	}
 	if len(b.skus) == 0 || b.shops == nil || !interrupted && b.shops.Survivor() != nil {

@@ -82,7 +82,7 @@ type Member struct {
 	HeldUp <-chan time.Time // until when a call is held up at a seam; it keeps one
 	Stalls LongestStall
 
-	Killed atomic.Bool // by Kill
+	Killed atomic.Bool // by Kill, or told to end by End
 	Paused atomic.Bool // by Pause, in this row
 	Cut    atomic.Bool // from a partner by the bench, in this row
 

@@ -27,13 +27,19 @@ func At(etcd, zooKeeper []string) map[catalog.Need]lab.ConnectService {
 	if len(etcd) > 0 {
 		at[catalog.NeedsEtcd] = func(ctx context.Context) (lab.Service, error) {
 			client, err := coordination.DialEtcd(ctx, etcd)
-			return service{catalog.NeedsEtcd, etcd, etcdLooker{client}}, err
+			if err != nil {
+				return nil, err
+			}
+			return service{catalog.NeedsEtcd, etcd, etcdLooker{client}}, nil
 		}
 	}
 	if len(zooKeeper) > 0 {
 		at[catalog.NeedsZooKeeper] = func(ctx context.Context) (lab.Service, error) {
 			conn, err := coordination.DialZooKeeper(ctx, zooKeeper, zkLooking)
-			return service{catalog.NeedsZooKeeper, zooKeeper, zkLooker{conn}}, err
+			if err != nil {
+				return nil, err
+			}
+			return service{catalog.NeedsZooKeeper, zooKeeper, zkLooker{conn}}, nil
 		}
 	}
 	return at

@@ -71,7 +71,7 @@ export function newLane(usualName, i, site) {
     if (now === "held" && ms > 0) running = lane.hold.id;
     if (ms > 0 || !lane.hold || running !== lane.hold.id) return;
     running = "";
-    if (now !== "order" && now !== "released") say(t("lane.ranout", { name: lane.name }));
+    if (["held", "paying", "charged", "expired"].includes(now)) say(t("lane.ranout", { name: lane.name }));
     draw();
   }
 
@@ -137,7 +137,7 @@ async function release({ hold: { id, token } }) {
 async function cancel({ hold }) {
   const { id, token } = hold;
   await call(`/api/orders/${id}/cancel`, { method: "POST", body: { token } });
-  hold.cancelled = true; // a stage may forget the hold
+  hold.cancelled = true; // the refund is final; a stage may forget the hold
   return t("lane.cancelled");
 }
 
@@ -149,7 +149,8 @@ function phaseOf(hold, listed, left) {
   if (!hold) return "none";
   const money = (listed?.payments ?? []).map(({ status }) => status);
   if (listed?.order) return "order";
-  if (listed?.status === "cancelled" || hold.cancelled) return money.includes("refunded") ? "cancelled" : "cancelling";
+  if (hold.cancelled) return "cancelled";
+  if (listed?.status === "cancelled") return money.includes("refunded") ? "cancelled" : "cancelling";
   if (money.includes("captured")) return "charged";
   if (money.includes("authorised")) return "paying";
   if (money.includes("refunded") || money.includes("cancelled")) return "refunded";
@@ -159,7 +160,7 @@ function phaseOf(hold, listed, left) {
 
 /** allowed tells which of the actions make sense. A hold that has run out may be paid for: the shop must refuse it. */
 const allowed = {
-  hold: (phase) => ["none", "order", "refunded", "released", "expired", "cancelled"].includes(phase),
+  hold: (phase) => ["none", "order", "refunded", "released", "expired", "cancelling", "cancelled"].includes(phase),
   pay: (phase) => ["held", "expired", "paying", "charged"].includes(phase),
   last: (phase) => phase === "held",
   extend: (phase) => phase === "held",

@@ -119,13 +119,13 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 	}
 	w := p.w
 	text := w.names.statement(p.Name, s, w.database.server.TablePrefix)
-	rule := p.fault(0, fault.NewCommand("SQL", s.Text))
-	if rule != nil && rule.text != "" {
-		w.trace.add(p.Name, Fault, rule.text+": "+text)
+	planned := p.fault(0, fault.NewCommand("SQL", s.Text))
+	if planned != nil && planned.text != "" {
+		w.trace.add(p.Name, Fault, planned.text+": "+text)
 	}
 	e := w.trace.begin(p.Name, text)
 	var refused error // by the database
-	_, err := rule.apply(p.life, func() (fault.Value, error) {
+	_, err := planned.apply(p.life, func() (fault.Value, error) {
 		w.trace.now(e)
 		reply, err := send()
 		refused = err

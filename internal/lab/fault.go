@@ -181,7 +181,7 @@ func (p *Process) giveBack(f *Planned, server int) {
 	f.left[server]++
 }
 
-// apply does what the fault says, or just sends the command if there is none.
+// apply injects the fault into a command, or only sends the command if f is nil.
 func (f *Planned) apply(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	if f == nil {
 		return send()

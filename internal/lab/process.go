@@ -319,21 +319,21 @@ func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, er
 		text = nodeName(l.node-1) + text
 	}
 	w.touched(l, cmd)
-	rule := p.fault(l.node, cmd)
+	planned := p.fault(l.node, cmd)
 	var told *Event
-	if rule != nil && rule.text != "" {
-		told = w.trace.add(p.Name, Fault, rule.text+": "+text)
+	if planned != nil && planned.text != "" {
+		told = w.trace.add(p.Name, Fault, planned.text+": "+text)
 	}
 	e := w.trace.begin(p.Name, text)
 	execute := func() (fault.Value, error) { return w.execute(l, e, cmd, send) }
 	start := time.Now()
-	reply, err := rule.apply(p.life, execute)
-	if l.node > 0 && rule == nil && time.Since(start) > redlock.NodeLimit(w.TTL)/2 {
+	reply, err := planned.apply(p.life, execute)
+	if l.node > 0 && planned == nil && time.Since(start) > redlock.NodeLimit(w.TTL)/2 {
 		w.late.Store(true) // with no fault: to redlock the node is away, and it is this machine that is slow
 	}
 	if isNoScript(reply) {
 		// Nothing was executed: the client sends the script again, in full.
-		p.giveBack(rule, l.node)
+		p.giveBack(planned, l.node)
 		w.trace.drop(told)
 		w.trace.drop(e)
 		return reply, err

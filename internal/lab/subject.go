@@ -287,10 +287,8 @@ func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {
 		return c.Guard(p)
 	}
 	d := c.Lock(p)
-	_, waits := d.New(p.w.lockKey).(guard.Waiter)
-	waits = waits && policy == nil
-	d.Policy, d.OneWaits = policy, d.OneWaits && waits
-	if policy == nil && !waits {
+	d.Policy = policy
+	if _, waits := d.New(p.w.lockKey).(guard.Waiter); policy == nil && !waits {
 		d.Policy = guard.Fixed{Delay: p.w.Delay}
 	}
 	return d

@@ -11,6 +11,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
+	"oversell/internal/web"
 )
 
 // The seams of a sale's critical section.
@@ -40,7 +41,7 @@ const coldLoad = 100 * time.Millisecond
 func (c Config) plan(item string, condition catalog.Condition) plan {
 	p := plan{Item: item, Work: c.Work}
 	if c.Workload == catalog.Cache {
-		p.Item = "item:" + item // its key in the cache, see package web
+		p.Item = web.ItemKey(item)
 		p.Gather = coldLoad
 	}
 	switch condition {

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,8 +70,10 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	if r.chaos != nil {
-		// Nothing has asked since the last fault.
-		if err := cmp.Or(r.shops.Crashed(fleet.ExitGrace), r.chaos.sellOut(ctx, o.tally), r.shops.Crashed(0)); err != nil {
+		if err := r.chaos.sellOut(ctx, o.tally); err != nil {
+			return report.Row{}, err
+		}
+		if err := r.shops.Crashed(fleet.ExitGrace); err != nil { // nothing has asked since the last fault
 			return report.Row{}, err
 		}
 	}

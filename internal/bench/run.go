@@ -84,7 +84,8 @@ func (b *runner) configure(cfg Config) (err error) {
 	if b.provider != nil {
 		b.shops.setup.Provider, b.shops.setup.Secret = b.provider.url, b.provider.secret
 	}
-	if b.shops.setup.RedisURL = cfg.RedisURL; cfg.chaotic() {
+	if cfg.chaotic() {
+		b.shops.setup.RedisURL = cfg.RedisURL
 		return nil // nothing is known beforehand of how long a fault lasts
 	}
 	b.shops.setup.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)

@@ -100,8 +100,8 @@ func (a *API) release(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// bodyToken reads the body of a request for a hold: its token, nil if there is none. If the body is malformed it
-// replies and returns false.
+// bodyToken reads the token of a hold from the body of a request; it is nil if the body has none. If the body is
+// malformed, bodyToken replies and returns false.
 func bodyToken(w http.ResponseWriter, r *http.Request) (token *int64, ok bool) {
 	var body struct {
 		Token *int64 `json:"token"`

@@ -257,7 +257,7 @@ func (a *API) deleteItem(w http.ResponseWriter, r *http.Request) {
 	ctx, sku := context.WithoutCancel(r.Context()), r.PathValue("sku") // as in putItem
 	err := a.cfg.Stock.Delete(ctx, sku)
 	if err == nil {
-		err = errors.Join(a.cfg.Cache.Delete(ctx, itemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
+		err = errors.Join(a.cfg.Cache.Delete(ctx, ItemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
 	}
 	if err != nil {
 		a.fail(w, r, err)
@@ -267,14 +267,15 @@ func (a *API) deleteItem(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// The names of cached values.
+// categoriesKey is the name of the cached map of categories.
 const categoriesKey = "categories"
 
-func itemKey(sku string) string { return "item:" + sku }
+// ItemKey is the name of an item's cached value, which guards of the cache lock.
+func ItemKey(sku string) string { return "item:" + sku }
 
 // forget removes an item that has changed from the cache.
 func (a *API) forget(ctx context.Context, sku string) error {
-	return errors.Join(a.cfg.Cache.Forget(ctx, itemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
+	return errors.Join(a.cfg.Cache.Forget(ctx, ItemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
 }
 
 // item answers with the item from the cache, and the units that are left now.
@@ -284,7 +285,7 @@ func (a *API) item(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	value, ok := a.cached(w, r, itemKey(sku), func(ctx context.Context) ([]byte, bool, error) {
+	value, ok := a.cached(w, r, ItemKey(sku), func(ctx context.Context) ([]byte, bool, error) {
 		item, err := a.cfg.Stock.Item(ctx, sku)
 		if errors.Is(err, stock.ErrUnknownItem) {
 			return nil, false, nil
@@ -385,7 +386,7 @@ func (a *API) audit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	audit := Audit{Audit: found, Instance: a.cfg.Instance}
-	if audit.CacheLoads, err = a.cfg.Cache.Loads(ctx, itemKey(sku)); err == nil {
+	if audit.CacheLoads, err = a.cfg.Cache.Loads(ctx, ItemKey(sku)); err == nil {
 		audit.RedisCommands, err = a.cfg.Commands(ctx)
 	}
 	a.answer(w, r, audit, err)

@@ -88,7 +88,7 @@ func (f *Fleet) Add(ctx context.Context) (*Member, error) {
 
 // Replace starts a process in the place of the i-th member, which has ended.
 func (f *Fleet) Replace(ctx context.Context, i int) (*Member, error) {
-	m, err := f.start(ctx, f.next())
+	m, err := f.start(ctx, f.number())
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func (f *Fleet) Replace(ctx context.Context, i int) (*Member, error) {
 	return m, nil
 }
 
-// next is the number of the next process.
-func (f *Fleet) next() int {
+// number is the number of the next process.
+func (f *Fleet) number() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.started++
@@ -121,7 +121,7 @@ func (f *Fleet) add(ctx context.Context, n int) error {
 	more := make([]*Member, max(0, n))
 	g, starting := errgroup.WithContext(ctx)
 	for i := range more {
-		number := f.next()
+		number := f.number()
 		g.Go(func() (err error) {
 			more[i], err = f.start(starting, number)
 			return err

@@ -427,8 +427,13 @@ func (s store) leftByOrders(item Item) (int64, error) {
 // need Redis.
 func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, family string, left int64) error {
 	last := item.generation()
-	item.Generation, item.Family = uuid.NewString(), family
 	var err error
+	if family != item.Family {
+		if item, err = tx.beginTurn(item, family); err != nil {
+			return err
+		}
+	}
+	item.Generation = uuid.NewString()
 	if item.History, err = s.history(ctx, item); err != nil {
 		return err
 	}

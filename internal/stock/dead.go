@@ -50,7 +50,7 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 		return done, err
 	}
 	current := func(letter stream.DeadLetter) bool { return letter.SaleID == item.SaleID }
-	if slices.ContainsFunc(letters, current) && !s.families.mixed {
+	if slices.ContainsFunc(letters, current) && !s.mixed {
 		if err := s.claim(ctx, sku, StreamFamily); err != nil {
 			return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, err)
 		}

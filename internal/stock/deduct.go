@@ -55,7 +55,7 @@ type Result struct {
 // The steps of a purchase, see Request.Steps.
 const (
 	StepLook    = "look"    // reading the item, and any earlier order with the same key
-	StepJoin    = "join"    // waiting until strategies of other families have left
+	StepJoin    = "join"    // waiting until the turn of another family is over
 	StepWait    = "wait"    // waiting for the guard, or for the batch to begin
 	StepAcquire = "acquire" // the attempt that took the lock, with the wait in the lock's queue if it has one
 	StepRead    = "read"    // reading the stock
@@ -83,68 +83,18 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	if err := req.check(); err != nil {
 		return Result{}, err
 	}
-	p := &purchase{service: s, req: req, Strategy: how, deadline: time.Now().Add(s.wait), after: func() {}}
-
-	// 1. Same key: requests of this process with the same idempotency key buy one after the
-	// other. So a later one finds the order of the first, even if that took the last unit.
-	if req.IdempotencyKey != "" {
-		unlock, err := p.lockKey(ctx)
-		if err != nil {
-			return p.result(err)
-		}
-		defer unlock()
-	}
+	p := &purchase{service: s, req: req, Strategy: how, after: func() {}}
 	defer func() { p.after() }()
-
-	err := p.inCurrentSale(ctx, func(wait context.Context) error {
-		// 2. Look at the item: no buyer should wait for a lock to buy what is sold out.
-		looked := req.Steps.Begin(StepLook)
-		err := p.lookAtItem(ctx, wait)
-		if looked(err); err != nil || p.res.Replayed {
-			return err
-		}
-
-		// 3. Enter: wait until strategies of other families have left.
-		leave, err := p.enter(ctx, wait)
-		if err != nil || p.res.Replayed {
-			return err
-		}
-		defer leave() // 8. Leave.
-		if p.Script != nil {
-			return p.sellByScript(ctx, wait) // 5. first, and then the others in one script
-		}
-		return p.underGuard(wait, func(ctx context.Context, stock Counter) error {
-			// 4. Read the stock.
-			left, err := p.readStock(ctx, stock)
-			if err != nil || p.res.Replayed {
-				return err
-			}
-
-			// 5. Work.
-			after, err := p.doWork(ctx)
-			if err != nil {
-				return err
-			}
-			defer after()
-
-			// 6. Write the stock. WithoutCancel: from now on nothing interrupts the purchase, not
-			// even a lost lock. In a process that was paused, this is the write that comes too late.
-			ctx, left = context.WithoutCancel(ctx), left-req.Quantity
-			if c, ok := stock.(transactional); ok {
-				return p.writeBoth(ctx, c, left) // 6. and 7. in one transaction
-			}
-			s.families.addInFlight(req.SKU, req.Quantity)
-			defer s.families.addInFlight(req.SKU, -req.Quantity)
-			if err := p.writeStock(ctx, stock, left); err != nil {
-				return err
-			}
-
-			// 7. Write the order, before the guard is released: the next holder finds a stock and
-			// orders that agree.
-			return p.writeOrder(ctx)
-		})
-	})
-	return p.result(err)
+	err := p.inCurrentSale(ctx, time.Now().Add(s.wait))
+	switch {
+	case err != nil:
+		return p.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
+	case p.res.Accepted:
+		p.res.State = StateAccepted
+	case p.streamed():
+		p.res.State = StateWritten
+	}
+	return p.res, nil
 }
 
 // purchase is one request while it is being served, by a Strategy.
@@ -152,7 +102,6 @@ type purchase struct {
 	service *Service
 	req     Request
 	Strategy
-	deadline time.Time
 
 	waiter  *broadcast.Waiter
 	gen     generation // the one that was found
@@ -167,38 +116,25 @@ type purchase struct {
 	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
 }
 
-func (p *purchase) result(err error) (Result, error) {
-	switch {
-	case err != nil:
-		return p.res, fmt.Errorf("deducting %d of %s: %w", p.req.Quantity, p.req.SKU, err)
-	case p.res.Accepted:
-		p.res.State = StateAccepted
-	case p.streamed():
-		p.res.State = StateWritten
+// inCurrentSale buys, and again if the generation ends before it has sold anything to the buyer:
+// because another sale or another family has begun, units were added, or the stock was rebuilt.
+func (p *purchase) inCurrentSale(ctx context.Context, deadline time.Time) error {
+	// 1. Same key: requests of this process with the same idempotency key buy one after the
+	// other. So a later one finds the order of the first, even if that took the last unit.
+	if p.req.IdempotencyKey != "" {
+		wait, cancel := context.WithDeadlineCause(ctx, deadline, ErrBusy)
+		hold, err := p.service.sameKey.Lock(wait, p.req.SKU+" "+p.req.IdempotencyKey)
+		cancel()
+		if err != nil {
+			return err
+		}
+		defer hold.Unlock()
 	}
-	return p.res, nil
-}
-
-// lockKey waits until no other request of this process with the same idempotency key is served.
-func (p *purchase) lockKey(ctx context.Context) (unlock func(), err error) {
-	wait, cancel := context.WithDeadlineCause(ctx, p.deadline, ErrBusy)
-	defer cancel()
-	hold, err := p.service.sameKey.Lock(wait, p.req.SKU+" "+p.req.IdempotencyKey)
-	if err != nil {
-		return nil, err
-	}
-	return hold.Unlock, nil
-}
-
-// inCurrentSale calls buy, and again if the generation ends before it has sold anything to the
-// buyer: because another sale has begun, units were added, or the stock was rebuilt. Buy may wait
-// until its context ends.
-func (p *purchase) inCurrentSale(ctx context.Context, buy func(wait context.Context) error) error {
-	for time.Now().Before(p.deadline) {
+	for time.Now().Before(deadline) {
 		p.changes = p.service.reconciliation.changes()
-		wait, w := p.service.waiters.Begin(ctx, time.Until(p.deadline), ErrBusy)
+		wait, w := p.service.waiters.Begin(ctx, time.Until(deadline), ErrBusy)
 		p.waiter = w
-		err := buy(wait)
+		err := p.buy(ctx, wait)
 		w.Done()
 		switch {
 		case errors.Is(err, errOtherSale):
@@ -212,35 +148,128 @@ func (p *purchase) inCurrentSale(ctx context.Context, buy func(wait context.Cont
 	return fmt.Errorf("%w: the sale kept changing", ErrBusy)
 }
 
-// lookAtItem reads the item, and any earlier order with the same key. It returns ErrSoldOut if too
+// buy buys in the current generation. The end of wait ends the waiting, and nothing else.
+func (p *purchase) buy(ctx, wait context.Context) error {
+	s, steps := p.service, p.req.Steps
+
+	// 2. Look at the item: no buyer should wait for a lock to buy what is sold out.
+	looked := steps.Begin(StepLook)
+	err := p.look(ctx, wait)
+	if looked(err); err != nil || p.res.Replayed {
+		return err
+	}
+
+	// 3. Enter: the generation must be that of the strategy's family.
+	if family := s.Family(p.req.Strategy); p.gen.family != family && !s.mixed {
+		joined := steps.Begin(StepJoin)
+		err := p.takeTurn(ctx, wait, family)
+		if joined(err); err != nil || p.res.Replayed {
+			return err
+		}
+	}
+	if p.at.Key != "" && !s.reconciliation.comparedAt(p.req.SKU, p.changes) {
+		return fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
+	}
+	if p.Script != nil {
+		return p.sellByScript(ctx, wait) // 5. first, and then the others in one script
+	}
+	begun, tries := time.Now(), len(p.res.Spans)
+	entry := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
+	p.res.Lock, err = p.Guard.Do(wait, p.at, entry, p.section)
+	if steps != nil {
+		p.recordGuard(begun, p.res.Spans[tries:], err)
+	}
+	if p.at.Key == "" && errors.Is(err, errUnsure) {
+		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
+	}
+	return err
+}
+
+// section is what a purchase does under its guard.
+func (p *purchase) section(ctx context.Context, stock Counter) error {
+	s, steps := p.service, p.req.Steps
+	leave := s.inside.Enter(p.req.SKU)
+	defer func() { p.res.Spans = append(p.res.Spans, leave()) }() // 8. Leave.
+
+	// 4. Read the stock, and once more any earlier order with the same key.
+	if err := p.replay(ctx); err != nil || p.res.Replayed {
+		return lost(ctx, err)
+	}
+	read := steps.Begin(StepRead)
+	left, err := stock.Get(ctx)
+	if read(err); err == nil && left < p.req.Quantity {
+		err = p.soldOut(left)
+	}
+	if err != nil {
+		return lost(ctx, err)
+	}
+	p.res.Left = left
+
+	// 5. Work.
+	after, err := p.doWork(ctx)
+	if err != nil {
+		return err
+	}
+	defer after()
+
+	// 6. Write the stock. WithoutCancel: from now on nothing interrupts the purchase, not
+	// even a lost lock. In a process that was paused, this is the write that comes too late.
+	ctx, left = context.WithoutCancel(ctx), left-p.req.Quantity
+	if c, ok := stock.(transactional); ok {
+		return p.writeBoth(ctx, c, left) // 6. and 7. in one transaction
+	}
+	s.flights.add(p.req.SKU, p.req.Quantity)
+	defer s.flights.add(p.req.SKU, -p.req.Quantity)
+	wrote := steps.Begin(StepWrite)
+	err = stock.Set(ctx, left)
+	if wrote(err); err != nil {
+		if !refused(err) {
+			p.doubt() // the write may have been done, with only the reply lost
+		}
+		return err
+	}
+	p.res.Left = left
+
+	// 7. Write the order, before the guard is released: the next holder finds a stock and
+	// orders that agree.
+	order := p.newOrder(now())
+	ordered := steps.Begin(StepOrder)
+	err = s.writeOrders(ctx, p.gen, p.changes, []*Order{&order})[0]
+	if ordered(err); err != nil {
+		return p.undo(ctx, order, err)
+	}
+	p.res.Order = order
+	return nil
+}
+
+// look reads the item, and any earlier order with the same key. It returns ErrSoldOut if too
 // little is left. From then on the wait ends when the item is sold out.
-func (p *purchase) lookAtItem(ctx, wait context.Context) error {
-	if p.Script != nil && p.remembers() {
+func (p *purchase) look(ctx, wait context.Context) error {
+	s := p.service
+	if p.remembers() {
 		return nil
 	}
-	s := p.service
 	if p.Keeper != InDatabase && (p.stale || s.reconciliation.due(p.req.SKU)) {
 		p.stale = false // before it is admitted: this may take long, and others need the place
 		if _, err := s.reconcileWithin(wait, p.req.SKU); err != nil {
 			return err
 		}
 	}
-	leave, err := s.admit(wait)
-	if err != nil {
-		return err
+	if s.admitted.Acquire(wait, 1) != nil {
+		return context.Cause(wait)
 	}
-	defer leave()
-	if p.Script != nil && p.remembers() { // by now
+	defer s.admitted.Release(1)
+	if p.remembers() { // by now
 		return nil
 	}
 	now, err := s.readCurrent(ctx, p.req.SKU, p.Keeper)
-	if err != nil {
-		return err
+	if err == nil {
+		err = p.found(now)
 	}
-	if err := p.found(now); err != nil {
-		return err
+	if err == nil {
+		err = p.replay(ctx)
 	}
-	if err := p.replay(ctx); err != nil || p.res.Replayed {
+	if err != nil || p.res.Replayed {
 		return err
 	}
 	if now.left < p.req.Quantity {
@@ -258,7 +287,7 @@ func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 // with an idempotency key must look: an earlier order must be looked up in the sale that is
 // current for certain.
 func (p *purchase) remembers() bool {
-	if p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
+	if p.Script == nil || p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
 		return false
 	}
 	hint := p.service.stock.recall(p.req.SKU)
@@ -274,20 +303,6 @@ func (p *purchase) remembers() bool {
 	}
 	p.waiter.Attend(waitKey(p.req.SKU, p.gen))
 	return true
-}
-
-// admit waits until a buyer is admitted to look at items, see Service.admitted. The caller
-// must call leave.
-func (s *Service) admit(wait context.Context) (leave func(), err error) {
-	if wait.Err() != nil {
-		return nil, context.Cause(wait)
-	}
-	select {
-	case s.admitted <- struct{}{}:
-		return func() { <-s.admitted }, nil
-	case <-wait.Done():
-		return nil, context.Cause(wait)
-	}
 }
 
 // found records what a look has found. It returns why the buyer cannot buy there.
@@ -345,67 +360,6 @@ func (s Strategy) canSell(kept Backend, limit int64) error {
 // streamed reports whether the strategy writes orders behind the sale.
 func (s Strategy) streamed() bool { return s.Script != nil && s.Script.streamed }
 
-// enter waits until no other family is at work on the item, and counts the buyer in among
-// those of its own. The caller must call leave.
-func (p *purchase) enter(ctx, wait context.Context) (leave func(), err error) {
-	ended := p.req.Steps.Begin(StepJoin)
-	defer func() { ended(err) }()
-	s, leave := p.service, func() {}
-	if !s.families.mixed {
-		family := s.Family(p.req.Strategy)
-		if p.gen.family != family {
-			if err := p.switchTo(ctx, wait, family); err != nil || p.res.Replayed {
-				return leave, err
-			}
-		}
-		if leave, err = s.families.enter(wait, p.req.SKU, family); err != nil {
-			return nil, err
-		}
-	}
-	if p.at.Key != "" && !s.reconciliation.comparedAt(p.req.SKU, p.changes) {
-		leave()
-		return nil, fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
-	}
-	return leave, nil
-}
-
-// underGuard runs the section under the strategy's guard, and records what the guard did.
-func (p *purchase) underGuard(wait context.Context, section Section) error {
-	s, begun, tries := p.service, time.Now(), len(p.res.Spans)
-	entry := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
-	stats, err := p.Guard.Do(wait, p.at, entry, func(ctx context.Context, stock Counter) error {
-		leave := s.inside.Enter(p.req.SKU)
-		defer func() { p.res.Spans = append(p.res.Spans, leave()) }()
-		return section(ctx, stock)
-	})
-	p.res.Lock = stats
-	if p.req.Steps != nil {
-		p.recordGuard(begun, p.res.Spans[tries:], err)
-	}
-	if p.at.Key == "" && errors.Is(err, errUnsure) {
-		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
-	}
-	return err
-}
-
-// readStock reads the stock, and once more any earlier order with the same key.
-func (p *purchase) readStock(ctx context.Context, stock Counter) (left int64, err error) {
-	if err := p.replay(ctx); err != nil || p.res.Replayed {
-		return 0, lost(ctx, err)
-	}
-	ended := p.req.Steps.Begin(StepRead)
-	left, err = stock.Get(ctx)
-	ended(err)
-	if err == nil && left < p.req.Quantity {
-		err = p.soldOut(left)
-	}
-	if err != nil {
-		return 0, lost(ctx, err)
-	}
-	p.res.Left = left
-	return left, nil
-}
-
 // doWork calls Config.Work, and returns what to call when the sale is over.
 func (p *purchase) doWork(ctx context.Context) (after func(), err error) {
 	ended := p.req.Steps.Begin(StepWork)
@@ -418,32 +372,6 @@ func (p *purchase) doWork(ctx context.Context) (after func(), err error) {
 		after = func() {}
 	}
 	return after, nil
-}
-
-func (p *purchase) writeStock(ctx context.Context, stock Counter, left int64) error {
-	ended := p.req.Steps.Begin(StepWrite)
-	err := stock.Set(ctx, left)
-	ended(err)
-	if err != nil && !refused(err) {
-		p.doubt() // the write may have been done, with only the reply lost
-	}
-	if err == nil {
-		p.res.Left = left
-	}
-	return err
-}
-
-// writeOrder writes the order, or puts its units back.
-func (p *purchase) writeOrder(ctx context.Context) error {
-	order := p.newOrder(now())
-	ended := p.req.Steps.Begin(StepOrder)
-	err := p.service.writeOrders(ctx, p.gen, p.changes, []*Order{&order})[0]
-	ended(err)
-	if err != nil {
-		return p.undo(ctx, order, err)
-	}
-	p.res.Order = order
-	return nil
 }
 
 // soldOut is what a buyer gets who has found too few units. If nothing is left, it ends the waits
@@ -485,11 +413,10 @@ func (p *purchase) replayWritten(order Order) error {
 // knew the current sale. All waiters get ErrSoldOut at the same moment, so it waits to be
 // admitted first: otherwise the last orders would queue behind a crowd of look-ups.
 func (p *purchase) replayLate(ctx context.Context, refused error) error {
-	leave, err := p.service.admit(ctx)
-	if err != nil {
-		return err
+	if p.service.admitted.Acquire(ctx, 1) != nil {
+		return context.Cause(ctx)
 	}
-	defer leave()
+	defer p.service.admitted.Release(1)
 	if p.gen == (generation{}) {
 		now, err := p.service.readCurrent(ctx, p.req.SKU, p.Keeper)
 		if err != nil {

@@ -79,7 +79,7 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	if b.Missing = item.Initial - b.Left - found.Sold; b.Missing <= 0 {
 		return b, nil
 	}
-	buying, err := s.inFlight(ctx, sku)
+	buying, err := s.flights.of(ctx, sku)
 	b.Unwritten, b.Pending = behind.unwritten, behind.unwritten+buying
 	return b, err
 }

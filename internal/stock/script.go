@@ -130,7 +130,7 @@ func (t *ScriptSeller) sell(all []*batched) {
 	for _, one := range all {
 		units += one.req.Quantity
 	}
-	all[0].service.families.addInFlight(all[0].req.SKU, units) // buyInBatch removes those of each buyer
+	all[0].service.flights.add(all[0].req.SKU, units) // buyInBatch removes those of each buyer
 	t.step(ctx, all)
 	if t.streamed {
 		return
@@ -280,12 +280,11 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 			return err
 		}
 		delay = min(2*delay, maxClaimDelay)
-		leave, err := p.service.admit(wait)
-		if err != nil {
-			return err
+		if p.service.admitted.Acquire(wait, 1) != nil {
+			return context.Cause(wait)
 		}
 		err = p.replay(ctx)
-		leave()
+		p.service.admitted.Release(1)
 		if err != nil || p.res.Replayed {
 			return err
 		}
@@ -305,7 +304,7 @@ func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 		return err
 	}
 	b.recordSteps(asked, began)
-	defer p.service.families.addInFlight(p.req.SKU, -p.req.Quantity)
+	defer p.service.flights.add(p.req.SKU, -p.req.Quantity)
 	p.res.Lock.Waited += began.Sub(asked)
 	p.res.Lock.Attempts++
 	if p.Script.streamed {

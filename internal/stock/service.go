@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 	"gorm.io/gorm"
 
 	"oversell/internal/broadcast"
@@ -28,6 +30,7 @@ type Config struct {
 	History    func(ctx context.Context, key string) (string, error)
 	Strategies map[string]Strategy // by name
 	Mixed      bool                // families may sell one item at the same time, which oversells
+	Turn       time.Duration       // how long a family that sells nothing keeps others out; 0 means 2 s
 	Wait       time.Duration       // longest wait for a guard; 0 means 10 s
 	Grace      time.Duration       // how long units are missing before they count as stranded; 0 means DefaultGrace
 	Unfenced   bool                // the stock does not check fencing tokens
@@ -63,7 +66,10 @@ type Service struct {
 	store      store
 	stock      counters
 	strategies map[string]Strategy
-	families   *families
+	claims     singleflight.Group // of items by families
+	mixed      bool
+	turn       time.Duration // see checkTurn
+	flights    *flights
 	wait       time.Duration
 	work       Work
 	inside     figures.Inside
@@ -75,7 +81,7 @@ type Service struct {
 	accepted   *acceptedItems
 	// admitted is the admission limit: it bounds how many buyers look at items at once
 	// before they wait for a lock, so that a crowd does not slow down the holders.
-	admitted chan struct{}
+	admitted *semaphore.Weighted
 	// sameKey serializes requests with the same idempotency key.
 	sameKey guard.KeyedMutex
 
@@ -98,14 +104,16 @@ func New(cfg Config) *Service {
 		store:      store{cfg.DB},
 		stock:      counters{cfg.Redis, new(sync.Map)},
 		strategies: cfg.Strategies,
-		families:   newFamilies(cfg),
+		mixed:      cfg.Mixed,
+		turn:       cmp.Or(cfg.Turn, defaultTurn),
+		flights:    newFlights(ctx, store{cfg.DB}, cfg.Logger),
 		wait:       cmp.Or(cfg.Wait, defaultWait),
 		work:       cfg.Work,
 		inside:     cfg.Inside,
 		holds:      cfg.Holds,
 		log:        cfg.Logger,
 		historyOf:  cfg.History,
-		admitted:   make(chan struct{}, maxAdmitted),
+		admitted:   semaphore.NewWeighted(maxAdmitted),
 		streams:    stream.Streams{Redis: cfg.Redis, Keys: saleKeys, ClaimsKept: 2 * claimPeriod, Check: checkEntry},
 		accepted:   newAcceptedItems(),
 		cancel:     cancel,
@@ -164,7 +172,7 @@ func (s *Service) soldOut(ctx context.Context, key string) error {
 func (s *Service) Close() {
 	s.cancel()
 	s.waiters.Close(ErrClosing)
-	s.families.close()
+	s.flights.publisher.wait()
 	s.reconciliation.settler.wait()
 	s.accepted.follower.wait()
 }
@@ -239,7 +247,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	}
 	found.Remaining, found.Held, found.Unwritten = now.left, held, behind.unwritten
 	b := Balance{Missing: -found.LostUpdates()}
-	if b.Pending, err = s.inFlight(ctx, sku); err != nil {
+	if b.Pending, err = s.flights.of(ctx, sku); err != nil {
 		return Audit{}, err
 	}
 	return Audit{

@@ -51,7 +51,8 @@ func TestPutStartsANewSale(t *testing.T) {
 		rush(t, s, 5, "v6_watchdog", service)
 		wantStock(t, s.audit(t, service), 7, 2, 5, 5)
 		item, err := service.Item(t.Context(), s.sku)
-		second.Family, second.Generation = "v6_watchdog", item.Generation // set by the first buyer
+		// set by the first buyer
+		second.Family, second.TurnBegan, second.Generation = "v6_watchdog", item.TurnBegan, item.Generation
 		if err != nil || item != second {
 			t.Errorf("the item reads as %+v, %v; was put as %+v", item, err, second)
 		}

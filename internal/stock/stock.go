@@ -141,6 +141,10 @@ type Item struct {
 	// Family is the family of the strategies at work. A caller of Put may set it to
 	// the family expected first, which saves the first buyer a step.
 	Family string `json:"-" gorm:"size:32;not null;default:''"`
+	// TurnBegan is when the family began to sell the item, in Unix milliseconds, and TurnSold how
+	// many units of the sale were sold by then, see checkTurn.
+	TurnBegan int64 `json:"-" gorm:"not null;default:0"`
+	TurnSold  int64 `json:"-" gorm:"not null;default:0"`
 }
 
 func (i Item) backend() Backend { return cmp.Or(i.Keeper, InRedis) }

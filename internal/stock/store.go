@@ -53,7 +53,7 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	}
 	var err error
 	for range migrateAttempts {
-		err = db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}, &restock{},
+		err = db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &flight{}, &purchased{}, &lostOrder{}, &restock{},
 			&units.Row{})
 		if err == nil {
 			return nil
@@ -119,7 +119,7 @@ func (s store) begin(item Item, unknown bool) (Item, error) {
 	// By name, or GORM would set a time of its own.
 	conflict := clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{
 		"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation",
-		"history", "unpublished", "family", "hold_seconds", "buyer_limit", "updated_at",
+		"history", "unpublished", "family", "turn_began", "turn_sold", "hold_seconds", "buyer_limit", "updated_at",
 	})}
 	if unknown {
 		conflict = clause.OnConflict{DoNothing: true}
@@ -200,6 +200,7 @@ func (s store) drain(item Item) (Item, error) {
 func (s store) setGeneration(item Item) error {
 	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).UpdateColumns(map[string]any{
 		"generation": item.Generation, "history": item.History, "family": item.Family,
+		"turn_began": item.TurnBegan, "turn_sold": item.TurnSold,
 		"remaining": item.Remaining, "unpublished": item.Unpublished,
 	}).Error
 	if err != nil {
@@ -247,7 +248,7 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 			return err
 		}
 		// The units first: claims that are under way then write their orders, or never do.
-		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &familyLease{}, &purchased{},
+		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &flight{}, &purchased{},
 			&lostOrder{}, &restock{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err
@@ -269,7 +270,7 @@ func (s store) forgetSale(ctx context.Context, sku, saleID string) error {
 	db := s.db.WithContext(ctx)
 	buyers := db.Where("sku = ? AND sale_id = ?", sku, saleID).Delete(&purchased{})
 	restocks := db.Where("sku = ? AND sale_id = ?", sku, saleID).Delete(&restock{})
-	dead := db.Where("sku = ? AND ends_at < ?", sku, now().Add(-time.Minute)).Delete(&familyLease{}) // clocks differ
+	dead := db.Where("sku = ? AND ends_at < ?", sku, now().Add(-time.Minute)).Delete(&flight{}) // clocks differ
 	if err := errors.Join(buyers.Error, restocks.Error, dead.Error); err != nil {
 		return fmt.Errorf("removing what sale %s needed: %w", saleID, err)
 	}

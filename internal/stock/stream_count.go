@@ -27,7 +27,7 @@ func (i Item) streamed() bool { return i.Family == StreamFamily && i.backend().i
 // The orders stay in the stream until a consumer finds them in the database. If ended is
 // true, the stock had left units, and is gone.
 func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int64, ended bool, err error) {
-	if !item.streamed() && !s.families.mixed || item.Generation == "" || !item.backend().inRedis() {
+	if !item.streamed() && !s.mixed || item.Generation == "" || !item.backend().inRedis() {
 		return 0, false, nil
 	}
 	inRedis, cancel := context.WithTimeout(ctx, startTimeout)
@@ -307,7 +307,7 @@ type behind struct {
 // behind reads the accepted orders of an item. Those that are unwritten belong to the current
 // generation, and are in the stream or in a dead letter that still has its units.
 func (s *Service) behind(ctx context.Context, item Item) (found behind, err error) {
-	if !item.streamed() && !s.families.mixed {
+	if !item.streamed() && !s.mixed {
 		return behind{}, nil
 	}
 	if found.lag99, err = s.streams.Lag99(ctx, item.SKU, item.SaleID); err != nil {

@@ -68,9 +68,6 @@ func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 	case <-first:
 		lab.Need(false, "A did not reach its section: %v", err)
 	}
-	// A's process checks regularly whether it is still at work. B must not act at the
-	// same time, or their order would be random.
-	w.Sleep(w.TTL / 80)
 	told := b.answer()
 	close(goOn)
 	w.Must(first, "the end of all buyers")
@@ -183,6 +180,7 @@ func (f *flashSale) open(o *outlet, mixed bool) *outlet {
 	w, p := f.w, o.p
 	cfg := stock.Config{
 		DB: f.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait, Mixed: mixed,
+		Turn: time.Minute, // A sells before it ends
 	}
 	var used catalog.List
 	for _, s := range catalog.Strategies() {

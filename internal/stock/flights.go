@@ -1,0 +1,133 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"gorm.io/gorm/clause"
+
+	"oversell/internal/guard"
+)
+
+const (
+	// publishEvery is how often a process publishes how many units it has in flight.
+	publishEvery = 250 * time.Millisecond
+	// flightTime is how long the units of a crashed process count as in flight.
+	flightTime = 2 * time.Second
+)
+
+// flight is a row with the units of an item that a process has in flight: it may have taken them
+// from a stock in Redis, and their order is neither written nor given up. Without these rows an
+// audit in another process would take the units for stranded.
+type flight struct {
+	SKU      string    `gorm:"primaryKey;size:64"`
+	Instance string    `gorm:"primaryKey;size:36"`
+	Units    int64     `gorm:"not null"` // the most since the row was written last
+	EndsAt   time.Time `gorm:"not null"`
+}
+
+func (flight) TableName() string { return "oversell_flights" }
+
+// flights counts the units that the purchases of this process have in flight, and publishes them.
+// It is safe for concurrent use.
+type flights struct {
+	store     store
+	instance  string
+	log       *slog.Logger
+	publisher *background
+
+	mu    sync.Mutex
+	units map[string]*inFlight // by SKU
+}
+
+type inFlight struct {
+	now  int64
+	peak int64 // the most since the last look of the publisher
+	seen bool  // by the publisher: most purchases are over before it looks
+}
+
+func newFlights(ctx context.Context, db store, log *slog.Logger) *flights {
+	f := &flights{store: db, instance: uuid.NewString(), log: log, units: make(map[string]*inFlight)}
+	f.publisher = &background{ctx: ctx, step: f.publish}
+	return f
+}
+
+// add adds units that are about to be taken. With a negative number it removes units whose
+// order was written, that were put back, or that were not taken.
+func (f *flights) add(sku string, units int64) {
+	f.mu.Lock()
+	n, known := f.units[sku]
+	if !known {
+		n = new(inFlight)
+		f.units[sku] = n
+	}
+	n.now += units
+	n.peak = max(n.peak, n.now)
+	f.mu.Unlock()
+	if !known {
+		f.publisher.wake()
+	}
+}
+
+// publish is the step that writes the rows of this process, until nothing is in flight.
+func (f *flights) publish(ctx context.Context) (more bool) {
+	_ = guard.Sleep(ctx, publishEvery)
+	rows, gone := f.look(ctx.Err() != nil)
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	db := f.store.db.WithContext(ctx)
+	var wrote, removed error
+	if len(rows) > 0 {
+		wrote = db.Clauses(clause.OnConflict{UpdateAll: true}).Create(rows).Error
+	}
+	if len(gone) > 0 {
+		removed = db.Where("instance = ? AND sku IN ?", f.instance, gone).Delete(&flight{}).Error
+	}
+	if err := errors.Join(wrote, removed); err != nil {
+		f.log.Warn("the units in flight cannot be published, and may be taken for stranded", "error", err)
+	}
+	return len(rows) > 0
+}
+
+// look returns the rows to write, and the items of which this process has nothing in flight any
+// more, or is about to end.
+func (f *flights) look(ending bool) (rows []flight, gone []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for sku, n := range f.units {
+		switch {
+		case n.seen && (n.peak == 0 || ending):
+			gone = append(gone, sku)
+			fallthrough
+		case n.peak == 0, n.now == 0 && !n.seen:
+			delete(f.units, sku)
+		default:
+			rows = append(rows, flight{sku, f.instance, n.peak, now().Add(flightTime)})
+			n.peak, n.seen = n.now, true
+		}
+	}
+	return rows, gone
+}
+
+// of counts the units of an item in flight: of this process now, and what each other process has
+// published. What a killed process has published counts until it expires.
+func (f *flights) of(ctx context.Context, sku string) (units int64, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	err = f.store.db.WithContext(ctx).Model(&flight{}).Select("COALESCE(SUM(units), 0)").
+		Where("sku = ? AND instance <> ? AND ends_at > ?", sku, f.instance, now()).Scan(&units).Error
+	if err != nil {
+		return 0, fmt.Errorf("counting the units of %s in flight: %w", sku, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := f.units[sku]; n != nil {
+		units += n.now
+	}
+	return units, nil
+}

@@ -99,7 +99,7 @@ type reconciliation struct {
 	seen   map[string]comparison      // by SKU: the last comparison that found them in agreement
 	doubts map[string]map[string]bool // by SKU: ids of generations of which units may be taken with no order
 
-	settler *background // reconciles until nothing is in doubt
+	settler *guard.Background // reconciles until nothing is in doubt
 }
 
 // comparison is a comparison that found Redis and the database in agreement.
@@ -172,7 +172,7 @@ func (a *reconciliation) doubt(sku string, g generation) {
 	}
 	a.doubts[sku][g.id] = true
 	a.mu.Unlock()
-	a.settler.wake()
+	a.settler.Wake()
 }
 
 func (a *reconciliation) inDoubt() []string {
@@ -200,46 +200,6 @@ func (a *reconciliation) dropDoubts(sku string, doubts map[string]bool, current 
 	if len(a.doubts[sku]) == 0 {
 		delete(a.doubts, sku)
 	}
-}
-
-// background repeats a step in a goroutine of its own: from wake until the step reports that
-// nothing is left to do, or the context ends. It is safe for concurrent use.
-type background struct {
-	ctx  context.Context
-	step func(ctx context.Context) (more bool)
-
-	mu      sync.Mutex
-	woken   bool // since the step began
-	running bool
-	all     sync.WaitGroup
-}
-
-func (b *background) wake() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.woken = true
-	if !b.running && b.ctx.Err() == nil {
-		b.running = true
-		b.all.Go(func() {
-			for b.again(b.step(b.ctx)) {
-			}
-		})
-	}
-}
-
-// again reports whether to do another step.
-func (b *background) again(more bool) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.running, b.woken = (more || b.woken) && b.ctx.Err() == nil, false
-	return b.running
-}
-
-// wait waits for the last step. The caller has cancelled the context.
-func (b *background) wait() {
-	defer b.all.Wait()
-	b.mu.Lock() // a wake that has begun adds its goroutine first
-	defer b.mu.Unlock()
 }
 
 // reconcile compares Redis with the item's row, and makes Redis agree with it: it

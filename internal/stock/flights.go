@@ -39,7 +39,7 @@ type flights struct {
 	store     store
 	instance  string
 	log       *slog.Logger
-	publisher *background
+	publisher *guard.Background
 
 	mu    sync.Mutex
 	units map[string]*inFlight // by SKU
@@ -53,7 +53,7 @@ type inFlight struct {
 
 func newFlights(ctx context.Context, db store, log *slog.Logger) *flights {
 	f := &flights{store: db, instance: uuid.NewString(), log: log, units: make(map[string]*inFlight)}
-	f.publisher = &background{ctx: ctx, step: f.publish}
+	f.publisher = &guard.Background{Context: ctx, Step: f.publish}
 	return f
 }
 
@@ -70,7 +70,7 @@ func (f *flights) add(sku string, units int64) {
 	n.peak = max(n.peak, n.now)
 	f.mu.Unlock()
 	if !known {
-		f.publisher.wake()
+		f.publisher.Wake()
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"oversell/internal/figures"
 	"oversell/internal/guard"
-	"oversell/internal/stock/pace"
 )
 
 var (
@@ -44,7 +43,7 @@ type ScriptSeller struct {
 	rdb     redis.UniversalClient
 	step    func(ctx context.Context, all []*batched) // takes the units of a batch
 	batches *batcher[*batched]
-	pace    *pace.Statement
+	pace    *guard.BatchSize
 
 	// streamed means that orders are appended to a stream, which may have backlog
 	// entries, instead of being written to the database. So many replicas must have them.
@@ -73,7 +72,7 @@ func Batched(rdb redis.UniversalClient) *ScriptSeller {
 // newScriptSeller returns a ScriptSeller with batches of as many orders as the database takes in
 // time.
 func newScriptSeller(rdb redis.UniversalClient) *ScriptSeller {
-	t := &ScriptSeller{rdb: rdb, pace: pace.NewStatement(maxBatch)}
+	t := &ScriptSeller{rdb: rdb, pace: guard.NewBatchSize(maxBatch)}
 	t.batches = newBatcher(t.pace.Size, t.sell)
 	return t
 }

@@ -115,7 +115,7 @@ func New(cfg Config) *Service {
 		historyOf:  cfg.History,
 		admitted:   semaphore.NewWeighted(maxAdmitted),
 		streams:    stream.Streams{Redis: cfg.Redis, Keys: saleKeys, ClaimsKept: 2 * claimPeriod, Check: checkEntry},
-		accepted:   newAcceptedItems(),
+		accepted:   &acceptedItems{wake: make(chan struct{}, 1), items: make(map[string]*acceptedItem)},
 		cancel:     cancel,
 		reconciliation: reconciliation{
 			changes: cfg.Changes, seen: make(map[string]comparison), doubts: make(map[string]map[string]bool),
@@ -130,8 +130,8 @@ func New(cfg Config) *Service {
 	if s.reconciliation.changes == nil {
 		s.reconciliation.changes = func() uint64 { return 0 }
 	}
-	s.reconciliation.settler = &background{ctx: ctx, step: s.settleDoubts()}
-	s.accepted.follower = &background{ctx: ctx, step: s.follow}
+	s.reconciliation.settler = &guard.Background{Context: ctx, Step: s.settleDoubts()}
+	s.accepted.follower = &guard.Background{Context: ctx, Step: s.follow}
 	s.waiters = broadcast.New(s.soldOut)
 	return s
 }
@@ -172,9 +172,9 @@ func (s *Service) soldOut(ctx context.Context, key string) error {
 func (s *Service) Close() {
 	s.cancel()
 	s.waiters.Close(ErrClosing)
-	s.flights.publisher.wait()
-	s.reconciliation.settler.wait()
-	s.accepted.follower.wait()
+	s.flights.publisher.Wait()
+	s.reconciliation.settler.Wait()
+	s.accepted.follower.Wait()
 }
 
 // Item reads an item from the database. It returns ErrUnknownItem.

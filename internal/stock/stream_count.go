@@ -40,31 +40,16 @@ func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int6
 	if left, err = s.stock.endGeneration(inRedis, item.SKU, item.generation()); err != nil {
 		return 0, false, err
 	}
-	places, err := s.streams.Places(inRedis, item.SKU) // first: what is settled meanwhile is written
-	if err != nil {
-		return 0, false, err
-	}
-	entries, err := s.streams.All(inRedis, item.SKU)
+	entries, gone, err := s.streams.Look(inRedis, item.SKU)
 	if err != nil {
 		return 0, false, err
 	}
 	if err := tx.writeLast(item, entries); err != nil {
 		return 0, false, err
 	}
-	lost := slices.Collect(maps.Keys(withoutEntry(places, entries)))
-	s.accepted.followEnd(item.SKU, item.Generation)
-	return left, true, s.recordLost(ctx, tx, item.SKU, item.SaleID, lost)
-}
-
-// withoutEntry returns those of the places that are in the stream, and not among its entries:
-// Redis has lost the entries, unless they were removed since the places were read.
-func withoutEntry(places map[string]string, entries []stream.Entry) map[string]string {
-	gone := maps.Clone(places)
-	maps.DeleteFunc(gone, func(_, at string) bool { return stream.IsDead(at) })
-	for _, e := range entries {
-		delete(gone, e.ID)
-	}
-	return gone
+	s.accepted.change(item.SKU, func(i *acceptedItem) { i.ended = item.Generation })
+	s.accepted.follower.Wake()
+	return left, true, s.recordLost(ctx, tx, item.SKU, item.SaleID, slices.Collect(maps.Keys(gone)))
 }
 
 // recordLost records those of the orders that are neither in the database nor dead letters. The
@@ -126,14 +111,25 @@ func (s *Service) follow(ctx context.Context) (more bool) {
 	if guard.Sleep(ctx, followEvery) != nil {
 		return false
 	}
-	for sku := range s.accepted.followedItems() {
-		orders, ended := s.accepted.followedOrders(sku, maxFollowed)
-		err := errors.Join(s.followOrders(ctx, sku, orders), s.followEnd(ctx, sku, ended))
+	for _, sku := range s.accepted.skus((*acceptedItem).followed) {
+		orders, ended := make(map[string]generation), ""
+		s.accepted.change(sku, func(i *acceptedItem) {
+			ended = i.ended
+			for id, g := range i.told { // other ones each time
+				if orders[id] = g; len(orders) == maxFollowed {
+					break
+				}
+			}
+		})
+		err := s.followOrders(ctx, sku, orders)
+		if ended != "" {
+			err = errors.Join(err, s.followEnd(ctx, sku, ended))
+		}
 		if err != nil && ctx.Err() == nil {
 			s.log.Debug("what has become of accepted orders is not known yet", "sku", sku, "error", err)
 		}
 	}
-	return len(s.accepted.followedItems()) > 0
+	return len(s.accepted.skus((*acceptedItem).followed)) > 0
 }
 
 // followOrders stops following the orders of an item that are written, and records those that
@@ -163,7 +159,7 @@ func (s *Service) followOrders(ctx context.Context, sku string, orders map[strin
 	for id, g := range orders {
 		switch {
 		case written[id]:
-			s.accepted.unfollowOrder(sku, id)
+			s.accepted.unfollowOrders(sku, id)
 		case g.id == item.Generation:
 			s.reconciliation.doubt(sku, g)
 		default:
@@ -174,9 +170,7 @@ func (s *Service) followOrders(ctx context.Context, sku string, orders map[strin
 		if err := s.lose(ctx, sku, saleID, ids); err != nil {
 			return err
 		}
-		for _, id := range ids {
-			s.accepted.unfollowOrder(sku, id)
-		}
+		s.accepted.unfollowOrders(sku, ids...)
 	}
 	return nil
 }
@@ -198,32 +192,28 @@ func (s *Service) lose(ctx context.Context, sku, saleID string, ids []string) er
 // followEnd removes what a generation that has ended left in the stream, once the database has
 // it: places without an entry, and the written orders if no consumer looks for them any more.
 func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
-	if ended == "" {
-		return nil
-	}
 	item, err := s.store.item(ctx, sku)
-	switch {
-	case errors.Is(err, ErrUnknownItem):
-		s.accepted.unfollowEnd(sku, ended)
-		return nil
-	case err != nil || item.Generation == ended:
-		return err
+	unknown := errors.Is(err, ErrUnknownItem)
+	if !unknown {
+		if err != nil || item.Generation == ended {
+			return err
+		}
+		entries, gone, err := s.streams.Look(ctx, sku)
+		if err == nil {
+			err = s.streams.Release(ctx, stream.Keys{SKU: sku}.Places(), gone)
+		}
+		if err != nil {
+			return err
+		}
+		if !item.streamed() && len(entries) > 0 && !s.consumeOnce(ctx, sku) {
+			return nil // the rest next time
+		}
 	}
-	places, err := s.streams.Places(ctx, sku)
-	if err != nil {
-		return err
-	}
-	entries, err := s.streams.All(ctx, sku)
-	if err != nil {
-		return err
-	}
-	if err := s.streams.Release(ctx, stream.Keys{SKU: sku}.Places(), withoutEntry(places, entries)); err != nil {
-		return err
-	}
-	if !item.streamed() && len(entries) > 0 && !s.consumeOnce(ctx, sku) {
-		return nil // the rest next time
-	}
-	s.accepted.unfollowEnd(sku, ended)
+	s.accepted.change(sku, func(i *acceptedItem) {
+		if i.ended == ended {
+			i.ended = ""
+		}
+	})
 	return nil
 }
 
@@ -313,18 +303,9 @@ func (s *Service) behind(ctx context.Context, item Item) (found behind, err erro
 	if found.lag99, err = s.streams.Lag99(ctx, item.SKU, item.SaleID); err != nil {
 		return behind{}, err
 	}
-	entries, err := s.streams.All(ctx, item.SKU)
+	entries, err := s.streams.Unwritten(ctx, item.SKU)
 	if err != nil {
 		return behind{}, err
-	}
-	letters, err := s.streams.DeadLetters(ctx, item.SKU)
-	if err != nil {
-		return behind{}, err
-	}
-	for _, letter := range letters {
-		if letter.Kind == stream.Failed && letter.Generation == item.Generation {
-			entries = append(entries, letter.Entry)
-		}
 	}
 	found.unwritten, err = s.store.unwritten(ctx, item, entries)
 	return found, err
@@ -379,22 +360,13 @@ func (s store) unwritten(ctx context.Context, item Item, entries []stream.Entry)
 // database count as unwritten.
 func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
 	var ids []string
-	for _, sku := range s.accepted.allItems() {
-		entries, err := s.streams.All(ctx, sku)
+	for _, sku := range s.accepted.skus(func(*acceptedItem) bool { return true }) {
+		entries, err := s.streams.Unwritten(ctx, sku)
 		if err != nil {
 			return 0, err
 		}
 		for _, e := range entries {
 			ids = append(ids, e.ID)
-		}
-		letters, err := s.streams.DeadLetters(ctx, sku)
-		if err != nil {
-			return 0, err
-		}
-		for _, letter := range letters {
-			if letter.Kind == stream.Failed {
-				ids = append(ids, letter.OrderID)
-			}
 		}
 	}
 	written, err := s.store.written(ctx, ids...)

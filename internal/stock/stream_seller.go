@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -316,123 +315,83 @@ func (p *purchase) replayLost(ctx context.Context, id string) error {
 	return fmt.Errorf("%w: %s", ErrNotAccepted, reasonLost)
 }
 
-// acceptedItems are the items of which this process has accepted orders. It wakes the
-// consumer of this process, if there is one.
+// acceptedItems are the items of which this process has accepted orders, or has ended a generation.
 type acceptedItems struct {
+	wake     chan struct{}     // for the consumer of this process, if there is one
+	follower *guard.Background // finds out what becomes of the orders
+
 	mu    sync.Mutex
-	items map[string]bool // by SKU: whether orders were accepted since the last takeItems
-	wake  chan struct{}
-
-	// told are the orders whose buyers were told that they are accepted, by SKU and id, until
-	// they are written or on record as lost. Without them nobody would know of those that a
-	// Redis loses with everything else.
-	told     map[string]map[string]generation
-	ending   map[string]string // by SKU: the generation that this process has ended last, see followEnd
-	follower *background       // finds out what becomes of them
+	items map[string]*acceptedItem // by SKU
 }
 
-func newAcceptedItems() *acceptedItems {
-	return &acceptedItems{
-		items: make(map[string]bool), wake: make(chan struct{}, 1),
-		told: make(map[string]map[string]generation), ending: make(map[string]string),
-	}
+type acceptedItem struct {
+	fresh bool // orders were accepted since the last takeFresh
+	// told are the orders whose buyers were told that they are accepted, until they are written or
+	// on record as lost. Without them nobody would know of those that a Redis loses with
+	// everything else.
+	told  map[string]generation // by id
+	ended string                // the generation that this process has ended last, see followEnd
 }
 
-// followOrder says that a buyer was told that an order is accepted.
-func (a *acceptedItems) followOrder(sku, id string, g generation) {
-	a.mu.Lock()
-	if a.told[sku] == nil {
-		a.told[sku] = make(map[string]generation)
-	}
-	a.told[sku][id] = g
-	a.mu.Unlock()
-	a.follower.wake()
-}
+func (i *acceptedItem) followed() bool { return len(i.told) > 0 || i.ended != "" }
 
-// followEnd says that this process ends a generation of a streamed item.
-func (a *acceptedItems) followEnd(sku, generation string) {
-	a.mu.Lock()
-	a.ending[sku] = generation
-	a.mu.Unlock()
-	a.follower.wake()
-}
-
-func (a *acceptedItems) followedItems() map[string]bool {
+// change calls f with an item, while it is locked.
+func (a *acceptedItems) change(sku string, f func(*acceptedItem)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	skus := make(map[string]bool)
-	for sku := range a.told {
-		skus[sku] = true
+	one := a.items[sku]
+	if one == nil {
+		if len(a.items) >= maxSeen {
+			maps.DeleteFunc(a.items, func(_ string, i *acceptedItem) bool { return !i.fresh && !i.followed() })
+		}
+		one = &acceptedItem{told: make(map[string]generation)}
+		a.items[sku] = one
 	}
-	for sku := range a.ending {
-		skus[sku] = true
+	f(one)
+}
+
+// skus returns the items of a kind.
+func (a *acceptedItems) skus(of func(*acceptedItem) bool) (skus []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for sku, one := range a.items {
+		if of(one) {
+			skus = append(skus, sku)
+		}
 	}
 	return skus
 }
 
-// followedOrders returns at most limit of the item's orders that are followed, other ones each time, and the
-// generation of the item that this process has ended last.
-func (a *acceptedItems) followedOrders(sku string, limit int) (orders map[string]generation, ended string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	orders = make(map[string]generation)
-	for id, g := range a.told[sku] {
-		if len(orders) == limit {
-			break
-		}
-		orders[id] = g
-	}
-	return orders, a.ending[sku]
-}
-
-// unfollowOrder says that it is known what became of an order.
-func (a *acceptedItems) unfollowOrder(sku, id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.told[sku], id)
-	if len(a.told[sku]) == 0 {
-		delete(a.told, sku)
-	}
-}
-
-// unfollowEnd says that nothing is left of a generation that this process has ended.
-func (a *acceptedItems) unfollowEnd(sku, generation string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ending[sku] == generation {
-		delete(a.ending, sku)
-	}
-}
-
+// addItem says that orders were accepted.
 func (a *acceptedItems) addItem(sku string) {
-	a.mu.Lock()
-	if a.items[sku] || len(a.items) < maxSeen {
-		a.items[sku] = true
-	}
-	a.mu.Unlock()
+	a.change(sku, func(i *acceptedItem) { i.fresh = true })
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// takeItems returns the items that were added since the last call.
-func (a *acceptedItems) takeItems() (skus []string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for sku, added := range a.items {
-		if added {
-			skus = append(skus, sku)
-			a.items[sku] = false
-		}
-	}
-	return skus
+// takeFresh returns the items that were added since the last call.
+func (a *acceptedItems) takeFresh() []string {
+	return a.skus(func(i *acceptedItem) (was bool) {
+		was, i.fresh = i.fresh, false
+		return was
+	})
 }
 
-func (a *acceptedItems) allItems() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Collect(maps.Keys(a.items))
+// followOrder says that a buyer was told that an order is accepted.
+func (a *acceptedItems) followOrder(sku, id string, g generation) {
+	a.change(sku, func(i *acceptedItem) { i.told[id] = g })
+	a.follower.Wake()
+}
+
+// unfollowOrders says that it is known what became of orders.
+func (a *acceptedItems) unfollowOrders(sku string, ids ...string) {
+	a.change(sku, func(i *acceptedItem) {
+		for _, id := range ids {
+			delete(i.told, id)
+		}
+	})
 }
 
 // The delays between two looks at an order that waits to be written.

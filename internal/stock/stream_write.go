@@ -247,12 +247,12 @@ func (s store) writeLast(item Item, entries []stream.Entry) error {
 		if err == nil {
 			continue
 		}
-		if !faultOfOrder(err) {
+		if !errors.As(err, new(stream.ValuesError)) {
 			return fmt.Errorf("writing %d accepted orders of %s: %w", len(page), item.SKU, err)
 		}
 		for _, f := range page { // the statement as a whole was undone
 			err := s.createMany([]*stream.Fate{f})
-			if err != nil && !faultOfOrder(err) {
+			if err != nil && !errors.As(err, new(stream.ValuesError)) {
 				return fmt.Errorf("writing accepted order %s: %w", f.ID, err)
 			}
 			if err != nil {
@@ -264,7 +264,7 @@ func (s store) writeLast(item Item, entries []stream.Entry) error {
 }
 
 // createMany writes the orders of a page of fates by one statement, within a transaction. It
-// returns an orderFault if the database refuses the values of an order.
+// returns a stream.ValuesError if the database refuses the values of an order.
 func (s store) createMany(page []*stream.Fate) error {
 	orders := make([]*Order, len(page))
 	for i, f := range page {
@@ -273,7 +273,7 @@ func (s store) createMany(page []*stream.Fate) error {
 	}
 	err := s.db.Create(orders).Error
 	if refusesValues(err) {
-		return orderFault{err}
+		return stream.ValuesError{Err: err}
 	}
 	return err
 }
@@ -299,17 +299,9 @@ func away(err error) bool {
 // sqliteBusy are the errors of SQLite while another connection writes: busy and locked.
 var sqliteBusy = map[int]bool{5: true, 6: true}
 
-// orderFault is an error of the database about the values of an order. No other error makes a
-// dead letter: a missing table or column, a right that was revoked, a server that is read-only or
-// full, and all that is not known here, says nothing about the order.
-type orderFault struct{ error }
-
-func (f orderFault) Unwrap() error { return f.error }
-
-func faultOfOrder(err error) bool { return errors.As(err, new(orderFault)) }
-
 // refusesValues reports whether the database has refused the values of a row that was to be
-// inserted.
+// inserted. No other error makes a dead letter: a missing table or column, a right that was revoked, a
+// server that is read-only or full, and all that is not known here, says nothing about the order.
 func refusesValues(err error) bool {
 	if isAny(err, gorm.ErrDuplicatedKey, gorm.ErrForeignKeyViolated, gorm.ErrCheckConstraintViolated) {
 		return true
@@ -357,10 +349,8 @@ type streamedSale struct{ *Service }
 func (s streamedSale) Items(ctx context.Context) ([]string, error) {
 	return s.store.skus(ctx, "family = ?", StreamFamily)
 }
-func (s streamedSale) Accepted() <-chan struct{}   { return s.accepted.wake }
-func (s streamedSale) TakeAccepted() []string      { return s.accepted.takeItems() }
-func (s streamedSale) Away(err error) bool         { return away(err) }
-func (s streamedSale) FaultOfOrder(err error) bool { return faultOfOrder(err) }
+func (s streamedSale) Accepted() <-chan struct{} { return s.accepted.wake }
+func (s streamedSale) TakeAccepted() []string    { return s.accepted.takeFresh() }
 
 // Write is store.writeAccepted. If one of the orders has been written before, all are looked up.
 func (s streamedSale) Write(
@@ -368,19 +358,21 @@ func (s streamedSale) Write(
 ) ([]stream.Fate, error) {
 	fates, err := s.store.writeAccepted(ctx, sku, entries, before)
 	if errors.Is(err, gorm.ErrDuplicatedKey) && !before {
-		return s.store.writeAccepted(ctx, sku, entries, true)
+		fates, err = s.store.writeAccepted(ctx, sku, entries, true)
+	}
+	if err != nil && away(err) {
+		err = fmt.Errorf("%w: %w", stream.ErrAway, err)
 	}
 	return fates, err
 }
 
-func (s streamedSale) Doubt(e stream.Entry) {
-	s.reconciliation.doubt(e.SKU, generation{saleID: e.SaleID, id: e.Generation})
-}
-
-func (s streamedSale) Settled(sku string, entries []stream.Entry, written bool) {
-	for _, e := range entries {
-		if written {
-			s.accepted.unfollowOrder(sku, e.ID)
+func (s streamedSale) Settled(fates []stream.Fate) {
+	for _, f := range fates {
+		if f.Written {
+			s.accepted.unfollowOrders(f.SKU, f.ID)
+		}
+		if f.Doubt {
+			s.reconciliation.doubt(f.SKU, generation{saleID: f.SaleID, id: f.Generation})
 		}
 	}
 }

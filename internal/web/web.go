@@ -19,12 +19,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"oversell/internal/cache"
+	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
 	"oversell/internal/naming"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
-	"oversell/internal/stock/pace"
 	"oversell/internal/web/problem"
 )
 
@@ -109,8 +109,8 @@ type API struct {
 	owners   atomic.Uint64
 	metrics  *metrics
 	outcomes []outcome
-	failures pace.LogLimit // for the errors of backends
-	withheld pace.LogLimit // for the details that clients do not get
+	failures guard.LogLimit // for the errors of backends
+	withheld guard.LogLimit // for the details that clients do not get
 }
 
 // New returns an API.

@@ -5,17 +5,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/guard"
-	"oversell/internal/stock/pace"
 )
 
 // Sale is what a Consumer calls of the sale whose orders it writes.
@@ -28,18 +27,22 @@ type Sale interface {
 	TakeAccepted() []string
 
 	// Write writes orders of an item in one transaction, and says what became of each. Before
-	// says that they may have been written before.
+	// says that they may have been written before. Its error may wrap ErrAway or be a
+	// ValuesError; any other one says nothing about the orders.
 	Write(ctx context.Context, sku string, entries []Entry, before bool) ([]Fate, error)
-	// Away reports whether an error of Write means that the database did not answer, and
-	// FaultOfOrder whether it is about the values of an order.
-	Away(err error) bool
-	FaultOfOrder(err error) bool
-
-	// Doubt says that the stock that an order came from may be wrong, and Settled that orders
-	// have left the stream: they are in the database, or refused.
-	Doubt(e Entry)
-	Settled(sku string, entries []Entry, written bool)
+	// Settled says what became of orders. Those that are written have left the stream.
+	Settled(fates []Fate)
 }
+
+// ErrAway means that the database did not answer, or that it undid a transaction for another one:
+// the same orders are tried again together.
+var ErrAway = errors.New("the database is away")
+
+// ValuesError is an error of the database about the values of an order.
+type ValuesError struct{ Err error }
+
+func (v ValuesError) Error() string { return v.Err.Error() }
+func (v ValuesError) Unwrap() error { return v.Err }
 
 // Fate is what became of an accepted order in a transaction.
 type Fate struct {
@@ -117,37 +120,52 @@ func (c Consumer) withDefaults(ctx context.Context) Consumer {
 // at the same time. It has one goroutine for each item whose stream is not empty, and
 // returns when all of them have ended: a transaction that has begun is finished.
 func (s Streams) Consume(ctx context.Context, sale Sale, log *slog.Logger, c Consumer) {
-	g := s.consumption(sale, log, c.withDefaults(ctx))
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	g.consume(ctx, work)
-	for _, sku := range sale.TakeAccepted() {
-		g.begin(work, sku)
-	}
+	g := s.consumption(work, sale, log, c.withDefaults(ctx))
+	g.consume(ctx)
+	g.beginAccepted()
 	defer context.AfterFunc(g.Finish, stop)()
-	g.readers.Wait()
+	for _, r := range g.readers {
+		r.Wait()
+	}
 }
 
 // ConsumeOnce writes or refuses what is in an item's stream, until it is empty or ctx ends.
 func (s Streams) ConsumeOnce(ctx context.Context, sale Sale, log *slog.Logger, sku string) {
-	g := s.consumption(sale, log, Consumer{}.withDefaults(ctx))
-	(&reader{consumption: g, sku: sku, pace: pace.NewStatement(maxBatch)}).run(ctx)
+	s.consumption(ctx, sale, log, Consumer{}.withDefaults(ctx)).reader(sku).run(ctx)
 }
 
-// maxBatch is the most orders in one statement.
-const maxBatch = 512
+// consumption is a running Consume. All but the readers is for one goroutine.
+type consumption struct {
+	Consumer
+	streams Streams
+	sale    Sale
+	log     *slog.Logger
 
-func (s Streams) consumption(sale Sale, log *slog.Logger, c Consumer) *consumption {
+	began   time.Time
+	work    context.Context              // of the readers
+	readers map[string]*guard.Background // by SKU
+
+	skus   []string // the items with streams, as of listed
+	listed time.Time
+
+	// Limits of the log, one for each kind of line: while a backend is away, each item and each
+	// look for items would write its own.
+	failing, unwritten, waiting limitedLog
+}
+
+func (s Streams) consumption(work context.Context, sale Sale, log *slog.Logger, c Consumer) *consumption {
 	g := &consumption{
-		Consumer: c, streams: s, sale: sale, log: log, began: time.Now(),
-		running: make(map[string]bool), nudged: make(map[string]bool), retired: make(map[string]time.Time),
+		Consumer: c, streams: s, sale: sale, log: log, began: time.Now(), work: work,
+		readers: make(map[string]*guard.Background),
 	}
 	g.failing.log, g.unwritten.log, g.waiting.log = log, log, log
 	return g
 }
 
-// consume starts goroutines for items until ctx ends. They end with work.
-func (g *consumption) consume(ctx, work context.Context) {
+// consume begins to read items until ctx ends.
+func (g *consumption) consume(ctx context.Context) {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
 	pause := g.Poll
@@ -157,46 +175,21 @@ func (g *consumption) consume(ctx, work context.Context) {
 			return
 		case <-g.sale.Accepted():
 		case <-poll.C:
-			if err := g.discover(work); err == nil {
+			if err := g.discover(); err == nil {
 				pause = g.Poll
 			} else {
-				g.failing.warn(work, "looking for accepted orders failed", "error", err)
+				g.failing.warn(g.work, "looking for accepted orders failed", "error", err)
 				pause = min(2*pause, max(maxConsumePause, g.Poll))
 			}
 			poll.Reset(pause)
 		}
-		for _, sku := range g.sale.TakeAccepted() {
-			g.begin(work, sku)
-		}
+		g.beginAccepted()
 	}
-}
-
-// consumption is a running Consume.
-type consumption struct {
-	Consumer
-	streams Streams
-	sale    Sale
-	log     *slog.Logger
-	readers sync.WaitGroup
-
-	skus   []string // the items with streams, as of listed
-	listed time.Time
-
-	mu      sync.Mutex
-	running map[string]bool      // by SKU
-	nudged  map[string]bool      // of those, the items for which orders have come since
-	retired map[string]time.Time // by SKU: when it last looked for dead consumers
-
-	began time.Time
-
-	// Limits of the log, one for each kind of line: while a backend is away, each item and each
-	// look for items would write its own.
-	failing, unwritten, waiting limitedLog
 }
 
 // limitedLog writes one line a second.
 type limitedLog struct {
-	pace.LogLimit
+	guard.LogLimit
 	log *slog.Logger
 }
 
@@ -214,9 +207,9 @@ func (l *limitedLog) warn(ctx context.Context, text string, args ...any) {
 const listEvery = time.Second
 
 // discover begins to read the streams that are not empty.
-func (g *consumption) discover(ctx context.Context) error {
+func (g *consumption) discover() error {
 	if time.Since(g.listed) >= listEvery {
-		skus, err := g.sale.Items(ctx)
+		skus, err := g.sale.Items(g.work)
 		if err != nil {
 			return err
 		}
@@ -225,79 +218,70 @@ func (g *consumption) discover(ctx context.Context) error {
 	if len(g.skus) == 0 {
 		return nil
 	}
-	lengths, err := g.streams.Lengths(ctx, g.skus)
+	lengths, err := g.streams.Lengths(g.work, g.skus)
 	if err != nil {
 		return err
 	}
 	for i, n := range lengths {
 		if n > 0 {
-			g.begin(ctx, g.skus[i])
+			g.begin(g.skus[i])
 		}
 	}
 	return nil
 }
 
-// begin starts a goroutine for an item unless it has one.
-func (g *consumption) begin(ctx context.Context, sku string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.running[sku] {
-		g.nudged[sku] = true
-		return
+// beginAccepted begins to read the items of which this process has accepted orders.
+func (g *consumption) beginAccepted() {
+	for _, sku := range g.sale.TakeAccepted() {
+		g.begin(sku)
 	}
-	g.running[sku] = true
-	g.readers.Go(func() {
-		r := &reader{consumption: g, sku: sku, pace: pace.NewStatement(maxBatch)}
-		for again := true; again; {
-			r.run(ctx)
-			again = g.goesOn(ctx, sku)
+}
+
+// maxReaders bounds the items in consumption.readers that are not read.
+const maxReaders = 10_000
+
+// begin makes sure that an item's stream is read until it is empty.
+func (g *consumption) begin(sku string) {
+	one := g.readers[sku]
+	if one == nil {
+		if len(g.readers) >= maxReaders {
+			maps.DeleteFunc(g.readers, func(_ string, r *guard.Background) bool { return r.Idle() })
 		}
-	})
-}
-
-// goesOn reports whether an item's goroutine must look again, because orders have come
-// since it found the stream empty. Otherwise another goroutine may begin.
-func (g *consumption) goesOn(ctx context.Context, sku string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.nudged[sku] && ctx.Err() == nil {
-		delete(g.nudged, sku)
-		return true
+		r := g.reader(sku)
+		one = &guard.Background{Context: g.work, Step: func(ctx context.Context) (more bool) {
+			r.run(ctx)
+			return false
+		}}
+		g.readers[sku] = one
 	}
-	delete(g.running, sku)
-	delete(g.nudged, sku)
-	return false
-}
-
-// maxRetired bounds the items in consumption.retired.
-const maxRetired = 10_000
-
-// looksForDead reports whether it is time to remove the dead consumers of an item, and records
-// that the caller does so now. A consumer that has just begun leaves them for now: first it writes
-// what they have left.
-func (g *consumption) looksForDead(sku string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	last, ok := g.retired[sku]
-	if !ok {
-		last = g.began
-	}
-	if time.Since(last) < retireAfter*g.ClaimAfter {
-		return false
-	}
-	if len(g.retired) >= maxRetired {
-		clear(g.retired)
-	}
-	g.retired[sku] = time.Now()
-	return true
+	one.Wake()
 }
 
 // reader writes the accepted orders of one item. It is for one goroutine.
 type reader struct {
 	*consumption
 	sku     string
-	pace    *pace.Statement
+	size    *guard.BatchSize
 	claimed time.Time // when it last looked for entries of dead consumers
+	retired time.Time // when it last removed dead consumers
+}
+
+// maxBatch is the most orders in one statement.
+const maxBatch = 512
+
+// reader leaves dead consumers for now if the consumption has just begun: first it writes what they
+// have left.
+func (g *consumption) reader(sku string) *reader {
+	return &reader{consumption: g, sku: sku, size: guard.NewBatchSize(maxBatch), retired: g.began}
+}
+
+// looksForDead reports whether it is time to remove the dead consumers of the item.
+func (r *reader) looksForDead() bool {
+	if time.Since(r.retired) < retireAfter*r.ClaimAfter {
+		return false
+	}
+	r.retired = time.Now()
+	return true
 }
 
 // The limits of the pause after a failure.
@@ -351,24 +335,24 @@ func (r *reader) next(ctx context.Context) (entries []Entry, before bool, err er
 	streams := r.streams
 	if time.Since(r.claimed) >= r.ClaimAfter/4 {
 		r.claimed = time.Now()
-		if r.looksForDead(r.sku) {
+		if r.looksForDead() {
 			if err := streams.retire(ctx, r.sku, r.Name, retireAfter*r.ClaimAfter); err != nil && ctx.Err() == nil {
 				r.log.Warn("dead consumers stay in the group of a stream for now", "sku", r.sku, "error", err)
 			}
 		}
-		entries, err = streams.claim(ctx, r.sku, r.Name, r.ClaimAfter, r.pace.Size())
+		entries, err = streams.claim(ctx, r.sku, r.Name, r.ClaimAfter, r.size.Size())
 		if len(entries) > 0 {
 			r.claimed = time.Time{} // there may be more
 			return entries, true, err
 		}
 	}
 	if err == nil {
-		entries, err = streams.read(ctx, r.sku, r.Name, r.pace.Size())
+		entries, err = streams.read(ctx, r.sku, r.Name, r.size.Size())
 	}
 	if redis.HasErrorPrefix(err, "NOGROUP") {
 		joined, joinErr := streams.join(ctx, r.sku)
 		if err = joinErr; joined {
-			entries, err = streams.read(ctx, r.sku, r.Name, r.pace.Size())
+			entries, err = streams.read(ctx, r.sku, r.Name, r.size.Size())
 		}
 	}
 	return entries, false, err
@@ -380,11 +364,11 @@ func (r *reader) consume(ctx context.Context, entries []Entry, before bool) erro
 	for pause := minConsumePause; ; pause = min(2*pause, maxConsumePause) {
 		start := time.Now()
 		fates, err := r.sale.Write(ctx, r.sku, entries, before)
-		if err != nil && !r.sale.Away(err) { // perhaps because of one of them
+		if err != nil && !errors.Is(err, ErrAway) { // perhaps because of one of them
 			return r.oneByOne(ctx, entries, err)
 		}
 		if err == nil {
-			r.pace.Wrote(len(entries), time.Since(start))
+			r.size.Wrote(len(entries), time.Since(start))
 			if err := r.Seam(SeamWritten); err != nil {
 				return err
 			}
@@ -416,9 +400,9 @@ func (r *reader) oneByOne(ctx context.Context, entries []Entry, together error) 
 		switch {
 		case err == nil:
 			works, err = true, r.settle(ctx, fates)
-		case r.sale.FaultOfOrder(err):
+		case errors.As(err, new(ValuesError)):
 			works, err = true, r.failed(ctx, entries[i], err)
-		case !r.sale.Away(err):
+		case !errors.Is(err, ErrAway):
 			futile, err = append(futile, err), nil
 		}
 		if err != nil {
@@ -446,7 +430,8 @@ func (r *reader) failed(ctx context.Context, e Entry, why error) error {
 			"sku", r.sku, "order", e.ID, "try", n, "error", why)
 		return nil
 	}
-	return r.bury(ctx, e, Refusal{Kind: Failed, Reason: ReasonFailed, Err: shortError(why), Refusals: n})
+	return r.settle(ctx, []Fate{{Entry: e,
+		Refusal: Refusal{Kind: Failed, Reason: ReasonFailed, Err: shortError(why), Refusals: n}}})
 }
 
 // settleTimeout bounds how long a consumer takes to remove orders from the stream.
@@ -460,45 +445,30 @@ func shortError(err error) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxError)], "")
 }
 
-// bury makes an order a dead letter.
-func (r *reader) bury(ctx context.Context, e Entry, why Refusal) error {
+// settle removes written orders from the stream, and makes the others dead letters.
+func (r *reader) settle(ctx context.Context, fates []Fate) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	moved, err := r.streams.bury(ctx, e, why)
-	if err != nil || !moved {
-		return err
-	}
-	r.log.Warn("an accepted order is now a dead letter",
-		"sku", r.sku, "order", e.ID, "kind", why.Kind, "reason", why.Reason, "error", why.Err)
-	r.sale.Settled(r.sku, []Entry{e}, false)
-	return nil
-}
-
-// settle removes written orders from the stream, and makes refused ones dead letters.
-func (r *reader) settle(ctx context.Context, fates []Fate) error {
+	at := time.Now()
 	var written []Entry
 	for _, f := range fates {
 		if f.Written {
 			written = append(written, f.Entry)
 			continue
 		}
-		if f.Doubt {
-			r.sale.Doubt(f.Entry)
+		moved, err := r.streams.bury(ctx, f.Entry, f.Refusal)
+		if err != nil {
+			return err // they are claimed again
 		}
-		if err := r.bury(ctx, f.Entry, f.Refusal); err != nil {
-			return err
+		if moved {
+			r.log.Warn("an accepted order is now a dead letter",
+				"sku", r.sku, "order", f.ID, "kind", f.Kind, "reason", f.Reason, "error", f.Err)
 		}
 	}
-	if len(written) == 0 {
-		return nil
-	}
-	at := time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
 	if err := r.streams.settle(ctx, r.sku, written); err != nil {
 		return err // they are claimed again, and found in the database
 	}
-	r.sale.Settled(r.sku, written, true)
+	r.sale.Settled(fates)
 	if err := r.streams.recordLag(ctx, r.sku, written, at); err != nil { // the orders are written
 		r.log.Debug("the time until orders were written is not recorded",
 			"sku", r.sku, "orders", len(written), "error", err)

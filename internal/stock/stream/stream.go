@@ -333,14 +333,37 @@ func (s Streams) OrderOf(ctx context.Context, sku, saleID, key string) (string, 
 	return id, nil
 }
 
-// Places returns where each accepted order of an item is: an entry of the stream, or after
-// deadPrefix a dead letter, see IsDead.
-func (s Streams) Places(ctx context.Context, sku string) (map[string]string, error) {
-	places, err := s.Redis.HGetAll(ctx, Keys{sku}.Places()).Result()
+// Look reads the stream of an item, and the places of accepted orders that have no entry in it:
+// Redis has lost these, unless they were removed meanwhile.
+func (s Streams) Look(ctx context.Context, sku string) (entries []Entry, gone map[string]string, err error) {
+	gone, err = s.Redis.HGetAll(ctx, Keys{sku}.Places()).Result() // first: what is settled meanwhile is written
 	if err != nil {
-		return nil, fmt.Errorf("reading which orders of %s are accepted: %w", sku, err)
+		return nil, nil, fmt.Errorf("reading which orders of %s are accepted: %w", sku, err)
 	}
-	return places, nil
+	if entries, err = s.All(ctx, sku); err != nil {
+		return nil, nil, err
+	}
+	maps.DeleteFunc(gone, func(_, at string) bool { return IsDead(at) })
+	for _, e := range entries {
+		delete(gone, e.ID)
+	}
+	return entries, gone, nil
+}
+
+// Unwritten returns the accepted orders of an item that may still be written: in the stream, and
+// in dead letters of the kind Failed.
+func (s Streams) Unwritten(ctx context.Context, sku string) ([]Entry, error) {
+	entries, err := s.All(ctx, sku)
+	if err != nil {
+		return nil, err
+	}
+	letters, err := s.DeadLetters(ctx, sku)
+	for _, letter := range letters {
+		if letter.Kind == Failed {
+			entries = append(entries, letter.Entry)
+		}
+	}
+	return entries, err
 }
 
 // IsDead reports whether a place is that of a dead letter.

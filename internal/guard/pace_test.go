@@ -1,15 +1,15 @@
-package pace_test
+package guard_test
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"oversell/internal/stock/pace"
+	"oversell/internal/guard"
 )
 
-func TestPaceFollowsTheDatabase(t *testing.T) {
-	p := pace.NewStatement(512)
+func TestBatchSizeFollowsTheDatabase(t *testing.T) {
+	p := guard.NewBatchSize(512)
 	for range 10 {
 		p.Wrote(p.Size(), time.Duration(p.Size())*10*time.Microsecond)
 	}
@@ -32,14 +32,14 @@ func TestPaceFollowsTheDatabase(t *testing.T) {
 	}
 	p.Wrote(1, time.Second)
 	p.Wrote(0, 0) // nobody was served
-	if n := pace.NewStatement(4).Size(); n != 4 {
+	if n := guard.NewBatchSize(4).Size(); n != 4 {
 		t.Errorf("%d orders in the first statement, want no more than allowed", n)
 	}
 }
 
 func TestOneLineASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l pace.LogLimit
+		var l guard.LogLimit
 		lines, skipped := 0, int64(0)
 		for range 2500 {
 			if n, ok := l.Allow(); ok {

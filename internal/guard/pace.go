@@ -1,0 +1,112 @@
+package guard
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// BatchSize limits how many orders are written in one statement, by how long the last
+// statement took: the slower the database, the fewer orders, so that a statement ends
+// well before its timeout. It is safe for concurrent use.
+type BatchSize struct {
+	most int64
+	next atomic.Int64
+}
+
+const (
+	// maxStatement is how long a statement should take at most: a tenth of its timeout.
+	maxStatement = 500 * time.Millisecond
+	// firstBatch is how many orders the first statement has at most.
+	firstBatch = 32
+)
+
+// NewBatchSize returns a BatchSize that allows at most so many orders.
+func NewBatchSize(most int) *BatchSize {
+	b := &BatchSize{most: int64(most)}
+	b.next.Store(min(int64(most), firstBatch))
+	return b
+}
+
+// Size is how many orders the next statement may have.
+func (b *BatchSize) Size() int { return int(b.next.Load()) }
+
+// Wrote records how long it took to write n orders. The size doubles as long as that
+// fits the target, and is cut down to what fits otherwise.
+func (b *BatchSize) Wrote(n int, took time.Duration) {
+	if n == 0 {
+		return
+	}
+	fits := b.most
+	if perOrder := int64(took) / int64(n); perOrder > 0 {
+		fits = int64(maxStatement) / perOrder
+	}
+	b.next.Store(max(1, min(b.most, fits, 2*max(b.next.Load(), int64(n)))))
+}
+
+// LogLimit limits a log to one line a second, for errors that a whole crowd gets. The zero value
+// is ready, and safe for concurrent use.
+type LogLimit struct {
+	next    atomic.Int64 // when the next line may be written, in Unix nanoseconds
+	skipped atomic.Int64
+}
+
+// Allow reports whether a line may be written now, and how many were skipped since the
+// last one.
+func (l *LogLimit) Allow() (skipped int64, ok bool) {
+	now, next := time.Now().UnixNano(), l.next.Load()
+	if now < next || !l.next.CompareAndSwap(next, now+int64(time.Second)) {
+		l.skipped.Add(1)
+		return 0, false
+	}
+	return l.skipped.Swap(0), true
+}
+
+// Background repeats a step in a goroutine of its own: from Wake until the step reports that
+// nothing is left to do, or the context ends. It is safe for concurrent use.
+type Background struct {
+	Context context.Context
+	Step    func(ctx context.Context) (more bool)
+
+	mu      sync.Mutex
+	woken   bool // since the step began
+	running bool
+	all     sync.WaitGroup
+}
+
+// Wake makes sure that the step is done once more.
+func (b *Background) Wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.woken = true
+	if !b.running && b.Context.Err() == nil {
+		b.running = true
+		b.all.Go(func() {
+			for b.again(b.Step(b.Context)) {
+			}
+		})
+	}
+}
+
+// again reports whether to do another step.
+func (b *Background) again(more bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running, b.woken = (more || b.woken) && b.Context.Err() == nil, false
+	return b.running
+}
+
+// Idle reports whether no step is under way.
+func (b *Background) Idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.running
+}
+
+// Wait waits for the last step. The caller has cancelled the context.
+func (b *Background) Wait() {
+	defer b.all.Wait()
+	b.mu.Lock() // a Wake that has begun adds its goroutine first
+	defer b.mu.Unlock()
+}

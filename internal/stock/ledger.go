@@ -52,9 +52,14 @@ func (l ledger) current(ctx context.Context) (Item, error) {
 func (l ledger) Set(ctx context.Context, left int64) error { return l.sell(ctx, left, nil) }
 
 func (l ledger) sell(ctx context.Context, left int64, order *Order) error {
-	return l.commit(ctx, order, func(tx *gorm.DB) error {
-		return l.update(tx, map[string]any{"remaining": left}, nil)
-	})
+	return l.take(ctx, order, left, nil)
+}
+
+// take writes the stock and the order, see update and commit.
+func (l ledger) take(
+	ctx context.Context, order *Order, remaining any, refused func(Item) error, where ...any,
+) error {
+	return l.commit(ctx, order, func(tx *gorm.DB) error { return l.update(tx, remaining, refused, where...) })
 }
 
 // row selects the item's row if the sale is still on.
@@ -62,15 +67,16 @@ func (l ledger) row(tx *gorm.DB) *gorm.DB {
 	return tx.Model(&Item{}).Where("sku = ? AND sale_id = ? AND generation = ?", l.at.SKU, l.at.SaleID, l.at.Generation)
 }
 
-// update writes columns of the item's row, if the row meets the conditions in only. It
-// returns errOtherSale if the sale is over. If the row does not meet the conditions it
+// update writes the units left into the item's row, if the row also meets the condition where. It
+// returns errOtherSale if the sale is over. If the row does not meet the condition it
 // returns the error that refused makes of the row, or errConflict. Every write increments
 // the version, also because MySQL does not count a row that an UPDATE leaves unchanged.
-func (l ledger) update(
-	tx *gorm.DB, columns map[string]any, refused func(Item) error, only ...func(*gorm.DB) *gorm.DB,
-) error {
-	columns["version"] = gorm.Expr("version + 1")
-	done := l.row(tx).Scopes(only...).UpdateColumns(columns)
+func (l ledger) update(tx *gorm.DB, remaining any, refused func(Item) error, where ...any) error {
+	row := l.row(tx)
+	if len(where) > 0 {
+		row = row.Where(where[0], where[1:]...)
+	}
+	done := row.UpdateColumns(map[string]any{"remaining": remaining, "version": gorm.Expr("version + 1")})
 	if done.Error != nil {
 		return fmt.Errorf("writing the stock: %w", done.Error)
 	}
@@ -143,11 +149,8 @@ func (l *fencedLedger) raise(ctx context.Context) error {
 func (l *fencedLedger) Set(ctx context.Context, left int64) error { return l.sell(ctx, left, nil) }
 
 func (l *fencedLedger) sell(ctx context.Context, left int64, order *Order) error {
-	return l.commit(ctx, order, func(tx *gorm.DB) error {
-		notLater := func(tx *gorm.DB) *gorm.DB { return tx.Where("fence_of = ? AND fence <= ?", l.of, l.token) }
-		late := func(Item) error { return ErrFenced }
-		return l.update(tx, map[string]any{"remaining": left}, late, notLater)
-	})
+	late := func(Item) error { return ErrFenced }
+	return l.take(ctx, order, left, late, "fence_of = ? AND fence <= ?", l.of, l.token)
 }
 
 // maxTxAttempts is how often a transaction is tried that was in another's way.
@@ -200,4 +203,64 @@ func (s *shown) replace(ctx context.Context, seen int64) bool {
 		s.token = token
 	}
 	return ok
+}
+
+// maxConditional bounds the concurrent sections of Conditional in this process.
+const maxConditional = 16
+
+// Conditional guards without a lock, by checking in the statement that takes the units:
+// UPDATE … SET remaining = remaining - n WHERE remaining >= n. The database lets one
+// such statement at a time have the row.
+func Conditional(db *gorm.DB) Guard {
+	return &repeated{slots: make(Slots, maxConditional),
+		once: func(ctx, _ context.Context, at Location, section Section) error {
+			return section(ctx, conditional{ledger{store: store{db}, at: at}})
+		}}
+}
+
+// conditional takes units whatever Get has read.
+type conditional struct{ ledger }
+
+func (c conditional) sell(ctx context.Context, _ int64, order *Order) error {
+	tooFew := func(now Item) error { return tooFewError{now.Remaining} }
+	return c.take(ctx, order, gorm.Expr("remaining - ?", order.Quantity), tooFew, "remaining >= ?", order.Quantity)
+}
+
+// tooFewError is an ErrSoldOut with the number of units left.
+type tooFewError struct{ left int64 }
+
+func (e tooFewError) Error() string { return fmt.Sprintf("%v: %d left", ErrSoldOut, e.left) }
+func (e tooFewError) Unwrap() error { return ErrSoldOut }
+
+// Versioned guards without a lock, by compare and swap: each write increments a
+// version, and is refused if the version is no longer the one that was read. The loser
+// sleeps and does everything again.
+func Versioned(db *gorm.DB) Guard {
+	return &repeated{slots: make(Slots, maxAttempts),
+		once: func(ctx, _ context.Context, at Location, section Section) error {
+			return section(ctx, &versioned{ledger: ledger{store: store{db}, at: at}})
+		}}
+}
+
+type versioned struct {
+	ledger
+	read int64 // the version that Get found
+}
+
+func (v *versioned) Get(ctx context.Context) (int64, error) {
+	item, err := v.current(ctx)
+	v.read = item.Version
+	return item.Remaining, err
+}
+
+func (v *versioned) sell(ctx context.Context, left int64, order *Order) error {
+	return v.take(ctx, order, left, nil, "version = ?", v.read)
+}
+
+// needsMySQL returns an error for a database other than MySQL and MariaDB.
+func needsMySQL(db *gorm.DB, what string) error {
+	if db.Name() == "mysql" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s has no %s; use MySQL or MariaDB", ErrLocation, db.Name(), what)
 }

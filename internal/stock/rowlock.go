@@ -25,8 +25,8 @@ import (
 // left goes on waiting at the server, so a crowd that comes and goes would use up the
 // connections.
 func RowLocked(db *gorm.DB, s Slots) Guard {
-	return &repeated{s, needsMySQL(db, "SELECT … FOR UPDATE"), new(guard.KeyedMutex),
-		func(ctx, wait context.Context, at Location, section Section) error {
+	return &repeated{slots: s, unusable: needsMySQL(db, "SELECT … FOR UPDATE"), inTurn: new(guard.KeyedMutex),
+		once: func(ctx, wait context.Context, at Location, section Section) error {
 			r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
 			err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 				r.tx = tx
@@ -82,7 +82,7 @@ func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 		return fmt.Errorf("writing order %s: %w", order.ID, err)
 	}
 	r.order = order
-	return r.update(tx, map[string]any{"remaining": left}, nil)
+	return r.update(tx, left, nil)
 }
 
 // NameLocked guards by a named lock of the database server, GET_LOCK. The lock belongs
@@ -94,8 +94,8 @@ func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 //
 // The buyers of this process wait for the lock one at a time; see RowLocked.
 func NameLocked(db *gorm.DB, s Slots) Guard {
-	return &repeated{s, needsMySQL(db, "GET_LOCK"), new(guard.KeyedMutex),
-		func(ctx, wait context.Context, at Location, section Section) error {
+	return &repeated{slots: s, unusable: needsMySQL(db, "GET_LOCK"), inTurn: new(guard.KeyedMutex),
+		once: func(ctx, wait context.Context, at Location, section Section) error {
 			return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
 				name := lockName(at)
 				if err := getLock(wait, conn, name); err != nil {

@@ -19,7 +19,6 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/figures"
-	"oversell/internal/stock/units"
 )
 
 // The errors that Service returns, wrapped. Any other error means that the
@@ -118,7 +117,7 @@ type Item struct {
 	Fence     int64  `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
 	FenceOf   string `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
 
-	// Pooled counts the units in the pool of the generation, see package units. Only
+	// Pooled counts the units in the pool of the generation, see Pool. Only
 	// store.item reads it.
 	Pooled int64 `json:"-" gorm:"->;-:migration"`
 
@@ -153,7 +152,7 @@ func (i Item) backend() Backend { return cmp.Or(i.Keeper, InRedis) }
 // the database.
 func (i Item) left() int64 { return i.Remaining + i.Pooled }
 
-func (i Item) pool() units.Pool { return units.Pool{SKU: i.SKU, Generation: i.Generation} }
+func (i Item) pool() Pool { return Pool{SKU: i.SKU, Generation: i.Generation} }
 
 func (i Item) check() error {
 	if err := CheckSKU(i.SKU); err != nil {

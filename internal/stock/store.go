@@ -13,7 +13,6 @@ import (
 	"gorm.io/gorm/clause"
 
 	"oversell/internal/figures"
-	"oversell/internal/stock/units"
 )
 
 // Timeouts, so that a database that hangs gives an error. An item may have a great many
@@ -54,7 +53,7 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	var err error
 	for range migrateAttempts {
 		err = db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &flight{}, &purchased{}, &lostOrder{}, &restock{},
-			&units.Row{})
+			&Unit{})
 		if err == nil {
 			return nil
 		}
@@ -157,7 +156,7 @@ func (s store) changeWithin(ctx context.Context, f func(tx store) error, level .
 }
 
 // changePool is changeWithin for an f that may drain the item's pool. If the stock is in the
-// database the transaction is READ COMMITTED, see units.Pool.Drain. That is enough for f:
+// database the transaction is READ COMMITTED, see Pool.Drain. That is enough for f:
 // what it reads cannot change after it has locked the item's row and drained the pool.
 func (s store) changePool(ctx context.Context, sku string, f func(tx store) error) error {
 	if s.db.Name() != "mysql" {
@@ -223,7 +222,7 @@ func (s store) item(ctx context.Context, sku string) (Item, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	var item Item
-	err := s.db.WithContext(ctx).Select("*, "+units.Count+" AS pooled").Where("sku = ?", sku).Take(&item).Error
+	err := s.db.WithContext(ctx).Select("*, "+countUnits+" AS pooled").Where("sku = ?", sku).Take(&item).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return Item{}, fmt.Errorf("%w: %s", ErrUnknownItem, sku)
 	}
@@ -248,7 +247,7 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 			return err
 		}
 		// The units first: claims that are under way then write their orders, or never do.
-		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &flight{}, &purchased{},
+		for _, rows := range []any{&Unit{}, &Order{}, &Item{}, &Sale{}, &flight{}, &purchased{},
 			&lostOrder{}, &restock{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err

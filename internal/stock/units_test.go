@@ -12,7 +12,6 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/stock"
-	"oversell/internal/stock/units"
 )
 
 // withPool makes pools so small that a rush fills them many times.
@@ -58,7 +57,7 @@ func (s *site) lockUnits(t *testing.T, item stock.Item, n int64) *gorm.DB {
 	t.Helper()
 	tx := s.db.Begin(&sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	t.Cleanup(func() { tx.Rollback() })
-	if err := (units.Pool{SKU: item.SKU, Generation: s.generation(t)}).Claim(tx, n); err != nil {
+	if err := (stock.Pool{SKU: item.SKU, Generation: s.generation(t)}).Claim(tx, n); err != nil {
 		t.Fatal(err)
 	}
 	return tx
@@ -181,10 +180,10 @@ func TestUnitsOfAnEarlierSaleAreGone(t *testing.T) {
 	rush(t, s, 1, "sql_units", services...)
 	inside, resume := stopInWork(t, s, "sql_units")
 	<-inside
-	old := units.Pool{SKU: s.sku, Generation: s.generation(t)}
+	old := stock.Pool{SKU: s.sku, Generation: s.generation(t)}
 	s.put(t, services[0], 8)
-	if err := old.Claim(s.db, 1); !errors.Is(err, units.ErrFew) {
-		t.Errorf("a claim in the earlier sale got %v, want %v", err, units.ErrFew)
+	if err := old.Claim(s.db, 1); !errors.Is(err, stock.ErrFew) {
+		t.Errorf("a claim in the earlier sale got %v, want %v", err, stock.ErrFew)
 	}
 	if err := resume(); err != nil {
 		t.Errorf("the buyer of the earlier sale got %v", err)

@@ -11,11 +11,10 @@ import (
 	"gorm.io/gorm/clause"
 
 	"oversell/internal/stock"
-	"oversell/internal/stock/units"
 )
 
 // pool is the pool of the sale's units.
-func (s Sale) pool() units.Pool { return units.Pool{SKU: s.Item.SKU, Generation: s.Item.Generation} }
+func (s Sale) pool() stock.Pool { return stock.Pool{SKU: s.Item.SKU, Generation: s.Item.Generation} }
 
 // OpenPool puts all units into the pool.
 func (s Sale) OpenPool(ctx context.Context) error {
@@ -51,7 +50,7 @@ func (s Sale) Claim(ctx context.Context) error {
 			return err
 		}
 		// WRONG: nobody asks whether there was a row to delete.
-		claimed := units.Row{SKU: s.Item.SKU, Generation: s.Item.Generation, Unit: unit}
+		claimed := stock.Unit{SKU: s.Item.SKU, Generation: s.Item.Generation, Unit: unit}
 		if err := tx.Delete(&claimed).Error; err != nil {
 			return err
 		}

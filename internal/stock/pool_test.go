@@ -1,10 +1,9 @@
-package units_test
+package stock_test
 
 import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 
@@ -13,24 +12,22 @@ import (
 	"gorm.io/gorm/clause"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/stock/units"
+	"oversell/internal/stock"
 )
 
-func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
-
 // newPool returns a pool with this many rows, in MySQL or MariaDB.
-func newPool(t *testing.T, rows int64) (units.Pool, *gorm.DB) {
+func newPool(t *testing.T, rows int64) (stock.Pool, *gorm.DB) {
 	t.Helper()
 	db := backendtest.DialDatabase(t, backendtest.Database(t, "local"))
 	return poolIn(t, db, rows), db
 }
 
-func poolIn(t *testing.T, db *gorm.DB, rows int64) units.Pool {
+func poolIn(t *testing.T, db *gorm.DB, rows int64) stock.Pool {
 	t.Helper()
-	if err := db.AutoMigrate(&units.Row{}); err != nil {
+	if err := db.AutoMigrate(&stock.Unit{}); err != nil {
 		t.Fatal(err)
 	}
-	p := units.Pool{SKU: "item", Generation: "1"}
+	p := stock.Pool{SKU: "item", Generation: "1"}
 	if err := p.Fill(db, 0, rows); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +56,7 @@ func begin(t *testing.T, db *gorm.DB, level sql.IsolationLevel) *gorm.DB {
 }
 
 // size is the number of rows that a plain read in tx finds.
-func size(t *testing.T, p units.Pool, tx *gorm.DB) int64 {
+func size(t *testing.T, p stock.Pool, tx *gorm.DB) int64 {
 	t.Helper()
 	rows, _, err := p.Size(tx)
 	if err != nil {
@@ -137,7 +134,7 @@ func TestClaimIsOfWholeOrders(t *testing.T) {
 		}{{3, 5, true}, {3, 5, false}, {6, 5, true}, {5, 0, true}, {1, 0, true}} {
 			tx := begin(t, db, sql.LevelDefault)
 			before := size(t, p, tx)
-			if err := p.Claim(tx, c.units); errors.Is(err, units.ErrFew) != (c.units > before) || err != nil &&
+			if err := p.Claim(tx, c.units); errors.Is(err, stock.ErrFew) != (c.units > before) || err != nil &&
 				c.units <= before {
 				t.Errorf("a claim of %d of %d units got %v", c.units, before, err)
 			}
@@ -180,7 +177,7 @@ func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
 			}
 			drain.Commit()
 			var left int64
-			if err := db.Model(&units.Row{}).Where("sku = ?", p.SKU).Count(&left).Error; err != nil || left != 0 {
+			if err := db.Model(&stock.Unit{}).Where("sku = ?", p.SKU).Count(&left).Error; err != nil || left != 0 {
 				t.Errorf("%d rows are left, %v; want none", left, err)
 			}
 		})
@@ -212,7 +209,7 @@ func TestAUnitIsClaimedOnceWithoutLocks(t *testing.T) {
 		switch err := <-results; {
 		case err == nil:
 			claimed++
-		case !errors.Is(err, units.ErrFew):
+		case !errors.Is(err, stock.ErrFew):
 			t.Errorf("a claim got %v", err)
 		}
 	}

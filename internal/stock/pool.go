@@ -1,0 +1,314 @@
+package stock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"golang.org/x/sync/singleflight"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// ErrFew means that too few rows of a pool are free. Others may have locked some, or the
+// pool needs to be filled, or the generation is over.
+var ErrFew = errors.New("too few rows of the pool are free")
+
+// Unit is a row of a pool: a unit that can be claimed. The claim deletes it.
+type Unit struct {
+	SKU        string `gorm:"primaryKey;size:64"`
+	Generation string `gorm:"primaryKey;size:36"`
+	Unit       int64  `gorm:"primaryKey;autoIncrement:false"` // unique in the pool
+}
+
+func (Unit) TableName() string { return "oversell_units" }
+
+// countUnits is SQL for the number of rows in the pool of a row of the items. In one statement
+// with that row it is read from one snapshot.
+const countUnits = "(SELECT COUNT(*) FROM oversell_units WHERE oversell_units.sku = oversell_items.sku AND " +
+	"oversell_units.generation = oversell_items.generation)"
+
+// Pool has one row for each unit of an item that a buyer can claim now, in one generation. A buyer
+// claims rows that nobody else has locked, so claims do not wait for each other, and no row is hot.
+// The pool is filled from the item's row, a bounded number of units at a time: pool, item's row and
+// orders together have all units of the sale, at every commit. Those who fill and drain the pool do
+// wait: for the item's row, and for claims under way.
+//
+// The rows are also what makes a claim current. They name the generation of the stock, and
+// who ends a generation drains its pool in the same transaction. So a claim needs no look
+// at the item's row: it finds rows of its generation, or the generation is over.
+type Pool struct{ SKU, Generation string }
+
+func (p Pool) rows(tx *gorm.DB) *gorm.DB {
+	return tx.Model(&Unit{}).Where("sku = ? AND generation = ?", p.SKU, p.Generation)
+}
+
+// Claim takes n units that nobody else has locked, all or none, in a transaction that
+// writes their order. It returns ErrFew at once if there are not so many.
+//
+// The transaction must be READ COMMITTED. Under REPEATABLE READ the server also locks the
+// gaps between the rows, and the rows of claims that were committed a moment ago, so that
+// buyers wait for each other and for the next filling after all.
+//
+// Each row is deleted by its whole key, with a statement of its own. For one DELETE with a
+// list of units, MariaDB reads the whole table or index as soon as the list is a good part
+// of it, and so waits for the rows of other claims, and deadlocks with them.
+//
+// A unit belongs to the claim whose DELETE finds its row. TiDB accepts FOR UPDATE SKIP LOCKED
+// and locks nothing (https://github.com/pingcap/tidb/issues/69720), so that several claims
+// read the same units there.
+func (p Pool) Claim(tx *gorm.DB, n int64) error {
+	free, err := p.lock(tx, n)
+	if err != nil {
+		return err
+	}
+	if int64(len(free)) < n {
+		return fmt.Errorf("locking %d units: %d found: %w", n, len(free), ErrFew)
+	}
+	for _, unit := range free {
+		claimed := p.rows(tx).Where("unit = ?", unit).Delete(&Unit{})
+		if claimed.Error != nil {
+			return fmt.Errorf("claiming unit %d of %s: %w", unit, p.SKU, claimed.Error)
+		}
+		if claimed.RowsAffected != 1 {
+			return fmt.Errorf("claiming unit %d of %s, which another claim has deleted: %w", unit, p.SKU, ErrFew)
+		}
+	}
+	return nil
+}
+
+// lock locks up to n rows that nobody else has locked, until the end of tx.
+func (p Pool) lock(tx *gorm.DB, n int64) (free []int64, err error) {
+	skip := clause.Locking{Strength: clause.LockingStrengthUpdate, Options: clause.LockingOptionsSkipLocked}
+	if err := p.rows(tx).Clauses(skip).Order("unit").Limit(int(n)).Pluck("unit", &free).Error; err != nil {
+		return nil, fmt.Errorf("locking %d free units: %w", n, unknown(err))
+	}
+	return free, nil
+}
+
+// unknown says which servers know the statement, if err means that this one does not.
+func unknown(err error) error {
+	const erParse = 1064
+	var serverErr *mysql.MySQLError
+	if errors.As(err, &serverErr) && serverErr.Number == erParse {
+		return fmt.Errorf("the server has no SKIP LOCKED; use MySQL 8 or MariaDB 10.6, or a later one: %w", err)
+	}
+	return err
+}
+
+// Size returns the number of rows in the pool and the largest number of one. It counts the
+// rows that others have locked, because a claim that is not committed may be rolled back.
+func (p Pool) Size(tx *gorm.DB) (rows, last int64, err error) {
+	var found struct{ Pooled, Last int64 }
+	err = p.rows(tx).Select("COUNT(*) AS pooled, COALESCE(MAX(unit), 0) AS last").Scan(&found).Error
+	if err != nil {
+		return 0, 0, fmt.Errorf("counting the pool of %s: %w", p.SKU, err)
+	}
+	return found.Pooled, found.Last, nil
+}
+
+// Fill adds n rows, with numbers after last. The caller has locked the item's
+// row in tx, has checked that the generation is current, and takes the units from the row.
+func (p Pool) Fill(tx *gorm.DB, last, n int64) error {
+	rows := make([]Unit, n)
+	for i := range rows {
+		rows[i] = Unit{p.SKU, p.Generation, last + 1 + int64(i)}
+	}
+	if err := tx.Create(&rows).Error; err != nil {
+		return fmt.Errorf("adding %d units to the pool of %s: %w", n, p.SKU, err)
+	}
+	return nil
+}
+
+// Drain removes the pool and returns how many rows it had. The caller has locked the item's
+// row in tx, so that no pool is filled. Drain waits for the claims that are under way: their
+// orders are written before it returns, or never. Rows that the item's earlier generations
+// may have left are removed too, and do not count: their units are not part of the stock.
+//
+// The transaction should be READ COMMITTED. Under REPEATABLE READ the server also locks the
+// gaps on both sides of the pool, so that the pools of neighbouring items cannot be filled.
+func (p Pool) Drain(tx *gorm.DB) (int64, error) {
+	current := p.rows(tx).Delete(&Unit{})
+	if current.Error != nil {
+		return 0, fmt.Errorf("draining the pool of %s: %w", p.SKU, current.Error)
+	}
+	if err := tx.Where("sku = ?", p.SKU).Delete(&Unit{}).Error; err != nil {
+		return 0, fmt.Errorf("removing the earlier pools of %s: %w", p.SKU, err)
+	}
+	return current.RowsAffected, nil
+}
+
+// UnitsInPool is how many rows the pool of an item has when it has just been filled, unless
+// one order needs more, or claims under way have locked most of them.
+const UnitsInPool = 200
+
+// Units guards by one row for each unit that is available. A buyer claims rows that
+// nobody else has locked, with SELECT … FOR UPDATE SKIP LOCKED, in the transaction that
+// writes the order. So claims do not wait for each other, and none of them writes the item's
+// row. That row has the units that have no row of their own yet; a buyer that finds too few
+// rows takes up to size units from it, and waits while another one does. See Pool.
+//
+// A buyer that finds all units locked gives up its slot and tries again, so that those of other
+// items can buy.
+func Units(db *gorm.DB, size int64) Guard {
+	shared := &pools{size: size, filling: make(Slots, maxFillings)}
+	unusable := needsMySQL(db, "SELECT … FOR UPDATE SKIP LOCKED")
+	return &repeated{slots: make(Slots, maxConditional), unusable: unusable,
+		once: func(ctx, _ context.Context, at Location, section Section) error {
+			return section(ctx, pooled{ledger{store: store{db}, at: at}, shared})
+		}}
+}
+
+// maxFillings bounds the pools that are filled at the same time in this process. A filling
+// needs a connection beside those of the claims, for as long as it waits for the item's row.
+const maxFillings = 8
+
+// pools is what the buyers of this process share.
+type pools struct {
+	size    int64
+	fills   singleflight.Group // buyers of an item that find too few rows share a filling
+	filling Slots
+}
+
+// pooled takes units from the pool, whatever Get has read.
+type pooled struct {
+	ledger
+	*pools
+}
+
+// Get returns the units in the pool and in the item's row.
+func (p pooled) Get(ctx context.Context) (int64, error) {
+	item, err := p.current(ctx)
+	return item.left(), err
+}
+
+// readCommitted are the options of a transaction with a claim, see Pool.Claim.
+var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+
+const (
+	// maxFilled is how often a buyer fills the pool while others are faster to claim its rows.
+	maxFilled = 5
+	// fillPatience is how long a buyer keeps its slot while the pool is filled. Most
+	// fillings are over by then.
+	fillPatience = 50 * time.Millisecond
+)
+
+// sell returns errConflict if the units that are left are locked by other claims, which may be
+// rolled back.
+func (p pooled) sell(ctx context.Context, _ int64, order *Order) error {
+	pool := Pool{SKU: p.at.SKU, Generation: p.at.Generation}
+	err := p.claim(ctx, pool, order)
+	for range maxFilled {
+		if !errors.Is(err, ErrFew) {
+			return err
+		}
+		enough, fillErr := p.fill(ctx, pool, order.Quantity)
+		if fillErr != nil {
+			return fillErr
+		}
+		if !enough {
+			return err
+		}
+		err = p.claim(ctx, pool, order)
+	}
+	return err
+}
+
+// claim takes the units of the order from the pool and writes the order, or returns
+// ErrFew.
+func (p pooled) claim(ctx context.Context, pool Pool, order *Order) error {
+	return p.commit(ctx, order, func(tx *gorm.DB) error {
+		err := pool.Claim(tx, order.Quantity)
+		if errors.Is(err, ErrFew) {
+			return fmt.Errorf("%w: %w", errConflict, err)
+		}
+		return err
+	}, readCommitted)
+}
+
+// filling is what a filling has found or left: free rows, and all units, with the locked ones.
+type filling struct{ free, left int64 }
+
+// fill fills the pool, if the item's row has units, and reports whether n rows are free now. It
+// returns a tooFewError if fewer than n units are left, and errOtherSale. It waits for fillPatience;
+// the filling, which others share, goes on.
+func (p pooled) fill(ctx context.Context, pool Pool, n int64) (enough bool, err error) {
+	size := max(p.size, n)
+	filled := p.fills.DoChan(pool.Generation+" "+strconv.FormatInt(size, 10), func() (any, error) {
+		return p.fillOnce(ctx, pool, size, n)
+	})
+	select {
+	case done := <-filled:
+		f, _ := done.Val.(filling)
+		if done.Err == nil && f.left < n {
+			done.Err = tooFewError{f.left}
+		}
+		return f.free >= n, done.Err
+	case <-time.After(fillPatience):
+		return false, nil
+	}
+}
+
+// fillOnce brings the pool to size rows, as far as the item's row has units. The item's row
+// is locked, so that one process at a time fills the pool, and none in a generation that is
+// over.
+func (p pooled) fillOnce(ctx context.Context, pool Pool, size, n int64) (f filling, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	select {
+	case p.filling <- struct{}{}:
+		defer func() { <-p.filling }()
+	case <-ctx.Done():
+		return filling{}, fmt.Errorf("filling the pool of %s: others are being filled: %w",
+			pool.SKU, context.Cause(ctx))
+	}
+	for range maxTxAttempts {
+		err = p.on().db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+			f, err = p.fillIn(tx, pool, size, n)
+			return err
+		}, readCommitted)
+		if !retryable(err) {
+			break
+		}
+	}
+	if err != nil {
+		return filling{}, fmt.Errorf("filling the pool of %s: %w", pool.SKU, err)
+	}
+	return f, nil
+}
+
+// fillIn adds rows if fewer than n are free. It fills the pool up to size, and with half as many
+// rows at least: others have locked the rows that are there, perhaps for long, and the next
+// buyers should not all have to write the item's row.
+func (p pooled) fillIn(tx *gorm.DB, pool Pool, size, n int64) (filling, error) {
+	var item Item
+	err := p.row(tx).Clauses(lockRow(tx)...).Take(&item).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		err = errOtherSale
+	}
+	if err != nil {
+		return filling{}, fmt.Errorf("locking the item's row: %w", err)
+	}
+	there, last, err := pool.Size(tx)
+	if err != nil {
+		return filling{}, err
+	}
+	f := filling{left: item.Remaining + there}
+	free, err := pool.lock(tx, n)
+	if err != nil {
+		return filling{}, err
+	}
+	if f.free = int64(len(free)); f.free >= n || item.Remaining == 0 {
+		return f, nil
+	}
+	added := min(item.Remaining, max(size-there, size/2, n-f.free))
+	if err := pool.Fill(tx, last, added); err != nil {
+		return filling{}, err
+	}
+	f.free += added
+	return f, p.update(tx, gorm.Expr("remaining - ?", added), nil)
+}

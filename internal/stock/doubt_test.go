@@ -1,16 +1,13 @@
 package stock_test
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
-	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
 )
 
@@ -26,18 +23,10 @@ func counts(tx *gorm.DB) bool {
 // wantLeft waits until Redis has so many units, without a look by the shop.
 func (s *site) wantLeft(t *testing.T, want string) {
 	t.Helper()
-	deadline, cancel := context.WithTimeout(t.Context(), backendtest.Slack)
-	defer cancel()
-	for {
+	eventually(t, "Redis has "+want+" units", func() (bool, any) {
 		got := s.rdb.Get(t.Context(), s.stockKey(t)).Val()
-		if got == want {
-			return
-		}
-		pause()
-		if deadline.Err() != nil {
-			t.Fatalf("Redis has %q units, want %q", got, want)
-		}
-	}
+		return got == want, got
+	})
 }
 
 // The settler tries again when the count failed, and ends with the service.
@@ -54,17 +43,13 @@ func TestSettlerTriesAgainUntilClose(t *testing.T) {
 				_ = tx.AddError(errBroken)
 			}
 		})()
-		hook := new(locktest.Hook)
-		s.rdb.AddHook(hook)
 		loseOne := func() {
-			hook.On(locktest.Command("evalsha", "eval"), 1, locktest.LoseReply(locktest.ErrCut))
+			s.failOnce(locktest.LoseReply(locktest.ErrCut), "evalsha", "eval")
 			_, _ = service.Deduct(t.Context(), s.request("lua_atomic", ""))
 		}
 		broken.Store(true)
 		loseOne()
-		for deadline := time.Now().Add(backendtest.Slack); tried.Load() < 2 && time.Now().Before(deadline); {
-			pause()
-		}
+		eventually(t, "the settler has tried again", func() (bool, any) { return tried.Load() >= 2, nil })
 		broken.Store(false)
 		s.wantLeft(t, "9")
 		broken.Store(true)

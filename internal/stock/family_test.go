@@ -93,32 +93,6 @@ func givesUp(t *testing.T, s *site, strategy string) error {
 	}
 }
 
-// What happens if families do not take turns.
-func TestMixedStrategiesOversell(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		for _, p := range pairs {
-			s.sku, s.keeper = newSKU(), p.keeper
-			inside, gate := make(chan struct{}), make(chan struct{})
-			slow := s.instance(t, func(cfg *stock.Config) {
-				withMixed(cfg)
-				withWork(park(inside, gate))(cfg)
-			})
-			other := s.instance(t, withMixed)
-			s.put(t, other, 2)
-			late := order(t.Context(), slow, s.request(p.first, ""))
-			<-inside
-			rush(t, s, 2, p.second, other)
-			close(gate)
-			if o := <-late; o.err != nil {
-				t.Errorf("%v: %v", p, o.err)
-			}
-			if a := s.audit(t, other); a.Oversold != 1 {
-				t.Errorf("%v: oversold %d, want 1", p, a.Oversold)
-			}
-		}
-	})
-}
-
 // A family that sells nothing loses its turn, because its process was killed or is paused. Its later
 // writes are refused.
 func TestLateFamilyIsRefused(t *testing.T) {

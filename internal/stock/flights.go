@@ -3,12 +3,12 @@ package stock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
 	"oversell/internal/guard"
@@ -117,17 +117,14 @@ func (f *flights) look(ending bool) (rows []flight, gone []string) {
 // of counts the units of an item in flight: of this process now, and what each other process has
 // published. What a killed process has published counts until it expires.
 func (f *flights) of(ctx context.Context, sku string) (units int64, err error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	err = f.store.db.WithContext(ctx).Model(&flight{}).Select("COALESCE(SUM(units), 0)").
-		Where("sku = ? AND instance <> ? AND ends_at > ?", sku, f.instance, now()).Scan(&units).Error
-	if err != nil {
-		return 0, fmt.Errorf("counting the units of %s in flight: %w", sku, err)
-	}
+	err = f.store.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Model(&flight{}).Select("COALESCE(SUM(units), 0)").
+			Where("sku = ? AND instance <> ? AND ends_at > ?", sku, f.instance, now()).Scan(&units)
+	}, "counting the units of %s in flight", sku)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n := f.units[sku]; n != nil {
 		units += n.now
 	}
-	return units, nil
+	return units, err
 }

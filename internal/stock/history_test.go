@@ -4,8 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"gorm.io/gorm"
-
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/stock"
@@ -17,14 +15,12 @@ type restartable struct {
 	server *backendtest.LocalRedis
 }
 
-// eachRestartable runs f over embedded and real databases.
-func eachRestartable(t *testing.T, f func(t *testing.T, s restartable)) {
+func newRestartable(t *testing.T) restartable {
 	t.Helper()
 	t.Parallel()
-	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
-		server := backendtest.RestartableRedis(t)
-		f(t, restartable{newSite(t, backendtest.DialRedis(t, server.URL), db), server})
-	})
+	server := backendtest.RestartableRedis(t)
+	db := backendtest.DialDatabase(t, backendtest.Database(t, kind))
+	return restartable{newSite(t, backendtest.DialRedis(t, server.URL), db), server}
 }
 
 // process starts an instance with its own connections.
@@ -68,31 +64,30 @@ func (s restartable) restart(t *testing.T) {
 func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 	for name, idle := range map[string]bool{"idle": true, "new": false} {
 		t.Run(name, func(t *testing.T) {
-			eachRestartable(t, func(t *testing.T, s restartable) {
-				for _, strategy := range []string{"lua_atomic", "lua_batch", "watch", "v4_lua", "v9_cohort"} {
-					s.sku = newSKU()
-					busy := s.process(t, nil)
-					s.put(t, busy, 10)
-					rush(t, s.site, 3, strategy, busy)
-					s.save(t)
-					rush(t, s.site, 3, strategy, busy)
-					var other *stock.Service
-					if idle {
-						other = s.process(t, nil)
-						rush(t, s.site, 1, strategy, other) // it has just compared Redis
-					} else {
-						rush(t, s.site, 1, strategy, busy)
-					}
-					s.restart(t)
-					if !idle {
-						other = s.process(t, nil)
-					}
-					if sold, soldOut, _ := rush(t, s.site, 10, strategy, other); sold != 3 || soldOut != 7 {
-						t.Errorf("%s: %d sold and %d refused, want the last 3 and 7", strategy, sold, soldOut)
-					}
-					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
+			s := newRestartable(t)
+			for _, strategy := range []string{"lua_atomic", "lua_batch", "watch", "v4_lua", "v9_cohort"} {
+				s.sku = newSKU()
+				busy := s.process(t, nil)
+				s.put(t, busy, 10)
+				rush(t, s.site, 3, strategy, busy)
+				s.save(t)
+				rush(t, s.site, 3, strategy, busy)
+				var other *stock.Service
+				if idle {
+					other = s.process(t, nil)
+					rush(t, s.site, 1, strategy, other) // it has just compared Redis
+				} else {
+					rush(t, s.site, 1, strategy, busy)
 				}
-			})
+				s.restart(t)
+				if !idle {
+					other = s.process(t, nil)
+				}
+				if sold, soldOut, _ := rush(t, s.site, 10, strategy, other); sold != 3 || soldOut != 7 {
+					t.Errorf("%s: %d sold and %d refused, want the last 3 and 7", strategy, sold, soldOut)
+				}
+				wantStock(t, s.audit(t, other), 10, 0, 10, 10)
+			}
 		})
 	}
 }
@@ -100,27 +95,26 @@ func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 // Units that were taken from an older stock are not sold, even if the buyer had looked at
 // the right one.
 func TestUnitsOfAnOlderStockAreNotSold(t *testing.T) {
-	eachRestartable(t, func(t *testing.T, s restartable) {
-		for _, strategy := range []string{"lua_atomic", "lua_batch", "v4_lua", "none"} {
-			s.sku = newSKU()
-			inside, gate := make(chan struct{}), make(chan struct{})
-			late := s.process(t, func(cfg *stock.Config) {
-				withMixed(cfg)
-				withWork(park(inside, gate))(cfg)
-			})
-			other := s.process(t, withMixed)
-			s.put(t, other, 3)
-			s.save(t)
-			rush(t, s.site, 2, "lua_atomic", other)
-			sold := order(t.Context(), late, s.request(strategy, ""))
-			<-inside
-			rush(t, s.site, 1, "lua_atomic", other)
-			s.restart(t)
-			close(gate)
-			if o := <-sold; !errors.Is(o.err, stock.ErrSoldOut) {
-				t.Errorf("%s: the late buyer got %v, want %v", strategy, o.err, stock.ErrSoldOut)
-			}
-			wantStock(t, s.audit(t, other), 3, 0, 3, 3)
+	s := newRestartable(t)
+	for _, strategy := range []string{"lua_atomic", "lua_batch", "v4_lua", "none"} {
+		s.sku = newSKU()
+		inside, gate := make(chan struct{}), make(chan struct{})
+		late := s.process(t, func(cfg *stock.Config) {
+			withMixed(cfg)
+			withWork(park(inside, gate))(cfg)
+		})
+		other := s.process(t, withMixed)
+		s.put(t, other, 3)
+		s.save(t)
+		rush(t, s.site, 2, "lua_atomic", other)
+		sold := order(t.Context(), late, s.request(strategy, ""))
+		<-inside
+		rush(t, s.site, 1, "lua_atomic", other)
+		s.restart(t)
+		close(gate)
+		if o := <-sold; !errors.Is(o.err, stock.ErrSoldOut) {
+			t.Errorf("%s: the late buyer got %v, want %v", strategy, o.err, stock.ErrSoldOut)
 		}
-	})
+		wantStock(t, s.audit(t, other), 3, 0, 3, 3)
+	}
 }

@@ -97,13 +97,16 @@ func (l ledger) update(tx *gorm.DB, remaining any, refused func(Item) error, whe
 	return fmt.Errorf("writing the stock: %w", err)
 }
 
-// lockRow makes a SELECT lock its row, in MySQL. SQLite has one writer at a time, and
-// does not need it.
-func lockRow(db *gorm.DB) []clause.Expression {
+// lockRow makes a SELECT lock its row.
+func lockRow(db *gorm.DB) []clause.Expression { return locking(db, clause.LockingStrengthUpdate) }
+
+// locking makes a SELECT keep others from changing its row, in MySQL. SQLite has one writer at a
+// time, and does not need it.
+func locking(db *gorm.DB, strength string) []clause.Expression {
 	if db.Name() != "mysql" {
 		return nil
 	}
-	return []clause.Expression{clause.Locking{Strength: clause.LockingStrengthUpdate}}
+	return []clause.Expression{clause.Locking{Strength: strength}}
 }
 
 // fencedLedger is a ledger that refuses a holder if a later one has been here. It checks
@@ -136,14 +139,10 @@ func (l *fencedLedger) shownTo(ctx context.Context) (Item, error) {
 // raise records the token as the largest one seen, unless a larger one of the same lock
 // has been seen.
 func (l *fencedLedger) raise(ctx context.Context) error {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	err := l.row(l.on().db.WithContext(ctx)).Where("fence_of <> ? OR fence < ?", l.of, l.token).
-		UpdateColumns(map[string]any{"fence_of": l.of, "fence": l.token}).Error
-	if err != nil {
-		return fmt.Errorf("raising the fence: %w", err)
-	}
-	return nil
+	return l.on().query(ctx, func(db *gorm.DB) *gorm.DB {
+		return l.row(db).Where("fence_of <> ? OR fence < ?", l.of, l.token).
+			UpdateColumns(map[string]any{"fence_of": l.of, "fence": l.token})
+	}, "raising the fence")
 }
 
 func (l *fencedLedger) Set(ctx context.Context, left int64) error { return l.sell(ctx, left, nil) }

@@ -231,13 +231,7 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 		s.wantLimit(t, service, "ann", 1)
 		consume(t, service, stream.Consumer{Tries: 1})
 		s.until(t, service, "ann's order is refused", func(a stock.Audit) bool { return a.AcceptedLost == 1 })
-		for letters := 0; letters < 2; pause() {
-			found, err := service.DeadLetters(t.Context(), s.sku)
-			if err != nil {
-				t.Fatal(err)
-			}
-			letters = len(found)
-		}
+		s.deadLetters(t, service, 2)
 		s.wantLimit(t, service, "ann", 4)
 		if _, err := s.buyAs(t, service, "ann", "", 3); err != nil {
 			t.Errorf("ann's units are given back: %v", err)

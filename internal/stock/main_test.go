@@ -42,13 +42,32 @@ type site struct {
 	keeper stock.Backend // of the stock of the items that are put
 }
 
-// eachSite runs f over embedded and real backends.
+// kind is that of the backends: embedded, or real ones with the build tag system. What the embedded
+// ones can show is shown without the tag.
+var kind = backendtest.Kinds()[len(backendtest.Kinds())-1]
+
+// eachSite runs f beside the other tests, with backends of its own.
 func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	t.Helper()
 	t.Parallel()
-	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
-		f(t, newSite(t, rdb, db))
+	t.Run(kind, func(t *testing.T) {
+		f(t, newSite(t, backendtest.DialRedis(t, backendtest.Redis(t, kind)),
+			backendtest.DialDatabase(t, backendtest.Database(t, kind))))
 	})
+}
+
+// eventually waits until reached returns true. State is what the test says otherwise.
+func eventually(t *testing.T, what string, reached func() (ok bool, state any)) {
+	t.Helper()
+	for end := time.Now().Add(backendtest.Slack); ; pause() {
+		ok, state := reached()
+		if ok {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waiting until %s: there is %+v", what, state)
+		}
+	}
 }
 
 func newSite(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) *site {
@@ -165,6 +184,11 @@ type variant struct {
 
 // holds reports whether it sells exactly among instances.
 func (v variant) holds() bool { return v.strategy != "none" && v.strategy != "local" }
+
+// oneLock leaves out all locks but one, for tests of what does not depend on the lock.
+func (v variant) oneLock() bool {
+	return v.strategy == "v9_cohort" || !strings.HasPrefix(v.strategy, "v")
+}
 
 // eachVariant runs f for every strategy that these backends support, each time with a new
 // SKU. A strategy that works with both runs with the stock in Redis and in the database.

@@ -47,15 +47,11 @@ func (s store) itemsOf(ctx context.Context, id string) (skus []string, err error
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, nil
 	}
-	ctx, cancel := limited(ctx)
-	defer cancel()
 	begin := id[len(id)-saleDigits:]
-	err = s.db.WithContext(ctx).Model(&Sale{}).Where("id >= ? AND id < ?", begin, begin+"g").Distinct().
-		Pluck("sku", &skus).Error
-	if err != nil {
-		return nil, fmt.Errorf("looking up the item of order %s: %w", id, err)
-	}
-	return skus, nil
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Model(&Sale{}).Where("id >= ? AND id < ?", begin, begin+"g").Distinct().Pluck("sku", &skus)
+	}, "looking up the item of order %s", id)
+	return skus, err
 }
 
 func (p *purchase) doubt() { p.service.reconciliation.doubt(p.req.SKU, p.gen) }
@@ -211,7 +207,7 @@ func (s store) createAll(ctx context.Context, g generation, orders []*Order) err
 	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		current := tx.Model(&Item{}).Select("1").Where("sku = ? AND generation = ?", orders[0].SKU, g.id)
 		var one int
-		if err := current.Clauses(shareRow(tx)...).Take(&one).Error; err != nil {
+		if err := current.Clauses(locking(tx, clause.LockingStrengthShare)...).Take(&one).Error; err != nil {
 			if errors.Is(err, gorm.ErrRecordNotFound) {
 				return errOtherSale
 			}
@@ -235,14 +231,6 @@ func (s store) createOne(ctx context.Context, g generation, o *Order) error {
 		return errOtherSale
 	}
 	return done.Error
-}
-
-// shareRow makes a SELECT keep others from changing its row, in MySQL. See lockRow.
-func shareRow(db *gorm.DB) []clause.Expression {
-	if db.Name() != "mysql" {
-		return nil
-	}
-	return []clause.Expression{clause.Locking{Strength: clause.LockingStrengthShare}}
 }
 
 // The errors of MySQL and MariaDB after which a transaction may be tried again: it was
@@ -430,15 +418,14 @@ func (s *Service) Orders(ctx context.Context, sku, after string, limit int) (Ord
 		return Orders{}, err
 	}
 	page := Orders{SKU: sku, SaleID: item.SaleID, Orders: []ListedOrder{}}
-	ctx, cancel := limited(ctx)
-	defer cancel()
 	var rows []Order
-	err = s.store.db.WithContext(ctx).
-		Select("id", "quantity", "strategy", "created_at", "idempotency_key").
-		Where("sku = ? AND sale_id = ? AND id > ?", sku, item.SaleID, after).
-		Order("id").Limit(limit + 1).Find(&rows).Error
+	err = s.store.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Select("id", "quantity", "strategy", "created_at", "idempotency_key").
+			Where("sku = ? AND sale_id = ? AND id > ?", sku, item.SaleID, after).
+			Order("id").Limit(limit + 1).Find(&rows)
+	}, "reading the orders of sale %s", item.SaleID)
 	if err != nil {
-		return Orders{}, fmt.Errorf("reading the orders of sale %s: %w", item.SaleID, err)
+		return Orders{}, err
 	}
 	if len(rows) > limit {
 		rows = rows[:limit]

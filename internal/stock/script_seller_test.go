@@ -10,14 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/catalog"
 	"oversell/internal/locks/locktest"
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 )
+
+// failOnce lets the first of these commands, with its pipeline, fail as the action says.
+func (s *site) failOnce(action locktest.Action, commands ...string) {
+	hook := new(locktest.Hook)
+	s.rdb.AddHook(hook)
+	hook.On(locktest.Command(commands...), 1, action)
+}
 
 // scripts names the strategies that sell by a script.
 func scripts() []string {
@@ -111,9 +118,7 @@ func TestReplyOfTheScriptIsLost(t *testing.T) {
 			eachScript(t, func(t *testing.T, s *site, strategy string) {
 				service := s.instance(t, nil)
 				s.put(t, service, 10)
-				hook := &scriptHook{action: action}
-				s.rdb.AddHook(hook)
-				hook.armed.Store(true)
+				s.failOnce(action, "evalsha", "eval")
 				if _, err := service.Deduct(t.Context(), s.request(strategy, "")); !errors.Is(err, locktest.ErrCut) {
 					t.Errorf("got %v, want %v", err, locktest.ErrCut)
 				}
@@ -127,92 +132,21 @@ func TestReplyOfTheScriptIsLost(t *testing.T) {
 	}
 }
 
-// scriptHook applies its action to the first script that runs after it was armed.
-type scriptHook struct {
-	action locktest.Action
-	armed  atomic.Bool
-}
-
-func (h *scriptHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if !h.matches(cmd) {
-			return next(ctx, cmd)
-		}
-		err := h.action(ctx, func() error { return next(ctx, cmd) })
-		cmd.SetErr(err)
-		return h.again(err)
-	}
-}
-
-func (h *scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if !slices.ContainsFunc(cmds, h.matches) {
-			return next(ctx, cmds)
-		}
-		err := h.action(ctx, func() error { return next(ctx, cmds) })
-		for _, cmd := range cmds {
-			cmd.SetErr(err)
-		}
-		return h.again(err)
-	}
-}
-
-func (h *scriptHook) matches(cmd redis.Cmder) bool {
-	return (cmd.Name() == "evalsha" || cmd.Name() == "eval") && h.armed.CompareAndSwap(true, false)
-}
-
-// again arms the hook again if the script was not executed.
-func (h *scriptHook) again(err error) error {
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		h.armed.Store(true)
-	}
-	return err
-}
-
-// writeHook applies its action to the first pipeline or DEL after it was armed: the part of
-// a change of sale that writes to Redis.
-type writeHook struct {
-	action locktest.Action
-	armed  atomic.Bool
-}
-
-func (h *writeHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *writeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "del" || !h.armed.CompareAndSwap(true, false) {
-			return next(ctx, cmd)
-		}
-		err := h.action(ctx, func() error { return next(ctx, cmd) })
-		cmd.SetErr(err)
-		return err
-	}
-}
-
-func (h *writeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if !h.armed.CompareAndSwap(true, false) {
-			return next(ctx, cmds)
-		}
-		return h.action(ctx, func() error { return next(ctx, cmds) })
-	}
-}
-
 func TestScriptsOnACluster(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Cluster(t))
 	s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
 	service := s.instance(t, nil)
-	for _, strategy := range scripts() {
+	consume(t, service, stream.Consumer{})
+	for _, strategy := range append(scripts(), streamed) {
 		s.sku = newSKU()
 		s.put(t, service, 30)
 		if sold, soldOut, _ := rush(t, s, 50, strategy, service); sold != 30 || soldOut != 20 {
 			t.Errorf("%s: %d sold and %d refused, want 30 and 20", strategy, sold, soldOut)
 		}
+		wantStock(t, s.settled(t, service), 30, 0, 30, 30)
 		s.put(t, service, 30)
 		wantOneOrder(t, sameKey(t, s, 10, strategy, "click", service))
-		wantStock(t, s.audit(t, service), 30, 29, 1, 1)
+		wantStock(t, s.settled(t, service), 30, 29, 1, 1)
 	}
 }
 

@@ -3,7 +3,6 @@ package stock
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -265,13 +264,13 @@ const maxCategoryItems = 10_000
 // Categories reads the category map from the database: the SKUs of each category. Items
 // without one are not in it. It is the expensive read that the cache exists for.
 func (s *Service) Categories(ctx context.Context) (map[string][]string, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
 	var items []Item
-	all := s.store.db.WithContext(ctx).Select("sku", "category").Where("category <> ''").
-		Order("category, sku").Limit(maxCategoryItems)
-	if err := all.Find(&items).Error; err != nil {
-		return nil, fmt.Errorf("reading the category map: %w", err)
+	err := s.store.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Select("sku", "category").Where("category <> ''").Order("category, sku").
+			Limit(maxCategoryItems).Find(&items)
+	}, "reading the category map")
+	if err != nil {
+		return nil, err
 	}
 	skus := make(map[string][]string)
 	for _, item := range items {

@@ -10,9 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-	"gorm.io/gorm"
-
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/stock"
 )
@@ -181,37 +178,8 @@ func (s *site) stockKey(t *testing.T) string {
 	return "oversell:{" + s.sku + "}:stock:" + saleID + ":" + generation
 }
 
-// A Redis that has lost all or some of an item's keys gets the stock back.
-func TestStockIsRestoredFromTheOrders(t *testing.T) {
-	for name, forget := range map[string]func(t *testing.T, s *site) error{
-		"everything": func(t *testing.T, s *site) error { return s.rdb.FlushDB(t.Context()).Err() },
-		"the stock":  func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), s.stockKey(t)).Err() },
-		"the sale": func(t *testing.T, s *site) error {
-			return s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").
-				Err()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachSite(t, func(t *testing.T, s *site) {
-				a, b := s.instance(t, nil), s.instance(t, nil)
-				s.put(t, a, 10)
-				rush(t, s, 4, "v6_watchdog", a, b)
-				if err := forget(t, s); err != nil {
-					t.Fatal(err)
-				}
-				sold, soldOut, _ := rush(t, s, 10, "v6_watchdog", a, b)
-				if sold != 6 || soldOut != 4 {
-					t.Errorf("%d sold and %d refused afterwards, want 6 and 4", sold, soldOut)
-				}
-				wantStock(t, s.audit(t, a), 10, 0, 10, 10)
-			})
-		})
-	}
-}
-
 func TestCategoriesMapToTheirItems(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
-		s := newSite(t, rdb, db)
+	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		for sku, category := range map[string]string{"b": "shoes", "a": "shoes", "c": "hats", "d": ""} {
 			if _, err := service.Put(t.Context(), stock.Item{SKU: sku, Category: category}); err != nil {

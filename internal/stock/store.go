@@ -31,6 +31,16 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 }
 
+// query runs one statement. The error says what it was for.
+func (s store) query(ctx context.Context, run func(db *gorm.DB) *gorm.DB, what string, args ...any) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	if err := run(s.db.WithContext(ctx)).Error; err != nil {
+		return fmt.Errorf(what+": %w", append(args, err)...)
+	}
+	return nil
+}
+
 // The tables, by the names that backend.DialDatabase has GORM give them.
 const (
 	itemTable  = "oversell_items"
@@ -218,18 +228,14 @@ func (s store) setRemaining(item Item, left int64) error {
 }
 
 // item reads an item. It returns ErrUnknownItem.
-func (s store) item(ctx context.Context, sku string) (Item, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	var item Item
-	err := s.db.WithContext(ctx).Select("*, "+countUnits+" AS pooled").Where("sku = ?", sku).Take(&item).Error
+func (s store) item(ctx context.Context, sku string) (item Item, err error) {
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Select("*, "+countUnits+" AS pooled").Where("sku = ?", sku).Take(&item)
+	}, "reading item %s", sku)
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return Item{}, fmt.Errorf("%w: %s", ErrUnknownItem, sku)
 	}
-	if err != nil {
-		return Item{}, fmt.Errorf("reading item %s: %w", sku, err)
-	}
-	return item, nil
+	return item, err
 }
 
 // delete removes the item, its holds, its sales and all their orders. It calls updateRedis as
@@ -281,21 +287,16 @@ const pageSize = 1_000
 
 func (s store) written(ctx context.Context, ids ...string) (map[string]bool, error) {
 	there := make(map[string]bool)
-	look := func(page []string) error {
-		ctx, cancel := limited(ctx)
-		defer cancel()
+	for page := range slices.Chunk(ids, pageSize) {
 		var found []string
-		if err := s.db.WithContext(ctx).Model(&Order{}).Where("id IN ?", page).Pluck("id", &found).Error; err != nil {
-			return fmt.Errorf("looking up %d orders: %w", len(page), err)
+		err := s.query(ctx, func(db *gorm.DB) *gorm.DB {
+			return db.Model(&Order{}).Where("id IN ?", page).Pluck("id", &found)
+		}, "looking up %d orders", len(page))
+		if err != nil {
+			return nil, err
 		}
 		for _, id := range found {
 			there[id] = true
-		}
-		return nil
-	}
-	for page := range slices.Chunk(ids, pageSize) {
-		if err := look(page); err != nil {
-			return nil, err
 		}
 	}
 	return there, nil
@@ -303,50 +304,39 @@ func (s store) written(ctx context.Context, ids ...string) (map[string]bool, err
 
 // foreign adds up the units in an item's orders whose sale is not on record, see Sale.
 func (s store) foreign(ctx context.Context, sku string) (units int64, err error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	known := s.db.Model(&Sale{}).Select("id").Where("sku = ?", sku)
-	err = s.db.WithContext(ctx).Model(&Order{}).Select("COALESCE(SUM(quantity), 0)").
-		Where("sku = ? AND sale_id NOT IN (?)", sku, known).Scan(&units).Error
-	if err != nil {
-		return 0, fmt.Errorf("counting the foreign orders of %s: %w", sku, err)
-	}
-	return units, nil
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		known := db.Model(&Sale{}).Select("id").Where("sku = ?", sku)
+		return db.Model(&Order{}).Select("COALESCE(SUM(quantity), 0)").
+			Where("sku = ? AND sale_id NOT IN (?)", sku, known).Scan(&units)
+	}, "counting the foreign orders of %s", sku)
+	return units, err
 }
 
 // find reads the row of an order, which may be one that is lost, by its id.
 func find[T Order | lostOrder](ctx context.Context, s store, id string) (found T, ok bool, err error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	done := s.db.WithContext(ctx).Where("id = ?", id).Limit(1).Find(&found)
-	if done.Error != nil {
-		return found, false, fmt.Errorf("reading order %s: %w", id, done.Error)
-	}
-	return found, done.RowsAffected > 0, nil
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		done := db.Where("id = ?", id).Limit(1).Find(&found)
+		ok = done.RowsAffected > 0
+		return done
+	}, "reading order %s", id)
+	return found, ok, err
 }
 
 func (s store) skus(ctx context.Context, which string, args ...any) (skus []string, err error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	if err := s.db.WithContext(ctx).Model(&Item{}).Where(which, args...).Pluck("sku", &skus).Error; err != nil {
-		return nil, fmt.Errorf("listing items: %w", err)
-	}
-	return skus, nil
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Model(&Item{}).Where(which, args...).Pluck("sku", &skus)
+	}, "listing items")
+	return skus, err
 }
 
-func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	var order Order
-	err := s.db.WithContext(ctx).Where("sku = ? AND sale_id = ? AND idempotency_key = ?", sku, saleID, key).
-		Take(&order).Error
+func (s store) byKey(ctx context.Context, sku, saleID, key string) (order Order, found bool, err error) {
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Where("sku = ? AND sale_id = ? AND idempotency_key = ?", sku, saleID, key).Take(&order)
+	}, "looking up the order of an idempotency key")
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return Order{}, false, nil
 	}
-	if err != nil {
-		return Order{}, false, fmt.Errorf("looking up the order of an idempotency key: %w", err)
-	}
-	return order, true, nil
+	return order, err == nil, err
 }
 
 // sold adds up the units in the orders of a sale, within a transaction.
@@ -362,16 +352,12 @@ func (s store) sold(sku, saleID string) (units int64, err error) {
 // count counts the orders of a sale. Its units are from the same snapshot: a restock between two
 // reads would look like units that were oversold.
 func (s store) count(ctx context.Context, sku, saleID string) (figures.Stock, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
 	var n struct{ Initial, Orders, Sold, Keyed, Keys int64 }
-	units := s.db.Model(&Sale{}).Select("initial").Where("id = ?", saleID)
-	err := s.db.WithContext(ctx).Model(&Order{}).
-		Select("COUNT(*) AS orders, COALESCE(SUM(quantity), 0) AS sold, "+
+	err := s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		units := db.Model(&Sale{}).Select("initial").Where("id = ?", saleID)
+		return db.Model(&Order{}).Select("COUNT(*) AS orders, COALESCE(SUM(quantity), 0) AS sold, "+
 			"COUNT(idempotency_key) AS keyed, COUNT(DISTINCT idempotency_key) AS `keys`, (?) AS initial", units).
-		Where("sku = ? AND sale_id = ?", sku, saleID).Scan(&n).Error
-	if err != nil {
-		return figures.Stock{}, fmt.Errorf("counting the orders of sale %s: %w", saleID, err)
-	}
-	return figures.Stock{Initial: n.Initial, Sold: n.Sold, Orders: n.Orders, Duplicates: n.Keyed - n.Keys}, nil
+			Where("sku = ? AND sale_id = ?", sku, saleID).Scan(&n)
+	}, "counting the orders of sale %s", saleID)
+	return figures.Stock{Initial: n.Initial, Sold: n.Sold, Orders: n.Orders, Duplicates: n.Keyed - n.Keys}, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
 	"oversell/internal/guard"
@@ -89,13 +90,10 @@ func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, 
 const reasonLost = "Redis lost the order before it was written"
 
 func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	err = s.db.WithContext(ctx).Model(&lostOrder{}).Where("sku = ? AND sale_id = ?", sku, saleID).Count(&n).Error
-	if err != nil {
-		return 0, fmt.Errorf("counting the lost orders of sale %s: %w", saleID, err)
-	}
-	return n, nil
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Model(&lostOrder{}).Where("sku = ? AND sale_id = ?", sku, saleID).Count(&n)
+	}, "counting the lost orders of sale %s", saleID)
+	return n, err
 }
 
 // followEvery is how often a process looks what has become of the orders that its buyers were

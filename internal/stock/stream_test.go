@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
-	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
 	"oversell/internal/stock"
 	"oversell/internal/stock/stream"
@@ -74,15 +73,12 @@ func (s *site) settled(t *testing.T, service *stock.Service) stock.Audit {
 // until waits until an audit is as wanted.
 func (s *site) until(t *testing.T, service *stock.Service, what string, wanted func(stock.Audit) bool) stock.Audit {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; pause() {
-		a := s.audit(t, service)
-		if wanted(a) {
-			return a
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waiting until %s: the audit finds %+v", what, a)
-		}
-	}
+	var a stock.Audit
+	eventually(t, what, func() (bool, any) {
+		a = s.audit(t, service)
+		return wanted(a), a
+	})
+	return a
 }
 
 // wantWritten fails unless exactly these orders are written.
@@ -161,32 +157,13 @@ func TestAnOrderTellsItsState(t *testing.T) {
 	})
 }
 
-// A key finds its order while that is in the stream, and after it was written.
-func TestKeysFindAcceptedOrders(t *testing.T) {
+// A key finds its order, and belongs to one request, also while the order is in the stream,
+// whatever the strategy is by then, and after it was written.
+func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
 		s.put(t, a, 10)
 		wantOneOrder(t, sameKey(t, s, 6, streamed, "click", a, b))
-		first, err := a.Deduct(t.Context(), s.request(streamed, "click"))
-		if err != nil || !first.Replayed || !first.Accepted {
-			t.Errorf("in the stream: %+v, %v; want the accepted order", first, err)
-		}
-		stop := consume(t, a, stream.Consumer{})
-		wantStock(t, s.settled(t, a), 10, 9, 1, 1)
-		stop()
-		again, err := b.Deduct(t.Context(), s.request(streamed, "click"))
-		if err != nil || !again.Replayed || again.Accepted || again.Order.ID != first.Order.ID {
-			t.Errorf("written: %+v, %v; want order %s", again, err, first.Order.ID)
-		}
-		wantStock(t, s.settled(t, a), 10, 9, 1, 1)
-	})
-}
-
-// A key belongs to one request also while the order is in the stream, whatever the strategy is
-// by then, and after it was written.
-func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		a, b := s.instance(t, nil), s.instance(t, nil)
 		s.put(t, a, 1)
 		r := s.request(streamed, "click")
 		r.Buyer = "ann"
@@ -207,6 +184,10 @@ func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 		stop()
 		wantKeyReused(t, b, r)
 		wantKeyReused(t, b, switched)
+		again, err = b.Deduct(t.Context(), r)
+		if err != nil || !again.Replayed || again.Accepted || again.Order.ID != first.Order.ID {
+			t.Errorf("written: %+v, %v; want order %s", again, err, first.Order.ID)
+		}
 		s.put(t, a, 10)
 		bound(t, s, streamed, a, b)
 	})
@@ -267,15 +248,10 @@ func (s *site) consumers(t *testing.T) map[string]redis.XInfoConsumer {
 // untilIdle waits until a consumer was idle for so long that it is taken for dead.
 func (s *site) untilIdle(t *testing.T, name string, claimAfter time.Duration) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; pause() {
+	eventually(t, name+" is idle", func() (bool, any) {
 		c, ok := s.consumers(t)[name]
-		if ok && (c.Idle < 0 || c.Idle >= 20*claimAfter) { // the embedded server says -1
-			return
-		}
-		if !ok || time.Now().After(end) {
-			t.Fatalf("consumer %s is %+v", name, c)
-		}
-	}
+		return ok && (c.Idle < 0 || c.Idle >= 20*claimAfter), c // the embedded server says -1
+	})
 }
 
 // gated is a consumer that looks for orders of others only while the gate is open.
@@ -300,16 +276,12 @@ func TestIdleConsumersLeaveTheGroup(t *testing.T) {
 		s.untilIdle(t, "idle", claimAfter)
 
 		stop := consume(t, s.instance(t, nil), stream.Consumer{Name: "other", ClaimAfter: claimAfter})
-		for end := time.Now().Add(time.Minute); ; pause() {
+		eventually(t, "the idle consumer has left", func() (bool, any) {
 			ids = append(ids, accept(t, s, shop, 1)...)
 			s.settled(t, shop)
-			if _, ok := s.consumers(t)["idle"]; !ok {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatalf("the consumers are %+v", s.consumers(t))
-			}
-		}
+			_, ok := s.consumers(t)["idle"]
+			return !ok, s.consumers(t)
+		})
 		stop()
 
 		open.Store(true)
@@ -416,13 +388,8 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 		ids := accept(t, s, service, 4)
 		consume(t, service, stream.Consumer{Tries: 2})
 		s.until(t, service, "the other orders are written", func(a stock.Audit) bool { return a.Orders == 4 })
-		var letters []stream.DeadLetter
-		for end := time.Now().Add(time.Minute); len(letters) == 0; pause() {
-			if letters, err = service.DeadLetters(t.Context(), s.sku); err != nil || time.Now().After(end) {
-				t.Fatalf("there is no dead letter: %v", err)
-			}
-		}
-		if l := letters[0]; len(letters) != 1 || l.OrderID != res.Order.ID || l.Kind != "failed" || l.Reason == "" ||
+		letters := s.deadLetters(t, service, 1)
+		if l := letters[0]; l.OrderID != res.Order.ID || l.Kind != "failed" || l.Reason == "" ||
 			l.Refusals != 2 || l.Deliveries < 2 || l.KeyHash != stock.KeyHash("bad") {
 			t.Errorf("the dead letters are %+v", letters)
 		}
@@ -459,15 +426,13 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 // deadLetters waits until the item has this many dead letters.
 func (s *site) deadLetters(t *testing.T, service *stock.Service, n int) []stream.DeadLetter {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; pause() {
-		letters, err := service.DeadLetters(t.Context(), s.sku)
-		if err == nil && len(letters) == n {
-			return letters
-		}
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("there are %d dead letters, %v; want %d", len(letters), err, n)
-		}
-	}
+	var letters []stream.DeadLetter
+	eventually(t, "there are the dead letters", func() (bool, any) {
+		var err error
+		letters, err = service.DeadLetters(t.Context(), s.sku)
+		return err == nil && len(letters) == n, err
+	})
+	return letters
 }
 
 // databaseFaults are errors that say nothing about the values of an order: read-only, full, too
@@ -523,11 +488,7 @@ func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
 		}
 		remove := s.beforeOrders(f.fail)
 		consume(t, service, stream.Consumer{Tries: 1})
-		for end := time.Now().Add(time.Minute); !f.each(2); pause() {
-			if time.Now().After(end) {
-				t.Fatalf("orders were given up after so many tries: %v", f.had)
-			}
-		}
+		eventually(t, "each order is tried again", func() (bool, any) { return f.each(2), nil })
 		remove()
 		for sku, ids := range accepted {
 			s.sku = sku
@@ -596,15 +557,10 @@ func TestAcceptedOrdersAreWrittenBeforeACount(t *testing.T) {
 // streamEmpties waits until the stream has no entries.
 func (s *site) streamEmpties(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; pause() {
+	eventually(t, "the stream is empty", func() (bool, any) {
 		n, err := s.rdb.XLen(t.Context(), "oversell:{"+s.sku+"}:stream").Result()
-		if err == nil && n == 0 {
-			return
-		}
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("the stream has %d entries, %v", n, err)
-		}
-	}
+		return err == nil && n == 0, n
+	})
 }
 
 // A consumer that was paused after it had read may write when the stock was counted in the
@@ -655,9 +611,7 @@ func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
 				service := s.instance(t, nil)
 				s.put(t, service, 10)
 				accept(t, s, service, 1)
-				hook := &scriptHook{action: tt.action}
-				s.rdb.AddHook(hook)
-				hook.armed.Store(true)
+				s.failOnce(tt.action, "evalsha", "eval")
 				res, err := service.Deduct(t.Context(), s.request(streamed, ""))
 				if tt.sold == 1 && (err != nil || res.Accepted) || tt.sold == 0 && !errors.Is(err, locktest.ErrCut) {
 					t.Errorf("accepted %v, %v", res.Accepted, err)
@@ -672,33 +626,32 @@ func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
 // Redis restarts with an older file: it has lost accepted orders, and has a stock that it
 // had sold already. Nothing is oversold, and the lost orders are not accepted.
 func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
-	eachRestartable(t, func(t *testing.T, s restartable) {
-		service := s.process(t, nil)
-		s.put(t, service, 10)
-		stop := consume(t, service, stream.Consumer{})
-		kept := accept(t, s.site, service, 3)
-		s.settled(t, service)
-		s.save(t)
-		kept = append(kept, accept(t, s.site, service, 2)...)
-		s.settled(t, service)
-		stop()
-		lost := accept(t, s.site, service, 3)
-		s.restart(t)
-		if sold, soldOut, _ := rush(t, s.site, 10, streamed, service); sold != 5 || soldOut != 5 {
-			t.Errorf("%d accepted and %d turned away, want 5 and 5", sold, soldOut)
-		}
-		consume(t, service, stream.Consumer{})
-		wantStock(t, s.settled(t, service), 10, 0, 10, 10)
-		for _, id := range kept {
-			s.wantState(t, service, id, stock.StateWritten)
-		}
-		// Orders that the crowd was refused with the older stock may be counted with them.
-		s.until(t, service, "the lost orders are counted",
-			func(a stock.Audit) bool { return a.AcceptedLost >= int64(len(lost)) })
-		for _, id := range lost {
-			s.wantState(t, service, id, stock.StateNotAccepted)
-		}
-	})
+	s := newRestartable(t)
+	service := s.process(t, nil)
+	s.put(t, service, 10)
+	stop := consume(t, service, stream.Consumer{})
+	kept := accept(t, s.site, service, 3)
+	s.settled(t, service)
+	s.save(t)
+	kept = append(kept, accept(t, s.site, service, 2)...)
+	s.settled(t, service)
+	stop()
+	lost := accept(t, s.site, service, 3)
+	s.restart(t)
+	if sold, soldOut, _ := rush(t, s.site, 10, streamed, service); sold != 5 || soldOut != 5 {
+		t.Errorf("%d accepted and %d turned away, want 5 and 5", sold, soldOut)
+	}
+	consume(t, service, stream.Consumer{})
+	wantStock(t, s.settled(t, service), 10, 0, 10, 10)
+	for _, id := range kept {
+		s.wantState(t, service, id, stock.StateWritten)
+	}
+	// Orders that the crowd was refused with the older stock may be counted with them.
+	s.until(t, service, "the lost orders are counted",
+		func(a stock.Audit) bool { return a.AcceptedLost >= int64(len(lost)) })
+	for _, id := range lost {
+		s.wantState(t, service, id, stock.StateNotAccepted)
+	}
 }
 
 // A Redis that loses the stream alone still has the keys of its orders. A buyer that repeats the
@@ -787,12 +740,10 @@ func TestAnEndedGenerationLeavesNoOrdersInRedis(t *testing.T) {
 				accept(t, s, service, 3)
 				end(t, s, service)
 				s.streamEmpties(t)
-				for end := time.Now().Add(time.Minute); s.rdb.HLen(t.Context(), stream(s)+":orders").
-					Val() > 0; pause() {
-					if time.Now().After(end) {
-						t.Fatal("places of orders stay in Redis")
-					}
-				}
+				eventually(t, "no places of orders are left", func() (bool, any) {
+					n := s.rdb.HLen(t.Context(), stream(s)+":orders").Val()
+					return n == 0, n
+				})
 			})
 		})
 	}
@@ -854,22 +805,6 @@ func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 			t.Errorf("the dead letters are %+v, %v", letters, err)
 		}
 	})
-}
-
-func TestStreamsOnACluster(t *testing.T) {
-	rdb := backendtest.DialRedis(t, backendtest.Cluster(t))
-	s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
-	service := s.instance(t, nil)
-	for range 3 {
-		s.sku = newSKU()
-		s.put(t, service, 30)
-		if sold, soldOut, _ := rush(t, s, 50, streamed, service); sold != 30 || soldOut != 20 {
-			t.Errorf("%d accepted and %d turned away, want 30 and 20", sold, soldOut)
-		}
-		stop := consume(t, service, stream.Consumer{})
-		wantStock(t, s.settled(t, service), 30, 0, 30, 30)
-		stop()
-	}
 }
 
 // A deleted item leaves nothing, and its orders are not written.

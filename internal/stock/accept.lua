@@ -23,11 +23,11 @@
 -- ARGV[13], ARGV[17], ...: the name of each buyer, '' for none
 -- Returns a list with an answer for each buyer, in their order:
 --           n: the units are taken, and the order is in the stream; n are left
---           -1: nothing is taken, because the stream is full
 --           -2: another request has the key
---           -3: nothing is taken, because the buyer would have more units than the limit
---           -4: nothing is taken, because Redis has lost the units of each buyer
---           -5 - n: nothing is taken, because only n units are left
+--           -3: nothing is taken, because the stream is full
+--           -4: nothing is taken, because the buyer would have more units than the limit
+--           -5: nothing is taken, because Redis has lost the units of each buyer
+--           -6 - n: nothing is taken, because only n units are left
 --         an empty list: another generation is current, or its stock does not exist
 local left = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
@@ -44,13 +44,13 @@ for i = 10, #ARGV, 4 do
       or redis.call('HEXISTS', KEYS[3], key) == 1 or redis.call('HEXISTS', KEYS[4], key) == 1) then
     answer = -2
   elseif lost then
-    answer = -4
+    answer = -5
   elseif limit > 0 and wanted + (redis.call('HGET', KEYS[8], buyer) or 0) > limit then
-    answer = -3
+    answer = -4
   elseif left < wanted then
-    answer = -5 - math.max(0, left)
+    answer = -6 - math.max(0, left)
   elseif length >= most then
-    answer = -1
+    answer = -3
   else
     entries[#entries + 1] = order
     entries[#entries + 1] = redis.call('XADD', KEYS[5], '*', 'id', order, 'sku', ARGV[4], 'sale', ARGV[5],

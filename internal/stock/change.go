@@ -287,7 +287,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 			sound, current = true, "" // the row is right, whatever Redis has
 		}
 		s.reconciliation.dropDoubts(sku, doubts, current)
-		if sound && ok && r.gen == item.generation() && r.backend == item.backend() && !item.Unpublished {
+		if sound && ok && r.isOf(item) {
 			s.reconciliation.compared(sku, changes)
 			return r, nil
 		}
@@ -296,7 +296,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 				return true
 			}
 			r, ok, err := s.stock.read(ctx, sku)
-			return err != nil || !ok || r.gen != now.generation() || r.backend != now.backend() || now.Unpublished
+			return err != nil || !ok || !r.isOf(now)
 		}
 		if err := s.rebuild(ctx, sku, needed); err != nil {
 			return reading{}, err

@@ -358,7 +358,7 @@ func (s Strategy) canSell(kept Backend, limit int64) error {
 }
 
 // streamed reports whether the strategy writes orders behind the sale.
-func (s Strategy) streamed() bool { return s.Script != nil && s.Script.streamed }
+func (s Strategy) streamed() bool { return s.Script != nil && s.Script.stream != nil }
 
 // doWork calls Config.Work, and returns what to call when the sale is over.
 func (p *purchase) doWork(ctx context.Context) (after func(), err error) {

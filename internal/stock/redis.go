@@ -151,6 +151,11 @@ type reading struct {
 	backend Backend // of the stock
 }
 
+// isOf reports whether Redis agrees with an item's row.
+func (r reading) isOf(i Item) bool {
+	return r.gen == i.generation() && r.backend == i.backend() && !i.Unpublished
+}
+
 // readCurrent reads an item's keys, and its row if they say that the stock is in the database.
 // If a comparison is due, or if keys are missing, it reconciles first. For a strategy that needs
 // the stock in the database it reads only the row: that must not fail because Redis is down.

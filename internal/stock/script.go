@@ -45,12 +45,7 @@ type ScriptSeller struct {
 	batches *batcher[*batched]
 	pace    *guard.BatchSize
 
-	// streamed means that orders are appended to a stream, which may have backlog
-	// entries, instead of being written to the database. So many replicas must have them.
-	streamed bool
-	backlog  int
-	replicas int
-	patience time.Duration // of a buyer, if they do not
+	stream *Stream // how orders are appended to a stream; nil: they are written to the database
 }
 
 // Atomic returns a ScriptSeller that calls a script for each buyer, and pipelines the
@@ -90,20 +85,15 @@ type batched struct {
 	refused  bool      // the order was not written in the batch; alone it may succeed
 }
 
-// The negative answers of the scripts.
+// The negative answers of the scripts. One that is called for a batch says with an empty list that
+// another sale is on.
 const (
 	answerOtherSale = -1
 	answerClaimed   = -2
-	answerTooFew    = -3 // minus the units left
-)
-
-// The negative answers of accept.lua, which says in another way that another sale is on.
-const (
-	acceptFull    = -1
-	acceptClaimed = answerClaimed
-	acceptLimit   = -3
-	acceptLost    = -4
-	acceptTooFew  = -5 // minus the units left
+	answerFull      = -3
+	answerLimit     = -4
+	answerLost      = -5
+	answerTooFew    = -6 // minus the units left
 )
 
 var (
@@ -131,7 +121,7 @@ func (t *ScriptSeller) sell(all []*batched) {
 	}
 	all[0].service.flights.add(all[0].req.SKU, units) // buyInBatch removes those of each buyer
 	t.step(ctx, all)
-	if t.streamed {
+	if t.stream != nil {
 		return
 	}
 	var sold []*batched
@@ -306,7 +296,7 @@ func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 	defer p.service.flights.add(p.req.SKU, -p.req.Quantity)
 	p.res.Lock.Waited += began.Sub(asked)
 	p.res.Lock.Attempts++
-	if p.Script.streamed {
+	if p.Script.stream != nil {
 		return p.accept(ctx, b)
 	}
 	if b.err != nil {
@@ -356,6 +346,13 @@ func (p *purchase) answered(answer int64) error {
 		return errOtherSale
 	case answerClaimed:
 		return errClaimed
+	case answerFull:
+		return fmt.Errorf("accepting an order of %s: %w", p.req.SKU, ErrBacklog)
+	case answerLimit:
+		return fmt.Errorf("%w: %d", ErrLimit, p.gen.limit)
+	case answerLost:
+		p.doubt() // so that the units of the buyers are counted again
+		return fmt.Errorf("checking the buyer's limit: Redis has lost what the buyers have: %w", errOtherSale)
 	}
 	left, taken := answer, answer >= 0
 	if !taken {

@@ -141,20 +141,18 @@ func New(cfg Config) *Service {
 func (s *Service) soldOut(ctx context.Context, key string) error {
 	sku, waited, _ := strings.Cut(key, " ")
 	now, ok, err := s.stock.read(ctx, sku)
-	if err == nil && ok && !now.backend.inRedis() {
-		now, err = s.readItem(ctx, sku)
-	}
 	if err != nil || !ok {
 		return nil
 	}
-	if now.gen.String() != waited || now.left <= 0 && !s.reconciliation.fresh(sku) {
+	soldOut := now.backend.inRedis() && now.left <= 0
+	if now.gen.String() != waited || soldOut && !s.reconciliation.fresh(sku) {
 		now, err = s.reconcileStock(ctx, sku)
-		if err == nil && !now.backend.inRedis() {
-			now, err = s.readItem(ctx, sku)
-		}
-		if err != nil {
-			return nil
-		}
+	}
+	if err == nil && !now.backend.inRedis() {
+		now, err = s.readItem(ctx, sku)
+	}
+	if err != nil {
+		return nil
 	}
 	switch {
 	case now.gen.String() != waited:

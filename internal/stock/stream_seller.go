@@ -74,10 +74,8 @@ const DefaultBacklog = 100_000
 // It sells for one strategy, whose name the script gets once for a batch.
 // If the process crashes after the script, the orders are in the stream and are written.
 func Streamed(rdb redis.UniversalClient, s Stream) *ScriptSeller {
-	t := &ScriptSeller{
-		rdb: rdb, streamed: true, backlog: cmp.Or(s.Backlog, DefaultBacklog),
-		replicas: s.Replicas, patience: cmp.Or(s.Patience, defaultPatience),
-	}
+	s.Backlog, s.Patience = cmp.Or(s.Backlog, DefaultBacklog), cmp.Or(s.Patience, defaultPatience)
+	t := &ScriptSeller{rdb: rdb, stream: &s}
 	t.step = t.acceptAll
 	t.batches = newBatcher(func() int { return maxBatch }, t.sell) // no statement is waited for
 	return t
@@ -95,7 +93,7 @@ func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	created := now()
 	at := append(first.keys(), of.Stream(), of.Places(), of.ByKey(first.gen.saleID), k.buyers(first.gen))
 	args := make([]any, 0, acceptHeader+acceptEach*len(all))
-	args = append(args, first.gen.String(), t.backlog, stream.KeysKept.Milliseconds(), first.req.SKU,
+	args = append(args, first.gen.String(), t.stream.Backlog, stream.KeysKept.Milliseconds(), first.req.SKU,
 		first.gen.saleID, first.gen.id, first.gen.limit,
 		first.req.Strategy, created.UnixMilli())
 	for _, one := range all {
@@ -116,20 +114,22 @@ func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 func (t *ScriptSeller) runAccept(
 	ctx context.Context, at []string, args []any,
 ) (answers []int64, replicated bool, err error) {
-	if t.replicas == 0 {
+	if t.stream.Replicas == 0 {
 		answers, err = acceptScript.Run(ctx, t.rdb, at, args...).Int64Slice()
 		return answers, true, err
 	}
-	node, err := primaryOf(ctx, t.rdb, at[0])
-	if err != nil {
-		return nil, false, err
+	node := t.rdb
+	if cluster, ok := t.rdb.(*redis.ClusterClient); ok { // WAIT has no key: it would go to any server
+		if node, err = cluster.MasterForKey(ctx, at[0]); err != nil {
+			return nil, false, err
+		}
 	}
 	// WAIT covers what was written through its own connection.
 	var ran, waited *redis.Cmd
 	pipeline := func() {
 		_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its error
 			ran = acceptScript.EvalSha(ctx, p, at, args...)
-			waited = p.Do(ctx, "WAIT", t.replicas, replicaPatience.Milliseconds())
+			waited = p.Do(ctx, "WAIT", t.stream.Replicas, replicaPatience.Milliseconds())
 			return nil
 		})
 	}
@@ -143,16 +143,7 @@ func (t *ScriptSeller) runAccept(
 		return nil, false, err
 	}
 	had, err := waited.Int()
-	return answers, err == nil && had >= t.replicas, nil // without a reply nobody knows
-}
-
-// primaryOf returns the client of the server that has a key: in a cluster WAIT, which has no
-// key, would go to any of them.
-func primaryOf(ctx context.Context, rdb redis.UniversalClient, key string) (redis.UniversalClient, error) {
-	if cluster, ok := rdb.(*redis.ClusterClient); ok {
-		return cluster.MasterForKey(ctx, key)
-	}
-	return rdb, nil
+	return answers, err == nil && had >= t.stream.Replicas, nil // without a reply nobody knows
 }
 
 // accept finishes a purchase whose order is in the stream, or is not.
@@ -163,19 +154,7 @@ func (p *purchase) accept(ctx context.Context, b *batched) error {
 	case b.err != nil:
 		return p.acceptedAnyway(ctx, b)
 	}
-	answer := b.answer
-	switch {
-	case answer == acceptFull:
-		return fmt.Errorf("accepting an order of %s: %w", p.req.SKU, ErrBacklog)
-	case answer == acceptLimit:
-		return fmt.Errorf("%w: %d", ErrLimit, p.gen.limit)
-	case answer == acceptLost:
-		p.doubt() // so that the units of the buyers are counted again
-		return fmt.Errorf("checking the buyer's limit: Redis has lost what the buyers have: %w", errOtherSale)
-	case answer <= acceptTooFew:
-		answer += answerTooFew - acceptTooFew
-	}
-	if err := p.answered(answer); err != nil {
+	if err := p.answered(b.answer); err != nil {
 		return err
 	}
 	if p.service.reconciliation.changes() != p.changes {
@@ -184,7 +163,7 @@ func (p *purchase) accept(ctx context.Context, b *batched) error {
 	}
 	p.res.Order = b.order
 	if b.unsure {
-		return p.service.untilWritten(ctx, p.req.SKU, b.order.ID, p.Script.patience)
+		return p.service.untilWritten(ctx, p.req.SKU, b.order.ID, p.Script.stream.Patience)
 	}
 	p.res.Accepted = true
 	p.service.accepted.followOrder(p.req.SKU, b.order.ID, p.gen)
@@ -217,7 +196,7 @@ func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.D
 // can write it later. While a backend is away it tries again: a consumer that has read the
 // order before may still write it, and the buyer should know.
 func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
-	wait, w := p.service.waiters.Begin(ctx, p.Script.patience, errWaited)
+	wait, w := p.service.waiters.Begin(ctx, p.Script.stream.Patience, errWaited)
 	defer w.Done()
 	for {
 		written, err := p.service.findWritten(ctx, p.req.SKU, p.gen, []string{b.order.ID})
@@ -263,8 +242,8 @@ func (p *purchase) replayAccepted(ctx context.Context) error {
 	if err := state.Err(); err != nil {
 		return err
 	}
-	if how.Script.replicas > 0 { // whether they have it is not known
-		return p.service.untilWritten(ctx, p.req.SKU, state.ID, how.Script.patience)
+	if how.Script.stream.Replicas > 0 { // whether they have it is not known
+		return p.service.untilWritten(ctx, p.req.SKU, state.ID, how.Script.stream.Patience)
 	}
 	p.res.Accepted, p.res.Reason = true, state.Reason
 	p.service.accepted.followOrder(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.Generation})

@@ -10,7 +10,7 @@
 -- Returns n: the units are taken, and the key is claimed; n are left
 --         -1: another generation is current, or its stock does not exist
 --         -2: another request has claimed the key
---         -3 - n: nothing is taken, because only n units are left
+--         -6 - n: nothing is taken, because only n units are left
 local left = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
   return -1
@@ -20,7 +20,7 @@ if keyed and (redis.call('HEXISTS', KEYS[3], ARGV[4]) == 1 or redis.call('HEXIST
   return -2
 end
 if tonumber(left) < tonumber(ARGV[3]) then
-  return -3 - math.max(0, tonumber(left))
+  return -6 - math.max(0, tonumber(left))
 end
 if keyed then
   redis.call('HSET', KEYS[3], ARGV[4], '')

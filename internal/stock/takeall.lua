@@ -12,7 +12,7 @@
 -- Returns a list with an answer for each buyer, in their order:
 --           n: the units are taken, and the key is claimed; n are left
 --           -2: another request has claimed the key
---           -3 - n: nothing is taken, because only n units are left
+--           -6 - n: nothing is taken, because only n units are left
 --         an empty list: another generation is current, or its stock does not exist
 local left = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
@@ -26,7 +26,7 @@ for i = 3, #ARGV, 2 do
   if key ~= '' and (redis.call('HEXISTS', KEYS[3], key) == 1 or redis.call('HEXISTS', KEYS[4], key) == 1) then
     answer = -2
   elseif left < wanted then
-    answer = -3 - math.max(0, left)
+    answer = -6 - math.max(0, left)
   else
     if key ~= '' then
       redis.call('HSET', KEYS[3], key, '')

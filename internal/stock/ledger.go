@@ -152,27 +152,18 @@ func (l *fencedLedger) sell(ctx context.Context, left int64, order *Order) error
 	return l.take(ctx, order, left, late, "fence_of = ? AND fence <= ?", l.of, l.token)
 }
 
-// maxTxAttempts is how often a transaction is tried that was in another's way.
-const maxTxAttempts = 5
-
 // commit takes the units and writes the order, if there is one, in one transaction. It
 // returns the errors of take unchanged. If the database rolls the transaction back
 // because of a conflict it is repeated at once.
 func (l ledger) commit(ctx context.Context, order *Order, take func(tx *gorm.DB) error, opts ...*sql.TxOptions) error {
 	tctx, cancel := limited(ctx)
 	defer cancel()
-	var err error
-	for range maxTxAttempts {
-		err = l.on().db.WithContext(tctx).Transaction(func(tx *gorm.DB) error {
-			if err := take(tx); err != nil || order == nil {
-				return err
-			}
-			return tx.Create(order).Error
-		}, opts...)
-		if !retryable(err) {
-			break
+	err := l.on().changeWithin(tctx, func(tx store) error {
+		if err := take(tx.db); err != nil || order == nil {
+			return err
 		}
-	}
+		return tx.db.Create(order).Error
+	}, opts...)
 	return l.outcome(ctx, tctx, order, err)
 }
 

@@ -153,20 +153,12 @@ var errUnsure = errors.New("it is not known whether the order was written")
 func (s store) insert(ctx context.Context, g generation, orders ...*Order) error {
 	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	var err error
-	for range maxTxAttempts { // a count locks the row for a moment
+	err := retried(func() error { // a count locks the row for a moment
 		if len(orders) == 1 {
-			err = s.createOne(tctx, g, orders[0])
-		} else {
-			err = s.createAll(tctx, g, orders)
+			return s.createOne(tctx, g, orders[0])
 		}
-		if err == nil {
-			return nil
-		}
-		if !retryable(err) {
-			break
-		}
-	}
+		return s.createAll(tctx, g, orders)
+	})
 	return s.outcome(ctx, tctx, orders[0], err)
 }
 

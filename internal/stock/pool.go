@@ -266,15 +266,10 @@ func (p pooled) fillOnce(ctx context.Context, pool Pool, size, n int64) (f filli
 		return filling{}, fmt.Errorf("filling the pool of %s: others are being filled: %w",
 			pool.SKU, context.Cause(ctx))
 	}
-	for range maxTxAttempts {
-		err = p.on().db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			f, err = p.fillIn(tx, pool, size, n)
-			return err
-		}, readCommitted)
-		if !retryable(err) {
-			break
-		}
-	}
+	err = p.on().changeWithin(ctx, func(tx store) error {
+		f, err = p.fillIn(tx.db, pool, size, n)
+		return err
+	}, readCommitted)
 	if err != nil {
 		return filling{}, fmt.Errorf("filling the pool of %s: %w", pool.SKU, err)
 	}

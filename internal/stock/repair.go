@@ -189,7 +189,7 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Repair{}, err
 	}
-	var missing absence
+	var w watched
 	whole := context.WithoutCancel(ctx) // a client that leaves need not cost another count
 	for {
 		b, most, err := s.mostMissing(ctx, sku)
@@ -197,7 +197,7 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 			return Repair{}, err
 		}
 		done := Repair{SKU: sku, SaleID: b.SaleID, Generation: b.Generation}
-		switch elapsed := missing.see(b.Generation, most-b.Unwritten, time.Now()); {
+		switch elapsed := w.missing(b.Generation, most-b.Unwritten); {
 		case b.keeper == InHolds:
 			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, ErrNoRepair)
 		case b.keeper == InDatabase:
@@ -235,23 +235,24 @@ func (s *Service) mostMissing(ctx context.Context, sku string) (Balance, int64, 
 	return b, item.Initial - b.Left - before.Sold, nil
 }
 
-// absence remembers since when units of a generation have been missing.
-type absence struct {
+// watched is what a process knows of an item whose units may be stranded.
+type watched struct {
+	last       Balance
 	generation string
-	since      time.Time
+	since      time.Time // when units of the generation began to be missing
 }
 
-// see records how many units are missing now, and returns how long some have been missing
+// missing records how many units are missing now, and returns how long some have been missing
 // without a break.
-func (a *absence) see(generation string, units int64, now time.Time) time.Duration {
-	if units <= 0 {
-		*a = absence{}
+func (w *watched) missing(generation string, units int64) time.Duration {
+	switch {
+	case units <= 0:
+		w.generation = ""
 		return 0
+	case w.generation != generation:
+		w.generation, w.since = generation, time.Now()
 	}
-	if a.generation != generation {
-		*a = absence{generation, now}
-	}
-	return now.Sub(a.since)
+	return time.Since(w.since)
 }
 
 const (
@@ -261,12 +262,6 @@ const (
 	// roundShare bounds the part of the time that rounds take: one in so many parts.
 	roundShare = 5
 )
-
-// watched is what ReturnStranded knows of an item.
-type watched struct {
-	last    Balance
-	missing absence
-}
 
 // ReturnStranded puts stranded units back on sale until ctx ends: units that a process has taken
 // from a stock in Redis before it was killed. It makes a round over all items, pauses, and logs
@@ -324,7 +319,7 @@ func (s *Service) returnUnits(ctx context.Context, sku string, one *watched) (er
 	if one.last, err = s.Balance(ctx, sku, one.last); err != nil {
 		return err
 	}
-	if one.missing.see(one.last.Generation, one.last.Stranded(), time.Now()) < s.grace {
+	if one.missing(one.last.Generation, one.last.Stranded()) < s.grace {
 		return nil
 	}
 	returned, err := s.Recount(ctx, one.last)

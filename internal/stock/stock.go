@@ -158,31 +158,26 @@ func (i Item) check() error {
 	if err := CheckSKU(i.SKU); err != nil {
 		return err
 	}
-	if i.Initial < 0 || i.Initial > MaxStock {
-		return fmt.Errorf("%w: stock is %d, and must be 0 to %d", ErrInvalid, i.Initial, MaxStock)
-	}
-	if len(i.Name) > MaxName {
-		return fmt.Errorf("%w: name has %d bytes, and may have %d", ErrInvalid, len(i.Name), MaxName)
-	}
 	if i.Keeper != "" && i.Keeper.check() != nil {
 		return i.Keeper.check()
 	}
-	if i.HoldSeconds != 0 && i.Keeper != InHolds {
-		return fmt.Errorf("%w: hold_seconds is for an item with the keeper %s", ErrInvalid, InHolds)
-	}
-	if i.Limit < 0 || i.Limit > MaxStock {
-		return fmt.Errorf("%w: limit is %d, and must be 0 to %d", ErrInvalid, i.Limit, MaxStock)
-	}
-	if i.Limit > 0 && i.Keeper == InDatabase {
-		return fmt.Errorf("%w: limit is for an item with the keeper %s, which %s sells, or %s",
-			ErrInvalid, InRedis, StreamFamily, InHolds)
-	}
-	if i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds {
-		return fmt.Errorf("%w: hold_seconds is %d, and must be 1 to %d, or 0 for the shop's -hold-ttl",
-			ErrInvalid, i.HoldSeconds, MaxHoldSeconds)
-	}
-	if i.Category != "" && CheckSKU(i.Category) != nil {
-		return fmt.Errorf("%w: category must have the form of an sku", ErrInvalid)
+	for _, rule := range []struct {
+		broken bool
+		says   string
+	}{
+		{i.Initial < 0 || i.Initial > MaxStock, fmt.Sprintf("stock is %d, and must be 0 to %d", i.Initial, MaxStock)},
+		{len(i.Name) > MaxName, fmt.Sprintf("name has %d bytes, and may have %d", len(i.Name), MaxName)},
+		{i.HoldSeconds != 0 && i.Keeper != InHolds, "hold_seconds is for an item with the keeper " + string(InHolds)},
+		{i.Limit < 0 || i.Limit > MaxStock, fmt.Sprintf("limit is %d, and must be 0 to %d", i.Limit, MaxStock)},
+		{i.Limit > 0 && i.Keeper == InDatabase, fmt.Sprintf("limit is for an item with the keeper %s, which %s "+
+			"sells, or %s", InRedis, StreamFamily, InHolds)},
+		{i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds, fmt.Sprintf("hold_seconds is %d, and must be 1 to %d, "+
+			"or 0 for the shop's -hold-ttl", i.HoldSeconds, MaxHoldSeconds)},
+		{i.Category != "" && CheckSKU(i.Category) != nil, "category must have the form of an sku"},
+	} {
+		if rule.broken {
+			return fmt.Errorf("%w: %s", ErrInvalid, rule.says)
+		}
 	}
 	return nil
 }

@@ -155,10 +155,18 @@ func (s store) change(ctx context.Context, f func(tx store) error) error {
 	return s.changeWithin(ctx, f)
 }
 
-func (s store) changeWithin(ctx context.Context, f func(tx store) error, level ...*sql.TxOptions) (err error) {
+func (s store) changeWithin(ctx context.Context, f func(tx store) error, level ...*sql.TxOptions) error {
+	return retried(func() error {
+		return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return f(store{tx}) }, level...)
+	})
+}
+
+// maxTxAttempts is how often a transaction is tried that was in another's way.
+const maxTxAttempts = 5
+
+func retried(f func() error) (err error) {
 	for range maxTxAttempts {
-		err = s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return f(store{tx}) }, level...)
-		if !retryable(err) && !errors.Is(err, errAppeared) {
+		if err = f(); !retryable(err) && !errors.Is(err, errAppeared) {
 			break
 		}
 	}

@@ -48,9 +48,31 @@ func (s *Service) beginSale(ctx context.Context, item Item, replace bool) (Item,
 	if item.History, err = s.history(ctx, item); err != nil {
 		return Item{}, err
 	}
+	tctx, cancel := limited(ctx)
+	defer cancel()
 	var ended string // the sale before this one
-	item, err = s.store.put(ctx, item, replace, func(tx store, item, last Item) error {
-		ended = last.SaleID
+	err = s.store.changePool(tctx, item.SKU, func(tx store) error {
+		last, unknown := Item{}, true
+		if replace { // otherwise it does not look first: several processes that do so would deadlock
+			var err error
+			last, err = tx.locked(item.SKU)
+			if unknown = errors.Is(err, ErrUnknownItem); err != nil && !unknown {
+				return err
+			}
+		}
+		if last.backend() == InDatabase {
+			if _, err := last.pool().Drain(tx.db); err != nil {
+				return err
+			}
+		}
+		begun, err := tx.begin(item, unknown)
+		if err != nil {
+			if errors.Is(err, errAppeared) && !replace {
+				return nil
+			}
+			return err
+		}
+		item, ended = begun, last.SaleID
 		if _, _, err := s.endStream(ctx, tx, last); err != nil {
 			return err
 		}
@@ -83,10 +105,30 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 		return err
 	}
 	names := slices.Collect(maps.Keys(s.strategies))
-	ctx = context.WithoutCancel(ctx) // as in beginSale
-	return s.store.delete(ctx, sku, s.holds, func(last Item) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout) // as in beginSale
+	defer cancel()
+	err := s.store.changePool(ctx, sku, func(tx store) error {
+		last, err := tx.locked(sku)
+		if err != nil && !errors.Is(err, ErrUnknownItem) {
+			return err
+		}
+		last.SKU = sku // holds may be left of an item that is unknown
+		if err := s.holds.Forget(tx.db, last); err != nil {
+			return err
+		}
+		// The units first: claims that are under way then write their orders, or never do.
+		for _, rows := range []any{&Unit{}, &Order{}, &Item{}, &Sale{}, &flight{}, &purchased{}, &lostOrder{},
+			&restock{}} {
+			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
+				return err
+			}
+		}
 		return s.stock.delete(ctx, sku, last.generation(), names)
 	})
+	if err != nil {
+		return fmt.Errorf("deleting item %s and its orders: %w", sku, err)
+	}
+	return nil
 }
 
 // reconciliation is what a Service knows about whether Redis agrees with the database.

@@ -83,8 +83,12 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	if err := req.check(); err != nil {
 		return Result{}, err
 	}
-	p := &purchase{service: s, req: req, Strategy: how, after: func() {}}
-	defer func() { p.after() }()
+	p := &purchase{service: s, req: req, Strategy: how}
+	defer func() {
+		if p.after != nil {
+			p.after()
+		}
+	}()
 	err := p.inCurrentSale(ctx, time.Now().Add(s.wait))
 	switch {
 	case err != nil:
@@ -111,8 +115,7 @@ type purchase struct {
 	res     Result
 
 	// For a strategy that sells by script:
-	worked      bool   // the work was done: it is done once, even if another sale begins
-	after       func() // what the work returned
+	after       func() // what the work returned; nil: it is not done yet
 	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
 }
 

@@ -14,7 +14,7 @@ import (
 
 // transactional is a Counter that writes the stock and the order together, both or
 // neither. It returns errConflict or ErrFenced as Set does, and otherwise the errors of
-// store.insert.
+// Service.writeOrders.
 type transactional interface {
 	Counter
 	sell(ctx context.Context, left int64, order *Order) error

@@ -60,10 +60,10 @@ func (p *purchase) doubt() { p.service.reconciliation.doubt(p.req.SKU, p.gen) }
 // stock, because that was rebuilt.
 var errRecounted = errors.New("the order was not written")
 
-// writeOrders writes orders of one generation of one item, all or none, and returns an error
-// for each. If the database does not tell whether it wrote them, writeOrders ends the generation
-// and looks them up. Only if that fails too does it return errUnsure: the units stay
-// taken until the orders can be counted.
+// writeOrders writes orders of one generation of one item, all or none, and returns an error for
+// each: errOtherSale if the generation is no longer current, and errDuplicate. If the database does
+// not tell whether it wrote them, writeOrders ends the generation and looks them up. Only if that
+// fails too does it return errUnsure: the units stay taken until the orders can be counted.
 //
 // Changes is reconciliation.changes from before the generation was read. If Redis was
 // replaced since, the units may come from an older stock of the same generation, and the
@@ -72,7 +72,15 @@ func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64,
 	errs := make([]error, len(orders))
 	var err error
 	if s.reconciliation.changes() == changes {
-		err = s.store.insert(ctx, g, orders...)
+		tctx, cancel := context.WithTimeout(ctx, dbTimeout)
+		defer cancel()
+		err = retried(func() error { // a count locks the row for a moment
+			if len(orders) == 1 {
+				return s.store.createOne(tctx, g, orders[0])
+			}
+			return s.store.createAll(tctx, g, orders)
+		})
+		err = s.store.outcome(ctx, tctx, orders[0], err)
 	} else {
 		s.reconciliation.doubt(orders[0].SKU, g)
 		err = fmt.Errorf("writing an order: Redis was replaced by another one: %w", errOtherSale)
@@ -143,24 +151,9 @@ func (p *purchase) answerFirst(ctx context.Context) error {
 // errDuplicate means that an order with the same idempotency key exists.
 var errDuplicate = errors.New("an order with this idempotency key exists")
 
-// errUnsure means that the order may or may not have been written.
+// errUnsure means that the order may or may not have been written: the database did not confirm it,
+// and either cannot be asked or may still write it.
 var errUnsure = errors.New("it is not known whether the order was written")
-
-// insert writes one order, or several of one sale: all of them or none. It returns
-// errOtherSale if the generation is no longer current, errDuplicate, or errUnsure if the
-// database did not confirm the orders and either cannot be asked or may still write
-// them. After any other error they are not written.
-func (s store) insert(ctx context.Context, g generation, orders ...*Order) error {
-	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
-	defer cancel()
-	err := retried(func() error { // a count locks the row for a moment
-		if len(orders) == 1 {
-			return s.createOne(tctx, g, orders[0])
-		}
-		return s.createAll(tctx, g, orders)
-	})
-	return s.outcome(ctx, tctx, orders[0], err)
-}
 
 // outcome finds out whether a statement or transaction that ended with err wrote the
 // order, perhaps among others. Tctx is its context, and ctx that of the caller. If the

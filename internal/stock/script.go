@@ -81,7 +81,7 @@ type batched struct {
 
 	order    Order     // if the units were taken
 	taken    time.Time // when the script had answered, if an order was then written
-	orderErr error     // see store.insert
+	orderErr error     // see writeOrders
 	refused  bool      // the order was not written in the batch; alone it may succeed
 }
 
@@ -250,12 +250,12 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 	ctx = context.WithoutCancel(ctx) // once begun it is finished, even if the buyer has left
 
 	// 5. Work.
-	if !p.worked {
+	if p.after == nil { // once, even if another sale begins
 		after, err := p.doWork(ctx)
 		if err != nil {
 			return err
 		}
-		p.worked, p.after = true, after
+		p.after = after
 	}
 
 	// 4., 6. and 7. are in the batch.

@@ -77,43 +77,6 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 // first.
 const migrateAttempts = 6
 
-// put begins a new sale of the item, unless it exists and replace is false. It calls updateRedis
-// within the transaction, with the row locked; last is the item as it was. An error rolls
-// everything back.
-func (s store) put(
-	ctx context.Context, item Item, replace bool, updateRedis func(tx store, item, last Item) error,
-) (Item, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	err := s.changePool(ctx, item.SKU, func(tx store) error {
-		var last Item
-		var err error
-		unknown := true
-		if replace { // otherwise it does not look first: several processes that do so would deadlock
-			last, err = tx.locked(item.SKU)
-			unknown = errors.Is(err, ErrUnknownItem)
-			if err != nil && !unknown {
-				return err
-			}
-		}
-		if last.backend() == InDatabase {
-			if _, err := last.pool().Drain(tx.db); err != nil {
-				return err
-			}
-		}
-		begun, err := tx.begin(item, unknown)
-		if errors.Is(err, errAppeared) && !replace {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		item = begun
-		return updateRedis(tx, item, last)
-	})
-	return item, err
-}
-
 // errAppeared means that another process has put an item on sale after this one had found
 // that there is none. Then the change is repeated, and finds the sale of the other process.
 var errAppeared = errors.New("the item has appeared")
@@ -244,35 +207,6 @@ func (s store) item(ctx context.Context, sku string) (item Item, err error) {
 		return Item{}, fmt.Errorf("%w: %s", ErrUnknownItem, sku)
 	}
 	return item, err
-}
-
-// delete removes the item, its holds, its sales and all their orders. It calls updateRedis as
-// put does. It returns ErrHoldsOpen.
-func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis func(last Item) error) error {
-	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
-	defer cancel()
-	err := s.changePool(ctx, sku, func(tx store) error {
-		last, err := tx.locked(sku)
-		if err != nil && !errors.Is(err, ErrUnknownItem) {
-			return err
-		}
-		last.SKU = sku // holds may be left of an item that is unknown
-		if err := holds.Forget(tx.db, last); err != nil {
-			return err
-		}
-		// The units first: claims that are under way then write their orders, or never do.
-		for _, rows := range []any{&Unit{}, &Order{}, &Item{}, &Sale{}, &flight{}, &purchased{},
-			&lostOrder{}, &restock{}} {
-			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
-				return err
-			}
-		}
-		return updateRedis(last)
-	})
-	if err != nil {
-		return fmt.Errorf("deleting item %s and its orders: %w", sku, err)
-	}
-	return nil
 }
 
 // forgetSale removes what only a running sale needs: what its buyers have, the keys of its restocks,

@@ -279,52 +279,40 @@ func TestSmallerRequestIsServedAfterOneThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// A buyer that leaves in time has bought nothing. A buyer whose units were taken by then
-// has bought, and gets its order.
-func TestCallersThatLeaveWhileOthersAreServed(t *testing.T) {
-	eachScript(t, func(t *testing.T, s *site, strategy string) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		ctx, leave := context.WithCancel(t.Context())
-		parked, resume := s.parkFirstOrder(t)
-		served := order(ctx, service, s.request(strategy, ""))
-		<-parked
-		waiting := order(ctx, service, s.request(strategy, ""))
-		stays := order(t.Context(), service, s.request(strategy, ""))
-		pause()
-		leave()
-		if o := <-waiting; !errors.Is(o.err, context.Canceled) {
-			t.Errorf("the waiter got %v, want %v", o.err, context.Canceled)
-		}
-		resume()
-		for _, done := range []<-chan outcome{served, stays} {
-			if o := <-done; o.err != nil || o.res.Order.ID == "" {
-				t.Errorf("order %q, %v; want one", o.res.Order.ID, o.err)
-			}
-		}
-		wantStock(t, s.audit(t, service), 10, 8, 2, 2)
-	})
-}
-
-func TestCloseLetsBuyersBeingServedFinish(t *testing.T) {
-	eachScript(t, func(t *testing.T, s *site, strategy string) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		parked, resume := s.parkFirstOrder(t)
-		served := order(t.Context(), service, s.request(strategy, ""))
-		<-parked
-		waiting := order(t.Context(), service, s.request(strategy, ""))
-		pause()
-		service.Close()
-		for _, late := range []<-chan outcome{waiting, order(t.Context(), service, s.request(strategy, ""))} {
-			if o := <-late; !errors.Is(o.err, stock.ErrClosing) {
-				t.Errorf("got %v, want %v", o.err, stock.ErrClosing)
-			}
-		}
-		resume()
-		if o := <-served; o.err != nil {
-			t.Errorf("the buyer being served got %v", o.err)
-		}
-		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
-	})
+// A buyer that leaves before its batch begins has bought nothing, and so has one that waits when the
+// shop closes. A buyer whose units were taken by then has bought, and gets its order.
+func TestBuyersWhoseUnitsAreTakenGetTheirOrder(t *testing.T) {
+	for name, want := range map[string]error{"leave": context.Canceled, "close": stock.ErrClosing} {
+		t.Run(name, func(t *testing.T) {
+			eachScript(t, func(t *testing.T, s *site, strategy string) {
+				service := s.instance(t, nil)
+				s.put(t, service, 10)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				parked, resume := s.parkFirstOrder(t)
+				served := order(ctx, service, s.request(strategy, ""))
+				<-parked
+				waiting := order(ctx, service, s.request(strategy, ""))
+				pause()
+				if name == "leave" {
+					leave()
+				} else {
+					service.Close()
+				}
+				if o := <-waiting; !errors.Is(o.err, want) {
+					t.Errorf("the waiter got %v, want %v", o.err, want)
+				}
+				resume()
+				if o := <-served; o.err != nil || o.res.Order.ID == "" {
+					t.Errorf("order %q, %v; want one", o.res.Order.ID, o.err)
+				}
+				if o := <-order(t.Context(), service, s.request(strategy, "")); name == "close" &&
+					!errors.Is(o.err, want) || name == "leave" && o.err != nil {
+					t.Errorf("a later buyer got %v", o.err)
+				}
+				sold := map[string]int64{"leave": 2, "close": 1}[name]
+				wantStock(t, s.audit(t, service), 10, 10-sold, sold, sold)
+			})
+		})
+	}
 }

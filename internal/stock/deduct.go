@@ -286,22 +286,15 @@ func (p *purchase) look(ctx, wait context.Context) error {
 func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 
 // remembers reports whether the purchase need not look at the item, because a script checks
-// the stock anyway and this process has a fresh cached hint that enough units are left. A buyer
+// the stock anyway and this process has just read that enough units are left. A buyer
 // with an idempotency key must look: an earlier order must be looked up in the sale that is
 // current for certain.
 func (p *purchase) remembers() bool {
 	if p.Script == nil || p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
 		return false
 	}
-	hint := p.service.stock.recall(p.req.SKU)
-	if hint == nil {
-		return false
-	}
-	left := hint.left.Load()
-	if left < p.req.Quantity {
-		return false
-	}
-	if p.found(reading{left, hint.gen, InRedis}) != nil {
+	last, ok := p.service.stock.recall(p.req.SKU)
+	if !ok || last.left < p.req.Quantity || p.found(last) != nil {
 		return false // the look says what is wrong
 	}
 	p.waiter.Attend(waitKey(p.req.SKU, p.gen))

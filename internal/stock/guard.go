@@ -63,12 +63,10 @@ type repeated struct {
 	slots    Slots
 	unusable error             // why it cannot work at all
 	inTurn   *guard.KeyedMutex // lets one buyer of a sale at a time try, in this process; nil: all may
-	once     attempt
+	// once waits until wait ends, and runs the section once. It returns errConflict if another
+	// section was faster.
+	once func(ctx, wait context.Context, at Location, section Section) error
 }
-
-// attempt waits until wait ends, and runs the section once. It returns errConflict if
-// another section was faster.
-type attempt func(ctx, wait context.Context, at Location, section Section) error
 
 // Slots bounds the concurrent attempts in this process by its capacity. Several guards may
 // share it.

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -116,32 +115,17 @@ func (k keys) of(g generation) []string {
 // counters has the stock of items in Redis. It is safe for concurrent use.
 type counters struct {
 	rdb redis.UniversalClient
-	// seen has a *hint for each SKU.
+	// seen has the last reading of each SKU. It saves a round trip: the sale and the stock of its
+	// generation are read in one command, and a buyer that needs no lock need not look at all.
 	seen *sync.Map
 }
 
-// hint is the cached result of the last look at an item. It saves a round trip: the sale
-// and the stock of the hint's generation are read in one command, and a buyer that needs
-// no lock need not look at all.
-type hint struct {
-	gen  generation
-	left atomic.Int64
-}
+func (c counters) remember(sku string, now reading) { c.seen.Store(sku, now) }
 
-func (c counters) remember(sku string, now reading) {
-	if h := c.recall(sku); h != nil && h.gen == now.gen {
-		h.left.Store(now.left)
-		return
-	}
-	h := &hint{gen: now.gen}
-	h.left.Store(now.left)
-	c.seen.Store(sku, h)
-}
-
-func (c counters) recall(sku string) *hint {
+func (c counters) recall(sku string) (last reading, ok bool) {
 	found, _ := c.seen.Load(sku)
-	h, _ := found.(*hint)
-	return h
+	last, ok = found.(reading)
+	return last, ok
 }
 
 // reading is the result of one look at an item.
@@ -166,8 +150,8 @@ func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (
 	ok := false
 	if !s.reconciliation.due(sku) {
 		if r, ok, err = s.stock.read(ctx, sku); err != nil {
-			if seen := s.stock.recall(sku); seen != nil {
-				s.reconciliation.doubt(sku, seen.gen) // Redis may come back with an older stock
+			if last, ok := s.stock.recall(sku); ok {
+				s.reconciliation.doubt(sku, last.gen) // Redis may come back with an older stock
 			}
 			return reading{}, err
 		}
@@ -211,10 +195,9 @@ func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
 // It reads the sale and the stock of the generation that is cached in one command. If another
 // generation is current, it reads again.
 func (c counters) read(ctx context.Context, sku string) (reading, bool, error) {
-	k, now := keys{sku}, reading{}
-	if h := c.recall(sku); h != nil {
-		now.gen = h.gen
-	}
+	k := keys{sku}
+	last, _ := c.recall(sku)
+	now := reading{gen: last.gen}
 	for range 3 {
 		values, err := c.rdb.MGet(ctx, k.sale(), k.stock(now.gen)).Result()
 		if err != nil {

@@ -68,7 +68,7 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	case last.Generation == b.Generation && last.Left == b.Left && last.Missing == 0:
 		return last, nil
 	}
-	behind, err := s.behind(ctx, item) // first, or an order that is written now would be in neither
+	unwritten, _, err := s.behind(ctx, item) // first, or an order that is written now would be in neither
 	if err != nil {
 		return Balance{}, err
 	}
@@ -80,7 +80,7 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 		return b, nil
 	}
 	buying, err := s.flights.of(ctx, sku)
-	b.Unwritten, b.Pending = behind.unwritten, behind.unwritten+buying
+	b.Unwritten, b.Pending = unwritten, unwritten+buying
 	return b, err
 }
 

@@ -226,7 +226,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 			return Audit{}, err
 		}
 	}
-	behind, err := s.behind(ctx, item)
+	unwritten, lag99, err := s.behind(ctx, item)
 	if err != nil {
 		return Audit{}, err
 	}
@@ -242,7 +242,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err != nil {
 		return Audit{}, err
 	}
-	found.Remaining, found.Held, found.Unwritten = now.left, held, behind.unwritten
+	found.Remaining, found.Held, found.Unwritten = now.left, held, unwritten
 	b := Balance{Missing: -found.LostUpdates()}
 	if b.Pending, err = s.flights.of(ctx, sku); err != nil {
 		return Audit{}, err
@@ -250,8 +250,8 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	return Audit{
 		SKU: sku, SaleID: item.SaleID, Stock: found,
 		Oversold: found.Oversold(), LostUpdates: found.LostUpdates(),
-		Stranded: b.Stranded(), InFlight: behind.unwritten + b.InFlight(), Foreign: foreign,
-		AcceptedLost: lost, DurableP99: figures.Milliseconds(behind.lag99),
+		Stranded: b.Stranded(), InFlight: unwritten + b.InFlight(), Foreign: foreign,
+		AcceptedLost: lost, DurableP99: figures.Milliseconds(lag99),
 		PaymentAlarms: alarms, OpenRefunds: refunds,
 	}, nil
 }

@@ -286,27 +286,22 @@ func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 	}
 }
 
-// behind is what an audit says about orders that are written behind the sale.
-type behind struct {
-	unwritten int64         // units of accepted orders that are not in the database
-	lag99     time.Duration // within which 99 of 100 orders were written
-}
-
-// behind reads the accepted orders of an item. Those that are unwritten belong to the current
-// generation, and are in the stream or in a dead letter that still has its units.
-func (s *Service) behind(ctx context.Context, item Item) (found behind, err error) {
+// behind adds up the units of an item's accepted orders that are unwritten, which belong to the current
+// generation and are in the stream or in a dead letter that still has its units, and returns the time
+// within which 99 of 100 orders were written.
+func (s *Service) behind(ctx context.Context, item Item) (unwritten int64, lag99 time.Duration, err error) {
 	if !item.streamed() && !s.mixed {
-		return behind{}, nil
+		return 0, 0, nil
 	}
-	if found.lag99, err = s.streams.Lag99(ctx, item.SKU, item.SaleID); err != nil {
-		return behind{}, err
+	if lag99, err = s.streams.Lag99(ctx, item.SKU, item.SaleID); err != nil {
+		return 0, 0, err
 	}
 	entries, err := s.streams.Unwritten(ctx, item.SKU)
 	if err != nil {
-		return behind{}, err
+		return 0, 0, err
 	}
-	found.unwritten, err = s.store.unwritten(ctx, item, entries)
-	return found, err
+	unwritten, err = s.store.unwritten(ctx, item, entries)
+	return unwritten, lag99, err
 }
 
 // acceptedLost counts the orders of the item's sale that were refused after they were accepted, or

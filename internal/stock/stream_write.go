@@ -51,31 +51,33 @@ func (s store) writeAccepted(
 		if err != nil {
 			return err
 		}
+		var accepted []*stream.Fate
 		var bought map[string]int64
-		if fates, bought, err = tx.judge(item, entries, before); err != nil {
+		if fates, accepted, bought, err = tx.judge(item, entries, before); err != nil {
 			return err
 		}
-		return tx.writeJudged(item, fates, bought)
+		return tx.writeJudged(item, accepted, bought)
 	})
 	return fates, err
 }
 
-// judge decides which of the orders can be written, and returns the units that their buyers
-// have with them, if the item has a limit. The caller has locked the item's row.
+// judge decides which of the orders are accepted: they can be written, and are not yet. It also
+// returns the units that their buyers have with them, if the item has a limit. The caller has locked
+// the item's row.
 func (s store) judge(
 	item Item, entries []stream.Entry, before bool,
-) (fates []stream.Fate, bought map[string]int64, err error) {
+) (fates []stream.Fate, accepted []*stream.Fate, bought map[string]int64, err error) {
 	for _, e := range entries {
 		before = before || e.Generation != item.Generation // a count may have written it
 	}
 	var written, used map[string]bool
 	if before {
 		if written, used, err = s.known(item, entries); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	if bought, err = s.bought(item, entries); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	left := item.Remaining
 	fates = make([]stream.Fate, len(entries))
@@ -96,6 +98,7 @@ func (s store) judge(
 		case item.Limit > 0 && (e.Buyer == "" || bought[e.Buyer]+e.Quantity > item.Limit):
 			f.Refusal = refusedLimit
 		default:
+			accepted = append(accepted, f)
 			left -= e.Quantity
 			bought[e.Buyer] += e.Quantity
 			if e.Key != "" && used != nil {
@@ -106,7 +109,7 @@ func (s store) judge(
 			}
 		}
 	}
-	return fates, bought, nil
+	return fates, accepted, bought, nil
 }
 
 // bought returns the units that the buyers of the entries have in the written orders of the
@@ -193,8 +196,7 @@ func (s store) known(item Item, entries []stream.Entry) (written, used map[strin
 
 // writeJudged writes the orders that can be written, and takes their units from the item's
 // row.
-func (s store) writeJudged(item Item, fates []stream.Fate, bought map[string]int64) error {
-	accepted := acceptable(fates)
+func (s store) writeJudged(item Item, accepted []*stream.Fate, bought map[string]int64) error {
 	if len(accepted) == 0 {
 		return nil
 	}
@@ -217,16 +219,6 @@ func (s store) writeJudged(item Item, fates []stream.Fate, bought map[string]int
 	return s.setBought(item, accepted, bought)
 }
 
-// acceptable returns the fates of the orders that can be written, and are not yet.
-func acceptable(fates []stream.Fate) (all []*stream.Fate) {
-	for i := range fates {
-		if f := &fates[i]; !f.Written && f.Kind == "" {
-			all = append(all, f)
-		}
-	}
-	return all
-}
-
 // writeLast writes the accepted orders of a generation that is about to end, as many as
 // there are units for. An order that the database refuses for its values is left out: nobody
 // can write it any more once the generation has ended. After any other error the generation
@@ -237,11 +229,10 @@ func (s store) writeLast(item Item, entries []stream.Entry) error {
 	if item.Remaining, err = s.leftByOrders(item); err != nil {
 		return err
 	}
-	fates, bought, err := s.judge(item, entries, true)
+	_, accepted, bought, err := s.judge(item, entries, true)
 	if err != nil {
 		return err
 	}
-	accepted := acceptable(fates)
 	for page := range slices.Chunk(accepted, maxBatch) {
 		err := s.createMany(page)
 		if err == nil {

@@ -98,7 +98,7 @@ func ofSales() []saleMutant {
 			"an order is written although its units are on sale again",
 			"TestRepairDuringASaleOversellsOnlyIfItOverwrites", ""},
 		{heals, `last, ended, err := s.endStream(ctx, tx, item)`, `last, ended, err := int64(0), false, error(nil)`,
-			"the repair counts without the accepted orders", "TestEverythingIsAsOnRecord/behind", inTheLab},
+			"the repair counts without the accepted orders", "TestRepairOfAStream", ""},
 
 		{adds, `err = s.startGeneration(ctx, tx, item, item.Family)`,
 			`err = s.stock.putBack(ctx, sku, item.generation(), add)`,

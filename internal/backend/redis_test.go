@@ -243,7 +243,9 @@ func TestSentinelFailover(t *testing.T) {
 	rdb := backendtest.DialRedis(t, set.URL)
 	checkCounts(t, rdb)
 	checkRedisName(t, rdb, set.URL, `master "oversell" of the sentinels`)
-	set.Master.Kill()
+	if err := set.Failover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	within(t, 20*time.Second, func() error { return rdb.Set(t.Context(), "after", "v", 0).Err() })
 	replica := backendtest.DialRedis(t, set.Replica.URL)
 	if v := replica.Get(t.Context(), "after").Val(); v != "v" {

@@ -87,7 +87,9 @@ func TestWatchNoticesAFailover(t *testing.T) {
 	if n := w.Changes(); n != changes {
 		t.Errorf("more connections to the same master count as %d changes", n-changes)
 	}
-	set.Master.Kill()
+	if err := set.Failover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	within(t, 20*time.Second, func() error { return rdb.Set(t.Context(), "after", "v", 0).Err() })
 	if w.Changes() == changes {
 		t.Error("nobody noticed that another server is the master")

@@ -6,26 +6,21 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// SentinelSet is a master, one replica, and a sentinel that promotes the
-// replica soon after the master is gone.
+// SentinelSet is a master, one replica, and a sentinel that promotes the replica in a Failover.
 type SentinelSet struct {
-	// URL is what backend.DialRedis and -redis take.
-	URL string
+	*local.Sentinels
+	URL string // what backend.DialRedis and -redis take
 
-	Master, Replica *LocalRedis
+	Replica *LocalRedis
 }
 
 // Sentinels runs a SentinelSet for the length of the test.
 func Sentinels(t testing.TB) *SentinelSet {
 	t.Helper()
 	set := Failovers(t)
-	master, replica, other := set.Nodes()
+	_, replica, other := set.Nodes()
 	other.Kill()
-	return &SentinelSet{
-		URL:     set.URL(),
-		Master:  &LocalRedis{Server: master.Server, URL: master.URL()},
-		Replica: &LocalRedis{Server: replica.Server, URL: replica.URL()},
-	}
+	return &SentinelSet{set, set.URL(), &LocalRedis{Server: replica.Server, URL: replica.URL()}}
 }
 
 // Failovers runs a set that can fail over again and again, for the length of

@@ -21,33 +21,26 @@ const (
 	// masterName is the sentinel's name for its primary.
 	masterName = "oversell"
 
-	// The sentinel considers a primary down after it has been silent for this
-	// long: downAfter for a primary that Failover kills, patience for any
-	// other, because on a busy machine a healthy primary may well be silent for
-	// longer than downAfter.
-	downAfter = 300 * time.Millisecond
-	patience  = 5 * time.Second
+	// patience is how long a primary may be silent until the sentinel replaces it by itself. That is long,
+	// because Failover does not wait for it. A sentinel does not promote a replica that was cut off for ten
+	// times this.
+	patience = time.Minute
 
-	// failoverTimeout bounds a failover. After one that fails, the sentinel waits for
-	// twice as long and tries again.
+	// failoverTimeout bounds a failover of the sentinel. After one that fails, it is asked again.
 	failoverTimeout = 1500 * time.Millisecond
 
 	// groupLimit bounds the start of servers that belong together, and each change to them.
 	groupLimit = 30 * time.Second
 )
 
-// Sentinels is a primary redis-server, two replicas, and a sentinel that promotes a replica
-// when the primary is gone: always the one called the heir. The other one, the bystander, has
-// a priority that rules out its promotion, however recent its data. The methods must not be
-// called concurrently.
+// Sentinels is a primary redis-server, two replicas, and a sentinel that promotes a replica:
+// always the one called the heir. The other one, the bystander, has a priority that rules out its
+// promotion, however recent its data. The methods must not be called concurrently.
 type Sentinels struct {
-	heirs     [2]*node // one is primary, the other its heir
-	bystander *node
-	sentinel  *Server
-	client    *redis.SentinelClient // of the sentinel
-	primary   *node                 // one of heirs: the last known primary
-	password  string                // of all four servers
-	cut       time.Time             // when the heir was cut off; zero if it is not
+	primary, heir, bystander *node // the heir does not run between Failover and Heal
+	sentinel                 *Server
+	client                   *redis.SentinelClient // of the sentinel
+	password                 string                // of all four servers
 }
 
 // node is one of the three servers with data.
@@ -81,13 +74,12 @@ func (s *Sentinels) start(ctx context.Context) (err error) {
 	if s.primary, err = startNode(ctx, s.password, inherits); err != nil {
 		return err
 	}
-	s.heirs[0] = s.primary
 	host, port, err := net.SplitHostPort(s.primary.Addr)
 	if err != nil {
 		return err
 	}
 	follow := []string{"--replicaof", host + " " + port}
-	if s.heirs[1], err = startNode(ctx, s.password, inherits, follow...); err != nil {
+	if s.heir, err = startNode(ctx, s.password, inherits, follow...); err != nil {
 		return err
 	}
 	if s.bystander, err = startNode(ctx, s.password, never, follow...); err != nil {
@@ -190,18 +182,22 @@ func (s *Sentinels) URL() string {
 	return fmt.Sprintf("redis+sentinel://:%s@%s/%s/0?sentinel_password=%[1]s", s.password, s.sentinel.Addr, masterName)
 }
 
-// Nodes returns the servers with data: the primary when a method last looked, the replica that
-// the next Failover promotes, and the one that is never promoted.
+// Nodes returns the servers with data: the primary, the replica that the next Failover promotes, and the
+// one that is never promoted.
 func (s *Sentinels) Nodes() (primary, heir, bystander *Redis) {
-	return s.primary.Redis, s.heir().Redis, s.bystander.Redis
+	return s.primary.Redis, s.heir.Redis, s.bystander.Redis
 }
 
-// heir returns the node that the next Failover promotes.
-func (s *Sentinels) heir() *node {
-	if s.primary == s.heirs[0] {
-		return s.heirs[1]
+// change bounds a change to the set, and says which one failed.
+func (s *Sentinels) change(ctx context.Context, doing string, steps ...func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, groupLimit)
+	defer cancel()
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return failed(ctx, doing, err)
+		}
 	}
-	return s.heirs[0]
+	return nil
 }
 
 // Cut keeps from the heir all writes that the primary receives after Cut
@@ -209,28 +205,21 @@ func (s *Sentinels) heir() *node {
 // called. The primary continues to serve, the bystander continues to acknowledge
 // writes, and the sentinel does not notice. Heal lets the heir catch up.
 func (s *Sentinels) Cut(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, groupLimit)
-	defer cancel()
-	s.find(ctx)
-	if err := s.cutOff(ctx, s.heir()); err != nil {
-		return failed(ctx, "cut off the heir", err)
-	}
-	return nil
+	return s.change(ctx, "cut off the heir", s.cutOff)
 }
 
-func (s *Sentinels) cutOff(ctx context.Context, heir *node) error {
-	if err := awaitOffset(ctx, heir.client, s.primary.client); err != nil {
+func (s *Sentinels) cutOff(ctx context.Context) error {
+	if err := awaitOffset(ctx, s.heir.client, s.primary.client); err != nil {
 		return err
 	}
-	s.cut = time.Now()
 	// Killing the connection is not enough: the replica reconnects at once and
 	// receives what it missed. So it first gets a password that its primary
 	// refuses before it sends anything.
-	if err := heir.client.ConfigSet(ctx, "masterauth", "cut").Err(); err != nil {
+	if err := s.heir.client.ConfigSet(ctx, "masterauth", "cut").Err(); err != nil {
 		return fmt.Errorf("change the replica's password: %w", err)
 	}
 	return await(ctx, "the replica's connection is killed", func() error {
-		killed, err := heir.client.ClientKillByFilter(ctx, "TYPE", "master").Result()
+		killed, err := s.heir.client.ClientKillByFilter(ctx, "TYPE", "master").Result()
 		if err == nil && killed == 0 {
 			return errors.New("it has none")
 		}
@@ -238,130 +227,80 @@ func (s *Sentinels) cutOff(ctx context.Context, heir *node) error {
 	})
 }
 
-// uncut ends the Cut of a replica, if there is one.
-func (s *Sentinels) uncut(ctx context.Context, replica *node) error {
-	if s.cut.IsZero() {
-		return nil
-	}
-	err := await(ctx, "the replica may follow again", func() error {
-		return replica.client.ConfigSet(ctx, "masterauth", s.password).Err()
+// uncut ends the Cut of the heir, if there was one.
+func (s *Sentinels) uncut(ctx context.Context) error {
+	return await(ctx, "the replica may follow again", func() error {
+		return s.heir.client.ConfigSet(ctx, "masterauth", s.password).Err()
 	})
-	if err == nil {
-		s.cut = time.Time{}
-	}
-	return err
 }
 
 // Failover kills the primary and returns when the heir is primary in its place,
-// and accepts writes. That takes about a second. After a Cut of some seconds it takes longer,
-// by a fifth of the length of the Cut: a sentinel does not promote a replica that was without
-// a primary for too long. It fails after 30 seconds.
+// and accepts writes. That takes about a second. It fails after 30 seconds.
 //
 // Until Heal, there is no heir. The bystander follows the new primary and, at
 // once or soon after, loses the writes that the new primary never received.
 func (s *Sentinels) Failover(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, groupLimit)
-	defer cancel()
-	s.find(ctx)
-	if err := s.failover(ctx); err != nil {
-		return failed(ctx, "fail over", err)
-	}
-	return nil
-}
-
-func (s *Sentinels) failover(ctx context.Context) error {
-	heir := s.heir()
-	if heir.Pid() == 0 {
-		return errors.New("there is no heir, it needs Heal")
-	}
-	wait := downAfter
-	if !s.cut.IsZero() {
-		// A sentinel does not promote a replica that was cut off for ten times this.
-		wait = max(wait, time.Since(s.cut)/5)
-	}
-	defer s.setPatience(context.WithoutCancel(ctx), patience)
-	if err := s.setPatience(ctx, wait); err != nil {
-		return err
+	if s.heir.Pid() == 0 {
+		return errors.New("fail over: there is no heir, it needs Heal")
 	}
 	s.primary.Kill()
-	if err := await(ctx, "the heir is promoted", func() error { return s.promoted(ctx, heir) }); err != nil {
-		return err
-	}
-	s.primary = heir
-	return s.uncut(ctx, heir)
+	return s.change(ctx, "fail over", s.promote)
 }
 
-// setPatience sets after how long a silence the sentinel considers the primary down.
-func (s *Sentinels) setPatience(ctx context.Context, after time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return await(ctx, "the sentinel knows how long to wait", func() error {
-		wait := strconv.FormatInt(after.Milliseconds(), 10)
-		return s.client.Set(ctx, masterName, "down-after-milliseconds", wait).Err()
+// promote makes the heir the primary in place of one that was killed.
+func (s *Sentinels) promote(ctx context.Context) error {
+	err := await(ctx, "the heir is promoted", func() error {
+		addr, err := s.client.GetMasterAddrByName(ctx, masterName).Result()
+		if err != nil {
+			return err
+		}
+		if net.JoinHostPort(addr[0], addr[1]) != s.heir.Addr {
+			asked := s.client.Failover(ctx, masterName).Err() // an error if one is under way
+			return errors.Join(fmt.Errorf("the sentinel names %v", addr), asked)
+		}
+		// Accepted only by a primary, and changes nothing.
+		return s.heir.client.Del(ctx, "oversell:nothing").Err()
 	})
-}
-
-// promoted returns nil if n is primary according to itself and the sentinel.
-func (s *Sentinels) promoted(ctx context.Context, n *node) error {
-	addr, err := s.client.GetMasterAddrByName(ctx, masterName).Result()
 	if err != nil {
 		return err
 	}
-	if net.JoinHostPort(addr[0], addr[1]) != n.Addr {
-		return fmt.Errorf("the sentinel names %v", addr)
+	if err := s.uncut(ctx); err != nil {
+		return err
 	}
-	// Accepted only by a primary, and changes nothing.
-	return n.client.Del(ctx, "oversell:nothing").Err()
+	s.primary, s.heir = s.heir, s.primary
+	return nil
 }
 
 // Heal starts the server that Failover killed again, empty and on the same port, as the heir of
 // the current primary, and ends a Cut. It returns when both replicas are in sync and the sentinel
-// knows them, so that the next Failover works. That takes one to two seconds; if the caller gave
-// up on a Failover, it takes as long as the sentinel needs to promote the replica on its own,
-// about seven seconds. It fails after 30 seconds.
+// knows them, so that the next Failover works. That takes one to two seconds. It fails after 30
+// seconds. If the caller gave up on a Failover, it ends that first.
 func (s *Sentinels) Heal(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, groupLimit)
-	defer cancel()
-	if err := s.heal(ctx); err != nil {
-		return failed(ctx, "heal the sentinel's set", err)
+	steps := []func(context.Context) error{s.restart, s.uncut, s.awaitSync, s.awaitKnown}
+	if s.primary.Pid() == 0 {
+		steps = append([]func(context.Context) error{s.promote}, steps...)
 	}
-	return nil
+	return s.change(ctx, "heal the sentinel's set", steps...)
 }
 
-func (s *Sentinels) heal(ctx context.Context) error {
-	err := await(ctx, "there is a primary", func() error {
-		s.find(ctx)
-		return s.promoted(ctx, s.primary)
-	})
-	if err != nil {
+// restart starts the heir again if it was killed.
+func (s *Sentinels) restart(ctx context.Context) error {
+	if s.heir.Pid() != 0 {
+		return nil
+	}
+	if err := await(ctx, "the heir runs", func() error { return s.heir.Restart(ctx) }); err != nil {
 		return err
 	}
-	heir := s.heir()
-	if heir.Pid() == 0 {
-		if err := await(ctx, "the heir runs", func() error { return heir.Restart(ctx) }); err != nil {
-			return err
-		}
-		host, port, _ := net.SplitHostPort(s.primary.Addr)
-		// Its client may go on saying for a second that it is away.
-		follow := func() error { return heir.client.ReplicaOf(ctx, host, port).Err() }
-		if err := await(ctx, "the heir follows", follow); err != nil {
-			return err
-		}
-	}
-	if err := s.uncut(ctx, heir); err != nil {
-		return err
-	}
-	if err := s.awaitSync(ctx); err != nil {
-		return err
-	}
-	return s.awaitKnown(ctx)
+	host, port, _ := net.SplitHostPort(s.primary.Addr)
+	// Its client may go on saying for a second that it is away.
+	return await(ctx, "the heir follows", func() error { return s.heir.client.ReplicaOf(ctx, host, port).Err() })
 }
 
 // awaitSync waits until the replicas have their primary's data and receive its
 // changes, which begins up to a second later.
 func (s *Sentinels) awaitSync(ctx context.Context) error {
 	for range 2 {
-		for _, replica := range []*node{s.heir(), s.bystander} {
+		for _, replica := range []*node{s.heir, s.bystander} {
 			if err := awaitOffset(ctx, replica.client, s.primary.client); err != nil {
 				return err
 			}
@@ -411,7 +350,7 @@ func (s *Sentinels) awaitKnown(ctx context.Context) error {
 		missing := func(replica *node) bool {
 			return !slices.ContainsFunc(known, func(k map[string]string) bool { return s.usable(k, replica) })
 		}
-		if missing(s.heir()) || missing(s.bystander) {
+		if missing(s.heir) || missing(s.bystander) {
 			return fmt.Errorf("its replicas are %v", known)
 		}
 		return nil
@@ -429,19 +368,6 @@ func (s *Sentinels) usable(known map[string]string, replica *node) bool {
 		known["slave-priority"] == strconv.Itoa(replica.priority)
 }
 
-// find asks the sentinel which node is primary: it may have promoted the other one on its own.
-func (s *Sentinels) find(ctx context.Context) {
-	addr, err := s.client.GetMasterAddrByName(ctx, masterName).Result()
-	if err != nil {
-		return
-	}
-	for _, n := range s.heirs {
-		if n.Addr == net.JoinHostPort(addr[0], addr[1]) {
-			s.primary = n
-		}
-	}
-}
-
 // Close stops all servers and removes their folders. It may be called more than once.
 func (s *Sentinels) Close() error {
 	var servers []*Server
@@ -449,7 +375,7 @@ func (s *Sentinels) Close() error {
 		_ = s.client.Close() // a second time it is closed already
 		servers = append(servers, s.sentinel)
 	}
-	for _, n := range append(s.heirs[:], s.bystander) {
+	for _, n := range []*node{s.primary, s.heir, s.bystander} {
 		if n != nil {
 			_ = n.client.Close()
 			servers = append(servers, n.Server)

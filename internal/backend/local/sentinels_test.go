@@ -116,20 +116,7 @@ func TestCutIsSharp(t *testing.T) {
 	}
 }
 
-// A sentinel does not promote a replica that was cut off for ten times its down-after time.
-func TestFailoverAfterLongCut(t *testing.T) {
-	t.Parallel()
-	s := backendtest.Failovers(t)
-	if err := s.Cut(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(4 * time.Second)
-	if err := s.Failover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The sentinel continues a failover that its caller has given up on.
+// Heal ends a failover that its caller has given up on.
 func TestFailoverGivesUpWithContext(t *testing.T) {
 	t.Parallel()
 	s := backendtest.Failovers(t)
@@ -195,7 +182,7 @@ func TestServersThatBelongTogether(t *testing.T) {
 				}
 			}
 			checkEmpty(t, dir)
-			for _, limit := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
+			for _, limit := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				_, _, err := start(ctx)
 				cancel()

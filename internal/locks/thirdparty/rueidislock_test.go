@@ -212,7 +212,9 @@ func TestFollowsSentinels(t *testing.T) {
 	m := newRueidislock(t, rdb, ttl).New(key)
 	mustLock(t, m)
 	unlock(t, m)
-	set.Master.Kill()
+	if err := set.Failover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		ok, err := m.TryLock(t.Context())
 		if ok {

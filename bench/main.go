@@ -164,11 +164,11 @@ func (o *options) serve(ctx context.Context) (redis, db string, others []string,
 	}
 	stops = append(stops, servers.Close)
 	o.RedisURL, o.DBURL = servers.RedisURL, servers.DBURL
-	more, err := lockservers.Serve(ctx, o.servers, needs...)
+	more, err := lockservers.New(ctx, o.servers, needs...)
 	if err != nil {
 		return redis, db, nil, stop, err
 	}
 	stops = append(stops, more.Close)
-	o.Servers = more.Addresses
-	return servers.RedisName, servers.DBName, more.Names, stop, nil
+	o.Servers, others, err = more.Open(ctx, needs...)
+	return servers.RedisName, servers.DBName, others, stop, err
 }

@@ -21,6 +21,7 @@ import (
 	"oversell/internal/atomicfile"
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/catalog"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/sales"
@@ -157,13 +158,17 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 		locks.Redis = server.URL
 	}
 	sales := locks
-	others, err := lockservers.Serve(ctx, o.servers, o.needs()...)
+	others, err := lockservers.New(ctx, o.servers, o.needs()...)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
-	locks.Nodes, locks.Services, locks.Servers = others.Redlock, services.At(others.Etcd, others.ZooKeeper),
-		others.Names
+	at, names, err := others.Open(ctx, o.needs()...)
+	if err != nil {
+		return report, err
+	}
+	locks.Nodes, locks.Servers = at[catalog.NeedsNodes], names
+	locks.Services = services.At(at[catalog.NeedsEtcd], at[catalog.NeedsZooKeeper])
 	closeDatabase, err := o.openDatabase(ctx, &sales)
 	if err != nil {
 		return report, err

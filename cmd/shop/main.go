@@ -126,7 +126,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 	if o.worker {
 		return shop.Work(ctx, cfg)
 	}
-	servers, err := lockservers.NewLazy(ctx, o.servers, o.needs()...)
+	servers, err := lockservers.New(ctx, o.servers, o.servers.Needs()...)
 	if err != nil {
 		return err
 	}

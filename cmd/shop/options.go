@@ -116,20 +116,6 @@ func (o options) withServers() options {
 	return o
 }
 
-// needs returns the needs that the configured servers meet.
-func (o options) needs() []catalog.Need {
-	var needs []catalog.Need
-	for need, spec := range map[catalog.Need]string{
-		catalog.NeedsNodes: o.servers.Redlock, catalog.NeedsEtcd: o.servers.Etcd,
-		catalog.NeedsZooKeeper: o.servers.ZooKeeper,
-	} {
-		if spec != "" {
-			needs = append(needs, need)
-		}
-	}
-	return needs
-}
-
 // minReconcile is the least pause between two rounds of the reconciler.
 const minReconcile = 100 * time.Millisecond
 
@@ -144,7 +130,7 @@ func (o options) validate() error {
 	switch needs := s.Needs; {
 	case s.NeedsMySQL() && o.onSQLite():
 		return fmt.Errorf("-strategy %s needs MySQL or MariaDB, and -db %s is SQLite", s.Name, o.db)
-	case needs.OfServers() && !slices.Contains(o.needs(), needs):
+	case needs.OfServers() && !slices.Contains(o.servers.Needs(), needs):
 		return fmt.Errorf("-strategy %s needs -%s (shop -h all shows what it can be)", s.Name, needs)
 	case o.TTL < time.Millisecond:
 		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.TTL)

@@ -73,12 +73,16 @@ func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
 func lockServers(t *testing.T) lockservers.Addresses {
 	t.Helper()
 	specs := lockservers.Specs{Redlock: "embedded", Etcd: "local"}
-	servers, err := lockservers.Serve(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
+	servers, err := lockservers.New(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = servers.Close() })
-	return servers.Addresses
+	at, _, err := servers.Open(t.Context(), catalog.NeedsNodes, catalog.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
 }
 
 func TestLocksOnOtherServers(t *testing.T) {

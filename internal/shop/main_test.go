@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/coordination/coordtest"
+	"oversell/internal/locks/lease/leasetest"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(backendtest.Main(m, coordtest.StopZooKeeper, func() error {
+	os.Exit(backendtest.Main(m, leasetest.StopZooKeeper, func() error {
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 		return nil
 	}))

@@ -22,7 +22,7 @@ func onDemand(t *testing.T) shop.Config {
 	t.Helper()
 	backendtest.System(t)
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1)
-	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Etcd: "local"}, catalog.NeedsEtcd)
+	servers, err := lockservers.New(t.Context(), lockservers.Specs{Etcd: "local"}, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,12 +36,12 @@ type Config struct {
 	Holds holds.Config // Ledger: a name for Provider in the database; "": its URL
 	Web   web.Config   // WebhookSecret: not for OwnProvider
 
-	RedisURL string            // see backend.DialRedis
-	DBURL    string            // see backend.DialDatabase
-	Servers  *lockservers.Lazy // that some strategies need; nil: none
-	Strategy string            // default strategy
-	Instance string            // unique among all instances; default: a new UUID
-	Logger   *slog.Logger      // default: slog.Default
+	RedisURL string               // see backend.DialRedis
+	DBURL    string               // see backend.DialDatabase
+	Servers  *lockservers.Servers // that some strategies need; nil: none
+	Strategy string               // default strategy
+	Instance string               // unique among all instances; default: a new UUID
+	Logger   *slog.Logger         // default: slog.Default
 
 	TTL    time.Duration // lease of a lock; default 6 s
 	Policy guard.Policy  // how to wait for a lock; default a line

@@ -15,9 +15,9 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
+	"oversell/internal/locks/lease/leasetest"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
 )
@@ -108,12 +108,16 @@ func TestEveryStrategySells(t *testing.T) {
 			list = append(list, s)
 		}
 	}
-	servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded"}, catalog.NeedsNodes)
+	servers, err := lockservers.New(t.Context(), lockservers.Specs{Redlock: "embedded"}, catalog.NeedsNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = servers.Close() })
-	sellByAll(t, leastRights(t), servers.Addresses, list)
+	at, _, err := servers.Open(t.Context(), catalog.NeedsNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sellByAll(t, leastRights(t), at, list)
 }
 
 // A shop whose Redis refuses INFO sells and audits, and says at its start what it lacks.
@@ -143,7 +147,9 @@ func TestRedisThatRefusesINFO(t *testing.T) {
 }
 
 func TestLocksOnOtherServersSell(t *testing.T) {
-	servers := lockservers.Addresses{Etcd: []string{coordtest.Etcd(t)}, ZooKeeper: []string{coordtest.ZooKeeper(t)}}
+	servers := lockservers.Addresses{
+		catalog.NeedsEtcd: {leasetest.Etcd(t)}, catalog.NeedsZooKeeper: {leasetest.ZooKeeper(t)},
+	}
 	var list catalog.List
 	for _, name := range []string{"etcd", "zookeeper"} {
 		s, err := catalog.Strategies().Find(name)

@@ -7,6 +7,7 @@
 package coordination
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -45,6 +46,41 @@ const (
 	// startTimeout bounds the start of one server.
 	startTimeout = 30 * time.Second
 )
+
+// Server is an etcd or a ZooKeeper to dial: one that was started here, or the user's own.
+type Server struct {
+	Addresses []string // what DialEtcd or DialZooKeeper takes, in any process on this machine
+
+	server *local.Server // nil if it is the user's own
+	name   string
+}
+
+// start runs a server, whose address begins with a scheme.
+func start(ctx context.Context, scheme string, c local.Command) (*Server, error) {
+	server, err := local.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{[]string{scheme + server.Addr}, server, c.Name}, nil
+}
+
+// Err returns ErrEnded if a server that was started here no longer runs, and nil
+// otherwise and for the user's own.
+func (s *Server) Err() error {
+	if s.server == nil || s.server.Pid() != 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", s.name, ErrEnded)
+}
+
+// Close stops the server if it was started here, and leaves the user's own alone. It
+// may be called more than once.
+func (s *Server) Close() error {
+	if s.server == nil {
+		return nil
+	}
+	return s.server.Close()
+}
 
 const (
 	etcdForms = "allowed: local, http://HOST:PORT[,http://HOST:PORT…]"

@@ -37,7 +37,7 @@ func TestLocalEtcd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	endpoints := etcd.Endpoints
+	endpoints := etcd.Addresses
 	client, err := DialEtcd(t.Context(), endpoints)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestLocalEtcd(t *testing.T) {
 func TestLocalZooKeeper(t *testing.T) {
 	backendtest.System(t)
 	emptyTempDir(t)
-	servers, stop, err := ServeZooKeeper(t.Context(), "local")
+	server, err := ServeZooKeeper(t.Context(), "local")
 	if errors.Is(err, ErrMissing) {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func TestLocalZooKeeper(t *testing.T) {
 		{200 * time.Millisecond, time.Second}, // the server's shortest session
 		{time.Hour, time.Minute},              // and its longest
 	} {
-		conn, err := DialZooKeeper(t.Context(), servers, c.ask)
+		conn, err := DialZooKeeper(t.Context(), server.Addresses, c.ask)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,11 +100,11 @@ func TestLocalZooKeeper(t *testing.T) {
 		conn.Close()
 	}
 	for range 2 {
-		if err := stop(); err != nil {
+		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if c, err := net.Dial("tcp", servers[0]); err == nil {
+	if c, err := net.Dial("tcp", server.Addresses[0]); err == nil {
 		_ = c.Close()
 		t.Error("it listens after stop")
 	}
@@ -116,7 +116,7 @@ func TestMissingServers(t *testing.T) {
 	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "etcd.io") {
 		t.Errorf("%v; want %v and how to install it", err, ErrMissing)
 	}
-	_, _, err = ServeZooKeeper(t.Context(), "local")
+	_, err = ServeZooKeeper(t.Context(), "local")
 	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt-get install") {
 		t.Errorf("%v; want %v and how to install it", err, ErrMissing)
 	}
@@ -129,32 +129,27 @@ func TestStartIsGivenUp(t *testing.T) {
 	if _, err := ServeEtcd(ctx, "local"); !errors.Is(err, context.Canceled) {
 		t.Errorf("etcd: %v; want %v", err, context.Canceled)
 	}
-	if _, _, err := ServeZooKeeper(ctx, "local"); !errors.Is(err, context.Canceled) && !errors.Is(err, ErrMissing) {
+	if _, err := ServeZooKeeper(ctx, "local"); !errors.Is(err, context.Canceled) && !errors.Is(err, ErrMissing) {
 		t.Errorf("zookeeper: %v; want %v", err, context.Canceled)
 	}
 }
 
 func TestSpecs(t *testing.T) {
-	good := func(got []string, stop func() error, err error) func(want ...string) {
-		return func(want ...string) {
-			t.Helper()
-			if err != nil || strings.Join(got, " ") != strings.Join(want, " ") {
-				t.Errorf("%v, %v; want %v", got, err, want)
-				return
-			}
-			if err := stop(); err != nil {
-				t.Error(err)
-			}
+	ctx := t.Context()
+	for spec, serve := range map[string]func(context.Context, string) (*Server, error){
+		"http://a:2379/,http://[::1]:1": ServeEtcd, "a:2181,[::1]:1": ServeZooKeeper,
+	} {
+		own, err := serve(ctx, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(own.Addresses, ","); got != strings.Replace(spec, "/,", ",", 1) {
+			t.Errorf("%q: %s", spec, got)
+		}
+		if err := errors.Join(own.Err(), own.Close()); err != nil {
+			t.Error(err)
 		}
 	}
-	ctx := t.Context()
-	own, err := ServeEtcd(ctx, "http://a:2379/,http://[::1]:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	good(own.Endpoints, own.Close, err)("http://a:2379", "http://[::1]:1")
-	good(ServeZooKeeper(ctx, "a:2181,[::1]:1"))("a:2181", "[::1]:1")
-
 	bad := func(spec string, err error) {
 		t.Helper()
 		switch {
@@ -175,7 +170,7 @@ func TestSpecs(t *testing.T) {
 	for _, spec := range []string{
 		"", "embedded", "a", "a:", ":2181", "a:0", "a:1,", "a:2181/chroot", "zk://a:2181", "u:secret@a:1",
 	} {
-		_, _, err := ServeZooKeeper(ctx, spec)
+		_, err := ServeZooKeeper(ctx, spec)
 		bad(spec, err)
 	}
 }

@@ -21,13 +21,6 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// Etcd is an etcd to dial: one that ServeEtcd started, or the user's own.
-type Etcd struct {
-	Endpoints []string // what DialEtcd takes, in any process on this machine
-
-	server *local.Server // nil if it is the user's own
-}
-
 // ServeEtcd resolves the value of -etcd:
 //
 //   - "local" starts a private etcd on a free loopback port, with its files in a
@@ -38,26 +31,22 @@ type Etcd struct {
 //
 // ctx bounds the start of the server, not its life, which Close ends. Errors
 // wrap ErrSpec, ErrMissing, or the reason why the server did not start.
-func ServeEtcd(ctx context.Context, spec string) (*Etcd, error) {
+func ServeEtcd(ctx context.Context, spec string) (*Server, error) {
 	if spec != "local" {
 		endpoints, err := etcdEndpoints(spec)
 		if err != nil {
 			return nil, err
 		}
-		return &Etcd{Endpoints: endpoints}, nil
+		return &Server{Addresses: endpoints}, nil
 	}
 	path, err := findEtcd(ctx)
 	if err != nil {
 		return nil, err
 	}
-	server, err := local.Start(ctx, local.Command{
+	return start(ctx, "http://", local.Command{
 		Name: "etcd", Path: path, Args: etcdArgs, Ready: isHealthy, OnPort: true, Timeout: startTimeout,
 		Without: "ETCD_", // its own environment variables would contradict the arguments
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &Etcd{Endpoints: []string{"http://" + server.Addr}, server: server}, nil
 }
 
 // etcdTool is the package of etcd's server, which go.mod has among its tools.
@@ -137,24 +126,6 @@ func isHealthy(c net.Conn) error {
 		err = errors.New("not healthy")
 	}
 	return err
-}
-
-// Err returns ErrEnded if an etcd that ServeEtcd started no longer runs, and nil
-// otherwise and for the user's own.
-func (e *Etcd) Err() error {
-	if e.server == nil || e.server.Pid() != 0 {
-		return nil
-	}
-	return fmt.Errorf("etcd: %w", ErrEnded)
-}
-
-// Close stops the etcd if ServeEtcd started it, and leaves the user's own alone. It
-// may be called more than once.
-func (e *Etcd) Close() error {
-	if e.server == nil {
-		return nil
-	}
-	return e.server.Close()
 }
 
 // DialEtcd connects to the endpoints that ServeEtcd returned, and checks within

@@ -27,25 +27,21 @@ import (
 //   - addresses of the user's own ZooKeeper, such as HOST:PORT, separated by
 //     commas, are checked and kept.
 //
-// ctx bounds the start of the server, not its life. stop ends that, leaves the
-// user's own server alone, and may be called more than once. Errors wrap
-// ErrSpec, ErrMissing, or the reason why the server did not start.
-func ServeZooKeeper(ctx context.Context, spec string) (servers []string, stop func() error, err error) {
-	if spec == "local" {
-		return serveLocal(ctx)
+// ctx bounds the start of the server, not its life, which Close ends. Errors
+// wrap ErrSpec, ErrMissing, or the reason why the server did not start.
+func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
+	if spec != "local" {
+		servers, err := zkServers(spec)
+		if err != nil {
+			return nil, err
+		}
+		return &Server{Addresses: servers}, nil
 	}
-	if servers, err = zkServers(spec); err != nil {
-		return nil, nil, err
-	}
-	return servers, func() error { return nil }, nil
-}
-
-func serveLocal(ctx context.Context) ([]string, func() error, error) {
 	java, classPath, err := findZooKeeper()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	server, err := local.Start(ctx, local.Command{
+	return start(ctx, "", local.Command{
 		Name: "zookeeper",
 		Path: java,
 		Prepare: func(_ context.Context, dir string, port int) error {
@@ -67,10 +63,6 @@ func serveLocal(ctx context.Context) ([]string, func() error, error) {
 		OnPort:  true,
 		Timeout: startTimeout,
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return []string{server.Addr}, server.Close, nil
 }
 
 // zkConfigFile is the file in the server's folder with its configuration.

@@ -1,26 +1,17 @@
 // Package lockservers opens the servers that only some locks need: the nodes of
-// Redlock, etcd and ZooKeeper. It takes two steps, as package backend does: Serve
-// turns the values of flags into addresses, and Dial connects to them from any
-// process of the machine. Lazy takes both when a server is first needed.
+// Redlock, etcd and ZooKeeper. Servers are started by one process, when they are first
+// needed. Their Addresses are for all processes of the machine.
 package lockservers
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
-
-	"oversell/internal/backend"
 	"oversell/internal/backend/coordination"
+	"oversell/internal/backend/local"
 	"oversell/internal/catalog"
-	"oversell/internal/guard"
-	"oversell/internal/locks/etcdlock"
-	"oversell/internal/locks/zklock"
 )
 
 // Specs are the values of -redlock, -etcd and -zookeeper. Those that are not
@@ -32,291 +23,187 @@ type Specs struct {
 }
 
 const (
-	// DefaultNodes is how many nodes "embedded" and "local" start for Redlock:
-	// the number in the examples of its author.
-	DefaultNodes = 5
-
-	// MinNodes is the smallest number of nodes with a majority that survives
-	// the loss of one.
-	MinNodes = 3
-
 	embedded = "embedded"
 	own      = "local"
 )
 
-// Addresses are what Dial takes. They may hold passwords. An empty field means
-// that there is no such server.
-type Addresses struct {
-	Redlock   []string `json:"redlock,omitempty"`
-	Etcd      []string `json:"etcd,omitempty"`
-	ZooKeeper []string `json:"zookeeper,omitempty"`
-}
-
-// Servers are the servers that Serve started, and the user's own.
-type Servers struct {
-	Addresses
-	Names []string // for the first lines of a report
-
-	ended func() error // says whether a server that must not be replaced has ended; may be nil
-	stops []func() error
-}
-
-// Err returns coordination.ErrEnded if an etcd that was started here has ended, or nil.
-func (s *Servers) Err() error {
-	if s.ended == nil {
-		return nil
+// Needs returns the needs that have a value.
+func (s Specs) Needs() []catalog.Need {
+	var needs []catalog.Need
+	for need, spec := range map[catalog.Need]string{
+		catalog.NeedsNodes: s.Redlock, catalog.NeedsEtcd: s.Etcd, catalog.NeedsZooKeeper: s.ZooKeeper,
+	} {
+		if spec != "" {
+			needs = append(needs, need)
+		}
 	}
-	return s.ended()
+	return needs
 }
 
-// Serve opens the servers for the needs. The caller must call Close. Errors
-// wrap backend.ErrSpec, coordination.ErrSpec, or the reason why a server did
-// not start.
-func Serve(ctx context.Context, specs Specs, needs ...catalog.Need) (s *Servers, err error) {
-	s = &Servers{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-			s = nil
-		}
-	}()
+// starts reports whether a server is started for the need. It returns an error if that
+// server is not installed.
+func (s Specs) starts(need catalog.Need) (bool, error) {
+	switch {
+	case need == catalog.NeedsNodes && s.Redlock == own:
+		_, err := local.RedisPath()
+		return true, err
+	case need == catalog.NeedsZooKeeper && s.ZooKeeper == own:
+		return true, coordination.FindZooKeeper()
+	case need == catalog.NeedsEtcd && s.Etcd == own:
+		return true, coordination.FindEtcd()
+	}
+	return need == catalog.NeedsNodes && s.Redlock == embedded, nil
+}
+
+// server is what one need opens: a server, or the nodes of Redlock.
+type server struct {
+	addresses []string
+	name      string       // for the first lines of a report
+	ended     func() error // says whether a server that must not be replaced has ended
+	stop      func() error
+}
+
+// Close stops what was started here.
+func (s *server) Close() error { return s.stop() }
+
+// serve opens what a need says.
+func (s Specs) serve(ctx context.Context, need catalog.Need) (*server, error) {
+	open, spec := coordination.ServeEtcd, s.Etcd
+	switch need {
+	case catalog.NeedsNodes:
+		return serveNodes(ctx, s.Redlock)
+	case catalog.NeedsZooKeeper:
+		open, spec = coordination.ServeZooKeeper, s.ZooKeeper
+	}
+	there, err := open(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	name := spec
+	if spec != own {
+		name = strings.Join(there.Addresses, ", ")
+	}
+	return &server{there.Addresses, string(need) + ": " + name, there.Err, there.Close}, nil
+}
+
+// Addresses are those of servers that run, by the need that they meet. They may hold passwords.
+type Addresses map[catalog.Need][]string
+
+// Servers are those of a process: the user's own, and those that start when they are first
+// needed. They are safe for concurrent use. A nil *Servers has none.
+type Servers struct{ of map[catalog.Need]source }
+
+// source is where a server comes from.
+type source struct {
+	*onDemand[*server]
+	late bool // it is opened when it is first needed
+}
+
+// New resolves the values of flags, and starts nothing yet: it checks the addresses of the
+// user's own servers, and that what "local" starts is installed. Needs of no servers are
+// skipped. The caller must call Close. Errors wrap backend.ErrSpec, coordination.ErrSpec, or
+// the reason why a server cannot be used.
+func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, error) {
+	s := &Servers{of: make(map[catalog.Need]source)}
 	for _, need := range needs {
-		switch need {
-		case catalog.NeedsNodes:
-			err = s.serveNodes(ctx, specs.Redlock)
-		case catalog.NeedsEtcd:
-			err = s.serveEtcd(ctx, specs.Etcd)
-		case catalog.NeedsZooKeeper:
-			err = s.serveZooKeeper(ctx, specs.ZooKeeper)
+		if !need.OfServers() {
+			continue
+		}
+		late, err := specs.starts(need)
+		if err == nil {
+			opened := newOnDemand(func(ctx context.Context) (*server, error) { return specs.serve(ctx, need) })
+			s.of[need] = source{opened, late}
+			if !late {
+				_, err = opened.get(ctx)
+			}
 		}
 		if err != nil {
-			return s, err
+			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
 }
 
-// serveNodes starts nodes that are independent of each other.
-func (s *Servers) serveNodes(ctx context.Context, spec string) error {
-	specs, name := nodes(spec)
-	if err := checkNodes(spec, specs); err != nil {
-		return err
+// Running returns Servers that run already. There is nothing to close.
+func Running(a Addresses) *Servers {
+	s := &Servers{of: make(map[catalog.Need]source)}
+	nothing := func() error { return nil }
+	for need, addresses := range a {
+		there := &server{addresses: addresses, ended: nothing, stop: nothing}
+		s.of[need] = source{newOnDemand(func(context.Context) (*server, error) { return there, nil }), false}
 	}
-	if one := twice(specs); spec != embedded && spec != own && one > 0 {
-		return fmt.Errorf("%w of -redlock: node %d is named before; each must be a server of its own",
-			backend.ErrSpec, one)
-	}
-	if len(specs) < MinNodes {
-		return fmt.Errorf("%w of -redlock: it names %s, and must name %d at least, separated by commas; "+
-			"allowed as well: %s, %s", backend.ErrSpec, counted(len(specs)), MinNodes, embedded, own)
-	}
-	started := make([]*backend.RedisServer, len(specs))
-	var g errgroup.Group
-	for i, one := range specs {
-		g.Go(func() (err error) {
-			started[i], err = backend.ServeRedis(ctx, one)
-			return err
-		})
-	}
-	err := g.Wait()
-	for _, node := range started {
-		if node != nil {
-			s.stops = append(s.stops, node.Close)
-			s.Redlock = append(s.Redlock, node.URL)
-		}
-	}
-	if err == nil {
-		err = reachable(ctx, s.Redlock)
-	}
-	if err != nil {
-		return fmt.Errorf("opening the nodes of -redlock: %w", err)
-	}
-	s.Names = append(s.Names, fmt.Sprintf("redlock: %d nodes%s", len(specs), name))
-	return nil
+	return s
 }
 
-// reachable returns an error unless a majority of the nodes answers.
-func reachable(ctx context.Context, nodes []string) error {
-	errs := make([]error, len(nodes))
-	var g errgroup.Group
-	for i, url := range nodes {
-		g.Go(func() error {
-			rdb, err := backend.DialRedis(ctx, url, 1)
-			if err == nil {
-				err = rdb.Close()
-			}
-			errs[i] = err
-			return nil
-		})
-	}
-	_ = g.Wait() // always nil: each node has its own error
-	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	if len(errs) <= (len(nodes)-1)/2 {
-		return nil
-	}
-	return fmt.Errorf("%d of %d do not answer, and a majority must: %w", len(errs), len(nodes), errs[0])
+// Has reports whether there are servers for a need, or can be started.
+func (s *Servers) Has(need catalog.Need) bool {
+	return s != nil && s.of[need].onDemand != nil
 }
 
-// nodes returns a value of -redis for each node, and a description of the nodes
-// as a whole.
-func nodes(spec string) (specs []string, name string) {
-	if spec == embedded || spec == own {
-		for range DefaultNodes {
-			specs = append(specs, spec)
-		}
-		return specs, " (" + spec + ")"
-	}
-	for node := range strings.SplitSeq(spec, ",") {
-		if node = strings.TrimSpace(node); node == "" {
+// Open returns the addresses of the servers for the needs, and their names for the first
+// lines of a report. It starts those that do not run yet, and waits for them until ctx
+// ends; a start in progress then continues. A failed start is retried by the next caller,
+// but not within a second. Needs without servers are skipped.
+func (s *Servers) Open(ctx context.Context, needs ...catalog.Need) (a Addresses, names []string, err error) {
+	a = make(Addresses)
+	for _, need := range needs {
+		if !s.Has(need) {
 			continue
 		}
-		if !strings.Contains(node, "://") {
-			node = "redis://" + node
-		}
-		specs = append(specs, node)
-	}
-	return specs, ""
-}
-
-func counted(nodes int) string {
-	if nodes == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", nodes)
-}
-
-// checkNodes returns an error for the first address that is not a Redis. It does
-// not wrap the errors of SingleAddr, because they list what -redis accepts, which
-// is a different flag.
-func checkNodes(spec string, specs []string) error {
-	if spec == embedded || spec == own {
-		return nil
-	}
-	for i, one := range specs {
-		if word := strings.TrimPrefix(one, "redis://"); word == embedded || word == own {
-			return fmt.Errorf("%w of -redlock: node %d is %s, which must be the only value", backend.ErrSpec, i+1, word)
-		}
-		if _, err := backend.SingleAddr(one); errors.Is(err, backend.ErrSpec) {
-			return fmt.Errorf("%w of -redlock: node %d is no address of a Redis; "+
-				"allowed: HOST:PORT, redis://…, rediss://…, and alone: %s, %s", backend.ErrSpec, i+1, embedded, own)
-		}
-	}
-	return nil
-}
-
-// twice returns the number, counted from 1, of the first spec that repeats an
-// earlier one, or 0.
-func twice(specs []string) int {
-	for i, one := range specs {
-		if slices.Contains(specs[:i], one) {
-			return i + 1
-		}
-	}
-	return 0
-}
-
-func (s *Servers) serveEtcd(ctx context.Context, spec string) error {
-	etcd, err := coordination.ServeEtcd(ctx, spec)
-	if err != nil {
-		return err
-	}
-	s.ended = etcd.Err
-	s.stops, s.Etcd = append(s.stops, etcd.Close), etcd.Endpoints
-	s.Names = append(s.Names, named("etcd", spec, own, etcd.Endpoints))
-	return nil
-}
-
-func (s *Servers) serveZooKeeper(ctx context.Context, spec string) error {
-	servers, stop, err := coordination.ServeZooKeeper(ctx, spec)
-	if err != nil {
-		return err
-	}
-	s.stops, s.ZooKeeper = append(s.stops, stop), servers
-	s.Names = append(s.Names, named("zookeeper", spec, own, servers))
-	return nil
-}
-
-func named(what, spec, started string, addresses []string) string {
-	if spec == started {
-		return what + ": " + started
-	}
-	return what + ": " + strings.Join(addresses, ", ")
-}
-
-// Close stops the servers that Serve started. It may be called more than once.
-func (s *Servers) Close() error {
-	var errs []error
-	for _, stop := range s.stops {
-		errs = append(errs, stop())
-	}
-	s.stops = nil
-	return errors.Join(errs...)
-}
-
-// Clients are the connections of one process.
-type Clients struct {
-	nodes     []redis.UniversalClient
-	etcd      func(key string) guard.Lock
-	zooKeeper func(key string) guard.Lock
-	later     map[catalog.Need]catalog.Later // servers that are dialled at their first use
-
-	closers []func() error
-}
-
-// nodePool is how many connections a process has to each of Redlock's nodes.
-const nodePool = 16
-
-// Dial connects to the servers at the given addresses, for locks with the given
-// lease. The caller must call Close, after all locks are released.
-func Dial(ctx context.Context, a Addresses, ttl time.Duration) (c *Clients, err error) {
-	c = &Clients{}
-	defer func() {
+		there, err := s.server(ctx, need)
 		if err != nil {
-			err = errors.Join(err, c.Close())
-			c = nil
+			return nil, nil, err
 		}
-	}()
-	for _, url := range a.Redlock {
-		// Redlock must work although some nodes are down.
-		rdb, err := backend.NewRedis(url, nodePool)
-		if err != nil {
-			return c, err
-		}
-		c.nodes, c.closers = append(c.nodes, rdb), append(c.closers, rdb.Close)
+		a[need] = there.addresses
+		names = append(names, there.name)
 	}
-	if len(a.Etcd) > 0 {
-		client, err := coordination.DialEtcd(ctx, a.Etcd)
-		if err != nil {
-			return c, err
-		}
-		source := etcdlock.NewSource(client, ttl)
-		c.etcd = func(key string) guard.Lock { return etcdlock.New(source, key) }
-		c.closers = append(c.closers, client.Close, source.Close)
+	return a, names, nil
+}
+
+// server returns the server for a need that s has. It also returns an error if the server
+// has failed since its start. Such a server is not replaced: a new etcd in its place
+// would let a second holder in, and restart the numbering of its tokens.
+func (s *Servers) server(ctx context.Context, need catalog.Need) (*server, error) {
+	there, err := s.of[need].get(ctx)
+	if err == nil {
+		err = there.ended()
 	}
-	if len(a.ZooKeeper) > 0 {
-		conn, err := coordination.DialZooKeeper(ctx, a.ZooKeeper, ttl)
-		if err != nil {
-			return c, err
+	return there, err
+}
+
+// Dial connects to the servers that already run, and returns Clients that connect to the
+// others when a guard is first used, for locks with the given lease. The Clients must be
+// closed before s, after all locks are released.
+func (s *Servers) Dial(ctx context.Context, ttl time.Duration) (*Clients, error) {
+	c := &Clients{later: make(map[catalog.Need]catalog.Later)}
+	if s == nil {
+		return c, nil
+	}
+	for need, from := range s.of {
+		if from.late {
+			c.dialLater(s, need, ttl)
+			continue
 		}
-		source := zklock.NewSource(conn.Conn, conn.Timeout)
-		c.zooKeeper = func(key string) guard.Lock { return zklock.New(source, key) }
-		c.closers = append(c.closers, func() error { conn.Close(); return nil }, source.Close)
+		there, err := s.server(ctx, need)
+		if err == nil {
+			err = c.dial(ctx, need, there.addresses, ttl)
+		}
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
 	}
 	return c, nil
 }
 
-// Add adds these connections to the options of a guard.
-func (c *Clients) Add(o catalog.Options) catalog.Options {
-	o.Nodes, o.Etcd, o.ZooKeeper, o.Later = c.nodes, c.etcd, c.zooKeeper, c.later
-	return o
-}
-
-// Close ends the connections. It may be called more than once.
-func (c *Clients) Close() error {
-	var errs []error
-	for i := len(c.closers) - 1; i >= 0; i-- {
-		errs = append(errs, c.closers[i]())
+// Close stops the servers that were started, and prevents further starts. It waits for the
+// end of a start in progress. It may be called more than once.
+func (s *Servers) Close() error {
+	if s == nil {
+		return nil
 	}
-	c.closers = nil
+	var errs []error
+	for _, from := range s.of {
+		errs = append(errs, from.Close())
+	}
 	return errors.Join(errs...)
 }

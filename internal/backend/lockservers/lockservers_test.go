@@ -25,14 +25,8 @@ func TestMain(m *testing.M) {
 // Two processes can lock on the same servers, and exclude each other.
 func TestServersAreShared(t *testing.T) {
 	backendtest.System(t)
-	s, err := Serve(t.Context(), Specs{Redlock: "embedded", Etcd: "local"}, catalog.NeedsNodes, catalog.NeedsEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(s.Redlock) != DefaultNodes || len(s.Etcd) != 1 || len(s.ZooKeeper) != 0 || len(s.Names) != 2 {
-		t.Errorf("serves %v, called %v", s.Addresses, s.Names)
-	}
-	a, b := dial(t, s.Addresses), dial(t, s.Addresses)
+	s, at := serve(t, Specs{Redlock: "embedded", Etcd: "local"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+	a, b := dial(t, at), dial(t, at)
 	for _, name := range []string{"redlock", "etcd"} {
 		here, there := lock(t, name, a), lock(t, name, b)
 		if ok, err := tryLock(t, here); !ok || err != nil {
@@ -69,9 +63,23 @@ func tryLock(t *testing.T, l guard.Lock) (ok bool, err error) {
 	}
 }
 
+// serve opens the servers for the needs.
+func serve(t *testing.T, specs Specs, needs ...catalog.Need) (*Servers, Addresses) {
+	t.Helper()
+	s, err := New(t.Context(), specs, needs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, _, err := s.Open(t.Context(), needs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, at
+}
+
 func dial(t *testing.T, a Addresses) *Clients {
 	t.Helper()
-	c, err := Dial(t.Context(), a, time.Minute)
+	c, err := Running(a).Dial(t.Context(), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +116,7 @@ func TestWrongSpecs(t *testing.T) {
 		{Specs{Etcd: "nowhere"}, catalog.NeedsEtcd, coordination.ErrSpec, "-etcd"},
 		{Specs{ZooKeeper: "nowhere"}, catalog.NeedsZooKeeper, coordination.ErrSpec, "-zookeeper"},
 	} {
-		s, err := Serve(t.Context(), tt.specs, tt.need)
+		s, err := New(t.Context(), tt.specs, tt.need)
 		if !errors.Is(err, tt.is) || s != nil || !strings.Contains(err.Error(), tt.says) ||
 			strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "-redis") {
 			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)
@@ -118,13 +126,10 @@ func TestWrongSpecs(t *testing.T) {
 
 // A minority of nodes may be down when a process starts.
 func TestNodesMayBeAway(t *testing.T) {
-	s, err := Serve(t.Context(), Specs{Redlock: "embedded"}, catalog.NeedsNodes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := Addresses{Redlock: slices.Clone(s.Redlock)}
-	at.Redlock[0], at.Redlock[4] = "redis://127.0.0.1:1", "redis://127.0.0.1:2"
-	c := dial(t, at)
+	s, all := serve(t, Specs{Redlock: "embedded"}, catalog.NeedsNodes)
+	nodes := slices.Clone(all[catalog.NeedsNodes])
+	nodes[0], nodes[4] = "redis://127.0.0.1:1", "redis://127.0.0.1:2"
+	c := dial(t, Addresses{catalog.NeedsNodes: nodes})
 	l := lock(t, "redlock", c)
 	if ok, err := l.TryLock(t.Context()); !ok || err != nil {
 		t.Errorf("with 3 of 5 nodes: %v, %v", ok, err)

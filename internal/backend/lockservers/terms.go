@@ -45,15 +45,15 @@ const (
 // leases. The errors wrap coordination.ErrUnreachable when nobody answers.
 func Ask(ctx context.Context, a Addresses) (map[catalog.Need]Terms, error) {
 	terms := make(map[catalog.Need]Terms)
-	if len(a.Etcd) > 0 {
-		least, err := coordination.LeastLease(ctx, a.Etcd)
+	if etcd := a[catalog.NeedsEtcd]; len(etcd) > 0 {
+		least, err := coordination.LeastLease(ctx, etcd)
 		if err != nil {
 			return nil, err
 		}
 		terms[catalog.NeedsEtcd] = Terms{Least: least, Unit: time.Second, Slack: etcdSlack}
 	}
-	if len(a.ZooKeeper) > 0 {
-		conn, err := coordination.DialZooKeeper(ctx, a.ZooKeeper, zooKeeperAsked)
+	if zooKeeper := a[catalog.NeedsZooKeeper]; len(zooKeeper) > 0 {
+		conn, err := coordination.DialZooKeeper(ctx, zooKeeper, zooKeeperAsked)
 		if err != nil {
 			return nil, err
 		}

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/catalog"
+	"oversell/internal/locks/lease/leasetest"
 )
 
 func TestLeaseIsWhatTheServerGives(t *testing.T) {
@@ -29,7 +29,7 @@ func TestLeaseIsWhatTheServerGives(t *testing.T) {
 
 // The terms depend on the server that is running.
 func TestServersAreAskedForTheirTerms(t *testing.T) {
-	terms, err := Ask(t.Context(), Addresses{Etcd: []string{coordtest.Etcd(t)}})
+	terms, err := Ask(t.Context(), Addresses{catalog.NeedsEtcd: {leasetest.Etcd(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +37,11 @@ func TestServersAreAskedForTheirTerms(t *testing.T) {
 		t.Errorf("etcd: %+v", got)
 	}
 	t.Cleanup(func() {
-		if err := coordtest.StopZooKeeper(); err != nil {
+		if err := leasetest.StopZooKeeper(); err != nil {
 			t.Error(err)
 		}
 	})
-	terms, err = Ask(t.Context(), Addresses{ZooKeeper: []string{coordtest.ZooKeeper(t)}})
+	terms, err = Ask(t.Context(), Addresses{catalog.NeedsZooKeeper: {leasetest.ZooKeeper(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func gather(ctx context.Context, catalog Catalog, s setup) (c *part, err error) 
 	if err = warm(ctx, c.rdb, min(pool, s.Contenders)); err != nil {
 		return c, err
 	}
-	if c.others, err = lockservers.Dial(ctx, s.Servers, s.TTL); err != nil {
+	if c.others, err = lockservers.Running(s.Servers).Dial(ctx, s.TTL); err != nil {
 		return c, err
 	}
 	p := Process{Redis: c.rdb, Key: s.Key, TTL: s.TTL, Others: c.others}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/lab"
 	"oversell/internal/lab/services"
+	"oversell/internal/locks/lease/leasetest"
 )
 
 // The locks on etcd and on ZooKeeper meet the anomalies of locks as on record,
@@ -17,12 +17,12 @@ func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 	t.Run("etcd", func(t *testing.T) {
 		t.Parallel()
 		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "etcd")},
-			Services: services.At([]string{coordtest.Etcd(t)}, nil)})
+			Services: services.At([]string{leasetest.Etcd(t)}, nil)})
 	})
 	t.Run("zookeeper", func(t *testing.T) {
 		t.Parallel()
 		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "zookeeper")},
-			Services: services.At(nil, []string{coordtest.ZooKeeper(t)})})
+			Services: services.At(nil, []string{leasetest.ZooKeeper(t)})})
 	})
 }
 

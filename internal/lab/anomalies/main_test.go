@@ -9,15 +9,15 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
-	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/lab"
+	"oversell/internal/locks/lease/leasetest"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable()       // what go-redis would print it returns as well
 	debug.SetGCPercent(400) // the lab makes much garbage and keeps little
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if err := coordtest.StopZooKeeper(); err != nil {
+		if err := leasetest.StopZooKeeper(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
 		}

@@ -64,10 +64,7 @@ type looker interface {
 const scheme = "http://"
 
 func (s service) addresses(servers []string) lockservers.Addresses {
-	if s.need == catalog.NeedsEtcd {
-		return lockservers.Addresses{Etcd: servers}
-	}
-	return lockservers.Addresses{ZooKeeper: servers}
+	return lockservers.Addresses{s.need: servers}
 }
 
 func (s service) Dial(ctx context.Context, ttl time.Duration) (*lab.Member, error) {
@@ -81,7 +78,7 @@ func (s service) Dial(ctx context.Context, ttl time.Duration) (*lab.Member, erro
 				relayed[i] = scheme + relayed[i]
 			}
 		}
-		clients, err := lockservers.Dial(ctx, s.addresses(relayed), ttl)
+		clients, err := lockservers.Running(s.addresses(relayed)).Dial(ctx, ttl)
 		if err != nil {
 			return err
 		}

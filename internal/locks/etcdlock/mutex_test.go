@@ -13,7 +13,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
-	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
 )
@@ -33,17 +32,17 @@ func TestMain(m *testing.M) {
 func start(t *testing.T, processes int, ttl time.Duration) (*clientv3.Client, []*lease.Source) {
 	t.Helper()
 	t.Parallel()
-	endpoint := coordtest.Etcd(t)
+	endpoint := leasetest.Etcd(t)
 	var sources []*lease.Source
 	for range processes {
 		sources = append(sources, newSource(t, endpoint, ttl))
 	}
-	return coordtest.DialEtcd(t, endpoint), sources
+	return leasetest.DialEtcd(t, endpoint), sources
 }
 
 func newSource(t testing.TB, endpoint string, ttl time.Duration) *lease.Source {
 	t.Helper()
-	s := NewSource(coordtest.DialEtcd(t, endpoint), ttl)
+	s := NewSource(leasetest.DialEtcd(t, endpoint), ttl)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error("Close:", err)

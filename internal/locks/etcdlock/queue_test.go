@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
 )
@@ -100,7 +99,7 @@ func TestDepartureIsNotMissed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			endpoint := coordtest.Etcd(t)
+			endpoint := leasetest.Etcd(t)
 			holder := New(newSource(t, endpoint, leasetest.Calm), "a")
 			leasetest.MustLock(t, holder)
 			left := make(chan struct{})
@@ -129,9 +128,9 @@ func TestBrokenWatch(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				endpoint := coordtest.Etcd(t)
-				relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
-				client := coordtest.DialEtcd(t, endpoint)
+				endpoint := leasetest.Etcd(t)
+				relay := leasetest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+				client := leasetest.DialEtcd(t, endpoint)
 				here := newSource(t, "http://"+relay.Addr, leasetest.Calm)
 				there := newSource(t, endpoint, leasetest.Calm)
 				waiter, holder := New(here, "a"), New(there, "a")
@@ -165,9 +164,9 @@ func TestBrokenWatch(t *testing.T) {
 // etcd executes a request, but its reply is lost.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
-	endpoint := coordtest.Etcd(t)
-	relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
-	client := coordtest.DialEtcd(t, endpoint)
+	endpoint := leasetest.Etcd(t)
+	relay := leasetest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+	client := leasetest.DialEtcd(t, endpoint)
 	here, there := newSource(t, "http://"+relay.Addr, leasetest.Calm), newSource(t, endpoint, leasetest.Calm)
 	a, b := New(here, "a"), New(there, "a")
 	leasetest.MustLock(t, a)
@@ -215,8 +214,8 @@ func TestLostReply(t *testing.T) {
 // The reply to the request for a lease arrives after the lease has expired.
 func TestLateLease(t *testing.T) {
 	t.Parallel()
-	endpoint := coordtest.Etcd(t)
-	relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+	endpoint := leasetest.Etcd(t)
+	relay := leasetest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
 	m := New(newSource(t, "http://"+relay.Addr, ttl), "a")
 	relay.Hole()
 	time.AfterFunc(ttl*3/2, relay.Restore)
@@ -228,8 +227,8 @@ func TestLateLease(t *testing.T) {
 // lease has been revoked by then, so the request does not create a key.
 func TestLatePut(t *testing.T) {
 	t.Parallel()
-	endpoint := coordtest.Etcd(t)
-	client := coordtest.DialEtcd(t, endpoint)
+	endpoint := leasetest.Etcd(t)
+	client := leasetest.DialEtcd(t, endpoint)
 	asked, late, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	var one sync.Once
 	p := tap{invoke: func(ctx context.Context, method string, send func(context.Context) error) error {

@@ -16,7 +16,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/locks/etcdlock"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
@@ -27,7 +26,7 @@ import (
 // ttl is the shortest that both servers allow.
 const ttl = time.Second
 
-func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, coordtest.StopZooKeeper)) }
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, leasetest.StopZooKeeper)) }
 
 // processes are processes that use one lock of the test's own.
 type processes struct {
@@ -51,7 +50,7 @@ var locks = map[string]kind{
 	"etcd": {
 		start: func(t *testing.T, n int, ttl time.Duration) processes {
 			t.Parallel()
-			endpoint := coordtest.Etcd(t)
+			endpoint := leasetest.Etcd(t)
 			var sources []*lease.Source
 			for range n {
 				sources = append(sources, inEtcd(t, endpoint, ttl))
@@ -60,8 +59,8 @@ var locks = map[string]kind{
 		},
 		apart: func(t *testing.T, ttl time.Duration) (leasetest.Network, processes) {
 			t.Parallel()
-			endpoint := coordtest.Etcd(t)
-			relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+			endpoint := leasetest.Etcd(t)
+			relay := leasetest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
 			return relay, etcdProcesses(t, endpoint, inEtcd(t, "http://"+relay.Addr, ttl), inEtcd(t, endpoint, ttl))
 		},
 		notHeld: etcdlock.ErrNotHeld, lost: etcdlock.ErrLost,
@@ -69,7 +68,7 @@ var locks = map[string]kind{
 	"zookeeper": {
 		start: func(t *testing.T, n int, ttl time.Duration) processes {
 			t.Parallel()
-			server := coordtest.ZooKeeper(t)
+			server := leasetest.ZooKeeper(t)
 			var sources []*lease.Source
 			for range n {
 				sources = append(sources, inZooKeeper(t, server, ttl))
@@ -78,8 +77,8 @@ var locks = map[string]kind{
 		},
 		apart: func(t *testing.T, ttl time.Duration) (leasetest.Network, processes) {
 			t.Parallel()
-			server := coordtest.ZooKeeper(t)
-			relay := coordtest.NewRelay(t, server)
+			server := leasetest.ZooKeeper(t)
+			relay := leasetest.NewRelay(t, server)
 			return relay, zkProcesses(t, server, inZooKeeper(t, relay.Addr, ttl), inZooKeeper(t, server, ttl))
 		},
 		notHeld: zklock.ErrNotHeld, lost: zklock.ErrLost,
@@ -87,11 +86,11 @@ var locks = map[string]kind{
 }
 
 func inEtcd(t *testing.T, endpoint string, ttl time.Duration) *lease.Source {
-	return closed(t, etcdlock.NewSource(coordtest.DialEtcd(t, endpoint), ttl))
+	return closed(t, etcdlock.NewSource(leasetest.DialEtcd(t, endpoint), ttl))
 }
 
 func inZooKeeper(t *testing.T, server string, ttl time.Duration) *lease.Source {
-	conn := coordtest.DialZooKeeper(t, server, ttl)
+	conn := leasetest.DialZooKeeper(t, server, ttl)
 	return closed(t, zklock.NewSource(conn.Conn, conn.Timeout))
 }
 
@@ -106,7 +105,7 @@ func closed(t *testing.T, s *lease.Source) *lease.Source {
 }
 
 func etcdProcesses(t *testing.T, endpoint string, sources ...*lease.Source) processes {
-	client := coordtest.DialEtcd(t, endpoint)
+	client := leasetest.DialEtcd(t, endpoint)
 	return processes{
 		mutex: func(process int) *lease.Mutex { return etcdlock.New(sources[process], "a") },
 		other: func(process int) *lease.Mutex { return etcdlock.New(sources[process], "b") },
@@ -128,7 +127,7 @@ func etcdProcesses(t *testing.T, endpoint string, sources ...*lease.Source) proc
 }
 
 func zkProcesses(t *testing.T, server string, sources ...*lease.Source) processes {
-	key, conn := uuid.NewString(), coordtest.DialZooKeeper(t, server, leasetest.Calm)
+	key, conn := uuid.NewString(), leasetest.DialZooKeeper(t, server, leasetest.Calm)
 	return processes{
 		mutex: func(process int) *lease.Mutex { return zklock.New(sources[process], key) },
 		other: func(process int) *lease.Mutex { return zklock.New(sources[process], key+"b") },

@@ -14,7 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/fault"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
@@ -23,14 +22,14 @@ import (
 // timeout is the shortest session timeout that the private server allows.
 const timeout = time.Second
 
-func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, coordtest.StopZooKeeper)) }
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, leasetest.StopZooKeeper)) }
 
 // start gives the test as many sources as processes, which the lock treats as
 // separate processes, and its own key.
 func start(t *testing.T, processes int, timeout time.Duration) (key string, sources []*lease.Source) {
 	t.Helper()
 	t.Parallel()
-	server := coordtest.ZooKeeper(t)
+	server := leasetest.ZooKeeper(t)
 	for range processes {
 		s, _ := newSource(t, server, timeout)
 		sources = append(sources, s)
@@ -40,7 +39,7 @@ func start(t *testing.T, processes int, timeout time.Duration) (key string, sour
 
 func newSource(t *testing.T, server string, timeout time.Duration) (*lease.Source, *zk.Conn) {
 	t.Helper()
-	conn := coordtest.DialZooKeeper(t, server, timeout)
+	conn := leasetest.DialZooKeeper(t, server, timeout)
 	s := NewSource(conn.Conn, conn.Timeout)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -54,8 +53,8 @@ func newSource(t *testing.T, server string, timeout time.Duration) (*lease.Sourc
 func apart(t *testing.T, timeout time.Duration) (key string, link *fault.Relay, here, there *lease.Source) {
 	t.Helper()
 	t.Parallel()
-	server := coordtest.ZooKeeper(t)
-	link = coordtest.NewRelay(t, server)
+	server := leasetest.ZooKeeper(t)
+	link = leasetest.NewRelay(t, server)
 	here, _ = newSource(t, link.Addr, timeout)
 	there, _ = newSource(t, server, timeout)
 	return "oversell:{" + t.Name() + "}:lock", link, here, there
@@ -64,7 +63,7 @@ func apart(t *testing.T, timeout time.Duration) (key string, link *fault.Relay, 
 // dial returns a connection past all faults.
 func dial(t *testing.T) *zk.Conn {
 	t.Helper()
-	return coordtest.DialZooKeeper(t, coordtest.ZooKeeper(t), leasetest.Calm).Conn
+	return leasetest.DialZooKeeper(t, leasetest.ZooKeeper(t), leasetest.Calm).Conn
 }
 
 func TestNames(t *testing.T) {
@@ -129,7 +128,7 @@ func TestOnlyTheNextIsWoken(t *testing.T) {
 // watches asks the server how many sessions watch each path of the key's queue.
 func watches(t *testing.T, key string) map[string]int {
 	t.Helper()
-	c, err := net.Dial("tcp", coordtest.ZooKeeper(t))
+	c, err := net.Dial("tcp", leasetest.ZooKeeper(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +217,7 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 // of the old session are told.
 func TestEndedSessionIsReplaced(t *testing.T) {
 	t.Parallel()
-	key, conn := "oversell:{"+t.Name()+"}:lock", coordtest.DialZooKeeper(t, coordtest.ZooKeeper(t), leasetest.Calm)
+	key, conn := "oversell:{"+t.Name()+"}:lock", leasetest.DialZooKeeper(t, leasetest.ZooKeeper(t), leasetest.Calm)
 	kind := (&server{conn: conn.Conn, timeout: conn.Timeout}).kind()
 	open, opened := kind.Open, 0
 	var last *session
@@ -285,7 +284,7 @@ func TestTokenOutlivesTheName(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	key, sources := start(t, 1, leasetest.Calm)
-	closing, conn := newSource(t, coordtest.ZooKeeper(t), leasetest.Calm)
+	closing, conn := newSource(t, leasetest.ZooKeeper(t), leasetest.Calm)
 	a, b := New(closing, key), New(sources[0], key)
 	leasetest.MustLock(t, a)
 	ctx := a.Context(t.Context())
@@ -326,7 +325,7 @@ func mustNotBeHeld(t *testing.T, m *lease.Mutex) {
 // retrying forever.
 func TestUnlockThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
-	here, conn := newSource(t, coordtest.ZooKeeper(t), timeout)
+	here, conn := newSource(t, leasetest.ZooKeeper(t), timeout)
 	key := "oversell:{" + t.Name() + "}:lock"
 	m := New(here, key)
 	leasetest.MustLock(t, m)

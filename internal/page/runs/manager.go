@@ -54,7 +54,7 @@ type Config struct {
 // Backends are the servers that a shop runs on. They may hold passwords.
 type Backends struct {
 	RedisURL, DBURL string
-	Servers         *lockservers.Lazy // nil: none
+	Servers         *lockservers.Servers // nil: none
 }
 
 // Manager starts runs and keeps them. It is safe for concurrent use. Close must be

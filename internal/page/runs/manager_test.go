@@ -119,7 +119,7 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 	backendtest.System(t)
 	dir := t.TempDir()
 	specs := lockservers.Specs{Redlock: "embedded", Etcd: "local"}
-	servers, err := lockservers.NewLazy(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
+	servers, err := lockservers.New(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}

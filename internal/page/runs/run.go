@@ -170,17 +170,13 @@ func (m *Manager) open(ctx context.Context, s Settings) (o opened, err error) {
 		return o, err
 	}
 	specs := lockservers.Specs{Redlock: string(Embedded), Etcd: "local"}
-	if o.others, err = lockservers.Serve(ctx, specs, needs...); err != nil {
-		return o, errors.Join(err, o.Servers.Close())
+	if o.others, err = lockservers.New(ctx, specs, needs...); err == nil {
+		o.addresses, o.names, err = o.others.Open(ctx, needs...)
 	}
-	o.addresses, o.names = o.others.Addresses, o.others.Names
+	if err != nil {
+		return o, errors.Join(err, o.close())
+	}
 	return o, nil
 }
 
-func (o opened) close() error {
-	var err error
-	if o.others != nil {
-		err = o.others.Close()
-	}
-	return errors.Join(err, o.Servers.Close())
-}
+func (o opened) close() error { return errors.Join(o.others.Close(), o.Servers.Close()) }

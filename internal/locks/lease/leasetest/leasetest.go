@@ -1,4 +1,5 @@
-// Package leasetest helps to test the locks in etcd and in ZooKeeper, on real servers, in real time.
+// Package leasetest helps to test the locks in etcd and in ZooKeeper, on real servers, in real time. It
+// gives tests the servers, and an unreliable network between them and their clients.
 package leasetest
 
 import (

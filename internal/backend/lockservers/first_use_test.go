@@ -17,11 +17,11 @@ import (
 
 // lazily returns servers that are closed at the end of the test, and the folder in
 // which an etcd would have its files.
-func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Lazy, dir string) {
+func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	l, err := NewLazy(t.Context(), specs, needs...)
+	l, err := New(t.Context(), specs, needs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Lazy, dir stri
 
 // clients returns the connections of a process, which are closed at the end of
 // the test.
-func clients(t *testing.T, l *Lazy) *Clients {
+func clients(t *testing.T, l *Servers) *Clients {
 	t.Helper()
 	c, err := l.Dial(t.Context(), time.Minute)
 	if err != nil {
@@ -90,11 +90,11 @@ func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 		t.Error(err)
 	}
 	a, names, err := l.Open(t.Context(), catalog.NeedsEtcd, catalog.NeedsRueidis)
-	if err != nil || len(a.Etcd) != 1 || len(a.Redlock) != 0 || len(names) != 1 {
+	if err != nil || len(a[catalog.NeedsEtcd]) != 1 || len(a[catalog.NeedsNodes]) != 0 || len(names) != 1 {
 		t.Errorf("for etcd alone: %v, %v, %v", a, names, err)
 	}
 	a, names, err = l.Open(t.Context(), catalog.NeedsNodes, catalog.NeedsEtcd)
-	if err != nil || len(a.Redlock) != DefaultNodes || len(names) != 2 {
+	if err != nil || len(a[catalog.NeedsNodes]) != DefaultNodes || len(names) != 2 {
 		t.Errorf("for both: %v, %v, %v", a, names, err)
 	}
 }
@@ -104,9 +104,9 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 	backendtest.System(t)
 	broken := make(chan struct{})
 	cause := errors.New("no more files")
-	l := &Lazy{starts: map[catalog.Need]*onDemand[*Servers]{
-		catalog.NeedsEtcd: newOnDemand(func(ctx context.Context) (*Servers, error) {
-			s, err := Serve(ctx, Specs{Etcd: "local"}, catalog.NeedsEtcd)
+	l := &Servers{of: map[catalog.Need]source{
+		catalog.NeedsEtcd: {newOnDemand(func(ctx context.Context) (*server, error) {
+			s, err := Specs{Etcd: "local"}.serve(ctx, catalog.NeedsEtcd)
 			if err != nil {
 				return nil, err
 			}
@@ -119,7 +119,7 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 				}
 			}
 			return s, nil
-		}),
+		}), true},
 	}}
 	defer func() {
 		if err := l.Close(); err != nil {
@@ -158,7 +158,7 @@ func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
 		{Specs{ZooKeeper: "nowhere"}, catalog.NeedsZooKeeper, coordination.ErrSpec},
 		{Specs{ZooKeeper: "local"}, catalog.NeedsZooKeeper, coordination.ErrMissing},
 	} {
-		if _, err := NewLazy(t.Context(), tt.specs, tt.need); !errors.Is(err, tt.is) {
+		if _, err := New(t.Context(), tt.specs, tt.need); !errors.Is(err, tt.is) {
 			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)
 		}
 	}

@@ -1,6 +1,4 @@
-// Package coordtest gives tests an etcd, a ZooKeeper, and an unreliable network
-// between them and their clients.
-package coordtest
+package leasetest
 
 import (
 	"context"
@@ -27,7 +25,7 @@ func Etcd(t testing.TB) string {
 		t.Fatal(err)
 	}
 	closeAfter(t, etcd)
-	return etcd.Endpoints[0]
+	return etcd.Addresses[0]
 }
 
 // DialEtcd connects for the length of the test.
@@ -45,8 +43,7 @@ func DialEtcd(t testing.TB, endpoint string) *clientv3.Client {
 // start.
 var zooKeeper struct {
 	sync.Mutex
-	servers []string
-	stop    func() error
+	server *coordination.Server // nil: none runs
 }
 
 // ZooKeeper returns the address of a private server, which StopZooKeeper stops. If
@@ -56,8 +53,8 @@ func ZooKeeper(t testing.TB) string {
 	backendtest.System(t)
 	zooKeeper.Lock()
 	defer zooKeeper.Unlock()
-	if zooKeeper.stop == nil {
-		servers, stop, err := coordination.ServeZooKeeper(context.WithoutCancel(t.Context()), "local")
+	if zooKeeper.server == nil {
+		server, err := coordination.ServeZooKeeper(context.WithoutCancel(t.Context()), "local")
 		if errors.Is(err, coordination.ErrMissing) {
 			if os.Getenv("CI") == "true" {
 				t.Fatal(err)
@@ -67,9 +64,9 @@ func ZooKeeper(t testing.TB) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		zooKeeper.servers, zooKeeper.stop = servers, stop
+		zooKeeper.server = server
 	}
-	return zooKeeper.servers[0]
+	return zooKeeper.server.Addresses[0]
 }
 
 // StopZooKeeper stops the server that ZooKeeper started, if any. TestMain calls it
@@ -77,12 +74,11 @@ func ZooKeeper(t testing.TB) string {
 func StopZooKeeper() error {
 	zooKeeper.Lock()
 	defer zooKeeper.Unlock()
-	if zooKeeper.stop == nil {
+	server := zooKeeper.server
+	if zooKeeper.server = nil; server == nil { // a later call of ZooKeeper starts another one
 		return nil
 	}
-	stop := zooKeeper.stop
-	zooKeeper.stop = nil // a later call of ZooKeeper starts another one
-	return stop()
+	return server.Close()
 }
 
 // DialZooKeeper connects for the length of the test.

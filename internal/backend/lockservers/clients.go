@@ -1,0 +1,94 @@
+package lockservers
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/coordination"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
+	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/zklock"
+)
+
+// Clients are the connections of one process.
+type Clients struct {
+	nodes     []redis.UniversalClient
+	etcd      func(key string) guard.Lock
+	zooKeeper func(key string) guard.Lock
+	later     map[catalog.Need]catalog.Later // servers that are dialled at their first use
+
+	closers []func() error
+}
+
+// nodePool is how many connections a process has to each of Redlock's nodes.
+const nodePool = 16
+
+// dial connects to the servers of a need.
+func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []string, ttl time.Duration) error {
+	switch need {
+	case catalog.NeedsNodes:
+		for _, url := range addresses {
+			rdb, err := backend.NewRedis(url, nodePool) // without dialling: some nodes may be down
+			if err != nil {
+				return err
+			}
+			c.nodes, c.closers = append(c.nodes, rdb), append(c.closers, rdb.Close)
+		}
+	case catalog.NeedsEtcd:
+		client, err := coordination.DialEtcd(ctx, addresses)
+		if err != nil {
+			return err
+		}
+		source := etcdlock.NewSource(client, ttl)
+		c.etcd = func(key string) guard.Lock { return etcdlock.New(source, key) }
+		c.closers = append(c.closers, client.Close, source.Close)
+	case catalog.NeedsZooKeeper:
+		conn, err := coordination.DialZooKeeper(ctx, addresses, ttl)
+		if err != nil {
+			return err
+		}
+		source := zklock.NewSource(conn.Conn, conn.Timeout)
+		c.zooKeeper = func(key string) guard.Lock { return zklock.New(source, key) }
+		c.closers = append(c.closers, func() error { conn.Close(); return nil }, source.Close)
+	}
+	return nil
+}
+
+// dialLater connects to the servers of a need when a guard is first used.
+func (c *Clients) dialLater(s *Servers, need catalog.Need, ttl time.Duration) {
+	connected := newOnDemand(func(ctx context.Context) (*Clients, error) {
+		there, err := s.server(ctx, need)
+		if err != nil {
+			return nil, err
+		}
+		return Running(Addresses{need: there.addresses}).Dial(ctx, ttl)
+	})
+	c.closers = append(c.closers, connected.Close)
+	c.later[need] = func(ctx context.Context, o catalog.Options) (catalog.Options, error) {
+		if _, err := s.server(ctx, need); err != nil { // it may have ended since
+			return o, err
+		}
+		there, err := connected.get(ctx)
+		if err != nil {
+			return o, err
+		}
+		return there.Add(o), nil
+	}
+}
+
+// Add adds these connections to the options of a guard.
+func (c *Clients) Add(o catalog.Options) catalog.Options {
+	o.Nodes, o.Etcd, o.ZooKeeper, o.Later = c.nodes, c.etcd, c.zooKeeper, c.later
+	return o
+}
+
+// Close ends the connections. It may be called more than once.
+func (c *Clients) Close() error {
+	closers := c.closers
+	c.closers = nil
+	return closeAll(closers)
+}

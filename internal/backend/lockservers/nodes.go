@@ -1,0 +1,135 @@
+package lockservers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"oversell/internal/backend"
+)
+
+const (
+	// DefaultNodes is how many nodes "embedded" and "local" start for Redlock:
+	// the number in the examples of its author.
+	DefaultNodes = 5
+
+	// MinNodes is the smallest number of nodes with a majority that survives
+	// the loss of one.
+	MinNodes = 3
+)
+
+// nodes returns a value of -redis for each node of Redlock.
+func nodes(spec string) ([]string, error) {
+	if spec == embedded || spec == own {
+		return slices.Repeat([]string{spec}, DefaultNodes), nil
+	}
+	var all []string
+	for node := range strings.SplitSeq(spec, ",") {
+		if node = strings.TrimSpace(node); node == "" {
+			continue
+		}
+		if !strings.Contains(node, "://") {
+			node = "redis://" + node
+		}
+		if wrong := wrongNode(node, all); wrong != "" {
+			return nil, fmt.Errorf("%w of -redlock: node %d is %s", backend.ErrSpec, len(all)+1, wrong)
+		}
+		all = append(all, node)
+	}
+	if len(all) < MinNodes {
+		plural := "s"
+		if len(all) == 1 {
+			plural = ""
+		}
+		return nil, fmt.Errorf("%w of -redlock: it names %d node%s, and must name %d at least, separated by commas; "+
+			"allowed as well: %s, %s", backend.ErrSpec, len(all), plural, MinNodes, embedded, own)
+	}
+	return all, nil
+}
+
+// wrongNode says what is wrong with a node that is named after some others, or returns "". It does not
+// repeat the error of SingleAddr, because that lists what -redis accepts, which is a different flag.
+func wrongNode(node string, before []string) string {
+	if word := strings.TrimPrefix(node, "redis://"); word == embedded || word == own {
+		return word + ", which must be the only value"
+	}
+	if _, err := backend.SingleAddr(node); errors.Is(err, backend.ErrSpec) {
+		return fmt.Sprintf("no address of a Redis; allowed: HOST:PORT, redis://…, rediss://…, and alone: %s, %s",
+			embedded, own)
+	}
+	if slices.Contains(before, node) {
+		return "named before; each must be a server of its own"
+	}
+	return ""
+}
+
+// serveNodes starts nodes that are independent of each other.
+func serveNodes(ctx context.Context, spec string) (*server, error) {
+	specs, err := nodes(spec)
+	if err != nil {
+		return nil, err
+	}
+	started := make([]*backend.RedisServer, len(specs))
+	var g errgroup.Group
+	for i, one := range specs {
+		g.Go(func() (err error) {
+			started[i], err = backend.ServeRedis(ctx, one)
+			return err
+		})
+	}
+	err = g.Wait()
+	s := &server{name: fmt.Sprintf("redlock: %d nodes", len(specs)), ended: func() error { return nil }}
+	if spec == embedded || spec == own {
+		s.name += " (" + spec + ")"
+	}
+	var stops []func() error
+	for _, node := range started {
+		if node != nil {
+			stops = append(stops, node.Close)
+			s.addresses = append(s.addresses, node.URL)
+		}
+	}
+	s.stop = func() error { return closeAll(stops) }
+	if err == nil {
+		err = reachable(ctx, s.addresses)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the nodes of -redlock: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// reachable returns an error unless a majority of the nodes answers.
+func reachable(ctx context.Context, nodes []string) error {
+	errs := make([]error, len(nodes))
+	var g errgroup.Group
+	for i, url := range nodes {
+		g.Go(func() error {
+			rdb, err := backend.DialRedis(ctx, url, 1)
+			if err == nil {
+				err = rdb.Close()
+			}
+			errs[i] = err
+			return nil
+		})
+	}
+	_ = g.Wait() // always nil: each node has its own error
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) <= (len(nodes)-1)/2 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d do not answer, and a majority must: %w", len(errs), len(nodes), errs[0])
+}
+
+// closeAll calls the functions, the last one first.
+func closeAll(closers []func() error) error {
+	var errs []error
+	for _, end := range slices.Backward(closers) {
+		errs = append(errs, end())
+	}
+	return errors.Join(errs...)
+}

@@ -53,62 +53,61 @@ func (s *site) consumeWith(t testing.TB, consumer stream.Consumer) {
 const acceptPath = "/deduct?strategy=lua_stream"
 
 func TestAnAcceptedOrderIsAnswered(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		sku := s.put(t, 10)
-		buy := func(prefer, key string) (*httptest.ResponseRecorder, map[string]any) {
-			headers := map[string]string{"Idempotency-Key": key}
-			if prefer != "" {
-				headers["Prefer"] = prefer
-			}
-			res := s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, headers)
-			var body map[string]any
-			if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil {
-				t.Fatal(err)
-			}
-			return res, body
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 10)
+	buy := func(prefer, key string) (*httptest.ResponseRecorder, map[string]any) {
+		headers := map[string]string{"Idempotency-Key": key}
+		if prefer != "" {
+			headers["Prefer"] = prefer
 		}
-		res, body := buy("", "a")
-		location := "/api/orders/" + fmt.Sprint(body["order_id"]) + "?sku=" + sku
-		if res.Code != http.StatusAccepted || body["state"] != "accepted" ||
-			res.Header().Get("Location") != location || res.Header().Get("Preference-Applied") != "" {
-			t.Errorf("got %d, %v, %v", res.Code, body, res.Header())
+		res := s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, headers)
+		var body map[string]any
+		if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil {
+			t.Fatal(err)
 		}
-		state := s.request(t, http.MethodGet, location, "", nil)
-		if state.Code != http.StatusOK || !strings.Contains(state.Body.String(), `"state":"accepted"`) {
-			t.Errorf("its state: %d, %s", state.Code, state.Body)
+		return res, body
+	}
+	res, body := buy("", "a")
+	location := "/api/orders/" + fmt.Sprint(body["order_id"]) + "?sku=" + sku
+	if res.Code != http.StatusAccepted || body["state"] != "accepted" ||
+		res.Header().Get("Location") != location || res.Header().Get("Preference-Applied") != "" {
+		t.Errorf("got %d, %v, %v", res.Code, body, res.Header())
+	}
+	state := s.request(t, http.MethodGet, location, "", nil)
+	if state.Code != http.StatusOK || !strings.Contains(state.Body.String(), `"state":"accepted"`) {
+		t.Errorf("its state: %d, %s", state.Code, state.Body)
+	}
+	res, body = buy("respond-async, wait=1", "a")
+	if res.Code != http.StatusAccepted || body["replayed"] != true ||
+		res.Header().Get("Preference-Applied") != "wait=1" {
+		t.Errorf("waiting with no consumer: %d, %v, %v", res.Code, body, res.Header())
+	}
+	s.consume(t)
+	for res, body = buy("wait=60", "b"); res.Code == http.StatusAccepted; { // the machine stalls
+		res, body = buy("wait=60", "b")
+	}
+	if res.Code != http.StatusOK || body["state"] != "written" ||
+		res.Header().Get("Preference-Applied") != "wait=10" {
+		t.Errorf("waiting: %d, %v, %v", res.Code, body, res.Header())
+	}
+	order := "/api/orders/" + fmt.Sprint(body["order_id"])
+	state = s.request(t, http.MethodGet, order, "", nil)
+	if !strings.Contains(state.Body.String(), `"state":"written"`) {
+		t.Errorf("its state: %d, %s", state.Code, state.Body)
+	}
+	for _, prefer := range []string{"wait=3", ""} { // a repeat of the written order says as much as the first reply
+		res, again := buy(prefer, "b")
+		if res.Code != http.StatusOK || again["state"] != "written" || again["replayed"] != true ||
+			again["order_id"] != body["order_id"] || res.Header().Get("Location") != order+"?sku="+sku ||
+			res.Header().Get("Preference-Applied") != prefer {
+			t.Errorf("the repeat with %q: %d, %v, %v", prefer, res.Code, again, res.Header())
 		}
-		res, body = buy("respond-async, wait=1", "a")
-		if res.Code != http.StatusAccepted || body["replayed"] != true ||
-			res.Header().Get("Preference-Applied") != "wait=1" {
-			t.Errorf("waiting with no consumer: %d, %v, %v", res.Code, body, res.Header())
+	}
+	for _, prefer := range []string{"wait=soon", "wait", "wait=-1", ";;,"} {
+		if res, _ := buy(prefer, "c"+prefer[:1]); res.Header().Get("Preference-Applied") != "" {
+			t.Errorf("Prefer: %s was applied", prefer)
 		}
-		s.consume(t)
-		for res, body = buy("wait=60", "b"); res.Code == http.StatusAccepted; { // the machine stalls
-			res, body = buy("wait=60", "b")
-		}
-		if res.Code != http.StatusOK || body["state"] != "written" ||
-			res.Header().Get("Preference-Applied") != "wait=10" {
-			t.Errorf("waiting: %d, %v, %v", res.Code, body, res.Header())
-		}
-		order := "/api/orders/" + fmt.Sprint(body["order_id"])
-		state = s.request(t, http.MethodGet, order, "", nil)
-		if !strings.Contains(state.Body.String(), `"state":"written"`) {
-			t.Errorf("its state: %d, %s", state.Code, state.Body)
-		}
-		for _, prefer := range []string{"wait=3", ""} { // a repeat of the written order says as much as the first reply
-			res, again := buy(prefer, "b")
-			if res.Code != http.StatusOK || again["state"] != "written" || again["replayed"] != true ||
-				again["order_id"] != body["order_id"] || res.Header().Get("Location") != order+"?sku="+sku ||
-				res.Header().Get("Preference-Applied") != prefer {
-				t.Errorf("the repeat with %q: %d, %v, %v", prefer, res.Code, again, res.Header())
-			}
-		}
-		for _, prefer := range []string{"wait=soon", "wait", "wait=-1", ";;,"} {
-			if res, _ := buy(prefer, "c"+prefer[:1]); res.Header().Get("Preference-Applied") != "" {
-				t.Errorf("Prefer: %s was applied", prefer)
-			}
-		}
-	})
+	}
 }
 
 func TestUnknownOrders(t *testing.T) {

@@ -9,10 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
-	"oversell/internal/backend/backendtest"
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
@@ -21,39 +19,29 @@ import (
 	"oversell/internal/web"
 )
 
-// ownProvider makes the provider of a site the shop's own.
-func (s *holdSite) ownProvider(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, cfg holds.Config) {
+// ownSite is a shop with a payment provider of its own.
+func ownSite(t *testing.T) *holdSite {
 	t.Helper()
-	pool, err := db.DB()
+	s := embeddedHoldSite(t, holds.Config{})
+	pool, err := s.db.DB()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)}
+	b := holds.Backends{Redis: s.rdb, DB: pool, SQL: holds.DialectOf(s.db)}
 	faults := payfault.New(payfault.Config{
 		Provider: s.provider, Backends: b, New: catalog.Holds,
-		Dial: func(context.Context, func(driver.Connector) driver.Connector) (*gorm.DB, error) { return db, nil },
+		Dial: func(context.Context, func(driver.Connector) driver.Connector) (*gorm.DB, error) { return s.db, nil },
 	})
-	cfg.DB, cfg.Payments, cfg.Stages = db, s.paid, faults.Wrap(catalog.Holds(b))
-	cfg.Logger = slog.New(slog.DiscardHandler)
-	service := holds.New(cfg)
+	service := holds.New(holds.Config{
+		DB: s.db, Payments: s.paid, Stages: faults.Wrap(catalog.Holds(b)), Logger: slog.New(slog.DiscardHandler),
+	})
 	t.Cleanup(service.Close)
-	s.site = newSite(t, rdb, db, func(wc *web.Config, sc *stock.Config) {
+	s.site = newSite(t, s.rdb, s.db, func(wc *web.Config, sc *stock.Config) {
 		sc.Holds, wc.Holds, wc.WebhookSecret = service, service, []byte(webhookSecret)
 		wc.HoldStages, wc.HoldStage = described(stages()), catalog.DefaultHoldStage
 		wc.HoldFaults, wc.Ledger = faults, s.provider.Group
 	})
-}
-
-// eachOwnSite runs f in a shop with a payment provider of its own, over embedded and real
-// backends.
-func eachOwnSite(t *testing.T, cfg holds.Config, f func(t *testing.T, s *holdSite)) {
-	t.Helper()
-	t.Parallel()
-	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
-		s := newHoldSite(t, rdb, db, cfg)
-		s.ownProvider(t, rdb, db, cfg)
-		f(t, s)
-	})
+	return s
 }
 
 // list reads the holds of a sale.
@@ -66,139 +54,135 @@ func (s *holdSite) list(t *testing.T, sku string) (list web.HoldList) {
 // The list says whose the units are and where the money is: of a hold that is paid, of one
 // that was refunded, and of one that nobody has paid for.
 func TestListSaysWhoseTheUnitsAre(t *testing.T) {
-	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
-		sku := s.sell(t, 3)
-		list := s.list(t, sku)
-		if list.Stage != "" || list.Holds == nil || len(list.Holds) != 0 || !list.Faults ||
-			fmt.Sprint(list.Books) != fmt.Sprint(&payment.Books{}) {
-			t.Errorf("before the first hold the list is %+v", list)
-		}
-		paid, open := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 2)
-		var order holds.Order
-		read(t, s.pay(paid, "key"), &order)
-		wantProblem(t, s.pay(paid, "another-key"), http.StatusConflict, "hold_ended")
-		list = s.list(t, sku)
-		if list.SKU != sku || list.Stage != catalog.DefaultHoldStage || len(list.Holds) != 2 ||
-			!list.Now.Before(open.ExpiresAt) {
-			t.Fatalf("the list is %+v", list)
-		}
-		h := list.Holds[0]
-		if h.ID != open.ID || h.Buyer != "bob" || h.Quantity != 2 || h.Status != holds.Held ||
-			h.ExpiresAt == nil || !h.ExpiresAt.Equal(open.ExpiresAt) || h.Order != nil || len(h.Payments) != 0 {
-			t.Errorf("Bob's hold is %+v, want %+v", h, open)
-		}
-		h = list.Holds[1]
-		if h.ID != paid.ID || h.Buyer != "ann" || h.Status != holds.Paid || h.Order == nil || *h.Order != order {
-			t.Errorf("Ann's hold is %+v, and the order %+v", h, order)
-		}
-		if len(h.Payments) != 2 {
-			t.Fatalf("Ann's payments are %+v", h.Payments)
-		}
-		p := h.Payments[0]
-		if p.ID != order.PaymentID || p.Status != payment.Captured || p.Amount != holds.DefaultPrice ||
-			p.Currency != "EUR" || h.Payments[1].Status != payment.Cancelled {
-			t.Errorf("Ann's payments are %+v", h.Payments)
-		}
-		want := &payment.Books{Authorised: 2, Captured: 1, Cancelled: 1}
-		if fmt.Sprint(list.Books) != fmt.Sprint(want) {
-			t.Errorf("the books are %+v, want %+v", list.Books, want)
-		}
-		if body := s.admin("GET", "/api/audit/"+sku+"/holds", "").Body.String(); strings.Contains(body, `"token"`) {
-			t.Errorf("the list has the fencing tokens: %s", body)
-		}
-		other := s.sell(t, 1)
-		if list := s.list(t, other); len(list.Holds) != 0 || list.Books.Captured != 0 {
-			t.Errorf("another sale has the list %+v", list)
-		}
-	})
+	s := ownSite(t)
+	sku := s.sell(t, 3)
+	list := s.list(t, sku)
+	if list.Stage != "" || list.Holds == nil || len(list.Holds) != 0 || !list.Faults ||
+		fmt.Sprint(list.Books) != fmt.Sprint(&payment.Books{}) {
+		t.Errorf("before the first hold the list is %+v", list)
+	}
+	paid, open := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 2)
+	var order holds.Order
+	read(t, s.pay(paid, "key"), &order)
+	wantProblem(t, s.pay(paid, "another-key"), http.StatusConflict, "hold_ended")
+	list = s.list(t, sku)
+	if list.SKU != sku || list.Stage != catalog.DefaultHoldStage || len(list.Holds) != 2 ||
+		!list.Now.Before(open.ExpiresAt) {
+		t.Fatalf("the list is %+v", list)
+	}
+	h := list.Holds[0]
+	if h.ID != open.ID || h.Buyer != "bob" || h.Quantity != 2 || h.Status != holds.Held ||
+		h.ExpiresAt == nil || !h.ExpiresAt.Equal(open.ExpiresAt) || h.Order != nil || len(h.Payments) != 0 {
+		t.Errorf("Bob's hold is %+v, want %+v", h, open)
+	}
+	h = list.Holds[1]
+	if h.ID != paid.ID || h.Buyer != "ann" || h.Status != holds.Paid || h.Order == nil || *h.Order != order {
+		t.Errorf("Ann's hold is %+v, and the order %+v", h, order)
+	}
+	if len(h.Payments) != 2 {
+		t.Fatalf("Ann's payments are %+v", h.Payments)
+	}
+	p := h.Payments[0]
+	if p.ID != order.PaymentID || p.Status != payment.Captured || p.Amount != holds.DefaultPrice ||
+		p.Currency != "EUR" || h.Payments[1].Status != payment.Cancelled {
+		t.Errorf("Ann's payments are %+v", h.Payments)
+	}
+	want := &payment.Books{Authorised: 2, Captured: 1, Cancelled: 1}
+	if fmt.Sprint(list.Books) != fmt.Sprint(want) {
+		t.Errorf("the books are %+v, want %+v", list.Books, want)
+	}
+	if body := s.admin("GET", "/api/audit/"+sku+"/holds", "").Body.String(); strings.Contains(body, `"token"`) {
+		t.Errorf("the list has the fencing tokens: %s", body)
+	}
+	other := s.sell(t, 1)
+	if list := s.list(t, other); len(list.Holds) != 0 || list.Books.Captured != 0 {
+		t.Errorf("another sale has the list %+v", list)
+	}
 }
 
 // A payment that the stage knows nothing of any more is listed all the same: the money has
 // moved.
 func TestListHasThePaymentsOfForgottenHolds(t *testing.T) {
-	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
-		sku := s.sell(t, 1)
-		h := s.holdBy(t, "h1_counter", sku, 1)
-		if w := s.ask("DELETE", "/api/holds/"+h.ID+"?token=0", ""); w.Code != http.StatusNoContent {
-			t.Fatalf("releasing: %d %s", w.Code, w.Body)
-		}
-		r := payment.Request{Reference: h.Reference(), Amount: holds.DefaultPrice, Group: s.list(t, sku).SaleID}
-		p := s.charge(t, r)
-		read(t, s.webhook(event(p, payment.EventCaptured)), new(any))
-		list := s.list(t, sku)
-		if len(list.Holds) != 1 {
-			t.Fatalf("the list is %+v", list.Holds)
-		}
-		got := list.Holds[0]
-		if got.ID != h.ID || got.Status != "forgotten" || got.Buyer != "" ||
-			len(got.Payments) != 1 || got.Payments[0].Status != payment.Refunded {
-			t.Errorf("the hold is %+v", got)
-		}
-		if list.Books.ChargedWithoutOrder != 0 || list.Books.Refunded != 1 {
-			t.Errorf("the books are %+v", list.Books)
-		}
-	})
+	s := ownSite(t)
+	sku := s.sell(t, 1)
+	h := s.holdBy(t, "h1_counter", sku, 1)
+	if w := s.ask("DELETE", "/api/holds/"+h.ID+"?token=0", ""); w.Code != http.StatusNoContent {
+		t.Fatalf("releasing: %d %s", w.Code, w.Body)
+	}
+	r := payment.Request{Reference: h.Reference(), Amount: holds.DefaultPrice, Group: s.list(t, sku).SaleID}
+	p := s.charge(t, r)
+	read(t, s.webhook(event(p, payment.EventCaptured)), new(any))
+	list := s.list(t, sku)
+	if len(list.Holds) != 1 {
+		t.Fatalf("the list is %+v", list.Holds)
+	}
+	got := list.Holds[0]
+	if got.ID != h.ID || got.Status != "forgotten" || got.Buyer != "" ||
+		len(got.Payments) != 1 || got.Payments[0].Status != payment.Refunded {
+		t.Errorf("the hold is %+v", got)
+	}
+	if list.Books.ChargedWithoutOrder != 0 || list.Books.Refunded != 1 {
+		t.Errorf("the books are %+v", list.Books)
+	}
 }
 
 // A fault is that of one hold: the shop does not hear that its buyer was charged, and the next
 // buyer's payment goes well. The webhook makes good.
 func TestFaultOfOnePayment(t *testing.T) {
-	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
-		sku := s.sell(t, 2)
-		ann, bob := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
-		var fault payfault.Fault
-		body := fmt.Sprintf(`{"token":%d,"fault":"lost_reply","seconds":60}`, ann.Token)
-		read(t, s.admin("PUT", "/api/holds/"+ann.ID+"/fault", body), &fault)
-		if fault != (payfault.Fault{Kind: payfault.LostReply, Seconds: 60}) {
-			t.Errorf("the fault is %+v", fault)
-		}
-		wantProblem(t, s.pay(ann, "key"), http.StatusServiceUnavailable, "payment_pending")
-		read(t, s.pay(bob, "key"), new(holds.Order))
-		list := s.list(t, sku)
-		if list.Books.ChargedWithoutOrder != 1 || list.Books.Captured != 2 {
-			t.Errorf("the books are %+v", list.Books)
-		}
-		captured := list.Holds[1].Payments[0]
-		body = event(payment.Payment{
-			ID: captured.ID, Reference: ann.Reference(),
-			Amount: captured.Amount, Currency: captured.Currency, Status: payment.Captured,
-		}, payment.EventCaptured)
-		read(t, s.webhook(body), new(any))
-		s.wantBooks(t, sku, 2, 0, payment.Books{Authorised: 2, Captured: 2})
-	})
+	s := ownSite(t)
+	sku := s.sell(t, 2)
+	ann, bob := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
+	var fault payfault.Fault
+	body := fmt.Sprintf(`{"token":%d,"fault":"lost_reply","seconds":60}`, ann.Token)
+	read(t, s.admin("PUT", "/api/holds/"+ann.ID+"/fault", body), &fault)
+	if fault != (payfault.Fault{Kind: payfault.LostReply, Seconds: 60}) {
+		t.Errorf("the fault is %+v", fault)
+	}
+	wantProblem(t, s.pay(ann, "key"), http.StatusServiceUnavailable, "payment_pending")
+	read(t, s.pay(bob, "key"), new(holds.Order))
+	list := s.list(t, sku)
+	if list.Books.ChargedWithoutOrder != 1 || list.Books.Captured != 2 {
+		t.Errorf("the books are %+v", list.Books)
+	}
+	captured := list.Holds[1].Payments[0]
+	body = event(payment.Payment{
+		ID: captured.ID, Reference: ann.Reference(),
+		Amount: captured.Amount, Currency: captured.Currency, Status: payment.Captured,
+	}, payment.EventCaptured)
+	read(t, s.webhook(body), new(any))
+	s.wantBooks(t, sku, 2, 0, payment.Books{Authorised: 2, Captured: 2})
 }
 
 func TestFaultsThatAreRefused(t *testing.T) {
-	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
-		sku := s.sell(t, 2)
-		h, released := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
-		if w := s.release(released, released.Token); w.Code != http.StatusNoContent {
-			t.Fatal(w.Body)
-		}
-		slow := func(token int64) string {
-			return fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, token)
-		}
-		at, good := "/api/holds/"+h.ID+"/fault", slow(h.Token)
-		wantProblem(t, s.ask("PUT", at, good), http.StatusUnauthorized, "no_token")
-		wantProblem(t, s.ask("GET", "/api/audit/"+sku+"/holds", ""), http.StatusUnauthorized, "no_token")
-		for _, body := range []string{
-			``, `{}`, `{"fault":"none"}`, fmt.Sprintf(`{"token":%d}`, h.Token),
-			strings.Replace(good, "slow_bank", "moon", 1), strings.Replace(good, ":1}", ":10}", 1),
-			strings.Replace(good, ":1}", ":-1}", 1), strings.Replace(good, ":1}", ":1.5}", 1),
-			strings.Replace(good, "token", "Token", 1),
-		} {
-			wantProblem(t, s.admin("PUT", at, body), http.StatusBadRequest, "invalid")
-		}
-		wantProblem(t, s.admin("PUT", at+"?moon=1", good), http.StatusBadRequest, "invalid")
-		wantProblem(t, s.admin("PUT", at, slow(h.Token+1)), http.StatusConflict, "wrong_token")
-		wantProblem(t, s.admin("PUT", "/api/holds/h3-none/fault", good), http.StatusNotFound, "unknown_hold")
-		late := s.admin("PUT", "/api/holds/"+released.ID+"/fault",
-			fmt.Sprintf(`{"token":%d,"fault":"none"}`, released.Token))
-		wantProblem(t, late, http.StatusConflict, "hold_ended")
-		wantProblem(t, s.admin("GET", "/api/audit/none/holds", ""), http.StatusNotFound, "unknown_item")
-		wantProblem(t, s.admin("GET", "/api/audit/"+s.put(t, 1)+"/holds", ""), http.StatusBadRequest, "wrong_keeper")
-		read(t, s.pay(h, "key"), new(holds.Order))
-	})
+	s := ownSite(t)
+	sku := s.sell(t, 2)
+	h, released := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
+	if w := s.release(released, released.Token); w.Code != http.StatusNoContent {
+		t.Fatal(w.Body)
+	}
+	slow := func(token int64) string {
+		return fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, token)
+	}
+	at, good := "/api/holds/"+h.ID+"/fault", slow(h.Token)
+	wantProblem(t, s.ask("PUT", at, good), http.StatusUnauthorized, "no_token")
+	wantProblem(t, s.ask("GET", "/api/audit/"+sku+"/holds", ""), http.StatusUnauthorized, "no_token")
+	for _, body := range []string{
+		``, `{}`, `{"fault":"none"}`, fmt.Sprintf(`{"token":%d}`, h.Token),
+		strings.Replace(good, "slow_bank", "moon", 1), strings.Replace(good, ":1}", ":10}", 1),
+		strings.Replace(good, ":1}", ":-1}", 1), strings.Replace(good, ":1}", ":1.5}", 1),
+		strings.Replace(good, "token", "Token", 1),
+	} {
+		wantProblem(t, s.admin("PUT", at, body), http.StatusBadRequest, "invalid")
+	}
+	wantProblem(t, s.admin("PUT", at+"?moon=1", good), http.StatusBadRequest, "invalid")
+	wantProblem(t, s.admin("PUT", at, slow(h.Token+1)), http.StatusConflict, "wrong_token")
+	wantProblem(t, s.admin("PUT", "/api/holds/h3-none/fault", good), http.StatusNotFound, "unknown_hold")
+	late := s.admin("PUT", "/api/holds/"+released.ID+"/fault",
+		fmt.Sprintf(`{"token":%d,"fault":"none"}`, released.Token))
+	wantProblem(t, late, http.StatusConflict, "hold_ended")
+	wantProblem(t, s.admin("GET", "/api/audit/none/holds", ""), http.StatusNotFound, "unknown_item")
+	wantProblem(t, s.admin("GET", "/api/audit/"+s.put(t, 1)+"/holds", ""), http.StatusBadRequest, "wrong_keeper")
+	read(t, s.pay(h, "key"), new(holds.Order))
 }
 
 // A shop whose provider is not its own cannot make it fail, and knows its own orders only.

@@ -22,18 +22,7 @@ func TestQueriesThatAreNotUnderstoodAreRefused(t *testing.T) {
 	deduct, item := "/api/items/"+sku+"/deduct", "/api/items/"+sku
 	for _, tt := range []struct{ method, path, query, detail string }{
 		{"POST", deduct, "strategy=nope;x", "semicolon"},
-		{"POST", deduct, "strategy=nope;strategy=watch", "semicolon"},
-		{"POST", deduct, "%zz", "%zz"},
-		{"POST", deduct, "strategy=%zz", "%zz"},
-		{"POST", deduct, "strategy=watch&%zz", "%zz"},
-		{"POST", deduct, "strategy=watch&strategy=none", "strategy is given more than once"},
-		{"POST", deduct, "strategy=watch&strategy=watch", "strategy is given more than once"},
-		{"POST", deduct, "strategy=", "strategy is empty"},
-		{"POST", deduct, "strategy", "strategy is empty"},
-		{"POST", deduct, "Strategy=watch", "allowed here: strategy"},
-		{"POST", deduct, "strategy=watch&quantity=1", "allowed here: strategy"},
 		{"POST", deduct, "stratgy=watch", "allowed here: strategy"},
-		{"GET", item, "second_look=true&second_look=false", "second_look is given more than once"},
 		{"GET", item, "fresh=1", "allowed here: strategy, second_look"},
 		{"GET", "/api/categories", "strategy=nope;x", "semicolon"},
 		{"GET", "/api/audit/" + sku, "strategy=none", "no parameter is allowed here"},

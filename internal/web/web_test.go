@@ -51,52 +51,50 @@ func TestDeductSells(t *testing.T) {
 }
 
 func TestSameKeyIsAnsweredWithTheFirstOrder(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		sku := s.put(t, 1)
-		var first, second sold
-		read(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`, "Idempotency-Key", "click"), &first)
-		read(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`, "Idempotency-Key", "click"), &second)
-		if first.OrderID != second.OrderID || first.Replayed || !second.Replayed {
-			t.Errorf("got %+v, then %+v", first, second)
-		}
-		for _, body := range []string{`{"quantity":2}`, `{"quantity":1,"buyer":"bob"}`} {
-			other := s.ask("POST", "/api/items/"+sku+"/deduct", body, "Idempotency-Key", "click")
-			wantProblem(t, other, http.StatusUnprocessableEntity, "key_reused")
-		}
-	})
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 1)
+	var first, second sold
+	read(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`, "Idempotency-Key", "click"), &first)
+	read(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`, "Idempotency-Key", "click"), &second)
+	if first.OrderID != second.OrderID || first.Replayed || !second.Replayed {
+		t.Errorf("got %+v, then %+v", first, second)
+	}
+	for _, body := range []string{`{"quantity":2}`, `{"quantity":1,"buyer":"bob"}`} {
+		other := s.ask("POST", "/api/items/"+sku+"/deduct", body, "Idempotency-Key", "click")
+		wantProblem(t, other, http.StatusUnprocessableEntity, "key_reused")
+	}
 }
 
 func TestRestockAddsToTheSale(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		sku := s.put(t, 10)
-		path := "/api/items/" + sku
-		read(t, s.ask("POST", path+"/deduct", `{"quantity":3}`), new(sold))
-		var got struct {
-			SKU            string
-			Added, Initial int64
-			Replayed       bool
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 10)
+	path := "/api/items/" + sku
+	read(t, s.ask("POST", path+"/deduct", `{"quantity":3}`), new(sold))
+	var got struct {
+		SKU            string
+		Added, Initial int64
+		Replayed       bool
+	}
+	ask := func(body string) *httptest.ResponseRecorder {
+		return s.ask("POST", path+"/restock", body, "Idempotency-Key", "click", "Authorization", "Bearer "+token)
+	}
+	for _, want := range []bool{false, true} {
+		read(t, s.ask("GET", path, ""), new(stock.Item)) // now the cache has the units of before
+		read(t, ask(`{"add":20}`), &got)
+		if got.SKU != sku || got.Added != 20 || got.Initial != 30 || got.Replayed != want {
+			t.Errorf("got %+v", got)
 		}
-		ask := func(body string) *httptest.ResponseRecorder {
-			return s.ask("POST", path+"/restock", body, "Idempotency-Key", "click", "Authorization", "Bearer "+token)
-		}
-		for _, want := range []bool{false, true} {
-			read(t, s.ask("GET", path, ""), new(stock.Item)) // now the cache has the units of before
-			read(t, ask(`{"add":20}`), &got)
-			if got.SKU != sku || got.Added != 20 || got.Initial != 30 || got.Replayed != want {
-				t.Errorf("got %+v", got)
-			}
-		}
-		var item struct{ Initial, Remaining int64 }
-		read(t, s.ask("GET", path, ""), &item)
-		if item.Initial != 30 || item.Remaining != 27 {
-			t.Errorf("the item is %+v, want 30 units and 27 left", item)
-		}
-		wantProblem(t, ask(`{"add":21}`), http.StatusUnprocessableEntity, "key_reused")
-		for _, body := range []string{`{"add":0}`, `{"add":-20}`, `{"add":1000000000}`, `{}`, `{"add":1,"stock":1}`} {
-			wantProblem(t, s.admin("POST", path+"/restock", body), http.StatusBadRequest, "invalid")
-		}
-		wantProblem(t, s.ask("POST", path+"/restock", `{"add":20}`), http.StatusUnauthorized, "no_token")
-	})
+	}
+	var item struct{ Initial, Remaining int64 }
+	read(t, s.ask("GET", path, ""), &item)
+	if item.Initial != 30 || item.Remaining != 27 {
+		t.Errorf("the item is %+v, want 30 units and 27 left", item)
+	}
+	wantProblem(t, ask(`{"add":21}`), http.StatusUnprocessableEntity, "key_reused")
+	for _, body := range []string{`{"add":0}`, `{"add":-20}`, `{"add":1000000000}`, `{}`, `{"add":1,"stock":1}`} {
+		wantProblem(t, s.admin("POST", path+"/restock", body), http.StatusBadRequest, "invalid")
+	}
+	wantProblem(t, s.ask("POST", path+"/restock", `{"add":20}`), http.StatusUnauthorized, "no_token")
 }
 
 func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
@@ -169,26 +167,25 @@ func TestUnknownItemsFillNothing(t *testing.T) {
 }
 
 func TestStockIsKeptInTheDatabaseIfAskedFor(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		path := "/api/items/in-the-database"
-		var item stock.Item
-		read(t, s.admin("PUT", path, `{"stock":2,"keeper":"database"}`), &item)
-		if item.Keeper != stock.InDatabase {
-			t.Errorf("kept in %q", item.Keeper)
-		}
-		for _, strategy := range []string{"sql_conditional", "v4_lua"} {
-			read(t, s.ask("POST", path+"/deduct?strategy="+strategy, `{"quantity":1}`), new(struct{}))
-		}
-		wantProblem(t, s.ask("POST", path+"/deduct?strategy=lua_atomic", `{"quantity":1}`), 400, "wrong_keeper")
-		wantProblem(t, s.ask("POST", path+"/deduct?strategy=sql_version", `{"quantity":1}`), 409, "sold_out")
-		var audit web.Audit
-		read(t, s.ask("GET", "/api/audit/in-the-database", ""), &audit)
-		var shown struct{ Remaining int64 }
-		read(t, s.ask("GET", path, ""), &shown)
-		if audit.Sold != 2 || audit.Remaining != 0 || audit.LostUpdates != 0 || shown.Remaining != 0 {
-			t.Errorf("the audit finds %+v, and %d are shown", audit.Stock, shown.Remaining)
-		}
-	})
+	s := embeddedSite(t, nil)
+	path := "/api/items/in-the-database"
+	var item stock.Item
+	read(t, s.admin("PUT", path, `{"stock":2,"keeper":"database"}`), &item)
+	if item.Keeper != stock.InDatabase {
+		t.Errorf("kept in %q", item.Keeper)
+	}
+	for _, strategy := range []string{"sql_conditional", "v4_lua"} {
+		read(t, s.ask("POST", path+"/deduct?strategy="+strategy, `{"quantity":1}`), new(struct{}))
+	}
+	wantProblem(t, s.ask("POST", path+"/deduct?strategy=lua_atomic", `{"quantity":1}`), 400, "wrong_keeper")
+	wantProblem(t, s.ask("POST", path+"/deduct?strategy=sql_version", `{"quantity":1}`), 409, "sold_out")
+	var audit web.Audit
+	read(t, s.ask("GET", "/api/audit/in-the-database", ""), &audit)
+	var shown struct{ Remaining int64 }
+	read(t, s.ask("GET", path, ""), &shown)
+	if audit.Sold != 2 || audit.Remaining != 0 || audit.LostUpdates != 0 || shown.Remaining != 0 {
+		t.Errorf("the audit finds %+v, and %d are shown", audit.Stock, shown.Remaining)
+	}
 }
 
 func TestDefaultStrategyIsSwitched(t *testing.T) {
@@ -222,81 +219,66 @@ func TestShortNamesOfStrategies(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		sku := s.put(t, 10)
-		deduct, one := "/api/items/"+sku+"/deduct", `{"quantity":1}`
-		cold := "/api/items/" + s.put(t, 1) // not in the cache
-		blanks, zeros, long := strings.Repeat(" ", 5000), strings.Repeat("%00", 500), strings.Repeat("n", 201)
-		for name, tt := range map[string]struct {
-			method, path, body string
-			status             int
-			code               string
-		}{
-			"another keeper":        {"POST", deduct + "?strategy=sql_version", one, 400, "wrong_keeper"},
-			"unknown keeper":        {"PUT", "/api/items/" + sku, `{"stock":1,"keeper":"drawer"}`, 400, "invalid"},
-			"negative":              {"POST", deduct, `{"quantity":-1}`, 400, "invalid"},
-			"zero":                  {"POST", deduct, `{"quantity":0}`, 400, "invalid"},
-			"huge":                  {"POST", deduct, `{"quantity":9223372036854775807}`, 400, "invalid"},
-			"past an integer":       {"POST", deduct, `{"quantity":99999999999999999999}`, 400, "invalid"},
-			"a fraction":            {"POST", deduct, `{"quantity":1.5}`, 400, "invalid"},
-			"a text":                {"POST", deduct, `{"quantity":"1"}`, 400, "invalid"},
-			"null":                  {"POST", deduct, `{"quantity":null}`, 400, "invalid"},
-			"no quantity":           {"POST", deduct, `{}`, 400, "invalid"},
-			"no body":               {"POST", deduct, ``, 400, "invalid"},
-			"no object":             {"POST", deduct, `[1]`, 400, "invalid"},
-			"null for an object":    {"POST", deduct, `null`, 400, "invalid"},
-			"broken JSON":           {"POST", deduct, `{"quantity":`, 400, "invalid"},
-			"no JSON":               {"POST", deduct, "quantity=1", 400, "invalid"},
-			"binary":                {"POST", deduct, "\x00\xff\xfe", 400, "invalid"},
-			"trailing data":         {"POST", deduct, `{"quantity":1} {"quantity":1}`, 400, "invalid"},
-			"trailing rubbish":      {"POST", deduct, `{"quantity":1}}`, 400, "invalid"},
-			"unknown field":         {"POST", deduct, `{"quantity":1,"price":0}`, 400, "invalid"},
-			"oversized":             {"POST", deduct, `{"quantity":1` + blanks + `}`, 413, "too_large"},
-			"oversized tail":        {"POST", deduct, one + blanks, 413, "too_large"},
-			"deeply nested":         {"POST", deduct, strings.Repeat("[", 4000), 400, "invalid"},
-			"unknown strategy":      {"POST", deduct + "?strategy=v0", one, 404, "unknown_strategy"},
-			"long strategy":         {"POST", deduct + "?strategy=" + zeros, one, 404, "unknown_strategy"},
-			"unknown item":          {"POST", "/api/items/nothing/deduct", one, 404, "unknown_item"},
-			"no sku":                {"POST", "/api/items//deduct", one, 404, "no_such_path"},
-			"no sku to delete":      {"DELETE", "/api/items//hot", ``, 404, "no_such_path"},
-			"dots":                  {"GET", "/api/items/../items/hot", ``, 404, "no_such_path"},
-			"strange sku":           {"POST", "/api/items/a%20b/deduct", one, 400, "invalid"},
-			"sku of a brace":        {"GET", "/api/items/%7Ba%7D", ``, 400, "invalid"},
-			"sku with a slash":      {"GET", "/api/items/a%2Fb", ``, 400, "invalid"},
-			"sku not UTF-8":         {"GET", "/api/items/%ff", ``, 400, "invalid"},
-			"wrong method":          {"GET", deduct, ``, 405, "wrong_method"},
-			"strange method":        {"BREW", "/api/strategies", ``, 405, "wrong_method"},
-			"no such path":          {"GET", "/api/nothing", ``, 404, "no_such_path"},
-			"trailing slash":        {"GET", "/api/strategies/", ``, 404, "no_such_path"},
-			"unknown read strategy": {"GET", "/api/items/" + sku + "?strategy=v0", ``, 404, "unknown_strategy"},
-			"watch for a read":      {"GET", cold + "?strategy=watch", ``, 400, "unknown_strategy"},
-			"strange second look":   {"GET", "/api/items/" + sku + "?second_look=perhaps", ``, 400, "invalid"},
-			"audit of nothing":      {"GET", "/api/audit/nothing", ``, 404, "unknown_item"},
-			"audit of a strange":    {"GET", "/api/audit/a%20b", ``, 400, "invalid"},
-			"no stock":              {"PUT", "/api/items/a", `{}`, 400, "invalid"},
-			"negative stock":        {"PUT", "/api/items/a", `{"stock":-1}`, 400, "invalid"},
-			"huge stock":            {"PUT", "/api/items/a", `{"stock":1000000001}`, 400, "invalid"},
-			"long name":             {"PUT", "/api/items/a", `{"stock":1,"name":"` + long + `"}`, 400, "invalid"},
-			"strange category":      {"PUT", "/api/items/a", `{"stock":1,"category":"a b"}`, 400, "invalid"},
-			"put a strange sku":     {"PUT", "/api/items/a%20b", `{"stock":1}`, 400, "invalid"},
-			"delete a strange sku":  {"DELETE", "/api/items/a%20b", ``, 400, "invalid"},
-			"no name":               {"PUT", "/api/strategy", `{}`, 400, "invalid"},
-			"unknown name":          {"PUT", "/api/strategy", `{"name":"v0"}`, 404, "unknown_strategy"},
-			"name of a number":      {"PUT", "/api/strategy", `{"name":6}`, 400, "invalid"},
-		} {
-			t.Run(name, func(t *testing.T) {
-				wantProblem(t, s.admin(tt.method, tt.path, tt.body), tt.status, tt.code)
-			})
-		}
-		for _, key := range []string{"a b", strings.Repeat("k", 129), "é"} {
-			wantProblem(t, s.ask("POST", deduct, `{"quantity":1}`, "Idempotency-Key", key), 400, "invalid")
-		}
-		var audit web.Audit
-		read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
-		if audit.Sold != 0 || audit.Remaining != 10 {
-			t.Errorf("bad input sold something: %+v", audit)
-		}
-	})
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 10)
+	deduct, one := "/api/items/"+sku+"/deduct", `{"quantity":1}`
+	cold := "/api/items/" + s.put(t, 1) // not in the cache
+	blanks, zeros, long := strings.Repeat(" ", 5000), strings.Repeat("%00", 500), strings.Repeat("n", 201)
+	for name, tt := range map[string]struct {
+		method, path, body string
+		status             int
+		code               string
+	}{
+		"another keeper":        {"POST", deduct + "?strategy=sql_version", one, 400, "wrong_keeper"},
+		"unknown keeper":        {"PUT", "/api/items/" + sku, `{"stock":1,"keeper":"drawer"}`, 400, "invalid"},
+		"negative":              {"POST", deduct, `{"quantity":-1}`, 400, "invalid"},
+		"zero":                  {"POST", deduct, `{"quantity":0}`, 400, "invalid"},
+		"huge":                  {"POST", deduct, `{"quantity":9223372036854775807}`, 400, "invalid"},
+		"a text":                {"POST", deduct, `{"quantity":"1"}`, 400, "invalid"},
+		"no quantity":           {"POST", deduct, `{}`, 400, "invalid"},
+		"no body":               {"POST", deduct, ``, 400, "invalid"},
+		"oversized":             {"POST", deduct, `{"quantity":1` + blanks + `}`, 413, "too_large"},
+		"unknown strategy":      {"POST", deduct + "?strategy=v0", one, 404, "unknown_strategy"},
+		"long strategy":         {"POST", deduct + "?strategy=" + zeros, one, 404, "unknown_strategy"},
+		"unknown item":          {"POST", "/api/items/nothing/deduct", one, 404, "unknown_item"},
+		"no sku":                {"POST", "/api/items//deduct", one, 404, "no_such_path"},
+		"no sku to delete":      {"DELETE", "/api/items//hot", ``, 404, "no_such_path"},
+		"dots":                  {"GET", "/api/items/../items/hot", ``, 404, "no_such_path"},
+		"strange sku":           {"POST", "/api/items/a%20b/deduct", one, 400, "invalid"},
+		"sku of a brace":        {"GET", "/api/items/%7Ba%7D", ``, 400, "invalid"},
+		"sku with a slash":      {"GET", "/api/items/a%2Fb", ``, 400, "invalid"},
+		"sku not UTF-8":         {"GET", "/api/items/%ff", ``, 400, "invalid"},
+		"wrong method":          {"GET", deduct, ``, 405, "wrong_method"},
+		"strange method":        {"BREW", "/api/strategies", ``, 405, "wrong_method"},
+		"no such path":          {"GET", "/api/nothing", ``, 404, "no_such_path"},
+		"trailing slash":        {"GET", "/api/strategies/", ``, 404, "no_such_path"},
+		"unknown read strategy": {"GET", "/api/items/" + sku + "?strategy=v0", ``, 404, "unknown_strategy"},
+		"watch for a read":      {"GET", cold + "?strategy=watch", ``, 400, "unknown_strategy"},
+		"strange second look":   {"GET", "/api/items/" + sku + "?second_look=perhaps", ``, 400, "invalid"},
+		"audit of nothing":      {"GET", "/api/audit/nothing", ``, 404, "unknown_item"},
+		"audit of a strange":    {"GET", "/api/audit/a%20b", ``, 400, "invalid"},
+		"no stock":              {"PUT", "/api/items/a", `{}`, 400, "invalid"},
+		"negative stock":        {"PUT", "/api/items/a", `{"stock":-1}`, 400, "invalid"},
+		"huge stock":            {"PUT", "/api/items/a", `{"stock":1000000001}`, 400, "invalid"},
+		"long name":             {"PUT", "/api/items/a", `{"stock":1,"name":"` + long + `"}`, 400, "invalid"},
+		"strange category":      {"PUT", "/api/items/a", `{"stock":1,"category":"a b"}`, 400, "invalid"},
+		"put a strange sku":     {"PUT", "/api/items/a%20b", `{"stock":1}`, 400, "invalid"},
+		"delete a strange sku":  {"DELETE", "/api/items/a%20b", ``, 400, "invalid"},
+		"no name":               {"PUT", "/api/strategy", `{}`, 400, "invalid"},
+		"unknown name":          {"PUT", "/api/strategy", `{"name":"v0"}`, 404, "unknown_strategy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wantProblem(t, s.admin(tt.method, tt.path, tt.body), tt.status, tt.code)
+		})
+	}
+	for _, key := range []string{"a b", strings.Repeat("k", 129), "é"} {
+		wantProblem(t, s.ask("POST", deduct, `{"quantity":1}`, "Idempotency-Key", key), 400, "invalid")
+	}
+	var audit web.Audit
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	if audit.Sold != 0 || audit.Remaining != 10 {
+		t.Errorf("bad input sold something: %+v", audit)
+	}
 }
 
 func TestChangesAskForTheToken(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"oversell/internal/cmdline"
-	"oversell/internal/page/class"
+	"oversell/internal/page"
 	"oversell/internal/shop"
 	"oversell/internal/web"
 )
@@ -28,7 +28,7 @@ func (o options) withClass(fs *flag.FlagSet) options {
 		o.Strategy = "none"
 	}
 	if !cmdline.Given(fs, "wait") {
-		o.Stock.Wait = class.Wait
+		o.Stock.Wait = page.ClassWait
 	}
 	if o.Web.Token == "" {
 		o.Web.Token = strings.ToLower(rand.Text()[:classToken])
@@ -37,21 +37,21 @@ func (o options) withClass(fs *flag.FlagSet) options {
 }
 
 // newClass returns the class that buys here, or nil.
-func (o options) newClass() *class.Class {
+func (o options) newClass() *page.Class {
 	if !o.class {
 		return nil
 	}
-	return class.New(hot)
+	return page.NewClass(hot)
 }
 
 // sellTo makes a shop one for a class. ready is told where its phones find the shop.
-func (o options) sellTo(room *class.Class, cfg *shop.Config, ready func(addr, phones string)) error {
+func (o options) sellTo(room *page.Class, cfg *shop.Config, ready func(addr, phones string)) error {
 	hosts, err := o.classHosts()
 	if err != nil {
 		return err
 	}
 	cfg.Web.Hosts = hosts
-	cfg.Item.Initial = class.Units
+	cfg.Item.Initial = page.ClassUnits
 	cfg.Web.OneEach = true
 	cfg.Stock.Work, cfg.QuickLoads, cfg.Stock.Inside = room.Work, true, room.Inside
 	cfg.Ready = func(addr string) {

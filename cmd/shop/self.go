@@ -19,7 +19,6 @@ import (
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/search"
 	"oversell/internal/page"
-	"oversell/internal/page/class"
 	"oversell/internal/page/runs"
 )
 
@@ -134,7 +133,7 @@ var budget = search.Budget{States: 500_000, Time: 3 * time.Minute}
 // newPage returns the page of a shop on these backends. Its runs end with ctx. The caller
 // must call close, which waits for them, before it closes the backends.
 func newPage(
-	ctx context.Context, o options, on runs.Backends, room *class.Class, log *slog.Logger,
+	ctx context.Context, o options, on runs.Backends, room *page.Class, log *slog.Logger,
 ) (h http.Handler, close func(), err error) {
 	manager := runs.New(ctx, runs.Config{Command: self(instanceArg), Shop: &on, Logger: log})
 	p, err := page.New(ctx, page.Config{

@@ -1,41 +1,172 @@
 package page
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
 
-	"oversell/internal/page/class"
+	"rsc.io/qr"
+
+	"oversell/internal/guard"
 	"oversell/internal/web/problem"
 )
+
+const (
+	// classWork is how long a holder works at first. Thirty people who are told to buy press
+	// within two or three seconds, so with no lock more of them read the same stock than there
+	// are units.
+	classWork = 1500 * time.Millisecond
+	// maxClassWork bounds the work. A buyer without a lock waits for no one else's.
+	maxClassWork = 10 * time.Second
+	// ClassUnits are on sale at first.
+	ClassUnits = 10
+	// ClassWait is how long a buyer waits for a lock: long enough for all units to be sold one after
+	// the other, however long a holder works, and for those who then learn that nothing is left.
+	ClassWait = ClassUnits*maxClassWork + 20*time.Second
+)
+
+// Class is a sale for a class: students buy from their phones, the work under the lock takes as long as the
+// teacher says, and a projector shows how many holders are inside. It is safe for concurrent use.
+type Class struct {
+	sku string
+
+	mu     sync.Mutex
+	url    string // where phones find the shop; "" until Open
+	code   []byte // the same as a QR code in SVG
+	work   time.Duration
+	inside int
+	most   int // inside at once, since the last change
+}
+
+// NewClass returns a Class for an item.
+func NewClass(sku string) *Class { return &Class{sku: sku, work: classWork} }
+
+// Open says where phones find the shop.
+func (c *Class) Open(url string) error {
+	code, err := qr.Encode(url, qr.M)
+	if err != nil {
+		return fmt.Errorf("making the QR code of %s: %w", url, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.url, c.code = url, svg(code)
+	return nil
+}
+
+// Work is what a holder of the item does: nothing, for as long as the teacher says.
+func (c *Class) Work(ctx context.Context, sku string) (after func(), err error) {
+	if sku != c.sku {
+		return nil, nil
+	}
+	c.mu.Lock()
+	work := c.work
+	c.mu.Unlock()
+	return nil, guard.Sleep(ctx, work)
+}
+
+// Inside counts the holders of the item. It is a figures.Inside.
+func (c *Class) Inside(sku string, step int) {
+	if sku != c.sku {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inside += step
+	c.most = max(c.most, c.inside)
+}
+
+// ClassState is a class as it is now. Its JSON form is relied upon.
+type ClassState struct {
+	Open       bool   `json:"open"` // false where there is no class
+	SKU        string `json:"sku"`
+	URL        string `json:"url"`
+	Work       int64  `json:"work_ms"`
+	MaxWork    int64  `json:"max_work_ms"`
+	Units      int    `json:"units"`       // that a sale begins with, unless the teacher says otherwise
+	Inside     int    `json:"inside"`      // holders at work now
+	MostInside int    `json:"most_inside"` // at once, since the last change
+}
+
+// State returns the class as it is now.
+func (c *Class) State() ClassState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ClassState{
+		Open: true, SKU: c.sku, URL: c.url, Work: c.work.Milliseconds(), MaxWork: maxClassWork.Milliseconds(), Units: ClassUnits,
+		Inside: c.inside, MostInside: c.most,
+	}
+}
+
+// errClassWork means that a holder cannot work for so long.
+var errClassWork = errors.New("work_ms must be 0 to " + strconv.FormatInt(maxClassWork.Milliseconds(), 10))
+
+// SetWork says how many milliseconds a holder works from now on, and counts the most holders
+// anew. It returns errClassWork unless that is 0 to maxClassWork.
+func (c *Class) SetWork(ms int64) error {
+	if ms < 0 || ms > maxClassWork.Milliseconds() {
+		return errClassWork
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.work, c.most = time.Duration(ms)*time.Millisecond, c.inside
+	return nil
+}
+
+// Code returns the address as a QR code in SVG. It is nil until Open.
+func (c *Class) Code() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.code
+}
+
+// quiet is the margin that a QR code needs, in modules.
+const quiet = 4
+
+// svg draws a code: black on white also where the page is dark, as cameras want it.
+func svg(code *qr.Code) []byte {
+	var b strings.Builder
+	size := code.Size + 2*quiet
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" shape-rendering="crispEdges">`+
+		`<path fill="#fff" d="M0 0h%dv%dH0z"/><path d="`, size, size, size, size)
+	for y := range code.Size {
+		for x := range code.Size {
+			if code.Black(x, y) {
+				fmt.Fprintf(&b, "M%d %dh1v1h-1z", x+quiet, y+quiet)
+			}
+		}
+	}
+	b.WriteString(`"/></svg>`)
+	return []byte(b.String())
+}
 
 // maxClass bounds the body with a change of a class, in bytes.
 const maxClass = 1 << 10
 
-// Class returns the handler of a class that buys at this shop; c is nil if there is none:
+// classes returns the handler of a class that buys at this shop; c is nil if there is none:
 //
 //	GET /api/class         the class as it is now
 //	PUT /api/class         {"work_ms"}: how long a holder works from now on; counts the most holders anew
 //	GET /api/class/qr.svg  the address as a QR code
 //
 // The token is needed for a change; "" if none is. The handler is safe for concurrent use.
-func Class(c *class.Class, token string, logger *slog.Logger) http.Handler {
+func classes(c *Class, token string, logger *slog.Logger) http.Handler {
 	h := &classHandler{class: c, token: token, logger: logger}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/class", plain(h.get))
-	mux.HandleFunc("/", noSuchPath)
-	if c == nil {
-		mux.HandleFunc("/api/class", readOnly)
-		return mux
+	routes := problem.Routes{"GET /api/class": problem.Parameters(h.get)}
+	if c != nil {
+		routes["PUT /api/class"] = problem.Guarded(token, problem.Parameters(h.put))
+		routes["GET /api/class/qr.svg"] = problem.Parameters(h.code)
 	}
-	mux.HandleFunc("PUT /api/class", guarded(token, plain(h.put)))
-	mux.HandleFunc("GET /api/class/qr.svg", plain(h.code))
-	mux.HandleFunc("/api/class", only("GET, HEAD, PUT"))
-	mux.HandleFunc("/api/class/qr.svg", readOnly)
-	return mux
+	return routes.Handler()
 }
 
 type classHandler struct {
-	class  *class.Class
+	class  *Class
 	token  string
 	logger *slog.Logger
 }
@@ -46,7 +177,7 @@ func (h *classHandler) get(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	replyJSON(w, h.logger, http.StatusOK, struct {
-		class.State
+		ClassState
 		Token bool `json:"token"` // a token is needed to change something
 	}{h.class.State(), h.token != ""})
 }
@@ -59,7 +190,7 @@ func (h *classHandler) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if body.Work == nil || h.class.SetWork(*body.Work) != nil {
-		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, class.ErrWork.Error())
+		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, errClassWork.Error())
 		return
 	}
 	h.get(w, r)

@@ -16,6 +16,7 @@ import (
 	benchpage "oversell/internal/bench/report/page"
 	"oversell/internal/lab/show"
 	"oversell/internal/page/texts"
+	"oversell/internal/web/problem"
 )
 
 //go:embed assets
@@ -144,9 +145,9 @@ func (all files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, ok := all[r.URL.Path]
 	switch {
 	case !ok:
-		noSuchPath(w, r)
+		problem.NoSuchPath(w)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		readOnly(w, r)
+		problem.WrongMethod(w, "GET, HEAD")
 	default:
 		f.ServeHTTP(w, r)
 	}

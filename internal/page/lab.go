@@ -53,19 +53,15 @@ type matrix struct {
 func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logger) *Anomalies {
 	a := &Anomalies{measure: measure, occupy: occupy, logger: logger, of: len(lab.Subjects()) * len(anomalies.All())}
 	a.ctx, a.stop = context.WithCancel(ctx)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/lab", a.serve(func(m *matrix, w http.ResponseWriter, r *http.Request) {
-		m.index.ServeHTTP(w, r)
-	}))
-	mux.HandleFunc("GET /api/lab/recorded", plain(func(w http.ResponseWriter, _ *http.Request) {
-		replyJSON(w, logger, http.StatusOK, indexOf(recorded()))
-	}))
-	mux.HandleFunc("GET /api/lab/{anomaly}/{strategy}", a.serve((*matrix).cell))
-	mux.HandleFunc("/api/lab", readOnly)
-	mux.HandleFunc("/api/lab/recorded", readOnly)
-	mux.HandleFunc("/api/lab/{anomaly}/{strategy}", readOnly)
-	mux.HandleFunc("/", noSuchPath)
-	a.Handler = mux
+	a.Handler = problem.Routes{
+		"GET /api/lab": a.serve(func(m *matrix, w http.ResponseWriter, r *http.Request) {
+			m.index.ServeHTTP(w, r)
+		}),
+		"GET /api/lab/recorded": problem.Parameters(func(w http.ResponseWriter, _ *http.Request) {
+			replyJSON(w, logger, http.StatusOK, indexOf(recorded()))
+		}),
+		"GET /api/lab/{anomaly}/{strategy}": a.serve((*matrix).cell),
+	}.Handler()
 	return a
 }
 
@@ -79,7 +75,7 @@ func (a *Anomalies) Close() {
 
 // serve replies with reply once there is a matrix.
 func (a *Anomalies) serve(reply func(*matrix, http.ResponseWriter, *http.Request)) http.HandlerFunc {
-	return ownSite(plain(func(w http.ResponseWriter, r *http.Request) {
+	return ownSite(problem.Parameters(func(w http.ResponseWriter, r *http.Request) {
 		m, progress, err := a.look()
 		switch {
 		case err != nil:

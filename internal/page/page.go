@@ -7,9 +7,7 @@ import (
 	"net/http"
 
 	"oversell/internal/lab/search"
-	"oversell/internal/page/class"
 	"oversell/internal/page/runs"
-	"oversell/internal/web"
 	"oversell/internal/web/problem"
 )
 
@@ -19,7 +17,7 @@ type Config struct {
 	Token     string        // needed to start and stop a run, to search, and to change a class; "": none is needed
 	Anomalies Measure       // of the part Break
 	Budget    search.Budget // of a search of every schedule
-	Class     *class.Class  // that buys at this shop; nil: the shop is for nobody in particular
+	Class     *Class        // that buys at this shop; nil: the shop is for nobody in particular
 	Logger    *slog.Logger  // nil: slog.Default
 }
 
@@ -52,7 +50,7 @@ func New(ctx context.Context, cfg Config) (*Page, error) {
 	p := &Page{anomalies: Lab(ctx, cfg.Anomalies, cfg.Runs.Occupy, cfg.Logger)}
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.Handler{
-		"/api/class":    Class(cfg.Class, cfg.Token, cfg.Logger),
+		"/api/class":    classes(cfg.Class, cfg.Token, cfg.Logger),
 		"/api/runs":     Runs(cfg.Runs, cfg.Token, cfg.Logger),
 		"/api/lab":      p.anomalies,
 		"/api/schedule": Schedules(ctx, cfg.Token, cfg.Budget, cfg.Runs.Occupy, cfg.Logger),
@@ -81,36 +79,6 @@ func protected(h http.Handler) http.Handler {
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		h.ServeHTTP(w, r)
 	})
-}
-
-// plain refuses requests with query parameters, for a handler that takes none.
-func plain(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := problem.ReadQuery(w, r); ok {
-			next(w, r)
-		}
-	}
-}
-
-// guarded lets through only requests with the token, if there is one.
-func guarded(token string, next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !web.Authorized(r, token) {
-			web.Challenge(w)
-			return
-		}
-		next(w, r)
-	}
-}
-
-// bodiless refuses requests with a body. It is for long requests: the server notices that
-// the client has gone only after the body has been read.
-func bodiless(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if problem.NoBody(w, r) {
-			next(w, r)
-		}
-	}
 }
 
 // ownSite refuses requests that a browser sends on behalf of another site. That site could

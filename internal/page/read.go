@@ -12,6 +12,7 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/locks"
+	"oversell/internal/web/problem"
 )
 
 // stage is a stage of the lock, as the part Read shows it.
@@ -41,11 +42,7 @@ func Read() (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing the stages: %w", err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/stages", plain(reply.ServeHTTP))
-	mux.HandleFunc("/api/stages", readOnly)
-	mux.HandleFunc("/", noSuchPath)
-	return mux, nil
+	return problem.Routes{"GET /api/stages": problem.Parameters(reply.ServeHTTP)}.Handler(), nil
 }
 
 func stages() ([]stage, error) {

@@ -21,17 +21,3 @@ func replyJSON(w http.ResponseWriter, logger *slog.Logger, status int, v any) {
 	w.WriteHeader(status)
 	_, _ = w.Write(text) // an error means that the client has gone
 }
-
-func noSuchPath(w http.ResponseWriter, _ *http.Request) {
-	problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
-}
-
-// only replies to the methods that a path does not allow.
-func only(methods string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Allow", methods)
-		problem.Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+methods)
-	}
-}
-
-var readOnly = only("GET, HEAD")

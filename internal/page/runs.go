@@ -13,7 +13,6 @@ import (
 	"oversell/internal/page/runs"
 	"oversell/internal/page/texts"
 	"oversell/internal/present"
-	"oversell/internal/web"
 	"oversell/internal/web/problem"
 )
 
@@ -35,21 +34,16 @@ const maxSettings = 4 << 10
 // Manager is closed.
 func Runs(m *runs.Manager, token string, logger *slog.Logger) http.Handler {
 	h := &runsHandler{manager: m, token: token, logger: logger}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/runs/options", plain(h.options))
-	mux.HandleFunc("GET /api/runs/events", ownSite(plain(bodiless(h.events))))
-	mux.HandleFunc("GET /api/runs", plain(h.list))
-	mux.HandleFunc("POST /api/runs", guarded(token, plain(h.start)))
-	mux.HandleFunc("GET /api/runs/{id}", plain(h.get))
-	mux.HandleFunc("POST /api/runs/{id}/stop", guarded(token, plain(h.stop)))
-	mux.HandleFunc("GET /api/runs/{id}/report.html", h.report)
-	mux.HandleFunc("HEAD /api/runs/events", ownSite(plain(streamHeader)))
-	mux.HandleFunc("/api/runs", only("GET, HEAD, POST"))
-	mux.HandleFunc("/api/runs/{id}", readOnly)
-	mux.HandleFunc("/api/runs/{id}/stop", only(http.MethodPost))
-	mux.HandleFunc("/api/runs/{id}/report.html", readOnly)
-	mux.HandleFunc("/", noSuchPath)
-	return mux
+	return problem.Routes{
+		"GET /api/runs/options":          problem.Parameters(h.options),
+		"GET /api/runs/events":           ownSite(problem.Parameters(problem.Bodiless(h.events))),
+		"HEAD /api/runs/events":          ownSite(problem.Parameters(streamHeader)),
+		"GET /api/runs":                  problem.Parameters(h.list),
+		"POST /api/runs":                 problem.Guarded(token, problem.Parameters(h.start)),
+		"GET /api/runs/{id}":             problem.Parameters(h.get),
+		"POST /api/runs/{id}/stop":       problem.Guarded(token, problem.Parameters(h.stop)),
+		"GET /api/runs/{id}/report.html": h.report,
+	}.Handler()
 }
 
 type runsHandler struct {
@@ -165,7 +159,7 @@ func streamHeader(w http.ResponseWriter, _ *http.Request) { beginStream(w.Header
 // events sends server-sent events until the client goes away, the Manager is closed, or
 // the stream has lasted for streamLife.
 func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
-	leave, err := h.streams.enter(r, h.token != "" && web.Authorized(r, h.token))
+	leave, err := h.streams.enter(r, h.token != "" && problem.Authorized(r, h.token))
 	if err != nil {
 		problem.Reply(w, http.StatusServiceUnavailable, "too_many", err.Error())
 		return

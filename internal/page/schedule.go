@@ -55,19 +55,13 @@ func Schedules(
 		asking: make(chan struct{}, 1+maxWaiting), searching: make(chan struct{}, 1),
 		found: make(map[question]searched),
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/schedule/levels", plain(s.levels))
-	mux.HandleFunc("POST /api/schedule", plain(s.play))
-	mux.HandleFunc("GET /api/schedule/record", plain(s.record))
-	mux.HandleFunc("GET /api/schedule/progress", plain(s.progress))
-	mux.HandleFunc("/api/schedule/record", readOnly)
-	mux.HandleFunc("/api/schedule/progress", readOnly)
-	mux.HandleFunc("GET /api/schedule/search", ownSite(guarded(token, bodiless(s.find))))
-	mux.HandleFunc("/api/schedule/levels", readOnly)
-	mux.HandleFunc("/api/schedule", only(http.MethodPost))
-	mux.HandleFunc("/api/schedule/search", readOnly)
-	mux.HandleFunc("/", noSuchPath)
-	return mux
+	return problem.Routes{
+		"GET /api/schedule/levels":   problem.Parameters(s.levels),
+		"POST /api/schedule":         problem.Parameters(s.play),
+		"GET /api/schedule/record":   problem.Parameters(s.record),
+		"GET /api/schedule/progress": problem.Parameters(s.progress),
+		"GET /api/schedule/search":   ownSite(problem.Guarded(token, problem.Bodiless(s.find))),
+	}.Handler()
 }
 
 type schedules struct {

@@ -18,17 +18,18 @@ import (
 )
 
 // holdRoutes are the routes of a sale by holds.
-func (a *API) holdRoutes() map[string]http.HandlerFunc {
-	return map[string]http.HandlerFunc{
-		"POST /api/items/{sku}/holds":  parameters(a.hold, "strategy"),
-		"GET /api/holds/{id}":          parameters(a.getHold),
-		"DELETE /api/holds/{id}":       parameters(bodiless(a.release), "token"),
-		"POST /api/holds/{id}/pay":     parameters(a.pay),
-		"POST /api/holds/{id}/extend":  parameters(a.extend),
-		"PUT /api/holds/{id}/fault":    a.guarded(parameters(a.putFault)),
-		"POST /api/orders/{id}/cancel": parameters(a.cancel),
-		"GET /api/audit/{sku}/holds":   a.guarded(parameters(a.listHolds)),
-		"POST /api/payments/webhook":   parameters(a.webhook),
+func (a *API) holdRoutes() problem.Routes {
+	token := a.cfg.Token
+	return problem.Routes{
+		"POST /api/items/{sku}/holds":  problem.Parameters(a.hold, "strategy"),
+		"GET /api/holds/{id}":          problem.Parameters(a.getHold),
+		"DELETE /api/holds/{id}":       problem.Parameters(problem.Bodiless(a.release), "token"),
+		"POST /api/holds/{id}/pay":     problem.Parameters(a.pay),
+		"POST /api/holds/{id}/extend":  problem.Parameters(a.extend),
+		"PUT /api/holds/{id}/fault":    problem.Guarded(token, problem.Parameters(a.putFault)),
+		"POST /api/orders/{id}/cancel": problem.Parameters(a.cancel),
+		"GET /api/audit/{sku}/holds":   problem.Guarded(token, problem.Parameters(a.listHolds)),
+		"POST /api/payments/webhook":   problem.Parameters(a.webhook),
 	}
 }
 
@@ -86,18 +87,26 @@ func (a *API) release(w http.ResponseWriter, r *http.Request) {
 		invalid(w, "the parameter token must be the hold's token, as in ?token=7")
 		return
 	}
-	id := r.PathValue("id")
-	err = a.cfg.Holds.Release(r.Context(), id, token)
+	err = a.cfg.Holds.Release(r.Context(), r.PathValue("id"), token)
 	var ended holds.NotHeldError
 	if errors.As(err, &ended) && ended.Status == holds.Released {
 		err = nil
 	}
-	if err != nil {
-		a.metrics.request(a.stageOf(id), a.fail(w, r, err))
-		return
+	a.answerHold(w, r, "released", nil, err)
+}
+
+// answerHold counts a request for a hold by its outcome. It replies with v, with nothing if that is nil, or with
+// what failed.
+func (a *API) answerHold(w http.ResponseWriter, r *http.Request, outcome string, v any, err error) {
+	switch {
+	case err != nil:
+		outcome = a.fail(w, r, err)
+	case v == nil:
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		reply(w, http.StatusOK, v)
 	}
-	a.metrics.request(a.stageOf(id), "released")
-	w.WriteHeader(http.StatusNoContent)
+	a.metrics.request(a.stageOf(r.PathValue("id")), outcome)
 }
 
 // bodyToken reads the token of a hold from the body of a request; it is nil if the body has none. If the body is
@@ -129,14 +138,8 @@ func (a *API) extend(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	id := r.PathValue("id")
-	h, err := a.cfg.Holds.Extend(r.Context(), id, token)
-	if err != nil {
-		a.metrics.request(a.stageOf(id), a.fail(w, r, err))
-		return
-	}
-	a.metrics.request(a.stageOf(id), "extended")
-	reply(w, http.StatusOK, h)
+	h, err := a.cfg.Holds.Extend(r.Context(), r.PathValue("id"), token)
+	a.answerHold(w, r, "extended", h, err)
 }
 
 // cancel ends an order. The buyer sends the token of its hold, and the shop its own.
@@ -150,20 +153,15 @@ func (a *API) cancel(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case sent != nil:
 		token = *sent
-	case !Authorized(r, a.cfg.Token):
-		Challenge(w)
+	case !problem.Authorized(r, a.cfg.Token):
+		problem.Challenge(w)
 		return
 	default:
 		if h, err := a.cfg.Holds.Get(r.Context(), id); err == nil { // Cancel reports the others
 			token = h.Token
 		}
 	}
-	if err := a.cfg.Holds.Cancel(r.Context(), id, token); err != nil {
-		a.metrics.request(a.stageOf(id), a.fail(w, r, err))
-		return
-	}
-	a.metrics.request(a.stageOf(id), "cancelled")
-	w.WriteHeader(http.StatusNoContent)
+	a.answerHold(w, r, "cancelled", nil, a.cfg.Holds.Cancel(r.Context(), id, token))
 }
 
 // pay charges the buyer and answers with the order.
@@ -176,14 +174,8 @@ func (a *API) pay(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	id := r.PathValue("id")
-	order, err := a.cfg.Holds.Pay(r.Context(), id, token, key)
-	if err != nil {
-		a.metrics.request(a.stageOf(id), a.fail(w, r, err))
-		return
-	}
-	a.metrics.request(a.stageOf(id), "paid")
-	reply(w, http.StatusOK, order)
+	order, err := a.cfg.Holds.Pay(r.Context(), r.PathValue("id"), token, key)
+	a.answerHold(w, r, "paid", order, err)
 }
 
 // holdOrder answers with the order that a hold has become. It has been written: a payment that is

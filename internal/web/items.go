@@ -99,7 +99,7 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 // oneEach reports whether a buyer may take so many units, and by the strategy that the request
 // names. Otherwise it replies.
 func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bool {
-	if !a.cfg.OneEach || r.URL.Query().Get("strategy") == "" && quantity == 1 || Authorized(r, a.cfg.Token) {
+	if !a.cfg.OneEach || r.URL.Query().Get("strategy") == "" && quantity == 1 || problem.Authorized(r, a.cfg.Token) {
 		return true
 	}
 	problem.Reply(w, http.StatusForbidden, "one_each",

@@ -31,7 +31,7 @@ func (a *API) protected(h http.Handler) http.Handler {
 	h = origin.Handler(h)
 	names := knownNames(a.cfg.Addr, a.cfg.Hosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		hasToken := a.cfg.Token != "" && Authorized(r, a.cfg.Token)
+		hasToken := a.cfg.Token != "" && problem.Authorized(r, a.cfg.Token)
 		if !hasToken && !loopback(r.Host) && !slices.Contains(names, hostOf(r.Host)) {
 			problem.Reply(w, http.StatusForbidden, "wrong_host",
 				"the shop does not know the host name of this request: start it with -hosts NAME")

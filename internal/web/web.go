@@ -4,13 +4,11 @@ package web
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -131,81 +129,37 @@ func (a *API) Wait(limit time.Duration) { a.metrics.sales.wait(limit) }
 // before its route.
 func (a *API) Handler() http.Handler {
 	routes := a.routes()
-	mux := http.NewServeMux()
-	for pattern, handler := range routes {
-		mux.HandleFunc(pattern, handler)
-	}
-	all := a.recovered(limitBody(withProblems(mux)))
+	all := a.recovered(limitBody(routes.Handler()))
 	if a.cfg.Page != nil {
 		all = beside(all, slices.Collect(maps.Keys(routes)), a.cfg.Page)
 	}
 	return withHead(notSniffed(a.protected(all)))
 }
 
-// routes returns the handlers by the patterns of an http.ServeMux. Those for GET are for HEAD too.
-func (a *API) routes() map[string]http.HandlerFunc {
-	routes := map[string]http.HandlerFunc{
+func (a *API) routes() problem.Routes {
+	token := a.cfg.Token
+	routes := problem.Routes{
 		"GET /healthz":                     a.health,
 		"GET /metrics":                     a.metrics.handler().ServeHTTP,
-		"POST /api/items/{sku}/deduct":     parameters(a.deduct, "strategy"),
-		"POST /api/items/{sku}/restock":    a.guarded(parameters(a.restock)),
-		"GET /api/items/{sku}":             parameters(a.item, "strategy", "second_look"),
-		"PUT /api/items/{sku}":             a.guarded(parameters(a.putItem)),
-		"DELETE /api/items/{sku}":          a.guarded(parameters(bodiless(a.deleteItem))),
-		"GET /api/categories":              parameters(a.categories, "strategy", "second_look"),
-		"GET /api/audit/{sku}":             parameters(a.audit),
-		"POST /api/audit/{sku}/repair":     a.guarded(parameters(bodiless(a.repair))),
-		"GET /api/audit/{sku}/orders":      a.guarded(parameters(a.orders, "after", "limit")),
-		"GET /api/items/{sku}/dead":        a.guarded(parameters(a.deadLetters)),
-		"POST /api/items/{sku}/dead/retry": a.guarded(parameters(bodiless(a.retryDead))),
-		"GET /api/orders/{id}":             parameters(a.order, "sku"),
-		"GET /api/strategies":              parameters(a.strategies),
-		"PUT /api/strategy":                a.guarded(parameters(a.putStrategy)),
+		"POST /api/items/{sku}/deduct":     problem.Parameters(a.deduct, "strategy"),
+		"POST /api/items/{sku}/restock":    problem.Guarded(token, problem.Parameters(a.restock)),
+		"GET /api/items/{sku}":             problem.Parameters(a.item, "strategy", "second_look"),
+		"PUT /api/items/{sku}":             problem.Guarded(token, problem.Parameters(a.putItem)),
+		"DELETE /api/items/{sku}":          problem.Guarded(token, problem.Parameters(problem.Bodiless(a.deleteItem))),
+		"GET /api/categories":              problem.Parameters(a.categories, "strategy", "second_look"),
+		"GET /api/audit/{sku}":             problem.Parameters(a.audit),
+		"POST /api/audit/{sku}/repair":     problem.Guarded(token, problem.Parameters(problem.Bodiless(a.repair))),
+		"GET /api/audit/{sku}/orders":      problem.Guarded(token, problem.Parameters(a.orders, "after", "limit")),
+		"GET /api/items/{sku}/dead":        problem.Guarded(token, problem.Parameters(a.deadLetters)),
+		"POST /api/items/{sku}/dead/retry": problem.Guarded(token, problem.Parameters(problem.Bodiless(a.retryDead))),
+		"GET /api/orders/{id}":             problem.Parameters(a.order, "sku"),
+		"GET /api/strategies":              problem.Parameters(a.strategies),
+		"PUT /api/strategy":                problem.Guarded(token, problem.Parameters(a.putStrategy)),
 	}
 	if a.cfg.Holds != nil {
 		maps.Copy(routes, a.holdRoutes())
 	}
 	return routes
-}
-
-// parameters refuses requests with any other query parameter.
-func parameters(next http.HandlerFunc, allowed ...string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := problem.ReadQuery(w, r, allowed...); ok {
-			next(w, r)
-		}
-	}
-}
-
-// bodiless refuses requests with a body.
-func bodiless(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if problem.NoBody(w, r) {
-			next(w, r)
-		}
-	}
-}
-
-// withProblems replies with problems to the requests that mux has no route for.
-func withProblems(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if given := r.URL.EscapedPath(); given != path.Clean(given) { // the mux would redirect to another item
-			problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
-			return
-		}
-		refuse, pattern := mux.Handler(r)
-		if pattern != "" {
-			mux.ServeHTTP(w, r)
-			return
-		}
-		refused := &bodyCounter{ResponseWriter: w}
-		refuse.ServeHTTP(refused, r)
-		if refused.status == http.StatusMethodNotAllowed {
-			problem.Reply(w, refused.status, "wrong_method", "allowed here: "+w.Header().Get("Allow"))
-			return
-		}
-		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
-	})
 }
 
 // beside serves the paths of the API's routes by the API, and all others by the page.
@@ -266,33 +220,6 @@ func replyJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // an error means that the client has left
-}
-
-// Challenge replies to a request without the token.
-func Challenge(w http.ResponseWriter) {
-	w.Header().Set("WWW-Authenticate", `Bearer realm="oversell"`)
-	problem.Reply(w, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
-}
-
-// Authorized reports whether a request has the token. If token is "" every request is
-// authorized. The name of the scheme may be in lower case (RFC 9110, section 11.1).
-func Authorized(r *http.Request, token string) bool {
-	if token == "" {
-		return true
-	}
-	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
-}
-
-// guarded refuses requests without the token, if one is required.
-func (a *API) guarded(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !Authorized(r, a.cfg.Token) {
-			Challenge(w)
-			return
-		}
-		next(w, r)
-	}
 }
 
 func (a *API) health(w http.ResponseWriter, r *http.Request) {

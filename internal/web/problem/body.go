@@ -73,16 +73,6 @@ func kind(t reflect.Type) string {
 	return "of another type"
 }
 
-// NoBody reports whether a request has no body. Otherwise it replies that none is allowed: the
-// client would not get what it asked for.
-func NoBody(w http.ResponseWriter, r *http.Request) bool {
-	if r.ContentLength == 0 {
-		return true
-	}
-	Reply(w, http.StatusBadRequest, CodeInvalid, "no body is allowed here")
-	return false
-}
-
 // decode reads one JSON object, and checks that nothing follows it.
 func decode(body io.Reader, v any) error {
 	text, err := io.ReadAll(body)

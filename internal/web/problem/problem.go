@@ -1,5 +1,5 @@
-// Package problem writes error replies in the form of RFC 9457, with a code for the
-// outcome.
+// Package problem refuses requests that a route cannot serve, and writes error replies in the form
+// of RFC 9457, with a code for the outcome.
 package problem
 
 import (

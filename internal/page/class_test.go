@@ -1,4 +1,4 @@
-package class_test
+package page_test
 
 import (
 	"context"
@@ -8,20 +8,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"oversell/internal/page/class"
+	"oversell/internal/page"
 )
 
 // A holder works for as long as the teacher says, and no longer than its request lasts. Other
 // items are not slowed down.
 func TestWorkTakesAsLongAsTheTeacherSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := class.New("hot")
+		c := page.NewClass("hot")
 		took := func(ctx context.Context, sku string) (time.Duration, error) {
 			start := time.Now()
 			_, err := c.Work(ctx, sku)
 			return time.Since(start), err
 		}
-		if d, err := took(t.Context(), "hot"); d != class.DefaultWork || err != nil {
+		if d, err := took(t.Context(), "hot"); d != 1500*time.Millisecond || err != nil {
 			t.Errorf("at first it took %v, %v", d, err)
 		}
 		if err := c.SetWork(20); err != nil {
@@ -43,7 +43,7 @@ func TestWorkTakesAsLongAsTheTeacherSays(t *testing.T) {
 
 // The most that were inside at once are of the current sale.
 func TestCountsTheHoldersInside(t *testing.T) {
-	c := class.New("hot")
+	c := page.NewClass("hot")
 	for _, step := range []int{1, 1, 1, -1} {
 		c.Inside("hot", step)
 	}
@@ -61,8 +61,8 @@ func TestCountsTheHoldersInside(t *testing.T) {
 
 // The picture is an SVG of the address that Open was told.
 func TestQRCodeIsOfTheAddress(t *testing.T) {
-	one, two := class.New("hot"), class.New("hot")
-	for c, url := range map[*class.Class]string{
+	one, two := page.NewClass("hot"), page.NewClass("hot")
+	for c, url := range map[*page.Class]string{
 		one: "http://10.0.0.7:8080/#/shop", two: "http://10.0.0.8:8080/#/shop",
 	} {
 		if err := c.Open(url); err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 
-	"oversell/internal/atomicfile"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report/page/pagetest"
 	"oversell/internal/holds"
@@ -69,32 +67,17 @@ func prepare() (done func() error, err error) {
 	}, err
 }
 
-// keptMatrix in the environment names the file with what the lab's process has written.
-// The lab takes seconds of processor time, and many tests need only its result. A test of
-// the lab itself unsets it.
+// keptMatrix in the environment names a file. If it is there, it has what the lab's process writes.
 const keptMatrix = "SHOP_TEST_MATRIX"
 
-// matrixOnce is matrix, unless it has run before: then it writes what that has written.
+// matrixOnce is matrix, unless the file is there: the lab takes seconds of processor time, and many tests need
+// only its result.
 func matrixOnce(kept string) int {
-	if text, err := os.ReadFile(kept); err == nil {
-		_, err = os.Stdout.Write(text)
-		return exitOf(err)
-	}
-	code := exitOK
-	err := atomicfile.Write(kept, func(to io.Writer) error {
-		if code = matrix(context.Background(), io.MultiWriter(os.Stdout, to), os.Stderr); code != exitOK {
-			return errors.New("the lab has failed")
-		}
-		return nil
-	})
-	if code != exitOK {
-		return code
-	}
-	return exitOf(err)
-}
-
-func exitOf(err error) int {
+	text, err := os.ReadFile(kept)
 	if err != nil {
+		return matrix(context.Background(), os.Stdout, os.Stderr)
+	}
+	if _, err := os.Stdout.Write(text); err != nil {
 		return complain(os.Stderr, exitUnable, err)
 	}
 	return exitOK

@@ -268,7 +268,9 @@ func TestSQLiteWaitEndsWithContext(t *testing.T) {
 	}
 }
 
-func TestDialDatabaseUnreachable(t *testing.T) {
+// A database that is away, hangs or refuses is an error soon, without the password, and the connections to it
+// recover.
+func TestDatabaseThatFails(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	for name, url := range map[string]string{
 		"refused":        "u:secret@tcp(127.0.0.1:1)/db",
@@ -278,10 +280,45 @@ func TestDialDatabaseUnreachable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { checkDatabaseUnreachable(t, url) })
 	}
+	db := backendtest.DialDatabase(t, server.URL)
+	if err := db.AutoMigrate(&record{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Create(&record{Name: "kept"}).Error; err != nil {
+		t.Fatal(err)
+	}
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("hung", func(t *testing.T) { checkDatabaseUnreachable(t, server.URL) })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := db.WithContext(ctx).Exec("SELECT 1").Error; err == nil {
+		t.Error("a hung server answers")
+	}
+	if took := time.Since(start); took > time.Second+backendtest.Slack {
+		t.Errorf("the caller's 100 ms ended the statement after %v", took)
+	}
+	if err := server.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 2*time.Second+backendtest.Slack, func() error { return db.Exec("SELECT 1").Error })
+
+	server.Kill()
+	start = time.Now()
+	for range 5 {
+		if err := db.First(&record{}).Error; err == nil {
+			t.Fatal("a killed server answers")
+		}
+	}
+	if took := time.Since(start); took > 2*time.Second+backendtest.Slack {
+		t.Errorf("5 errors took %v", took)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 2*time.Second+backendtest.Slack, func() error { return db.First(&record{}).Error })
 }
 
 func checkDatabaseUnreachable(t *testing.T, url string) {
@@ -303,50 +340,4 @@ func TestDialDatabaseBadURL(t *testing.T) {
 	if _, err := backend.ServeDatabase(t.Context(), "nonsense"); !errors.Is(err, backend.ErrSpec) {
 		t.Errorf("error %v, want ErrSpec", err)
 	}
-}
-
-func TestDatabaseKilledAndBack(t *testing.T) {
-	server := backendtest.RestartableDatabase(t)
-	db := backendtest.DialDatabase(t, server.URL)
-	if err := db.AutoMigrate(&record{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Create(&record{Name: "kept"}).Error; err != nil {
-		t.Fatal(err)
-	}
-	server.Kill()
-	start := time.Now()
-	for range 5 {
-		if err := db.First(&record{}).Error; err == nil {
-			t.Fatal("a killed server answers")
-		}
-	}
-	if took := time.Since(start); took > 2*time.Second+backendtest.Slack {
-		t.Errorf("5 errors took %v", took)
-	}
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	within(t, 2*time.Second+backendtest.Slack, func() error { return db.First(&record{}).Error })
-}
-
-func TestDatabaseHungEndsWithContext(t *testing.T) {
-	server := backendtest.RestartableDatabase(t)
-	db := backendtest.DialDatabase(t, server.URL)
-	if err := server.Pause(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	if err := db.WithContext(ctx).Exec("SELECT 1").Error; err == nil {
-		t.Error("a hung server answers")
-	}
-	if took := time.Since(start); took > time.Second+backendtest.Slack {
-		t.Errorf("the caller's 100 ms ended the statement after %v", took)
-	}
-	if err := server.Continue(); err != nil {
-		t.Fatal(err)
-	}
-	within(t, 2*time.Second+backendtest.Slack, func() error { return db.Exec("SELECT 1").Error })
 }

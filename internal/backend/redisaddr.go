@@ -53,18 +53,10 @@ func WithReadTimeout(url string, d time.Duration) (string, error) {
 	if target.options.ReadTimeout != 0 {
 		return url, nil
 	}
-	first, others, err := cutURLs(url)
-	if err != nil {
-		return "", fmt.Errorf("%w for -redis: %w", ErrSpec, err)
-	}
+	url = withScheme(url)
 	separator := "?"
-	if strings.Contains(first, "?") {
+	if strings.Contains(url, "?") {
 		separator = "&"
 	}
-	urls := []string{first + separator + "read_timeout=" + d.String()}
-	for _, other := range others {
-		other, _, _ = strings.Cut(other, "?") // its parameters, if any, are those of the first
-		urls = append(urls, other)
-	}
-	return strings.Join(urls, ","), nil
+	return url + separator + "read_timeout=" + d.String(), nil
 }

@@ -57,7 +57,6 @@ func TestAddrOfWhatIsNoSingleRedis(t *testing.T) {
 	for url, want := range map[string]error{
 		"rediss://:secret@h:1":            ErrNotSingle,
 		"redis://:secret@a:1,b:2":         ErrNotSingle,
-		"redis://a:1,redis://b:2":         ErrNotSingle,
 		"redis+sentinel://a:1/name":       ErrNotSingle,
 		"redis://u:secret@h":              ErrSpec, // as everywhere: a port is required
 		"redis://u:secret/word@127.0.0.1": ErrSpec,
@@ -82,9 +81,7 @@ func TestWithReadTimeout(t *testing.T) {
 		"redis://127.0.0.1:6379",
 		"redis://user:p%40ss@127.0.0.1:6379/3?pool_size=7",
 		"redis://a:7000,b:7001",
-		"redis://a:7000,redis://b:7001",
-		"redis://a:7000?protocol=2,redis://b:7001?protocol=2",
-		"redis://a:7000?protocol=2,redis://b:7001,redis://c:7002?protocol=2",
+		"redis://a:7000,b:7001?protocol=2",
 		"redis+sentinel://a:26379,b:26379/mymaster/1",
 		"redis://127.0.0.1:6379?read_timeout=3s",
 	} {

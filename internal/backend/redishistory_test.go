@@ -79,9 +79,12 @@ func TestWatchNoticesARestart(t *testing.T) {
 	}
 }
 
-func TestWatchNoticesAFailover(t *testing.T) {
+// A client follows the sentinels to the new master, and notices that it is another one.
+func TestSentinelFailover(t *testing.T) {
 	set := backendtest.Sentinels(t)
 	rdb, w := watched(t, set.URL)
+	checkCounts(t, rdb)
+	checkRedisName(t, rdb, set.URL, `master "oversell" of the sentinels`)
 	first, changes := history(t, rdb, "k"), w.Changes()
 	manyConnections(t, rdb)
 	if n := w.Changes(); n != changes {
@@ -91,6 +94,10 @@ func TestWatchNoticesAFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(t, 20*time.Second, func() error { return rdb.Set(t.Context(), "after", "v", 0).Err() })
+	replica := backendtest.DialRedis(t, set.Replica.URL)
+	if v := replica.Get(t.Context(), "after").Val(); v != "v" {
+		t.Errorf("the replica has %q, want the write after the failover", v)
+	}
 	if w.Changes() == changes {
 		t.Error("nobody noticed that another server is the master")
 	}

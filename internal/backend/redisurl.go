@@ -17,7 +17,7 @@ const redisSpecs = "want embedded, local, local:cluster, host:port, " +
 	"redis://[user:password@]host:port[/db] (rediss:// for TLS, several comma-separated addresses for a cluster) " +
 	"or redis+sentinel://host:port,…/master[/db]"
 
-var errMixed = errors.New("the addresses of one cluster must share scheme, user, password and parameters")
+var errTwoURLs = errors.New("several addresses have one scheme, as in redis://a:7000,b:7001")
 
 // redisTarget is a parsed URL of the user's Redis.
 type redisTarget struct {
@@ -120,54 +120,26 @@ func (p *redisParts) take(name string) string {
 	return v
 }
 
-// splitRedisURL splits scheme://user:password@host:port,host:port/path?query,
-// where each address after the first may be a whole URL that adds nothing new.
+// splitRedisURL splits scheme://user:password@host:port,host:port/path?query.
 func splitRedisURL(spec string) (*redisParts, error) {
-	first, others, err := cutURLs(spec)
-	if err != nil {
+	scheme, rest, found := strings.Cut(withScheme(spec), "://")
+	switch {
+	case !found:
+		return nil, unknownWord(spec)
+	case !slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, scheme):
+		return nil, unknownScheme(scheme)
+	case strings.Contains(rest, "://"):
+		return nil, errTwoURLs
+	}
+	p := &redisParts{scheme: scheme}
+	authority, tail := cutAuthority(rest)
+	if strings.ContainsAny(tail, "@#") {
+		return nil, errors.New("write the characters / ? # @ in a password as %2F %3F %23 %40")
+	}
+	if err := p.splitAuthority(authority); err != nil {
 		return nil, err
 	}
-	all, err := splitOneURL(first)
-	if err != nil {
-		return nil, err
-	}
-	for _, other := range others {
-		p, err := splitOneURL(other)
-		if err != nil {
-			return nil, err
-		}
-		if !p.agrees(all) {
-			return nil, errMixed
-		}
-		all.addrs = append(all.addrs, p.addrs...)
-	}
-	return all, nil
-}
-
-// agrees reports whether everything that p specifies is the same in all.
-func (p *redisParts) agrees(all *redisParts) bool {
-	return p.scheme == all.scheme &&
-		(p.user == nil || all.user != nil && p.user.String() == all.user.String()) &&
-		(strings.Trim(p.path, "/") == "" || p.path == all.path) &&
-		(len(p.query) == 0 || p.query.Encode() == all.query.Encode())
-}
-
-// cutURLs splits a list of URLs before each one's scheme. Other commas, such as
-// one in a password, are left alone.
-func cutURLs(spec string) (first string, others []string, err error) {
-	spec = withScheme(spec)
-	scheme, _, found := strings.Cut(spec, "://")
-	if !found {
-		return "", nil, unknownWord(spec)
-	}
-	if !slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, scheme) {
-		return "", nil, unknownScheme(scheme)
-	}
-	urls := strings.Split(spec, ","+scheme+"://")
-	for _, u := range urls[1:] {
-		others = append(others, scheme+"://"+u)
-	}
-	return urls[0], others, nil
+	return p, p.splitTail(tail)
 }
 
 // withScheme makes a URL of host:port, or of several, which is what most people write first.
@@ -196,22 +168,6 @@ func unknownScheme(scheme string) error {
 		return fmt.Errorf("unknown scheme %q", scheme)
 	}
 	return errors.New("unknown scheme")
-}
-
-func splitOneURL(s string) (*redisParts, error) {
-	scheme, rest, _ := strings.Cut(s, "://")
-	if strings.Contains(rest, "://") {
-		return nil, errMixed
-	}
-	p := &redisParts{scheme: scheme}
-	authority, tail := cutAuthority(rest)
-	if strings.ContainsAny(tail, "@#") {
-		return nil, errors.New("write the characters / ? # @ in a password as %2F %3F %23 %40")
-	}
-	if err := p.splitAuthority(authority); err != nil {
-		return nil, err
-	}
-	return p, p.splitTail(tail)
 }
 
 // cutAuthority splits what follows a URL's scheme at the start of its path.

@@ -14,16 +14,6 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// DatabaseServer is a database to dial: one that ServeDatabase started, or the
-// user's own.
-type DatabaseServer struct {
-	// URL is what DialDatabase takes, in any process on this machine. It may
-	// hold a password, so it must never be logged.
-	URL string
-
-	stop func() error
-}
-
 // ServeDatabase resolves the value of -db:
 //
 //   - "embedded" is an SQLite file in a temporary folder;
@@ -34,7 +24,7 @@ type DatabaseServer struct {
 //
 // ctx bounds the start of the server, not its life, which Close ends. Errors
 // wrap ErrSpec, ErrMissing, or the reason why the server did not start.
-func ServeDatabase(ctx context.Context, spec string) (*DatabaseServer, error) {
+func ServeDatabase(ctx context.Context, spec string) (*Server, error) {
 	switch spec {
 	case embedded:
 		return serveSQLite()
@@ -43,15 +33,15 @@ func ServeDatabase(ctx context.Context, spec string) (*DatabaseServer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &DatabaseServer{URL: s.DSN(), stop: s.Close}, nil
+		return &Server{URL: s.DSN(), stop: s.Close}, nil
 	}
 	if _, err := parseDatabaseURL(spec); err != nil {
 		return nil, err
 	}
-	return &DatabaseServer{URL: spec}, nil
+	return &Server{URL: spec}, nil
 }
 
-func serveSQLite() (*DatabaseServer, error) {
+func serveSQLite() (*Server, error) {
 	dir, err := os.MkdirTemp("", temporaryFolder)
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the database: %w", err)
@@ -62,7 +52,7 @@ func serveSQLite() (*DatabaseServer, error) {
 		}
 		return nil
 	}
-	return &DatabaseServer{URL: sqliteScheme + filepath.Join(dir, temporaryName), stop: stop}, nil
+	return &Server{URL: sqliteScheme + filepath.Join(dir, temporaryName), stop: stop}, nil
 }
 
 // The embedded database is a file named temporaryName in a folder whose name
@@ -79,16 +69,6 @@ func isTemporary(file string) bool {
 	parent, folder := filepath.Split(filepath.Clean(dir))
 	return name == temporaryName && strings.HasPrefix(folder, temporaryFolder) &&
 		filepath.Clean(parent) == filepath.Clean(os.TempDir())
-}
-
-// Close stops the server or removes the file if ServeDatabase created it, and
-// leaves the user's own database alone. It may be called more than once.
-// Connections that are still open break.
-func (s *DatabaseServer) Close() error {
-	if s.stop == nil {
-		return nil
-	}
-	return s.stop()
 }
 
 // DatabaseName describes the database behind db for the first lines of a

@@ -23,7 +23,7 @@ import (
 // the user's database are never touched.
 const TablePrefix = "oversell_"
 
-// DialDatabase connects to the URL of a DatabaseServer and checks that the
+// DialDatabase connects to the URL of a database's Server and checks that the
 // database answers. To close the connection, close the *sql.DB that its DB
 // method returns.
 //

@@ -13,16 +13,6 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// RedisServer is a Redis to dial: one that ServeRedis started, or the user's
-// own.
-type RedisServer struct {
-	// URL is what DialRedis takes, in any process on this machine. It may hold
-	// a password, so it must never be logged.
-	URL string
-
-	stop func() error
-}
-
 // ServeRedis resolves the value of -redis:
 //
 //   - "embedded" serves miniredis from this process, on a free loopback port,
@@ -33,7 +23,7 @@ type RedisServer struct {
 //
 // ctx bounds the start of the server, not its life, which Close ends. Errors
 // wrap ErrSpec, ErrMissing, or the reason why the server did not start.
-func ServeRedis(ctx context.Context, spec string) (*RedisServer, error) {
+func ServeRedis(ctx context.Context, spec string) (*Server, error) {
 	switch spec {
 	case embedded:
 		return serveMiniredis()
@@ -42,21 +32,21 @@ func ServeRedis(ctx context.Context, spec string) (*RedisServer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &RedisServer{URL: s.URL(), stop: s.Close}, nil
+		return &Server{URL: s.URL(), stop: s.Close}, nil
 	case privateCluster:
 		c, err := local.StartCluster(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return &RedisServer{URL: c.URL(), stop: c.Close}, nil
+		return &Server{URL: c.URL(), stop: c.Close}, nil
 	}
 	if _, err := parseRedisURL(spec); err != nil {
 		return nil, err
 	}
-	return &RedisServer{URL: withScheme(spec)}, nil
+	return &Server{URL: withScheme(spec)}, nil
 }
 
-func serveMiniredis() (*RedisServer, error) {
+func serveMiniredis() (*Server, error) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	password := rand.Text()
@@ -68,16 +58,7 @@ func serveMiniredis() (*RedisServer, error) {
 		m.Close()
 		return nil
 	}
-	return &RedisServer{URL: "redis://:" + password + "@" + m.Addr(), stop: stop}, nil
-}
-
-// Close stops the server if ServeRedis started it, and leaves the user's own
-// alone. It may be called more than once.
-func (s *RedisServer) Close() error {
-	if s.stop == nil {
-		return nil
-	}
-	return s.stop()
+	return &Server{URL: "redis://:" + password + "@" + m.Addr(), stop: stop}, nil
 }
 
 // EmbeddedRedis reports whether the server at a URL is an embedded one. Its errors are those of

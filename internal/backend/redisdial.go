@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// DialRedis connects to the URL of a RedisServer and checks that the server
+// DialRedis connects to the URL of a Redis and checks that the server
 // answers. The URLs are, with go-redis' parameters after a question mark:
 //
 //	redis://user:password@host:port/db       one server

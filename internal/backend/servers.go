@@ -8,14 +8,31 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// Server is a Redis or a database to dial: one that was started here, or the user's own.
+type Server struct {
+	// URL is what DialRedis or DialDatabase takes, in any process on this machine. It may
+	// hold a password, so it must never be logged.
+	URL string
+
+	stop func() error // nil if it is the user's own
+}
+
+// Close stops the server, or removes the file, if it was created here, and leaves the user's own
+// alone. It may be called more than once. Connections that are still open break.
+func (s *Server) Close() error {
+	if s == nil || s.stop == nil {
+		return nil
+	}
+	return s.stop()
+}
+
 // Servers are a Redis and a database to dial from any process on this machine,
 // and their names for the first lines of a report.
 type Servers struct {
 	RedisURL, RedisName string // the URL may hold a password
 	DBURL, DBName       string // the URL may hold a password
 
-	redis *RedisServer
-	db    *DatabaseServer
+	redis, db *Server
 }
 
 // Serve resolves the values of -redis and -db, as ServeRedis and ServeDatabase
@@ -81,13 +98,4 @@ func (s *Servers) serveDB(ctx context.Context, spec string) (err error) {
 }
 
 // Close stops the servers that Serve started. It may be called more than once.
-func (s *Servers) Close() error {
-	var err error
-	if s.redis != nil {
-		err = s.redis.Close()
-	}
-	if s.db != nil {
-		err = errors.Join(err, s.db.Close())
-	}
-	return err
-}
+func (s *Servers) Close() error { return errors.Join(s.redis.Close(), s.db.Close()) }

@@ -98,29 +98,39 @@ func (s *Service) insertBegun(ctx context.Context, b begunRow) (written bool, er
 	return rows > 0, err
 }
 
-// begun returns the payment that has begun for a hold with a key, if it is not settled.
-func (s *Service) begun(ctx context.Context, holdID, key string) (b begunRow, found bool, err error) {
+// first reads these columns of one of the payments of which a condition holds, if there is any; nil: all columns.
+func (s *Service) first(
+	ctx context.Context, columns []string, where string, args ...any,
+) (b begunRow, found bool, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
-	done := db.Where("hold_id = ? AND idempotency_key = ?", holdID, key).Limit(1).Find(&b)
+	done := db.Select(columns).Where(where, args...).Limit(1).Find(&b)
 	if done.Error != nil {
-		return begunRow{}, false, fmt.Errorf("reading a payment for hold %s: %w", holdID, done.Error)
+		return begunRow{}, false, fmt.Errorf("reading a payment on record: %w", done.Error)
 	}
 	return b, done.RowsAffected > 0, nil
 }
 
-// asked reports whether a payment is on record with the amount and currency that it has.
-func (s *Service) asked(ctx context.Context, holdID string, p payment.Payment) (bool, error) {
+// count counts the payments of which a condition holds.
+func (s *Service) count(ctx context.Context, where string, args ...any) (rows int64, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
-	var rows int64
-	err := db.Model(&begunRow{}).
-		Where("hold_id = ? AND payment_id = ? AND amount = ? AND currency = ?", holdID, p.ID, p.Amount, p.Currency).
-		Count(&rows).Error
-	if err != nil {
-		return false, fmt.Errorf("reading what was asked for hold %s: %w", holdID, err)
+	if err := db.Model(&begunRow{}).Where(where, args...).Count(&rows).Error; err != nil {
+		return 0, fmt.Errorf("counting the payments on record: %w", err)
 	}
-	return rows > 0, nil
+	return rows, nil
+}
+
+// begun returns the payment that has begun for a hold with a key, if it is not settled.
+func (s *Service) begun(ctx context.Context, holdID, key string) (b begunRow, found bool, err error) {
+	return s.first(ctx, nil, "hold_id = ? AND idempotency_key = ?", holdID, key)
+}
+
+// asked reports whether a payment is on record with the amount and currency that it has.
+func (s *Service) asked(ctx context.Context, holdID string, p payment.Payment) (bool, error) {
+	rows, err := s.count(ctx, "hold_id = ? AND payment_id = ? AND amount = ? AND currency = ?",
+		holdID, p.ID, p.Amount, p.Currency)
+	return rows > 0, err
 }
 
 // authorised writes the id of a payment before it is captured. The row may have been deleted,
@@ -199,34 +209,19 @@ func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, mor
 
 // PaymentAlarms counts the payments for holds of an item that need somebody to look at them.
 func (s *Service) PaymentAlarms(ctx context.Context, sku string) (int64, error) {
-	return s.countAlarms(ctx, "alarm <> '' AND sku = ?", sku)
+	return s.count(ctx, "alarm <> '' AND sku = ?", sku)
 }
 
 // Alarms counts the payments that need somebody to look at them, also those of items that were deleted.
-func (s *Service) Alarms(ctx context.Context) (int64, error) {
-	return s.countAlarms(ctx, "alarm <> ''")
-}
-
-func (s *Service) countAlarms(ctx context.Context, which string, args ...any) (rows int64, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
-	if err := db.Model(&begunRow{}).Where(which, args...).Count(&rows).Error; err != nil {
-		return 0, fmt.Errorf("counting the payments with an alarm: %w", err)
-	}
-	return rows, nil
-}
+func (s *Service) Alarms(ctx context.Context) (int64, error) { return s.count(ctx, "alarm <> ''") }
 
 // recordOf returns what is on record of a payment with an id. If there is nothing, found is false.
 func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b begunRow, found bool, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
 	// Without the times, so that two runs of the lab read the same.
-	done := db.Select("hold_id", "idempotency_key", "payment_id", "amount", "currency", "refund_key", "refunds_failed").
-		Where("hold_id = ? AND payment_id = ?", holdID, paymentID).Limit(1).Find(&b)
-	if done.Error != nil {
-		return begunRow{}, false, fmt.Errorf("reading a payment for hold %s: %w", holdID, done.Error)
+	columns := []string{
+		"hold_id", "idempotency_key", "payment_id", "amount", "currency", "refund_key", "refunds_failed",
 	}
-	return b, done.RowsAffected > 0, nil
+	return s.first(ctx, columns, "hold_id = ? AND payment_id = ?", holdID, paymentID)
 }
 
 // settled deletes a payment that is settled, which has this id, or has none because it was not made. A row with

@@ -60,24 +60,12 @@ func (s *Service) beginCancel(ctx context.Context, b begunRow) error {
 		if err != nil {
 			return err
 		}
-		if cancelling, err := s.cancelling(ctx, b); err != nil || cancelling {
+		rows, err := s.count(ctx, "hold_id = ? AND idempotency_key = ? AND cancelling = 1", b.HoldID, b.Key)
+		if err != nil || rows > 0 {
 			return err
 		} // it was settled just now
 	}
 	return fmt.Errorf("%w: its record changes all the time", ErrPending)
-}
-
-// cancelling reports whether it is on record that the order of a payment is being cancelled.
-func (s *Service) cancelling(ctx context.Context, b begunRow) (bool, error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
-	var rows int64
-	err := db.Model(&begunRow{}).
-		Where("hold_id = ? AND idempotency_key = ? AND cancelling = 1", b.HoldID, b.Key).Count(&rows).Error
-	if err != nil {
-		return false, fmt.Errorf("reading whether the order of hold %s is being cancelled: %w", b.HoldID, err)
-	}
-	return rows > 0, nil
 }
 
 // finishCancel ends the order of a hold, if it has not ended, and refunds its payment.
@@ -140,5 +128,5 @@ func (s *Service) Refunded(ctx context.Context, paymentID string) error {
 
 // OpenRefunds counts the payments for holds of an item of which a refund has failed, until another one is final.
 func (s *Service) OpenRefunds(ctx context.Context, sku string) (int64, error) {
-	return s.countAlarms(ctx, "refunds_failed > 0 AND due_at < ? AND sku = ?", int64(neverDue), sku)
+	return s.count(ctx, "refunds_failed > 0 AND due_at < ? AND sku = ?", int64(neverDue), sku)
 }

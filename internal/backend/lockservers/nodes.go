@@ -73,7 +73,7 @@ func serveNodes(ctx context.Context, spec string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	started := make([]*backend.RedisServer, len(specs))
+	started := make([]*backend.Server, len(specs))
 	var g errgroup.Group
 	for i, one := range specs {
 		g.Go(func() (err error) {

@@ -12,7 +12,6 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/page/texts"
-	"oversell/internal/page/texts/textstest"
 	"oversell/internal/present"
 	"oversell/internal/stock"
 )
@@ -108,7 +107,7 @@ func TestTableInChinese(t *testing.T) {
 	text.EnableColors()
 	word := regexp.MustCompile(`\b[A-Za-z]\w+`)
 	for name, r := range everything() {
-		l := textstest.New(t, texts.OfBench)
+		l := texts.Listen(texts.OfBench)
 		var out bytes.Buffer
 		must(t, r.WriteTable(&out, present.Style{Language: l}))
 		for _, said := range l.Untold {
@@ -135,7 +134,7 @@ func TestTableInChinese(t *testing.T) {
 // Chinese letters are two columns wide, and the columns are aligned all the same.
 func TestChineseColumnsAreAligned(t *testing.T) {
 	var out bytes.Buffer
-	must(t, sale().WriteTable(&out, present.Style{Language: textstest.New(t, texts.OfBench)}))
+	must(t, sale().WriteTable(&out, present.Style{Language: texts.Listen(texts.OfBench)}))
 	checkGolden(t, "sale-zh.txt", out.Bytes())
 	for line := range strings.Lines(out.String()) {
 		if strings.HasPrefix(line, "──") && text.StringWidth(line) > 121 {
@@ -146,7 +145,7 @@ func TestChineseColumnsAreAligned(t *testing.T) {
 
 // What differs from the catalog's expectation is told in Chinese.
 func TestDifferencesAreToldInChinese(t *testing.T) {
-	l := textstest.New(t, texts.OfBench)
+	l := texts.Listen(texts.OfBench)
 	e := catalog.Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Drift}, MaxHolders: 1, MinLoads: 1}
 	wrong := report.Audit{AcknowledgedMissing: 1, Unreported: 2, Duplicates: 3}
 	for _, differs := range []string{

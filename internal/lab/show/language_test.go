@@ -9,7 +9,6 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
 	"oversell/internal/page/texts"
-	"oversell/internal/page/texts/textstest"
 	"oversell/internal/present"
 )
 
@@ -18,7 +17,7 @@ import (
 func TestChinese(t *testing.T) {
 	text.EnableColors()
 	r := report()
-	style := show.Style{Style: present.Style{Language: textstest.New(t, texts.In)}}
+	style := show.Style{Style: present.Style{Language: texts.Listen(texts.In)}}
 	c := find(t, r, "check-then-delete", "v3_uuid")
 	golden(t, "matrix-zh", drawn(t, func(b *strings.Builder) error { return show.Matrix(b, r, style) }))
 	golden(t, "timeline-zh", drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, style) }))
@@ -40,7 +39,7 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 			own.WriteString(e.Actor + ": " + e.Text + "\n" + e.Reply + "\n")
 		}
 	}
-	l := textstest.New(t, texts.In)
+	l := texts.Listen(texts.In)
 	style := show.Style{Style: present.Style{Language: l}}
 	var b strings.Builder
 	for _, err := range []error{

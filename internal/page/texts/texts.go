@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -123,4 +124,30 @@ func (l *Language) Told(english string) string {
 		return t.text
 	}
 	return english
+}
+
+// Listener is Chinese, and keeps what it could not translate. The tests of the reports use it.
+type Listener struct {
+	*Language
+	Untold []string
+}
+
+// Listen returns a Listener with the texts of a function such as OfBench. It panics if there are none.
+func Listen(of func(name string) (*Language, error)) *Listener {
+	chinese, err := of("zh")
+	if err != nil {
+		panic(err)
+	}
+	return &Listener{Language: chinese}
+}
+
+var word = regexp.MustCompile(`[A-Za-z]{2,}`)
+
+// Told translates a sentence.
+func (l *Listener) Told(english string) string {
+	out := l.Language.Told(english)
+	if out == english && word.MatchString(english) {
+		l.Untold = append(l.Untold, english)
+	}
+	return out
 }

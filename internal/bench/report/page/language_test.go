@@ -15,7 +15,6 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/page/texts"
-	"oversell/internal/page/texts/textstest"
 	"oversell/internal/present"
 )
 
@@ -49,7 +48,7 @@ func TestPageInChinese(t *testing.T) {
 	tag := regexp.MustCompile(`<[^>]*>`)
 	word := regexp.MustCompile(`\b[A-Za-z]\w+`)
 	for name, r := range kinds() {
-		l := textstest.New(t, texts.OfBench)
+		l := texts.Listen(texts.OfBench)
 		var b strings.Builder
 		if err := page.HTML(&b, r, present.Style{Language: l}); err != nil {
 			t.Fatal(err)
@@ -100,7 +99,7 @@ func TestChinesePage(t *testing.T) {
 	b := pagetest.New(t)
 	for name, r := range kinds() {
 		var out strings.Builder
-		if err := page.HTML(&out, r, present.Style{Language: textstest.New(t, texts.OfBench)}); err != nil {
+		if err := page.HTML(&out, r, present.Style{Language: texts.Listen(texts.OfBench)}); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "report.html")

@@ -208,24 +208,6 @@ func TestRedisHungQueueIsBounded(t *testing.T) {
 	within(t, 2*time.Second+backendtest.Slack, func() error { return rdb.Ping(t.Context()).Err() })
 }
 
-func TestCluster(t *testing.T) {
-	url := backendtest.Redis(t, "local:cluster")
-	rdb := backendtest.DialRedis(t, url)
-	checkCounts(t, rdb) // writes to every master
-	checkRedisName(t, rdb, url, "(cluster, 3 masters)")
-	var used int
-	user, nodes, _ := strings.Cut(url, "@")
-	for addr := range strings.SplitSeq(nodes, ",") {
-		node := backendtest.DialRedis(t, user+"@"+addr)
-		if node.DBSize(t.Context()).Val() > 0 {
-			used++
-		}
-	}
-	if used < 2 {
-		t.Errorf("%d masters hold keys, want several", used)
-	}
-}
-
 func TestLocalWithoutBinaries(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := backend.ServeRedis(t.Context(), "local")

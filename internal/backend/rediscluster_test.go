@@ -3,6 +3,7 @@ package backend_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,52 @@ import (
 
 	"oversell/internal/backend/backendtest"
 )
+
+func TestCluster(t *testing.T) {
+	url := backendtest.Redis(t, "local:cluster")
+	rdb := backendtest.DialRedis(t, url)
+	checkCounts(t, rdb) // writes to every master
+	checkRedisName(t, rdb, url, "(cluster, 3 masters)")
+	var used int
+	user, nodes, _ := strings.Cut(url, "@")
+	for addr := range strings.SplitSeq(nodes, ",") {
+		node := backendtest.DialRedis(t, user+"@"+addr)
+		if node.DBSize(t.Context()).Val() > 0 {
+			used++
+		}
+	}
+	if used < 2 {
+		t.Errorf("%d masters hold keys, want several", used)
+	}
+	t.Run("histories", func(t *testing.T) { watchesEachPrimary(t, url) })
+	t.Run("lost replies", func(t *testing.T) { executesOnce(t, url) })
+}
+
+func TestClusterThatChanges(t *testing.T) {
+	c := backendtest.LocalCluster(t)
+	t.Run("a slot moves", func(t *testing.T) { clientFollowsASlot(t, c) })
+	t.Run("a primary fails", func(t *testing.T) { clientNoticesAFailover(t, c) })
+}
+
+// Each primary has a history of its own.
+func watchesEachPrimary(t *testing.T, url string) {
+	rdb, w := watched(t, url)
+	histories := make(map[string]bool)
+	for _, key := range strings.Fields("a b c d e f g h i j") {
+		if err := rdb.Set(t.Context(), key, "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		histories[history(t, rdb, key)] = true
+	}
+	if len(histories) < 2 {
+		t.Errorf("the masters have %d histories, want one each", len(histories))
+	}
+	changes := w.Changes()
+	manyConnections(t, rdb)
+	if n := w.Changes(); n != changes {
+		t.Errorf("more connections to the same masters count as %d changes", n-changes)
+	}
+}
 
 // count adds one, and then keeps its server busy for longer than its client waits for the reply.
 const count = `
@@ -20,8 +67,7 @@ while ms() < start + 400 do end
 return 1`
 
 // A command whose reply is lost is not sent again: it may take a unit of the stock twice.
-func TestClusterExecutesACommandOnceWhoseReplyIsLost(t *testing.T) {
-	url := backendtest.Cluster(t)
+func executesOnce(t *testing.T, url string) {
 	hasty := backendtest.DialRedis(t, url+"?read_timeout=100ms")
 	rdb := backendtest.DialRedis(t, url)
 	for name, send := range map[string]func(key string) error{
@@ -75,8 +121,7 @@ func TestClusterExecutesACommandOnceWhoseReplyIsLost(t *testing.T) {
 
 // A client goes on when a replica has replaced a primary, and knows that the last writes may
 // be lost.
-func TestWatchNoticesAFailoverOfACluster(t *testing.T) {
-	c := backendtest.LocalCluster(t)
+func clientNoticesAFailover(t *testing.T, c *backendtest.RedisCluster) {
 	rdb, w := watched(t, c.URL())
 	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
@@ -106,8 +151,7 @@ func TestWatchNoticesAFailoverOfACluster(t *testing.T) {
 }
 
 // A client follows a slot to another primary, before and after the last key is moved.
-func TestClusterClientFollowsASlot(t *testing.T) {
-	c := backendtest.LocalCluster(t)
+func clientFollowsASlot(t *testing.T, c *backendtest.RedisCluster) {
 	rdb := backendtest.DialRedis(t, c.URL())
 	keys := []string{"{k}1", "{k}2", "{k}3"}
 	increment := func() {

@@ -3,7 +3,6 @@ package backend_test
 import (
 	"context"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -103,25 +102,6 @@ func TestSentinelFailover(t *testing.T) {
 	}
 	if now := history(t, rdb, "k"); now == first || now == "" {
 		t.Errorf("the history after the failover is %q, and was %q", now, first)
-	}
-}
-
-func TestWatchOfACluster(t *testing.T) {
-	rdb, w := watched(t, backendtest.Cluster(t))
-	histories := make(map[string]bool)
-	for _, key := range strings.Fields("a b c d e f g h i j") {
-		if err := rdb.Set(t.Context(), key, "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		histories[history(t, rdb, key)] = true
-	}
-	if len(histories) < 2 {
-		t.Errorf("the masters have %d histories, want one each", len(histories))
-	}
-	changes := w.Changes()
-	manyConnections(t, rdb)
-	if n := w.Changes(); n != changes {
-		t.Errorf("more connections to the same masters count as %d changes", n-changes)
 	}
 }
 

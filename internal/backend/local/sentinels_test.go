@@ -14,11 +14,17 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// Each failover loses what was written after a cut, and nothing else, although the bystander
-// has acknowledged it.
-func TestFailovers(t *testing.T) {
+func TestSentinels(t *testing.T) {
 	t.Parallel()
 	s := backendtest.Failovers(t)
+	t.Run("failovers", func(t *testing.T) { failsOver(t, s) })
+	t.Run("a cut", func(t *testing.T) { cutIsSharp(t, s) })
+	t.Run("a failover that is given up", func(t *testing.T) { failoverGivesUpWithContext(t, s) })
+}
+
+// Each failover loses what was written after a cut, and nothing else, although the bystander
+// has acknowledged it.
+func failsOver(t *testing.T, s *local.Sentinels) {
 	rdb := backendtest.DialRedis(t, s.URL())
 	for range 2 {
 		primary, heir, _ := s.Nodes()
@@ -94,9 +100,7 @@ func acknowledged(t *testing.T, server *local.Redis, n int) (have int64) {
 }
 
 // The replica has every write from before a Cut, and none from after it, until Heal.
-func TestCutIsSharp(t *testing.T) {
-	t.Parallel()
-	s := backendtest.Failovers(t)
+func cutIsSharp(t *testing.T, s *local.Sentinels) {
 	primary, replica, _ := s.Nodes()
 	rdb, heir := backendtest.DialRedis(t, primary.URL()), backendtest.DialRedis(t, replica.URL())
 	set(t, rdb, "before")
@@ -117,9 +121,7 @@ func TestCutIsSharp(t *testing.T) {
 }
 
 // Heal ends a failover that its caller has given up on.
-func TestFailoverGivesUpWithContext(t *testing.T) {
-	t.Parallel()
-	s := backendtest.Failovers(t)
+func failoverGivesUpWithContext(t *testing.T, s *local.Sentinels) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := s.Failover(ctx); !errors.Is(err, context.DeadlineExceeded) {

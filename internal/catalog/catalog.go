@@ -6,7 +6,6 @@ package catalog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 	v7 "oversell/internal/locks/v7_queue"
 	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
-	"oversell/internal/naming"
 	"oversell/internal/stock"
 )
 
@@ -129,14 +127,9 @@ type List []Strategy
 
 // Find returns the strategy called name. Its error wraps ErrName and lists the allowed
 // names.
-func (c List) Find(name string) (Strategy, error) {
-	for _, s := range c {
-		if s.Name == name {
-			return s, nil
-		}
-	}
-	return Strategy{}, fmt.Errorf("%w of a strategy: %q (%s)", ErrName, name, naming.Hint(name, c.Names()))
-}
+func (c List) Find(name string) (Strategy, error) { return find("strategy", name, c, nameOf) }
+
+func nameOf(s Strategy) string { return s.Name }
 
 // Names lists the names of the strategies.
 func (c List) Names() []string {

@@ -55,18 +55,24 @@ func Workloads() []Workload { return []Workload{Deduct, Cache} }
 // ErrName is wrapped by the errors for an unknown name.
 var ErrName = errors.New("unknown name")
 
-// pick returns the value called name. Its error wraps ErrName and lists the allowed names.
-func pick[T ~string](what, name string, all []T) (T, error) {
-	for _, v := range all {
-		if string(v) == name {
-			return v, nil
+// find returns the one of all that is called name. Its error wraps ErrName and lists the allowed names.
+func find[T any](what, name string, all []T, nameOf func(T) string) (found T, err error) {
+	var names []string
+	for _, one := range all {
+		if nameOf(one) == name {
+			return one, nil
 		}
+		names = append(names, nameOf(one))
 	}
-	return "", fmt.Errorf("%w of a %s: %q (%s)", ErrName, what, name, naming.Hint(name, all))
+	return found, fmt.Errorf("%w of a %s: %q (%s)", ErrName, what, name, naming.Hint(name, names))
 }
 
 // ParseCondition returns the condition called name, or ErrName.
-func ParseCondition(name string) (Condition, error) { return pick("condition", name, Conditions()) }
+func ParseCondition(name string) (Condition, error) {
+	return find("condition", name, Conditions(), func(c Condition) string { return string(c) })
+}
 
 // ParseWorkload returns the workload called name, or ErrName.
-func ParseWorkload(name string) (Workload, error) { return pick("workload", name, Workloads()) }
+func ParseWorkload(name string) (Workload, error) {
+	return find("workload", name, Workloads(), func(w Workload) string { return string(w) })
+}

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"fmt"
 	"slices"
 
 	"oversell/internal/figures"
@@ -9,7 +8,6 @@ import (
 	h1 "oversell/internal/holds/h1_counter"
 	h2 "oversell/internal/holds/h2_status"
 	h3 "oversell/internal/holds/h3_claim"
-	"oversell/internal/naming"
 )
 
 // HoldStage is one way of keeping holds, and what is claimed about it.
@@ -94,12 +92,7 @@ func HoldNames() []string {
 
 // FindHoldStage returns the stage called name. Its error wraps ErrName.
 func FindHoldStage(name string) (HoldStage, error) {
-	for _, s := range HoldStages() {
-		if s.Name == name {
-			return s, nil
-		}
-	}
-	return HoldStage{}, fmt.Errorf("%w of a stage of holds: %q (%s)", ErrName, name, naming.Hint(name, HoldNames()))
+	return find("stage of holds", name, HoldStages(), func(s HoldStage) string { return s.Name })
 }
 
 // Sound reports whether the stage must come to no harm under every condition.

@@ -1,6 +1,9 @@
 package payment
 
-import "fmt"
+import (
+	"fmt"
+	"regexp"
+)
 
 // The limits of what a request may contain, in bytes.
 const (
@@ -18,7 +21,7 @@ func (r Request) check() error {
 		return fmt.Errorf("%w: the group must be at most %d printable ASCII characters", ErrInvalid, maxReference)
 	case r.Amount < 1 || r.Amount > MaxAmount:
 		return fmt.Errorf("%w: the amount must be 1 to %d", ErrInvalid, MaxAmount)
-	case !isCurrency(r.Currency):
+	case !currency.MatchString(r.Currency):
 		return fmt.Errorf("%w: the currency must be three capital letters", ErrInvalid)
 	}
 	return nil
@@ -31,32 +34,11 @@ func checkKey(key string) error {
 	return nil
 }
 
-func isCurrency(s string) bool {
-	for i := range len(s) {
-		if s[i] < 'A' || s[i] > 'Z' {
-			return false
-		}
-	}
-	return len(s) == 3
-}
+var (
+	visible   = regexp.MustCompile(`^[!-~]+$`)
+	currency  = regexp.MustCompile(`^[A-Z]{3}$`)
+	paymentID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,100}$`) // in a path
+)
 
 // printable reports whether s has 1 to most bytes, each a visible ASCII character.
-func printable(s string, most int) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return len(s) >= 1 && len(s) <= most
-}
-
-// isID reports whether s can be the id of a payment in a path.
-func isID(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return len(s) >= 1 && len(s) <= maxID
-}
+func printable(s string, most int) bool { return len(s) <= most && visible.MatchString(s) }

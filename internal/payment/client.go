@@ -76,7 +76,7 @@ func (c *Client) Refund(ctx context.Context, paymentID, key string) (Payment, er
 
 // Payment returns a payment as it is now.
 func (c *Client) Payment(ctx context.Context, id string) (Payment, error) {
-	if !isID(id) {
+	if !paymentID.MatchString(id) {
 		return Payment{}, fmt.Errorf("reading the payment %.100q: %w", id, ErrUnknownPayment)
 	}
 	var p Payment
@@ -141,7 +141,7 @@ func (c *Client) SetWebhook(ctx context.Context, address string) error {
 }
 
 func (c *Client) change(ctx context.Context, what, id, path, key string) (Payment, error) {
-	if !isID(id) {
+	if !paymentID.MatchString(id) {
 		return Payment{}, fmt.Errorf("%s the payment %.100q: %w", what, id, ErrUnknownPayment)
 	}
 	return c.operation(ctx, what+" the payment "+id, "/payments/"+id+path, key, struct{}{})

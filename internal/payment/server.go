@@ -120,17 +120,17 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /payments/{id}/refund", s.operation(OpRefund, func(r *http.Request) (Payment, error) {
 		return s.book.refund(r.PathValue("id"), key(r), s.faulty.refundFails)
 	}))
-	mux.HandleFunc("GET /payments/{id}", s.payment)
-	mux.HandleFunc("GET /payments", s.find)
-	mux.HandleFunc("GET /ledger", s.ledger)
-	mux.HandleFunc("GET /deliveries", func(w http.ResponseWriter, _ *http.Request) {
-		replyJSON(w, http.StatusOK, s.courier.deliveries())
-	})
-	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) {
-		replyJSON(w, http.StatusOK, s.faulty.get())
-	})
-	mux.HandleFunc("PUT /faults", s.putFaults)
-	mux.HandleFunc("PUT /webhook", s.putWebhook)
+	mux.HandleFunc("GET /payments/{id}", serve(func(r *http.Request) (Payment, error) {
+		return s.book.payment(r.PathValue("id"))
+	}))
+	mux.HandleFunc("GET /payments", serve(s.find))
+	mux.HandleFunc("GET /ledger", serve(s.ledger))
+	mux.HandleFunc("GET /deliveries", serve(func(*http.Request) (Deliveries, error) {
+		return s.courier.deliveries(), nil
+	}))
+	mux.HandleFunc("GET /faults", serve(func(*http.Request) (Faults, error) { return s.faulty.get(), nil }))
+	mux.HandleFunc("PUT /faults", serve(s.putFaults))
+	mux.HandleFunc("PUT /webhook", serve(s.putWebhook))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !ownName(r.Host) {
 			replyJSON(w, http.StatusForbidden,
@@ -200,67 +200,58 @@ func (s *Server) authorise(r *http.Request) (Payment, error) {
 	return s.book.authorise(request, s.faulty.decline)
 }
 
-func (s *Server) payment(w http.ResponseWriter, r *http.Request) {
-	p, err := s.book.payment(r.PathValue("id"))
-	if err != nil {
-		replyError(w, err, p)
-		return
+// serve answers a request with the result of its work, or with the error.
+func serve[T any](work func(*http.Request) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := work(r)
+		if err != nil {
+			replyError(w, err, Payment{})
+			return
+		}
+		replyJSON(w, http.StatusOK, v)
 	}
-	replyJSON(w, http.StatusOK, p)
 }
 
-func (s *Server) find(w http.ResponseWriter, r *http.Request) {
+func (s *Server) find(r *http.Request) (foundBody, error) {
 	reference := r.URL.Query().Get("reference")
 	if !printable(reference, maxReference) {
-		replyError(w, fmt.Errorf("%w: the reference must be 1 to %d printable ASCII characters",
-			ErrInvalid, maxReference), Payment{})
-		return
+		return foundBody{}, fmt.Errorf("%w: the reference must be 1 to %d printable ASCII characters",
+			ErrInvalid, maxReference)
 	}
-	replyJSON(w, http.StatusOK, foundBody{Payments: s.book.find(reference, ledgerPage)})
+	return foundBody{s.book.find(reference, ledgerPage)}, nil
 }
 
 // ledgerPage is the most entries in one page of the ledger.
 const ledgerPage = 1000
 
-func (s *Server) ledger(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ledger(r *http.Request) (ledgerBody, error) {
 	after, err := strconv.ParseInt(cmp.Or(r.URL.Query().Get("after"), "0"), 10, 64)
 	if err != nil || after < 0 {
-		replyError(w, fmt.Errorf("%w: after must be the number of an entry", ErrInvalid), Payment{})
-		return
+		return ledgerBody{}, fmt.Errorf("%w: after must be the number of an entry", ErrInvalid)
 	}
 	page := ledgerBody{Entries: s.book.entries(after, ledgerPage)}
 	if n := len(page.Entries); n == ledgerPage {
 		page.Next = page.Entries[n-1].Number
 	}
-	replyJSON(w, http.StatusOK, page)
+	return page, nil
 }
 
-func (s *Server) putFaults(w http.ResponseWriter, r *http.Request) {
-	var faults Faults
-	err := read(r, &faults)
-	if err == nil {
+func (s *Server) putFaults(r *http.Request) (faults Faults, err error) {
+	if err = read(r, &faults); err == nil {
 		err = s.faulty.set(faults)
 	}
-	if err != nil {
-		replyError(w, err, Payment{})
-		return
+	if err == nil {
+		text, _ := json.Marshal(faults) // a struct of numbers and texts
+		s.cfg.Logger.Info("faults are set", "faults", string(text))
 	}
-	text, _ := json.Marshal(faults) // a struct of numbers and texts
-	s.cfg.Logger.Info("faults are set", "faults", string(text))
-	replyJSON(w, http.StatusOK, faults)
+	return faults, err
 }
 
-func (s *Server) putWebhook(w http.ResponseWriter, r *http.Request) {
-	var body webhookBody
-	err := read(r, &body)
-	if err == nil {
+func (s *Server) putWebhook(r *http.Request) (body webhookBody, err error) {
+	if err = read(r, &body); err == nil {
 		err = s.SetWebhook(body.URL)
 	}
-	if err != nil {
-		replyError(w, err, Payment{})
-		return
-	}
-	replyJSON(w, http.StatusOK, body)
+	return body, err
 }
 
 // read reads a body that is one JSON object with only fields of v.

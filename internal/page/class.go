@@ -98,7 +98,8 @@ func (c *Class) State() ClassState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return ClassState{
-		Open: true, SKU: c.sku, URL: c.url, Work: c.work.Milliseconds(), MaxWork: maxClassWork.Milliseconds(), Units: ClassUnits,
+		Open: true, SKU: c.sku, URL: c.url, Units: ClassUnits,
+		Work: c.work.Milliseconds(), MaxWork: maxClassWork.Milliseconds(),
 		Inside: c.inside, MostInside: c.most,
 	}
 }

@@ -27,7 +27,7 @@
 // write to disk before it answers (appendfsync always) may come back at once.
 //
 // Holds:
-//   - one holder at a time: TestExclusive, TestMinorityOfProcessesFails
+//   - one holder at a time, on real servers too: TestSchedules, TestMinorityOfProcessesFails
 //   - the same in 200 random schedules, where two or three of five nodes at a time
 //     are down, deaf, mute or slow, crash and restart late, and clocks drift by up
 //     to 1 %; and each holder that lost the lock was told: TestSchedules
@@ -40,15 +40,14 @@
 //   - a lock whose reply was lost is undone, and nothing else is:
 //     TestLostReplyIsUndone, TestReleaseAwaitsSet, TestLateReleaseSparesNextAttempt
 //   - replies that come too late grant no lock: TestTooLateIsNotHeld
-//   - a cancelled caller still releases the lock: TestUnlockAfterCancel,
-//     TestCancelledTryLock
+//   - a cancelled caller still releases the lock: TestCancelledTryLock, and the lab's
+//     unlock-after-cancel
 //   - an Unlock that does not get through returns in time, and the lock expires:
 //     TestUnlockWithoutQuorum
-//   - a late holder leaves the next holder's lock alone:
-//     TestLateUnlockSparesForeignLock
-//   - a dead holder's lock is free after ttl: TestDeadHolderExpires
-//   - a majority renews: TestLongWorkKeepsLock, TestRenewalOutlivesErrors,
-//     TestForgetfulMinority
+//   - a late holder leaves the next holder's lock alone: the lab's foreign-delete
+//   - a dead holder's lock is free in the end: the lab's orphan-after-crash
+//   - a majority renews: TestForgetfulMinority, and the lab's long-work,
+//     renewal-ends-with-an-error and renewal-after-unlock
 //   - the holder is told of a loss, at the latest when the validity ends: TestLossIsTold
 //   - a node that comes back with its data does no harm, nor does one that comes back
 //     without it after the ttl: TestSchedules, TestDelayedRestart

@@ -10,36 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"oversell/internal/locks/locktest"
 )
-
-func TestExclusive(t *testing.T) {
-	eachKind(t, func(t *testing.T, clients []redis.UniversalClient) {
-		const holders, turns = 4, 8
-		key := locktest.Key(t)
-		var witness locktest.Witness
-		var wg sync.WaitGroup
-		for i := range holders {
-			wg.Go(func() {
-				who := fmt.Sprint("holder ", i)
-				m := New(clients, key, ttl)
-				for range turns {
-					wait(t, m)
-					leave := witness.Enter(who)
-					time.Sleep(100 * time.Microsecond)
-					leave()
-					giveBack(t, m)
-				}
-			})
-		}
-		wg.Wait()
-		for _, overlap := range witness.Overlaps() {
-			t.Error(overlap)
-		}
-	})
-}
 
 // patience only ends a hang.
 const patience = 5 * time.Minute
@@ -343,37 +315,6 @@ func TestCancelledTryLock(t *testing.T) {
 		if n := sent.Hits(); n != 0 {
 			t.Errorf("%d commands sent; want none", n)
 		}
-	})
-}
-
-func TestUnlockAfterCancel(t *testing.T) {
-	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a := ns.mutex(key)
-		ctx, cancel := context.WithCancel(t.Context())
-		if ok, err := a.TryLock(ctx); !ok {
-			t.Fatal("TryLock:", err)
-		}
-		cancel()
-		if err := a.Unlock(ctx); err != nil {
-			t.Error("Unlock:", err)
-		}
-		ns.mustBeFree(t, key)
-	})
-}
-
-func TestLateUnlockSparesForeignLock(t *testing.T) {
-	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, b, c := ns.mutex(key), ns.mutex(key), ns.mutex(key)
-		mustLock(t, a)
-		die(a)
-		time.Sleep(ttl)
-		mustLock(t, b)
-		mustNotBeHeld(t, a)
-		time.Sleep(limit)
-		mustNotLock(t, c)
-		unlock(t, b)
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
-	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
 )
 
@@ -140,20 +139,6 @@ func slow(d time.Duration) locktest.Action {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}
-}
-
-// eachKind runs f with five in-memory servers, and with five real ones, in real
-// time.
-func eachKind(t *testing.T, f func(t *testing.T, clients []redis.UniversalClient)) {
-	for _, kind := range backendtest.Kinds() {
-		t.Run(kind, func(t *testing.T) {
-			var clients []redis.UniversalClient
-			for range 5 {
-				clients = append(clients, backendtest.DialRedis(t, backendtest.Redis(t, kind)))
-			}
-			f(t, clients)
-		})
 	}
 }
 

@@ -11,80 +11,6 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-func TestLongWorkKeepsLock(t *testing.T) {
-	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, b := ns.mutex(key), ns.mutex(key)
-		mustLock(t, a)
-		ctx := a.Context(t.Context())
-		for range 30 {
-			time.Sleep(ttl/3 + tick)
-			mustNotLock(t, b)
-			if d := a.Validity(); d < ttl/2 {
-				t.Errorf("valid for %v; want more than half the ttl", d)
-			}
-		}
-		if ctx.Err() != nil {
-			t.Error("the context has ended:", context.Cause(ctx))
-		}
-		if n := a.Renewals(); n != 30 {
-			t.Errorf("renewed %d times; want 30", n)
-		}
-		unlock(t, a)
-		if err := context.Cause(ctx); err != context.Canceled {
-			t.Errorf("the context's cause is %v; want %v", err, context.Canceled)
-		}
-		ns.mustBeFree(t, key)
-	})
-}
-
-// A renewal in flight does not restore what Unlock has deleted.
-func TestUnlockDuringRenewal(t *testing.T) {
-	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, b := ns.mutex(key), ns.mutex(key)
-		pause := locktest.NewPause()
-		ns.hooks()[:3].on(locktest.Script(renewSource), pause.Before)
-		mustLock(t, a)
-		<-pause.Parked()
-		unlocked := make(chan error, 1)
-		go func() { unlocked <- a.Unlock(t.Context()) }()
-		synctest.Wait()
-		pause.Release()
-		if err := <-unlocked; err != nil {
-			t.Error("Unlock:", err)
-		}
-		ns.mustBeFree(t, key)
-		mustLock(t, b)
-		unlock(t, b)
-	})
-}
-
-func TestRenewalOutlivesErrors(t *testing.T) {
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, ns nodes) {
-				a := ns.mutex(locktest.Key(t))
-				mustLock(t, a)
-				ctx := a.Context(t.Context())
-				for range 10 {
-					off := ns.hooks()[1:].on(locktest.Script(renewSource), fault.action)
-					time.Sleep(ttl/3 + tick + limit) // a failed renewal
-					off()
-					time.Sleep(ttl/3 - limit) // a successful renewal
-				}
-				if ctx.Err() != nil {
-					t.Error("the context has ended:", context.Cause(ctx))
-				}
-				if n := a.Renewals(); n != 10 {
-					t.Errorf("renewed %d times; want 10", n)
-				}
-				unlock(t, a)
-			})
-		})
-	}
-}
-
 // If a minority of nodes loses the key, the lock is not lost, and the key is
 // not restored.
 func TestForgetfulMinority(t *testing.T) {
@@ -174,18 +100,4 @@ func mustBeTold(t *testing.T, a *Mutex, ctx context.Context, within time.Duratio
 	if late := a.Context(t.Context()); !errors.Is(context.Cause(late), ErrLost) {
 		t.Errorf("a later context's cause is %v; want %v", context.Cause(late), ErrLost)
 	}
-}
-
-func TestDeadHolderExpires(t *testing.T) {
-	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, b := ns.mutex(key), ns.mutex(key)
-		mustLock(t, a)
-		die(a)
-		time.Sleep(ttl - tick)
-		mustNotLock(t, b)
-		time.Sleep(tick)
-		mustLock(t, b)
-		unlock(t, b)
-	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -187,35 +186,6 @@ func ended(t testing.TB, out <-chan error) error {
 	}
 }
 
-func TestExclusive(t *testing.T) {
-	each(t, ttl, func(t *testing.T, s stage) {
-		var witness locktest.Witness
-		var wg sync.WaitGroup
-		for i := range 6 {
-			wg.Go(func() {
-				who := fmt.Sprint("holder ", i)
-				for range 8 {
-					m := s.mutex()
-					for !try(t, m) {
-						if t.Failed() {
-							return
-						}
-						time.Sleep(time.Millisecond)
-					}
-					leave := witness.Enter(who)
-					time.Sleep(200 * time.Microsecond)
-					leave()
-					unlock(t, m)
-				}
-			})
-		}
-		wg.Wait()
-		for _, overlap := range witness.Overlaps() {
-			t.Error(overlap)
-		}
-	})
-}
-
 func TestWaitEndsWithItsCause(t *testing.T) {
 	soldOut := errors.New("sold out")
 	each(t, ttl, func(t *testing.T, s stage) {
@@ -306,32 +276,6 @@ func TestPromises(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A Locker extends the lease while its holder works.
-func TestLongWorkIsExtended(t *testing.T) {
-	const ttl = 10 * time.Second // it is extended after half of it: a busy machine may be late by the other half
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		lib := newRueidislock(t, rdb, ttl)
-		key := locktest.Key(t)
-		a, b := lib.New(key), lib.New(key)
-		mustLock(t, a)
-		left := func() time.Duration { return rdb.PTTL(t.Context(), RueidislockKey(key)).Val() }
-		for least := left(); ; time.Sleep(ttl / 100) {
-			now := left()
-			if now < 0 {
-				t.Fatal("the lease is over")
-			}
-			if now > least {
-				break
-			}
-			least = now
-		}
-		if try(t, b) {
-			t.Error("another has the lock")
-		}
-		unlock(t, a)
-	})
 }
 
 // A silent Redis delays neither a wait nor an Unlock beyond its time limit.

@@ -64,43 +64,6 @@ func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 	})
 }
 
-// A flaw of both: a wait that ends during its request leaves a lock behind that
-// nobody holds, until the ttl is over.
-func TestCutOffWaitLeavesALock(t *testing.T) {
-	for name, open := range map[string]func(s *locktest.Server) func(key string) mutex{
-		"redsync":   func(s *locktest.Server) func(string) mutex { return openRedsync(t, s.Client, ttl) },
-		"redislock": func(s *locktest.Server) func(string) mutex { return openRedislock(t, s.Client, ttl) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := locktest.StartTicking(t)
-				key := locktest.Key(t)
-				lib := open(s)
-				a, b := lib(key), lib(key)
-				pause := locktest.NewPause()
-				s.Hook.On(locktest.Mentioning(key), 1, pause.After)
-				late := errors.New("too late")
-				wait, end := context.WithCancelCause(t.Context())
-				out := waiting(wait, a)
-				<-pause.Parked()
-				start := time.Now()
-				end(late)
-				if err := <-out; err != late {
-					t.Errorf("Lock = %v; want %v", err, late)
-				}
-				mustNotBeHeld(t, lib(key))
-				for !try(t, b) {
-					time.Sleep(time.Second)
-				}
-				if left := time.Since(start); left != ttl {
-					t.Errorf("the lock could be acquired after %v; want %v", left, ttl)
-				}
-				unlock(t, b)
-			})
-		})
-	}
-}
-
 // slow is a context whose deadline passes before it is done.
 type slow struct {
 	context.Context

@@ -8,10 +8,10 @@
 // buyer does next depends only on what it was told and when: the replies of Redis, the
 // breaks of its connections, the freezes of its process, and the time in between. So each
 // buyer is run by itself, in virtual time, once for each different sequence of such inputs
-// (node). A run notes which commands the buyer sends, and what it would do by itself if it
-// were told nothing more (view). Redis is a function as well: a command on given data leads
-// to a reply and to other data (executor, on the embedded Redis). A state of the search is
-// what Redis has, which node each buyer is at, and which faults are left (state).
+// (history). A run notes which commands the buyer sends, and what it would do by itself if it
+// were told nothing more (snapshot). Redis is a function as well: a command on given data leads
+// to a reply and to other data (redis, on the embedded Redis). A state of the search is
+// what Redis has, which history each buyer is at, and which faults are left (state).
 //
 // A buyer has several goroutines. What they send at the same moment is put in order before it
 // gets a connection (lab.Shopper), so that a run does the same each time.
@@ -30,11 +30,11 @@
 // moments that are stored there are moved instead. What is random is numbered. Fencing
 // tokens are numbered in their order, and all are below the next one (names.go).
 //
-// Buyers are merged in the same way (nodes.add): a buyer that was told something else, and
-// that does the same from here on, goes on from another node. What it has drawn or was told
+// Buyers are merged in the same way (histories.add): a buyer that was told something else, and
+// that does the same from here on, goes on from another history. What it has drawn or was told
 // has other names there, and is renamed (names.go). So each strategy is run a few thousand
-// times, and not once for each state. Which node is kept is chosen after each level of the
-// search, in a fixed order (nodes.settle): what a search finds does not depend on which
+// times, and not once for each state. Which history is kept is chosen after each level of the
+// search, in a fixed order (histories.settle): what a search finds does not depend on which
 // worker was quicker. The tests keep another one, and find the same.
 //
 // What a buyer was told is left out where its program no longer depends on it. That is an

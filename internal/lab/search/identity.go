@@ -83,12 +83,12 @@ func permutations(of []int) [][]int {
 func (s *state) look(i int) []byte {
 	b := &s.buyers[i]
 	switch {
-	case b.node == nil:
+	case b.history == nil:
 		return []byte("absent")
 	case b.dead:
 		return []byte("dead")
 	}
-	sum := b.node.shape(b.idle).sum
+	sum := b.history.shape(b.idle).sum
 	return append(flags(nil, b.frozen, s.inVain(i)), sum[:]...)
 }
 
@@ -123,7 +123,7 @@ func (d *describer) describe(order []int) []byte {
 		d.text = append(d.text, byte('0'+place))
 		d.text = append(d.text, s.look(i)...)
 		if b.alive() {
-			for _, ref := range b.node.shape(b.idle).refs {
+			for _, ref := range b.history.shape(b.idle).refs {
 				d.add(b.global(ref, i))
 			}
 		}
@@ -158,23 +158,28 @@ func (d *describer) duration(of time.Duration) {
 }
 
 func (d *describer) add(text string) {
+	split(text, func(text string) { d.text = append(d.text, text...) },
+		func(stand string) { d.text = append(d.text, d.name(stand)...) })
+}
+
+// split calls plain with what is around the stand-ins of a text, and named with each of them.
+func split(text string, plain, named func(string)) {
 	for {
 		i := strings.IndexByte(text, '~')
 		if i < 0 {
 			break
 		}
-		d.text = append(d.text, text[:i]...)
-		text = text[i:]
-		stand, ok := standInAt(text)
+		stand, ok := standInAt(text[i:])
 		if !ok {
-			d.text = append(d.text, text[0])
-			text = text[1:]
+			plain(text[:i+1])
+			text = text[i+1:]
 			continue
 		}
-		d.text = append(d.text, d.name(stand)...)
-		text = text[len(stand):]
+		plain(text[:i])
+		named(stand)
+		text = text[i+len(stand):]
 	}
-	d.text = append(d.text, text...)
+	plain(text)
 }
 
 // standInAt returns the stand-in at the beginning of a text.
@@ -259,21 +264,10 @@ func shapeOf(text string) shape {
 		return 0
 	})
 	var rest strings.Builder
-	for {
-		i := strings.IndexByte(text, '~')
-		if i < 0 {
-			break
-		}
-		rest.WriteString(text[:i+1])
-		text = text[i:]
-		if stand, ok := standInAt(text); ok {
-			sh.refs = append(sh.refs, stand)
-			text = text[len(stand):]
-		} else {
-			text = text[1:]
-		}
-	}
-	rest.WriteString(text)
+	split(text, func(text string) { rest.WriteString(text) }, func(stand string) {
+		rest.WriteByte('~')
+		sh.refs = append(sh.refs, stand)
+	})
 	sum := sha256.Sum256([]byte(rest.String()))
 	copy(sh.sum[:], sum[:])
 	return sh

@@ -31,7 +31,7 @@ func (s *state) moves() []lab.Move {
 		if b.frozen && s.only.kind == noLimit {
 			out = append(out, lab.Move{Action: lab.Thaw, Buyer: i})
 		}
-		if b.view().done {
+		if b.now().done {
 			continue
 		}
 		if !b.frozen && s.left.Freezes > 0 {
@@ -51,11 +51,11 @@ func (s *state) steps(i int) []lab.Move {
 	var held []lab.Request
 	switch {
 	case b.dead || b.frozen:
-	case b.node == nil && (i == 0 || s.buyers[i-1].node != nil):
+	case b.history == nil && (i == 0 || s.buyers[i-1].history != nil):
 		held = make([]lab.Request, 1)
-	case b.node != nil:
+	case b.history != nil:
 		held = s.held(i)
-		if _, ready := b.node.polls(b.idle); ready && s.inVain(i) {
+		if _, ready := b.history.polls(b.idle); ready && s.inVain(i) {
 			held = nil
 		}
 	}
@@ -118,7 +118,7 @@ func (s *state) nearest() (time.Duration, bool) {
 		if !ok {
 			continue
 		}
-		if sleeps, _ := b.node.polls(b.idle); b.frozen || sleeps && s.inVain(i) {
+		if sleeps, _ := b.history.polls(b.idle); b.frozen || sleeps && s.inVain(i) {
 			sooner(&vain, next)
 		} else {
 			sooner(&soon, next)

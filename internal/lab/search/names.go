@@ -2,6 +2,7 @@ package search
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +13,7 @@ import (
 const stale = 500
 
 // rename gives what a buyer was told, and what it has drawn, the names that they have in
-// the node that it is at now.
+// the history that it is at now.
 func (s *state) rename(i int, names map[string]string) {
 	b := &s.buyers[i]
 	fences := make([]int64, len(b.fences))
@@ -38,7 +39,7 @@ func (s *state) rename(i int, names map[string]string) {
 		return
 	}
 	used := slices.Collect(maps.Values(drawn))
-	anew := func(text string) string { return renamed(text, letter(i), drawn, &used) }
+	anew := func(text string) string { return renamed(text, letter(i)[0], drawn, &used) }
 	s.data = s.data.renamed(anew)
 	for j := range s.buyers {
 		s.buyers[j].asked = s.buyers[j].asked.renamed(anew)
@@ -51,9 +52,9 @@ func (s *state) known(i int, drawn map[string]string) bool {
 	size := len(drawn)
 	all := maps.Clone(drawn)
 	for _, k := range s.data {
-		renamed(k.name, letter(i), all, &used)
+		renamed(k.name, letter(i)[0], all, &used)
 		for _, word := range k.words {
-			renamed(word, letter(i), all, &used)
+			renamed(word, letter(i)[0], all, &used)
 		}
 	}
 	return len(all) == size
@@ -61,36 +62,22 @@ func (s *state) known(i int, drawn map[string]string) bool {
 
 // renamed replaces the names of what a buyer has drawn. What is not among them gets a name
 // that the buyer does not know.
-func renamed(text, whose string, drawn map[string]string, used *[]string) string {
+func renamed(text string, whose byte, drawn map[string]string, used *[]string) string {
 	var b strings.Builder
-	for {
-		i := strings.Index(text, "~"+whose)
-		if i < 0 {
-			break
-		}
-		b.WriteString(text[:i])
-		text = text[i:]
-		stand, ok := standInAt(text)
-		if !ok {
-			b.WriteByte(text[0])
-			text = text[1:]
-			continue
-		}
-		text = text[len(stand):]
+	split(text, func(text string) { b.WriteString(text) }, func(stand string) {
 		name, ok := drawn[stand]
-		if !ok && stand[2] == '0' {
+		if !ok && (stand[1] != whose || stand[2] == '0') {
 			name, ok = stand, true
 		}
 		for number := stale; !ok; number++ {
-			name = strings.Replace(standIn(number, len(stand)), "~.", "~"+whose, 1)
+			name = strings.Replace(standIn(number, len(stand)), "~.", "~"+string(whose), 1)
 			if ok = !slices.Contains(*used, name); ok {
 				drawn[stand] = name
 				*used = append(*used, name)
 			}
 		}
 		b.WriteString(name)
-	}
-	b.WriteString(text)
+	})
 	return b.String()
 }
 
@@ -110,7 +97,7 @@ func (b *buyer) forget() {
 		return
 	}
 	kept := make([]int64, len(b.fences))
-	for _, ref := range b.node.shape(0).refs {
+	for _, ref := range b.history.shape(0).refs {
 		if k, ok := fenceNumber(ref); ok && k < len(kept) {
 			kept[k] = b.fences[k]
 		}
@@ -141,39 +128,30 @@ func fenceNumber(ref string) (int, bool) {
 // apart is how far tokens are apart. A token may be sent with something added to it.
 const apart = 1000
 
+var digits = regexp.MustCompile(`[0-9]+`)
+
 // numbers replaces the numbers in a text that are moments of the clock of Redis: those in
-// milliseconds, and those in microseconds, which are fencing tokens.
+// milliseconds, and those in microseconds, which are fencing tokens; nil: they stay.
 func numbers(text string, moment, fence func(int64) int64) string {
-	if !strings.Contains(text, "9466") { // epoch, and what is near it
+	const near = "9466" // begins what is near epoch
+	if !strings.Contains(text, near) {
 		return text
 	}
-	var b strings.Builder
-	for text != "" {
-		n := strings.IndexFunc(text, func(r rune) bool { return r >= '0' && r <= '9' })
-		if n < 0 {
-			break
+	return digits.ReplaceAllStringFunc(text, func(word string) string {
+		of := moment
+		switch len(word) {
+		case len("946684800000"):
+		case len("946684800000000"):
+			of = fence
+		default:
+			return word
 		}
-		b.WriteString(text[:n])
-		text = text[n:]
-		for n = 0; n < len(text) && text[n] >= '0' && text[n] <= '9'; n++ {
+		if of == nil || !strings.HasPrefix(word, near) {
+			return word
 		}
-		word := text[:n]
-		text = text[n:]
-		if value, err := strconv.ParseInt(word, 10, 64); err == nil && strings.HasPrefix(word, "9466") {
-			switch of := moment; {
-			case n == len("946684800000000"):
-				of = fence
-				fallthrough
-			case n == len("946684800000"):
-				if of != nil {
-					word = strconv.FormatInt(of(value), 10)
-				}
-			}
-		}
-		b.WriteString(word)
-	}
-	b.WriteString(text)
-	return b.String()
+		value, _ := strconv.ParseInt(word, 10, 64) // digits, and not too many
+		return strconv.FormatInt(of(value), 10)
+	})
 }
 
 // told replaces the tokens in a reply by the buyer's names for them.

@@ -67,7 +67,7 @@ func walk(t *testing.T, name string, buyers, n int, random *rand.Rand) (moves []
 		if s, err = e.make(s, m); err != nil {
 			t.Fatalf("%s: %v", lab.MovesText(append(moves, m)), err)
 		}
-		x.root.program.nodes.settle()
+		x.root.program.histories.settle()
 		s.settle()
 		s.limited(m)
 		moves = append(moves, m)
@@ -99,10 +99,10 @@ func compare(t *testing.T, name string, moves []lab.Move, s *state) string {
 	differ("what is sold", s.sold(), played.Sale.Sold)
 	for i, p := range played.Players {
 		b := &s.buyers[i]
-		v := b.view()
+		v := b.now()
 		differ(p.Name+" inside", v.inside() && !b.dead, p.Inside)
 		differ(p.Name+" dead", b.dead, p.Status == lab.Dead)
-		if b.dead || b.node == nil {
+		if b.dead || b.history == nil {
 			continue
 		}
 		differ(p.Name+" done", v.done, p.Status == lab.Done)

@@ -27,11 +27,11 @@ const horizon = 4 * lab.ScheduleTTL
 
 // program is the code of one buyer: the shop's sale of one unit, under a subject's guard.
 type program struct {
-	subject lab.Subject
-	lock    string // its key in Redis
-	leased  bool   // it compares times: see lab.Subject.Leased
-	setUp   func(fault.Command) fault.Value
-	nodes   *nodes
+	subject   lab.Subject
+	lock      string // its key in Redis
+	leased    bool   // it compares times: see lab.Subject.Leased
+	setUp     func(fault.Command) fault.Value
+	histories *histories
 }
 
 type run struct {
@@ -63,7 +63,7 @@ var errNondeterministic = errors.New("told the same twice, the buyer does not do
 
 // play runs the program, tells it inputs, and returns what can be seen of it from then on
 // while it is told nothing more.
-func (p program) play(inputs []input) (views []view, err error) {
+func (p program) play(inputs []input) (snapshots []snapshot, err error) {
 	failed := lab.InVirtualTime(func() {
 		r := new(run)
 		r.Shopper = &lab.Shopper{Owner: owner, News: make(chan struct{}, 1), Opens: r.opens, SetUp: p.setUp}
@@ -74,11 +74,11 @@ func (p program) play(inputs []input) (views []view, err error) {
 			}
 		}
 		if err == nil {
-			views = r.watch()
+			snapshots = r.watch()
 		}
 		r.Close()
 	})
-	return views, errors.Join(err, failed)
+	return snapshots, errors.Join(err, failed)
 }
 
 // tell tells the program one thing, and returns when it has done what it does at once.
@@ -170,8 +170,8 @@ func (r *run) drawn(reply string) string {
 	return reply
 }
 
-// view is what can be seen of a buyer from a moment on.
-type view struct {
+// snapshot is what can be seen of a buyer from a moment on.
+type snapshot struct {
 	at      time.Duration // since the last input
 	open    []lab.Request // in the order in which the scheduler counts them
 	section lab.Section
@@ -183,36 +183,36 @@ type view struct {
 	text    string          // all that decides what follows, but for the ages of commands
 }
 
-func (v view) inside() bool { return v.section == lab.Begun }
+func (v snapshot) inside() bool { return v.section == lab.Begun }
 
 // never reports whether the command is not let go any more: a renewal that its process no
 // longer waits for, which is one that a process has sent while it was frozen.
 func never(o lab.Request) bool { return o.Watchdog && o.GivenUp }
 
 // watch lets time pass up to the horizon, and notes what changes.
-func (r *run) watch() []view {
+func (r *run) watch() []snapshot {
 	begin := time.Now()
-	views := []view{r.view(0)}
+	snapshots := []snapshot{r.snapshot(0)}
 	over := time.After(horizon)
 	for {
 		select {
 		case <-over:
-			return views
+			return snapshots
 		case <-r.News:
 		}
 		lab.Settle(r.Shopper)
-		next := r.view(time.Since(begin))
-		if last := views[len(views)-1]; next.text != last.text {
+		next := r.snapshot(time.Since(begin))
+		if last := snapshots[len(snapshots)-1]; next.text != last.text {
 			if next.at == last.at {
-				views = views[:len(views)-1]
+				snapshots = snapshots[:len(snapshots)-1]
 			}
-			views = append(views, next)
+			snapshots = append(snapshots, next)
 		}
 	}
 }
 
-func (r *run) view(at time.Duration) view {
-	v := view{at: at, open: r.Requests(), section: r.Section, told: r.Told, done: r.Done, sold: r.Sold}
+func (r *run) snapshot(at time.Duration) snapshot {
+	v := snapshot{at: at, open: r.Requests(), section: r.Section, told: r.Told, done: r.Done, sold: r.Sold}
 	v.held, v.spare = r.Connections()
 	var b strings.Builder
 	if !v.done {

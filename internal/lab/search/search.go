@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"oversell/internal/fault"
 	"oversell/internal/lab"
 )
@@ -57,24 +59,24 @@ type Result struct {
 // ErrNotSearched is wrapped by the errors of a subject that cannot be searched.
 var ErrNotSearched = errors.New("not searched")
 
-type vertex struct {
-	from  int // the vertex that it was first reached from
-	moves []lab.Move
-	s     *state // nil once it is explored
-	next  []int  // what follows without a fault
-	done  bool   // nobody who lives waits any more
-	timed bool   // reached by letting time pass
+// reached is a state that was reached.
+type reached struct {
+	from int // the one that it was first reached from, by a move; -1: none
+	move lab.Move
+	s    *state // nil once it is explored
+	next []int  // what follows without a fault
+	done bool   // nobody who lives waits any more
 }
 
 type explorer struct {
 	cfg   Config
-	root  *node
+	root  *history
 	seen  map[identity]int
-	graph []vertex
+	graph []reached
 	out   Result
 	made  atomic.Int64
-	known sync.Map // to executors
-	setUp *executor
+	known sync.Map // to copies of Redis
+	setUp *redis
 }
 
 // Search explores every schedule. The error is the cause of ctx if that ends, and wraps
@@ -117,23 +119,23 @@ func newExplorer(cfg Config) (*explorer, error) {
 			func(g lab.Goal) bool { return g.NotApplicable(cfg.Subject) == "" }),
 	}
 	var err error
-	if x.setUp, err = newExecutor(&x.known); err != nil {
+	if x.setUp, err = newRedis(&x.known); err != nil {
 		return nil, err
 	}
 	lock := lockKey
 	if cfg.Subject.RedisKey != nil {
 		lock = cfg.Subject.RedisKey(lockKey)
 	}
-	x.root = &node{program: program{cfg.Subject, lock, cfg.Subject.Leased(), x.setUp.setUp, new(nodes)}}
+	x.root = &history{program: program{cfg.Subject, lock, cfg.Subject.Leased(), x.setUp.setUp, new(histories)}}
 	return x, nil
 }
 
 func (x *explorer) close() { x.setUp.close() }
 
-// engine makes an engine. Its executor must be closed.
+// engine makes an engine. Its redis must be closed.
 func (x *explorer) engine() (*engine, error) {
-	redis, err := newExecutor(&x.known)
-	return &engine{root: x.root, redis: redis}, err
+	r, err := newRedis(&x.known)
+	return &engine{root: x.root, redis: r}, err
 }
 
 func (x *explorer) first() *state {
@@ -142,11 +144,11 @@ func (x *explorer) first() *state {
 }
 
 // setUp answers a command that sets up a connection. It is safe for concurrent use.
-func (e *executor) setUp(cmd fault.Command) fault.Value { return e.send(e.connect(), cmd) }
+func (r *redis) setUp(cmd fault.Command) fault.Value { return r.connect().send(cmd) }
 
 // run explores all states that one move leads to, then all that two do, and so on.
 func (x *explorer) run(ctx context.Context) error {
-	level := []int{x.vertex(x.first(), -1, nil)}
+	level := []int{x.reach(x.first(), -1, lab.Move{})}
 	for len(level) > 0 {
 		found := make([][]step, len(level))
 		if err := x.parallel(ctx, len(level), func(e *engine, i int) (err error) {
@@ -164,7 +166,7 @@ func (x *explorer) run(ctx context.Context) error {
 			}
 			x.graph[level[i]].s = nil
 		}
-		x.root.program.nodes.settle()
+		x.root.program.histories.settle()
 		for _, v := range next {
 			x.graph[v].s.settle()
 		}
@@ -180,91 +182,86 @@ func (x *explorer) run(ctx context.Context) error {
 	return nil
 }
 
+// parallel calls f for each of n, by several workers with an engine each.
 func (x *explorer) parallel(ctx context.Context, n int, f func(e *engine, i int) error) error {
 	workers := x.cfg.Workers
 	if workers == 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	var all sync.WaitGroup
+	all, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
-	errs := make([]error, min(workers, n))
-	for w := range errs {
-		all.Go(func() {
+	for range min(workers, n) {
+		all.Go(func() error {
 			e, err := x.engine()
 			if err != nil {
-				errs[w] = err
-				return
+				return err
 			}
 			defer e.redis.close()
-			for errs[w] == nil {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
+			for i := next.Add(1); i <= int64(n) && err == nil; i = next.Add(1) {
 				if ctx.Err() != nil {
-					errs[w] = context.Cause(ctx)
-					return
+					return context.Cause(ctx)
 				}
-				errs[w] = f(e, i)
+				err = f(e, int(i)-1)
 			}
+			return err
 		})
 	}
-	all.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
 }
 
+// step is a move from a state, and what it has led to.
 type step struct {
-	moves []lab.Move
+	move  lab.Move
 	s     *state
 	id    identity
 	found []lab.Goal
-	after int // the index of the step that it follows; -1: none
 }
 
 // expand makes every move that is possible. Time passes in one move up to each of the
 // moments that come, not only up to the first.
-func (x *explorer) expand(e *engine, v vertex) ([]step, error) {
+func (x *explorer) expand(e *engine, v reached) ([]step, error) {
 	var out []step
-	add := func(from *state, m lab.Move, after int) (*state, error) {
+	try := func(from *state, m lab.Move) (*state, error) {
 		s, err := e.make(from, m)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", lab.MovesText(append(x.path(v), m)), err)
 		}
 		s.limited(m)
 		x.made.Add(1)
-		out = append(out, step{moves: []lab.Move{m}, s: s, id: s.id(), found: e.found, after: after})
+		out = append(out, step{m, s, s.id(), e.found})
 		return s, nil
 	}
 	for _, m := range v.s.moves() {
-		if _, err := add(v.s, m, -1); err != nil {
+		if _, err := try(v.s, m); err != nil {
 			return nil, err
 		}
 	}
 	var met []identity
 	var passed time.Duration
-	for s, after := v.s, -1; ; after = len(out) - 1 {
+	for s := v.s; ; {
 		d, ok := s.nearest()
 		if !ok {
 			return out, nil
 		}
 		var err error
-		if s, err = add(s, lab.Move{Action: lab.Pass, For: d}, after); err != nil {
+		if s, err = try(s, lab.Move{Action: lab.Pass, For: d}); err != nil {
 			return nil, err
 		}
 		last := &out[len(out)-1]
 		passed += d
-		last.moves[0].For = passed
-		if v.timed || passed >= lab.MaxPass || slices.Contains(met, last.id) {
+		last.move.For = passed
+		if v.move.Action == lab.Pass || passed >= lab.MaxPass || slices.Contains(met, last.id) {
 			return out, nil
 		}
 		met = append(met, last.id)
 	}
 }
 
-func (x *explorer) vertex(s *state, from int, moves []lab.Move) int {
-	v := vertex{from: from, moves: moves, s: s, done: true}
+// reach notes a state.
+func (x *explorer) reach(s *state, from int, m lab.Move) int {
+	v := reached{from: from, move: m, s: s, done: true}
 	for _, b := range s.buyers {
-		v.done = v.done && (b.dead || b.node != nil && b.view().done)
+		v.done = v.done && (b.dead || b.history != nil && b.now().done)
 	}
 	x.graph = append(x.graph, v)
 	return len(x.graph) - 1
@@ -298,12 +295,11 @@ func (f Faults) String() string {
 	return strings.Join(words, ", ")
 }
 
-// add adds what a move from a vertex has led to. It reports whether that is new.
+// add adds what a move has led to. It reports whether that is new.
 func (x *explorer) add(from int, st step) (v int, fresh bool) {
-	m := st.moves[0]
 	for _, goal := range st.found {
 		if _, ok := x.out.Breaks[goal]; !ok {
-			x.out.Breaks[goal] = lab.MovesText(append(x.path(x.graph[from]), m))
+			x.out.Breaks[goal] = lab.MovesText(append(x.path(x.graph[from]), st.move))
 		}
 	}
 	v, ok := x.seen[identity{sum: st.id.sum}] // from there everything is tried
@@ -311,21 +307,20 @@ func (x *explorer) add(from int, st step) (v int, fresh bool) {
 		v, ok = x.seen[st.id]
 	}
 	if !ok {
-		v = x.vertex(st.s, from, st.moves)
+		v = x.reach(st.s, from, st.move)
 		x.seen[st.id] = v
-		x.graph[v].timed = m.Action == lab.Pass
 	}
-	if m.Action == lab.Step || m.Action == lab.Thaw || m.Action == lab.Pass {
+	if a := st.move.Action; a == lab.Step || a == lab.Thaw || a == lab.Pass {
 		x.graph[from].next = append(x.graph[from].next, v)
 	}
 	return v, !ok
 }
 
-// path are the moves that lead to a vertex. Times that pass one after the other are one
+// path are the moves that lead to a state. Times that pass one after the other are one
 // move.
-func (x *explorer) path(v vertex) (moves []lab.Move) {
+func (x *explorer) path(v reached) (moves []lab.Move) {
 	for ; v.from >= 0; v = x.graph[v.from] {
-		moves = append(moves, v.moves...)
+		moves = append(moves, v.move)
 	}
 	slices.Reverse(moves)
 	return moves

@@ -13,7 +13,7 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 		name   string
 		faults Faults
 		runs   int
-	}{{"nested_v5_reentrant", Faults{Losses: 1}, 4}, {"v2_ttl", Faults{Freezes: 1}, 20}} {
+	}{{"nested_v5_reentrant", Faults{Losses: 1}, 3}, {"v2_ttl", Faults{Freezes: 1}, 4}} {
 		t.Run(tt.name, func(t *testing.T) {
 			var first Result
 			for i := range backendtest.Times(2, tt.runs) {
@@ -44,7 +44,7 @@ func TestAnyOfTheBuyersThatAreAlikeMayBeKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer x.close()
-			x.root.program.nodes.order = func(a, b []input) int { return sign * compareInputs(a, b) }
+			x.root.program.histories.order = func(a, b []input) int { return sign * compareInputs(a, b) }
 			if err := x.run(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -28,14 +28,14 @@ type state struct {
 const nobody = -1
 
 type buyer struct {
-	node   *node         // nil: has not come
-	idle   time.Duration // since the last input
-	frozen bool
-	dead   bool
-	asked  data           // what Redis had after its last command
-	vain   bool           // which changed nothing
-	txs    []*transaction // by connection
-	fences []int64        // the fencing tokens that it was told: see names.go
+	history *history      // nil: has not come
+	idle    time.Duration // since the last input
+	frozen  bool
+	dead    bool
+	asked   data           // what Redis had after its last command
+	vain    bool           // which changed nothing
+	txs     []*transaction // by connection
+	fences  []int64        // the fencing tokens that it was told: see names.go
 }
 
 type wait struct {
@@ -67,18 +67,19 @@ func (s *state) clone() *state {
 	return &c
 }
 
-func (b *buyer) view() view {
-	if b.node == nil {
-		return view{}
+// now is what can be seen of the buyer.
+func (b *buyer) now() snapshot {
+	if b.history == nil {
+		return snapshot{}
 	}
-	v, _ := b.node.current(b.idle)
+	v, _ := b.history.current(b.idle)
 	return v
 }
 
 // held are the commands that a buyer is about to send.
 func (s *state) held(i int) []lab.Request {
 	var out []lab.Request
-	for _, o := range s.buyers[i].view().open {
+	for _, o := range s.buyers[i].now().open {
 		if !s.waiting(i, o.ID) {
 			out = append(out, o)
 		}
@@ -91,11 +92,11 @@ func (s *state) waiting(i, id int) bool {
 }
 
 // alive reports whether the buyer takes part.
-func (b *buyer) alive() bool { return b.node != nil && !b.dead }
+func (b *buyer) alive() bool { return b.history != nil && !b.dead }
 
 func (s *state) sold() (n int) {
 	for _, b := range s.buyers {
-		if b.view().sold {
+		if b.now().sold {
 			n++
 		}
 	}
@@ -107,8 +108,8 @@ func letter(i int) string { return string(rune('A' + i)) }
 
 // engine makes moves. It is for one goroutine.
 type engine struct {
-	root  *node // of each buyer
-	redis *executor
+	root  *history // of each buyer
+	redis *redis
 	found []lab.Goal // what the move has led to
 }
 
@@ -151,10 +152,10 @@ func (e *engine) look(before, after *state) {
 	}
 	inside, came := 0, false
 	for i := range after.buyers {
-		if b := &after.buyers[i]; b.alive() && b.view().inside() {
+		if b := &after.buyers[i]; b.alive() && b.now().inside() {
 			inside++
-			came = came || !before.buyers[i].view().inside()
-			if after.holder == i && !b.frozen && len(b.view().open) == 0 {
+			came = came || !before.buyers[i].now().inside()
+			if after.holder == i && !b.frozen && len(b.now().open) == 0 {
 				e.found = append(e.found, lab.GoalSelfWait)
 			}
 		}
@@ -166,8 +167,8 @@ func (e *engine) look(before, after *state) {
 
 func (e *engine) step(s *state, m lab.Move) error {
 	b := &s.buyers[m.Buyer]
-	if b.node == nil {
-		b.node = e.root
+	if b.history == nil {
+		b.history = e.root
 		if err := e.tell(s, m.Buyer, input{kind: inputStart}); err != nil {
 			return err
 		}
@@ -188,9 +189,9 @@ func (e *engine) tell(s *state, i int, in input) error {
 	in.after = b.idle
 	var before []lab.Request
 	if len(s.waits) > 0 && in.kind != inputStart {
-		before = b.view().open
+		before = b.now().open
 	}
-	next, err := b.node.child(in)
+	next, err := b.history.hear(in)
 	if err != nil {
 		return err
 	}
@@ -199,10 +200,10 @@ func (e *engine) tell(s *state, i int, in input) error {
 	return nil
 }
 
-// goOn lets a buyer go on from another node. Before are its commands until then.
-func (s *state) goOn(i int, at *child, before []lab.Request) {
+// goOn lets a buyer go on from another history. Before are its commands until then.
+func (s *state) goOn(i int, at *outcome, before []lab.Request) {
 	b := &s.buyers[i]
-	b.node = at.node
+	b.history = at.history
 	if len(before) > 0 {
 		s.renumber(i, before)
 	}
@@ -213,20 +214,20 @@ func (s *state) goOn(i int, at *child, before []lab.Request) {
 	}
 }
 
-// settle lets the buyers go on from the nodes that are kept.
+// settle lets the buyers go on from the histories that are kept.
 func (s *state) settle() {
 	for i := range s.buyers {
-		if b := &s.buyers[i]; b.alive() && b.node.kept != nil {
-			s.goOn(i, b.node.kept, b.view().open)
+		if b := &s.buyers[i]; b.alive() && b.history.kept != nil {
+			s.goOn(i, b.history.kept, b.now().open)
 		}
 	}
 }
 
-// renumber finds the commands that wait in Redis among those of the node that the buyer is
+// renumber finds the commands that wait in Redis among those of the history that the buyer is
 // at now, where they may have other numbers.
 func (s *state) renumber(i int, before []lab.Request) {
 	s.waits = slices.Clone(s.waits)
-	before, after := blocking(before), blocking(s.buyers[i].view().open)
+	before, after := blocking(before), blocking(s.buyers[i].now().open)
 	for j := range s.waits {
 		w := &s.waits[j]
 		nth := slices.IndexFunc(before, func(o lab.Request) bool { return o.ID == w.cmd.ID })
@@ -267,18 +268,19 @@ func (e *engine) send(s *state, i int, o lab.Request, lost bool) error {
 	if o.Conn < len(b.txs) {
 		in = b.txs[o.Conn]
 	}
-	others, at := s.transactions(i, o.Conn)
-	before := s.data
-	r, err := e.redis.execute(before, fault.Command{Args: args}, in, others)
+	before, cmd := s.data, fault.Command{Args: args}
+	r, err := e.redis.execute(before, cmd, in)
 	if err != nil {
 		return err
 	}
 	s.data = r.data
 	e.watch(s, i, before)
-	for j, t := range r.others {
-		s.setTransaction(at[j][0], at[j][1], t)
+	for j := range s.buyers {
+		for conn, t := range s.buyers[j].txs {
+			s.setTransaction(j, conn, t.seeing(before, s.data))
+		}
 	}
-	s.setTransaction(i, o.Conn, r.tx)
+	s.setTransaction(i, o.Conn, in.then(cmd))
 	if !o.Watchdog {
 		b.asked, b.vain = s.data, s.data.sameBut(before)
 	}
@@ -293,7 +295,7 @@ func (e *engine) send(s *state, i int, o lab.Request, lost bool) error {
 	if err := e.tell(s, i, told); err != nil {
 		return err
 	}
-	if v := b.view(); v.done {
+	if v := b.now(); v.done {
 		b.txs = nil
 		if len(v.open) == 0 {
 			b.fences = nil
@@ -302,21 +304,10 @@ func (e *engine) send(s *state, i int, o lab.Request, lost bool) error {
 	return nil
 }
 
-// transactions are those of all connections but one, and where they are.
-func (s *state) transactions(i, conn int) (all []*transaction, at [][2]int) {
-	for j, b := range s.buyers {
-		for c, t := range b.txs {
-			if t != nil && (j != i || c != conn) {
-				all, at = append(all, t), append(at, [2]int{j, c})
-			}
-		}
-	}
-	return all, at
-}
-
 func (s *state) setTransaction(i, conn int, t *transaction) {
 	b := &s.buyers[i]
-	if t == nil && conn >= len(b.txs) {
+	switch {
+	case conn < len(b.txs) && b.txs[conn] == t, conn >= len(b.txs) && t == nil:
 		return
 	}
 	b.txs = slices.Clone(b.txs)
@@ -416,11 +407,11 @@ func (b *buyer) next() (time.Duration, bool) {
 	if !b.alive() {
 		return 0, false
 	}
-	_, i := b.node.current(b.idle)
-	if i+1 >= len(b.node.views) {
+	_, i := b.history.current(b.idle)
+	if i+1 >= len(b.history.snapshots) {
 		return 0, false
 	}
-	return b.node.views[i+1].at - b.idle, true
+	return b.history.snapshots[i+1].at - b.idle, true
 }
 
 // elapse lets time pass in which nothing happens but at its end.
@@ -449,7 +440,7 @@ func (e *engine) elapse(s *state, d time.Duration) error {
 		if s.buyers[w.buyer].dead {
 			continue
 		}
-		told := input{kind: inputReply, id: w.cmd.ID, reply: "_\r\n"}
+		told := input{kind: inputReply, id: w.cmd.ID, reply: null}
 		if w.lost {
 			told = input{kind: inputBreak, id: w.cmd.ID}
 		}

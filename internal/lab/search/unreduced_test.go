@@ -45,7 +45,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer x.close()
-			x.root.program.nodes = nil // no two are merged
+			x.root.program.histories = nil // no two are merged
 			e, err := x.engine()
 			if err != nil {
 				t.Fatal(err)
@@ -95,7 +95,7 @@ func everyMove(s *state) (all []lab.Move) {
 		switch {
 		case b.dead:
 			continue
-		case b.node == nil:
+		case b.history == nil:
 			all = append(all, lab.Move{Action: lab.Step, Buyer: i})
 			if s.left.Losses > 0 {
 				all = append(all, lab.Move{Action: lab.Lose, Buyer: i})

@@ -12,84 +12,84 @@ import (
 	"oversell/internal/lab"
 )
 
-// node is a buyer after it was told certain things at certain times. It is safe for
+// history is a buyer after it was told certain things at certain times. It is safe for
 // concurrent use.
-type node struct {
-	program program
-	parent  *node
-	in      input
-	at      time.Duration // of the input, since the buyer came
-	frozen  bool
-	past    past
-	views   []view
-	kept    *child // the node that goes on in its place; nil: none does
+type history struct {
+	program   program
+	parent    *history
+	in        input
+	at        time.Duration // of the input, since the buyer came
+	frozen    bool
+	past      past
+	snapshots []snapshot
+	kept      *outcome // the history that goes on in its place; nil: none does
 
 	mu       sync.Mutex
-	children map[input]*child
+	outcomes map[input]*outcome
 	shapes   map[time.Duration]shape
 }
 
-// child is what an input leads to.
-type child struct {
-	play  sync.Once
-	node  *node
-	names map[string]string // what it was told and has drawn, as this run names it -> as node does; nil: the same
-	err   error
+// outcome is the history that an input leads to.
+type outcome struct {
+	play    sync.Once
+	history *history
+	names   map[string]string // what it was told and has drawn, as this run names it -> as history does; nil: the same
+	err     error
 }
 
-// nodes are those of all buyers, by what tells them apart. Of those that are alike one is
+// histories are those of all buyers, by what tells them apart. Of those that are alike one is
 // kept. Which one does not depend on how quick the workers are: it is chosen when all have
 // finished a level of the search.
-type nodes struct {
+type histories struct {
 	mu    sync.Mutex
-	byID  map[string]*node
-	fresh map[string][]*node // found since settle was called
+	byID  map[string]*history
+	fresh map[string][]*history // found since settle was called
 	order func(a, b []input) int
 }
 
 // past is what a buyer was told, as far as it may matter.
 type past struct {
-	seen []exchange // by its own line of work
-	kept string     // what its watchdog was told last, unless it was the reply
+	seen []answer // by its own line of work
+	kept string   // what its watchdog was told last, unless it was the reply
 	sent time.Duration
 }
 
-type exchange struct {
+type answer struct {
 	text, reply string
 	blocks      bool
 	at          lab.Section
 }
 
-// child is the buyer once it is told one more thing. It may be a node that something else
+// hear is the buyer once it is told one more thing. It may be a history that something else
 // has led to, if they do the same from here on, and that was found at an earlier level.
-func (n *node) child(in input) (*child, error) {
+func (n *history) hear(in input) (*outcome, error) {
 	n.mu.Lock()
-	c := n.children[in]
+	c := n.outcomes[in]
 	if c == nil {
-		c = new(child)
-		if n.children == nil {
-			n.children = make(map[input]*child)
+		c = new(outcome)
+		if n.outcomes == nil {
+			n.outcomes = make(map[input]*outcome)
 		}
-		n.children[in] = c
+		n.outcomes[in] = c
 	}
 	n.mu.Unlock()
 	c.play.Do(func() {
-		next := &node{program: n.program, parent: n, in: in, at: n.at + in.after, past: n.next(in)}
+		next := &history{program: n.program, parent: n, in: in, at: n.at + in.after, past: n.next(in)}
 		next.frozen = in.kind == inputFreeze || n.frozen && in.kind != inputThaw
-		next.views, c.err = n.program.play(next.inputs())
+		next.snapshots, c.err = n.program.play(next.inputs())
 		if c.err == nil {
-			c.node = next
-			n.program.nodes.add(next)
+			c.history = next
+			n.program.histories.add(next)
 		}
 	})
-	if c.err == nil && c.node.kept != nil {
-		return c.node.kept, nil
+	if c.err == nil && c.history.kept != nil {
+		return c.history.kept, nil
 	}
 	return c, c.err
 }
 
-// add adds a node, and notes the one that is kept in its place.
-func (all *nodes) add(n *node) {
+// add adds a history, and notes the one that is kept in its place.
+func (all *histories) add(n *history) {
 	if all == nil {
 		return
 	}
@@ -101,23 +101,23 @@ func (all *nodes) add(n *node) {
 		return
 	}
 	if all.fresh == nil {
-		all.fresh = make(map[string][]*node)
+		all.fresh = make(map[string][]*history)
 	}
 	all.fresh[id] = append(all.fresh[id], n)
 }
 
-// settle chooses, of the new nodes that are alike, the one that is kept. Nobody else may
+// settle chooses, of the new histories that are alike, the one that is kept. Nobody else may
 // use them meanwhile.
-func (all *nodes) settle() {
+func (all *histories) settle() {
 	if all.byID == nil {
-		all.byID = make(map[string]*node)
+		all.byID = make(map[string]*history)
 	}
 	order := all.order
 	if order == nil {
 		order = compareInputs
 	}
 	for id, alike := range all.fresh {
-		first := slices.MinFunc(alike, func(a, b *node) int { return order(a.inputs(), b.inputs()) })
+		first := slices.MinFunc(alike, func(a, b *history) int { return order(a.inputs(), b.inputs()) })
 		all.byID[id] = first
 		for _, n := range alike {
 			if n != first {
@@ -136,21 +136,21 @@ func compareInputs(a, b []input) int {
 	}))
 }
 
-// keep notes that another node, which is alike, goes on in place of n.
-func (n *node) keep(other *node) {
+// keep notes that another history, which is alike, goes on in place of n.
+func (n *history) keep(other *history) {
 	names := make(map[string]string)
 	refs := other.shape(0).refs
 	for i, ref := range n.shape(0).refs {
 		names[ref] = refs[i]
 	}
-	n.kept = &child{node: other, names: names}
+	n.kept = &outcome{history: other, names: names}
 }
 
-// id tells nodes apart that do not do the same.
-func (n *node) id() string {
+// id tells histories apart that do not do the same.
+func (n *history) id() string {
 	sh := n.shape(0)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v %v %s", n.frozen, n.views[0].sold, sh.sum)
+	fmt.Fprintf(&b, "%v %v %s", n.frozen, n.snapshots[0].sold, sh.sum)
 	for _, ref := range sh.refs {
 		if strings.HasPrefix(ref, owner) {
 			b.WriteString(" owner")
@@ -159,14 +159,14 @@ func (n *node) id() string {
 		}
 	}
 	if n.program.subject.Optimistic { // WATCH is of a connection
-		for _, o := range n.views[0].open {
+		for _, o := range n.snapshots[0].open {
 			fmt.Fprintf(&b, " %d", o.Conn)
 		}
 	}
 	return b.String()
 }
 
-func (n *node) inputs() (all []input) {
+func (n *history) inputs() (all []input) {
 	for ; n.parent != nil; n = n.parent {
 		all = append(all, n.in)
 	}
@@ -174,17 +174,17 @@ func (n *node) inputs() (all []input) {
 	return all
 }
 
-// current returns the view after so much time without an input, and its index.
-func (n *node) current(idle time.Duration) (view, int) {
-	i := len(n.views) - 1
-	for i > 0 && n.views[i].at > idle {
+// current returns the snapshot after so much time without an input, and its index.
+func (n *history) current(idle time.Duration) (snapshot, int) {
+	i := len(n.snapshots) - 1
+	for i > 0 && n.snapshots[i].at > idle {
 		i--
 	}
-	return n.views[i], i
+	return n.snapshots[i], i
 }
 
 // next is the past after one more input.
-func (n *node) next(in input) past {
+func (n *history) next(in input) past {
 	p := n.past
 	if in.kind != inputReply && in.kind != inputBreak {
 		return p
@@ -195,7 +195,7 @@ func (n *node) next(in input) past {
 		return p
 	}
 	o := v.open[i]
-	e := exchange{text: o.Text, reply: "lost", blocks: o.Wire.Blocks(), at: v.section}
+	e := answer{text: o.Text, reply: "lost", blocks: o.Wire.Blocks(), at: v.section}
 	if in.kind == inputReply {
 		e.reply = fault.Value(in.reply).String()
 	}
@@ -223,8 +223,8 @@ func (n *node) next(in input) past {
 // the same again is where it was then: it is in a loop.
 // What it sends in another part of its work it may send for another reason, such as to take
 // a lock again that it has.
-func until(seen []exchange, text string, at lab.Section) []exchange {
-	i := slices.IndexFunc(seen, func(o exchange) bool { return o.at == at && masked(o.text) == masked(text) })
+func until(seen []answer, text string, at lab.Section) []answer {
+	i := slices.IndexFunc(seen, func(o answer) bool { return o.at == at && masked(o.text) == masked(text) })
 	if i < 0 {
 		return seen
 	}
@@ -235,7 +235,7 @@ func until(seen []exchange, text string, at lab.Section) []exchange {
 const oldest = lab.ScheduleTTL
 
 // shape tells a buyer apart, after so much time without an input, by what it does next.
-func (n *node) shape(idle time.Duration) shape {
+func (n *history) shape(idle time.Duration) shape {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if sh, ok := n.shapes[idle]; ok {
@@ -251,7 +251,7 @@ func (n *node) shape(idle time.Duration) shape {
 
 // describe describes a buyer by what it has seen, the ages of its commands, and what it
 // will do if it is told nothing.
-func (n *node) describe(idle time.Duration) string {
+func (n *history) describe(idle time.Duration) string {
 	v, i := n.current(idle)
 	var b strings.Builder
 	now := n.at + idle
@@ -273,10 +273,10 @@ func (n *node) describe(idle time.Duration) string {
 	if awaited {
 		fmt.Fprintf(&b, " %v", v.spare)
 	}
-	for _, later := range n.views[i+1:] {
+	for _, later := range n.snapshots[i+1:] {
 		fmt.Fprintf(&b, "\n+%v %s", later.at-idle, later.text)
 	}
-	if v.done && !awaited && i == len(n.views)-1 {
+	if v.done && !awaited && i == len(n.snapshots)-1 {
 		return b.String() // the program has come to its end
 	}
 	late := n.frozen && len(n.past.seen) > 0 && n.past.seen[len(n.past.seen)-1].blocks
@@ -293,15 +293,15 @@ func (n *node) describe(idle time.Duration) string {
 }
 
 // seen is what the buyer was told, as far as it still matters.
-func (n *node) seen(v view, i int) []exchange {
+func (n *history) seen(v snapshot, i int) []answer {
 	seen := n.past.seen
 	for _, o := range v.open {
 		if !o.Watchdog && !o.GivenUp {
 			seen = until(seen, o.Text, v.section)
 		}
 	}
-	if len(v.open) == 0 && i+1 < len(n.views) && len(n.views[i+1].open) > 0 && !v.done { // it sleeps
-		seen = until(seen, n.views[i+1].open[0].Text, n.views[i+1].section)
+	if len(v.open) == 0 && i+1 < len(n.snapshots) && len(n.snapshots[i+1].open) > 0 && !v.done { // it sleeps
+		seen = until(seen, n.snapshots[i+1].open[0].Text, n.snapshots[i+1].section)
 	}
 	if v.section != lab.Ended || n.program.subject.Lock == nil {
 		return seen
@@ -314,7 +314,7 @@ func (n *node) seen(v view, i int) []exchange {
 
 // polls reports whether the buyer, after so much time without an input, sleeps before it
 // sends its last command again, or is about to send it again.
-func (n *node) polls(idle time.Duration) (sleeps, ready bool) {
+func (n *history) polls(idle time.Duration) (sleeps, ready bool) {
 	if len(n.past.seen) == 0 {
 		return false, false
 	}
@@ -326,26 +326,16 @@ func (n *node) polls(idle time.Duration) (sleeps, ready bool) {
 	if len(v.open) == 1 {
 		return false, masked(v.open[0].Text) == last
 	}
-	if len(v.open) > 0 || i+1 >= len(n.views) {
+	if len(v.open) > 0 || i+1 >= len(n.snapshots) {
 		return false, false
 	}
-	next := n.views[i+1].open
+	next := n.snapshots[i+1].open
 	return len(next) == 1 && masked(next[0].Text) == last, false
 }
 
 // masked is a text in which what was drawn is not told apart.
 func masked(text string) string {
-	for from := 0; ; {
-		i := strings.Index(text[from:], "~.")
-		if i < 0 {
-			return text
-		}
-		i += from
-		end := strings.Index(text[i+1:], "~")
-		if end < 0 {
-			return text
-		}
-		text = text[:i] + "~~" + text[i+1+end+1:]
-		from = i + 2
-	}
+	var b strings.Builder
+	split(text, func(text string) { b.WriteString(text) }, func(string) { b.WriteString("~~") })
+	return b.String()
 }

@@ -25,7 +25,6 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/sales"
-	"oversell/internal/lab/services"
 )
 
 // The exit codes. Scripts rely on them.
@@ -168,7 +167,7 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 		return report, err
 	}
 	locks.Nodes, locks.Servers = at[catalog.NeedsNodes], names
-	locks.Services = services.At(at[catalog.NeedsEtcd], at[catalog.NeedsZooKeeper])
+	locks.Services = anomalies.Services(at[catalog.NeedsEtcd], at[catalog.NeedsZooKeeper])
 	closeDatabase, err := o.openDatabase(ctx, &sales)
 	if err != nil {
 		return report, err

@@ -88,7 +88,7 @@ type player struct {
 // age from then on.
 func newGame(server *server, c Subject, sc Schedule) *game {
 	w := newWorld(context.Background(), server, c, virtualTTL)
-	w.keyless = true // state reads them all in the end
+	w.keyless, w.names.micros = true, true // state reads them all in the end
 	g := &game{sc: sc, w: w, shop: w.OpenShop(int64(Units(sc.Buyers))), news: make(chan struct{}, 1)}
 	for i := range sc.Buyers {
 		pl := &player{g: g, index: i}

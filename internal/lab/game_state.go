@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -230,7 +228,7 @@ func (pl *player) player() Player {
 		out.Result = resultOf(pl.Err)
 	}
 	if out.Status == Done && pl.Err != nil {
-		out.Error = pl.g.readable(pl.g.w.names.value(Brief(pl.Err)))
+		out.Error = pl.g.w.names.value(Brief(pl.Err))
 	}
 	out.Says = pl.says(out)
 	return out
@@ -242,7 +240,7 @@ func (pl *player) pending() []Pending {
 		p := Pending{
 			Move:  Move{Action: Step, Buyer: pl.index, Nth: i + 1}.String(),
 			Since: float64(c.Since.Microseconds()) / 1000,
-			Text:  pl.g.readable(pl.text(c)), From: "buyer", Script: c.Source, GivenUp: c.GivenUp,
+			Text:  pl.text(c), From: "buyer", Script: c.Source, GivenUp: c.GivenUp,
 		}
 		if c.Watchdog {
 			p.From = "watchdog"
@@ -273,7 +271,7 @@ func (pl *player) says(p Player) string {
 	case p.Status == Waiting:
 		pl.mu.Lock()
 		defer pl.mu.Unlock()
-		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, pl.g.readable(pl.text(*pl.waiting)))
+		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, pl.text(*pl.waiting))
 	case p.Status == Asleep:
 		return p.Name + " sleeps before it tries again"
 	case p.Status == Ready:
@@ -372,9 +370,7 @@ func (g *game) keys() []Key {
 		if !state.there() {
 			continue
 		}
-		k := g.w.key(name, state, time.Now())
-		k.Name, k.Value = g.readable(k.Name), g.readable(k.Value)
-		keys = append(keys, k)
+		keys = append(keys, g.w.key(name, state, time.Now()))
 	}
 	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
 	return keys
@@ -389,7 +385,7 @@ func (g *game) events() []Event {
 		if killed[e.Actor] && e.Kind != Command && e.Kind != Break {
 			continue
 		}
-		e.Text, e.Reply = g.readable(e.Text), g.readable(e.Reply)
+		e.Text, e.Reply = g.w.names.value(e.Text), g.w.names.value(e.Reply)
 		out = append(out, e)
 		killed[e.Actor] = killed[e.Actor] || e.Kind == Fault && e.Text == "killed"
 	}
@@ -428,26 +424,4 @@ func (g *game) wakeUps() []*float64 {
 		})
 	}
 	return out
-}
-
-// clock finds what may be a time: that of the Redis clock, in milliseconds or, as
-// in a fencing token, in microseconds.
-var clock = regexp.MustCompile(`\b\d{12,16}\b`)
-
-// readable shows times as those since the sale began.
-func (g *game) readable(text string) string {
-	return clock.ReplaceAllStringFunc(text, func(word string) string {
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil {
-			return word
-		}
-		start := g.w.trace.start
-		if since := n - start.UnixMicro(); since >= 0 && since < time.Hour.Microseconds() {
-			return fmt.Sprintf("start+%dµs", since)
-		}
-		if since := n - start.UnixMilli(); since >= 0 && since < time.Hour.Milliseconds() {
-			return fmt.Sprintf("start+%d", since)
-		}
-		return word
-	})
 }

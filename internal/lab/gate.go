@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/redis/go-redis/v9"
 
@@ -323,10 +322,7 @@ func withoutRandom(cmds []redis.Cmder) string {
 		for i, arg := range cmd.Args() {
 			word := fmt.Sprint(arg)
 			if !script || i > 1 {
-				word = idForm.ReplaceAllString(word, "")
-				if len(word) >= 16 && !strings.Contains(word, ":") && strings.ContainsFunc(word, unicode.IsLetter) {
-					word = ""
-				}
+				word = ReplaceRandom(word, func(string) string { return "" })
 			}
 			b.WriteString(word + "\x00")
 		}

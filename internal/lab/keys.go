@@ -125,12 +125,13 @@ func (w *World) touched(l *link, cmd fault.Command) {
 	w.spaces[l.node].know(names...)
 }
 
-// survey reads servers without faults: 0 is the one Redis, the others are redlock's
-// nodes. It returns the lock, and the keys that have changed since the trace last showed
-// them, with their ttls as of the moment at. If a server cannot be read, ok is false,
-// and nothing is known.
-func (w *World) survey(at float64, servers ...int) (lock lockState, keys []Key, ok bool) {
+// see reads servers without faults, and adds to an event what they have as of it: the lock, and the
+// keys that have changed since the trace last showed them. 0 is the one Redis, the others are
+// redlock's nodes. No command may be running. If a server cannot be read, ok is false, and nothing is
+// known.
+func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
 	onOne := w.Subject.InRedis() && len(w.server.nodes) == 0
+	var changed []Key
 	for _, server := range servers {
 		var names []string
 		if !w.keyless {
@@ -143,23 +144,31 @@ func (w *World) survey(at float64, servers ...int) (lock lockState, keys []Key, 
 		states, err := w.spaces[server].read(w.ctx, names)
 		if err != nil {
 			w.unread(err)
-			return lockState{}, nil, false
+			return lockState{}, false
 		}
 		if onOne {
 			lock = states[key].lock()
 		}
 		if !w.keyless {
-			keys = append(keys, w.changes(server, at, states)...)
+			changed = append(changed, w.changes(server, e.At, states)...)
 		}
 	}
 	if w.Subject.InRedis() && !onOne {
 		var err error
 		if lock, err = w.tryLook(); err != nil {
 			w.unread(err)
-			return lockState{}, nil, false
+			return lockState{}, false
 		}
 	}
-	return lock.asOf(w.trace.moment(at)), keys, true
+	w.trace.change(e, func(e *Event) { e.Keys = changed })
+	return lock.asOf(w.trace.moment(e.At)), true
+}
+
+// stands adds who has the lock to an event.
+func (w *World) stands(e *Event, lock lockState) {
+	if w.Subject.InRedis() {
+		w.trace.change(e, func(e *Event) { e.Lock, e.TTL = w.names.show(lock) })
+	}
 }
 
 func (w *World) changes(server int, at float64, states map[string]keyState) []Key {
@@ -195,25 +204,15 @@ func (w *World) keepers() []*keyspace {
 	return w.spaces
 }
 
-// show reads the lock and the keys, and adds them to an event. No command may be
-// running.
+// show adds what all servers have to an event. No command may be running.
 func (w *World) show(e *Event) {
 	servers := make([]int, len(w.spaces))
 	for i := range servers {
 		servers[i] = i
 	}
-	if after, keys, ok := w.survey(e.At, servers...); ok {
-		w.stands(e, after, keys)
+	if lock, ok := w.see(e, servers...); ok {
+		w.stands(e, lock)
 	}
-}
-
-func (w *World) stands(e *Event, lock lockState, keys []Key) {
-	w.trace.change(e, func(e *Event) {
-		if w.Subject.InRedis() {
-			e.Lock, e.TTL = w.names.show(lock)
-		}
-		e.Keys = keys
-	})
 }
 
 // alone does something while no command is under way.

@@ -19,6 +19,7 @@ import (
 // the same ones in every run.
 type names struct {
 	start   time.Time
+	micros  bool // fencing tokens are shown as moments too
 	mu      sync.Mutex
 	known   map[string]string // key or token -> its name
 	tokens  map[string]int    // actor -> how many tokens it has used
@@ -90,9 +91,9 @@ func (n *names) replaced(text string, known []string) string {
 }
 
 var (
-	// momentForm is a Unix time in milliseconds, as it is, or with a number behind it as the
-	// id of an entry in a stream.
-	momentForm = regexp.MustCompile(`\b\d{12,13}(-\d+)?\b`)
+	// momentForm is a Unix time in milliseconds or microseconds, as it is, or with a number behind it
+	// as the id of an entry in a stream.
+	momentForm = regexp.MustCompile(`\b\d{12,16}(-\d+)?\b`)
 	// idForm is a UUID. One that nobody has sent has no name when a reply brings it.
 	idForm = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 )
@@ -160,21 +161,36 @@ func (n *names) used(actor, owner string) {
 }
 
 // moment shows a Unix time in milliseconds, as PXAT takes it, as the time since
-// the cell began; and the same in the id of an entry in a stream.
+// the cell began; and the same in the id of an entry in a stream. In a schedule it does so for the
+// microseconds of a fencing token too.
 func (n *names) moment(arg string) (string, bool) {
 	text, nth, entry := strings.Cut(arg, "-")
-	ms, err := strconv.ParseInt(text, 10, 64)
+	value, err := strconv.ParseInt(text, 10, 64)
 	if entry && err == nil {
 		_, err = strconv.Atoi(nth)
 	}
-	since := ms - n.start.UnixMilli()
-	if hour := time.Hour.Milliseconds(); err != nil || since < -hour || since > hour {
+	since, hour := value-n.start.UnixMilli(), time.Hour.Milliseconds()
+	micros := value - n.start.UnixMicro()
+	switch {
+	case err != nil:
 		return "", false
-	}
-	if entry {
+	case n.micros && !entry && micros >= 0 && micros < time.Hour.Microseconds():
+		return fmt.Sprintf("start+%dµs", micros), true
+	case since < -hour || since > hour:
+		return "", false
+	case entry:
 		return fmt.Sprintf("start+%d-%s", since, nth), true
 	}
 	return fmt.Sprintf("start+%d", since), true
+}
+
+// ReplaceRandom replaces what is random in an argument of a command: the ids in it, or all of it.
+func ReplaceRandom(arg string, by func(random string) string) string {
+	if len(arg) >= 16 && !strings.Contains(arg, ":") && strings.ContainsFunc(arg, unicode.IsLetter) &&
+		!idForm.MatchString(arg) {
+		return by(arg)
+	}
+	return idForm.ReplaceAllStringFunc(arg, by)
 }
 
 // looksRandom tells a token from a word or a number that means something.

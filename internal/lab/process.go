@@ -380,14 +380,14 @@ func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault
 	if isNoScript(reply) {
 		return reply, err // nothing was executed
 	}
-	after, keys, ok := w.survey(at, l.node)
+	after, ok := w.see(e, l.node)
 	if !ok {
 		return reply, err
 	}
 	if ours && unread == nil && after.held && (!before.held || before.value != after.value) {
 		w.names.holds(p.Name, after.value)
 	}
-	w.stands(e, after, keys)
+	w.stands(e, after)
 	return reply, err
 }
 

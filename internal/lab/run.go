@@ -36,7 +36,7 @@ type Config struct {
 	// The servers of some subjects' locks. Without Nodes, redlock has nodes in memory if
 	// Redis is Embedded, in virtual time.
 	Nodes    []string                        // URLs of redlock's nodes
-	Services map[catalog.Need]ConnectService // of locks that are not in Redis: see package services
+	Services map[catalog.Need]ConnectService // of locks that are not in Redis: see anomalies.Services
 	Servers  []string                        // what the report calls them
 
 	TTL time.Duration // lease of a lock; 0 means 3s, 1s in real time, and 2s on etcd and ZooKeeper

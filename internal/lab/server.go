@@ -29,7 +29,7 @@ type server struct {
 	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
 	back    func(time.Duration) // sets the clock back, where it stands still until it is set again
 	nodes   []*server           // of redlock; nil: the lock lives elsewhere
-	service Service             // that is no Redis; nil: the lock lives in Redis
+	service *Service            // that is no Redis; nil: the lock lives in Redis
 }
 
 // inMemory is a Redis in this process, with its clock. It has no listener: its

@@ -9,31 +9,26 @@ import (
 	"oversell/internal/guard"
 )
 
-// A Service keeps locks and is not Redis. Its methods may be called concurrently.
-type Service interface {
-	// Name is what the service is called.
-	Name() string
+// A Service keeps locks and is not Redis. Its functions may be called concurrently.
+type Service struct {
+	Name string
 
-	// Dial connects a process, through relays of its own, with a lease of that
-	// length.
-	Dial(ctx context.Context, ttl time.Duration) (*Member, error)
+	// Dial connects a process, through relays of its own, with a lease of that length.
+	Dial func(ctx context.Context, ttl time.Duration) (*Member, error)
 
-	// Granted returns the lease that a process gets if it asks for ttl: services have a
-	// shortest one.
-	Granted(ctx context.Context, ttl time.Duration) (time.Duration, error)
+	// Granted returns the lease that a process gets if it asks for ttl: services have a shortest one.
+	Granted func(ctx context.Context, ttl time.Duration) (time.Duration, error)
 
-	// First returns the entry of the holder of the lock called key, or "".
-	First(ctx context.Context, key string) (string, error)
+	// First returns the entry of the holder of the lock called key, or "". Lose removes an entry, without
+	// its holder. Both go past all faults.
+	First func(ctx context.Context, key string) (place string, err error)
+	Lose  func(ctx context.Context, place string) error
 
-	// Lose removes an entry, without its holder.
-	Lose(ctx context.Context, place string) error
-
-	// Close ends the lab's own connection.
-	Close()
+	Close func() // ends the lab's own connection
 }
 
 // ConnectService connects to a service, past all faults.
-type ConnectService func(ctx context.Context) (Service, error)
+type ConnectService func(ctx context.Context) (*Service, error)
 
 // Member is a process's session at a service. It is nil if the lock is not at a service.
 type Member struct {
@@ -153,7 +148,7 @@ func outcomeOf(good string, err error) string {
 func (w *World) where() string {
 	switch {
 	case w.server.service != nil:
-		return w.server.service.Name()
+		return w.server.service.Name
 	case len(w.server.nodes) > 0:
 		return "each node"
 	}

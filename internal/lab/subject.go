@@ -97,18 +97,24 @@ func Subjects() []Subject {
 		stageOf(stages, "v8_fenced", "a fencing token, which the stock checks", ofOwner),
 		stageOf(stages, "v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension",
-			Lock: lockOf(newRedsync, thirdparty.ErrNotHeld)},
-		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh",
-			Lock: lockOf(newRedislock, thirdparty.ErrNotHeld), HolderOnly: true},
+			Lock: lockOf(func(p *Process, key string) guard.Lock { return redsyncOf(p, key) }, thirdparty.ErrNotHeld)},
+		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", HolderOnly: true,
+			Lock: lockOf(func(p *Process, key string) guard.Lock { return redislockOf(p, key) }, thirdparty.ErrNotHeld)},
 		{Name: "redsync_extended",
 			About: "redsync with as many tries as it takes, extended every third of the ttl by a goroutine of its " +
 				"user",
-			Lock: lockOf(newRedsyncExtended, thirdparty.ErrNotHeld)},
-		{Name: "redislock_refreshed",
+			Lock: lockOf(func(p *Process, key string) guard.Lock {
+				return thirdparty.Extend(redsyncOf(p, key, redsync.WithTries(math.MaxInt)), p.w.TTL, p.life)
+			}, thirdparty.ErrNotHeld)},
+		{Name: "redislock_refreshed", HolderOnly: true,
 			About: "redislock with a linear backoff, refreshed every third of the ttl by a goroutine of its user",
-			Lock:  lockOf(newRedislockRefreshed, thirdparty.ErrNotHeld), HolderOnly: true},
+			Lock: lockOf(func(p *Process, key string) guard.Lock {
+				return thirdparty.Extend(redislockOf(p, key), p.w.TTL, p.life)
+			}, thirdparty.ErrNotHeld)},
 		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", HolderOnly: true,
-			RedisKey: thirdparty.RueidislockKey, Lock: lockOf(newRueidislock, thirdparty.ErrNotHeld)},
+			RedisKey: thirdparty.RueidislockKey,
+			Lock: lockOf(func(p *Process, key string) guard.Lock { return p.rueidis.New(key) },
+				thirdparty.ErrNotHeld)},
 		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: catalog.NeedsNodes,
 			Lock: lockOf(func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) },
 				redlock.ErrNotHeld)},
@@ -294,17 +300,10 @@ func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {
 	return d
 }
 
-// newRedsync makes redsync's lock with the lab's ttl, and the delay between two tries that
-// all locks have here. The number of tries is redsync's own, and nothing extends the lease.
-func newRedsync(p *Process, key string) guard.Lock { return redsyncWith(p, key) }
-
-// newRedsyncExtended makes redsync's lock with its options: WithTries, so that a waiter does not
-// give up, and ExtendContext.
-func newRedsyncExtended(p *Process, key string) guard.Lock {
-	return thirdparty.Extend(redsyncWith(p, key, redsync.WithTries(math.MaxInt)), p.w.TTL, p.life)
-}
-
-func redsyncWith(p *Process, key string, more ...redsync.Option) *thirdparty.RedsyncMutex {
+// redsyncOf makes redsync's lock with the lab's ttl, and the delay between two tries that all locks
+// have here. The number of tries is redsync's own, unless there is an option for it, and nothing extends
+// the lease.
+func redsyncOf(p *Process, key string, more ...redsync.Option) *thirdparty.RedsyncMutex {
 	options := append([]redsync.Option{redsync.WithExpiry(p.w.TTL), redsync.WithRetryDelay(p.w.Delay)}, more...)
 	if p.w.TTL < 2*time.Second { // redsync's own limit for a reply is too short for a busy machine
 		options = append(options, redsync.WithTimeoutFactor(0.2))
@@ -314,22 +313,13 @@ func redsyncWith(p *Process, key string, more ...redsync.Option) *thirdparty.Red
 	return lib.New(key)
 }
 
-// newRedislock makes redislock's lock with a linear backoff. Nothing refreshes the lease.
-func newRedislock(p *Process, key string) guard.Lock { return redislockOf(p, key) }
-
-// newRedislockRefreshed makes redislock's lock with its Refresh.
-func newRedislockRefreshed(p *Process, key string) guard.Lock {
-	return thirdparty.Extend(redislockOf(p, key), p.w.TTL, p.life)
-}
-
+// redislockOf makes redislock's lock with a linear backoff. Nothing refreshes the lease.
 func redislockOf(p *Process, key string) *thirdparty.RedislockMutex {
 	wait := func() redislock.RetryStrategy { return redislock.LinearBackoff(p.w.Delay) }
 	lib := thirdparty.NewRedislock(p.rdb, p.w.TTL, wait)
 	lib.Bare = true
 	return lib.New(key)
 }
-
-func newRueidislock(p *Process, key string) guard.Lock { return p.rueidis.New(key) }
 
 // rueidis makes a process's rueidislock. DisableCache, a documented option, makes it poll:
 // the embedded Redis has no client tracking, and with one behaviour on every server the

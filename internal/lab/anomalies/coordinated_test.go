@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"oversell/internal/lab"
-	"oversell/internal/lab/services"
 	"oversell/internal/locks/lease/leasetest"
 )
 
@@ -17,12 +16,12 @@ func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 	t.Run("etcd", func(t *testing.T) {
 		t.Parallel()
 		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "etcd")},
-			Services: services.At([]string{leasetest.Etcd(t)}, nil)})
+			Services: Services([]string{leasetest.Etcd(t)}, nil)})
 	})
 	t.Run("zookeeper", func(t *testing.T) {
 		t.Parallel()
 		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "zookeeper")},
-			Services: services.At(nil, []string{leasetest.ZooKeeper(t)})})
+			Services: Services(nil, []string{leasetest.ZooKeeper(t)})})
 	})
 }
 

@@ -3,7 +3,6 @@ package search
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,7 +118,7 @@ func (r *run) opens(c *lab.Request) {
 	args := slices.Clone(c.Whole().Args)
 	for i, arg := range args[1:] {
 		if i > 0 || !c.Wire.Script() {
-			args[i+1] = r.standIns(arg)
+			args[i+1] = lab.ReplaceRandom(arg, r.standIn)
 		}
 	}
 	c.Wire = fault.Command{Args: args}
@@ -131,20 +130,8 @@ func (r *run) opens(c *lab.Request) {
 	c.Text = c.Wire.Name() + " " + strings.Join(words, " ")
 }
 
-// uuids are what the stages draw; other locks draw whole arguments.
-var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-
-// standIns replaces what is random by stand-ins, which are the same in each run: the
-// number of the draw, as long as what they stand for.
-func (r *run) standIns(arg string) string {
-	if len(arg) >= 16 && !strings.Contains(arg, ":") && strings.ContainsFunc(arg, isLetter) && !uuids.MatchString(arg) {
-		return r.standIn(arg)
-	}
-	return uuids.ReplaceAllStringFunc(arg, r.standIn)
-}
-
-func isLetter(r rune) bool { return r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' }
-
+// standIn stands for what is random, and is the same in each run: the number of the draw, as long as
+// what it stands for.
 func (r *run) standIn(random string) string {
 	i := slices.Index(r.randoms, random)
 	if i < 0 {

@@ -1,0 +1,127 @@
+//go:build !js
+
+package anomalies
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"oversell/internal/backend/coordination"
+	"oversell/internal/backend/lockservers"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
+	"oversell/internal/lab"
+)
+
+// Services returns how to connect to etcd at its endpoints, and to ZooKeeper at its servers
+// (host:port), for lab.Config. Either may be empty. A browser has none: their clients are not linked in.
+func Services(etcd, zooKeeper []string) map[catalog.Need]lab.ConnectService {
+	at := make(map[catalog.Need]lab.ConnectService)
+	if len(etcd) > 0 {
+		at[catalog.NeedsEtcd] = func(ctx context.Context) (*lab.Service, error) { return inEtcd(ctx, etcd) }
+	}
+	if len(zooKeeper) > 0 {
+		at[catalog.NeedsZooKeeper] = func(ctx context.Context) (*lab.Service, error) {
+			return inZooKeeper(ctx, zooKeeper)
+		}
+	}
+	return at
+}
+
+// inEtcd looks where etcdlock keeps the places of a lock.
+func inEtcd(ctx context.Context, endpoints []string) (*lab.Service, error) {
+	client, err := coordination.DialEtcd(ctx, endpoints)
+	if err != nil {
+		return nil, err
+	}
+	const scheme = "http://" // begins an endpoint
+	at := func(hosts []string) lockservers.Addresses {
+		var endpoints []string
+		for _, host := range hosts {
+			endpoints = append(endpoints, scheme+host)
+		}
+		return lockservers.Addresses{catalog.NeedsEtcd: endpoints}
+	}
+	var hosts []string
+	for _, endpoint := range endpoints {
+		hosts = append(hosts, strings.TrimPrefix(endpoint, scheme))
+	}
+	newLock := func(o catalog.Options) func(string) guard.Lock { return o.Etcd }
+	s := serviceOf(catalog.NeedsEtcd, hosts, at, newLock)
+	s.Name, s.Close = "etcd", func() { _ = client.Close() }
+	s.First = func(ctx context.Context, key string) (string, error) {
+		how := append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())
+		r, err := client.Get(ctx, url.PathEscape(key)+"/", how...)
+		if err != nil || len(r.Kvs) == 0 {
+			return "", err
+		}
+		return string(r.Kvs[0].Key), nil
+	}
+	s.Lose = func(ctx context.Context, place string) error {
+		_, err := client.Delete(ctx, place)
+		return err
+	}
+	return s, nil
+}
+
+// zkLooking is the timeout of the lab's own session, which is to outlast a stall
+// of this machine.
+const zkLooking = 30 * time.Second
+
+// inZooKeeper looks where zklock keeps the places of a lock. The lab's keys have nothing in them that
+// would have to be written otherwise.
+func inZooKeeper(ctx context.Context, hosts []string) (*lab.Service, error) {
+	conn, err := coordination.DialZooKeeper(ctx, hosts, zkLooking)
+	if err != nil {
+		return nil, err
+	}
+	at := func(hosts []string) lockservers.Addresses { return lockservers.Addresses{catalog.NeedsZooKeeper: hosts} }
+	newLock := func(o catalog.Options) func(string) guard.Lock { return o.ZooKeeper }
+	s := serviceOf(catalog.NeedsZooKeeper, hosts, at, newLock)
+	s.Name, s.Close = "ZooKeeper", func() { conn.Close() }
+	s.First = func(_ context.Context, key string) (string, error) {
+		queue := "/oversell/" + key
+		names, _, err := conn.Children(queue)
+		if errors.Is(err, zk.ErrNoNode) || err == nil && len(names) == 0 {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		return queue + "/" + slices.MinFunc(names, byNumber), nil
+	}
+	s.Lose = func(_ context.Context, place string) error { return conn.Delete(place, -1) }
+	return s, nil
+}
+
+// byNumber compares names by the ten digits at their ends, as ZooKeeper numbers them.
+func byNumber(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) }
+
+// serviceOf is the part of a service that processes use, each through relays of its own.
+func serviceOf(
+	need catalog.Need, hosts []string, at func(hosts []string) lockservers.Addresses,
+	newLock func(catalog.Options) func(key string) guard.Lock,
+) *lab.Service {
+	return &lab.Service{
+		Dial: func(ctx context.Context, ttl time.Duration) (*lab.Member, error) {
+			return lab.NewMember(hosts, func(m *lab.Member, relayed []string) error {
+				clients, err := lockservers.Running(at(relayed)).Dial(ctx, ttl)
+				if err == nil {
+					m.Lock, m.Close = newLock(clients.Add(catalog.Options{})), clients.Close
+				}
+				return err
+			})
+		},
+		Granted: func(ctx context.Context, ttl time.Duration) (time.Duration, error) {
+			terms, err := lockservers.Ask(ctx, at(hosts))
+			return terms[need].Lease(ttl), err
+		},
+	}
+}

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -76,39 +75,6 @@ func TestFaultIsForTheEvalAfterNoScript(t *testing.T) {
 	})
 }
 
-func TestCutAndRefuseAndKill(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *World) {
-		p := w.Start("A")
-		ping := func() error {
-			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
-			defer cancel()
-			return p.rdb.Set(ctx, w.StockKey(), 1, 0).Err()
-		}
-		start := time.Now()
-		p.Cut()
-		if err := ping(); err == nil || time.Since(start) != time.Second {
-			t.Errorf("cut off: %v after %v", err, time.Since(start))
-		}
-		p.Restore()
-		if err := ping(); err != nil {
-			t.Errorf("restored: %v", err)
-		}
-		start = time.Now()
-		p.Refuse()
-		if err := ping(); err == nil || time.Since(start) != 0 {
-			t.Errorf("refused: %v after %v", err, time.Since(start))
-		}
-		p.Restore()
-		if err := ping(); err != nil {
-			t.Errorf("restored: %v", err)
-		}
-		p.Kill()
-		if err := ping(); err == nil {
-			t.Error("killed, and goes on")
-		}
-	})
-}
-
 // What the server says about the lock goes into the trace, and passwords do not.
 func TestTraceShowsTheLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
@@ -130,41 +96,6 @@ func TestTraceShowsTheLock(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		if e := commands[2]; e.Lock != "free" || e.TTL != nil {
-			t.Errorf("%+v", e)
-		}
-	})
-}
-
-// Who waits in Redis keeps nobody from going on, and is shown to wait.
-func TestBlockedCommandBlocksNobodyElse(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *World) {
-		a, b := w.Start("A"), w.Start("B")
-		list := w.lockKey + ":wake"
-		var got []string
-		waiting := w.Go(func() { got = a.rdb.BLPop(w.ctx, time.Minute, list).Val() })
-		w.Sleep(time.Second)
-		if err := b.rdb.RPush(w.ctx, list, "held").Err(); err != nil {
-			t.Error(err)
-		}
-		w.Must(waiting, "the end of the wait")
-		if len(got) != 2 || got[1] != "held" {
-			t.Errorf("got %q", got)
-		}
-		e := w.trace.events()[0]
-		if e.Text != "BLPOP lock:wake 60" || e.At != 0 || e.Until != 1000 || e.Lock != "" {
-			t.Errorf("%+v", e)
-		}
-	})
-}
-
-// A lock that is handed on belongs to its next holder, whoever hands it on.
-func TestLockHandedOnIsItsNextHolders(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *World) {
-		a, b := w.Start("A"), w.Start("B")
-		ticket := strings.Repeat("b", 32)
-		_ = b.rdb.RPush(w.ctx, w.lockKey+":queue", ticket).Err()
-		_ = a.rdb.Set(w.ctx, w.lockKey, ticket, time.Second).Err()
-		if e := w.trace.events()[1]; e.Lock != "B" || e.Text != "SET lock token-B1 ex 1" {
 			t.Errorf("%+v", e)
 		}
 	})

@@ -82,7 +82,9 @@ func inZooKeeper(ctx context.Context, hosts []string) (*lab.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := func(hosts []string) lockservers.Addresses { return lockservers.Addresses{catalog.NeedsZooKeeper: hosts} }
+	at := func(hosts []string) lockservers.Addresses {
+		return lockservers.Addresses{catalog.NeedsZooKeeper: hosts}
+	}
 	newLock := func(o catalog.Options) func(string) guard.Lock { return o.ZooKeeper }
 	s := serviceOf(catalog.NeedsZooKeeper, hosts, at, newLock)
 	s.Name, s.Close = "ZooKeeper", func() { conn.Close() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,26 +48,6 @@ func newSource(t testing.TB, endpoint string, ttl time.Duration) *lease.Source {
 		}
 	})
 	return s
-}
-
-func TestKeysAreApart(t *testing.T) {
-	_, sources := start(t, 1, leasetest.Calm)
-	names := []string{"a", "a/b", "a%2Fb", "a/", "", "/"}
-	for range 2 {
-		var held []*lease.Mutex
-		for _, key := range names {
-			m := New(sources[0], key)
-			if !leasetest.TryLock(t, m) {
-				t.Errorf("%q is not free", key)
-				continue
-			}
-			held = append(held, m)
-		}
-		for _, m := range held {
-			leasetest.Unlock(t, m)
-		}
-		slices.Reverse(names)
-	}
 }
 
 // Somebody deletes the holder's key, or revokes its lease, by hand.
@@ -130,37 +109,6 @@ func TestOneLeaseForAll(t *testing.T) {
 	cancel(leasetest.ErrEnough)
 	wg.Wait()
 	leasetest.Unlock(t, holder)
-}
-
-func TestClose(t *testing.T) {
-	client, sources := start(t, 2, leasetest.Calm)
-	a, b := New(sources[0], "a"), New(sources[1], "a")
-	leasetest.MustLock(t, a)
-	ctx := a.Context(t.Context())
-	waiting := make(chan error, 1)
-	w := New(sources[0], "a")
-	waitCtx, cancel := context.WithCancelCause(t.Context())
-	go func() { waiting <- w.Lock(waitCtx) }()
-	if err := sources[0].Close(); err != nil {
-		t.Error(err)
-	}
-	<-ctx.Done()
-	if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
-		t.Errorf("the cause is %v; want %v", err, ErrLost)
-	}
-	leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // the lease was revoked
-	if n := len(keys(t, client)); n != 1 {
-		t.Errorf("%d keys; want b's", n)
-	}
-	leasetest.Unlock(t, b)
-	mustNotBeHeld(t, a)
-	cancel(leasetest.ErrEnough)
-	if err := <-waiting; err == nil {
-		t.Error("Lock of a closed source succeeds")
-	}
-	if ok, err := New(sources[0], "b").TryLock(t.Context()); ok || !errors.Is(err, lease.ErrClosed) {
-		t.Errorf("TryLock = %v, %v; want %v", ok, err, lease.ErrClosed)
-	}
 }
 
 func mustNotBeHeld(t *testing.T, m *lease.Mutex) {

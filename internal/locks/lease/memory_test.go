@@ -274,8 +274,8 @@ func inMemory(t *testing.T, ttl time.Duration, links ...*memoryLink) processes {
 		}
 	}
 	return processes{
-		mutex:  func(process int) *lease.Mutex { return lease.New(sources[process], "a") },
-		other:  func(process int) *lease.Mutex { return lease.New(sources[process], "b") },
+		named:  func(process int, key string) *lease.Mutex { return lease.New(sources[process], key) },
+		end:    func(process int) error { return sources[process].Close() },
 		places: count(func() int { return len(server.queues["a"]) }),
 		leases: count(func() int { return len(server.sessions) }),
 	}

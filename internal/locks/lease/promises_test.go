@@ -30,11 +30,15 @@ func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, leasetest.StopZooKeepe
 
 // processes are processes that use one lock of the test's own.
 type processes struct {
-	mutex  func(process int) *lease.Mutex // a new handle
-	other  func(process int) *lease.Mutex // a handle of another lock
-	places func() int                     // how many places the lock's queue has on the server
-	leases func() int                     // how many leases the server has; nil to trust it
+	named  func(process int, key string) *lease.Mutex // a new handle
+	places func() int                                 // how many places the queue of mutex has on the server
+	leases func() int                                 // how many leases the server has; nil to trust it
+	end    func(process int) error                    // ends a process in order
 }
+
+// mutex is a new handle on the lock of a test, and other one on another lock.
+func (p processes) mutex(process int) *lease.Mutex { return p.named(process, "a") }
+func (p processes) other(process int) *lease.Mutex { return p.named(process, "b") }
 
 // A kind of lock is what is checked.
 type kind struct {
@@ -69,11 +73,11 @@ var locks = map[string]kind{
 		start: func(t *testing.T, n int, ttl time.Duration) processes {
 			t.Parallel()
 			server := leasetest.ZooKeeper(t)
-			var sources []*lease.Source
+			var all []zkProcess
 			for range n {
-				sources = append(sources, inZooKeeper(t, server, ttl))
+				all = append(all, inZooKeeper(t, server, ttl))
 			}
-			return zkProcesses(t, server, sources...)
+			return zkProcesses(t, server, all...)
 		},
 		apart: func(t *testing.T, ttl time.Duration) (leasetest.Network, processes) {
 			t.Parallel()
@@ -89,9 +93,14 @@ func inEtcd(t *testing.T, endpoint string, ttl time.Duration) *lease.Source {
 	return closed(t, etcdlock.NewSource(leasetest.DialEtcd(t, endpoint), ttl))
 }
 
-func inZooKeeper(t *testing.T, server string, ttl time.Duration) *lease.Source {
+type zkProcess struct {
+	*lease.Source
+	conn *zk.Conn // whose session is the process's
+}
+
+func inZooKeeper(t *testing.T, server string, ttl time.Duration) zkProcess {
 	conn := leasetest.DialZooKeeper(t, server, ttl)
-	return closed(t, zklock.NewSource(conn.Conn, conn.Timeout))
+	return zkProcess{closed(t, zklock.NewSource(conn.Conn, conn.Timeout)), conn.Conn}
 }
 
 // closed closes the source after the test.
@@ -107,8 +116,8 @@ func closed(t *testing.T, s *lease.Source) *lease.Source {
 func etcdProcesses(t *testing.T, endpoint string, sources ...*lease.Source) processes {
 	client := leasetest.DialEtcd(t, endpoint)
 	return processes{
-		mutex: func(process int) *lease.Mutex { return etcdlock.New(sources[process], "a") },
-		other: func(process int) *lease.Mutex { return etcdlock.New(sources[process], "b") },
+		named: func(process int, key string) *lease.Mutex { return etcdlock.New(sources[process], key) },
+		end:   func(process int) error { return sources[process].Close() },
 		places: func() int {
 			r, err := client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
 			if err != nil {
@@ -126,13 +135,16 @@ func etcdProcesses(t *testing.T, endpoint string, sources ...*lease.Source) proc
 	}
 }
 
-func zkProcesses(t *testing.T, server string, sources ...*lease.Source) processes {
+func zkProcesses(t *testing.T, server string, all ...zkProcess) processes {
 	key, conn := uuid.NewString(), leasetest.DialZooKeeper(t, server, leasetest.Calm)
 	return processes{
-		mutex: func(process int) *lease.Mutex { return zklock.New(sources[process], key) },
-		other: func(process int) *lease.Mutex { return zklock.New(sources[process], key+"b") },
+		named: func(process int, name string) *lease.Mutex { return zklock.New(all[process].Source, key+name) },
+		end: func(process int) error {
+			defer all[process].conn.Close()
+			return all[process].Close()
+		},
 		places: func() int {
-			names, _, err := conn.Children("/oversell/" + key)
+			names, _, err := conn.Children("/oversell/" + key + "a")
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				t.Fatal(err)
 			}
@@ -160,6 +172,8 @@ func check(t *testing.T, lock kind) {
 		"TryLock does not wait, and leaves no place":      tryHeld,
 		"work longer than the ttl keeps the lock":         longWork,
 		"tokens grow, however the lock is acquired":       tokensGrow,
+		"locks of similar names are apart":                namesApart,
+		"a process that ends gives everything back":       processEnds,
 	} {
 		lock.try(t, name, func(t *testing.T) { scenario(t, lock) })
 	}
@@ -408,6 +422,44 @@ func tokensGrow(t *testing.T, l kind) {
 		})
 	}
 	wg.Wait()
+}
+
+func namesApart(t *testing.T, l kind) {
+	ps := l.start(t, 1, leasetest.Calm)
+	for _, name := range []string{"a/b", "a", "a%2Fb", "a/", "", "/", ".", "..", "a//"} {
+		m := ps.named(0, name)
+		if !leasetest.TryLock(t, m) {
+			t.Errorf("%q is not free", name)
+			continue
+		}
+		defer leasetest.Unlock(t, m)
+	}
+}
+
+// A process ends while one of its goroutines has the lock, and another waits for it.
+func processEnds(t *testing.T, l kind) {
+	ps := l.start(t, 2, leasetest.Calm)
+	a, w, b := ps.mutex(0), ps.mutex(0), ps.mutex(1)
+	leasetest.MustLock(t, a)
+	ctx := a.Context(t.Context())
+	waiting := make(chan error, 1)
+	go func() { waiting <- w.Lock(t.Context()) }()
+	if err := ps.end(0); err != nil {
+		t.Error(err)
+	}
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, l.lost) {
+		t.Errorf("the cause is %v; want %v", err, l.lost)
+	}
+	leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl is over
+	leasetest.Unlock(t, b)
+	l.mustNotHold(t, a)
+	if err := <-waiting; err == nil {
+		t.Error("Lock of a process that has ended succeeds")
+	}
+	if ok, err := ps.other(0).TryLock(t.Context()); ok || !errors.Is(err, lease.ErrClosed) {
+		t.Errorf("TryLock = %v, %v; want %v", ok, err, lease.ErrClosed)
+	}
 }
 
 // A holder is told of a loss before the next one has the lock.

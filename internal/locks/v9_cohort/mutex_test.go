@@ -197,36 +197,6 @@ func served(t *testing.T, m *Mutex, who string) time.Duration {
 	return time.Since(start)
 }
 
-// A later holder has a larger token: in the same process, where the lock is handed on,
-// and in another.
-func TestTokenGrows(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
-		key := locktest.Key(t)
-		var mu sync.Mutex
-		var last int64
-		var all sync.WaitGroup
-		for p, client := range rdb {
-			for i := range 3 * maxPasses {
-				all.Go(func() {
-					m, ctx := New(client, key, ttl), as(t, fmt.Sprint(p, i))
-					if err := m.Lock(ctx); err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					if m.Token() <= last {
-						t.Errorf("process %d waiter %d has token %d after %d", p, i, m.Token(), last)
-					}
-					last = m.Token()
-					mu.Unlock()
-					unlock(t, ctx, m)
-				})
-			}
-		}
-		all.Wait()
-	})
-}
-
 // A holder whose token is refused gets a later one, and so do all that come after it, in its
 // process and in others. A holder that has lost the lock gets none.
 func TestTokenAfter(t *testing.T) {

@@ -31,7 +31,7 @@
 // Breaks:
 //   - a process keeps for ever a lock that nobody unlocks
 //   - if somebody else deletes a node, its holder learns it up to a third of the
-//     timeout later: TestForeignDeleteIsToldLate
+//     timeout later: the lab's loss-not-told
 //   - if ZooKeeper ends the session, a holder learns it just as late; a caller without a
 //     place in the queue goes on with a new session: TestEndedSessionIsReplaced
 //   - in an ensemble, a server reports an answer to the leader only at its next tick,

@@ -84,18 +84,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestKeysAreApart(t *testing.T) {
-	key, sources := start(t, 1, leasetest.Calm)
-	for _, end := range []string{"a", "a/b", "a/", "", "/", ".", ".."} {
-		m := New(sources[0], key+end)
-		if !leasetest.TryLock(t, m) {
-			t.Errorf("%q is not free", end)
-			continue
-		}
-		defer leasetest.Unlock(t, m)
-	}
-}
-
 // ZooKeeper reports who watches what: each waiter watches the node before its
 // own.
 func TestOnlyTheNextIsWoken(t *testing.T) {
@@ -190,28 +178,6 @@ func TestLostReply(t *testing.T) {
 	leasetest.Eventually(t, "no nodes of a's", func() bool { return len(nodes(t, conn, key)) == 1 })
 }
 
-// Somebody deletes a node by hand.
-func TestForeignDeleteIsToldLate(t *testing.T) {
-	key, sources := start(t, 2, timeout)
-	conn, a, b := dial(t), New(sources[0], key), New(sources[1], key)
-	leasetest.MustLock(t, a)
-	ctx := a.Context(t.Context())
-	if err := conn.Delete(nameOf(key)+"/"+nodes(t, conn, key)[0], -1); err != nil {
-		t.Fatal(err)
-	}
-	leasetest.MustLock(t, b) // even though a does not know yet
-	select {
-	case <-ctx.Done():
-		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
-			t.Errorf("the cause is %v; want %v", err, ErrLost)
-		}
-	case <-time.After(timeout + leasetest.Slack):
-		t.Error("a is not told that its node is gone")
-	}
-	mustNotBeHeld(t, a)
-	leasetest.Unlock(t, b)
-}
-
 // ZooKeeper has ended the session, and the process does not know it yet. A caller that has
 // no place in the queue has lost nothing: it gets the lock in the new session. The holders
 // of the old session are told.
@@ -280,28 +246,6 @@ func TestTokenOutlivesTheName(t *testing.T) {
 		t.Errorf("the number goes on, from %s to %s: it might be the token", name, now)
 	}
 	leasetest.Unlock(t, m)
-}
-
-func TestClose(t *testing.T) {
-	key, sources := start(t, 1, leasetest.Calm)
-	closing, conn := newSource(t, leasetest.ZooKeeper(t), leasetest.Calm)
-	a, b := New(closing, key), New(sources[0], key)
-	leasetest.MustLock(t, a)
-	ctx := a.Context(t.Context())
-	if err := closing.Close(); err != nil {
-		t.Error(err)
-	}
-	<-ctx.Done()
-	if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
-		t.Errorf("the cause is %v; want %v", err, ErrLost)
-	}
-	conn.Close()
-	leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // the session was ended
-	leasetest.Unlock(t, b)
-	mustNotBeHeld(t, a)
-	if ok, err := New(closing, key).TryLock(t.Context()); ok || !errors.Is(err, lease.ErrClosed) {
-		t.Errorf("TryLock = %v, %v; want %v", ok, err, lease.ErrClosed)
-	}
 }
 
 // nodes returns the nodes in a lock's queue.

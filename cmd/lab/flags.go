@@ -94,8 +94,8 @@ func (p program) parse(args []string) (options, error) {
 	if err := checkGiven(fs); err != nil {
 		return o, err
 	}
-	if err := o.speak(); err != nil {
-		return o, err
+	if o.language, err = pagetexts.In(o.lang); err != nil {
+		return o, fmt.Errorf("-lang: %w", err)
 	}
 	switch o.mode {
 	case modeSearch, modeReplay:

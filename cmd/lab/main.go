@@ -74,7 +74,7 @@ func (p program) run(ctx context.Context, args []string) int {
 	case modeReplay:
 		return p.exit(true, p.replay(o.schedules, o.style(p.stdout)))
 	}
-	if _, err := o.replace(o.put(lab.Report{})); err != nil {
+	if _, _, err := o.replace(o.put(lab.Report{})); err != nil {
 		return p.complain(err) // before the run, not after it
 	}
 	return p.exit(p.report(ctx, o))
@@ -94,10 +94,14 @@ func (p program) exit(asExpected bool, err error) int {
 // come out as on record, or if a table that -check checks is stale.
 func (p program) report(ctx context.Context, o options) (asExpected bool, err error) {
 	to, err := o.open()
+	defer func() {
+		for _, f := range to {
+			err = errors.Join(err, f.Close()) // what was not written is removed
+		}
+	}()
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, to.discard()) }()
 	report, err := p.measure(ctx, o)
 	if err != nil {
 		return false, err

@@ -12,21 +12,17 @@ import (
 	"oversell/internal/atomicfile"
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
-	pagetexts "oversell/internal/page/texts"
 	"oversell/internal/present"
 )
 
 // present shows the report in every way that was asked for. It returns false
 // if a table that -check checks is stale.
-func (p program) present(o options, to files, r lab.Report) (fresh bool, err error) {
+func (p program) present(o options, to []file, r lab.Report) (fresh bool, err error) {
 	if err := p.print(o, r); err != nil {
 		return false, err
 	}
-	if to.json != nil {
-		err = to.json.Fill(r.WriteJSON)
-	}
-	if to.html != nil {
-		err = errors.Join(err, to.html.Fill(func(w io.Writer) error { return show.HTML(w, r, o.style(nil)) }))
+	for _, f := range to {
+		err = errors.Join(err, f.Fill(func(w io.Writer) error { return f.write(w, r) }))
 	}
 	if err != nil || o.readme == "" {
 		return true, err
@@ -60,15 +56,16 @@ func (o options) put(r lab.Report) func(text []byte) ([]byte, error) {
 
 // rewrite rewrites the file with tables, or reports whether it is up to date.
 func (p program) rewrite(o options, put func(text []byte) ([]byte, error)) (fresh bool, err error) {
-	c, err := o.replace(put)
+	old, text, err := o.replace(put)
 	if err != nil {
 		return false, err
 	}
-	if bytes.Equal(c.old, c.text) {
+	if bytes.Equal(old, text) {
 		fmt.Fprintf(p.stderr, "lab: the tables in %s are as this run says\n", o.readme)
 		return true, nil
 	}
-	c.diff(p.stderr)
+	writeRows(p.stderr, "-", old, text)
+	writeRows(p.stderr, "+", text, old)
 	if o.check {
 		what := ""
 		if o.mode == modeSearch {
@@ -78,80 +75,61 @@ func (p program) rewrite(o options, put func(text []byte) ([]byte, error)) (fres
 		return false, nil
 	}
 	return true, atomicfile.Write(o.readme, func(w io.Writer) error {
-		_, err := w.Write(c.text)
+		_, err := w.Write(text)
 		return err
 	})
 }
 
-type change struct{ old, text []byte }
-
-// diff writes the lines that only one of the two has: rows of tables, which are not moved.
-func (c change) diff(w io.Writer) {
-	only := func(sign string, text, other []byte) {
-		there := slices.Collect(strings.Lines(string(other)))
-		for line := range strings.Lines(string(text)) {
-			if !slices.Contains(there, line) {
-				io.WriteString(w, sign+line)
-			}
+// writeRows writes the lines that only text has and other has not: rows of tables, which are not moved.
+func writeRows(w io.Writer, sign string, text, other []byte) {
+	there := slices.Collect(strings.Lines(string(other)))
+	for line := range strings.Lines(string(text)) {
+		if !slices.Contains(there, line) {
+			io.WriteString(w, sign+line)
 		}
 	}
-	only("-", c.old, c.text)
-	only("+", c.text, c.old)
 }
 
-// replace puts tables into the text of the file, which it does not write.
-func (o options) replace(put func(text []byte) ([]byte, error)) (c change, err error) {
+// replace returns the text of the file, and that with tables put into it. The file is not written.
+func (o options) replace(put func(text []byte) ([]byte, error)) (old, text []byte, err error) {
 	if o.readme == "" {
-		return c, nil
+		return nil, nil, nil
 	}
-	if c.old, err = os.ReadFile(o.readme); err != nil {
-		return c, fmt.Errorf("reading the file with the table: %w", err)
+	if old, err = os.ReadFile(o.readme); err != nil {
+		return nil, nil, fmt.Errorf("reading the file with the table: %w", err)
 	}
-	if c.text, err = put(c.old); err != nil {
-		return c, fmt.Errorf("%s: %w", o.readme, err)
+	if text, err = put(old); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", o.readme, err)
 	}
-	return c, nil
+	return old, text, nil
 }
 
-type files struct {
-	json, html *atomicfile.File // nil: nowhere
+// file is one that the report is written to.
+type file struct {
+	*atomicfile.File
+	write func(w io.Writer, r lab.Report) error
 }
 
 // open creates the files before the run, so that nobody waits for a report that
 // cannot be written.
-func (o options) open() (out files, err error) {
-	if o.json != "" && o.json != "-" {
-		if out.json, err = atomicfile.Create(o.json); err != nil {
-			return out, fmt.Errorf("-json: %w", err)
+func (o options) open() (all []file, err error) {
+	for _, f := range []struct {
+		flag, name string
+		write      func(w io.Writer, r lab.Report) error
+	}{
+		{"-json", o.json, func(w io.Writer, r lab.Report) error { return r.WriteJSON(w) }},
+		{"-html", o.html, func(w io.Writer, r lab.Report) error { return show.HTML(w, r, o.style(nil)) }},
+	} {
+		if f.name == "" || f.name == "-" {
+			continue
 		}
-	}
-	if o.html != "" {
-		if out.html, err = atomicfile.Create(o.html); err != nil {
-			return out, errors.Join(fmt.Errorf("-html: %w", err), out.discard())
+		created, err := atomicfile.Create(f.name)
+		if err != nil {
+			return all, fmt.Errorf("%s: %w", f.flag, err)
 		}
+		all = append(all, file{created, f.write})
 	}
-	return out, nil
-}
-
-// discard removes what was not written.
-func (f files) discard() error {
-	var err error
-	for _, one := range []*atomicfile.File{f.json, f.html} {
-		if one != nil {
-			err = errors.Join(err, one.Close())
-		}
-	}
-	return err
-}
-
-// speak loads the texts of the language that -lang names.
-func (o *options) speak() error {
-	language, err := pagetexts.In(o.lang)
-	if err != nil {
-		return fmt.Errorf("-lang: %w", err)
-	}
-	o.language = language
-	return nil
+	return all, nil
 }
 
 func (o options) style(w io.Writer) show.Style {

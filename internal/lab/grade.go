@@ -1,8 +1,10 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"oversell/internal/locks"
@@ -57,62 +59,43 @@ func solvedBy(s Scenario) string {
 	return solved
 }
 
-func (g Grade) first() (Cell, string, bool) {
-	for _, s := range g.Stages {
-		for _, c := range s.Cells {
-			if c.Outcome != Holds {
-				return c, s.Stage, true
-			}
-		}
-	}
-	return Cell{}, "", false
-}
-
-// Write writes the grade as text.
+// Write writes the grade as text: of each stage how much is kept and what is not, and where to begin.
 func (g Grade) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, stage by stage, on %s\n\n", g.Name, g.Redis)
-	for _, s := range g.Stages {
-		s.write(&b)
+	begin := "Everything holds.\n"
+	for _, s := range slices.Backward(g.Stages) {
+		if broken := s.broken(); len(broken) > 0 {
+			begin = g.begin(s.Stage, broken[0])
+		}
 	}
-	g.writeFirst(&b)
-	if _, err := io.WriteString(w, b.String()); err != nil {
+	for _, s := range g.Stages {
+		broken := s.broken()
+		fmt.Fprintf(&b, "  %-13s keeps %d of %d\n", cmp.Or(s.Stage, "no stage"), len(s.Cells)-len(broken), len(s.Cells))
+		for _, c := range broken {
+			fmt.Fprintf(&b, "      %-28s %s: %s\n", c.Anomaly, c.Outcome, c.Note)
+		}
+	}
+	if _, err := io.WriteString(w, b.String()+"\n"+begin); err != nil {
 		return fmt.Errorf("writing the grade: %w", err)
 	}
 	return nil
 }
 
-func (s StageGrade) write(b *strings.Builder) {
-	var broken []Cell
-	for _, c := range s.Cells {
-		if c.Outcome != Holds {
-			broken = append(broken, c)
-		}
-	}
-	name := s.Stage
-	if name == "" {
-		name = "no stage"
-	}
-	fmt.Fprintf(b, "  %-13s keeps %d of %d\n", name, len(s.Cells)-len(broken), len(s.Cells))
-	for _, c := range broken {
-		fmt.Fprintf(b, "      %-28s %s: %s\n", c.Anomaly, c.Outcome, c.Note)
-	}
+// broken are the cells that do not hold.
+func (s StageGrade) broken() []Cell {
+	return slices.DeleteFunc(slices.Clone(s.Cells), func(c Cell) bool { return c.Outcome == Holds })
 }
 
-func (g Grade) writeFirst(b *strings.Builder) {
-	c, stage, found := g.first()
-	if !found {
-		b.WriteString("\nEverything holds.\n")
-		return
-	}
+// begin says which promise to keep first.
+func (g Grade) begin(stage string, c Cell) string {
 	does := "breaks"
 	if c.Outcome == Unknown {
 		does = "is not seen to keep"
 	}
-	fmt.Fprintf(b, "\nThe first promise that it %s is %s", does, c.Anomaly)
 	if stage != "" {
-		fmt.Fprintf(b, ", which %s is the first to keep", stage)
+		stage = fmt.Sprintf(", which %s is the first to keep", stage)
 	}
-	fmt.Fprintf(b, ":\n  %s\nSee it happen:\n  go run ./cmd/lab -run %s -strategies %s\n",
-		g.Told[c.Anomaly].Sentence, c.Anomaly, g.Name)
+	return fmt.Sprintf("The first promise that it %s is %s%s:\n  %s\nSee it happen:\n"+
+		"  go run ./cmd/lab -run %s -strategies %s\n", does, c.Anomaly, stage, g.Told[c.Anomaly].Sentence, c.Anomaly, g.Name)
 }

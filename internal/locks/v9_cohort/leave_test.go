@@ -7,35 +7,31 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"oversell/internal/locks/locktest"
 )
 
 // If only the replies to renewals are lost, Redis keeps the lock for longer than the
 // holder can know. Its Unlock still frees the lock.
 func TestLostHoldIsGivenBack(t *testing.T) {
-	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
-		key := locktest.Key(t)
-		a, b := New(rdb[0], key, ttl), New(rdb[1], key, ttl)
-		mustLock(t, as(t, "a"), a)
-		hooks[0].On(locktest.Script(renewSource), -1, locktest.LoseReply(locktest.ErrCut))
-		<-a.Context(t.Context()).Done()
-		mustNotLock(t, as(t, "b"), b)
-		mustNotBeHeld(t, as(t, "a"), a)
+	locktest.Scenario(t, stage(), func(w *locktest.World) {
+		a, b := w.Holder("a"), w.Holder("b")
+		a.MustLock()
+		a.Hook.On(locktest.Script(renewSource), -1, locktest.LoseReply(locktest.ErrCut))
+		<-a.Context().Done()
+		b.MustNotLock()
+		a.MustNotHold()
 		synctest.Wait()
-		mustLock(t, as(t, "b"), b)
-		unlock(t, as(t, "b"), b)
+		b.MustLock()
+		b.MustUnlock()
 	})
 }
 
-// mustBeFree fails the test unless the lock is free and its queue empty.
-func mustBeFree(t *testing.T, s *locktest.Server, key, when string) {
-	t.Helper()
+// mustBeFree ends the scenario unless the lock is free and its queue empty.
+func mustBeFree(w *locktest.World, when string) {
 	synctest.Wait()
-	if queue, _ := s.List(key + ":queue"); s.Exists(key) || len(queue) > 0 {
-		t.Errorf("%s: the lock is held: %v; the queue has %v", when, s.Exists(key), queue)
-	}
+	queue, _ := w.List(w.Key + ":queue")
+	w.Expect(!w.Exists(w.Key) && len(queue) == 0, "%s: the lock is held: %v; the queue has %v", when, w.Exists(w.Key),
+		queue)
 }
 
 // All waiters of a process leave while its Unlock is in flight, which queues the process up
@@ -45,26 +41,24 @@ func TestCancelDuringUnlockLeavesNothing(t *testing.T) {
 		"before": func(p *locktest.Pause) locktest.Action { return p.Before },
 		"after":  func(p *locktest.Pause) locktest.Action { return p.After },
 	} {
-		bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
-			key := locktest.Key(t)
-			a, b := New(rdb[0], key, ttl), New(rdb[0], key, ttl)
-			mustLock(t, as(t, "a"), a)
-			ctx, leave := context.WithCancel(as(t, "b"))
-			gone, given := make(chan error, 1), make(chan error, 1)
-			go func() { gone <- b.Lock(ctx) }()
-			time.Sleep(2 * ttl) // long enough for the lock not to be handed on in the process
+		locktest.Scenario(t, stage(), func(w *locktest.World) {
+			a := w.Holder("a")
+			b := a.Sibling("b")
+			a.MustLock()
+			ctx, leave := context.WithCancel(b.Ctx)
+			gone, given := begin(ctx, b), make(chan error, 1)
+			time.Sleep(long)
 			pause := locktest.NewPause()
-			hooks[0].On(locktest.Script(unlockSource), 1, where(pause))
-			go func() { given <- a.Unlock(as(t, "a")) }()
+			a.Hook.On(locktest.Script(unlockSource), 1, where(pause))
+			go func() { given <- a.Mutex.Unlock(a.Ctx) }()
 			<-pause.Parked()
 			leave()
 			<-gone
 			synctest.Wait()
 			pause.Release()
-			if err := <-given; err != nil {
-				t.Errorf("Unlock = %v", err)
-			}
-			mustBeFree(t, s, key, "left with Unlock parked "+name+" Redis")
+			err := <-given
+			w.Expect(err == nil, "Unlock = %v", err)
+			mustBeFree(w, "left with Unlock parked "+name+" Redis")
 		})
 	}
 }
@@ -72,39 +66,37 @@ func TestCancelDuringUnlockLeavesNothing(t *testing.T) {
 // A lock that stays with the process because nobody else waits is renewed and
 // released like any other.
 func TestKeptLockIsGivenBack(t *testing.T) {
-	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
-		key := locktest.Key(t)
-		a, b := New(rdb[0], key, ttl), New(rdb[0], key, ttl)
-		mustLock(t, as(t, "a"), a)
-		served := waitFor(t, b, "b")
-		time.Sleep(2 * ttl) // long enough for the lock not to be handed on in the process
-		unlock(t, as(t, "a"), a)
-		mustBeServed(t, served, "b")
+	locktest.Scenario(t, stage(), func(w *locktest.World) {
+		a := w.Holder("a")
+		b := a.Sibling("b")
+		a.MustLock()
+		served := begin(b.Ctx, b)
+		time.Sleep(long)
+		a.MustUnlock()
+		mustBeServed(w, served, "b")
 		time.Sleep(2 * ttl)
-		unlock(t, as(t, "b"), b)
-		mustBeFree(t, s, key, "kept by its process")
+		b.MustUnlock()
+		mustBeFree(w, "kept by its process")
 	})
 }
 
 // When a process has used up its turns, its waiters queue up behind the others.
 func TestProcessQueuesUpAgain(t *testing.T) {
-	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
-		key := locktest.Key(t)
-		a := New(rdb[0], key, ttl)
-		mustLock(t, as(t, "a"), a)
+	locktest.Scenario(t, stage(), func(w *locktest.World) {
+		a, first, later := w.Holder("a"), w.Holder("first"), w.Holder("later")
+		a.MustLock()
 		var o order
-		o.wait(t, rdb[0], key, "own", "own")
-		o.wait(t, rdb[1], key, "first", "first")
-		time.Sleep(2 * ttl) // long enough for the lock not to be handed on in the process
-		pause := New(rdb[1], key, ttl)
-		served := waitFor(t, pause, "pause")
-		go unlock(t, as(t, "a"), a)
-		mustBeServed(t, served, "pause")
-		o.wait(t, rdb[2], key, "later", "later")
-		unlock(t, as(t, "pause"), pause)
-		o.all.Wait()
-		if want := []string{"first", "own", "later"}; !slices.Equal(o.who, want) {
-			t.Errorf("served %v, want %v", o.who, want)
-		}
+		o.wait(a.Sibling("own"), "own")
+		o.wait(first, "first")
+		time.Sleep(long)
+		pause := first.Sibling("pause")
+		served := begin(pause.Ctx, pause)
+		a.MustUnlock()
+		mustBeServed(w, served, "pause")
+		o.wait(later, "later")
+		pause.MustUnlock()
+		got := o.served(w)
+		want := []string{"first", "own", "later"}
+		w.Expect(slices.Equal(got, want), "served %v, want %v", got, want)
 	})
 }

@@ -26,7 +26,7 @@ import (
 // Unlike Run it may be called in a process that goes on in real time. What could get
 // from a bubble of virtual time to the clients outside are timers that go-redis
 // pools for all clients, and it takes one only while a caller waits for a pool that
-// is exhausted: of the 256 connections that a player may have it takes a few, and
+// is exhausted: of the 256 connections that a buyer may have it takes a few, and
 // the other client libraries, which pool on their own, none of the Levels uses.
 func Play(sc Schedule) (State, error) {
 	var state State
@@ -60,28 +60,14 @@ func (sc Schedule) play(look func(*game)) error {
 }
 
 type game struct {
-	sc       Schedule
-	w        *World
-	shop     *Shop
-	players  []*player
-	shoppers []*Shopper
-	news     chan struct{} // has a value when something has come
+	sc     Schedule
+	w      *World
+	shop   *Shop
+	buyers []*Shopper
+	news   chan struct{} // has a value when something has come
 
 	mu       sync.Mutex
 	findings []Finding
-}
-
-type player struct {
-	*Shopper
-	g     *game
-	index int
-	came  bool
-	dead  bool
-
-	selfWaits bool // that it waits for its own lock was found
-
-	mu      sync.Mutex
-	waiting *Request // in Redis, which answers when there is something to tell
 }
 
 // newGame prepares everything. A buyer starts with its first step, because its commands
@@ -91,71 +77,51 @@ func newGame(server *server, c Subject, sc Schedule) *game {
 	w.keyless, w.names.micros = true, true // state reads them all in the end
 	g := &game{sc: sc, w: w, shop: w.OpenShop(int64(Units(sc.Buyers))), news: make(chan struct{}, 1)}
 	for i := range sc.Buyers {
-		pl := &player{g: g, index: i}
-		pl.Shopper = &Shopper{Owner: fmt.Sprintf("%s/%d", buyerName(i), i+1), News: g.news,
-			Opens: pl.opens, sees: pl.sees}
-		pl.begin(w, buyerName(i))
-		g.players, g.shoppers = append(g.players, pl), append(g.shoppers, pl.Shopper)
+		b := &Shopper{Owner: fmt.Sprintf("%s/%d", buyerName(i), i+1), News: g.news, index: i}
+		b.Opens, b.sees = b.opens, func(m moment) { g.saw(b, m) }
+		b.begin(w, buyerName(i))
+		g.buyers = append(g.buyers, b)
 	}
 	return g
 }
 
-func (pl *player) come() {
-	pl.came = true
-	pl.g.w.Go(func() {
-		pl.Run()
-		if pl.Err != nil {
-			pl.g.w.Note(pl.Name, "buys nothing: %s", Brief(pl.Err))
+func (g *game) come(b *Shopper) {
+	b.came = true
+	g.w.Go(func() {
+		b.Run()
+		if b.Err != nil {
+			g.w.Note(b.Name, "buys nothing: %s", Brief(b.Err))
 		}
 	})
-	pl.g.settle()
+	g.settle()
 }
 
 // opens gives a command its text, and Redis its script: neither depends on which buyer sends it first.
-func (pl *player) opens(c *Request) {
+func (s *Shopper) opens(c *Request) {
 	if c.Source != "" {
-		pl.g.w.unread(pl.g.w.Side.ScriptLoad(pl.g.w.ctx, c.Source).Err())
+		s.w.unread(s.w.Side.ScriptLoad(s.w.ctx, c.Source).Err())
 	}
-	c.Text = strings.Replace(pl.text(*c), "EVALSHA", "EVAL", 1)
+	c.Text = strings.Replace(s.text(*c), "EVALSHA", "EVAL", 1)
 }
 
-func (pl *player) text(c Request) string { return pl.g.w.names.text(pl.Name, c.Wire) }
+func (s *Shopper) text(c Request) string { return s.w.names.text(s.Name, c.Wire) }
 
 // let has Redis execute a command. One that waits in Redis does not keep the others.
-func (pl *player) let(c Request, lost bool) {
-	pl.Let(c, func(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
-		return pl.perform(c, lost, send)
+func (g *game) let(b *Shopper, c Request, lost bool) {
+	b.Let(c, func(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
+		if lost {
+			b.Inject(AnyCommand, 1, "the connection breaks before the reply arrives", loseReply)
+		}
+		if c.Wire.Blocks() {
+			b.note(func() { b.waiting = &c })
+			defer b.note(func() { b.waiting = nil })
+		}
+		before := g.lock(c.Wire)
+		reply, err := g.w.command(b.links[0], c.Wire, send)
+		g.changed(b.Name, before, g.lock(c.Wire))
+		return reply, err
 	})
-	pl.g.settle()
-}
-
-// perform sends a command to Redis, and records the result.
-func (pl *player) perform(c Request, lost bool, send func() (fault.Value, error)) (fault.Value, error) {
-	if lost {
-		pl.Inject(AnyCommand, 1, "the connection breaks before the reply arrives", loseReply)
-	}
-	if c.Wire.Blocks() {
-		pl.waits(&c)
-		defer pl.waits(nil)
-	}
-	g := pl.g
-	before := g.lock(c.Wire)
-	reply, err := g.w.command(pl.links[0], c.Wire, send)
-	g.changed(pl.Name, before, g.lock(c.Wire))
-	return reply, err
-}
-
-func (pl *player) waits(c *Request) {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	pl.waiting = c
-}
-
-func (pl *player) commands() []Request {
-	if pl.dead {
-		return nil
-	}
-	return pl.Requests()
+	g.settle()
 }
 
 func (g *game) all(moves []Move) error {
@@ -176,59 +142,61 @@ func (g *game) move(m Move) error {
 		g.pass(m.For)
 		return nil
 	}
-	pl := g.players[m.Buyer]
-	if err := pl.able(m.Action); err != nil {
+	b := g.buyers[m.Buyer]
+	if err := b.able(m.Action); err != nil {
 		return err
 	}
 	switch m.Action {
 	case Step, Lose:
-		if !pl.came {
-			pl.come()
+		if !b.came {
+			g.come(b)
 		}
-		commands, n := pl.commands(), max(m.Nth, 1)
+		commands, n := b.Requests(), max(m.Nth, 1)
 		if n > len(commands) {
-			return pl.lacks(n, len(commands))
+			return b.lacks(n, len(commands))
 		}
-		pl.let(commands[n-1], m.Action == Lose)
+		g.let(b, commands[n-1], m.Action == Lose)
 	case Freeze:
-		pl.Freeze()
+		b.Freeze()
 	case Thaw:
-		pl.Thaw()
+		b.Thaw()
 	case Kill:
-		pl.dead = true
-		pl.Kill()
+		b.Kill()
 	}
 	g.settle()
 	return nil
 }
 
-func (pl *player) lacks(n, there int) error {
-	switch {
-	case there == 0:
-		return fmt.Errorf("%s has nothing to send: it is %s", pl.Name, pl.status())
-	case there == 1:
-		return fmt.Errorf("%s has one command to send, and no command %d", pl.Name, n)
+func (s *Shopper) lacks(n, there int) error {
+	switch there {
+	case 0:
+		return fmt.Errorf("%s has nothing to send: it is %s", s.Name, s.status())
+	case 1:
+		return fmt.Errorf("%s has one command to send, and no command %d", s.Name, n)
 	}
-	return fmt.Errorf("%s has %d commands to send, and no command %d", pl.Name, there, n)
+	return fmt.Errorf("%s has %d commands to send, and no command %d", s.Name, there, n)
 }
 
-func (pl *player) able(a Action) error {
-	over, steps := pl.status() == Done, a == Step || a == Lose
-	switch {
-	case pl.dead:
-		return errors.New(pl.Name + " is dead")
-	case !steps && !pl.came:
-		return errors.New(pl.Name + " has not arrived yet")
-	case steps && pl.isFrozen():
-		return errors.New(pl.Name + " is frozen")
-	case a == Thaw && !pl.isFrozen():
-		return errors.New(pl.Name + " is not frozen")
-	case a == Freeze && pl.isFrozen():
-		return errors.New(pl.Name + " is frozen already")
-	case !steps && a != Thaw && over:
-		return errors.New(pl.Name + " is done")
+func (s *Shopper) able(a Action) error {
+	steps, why := a == Step || a == Lose, ""
+	switch status := s.status(); {
+	case status == Dead:
+		why = "is dead"
+	case !steps && status == Outside:
+		why = "has not arrived yet"
+	case steps && s.isFrozen():
+		why = "is frozen"
+	case a == Thaw && !s.isFrozen():
+		why = "is not frozen"
+	case a == Freeze && s.isFrozen():
+		why = "is frozen already"
+	case !steps && a != Thaw && status == Done:
+		why = "is done"
 	}
-	return nil
+	if why == "" {
+		return nil
+	}
+	return errors.New(s.Name + " " + why)
 }
 
 // pass lets time pass. Renewals are sent by timers and need no move, unless their
@@ -250,19 +218,19 @@ func (g *game) pass(d time.Duration) {
 // letWatchdogs sends the commands that renew locks, one after the other in the order of
 // the buyers, so that the result is the same each time.
 func (g *game) letWatchdogs() {
-	for _, pl := range g.players {
+	for _, b := range g.buyers {
 		for {
-			commands := pl.commands()
+			commands := b.Requests()
 			i := slices.IndexFunc(commands, func(c Request) bool { return c.Watchdog && !c.GivenUp })
-			if i < 0 || pl.isFrozen() {
+			if i < 0 || b.isFrozen() {
 				break
 			}
-			pl.let(commands[i], false)
+			g.let(b, commands[i], false)
 		}
 	}
 }
 
-func (g *game) settle() { Settle(g.shoppers...) }
+func (g *game) settle() { Settle(g.buyers...) }
 
 // lock reads the lock before and after a command that concerns it.
 func (g *game) lock(cmd fault.Command) lockState {
@@ -290,28 +258,28 @@ func (g *game) lookForSelfWait() {
 	if !g.w.Subject.InRedis() {
 		return
 	}
-	for _, pl := range g.players {
-		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && g.w.names.holder(g.w.look().value) == pl.Name {
-			pl.selfWaits = true
-			g.find(SelfWait, pl.Name, pl.Name+" waits for the lock that it has itself")
+	for _, b := range g.buyers {
+		if !b.selfWaits && b.isInside() && b.status() == Asleep && g.w.names.holder(g.w.look().value) == b.Name {
+			b.selfWaits = true
+			g.find(SelfWait, b.Name, b.Name+" waits for the lock that it has itself")
 		}
 	}
 }
 
-func (pl *player) sees(m moment) {
-	g := pl.g
+// saw finds what is wrong with what a buyer does.
+func (g *game) saw(b *Shopper, m moment) {
 	switch m {
 	case enters:
-		g.entered(pl)
+		g.entered(b)
 	case refused:
-		g.find(Refused, pl.Name,
-			fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", pl.Name))
+		g.find(Refused, b.Name,
+			fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", b.Name))
 	case wrote:
 		if n := g.shop.sold() + 1; n > g.shop.initial {
-			g.find(Oversold, pl.Name, fmt.Sprintf("%s sells unit %d of %d", pl.Name, n, g.shop.initial))
+			g.find(Oversold, b.Name, fmt.Sprintf("%s sells unit %d of %d", b.Name, n, g.shop.initial))
 		}
 	}
-	g.shop.saw(pl.Process, m)
+	g.shop.saw(b.Process, m)
 }
 
 // find records a finding. A lock that was granted twice is only a note, because it need
@@ -328,13 +296,13 @@ func (g *game) find(kind FindingKind, actor, text string) {
 }
 
 // entered notes who else is in the section when a buyer enters with a lock.
-func (g *game) entered(pl *player) {
+func (g *game) entered(b *Shopper) {
 	if g.w.Subject.Lock == nil {
 		return
 	}
 	var others []string
-	for _, other := range g.players {
-		if other != pl && other.isInside() {
+	for _, other := range g.buyers {
+		if other != b && other.isInside() {
 			others = append(others, other.Name)
 		}
 	}
@@ -343,7 +311,7 @@ func (g *game) entered(pl *player) {
 		text = "%s got the lock of its own process while %s had another one"
 	}
 	if len(others) > 0 {
-		g.find(Overlap, pl.Name, fmt.Sprintf(text, pl.Name, list(others)))
+		g.find(Overlap, b.Name, fmt.Sprintf(text, b.Name, list(others)))
 	}
 }
 
@@ -489,13 +457,13 @@ func reached(findings []Finding) []Goal {
 // processes go on, each buyer's commands are let go in turn, and time passes when there are
 // none. It returns who is not served by then.
 func (g *game) outlast(d time.Duration) (waiting []string) {
-	for _, pl := range g.players {
+	for _, b := range g.buyers {
 		switch {
-		case pl.dead:
-		case !pl.came:
-			pl.come()
-		case pl.isFrozen():
-			pl.Thaw()
+		case b.isKilled():
+		case !b.came:
+			g.come(b)
+		case b.isFrozen():
+			b.Thaw()
 		}
 	}
 	g.settle()
@@ -504,9 +472,9 @@ func (g *game) outlast(d time.Duration) (waiting []string) {
 			g.pass(RetryDelay)
 		}
 	}
-	for _, pl := range g.players {
-		if status := pl.status(); status != Done && status != Dead {
-			waiting = append(waiting, pl.Name)
+	for _, b := range g.buyers {
+		if status := b.status(); status != Done && status != Dead {
+			waiting = append(waiting, b.Name)
 		}
 	}
 	return waiting
@@ -514,13 +482,11 @@ func (g *game) outlast(d time.Duration) (waiting []string) {
 
 // round lets one command of each buyer go. It reports whether there was one.
 func (g *game) round() (any bool) {
-	for _, pl := range g.players {
-		commands := pl.commands()
-		if len(commands) == 0 {
-			continue
+	for _, b := range g.buyers {
+		if commands := b.Requests(); len(commands) > 0 {
+			any = true
+			g.let(b, commands[0], false)
 		}
-		any = true
-		pl.let(commands[0], false)
 	}
 	return any
 }

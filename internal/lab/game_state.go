@@ -137,28 +137,32 @@ type Finding struct {
 	Text  string      `json:"text"`
 }
 
-func (pl *player) status() Status {
-	pl.mu.Lock()
-	waiting := pl.waiting != nil
-	pl.mu.Unlock()
+func (s *Shopper) status() Status {
 	switch {
-	case !pl.came:
+	case !s.came:
 		return Outside
-	case pl.dead:
+	case s.isKilled():
 		return Dead
-	case pl.Done:
+	case s.Done:
 		return Done
-	case pl.isFrozen():
+	case s.isFrozen():
 		return Frozen
-	case len(pl.commands()) > 0:
+	case len(s.Requests()) > 0:
 		return Ready
-	case waiting:
+	case s.waitsFor() != nil:
 		return Waiting
 	}
 	return Asleep
 }
 
-func (pl *player) isInside() bool { return pl.Section == Begun && !pl.dead }
+// waitsFor is the command that waits in Redis, or nil.
+func (s *Shopper) waitsFor() *Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
+}
+
+func (s *Shopper) isInside() bool { return s.Section == Begun && !s.isKilled() }
 
 // state reads everything. In the end it starts the buyers that have not started, to see
 // what they will send, and lets time pass, to see when those that wait go on. Nothing
@@ -170,15 +174,15 @@ func (g *game) state() State {
 		Sale: g.sale(), Lock: g.holding(), Findings: append([]Finding{}, g.findings...),
 		Keys: g.keys(), Trace: g.events(), Reached: reached(g.findings),
 	}
-	for _, pl := range g.players {
-		st.Players = append(st.Players, pl.player())
+	for _, b := range g.buyers {
+		st.Players = append(st.Players, b.state())
 	}
 	st.Can = g.can()
 	st.Verdict = g.verdict(st)
-	for i, pl := range g.players {
-		if !pl.came {
-			pl.come()
-			st.Players[i].Next = pl.pending()
+	for i, b := range g.buyers {
+		if !b.came {
+			g.come(b)
+			st.Players[i].Next = b.pending()
 		}
 	}
 	for i, until := range g.wakeUps() {
@@ -210,9 +214,9 @@ func (g *game) sale() Sale {
 
 func (g *game) holding() Holding {
 	h := Holding{Inside: []string{}}
-	for _, pl := range g.players {
-		if pl.isInside() {
-			h.Inside = append(h.Inside, pl.Name)
+	for _, b := range g.buyers {
+		if b.isInside() {
+			h.Inside = append(h.Inside, b.Name)
 		}
 	}
 	if g.w.Subject.InRedis() {
@@ -221,26 +225,26 @@ func (g *game) holding() Holding {
 	return h
 }
 
-func (pl *player) player() Player {
-	out := Player{Name: pl.Name, Status: pl.status(), Inside: pl.isInside(), Next: pl.pending()}
-	out.Read, out.Wrote, out.Sold = pl.Read, pl.Wrote, pl.Sold
+func (s *Shopper) state() Player {
+	out := Player{Name: s.Name, Status: s.status(), Inside: s.isInside(), Next: s.pending()}
+	out.Read, out.Wrote, out.Sold = s.Read, s.Wrote, s.Sold
 	if out.Status == Done {
-		out.Result = resultOf(pl.Err)
+		out.Result = resultOf(s.Err)
 	}
-	if out.Status == Done && pl.Err != nil {
-		out.Error = pl.g.w.names.value(Brief(pl.Err))
+	if out.Status == Done && s.Err != nil {
+		out.Error = s.w.names.value(Brief(s.Err))
 	}
-	out.Says = pl.says(out)
+	out.Says = s.says(out)
 	return out
 }
 
-func (pl *player) pending() []Pending {
+func (s *Shopper) pending() []Pending {
 	out := []Pending{}
-	for i, c := range pl.commands() {
+	for i, c := range s.Requests() {
 		p := Pending{
-			Move:  Move{Action: Step, Buyer: pl.index, Nth: i + 1}.String(),
+			Move:  Move{Action: Step, Buyer: s.index, Nth: i + 1}.String(),
 			Since: float64(c.Since.Microseconds()) / 1000,
-			Text:  pl.text(c), From: "buyer", Script: c.Source, GivenUp: c.GivenUp,
+			Text:  s.text(c), From: "buyer", Script: c.Source, GivenUp: c.GivenUp,
 		}
 		if c.Watchdog {
 			p.From = "watchdog"
@@ -264,14 +268,12 @@ func resultOf(err error) Result {
 	return Failed
 }
 
-func (pl *player) says(p Player) string {
+func (s *Shopper) says(p Player) string {
 	switch {
 	case p.Status == Outside:
 		return p.Name + " has not arrived yet"
 	case p.Status == Waiting:
-		pl.mu.Lock()
-		defer pl.mu.Unlock()
-		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, pl.text(*pl.waiting))
+		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, s.text(*s.waitsFor()))
 	case p.Status == Asleep:
 		return p.Name + " sleeps before it tries again"
 	case p.Status == Ready:
@@ -288,10 +290,10 @@ func (pl *player) says(p Player) string {
 
 func (g *game) can() []string {
 	moves := []string{}
-	for i, pl := range g.players {
-		if pl.able(Step) == nil {
-			n := len(pl.commands())
-			if !pl.came { // it will have a command to send once it has
+	for i, b := range g.buyers {
+		if b.able(Step) == nil {
+			n := len(b.Requests())
+			if !b.came { // it will have a command to send once it has
 				n = 1
 			}
 			for n := range n {
@@ -301,7 +303,7 @@ func (g *game) can() []string {
 			}
 		}
 		for _, a := range []Action{Freeze, Thaw, Kill} {
-			if pl.able(a) == nil {
+			if b.able(a) == nil {
 				moves = append(moves, Move{Action: a, Buyer: i}.String())
 			}
 		}
@@ -317,9 +319,9 @@ func (g *game) can() []string {
 
 // alive reports whether somebody may still do something.
 func (g *game) alive() bool {
-	return slices.ContainsFunc(g.players, func(pl *player) bool {
-		status := pl.status()
-		return status != Done && status != Dead || status == Done && len(pl.commands()) > 0
+	return slices.ContainsFunc(g.buyers, func(b *Shopper) bool {
+		status := b.status()
+		return status != Done && status != Dead || status == Done && len(b.Requests()) > 0
 	})
 }
 
@@ -398,11 +400,11 @@ const mostProbed = 10 * time.Second
 // wakeUps lets time pass, and returns when the buyers that sleep or wait go on, if
 // nothing else happens before; nil for the others.
 func (g *game) wakeUps() []*float64 {
-	out := make([]*float64, len(g.players))
-	left := make(map[int]*player)
-	for i, pl := range g.players {
-		if status := pl.status(); status == Asleep || status == Waiting {
-			left[i] = pl
+	out := make([]*float64, len(g.buyers))
+	left := make(map[int]*Shopper)
+	for i, b := range g.buyers {
+		if status := b.status(); status == Asleep || status == Waiting {
+			left[i] = b
 		}
 	}
 	timer := time.After(mostProbed)
@@ -414,8 +416,8 @@ func (g *game) wakeUps() []*float64 {
 		}
 		g.settle()
 		g.letWatchdogs()
-		maps.DeleteFunc(left, func(i int, pl *player) bool {
-			if pl.status() != Ready {
+		maps.DeleteFunc(left, func(i int, b *Shopper) bool {
+			if b.status() != Ready {
 				return false
 			}
 			ms := g.w.trace.ms()

@@ -194,8 +194,11 @@ func (s *Shopper) number() {
 }
 
 // Requests are the commands without a reply: the buyer's own first, then by the time at which
-// they were sent.
+// they were sent. A process that was killed sends none.
 func (s *Shopper) Requests() []Request {
+	if s.isKilled() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []Request

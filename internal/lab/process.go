@@ -213,6 +213,12 @@ func (p *Process) Thaw() {
 	p.member.each((*fault.Relay).Restore)
 }
 
+func (p *Process) isKilled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed
+}
+
 func (p *Process) isFrozen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -42,6 +42,12 @@ type Shopper struct {
 	Sold        bool
 	Done        bool
 	Err         error // with which it is done
+
+	// What the game keeps of it.
+	index     int
+	came      bool
+	selfWaits bool     // that it waits for its own lock was found
+	waiting   *Request // in Redis, which answers when there is something to tell
 }
 
 // Section is how far a buyer is in its section.

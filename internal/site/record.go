@@ -12,90 +12,53 @@ import (
 	"oversell/internal/page/texts"
 )
 
-// record writes the replies of a shop's page to files.
+// record writes the replies of a shop's page to files: those that are fixed, each cell of the lab's
+// matrix, and each run of the bench with its report, which can be downloaded. A file has no query, so the
+// name of a report has its language, if that is not English.
 func (w *writer) record(ctx context.Context, page http.Handler) error {
-	for _, path := range []string{"/api/schedule/levels", "/api/schedule/record", "/api/runs/options", "/api/stages"} {
-		if _, err := w.reply(ctx, page, path); err != nil {
-			return err
-		}
+	files := make(map[string]string) // by the path that is asked for
+	for _, path := range []string{"/api/schedule/levels", "/api/schedule/record", "/api/runs/options", "/api/stages",
+		"/api/lab", "/api/runs"} {
+		files[path] = recordingOf(path)
 	}
-	if err := w.cells(ctx, page); err != nil {
-		return err
-	}
-	return w.runs(ctx, page)
-}
-
-// cells writes the matrix of the lab, and each cell of it.
-func (w *writer) cells(ctx context.Context, page http.Handler) error {
-	var matrix struct {
+	var there struct {
 		Cells []struct{ Anomaly, Strategy string }
+		Runs  []struct{ ID string }
 	}
-	if err := w.list(ctx, page, "/api/lab", &matrix); err != nil {
-		return err
-	}
-	for _, c := range matrix.Cells {
-		if _, err := w.reply(ctx, page, "/api/lab/"+c.Anomaly+"/"+c.Strategy); err != nil {
+	for _, list := range []string{"/api/lab", "/api/runs"} {
+		text, err := ask(ctx, page, list)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// runs writes the runs of the bench, and the report of each, which can be downloaded.
-func (w *writer) runs(ctx context.Context, page http.Handler) error {
-	var list struct {
-		Runs []struct{ ID string }
-	}
-	if err := w.list(ctx, page, "/api/runs", &list); err != nil {
-		return err
-	}
-	for _, r := range list.Runs {
-		if _, err := w.reply(ctx, page, "/api/runs/"+r.ID); err != nil {
-			return err
+		if err := json.Unmarshal(text, &there); err != nil {
+			return fmt.Errorf("reading the reply to %s: %w", list, err)
 		}
+	}
+	for _, c := range there.Cells {
+		path := "/api/lab/" + c.Anomaly + "/" + c.Strategy
+		files[path] = recordingOf(path)
+	}
+	for _, r := range there.Runs {
+		path := "/api/runs/" + r.ID
+		files[path] = recordingOf(path)
 		for _, language := range texts.Languages() {
-			if err := w.report(ctx, page, r.ID, language); err != nil {
-				return err
+			name := "/report." + language + ".html"
+			if language == texts.English {
+				name = "/report.html"
 			}
+			files[path+"/report.html?lang="+language] = (path + name)[1:]
+		}
+	}
+	for path, file := range files {
+		text, err := ask(ctx, page, path)
+		if err == nil {
+			err = w.file(file, text)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// report writes the report of a run in a language. A file has no query, so its name has the
-// language, if that is not English.
-func (w *writer) report(ctx context.Context, page http.Handler, id, language string) error {
-	folder := "/api/runs/" + id
-	text, err := ask(ctx, page, folder+"/report.html?lang="+language)
-	if err != nil {
-		return err
-	}
-	name := "/report.html"
-	if language != texts.English {
-		name = "/report." + language + ".html"
-	}
-	return w.file((folder + name)[1:], text)
-}
-
-// list writes a reply, and reads it.
-func (w *writer) list(ctx context.Context, page http.Handler, path string, into any) error {
-	text, err := w.reply(ctx, page, path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("reading the reply to %s: %w", path, err)
-	}
-	return nil
-}
-
-// reply writes the reply to a GET, and returns it.
-func (w *writer) reply(ctx context.Context, page http.Handler, path string) ([]byte, error) {
-	text, err := ask(ctx, page, path)
-	if err != nil {
-		return nil, err
-	}
-	return text, w.file(recordingOf(path), text)
 }
 
 // again is the pause before a reply is asked for that is not ready yet.

@@ -76,6 +76,7 @@ func newGame(server *server, c Subject, sc Schedule) *game {
 	w := newWorld(context.Background(), server, c, virtualTTL)
 	w.keyless, w.names.micros = true, true // state reads them all in the end
 	g := &game{sc: sc, w: w, shop: w.OpenShop(int64(Units(sc.Buyers))), news: make(chan struct{}, 1)}
+	w.changed = g.changed
 	for i := range sc.Buyers {
 		b := &Shopper{Owner: fmt.Sprintf("%s/%d", buyerName(i), i+1), News: g.news, index: i}
 		b.Opens, b.sees = b.opens, func(m moment) { g.saw(b, m) }
@@ -116,10 +117,7 @@ func (g *game) let(b *Shopper, c Request, lost bool) {
 			b.note(func() { b.waiting = &c })
 			defer b.note(func() { b.waiting = nil })
 		}
-		before := g.lock(c.Wire)
-		reply, err := g.w.command(b.links[0], c.Wire, send)
-		g.changed(b.Name, before, g.lock(c.Wire))
-		return reply, err
+		return g.w.command(b.links[0], c.Wire, send)
 	})
 	g.settle()
 }
@@ -231,14 +229,6 @@ func (g *game) letWatchdogs() {
 }
 
 func (g *game) settle() { Settle(g.buyers...) }
-
-// lock reads the lock before and after a command that concerns it.
-func (g *game) lock(cmd fault.Command) lockState {
-	if !g.w.Subject.InRedis() || !cmd.Mentions(g.w.redisKey()) {
-		return lockState{}
-	}
-	return g.w.look()
-}
 
 // changed checks what a command of an actor did to the lock. The names know whose lock
 // was there before.

@@ -130,7 +130,10 @@ func (w *World) touched(l *link, cmd fault.Command) {
 // redlock's nodes. No command may be running. If a server cannot be read, ok is false, and nothing is
 // known.
 func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
-	onOne := w.Subject.InRedis() && len(w.server.nodes) == 0
+	onOne, at := w.Subject.InRedis() && len(w.server.nodes) == 0, w.trace.ms()
+	if e != nil {
+		at = e.At
+	}
 	var changed []Key
 	for _, server := range servers {
 		var names []string
@@ -150,7 +153,7 @@ func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
 			lock = states[key].lock()
 		}
 		if !w.keyless {
-			changed = append(changed, w.changes(server, e.At, states)...)
+			changed = append(changed, w.changes(server, at, states)...)
 		}
 	}
 	if w.Subject.InRedis() && !onOne {
@@ -161,7 +164,7 @@ func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
 		}
 	}
 	w.trace.change(e, func(e *Event) { e.Keys = changed })
-	return lock.asOf(w.trace.moment(e.At)), true
+	return lock.asOf(w.trace.moment(at)), true
 }
 
 // stands adds who has the lock to an event.

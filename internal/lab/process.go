@@ -371,7 +371,7 @@ func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault
 		return send()
 	}
 	defer func() { <-w.turn }()
-	if e == nil {
+	if e == nil && w.changed == nil {
 		return send()
 	}
 	defer w.within(0)()
@@ -392,6 +392,9 @@ func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault
 	}
 	if ours && unread == nil && after.held && (!before.held || before.value != after.value) {
 		w.names.holds(p.Name, after.value)
+	}
+	if ours && unread == nil && w.changed != nil {
+		w.changed(p.Name, before, after)
 	}
 	w.stands(e, after)
 	return reply, err

@@ -33,8 +33,9 @@ type World struct {
 	late atomic.Bool // something took longer than it may
 
 	trace    trace
-	spaces   []*keyspace // the one Redis, and after it each of redlock's nodes
-	keyless  bool        // only the lock is looked at
+	spaces   []*keyspace                                 // the one Redis, and after it each of redlock's nodes
+	keyless  bool                                        // only the lock is looked at
+	changed  func(actor string, before, after lockState) // is told of commands that concern the lock; nil: nobody is
 	names    *names
 	scripts  sync.Map // that buyers at a gate have sent in full, by their hash
 	database database

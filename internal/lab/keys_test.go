@@ -268,28 +268,6 @@ func TestLookAtManyKeys(t *testing.T) {
 	})
 }
 
-// A command that waits takes one element, from the first key that has any.
-func TestBlockingCommandTakesOne(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *World) {
-		rdb := w.Start("A").rdb
-		one, two := w.StockKey()+":one", w.StockKey()+":two"
-		_ = rdb.RPush(w.ctx, two, "a", "b").Err()
-		for _, want := range []string{"stock:two list b", "", ""} {
-			_ = rdb.BLPop(w.ctx, time.Second, one, two).Err()
-			if got := briefKeys(keysAfter(w.trace.events(), w.trace.ms()), true); got != want {
-				t.Errorf("%q, want %q", got, want)
-			}
-		}
-		_ = rdb.RPush(w.ctx, one, "a", "b").Err()
-		_ = rdb.RPush(w.ctx, two, "c", "d").Err()
-		_ = rdb.BRPop(w.ctx, time.Second, one, two).Err()
-		if got, want := briefKeys(keysAfter(w.trace.events(), w.trace.ms()), true),
-			"stock:one list a, stock:two list c d"; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	})
-}
-
 // The lock is whose most nodes have it, and no longer than most of them do.
 func TestLockIsWithTheMajority(t *testing.T) {
 	a := func(left time.Duration) lockState { return lockState{held: true, value: "a", left: left} }

@@ -29,6 +29,11 @@ type history struct {
 	shapes   map[time.Duration]shape
 }
 
+// newHistory is that of a buyer who has not come yet.
+func newHistory(p program) *history {
+	return &history{program: p, outcomes: make(map[input]*outcome), shapes: make(map[time.Duration]shape)}
+}
+
 // outcome is the history that an input leads to.
 type outcome struct {
 	play    sync.Once
@@ -47,13 +52,18 @@ type histories struct {
 	order func(a, b []input) int
 }
 
-// past is what a buyer was told, as far as it may matter.
-type past struct {
-	seen []answer // by its own line of work
-	kept string   // what its watchdog was told last, unless it was the reply
-	sent time.Duration
+func newHistories() *histories {
+	return &histories{byID: make(map[string]*history), fresh: make(map[string][]*history), order: compareInputs}
 }
 
+// past is what a buyer was told, as far as it may matter.
+type past struct {
+	seen []answer      // by its own line of work
+	kept string        // what its watchdog was told last, unless it was the reply
+	sent time.Duration // when the command was sent from which a lease counts
+}
+
+// answer is a command that a buyer has sent, and what it was told.
 type answer struct {
 	text, reply string
 	blocks      bool
@@ -67,14 +77,12 @@ func (n *history) hear(in input) (*outcome, error) {
 	c := n.outcomes[in]
 	if c == nil {
 		c = new(outcome)
-		if n.outcomes == nil {
-			n.outcomes = make(map[input]*outcome)
-		}
 		n.outcomes[in] = c
 	}
 	n.mu.Unlock()
 	c.play.Do(func() {
-		next := &history{program: n.program, parent: n, in: in, at: n.at + in.after, past: n.next(in)}
+		next := newHistory(n.program)
+		next.parent, next.in, next.at, next.past = n, in, n.at+in.after, n.next(in)
 		next.frozen = in.kind == inputFreeze || n.frozen && in.kind != inputThaw
 		next.snapshots, c.err = n.program.play(next.inputs())
 		if c.err == nil {
@@ -100,24 +108,14 @@ func (all *histories) add(n *history) {
 		n.keep(same)
 		return
 	}
-	if all.fresh == nil {
-		all.fresh = make(map[string][]*history)
-	}
 	all.fresh[id] = append(all.fresh[id], n)
 }
 
 // settle chooses, of the new histories that are alike, the one that is kept. Nobody else may
 // use them meanwhile.
 func (all *histories) settle() {
-	if all.byID == nil {
-		all.byID = make(map[string]*history)
-	}
-	order := all.order
-	if order == nil {
-		order = compareInputs
-	}
 	for id, alike := range all.fresh {
-		first := slices.MinFunc(alike, func(a, b *history) int { return order(a.inputs(), b.inputs()) })
+		first := slices.MinFunc(alike, func(a, b *history) int { return all.order(a.inputs(), b.inputs()) })
 		all.byID[id] = first
 		for _, n := range alike {
 			if n != first {
@@ -240,9 +238,6 @@ func (n *history) shape(idle time.Duration) shape {
 	defer n.mu.Unlock()
 	if sh, ok := n.shapes[idle]; ok {
 		return sh
-	}
-	if n.shapes == nil {
-		n.shapes = make(map[time.Duration]shape)
 	}
 	sh := shapeOf(n.describe(idle))
 	n.shapes[idle] = sh

@@ -75,7 +75,7 @@ type explorer struct {
 	graph []reached
 	out   Result
 	made  atomic.Int64
-	known sync.Map // to copies of Redis
+	known sync.Map // what Redis replies to which command, for all workers
 	setUp *redis
 }
 
@@ -126,7 +126,7 @@ func newExplorer(cfg Config) (*explorer, error) {
 	if cfg.Subject.RedisKey != nil {
 		lock = cfg.Subject.RedisKey(lockKey)
 	}
-	x.root = &history{program: program{cfg.Subject, lock, cfg.Subject.Leased(), x.setUp.setUp, new(histories)}}
+	x.root = newHistory(program{cfg.Subject, lock, cfg.Subject.Leased(), x.setUp.setUp, newHistories()})
 	return x, nil
 }
 

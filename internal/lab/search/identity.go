@@ -21,7 +21,7 @@ type identity struct {
 func (s *state) id() identity {
 	var least []byte
 	var only limit
-	for _, order := range orders(len(s.buyers)) {
+	for _, order := range s.orders() {
 		d := describer{state: s, places: make([]int, len(order))}
 		text := d.describe(order)
 		limited := s.only
@@ -40,13 +40,30 @@ func (s *state) id() identity {
 	return identity{sha256.Sum256(least), only}
 }
 
-// orders are all orders of so many.
-func orders(n int) [][]int {
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
+// orders are the orders of the buyers that may be the first one: sorted by what can be
+// seen of each buyer by itself, with all orders of those that look the same.
+func (s *state) orders() [][]int {
+	looks := make([][]byte, len(s.buyers))
+	order := make([]int, len(s.buyers))
+	for i := range s.buyers {
+		looks[i], order[i] = s.look(i), i
 	}
-	return permutations(order)
+	slices.SortStableFunc(order, func(a, b int) int { return bytes.Compare(looks[a], looks[b]) })
+	all := [][]int{nil}
+	for from := 0; from < len(order); {
+		to := from + 1
+		for to < len(order) && bytes.Equal(looks[order[from]], looks[order[to]]) {
+			to++
+		}
+		var longer [][]int
+		for _, head := range all {
+			for _, tail := range permutations(order[from:to]) {
+				longer = append(longer, append(slices.Clone(head), tail...))
+			}
+		}
+		all, from = longer, to
+	}
+	return all
 }
 
 func permutations(of []int) [][]int {

@@ -28,10 +28,15 @@ func (s *state) rename(i int, names map[string]string) {
 	}
 	b.fences = trimmed(fences)
 	drawn := make(map[string]string)
+	change := false
 	for from, to := range names {
 		if strings.HasPrefix(from, "~.") {
 			drawn[global(from, i)] = global(to, i)
+			change = change || from != to
 		}
+	}
+	if !change && s.known(i, drawn) {
+		return // most often
 	}
 	used := slices.Collect(maps.Values(drawn))
 	anew := func(text string) string { return renamed(text, letter(i)[0], drawn, &used) }
@@ -39,6 +44,20 @@ func (s *state) rename(i int, names map[string]string) {
 	for j := range s.buyers {
 		s.buyers[j].asked = s.buyers[j].asked.renamed(anew)
 	}
+}
+
+// known reports whether all that a buyer has drawn and that Redis has is among these names.
+func (s *state) known(i int, drawn map[string]string) bool {
+	var used []string
+	size := len(drawn)
+	all := maps.Clone(drawn)
+	for _, k := range s.data {
+		renamed(k.name, letter(i)[0], all, &used)
+		for _, word := range k.words {
+			renamed(word, letter(i)[0], all, &used)
+		}
+	}
+	return len(all) == size
 }
 
 // renamed replaces the names of what a buyer has drawn. What is not among them gets a name

@@ -15,7 +15,7 @@
 //   - everything that stage 8 holds
 //   - half of the pool stays free, however many locks are waited for
 //   - handing the lock on within a process takes no command: TestFIFOInAProcess
-//   - each of these holders has a token of its own, larger than the one before
+//   - each of these holders has a token of its own, larger than the one before: TestProcessesTakeTurns
 //   - processes take turns, however many waiters one has: TestProcessesTakeTurns
 //   - a lost reply counts nothing twice, and a failed re-entry frees nothing
 //   - a failed Unlock is retried until the ttl is over: TestFailedUnlockIsTriedAgain

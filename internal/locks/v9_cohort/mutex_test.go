@@ -82,12 +82,13 @@ func mustBeServed(w *locktest.World, served <-chan error, who string) {
 	}
 }
 
-// order records the order in which waiters hold the lock.
+// order records the order in which waiters hold the lock, and their tokens.
 type order struct {
 	all sync.WaitGroup
 
 	mu     sync.Mutex
 	who    []string
+	tokens []int64
 	failed error
 }
 
@@ -97,7 +98,7 @@ func (o *order) wait(h *locktest.Holder, note string) {
 		err := mutex(h).Lock(h.Ctx)
 		o.mu.Lock()
 		if err == nil {
-			o.who = append(o.who, note)
+			o.who, o.tokens = append(o.who, note), append(o.tokens, h.Token())
 		}
 		o.mu.Unlock()
 		if err == nil {
@@ -110,10 +111,14 @@ func (o *order) wait(h *locktest.Holder, note string) {
 	synctest.Wait() // it is in the queue
 }
 
-// served returns who had the lock, in this order, when all have had it.
+// served returns who had the lock, in this order, when all have had it. A later holder must have a
+// larger token.
 func (o *order) served(w *locktest.World) []string {
 	o.all.Wait()
 	w.Expect(o.failed == nil, "a waiter fails: %v", o.failed)
+	for i := 1; i < len(o.tokens); i++ {
+		w.Expect(o.tokens[i-1] < o.tokens[i], "%s has token %d after %d", o.who[i], o.tokens[i], o.tokens[i-1])
+	}
 	return o.who
 }
 
@@ -137,7 +142,8 @@ func TestFIFOInAProcess(t *testing.T) {
 	})
 }
 
-// However many waiters one process has, the others get their turn after maxPasses.
+// However many waiters one process has, the others get their turn after maxPasses. The tokens grow in a
+// process, where the lock is handed on, and from one to the next.
 func TestProcessesTakeTurns(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		processes := []*locktest.Holder{w.Holder("a"), w.Holder("b"), w.Holder("c")}

@@ -227,7 +227,7 @@ func (r *run) sale(o outcome, item int) (report.Audit, report.Item) {
 	i := report.Item{
 		Number: item + 1, Stock: found.Initial, Sold: a.Sold, Oversold: a.Oversold, LostUpdates: a.LostUpdates,
 		Stranded: a.Stranded, Undersold: a.Undersold,
-		SoldOut: seen.soldOut, Failed: seen.failed, MaxHolders: seen.holders.Max(),
+		SoldOut: seen.soldOut, Failed: seen.failed, MaxHolders: figures.MaxHolders(seen.holders),
 		Untrue: a.AcknowledgedMissing + a.Unreported + a.AcceptedLost + a.Duplicates,
 	}
 	for _, n := range seen.unknown {

@@ -35,7 +35,7 @@ type stream struct {
 	alive    func(target int) bool
 	exchange func(ctx context.Context, i int, due time.Time, limit time.Duration) reply // default once
 
-	places  *places
+	places  chan struct{} // taken by the requests in flight at a rate
 	pool    *pool
 	dropped int64
 	sent    int64
@@ -56,7 +56,7 @@ func newStream(
 	inFlight := cmp.Or(cfg.InFlight, cfg.Requests)
 	s := &stream{
 		rate: cfg.Rate, planned: cfg.Requests, duration: cfg.Duration, targets: targets, request: request, alive: alive,
-		places: newPlaces(inFlight), pool: newPool(inFlight),
+		places: make(chan struct{}, inFlight), pool: newPool(inFlight),
 	}
 	s.exchange = s.once
 	if cfg.Rate == 0 {
@@ -95,7 +95,6 @@ func (s *stream) connect(ctx context.Context) error {
 // fire sends the requests, and returns when all have their outcome or ctx ends. No outcome takes
 // longer than the limit.
 func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
-	t.earliest = s.places.earliest
 	stop := context.AfterFunc(ctx, s.pool.cut)
 	defer stop()
 	if s.rate == 0 {
@@ -111,15 +110,19 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 		if guard.Sleep(ctx, time.Until(due)) != nil {
 			return
 		}
-		place, ok := s.places.take()
-		if !ok {
+		select {
+		case s.places <- struct{}{}:
+		default:
 			s.dropped++
 			s.done.Add(1)
 			continue
 		}
 		s.sent++
 		s.last = time.Since(start)
-		all.Go(func() { s.send(ctx, i, place, start, due, limit, t) })
+		all.Go(func() {
+			defer func() { <-s.places }()
+			s.send(ctx, i, start, due, limit, t)
+		})
 	}
 }
 
@@ -136,8 +139,7 @@ func (s *stream) burst(ctx context.Context, limit time.Duration, t *tally) {
 			ready.Done()
 			<-gate
 			for i := int(next.Add(1)) - 1; i < s.planned && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				place, _ := s.places.take() // there is one for each connection
-				s.send(ctx, i, place, start, start, limit, t)
+				s.send(ctx, i, start, start, limit, t)
 			}
 		})
 	}
@@ -149,8 +151,7 @@ func (s *stream) burst(ctx context.Context, limit time.Duration, t *tally) {
 }
 
 // send sends the i-th request, which was to be sent at a time, and counts its outcome.
-func (s *stream) send(ctx context.Context, i, place int, start, due time.Time, limit time.Duration, t *tally) {
-	defer s.places.leave(place)
+func (s *stream) send(ctx context.Context, i int, start, due time.Time, limit time.Duration, t *tally) {
 	r := s.exchange(ctx, i, due, limit)
 	r.Request, r.At = i, time.Since(start)
 	t.add(r)

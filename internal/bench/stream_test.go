@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"oversell/internal/bench/report"
-	"oversell/internal/figures"
 	"oversell/internal/web"
 )
 
@@ -187,26 +186,6 @@ func TestStreamEndsWithItsContext(t *testing.T) {
 	flow(ctx, t, streamTo(t, 50, 50, always, shop.URL), time.Minute)
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("it took %v to end", took)
-	}
-}
-
-// What is kept of a long stream does not grow with it.
-func TestTallyDoesNotGrow(t *testing.T) {
-	counts := newTally(time.Minute)
-	now := time.Now()
-	counts.earliest = func() time.Time { return now }
-	counts.begin(now)
-	for range 10 * manySpans {
-		from := now
-		now = now.Add(time.Microsecond)
-		counts.add(reply{Status: http.StatusOK, Latency: time.Millisecond,
-			Spans: []figures.Span{{From: from, To: now.Add(time.Microsecond)}}})
-	}
-	if n := counts.open; n > manySpans {
-		t.Errorf("%d edges of spans are kept", n)
-	}
-	if n := counts.mostHolders(); n != 2 {
-		t.Errorf("%d holders at once, want 2", n)
 	}
 }
 

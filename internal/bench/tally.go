@@ -11,15 +11,12 @@ import (
 	"oversell/internal/figures"
 )
 
-// tally counts the outcomes of a row as they become known. Its size does not depend on
-// their number, except for what buyers were told of their orders. It is safe for
+// tally counts the outcomes of a row as they become known. It grows with what buyers were told of
+// their orders and with the holds, of which there are few once an item is sold out. It is safe for
 // concurrent use.
 type tally struct {
 	// sale says that the requests are purchases: what the buyers were told is kept.
 	sale bool
-
-	// earliest is a time before which no request in flight was sent; nil: unknown.
-	earliest func() time.Time
 
 	mu       sync.Mutex
 	start    time.Time
@@ -29,8 +26,6 @@ type tally struct {
 	failed   int64
 	unknown  map[int]int64 // by target
 	reasons  map[string]int64
-	open     int // unsettled spans of all items, at most
-	full     int // number of them from which to settle
 	latency  latencies
 	service  latencies
 	wait     latencies     // of requests that entered the critical section, until they did
@@ -49,7 +44,7 @@ type itemTally struct {
 	served, soldOut, failed int64
 	unknown                 map[int]int64 // by target
 	servedAt                time.Duration // when the last one was, since the start
-	holders                 figures.Overlap
+	holders                 []figures.Span
 	left                    time.Time // when the last holder left
 }
 
@@ -73,13 +68,10 @@ type answer struct {
 // stock has fewer orders, even if every second answer is a replay.
 const maxKept = 2*maxStock + 2*MaxRequests
 
-// manySpans is the number of unsettled spans from which to settle them.
-const manySpans = 1 << 16
-
 // newTally returns a tally for requests that take at most the limit.
 func newTally(limit time.Duration) *tally {
 	return &tally{
-		unknown: make(map[int]int64), reasons: make(map[string]int64), full: manySpans,
+		unknown: make(map[int]int64), reasons: make(map[string]int64),
 		latency: newLatencies(limit), service: newLatencies(limit), wait: newLatencies(limit),
 		timeline: timeline{bin: firstBin}, items: make([]itemTally, 1),
 	}
@@ -139,7 +131,10 @@ func (t *tally) add(r reply) {
 		if i == 0 {
 			t.wait.add(s.From.Sub(t.start.Add(r.At - r.Latency)))
 		}
-		t.hold(item, s)
+		item.holders = append(item.holders, s)
+		if s.To.After(item.left) {
+			item.left = s.To
+		}
 	}
 }
 
@@ -164,25 +159,6 @@ func (t *tally) keep(r reply) {
 	}
 }
 
-// hold adds a hold of an item. The caller has locked mu.
-func (t *tally) hold(item *itemTally, s figures.Span) {
-	before := item.holders.Unsettled()
-	item.holders.Add(s)
-	t.open += item.holders.Unsettled() - before
-	if s.To.After(item.left) {
-		item.left = s.To
-	}
-	if t.earliest != nil && t.open >= t.full {
-		earliest := t.earliest()
-		t.open = 0
-		for i := range t.items {
-			t.items[i].holders.Settle(earliest)
-			t.open += t.items[i].holders.Unsettled()
-		}
-		t.full = max(manySpans, 2*t.open)
-	}
-}
-
 // elapsed is the time since the load began, or 0 before.
 func (t *tally) elapsed() time.Duration {
 	t.mu.Lock()
@@ -197,9 +173,9 @@ func (t *tally) elapsed() time.Duration {
 func (t *tally) mostHolders() (most int) {
 	for i := range t.items {
 		t.mu.Lock()
-		holders := t.items[i].holders.Clone()
+		holders := t.items[i].holders // what is added later is not in this slice
 		t.mu.Unlock()
-		most = max(most, holders.Max())
+		most = max(most, figures.MaxHolders(holders))
 	}
 	return most
 }

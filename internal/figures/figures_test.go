@@ -1,8 +1,6 @@
 package figures
 
 import (
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 )
@@ -100,46 +98,5 @@ func TestMaxHolders(t *testing.T) {
 		if got := MaxHolders(tt.spans); got != tt.want {
 			t.Errorf("%s: MaxHolders = %d, want %d", tt.name, got, tt.want)
 		}
-	}
-}
-
-// What is settled early comes to the same as what is settled in the end.
-func TestOverlapOfSpansThatBecomeKnown(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 6))
-	for range 200 {
-		var all []Span
-		for range 100 {
-			from := r.IntN(1000)
-			all = append(all, Span{time.Unix(0, int64(from)), time.Unix(0, int64(from+r.IntN(50)))})
-		}
-		slices.SortFunc(all, func(a, b Span) int { return a.To.Compare(b.To) }) // as replies come in
-		var o Overlap
-		for i, s := range all {
-			o.Add(s)
-			if i%10 == 9 && i < len(all)-1 {
-				earliest := slices.MinFunc(all[i+1:], func(a, b Span) int { return a.From.Compare(b.From) })
-				o.Settle(earliest.From)
-			}
-		}
-		if left := o.Unsettled(); left > 150 {
-			t.Errorf("%d edges are kept of 100 spans", left)
-		}
-		if got, want := o.Max(), MaxHolders(all); got != want {
-			t.Errorf("Max = %d, want %d", got, want)
-		}
-	}
-}
-
-// What is asked of a copy is not settled for who goes on adding.
-func TestCopyOfAnOverlapLeavesItOpen(t *testing.T) {
-	at := func(n int64) time.Time { return time.Unix(0, n) }
-	var o Overlap
-	o.Add(Span{From: at(10), To: at(30)})
-	if most := o.Clone().Max(); most != 1 {
-		t.Errorf("the copy finds %d at once, want 1", most)
-	}
-	o.Add(Span{From: at(20), To: at(40)})
-	if before, most := o.Clone().Max(), o.Max(); before != 2 || most != 2 {
-		t.Errorf("the copy finds %d at once and the overlap itself %d, want 2", before, most)
 	}
 }

@@ -2,7 +2,6 @@ package figures
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 )
@@ -27,60 +26,26 @@ func (i Inside) Enter(key string) (leave func() Span) {
 	}
 }
 
-// MaxHolders is the most spans that overlap at any moment: evidence that does not come from
-// the lock. Spans that only touch do not overlap.
-func MaxHolders(spans []Span) int {
-	var o Overlap
-	for _, s := range spans {
-		o.Add(s)
-	}
-	return o.Max()
-}
-
-// Overlap finds the most spans that overlap at any moment. Spans are added in any order.
-type Overlap struct {
-	edges  []edge // not yet settled
-	inside int    // at the end of the settled edges
-	most   int
-}
-
 // edge is where a span begins or ends.
 type edge struct {
 	at   int64 // in Unix nanoseconds
 	step int
 }
 
-// Add adds a span.
-func (o *Overlap) Add(s Span) {
-	o.edges = append(o.edges, edge{s.From.UnixNano(), +1}, edge{s.To.UnixNano(), -1})
-}
-
-// Unsettled is the number of edges that are kept: at most twice the number of spans.
-func (o *Overlap) Unsettled() int { return len(o.edges) }
-
-// Settle says that no span will be added that begins before a time, so that earlier edges
-// need not be kept.
-func (o *Overlap) Settle(before time.Time) { o.settle(before.UnixNano()) }
-
-// Clone returns a copy, whose Max is that of the spans so far.
-func (o *Overlap) Clone() *Overlap {
-	return &Overlap{edges: slices.Clone(o.edges), inside: o.inside, most: o.most}
-}
-
-// Max returns the most spans that overlap.
-func (o *Overlap) Max() int {
-	o.settle(math.MaxInt64)
-	return o.most
-}
-
-func (o *Overlap) settle(before int64) {
-	slices.SortFunc(o.edges, edge.compare)
-	n := 0
-	for ; n < len(o.edges) && o.edges[n].at < before; n++ {
-		o.inside += o.edges[n].step
-		o.most = max(o.most, o.inside)
+// MaxHolders is the most spans that overlap at any moment: evidence that does not come from
+// the lock. Spans that only touch do not overlap.
+func MaxHolders(spans []Span) (most int) {
+	var edges []edge
+	for _, s := range spans {
+		edges = append(edges, edge{s.From.UnixNano(), +1}, edge{s.To.UnixNano(), -1})
 	}
-	o.edges = slices.Delete(o.edges, 0, n)
+	slices.SortFunc(edges, edge.compare)
+	inside := 0
+	for _, e := range edges {
+		inside += e.step
+		most = max(most, inside)
+	}
+	return most
 }
 
 // compare puts an end before a beginning at the same time.

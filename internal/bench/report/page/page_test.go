@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report"
 	"oversell/internal/bench/report/page"
 	"oversell/internal/bench/report/page/pagetest"
@@ -17,6 +18,15 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/present"
 )
+
+// TestMain has the tests share one browser.
+func TestMain(m *testing.M) {
+	done := pagetest.Keep()
+	os.Exit(backendtest.Main(m, func() error {
+		done()
+		return nil
+	}))
+}
 
 // strategies are more than there are colours.
 var strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
@@ -94,27 +104,28 @@ func file(t *testing.T, r report.Report) string {
 	return path
 }
 
-// TestPage reads the page on a desk and on a telephone, by day and by night.
+// TestPage reads the page on a telephone by night and on a desk by day. Then it hides a strategy
+// and shows it again, and reads off values.
 func TestPage(t *testing.T) {
 	b := pagetest.New(t)
 	path := file(t, measured(3))
-	for _, width := range []int64{400, 1280} {
-		for _, scheme := range map[int64][]string{400: {"dark"}, 1280: {"light", "dark"}}[width] {
-			name := fmt.Sprintf("%d-%s", width, scheme)
-			b.Open(path, "", pagetest.Look{Width: width, Height: 900, Scheme: scheme})
-			drawn := b.Plots()
-			if len(drawn) != 2*4 {
-				t.Errorf("%s: %d plots, want 4 of each of 2 conditions", name, len(drawn))
-			}
-			for i, ok := range drawn {
-				if !ok {
-					t.Errorf("%s: nothing is drawn in plot %d", name, i+1)
-				}
-			}
-			b.Readable(name)
-			b.Keep(name)
+	for _, look := range []pagetest.Look{
+		{Width: 400, Height: 900, Scheme: "dark"}, {Width: 1280, Height: 900, Scheme: "light"},
+	} {
+		b.Open(path, "", look)
+		drawn := b.Plots()
+		if len(drawn) != 2*4 {
+			t.Errorf("%s: %d plots, want 4 of each of 2 conditions", look.Scheme, len(drawn))
 		}
+		for i, ok := range drawn {
+			if !ok {
+				t.Errorf("%s: nothing is drawn in plot %d", look.Scheme, i+1)
+			}
+		}
+		b.Readable(look.Scheme)
+		b.Keep(look.Scheme)
 	}
+	hideAndShow(t, b)
 	b.Quiet()
 }
 
@@ -173,11 +184,9 @@ func TestPageOfLittle(t *testing.T) {
 	b.Quiet()
 }
 
-// TestPageStrategies hides a strategy and shows it again, and reads off values.
-func TestPageStrategies(t *testing.T) {
-	b := pagetest.New(t)
-	b.Open(file(t, measured(3)), "", pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
-	b.Plots()
+// hideAndShow hides a strategy and shows it again, and reads off values.
+func hideAndShow(t *testing.T, b *pagetest.Tab) {
+	t.Helper()
 	picture := func() string {
 		return pagetest.Eval[string](b,
 			`[...document.querySelectorAll("figure canvas")].map((c) => c.toDataURL()).join()`)
@@ -201,7 +210,6 @@ func TestPageStrategies(t *testing.T) {
 			`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", cancelable: true}))`)
 	}
 	b.Until(`document.querySelectorAll(".readout")[1].textContent.startsWith("p50: none 88 (84..92) · local 176")`)
-	b.Quiet()
 }
 
 // hostile is what a shop or a flag might bring.

@@ -14,7 +14,6 @@ import (
 	"oversell/internal/backend/coordination"
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
-	"oversell/internal/bench/items"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
@@ -183,7 +182,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` on sale; with -items of all items together, each with an equal share")
 	fs.IntVar(&o.Items, "items", 1, "`NUMBER` of items on sale, each with its own share of the -stock, its own audit "+
 		"and its own verdict; the row has the worst of them")
-	fs.StringVar(&t.skew, "skew", items.Skew{}.String(), "`SKEW` of who buys which of the -items, drawn by -seed: "+
+	fs.StringVar(&t.skew, "skew", bench.Skew{}.String(), "`SKEW` of who buys which of the -items, drawn by -seed: "+
 		"uniform, or zipf:S, where item k is wanted in proportion to 1/k^S, such as zipf:1.1")
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each in its own process")
 	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it "+
@@ -260,7 +259,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if err := checkRate(fs, *o); err != nil {
 		return err
 	}
-	if o.Skew, err = items.Parse(t.skew); err != nil {
+	if o.Skew, err = bench.ParseSkew(t.skew); err != nil {
 		return fmt.Errorf("-skew: %w", err)
 	}
 	o.Keys, o.Targets = bench.Keys(t.keys), naming.Split(t.targets)

@@ -19,7 +19,6 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench/chaos"
-	"oversell/internal/bench/items"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
@@ -67,7 +66,7 @@ type Config struct {
 	// Items is how many items are on sale; default 1. They share Stock equally. Each buyer
 	// wants one of them, drawn by Seed as Skew says.
 	Items int
-	Skew  items.Skew
+	Skew  Skew
 
 	// Rate makes it an open load: so many requests per second for Duration, at most
 	// InFlight of them at once. Requests is then set to their number. Without a rate InFlight

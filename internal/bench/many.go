@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"oversell/internal/bench/items"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -45,8 +44,8 @@ func (c Config) defaultTTL() time.Duration {
 func (c Config) checkItems() error {
 	rows := len(c.Strategies) * len(c.Conditions) * c.Repeat
 	switch {
-	case c.Items < 1 || c.Items > items.Max:
-		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Items, "item"), items.Max)
+	case c.Items < 1 || c.Items > maxItems:
+		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Items, "item"), maxItems)
 	case !c.many():
 		return nil
 	case c.Workload != catalog.Deduct:
@@ -90,7 +89,7 @@ func (c Config) takesTurns() bool {
 // spread says which item each request of a row is for. The two requests of a pair are for one
 // item: they are one buyer's.
 func (c Config) spread() (of func(request int) (item int), units func(item int) int64) {
-	s := items.New(max(1, c.Items), c.Skew, c.Seed)
+	s := NewSpread(max(1, c.Items), c.Skew, c.Seed)
 	of = s.Of
 	if c.Keys == PairedKeys {
 		of = func(request int) int { return s.Of(request / 2) }
@@ -104,7 +103,7 @@ func (c Config) firstTurns() int64 {
 	if !c.many() || c.Workload == catalog.Cache {
 		return c.turns()
 	}
-	s := items.New(c.Items, c.Skew, c.Seed)
+	s := NewSpread(c.Items, c.Skew, c.Seed)
 	return min(s.Units(c.Stock, 0), int64(s.Share(0)*float64(c.Requests)))
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/bench"
-	"oversell/internal/bench/items"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -17,7 +16,7 @@ import (
 // many makes a run sell several items, some wanted by many buyers.
 func many(t *testing.T, cfg bench.Config) bench.Config {
 	t.Helper()
-	skew, err := items.Parse("zipf:1.1")
+	skew, err := bench.ParseSkew("zipf:1.1")
 	must(t, err)
 	cfg.Items, cfg.Skew, cfg.Seed = 20, skew, 3
 	return cfg

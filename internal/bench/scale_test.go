@@ -1,4 +1,4 @@
-package items_test
+package bench_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/bench/items"
+	"oversell/internal/bench"
 	"oversell/internal/catalog"
 )
 
@@ -37,7 +37,7 @@ func shard(slot, primaries int) int { return slot * primaries / slots }
 
 // busiest is the largest share of the buyers that one primary serves. The items have the names
 // of the given sale.
-func busiest(s *items.Spread, n, sale, primaries int) float64 {
+func busiest(s *bench.Spread, n, sale, primaries int) float64 {
 	shares := make([]float64, primaries)
 	for i := range n {
 		shares[shard(slot(fmt.Sprintf("sale-%d-item-%d", sale, i)), primaries)] += s.Share(i)
@@ -52,7 +52,7 @@ func ExampleSpread_shards() {
 	fmt.Println("the busiest primary's share of the buyers")
 	fmt.Println("items   skew      3 primaries  6 primaries")
 	for _, skew := range []string{"uniform", "zipf:1.1", "zipf:1.5"} {
-		how, err := items.Parse(skew)
+		how, err := bench.ParseSkew(skew)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -62,7 +62,7 @@ func ExampleSpread_shards() {
 			for _, primaries := range []int{3, 6} {
 				shares := make([]float64, 101)
 				for sale := range shares {
-					shares[sale] = busiest(items.New(n, how, 1), n, sale, primaries)
+					shares[sale] = busiest(bench.NewSpread(n, how, 1), n, sale, primaries)
 				}
 				slices.Sort(shares)
 				fmt.Printf("  %9.0f %%", 100*shares[len(shares)/2])
@@ -91,7 +91,7 @@ func ExampleSpread_shards() {
 // the other. Each asks a number of segments, from one that they draw. It returns how many buyers
 // are told "sold out" while another segment has units, and the units that are left at the end.
 func turnedAway(units int64, segments, asked, buyers int, seed uint64) (falsely int, left int64) {
-	s := items.New(segments, items.Skew{}, seed)
+	s := bench.NewSpread(segments, bench.Skew{}, seed)
 	stock := make([]int64, segments)
 	for i := range stock {
 		stock[i] = s.Units(units, i)
@@ -173,7 +173,7 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 
 // docs/results.md says of every sql_ strategy what Vitess and TiDB make of its statements.
 func TestGuideHasEverySQLStrategy(t *testing.T) {
-	guide, err := os.ReadFile("../../../docs/results.md")
+	guide, err := os.ReadFile("../../docs/results.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,4 @@
-// Package items spreads the buyers and the stock of a run over several items.
-package items
+package bench
 
 import (
 	"errors"
@@ -11,10 +10,10 @@ import (
 	"strings"
 )
 
-// Max is the most items of a run.
-const Max = 10_000
+// maxItems is the most items of a run.
+const maxItems = 10_000
 
-// ErrSkew is wrapped by the errors of Parse.
+// ErrSkew is wrapped by the errors of ParseSkew.
 var ErrSkew = errors.New("is not a skew")
 
 // The forms of a skew.
@@ -28,9 +27,9 @@ const (
 // likely as another. With an exponent s the k-th item is wanted in proportion to 1/k^s (Zipf).
 type Skew struct{ exponent float64 }
 
-// Parse parses uniform or zipf:S, with an exponent S over 0 and up to 10. Its error wraps
+// ParseSkew parses uniform or zipf:S, with an exponent S over 0 and up to 10. Its error wraps
 // ErrSkew, is one line, and says what is allowed.
-func Parse(text string) (Skew, error) {
+func ParseSkew(text string) (Skew, error) {
 	if text == uniform {
 		return Skew{}, nil
 	}
@@ -44,7 +43,7 @@ func Parse(text string) (Skew, error) {
 	return Skew{s}, nil
 }
 
-// String is the form that Parse reads.
+// String is the form that ParseSkew reads.
 func (s Skew) String() string {
 	if s.exponent == 0 {
 		return uniform
@@ -52,15 +51,15 @@ func (s Skew) String() string {
 	return zipf + ":" + strconv.FormatFloat(s.exponent, 'g', -1, 64)
 }
 
-// Spread says which item each buyer wants. The same arguments of New always give the same
-// spread. It is safe for concurrent use.
+// Spread says which item each buyer wants. The same arguments of NewSpread always give
+// the same spread. It is safe for concurrent use.
 type Spread struct {
 	seed uint64
 	upTo []float64 // the probability of an item or one before it, by item
 }
 
-// New returns a spread over n items, of which there must be one at least.
-func New(n int, skew Skew, seed uint64) *Spread {
+// NewSpread returns a spread over n items, of which there must be one at least.
+func NewSpread(n int, skew Skew, seed uint64) *Spread {
 	s := &Spread{seed: seed, upTo: make([]float64, n)}
 	// math/rand/v2 has a Zipf too, but only for exponents over 1.
 	sum := 0.0

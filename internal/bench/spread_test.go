@@ -1,4 +1,4 @@
-package items_test
+package bench_test
 
 import (
 	"errors"
@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/bench/items"
+	"oversell/internal/bench"
 )
 
-func skew(t *testing.T, text string) items.Skew {
+func skew(t *testing.T, text string) bench.Skew {
 	t.Helper()
-	s, err := items.Parse(text)
+	s, err := bench.ParseSkew(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func skew(t *testing.T, text string) items.Skew {
 }
 
 // counts is how many of the first buyers want each item.
-func counts(s *items.Spread, items, buyers int) []int {
+func counts(s *bench.Spread, items, buyers int) []int {
 	n := make([]int, items)
 	for i := range buyers {
 		n[s.Of(i)]++
@@ -37,8 +37,8 @@ func TestSkewsAreReadAsWritten(t *testing.T) {
 	}
 	for _, text := range []string{"", "zipf", "zipf:", "zipf:0", "zipf:-1", "zipf:10.1", "zipf:NaN", "zipf:Inf",
 		"zipf:1.1:2", "uniform:1", "Zipf:1.1", "pareto:2"} {
-		_, err := items.Parse(text)
-		if !errors.Is(err, items.ErrSkew) || !strings.Contains(err.Error(),
+		_, err := bench.ParseSkew(text)
+		if !errors.Is(err, bench.ErrSkew) || !strings.Contains(err.Error(),
 			"zipf:S with an exponent S over 0 and up to 10") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -56,7 +56,7 @@ func TestBuyersAreSpreadAsTheSkewSays(t *testing.T) {
 		for seed := range uint64(5) {
 			t.Run(fmt.Sprint(tt.skew, " ", tt.n, " ", seed), func(t *testing.T) {
 				const buyers = 200_000
-				s := items.New(tt.n, skew(t, tt.skew), seed)
+				s := bench.NewSpread(tt.n, skew(t, tt.skew), seed)
 				sum, chi, all := 0.0, 0.0, 0
 				for i, got := range counts(s, tt.n, buyers) {
 					want := s.Share(i) * buyers
@@ -78,13 +78,13 @@ func TestBuyersAreSpreadAsTheSkewSays(t *testing.T) {
 
 // The share of the k-th item is that of the first, divided by k to the power of the exponent.
 func TestSharesFollowZipf(t *testing.T) {
-	s := items.New(1000, skew(t, "zipf:1.1"), 1)
+	s := bench.NewSpread(1000, skew(t, "zipf:1.1"), 1)
 	for _, k := range []int{2, 10, 1000} {
 		if got, want := s.Share(0)/s.Share(k-1), math.Pow(float64(k), 1.1); math.Abs(got/want-1) > 1e-6 {
 			t.Errorf("the first item is wanted %v times as often as item %d, want %v", got, k, want)
 		}
 	}
-	even := items.New(8, items.Skew{}, 1)
+	even := bench.NewSpread(8, bench.Skew{}, 1)
 	for k := range 8 {
 		if got := even.Share(k); math.Abs(got-0.125) > 1e-12 {
 			t.Errorf("uniform: item %d is wanted with probability %v", k, got)
@@ -95,7 +95,7 @@ func TestSharesFollowZipf(t *testing.T) {
 // A run can be repeated: the spread depends on nothing but its arguments.
 func TestSpreadDependsOnItsSeedAlone(t *testing.T) {
 	of := func(seed uint64) (all []int) {
-		s := items.New(50, skew(t, "zipf:1.1"), seed)
+		s := bench.NewSpread(50, skew(t, "zipf:1.1"), seed)
 		for i := range 1000 {
 			all = append(all, s.Of(i))
 		}
@@ -110,7 +110,7 @@ func TestSpreadDependsOnItsSeedAlone(t *testing.T) {
 }
 
 func TestOneItemHasAllBuyers(t *testing.T) {
-	if got := counts(items.New(1, skew(t, "zipf:1.1"), 3), 1, 1000); !slices.Equal(got, []int{1000}) {
+	if got := counts(bench.NewSpread(1, skew(t, "zipf:1.1"), 3), 1, 1000); !slices.Equal(got, []int{1000}) {
 		t.Errorf("they are %v", got)
 	}
 }
@@ -121,7 +121,7 @@ func TestStockIsSharedEqually(t *testing.T) {
 		n     int
 		want  []int64
 	}{{10, 1, []int64{10}}, {10, 2, []int64{5, 5}}, {11, 4, []int64{3, 3, 3, 2}}, {4, 4, []int64{1, 1, 1, 1}}} {
-		s := items.New(tt.n, items.Skew{}, 1)
+		s := bench.NewSpread(tt.n, bench.Skew{}, 1)
 		var got []int64
 		for i := range tt.n {
 			got = append(got, s.Units(tt.stock, i))

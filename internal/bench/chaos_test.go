@@ -18,7 +18,7 @@ import (
 )
 
 // chaotic is a short sale through faults of the kinds on backends of a kind.
-func chaotic(t *testing.T, kind string, p *processes, faults ...chaos.Kind) bench.Config {
+func chaotic(t *testing.T, kind string, p *backendtest.Processes, faults ...chaos.Kind) bench.Config {
 	t.Helper()
 	if kind == "local" {
 		backendtest.Need(t, "redis-server", "mariadb-install-db")
@@ -27,13 +27,13 @@ func chaotic(t *testing.T, kind string, p *processes, faults ...chaos.Kind) benc
 	must(t, err)
 	t.Cleanup(func() {
 		must(t, servers.Close())
-		p.checkEnded(t)
+		p.CheckEnded(t)
 	})
 	return bench.Config{
 		Conditions: []catalog.Condition{catalog.Chaos}, Workload: catalog.Deduct, Instances: 2, Keys: bench.NoKeys,
 		Rate: 40, Duration: 4 * time.Second, Stock: 200, TTL: time.Second, Seed: 11, Faults: faults,
 		Policy: &guard.Line{Delay: 2 * time.Millisecond},
-		Chaos:  servers, RedisURL: servers.RedisURL, DBURL: servers.DBURL, Command: p.command(healthy),
+		Chaos:  servers, RedisURL: servers.RedisURL, DBURL: servers.DBURL, Command: p.Command(healthy),
 	}
 }
 
@@ -47,7 +47,7 @@ func TestSaleInChaos(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			p := new(processes)
+			p := new(backendtest.Processes)
 			cfg := chaotic(t, kind, p, faults...)
 			cfg.Strategies = []string{map[string]string{"embedded": "lua_stream", "local": "v9_cohort"}[kind]}
 			rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
@@ -93,7 +93,7 @@ func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
 	for _, kind := range []chaos.Kind{chaos.ShopRestart, chaos.ShopStop} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			p := new(processes)
+			p := new(backendtest.Processes)
 			cfg := chaotic(t, "embedded", p, kind)
 			cfg.Strategies = []string{"lua_batch"}
 			rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
@@ -103,7 +103,7 @@ func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
 			if len(injected) == 0 || injected[0].Error != "" {
 				t.Fatalf("%+v", row.Chaos)
 			}
-			started := len(p.cmds)
+			started := len(p.All())
 			if kind == chaos.ShopRestart && started != cfg.Instances+len(injected) {
 				t.Errorf("%d processes for %d shops and %d restarts", started, cfg.Instances, len(injected))
 			}
@@ -117,9 +117,9 @@ func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
 // A shop that loses orders of which buyers were told is found out.
 func TestLostOrdersAreFoundInChaos(t *testing.T) {
 	t.Parallel()
-	p := new(processes)
+	p := new(backendtest.Processes)
 	cfg := chaotic(t, "embedded", p, chaos.RedisRepliesLate)
-	cfg.Command, cfg.Strategies = p.command(forgets), []string{"v6_watchdog"}
+	cfg.Command, cfg.Strategies = p.Command(forgets), []string{"v6_watchdog"}
 	cfg.Duration, cfg.Stock = 2*time.Second, 80
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 	must(t, err)

@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
 )
 
 // killed counts the processes that were killed, and fails the test for one
 // that ended badly in another way.
-func (p *processes) killed(t *testing.T) int {
+func killed(t *testing.T, p *backendtest.Processes) int {
 	t.Helper()
 	n := 0
-	for _, cmd := range p.cmds {
+	for _, cmd := range p.All() {
 		switch state := cmd.ProcessState; {
 		case state.String() == "signal: killed":
 			n++
@@ -31,14 +32,14 @@ func (p *processes) killed(t *testing.T) int {
 
 func TestCrashKillsAProcessAndTheNextRowHasAnother(t *testing.T) {
 	cfg := config(t, "embedded")
-	var all processes
-	cfg.Command = all.command(healthy)
+	var all backendtest.Processes
+	cfg.Command = all.Command(healthy)
 	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []catalog.Condition{catalog.Crash, catalog.Calm}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	want := 1 + len(rows["v6_watchdog/crash"].Discarded)
-	if n := all.killed(t); n != want || len(all.cmds) < 2+want {
-		t.Errorf("%d processes, %d of them killed; want %d or more, and %d", len(all.cmds), n, 2+want, want)
+	if n := killed(t, &all); n != want || len(all.All()) < 2+want {
+		t.Errorf("%d processes, %d of them killed; want %d or more, and %d", len(all.All()), n, 2+want, want)
 	}
 	if n := rows["v6_watchdog/crash"].Unknown; n == 0 {
 		t.Error("crash: everybody learned the outcome, also from a dead process")
@@ -52,11 +53,11 @@ func TestCrashKillsAProcessAndTheNextRowHasAnother(t *testing.T) {
 // figure of a strategy.
 func TestInstanceThatEndsByItselfEndsTheBench(t *testing.T) {
 	cfg := config(t, "embedded")
-	var all processes
-	cfg.Command = all.command(dies)
+	var all backendtest.Processes
+	cfg.Command = all.Command(dies)
 	cfg.Strategies = []string{"watch", "v6_watchdog"}
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
-	all.checkEnded(t)
+	all.CheckEnded(t)
 	if len(rows) != 1 || rows[0].Strategy != "watch" || !rows[0].Expected {
 		t.Errorf("the finished rows are %+v, want that of watch", rows)
 	}
@@ -72,7 +73,7 @@ func TestInstanceThatEndsByItselfEndsTheBench(t *testing.T) {
 
 func TestInstanceThatCannotStartSaysWhy(t *testing.T) {
 	for want, command := range map[string]func() (*exec.Cmd, error){
-		"ended by itself: exit status 2": new(processes).command(unable),
+		"ended by itself: exit status 2": new(backendtest.Processes).Command(unable),
 		"no such file":                   missing(t),
 		"no program":                     func() (*exec.Cmd, error) { return nil, errors.New("no program") },
 	} {
@@ -117,8 +118,8 @@ func TestCancelStopsWhateverGoesOn(t *testing.T) {
 			t.Parallel()
 			strategy, condition, _ := strings.Cut(at, "/")
 			cfg := config(t, "embedded")
-			var all processes
-			cfg.Command = all.command(healthy)
+			var all backendtest.Processes
+			cfg.Command = all.Command(healthy)
 			cfg.TTL, cfg.Wait = 5*time.Second, time.Minute
 			cfg.Strategies = []string{strategy}
 			cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Condition(condition)}
@@ -131,7 +132,7 @@ func TestCancelStopsWhateverGoesOn(t *testing.T) {
 			if len(rows) != 1 || rows[0].Condition != catalog.Calm {
 				t.Errorf("%d finished rows, want the calm one", len(rows))
 			}
-			all.checkEnded(t)
+			all.CheckEnded(t)
 		})
 	}
 }

@@ -31,7 +31,7 @@ func holdRows(t *testing.T, kind string, stages []string, conditions ...catalog.
 func holdRowsOn(t *testing.T, cfg bench.Config) []report.Row {
 	t.Helper()
 	cfg.Workload, cfg.Requests, cfg.Stock, cfg.TTL = catalog.Hold, 150, 80, time.Second
-	cfg.Command = new(processes).command(healthy)
+	cfg.Command = new(backendtest.Processes).Command(healthy)
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 	if err != nil {
 		t.Fatal(err)

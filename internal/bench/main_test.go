@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
-	"os/signal"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9/logging"
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
@@ -26,11 +21,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// role says which kind of instance this test binary is to be, instead of a
-// run of tests.
-const role = "OVERSELL_TEST_INSTANCE"
-
-// The roles.
+// The roles of this test binary as an instance.
 const (
 	healthy = "healthy"
 	dies    = "dies"    // ends by itself in the second row, at the first sale
@@ -39,16 +30,11 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
-	if as := os.Getenv(role); as != "" {
-		os.Exit(instance(as))
-	}
+	backendtest.Play(instance)
 	os.Exit(backendtest.Main(m))
 }
 
-func instance(as string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
+func instance(ctx context.Context, as string, in io.Reader, out, log io.Writer) error {
 	adjust := func(c *shop.Config) {
 		if as == dies {
 			c.Stock.Work = dieInSecondRow(c.Stock.Work)
@@ -60,11 +46,7 @@ func instance(as string) int {
 	if as == forgets {
 		adjust = forgetOrders
 	}
-	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	return 0
+	return bench.Serve(ctx, in, out, log, adjust)
 }
 
 func dieInSecondRow(work stock.Work) stock.Work {
@@ -96,36 +78,6 @@ func forgetOrders(c *shop.Config) {
 	}
 }
 
-// processes are the instances of one bench.
-type processes struct {
-	mu   sync.Mutex
-	cmds []*exec.Cmd
-}
-
-// command returns the Command of a Config: it makes this test binary an
-// instance of the kind.
-func (p *processes) command(as string) func() (*exec.Cmd, error) {
-	return func() (*exec.Cmd, error) {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), role+"="+as)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.cmds = append(p.cmds, cmd)
-		return cmd, nil
-	}
-}
-
-// checkEnded fails the test unless all have ended. It is only to be called
-// when the bench is over.
-func (p *processes) checkEnded(t *testing.T) {
-	t.Helper()
-	for _, cmd := range p.cmds {
-		if cmd.Process != nil && cmd.ProcessState == nil {
-			t.Errorf("process %d still runs", cmd.Process.Pid)
-		}
-	}
-}
-
 // shortTTL makes rows short that last as long as a slow holder. A watchdog
 // must still get its turn within a quarter of it on a machine that is busy.
 const shortTTL = 800 * time.Millisecond
@@ -138,7 +90,7 @@ func config(t *testing.T, kind string) bench.Config {
 		Conditions: []catalog.Condition{catalog.Calm}, Instances: 2,
 		Keys: bench.NoKeys, SecondLook: true,
 		TTL: time.Second, Work: time.Millisecond, Policy: &guard.Line{Delay: 2 * time.Millisecond},
-		Command:  new(processes).command(healthy),
+		Command:  new(backendtest.Processes).Command(healthy),
 		RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
 	}
 }

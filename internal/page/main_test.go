@@ -1,9 +1,18 @@
 package page_test
 
 import (
+	"context"
+	"io"
+	"os"
 	"testing"
 
-	"oversell/internal/bench/benchtest"
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
 )
 
-func TestMain(m *testing.M) { benchtest.Main(m) }
+func TestMain(m *testing.M) {
+	backendtest.Play(func(ctx context.Context, _ string, in io.Reader, out, log io.Writer) error {
+		return bench.Serve(ctx, in, out, log, nil)
+	})
+	os.Exit(backendtest.Main(m))
+}

@@ -10,14 +10,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"oversell/internal/bench/benchtest"
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report"
 	"oversell/internal/figures"
 	"oversell/internal/page"
@@ -33,9 +32,7 @@ type site struct {
 // openRuns serves the part Run for the length of the test.
 func openRuns(t *testing.T, token string) *site {
 	t.Helper()
-	command := func() (*exec.Cmd, error) {
-		return benchtest.Command(), nil
-	}
+	command := new(backendtest.Processes).Command("instance")
 	logger := slog.New(slog.DiscardHandler)
 	m := runs.New(t.Context(), runs.Config{Command: command, Logger: logger})
 	s := &site{httptest.NewUnstartedServer(page.Runs(m, token, logger)), m}

@@ -3,16 +3,10 @@ package lockbench_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"os"
-	"os/exec"
-	"os/signal"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9/logging"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
@@ -21,50 +15,11 @@ import (
 	"oversell/internal/guard"
 )
 
-// role makes this test binary a process of a row, instead of a run of tests.
-const role = "OVERSELL_TEST_CONTEND"
-
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
-	if os.Getenv(role) != "" {
-		os.Exit(process())
-	}
+	backendtest.Play(func(ctx context.Context, _ string, in io.Reader, out, _ io.Writer) error {
+		return lockbench.Serve(ctx, contenders(), in, out)
+	})
 	os.Exit(backendtest.Main(m))
-}
-
-func process() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := lockbench.Serve(ctx, contenders(), os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	return 0
-}
-
-// processes are those of one test.
-type processes struct {
-	mu   sync.Mutex
-	cmds []*exec.Cmd
-}
-
-func (p *processes) command() (*exec.Cmd, error) {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), role+"=1")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cmds = append(p.cmds, cmd)
-	return cmd, nil
-}
-
-// checkEnded fails the test unless all have ended.
-func (p *processes) checkEnded(t testing.TB) {
-	t.Helper()
-	for _, cmd := range p.cmds {
-		if cmd.Process != nil && cmd.ProcessState == nil {
-			t.Errorf("process %d still runs", cmd.Process.Pid)
-		}
-	}
 }
 
 // contenders is what the tests know besides the contenders of the project: locks
@@ -95,12 +50,12 @@ func (f fake) Do(ctx context.Context, _ guard.Entry, _ func(context.Context) err
 }
 
 // config is a small run on a Redis of the given kind.
-func config(t testing.TB, kind string) (bench.Config, *processes) {
+func config(t testing.TB, kind string) (bench.Config, *backendtest.Processes) {
 	t.Helper()
-	p := new(processes)
-	t.Cleanup(func() { p.checkEnded(t) })
+	p := new(backendtest.Processes)
+	t.Cleanup(func() { p.CheckEnded(t) })
 	return bench.Config{
-		RedisURL: backendtest.Redis(t, kind), Command: p.command,
+		RedisURL: backendtest.Redis(t, kind), Command: p.Command("contender"),
 		Requests: 60, Instances: 2, TTL: 2 * time.Second, Wait: 30 * time.Second,
 	}, p
 }

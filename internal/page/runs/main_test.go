@@ -3,52 +3,29 @@ package runs_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
-	"os/exec"
-	"sync"
+	"os"
 	"testing"
 	"time"
 
-	"oversell/internal/bench/benchtest"
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
 	"oversell/internal/page/runs"
 )
 
-func TestMain(m *testing.M) { benchtest.Main(m) }
-
-// processes are the instances that a manager has started.
-type processes struct {
-	mu   sync.Mutex
-	cmds []*exec.Cmd
-}
-
-func (p *processes) command() (*exec.Cmd, error) {
-	cmd := benchtest.Command()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cmds = append(p.cmds, cmd)
-	return cmd, nil
-}
-
-// checkEnded fails the test unless there were processes and all have ended.
-func (p *processes) checkEnded(t *testing.T) {
-	t.Helper()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.cmds) == 0 {
-		t.Error("no process was ever started")
-	}
-	for _, cmd := range p.cmds {
-		if cmd.Process != nil && cmd.ProcessState == nil {
-			t.Errorf("process %d still runs", cmd.Process.Pid)
-		}
-	}
+func TestMain(m *testing.M) {
+	backendtest.Play(func(ctx context.Context, _ string, in io.Reader, out, log io.Writer) error {
+		return bench.Serve(ctx, in, out, log, nil)
+	})
+	os.Exit(backendtest.Main(m))
 }
 
 // open returns a manager for the length of the test.
-func open(t *testing.T, change func(*runs.Config)) (*runs.Manager, *processes) {
+func open(t *testing.T, change func(*runs.Config)) (*runs.Manager, *backendtest.Processes) {
 	t.Helper()
-	p := new(processes)
-	cfg := runs.Config{Command: p.command, Logger: slog.New(slog.DiscardHandler)}
+	p := new(backendtest.Processes)
+	cfg := runs.Config{Command: p.Command("instance"), Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
 	}

@@ -54,7 +54,7 @@ func TestRunIsShownAsItIs(t *testing.T) {
 	if run.Oversold != none.Oversold || !run.AsExpected {
 		t.Errorf("the summary is %+v", run.Summary)
 	}
-	p.checkEnded(t)
+	p.CheckEnded(t)
 }
 
 func TestBrokenInvariantIsShownWhileTheRowGoesOn(t *testing.T) {
@@ -111,7 +111,7 @@ func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 	if err := db.Model(&stock.Item{}).Count(&left).Error; err != nil || left != 0 {
 		t.Errorf("%d items are left: %v", left, err)
 	}
-	p.checkEnded(t)
+	p.CheckEnded(t)
 }
 
 // Of the shop's own servers, a run starts those that its strategies need.
@@ -149,7 +149,7 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 			t.Errorf("after %s: %v, %v; want %d", tt.strategy, started, err, tt.etcds)
 		}
 	}
-	p.checkEnded(t)
+	p.CheckEnded(t)
 }
 
 func TestStopKeepsWhatIsFinished(t *testing.T) {
@@ -167,7 +167,7 @@ func TestStopKeepsWhatIsFinished(t *testing.T) {
 		e.Run.Error != "" {
 		t.Errorf("stopped, it is %+v; told of %d rows more", e.Run, len(rows))
 	}
-	p.checkEnded(t)
+	p.CheckEnded(t)
 	if err := m.Stop(id); !errors.Is(err, runs.ErrNotRunning) {
 		t.Errorf("stopped once more: %v", err)
 	}
@@ -207,7 +207,7 @@ func TestCloseInTheMiddleLeavesNothing(t *testing.T) {
 	sub := m.Subscribe()
 	until(t, sub, loaded)
 	m.Close()
-	p.checkEnded(t)
+	p.CheckEnded(t)
 	if run, err := m.Get(id); err != nil || run.State != runs.Stopped {
 		t.Errorf("closed, the run is %s, %v", run.State, err)
 	}
@@ -311,7 +311,7 @@ func TestOldRunsAreLetGo(t *testing.T) {
 	if _, err := m.Get(ids[0]); !errors.Is(err, runs.ErrUnknownRun) {
 		t.Errorf("the one before them: %v", err)
 	}
-	p.checkEnded(t)
+	p.CheckEnded(t)
 }
 
 var errGone = errors.New("gone")

@@ -15,7 +15,7 @@ import (
 func onACluster(t *testing.T) bench.Config {
 	t.Helper()
 	cfg := many(t, config(t, "local"))
-	cfg.RedisURL = backendtest.Cluster(t)
+	cfg.RedisURL, cfg.Requests, cfg.Stock = backendtest.Cluster(t), 120, 36
 	return cfg
 }
 

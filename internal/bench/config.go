@@ -106,8 +106,6 @@ type Config struct {
 	// verdict there: how its waiters fare says nothing about a real server.
 	embedded bool
 
-	deaf bool // hold: the payment provider sends no webhooks
-
 	slack time.Duration // how long after its end a row's lease may still be held
 }
 

@@ -3,6 +3,8 @@
 package bench_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,41 +15,35 @@ import (
 
 // Each fault of a row is seen as it happened: its kind, when it began, and how long it lasted.
 func TestFaultsAreSeenAsTheyHappened(t *testing.T) {
-	for condition, kind := range map[catalog.Condition]bench.FaultKind{
-		catalog.Calm: "", catalog.Slow: bench.Slow, catalog.Late: bench.Late, catalog.Crash: bench.Killed,
+	t.Parallel()
+	kinds := map[catalog.Condition]bench.FaultKind{
+		catalog.Slow: bench.Slow, catalog.Late: bench.Late, catalog.Crash: bench.Killed,
 		catalog.Pause: bench.Stopped, catalog.Partition: bench.CutOff,
-	} {
-		t.Run(string(condition), func(t *testing.T) {
-			t.Parallel()
-			cfg := config(t, "embedded")
-			cfg.Strategies, cfg.Conditions = []string{"v8_fenced"}, []catalog.Condition{condition}
-			row, o := watched(t, cfg)
-			faults := o.last.Faults
-			if kind == "" {
-				if len(faults) > 0 {
-					t.Errorf("%+v", faults)
-				}
-				return
+	}
+	cfg, o := config(t, "embedded"), new(onlooker)
+	cfg.Strategies = []string{"v8_fenced"}
+	cfg.Conditions = append(slices.Sorted(maps.Keys(kinds)), catalog.Calm)
+	if _, err := bench.Run(t.Context(), cfg, o); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range o.rows {
+		kind, faults := kinds[row.Condition], row.last.Faults
+		if (len(faults) == 0) != (kind == "") {
+			t.Errorf("%s: %d faults were seen", row.Condition, len(faults))
+		}
+		lease, err := time.ParseDuration(row.TTL)
+		must(t, err)
+		ttl, seen := figures.Milliseconds(lease), figures.Milliseconds(row.last.Elapsed)
+		for _, f := range faults {
+			lasted := f.Until - f.At
+			ends := lasted > ttl || lasted > 0 && seen < f.Until // the row may have ended before
+			if f.Kind == bench.Killed {
+				ends = f.Until == 0
 			}
-			if len(faults) == 0 {
-				t.Fatal("no fault was seen")
+			if f.Kind != kind || f.At <= 0 || f.At > seen || !ends {
+				t.Errorf("%s: with a ttl of %v ms, seen at %v ms: %+v, want %s", row.Condition, ttl, seen, f, kind)
 			}
-			lease, err := time.ParseDuration(row.TTL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ttl, seen := figures.Milliseconds(lease), figures.Milliseconds(o.last.Elapsed)
-			for _, f := range faults {
-				lasted := f.Until - f.At
-				ends := lasted > ttl || lasted > 0 && seen < f.Until // the row may have ended before
-				if f.Kind == bench.Killed {
-					ends = f.Until == 0
-				}
-				if f.Kind != kind || f.At <= 0 || f.At > seen || !ends {
-					t.Errorf("with a ttl of %v ms, seen at %v ms: %+v, want %s", ttl, seen, f, kind)
-				}
-			}
-		})
+		}
 	}
 }
 

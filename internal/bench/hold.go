@@ -105,12 +105,7 @@ func (c Config) sweep() time.Duration { return c.TTL / 10 }
 
 // settlesAfter is after which time a shop settles a payment that was interrupted. By then a process
 // that was held up has gone on, and the webhooks have come: what they show is not to be hidden.
-func (c Config) settlesAfter() time.Duration {
-	if c.deaf {
-		return c.TTL / 2
-	}
-	return 6 * c.TTL
-}
+func (c Config) settlesAfter() time.Duration { return 6 * c.TTL }
 
 // holdRunner is a bench of workload hold in progress.
 type holdRunner struct {

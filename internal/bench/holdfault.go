@@ -28,9 +28,6 @@ func (c Config) provided(condition catalog.Condition) (f payment.Faults) {
 			ReplyDelay: payment.Duration(c.TTL / 10), // so that holds expire while their payment is under way
 		}
 	}
-	if c.deaf {
-		f.WebhookDropEvery = 1
-	}
 	return f
 }
 

@@ -22,6 +22,7 @@ type onlooker struct {
 	seen   []bench.Live  // of the last row, while it was under way
 	audits map[int64]int // by when they were
 	last   bench.Live    // when the row was over
+	rows   []observedRow // that are over
 }
 
 func (o *onlooker) Watch(look func() bench.Live) {
@@ -44,10 +45,17 @@ func (o *onlooker) Watch(look func() bench.Live) {
 	})
 }
 
-func (o *onlooker) Done(report.Row) {
+func (o *onlooker) Done(row report.Row) {
 	close(o.stop)
 	o.wg.Wait()
 	o.last = o.look()
+	o.rows = append(o.rows, observedRow{row, o.last})
+}
+
+// observedRow is a row that is over, and what was seen of it at last.
+type observedRow struct {
+	report.Row
+	last bench.Live
 }
 
 // watched runs one row and looks on.

@@ -21,7 +21,7 @@ func openLoad(t *testing.T, rate int) bench.Config {
 
 func TestOpenLoadIsJudgedAsABurstIs(t *testing.T) {
 	cfg := openLoad(t, 150)
-	cfg.Strategies = []string{"none", "watch", "v6_watchdog"}
+	cfg.Strategies = []string{"none", "v6_watchdog"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {

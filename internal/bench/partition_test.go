@@ -21,7 +21,7 @@ import (
 func TestPartitionDeliversAWriteTooLate(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
-	cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Partition}
+	cfg.Conditions = []catalog.Condition{catalog.Partition}
 	cfg.Strategies = []string{"v1_setnx", "v6_watchdog", "v9_cohort", "watch"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
@@ -43,7 +43,7 @@ func TestPartitionDelaysAnUnlockWhereTheStockIsElsewhere(t *testing.T) {
 	cfg := config(t, "embedded")
 	cfg.Keeper = stock.InDatabase
 	cfg.Conditions = []catalog.Condition{catalog.Partition}
-	cfg.Strategies = []string{"v1_setnx", "v2_ttl", "v3_uuid", "v9_cohort"}
+	cfg.Strategies = []string{"v2_ttl", "v3_uuid"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	if row := rows["v2_ttl/partition"]; row.Oversold == 0 && row.LostUpdates == 0 {

@@ -22,6 +22,7 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
+	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
@@ -74,8 +75,49 @@ type chaosRow struct {
 	*run
 	patience time.Duration // of a buyer
 	found    report.Chaos
+	orders   []stock.ListedOrder
 	repeated atomic.Int64
 	resale   resale
+}
+
+// do runs the row: faults are injected one after the other while buyers come, then what is left is
+// sold, and all is audited.
+func (c *chaosRow) do(ctx context.Context) (row report.Row, err error) {
+	l, err := c.prepare(ctx)
+	if err != nil {
+		return report.Row{}, err
+	}
+	defer l.close()
+	l.exchange = c.buy
+	loading, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	o, err := c.observe(loading, l, nil, func(ctx, _ context.Context) error {
+		err := c.inject(ctx)
+		if err != nil {
+			fail(err) // the sale cannot go on
+		}
+		return err
+	})
+	if err != nil {
+		return report.Row{}, err
+	}
+	o.open.Late = 0 // a buyer's latency is that of all attempts
+	if err := c.sellOut(ctx, o.tally); err != nil {
+		return report.Row{}, err
+	}
+	if err := c.shops.Crashed(fleet.ExitGrace); err != nil { // nothing has asked since the last fault
+		return report.Row{}, err
+	}
+	if o.audits, _, err = c.settle(ctx); err != nil {
+		return report.Row{}, err
+	}
+	o.told, err = c.told(ctx, o, func(listed stock.ListedOrder) { c.orders = append(c.orders, listed) })
+	if err != nil {
+		return report.Row{}, err
+	}
+	row = c.figures(o)
+	c.judge(&row, o)
+	return c.judged(row), nil
 }
 
 // The settings of buyers under chaos, who retry.
@@ -370,9 +412,9 @@ func (c *chaosRow) name(o outcome) {
 			*ids = append(*ids, id)
 		}
 	}
-	written := make(map[string]string, len(o.orders)) // hash of the key by id
-	bought := make(map[string]bool, len(o.orders))
-	for _, order := range o.orders {
+	written := make(map[string]string, len(c.orders)) // hash of the key by id
+	bought := make(map[string]bool, len(c.orders))
+	for _, order := range c.orders {
 		if written[order.ID] = order.KeyHash; bought[order.KeyHash] {
 			few(&c.found.DuplicateIDs, order.ID)
 		}

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"oversell/internal/bench/report"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 )
 
 // FaultKind says what kind of fault was injected.
@@ -41,6 +43,7 @@ type faults struct {
 type span struct {
 	kind      FaultKind
 	at, until time.Time
+	seam      fleet.Seam // where a process was killed; "": in the work of a holder
 }
 
 // begin notes that a fault begins now. The caller calls end when it is over.
@@ -60,7 +63,36 @@ func (f *faults) begin(kind FaultKind) (end func()) {
 func (f *faults) overstay(kind FaultKind, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.all = append(f.all, span{kind, time.Now(), until})
+	f.all = append(f.all, span{kind: kind, at: time.Now(), until: until})
+}
+
+// kill kills a process at a seam, or in the work of a holder.
+func (f *faults) kill(m *fleet.Member, at fleet.Seam) {
+	f.mu.Lock()
+	f.all = append(f.all, span{kind: Killed, at: time.Now(), seam: at})
+	f.mu.Unlock()
+	m.Kill()
+}
+
+// atSeams returns what is reported of kills at seams, or nil if there were none. Settled is when all
+// accepted orders were written.
+func (f *faults) atSeams(settled time.Time, agree bool) *report.Kills {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var k report.Kills
+	var last time.Time
+	for _, s := range f.all {
+		if s.seam != "" {
+			k.KilledAt, last = append(k.KilledAt, string(s.seam)), s.at
+		}
+	}
+	if len(k.KilledAt) == 0 {
+		return nil
+	}
+	if agree {
+		k.AgreesAfterKill = new(max(0, settled.Sub(last).Seconds()))
+	}
+	return &k
 }
 
 // after returns the faults by their times since start, the earliest first.

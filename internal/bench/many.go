@@ -180,12 +180,12 @@ func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err 
 	return found, at, err
 }
 
-// told compares what the buyers of each item were told with the orders of its sale. The cache
-// has nothing to compare. Under chaos it also returns the orders.
-func (r *run) told(ctx context.Context, o outcome) (told []figures.Told, listed []stock.ListedOrder, err error) {
-	told = make([]figures.Told, len(r.skus))
+// told compares what the buyers of each item were told with the orders of its sale, and calls each
+// with every order. The cache has nothing to compare.
+func (r *run) told(ctx context.Context, o outcome, each func(stock.ListedOrder)) ([]figures.Told, error) {
+	told := make([]figures.Told, len(r.skus))
 	if r.cfg.Workload != catalog.Deduct {
-		return told, nil, nil
+		return told, nil
 	}
 	of, _ := r.cfg.spread()
 	all := make([]figures.Comparison, len(r.skus))
@@ -196,15 +196,13 @@ func (r *run) told(ctx context.Context, o outcome) (told []figures.Told, listed 
 	for _, request := range o.cutOff {
 		all[of(request)].CutOff(r.keyHash(request))
 	}
-	err = eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
+	err := eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
 		func(ctx context.Context, item int) error {
 			// Some may have been written since the audit: at most one for each request.
 			most, shop := o.audits[item].Orders+o.sent, r.admin.At(r.survivor())
 			if err := shop.EachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
 				all[item].Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
-				if r.chaos != nil {
-					listed = append(listed, o)
-				}
+				each(o)
 			}); err != nil {
 				return fmt.Errorf("comparing the orders with what buyers were told: %w", err)
 			}
@@ -214,7 +212,7 @@ func (r *run) told(ctx context.Context, o outcome) (told []figures.Told, listed 
 			}
 			return nil
 		})
-	return told, listed, err
+	return told, err
 }
 
 // sale judges the sale of an item.
@@ -270,7 +268,6 @@ func (r *run) unexplained(o outcome, locked bool) string {
 
 // judgeSale fills in the sums of all items, and the worst of their verdicts.
 func (r *run) judgeSale(row *report.Row, o outcome) {
-	agree := true
 	row.Verdict = figures.OK
 	all := make([]report.Item, len(o.audits))
 	for i := range o.audits {
@@ -279,7 +276,6 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 		if item.Verdict.Worse(row.Verdict) {
 			row.Verdict = item.Verdict
 		}
-		agree = agree && o.audits[i].Unwritten == 0 && item.LostUpdates == 0
 		all[i] = item
 	}
 	row.Uncompared = o.unkept
@@ -287,17 +283,22 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 		row.ConnectionTime = new(figures.Milliseconds(*o.held) / float64(row.Sold))
 	}
 	row.Throughput = float64(row.Sold) / o.wall.Seconds()
-	if r.strategy.Kind == catalog.Streamed && r.chaos == nil { // which has sold out since then
-		row.Drain = figures.Milliseconds(o.settled.Sub(o.start.Add(o.wall)))
-		agreed := o.settled
-		if !agree {
-			agreed = time.Time{}
-		}
-		row.Kills = r.kills.figures(agreed)
-	}
 	if r.cfg.many() {
 		row.Items = report.NewItems(all)
 	}
+}
+
+// drained fills in when the orders behind the sale were written, and the processes that were killed.
+func (r *run) drained(row *report.Row, o outcome) {
+	if r.strategy.Kind != catalog.Streamed {
+		return
+	}
+	row.Drain = figures.Milliseconds(o.settled.Sub(o.start.Add(o.wall)))
+	agree := row.LostUpdates == 0
+	for _, found := range o.audits {
+		agree = agree && found.Unwritten == 0
+	}
+	row.Kills = r.faults.atSeams(o.settled, agree)
 }
 
 // settleOne audits an item once all its accepted orders are written, and returns when that was.

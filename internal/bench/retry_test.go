@@ -63,9 +63,8 @@ func retrying(t *testing.T, patience time.Duration, desks ...*desk) *chaosRow {
 		cfg: Config{Workload: catalog.Deduct, Keys: UniqueKeys, Seed: 1}, skus: []string{"hot"}, cond: catalog.Chaos,
 		admin: newAdmin(""), shops: &shops{Fleet: fleet.Of(members...)},
 	}
-	r.chaos = &chaosRow{run: r, patience: patience}
 	t.Cleanup(r.admin.CloseIdleConnections)
-	return r.chaos
+	return &chaosRow{run: r, patience: patience}
 }
 
 // A buyer whose request fails asks the other shop, with the same key.
@@ -158,7 +157,7 @@ func TestFewOrdersAreNamed(t *testing.T) {
 	for i := range 100 {
 		o.note(reply{Request: i, Status: http.StatusOK, Order: fmt.Sprintf("order-%d", i)})
 	}
-	o.orders = []stock.ListedOrder{{ID: "order-0", KeyHash: c.keyHash(0)}, {ID: "again", KeyHash: c.keyHash(0)}}
+	c.orders = []stock.ListedOrder{{ID: "order-0", KeyHash: c.keyHash(0)}, {ID: "again", KeyHash: c.keyHash(0)}}
 	var row report.Row
 	c.judge(&row, o)
 	missing := row.Chaos.MissingIDs

@@ -28,66 +28,55 @@ type run struct {
 	shops    *shops // nil with running shops
 	progress Progress
 	watcher  Watcher // or nil
-	kills    kills
 	faults   faults
 	stalls   *fleet.StallWatch // of this process
-	chaos    *chaosRow         // nil under another condition
+	workers  *fleet.Fleet      // that write accepted orders; nil: the shops do
 }
 
 // do runs the row: it puts the items on sale, sends the requests, waits for every outcome,
 // and audits.
 func (r *run) do(ctx context.Context) (row report.Row, err error) {
-	if err := r.offer(ctx); err != nil {
+	l, err := r.prepare(ctx)
+	if err != nil {
 		return report.Row{}, err
 	}
-	if r.shops != nil {
-		if err := r.shops.follow(ctx, r.cfg.plan(r.skus[0], r.cond), r.unguarded()); err != nil {
-			return report.Row{}, err
-		}
-	}
+	defer l.close()
 	after, err := beforeFailover(ctx, r.cfg.Failovers, r.cond)
 	if err != nil {
 		return report.Row{}, err
 	}
 	defer func() { err = errors.Join(err, after()) }()
-	l, err := r.load(ctx)
-	if err != nil {
-		return report.Row{}, err
-	}
-	defer l.close()
 	before, err := r.admin.At(r.targets[0]).Audit(ctx, r.skus[0])
 	if err != nil {
 		return report.Row{}, err
 	}
-	r.progress.Waiting(Outcomes, l.awaited)
 	w, err := r.watched(ctx, l, &before)
 	if err != nil {
 		return report.Row{}, err
 	}
-	defer r.kills.close()
-	o, err := r.observe(ctx, l, w)
+	defer r.stopWorkers()
+	o, err := r.observe(ctx, l, w, r.inject)
 	if err != nil {
 		return report.Row{}, err
 	}
-	if r.chaos != nil {
-		if err := r.chaos.sellOut(ctx, o.tally); err != nil {
-			return report.Row{}, err
-		}
-		if err := r.shops.Crashed(fleet.ExitGrace); err != nil { // nothing has asked since the last fault
-			return report.Row{}, err
+	if r.shops != nil {
+		if held, ok := r.shops.held(); ok {
+			o.held = &held
 		}
 	}
 	if o.audits, o.settled, err = r.settle(ctx); err != nil {
 		return report.Row{}, err
 	}
-	if o.told, o.orders, err = r.told(ctx, o); err != nil {
+	if o.told, err = r.told(ctx, o, func(stock.ListedOrder) {}); err != nil {
 		return report.Row{}, err
 	}
-	// A new primary has its own count, and so has a Redis that was restarted.
-	if r.cond != catalog.Failover && r.chaos == nil && before.RedisCommands != nil {
+	if r.cond != catalog.Failover && before.RedisCommands != nil { // a new primary has its own count
 		o.commands = new(commandsBetween(before, o.audits[0]) - w.cost())
 	}
-	return r.row(o), nil
+	row = r.figures(o)
+	r.drained(&row, o)
+	r.expect(&row, o)
+	return r.judged(row), nil
 }
 
 // commandsBetween returns how many commands Redis has executed between two audits, or 0 if it
@@ -109,21 +98,29 @@ const (
 // settleTime is how long they may take.
 const settleTime = 10 * time.Second
 
-// load prepares the requests.
-func (r *run) load(ctx context.Context) (*stream, error) {
+// prepare puts the items on sale, gives the shops their plan, and prepares the requests.
+func (r *run) prepare(ctx context.Context) (*stream, error) {
+	if err := r.offer(ctx); err != nil {
+		return nil, err
+	}
+	if r.shops != nil {
+		if err := r.shops.follow(ctx, r.cfg.plan(r.skus[0], r.cond), r.unguarded()); err != nil {
+			return nil, err
+		}
+	}
 	of, _ := r.cfg.spread()
 	request := r.cfg.requests(r.strategy.Name, func(i int) string { return r.skus[of(i)] })
 	s, err := newStream(r.cfg, r.targets, request, func(target int) bool { return !r.killed(target) })
-	if err == nil && r.chaos != nil {
-		s.exchange = r.chaos.buy
-	}
-	if err != nil || r.cfg.Rate > 0 {
-		return s, err
-	}
-	if err := s.connect(ctx); err != nil {
-		s.close()
+	if err != nil {
 		return nil, err
 	}
+	if r.cfg.Rate == 0 {
+		if err := s.connect(ctx); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	r.progress.Waiting(Outcomes, s.awaited)
 	return s, nil
 }
 
@@ -132,30 +129,23 @@ type outcome struct {
 	*tally
 	wall        time.Duration
 	sent        int64
-	open        *report.Open        // of an open load
-	notInjected error               // why the fault was not injected
-	audits      []web.Audit         // by item
-	told        []figures.Told      // likewise, of a sale
-	orders      []stock.ListedOrder // under chaos
-	settled     time.Time           // when all accepted orders were written
-	commands    *int64              // nil: not counted
-	held        *time.Duration      // of connections to the database; nil: not measured
+	open        *report.Open   // of an open load
+	notInjected error          // why the fault was not injected
+	audits      []web.Audit    // by item
+	told        []figures.Told // likewise, of a sale
+	settled     time.Time      // when all accepted orders were written
+	commands    *int64         // nil: not counted
+	held        *time.Duration // of connections to the database; nil: not measured
 }
 
-// observe sends the requests, injects the fault of the condition, and serves the watcher.
-func (r *run) observe(ctx context.Context, l *stream, w *watch) (outcome, error) {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
+// observe sends the requests, injects faults meanwhile, and serves the watcher.
+func (r *run) observe(
+	ctx context.Context, l *stream, w *watch, inject func(ctx, load context.Context) error,
+) (outcome, error) {
 	loading, stop := context.WithCancel(ctx)
 	defer stop()
 	injected := make(chan error, 1)
-	go func() {
-		err := r.inject(ctx, loading)
-		if err != nil && r.chaos != nil { // the sale cannot go on
-			fail(err)
-		}
-		injected <- err
-	}()
+	go func() { injected <- inject(ctx, loading) }()
 	o := outcome{tally: newTally(r.limit() + r.cfg.Duration), sent: int64(r.cfg.Requests)}
 	o.sale = r.cfg.Workload == catalog.Deduct
 	if r.cfg.many() {
@@ -168,19 +158,11 @@ func (r *run) observe(ctx context.Context, l *stream, w *watch) (outcome, error)
 	w.stop()
 	stop()
 	o.notInjected = <-injected
-	if r.shops != nil && r.chaos == nil { // whose shops were replaced
-		if held, ok := r.shops.held(); ok {
-			o.held = &held
-		}
-	}
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}
 	if r.cfg.Rate > 0 {
 		o.open = l.figures(o.tally)
-		if r.chaos != nil {
-			o.open.Late = 0 // a buyer's latency is that of all attempts
-		}
 		o.sent = o.open.Sent
 	}
 	if r.shops != nil && r.unresolved(o) > 0 {
@@ -195,8 +177,6 @@ func (r *run) inject(ctx, load context.Context) error {
 	switch {
 	case r.shops == nil || r.cond == catalog.Calm:
 		return nil
-	case r.chaos != nil:
-		return r.chaos.inject(ctx)
 	case r.cfg.atSeams(r.cond):
 		return r.killAtSeams(ctx, load)
 	case r.cond == catalog.Failover:
@@ -215,8 +195,7 @@ func (r *run) inject(ctx, load context.Context) error {
 // the holder writes before anything else in the process notices.
 func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 	if r.cond == catalog.Crash {
-		r.faults.begin(Killed)
-		m.Kill()
+		r.faults.kill(m, "")
 		return nil
 	}
 	before := r.shops.entered(m)
@@ -257,8 +236,8 @@ func (r *run) survivor() string {
 	return r.targets[0]
 }
 
-// row computes the figures from what was observed.
-func (r *run) row(o outcome) report.Row {
+// figures computes the figures from what was observed.
+func (r *run) figures(o outcome) report.Row {
 	row := report.Row{
 		Asked: report.Asked{
 			Key:    report.Key{Strategy: r.strategy.Name, Condition: r.cond, Workload: r.cfg.Workload},
@@ -285,11 +264,11 @@ func (r *run) row(o outcome) report.Row {
 	} else {
 		r.judgeSale(&row, o)
 	}
-	if r.chaos != nil {
-		r.chaos.judge(&row, o)
-	} else {
-		r.expect(&row, o)
-	}
+	return row
+}
+
+// judged fills in what follows from the comparison with the expectation.
+func (r *run) judged(row report.Row) report.Row {
 	row.Expected = row.Differs == ""
 	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {
 		row.Verdict = figures.NotComparable

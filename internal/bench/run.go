@@ -203,7 +203,8 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 	}
 	r.watcher, _ = b.progress.(Watcher)
 	if of.Condition == catalog.Chaos {
-		r.chaos = &chaosRow{run: r, patience: chaosPatience}
+		c := &chaosRow{run: r, patience: chaosPatience}
+		return c.do(ctx)
 	}
 	return r.do(ctx)
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
@@ -60,43 +57,11 @@ func (c Config) checkStreamSeams() error {
 	return c.checkSeams(Seams())
 }
 
-// kills are the processes that were killed at seams in a row.
-type kills struct {
-	workers *fleet.Fleet // the last one writes what the killed ones have left; nil: none were started
-
-	mu   sync.Mutex
-	met  []string
-	last time.Time
-}
-
-// kill kills a process at a seam.
-func (k *kills) kill(m *fleet.Member, at fleet.Seam) {
-	m.Kill()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.met, k.last = append(k.met, string(at)), time.Now()
-}
-
-// close ends the workers.
-func (k *kills) close() {
-	if k.workers != nil {
-		k.workers.Stop(stopTimeout)
+// stopWorkers ends the workers.
+func (r *run) stopWorkers() {
+	if r.workers != nil {
+		r.workers.Stop(stopTimeout)
 	}
-}
-
-// figures returns what is reported. Agreed is when all accepted orders were written and the stock
-// agreed with them; zero: it never did.
-func (k *kills) figures(agreed time.Time) *report.Kills {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.met) == 0 {
-		return nil
-	}
-	f := &report.Kills{KilledAt: slices.Clone(k.met)}
-	if !agreed.IsZero() {
-		f.AgreesAfterKill = new(max(0, agreed.Sub(k.last).Seconds()))
-	}
-	return f
 }
 
 // killAtSeams kills a shop after its script, and workers where they read and write, one after
@@ -106,8 +71,7 @@ func (r *run) killAtSeams(ctx, buyers context.Context) error {
 	if slices.Contains(r.cfg.Seams, SeamScript) {
 		g.Go(func() error {
 			return r.shops.inject(buyers, func(m *fleet.Member) error {
-				r.faults.begin(Killed)
-				r.kills.kill(m, SeamScript)
+				r.faults.kill(m, SeamScript)
 				return nil
 			})
 		})
@@ -120,22 +84,22 @@ func (r *run) killAtSeams(ctx, buyers context.Context) error {
 // runs. The last one writes the rest.
 func (r *run) killWorkers(ctx context.Context) error {
 	seams := slices.DeleteFunc(slices.Clone(r.cfg.Seams), func(at fleet.Seam) bool { return at == SeamScript })
-	r.kills.workers = fleet.New(1, func(n int) (fleet.Program, error) { return r.worker(n, seams), nil })
+	// The last one writes what the killed ones have left.
+	r.workers = fleet.New(1, func(n int) (fleet.Program, error) { return r.worker(n, seams), nil })
 	var victim *fleet.Member
 	for n := range len(seams) + 1 {
-		next, err := r.kills.workers.Add(ctx)
+		next, err := r.workers.Add(ctx)
 		if err != nil {
 			return err
 		}
 		if victim != nil {
-			r.faults.begin(Killed)
-			r.kills.kill(victim, seams[n-1])
+			r.faults.kill(victim, seams[n-1])
 		}
 		if victim = next; n == len(seams) {
 			return nil
 		}
 		waiting, cancel := context.WithTimeout(ctx, r.limit())
-		_, err = r.kills.workers.Next(waiting)
+		_, err = r.workers.Next(waiting)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("waiting for a worker at seam %s: %w", seams[n], err)

@@ -1,13 +1,11 @@
 //go:build unix
 
-package runs_test
+package runs
 
 import (
 	"errors"
 	"syscall"
 	"testing"
-
-	"oversell/internal/page/runs"
 )
 
 // Whatever is offered can be run, however low the limit of open files.
@@ -29,7 +27,7 @@ func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	m, _ := open(t, nil)
+	m := pretending(t, nil)
 	offered := m.Options()
 	most := offered.Limits.Requests.Max
 	if most < offered.Limits.Requests.Min || most >= int64(few.Cur) || int64(offered.Defaults.Requests) > most {
@@ -41,7 +39,7 @@ func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
 		s.Conditions = append(s.Conditions, c.Name)
 	}
 	s.Requests = int(most) + 1
-	if _, err := m.Start(s); !errors.Is(err, runs.ErrSettings) {
+	if _, err := m.Start(s); !errors.Is(err, ErrSettings) {
 		t.Errorf("one more than what is offered: %v", err)
 	}
 	s.Requests--

@@ -1,4 +1,4 @@
-package runs_test
+package runs
 
 import (
 	"context"
@@ -11,7 +11,8 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/page/runs"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 )
 
 func TestMain(m *testing.M) {
@@ -22,33 +23,56 @@ func TestMain(m *testing.M) {
 }
 
 // open returns a manager for the length of the test.
-func open(t *testing.T, change func(*runs.Config)) (*runs.Manager, *backendtest.Processes) {
+func open(t *testing.T, change func(*Config)) (*Manager, *backendtest.Processes) {
 	t.Helper()
 	p := new(backendtest.Processes)
-	cfg := runs.Config{Command: p.Command("instance"), Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{Command: p.Command("instance"), Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
 	}
-	m := runs.New(t.Context(), cfg)
+	m := New(t.Context(), cfg)
 	t.Cleanup(m.Close)
 	return m, p
 }
 
+// pretending returns a manager whose runs take no processes: a row ends when its strategy is not
+// endless, or when the run is stopped.
+func pretending(t *testing.T, change func(*Config)) *Manager {
+	t.Helper()
+	m, _ := open(t, change)
+	m.measure = func(ctx context.Context, r *run) error {
+		c := &recorder{manager: m, run: r}
+		for i, name := range r.settings.Strategies {
+			c.Row(i+1, r.settings.rows(), name, catalog.Calm)
+			if name == endless {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			c.Done(report.Row{Asked: report.Asked{Key: report.Key{Strategy: name, Condition: catalog.Calm}}})
+		}
+		return nil
+	}
+	return m
+}
+
+// endless is the strategy of which pretended rows never end by themselves.
+const endless = "v1_setnx"
+
 // small is a run of one short row.
-func small(m *runs.Manager) runs.Settings {
+func small(m *Manager) Settings {
 	s := m.Defaults()
 	s.Strategies, s.Requests, s.Stock, s.Instances = []string{"v6_watchdog"}, 20, 5, 1
 	return s
 }
 
-// long is a run that lasts until it is stopped: each holder works for a while.
-func long(m *runs.Manager) runs.Settings {
+// long is a run whose second row lasts until it is stopped: each holder works for a while.
+func long(m *Manager) Settings {
 	s := m.Defaults()
-	s.Strategies, s.Requests, s.Stock, s.Work = []string{"v6_watchdog"}, 1000, 1000, 100_000
+	s.Strategies, s.Requests, s.Stock, s.Work = []string{"none", endless}, 1000, 1000, 100_000
 	return s
 }
 
-func start(t *testing.T, m *runs.Manager, s runs.Settings) string {
+func start(t *testing.T, m *Manager, s Settings) string {
 	t.Helper()
 	id, err := m.Start(s)
 	if err != nil {
@@ -59,18 +83,18 @@ func start(t *testing.T, m *runs.Manager, s runs.Settings) string {
 
 // until reads events until one is as wanted, and returns it with the rows of all events
 // that it read.
-func until(t *testing.T, s *runs.Subscription, wanted func(runs.Event) bool) (runs.Event, []runs.NumberedRow) {
+func until(t *testing.T, s *Subscription, wanted func(Event) bool) (Event, []NumberedRow) {
 	t.Helper()
-	e, rows, err := await(t.Context(), s, wanted)
+	e, rows, err := awaited(t.Context(), s, wanted)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e, rows
 }
 
-// await is until for any goroutine of a test.
-func await(ctx context.Context, s *runs.Subscription, wanted func(runs.Event) bool) (
-	e runs.Event, rows []runs.NumberedRow, err error,
+// awaited is until for any goroutine of a test.
+func awaited(ctx context.Context, s *Subscription, wanted func(Event) bool) (
+	e Event, rows []NumberedRow, err error,
 ) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -86,11 +110,11 @@ func await(ctx context.Context, s *runs.Subscription, wanted func(runs.Event) bo
 }
 
 // ended reports whether a run has ended.
-func ended(id string) func(runs.Event) bool {
-	return func(e runs.Event) bool { return e.Run != nil && e.Run.ID == id && e.Run.Ended != nil }
+func ended(id string) func(Event) bool {
+	return func(e Event) bool { return e.Run != nil && e.Run.ID == id && e.Run.Ended != nil }
 }
 
 // loaded reports whether the requests of a row are in flight and were audited once.
-func loaded(e runs.Event) bool {
+func loaded(e Event) bool {
 	return e.Run != nil && e.Run.Now != nil && e.Run.Now.Point != nil && e.Run.Now.Point.Audited >= 0
 }

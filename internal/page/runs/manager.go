@@ -65,6 +65,8 @@ type Manager struct {
 	close context.CancelCauseFunc
 	wg    sync.WaitGroup
 
+	measure func(ctx context.Context, r *run) error // runs the rows; tests pretend to
+
 	mu      sync.Mutex
 	runs    []*run        // the oldest first
 	others  []string      // what keeps runs from starting: see Occupy
@@ -82,6 +84,7 @@ func New(ctx context.Context, cfg Config) *Manager {
 		cfg.Logger = slog.Default()
 	}
 	m := &Manager{cfg: cfg, changed: make(chan struct{})}
+	m.measure = m.bench
 	m.ctx, m.close = context.WithCancelCause(ctx)
 	m.cfg.Limits.Requests.Max = m.mostRequests()
 	return m

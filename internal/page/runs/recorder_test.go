@@ -8,6 +8,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/figures"
 )
 
 // rowOf is a finished row.
@@ -83,18 +84,22 @@ func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 	}
 }
 
-// Two holders inside at once are reported before their requests are answered.
-func TestTwoHoldersAreToldOfWhileTheyAreInside(t *testing.T) {
+// Two holders inside at once are reported before their requests are answered, and units that were
+// oversold while the row goes on.
+func TestWhatIsBrokenIsToldWhileTheRowGoesOn(t *testing.T) {
 	_, c := recording(t)
 	c.Row(1, 1, "v6_watchdog", catalog.Pause)
 	const ms = time.Millisecond
 	for _, l := range []bench.Live{
 		{Elapsed: 50 * ms, Holders: 1, MaxHolders: 1}, {Elapsed: 100 * ms, Holders: -1, MaxHolders: 1},
 		{Elapsed: 150 * ms, Holders: 1, MaxHolders: 2}, {Elapsed: 200 * ms, MaxHolders: 2},
+		{Elapsed: 250 * ms, MaxHolders: 2, Stock: figures.Stock{Sold: 101}, Audited: 240 * ms},
 	} {
 		c.manager.update(func() { c.see(l) })
 	}
-	want := []Broken{{OneHolder, 150, "2 holders inside at once"}}
+	want := []Broken{
+		{OneHolder, 150, "2 holders inside at once"}, {StockHolds, 240, "101 units sold of 100"},
+	}
 	if got := shown(t, c.manager).Now.Broken; !slices.Equal(got, want) {
 		t.Errorf("broken: %+v; want %+v", got, want)
 	}

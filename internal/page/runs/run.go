@@ -129,8 +129,8 @@ func (m *Manager) told(r *run, err error) string {
 	return err.Error()
 }
 
-// measure opens the backends and runs the bench.
-func (m *Manager) measure(ctx context.Context, r *run) (err error) {
+// bench opens the backends and runs the bench.
+func (m *Manager) bench(ctx context.Context, r *run) (err error) {
 	cfg := r.cfg
 	servers, err := m.open(ctx, r.settings)
 	if err != nil {

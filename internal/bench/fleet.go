@@ -42,6 +42,7 @@ type setup struct {
 
 	// Of a sale by holds.
 	Provider string        `json:"provider,omitempty"` // of payments; "": another sale
+	Ledger   string        `json:"ledger,omitempty"`   // names the provider, whatever relay leads to it
 	Secret   []byte        `json:"secret,omitempty"`   // signs webhooks
 	Sweep    time.Duration `json:"sweep,omitempty"`
 	Settle   time.Duration `json:"settle,omitempty"`

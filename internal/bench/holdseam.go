@@ -241,7 +241,7 @@ func (s *holdSeams) redisHook() redis.Hook {
 // sell has a shop sell by holds, with the seams.
 func (s *holdSeams) sell(cfg *shop.Config, with setup) {
 	cfg.Provider, cfg.Web.WebhookSecret = with.Provider, with.Secret
-	cfg.Holds = holds.Config{TTL: with.TTL, Sweep: with.Sweep, Settle: with.Settle}
+	cfg.Holds = holds.Config{Ledger: with.Ledger, TTL: with.TTL, Sweep: with.Sweep, Settle: with.Settle}
 	cfg.Hook, cfg.Through, cfg.AdjustHolds = s.redisHook(), fault.Injector{Hook: s.pass}.Through, s.adjust
 }
 

@@ -83,6 +83,7 @@ func (b *runner) configure(cfg Config) (err error) {
 	b.shops.setup.Name = b.cfg.ID
 	if b.provider != nil {
 		b.shops.setup.Provider, b.shops.setup.Secret = b.provider.url, b.provider.secret
+		b.shops.setup.Ledger = b.provider.url
 	}
 	if cfg.chaotic() {
 		b.shops.setup.RedisURL = cfg.RedisURL

@@ -152,9 +152,7 @@ func (c Config) WithDefaults() Config {
 		c.Targets = append(c.Targets, strings.TrimSuffix(target, "/"))
 	}
 	c.Repeat = cmp.Or(c.Repeat, 1)
-	if c.ID == "" {
-		c.ID = uuid.NewString()[:8]
-	}
+	c.ID = cmp.Or(c.ID, newID())
 	if c.Workload == catalog.Hold {
 		return c.defaultsForHolds()
 	}
@@ -175,6 +173,21 @@ func (c Config) WithDefaults() Config {
 		c.InFlight = n
 	}
 	c.Wait = cmp.Or(c.Wait, c.defaultWait())
+	return c
+}
+
+func newID() string { return uuid.NewString()[:8] }
+
+// forRow returns what a row will run: the config with its defaults under the row's condition, and with a
+// lease as the servers of its strategy grant it.
+func (c Config) forRow(of Case, t lockservers.Terms) Config {
+	c.TTL = cmp.Or(of.TTL, c.TTL)
+	c = c.forCondition(of.Condition)
+	c.TTL, c.slack = t.Lease(cmp.Or(c.TTL, c.defaultTTL())), t.Slack
+	c = c.WithDefaults()
+	if c.chaotic() {
+		c.Seed += uint64(of.Repeat - 1)
+	}
 	return c
 }
 

@@ -119,7 +119,7 @@ func (b *holdRunner) Row(ctx context.Context, of Case) (result Result, err error
 	if err != nil {
 		return result, err
 	}
-	cfg := b.cfg
+	cfg := b.asked.WithDefaults()
 	cfg.TTL = cmp.Or(of.TTL, cfg.TTL)
 	if err := b.restart(cfg, of.Condition); err != nil {
 		return result, err

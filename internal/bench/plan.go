@@ -1,14 +1,12 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 
-	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/web"
@@ -86,12 +84,6 @@ func (c Config) longest(condition catalog.Condition) time.Duration {
 		return c.long() + c.TTL*7/10
 	}
 	return c.long()
-}
-
-// on returns the config of a row whose leases are granted on these terms.
-func (c Config) on(t lockservers.Terms) Config {
-	c.TTL, c.slack = t.Lease(cmp.Or(c.TTL, c.defaultTTL())), t.Slack
-	return c
 }
 
 // linger is how long holders that entered while another is late stay after that one has

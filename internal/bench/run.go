@@ -37,9 +37,9 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 			return nil, err
 		}
 	}
-	asked := cfg
-	cfg = cfg.WithDefaults()
-	b := &runner{asked: asked, cfg: cfg, progress: p, token: cfg.Token, targets: cfg.Targets}
+	cfg.ID = cmp.Or(cfg.ID, newID())
+	all := cfg.WithDefaults()
+	b := &runner{asked: cfg, progress: p, token: cfg.Token, targets: all.Targets}
 	if len(cfg.Targets) == 0 {
 		b.token = uuid.NewString()
 		if b.terms, err = lockservers.Ask(ctx, cfg.Servers); err != nil {
@@ -53,7 +53,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 			}
 			defer b.provider.close()
 		}
-		if err := b.configure(cfg); err != nil {
+		if err := b.configure(all); err != nil {
 			return nil, err
 		}
 		defer func() { b.shops.Stop(stopTimeout) }()
@@ -67,9 +67,9 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	if b.provider != nil {
 		buyers := newBuyers(b.shops)
 		defer buyers.CloseIdleConnections()
-		return Rows(ctx, cfg, &holdRunner{b, buyers}, p)
+		return Rows(ctx, all, &holdRunner{b, buyers}, p)
 	}
-	return Rows(ctx, cfg, b, p)
+	return Rows(ctx, all, b, p)
 }
 
 // configure sets what instances that start from now on are told first.
@@ -80,7 +80,7 @@ func (b *runner) configure(cfg Config) (err error) {
 	_, watched := b.progress.(Watcher)
 	b.shops.gauged = watched || slices.Contains(cfg.Conditions, catalog.Pause)
 	b.shops.setup = cfg.setup(b.token)
-	b.shops.setup.Name = b.cfg.ID
+	b.shops.setup.Name = cfg.ID
 	if b.provider != nil {
 		b.shops.setup.Provider, b.shops.setup.Secret = b.provider.url, b.provider.secret
 		b.shops.setup.Ledger = b.provider.url
@@ -99,8 +99,7 @@ const replyTime = 2 * time.Second
 
 // runner is a bench in progress.
 type runner struct {
-	asked    Config // cfg before its defaults
-	cfg      Config
+	asked    Config // without defaults: those of a row depend on its condition
 	progress Progress
 	token    string
 	targets  []string
@@ -124,10 +123,7 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 	if err := b.removeOld(ctx, of); err != nil {
 		return r, err
 	}
-	asked := b.asked
-	asked.ID = b.cfg.ID // otherwise it would be drawn again
-	asked.TTL = cmp.Or(of.TTL, asked.TTL)
-	cfg := asked.forCondition(of.Condition).on(b.terms[strategy.Needs]).WithDefaults()
+	cfg := b.asked.forRow(of, b.terms[strategy.Needs])
 	if err := b.restart(cfg, of.Condition); err != nil {
 		return r, err
 	}
@@ -140,7 +136,6 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 	}
 	r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
 	if cfg.chaotic() {
-		cfg.Seed += uint64(of.Repeat - 1)
 		r.Seed = cfg.Seed
 	}
 	r.Row, err = b.row(ctx, cfg, strategy, of)
@@ -153,7 +148,7 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 // before the last one are removed.
 func (b *runner) removeOld(ctx context.Context, of Case) error {
 	again := of.TTL > 0
-	if again || b.cfg.chaotic() || of.Repeat == b.round && !b.cfg.many() {
+	if again || b.asked.chaotic() || of.Repeat == b.round && !b.asked.many() {
 		return nil
 	}
 	if err := b.remove(ctx, b.old); err != nil {
@@ -190,13 +185,13 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 // row runs one row on its own item, so that nothing of an earlier row can count for it.
 func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, of Case) (report.Row, error) {
 	if b.shops != nil {
-		if err := b.shops.Fill(ctx, b.cfg.Instances); err != nil {
+		if err := b.shops.Fill(ctx, cfg.Instances); err != nil {
 			return report.Row{}, err
 		}
 		b.targets = b.shops.urls()
 	}
 	b.sales++
-	skus := b.cfg.skus(b.sales)
+	skus := cfg.skus(b.sales)
 	b.skus = append(b.skus, skus...)
 	r := &run{
 		cfg: cfg, strategy: strategy, cond: of.Condition, skus: skus,
@@ -215,7 +210,7 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 // new one does it. The user is waiting, so it takes a few seconds at most. A new one is started,
 // too, if none has survived.
 func (b *runner) tidy(interrupted bool) error {
-	if b.cfg.chaotic() {
+	if b.asked.chaotic() {
 		if interrupted && b.shops != nil { // a stopped shop would not end by itself
 			_ = b.shops.Each(func(m *fleet.Member) error { m.Kill(); return nil })
 		}
@@ -254,7 +249,7 @@ const maxNamed = 100
 // removeAnew starts an instance to remove the remaining items.
 func (b *runner) removeAnew(ctx context.Context) error {
 	b.shops.relayed = nil
-	if b.cfg.Failovers != nil {
+	if b.asked.Failovers != nil {
 		// The sentinels may be promoting a replica, or have none. Their data is thrown
 		// away with them; the database may be the user's own.
 		redis, err := backend.ServeRedis(ctx, "embedded")

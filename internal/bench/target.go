@@ -77,7 +77,7 @@ func (b *runner) askTargets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range b.cfg.Strategies {
+		for _, name := range b.asked.Strategies {
 			if !slices.Contains(names, name) {
 				return Invalid("the shop at %s says: its strategies are %s; %s is not one of them", target,
 					strings.Join(names, ", "), name)

@@ -28,6 +28,7 @@ const (
 	opens                  // sales at a constant rate
 	reads                  // of a cold key
 	held                   // sales by holds
+	locks                  // contenders for one lock
 	all   = sales | opens | reads | held
 )
 
@@ -37,6 +38,8 @@ func (m Manifest) kind() kind {
 		return reads
 	case catalog.Workload(m.Workload) == catalog.Hold:
 		return held
+	case catalog.Workload(m.Workload) == WorkloadLock:
+		return locks
 	case m.Rate > 0:
 		return opens
 	}
@@ -62,7 +65,7 @@ func figureColumns() []column {
 		{title: "agrees s", figure: "agrees_after_s", show: hundredths, of: held},
 		{title: "loads", figure: "db_loads", show: whole, of: reads},
 		{title: "served", figure: "served", show: whole, of: reads | opens, spare: present.ThirdSpare},
-		{title: "holders", figure: "max_holders", show: whole, of: sales | opens | reads},
+		{title: "holders", figure: maxHolders, show: whole, of: sales | opens | reads},
 		{title: "missing", figure: "acknowledged_missing", show: zeroIsDot, of: sales | opens | held,
 			rare: "replies that do not match an order in the database"},
 		{title: "unreported", figure: "unreported", show: zeroIsDot, of: sales | opens | held,
@@ -104,6 +107,19 @@ func figureColumns() []column {
 		{title: "its sold/s", figure: "worst_throughput", show: tenths, of: sales | opens, many: true},
 		{title: "sold/s", figure: "throughput", show: whole, of: sales | opens},
 		{title: "reads/s", figure: "throughput", show: whole, of: reads},
+		{title: "served", figure: "served", show: whole, of: locks},
+		{title: "refused", figure: "told", show: zeroIsDot, of: locks, spare: present.ThirdSpare},
+		{title: "never served", figure: "never_served", show: zeroIsDot, of: locks, spare: present.ThirdSpare},
+		{title: "killed", figure: "killed", show: zeroIsDot, of: locks, spare: present.IfZero},
+		{title: "deducts/s", figure: "deducts_per_s", show: whole, of: locks},
+		{title: "cmds/deduct", figure: "commands_per_deduct", show: tenths, of: locks},
+		{title: "p50", figure: "wait_p50_ms", show: whole, of: locks},
+		{title: "p99", figure: "wait_p99_ms", show: whole, of: locks, spare: present.SecondSpare},
+		{title: "max", figure: "wait_max_ms", show: whole, of: locks},
+		{title: "max/p50", figure: "wait_max_to_p50", show: known, of: locks, spare: present.FirstSpare},
+		{title: "jain", figure: "jain", show: known, of: locks, spare: present.SecondSpare},
+		{title: "holders", figure: maxHolders, show: whole, of: locks},
+		{title: "lost", figure: "lost_updates", show: zeroIsDot, of: locks, spare: present.IfZero},
 	}
 }
 
@@ -111,6 +127,7 @@ func figureColumns() []column {
 const (
 	oversold       = "oversold"      // up to oversold_possible
 	worstItem      = "worst_item"    // of one run: each has another
+	maxHolders     = "max_holders"   // of a lock, in brackets without a holder that was stopped
 	connectionTime = "connection_ms" // limits what a strategy sells that works in the database alone
 )
 
@@ -181,12 +198,15 @@ func (c column) cell(l Line) string {
 	if c.figure == worstItem && l.Runs == 1 && l.Rows[0].Items != nil {
 		return fmt.Sprintf("#%d", l.Rows[0].Items.Worst.Number)
 	}
-	e, known := l.Figures[c.figure]
-	if !known {
+	e, found := l.Figures[c.figure]
+	if !found {
 		return ""
 	}
 	if c.figure == oversold {
 		e.High = max(e.High, l.Figures["oversold_possible"].High)
+	}
+	if lock := l.Rows[0].Lock; lock != nil && c.figure == maxHolders {
+		return lock.holders()
 	}
 	low, median, high := c.show(e.Low), c.show(e.Median), c.show(e.High)
 	differ := low != high || low != median
@@ -211,6 +231,14 @@ func zeroIsDot(v float64) string {
 		return present.Zero
 	}
 	return whole(v)
+}
+
+// known shows a ratio; zero stands for one that is not known.
+func known(v float64) string {
+	if v == 0 {
+		return present.Zero
+	}
+	return hundredths(v)
 }
 
 // undot undoes zeroIsDot in an interval, which has dots of its own.

@@ -113,10 +113,9 @@ func (r Report) Headline(s present.Style) string {
 // speed is the unit of the speeds of a report's rows; "": buyers came at a rate of their own, so the
 // strategies did not decide it.
 func (r Report) speed() string {
-	if r.ofLocks() {
-		return "deducts/s"
-	}
 	switch r.Manifest.kind() {
+	case locks:
+		return "deducts/s"
 	case reads:
 		return "reads/s"
 	case held, opens:

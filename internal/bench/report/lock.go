@@ -176,7 +176,7 @@ func (r Report) lockTables(s present.Style) string {
 	})
 	for _, of := range order {
 		fmt.Fprintf(&b, "\n%s\n%s", s.Sayf("%s, run %d of %d", s.Condition(of.Condition), of.repeat, m.Repeat),
-			lockTable(rows[of], s))
+			r.lockTable(rows[of], s))
 	}
 	if m.Repeat > 1 {
 		b.WriteString(r.lockMedians(s))
@@ -234,40 +234,16 @@ func (g lockGroup) against(first figures.Estimate, s present.Style) string {
 }
 
 // lockTable has a line for each row that was run, and notes on faults, errors and skipped rows below.
-func lockTable(rows []Row, s present.Style) string {
-	number := func(name string, spare int, of func(*Lock) string) present.Column[Row] {
-		return present.Column[Row]{Name: name, Spare: spare, Cell: func(r Row) string { return of(r.Lock) }}
+func (r Report) lockTable(rows []Row, s present.Style) string {
+	run := Report{Manifest: r.Manifest}
+	run.Rows = slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return row.Lock.Skipped != "" })
+	if len(run.Rows) == 0 {
+		return lockNotes(rows, s)
 	}
-	count := func(name string, spare int, of func(*Lock) int) present.Column[Row] {
-		return number(name, spare, func(l *Lock) string { return zeroIsDot(float64(of(l))) })
-	}
-	ratio := func(name string, spare int, of func(*Lock) float64) present.Column[Row] {
-		return number(name, spare, func(l *Lock) string {
-			if of(l) == 0 {
-				return present.Zero
-			}
-			return hundredths(of(l))
-		})
-	}
-	skipped := func(r Row) bool { return r.Lock.Skipped != "" }
-	t := present.Table[Row]{Rows: slices.DeleteFunc(slices.Clone(rows), skipped)}
-	t.Columns = []present.Column[Row]{
-		{Left: true, Cell: func(r Row) string { return r.Strategy }},
-		number("served", 0, func(l *Lock) string { return fmt.Sprint(l.Served) }),
-		count("refused", present.ThirdSpare, func(l *Lock) int { return l.Told }),
-		count("never served", present.ThirdSpare, func(l *Lock) int { return l.NeverServed }),
-		count("killed", present.IfZero, func(l *Lock) int { return l.Killed }),
-		number("deducts/s", 0, func(l *Lock) string { return whole(l.Throughput) }),
-		number("cmds/deduct", 0, func(l *Lock) string { return tenths(l.Commands) }),
-		number("p50", 0, func(l *Lock) string { return whole(l.P50) }),
-		number("p99", present.SecondSpare, func(l *Lock) string { return whole(l.P99) }),
-		number("max", 0, func(l *Lock) string { return whole(l.Max) }),
-		ratio("max/p50", present.FirstSpare, func(l *Lock) float64 { return l.Spread }),
-		ratio("jain", present.SecondSpare, func(l *Lock) float64 { return l.Jain }),
-		number("holders", 0, (*Lock).holders),
-		count("lost", present.IfZero, func(l *Lock) int { return l.LostUpdates }),
-		{Name: "verdict", Left: true, Cell: func(r Row) string { return s.Verdict(r.Verdict) }},
-	}
+	t := run.Table(s)
+	t.Under = nil // all have one condition
+	verdict := &t.Columns[len(t.Columns)-1]
+	verdict.Cell, verdict.Mark = func(l Line) string { return s.Verdict(l.Rows[0].Verdict) }, nil
 	return t.Text(s) + lockNotes(rows, s)
 }
 

@@ -42,8 +42,8 @@ func pretending(t *testing.T, change func(*Config)) *Manager {
 	m, _ := open(t, change)
 	m.measure = func(ctx context.Context, r *run) error {
 		c := &recorder{manager: m, run: r}
-		for i, name := range r.settings.Strategies {
-			c.Row(i+1, r.settings.rows(), name, catalog.Calm)
+		for i, name := range r.Settings.Strategies {
+			c.Row(i+1, r.Settings.rows(), name, catalog.Calm)
 			if name == endless {
 				<-ctx.Done()
 				return context.Cause(ctx)

@@ -108,7 +108,7 @@ func (m *Manager) Start(s Settings) (id string, err error) {
 		return "", err
 	}
 	cfg.ID = uuid.NewString()[:8]
-	r := &run{id: cfg.ID, state: Running, started: now(), settings: s.clone(), cfg: cfg}
+	r := &run{Summary: Summary{ID: cfg.ID, State: Running, Started: now(), Settings: s.clone()}, cfg: cfg}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.underWay(); err != nil {
@@ -131,7 +131,7 @@ func (m *Manager) Start(s Settings) (id string, err error) {
 		defer stop(nil)
 		m.run(ctx, r)
 	})
-	return r.id, nil
+	return r.ID, nil
 }
 
 // Stop stops a run; its finished rows stay. It returns at once, with ErrUnknownRun, or
@@ -143,10 +143,10 @@ func (m *Manager) Stop(id string) error {
 	if err != nil {
 		return err
 	}
-	if !r.ended.IsZero() {
+	if r.Ended != nil {
 		return fmt.Errorf("%w: %s", ErrNotRunning, id)
 	}
-	r.state = Stopping
+	r.State = Stopping
 	r.stop(errStopped)
 	m.touch()
 	return nil
@@ -201,7 +201,7 @@ func (m *Manager) Report(id string, w io.Writer, style present.Style) error {
 // find returns a run. The caller has locked mu.
 func (m *Manager) find(id string) (*run, error) {
 	for _, r := range m.runs {
-		if r.id == id {
+		if r.ID == id {
 			return r, nil
 		}
 	}
@@ -251,8 +251,8 @@ func (m *Manager) underWay() error {
 	if m.ctx.Err() != nil {
 		return ErrClosed
 	}
-	if n := len(m.runs); n > 0 && m.runs[n-1].ended.IsZero() {
-		return fmt.Errorf("%w: %s", ErrBusy, m.runs[n-1].id)
+	if n := len(m.runs); n > 0 && m.runs[n-1].Ended == nil {
+		return fmt.Errorf("%w: %s", ErrBusy, m.runs[n-1].ID)
 	}
 	return nil
 }

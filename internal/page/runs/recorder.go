@@ -29,7 +29,7 @@ func (c *recorder) Row(n, all int, strategy string, condition catalog.Condition)
 	s, err := catalog.Strategies().Find(strategy)
 	live := &Live{
 		Row: n, Of: all, Strategy: strategy, Condition: condition,
-		Requests: c.run.settings.Requests, Stock: c.run.settings.Stock,
+		Requests: c.run.Settings.Requests, Stock: c.run.Settings.Stock,
 		Phase: Setup, exclusive: err == nil && exclusive(s),
 	}
 	points := &series{Series: Series{Row: n, Strategy: strategy, Condition: condition}}

@@ -24,7 +24,7 @@ func recording(t *testing.T) (*Manager, *recorder) {
 	t.Helper()
 	m := New(t.Context(), Config{})
 	t.Cleanup(m.Close)
-	r := &run{id: "1", state: Running, settings: m.Defaults()}
+	r := &run{Summary: Summary{ID: "1", State: Running, Settings: m.Defaults()}}
 	m.runs = append(m.runs, r)
 	return m, &recorder{manager: m, run: r}
 }

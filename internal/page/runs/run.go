@@ -55,33 +55,24 @@ type Run struct {
 	Samples []Series     `json:"samples"` // of the rows that have begun
 }
 
-// run is a run. The Manager's mu guards the fields that change.
+// run is a run. The Manager's mu guards the fields that change. Its Summary has nothing that follows from
+// the others: see summary.
 type run struct {
-	id       string
-	started  time.Time
-	settings Settings
-	cfg      bench.Config
-	stop     context.CancelCauseFunc
+	Summary
+	cfg  bench.Config
+	stop context.CancelCauseFunc
 
-	state    State
-	ended    time.Time
 	manifest report.Manifest
 	rows     []report.Row
 	series   []*series // of the rows that have begun
 	now      *Live
-	err      string
 }
 
 func (r *run) summary() Summary {
-	s := Summary{
-		ID: r.id, State: r.state, Started: r.started, Settings: r.settings.clone(),
-		RowsAll: r.settings.rows(), RowsDone: len(r.rows), Redis: r.manifest.Redis, DB: r.manifest.DB, Error: r.err,
-		Verdicts: []figures.Verdict{}, AsExpected: report.Report{Rows: r.rows}.AsExpected(),
-	}
-	if !r.ended.IsZero() {
-		ended := r.ended
-		s.Ended = &ended
-	}
+	s := r.Summary
+	s.Settings, s.RowsAll, s.RowsDone = r.Settings.clone(), r.Settings.rows(), len(r.rows)
+	s.Redis, s.DB = r.manifest.Redis, r.manifest.DB
+	s.Verdicts, s.AsExpected = []figures.Verdict{}, report.Report{Rows: r.rows}.AsExpected()
 	for _, row := range r.rows {
 		s.Oversold = max(s.Oversold, row.Oversold)
 		if !slices.Contains(s.Verdicts, row.Verdict) {
@@ -112,10 +103,10 @@ func (m *Manager) run(ctx context.Context, r *run) {
 		state, text = Failed, m.told(r, err)
 	}
 	if err != nil && state == Failed {
-		m.cfg.Logger.Error("a run of the bench failed", "run", r.id, "error", err)
+		m.cfg.Logger.Error("a run of the bench failed", "run", r.ID, "error", err)
 	}
 	m.update(func() {
-		r.state, r.err, r.ended, r.now = state, text, now(), nil
+		r.State, r.Error, r.Ended, r.now = state, text, new(now()), nil
 		m.listed = m.version + 1
 	})
 }
@@ -123,7 +114,7 @@ func (m *Manager) run(ctx context.Context, r *run) {
 // told is the text of an error for clients. Errors of the shop's own backends stay in the
 // log: they may name hosts and users.
 func (m *Manager) told(r *run, err error) string {
-	if r.settings.Backend == Shop {
+	if r.Settings.Backend == Shop {
 		return "the shop's Redis or database, or a process of the run, failed; the shop's log says more"
 	}
 	return err.Error()
@@ -132,7 +123,7 @@ func (m *Manager) told(r *run, err error) string {
 // bench opens the backends and runs the bench.
 func (m *Manager) bench(ctx context.Context, r *run) (err error) {
 	cfg := r.cfg
-	servers, err := m.open(ctx, r.settings)
+	servers, err := m.open(ctx, r.Settings)
 	if err != nil {
 		return err
 	}

@@ -105,12 +105,12 @@ func (s *Subscription) take() (e Event, changed <-chan struct{}, ok bool) {
 
 // newRows returns the rows of the latest run that were not delivered yet.
 func (s *Subscription) newRows(r *run) []NumberedRow {
-	if s.run != r.id {
-		s.run, s.rows = r.id, 0
+	if s.run != r.ID {
+		s.run, s.rows = r.ID, 0
 	}
 	var fresh []NumberedRow
 	for ; s.rows < len(r.rows); s.rows++ {
-		fresh = append(fresh, NumberedRow{r.id, s.rows + 1, r.rows[s.rows]})
+		fresh = append(fresh, NumberedRow{r.ID, s.rows + 1, r.rows[s.rows]})
 	}
 	return fresh
 }

@@ -2,10 +2,10 @@ package lockbench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"sync"
 	"time"
 
@@ -22,7 +22,7 @@ type part struct {
 	rdb    redis.UniversalClient
 	others *lockservers.Clients
 	guard  guard.Guard
-	tally  counts
+	tally  tally
 
 	ready, over sync.WaitGroup
 	gate        chan struct{}   // closed at the start
@@ -69,7 +69,7 @@ const tolerable = 20 * time.Millisecond
 
 // run opens the gate at the given time and returns when all outcomes are known, or after
 // the grace time.
-func (c *part) run(start time.Time) tally {
+func (c *part) run(start time.Time) *tally {
 	wait, cancel := context.WithDeadlineCause(c.wait, start.Add(c.setup.Wait), errWaitOver)
 	defer cancel()
 	c.wait = wait
@@ -84,7 +84,7 @@ func (c *part) run(start time.Time) tally {
 	case <-over:
 	case <-time.After(time.Until(start.Add(c.setup.Wait + grace))):
 	}
-	return c.tally.get()
+	return &c.tally
 }
 
 // contend is one contender, from its wait to its outcome. Its wait has its own context, as
@@ -143,15 +143,16 @@ func (d *deduct) do(ctx context.Context) error {
 	return err
 }
 
-// tally is what a process reports about its contenders besides their slots.
+// tally is what a process reports about its contenders besides their slots. It is safe for concurrent use.
 type tally struct {
+	mu      sync.Mutex
 	Told    map[string]int `json:"told,omitempty"`    // contenders by their error
 	Release map[string]int `json:"release,omitempty"` // releases that failed, by their error
 	Lost    int            `json:"lost,omitempty"`    // leases that had expired at the release
 }
 
 // add adds the tally of another process.
-func (t *tally) add(other tally) {
+func (t *tally) add(other *tally) {
 	for text, n := range other.Told {
 		count(&t.Told, text, n)
 	}
@@ -179,32 +180,27 @@ func count(reasons *map[string]int, text string, n int) {
 	(*reasons)[text] += n
 }
 
-// counts is a tally for concurrent use. Its zero value is ready.
-type counts struct {
-	mu sync.Mutex
-	tally
+func (t *tally) told(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	count(&t.Told, err.Error(), 1)
 }
 
-func (c *counts) told(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	count(&c.Told, err.Error(), 1)
-}
-
-func (c *counts) release(s guard.Stats) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (t *tally) release(s guard.Stats) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if s.Lost {
-		c.Lost++
+		t.Lost++
 	}
 	if s.Release != nil {
-		count(&c.Release, s.Release.Error(), 1)
+		count(&t.Release, s.Release.Error(), 1)
 	}
 }
 
-// get returns a copy.
-func (c *counts) get() tally {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return tally{Told: maps.Clone(c.Told), Release: maps.Clone(c.Release), Lost: c.Lost}
+// MarshalJSON implements json.Marshaler: contenders that are left behind may still count.
+func (t *tally) MarshalJSON() ([]byte, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	type plain tally
+	return json.Marshal((*plain)(t))
 }

@@ -41,7 +41,7 @@ func (e ended) row() report.Lock {
 	var all tally
 	for _, m := range e.members {
 		r.Contenders += m.contenders
-		all.add(m.tally)
+		all.add(&m.tally)
 	}
 	r.Reasons, r.Releases, r.Lost = all.Told, all.Release, all.Lost
 	if e.fleet != nil {

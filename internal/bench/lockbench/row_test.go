@@ -161,12 +161,11 @@ func TestKilledContenders(t *testing.T) {
 }
 
 func TestReasonsAreBounded(t *testing.T) {
-	var c counts
+	var all tally
 	for i := range 100 {
-		c.told(fmt.Errorf("error %d", i))
+		all.told(fmt.Errorf("error %d", i))
 	}
-	told := c.get().Told
-	if len(told) != maxReasons+1 || told["other errors"] != 100-maxReasons {
+	if told := all.Told; len(told) != maxReasons+1 || told["other errors"] != 100-maxReasons {
 		t.Errorf("%d reasons: %v", len(told), told)
 	}
 }

@@ -56,20 +56,11 @@ const (
 	dbLink // between one shop or all of them and the database
 )
 
-// needs is the kind of server that a fault needs.
-type needs int
-
-const (
-	anything  needs = iota
-	realRedis       // a redis-server
-	realDB          // a MariaDB or MySQL
-)
-
 // trait describes a kind.
 type trait struct {
-	kind  Kind
-	part  part
-	needs needs
+	kind Kind
+	part part
+	real bool // it needs a redis-server; what is of the database needs a MariaDB or MySQL
 
 	// A fault lasts from least to most, plus up to ofTTL times the ttl. If all are zero it
 	// has no duration.
@@ -95,30 +86,30 @@ func traits() []trait {
 		{kind: RedisFlushOften, part: redisServer, least: 300 * ms, most: 1000 * ms},
 		{kind: RedisKeysLost, part: redisServer},
 		{kind: RedisStockLost, part: redisServer},
-		{kind: RedisKill, part: redisServer, needs: realRedis, most: 1500 * ms},
-		{kind: RedisKillEmpty, part: redisServer, needs: realRedis, most: 1500 * ms},
-		{kind: RedisStop, part: redisServer, needs: realRedis, least: 200 * ms, most: 1000 * ms, ofTTL: 0.6,
+		{kind: RedisKill, part: redisServer, real: true, most: 1500 * ms},
+		{kind: RedisKillEmpty, part: redisServer, real: true, most: 1500 * ms},
+		{kind: RedisStop, part: redisServer, real: true, least: 200 * ms, most: 1000 * ms, ofTTL: 0.6,
 			stopsHolder: true},
-		{kind: RedisReadOnly, part: redisServer, needs: realRedis, least: 200 * ms, most: 2000 * ms},
-		{kind: RedisOOM, part: redisServer, needs: realRedis, least: 200 * ms, most: 2000 * ms},
-		{kind: RedisClientKill, part: redisServer, needs: realRedis},
-		{kind: RedisClientPause, part: redisServer, needs: realRedis, least: 200 * ms, most: 1000 * ms, ofTTL: 0.6,
+		{kind: RedisReadOnly, part: redisServer, real: true, least: 200 * ms, most: 2000 * ms},
+		{kind: RedisOOM, part: redisServer, real: true, least: 200 * ms, most: 2000 * ms},
+		{kind: RedisClientKill, part: redisServer, real: true},
+		{kind: RedisClientPause, part: redisServer, real: true, least: 200 * ms, most: 1000 * ms, ofTTL: 0.6,
 			stopsHolder: true},
 		{kind: RedisRepliesLost, part: redisLink, least: 200 * ms, most: 2000 * ms},
 		{kind: RedisRepliesLate, part: redisLink, least: 500 * ms, most: 2000 * ms, amount: 300 * ms},
 		{kind: RedisBlackHole, part: redisLink, least: 200 * ms, most: 500 * ms, ofTTL: 1.2, stopsHolder: true},
 		{kind: RedisDisconnected, part: redisLink, least: 200 * ms, most: 2000 * ms},
 
-		{kind: DBKill, part: dbServer, needs: realDB, most: 1000 * ms},
-		{kind: DBStop, part: dbServer, needs: realDB, least: 200 * ms, most: 2500 * ms},
-		{kind: DBClientKill, part: dbServer, needs: realDB},
-		{kind: DBReadOnly, part: dbServer, needs: realDB, least: 200 * ms, most: 2000 * ms},
-		{kind: DBSlowInserts, part: dbServer, needs: realDB, least: 500 * ms, most: 2500 * ms, amount: 100 * ms},
-		{kind: DBTableFull, part: dbServer, needs: realDB, least: 200 * ms, most: 2000 * ms},
-		{kind: DBRepliesLost, part: dbLink, needs: realDB, least: 200 * ms, most: 2000 * ms},
-		{kind: DBRepliesLate, part: dbLink, needs: realDB, least: 500 * ms, most: 2000 * ms, amount: 100 * ms},
-		{kind: DBBlackHole, part: dbLink, needs: realDB, least: 200 * ms, most: 2500 * ms},
-		{kind: DBDisconnected, part: dbLink, needs: realDB, least: 200 * ms, most: 2000 * ms},
+		{kind: DBKill, part: dbServer, most: 1000 * ms},
+		{kind: DBStop, part: dbServer, least: 200 * ms, most: 2500 * ms},
+		{kind: DBClientKill, part: dbServer},
+		{kind: DBReadOnly, part: dbServer, least: 200 * ms, most: 2000 * ms},
+		{kind: DBSlowInserts, part: dbServer, least: 500 * ms, most: 2500 * ms, amount: 100 * ms},
+		{kind: DBTableFull, part: dbServer, least: 200 * ms, most: 2000 * ms},
+		{kind: DBRepliesLost, part: dbLink, least: 200 * ms, most: 2000 * ms},
+		{kind: DBRepliesLate, part: dbLink, least: 500 * ms, most: 2000 * ms, amount: 100 * ms},
+		{kind: DBBlackHole, part: dbLink, least: 200 * ms, most: 2500 * ms},
+		{kind: DBDisconnected, part: dbLink, least: 200 * ms, most: 2000 * ms},
 	}
 }
 
@@ -135,7 +126,8 @@ func traitOf(k Kind) (trait, bool) {
 // Kinds lists the kinds that can be injected into the backends, and those that cannot.
 func Kinds(embeddedRedis, embeddedDB bool) (can, cannot []Kind) {
 	for _, t := range traits() {
-		if t.needs == realRedis && embeddedRedis || t.needs == realDB && embeddedDB {
+		ofDB := t.part == dbServer || t.part == dbLink
+		if t.real && embeddedRedis || ofDB && embeddedDB {
 			cannot = append(cannot, t.kind)
 		} else {
 			can = append(can, t.kind)

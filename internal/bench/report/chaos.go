@@ -28,8 +28,6 @@ type Chaos struct {
 	StopsHolder  bool     `json:"stops_holder"`
 	MissingIDs   []string `json:"missing_orders,omitempty"`
 	DuplicateIDs []string `json:"duplicate_orders,omitempty"`
-
-	Planned, Sent, Dropped int64 `json:"-"`
 }
 
 // Fault is a fault that was injected, or skipped.

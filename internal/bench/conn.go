@@ -51,6 +51,7 @@ type conn struct {
 	net.Conn
 	target int
 	reader *bufio.Reader
+	until  time.Time // when it is too old to use, while it is idle
 }
 
 const (

@@ -19,6 +19,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
+	"oversell/internal/web"
 )
 
 // holdRow is one row of workload hold in progress.
@@ -224,7 +225,7 @@ func (r *holdRow) settle(
 			last, unchanged = found.Stock, time.Now()
 		}
 		if found.Stock.Held == 0 {
-			quiet, agree, err := r.agree(ctx, found.Stock)
+			quiet, agree, err := r.agree(ctx, found)
 			switch {
 			case err != nil:
 				return nil, nil, err
@@ -243,15 +244,15 @@ func (r *holdRow) settle(
 
 // agree reports whether no webhook is on its way any more, and whether then units, holds,
 // orders and payments agree.
-func (r *holdRow) agree(ctx context.Context, now figures.Stock) (quiet, agree bool, err error) {
+func (r *holdRow) agree(ctx context.Context, now web.Audit) (quiet, agree bool, err error) {
 	d, err := r.provider.Deliveries(ctx)
 	if err != nil || d.Waiting > 0 {
 		return false, false, err
 	}
-	if now.LostUpdates() != 0 {
+	if now.Stock.LostUpdates() != 0 {
 		return true, false, nil
 	}
-	books, _, err := r.books(ctx)
+	books, _, err := r.books(ctx, now.SaleID)
 	return true, err == nil && books.ChargedWithoutOrder == 0 && books.OrdersWithoutCharge == 0, err
 }
 
@@ -293,15 +294,16 @@ func (r *holdRow) audit(ctx context.Context, o *observed) error {
 		return err
 	}
 	o.stock = found.Stock
-	if o.books, o.orders, err = r.books(ctx); err != nil {
+	if o.books, o.orders, err = r.books(ctx, found.SaleID); err != nil {
 		return err
 	}
 	return errors.Join(r.shops.Crashed(0), ctx.Err())
 }
 
-// books compares the provider's ledger of this row with the orders.
-func (r *holdRow) books(ctx context.Context) (payment.Books, []stock.ListedOrder, error) {
-	orders, err := r.orders(ctx)
+// books compares the provider's ledger of this row with the orders of its sale.
+func (r *holdRow) books(ctx context.Context, saleID string) (_ payment.Books, orders []stock.ListedOrder, err error) {
+	err = r.client.EachOrder(ctx, r.sku, saleID, math.MaxInt64,
+		func(o stock.ListedOrder) { orders = append(orders, o) })
 	if err != nil {
 		return payment.Books{}, nil, err
 	}
@@ -324,15 +326,4 @@ func (r *holdRow) books(ctx context.Context) (payment.Books, []stock.ListedOrder
 		count[id]++
 	}
 	return payment.Audit(ledger, count), orders, nil
-}
-
-// orders reads all orders of the row's item.
-func (r *holdRow) orders(ctx context.Context) (all []stock.ListedOrder, err error) {
-	found, err := r.client.Audit(ctx, r.sku)
-	if err != nil {
-		return nil, err
-	}
-	err = r.client.EachOrder(ctx, r.sku, found.SaleID, math.MaxInt64,
-		func(o stock.ListedOrder) { all = append(all, o) })
-	return all, err
 }

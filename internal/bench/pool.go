@@ -13,17 +13,11 @@ type pool struct {
 	most int // most connections in all, as long as no more are in use; 0: no limit
 
 	mu      sync.Mutex
-	waiting map[int][]idle // by target; the last used is last
-	idle    int            // in waiting
-	dialing int            // about to be opened
+	waiting map[int][]*conn // idle ones by target; the last used is last
+	idle    int             // in waiting
+	dialing int             // about to be opened
 	busy    map[*conn]bool
 	ended   bool
-}
-
-// idle is a connection that is not in use.
-type idle struct {
-	*conn
-	until time.Time // when it is too old to use
 }
 
 // How long a connection may be idle: then the shop, or a proxy, may be about to close it. A server
@@ -35,7 +29,7 @@ const (
 )
 
 func newPool(keep int) *pool {
-	return &pool{keep: keep, waiting: make(map[int][]idle), busy: make(map[*conn]bool)}
+	return &pool{keep: keep, waiting: make(map[int][]*conn), busy: make(map[*conn]bool)}
 }
 
 // get returns a connection for a request that may take as long as the limit. Return it
@@ -83,8 +77,7 @@ func (p *pool) reserve() {
 func (p *pool) fill(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting[c.target] = append(p.waiting[c.target], idle{c, time.Now().Add(staleUnused)})
-	p.idle++
+	p.park(c, staleUnused)
 }
 
 // take returns the last used idle connection, or nil.
@@ -102,8 +95,8 @@ func (p *pool) take(target int, limit time.Duration) *conn {
 	}
 	p.waiting[target] = all[:len(all)-1]
 	p.idle--
-	p.use(last.conn, limit)
-	return last.conn
+	p.use(last, limit)
+	return last
 }
 
 // use begins the use of a connection. The caller has locked mu.
@@ -140,7 +133,13 @@ func (p *pool) put(c *conn, again bool) {
 		c.reset()
 		return
 	}
-	p.waiting[c.target] = append(p.waiting[c.target], idle{c, time.Now().Add(stale)})
+	p.park(c, stale)
+}
+
+// park keeps an idle connection for a while. The caller has locked mu.
+func (p *pool) park(c *conn, d time.Duration) {
+	c.until = time.Now().Add(d)
+	p.waiting[c.target] = append(p.waiting[c.target], c)
 	p.idle++
 }
 

@@ -83,7 +83,7 @@ func TestFaultsHitTheFirstItem(t *testing.T) {
 	must(t, err)
 	cfg.RedisURL = url
 	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"},
-		[]catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
+		[]catalog.Condition{catalog.Crash, catalog.Pause}
 	rows := run(t, cfg)
 	for name, row := range rows {
 		// A request of the stopped process that fails may have a unit, which comes back when all buyers have left.

@@ -130,7 +130,7 @@ func TestColdKeyIsLoadedAsOftenAsTheCatalogSays(t *testing.T) {
 func TestFaultsHitLoads(t *testing.T) {
 	cfg := config(t, "embedded")
 	cfg.Workload, cfg.Strategies = catalog.Cache, []string{"v6_watchdog"}
-	cfg.Conditions = []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
+	cfg.Conditions = []catalog.Condition{catalog.Crash, catalog.Pause}
 	checkExpected(t, run(t, cfg))
 }
 

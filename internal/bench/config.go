@@ -35,6 +35,14 @@ func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 }
 
+// Within returns an error that wraps ErrConfig unless v is allowed. Said names it with its value.
+func Within[T cmp.Ordered](said string, v, least, most T) error {
+	if least <= v && v <= most {
+		return nil
+	}
+	return Invalid("%s; allowed: %v to %v", said, least, most)
+}
+
 // Keys says which requests share an idempotency key.
 type Keys string
 
@@ -129,6 +137,7 @@ const (
 	MaxRepeat    = 100
 	maxStock     = 1_000_000
 	maxReplicas  = 16
+	minTTL       = 10 * time.Millisecond
 	maxDuration  = time.Hour
 )
 
@@ -235,16 +244,18 @@ func (c Config) Check() error {
 	if c.Workload == catalog.Hold {
 		return c.checkHolds()
 	}
-	if err := c.checkOpen(); err != nil {
-		return err
-	}
+	err := cmp.Or(
+		c.checkOpen(),
+		Within(fmt.Sprint("a stock of ", c.Stock), c.Stock, 1, maxStock),
+		Within(present.Plural(c.Instances, "instance"), c.Instances, 1, MaxInstances),
+		Within(present.Plural(c.Replicas, "replica")+" of an accepted order", c.Replicas, 0, maxReplicas),
+		Within(fmt.Sprint("a ttl of ", c.TTL), c.TTL, minTTL, maxDuration),
+		Within(fmt.Sprint("a wait of ", c.Wait), c.Wait, time.Millisecond, maxDuration),
+		Within(fmt.Sprint("work of ", c.Work), c.Work, 0, time.Minute),
+	)
 	switch {
-	case c.Rate == 0 && (c.Requests < 1 || c.Requests > MaxRequests):
-		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Requests, "request"), MaxRequests)
-	case c.Stock < 1 || c.Stock > maxStock:
-		return Invalid("a stock of %d; allowed: 1 to %d", c.Stock, maxStock)
-	case c.Instances < 1 || c.Instances > MaxInstances:
-		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Instances, "instance"), MaxInstances)
+	case err != nil:
+		return err
 	case c.shops() > c.Requests:
 		return Invalid("%s for %s: each needs at least one", present.Plural(c.shops(), "shop"),
 			present.Plural(c.Requests, "request"))
@@ -252,8 +263,6 @@ func (c Config) Check() error {
 		return Invalid("idempotency keys %q; allowed: %s, %s, %s", c.Keys, NoKeys, UniqueKeys, PairedKeys)
 	case c.Keeper != "" && c.Keeper != stock.InRedis && c.Keeper != stock.InDatabase:
 		return Invalid("stock kept in %q; allowed: %s, %s", c.Keeper, stock.InRedis, stock.InDatabase)
-	case c.Replicas < 0 || c.Replicas > maxReplicas:
-		return Invalid("%s of an accepted order; allowed: 0 to %d", present.Plural(c.Replicas, "replica"), maxReplicas)
 	case c.Replicas > 0 && len(c.Targets) == 0 && c.RedisURL == "" &&
 		(c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
 		return Invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or "+
@@ -262,12 +271,6 @@ func (c Config) Check() error {
 		return Invalid("no strategy")
 	case len(c.Conditions) == 0:
 		return Invalid("no condition")
-	case c.TTL < 10*time.Millisecond || c.TTL > maxDuration:
-		return Invalid("a ttl of %v; allowed: 10ms to %v", c.TTL, maxDuration)
-	case c.Wait < time.Millisecond || c.Wait > maxDuration:
-		return Invalid("a wait of %v; allowed: 1ms to %v", c.Wait, maxDuration)
-	case c.Work < 0 || c.Work > time.Minute:
-		return Invalid("work of %v; allowed: 0 to 1m", c.Work)
 	}
 	if err := cmp.Or(c.CheckRows(), c.checkTargets(), c.checkConditions()); err != nil {
 		return err
@@ -286,8 +289,8 @@ func (c Config) Check() error {
 
 // CheckRows returns an error if rows are repeated too often, or would be run twice.
 func (c Config) CheckRows() error {
-	if c.Repeat < 1 || c.Repeat > MaxRepeat {
-		return Invalid("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
+	if err := Within(present.Plural(c.Repeat, "run")+" of each row", c.Repeat, 1, MaxRepeat); err != nil {
+		return err
 	}
 	if name, twice := repeated(c.Strategies); twice {
 		return Invalid("strategy %s is named twice", name)
@@ -336,23 +339,26 @@ func (c Config) keeper(s catalog.Strategy, condition catalog.Condition) stock.Ba
 
 // checkOpen checks the settings of an open load.
 func (c Config) checkOpen() error {
+	inFlight := fmt.Sprintf("%d requests in flight", c.InFlight)
 	switch {
-	case c.Rate < 0 || c.Rate > MaxRate:
-		return Invalid("a rate of %d a second; allowed: 1 to %d", c.Rate, MaxRate)
 	case c.Rate == 0 && c.Duration != 0:
 		return Invalid("a duration of %v without a rate", c.Duration)
-	case c.Rate == 0 && (c.InFlight < 0 || c.InFlight > MaxInFlight):
-		return Invalid("%d requests in flight; allowed: 1 to %d", c.InFlight, MaxInFlight)
+	case c.Rate == 0 && c.InFlight != 0:
+		return cmp.Or(c.checkRequests(), Within(inFlight, c.InFlight, 1, MaxInFlight))
 	case c.Rate == 0:
-		return nil
+		return c.checkRequests()
 	case c.Workload != catalog.Deduct:
 		return Invalid("a rate with workload %s; it needs %s", c.Workload, catalog.Deduct)
-	case c.Duration < MinDuration || c.Duration > MaxDuration:
-		return Invalid("a duration of %v; allowed: %v to %v", c.Duration, MinDuration, MaxDuration)
-	case c.InFlight < 1 || c.InFlight > MaxInFlight:
-		return Invalid("%d requests in flight; allowed: 1 to %d", c.InFlight, MaxInFlight)
 	}
-	return nil
+	return cmp.Or(
+		Within(fmt.Sprintf("a rate of %d a second", c.Rate), c.Rate, 1, MaxRate),
+		Within(fmt.Sprint("a duration of ", c.Duration), c.Duration, MinDuration, MaxDuration),
+		Within(inFlight, c.InFlight, 1, MaxInFlight),
+	)
+}
+
+func (c Config) checkRequests() error {
+	return Within(present.Plural(c.Requests, "request"), c.Requests, 1, MaxRequests)
 }
 
 func (c Config) checkTargets() error {

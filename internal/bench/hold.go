@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -58,15 +59,13 @@ func (c Config) defaultsForHolds() Config {
 
 // checkHolds is Check for workload hold.
 func (c Config) checkHolds() error {
-	switch {
-	case c.Requests < 1 || c.Requests > maxBuyers:
-		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Requests, "buyer"), maxBuyers)
-	case c.Stock < 1 || c.Stock > maxHoldStock:
-		return Invalid("a stock of %d; allowed: 1 to %d", c.Stock, maxHoldStock)
-	case c.Instances < 2 || c.Instances > maxHoldInstances:
-		return Invalid("%s; allowed: 2 to %d", present.Plural(c.Instances, "instance"), maxHoldInstances)
-	case c.TTL < minHoldTTL || c.TTL > maxHoldTTL:
-		return Invalid("a ttl of %v; allowed: %v to %v", c.TTL, minHoldTTL, maxHoldTTL)
+	if err := cmp.Or(
+		Within(present.Plural(c.Requests, "buyer"), c.Requests, 1, maxBuyers),
+		Within(fmt.Sprint("a stock of ", c.Stock), c.Stock, 1, maxHoldStock),
+		Within(present.Plural(c.Instances, "instance"), c.Instances, 2, maxHoldInstances),
+		Within(fmt.Sprint("a ttl of ", c.TTL), c.TTL, minHoldTTL, maxHoldTTL),
+	); err != nil {
+		return err
 	}
 	for _, name := range c.Strategies {
 		if _, err := catalog.FindHoldStage(name); err != nil {

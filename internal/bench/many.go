@@ -43,9 +43,9 @@ func (c Config) defaultTTL() time.Duration {
 // checkItems checks the settings of a run with several items.
 func (c Config) checkItems() error {
 	rows := len(c.Strategies) * len(c.Conditions) * c.Repeat
-	switch {
-	case c.Items < 1 || c.Items > maxItems:
-		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Items, "item"), maxItems)
+	switch err := Within(present.Plural(c.Items, "item"), c.Items, 1, maxItems); {
+	case err != nil:
+		return err
 	case !c.many():
 		return nil
 	case c.Workload != catalog.Deduct:

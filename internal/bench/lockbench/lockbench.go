@@ -21,6 +21,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
+	"oversell/internal/present"
 )
 
 // The bounds of a config.
@@ -55,16 +56,13 @@ func WithDefaults(c bench.Config) bench.Config {
 // Check returns an error that wraps bench.ErrConfig, or catalog.ErrName for a contender that is
 // not in the list, if a config with its defaults cannot be run.
 func Check(list Catalog, c bench.Config) error {
-	switch {
-	case c.Instances < 1 || c.Instances > maxProcesses:
-		return bench.Invalid("%d processes; allowed: 1 to %d", c.Instances, maxProcesses)
-	case c.Requests < c.Instances || c.Requests > maxContenders:
-		return bench.Invalid("%d contenders in %d processes; allowed: one for each process, to %d",
-			c.Requests, c.Instances, maxContenders)
-	case c.TTL < 10*time.Millisecond || c.TTL > maxDuration:
-		return bench.Invalid("a ttl of %v; allowed: 10ms to %v", c.TTL, maxDuration)
-	case c.Wait < time.Millisecond || c.Wait > maxDuration:
-		return bench.Invalid("a wait of %v; allowed: 1ms to %v", c.Wait, maxDuration)
+	if err := cmp.Or(
+		bench.Within(present.Plural(c.Instances, "process"), c.Instances, 1, maxProcesses),
+		bench.Within(present.Plural(c.Requests, "contender"), c.Requests, c.Instances, maxContenders),
+		bench.Within(fmt.Sprint("a ttl of ", c.TTL), c.TTL, 10*time.Millisecond, maxDuration),
+		bench.Within(fmt.Sprint("a wait of ", c.Wait), c.Wait, time.Millisecond, maxDuration),
+	); err != nil {
+		return err
 	}
 	for _, name := range c.Strategies {
 		if _, err := list.Find(name); err != nil {

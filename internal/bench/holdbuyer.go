@@ -70,15 +70,14 @@ type purchase struct {
 // gets no answer; the others try again.
 func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p purchase) {
 	at := time.Now()
-	path := "/api/items/" + r.sku + "/holds?" + url.Values{"strategy": {r.stage.Name}}.Encode()
-	a := r.client.Ask(ctx, client.Request{
-		Method: http.MethodPost, Path: path, Key: name,
-		Body: map[string]any{"buyer": name, "quantity": 1},
-	}, &p.hold)
+	held := p.served(http.StatusCreated, r.client.Ask(ctx, client.Request{
+		Method: http.MethodPost, Key: name, Body: map[string]any{"buyer": name, "quantity": 1},
+		Path: "/api/items/" + r.sku + "/holds?" + url.Values{"strategy": {r.stage.Name}}.Encode(),
+	}, &p.hold))
 	p.latency = time.Since(at)
-	if a.Status != http.StatusCreated {
+	if !held {
 		p.hold = holds.Hold{}
-		return refused(p, a)
+		return p
 	}
 	switch as {
 	case abandons:
@@ -86,10 +85,16 @@ func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p 
 		return p
 	case releases:
 		_ = guard.Sleep(ctx, rand.N(r.cfg.TTL/5))
-		return r.release(ctx, p)
+		path := fmt.Sprintf("/api/holds/%s?token=%d", p.hold.ID, p.hold.Token)
+		a := r.client.Ask(ctx, client.Request{Method: http.MethodDelete, Path: path}, nil)
+		if p.served(http.StatusNoContent, a) {
+			p.fate, p.freed = left, true
+		}
+		return p
 	case extends:
 		_ = guard.Sleep(ctx, rand.N(r.think))
-		if p = r.extend(ctx, p); p.code != "" {
+		a := r.client.Ask(ctx, p.request("/api/holds/"+p.hold.ID+"/extend", ""), &p.hold)
+		if !p.served(http.StatusOK, a) {
 			return p
 		}
 	case paysLast:
@@ -99,71 +104,42 @@ func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p 
 	default:
 		_ = guard.Sleep(ctx, rand.N(r.think))
 	}
-	p = r.pay(ctx, p, name, stays)
-	if as == paysAndCancels && p.fate == gotOrder {
-		return r.cancel(ctx, p)
+	r.pay(ctx, &p, name, stays)
+	if as == paysAndCancels && p.fate == gotOrder { // its unit is sold again
+		a := r.client.Ask(ctx, p.request("/api/orders/"+p.order+"/cancel", ""), nil)
+		if p.order = ""; p.served(http.StatusNoContent, a) {
+			p.fate = left
+		}
 	}
 	return p
 }
 
-// cancel ends an order. Its unit is sold again.
-func (r *holdRow) cancel(ctx context.Context, p purchase) purchase {
-	a := r.client.Ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/api/orders/" + p.order + "/cancel",
-		Body: map[string]any{"token": p.hold.Token},
-	}, nil)
-	p.order = ""
-	if a.Status/100 != 2 {
-		return refused(p, a)
-	}
-	p.fate = left
-	return p
-}
-
-func (r *holdRow) release(ctx context.Context, p purchase) purchase {
-	path := fmt.Sprintf("/api/holds/%s?token=%d", p.hold.ID, p.hold.Token)
-	a := r.client.Ask(ctx, client.Request{Method: http.MethodDelete, Path: path}, nil)
-	if a.Status/100 != 2 {
-		return refused(p, a)
-	}
-	p.fate, p.freed = left, true
-	return p
-}
-
-// extend lets a hold expire later.
-func (r *holdRow) extend(ctx context.Context, p purchase) purchase {
-	a := r.client.Ask(ctx, client.Request{
-		Method: http.MethodPost, Path: "/api/holds/" + p.hold.ID + "/extend",
-		Body: map[string]any{"token": p.hold.Token},
-	}, &p.hold)
-	if a.Status != http.StatusOK {
-		return refused(p, a)
-	}
-	return p
-}
-
-func (r *holdRow) pay(ctx context.Context, p purchase, name string, stays bool) purchase {
+func (r *holdRow) pay(ctx context.Context, p *purchase, name string, stays bool) {
 	at := time.Now()
 	var order holds.Order
 	p.asked = true
-	asked := client.Request{
-		Method: http.MethodPost, Path: "/api/holds/" + p.hold.ID + "/pay", Key: name,
-		Body: map[string]any{"token": p.hold.Token},
-	}
+	asked := p.request("/api/holds/"+p.hold.ID+"/pay", name)
 	a := r.client.Send(ctx, r.client.Base(), asked, &order)
 	if stays && a.Unanswered() {
 		a = r.client.Ask(ctx, asked, &order)
 	}
 	p.latency += time.Since(at)
-	if a.Status != http.StatusOK {
-		return refused(p, a)
+	if p.served(http.StatusOK, a) {
+		p.fate, p.order, p.freed = gotOrder, order.ID, true
 	}
-	p.fate, p.order, p.freed = gotOrder, order.ID, true
-	return p
 }
 
-// refused fills in the outcome of a request that did not succeed.
-func refused(p purchase, a client.Answer) purchase {
+// request is a request about the buyer's hold.
+func (p *purchase) request(path, key string) client.Request {
+	return client.Request{Method: http.MethodPost, Path: path, Key: key, Body: map[string]any{"token": p.hold.Token}}
+}
+
+// served reports whether an answer has the status of success. Otherwise it fills in what became of the
+// buyer.
+func (p *purchase) served(success int, a client.Answer) bool {
+	if a.Status == success {
+		return true
+	}
 	p.code = a.Code
 	switch {
 	case a.Status == 0:
@@ -177,7 +153,7 @@ func refused(p purchase, a client.Answer) purchase {
 	default:
 		p.fate = failed
 	}
-	return p
+	return false
 }
 
 // buyerName names a buyer, and is the idempotency key of the buyer's requests.

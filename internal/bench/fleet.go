@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -316,52 +315,6 @@ func inside(all []*fleet.Member) (n int64, ok bool) {
 	}
 	return 0, false
 }
-
-// counter counts the holders of one item in the gauge: holders that are left from an
-// earlier row do not count. Without a gauge it does nothing. It is safe for concurrent
-// use.
-type counter struct {
-	mu    sync.Mutex
-	gauge *fleet.Words
-	item  string
-}
-
-// follow begins a row on an item.
-func (c *counter) follow(item string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.item = item
-	if c.gauge != nil {
-		for word := range gaugeWords {
-			c.gauge.Store(word, 0)
-		}
-	}
-}
-
-// count implements figures.Inside.
-func (c *counter) count(item string, step int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.gauge == nil, item != c.item:
-	case step > 0:
-		c.gauge.Add(gaugeCame, 1)
-	default:
-		c.gauge.Add(gaugeWent, 1)
-	}
-}
-
-// works counts the work on the item.
-func (c *counter) works(item string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.gauge != nil && item == c.item {
-		c.gauge.Add(gaugeWork, 1)
-	}
-}
-
-// held is told for how long a connection to the database was out of the pool.
-func (c *counter) held(d time.Duration) { c.gauge.Add(gaugeHeld, int64(d)) }
 
 // partition cuts off the instance of the holder that waits, and lets the holder go on.
 //

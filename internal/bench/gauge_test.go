@@ -10,7 +10,7 @@ import (
 )
 
 // gauged returns two counters and the members by which another process sees them.
-func gauged(t *testing.T) (counters []*counter, seen []*fleet.Member) {
+func gauged(t *testing.T) (counters []*worker, seen []*fleet.Member) {
 	t.Helper()
 	for range 2 {
 		words, err := fleet.CreateWords(filepath.Join(t.TempDir(), "gauge"), gaugeWords)
@@ -18,8 +18,8 @@ func gauged(t *testing.T) (counters []*counter, seen []*fleet.Member) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = words.Close() })
-		c := &counter{gauge: words}
-		c.follow("item")
+		c := &worker{seams: new(fleet.Seams), gauge: words}
+		c.follow(plan{Item: "item"})
 		counters, seen = append(counters, c), append(seen, &fleet.Member{Words: words})
 	}
 	return counters, seen
@@ -68,7 +68,7 @@ func TestWhoIsLeftOfAnEarlierRowIsNotCounted(t *testing.T) {
 	if got := held(); got != time.Second {
 		t.Errorf("connections were held for %v, want 1s", got)
 	}
-	first.follow("next")
+	first.follow(plan{Item: "next"})
 	if got := held(); got != 0 {
 		t.Errorf("connections were held for %v in the next row, want 0", got)
 	}

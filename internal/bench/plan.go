@@ -103,10 +103,11 @@ func (c Config) delay(condition catalog.Condition) time.Duration {
 	return c.longest(condition) + c.linger()
 }
 
-// worker does the work of an instance's holders according to the plan. It is safe for
-// concurrent use.
+// worker does the work of an instance's holders according to the plan, and counts them in the gauge. It
+// is safe for concurrent use.
 type worker struct {
 	seams *fleet.Seams
+	gauge *fleet.Words // or nil
 
 	mu    sync.Mutex
 	plan  plan
@@ -120,7 +121,33 @@ func (w *worker) follow(p plan) {
 	defer w.mu.Unlock()
 	w.plan, w.begun, w.until = p, false, time.Time{}
 	w.seams.Set(p.Fault)
+	if w.gauge != nil {
+		for word := range gaugeWords {
+			w.gauge.Store(word, 0)
+		}
+	}
 }
+
+// count implements figures.Inside. Holders that are left from an earlier row do not count.
+func (w *worker) count(item string, step int) {
+	if step > 0 {
+		w.add(item, gaugeCame)
+	} else {
+		w.add(item, gaugeWent)
+	}
+}
+
+// add adds one to a word of the gauge, for the plan's item.
+func (w *worker) add(item string, word int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gauge != nil && item == w.plan.Item {
+		w.gauge.Add(word, 1)
+	}
+}
+
+// held is told for how long a connection to the database was out of the pool.
+func (w *worker) held(d time.Duration) { w.gauge.Add(gaugeHeld, int64(d)) }
 
 // stay keeps holders that enter from now on inside until then, so that they are at work
 // when a late holder unlocks. If it deletes their lock instead of its own, the next holder
@@ -153,6 +180,7 @@ func (w *worker) begin() (plan, time.Duration) {
 // lost, but it learns of the loss before it writes, unless it waited for the bench: it goes on
 // as if nothing had happened.
 func (w *worker) work(ctx context.Context, item string) (after func(), err error) {
+	w.add(item, gaugeWork)
 	p, work := w.begin()
 	spend(work)
 	if item != p.Item {

@@ -21,7 +21,7 @@ import (
 // shop's configuration before it starts: tests break a lock with it.
 func Serve(ctx context.Context, in io.Reader, out, log io.Writer, adjust func(*shop.Config)) error {
 	return fleet.Serve(ctx, in, out, func(ctx context.Context, with setup, parent *fleet.Server) error {
-		s := &server{Server: parent, worker: worker{seams: parent.Seams}, counter: counter{gauge: parent.Words}}
+		s := &server{Server: parent, worker: worker{seams: parent.Seams, gauge: parent.Words}}
 		cfg, err := s.shop(with)
 		if err != nil {
 			return err
@@ -43,8 +43,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, adjust func(*s
 // server is an instance's side of the conversation with the bench.
 type server struct {
 	*fleet.Server
-	worker  worker
-	counter counter
+	worker worker
 }
 
 // shop is the configuration of the instance's shop.
@@ -61,7 +60,7 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		RedisURL: with.RedisURL, DBURL: with.DBURL, Servers: lockservers.Running(with.Servers),
 		Instance: with.Name, TTL: with.TTL, Policy: policy,
 		Web:        web.Config{Addr: "127.0.0.1:0", Token: with.Token},
-		Stock:      stock.Config{Wait: with.Wait, Work: s.work, Unfenced: with.Unfenced},
+		Stock:      stock.Config{Wait: with.Wait, Work: s.worker.work, Unfenced: with.Unfenced},
 		Stream:     stock.Stream{Replicas: with.Replicas},
 		Consumer:   accepted.Consumer{ClaimAfter: with.TTL}, // as long as a lock of a killed process lasts
 		NoConsumer: with.NoConsumer,
@@ -79,21 +78,15 @@ func (s *server) shop(with setup) (shop.Config, error) {
 			return nil
 		}
 	}
-	if s.counter.gauge != nil {
+	if s.worker.gauge != nil {
 		// It stays open until the process ends: a sale that the shop no longer waits
 		// for may still count.
-		cfg.DBHeld = s.counter.held
+		cfg.DBHeld = s.worker.held
 		if with.Holders {
-			cfg.Stock.Inside = s.counter.count
+			cfg.Stock.Inside = s.worker.count
 		}
 	}
 	return cfg, nil
-}
-
-// work implements stock.Work.
-func (s *server) work(ctx context.Context, item string) (after func(), err error) {
-	s.counter.works(item)
-	return s.worker.work(ctx, item)
 }
 
 // obey carries out an order.
@@ -104,7 +97,6 @@ func (s *server) obey(_ context.Context, text json.RawMessage) (any, error) {
 	}
 	if o.Plan != nil {
 		s.worker.follow(*o.Plan)
-		s.counter.follow(o.Plan.Item)
 	}
 	if o.Until != nil {
 		s.worker.stay(*o.Until)

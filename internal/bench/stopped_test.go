@@ -49,12 +49,12 @@ func TestFaultsWaitForAllShops(t *testing.T) {
 	}
 	counters, seen := gauged(t)
 	f := &shops{Fleet: fleet.Of(seen...)}
-	counters[0].works("item")
-	counters[1].works("another item")
+	counters[0].add("item", gaugeWork)
+	counters[1].add("another item", gaugeWork)
 	if f.takePart() {
 		t.Error("one shop of two sells the item, and both are said to take part")
 	}
-	counters[1].works("item")
+	counters[1].add("item", gaugeWork)
 	if !f.takePart() {
 		t.Error("both shops sell the item, and are not said to take part")
 	}

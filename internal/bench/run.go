@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 			return nil, err
 		}
 		b.shops = &shops{command: cfg.Command}
-		b.shops.Fleet = fleet.New(1, b.shops.shop)
+		b.shops.Fleet = fleet.New(b.shops.shop)
 		if cfg.Workload == catalog.Hold {
 			if b.provider, err = serveProvider(b.shops); err != nil {
 				return nil, err

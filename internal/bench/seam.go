@@ -85,7 +85,7 @@ func (r *run) killAtSeams(ctx, buyers context.Context) error {
 func (r *run) killWorkers(ctx context.Context) error {
 	seams := slices.DeleteFunc(slices.Clone(r.cfg.Seams), func(at fleet.Seam) bool { return at == SeamScript })
 	// The last one writes what the killed ones have left.
-	r.workers = fleet.New(1, func(n int) (fleet.Program, error) { return r.worker(n, seams), nil })
+	r.workers = fleet.New(func(n int) (fleet.Program, error) { return r.worker(n, seams), nil })
 	var victim *fleet.Member
 	for n := range len(seams) + 1 {
 		next, err := r.workers.Add(ctx)

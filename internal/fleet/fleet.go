@@ -20,21 +20,14 @@ type Fleet struct {
 	started int
 }
 
-// New returns a fleet without a process. Program is called for each one, with its number, from
-// first on. It must be safe for concurrent use.
-func New(first int, program func(n int) (Program, error)) *Fleet {
-	return &Fleet{program: program, reached: make(chan Arrival, maxParked), started: first - 1}
+// New returns a fleet without a process. Program is called for each one, with its number, from 1 on.
+// It must be safe for concurrent use.
+func New(program func(n int) (Program, error)) *Fleet {
+	return &Fleet{program: program, reached: make(chan Arrival, maxParked)}
 }
 
 // Of returns a fleet of members that do not run, for tests.
 func Of(members ...*Member) *Fleet { return &Fleet{members: members} }
-
-// Started is the number of the process that was started last.
-func (f *Fleet) Started() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.started
-}
 
 // Fill starts processes until n of them run, and begins a row. The very first starts alone,
 // because it may create what all use.
@@ -42,8 +35,7 @@ func (f *Fleet) Fill(ctx context.Context, n int) error {
 	if err := f.Crashed(0); err != nil {
 		return err
 	}
-	f.reap()
-	if f.Started() == 0 {
+	if f.reap() {
 		if err := f.add(ctx, 1); err != nil {
 			return err
 		}
@@ -64,8 +56,8 @@ func (f *Fleet) Fill(ctx context.Context, n int) error {
 	}
 }
 
-// reap removes the processes that have ended.
-func (f *Fleet) reap() {
+// reap removes the processes that have ended, and reports whether none was ever started.
+func (f *Fleet) reap() (first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.members = slices.DeleteFunc(f.members, func(m *Member) bool {
@@ -75,6 +67,7 @@ func (f *Fleet) reap() {
 		}
 		return ended
 	})
+	return f.started == 0
 }
 
 // Add starts one process.

@@ -88,9 +88,3 @@ func (p *Process) KillGroup() {
 	p.killGroup()
 	<-p.done
 }
-
-// Pause stops the child until Continue. Its threads stop a moment later.
-func (p *Process) Pause() error { return p.pause() }
-
-// Continue continues a paused child.
-func (p *Process) Continue() error { return p.resume() }

@@ -10,5 +10,8 @@ func attributes() *syscall.SysProcAttr { return nil }
 func (p *Process) terminate() { _ = p.cmd.Process.Kill() }
 func (p *Process) killGroup() { _ = p.cmd.Process.Kill() }
 
-func (p *Process) pause() error  { return ErrUnsupported }
-func (p *Process) resume() error { return ErrUnsupported }
+// Pause is not possible here.
+func (p *Process) Pause() error { return ErrUnsupported }
+
+// Continue is not possible here.
+func (p *Process) Continue() error { return ErrUnsupported }

@@ -13,5 +13,8 @@ func (p *Process) terminate() {
 // killGroup kills the process group that the child leads.
 func (p *Process) killGroup() { _ = syscall.Kill(-p.Pid(), syscall.SIGKILL) }
 
-func (p *Process) pause() error  { return p.Signal(syscall.SIGSTOP) }
-func (p *Process) resume() error { return p.Signal(syscall.SIGCONT) }
+// Pause stops the child until Continue. Its threads stop a moment later.
+func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+
+// Continue continues a paused child.
+func (p *Process) Continue() error { return p.Signal(syscall.SIGCONT) }

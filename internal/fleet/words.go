@@ -74,11 +74,6 @@ func (w *Words) Store(i int, v int64) { atomic.StoreInt64(&w.words[i], v) }
 // Add adds to a word, and returns the result.
 func (w *Words) Add(i int, d int64) int64 { return atomic.AddInt64(&w.words[i], d) }
 
-// CompareAndSwap sets a word to to if it is from.
-func (w *Words) CompareAndSwap(i int, from, to int64) bool {
-	return atomic.CompareAndSwapInt64(&w.words[i], from, to)
-}
-
 // Close unmaps the memory in this process. The file stays.
 func (w *Words) Close() error {
 	if err := w.release(); err != nil {

@@ -141,7 +141,7 @@ func (r *runner) row(ctx context.Context, one Contender, f fault) (_ report.Lock
 	if err := r.rdb.Set(ctx, key+":counter", e.initial, 0).Err(); err != nil {
 		return report.Lock{}, err
 	}
-	e.fleet = fleet.New(1, func(n int) (fleet.Program, error) { return r.program(one.Name, key, n), nil })
+	e.fleet = fleet.New(func(n int) (fleet.Program, error) { return r.program(one.Name, key, n), nil })
 	defer e.fleet.Stop(stopTimeout)
 	if err := e.fleet.Fill(ctx, r.cfg.Instances); err != nil {
 		return report.Lock{}, err

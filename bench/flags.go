@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -60,9 +61,6 @@ func parse(args []string) (options, error) {
 	if err := cmdline.Parse(fs, args, envPrefix); err != nil {
 		return o, err
 	}
-	if cmdline.Given(fs, "items") && o.Items == 0 {
-		return o, errors.New("-items is 0 (-h all shows what is allowed)")
-	}
 	if names := naming.Split(t.strategies); len(names) > 0 {
 		t.strategies = strings.Join(naming.ExpandAll(names, t.names()), ",")
 	}
@@ -104,7 +102,7 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 			return fmt.Errorf("-%s %q is empty (-h all shows what is allowed)", name, list)
 		}
 	}
-	if err := checkTaken(line, t.workload); err != nil {
+	if err := cmp.Or(checkZeros(fs), checkTaken(line, t.workload)); err != nil {
 		return err
 	}
 	chaos := slices.Contains(naming.Split(t.conditions), string(catalog.Chaos))
@@ -126,16 +124,12 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	return nil
 }
 
-// checkRate refuses a zero, which would stand for the default, and the flags that need
-// a rate without one.
-func checkRate(fs *flag.FlagSet, o options) error {
-	zeros := map[string]bool{"rate": o.Rate == 0, "duration": o.Duration == 0, "in-flight": o.InFlight == 0}
-	for name, zero := range zeros {
-		if cmdline.Given(fs, name) && zero {
+// checkZeros refuses a zero that would stand for the default.
+func checkZeros(fs *flag.FlagSet) error {
+	for name := range strings.FieldsSeq("requests stock instances items ttl rate duration in-flight repeat") {
+		value := fs.Lookup(name).Value.String()
+		if cmdline.Given(fs, name) && (value == "0" || value == "0s") {
 			return fmt.Errorf("-%s is 0 (-h all shows what is allowed)", name)
-		}
-		if cmdline.Given(fs, name) && o.Rate == 0 && name != "in-flight" { // of a burst it is the number of connections
-			return fmt.Errorf("-%s needs -rate", name)
 		}
 	}
 	return nil
@@ -236,17 +230,11 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if o.html == "-" {
 		return errors.New("-html is -, and must be a file: standard output is for the table")
 	}
-	if o.Repeat == 0 {
-		return fmt.Errorf("-repeat is 0, and must be 1 to %d", bench.MaxRepeat)
-	}
 	switch catalog.Workload(t.workload) {
 	case report.WorkloadLock:
 		return o.locks(fs, t)
 	case catalog.Hold:
 		return o.onlyHolds(fs, t)
-	}
-	if o.TTL == 0 {
-		return errors.New("-ttl is 0s, and must be at least 10ms")
 	}
 	if !cmdline.Given(fs, "ttl") {
 		o.TTL = 0 // the default depends on the items and the conditions
@@ -256,8 +244,8 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 			return err
 		}
 	}
-	if err := checkRate(fs, *o); err != nil {
-		return err
+	if cmdline.Given(fs, "duration") && o.Rate == 0 {
+		return errors.New("-duration needs -rate")
 	}
 	if o.Skew, err = bench.ParseSkew(t.skew); err != nil {
 		return fmt.Errorf("-skew: %w", err)

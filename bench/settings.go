@@ -17,27 +17,24 @@ import (
 
 // ownSizes returns a config of a workload whose defaults are not those of the flags: it has only
 // what was given.
-func (o *options) ownSizes(fs *flag.FlagSet, t texts) (bench.Config, error) {
+func (o *options) ownSizes(fs *flag.FlagSet, t texts) bench.Config {
 	c := bench.Config{Strategies: naming.Split(t.strategies), Repeat: o.Repeat}
-	for name, set := range map[string]func() (zero bool){
-		"ttl":       func() bool { c.TTL = o.TTL; return o.TTL == 0 },
-		"requests":  func() bool { c.Requests = o.Requests; return o.Requests == 0 },
-		"stock":     func() bool { c.Stock = o.Stock; return o.Stock == 0 },
-		"instances": func() bool { c.Instances = o.Instances; return o.Instances == 0 },
+	for name, set := range map[string]func(){
+		"ttl":       func() { c.TTL = o.TTL },
+		"requests":  func() { c.Requests = o.Requests },
+		"stock":     func() { c.Stock = o.Stock },
+		"instances": func() { c.Instances = o.Instances },
 	} {
-		if cmdline.Given(fs, name) && set() {
-			return c, fmt.Errorf("-%s is 0 (-h all shows what is allowed)", name)
+		if cmdline.Given(fs, name) {
+			set()
 		}
 	}
-	return c, nil
+	return c
 }
 
 // locks are the settings of workload lock.
 func (o *options) locks(fs *flag.FlagSet, t texts) error {
-	c, err := o.ownSizes(fs, t)
-	if err != nil {
-		return err
-	}
+	c := o.ownSizes(fs, t)
 	c.Wait = o.Wait
 	for i, name := range c.Strategies {
 		c.Strategies[i] = lockbench.Contenders().Expand(name)
@@ -50,11 +47,8 @@ func (o *options) locks(fs *flag.FlagSet, t texts) error {
 }
 
 // onlyHolds are the settings of workload hold.
-func (o *options) onlyHolds(fs *flag.FlagSet, t texts) error {
-	c, err := o.ownSizes(fs, t)
-	if err != nil {
-		return err
-	}
+func (o *options) onlyHolds(fs *flag.FlagSet, t texts) (err error) {
+	c := o.ownSizes(fs, t)
 	if slices.Equal(c.Strategies, []string{allStrategies}) {
 		c.Strategies = nil
 	}

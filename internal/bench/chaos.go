@@ -22,7 +22,6 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
-	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
@@ -75,7 +74,6 @@ type chaosRow struct {
 	*run
 	patience time.Duration // of a buyer
 	found    report.Chaos
-	orders   []stock.ListedOrder
 	repeated atomic.Int64
 	resale   resale
 }
@@ -111,8 +109,7 @@ func (c *chaosRow) do(ctx context.Context) (row report.Row, err error) {
 	if o.audits, _, err = c.settle(ctx); err != nil {
 		return report.Row{}, err
 	}
-	o.told, err = c.told(ctx, o, func(listed stock.ListedOrder) { c.orders = append(c.orders, listed) })
-	if err != nil {
+	if err := c.compare(ctx, &o); err != nil {
 		return report.Row{}, err
 	}
 	row = c.figures(o)
@@ -393,38 +390,13 @@ func (c *chaosRow) judge(row *report.Row, o outcome) {
 	c.found.Sold, c.found.Oversold, c.found.Stranded = row.Sold, row.Oversold, row.Stranded
 	c.found.Missing, c.found.Duplicates = row.AcknowledgedMissing, row.Duplicates
 	c.found.Unreported, c.found.Foreign, c.found.Remaining = row.Unreported, o.audits[0].Foreign, o.audits[0].Remaining
-	c.name(o)
+	c.found.MissingIDs, c.found.DuplicateIDs = o.compared[0].Named()
 	row.Chaos = &c.found
 	row.OversoldPossible = row.Oversold // no request is in flight any more
 	row.Throughput = float64(row.Served) / c.cfg.Duration.Seconds()
 	row.Verdict = chaosVerdict(row.Chaos)
 	may := c.strategy.UnderChaos(c.expectation(row.Keeper))
 	row.Undecided, row.Differs = may.Undecided, chaosDiffers(may, row.Chaos)
-}
-
-// maxNamedOrders bounds the order ids that a report lists for each kind of error.
-const maxNamedOrders = 10
-
-// name lists a few of the orders that buyers were told of and are missing, and of the duplicates.
-func (c *chaosRow) name(o outcome) {
-	few := func(ids *[]string, id string) {
-		if len(*ids) < maxNamedOrders {
-			*ids = append(*ids, id)
-		}
-	}
-	written := make(map[string]string, len(c.orders)) // hash of the key by id
-	bought := make(map[string]bool, len(c.orders))
-	for _, order := range c.orders {
-		if written[order.ID] = order.KeyHash; bought[order.KeyHash] {
-			few(&c.found.DuplicateIDs, order.ID)
-		}
-		bought[order.KeyHash] = true
-	}
-	for _, a := range o.answers {
-		if of, found := written[a.order]; !found || of != c.keyHash(a.request) {
-			few(&c.found.MissingIDs, a.order)
-		}
-	}
 }
 
 // chaosVerdict is the verdict of a row under chaos.

@@ -180,15 +180,15 @@ func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err 
 	return found, at, err
 }
 
-// told compares what the buyers of each item were told with the orders of its sale, and calls each
-// with every order. The cache has nothing to compare.
-func (r *run) told(ctx context.Context, o outcome, each func(stock.ListedOrder)) ([]figures.Told, error) {
-	told := make([]figures.Told, len(r.skus))
+// compare compares what the buyers of each item were told with the orders of its sale. The cache has
+// nothing to compare.
+func (r *run) compare(ctx context.Context, o *outcome) error {
+	o.told, o.compared = make([]figures.Told, len(r.skus)), make([]figures.Comparison, len(r.skus))
 	if r.cfg.Workload != catalog.Deduct {
-		return told, nil
+		return nil
 	}
 	of, _ := r.cfg.spread()
-	all := make([]figures.Comparison, len(r.skus))
+	all := o.compared
 	for _, a := range o.answers {
 		all[of(a.request)].Answer(figures.Answer{Order: a.order, Quantity: a.quantity, Asked: askedFor,
 			Key: r.keyHash(a.request), Accepted: a.accepted})
@@ -196,23 +196,21 @@ func (r *run) told(ctx context.Context, o outcome, each func(stock.ListedOrder))
 	for _, request := range o.cutOff {
 		all[of(request)].CutOff(r.keyHash(request))
 	}
-	err := eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
+	return eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
 		func(ctx context.Context, item int) error {
 			// Some may have been written since the audit: at most one for each request.
 			most, shop := o.audits[item].Orders+o.sent, r.admin.At(r.survivor())
 			if err := shop.EachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
 				all[item].Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
-				each(o)
 			}); err != nil {
 				return fmt.Errorf("comparing the orders with what buyers were told: %w", err)
 			}
-			told[item] = all[item].Told()
+			o.told[item] = all[item].Told()
 			if o.unkept > 0 {
-				told[item].Unreported = 0 // unknown
+				o.told[item].Unreported = 0 // unknown
 			}
 			return nil
 		})
-	return told, err
 }
 
 // sale judges the sale of an item.

@@ -9,12 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
-	"oversell/internal/figures"
 	"oversell/internal/fleet"
-	"oversell/internal/stock"
-	"oversell/internal/web"
 )
 
 // desk is a shop that answers as it is told to, and notes who came.
@@ -146,23 +142,5 @@ func TestNextIsAnOrderThatWasMadeLater(t *testing.T) {
 	case <-again:
 	default:
 		t.Fatal("an order of after does not count")
-	}
-}
-
-// The report names a few of the orders that are missing, and of those beyond the first for a key.
-func TestFewOrdersAreNamed(t *testing.T) {
-	c := retrying(t, time.Minute)
-	o := outcome{tally: newTally(time.Second), audits: []web.Audit{{}}, told: make([]figures.Told, 1)}
-	o.sale = true
-	for i := range 100 {
-		o.note(reply{Request: i, Status: http.StatusOK, Order: fmt.Sprintf("order-%d", i)})
-	}
-	c.orders = []stock.ListedOrder{{ID: "order-0", KeyHash: c.keyHash(0)}, {ID: "again", KeyHash: c.keyHash(0)}}
-	var row report.Row
-	c.judge(&row, o)
-	missing := row.Chaos.MissingIDs
-	if len(missing) != maxNamedOrders || missing[0] != "order-1" ||
-		!slices.Equal(row.Chaos.DuplicateIDs, []string{"again"}) {
-		t.Errorf("missing: %q, duplicates: %q", missing, row.Chaos.DuplicateIDs)
 	}
 }

@@ -67,7 +67,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if o.audits, o.settled, err = r.settle(ctx); err != nil {
 		return report.Row{}, err
 	}
-	if o.told, err = r.told(ctx, o, func(stock.ListedOrder) {}); err != nil {
+	if err := r.compare(ctx, &o); err != nil {
 		return report.Row{}, err
 	}
 	if r.cond != catalog.Failover && before.RedisCommands != nil { // a new primary has its own count
@@ -133,6 +133,7 @@ type outcome struct {
 	notInjected error          // why the fault was not injected
 	audits      []web.Audit    // by item
 	told        []figures.Told // likewise, of a sale
+	compared    []figures.Comparison
 	settled     time.Time      // when all accepted orders were written
 	commands    *int64         // nil: not counted
 	held        *time.Duration // of connections to the database; nil: not measured

@@ -1,5 +1,10 @@
 package figures
 
+import (
+	"maps"
+	"slices"
+)
+
 // Answer is a reply that confirms an order.
 type Answer struct {
 	Order    string // id in the reply; "": none
@@ -43,6 +48,8 @@ type Comparison struct {
 	cut   map[string]int64          // buyers who were cut off, by their keys
 	keys  map[string]bool           // of the orders
 	found Told
+
+	untrue, doubled []string // a few ids of orders that do not match, and of duplicates
 }
 
 // acknowledged is an order as buyers with one key were told. If it is not what they asked
@@ -95,13 +102,17 @@ func (c *Comparison) Order(o Written) {
 	}
 	if o.Key != "" && c.keys[o.Key] {
 		c.found.Duplicates++
+		few(&c.doubled, o.Order)
 	}
 	c.keys[o.Key] = true
 	told, found := c.told[o.Order]
 	switch {
 	case found:
 		delete(c.told, o.Order)
-		c.found.AcknowledgedMissing += untrue(told, o)
+		if n := untrue(told, o); n > 0 {
+			c.found.AcknowledgedMissing += n
+			few(&c.untrue, o.Order)
+		}
 	case c.cut[o.Key] > 0:
 		c.cut[o.Key]--
 	default:
@@ -137,4 +148,24 @@ func (c *Comparison) Told() Told {
 		}
 	}
 	return found
+}
+
+// maxNamed bounds the orders that Named returns of each kind.
+const maxNamed = 10
+
+func few(ids *[]string, id string) {
+	if len(*ids) < maxNamed {
+		*ids = append(*ids, id)
+	}
+}
+
+// Named returns the ids of a few orders that are acknowledged and missing, and of a few duplicates.
+func (c *Comparison) Named() (missing, duplicates []string) {
+	missing = slices.Clone(c.untrue)
+	for _, id := range slices.Sorted(maps.Keys(c.told)) {
+		if slices.ContainsFunc(c.told[id], func(t acknowledged) bool { return t.durable > 0 }) {
+			few(&missing, id)
+		}
+	}
+	return missing, c.doubled
 }

@@ -1,6 +1,8 @@
 package figures
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,5 +116,19 @@ func TestStranded(t *testing.T) {
 	}
 	if got := (Stock{Initial: 10, Sold: 12}).Stranded(); got != 0 {
 		t.Errorf("%d stranded of a sale that oversold", got)
+	}
+}
+
+// A few of the orders that are missing are named, and of those beyond the first for a key.
+func TestFewOrdersAreNamed(t *testing.T) {
+	var c Comparison
+	for i := range 100 {
+		c.Answer(Answer{Order: fmt.Sprintf("order-%02d", i), Quantity: 1, Asked: 1, Key: "k"})
+	}
+	c.Order(Written{"order-00", 1, "k"})
+	c.Order(Written{"again", 1, "k"})
+	missing, duplicates := c.Named()
+	if len(missing) != maxNamed || missing[0] != "order-01" || !slices.Equal(duplicates, []string{"again"}) {
+		t.Errorf("missing: %q, duplicates: %q", missing, duplicates)
 	}
 }

@@ -12,24 +12,23 @@ import (
 	"oversell/internal/lab"
 )
 
-// history is a buyer after it was told certain things at certain times. It is safe for
-// concurrent use.
+// history is a buyer after certain inputs at certain times. It is safe for concurrent use.
 type history struct {
 	program   program
 	parent    *history
 	in        input
-	at        time.Duration // of the input, since the buyer came
+	at        time.Duration // of the last input, since the buyer started
 	frozen    bool
 	past      past
 	snapshots []snapshot
-	kept      *outcome // the history that goes on in its place; nil: none does
+	kept      *outcome // the history that replaces it; nil: none does
 
 	mu       sync.Mutex
 	outcomes map[input]*outcome
 	shapes   map[time.Duration]shape
 }
 
-// newHistory is that of a buyer who has not come yet.
+// newHistory returns the history of a buyer without any input.
 func newHistory(p program) *history {
 	return &history{program: p, outcomes: make(map[input]*outcome), shapes: make(map[time.Duration]shape)}
 }
@@ -38,17 +37,17 @@ func newHistory(p program) *history {
 type outcome struct {
 	play    sync.Once
 	history *history
-	names   map[string]string // what it was told and has drawn, as this run names it -> as history does; nil: the same
+	names   map[string]string // names of tokens and random values: in this run -> in history; nil: the same
 	err     error
 }
 
-// histories are those of all buyers, by what tells them apart. Of those that are alike one is
-// kept. Which one does not depend on how quick the workers are: it is chosen when all have
-// finished a level of the search.
+// histories has the histories of all buyers. Of those with the same id, one is kept. It is chosen
+// when all workers have finished a level of the search, so it does not depend on how quick they
+// are.
 type histories struct {
 	mu    sync.Mutex
 	byID  map[string]*history
-	fresh map[string][]*history // found since settle was called
+	fresh map[string][]*history // added since the last settle
 	order func(a, b []input) int
 }
 
@@ -56,22 +55,22 @@ func newHistories() *histories {
 	return &histories{byID: make(map[string]*history), fresh: make(map[string][]*history), order: compareInputs}
 }
 
-// past is what a buyer was told, as far as it may matter.
+// past has the past inputs of a buyer that may still matter.
 type past struct {
-	seen []answer      // by its own line of work
-	kept string        // what its watchdog was told last, unless it was the reply
-	sent time.Duration // when the command was sent from which a lease counts
+	seen []answer      // replies to its own commands
+	kept string        // the last renewal if its reply was lost, or ""
+	sent time.Duration // when the command was sent from which its lease counts
 }
 
-// answer is a command that a buyer has sent, and what it was told.
+// answer is a command that a buyer has sent, and the reply.
 type answer struct {
 	text, reply string
 	blocks      bool
 	at          lab.Section
 }
 
-// hear is the buyer once it is told one more thing. It may be a history that something else
-// has led to, if they do the same from here on, and that was found at an earlier level.
+// hear returns the history after one more input. It may return a different history that was found
+// at an earlier level, if the buyer does the same from there on.
 func (n *history) hear(in input) (*outcome, error) {
 	n.mu.Lock()
 	c := n.outcomes[in]
@@ -96,7 +95,7 @@ func (n *history) hear(in input) (*outcome, error) {
 	return c, c.err
 }
 
-// add adds a history, and notes the one that is kept in its place.
+// add adds a history. If one with the same id is kept, that replaces it.
 func (all *histories) add(n *history) {
 	if all == nil {
 		return
@@ -111,8 +110,8 @@ func (all *histories) add(n *history) {
 	all.fresh[id] = append(all.fresh[id], n)
 }
 
-// settle chooses, of the new histories that are alike, the one that is kept. Nobody else may
-// use them meanwhile.
+// settle chooses which of the new histories with the same id is kept. No worker may use them
+// meanwhile.
 func (all *histories) settle() {
 	for id, alike := range all.fresh {
 		first := slices.MinFunc(alike, func(a, b *history) int { return all.order(a.inputs(), b.inputs()) })
@@ -134,7 +133,7 @@ func compareInputs(a, b []input) int {
 	}))
 }
 
-// keep notes that another history, which is alike, goes on in place of n.
+// keep replaces n by another history with the same id.
 func (n *history) keep(other *history) {
 	names := make(map[string]string)
 	refs := other.shape(0).refs
@@ -144,7 +143,7 @@ func (n *history) keep(other *history) {
 	n.kept = &outcome{history: other, names: names}
 }
 
-// id tells histories apart that do not do the same.
+// id identifies what the buyer does from here on.
 func (n *history) id() string {
 	sh := n.shape(0)
 	var b strings.Builder
@@ -156,7 +155,7 @@ func (n *history) id() string {
 			fmt.Fprintf(&b, " %d", slices.Index(sh.refs, ref))
 		}
 	}
-	if n.program.subject.Optimistic { // WATCH is of a connection
+	if n.program.subject.Optimistic { // WATCH belongs to a connection
 		for _, o := range n.snapshots[0].open {
 			fmt.Fprintf(&b, " %d", o.Conn)
 		}
@@ -172,7 +171,7 @@ func (n *history) inputs() (all []input) {
 	return all
 }
 
-// current returns the snapshot after so much time without an input, and its index.
+// current returns the snapshot after idle time without an input, and its index.
 func (n *history) current(idle time.Duration) (snapshot, int) {
 	i := len(n.snapshots) - 1
 	for i > 0 && n.snapshots[i].at > idle {
@@ -181,7 +180,7 @@ func (n *history) current(idle time.Duration) (snapshot, int) {
 	return n.snapshots[i], i
 }
 
-// next is the past after one more input.
+// next returns the past after one more input.
 func (n *history) next(in input) past {
 	p := n.past
 	if in.kind != inputReply && in.kind != inputBreak {
@@ -205,11 +204,11 @@ func (n *history) next(in input) past {
 		return p
 	}
 	p.sent = o.From
-	if e.blocks && len(p.seen) > 0 { // what it counts from
+	if e.blocks && len(p.seen) > 0 { // its lease counts from the command before
 		p.sent = n.past.sent
 	}
 	p.seen = append(slices.Clone(until(p.seen, e.text, e.at)), e)
-	if e.blocks { // what it was told before is in the arguments
+	if e.blocks { // earlier replies are in its arguments
 		for j := range p.seen[:len(p.seen)-1] {
 			p.seen[j].reply = ""
 		}
@@ -217,10 +216,10 @@ func (n *history) next(in input) past {
 	return p
 }
 
-// until is what was seen before a command was sent for the first time. A program that sends
-// the same again is where it was then: it is in a loop.
-// What it sends in another part of its work it may send for another reason, such as to take
-// a lock again that it has.
+// until returns the answers before a command was sent for the first time. A program that sends it
+// again is in a loop, and so in the same place as then. That does not hold for another part of its
+// work, where it may send the command for another reason, such as to take a lock again that it
+// holds.
 func until(seen []answer, text string, at lab.Section) []answer {
 	i := slices.IndexFunc(seen, func(o answer) bool { return o.at == at && masked(o.text) == masked(text) })
 	if i < 0 {
@@ -229,10 +228,10 @@ func until(seen []answer, text string, at lab.Section) []answer {
 	return seen[:i]
 }
 
-// oldest is the greatest age that counts: no program compares times that are further apart.
+// oldest is the greatest age that matters: no program compares times that are further apart.
 const oldest = lab.ScheduleTTL
 
-// shape tells a buyer apart, after so much time without an input, by what it does next.
+// shape returns the shape of describe.
 func (n *history) shape(idle time.Duration) shape {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -244,8 +243,8 @@ func (n *history) shape(idle time.Duration) shape {
 	return sh
 }
 
-// describe describes a buyer by what it has seen, the ages of its commands, and what it
-// will do if it is told nothing.
+// describe describes a buyer after idle time without an input: its past inputs, the ages of its
+// commands, and what it will do without an input.
 func (n *history) describe(idle time.Duration) string {
 	v, i := n.current(idle)
 	var b strings.Builder
@@ -272,7 +271,7 @@ func (n *history) describe(idle time.Duration) string {
 		fmt.Fprintf(&b, "\n+%v %s", later.at-idle, later.text)
 	}
 	if v.done && !awaited && i == len(n.snapshots)-1 {
-		return b.String() // the program has come to its end
+		return b.String() // the program has ended
 	}
 	late := n.frozen && len(n.past.seen) > 0 && n.past.seen[len(n.past.seen)-1].blocks
 	if (blocks || late) && !n.program.subject.AsksAgain {
@@ -287,7 +286,7 @@ func (n *history) describe(idle time.Duration) string {
 	return b.String()
 }
 
-// seen is what the buyer was told, as far as it still matters.
+// seen returns the answers that still matter.
 func (n *history) seen(v snapshot, i int) []answer {
 	seen := n.past.seen
 	for _, o := range v.open {
@@ -307,8 +306,8 @@ func (n *history) seen(v snapshot, i int) []answer {
 	return seen
 }
 
-// polls reports whether the buyer, after so much time without an input, sleeps before it
-// sends its last command again, or is about to send it again.
+// polls reports whether the buyer, after idle time without an input, sleeps before it sends its
+// last command again, or is about to send it again.
 func (n *history) polls(idle time.Duration) (sleeps, ready bool) {
 	if len(n.past.seen) == 0 {
 		return false, false
@@ -328,7 +327,7 @@ func (n *history) polls(idle time.Duration) (sleeps, ready bool) {
 	return len(next) == 1 && masked(next[0].Text) == last, false
 }
 
-// masked is a text in which what was drawn is not told apart.
+// masked returns a text in which all stand-ins are the same.
 func masked(text string) string {
 	var b strings.Builder
 	split(text, func(text string) { b.WriteString(text) }, func(string) { b.WriteString("~~") })

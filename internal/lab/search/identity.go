@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// identity tells a state apart from those that lead to something else. Buyers are alike,
-// so it is the same when two have changed places.
+// identity identifies a state. States with the same identity are merged. Buyers are
+// interchangeable, so it stays the same if two of them change places.
 type identity struct {
 	sum  [sha256.Size]byte
-	only limit // of the buyer by its place
+	only limit // its buyer is a place
 }
 
 func (s *state) id() identity {
@@ -40,8 +40,8 @@ func (s *state) id() identity {
 	return identity{sha256.Sum256(least), only}
 }
 
-// orders are the orders of the buyers that may be the first one: sorted by what can be
-// seen of each buyer by itself, with all orders of those that look the same.
+// orders returns the orders of the buyers that id compares: sorted by look, with all permutations
+// of buyers that look the same.
 func (s *state) orders() [][]int {
 	looks := make([][]byte, len(s.buyers))
 	order := make([]int, len(s.buyers))
@@ -79,7 +79,7 @@ func permutations(of []int) [][]int {
 	return all
 }
 
-// look is what can be seen of a buyer by itself.
+// look describes a buyer without names of random values.
 func (s *state) look(i int) []byte {
 	b := &s.buyers[i]
 	switch {
@@ -103,8 +103,8 @@ func flags(to []byte, all ...bool) []byte {
 	return to
 }
 
-// describer describes a state. What was drawn is replaced by its number in the order in
-// which it is met, or by the place of its buyer.
+// describer describes a state. Random values are numbered in the order in which they are met, and
+// owners are replaced by the places of their buyers.
 type describer struct {
 	state  *state
 	places []int
@@ -112,7 +112,7 @@ type describer struct {
 	text   []byte
 }
 
-// describe describes the state with the buyers in an order.
+// describe describes the state with the buyers in the given order.
 func (d *describer) describe(order []int) []byte {
 	s := d.state
 	for place, i := range order {
@@ -162,7 +162,7 @@ func (d *describer) add(text string) {
 		func(stand string) { d.text = append(d.text, d.name(stand)...) })
 }
 
-// split calls plain with what is around the stand-ins of a text, and named with each of them.
+// split calls named with each stand-in of a text, and plain with the text around them.
 func split(text string, plain, named func(string)) {
 	for {
 		i := strings.IndexByte(text, '~')
@@ -191,7 +191,7 @@ func standInAt(text string) (string, bool) {
 	return text[:end+2], true
 }
 
-// name is that of a stand-in: an owner by its place, what was drawn by its number.
+// name returns the name of a stand-in: the place of an owner, or the number of a random value.
 func (d *describer) name(stand string) string {
 	if stand[2] == '0' {
 		return "~" + strconv.Itoa(d.places[stand[1]-'A']) + ".0~"
@@ -204,7 +204,7 @@ func (d *describer) name(stand string) string {
 	return "~" + strconv.Itoa(i) + "~"
 }
 
-// renamed is a text as add adds it.
+// renamed returns the text that add would add.
 func (d *describer) renamed(text string) string {
 	if !strings.Contains(text, "~") {
 		return text
@@ -216,7 +216,7 @@ func (d *describer) renamed(text string) string {
 	return name
 }
 
-// data adds what Redis has, in an order that does not depend on names.
+// data adds the data in Redis, in an order that does not depend on names.
 func (d *describer) data() {
 	type named struct {
 		name string
@@ -250,13 +250,13 @@ func (d *describer) data() {
 	}
 }
 
-// shape is a text without what differs from buyer to buyer, and that by itself.
+// shape is the hash of a text without the names that differ from buyer to buyer, and these names.
 type shape struct {
 	sum  [16]byte
 	refs []string // stand-ins, and names of tokens
 }
 
-// shapeOf takes a text apart.
+// shapeOf splits a text into its shape.
 func shapeOf(text string) shape {
 	var sh shape
 	text = numbers(text, nil, func(name int64) int64 {

@@ -7,15 +7,15 @@ import (
 	"oversell/internal/lab"
 )
 
-// moves lists what the scheduler may do in a state, but for letting time pass. Of moves
-// that lead to the same in any order it lists one order:
+// moves returns the possible moves in a state, except for letting time pass. Of moves that lead to
+// the same state in any order, it allows one order:
 //
-//   - A process that stops or dies while no time passes afterwards does no more than one
-//     that takes no step. So time passes next, unless the process waits in Redis: then
-//     it matters what it receives first.
-//   - A process that goes on takes a step next, or time passes.
-//   - A buyer that asked in vain, of what Redis still has, is not let ask again: it is
-//     refused again, and is where it was.
+//   - Freezing or killing a process has no effect until time passes: the process might as well
+//     take no step. So time passes next, unless the process waits in Redis, where it matters what
+//     it receives first.
+//   - A process that thaws takes a step next, or time passes.
+//   - A buyer whose last command changed nothing does not send it again while the data is still
+//     the same, because it would be refused again.
 func (s *state) moves() []lab.Move {
 	var out []lab.Move
 	for i := range s.buyers {
@@ -44,8 +44,8 @@ func (s *state) moves() []lab.Move {
 	return out
 }
 
-// steps lists the steps of one buyer, with and without the loss of the reply. Buyers
-// are alike, so they come in their order.
+// steps returns the steps of one buyer, with and without the loss of the reply. Buyers are
+// interchangeable, so they start in their order.
 func (s *state) steps(i int) []lab.Move {
 	b := &s.buyers[i]
 	var held []lab.Request
@@ -72,14 +72,14 @@ func (s *state) steps(i int) []lab.Move {
 	return out
 }
 
-// inVain reports whether the buyer's last command changed nothing, and Redis has the same
-// still.
+// inVain reports whether the buyer's last command changed nothing, and the data in Redis is still
+// the same.
 func (s *state) inVain(i int) bool {
 	b := &s.buyers[i]
 	return b.vain && b.asked.sameBut(s.data)
 }
 
-// limited notes what may follow a move.
+// limited sets which moves may follow a move.
 func (s *state) limited(m lab.Move) {
 	waits := slices.ContainsFunc(s.waits, func(w wait) bool { return w.buyer == m.Buyer })
 	switch m.Action {
@@ -92,10 +92,9 @@ func (s *state) limited(m lab.Move) {
 	}
 }
 
-// nearest is how long it takes until something happens of its own accord: a key expires, a
-// program goes on, or a command that waits in Redis has its reply. In between nothing
-// changes. What happens in a frozen process, or to a buyer that wakes only to be refused
-// again, counts only if nothing else happens.
+// nearest returns the time until something happens by itself: a key expires, a program goes on, or
+// a command that waits in Redis gets its reply. Until then nothing changes. Events in a frozen
+// process, or of a buyer that wakes only to be refused again, count only if there are no others.
 func (s *state) nearest() (time.Duration, bool) {
 	soon, vain := time.Duration(0), time.Duration(0)
 	sooner := func(d *time.Duration, left time.Duration) {

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// stale is the first number of what a buyer has drawn and does not know any more.
+// stale is the first number for random values of a buyer that its program no longer knows.
 const stale = 500
 
-// rename gives what a buyer was told, and what it has drawn, the names that they have in
-// the history that it is at now.
+// rename renames a buyer's tokens and random values as they are named in its new history.
 func (s *state) rename(i int, names map[string]string) {
 	b := &s.buyers[i]
 	fences := make([]int64, len(b.fences))
@@ -36,7 +35,7 @@ func (s *state) rename(i int, names map[string]string) {
 		}
 	}
 	if !change && s.known(i, drawn) {
-		return // most often
+		return // the usual case
 	}
 	used := slices.Collect(maps.Values(drawn))
 	anew := func(text string) string { return renamed(text, letter(i)[0], drawn, &used) }
@@ -46,7 +45,7 @@ func (s *state) rename(i int, names map[string]string) {
 	}
 }
 
-// known reports whether all that a buyer has drawn and that Redis has is among these names.
+// known reports whether drawn has all of the buyer's random values that are in Redis.
 func (s *state) known(i int, drawn map[string]string) bool {
 	var used []string
 	size := len(drawn)
@@ -60,8 +59,8 @@ func (s *state) known(i int, drawn map[string]string) bool {
 	return len(all) == size
 }
 
-// renamed replaces the names of what a buyer has drawn. What is not among them gets a name
-// that the buyer does not know.
+// renamed replaces the names of a buyer's random values. Those that are not in drawn get names that
+// the buyer does not know.
 func renamed(text string, whose byte, drawn map[string]string, used *[]string) string {
 	var b strings.Builder
 	split(text, func(text string) { b.WriteString(text) }, func(stand string) {
@@ -81,7 +80,7 @@ func renamed(text string, whose byte, drawn map[string]string, used *[]string) s
 	return b.String()
 }
 
-// renamed is the data with each name replaced.
+// renamed returns the data with each name replaced.
 func (d data) renamed(anew func(string) string) data {
 	out := d.each(anew)
 	for i := range out {
@@ -91,7 +90,7 @@ func (d data) renamed(anew func(string) string) data {
 	return out
 }
 
-// forget forgets the tokens that the buyer does not need any more.
+// forget drops the tokens that the buyer no longer needs.
 func (b *buyer) forget() {
 	if len(b.fences) == 0 {
 		return
@@ -112,28 +111,27 @@ func trimmed(fences []int64) []int64 {
 	return fences
 }
 
-// fenceNumber is the place of a token among those that a buyer knows, by its name.
+// fenceNumber returns the index in buyer.fences that a name of a token stands for.
 func fenceNumber(ref string) (int, bool) {
 	name, err := strconv.ParseInt(ref, 10, 64)
 	i := int((name-epoch.UnixMicro())/apart) - 1
 	return i, err == nil && i >= 0
 }
 
-// A fencing token is a moment of the clock of Redis in microseconds, or one more than the
-// token before. Only the order of tokens counts. So in each state they are numbered anew,
-// and all are before the moment that the clock shows. A buyer knows the n-th token that it
-// was told by a name of its own, whose place in the order does not matter, because it only
-// sends tokens on.
+// A fencing token is the time of Redis in microseconds, or one more than the token before. Only the
+// order of tokens matters. So in each state they are renumbered, all before the time of the clock.
+// A buyer has its own name for each token that it received. The order of these names does not
+// matter, because a buyer only passes tokens on.
 
-// apart is how far tokens are apart. A token may be sent with something added to it.
+// apart is the distance between two tokens. A buyer may add to a token before it sends it.
 const apart = 1000
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// numbers replaces the numbers in a text that are moments of the clock of Redis: those in
-// milliseconds, and those in microseconds, which are fencing tokens; nil: they stay.
+// numbers replaces the times of Redis in a text: moment maps those in milliseconds, and fence those
+// in microseconds, which are fencing tokens. Nil: they stay.
 func numbers(text string, moment, fence func(int64) int64) string {
-	const near = "9466" // begins what is near epoch
+	const near = "9466" // prefix of times near epoch
 	if !strings.Contains(text, near) {
 		return text
 	}
@@ -149,16 +147,16 @@ func numbers(text string, moment, fence func(int64) int64) string {
 		if of == nil || !strings.HasPrefix(word, near) {
 			return word
 		}
-		value, _ := strconv.ParseInt(word, 10, 64) // digits, and not too many
+		value, _ := strconv.ParseInt(word, 10, 64) // digits, and it fits
 		return strconv.FormatInt(of(value), 10)
 	})
 }
 
-// told replaces the tokens in a reply by the buyer's names for them.
+// told replaces the tokens in a reply by the buyer's names.
 func (b *buyer) told(reply string) string {
 	return numbers(reply, nil, func(value int64) int64 {
 		i := slices.Index(b.fences, value)
-		if i < 0 { // a name that it did not use before
+		if i < 0 { // a new token
 			i = len(b.fences)
 			b.fences = append(slices.Clone(b.fences), value)
 		}
@@ -166,19 +164,19 @@ func (b *buyer) told(reply string) string {
 	})
 }
 
-// actual replaces the buyer's names for tokens in an argument by the tokens.
+// actual replaces the buyer's names in an argument by the tokens.
 func (b *buyer) actual(arg string) string {
 	return numbers(arg, nil, func(name int64) int64 {
 		more := name - epoch.UnixMicro()
 		i := int(more/apart) - 1
 		if i < 0 || i >= len(b.fences) {
-			return name // it is from somewhere else
+			return name // not one of its tokens
 		}
 		return b.fences[i] + more%apart
 	})
 }
 
-// rank numbers the tokens anew.
+// rank renumbers all tokens in their order.
 func (s *state) rank() {
 	var all []int64
 	for _, b := range s.buyers {
@@ -231,8 +229,8 @@ func (d data) each(f func(word string) string) data {
 	return out
 }
 
-// earlier is the data with all moments so much earlier, but not before the one that the
-// clock shows: what is over is over.
+// earlier returns the data with all times shifted back by the given duration, but not to before the
+// time of the clock: past times are all the same.
 func (d data) earlier(by time.Duration) data {
 	return d.each(func(word string) string {
 		return numbers(word, func(ms int64) int64 { return max(ms-by.Milliseconds(), epoch.UnixMilli()) }, nil)

@@ -20,14 +20,14 @@ import (
 //go:embed record.json
 var recorded []byte
 
-// Record is what searches have found. Its JSON form is relied upon.
+// Record has the results of searches. The page relies on its JSON form.
 type Record struct {
 	Goals   []lab.Goal `json:"goals"`
 	Results []Result   `json:"results"` // by the number of buyers, then in the order of lab.Levels
 }
 
-// Recorded returns the record that this program was built with. A search of the same code
-// finds the same. It must not be changed.
+// Recorded returns the record that this program was built with. A search of the same code has the
+// same result. It must not be changed.
 var Recorded = sync.OnceValue(func() (r Record) {
 	if err := json.Unmarshal(recorded, &r); err != nil {
 		panic(fmt.Sprintf("search: record.json: %v", err)) // it is part of the program
@@ -60,20 +60,20 @@ func (r Record) With(results ...Result) Record {
 	return Record{lab.Goals(), all}
 }
 
-// WriteJSON writes the record as Recorded reads it.
+// WriteJSON writes the record in the format of record.json.
 func (r Record) WriteJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", " ")
 	return out.Encode(r)
 }
 
-// Same reports whether two searches have found the same.
+// Same reports whether two searches have the same result.
 func (r Result) Same(o Result) bool {
 	return r.Strategy == o.Strategy && r.Buyers == o.Buyers && r.Faults == o.Faults && r.States == o.States &&
 		maps.Equal(r.Breaks, o.Breaks) && slices.Equal(r.NotApplicable, o.NotApplicable)
 }
 
-// MovesOf is how many moves a schedule has.
+// MovesOf returns how many moves a schedule has.
 func MovesOf(schedule string) int {
 	if schedule == "" {
 		return 0
@@ -81,16 +81,16 @@ func MovesOf(schedule string) int {
 	return strings.Count(schedule, ".") + 1
 }
 
-// Words are those of the table, in a language.
+// Words has the words of the table in one language.
 type Words struct{ Strategy, Buyers, Impossible, States string }
 
-// English and Chinese are the languages of the docs.
+// English and Chinese have the words for the docs.
 var (
 	English = Words{"strategy", "buyers", "impossible", "states"}
 	Chinese = Words{"策略", "买家", "不可能", "状态数"}
 )
 
-// Markdown is the table of strategies and goals.
+// Markdown returns the table of strategies and goals.
 func (r Record) Markdown(w Words) string {
 	t := present.Table[Result]{Rows: r.Results}
 	t.Add(w.Strategy, func(o Result) string { return "`" + o.Strategy + "`" })
@@ -111,12 +111,12 @@ func (r Record) Markdown(w Words) string {
 	return t.Markdown()
 }
 
-// errNotReplayed means that the scheduler does not reach what the search has found. That
-// is a fault of the search.
+// errNotReplayed means that the scheduler does not reach the goal that the search has found. Then
+// the search is wrong.
 var errNotReplayed = errors.New("the scheduler does not reach it")
 
-// Replay plays a schedule as the page does, with all buyers beside one server, and returns
-// an error unless it reaches the goal. The strategy must be one of lab.Levels.
+// Replay plays a schedule as the page does, with all buyers on one server, and returns an error
+// unless it reaches the goal. The strategy must be one of lab.Levels.
 func Replay(strategy string, buyers int, goal lab.Goal, text string) error {
 	moves, err := lab.ParseMoves(text)
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 type key struct {
 	name  string
 	kind  string        // string, list or hash: the locks and the stock need no other
-	words []string      // its value; of a hash in pairs
-	left  time.Duration // of its ttl; negative: it stays
+	words []string      // its value; in pairs if it is a hash
+	left  time.Duration // the rest of its ttl; negative: none
 }
 
-// data is what Redis has, by name. It is not changed once it is made.
+// data has the keys of Redis, sorted by name. It is immutable.
 type data []key
 
-// find returns a key; its kind is "" if it is not there.
+// find returns a key. Its kind is "" if it does not exist.
 func (d data) find(name string) key {
 	i, ok := slices.BinarySearchFunc(d, name, func(k key, name string) int { return strings.Compare(k.name, name) })
 	if !ok {
@@ -36,7 +36,7 @@ func (d data) find(name string) key {
 	return d[i]
 }
 
-// after is the data once that much time has passed.
+// after returns the data after that much time.
 func (d data) after(passed time.Duration) data {
 	var out data
 	for _, k := range d {
@@ -51,21 +51,21 @@ func (d data) after(passed time.Duration) data {
 	return out.earlier(passed)
 }
 
-// sameBut reports whether two are the same but for what is left of the ttls.
+// sameBut reports whether two are the same except for the ttls.
 func (d data) sameBut(o data) bool { return slices.EqualFunc(d, o, key.has) }
 
-// has reports whether a key has the same value as another of its name.
+// has reports whether two keys have the same name and value.
 func (k key) has(o key) bool {
 	return k.name == o.name && k.kind == o.kind && slices.Equal(k.words, o.words)
 }
 
-// transaction is what Redis knows of a connection between WATCH or MULTI and EXEC.
+// transaction is the state of a connection between WATCH or MULTI and EXEC.
 type transaction struct {
-	sent  []fault.Command // so far
+	sent  []fault.Command // on the connection so far
 	stale bool            // a watched key was changed
 }
 
-// then is the transaction after one more command.
+// then returns the transaction after one more command.
 func (t *transaction) then(cmd fault.Command) *transaction {
 	switch {
 	case cmd.Is("EXEC", "DISCARD", "UNWATCH"), t == nil && !cmd.Is("WATCH", "MULTI"):
@@ -76,7 +76,7 @@ func (t *transaction) then(cmd fault.Command) *transaction {
 	return &transaction{sent: append(slices.Clone(t.sent), cmd), stale: t.stale}
 }
 
-// seeing is the transaction once a command of another connection has changed the data.
+// seeing returns the transaction after a command of another connection has changed the data.
 func (t *transaction) seeing(before, after data) *transaction {
 	if t == nil || t.stale || !t.sent[0].Is("WATCH") {
 		return t
@@ -89,11 +89,11 @@ func (t *transaction) seeing(before, after data) *transaction {
 	return t
 }
 
-// redis is Redis as a function: it executes a command on given data, and returns what
-// there is then. It is for one goroutine.
+// redis is Redis as a function: it executes a command on given data, and returns the new data. It
+// is for one goroutine.
 type redis struct {
 	m     *miniredis.Miniredis
-	known *sync.Map // the results, by what they depend on; for several of these
+	known *sync.Map // cached results by questionOf, shared between workers
 }
 
 // newRedis starts a server in memory. close must be called.
@@ -113,10 +113,10 @@ type result struct {
 	data  data
 }
 
-// null is the reply to an EXEC that does nothing, and to a command that has waited in vain.
+// null is the reply to an aborted EXEC, and to a blocking command that timed out.
 const null = "_\r\n"
 
-// execute executes a command on a connection that is in a transaction, or in none: nil.
+// execute executes a command on a connection. In is its transaction, or nil.
 func (r *redis) execute(d data, cmd fault.Command, in *transaction) (result, error) {
 	if in != nil && in.stale && cmd.Is("EXEC") {
 		return result{fault.Value(null), d}, nil
@@ -144,7 +144,7 @@ func (r *redis) execute(d data, cmd fault.Command, in *transaction) (result, err
 	return result{reply, after}, err
 }
 
-// questionOf is what a result depends on: the data, and the commands on one connection.
+// questionOf returns all that a result depends on: the data, and the commands on one connection.
 func questionOf(d data, sent []fault.Command) string {
 	var b strings.Builder
 	for _, cmd := range sent {
@@ -216,7 +216,7 @@ func (r *redis) words(k key) (words []string, err error) {
 	return nil, errKind
 }
 
-// connection is one to the server in memory.
+// connection is a connection to the server in memory.
 type connection struct {
 	*server.Peer
 	m   *miniredis.Miniredis
@@ -226,7 +226,7 @@ type connection struct {
 func (r *redis) connect() *connection {
 	out := new(bytes.Buffer)
 	c := &connection{server.NewPeer(bufio.NewWriter(out)), r.m, out}
-	c.Resp3 = true // as go-redis has it
+	c.Resp3 = true // as in go-redis
 	return c
 }
 

@@ -12,56 +12,56 @@ import (
 	"oversell/internal/lab"
 )
 
-// What all buyers name in their commands.
+// Names in the commands of all buyers.
 const (
 	sku      = "search"
 	lockKey  = "oversell:{search}:lock"
 	stockKey = "oversell:{search}:stock"
-	owner    = "~.0~" // a buyer as it names itself; Redis gets it with the buyer's letter
+	owner    = "~.0~" // of every buyer; to Redis it is sent with the buyer's letter
 )
 
-// horizon is for how long a buyer that is told nothing is watched. Its timers last for
-// less, so afterwards it does nothing more.
+// horizon is how long a buyer is watched after its last input. Its timers are shorter, so it does
+// nothing after that.
 const horizon = 4 * lab.ScheduleTTL
 
-// program is the code of one buyer: the shop's sale of one unit, under a subject's guard.
+// program is the code of one buyer, which buys one unit under a subject's guard.
 type program struct {
 	subject   lab.Subject
 	lock      string // its key in Redis
-	leased    bool   // it compares times: see lab.Subject.Leased
+	leased    bool   // it depends on the time: see lab.Subject.Leased
 	setUp     func(fault.Command) fault.Value
 	histories *histories
 }
 
 type run struct {
 	*lab.Shopper
-	randoms []string // what the program has drawn, in the order in which it was sent
+	randoms []string // the program's random values, in the order in which they were sent
 }
 
-// input is one thing that a buyer is told, and how long after the one before.
+// input is one input of a buyer, and the time since the input before.
 type input struct {
 	after time.Duration
 	kind  inputKind
-	id    int    // of the command that is answered
-	reply string // as it comes over the wire
+	id    int    // of the command that it answers
+	reply string // in the wire format
 }
 
 type inputKind byte
 
 const (
 	inputStart  inputKind = 's'
-	inputReply  inputKind = 'r' // a command is executed, and its reply comes
-	inputBreak  inputKind = 'x' // the connection breaks in its place
+	inputReply  inputKind = 'r' // the reply to a command
+	inputBreak  inputKind = 'x' // the connection breaks instead
 	inputFreeze inputKind = 'f'
 	inputThaw   inputKind = 't'
 )
 
-// errNondeterministic means that a program has done something else when it was told the
-// same again. Such a program cannot be searched.
+// errNondeterministic means that a program behaved differently after the same inputs. Such a
+// program cannot be searched.
 var errNondeterministic = errors.New("told the same twice, the buyer does not do the same")
 
-// play runs the program, tells it inputs, and returns what can be seen of it from then on
-// while it is told nothing more.
+// play runs the program with the given inputs, and returns its snapshots from then on, without
+// further inputs.
 func (p program) play(inputs []input) (snapshots []snapshot, err error) {
 	failed := lab.InVirtualTime(func() {
 		r := new(run)
@@ -80,7 +80,7 @@ func (p program) play(inputs []input) (snapshots []snapshot, err error) {
 	return snapshots, errors.Join(err, failed)
 }
 
-// tell tells the program one thing, and returns when it has done what it does at once.
+// tell gives the program one input, and returns when all goroutines wait again.
 func (r *run) tell(in input) error {
 	for over := time.After(in.after); in.after > 0; {
 		select {
@@ -113,7 +113,7 @@ func (r *run) tell(in input) error {
 	return nil
 }
 
-// opens replaces what is random in a command.
+// opens replaces the random values in a command by stand-ins.
 func (r *run) opens(c *lab.Request) {
 	args := slices.Clone(c.Whole().Args)
 	for i, arg := range args[1:] {
@@ -124,14 +124,15 @@ func (r *run) opens(c *lab.Request) {
 	c.Wire = fault.Command{Args: args}
 	words := slices.Clone(args[1:])
 	if c.Source != "" {
-		// The name comes first, because the scheduler orders commands by it; two scripts may have the same.
+		// The name comes first, because the scheduler orders commands by it. The hash tells scripts
+		// with the same name apart.
 		words[0] = lab.ScriptName(c.Source) + lab.ScriptHash(c.Source)[:8]
 	}
 	c.Text = c.Wire.Name() + " " + strings.Join(words, " ")
 }
 
-// standIn stands for what is random, and is the same in each run: the number of the draw, as long as
-// what it stands for.
+// standIn returns a stand-in for a random value: its number, padded to the same length. It is the
+// same in each run.
 func (r *run) standIn(random string) string {
 	i := slices.Index(r.randoms, random)
 	if i < 0 {
@@ -146,7 +147,7 @@ func standIn(number, size int) string {
 	return text + strings.Repeat("_", size-len(text)-1) + "~"
 }
 
-// drawn replaces stand-ins by what they stand for.
+// drawn replaces stand-ins by the random values.
 func (r *run) drawn(reply string) string {
 	if !strings.Contains(reply, "~.") {
 		return reply
@@ -157,26 +158,26 @@ func (r *run) drawn(reply string) string {
 	return reply
 }
 
-// snapshot is what can be seen of a buyer from a moment on.
+// snapshot is the visible state of a buyer from a moment on.
 type snapshot struct {
 	at      time.Duration // since the last input
 	open    []lab.Request // in the order in which the scheduler counts them
 	section lab.Section
-	told    bool // in the section: that the lock is lost
+	told    bool // in the section: it knows that the lock is lost
 	done    bool
 	sold    bool
-	held    []time.Duration // when those were begun that need a new connection, and whose process is frozen
-	spare   bool            // there is a connection for one more command: a frozen process makes none
-	text    string          // all that decides what follows, but for the ages of commands
+	held    []time.Duration // when the commands began that wait for a new connection of a frozen process
+	spare   bool            // there is an idle connection: a frozen process opens none
+	text    string          // all that matters for what follows, except the ages of commands
 }
 
 func (v snapshot) inside() bool { return v.section == lab.Begun }
 
-// never reports whether the command is not let go any more: a renewal that its process no
-// longer waits for, which is one that a process has sent while it was frozen.
+// never reports whether a command is never let go: it is a renewal that a process sent while it was
+// frozen and no longer waits for.
 func never(o lab.Request) bool { return o.Watchdog && o.GivenUp }
 
-// watch lets time pass up to the horizon, and notes what changes.
+// watch lets time pass up to the horizon, and returns a snapshot for each change.
 func (r *run) watch() []snapshot {
 	begin := time.Now()
 	snapshots := []snapshot{r.snapshot(0)}

@@ -18,20 +18,20 @@ import (
 	"oversell/internal/lab"
 )
 
-// Config is what is searched.
+// Config says what to search.
 type Config struct {
 	Subject lab.Subject
-	Buyers  int // 2 or 3; there is one unit less
+	Buyers  int // 2 or 3; there is one unit fewer
 	Faults  Faults
-	Workers int // at once; 0: as many as there are processors
+	Workers int // 0: as many as there are processors
 	Budget  Budget
 
-	// Progress is called from time to time, from one goroutine, with how many states were
-	// found and how many of them are not explored yet; nil: it is not called.
+	// Progress is called from one goroutine, after each level of the search, with the number of
+	// states found and the number of those not explored yet. It may be nil.
 	Progress func(states, open int)
 }
 
-// Budget bounds a search. What is 0 is unbounded.
+// Budget bounds a search. 0 means no bound.
 type Budget struct {
 	States int
 	Time   time.Duration
@@ -40,32 +40,33 @@ type Budget struct {
 // errBudget means that the time of the budget is over.
 var errBudget = errors.New("the budget is used up")
 
-// Result is what a search has found.
+// Result is the result of a search.
 type Result struct {
 	Strategy string `json:"strategy"`
 	Buyers   int    `json:"buyers"`
 	Faults   Faults `json:"faults"`
-	States   int    `json:"states"` // different ones
-	Moves    int    `json:"moves"`  // that were made from them
-	// Breaks has the shortest schedule to each goal. Without an entry, none leads there.
+	States   int    `json:"states"` // after merging
+	Moves    int    `json:"moves"`  // moves tried from these states
+	// Breaks has the shortest schedule to each goal. A goal without an entry cannot be reached.
 	Breaks map[lab.Goal]string `json:"breaks"`
-	// NotApplicable are the goals that mean nothing for the strategy: see lab.Goal.NotApplicable.
+	// NotApplicable has the goals that do not apply to the strategy: see lab.Goal.NotApplicable.
 	NotApplicable []lab.Goal `json:"not_applicable,omitempty"`
-	// Cut says that the budget ended before all was explored: what is not in Breaks may be possible.
+	// Cut says that the budget ran out before all states were explored: goals that are not in
+	// Breaks may still be reachable.
 	Cut  bool          `json:"cut,omitempty"`
 	Wall time.Duration `json:"-"`
 }
 
-// ErrNotSearched is wrapped by the errors of a subject that cannot be searched.
+// ErrNotSearched is wrapped by the error for a subject that cannot be searched.
 var ErrNotSearched = errors.New("not searched")
 
-// reached is a state that was reached.
+// reached is a node of the graph of states.
 type reached struct {
-	from int // the one that it was first reached from, by a move; -1: none
+	from int // the state before move; -1: this is the first state
 	move lab.Move
-	s    *state // nil once it is explored
-	next []int  // what follows without a fault
-	done bool   // nobody who lives waits any more
+	s    *state // nil after it was explored
+	next []int  // the states that follow without a fault
+	done bool   // every living buyer is done
 }
 
 type explorer struct {
@@ -75,12 +76,12 @@ type explorer struct {
 	graph []reached
 	out   Result
 	made  atomic.Int64
-	known sync.Map // what Redis replies to which command, for all workers
+	known sync.Map // cached results of commands, for all workers
 	setUp *redis
 }
 
-// Search explores every schedule. The error is the cause of ctx if that ends, and wraps
-// ErrNotSearched for a subject that cannot be searched.
+// Search explores all schedules. The error wraps the cause of ctx if that ends, and ErrNotSearched
+// for a subject that cannot be searched.
 func Search(ctx context.Context, cfg Config) (Result, error) {
 	begin := time.Now()
 	x, err := newExplorer(cfg)
@@ -146,7 +147,7 @@ func (x *explorer) first() *state {
 // setUp answers a command that sets up a connection. It is safe for concurrent use.
 func (r *redis) setUp(cmd fault.Command) fault.Value { return r.connect().send(cmd) }
 
-// run explores all states that one move leads to, then all that two do, and so on.
+// run explores the states breadth first: those after one move, then those after two, and so on.
 func (x *explorer) run(ctx context.Context) error {
 	level := []int{x.reach(x.first(), -1, lab.Move{})}
 	for len(level) > 0 {
@@ -182,7 +183,7 @@ func (x *explorer) run(ctx context.Context) error {
 	return nil
 }
 
-// parallel calls f for each of n, by several workers with an engine each.
+// parallel calls f with 0 to n-1 from several workers. Each worker has its own engine.
 func (x *explorer) parallel(ctx context.Context, n int, f func(e *engine, i int) error) error {
 	workers := x.cfg.Workers
 	if workers == 0 {
@@ -209,7 +210,7 @@ func (x *explorer) parallel(ctx context.Context, n int, f func(e *engine, i int)
 	return all.Wait()
 }
 
-// step is a move from a state, and what it has led to.
+// step is a move from a state, and its result.
 type step struct {
 	move  lab.Move
 	s     *state
@@ -217,8 +218,8 @@ type step struct {
 	found []lab.Goal
 }
 
-// expand makes every move that is possible. Time passes in one move up to each of the
-// moments that come, not only up to the first.
+// expand makes every possible move. Time passes in one move up to each of the coming events, not
+// only up to the first.
 func (x *explorer) expand(e *engine, v reached) ([]step, error) {
 	var out []step
 	try := func(from *state, m lab.Move) (*state, error) {
@@ -257,7 +258,7 @@ func (x *explorer) expand(e *engine, v reached) ([]step, error) {
 	}
 }
 
-// reach notes a state.
+// reach adds a state to the graph.
 func (x *explorer) reach(s *state, from int, m lab.Move) int {
 	v := reached{from: from, move: m, s: s, done: true}
 	for _, b := range s.buyers {
@@ -267,15 +268,15 @@ func (x *explorer) reach(s *state, from int, m lab.Move) int {
 	return len(x.graph) - 1
 }
 
-// Faults is how many of each may happen in a schedule. Time may pass as often as there is
+// Faults says how many faults of each kind a schedule may have. Time may pass as often as there is
 // something to wait for.
 type Faults struct {
-	Freezes int `json:"freezes"` // a process stops, and goes on later or not
+	Freezes int `json:"freezes"` // a process stops, and may go on later
 	Kills   int `json:"kills"`   // a process dies
-	Losses  int `json:"losses"`  // Redis executes a command, and the connection breaks in place of the reply
+	Losses  int `json:"losses"`  // Redis executes a command, but the connection breaks before the reply
 }
 
-// OneOfEach is the budget of the table.
+// OneOfEach has the faults allowed in the table of the docs.
 var OneOfEach = Faults{1, 1, 1}
 
 // String names the faults.
@@ -295,14 +296,14 @@ func (f Faults) String() string {
 	return strings.Join(words, ", ")
 }
 
-// add adds what a move has led to. It reports whether that is new.
+// add adds the result of a move. It reports whether the state is new.
 func (x *explorer) add(from int, st step) (v int, fresh bool) {
 	for _, goal := range st.found {
 		if _, ok := x.out.Breaks[goal]; !ok {
 			x.out.Breaks[goal] = lab.MovesText(append(x.path(x.graph[from]), st.move))
 		}
 	}
-	v, ok := x.seen[identity{sum: st.id.sum}] // from there everything is tried
+	v, ok := x.seen[identity{sum: st.id.sum}] // a state from which all moves are tried
 	if !ok {
 		v, ok = x.seen[st.id]
 	}
@@ -316,8 +317,7 @@ func (x *explorer) add(from int, st step) (v int, fresh bool) {
 	return v, !ok
 }
 
-// path are the moves that lead to a state. Times that pass one after the other are one
-// move.
+// path returns the moves that lead to a state.
 func (x *explorer) path(v reached) (moves []lab.Move) {
 	for ; v.from >= 0; v = x.graph[v.from] {
 		moves = append(moves, v.move)
@@ -326,8 +326,8 @@ func (x *explorer) path(v reached) (moves []lab.Move) {
 	return moves
 }
 
-// findStuck finds the first state from which somebody who lives is never served, whatever
-// happens, unless there is another fault.
+// findStuck finds the first state from which a living buyer is never served, whatever follows
+// without another fault.
 func (x *explorer) findStuck() {
 	before := make([][]int, len(x.graph))
 	var open []int

@@ -11,16 +11,16 @@ import (
 	"oversell/internal/lab"
 )
 
-// epoch is what the clock of Redis shows in every state: what Redis has is moved instead.
+// epoch is the time of Redis in every state: times in the data are shifted instead.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// state is everything at one moment: what Redis has, where each buyer is, and which
-// faults may still happen. It is not changed once it is made.
+// state is a state of the search: the data in Redis, where each buyer is, and which faults may
+// still happen. A state that is in the graph does not change, except in settle.
 type state struct {
 	data   data
 	buyers []buyer
-	waits  []wait // in the order in which they came
-	holder int    // whose lock it is; nobody if it is free
+	waits  []wait // in the order in which they began
+	holder int    // of the lock; nobody if it is free
 	left   Faults
 	only   limit
 }
@@ -28,25 +28,25 @@ type state struct {
 const nobody = -1
 
 type buyer struct {
-	history *history      // nil: has not come
+	history *history      // nil: it has not started
 	idle    time.Duration // since the last input
 	frozen  bool
 	dead    bool
-	asked   data           // what Redis had after its last command
-	vain    bool           // which changed nothing
+	asked   data           // the data after its last command
+	vain    bool           // that command changed nothing
 	txs     []*transaction // by connection
-	fences  []int64        // the fencing tokens that it was told: see names.go
+	fences  []int64        // the fencing tokens that it received: see names.go
 }
 
 type wait struct {
 	buyer int
 	cmd   lab.Request
 	left  time.Duration
-	lost  bool // its reply will get lost
+	lost  bool // its reply will be lost
 }
 
-// limit is which moves may follow. The others would lead, in this place, to nothing that
-// they do not lead to before or after.
+// limit says which moves may follow. The others would lead only to states that are also reached by
+// making them earlier or later.
 type limit struct {
 	kind  limitKind
 	buyer int
@@ -67,7 +67,7 @@ func (s *state) clone() *state {
 	return &c
 }
 
-// now is what can be seen of the buyer.
+// now returns the current snapshot of the buyer.
 func (b *buyer) now() snapshot {
 	if b.history == nil {
 		return snapshot{}
@@ -76,7 +76,7 @@ func (b *buyer) now() snapshot {
 	return v
 }
 
-// held are the commands that a buyer is about to send.
+// held returns the commands that a buyer is about to send.
 func (s *state) held(i int) []lab.Request {
 	var out []lab.Request
 	for _, o := range s.buyers[i].now().open {
@@ -91,7 +91,7 @@ func (s *state) waiting(i, id int) bool {
 	return slices.ContainsFunc(s.waits, func(w wait) bool { return w.buyer == i && w.cmd.ID == id })
 }
 
-// alive reports whether the buyer takes part.
+// alive reports whether the buyer has started and is not dead.
 func (b *buyer) alive() bool { return b.history != nil && !b.dead }
 
 func (s *state) sold() (n int) {
@@ -103,14 +103,14 @@ func (s *state) sold() (n int) {
 	return n
 }
 
-// letter names a buyer in what Redis has.
+// letter names a buyer in the data.
 func letter(i int) string { return string(rune('A' + i)) }
 
 // engine makes moves. It is for one goroutine.
 type engine struct {
 	root  *history // of each buyer
 	redis *redis
-	found []lab.Goal // what the move has led to
+	found []lab.Goal // goals that the last move reached
 }
 
 func (e *engine) make(s *state, m lab.Move) (*state, error) {
@@ -142,7 +142,7 @@ func (e *engine) make(s *state, m lab.Move) (*state, error) {
 	return next, nil
 }
 
-// look notes what can be seen of two states, one after the other.
+// look adds the goals that can be seen by comparing the states before and after a move.
 func (e *engine) look(before, after *state) {
 	if n := after.sold(); n > before.sold() && n > lab.Units(len(after.buyers)) {
 		e.found = append(e.found, lab.GoalOversell)
@@ -200,7 +200,7 @@ func (e *engine) tell(s *state, i int, in input) error {
 	return nil
 }
 
-// goOn lets a buyer go on from another history. Before are its commands until then.
+// goOn moves a buyer to another history. Before has its commands until then.
 func (s *state) goOn(i int, at *outcome, before []lab.Request) {
 	b := &s.buyers[i]
 	b.history = at.history
@@ -214,7 +214,7 @@ func (s *state) goOn(i int, at *outcome, before []lab.Request) {
 	}
 }
 
-// settle lets the buyers go on from the histories that are kept.
+// settle moves the buyers to the histories that are kept.
 func (s *state) settle() {
 	for i := range s.buyers {
 		if b := &s.buyers[i]; b.alive() && b.history.kept != nil {
@@ -223,8 +223,8 @@ func (s *state) settle() {
 	}
 }
 
-// renumber finds the commands that wait in Redis among those of the history that the buyer is
-// at now, where they may have other numbers.
+// renumber replaces a buyer's commands that wait in Redis by those of its new history, where they
+// may have other numbers.
 func (s *state) renumber(i int, before []lab.Request) {
 	s.waits = slices.Clone(s.waits)
 	before, after := blocking(before), blocking(s.buyers[i].now().open)
@@ -257,7 +257,7 @@ func (e *engine) execute(s *state, i int, o lab.Request, lost bool) error {
 	return e.wake(s)
 }
 
-// send has Redis execute a command, and tells the buyer the reply.
+// send has Redis execute a command, and gives the buyer the reply.
 func (e *engine) send(s *state, i int, o lab.Request, lost bool) error {
 	b := &s.buyers[i]
 	args := slices.Clone(o.Wire.Args)
@@ -317,7 +317,7 @@ func (s *state) setTransaction(i, conn int, t *transaction) {
 	b.txs[conn] = t
 }
 
-// wake serves the commands that wait, if there is something for them by now.
+// wake serves the commands that wait, if one of their keys exists now.
 func (e *engine) wake(s *state) error {
 	for i := 0; i < len(s.waits); i++ {
 		w := s.waits[i]
@@ -333,7 +333,7 @@ func (e *engine) wake(s *state) error {
 	return nil
 }
 
-// watch notes what became of the lock.
+// watch updates the holder of the lock after a command.
 func (e *engine) watch(s *state, actor int, before data) {
 	if !e.root.program.subject.InRedis() {
 		return
@@ -358,7 +358,7 @@ func (e *engine) watch(s *state, actor int, before data) {
 	}
 }
 
-// holding is the value of a lock: a string has the token, a hash the owner. It is "" if
+// holding returns the value of a lock: the token in a string, or the owner in a hash. It is "" if
 // the lock is free.
 func holding(k key) string {
 	if len(k.words) == 0 {
@@ -367,7 +367,7 @@ func holding(k key) string {
 	return k.words[0]
 }
 
-// global is what a buyer has sent, as Redis gets it; local is the reverse.
+// global translates what a buyer sends into what Redis receives; local is the reverse.
 func (b *buyer) global(text string, i int) string {
 	return b.actual(strings.ReplaceAll(text, "~.", "~"+letter(i)))
 }
@@ -402,7 +402,7 @@ func (e *engine) pass(s *state, d time.Duration) error {
 	return nil
 }
 
-// next is how long it takes until the buyer does something of its own accord.
+// next returns the time until the buyer does something by itself.
 func (b *buyer) next() (time.Duration, bool) {
 	if !b.alive() {
 		return 0, false
@@ -414,7 +414,7 @@ func (b *buyer) next() (time.Duration, bool) {
 	return b.history.snapshots[i+1].at - b.idle, true
 }
 
-// elapse lets time pass in which nothing happens but at its end.
+// elapse lets time pass. Events may happen only at its end.
 func (e *engine) elapse(s *state, d time.Duration) error {
 	s.data = s.data.after(d)
 	if s.holder != nobody && s.data.find(e.root.program.lock).kind == "" {

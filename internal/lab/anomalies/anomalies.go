@@ -35,9 +35,9 @@ func All() []lab.Scenario {
 	)
 }
 
-// Why a question does not apply, for several anomalies.
+// The functions below say why an anomaly does not apply to a subject. Several anomalies share them.
 
-// not gives a reason for the subjects that are so, and asks next about the others.
+// not returns why for the subjects of which so is true, and calls next for the others.
 func not(so func(lab.Subject) bool, why string, next func(lab.Subject) string) func(lab.Subject) string {
 	return func(c lab.Subject) string {
 		if so(c) {
@@ -57,10 +57,10 @@ var (
 	needsLock       = not(func(c lab.Subject) bool { return c.Lock == nil }, "it has no lock", applies)
 	needsRemoteLock = not(inMemory, "its lock is in the memory of one process, not in Redis", needsLock)
 
-	// needsRedisLock is for questions about single commands to Redis.
+	// needsRedisLock is for anomalies about single commands to Redis.
 	needsRedisLock = not(lab.Subject.InService, noCommands, needsRemoteLock)
 
-	// needsForgetful is for questions about servers that forget what they granted.
+	// needsForgetful is for anomalies about servers that forget what they granted.
 	needsForgetful = not(lab.Subject.InService,
 		"a majority of its servers stores a grant before it is made, and no server without it can take over",
 		needsRemoteLock)
@@ -68,7 +68,7 @@ var (
 	needsWallClock = not(lab.Subject.InService,
 		"its servers measure leases with a monotonic clock, which cannot be set", needsRemoteLock)
 
-	// needsToken is for questions about fencing tokens.
+	// needsToken is for anomalies about fencing tokens.
 	needsToken = not(func(c lab.Subject) bool { return !c.Tokens }, "it has no fencing token", needsRemoteLock)
 
 	needsUnlock = not(func(c lab.Subject) bool { return c.HolderOnly },
@@ -76,7 +76,7 @@ var (
 
 	needsSharedLock = not(inMemory, "two instances share no lock: see local-mutex-across-instances", needsLock)
 
-	// needsCacheGuard is for the cache, where there is no write to check.
+	// needsCacheGuard is for anomalies of the cache, where there is no write to check.
 	needsCacheGuard = not(func(c lab.Subject) bool { return c.Optimistic },
 		"it checks when it writes the stock; a cache has nothing to check", applies)
 )

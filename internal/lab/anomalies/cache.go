@@ -63,20 +63,20 @@ var cacheFailedLoad = lab.Try("cache-failed-load", needsCacheGuard, func(w *lab.
 }, loaded(2*perInstance+1),
 	times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load"))
 
-// perInstance is how many readers of each instance wait for a load that fails.
+// perInstance is how many readers in each instance wait for a load that fails.
 const perInstance = 2
 
 var errAway = errors.New("the database is away")
 
-// coldKey is a value that many read through an empty cache.
+// coldKey is a value that many readers read through an empty cache.
 type coldKey struct {
 	w       *lab.World
-	load    time.Duration // that one load takes
+	load    time.Duration // how long one load takes
 	missing bool          // the value does not exist
-	unwary  bool          // leave out the look under the lock
-	failing int64         // each load fails, once that many readers have asked for the lock
+	unwary  bool          // do not look into the cache again under the lock
+	failing int64         // each load fails, after that many readers have asked for the lock
 	waiting *atomic.Int64 // readers that have asked for the lock
-	asked   *atomic.Int64 // times the database was asked
+	asked   *atomic.Int64 // queries to the database
 }
 
 type counted struct {
@@ -89,7 +89,7 @@ func (c counted) Do(ctx context.Context, e guard.Entry, section func(context.Con
 	return c.Guard.Do(ctx, e, section)
 }
 
-// cold is a value that nobody has read yet, whose load takes that long.
+// cold returns a value that is not cached yet. Load is how long its load takes.
 func cold(w *lab.World, load time.Duration) coldKey {
 	k := coldKey{w: w, load: load, waiting: new(atomic.Int64), asked: new(atomic.Int64)}
 	w.NameKey(k.named(""), "cache")
@@ -119,7 +119,7 @@ func (k coldKey) reader(p *lab.Process) *cache.Reader {
 	return r
 }
 
-// read reads once. A lock that gives up waiting is asked again.
+// read reads the value. It tries again if the lock gives up waiting.
 func (k coldKey) read(r *cache.Reader, owner string) {
 	req := cache.Request{Key: k.w.SKU, Strategy: k.w.Subject.Name, Owner: owner, NoSecondLook: k.unwary}
 	var err error

@@ -7,14 +7,14 @@ import (
 
 // More deeds that are recorded.
 const (
-	hasRead    = "read"   // a value, through a cache
-	hasLoaded  = "loaded" // a value, from the database
-	hasFailed  = "failed" // to read a value: its load failed
-	isOfFamily = "family" // its strategy need not be kept apart from the subject's
+	hasRead    = "read"   // it read a value through a cache
+	hasLoaded  = "loaded" // it loaded a value from the database
+	hasFailed  = "failed" // its read failed because the load failed
+	isOfFamily = "family" // its strategy is of the same family as the subject's
 )
 
-// of claims that check is true for all names; missing names the first for which it is
-// not.
+// of claims that check is true for all names. Missing is the format of the message for the first
+// name for which it is not.
 func of(names []string, missing string, check func(w *lab.World, who string) bool) lab.Claim {
 	return func(w *lab.World) {
 		for _, who := range names {
@@ -76,7 +76,7 @@ func oneAtATime(w *lab.World) {
 	}
 }
 
-// release matches the command by which a lock is given back.
+// release matches the command that releases a lock.
 func release(cmd fault.Command) bool {
 	return cmd.Is("DEL", "UNLINK") || cmd.Script()
 }
@@ -90,8 +90,8 @@ func on(key string, names ...string) lab.Match {
 	return func(cmd fault.Command) bool { return cmd.Is(names...) && cmd.Mentions(key) }
 }
 
-// fencedWrite matches the script that writes the stock at key with a fencing
-// token: unlike the one that reads it, it brings a value as well.
+// fencedWrite matches the script that writes the stock at key with a fencing token: unlike the
+// script that reads it, it also has a value.
 func fencedWrite(key string) lab.Match {
 	return func(cmd fault.Command) bool {
 		return cmd.Script() && cmd.Mentions(key) && len(cmd.Args) == 8 // EVALSHA sha 2 stock fence of token left

@@ -17,8 +17,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// beside is the strategy that sells beside the subject's: a script that checks and takes
-// in one step, without a lock.
+// beside is the strategy that sells at the same time as the subject's: a script that checks and
+// takes in one step, without a lock.
 const beside = "lua_atomic"
 
 func mixedScenarios() []lab.Scenario {
@@ -33,16 +33,16 @@ var strategiesTakeTurns = lab.Try("strategies-take-turns", nil, func(w *lab.Worl
 	return sellBeside(w, false)
 }, sold("A", "B"), keptApart("B"))
 
-// keptApart claims that each of the actors was refused, unless its strategy is of the
-// subject's family: those need no turns.
+// keptApart claims that each of the actors was refused, unless its strategy is of the subject's
+// family. Strategies of a family need not take turns.
 func keptApart(names ...string) lab.Claim {
 	return of(names, "%s was never refused", func(w *lab.World, who string) bool {
 		return w.Did(lab.WasRefused, who) || w.Did(isOfFamily, who)
 	})
 }
 
-// sellBeside has A sell by the subject's strategy, and B by another one while A is at
-// work, at a shop that keeps the two apart unless it is mixed.
+// sellBeside lets A sell by the subject's strategy, and B by another one while A is at work. The
+// shop keeps the two apart unless it is mixed.
 func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 	f := openFlashSale(w, 2)
 	inside, goOn := make(chan struct{}), make(chan struct{})
@@ -52,7 +52,7 @@ func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 		select {
 		case <-goOn:
 		case <-ctx.Done():
-		case <-w.Context().Done(): // an optimistic guard hands on no end
+		case <-w.Context().Done(): // an optimistic guard does not end ctx
 		}
 	}
 	a := f.open(&outlet{p: w.Start("A"), strategy: w.Subject.Name, wait: 4 * w.TTL, work: work}, mixed)
@@ -78,10 +78,10 @@ func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 	return f.audit()
 }
 
-// mostRequests is ample: B asks three or four times.
+// mostRequests is more than enough: B asks three or four times.
 const mostRequests = 50
 
-// answer buys until the shop's answer is about the sale: "busy" is not.
+// answer buys until the shop's answer is anything but "busy".
 func (o *outlet) answer() error {
 	for range mostRequests {
 		err := o.buy()
@@ -94,8 +94,8 @@ func (o *outlet) answer() error {
 	return nil
 }
 
-// flashSale is the shop's own sale, of package stock, with its orders in a database of
-// the cell's own. The trace does not show what its till does in Redis.
+// flashSale is the shop's own sale, with package stock. Each cell has a database for the orders.
+// The trace does not show the till's commands to Redis.
 type flashSale struct {
 	w    *lab.World
 	db   *gorm.DB
@@ -133,7 +133,7 @@ func (f *flashSale) openDatabase() {
 	lab.Need(err == nil, "there is no database: %v", err)
 }
 
-// begins notes a key as the till has left it.
+// begins adds a key that the till has set to the keys that the trace begins with.
 func (f *flashSale) begins(key, name string) {
 	value, err := f.w.Side.Get(f.w.Context(), key).Result()
 	lab.Need(err == nil, "the item could not be put on sale: %v", err)
@@ -141,7 +141,7 @@ func (f *flashSale) begins(key, name string) {
 	f.w.Begins(key, value)
 }
 
-// serve starts a service. It needs no log, because its callers get the same errors.
+// serve starts a service. It does not log, because its callers get the same errors.
 func (f *flashSale) serve(cfg stock.Config) *stock.Service {
 	cfg.DB, cfg.Logger = f.db, slog.New(slog.DiscardHandler)
 	s := stock.New(cfg)
@@ -164,23 +164,23 @@ func (f *flashSale) audit() lab.Verdict {
 	return lab.Holds.Because("%d sold, and the stock is down by %d", a.Sold, missing)
 }
 
-// outlet is an instance of the shop, at which buyers buy by one strategy.
+// outlet is an instance of the shop that sells by one strategy.
 type outlet struct {
 	f        *flashSale
 	p        *lab.Process
 	strategy string
-	wait     time.Duration             // for how long a buyer waits for its turn
-	work     func(ctx context.Context) // of a holder, between reading and writing; nil: nothing
+	wait     time.Duration             // how long a buyer waits for its turn
+	work     func(ctx context.Context) // done between reading and writing; may be nil
 	service  *stock.Service
 }
 
-// open starts an instance. The subject's strategy has the subject's guard there; any other one is the
-// shop's. If it is mixed, strategies of several families may be at work at once.
+// open starts an instance. There the subject's strategy uses the subject's guard, and any other
+// strategy is the shop's. If it is mixed, strategies of several families may sell at the same time.
 func (f *flashSale) open(o *outlet, mixed bool) *outlet {
 	w, p := f.w, o.p
 	cfg := stock.Config{
 		DB: f.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait, Mixed: mixed,
-		Turn: time.Minute, // A sells before it ends
+		Turn: time.Minute, // longer than A takes to sell
 	}
 	var used catalog.List
 	for _, s := range catalog.Strategies() {
@@ -199,7 +199,7 @@ func (f *flashSale) open(o *outlet, mixed bool) *outlet {
 	return o
 }
 
-// inSection is work in the section of a sale.
+// inSection wraps work so that the trace shows when p is in the section.
 func inSection(w *lab.World, p *lab.Process, work func(ctx context.Context)) stock.Work {
 	return func(ctx context.Context, _ string) (after func(), err error) {
 		w.Trace(p.Name, lab.Hold, "is in the section")

@@ -2,6 +2,5 @@ package anomalies
 
 import "oversell/internal/lab"
 
-// mixedScenarios returns none in a browser: they need a database, and SQLite does not build
-// there.
+// mixedScenarios returns no scenarios in a browser: they need SQLite, which does not build for it.
 func mixedScenarios() []lab.Scenario { return nil }

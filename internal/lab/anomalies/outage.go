@@ -24,8 +24,8 @@ var cutOff = lab.Try("cut-off-holder", needsRemoteLock, func(w *lab.World) lab.V
 	return handedOver(w, "A", "B")
 }, had("A"), faulted("A"), refused("B"))
 
-// handedOver is the Exclusive verdict, with how long before or after the next holder was
-// let in the first one was told of its loss.
+// handedOver returns the verdict of Exclusive. Its note says how long before or after the next
+// holder got the lock the first one learned of its loss.
 func handedOver(w *lab.World, first, next string) lab.Verdict {
 	v := w.Exclusive()
 	told, wasTold := w.First(first, lab.Lost)
@@ -60,7 +60,7 @@ var restartForgets = lab.Try("restart-forgets-lock", needsForgetful, func(w *lab
 	return overlap(w, a, b)
 }, had("A"), answered("B"))
 
-// overlap lets b ask for the lock while a works.
+// overlap lets b ask for the lock while a holds it.
 func overlap(w *lab.World, a, b *lab.Holder) lab.Verdict {
 	_ = b.Try()
 	w.Sleep(w.TTL / 20)
@@ -95,8 +95,7 @@ func needsMinority(c lab.Subject) string {
 	return ""
 }
 
-// jump sets the clocks of n servers ahead by the ttl while A has the lock, and has B
-// ask.
+// jump sets the clocks of n servers ahead by the ttl while A has the lock, and lets B ask for it.
 func jump(w *lab.World, n int) lab.Verdict {
 	a, b := w.Start("A").Holder(), w.Start("B").Holder()
 	a.MustLock()

@@ -180,7 +180,7 @@ func soonFree(w *lab.World, b *lab.Holder, why string) lab.Verdict {
 
 var acquireTimesOut = lab.Try("acquire-times-out", needsRemoteLock, func(w *lab.World) lab.Verdict {
 	a, b := w.Start("A"), w.Start("B").Holder()
-	h := a.Holding() // so that the connection is there
+	h := a.Holding() // opens a connection
 	_ = h.Unlock()
 	under, letGo := a.Delay()
 	ctx, cancel := context.WithTimeout(h.Context(), w.TTL/30)

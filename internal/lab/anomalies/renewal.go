@@ -7,8 +7,8 @@ import (
 
 const notRenewed = "nothing renews it"
 
-// outlivesTTL reports whether the lock outlives its ttl, its holder alive. It lets
-// one and a half times the ttl pass.
+// outlivesTTL lets one and a half times the ttl pass, and reports whether the lock is still held.
+// Its holder is alive.
 func outlivesTTL(w *lab.World) bool {
 	w.Sleep(w.TTL + w.TTL/2)
 	return w.LeaseLeft() > 0
@@ -37,7 +37,7 @@ var renewalAfterUnlock = lab.Try("renewal-after-unlock", needsRedisLock, func(w 
 	return lab.Holds.Because("after its unlock A sends nothing, and the lock is free")
 }, had("A", "B"))
 
-// renewalsPerTTL is more than any lock here needs: three are usual.
+// renewalsPerTTL is more than any lock here needs: three are common.
 const renewalsPerTTL = 4
 
 var secondRenewer = lab.Try("second-renewer", needsRedisLock, func(w *lab.World) lab.Verdict {

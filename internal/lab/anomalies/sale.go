@@ -18,7 +18,7 @@ var localMutex = lab.Try("local-mutex-across-instances", nil, func(w *lab.World)
 	return race(w, w.Start("A"), w.Start("B"))
 }, sold("A", "B"))
 
-// race lets two buy at about the same time.
+// race lets a and b buy at about the same time.
 func race(w *lab.World, a, b *lab.Process) lab.Verdict {
 	s := w.OpenShop(10)
 	work := w.TTL / 5
@@ -77,7 +77,7 @@ var recursiveRetry = lab.Try("recursive-retry", needsLoser, func(w *lab.World) l
 
 var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
-	b := a.Another("B").Holder() // in one instance, or a local lock were none
+	b := a.Another("B").Holder() // in the same instance, or a local lock would not exclude them
 	h := a.Holding()
 	w.Note("A", "asks again, in the condition of its loop")
 	if !h.Obtain(w.TTL / 2) {
@@ -87,8 +87,8 @@ var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdic
 	return soonFree(w, b, "A has the lock twice and gives it back once: ")
 }, had("A", "B"), lab.IsLock)
 
-// abortsPerSale is more work thrown away than is sold: far above what a lock
-// costs (nothing), and far below what many buyers at once cost without one.
+// abortsPerSale is how many aborted attempts per sale are acceptable. A lock has none, and many
+// concurrent buyers without a lock have far more.
 const abortsPerSale = 1
 
 var optimisticAborts = lab.Try("optimistic-aborts", nil, func(w *lab.World) lab.Verdict {
@@ -120,10 +120,10 @@ var lateRelease = lab.Try("committed-before-release", needsSharedLock, func(w *l
 	return lastUnit(w, true)
 }, had("A", "B"))
 
-// lastUnit has two buy the last unit, whose orders are committed a while after
-// they are written: within the lock, or after it was given back.
+// lastUnit lets A and B try to buy the last unit. They commit their orders a while after they write
+// them: within the lock, or after they have released it.
 func lastUnit(w *lab.World, within bool) lab.Verdict {
-	var orders atomic.Int64        // that are committed, and so visible
+	var orders atomic.Int64        // committed, and so visible
 	var commits, late atomic.Int64 // late: entries after a commit
 	sell := func(p *lab.Process) func() {
 		guard := p.StockGuard(nil)

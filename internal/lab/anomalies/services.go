@@ -20,8 +20,9 @@ import (
 	"oversell/internal/lab"
 )
 
-// Services returns how to connect to etcd at its endpoints, and to ZooKeeper at its servers
-// (host:port), for lab.Config. Either may be empty. A browser has none: their clients are not linked in.
+// Services returns the lab.Config.Services for etcd at its endpoints, and for ZooKeeper at its
+// servers (host:port). Either may be empty. It does not exist in a browser, where their clients are
+// not linked in.
 func Services(etcd, zooKeeper []string) map[catalog.Need]lab.ConnectService {
 	at := make(map[catalog.Need]lab.ConnectService)
 	if len(etcd) > 0 {
@@ -35,13 +36,13 @@ func Services(etcd, zooKeeper []string) map[catalog.Need]lab.ConnectService {
 	return at
 }
 
-// inEtcd looks where etcdlock keeps the places of a lock.
+// inEtcd connects to etcd. It finds a lock's entries where etcdlock keeps them.
 func inEtcd(ctx context.Context, endpoints []string) (*lab.Service, error) {
 	client, err := coordination.DialEtcd(ctx, endpoints)
 	if err != nil {
 		return nil, err
 	}
-	const scheme = "http://" // begins an endpoint
+	const scheme = "http://" // of an endpoint
 	at := func(hosts []string) lockservers.Addresses {
 		var endpoints []string
 		for _, host := range hosts {
@@ -71,12 +72,12 @@ func inEtcd(ctx context.Context, endpoints []string) (*lab.Service, error) {
 	return s, nil
 }
 
-// zkLooking is the timeout of the lab's own session, which is to outlast a stall
-// of this machine.
+// zkLooking is the timeout of the lab's own session. It is long enough to survive a stall of this
+// machine.
 const zkLooking = 30 * time.Second
 
-// inZooKeeper looks where zklock keeps the places of a lock. The lab's keys have nothing in them that
-// would have to be written otherwise.
+// inZooKeeper connects to ZooKeeper. It finds a lock's entries where zklock keeps them. The lab's
+// keys need no escaping.
 func inZooKeeper(ctx context.Context, hosts []string) (*lab.Service, error) {
 	conn, err := coordination.DialZooKeeper(ctx, hosts, zkLooking)
 	if err != nil {
@@ -103,10 +104,10 @@ func inZooKeeper(ctx context.Context, hosts []string) (*lab.Service, error) {
 	return s, nil
 }
 
-// byNumber compares names by the ten digits at their ends, as ZooKeeper numbers them.
+// byNumber compares nodes by the ten digits that ZooKeeper appends to their names.
 func byNumber(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) }
 
-// serviceOf is the part of a service that processes use, each through relays of its own.
+// serviceOf returns the part of a service that processes use, each through its own relays.
 func serviceOf(
 	need catalog.Need, hosts []string, at func(hosts []string) lockservers.Addresses,
 	newLock func(catalog.Options) func(key string) guard.Lock,

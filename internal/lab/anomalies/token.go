@@ -63,8 +63,9 @@ var successorsToken = lab.Try("successors-token", needsToken, func(w *lab.World)
 	return lab.Holds.Because("A is told its own token, and its write is refused; B's is not")
 }, had("A", "B"), faulted("A"))
 
-// clockBack takes the lock when the clock of its server has been set back by ten times the ttl:
-// after the last token was forgotten, and after all keys of the lock were.
+// clockBack takes the lock twice, each time after the clock of its server was set back by another
+// ten times the ttl: first when the last token has expired, and then when all keys of the lock are
+// lost.
 var clockBack = lab.Scenario{
 	Anomaly:  lab.AnomalyNamed("clock-back"),
 	Requires: []lab.Claim{had("A", "B", "C")},
@@ -102,7 +103,7 @@ func readStock(ctx context.Context, c stock.Counter) error {
 	return err
 }
 
-// withToken runs a section on the stock with the token of lock, which it does not take.
+// withToken runs a section on the stock with the token of lock, without taking the lock.
 func withToken(w *lab.World, p *lab.Process, lock guard.Lock, section stock.Section) error {
 	guard := &guard.Distributed{
 		New:    func(string) guard.Lock { return lock },
@@ -113,7 +114,7 @@ func withToken(w *lab.World, p *lab.Process, lock guard.Lock, section stock.Sect
 	return err
 }
 
-// presented is a token without a lock.
+// presented is a lock that only presents a token.
 type presented int64
 
 func (presented) TryLock(context.Context) (bool, error) { return true, nil }
@@ -121,7 +122,7 @@ func (presented) Unlock(context.Context) error          { return nil }
 
 func (t presented) Token() int64 { return int64(t) }
 
-// held is a lock that its holder has already.
+// held is a lock that its holder already has.
 type held struct{ *lab.Holder }
 
 func (held) TryLock(context.Context) (bool, error) { return true, nil }

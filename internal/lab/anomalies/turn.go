@@ -50,7 +50,7 @@ var overtaken = lab.Try("starvation", needsLock, func(w *lab.World) lab.Verdict 
 	}
 	waited := time.Since(start)
 	if n < overtakings {
-		letGo() // B may have one more question, though the lock is its own by now
+		letGo() // B may ask once more, though it already has the lock
 		w.Settle()
 	}
 	cancel()
@@ -74,7 +74,7 @@ func asks(w *lab.World, p *lab.Process) (next func() (arrive func()), letGo func
 	}
 	question := lab.AnyCommand
 	if w.Subject.Needs == catalog.NeedsNodes {
-		question = named("SET") // of several nodes: what was granted is undone by other commands
+		question = named("SET") // not the commands that undo a grant on some of the nodes
 	}
 	stop := lab.NewPause()
 	p.Inject(question, 1, "", stop.Before)
@@ -89,8 +89,8 @@ func asks(w *lab.World, p *lab.Process) (next func() (arrive func()), letGo func
 
 var needsCommands = not(lab.Subject.InService, noCommands, needsLock)
 
-// commandsPerHold is far above what a queue costs, about five, and far below what many
-// polling callers cost.
+// commandsPerHold is how many commands per hold are acceptable. A queue takes about five, and many
+// polling callers take far more.
 const commandsPerHold = 10
 
 var retryStorm = lab.Try("retry-storm", needsCommands, func(w *lab.World) lab.Verdict {

@@ -9,8 +9,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// waiting lets p wait for the lock with the subject's guard, until wait ends. The
-// channel gets what Do returns.
+// waiting lets p wait for the lock with the subject's guard, until the context wait ends. The
+// channel receives the error of Do.
 func waiting(w *lab.World, p *lab.Process, wait context.Context) <-chan error {
 	out := make(chan error, 1)
 	g := p.Guard()
@@ -32,7 +32,7 @@ func waiting(w *lab.World, p *lab.Process, wait context.Context) <-chan error {
 
 var errStillWaiting = errors.New("it still waits")
 
-// ended returns what comes out of a wait, and how long it took.
+// ended returns the error of a wait, and how long it took.
 func ended(w *lab.World, out <-chan error, limit time.Duration) (took time.Duration, err error) {
 	start := time.Now()
 	select {
@@ -43,7 +43,7 @@ func ended(w *lab.World, out <-chan error, limit time.Duration) (took time.Durat
 	}
 }
 
-// stillWaits ends the scenario unless the wait is not over yet.
+// stillWaits ends the scenario undecided if the wait is already over.
 func stillWaits(who string, out <-chan error) {
 	lab.Need(len(out) == 0, "%s does not wait for a lock that another has", who)
 }
@@ -62,7 +62,7 @@ var waitCancelled = lab.Try("wait-not-cancelled", needsLock, func(w *lab.World) 
 	return lab.Holds.Because("the wait ends at once")
 }, had("A"))
 
-// cancelledWait lets B wait for A's lock and be cancelled.
+// cancelledWait lets B wait for A's lock, and cancels the wait.
 func cancelledWait(w *lab.World) (took time.Duration, err error) {
 	a := w.Start("A")
 	b := a.Another("B")

@@ -16,7 +16,7 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// naively are the subjects of package naive.
+// naively has the subjects of package naive, each with a function that sets its mistakes.
 var naively = map[string]func(*naive.Consumer){
 	overwrite: func(*naive.Consumer) {},
 	ackFirst:  func(c *naive.Consumer) { c.AckFirst = true },
@@ -30,11 +30,11 @@ func streams(c lab.Subject) bool {
 	return c.Name == luaStream || c.Name == ackFirst || c.Name == noClaim || c.Name == newID
 }
 
-// seller is a process's side of a sale.
+// seller is what a process does in a sale.
 type seller interface {
 	// buy takes one unit, and returns when the order is written or accepted.
 	buy(ctx context.Context, owner string) error
-	// repair puts the stock right while the sale goes on.
+	// repair corrects the stock while the sale goes on.
 	repair(ctx context.Context) error
 	// form opens an admin's form with the units left, whose save adds a unit.
 	form(ctx context.Context) (save func() error, err error)
@@ -42,14 +42,14 @@ type seller interface {
 	consume(ctx context.Context, name string)
 }
 
-// behind is one item whose orders are written by a subject of Behind, or by one of pools.
+// behind is a sale of one item with a subject of Behind or a subject that sells from a pool.
 type behind struct {
 	*onSale
-	audit seller // at which the others buy in the end, past all faults
+	audit seller // sells the rest at the end, without faults
 	books bookkeeper
 
-	stops  []func()        // end the consumers
-	denied map[string]bool // accepted orders whose buyers were told that they are not
+	stops  []func()        // stop the consumers
+	denied map[string]bool // accepted orders whose buyers were told "not accepted"
 }
 
 // bookkeeper remembers which orders were accepted. It is safe for concurrent use.
@@ -90,10 +90,10 @@ func openBehind(w *lab.World, units int64) *behind {
 	return b
 }
 
-// claimAfter is how long a consumer has an order to itself.
+// claimAfter is how long a consumer may take for an order before another may claim it.
 func (b *behind) claimAfter() time.Duration { return b.w.TTL / 8 }
 
-// seller makes the subject's side of the sale for a process.
+// seller makes a process's seller.
 func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	name := b.w.Subject.Name
 	if faults, ok := naively[name]; ok {
@@ -115,13 +115,13 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	}
 	service := stock.New(stock.Config{
 		DB: db, Redis: rdb, Strategies: map[string]stock.Strategy{name: how}, Logger: slog.New(slog.DiscardHandler),
-		Mixed: true, // there is one strategy, which waits for no others
+		Mixed: true, // there is only one strategy, so it need not wait for others
 	})
 	b.w.Cleanup(service.Close)
 	return realSeller{service, b}
 }
 
-// realSeller is package stock.
+// realSeller sells with package stock.
 type realSeller struct {
 	*stock.Service
 	b *behind
@@ -136,8 +136,8 @@ func (r realSeller) buy(ctx context.Context, owner string) error {
 	return err
 }
 
-// repair does what the reconciler does, without waiting to see whether the missing units are in
-// flight.
+// repair does what the reconciler does, except that it does not wait to see whether the missing
+// units are in flight.
 func (r realSeller) repair(ctx context.Context) error {
 	b, err := r.Balance(ctx, r.b.item.SKU, stock.Balance{})
 	if err == nil {
@@ -146,7 +146,7 @@ func (r realSeller) repair(ctx context.Context) error {
 	return err
 }
 
-// form shows the number, and saves only what was added to it.
+// form reads the number of units, and saves only the difference.
 func (r realSeller) form(ctx context.Context) (save func() error, err error) {
 	_, _, err = r.Left(ctx, r.b.item.SKU)
 	return func() error {
@@ -155,9 +155,9 @@ func (r realSeller) form(ctx context.Context) (save func() error, err error) {
 	}, err
 }
 
-// pollEvery is how often a consumer looks for orders that other processes have accepted. No
-// other timer has this period or a multiple of it: two that fire at once would make the trace
-// another one in each run.
+// pollEvery is how often a consumer looks for orders that other processes have accepted. No other
+// timer has this period or a multiple of it: two that fire at once would make the trace differ from
+// run to run.
 const pollEvery = 233 * time.Millisecond
 
 func (r realSeller) consume(ctx context.Context, name string) {
@@ -165,7 +165,7 @@ func (r realSeller) consume(ctx context.Context, name string) {
 	r.Consume(ctx, stream.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery, Only: ours})
 }
 
-// naiveSeller is package naive.
+// naiveSeller sells with package naive.
 type naiveSeller struct{ naive.Consumer }
 
 func (n naiveSeller) buy(ctx context.Context, _ string) error {
@@ -202,7 +202,7 @@ type writer struct {
 	seller
 }
 
-// tick passes between two steps, so that timers that began with them do not fire at once.
+// tick is the time between two steps. It keeps their timers from firing at the same time.
 const tick = 7 * time.Millisecond
 
 func (b *behind) start(name string) *writer {
@@ -227,7 +227,7 @@ func (p *writer) repairs() {
 	p.say(wasTold, p.repair(p.w.Context()), "has repaired the stock")
 }
 
-// writes writes accepted orders in the background, until the end of the cell or its own.
+// writes writes accepted orders in the background, until the process dies or the cell ends.
 func (p *writer) writes() (done <-chan struct{}) {
 	p.w.Sleep(tick)
 	ctx, stop := context.WithCancel(p.Life())
@@ -239,9 +239,9 @@ func (p *writer) writes() (done <-chan struct{}) {
 	return done
 }
 
-// verdict has all orders written, lets everybody else buy what can still be bought, and counts.
+// verdict has all orders written, sells the rest, and counts.
 func (b *behind) verdict() lab.Verdict {
-	b.w.Sleep(tick) // for what was let go just now
+	b.w.Sleep(tick) // for commands that were just let go
 	for _, stop := range b.stops {
 		stop()
 	}
@@ -288,7 +288,7 @@ func (b *behind) sellRest() (rest int64) {
 	return 0
 }
 
-// ask has the buyers of accepted orders ask what has become of them, when Redis has lost some.
+// ask has the buyers of accepted orders ask for their state, after Redis has lost some.
 func (b *behind) ask() {
 	b.denied = make(map[string]bool)
 	for _, id := range b.books.accepted {
@@ -299,8 +299,8 @@ func (b *behind) ask() {
 	}
 }
 
-// written reports whether an accepted order is in the database. If it is not, it must have
-// been refused.
+// written reports whether an accepted order is in the database. If not, its state must be "not
+// accepted" or unknown.
 func (b *behind) written(id string) bool {
 	service, ok := b.audit.(realSeller)
 	lab.Need(ok, "nobody can tell what has become of an order")

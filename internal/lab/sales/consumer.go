@@ -42,10 +42,9 @@ var diesBetweenTwoOrders = lab.Try("consumer-dies-between-two-orders", lacksCons
 	return b.takenOverBy(d)
 }, had(hasOrder, "A", "B"))
 
-// halfway matches the statement that a consumer sends when it has done half of the work on two
-// orders.
+// halfway matches the statement that a consumer sends halfway through the work on two orders.
 func halfway(c lab.Subject) lab.Match {
-	written := c.Name == luaStream // it takes the units first, and one statement writes both orders
+	written := c.Name == luaStream // it takes the units first, then writes both orders in one statement
 	return func(cmd fault.Command) bool {
 		if !writesOrder(cmd) {
 			return false
@@ -95,13 +94,13 @@ var redisLosesAccepted = lab.Try("redis-loses-accepted-orders", lacksConsumer, f
 	c.mustPark(stop, c.writes())
 	w.LoseKeys("Redis loses everything about the item")
 	if w.Subject.Name != luaStream {
-		d.repairs() // the real stock is counted by the next request
+		d.repairs() // package stock recounts on the next request
 	}
 	_ = two.buys()
 	d.writes()
 	w.Sleep(2 * b.claimAfter())
 	if w.Subject.Name == luaStream {
-		b.ask() // the naive ways could not tell
+		b.ask() // package naive cannot tell
 	}
 	stop.Release()
 	w.Sleep(b.claimAfter())
@@ -115,7 +114,8 @@ func (p *writer) writesAlone() error {
 	return nil
 }
 
-// takenOverBy has a consumer go on with what another has left, and counts.
+// takenOverBy starts a consumer that takes over the orders that another has left, and returns the
+// verdict.
 func (b *behind) takenOverBy(d *writer) lab.Verdict {
 	d.writes()
 	b.w.Sleep(3 * b.claimAfter())

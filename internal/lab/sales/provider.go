@@ -12,7 +12,7 @@ import (
 	"oversell/internal/payment"
 )
 
-// provider is the payment provider of a cell, and the lab's own client of it.
+// provider is the payment provider of a cell, with the lab's own client.
 type provider struct {
 	server *payment.Server
 	client *payment.Client
@@ -34,7 +34,7 @@ func newClient(server *payment.Server) *payment.Client {
 
 type direct struct{ handler http.Handler }
 
-// RoundTrip calls the handler. One that breaks the connection is no answer.
+// RoundTrip calls the handler. It returns an error if the handler breaks the connection.
 func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
@@ -53,7 +53,7 @@ func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	return resp, nil
 }
 
-// cashier is the provider as one process sees it. Its calls are on record.
+// cashier is a process's client of the provider. The trace shows its calls.
 type cashier struct {
 	p *shop
 	c *payment.Client
@@ -104,7 +104,7 @@ func (c cashier) call(what string, f func() (payment.Payment, error)) (payment.P
 	return p, err
 }
 
-// namePayment gives a payment the name of its hold.
+// namePayment gives a payment a number for its name in the trace.
 func (s *sale) namePayment(p payment.Payment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,7 @@ var absoluteSave = lab.Try("absolute-save", func(c lab.Subject) string {
 	return b.verdict()
 }, had(hasOrder, "A"), had(wasTold, "C"))
 
-// opensForm looks how many units are left.
+// opensForm reads how many units are left.
 func (p *writer) opensForm() (save func() error) {
 	p.w.Sleep(tick)
 	save, err := p.form(p.w.Context())
@@ -70,7 +70,7 @@ func (p *writer) opensForm() (save func() error) {
 	return save
 }
 
-// saves adds a unit in the form.
+// saves saves the form with one unit more.
 func (p *writer) saves(save func() error) {
 	p.w.Sleep(tick)
 	p.w.Note(p.name, "saves one unit more")
@@ -113,8 +113,8 @@ func lacksRepair(c lab.Subject) string {
 	return ""
 }
 
-// inFlight has A buy a unit, and delays the write of the order. If orders are written behind
-// the sale, D writes them, and A is told at once.
+// inFlight has A buy a unit, and delays the write of the order. If orders are written
+// asynchronously, D is the writer, and A has its answer at once.
 func (b *behind) inFlight(a *writer) (stop *lab.Pause, bought <-chan struct{}) {
 	if !streams(b.w.Subject) {
 		stop = a.Park(writesOrder)
@@ -135,8 +135,8 @@ func writesOrder(cmd fault.Command) bool {
 	return strings.HasPrefix(lab.SQL(cmd), "INSERT INTO `oversell_orders`")
 }
 
-// beginsToWrite matches what a consumer begins to write with. In SQLite a
-// transaction locks the database for writing as it begins.
+// beginsToWrite matches the first statement of a consumer's write. In SQLite a transaction locks
+// the database for writing when it begins.
 func beginsToWrite(cmd fault.Command) bool {
 	return lab.SQL(cmd) == fault.Begin || writesOrder(cmd)
 }

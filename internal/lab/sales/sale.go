@@ -21,15 +21,15 @@ import (
 	"oversell/internal/stock"
 )
 
-// onSale is one item that is on sale, in a database of its own or in its own rows.
+// onSale is an item on sale, in a database of its own or in rows of its own.
 type onSale struct {
 	w     *lab.World
 	units int64
-	db    *gorm.DB // past all faults
+	db    *gorm.DB // without faults
 	item  stock.Item
 }
 
-// put puts an item on sale. Its stock is with the keeper.
+// put puts an item on sale.
 func put(w *lab.World, item stock.Item) *onSale {
 	o := &onSale{w: w, units: item.Initial, db: w.SideDatabase()}
 	err := migrate(w.Context(), o.db)
@@ -37,7 +37,7 @@ func put(w *lab.World, item stock.Item) *onSale {
 	service := stock.New(stock.Config{DB: o.db, Redis: w.Side, Logger: slog.New(slog.DiscardHandler)})
 	defer service.Close()
 	item.SKU = w.SKU
-	migrated.Lock() // puts of new items, side by side, are deadlocks to MySQL
+	migrated.Lock() // in MySQL, concurrent puts of new items deadlock
 	o.item, err = service.Put(w.Context(), item)
 	migrated.Unlock()
 	lab.Need(err == nil, "the item could not be put on sale: %v", err)
@@ -48,13 +48,13 @@ func put(w *lab.World, item stock.Item) *onSale {
 
 type sale struct {
 	*onSale
-	audit *shop // at which the others buy in the end, past all faults
+	audit *shop // sells the rest at the end, without faults
 
 	provider *provider
 
 	mu       sync.Mutex
 	payments []string // ids, in the order in which they were authorised
-	buyers   []string // one for each hold that was asked for
+	buyers   []string // of each hold that was asked for
 }
 
 func open(w *lab.World, units int64) *sale {
@@ -67,9 +67,8 @@ func open(w *lab.World, units int64) *sale {
 	return s
 }
 
-// migrated has the servers whose tables are there, and is locked by whoever changes what
-// all cells share. Cells run at the same time, and a table
-// that is altered may look empty to a reader.
+// migrated has the servers whose tables exist. It is locked for changes to tables that cells share,
+// because cells run concurrently, and a table that is being altered may look empty to a reader.
 var migrated struct {
 	sync.Mutex
 	servers []string
@@ -78,7 +77,7 @@ var migrated struct {
 func migrate(ctx context.Context, db *gorm.DB) error {
 	d, ok := db.Dialector.(*mysql.Dialector)
 	if !ok {
-		return errors.Join(stock.Migrate(ctx, db), holds.Migrate(ctx, db)) // a file of the cell
+		return errors.Join(stock.Migrate(ctx, db), holds.Migrate(ctx, db)) // a file of this cell only
 	}
 	server := d.DSNConfig.Addr + "/" + d.DSNConfig.DBName
 	migrated.Lock()
@@ -93,7 +92,7 @@ func migrate(ctx context.Context, db *gorm.DB) error {
 	return nil
 }
 
-// leftKey is the counter of h1_counter.
+// leftKey returns the key of h1_counter's counter.
 func (s *sale) leftKey() string { return "oversell:h1:" + s.item.SKU + ":" + s.item.SaleID + ":left" }
 
 func pool(db *gorm.DB) *sql.DB {
@@ -102,8 +101,7 @@ func pool(db *gorm.DB) *sql.DB {
 	return p
 }
 
-// stage makes the subject's stage. The clock of SQLite would be that of the machine, and
-// not the virtual one.
+// stage makes the subject's stage. In SQLite it replaces the clock, which would not be virtual.
 func (s *sale) stage(b holds.Backends, db *gorm.DB) holds.Stage {
 	b.SQL = holds.DialectOf(db)
 	if db.Name() == "sqlite" {
@@ -116,7 +114,7 @@ func (s *sale) stage(b holds.Backends, db *gorm.DB) holds.Stage {
 
 const clockName = "oversell_lab_clock"
 
-// A connection knows the functions that are registered when it is opened.
+// A connection only has the functions that are registered before it is opened.
 func init() {
 	sqlite.MustRegisterScalarFunction(clockName, 0,
 		func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
@@ -124,7 +122,7 @@ func init() {
 		})
 }
 
-// newID returns an id for a hold, the same in every run but for the item.
+// newID returns an id for a hold. It is the same in every run, apart from the item.
 func (s *sale) newID(who string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +134,7 @@ func (s *sale) newID(who string) string {
 	return id
 }
 
-// verdict lets everybody else buy what can still be bought, and counts.
+// verdict sells the rest, and counts.
 func (s *sale) verdict() lab.Verdict {
 	rest := s.sellRest()
 	sold, broken := s.counted(rest)
@@ -151,8 +149,7 @@ func (s *sale) verdict() lab.Verdict {
 	return lab.Holds.Because("%d of %d units were sold, and every payment has one order or one refund", sold, s.units)
 }
 
-// counted counts the units in orders, of which rest were bought in the end. All units must be
-// sold, and each once.
+// counted checks that every unit is sold once. Rest is how many were sold by sellRest.
 func (o *onSale) counted(rest int64) (sold int64, broken lab.Verdict) {
 	sold = o.sold()
 	if rest > 0 {
@@ -167,7 +164,7 @@ func (o *onSale) counted(rest int64) (sold int64, broken lab.Verdict) {
 	return sold, broken
 }
 
-// sellRest ends what has expired and sells until nothing is left.
+// sellRest sweeps expired holds, and sells until nothing is left.
 func (s *sale) sellRest() (rest int64) {
 	s.sweepAll()
 	for range mostBuyers {
@@ -184,7 +181,7 @@ func (s *sale) sellRest() (rest int64) {
 	return 0
 }
 
-// forget removes what the cell has left on servers that outlive it.
+// forget removes the cell's data from servers that outlive it.
 func (s *sale) forget() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -193,7 +190,7 @@ func (s *sale) forget() {
 	for _, buyer := range s.buyers {
 		keys = append(keys, prefix+s.item.SaleID+":has:"+buyer)
 	}
-	_ = s.w.Side.Del(ctx, keys...).Err() // they expire
+	_ = s.w.Side.Del(ctx, keys...).Err() // an error is harmless: they expire
 	// Each table has an index that begins with the column.
 	s.forgetRows(ctx, "sku", s.item.SKU, "items", "orders", "holds", "hold_payments")
 	s.forgetRows(ctx, "sale_id", s.item.SaleID, "hold_buyers", "hold_sales")
@@ -201,7 +198,7 @@ func (s *sale) forget() {
 
 func (o *onSale) forgetRows(ctx context.Context, column, value string, tables ...string) {
 	if o.db.Name() == "sqlite" {
-		return // a file of the cell
+		return // a file of this cell only
 	}
 	migrated.Lock()
 	defer migrated.Unlock()
@@ -210,10 +207,10 @@ func (o *onSale) forgetRows(ctx context.Context, column, value string, tables ..
 	}
 }
 
-// never is longer than any cell lasts.
+// never is longer than any cell takes.
 const never = 1000 * time.Hour
 
-// serve starts a service around a stage. Between two of its sweeps is that time.
+// serve starts a service for a stage. Sweep is the time between two sweeps.
 func (s *sale) serve(db *gorm.DB, stage holds.Stage, payments holds.Payments, sweep time.Duration) *holds.Service {
 	till := holds.New(holds.Config{
 		DB: db, Stages: map[string]holds.Stage{s.w.Subject.Name: stage}, Payments: payments,
@@ -225,7 +222,7 @@ func (s *sale) serve(db *gorm.DB, stage holds.Stage, payments holds.Payments, sw
 
 const mostBuyers = 20
 
-// sweepAll waits until no hold is left, and sweeps what has expired.
+// sweepAll sweeps expired holds until no hold is left.
 func (s *sale) sweepAll() {
 	ctx := s.w.Context()
 	for range 40 {

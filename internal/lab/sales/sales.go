@@ -1,12 +1,11 @@
-// Package sales is the catalogue of what can go wrong with a sale: with Holds, and with
-// repairs and orders that are written behind the sale (Behind). It is to the stages of package
-// holds, and to package stock, what package anomalies is to locks: each file is a family of
-// anomalies, and each anomaly is a lab.Scenario that runs the real code, while statements to
-// the database and commands to Redis are delayed or cut off from outside.
+// Package sales is the catalogue of what can go wrong with a sale: with holds (Holds), and with
+// repairs and orders that are written asynchronously (Behind). It is built like package anomalies:
+// each file is a family of anomalies, and each anomaly is a lab.Scenario. It runs the real code of
+// the stages of package holds, or of package stock, while SQL statements and commands to Redis are
+// delayed or lost.
 //
-// The outcome is not what a stage returned. It is counted at the end: the orders in the
-// database against the units that were there, and every captured payment against orders
-// and refunds.
+// The outcome does not depend on what a stage returned. It is counted at the end: the orders in the
+// database must match the units, and every captured payment must match an order or a refund.
 package sales
 
 import (
@@ -23,7 +22,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// The subjects that exist only to be broken: see package naive.
+// Subjects with deliberate mistakes: see package naive.
 const (
 	overwrite   = "overwrite"
 	ackFirst    = "ack_first"
@@ -40,8 +39,8 @@ const (
 	sqlUnits  = "sql_units"
 )
 
-// Holds returns the table of holds. What sells from a pool of units needs MySQL or MariaDB, and is tried
-// only if it is named.
+// Holds returns the table of holds. The subjects that sell from a pool of units need MySQL or
+// MariaDB, and are tried only if they are named.
 func Holds() lab.Table {
 	all := []lab.Scenario{
 		latePayment, extendedAfterSold, sweepAgainstPayment, releasedStillPayable, capturedTwice, replyLostAfterCapture,
@@ -67,7 +66,7 @@ func Holds() lab.Table {
 	}
 }
 
-// Behind returns the table of repairs, and of orders that are written behind the sale.
+// Behind returns the table of repairs, and of orders that are written asynchronously.
 func Behind() lab.Table {
 	return lab.Table{
 		Scenarios: []lab.Scenario{
@@ -91,7 +90,7 @@ func subject(name, about string) lab.Subject {
 	return lab.Subject{Name: name, About: about, Database: openDatabase}
 }
 
-// aboutHolds says that a question is not about pools, on top of what a scenario itself says.
+// aboutHolds returns the NotApplicable of a scenario, extended to exclude pools.
 func aboutHolds(s lab.Scenario) func(lab.Subject) string {
 	return func(c lab.Subject) string {
 		switch {
@@ -106,14 +105,14 @@ func aboutHolds(s lab.Scenario) func(lab.Subject) string {
 
 func isPool(c lab.Subject) bool { return c.Name == sqlSnapshot || c.Name == sqlUnits }
 
-// stages makes a stage on its backends, by subject.
+// stages has the constructor of each subject's stage.
 var stages = map[string]func(holds.Backends) holds.Stage{
 	h1.Name: func(b holds.Backends) holds.Stage { return h1.New(b) },
 	h2.Name: func(b holds.Backends) holds.Stage { return h2.New(b) },
 	h3.Name: func(b holds.Backends) holds.Stage { return h3.New(b) },
 }
 
-// openDatabase is the lab.OpenDatabase of all subjects. The spec is one of -db.
+// openDatabase is the lab.OpenDatabase of all subjects. It takes what the flag -db takes.
 func openDatabase(ctx context.Context, spec string) (*lab.Database, error) {
 	server, err := backend.ServeDatabase(ctx, spec)
 	if err != nil {

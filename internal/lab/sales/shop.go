@@ -43,10 +43,10 @@ func (s *sale) shopWith(name string, c shopConfig) *shop {
 	return one
 }
 
-// What is recorded of an actor.
+// The deeds that are recorded for an actor.
 const (
 	hasHold   = "hold"   // it got a hold
-	wasTold   = "told"   // a call of it returned
+	wasTold   = "told"   // one of its calls returned
 	hasOrder  = "order"  // its payment became an order
 	hasRefund = "refund" // its payment was refunded
 )
@@ -74,7 +74,7 @@ func (p *shop) ask(buyer string, limit int64) (holds.Hold, error) {
 	return h, err
 }
 
-// take is ask, and the scenario cannot go on without a hold.
+// take asks for a hold, and leaves the cell undecided if it gets none.
 func (p *shop) take(buyer string) holds.Hold {
 	h, err := p.ask(buyer, 0)
 	lab.Need(err == nil, "%s got no hold: %v", p.name, err)
@@ -89,7 +89,7 @@ func (p *shop) pay(h holds.Hold) error {
 	return err
 }
 
-// buy pays for a hold, unless nothing is left.
+// buy asks for a hold and pays for it.
 func (p *shop) buy() error {
 	h, err := p.ask(p.name, 0)
 	if err == nil {
@@ -141,7 +141,7 @@ func (p actor) say(done string, err error, good string) {
 	w := p.w
 	w.Record(wasTold, p.name)
 	if p.Life().Err() != nil {
-		return // it was killed, and there is nobody to tell
+		return // it was killed, so it learns nothing
 	}
 	if err != nil {
 		w.Note(p.name, "is told: %s", told(w, err))
@@ -151,19 +151,19 @@ func (p actor) say(done string, err error, good string) {
 	w.Note(p.name, "%s", good)
 }
 
-// told is an error with the names of the trace.
+// told returns the text of an error with the names of the trace.
 func told(w *lab.World, err error) string { return lab.Brief(errors.New(w.Readable(err.Error()))) }
 
-// begin runs f as a process of its own, and does not wait for it.
+// begin runs f in the background.
 func (p actor) begin(f func() error) <-chan struct{} {
 	return p.w.Go(func() { _ = f() })
 }
 
-// midway runs f until it is about to write for the first time, then meanwhile, and then
-// the rest of f. What f has read is old by then.
+// midway runs f until just before its first write, then meanwhile, and then the rest of f. By then,
+// what f has read is outdated.
 func (p actor) midway(f func() error, meanwhile func()) { p.parkedAt(writes, f, meanwhile) }
 
-// parkedAt is midway with f stopped at what it sends first that matches.
+// parkedAt is like midway, but stops f before the first command that matches.
 func (p actor) parkedAt(match lab.Match, f func() error, meanwhile func()) {
 	stop := p.Park(match)
 	done := p.begin(f)
@@ -183,8 +183,8 @@ func (p actor) mustPark(stop *lab.Pause, done <-chan struct{}) {
 	}
 }
 
-// writes matches what a stage begins to write with, wherever it goes. That a payment has begun
-// is no write of a stage.
+// writes matches the first command of a stage's write, to Redis or to the database. The record of a
+// payment does not count.
 func writes(cmd fault.Command) bool {
 	text := lab.SQL(cmd)
 	switch {
@@ -211,7 +211,8 @@ func (s *sale) expire(h holds.Hold) {
 	lab.Need(false, "the hold does not expire")
 }
 
-// killedAt runs f until it sends what matches, and kills the process before that arrives.
+// killedAt runs f until it sends a command that matches, and kills the process before the command
+// arrives.
 func (p actor) killedAt(f func() error, match lab.Match) {
 	stop := lab.NewPause()
 	p.Inject(match, 1, "is killed before this arrives", stop.Before)

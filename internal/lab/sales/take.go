@@ -13,7 +13,7 @@ import (
 var lastUnit = lab.Try("last-unit-raced", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
 	a, b := s.shop("A"), s.shop("B")
-	// The counter of h1_counter is set by who reads it first.
+	// The first read sets the counter of h1_counter.
 	_, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
 	lab.Need(err == nil, "the units could not be counted: %v", err)
 	a.midway(a.buy, func() { _ = b.pay(b.take("B")) })
@@ -131,7 +131,7 @@ var snapshot = lab.Scenario{
 	},
 }
 
-// lastUnitOfPool has A begin to claim the last unit, and B get it before A has its lock.
+// lastUnitOfPool lets A begin to claim the last unit, and B buy it before A has locked the row.
 func lastUnitOfPool(w *lab.World) lab.Verdict {
 	p := openBehind(w, 1)
 	a, b := p.start("A"), p.start("B")

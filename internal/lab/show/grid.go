@@ -16,9 +16,8 @@ type grid struct {
 	cells      map[[2]string]lab.Cell // by anomaly and strategy
 }
 
-// newGrid arranges the cells of r in rows and columns: first those that the
-// report lists, in its order, then those that only its cells name. Rows are in groups
-// by what the users lose, the worst first.
+// newGrid arranges the cells of r in rows and columns: first those that the report lists, in its
+// order, then those that only its cells name. Rows are grouped by loss, the worst first.
 func newGrid(r lab.Report) grid {
 	g := grid{cells: make(map[[2]string]lab.Cell, len(r.Cells))}
 	ran := make(map[string]bool) // strategies
@@ -48,7 +47,7 @@ func newGrid(r lab.Report) grid {
 	return g
 }
 
-// rank is the place of a loss among all of them. An anomaly without one comes last.
+// rank returns the position of a loss in lab.Losses. An anomaly without a loss comes last.
 func rank(l lab.Loss) int {
 	if i := slices.Index(lab.Losses(), l); i >= 0 {
 		return i
@@ -89,8 +88,7 @@ func (g grid) anomaly(name string) lab.Anomaly {
 	return lab.Anomaly{Name: name}
 }
 
-// broken counts the anomalies that break the strategy, and those that apply to
-// it.
+// broken returns how many anomalies break the strategy, and how many apply to it.
 func (g grid) broken(strategy string) (breaks, asked int) {
 	for _, a := range g.anomalies {
 		c, ok := g.at(a.Name, strategy)
@@ -185,9 +183,9 @@ func newGroup(strategies []string, i int) bool {
 	return i > 0 && stageName.MatchString(strategies[i]) != stageName.MatchString(strategies[i-1])
 }
 
-// OnlyEndless reports whether a cell holds only because its lock never expires. Redis had the
-// lock without an expiry for longer than a lease, or while its clock was set ahead. A lock with
-// an expiry would have ended there, unless it was renewed.
+// OnlyEndless reports whether a cell holds only because its lock never expires: Redis kept the lock
+// without an expiry for longer than a lease, or while its clock was set ahead. A lock with an
+// expiry would have ended then, unless it was renewed.
 func OnlyEndless(m lab.Manifest, c lab.Cell) bool {
 	if c.Outcome != lab.Holds {
 		return false

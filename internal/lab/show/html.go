@@ -9,14 +9,14 @@ import (
 	"oversell/internal/present"
 )
 
-// data is what the page's script draws from.
+// data is the input of the page's script.
 type data struct {
 	Anomalies map[string]titled `json:"anomalies"`
 	Cells     []told            `json:"cells"`
-	Words     map[string]string `json:"words,omitempty"` // what the scripts say, unless it is English
+	Words     map[string]string `json:"words,omitempty"` // translations for the scripts; empty in English
 }
 
-// titled is an anomaly with what it is called beside its name.
+// titled is an anomaly with its title.
 type titled struct {
 	lab.Anomaly
 	Title string `json:"title,omitempty"`
@@ -55,13 +55,13 @@ type view struct {
 	Counts   string
 	Recorded string
 	Columns  []viewColumn
-	Width    int // columns, with that of the names
+	Width    int // number of columns, with the names'
 	Rows     []viewRow
 	Wrong    []viewCell // outcomes that differ from the record
 }
 
 type viewColumn struct {
-	Stage, Rest   string // its name, which may be broken in between
+	Stage, Rest   string // its name; a line may break between the two
 	Breaks, Asked int
 	NewGroup      bool // the group of stages begins or ends here
 }
@@ -146,7 +146,7 @@ var page = present.NewPage(assets, "page")
 // here, so that it is shown without a script; the browser draws the timelines,
 // from the same stories as the terminal.
 func HTML(w io.Writer, r lab.Report, s Style) error {
-	own := page.File("cell.js", "page.js") // the lanes say what they are told to
+	own := page.File("cell.js", "page.js") // lanes.js has no words to translate
 	views, reports := []view{newView(s, r)}, []lab.Report{r}
 	for _, part := range s.Parts(r) {
 		v := newView(s, part.Report)
@@ -159,13 +159,13 @@ func HTML(w io.Writer, r lab.Report, s Style) error {
 		map[string]any{"Views": views, "Data": all})
 }
 
-// Part is a table beside the first one of a report.
+// Part is a further table of a report, after the first one.
 type Part struct {
 	Title  string
 	Report lab.Report
 }
 
-// Parts returns the tables beside the first one, in their order.
+// Parts returns the tables after the first one, in their order.
 func (s Style) Parts(r lab.Report) (parts []Part) {
 	if r.Holds != nil {
 		parts = append(parts, Part{s.Say("A sale by holds"), *r.Holds})
@@ -180,7 +180,7 @@ func (s Style) Parts(r lab.Report) (parts []Part) {
 // by the report that HTML writes. It draws what Story returns.
 func Lanes() []byte { return []byte(page.File("lanes.js")) }
 
-// Told is a cell with its timeline, as the page asks for it. Its JSON form is relied upon.
+// Told is a cell with its timeline, in the JSON form that the page relies on.
 type Told struct {
 	lab.Cell
 	Story any `json:"story"`
@@ -189,8 +189,8 @@ type Told struct {
 // Tell returns a cell with its Story.
 func Tell(m lab.Manifest, c lab.Cell) Told { return Told{c, Story(m, c)} }
 
-// Story returns a cell and its timeline, worked out moment by moment, in the
-// form from which the module of Lanes draws, to be marshalled as JSON.
+// Story returns a cell and its timeline. Marshalled as JSON, it is the input of the module that
+// Lanes returns.
 func Story(m lab.Manifest, c lab.Cell) any {
 	return Style{}.told(m, c)
 }

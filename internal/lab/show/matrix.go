@@ -61,7 +61,7 @@ func (g matrix) parts() (all []string) {
 	return all
 }
 
-// sums stands for the last row, which counts.
+// sums stands for the last row, which has the totals.
 var sums = lab.Anomaly{Loss: "sums"}
 
 func (g matrix) name(a lab.Anomaly) string {
@@ -150,8 +150,7 @@ func (g matrix) legend() string {
 	return out
 }
 
-// writeSummary says whether all outcomes match the record, which do not, and
-// how to see why.
+// writeSummary writes whether all outcomes match the record, which do not, and how to see why.
 func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
 	unexpected := r.Unexpected()
 	style := text.Colors{text.FgGreen}

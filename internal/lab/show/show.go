@@ -2,9 +2,9 @@
 // and strategies and the timeline of one cell for a terminal, and both together
 // as one HTML file that needs no network.
 //
-// A timeline is worked out once, as a story: for each moment what happens, who
-// holds the lock according to Redis, how much of the lease is left, and who
-// believes that they hold it. The terminal and the page draw the same story.
+// A timeline is computed once, as a story: for each moment what happens, which actor holds the lock
+// according to Redis, how much of the lease is left, and which actors believe that they hold it.
+// The terminal and the page draw the same story.
 package show
 
 import (
@@ -78,9 +78,9 @@ func (s Style) verdict(m lab.Manifest, c lab.Cell) string {
 	return s.Sayf("%s, where %s is on record", outcome, s.Say(string(c.Expected)))
 }
 
-// command is the command that runs the cell again and shows its timeline. A
-// cell that ran on a real Redis runs again on a private one: the address of the
-// user's own server may hold a password, so they have to fill it in.
+// command returns the command that runs the cell again and shows its timeline. A cell that ran on a
+// real Redis is run on a private one, because the address of the user's own server may contain a
+// password.
 func command(m lab.Manifest, anomaly, strategy string) string {
 	out := "go run ./cmd/lab -run " + quote(anomaly) + " -strategies " + quote(strategy)
 	if strings.HasPrefix(m.Redis, "redis ") {
@@ -107,7 +107,7 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// clean removes what would move a terminal's cursor or change its colours,
+// clean removes control characters that would move a terminal's cursor or change its colours,
 // because replies and errors are untrusted.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
@@ -124,7 +124,7 @@ func clean(s string) string {
 // Style is how a report is shown.
 type Style struct{ present.Style }
 
-// Brief is what an anomaly is about, after its title if it has one.
+// Brief returns the sentence of an anomaly, after its title if it has one.
 func (s Style) Brief(a lab.Anomaly) string {
 	sentence := s.about(a).Sentence
 	if title := s.title(a.Name); title != "" {
@@ -133,7 +133,7 @@ func (s Style) Brief(a lab.Anomaly) string {
 	return sentence
 }
 
-// title is what an anomaly is called beside its name, or "".
+// title returns the title of an anomaly in the style's language, or "".
 func (s Style) title(anomaly string) string { return s.Named("anomaly."+anomaly+".title", "") }
 
 func (s Style) called(anomaly string) string {
@@ -149,8 +149,8 @@ func (s Style) about(a lab.Anomaly) lab.Anomaly {
 	return a
 }
 
-// row translates what a row of a timeline says. Commands and their replies are not translated,
-// but it is said in words if there was no reply.
+// row translates the text of a row. Commands and replies are not translated, but the words that say
+// why there is no reply are.
 func (s Style) row(kind lab.Kind, text, reply string) (toldText, toldReply string) {
 	if kind != lab.Command {
 		text = s.Say(text)
@@ -179,18 +179,18 @@ func wrap(s, first, rest string) string {
 	return first + strings.Join(lines, "\n"+rest)
 }
 
-// isWide reports whether a letter takes two columns, as Chinese ones do. There may be a line
-// break on both sides of it.
+// isWide reports whether a character takes two columns, as Chinese ones do. A line may be broken
+// before and after it.
 func isWide(r rune) bool { return text.RuneWidth(r) > 1 }
 
-// Marks that do not begin a line, and those that do not end one.
+// Punctuation that must not begin a line, and that must not end one.
 const (
 	closing = "，。、；：？！）》”’"
 	opening = "（《“‘"
 )
 
-// fold breaks a text into lines of at most n columns: at spaces, beside wide letters, and in words that
-// are too long.
+// fold breaks a text into lines of at most n columns: at spaces, next to wide characters, and
+// inside words that are too long.
 func fold(s string, n int) []string {
 	var lines []string
 	line := ""

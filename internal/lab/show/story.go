@@ -13,7 +13,7 @@ import (
 // the last command expires.
 const expiry lab.Kind = "expiry"
 
-// free is the holder of a lock that nobody holds.
+// free stands for the holder of a free lock.
 const free = "free"
 
 // slowReply is in milliseconds. A command that takes at least this long, while
@@ -23,14 +23,13 @@ const slowReply = 2
 // everyone is the actor of events that concern all actors.
 const everyone = -1
 
-// story is a cell's trace as a list of moments, with the state after each. It is told in a
-// language, and in the form in which the page is given it: numbers are formatted already, so that
-// the page and the terminal show the same.
+// story is a cell's trace as a list of moments, with the state after each. It is already
+// translated, and its numbers are formatted, so that the page and the terminal show the same.
 type story struct {
 	Actors []string `json:"actors"` // in order of their first appearance
 	Unit   string   `json:"unit"`
-	Lock   bool     `json:"lock"`           // Redis was seen to know about a lock
-	Free   string   `json:"free,omitempty"` // what a lock is that nobody holds, unless it is English
+	Lock   bool     `json:"lock"`           // the trace shows a lock in Redis
+	Free   string   `json:"free,omitempty"` // the word for a free lock; "" in English
 	Rows   []row    `json:"rows"`           // in order of time
 }
 
@@ -41,11 +40,11 @@ type row struct {
 	Actor   int      `json:"actor"` // in story.Actors, or everyone
 	Kind    lab.Kind `json:"kind"`
 	Text    string   `json:"text"`
-	Short   string   `json:"short,omitempty"` // of the text, if that is long
+	Short   string   `json:"short,omitempty"` // Text, abridged, if it is long
 	Reply   string   `json:"reply,omitempty"`
 	Waits   bool     `json:"waits,omitempty"`   // the reply comes in a later row
 	Answers bool     `json:"answers,omitempty"` // it is the reply to an earlier row
-	Arrives int      `json:"arrives,omitempty"` // the row in which what is held up here arrives; 0: nothing is
+	Arrives int      `json:"arrives,omitempty"` // the row in which a command or reply delayed here arrives, or 0
 	Again   string   `json:"again,omitempty"`   // how often it was repeated, and until when
 
 	Holder  string   `json:"holder,omitempty"` // the holder of the lock in Redis; "" if there is no lock
@@ -95,10 +94,10 @@ func tell(c lab.Cell, style Style) story {
 	return s
 }
 
-// format adds to a row what is derived from it, and translates it.
+// format sets the derived fields of a row, and translates it.
 func (s story) format(r *row, c clock, style Style) {
 	if r.Kind == lab.Break && r.Actor != everyone && !strings.HasPrefix(r.Text, s.Actors[r.Actor]+" ") {
-		r.Text = s.Actors[r.Actor] + ": " + r.Text // the one that the break is about
+		r.Text = s.Actors[r.Actor] + ": " + r.Text // the actor that the break is about
 	}
 	if short := abridge(r.Text); short != r.Text {
 		r.Short, _ = style.row(r.Kind, short, "")
@@ -118,7 +117,8 @@ func (s story) format(r *row, c clock, style Style) {
 	r.At = *micro(&r.At)
 }
 
-// micro rounds milliseconds to the precision of a clock, which is also shorter; nil stays.
+// micro rounds milliseconds to whole microseconds, which makes the JSON shorter. It returns nil for
+// nil.
 func micro(ms *float64) *float64 {
 	if ms == nil {
 		return nil
@@ -127,11 +127,12 @@ func micro(ms *float64) *float64 {
 	return &rounded
 }
 
-// heldUp begins the text of a fault that holds up a command, which follows.
+// heldUp is the prefix of the text of a fault that delays a command. The text of the command
+// follows.
 const heldUp = "delayed on its way: "
 
-// arrival returns the row in which the command that the i-th row sends or holds up reaches
-// Redis, or its reply the actor, if that is a later one, and otherwise 0.
+// arrival returns the later row in which a command that the i-th row delays reaches Redis, or in
+// which the reply to the i-th row reaches its actor. It returns 0 if there is none.
 func arrival(rows []row, i int) int {
 	from := rows[i]
 	text, fault := strings.CutPrefix(from.Text, heldUp)
@@ -159,11 +160,11 @@ type moment struct {
 	order int  // among moments at the same time
 	waits bool // the command was sent, but its reply comes later
 	reply bool // this is the reply
-	quiet bool // the recorded state of Redis does not belong to this moment
+	quiet bool // the event's state of Redis does not belong to this moment
 }
 
-// moments sorts a trace by time. A command whose reply was delayed while others
-// acted has two moments, because what it broke may lie in between.
+// moments sorts a trace by time. A command whose reply was delayed while others acted has two
+// moments, because its effect may show in between.
 func moments(trace []lab.Event) []moment {
 	var out []moment
 	for i, e := range trace {
@@ -184,10 +185,9 @@ func moments(trace []lab.Event) []moment {
 	return out
 }
 
-// replyOrder is the place of the reply to the i-th event among moments at the
-// same time. A command without a recorded lock has only waited in Redis for the
-// actions of others, so those come first; the next action of its own actor comes
-// after it.
+// replyOrder is the place of the reply to the i-th event among moments at the same time. A command
+// without a recorded lock blocked in Redis until others acted, so their actions come first. The
+// next action of its own actor comes after it.
 func replyOrder(i int, trace []lab.Event) int {
 	e := trace[i]
 	if e.Lock != "" {
@@ -339,7 +339,7 @@ func (c keyChanges) then(r row) keyChanges {
 	return keyChanges{r.At, all}
 }
 
-// tellRunOut adds to each row the keys that have expired since the previous row.
+// tellRunOut adds the keys that have expired since the previous row to each row.
 func tellRunOut(rows []row) {
 	var known keyChanges
 	for i, r := range rows {
@@ -353,9 +353,8 @@ func tellRunOut(rows []row) {
 	}
 }
 
-// lastSeen is the order of the last moment of a trace at which the state of Redis
-// is known. After it, either commands were left out of the trace, or the trace
-// ends.
+// lastSeen returns the order of the last moment at which the state of Redis is known: the last
+// command before the trace left out commands. If none were left out, that is math.MaxInt.
 func lastSeen(trace []lab.Event) int {
 	if len(trace) == 0 || !trace[len(trace)-1].LeftOut {
 		return math.MaxInt

@@ -14,10 +14,9 @@ import (
 	"oversell/internal/lab"
 )
 
-// Timeline writes what happened in one cell of r: the question, the outcome,
-// and moment by moment what each actor did, who holds the lock according to
-// Redis, and who believes that they hold it. It ends with the command that
-// reproduces the cell.
+// Timeline writes what happened in one cell of r: the anomaly, the outcome, and for each moment
+// what each actor did, which actor holds the lock according to Redis, and which actors believe that
+// they hold it. It ends with the command that reproduces the cell.
 func Timeline(w io.Writer, r lab.Report, c lab.Cell, style Style) error {
 	var b strings.Builder
 	style.writeHeading(&b, r, c)
@@ -31,8 +30,7 @@ func Timeline(w io.Writer, r lab.Report, c lab.Cell, style Style) error {
 	return write(w, "timeline", b.String())
 }
 
-// Schedule writes what a schedule has led to: the verdict, and moment by moment what each
-// buyer did.
+// Schedule writes the result of a schedule: the verdict, and for each moment what each buyer did.
 func Schedule(w io.Writer, s lab.State, style Style) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", paint(text.Colors{text.Bold}, clean(s.Strategy+": "+s.Moves), style.Colour))
@@ -77,7 +75,7 @@ const (
 	holderWidth = 12
 	leaseWidth  = 8
 	actorWidth  = 10
-	minLane     = 24 // if they would be narrower, there are no lanes
+	minLane     = 24 // if lanes would be narrower, there are none
 	between     = "  "
 )
 
@@ -240,8 +238,8 @@ func (s sheet) lanes(r row, content string) string {
 	return strings.Join(out, between)
 }
 
-// bands draws the two bands of an actor. They are red if the actor believes to
-// hold a lock that, according to Redis, is free or another's.
+// bands draws the two bands of an actor. The second is red if the actor believes that it holds the
+// lock, and according to Redis it does not.
 func (s sheet) bands(r row, actor int) string {
 	holds, believes := " ", " "
 	if r.Holding == actor {
@@ -294,7 +292,7 @@ func (s sheet) lines(r row, n int) []string {
 		what = "↳ "
 	}
 	what += abridge(clean(r.Text))
-	room := n * (maxLines - 1) // the last line is for what is left over because lines break at spaces
+	room := n * (maxLines - 1) // the last line is a reserve, because lines break at spaces
 	reply = text.Snip(reply, max(n, room/2), "…")
 	lines := fold(text.Snip(what, room-text.StringWidth(reply), "…")+reply, n)
 	if len(lines) > maxLines {
@@ -318,8 +316,7 @@ func (s sheet) outcome(r row) string {
 	return out
 }
 
-// again says how often the same thing happened, and until when; "" if only
-// once.
+// again returns how often the same thing happened, and until when, or "" if only once.
 func (r row) again(c clock) string {
 	if r.times < 2 {
 		return ""

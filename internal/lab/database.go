@@ -15,33 +15,33 @@ import (
 	"oversell/internal/fault"
 )
 
-// Database is a database that runs.
+// Database is a running database.
 type Database struct {
-	// Dial connects to it, with a connector around the one of the driver.
+	// Dial connects to it. It passes the driver's connector to through and uses the one returned.
 	Dial func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error)
 
-	TablePrefix string // begins the names of the tables
+	TablePrefix string // of the tables' names
 	Close       func() error
 }
 
-// OpenDatabase starts a database, or finds the one at an address, as Config.Database has it.
-// The lab itself knows none: so it also builds where none can run, as in a browser.
+// OpenDatabase starts a database, or connects to the one at an address: spec is Config.Database.
+// Package lab imports no database driver, so it also builds for a browser.
 type OpenDatabase func(ctx context.Context, spec string) (*Database, error)
 
-// database is the database of a cell, and who is connected to it.
+// database is a cell's database with its connection pools.
 type database struct {
 	open OpenDatabase
 	spec string // for open
 
 	mu     sync.Mutex
-	server *Database // nil until it is needed
+	server *Database // nil until the first dial
 	pools  []*gorm.DB
 }
 
 var errNoDatabase = errors.New("the subject has no database")
 
-// dial connects to the database, which is started for the first one. The connections are
-// closed with the cell.
+// dial connects to the database. The first call starts it. The connections are closed with the
+// cell.
 func (d *database) dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,17 +76,17 @@ func (d *database) close() {
 	}
 }
 
-// SideDatabase connects to the cell's database past all faults.
+// SideDatabase connects to the cell's database without fault injection.
 func (w *World) SideDatabase() *gorm.DB {
 	db, err := w.database.dial(w.ctx, fault.Injector{Rewrite: w.Subject.Rewrite}.Through)
 	Need(err == nil, "there is no database: %v", err)
 	return db
 }
 
-// Database connects the process to the cell's database. Its statements are on record, and
-// faults can be injected into them.
+// Database connects the process to the cell's database. The trace shows its statements, and faults
+// can be injected into them.
 func (p *Process) Database() *gorm.DB {
-	var connected atomic.Bool // what is sent before that is the library's
+	var connected atomic.Bool // statements sent before that are the library's own
 	hook := func(_ context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
 		if !connected.Load() {
 			_, err := send()
@@ -100,7 +100,7 @@ func (p *Process) Database() *gorm.DB {
 	return db
 }
 
-// SQL returns the statement to the database that a command stands for, or "" for one to Redis.
+// SQL returns the SQL statement that a command stands for, or "" for a command to Redis.
 func SQL(cmd fault.Command) string {
 	if !cmd.Is("SQL") {
 		return ""
@@ -150,7 +150,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 	return nil
 }
 
-// lost notes that a statement or its reply did not arrive.
+// lost records in the trace that a statement or its reply did not arrive.
 func (w *World) lost(e *Event, err error) {
 	if !errors.Is(err, context.Canceled) {
 		w.trace.change(e, func(e *Event) { e.Reply, e.Until = "("+err.Error()+")", 0 })

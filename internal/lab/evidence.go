@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A Claim is something that must have happened in a cell before its outcome can be
-// "holds". It calls Need with what is missing. Claims are computed from the records of
-// the cell, or tried out at its end; they do not use the scenario's own verdict.
+// A Claim is something that must have happened in a cell before its outcome can be "holds". It
+// calls Need, which fails the claim. Claims are computed from the records of the cell, or tried out
+// at its end; they do not use the scenario's own verdict.
 type Claim func(w *World)
 
 type deed struct {
@@ -17,28 +17,28 @@ type deed struct {
 	who  string
 }
 
-// What is counted of an actor.
+// The deeds that are counted for each actor.
 const (
 	HadLock    = "had"     // it had the lock
 	WasRefused = "refused" // it asked for the lock and was refused
-	HasSold    = "sold"    // a unit
+	HasSold    = "sold"    // it sold a unit
 )
 
-// Record notes once more that something was done by an actor, or happened to it.
+// Record counts one more deed, such as HadLock, for an actor.
 func (w *World) Record(what, who string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deeds[deed{what, who}]++
 }
 
-// Did reports whether that was recorded of an actor.
+// Did reports whether the deed was recorded for an actor.
 func (w *World) Did(what, who string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.deeds[deed{what, who}] > 0
 }
 
-// Times is how often that was recorded of all actors.
+// Times returns how often the deed was recorded, for all actors together.
 func (w *World) Times(what string) (sum int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,8 +50,8 @@ func (w *World) Times(what string) (sum int) {
 	return sum
 }
 
-// examined is the verdict of a scenario, if all that the scenario requires has happened.
-// A lock that grants nothing breaks no promise, and keeps none.
+// examined returns the scenario's verdict, or Unknown if something that it requires did not happen.
+// Otherwise a lock that is never granted would seem to keep every promise.
 func (w *World) examined(s Scenario, v Verdict) Verdict {
 	if v.Outcome != Holds && v.Outcome != Breaks {
 		return v
@@ -110,8 +110,8 @@ func IsLock(w *World) {
 	cut()
 }
 
-// newcomer is a holder in a new process, or, if the lock is in memory, in the same
-// instance as the others.
+// newcomer returns a holder in a new process. If the lock is in memory, it shares the instance of
+// the others.
 func (w *World) newcomer(name string) *Holder {
 	if w.Subject.InProcess {
 		return w.actors()[0].Another(name).Holder()
@@ -134,8 +134,8 @@ func (p *Process) settle() {
 	}
 }
 
-// enters notes that an actor has the lock, once more if it has it already. It returns who else
-// believes that they hold it.
+// enters records that an actor has the lock, or has it once more. It returns the other actors that
+// believe that they hold it.
 func (w *World) enters(who string) (others []string) {
 	w.Record(HadLock, who)
 	w.mu.Lock()
@@ -153,7 +153,7 @@ func (w *World) enters(who string) (others []string) {
 	return others
 }
 
-// leaves notes that an actor no longer relies on one of its holds.
+// leaves records that an actor no longer relies on one of its holds.
 func (w *World) leaves(who string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +163,7 @@ func (w *World) leaves(who string) {
 	}
 }
 
-// loses notes that all holds of an actor are over: it is dead, or was told of the loss.
+// loses records that all holds of an actor are over, because it is dead or has learned of the loss.
 func (w *World) loses(who string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,14 +171,14 @@ func (w *World) loses(who string) {
 	w.inside = slices.DeleteFunc(w.inside, func(other string) bool { return other == who })
 }
 
-// Overlaps tells which actors had the lock at once, one sentence each.
+// Overlaps describes, in a sentence each, the times when two actors had the lock at once.
 func (w *World) Overlaps() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.overlaps)
 }
 
-// Exclusive is the verdict on whether two holders had the lock at once.
+// Exclusive returns Breaks if two actors had the lock at once, and otherwise Holds.
 func (w *World) Exclusive() Verdict {
 	if overlaps := w.Overlaps(); len(overlaps) > 0 {
 		w.trace.judge()

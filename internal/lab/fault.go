@@ -11,8 +11,8 @@ import (
 	"oversell/internal/fault"
 )
 
-// A Match selects the commands to Redis, and the statements to the database, that a fault is
-// injected into: see SQL.
+// A Match selects the commands to Redis and the SQL statements that a fault is injected into: see
+// SQL.
 type Match func(fault.Command) bool
 
 // AnyCommand matches every command to Redis.
@@ -31,7 +31,7 @@ var (
 // loseReply has Redis execute the command, and breaks the connection.
 func loseReply(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	if reply, err := send(); err != nil || isNoScript(reply) {
-		return reply, err // nothing was executed yet: the EVAL that follows is meant
+		return reply, err // nothing was executed yet: the fault is for the EVAL that follows
 	}
 	return nil, errReplyLost
 }
@@ -39,7 +39,7 @@ func loseReply(_ context.Context, send func() (fault.Value, error)) (fault.Value
 // Drop breaks the connection, and Redis never sees the command.
 func Drop(context.Context, func() (fault.Value, error)) (fault.Value, error) { return nil, errDropped }
 
-// Answer replies instead of Redis, which never sees the command.
+// Answer replies in place of Redis, which never sees the command.
 func Answer(reply fault.Value) Effect {
 	return func(context.Context, func() (fault.Value, error)) (fault.Value, error) { return reply, nil }
 }
@@ -55,8 +55,8 @@ func (p *Process) LoseReply(match Match) {
 	p.member.each((*fault.Relay).LoseReply)
 }
 
-// LoseQuestion breaks the connection before the next request arrives, until mend is
-// called. With spare the fault need not happen, as the process may send no request.
+// LoseQuestion breaks the connection before the next request arrives, until mend is called. With
+// spare, the process may also send no request, and the cell is still decided.
 func (p *Process) LoseQuestion(spare bool) (mend func()) {
 	if p.member == nil {
 		p.Inject(AnyCommand, 1, "the connection breaks before Redis sees it", Drop).Spare = spare
@@ -67,8 +67,8 @@ func (p *Process) LoseQuestion(spare bool) (mend func()) {
 	return func() { p.member.each((*fault.Relay).Restore) }
 }
 
-// Delay delays the reply to the next request, until letGo is called; if the lock is not
-// in Redis, it delays the request as well. Under is closed when something is delayed.
+// Delay delays the reply to the next request until letGo is called. If the lock is not in Redis, it
+// delays the request as well. The channel under is closed when the delay begins.
 func (p *Process) Delay() (under <-chan struct{}, letGo func()) {
 	if p.member == nil {
 		late := NewPause()
@@ -93,8 +93,8 @@ func NewPause() *Pause {
 	return &Pause{Parked: make(chan struct{}), released: make(chan struct{})}
 }
 
-// Before parks the command before Redis sees it. The command is sent in the end, even if
-// its caller has given up, as a packet would be.
+// Before parks the command before Redis sees it. Like a packet on the network, the command still
+// arrives if its caller has given up.
 func (p *Pause) Before(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	if err := p.park(ctx); err != nil {
 		return nil, errDropped
@@ -127,21 +127,19 @@ func (p *Pause) park(ctx context.Context) error {
 // Release lets the command go on. It must be called once.
 func (p *Pause) Release() { close(p.released) }
 
-// Planned is a fault that waits for its commands. A cell in which no command matched decides
-// nothing.
+// Planned is a fault that is waiting for a matching command.
 type Planned struct {
 	match    Match
 	act      Effect
 	text     string // what the trace says
-	left     []int  // to how many commands it is still to be done, by server
-	happened bool   // a command came to which it was done
+	left     []int  // how many more commands it affects, by server
+	happened bool   // it affected a command
 
-	Spare bool // it may find nothing to do
+	Spare bool // the cell is decided even if no command matched
 }
 
-// Inject injects a fault into the next n commands that match; if the lock is on several
-// servers, into n at each. A cell in which no command matched decides nothing, unless
-// the fault is made a Spare one.
+// Inject injects a fault into the next n commands that match, or into n at each server if the lock
+// is on several. A cell in which no command matched is not decided, unless Spare is set.
 func (p *Process) Inject(match Match, n int, text string, act Effect) *Planned {
 	f := &Planned{match: match, act: act, text: text, left: slices.Repeat([]int{n}, len(p.links))}
 	p.mu.Lock()
@@ -157,7 +155,8 @@ func (p *Process) Park(match Match) *Pause {
 	return stop
 }
 
-// fault returns the first fault for a command to a server, and counts the use, or returns nil.
+// fault returns the first planned fault that matches a command to a server, and uses it once. It
+// returns nil if none matches.
 func (p *Process) fault(server int, cmd fault.Command) *Planned {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +170,7 @@ func (p *Process) fault(server int, cmd fault.Command) *Planned {
 	return nil
 }
 
-// giveBack undoes the use of a fault; nil: there was none.
+// giveBack undoes one use of a fault. F may be nil.
 func (p *Process) giveBack(f *Planned, server int) {
 	if f == nil {
 		return
@@ -189,7 +188,7 @@ func (f *Planned) apply(ctx context.Context, send func() (fault.Value, error)) (
 	return f.act(ctx, send)
 }
 
-// missingFault tells of a fault that no command matched, or returns "".
+// missingFault returns the text of a fault that no command matched, or "".
 func (p *Process) missingFault() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,20 +14,18 @@ import (
 	"oversell/internal/naming"
 )
 
-// Play plays a schedule from its start, in virtual time and on a Redis of its
-// own, and returns what it has led to. The same schedule leads to the same State
-// each time, so to take back a move is to play one less. The error wraps
-// ErrSchedule for a schedule that is out of bounds, or has a move that was not
-// possible.
+// Play plays a schedule from its start, in virtual time and on a Redis of its own, and returns the
+// resulting State, which is the same each time. So a move is taken back by playing the schedule
+// without it. The error wraps ErrSchedule if the schedule is out of bounds, or has a move that was
+// not possible.
 //
-// A buyer is a process that takes one unit by the guard and the stock of the
-// shop. Play is safe for concurrent use, and leaves no goroutine behind.
+// Each buyer is a process that buys one unit with the guard and the stock of the shop. Play is safe
+// for concurrent use, and leaves no goroutine behind.
 //
-// Unlike Run it may be called in a process that goes on in real time. What could get
-// from a bubble of virtual time to the clients outside are timers that go-redis
-// pools for all clients, and it takes one only while a caller waits for a pool that
-// is exhausted: of the 256 connections that a buyer may have it takes a few, and
-// the other client libraries, which pool on their own, none of the Levels uses.
+// Unlike Run, it may be called in a process that goes on in real time. Only pooled timers could
+// leak out of virtual time. go-redis takes one of its pooled timers only while a caller waits for
+// an exhausted connection pool, and a buyer uses only a few of its 256 connections. The other
+// client libraries have pools of their own, but none of the Levels uses them.
 func Play(sc Schedule) (State, error) {
 	var state State
 	err := sc.play(func(g *game) { state = g.state() })
@@ -49,7 +47,7 @@ func (sc Schedule) play(look func(*game)) error {
 		if failed = g.all(sc.Moves); failed == nil {
 			look(g)
 		}
-		if v := g.w.failure; failed == nil && v != nil { // of a goroutine that could not go on
+		if v := g.w.failure; failed == nil && v != nil { // from a goroutine that could not go on
 			failed = fmt.Errorf("playing a schedule: %s", v.Note)
 		}
 	})
@@ -64,17 +62,17 @@ type game struct {
 	w      *World
 	shop   *Shop
 	buyers []*Shopper
-	news   chan struct{} // has a value when something has come
+	news   chan struct{} // has a value when something has changed
 
 	mu       sync.Mutex
 	findings []Finding
 }
 
-// newGame prepares everything. A buyer starts with its first step, because its commands
-// age from then on.
+// newGame prepares a game without starting the buyers. Each starts with its first step, because its
+// commands age from then on.
 func newGame(server *server, c Subject, sc Schedule) *game {
 	w := newWorld(context.Background(), server, c, virtualTTL)
-	w.keyless, w.names.micros = true, true // state reads them all in the end
+	w.keyless, w.names.micros = true, true // state reads all keys at the end
 	g := &game{sc: sc, w: w, shop: w.OpenShop(int64(Units(sc.Buyers))), news: make(chan struct{}, 1)}
 	w.changed = g.changed
 	for i := range sc.Buyers {
@@ -97,7 +95,8 @@ func (g *game) come(b *Shopper) {
 	g.settle()
 }
 
-// opens gives a command its text, and Redis its script: neither depends on which buyer sends it first.
+// opens sets the text of a command, and loads its script into Redis, so that nothing depends on
+// which buyer sends the script first.
 func (s *Shopper) opens(c *Request) {
 	if c.Source != "" {
 		s.w.unread(s.w.Side.ScriptLoad(s.w.ctx, c.Source).Err())
@@ -107,7 +106,7 @@ func (s *Shopper) opens(c *Request) {
 
 func (s *Shopper) text(c Request) string { return s.w.names.text(s.Name, c.Wire) }
 
-// let has Redis execute a command. One that waits in Redis does not keep the others.
+// let has Redis execute a command. One that blocks in Redis does not hold up the others.
 func (g *game) let(b *Shopper, c Request, lost bool) {
 	b.Let(c, func(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 		if lost {
@@ -134,7 +133,7 @@ func (g *game) all(moves []Move) error {
 	return nil
 }
 
-// move makes a move, and returns when all that can be done at once is done.
+// move makes a move, and returns when all goroutines wait again.
 func (g *game) move(m Move) error {
 	if m.Action == Pass {
 		g.pass(m.For)
@@ -197,8 +196,8 @@ func (s *Shopper) able(a Action) error {
 	return errors.New(s.Name + " " + why)
 }
 
-// pass lets time pass. Renewals are sent by timers and need no move, unless their
-// process is stopped.
+// pass lets time pass. Renewals need no move: they are sent when their timers fire, unless the
+// process is frozen.
 func (g *game) pass(d time.Duration) {
 	g.letWatchdogs()
 	timer := time.After(d)
@@ -213,8 +212,8 @@ func (g *game) pass(d time.Duration) {
 	}
 }
 
-// letWatchdogs sends the commands that renew locks, one after the other in the order of
-// the buyers, so that the result is the same each time.
+// letWatchdogs lets the renewals go, in the order of the buyers, so that the result is the same
+// each time.
 func (g *game) letWatchdogs() {
 	for _, b := range g.buyers {
 		for {
@@ -230,8 +229,7 @@ func (g *game) letWatchdogs() {
 
 func (g *game) settle() { Settle(g.buyers...) }
 
-// changed checks what a command of an actor did to the lock. The names know whose lock
-// was there before.
+// changed records a finding if a command of an actor deleted the lock of another.
 func (g *game) changed(actor string, before, after lockState) {
 	if !before.held || after.held {
 		return
@@ -241,9 +239,9 @@ func (g *game) changed(actor string, before, after lockState) {
 	}
 }
 
-// lookForSelfWait finds who sleeps in the section until the lock is free, and has it. In its
-// section a buyer has a command to send, unless it has asked for the lock again and was
-// refused.
+// lookForSelfWait finds a buyer that sleeps in its section until the lock is free, and holds the
+// lock itself. A buyer in its section always has a command to send, unless it has asked for the
+// lock again and was refused.
 func (g *game) lookForSelfWait() {
 	if !g.w.Subject.InRedis() {
 		return
@@ -256,7 +254,7 @@ func (g *game) lookForSelfWait() {
 	}
 }
 
-// saw finds what is wrong with what a buyer does.
+// saw records the findings about what a buyer does.
 func (g *game) saw(b *Shopper, m moment) {
 	switch m {
 	case enters:
@@ -272,8 +270,8 @@ func (g *game) saw(b *Shopper, m moment) {
 	g.shop.saw(b.Process, m)
 }
 
-// find records a finding. A lock that was granted twice is only a note, because it need
-// not do harm, and so is a refused write.
+// find records a finding. An overlap is only a note in the trace, because it need not do harm, and
+// so is a refused write.
 func (g *game) find(kind FindingKind, actor, text string) {
 	mark := Break
 	if kind == Overlap || kind == Refused {
@@ -285,7 +283,7 @@ func (g *game) find(kind FindingKind, actor, text string) {
 	g.findings = append(g.findings, Finding{At: g.w.trace.ms(), Kind: kind, Actor: actor, Text: text})
 }
 
-// entered notes who else is in the section when a buyer enters with a lock.
+// entered records an Overlap if other buyers are in the section when one enters with a lock.
 func (g *game) entered(b *Shopper) {
 	if g.w.Subject.Lock == nil {
 		return
@@ -311,8 +309,8 @@ func (t *trace) len() int {
 	return len(t.entries)
 }
 
-// arrange sorts the events of one move, which begin at an index, so that their order
-// does not depend on goroutines: the actor that moved comes before those that it woke.
+// arrange sorts the events of one move, those from an index on, so that their order does not depend
+// on goroutines: the buyer that moved comes before those that it woke.
 func (t *trace) arrange(from int, mover string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -329,11 +327,11 @@ type Goal string
 
 // The goals.
 const (
-	GoalOversell      Goal = "oversell"       // more is sold than there is
-	GoalOverlap       Goal = "overlap"        // two are in the section at once
-	GoalForeignDelete Goal = "foreign-delete" // somebody deletes a lock of another
+	GoalOversell      Goal = "oversell"       // more units are sold than there are
+	GoalOverlap       Goal = "overlap"        // two buyers are in the section at once
+	GoalForeignDelete Goal = "foreign-delete" // a buyer deletes another's lock
 	GoalSelfWait      Goal = "self-wait"      // a buyer in its section waits for the lock that it has itself
-	GoalStuck         Goal = "stuck"          // a buyer waits that no schedule serves any more
+	GoalStuck         Goal = "stuck"          // a buyer waits and is never served
 )
 
 // Goals returns all goals.
@@ -341,7 +339,7 @@ func Goals() []Goal {
 	return []Goal{GoalOversell, GoalOverlap, GoalForeignDelete, GoalSelfWait, GoalStuck}
 }
 
-// NotApplicable says why the goal means nothing for a subject. It is "" if it means something.
+// NotApplicable returns why the goal does not apply to a subject, or "" if it does.
 func (g Goal) NotApplicable(c Subject) string {
 	ofLock := g == GoalOverlap || g == GoalForeignDelete || g == GoalSelfWait
 	switch {
@@ -357,13 +355,13 @@ func (g Goal) NotApplicable(c Subject) string {
 type Level struct {
 	Strategy  string `json:"strategy"`
 	Goal      Goal   `json:"goal"`
-	Faultless bool   `json:"faultless,omitempty"` // it is won only without a fault
+	Faultless bool   `json:"faultless,omitempty"` // only a schedule without faults wins it
 }
 
-// Game returns the levels in their order. Each shows what is wrong with one stage of the
-// lock, and the next stage stops that. The goal of v8 cannot be reached, which is to be
-// found out. A frozen process would break v5 as well as v6 and v7, so at v5 only time passes:
-// no schedule wins three levels in a row.
+// Game returns the levels in their order. Each shows a flaw of one stage of the lock that the next
+// stage fixes. The goal of v8 cannot be reached, which the player has to find out. A frozen process
+// would break v5 as well as v6 and v7, so v5 must be won without a fault: otherwise one schedule
+// would win three levels in a row.
 func Game() []Level {
 	return []Level{
 		{Strategy: "none", Goal: GoalOversell},
@@ -379,16 +377,16 @@ func Game() []Level {
 	}
 }
 
-// shownBy is the kind of finding by which a goal is reached. Stuck has none here: it is about
-// what comes afterwards, which PlayFor finds out.
+// shownBy maps a goal to the kind of finding that reaches it. GoalStuck has none: PlayFor finds out
+// by playing on after the schedule.
 var shownBy = map[Goal]FindingKind{
 	GoalOversell: Oversold, GoalOverlap: Overlap, GoalForeignDelete: ForeignDelete, GoalSelfWait: SelfWait,
 }
 
-// Patience is for how long everybody goes on before a buyer who is not served is stuck.
+// Patience is how long all buyers go on before one that is still waiting counts as stuck.
 const Patience = 10 * ScheduleTTL
 
-// Question is a schedule as the page asks for it.
+// Question is a schedule and a goal, as the page sends them.
 type Question struct {
 	Strategy string `json:"strategy"` // or a short name: see naming.Expand
 	Buyers   int    `json:"buyers"`
@@ -396,7 +394,7 @@ type Question struct {
 	Goal     Goal   `json:"goal"`  // as PlayFor takes it
 }
 
-// Answer returns what the schedule has led to. The error wraps ErrSchedule as that of Play.
+// Answer plays the schedule for the goal. The error wraps ErrSchedule if the question is not valid.
 func (q Question) Answer() (State, error) {
 	moves, err := ParseMoves(q.Moves)
 	if err != nil {
@@ -405,9 +403,8 @@ func (q Question) Answer() (State, error) {
 	return PlayFor(Schedule{Strategy: naming.Expand(q.Strategy, Levels()), Buyers: q.Buyers, Moves: moves}, q.Goal)
 }
 
-// PlayFor is Play, and notes in State.Reached whether goal was reached. Play alone notes all
-// goals but stuck, for which the schedule is played once more, to see who is served
-// afterwards.
+// PlayFor plays a schedule as Play does. If goal is GoalStuck, it also plays the schedule a second
+// time and lets all buyers go on, to see which are never served. Play itself finds the other goals.
 func PlayFor(sc Schedule, goal Goal) (State, error) {
 	if goal != "" && !slices.Contains(Goals(), goal) {
 		return State{}, fmt.Errorf("%w: unknown goal %s", ErrSchedule, shorten(string(goal)))
@@ -443,9 +440,9 @@ func reached(findings []Finding) []Goal {
 	return goals
 }
 
-// outlast lets everybody who lives go on for that long without another fault: frozen
-// processes go on, each buyer's commands are let go in turn, and time passes when there are
-// none. It returns who is not served by then.
+// outlast lets all living buyers go on for d without another fault: frozen processes thaw, each
+// buyer's commands are let go in turn, and time passes when there are none. It returns the buyers
+// that are not served by then.
 func (g *game) outlast(d time.Duration) (waiting []string) {
 	for _, b := range g.buyers {
 		switch {
@@ -470,7 +467,7 @@ func (g *game) outlast(d time.Duration) (waiting []string) {
 	return waiting
 }
 
-// round lets one command of each buyer go. It reports whether there was one.
+// round lets one command of each buyer go. It reports whether there were any.
 func (g *game) round() (any bool) {
 	for _, b := range g.buyers {
 		if commands := b.Requests(); len(commands) > 0 {

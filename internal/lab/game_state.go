@@ -12,7 +12,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// State is what a schedule has led to. Its JSON form is relied upon.
+// State is the result of a schedule. The page relies on its JSON form.
 type State struct {
 	Strategy string    `json:"strategy"`
 	Buyers   int       `json:"buyers"`
@@ -26,9 +26,9 @@ type State struct {
 	Players  []Player  `json:"players"`
 	Findings []Finding `json:"findings"`
 	Reached  []Goal    `json:"reached"`            // see PlayFor
-	Unserved []string  `json:"unserved,omitempty"` // stuck: who waits for ever
+	Unserved []string  `json:"unserved,omitempty"` // stuck: the buyers that wait for ever
 	Keys     []Key     `json:"keys"`
-	Can      []string  `json:"can"` // the moves that are possible now; time may pass in other portions, too
+	Can      []string  `json:"can"` // the possible moves; time may also pass in other steps
 	Trace    []Event   `json:"trace"`
 }
 
@@ -38,55 +38,55 @@ type Judgment struct {
 	Sentence string   `json:"sentence"`
 }
 
-// Standing is how it stands.
+// Standing says whether a schedule has won.
 type Standing string
 
 // The standings.
 const (
-	Open Standing = "open" // it may still come to it
+	Open Standing = "open" // more may still be sold than there was
 	Won  Standing = "won"  // more was sold than there was
-	Over Standing = "over" // nobody can do anything any more, and no more was sold than there was
+	Over Standing = "over" // no buyer can do anything more, and no more was sold than there was
 )
 
-// Sale is what the books say.
+// Sale compares the stock with the orders.
 type Sale struct {
-	Initial int64 `json:"initial"`      // units there were
-	Stock   int64 `json:"stock"`        // units left, as Redis has it
-	Sold    int64 `json:"sold"`         // orders written, of one unit each
+	Initial int64 `json:"initial"`      // units at the start
+	Stock   int64 `json:"stock"`        // units left, according to Redis
+	Sold    int64 `json:"sold"`         // orders, of one unit each
 	Over    int64 `json:"oversold"`     // orders for which there was no unit
-	Lost    int64 `json:"lost_updates"` // orders that the stock does not show
-	Missing int64 `json:"unsold"`       // units gone from the stock for which there is no order
+	Lost    int64 `json:"lost_updates"` // orders that did not reduce the stock
+	Missing int64 `json:"unsold"`       // units taken from the stock without an order
 }
 
-// Holding is who has the lock.
+// Holding says which buyers have the lock.
 type Holding struct {
-	Redis  string   `json:"redis"`            // as Redis has it; "free", or "" where the strategy keeps no lock there
+	Redis  string   `json:"redis"`            // the holder in Redis, "free", or "" if the lock is not in Redis
 	TTL    *float64 `json:"ttl_ms,omitempty"` // of the lease
-	Inside []string `json:"inside"`           // who is at work in the section, and so relies on having it
+	Inside []string `json:"inside"`           // the buyers in the section, which rely on the lock
 }
 
-// Status is what a buyer is at.
+// Status says what a buyer is doing.
 type Status string
 
 // The statuses.
 const (
-	Outside Status = "outside" // has not arrived yet: it does with its first step
+	Outside Status = "outside" // has not arrived yet: its first step makes it arrive
 	Ready   Status = "ready"   // about to send a command
 	Asleep  Status = "asleep"  // between two tries
-	Waiting Status = "waiting" // in Redis, which answers when there is something to tell
+	Waiting Status = "waiting" // a blocking command waits in Redis
 	Frozen  Status = "frozen"
 	Dead    Status = "dead"
 	Done    Status = "done"
 )
 
-// Result is with what a buyer is done.
+// Result is the outcome of a finished buyer.
 type Result string
 
 // The results.
 const (
 	Bought  Result = "bought"
 	SoldOut Result = "sold_out"
-	Fenced  Result = "fenced"    // the stock refused it: one with a later token was there
+	Fenced  Result = "fenced"    // the stock refused it: it has seen a later token
 	Told    Result = "lock_lost" // it learned in time that its lock was lost
 	Failed  Result = "failed"
 )
@@ -96,40 +96,40 @@ type Player struct {
 	Name   string    `json:"name"`
 	Status Status    `json:"status"`
 	Says   string    `json:"says"`               // the status, as a sentence
-	Until  *float64  `json:"until_ms,omitempty"` // asleep, waiting: when it goes on if nothing else happens
+	Until  *float64  `json:"until_ms,omitempty"` // asleep, waiting: when it goes on by itself
 	Inside bool      `json:"inside"`             // it is in the section
-	Read   *int64    `json:"read,omitempty"`     // the stock, as it read it last
-	Wrote  *int64    `json:"wrote,omitempty"`    // the stock, as it wrote it
-	Sold   bool      `json:"sold"`               // there is an order for it
-	Result Result    `json:"result,omitempty"`   // done: with what
-	Error  string    `json:"error,omitempty"`    // done: why it has not bought
+	Read   *int64    `json:"read,omitempty"`     // the stock that it read last
+	Wrote  *int64    `json:"wrote,omitempty"`    // the stock that it wrote
+	Sold   bool      `json:"sold"`               // it has an order
+	Result Result    `json:"result,omitempty"`   // once done
+	Error  string    `json:"error,omitempty"`    // once done: why it has not bought
 	Next   []Pending `json:"pending"`
 }
 
-// Pending is a command that has left its process, and that Redis has not seen.
+// Pending is a command that a buyer has sent and Redis has not received.
 type Pending struct {
-	Move    string  `json:"move"`               // that lets it go
-	Text    string  `json:"text"`               // as one would type it
-	Since   float64 `json:"since_ms"`           // when it left its process: leases count from then on
-	From    string  `json:"from"`               // "buyer", or "watchdog": what keeps the lock meanwhile
+	Move    string  `json:"move"`               // the move that lets it go
+	Text    string  `json:"text"`               // as typed into redis-cli
+	Since   float64 `json:"since_ms"`           // when it was sent: leases count from then on
+	From    string  `json:"from"`               // "buyer", or "watchdog", which renews the lock
 	Script  string  `json:"script,omitempty"`   // its source
-	GivenUp bool    `json:"given_up,omitempty"` // nobody waits for its reply any more
+	GivenUp bool    `json:"given_up,omitempty"` // its caller no longer waits for the reply
 }
 
-// FindingKind is what a Finding is about.
+// FindingKind is the kind of a Finding.
 type FindingKind string
 
 // The kinds of findings.
 const (
-	Oversold      FindingKind = "oversold"       // an order was written for which there was no unit
-	ForeignDelete FindingKind = "foreign_delete" // a lock was deleted by somebody whose it was not
+	Oversold      FindingKind = "oversold"       // an order was written and no unit was left for it
+	ForeignDelete FindingKind = "foreign_delete" // a buyer deleted another's lock
 	Overlap       FindingKind = "overlap"        // the lock was granted while another relied on it
 	SelfWait      FindingKind = "self_wait"      // a buyer waits for the lock that it has itself
-	Unserved      FindingKind = "unserved"       // a buyer waits that no schedule serves any more
-	Refused       FindingKind = "refused"        // the stock turned back who came with an older fencing token
+	Unserved      FindingKind = "unserved"       // a buyer waits and is never served
+	Refused       FindingKind = "refused"        // the stock refused a write with an older fencing token
 )
 
-// Finding is something that went wrong, or was kept from it.
+// Finding is something that went wrong, or that the stock prevented.
 type Finding struct {
 	At    float64     `json:"at_ms"`
 	Kind  FindingKind `json:"kind"`
@@ -155,7 +155,7 @@ func (s *Shopper) status() Status {
 	return Asleep
 }
 
-// waitsFor is the command that waits in Redis, or nil.
+// waitsFor returns the command that blocks in Redis, or nil.
 func (s *Shopper) waitsFor() *Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,9 +164,9 @@ func (s *Shopper) waitsFor() *Request {
 
 func (s *Shopper) isInside() bool { return s.Section == Begun && !s.isKilled() }
 
-// state reads everything. In the end it starts the buyers that have not started, to see
-// what they will send, and lets time pass, to see when those that wait go on. Nothing
-// can be played after it.
+// state reads the whole state. At the end it starts the buyers that have not arrived, to see what
+// they will send, and lets time pass, to see when those that wait go on. So no move can be played
+// after it.
 func (g *game) state() State {
 	st := State{
 		Strategy: g.sc.Strategy, Buyers: g.sc.Buyers, Moves: MovesText(g.sc.Moves),
@@ -201,7 +201,7 @@ func (g *game) passed() (d time.Duration) {
 }
 
 func (g *game) sale() Sale {
-	left, _ := g.w.Side.Get(g.w.ctx, g.w.StockKey()).Int64() // a stock that is gone is none
+	left, _ := g.w.Side.Get(g.w.ctx, g.w.StockKey()).Int64() // a missing stock counts as 0
 	initial, sold := g.shop.initial, g.shop.sold()
 	missing := initial - left
 	return Sale{
@@ -293,7 +293,7 @@ func (g *game) can() []string {
 	for i, b := range g.buyers {
 		if b.able(Step) == nil {
 			n := len(b.Requests())
-			if !b.came { // it will have a command to send once it has
+			if !b.came { // it will have one command to send once it has come
 				n = 1
 			}
 			for n := range n {
@@ -317,7 +317,7 @@ func (g *game) can() []string {
 	return moves
 }
 
-// alive reports whether somebody may still do something.
+// alive reports whether any buyer may still do something.
 func (g *game) alive() bool {
 	return slices.ContainsFunc(g.buyers, func(b *Shopper) bool {
 		status := b.status()
@@ -347,7 +347,7 @@ func (g *game) verdict(st State) Judgment {
 	return Judgment{Over, sentence}
 }
 
-// why names the buyers that wrote the same stock, because they had read the same.
+// why names the buyers that wrote the same stock because they had read the same.
 func (g *game) why(st State) string {
 	wrote := make(map[int64][]string)
 	for _, p := range st.Players {
@@ -378,8 +378,8 @@ func (g *game) keys() []Key {
 	return keys
 }
 
-// events returns the events of the trace, without what the program of a dead process
-// still does.
+// events returns the events of the trace, except those that the program of a dead process still
+// adds.
 func (g *game) events() []Event {
 	killed := make(map[string]bool)
 	out := []Event{}
@@ -394,11 +394,11 @@ func (g *game) events() []Event {
 	return out
 }
 
-// mostProbed is how long state lets time pass to see who goes on.
+// mostProbed is how long state lets time pass to see which buyers go on.
 const mostProbed = 10 * time.Second
 
-// wakeUps lets time pass, and returns when the buyers that sleep or wait go on, if
-// nothing else happens before; nil for the others.
+// wakeUps lets time pass, and returns when the buyers that sleep or wait go on by themselves; nil
+// for the others.
 func (g *game) wakeUps() []*float64 {
 	out := make([]*float64, len(g.buyers))
 	left := make(map[int]*Shopper)

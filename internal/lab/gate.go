@@ -16,22 +16,22 @@ import (
 	"oversell/internal/fault"
 )
 
-// Request is a command that a buyer has sent, and that has no reply yet.
+// Request is a command that a buyer has sent and that has no reply yet.
 type Request struct {
-	ID       int // which of its buyer's commands, from 1; 0: not yet numbered
-	Conn     int // on which of its buyer's connections
+	ID       int // counts its buyer's commands from 1; 0: not yet numbered
+	Conn     int // counts its buyer's connections from 0
 	Wire     fault.Command
 	Source   string        // of the script that it runs
-	Text     string        // by which commands of the same moment are ordered: Opens may set it
+	Text     string        // orders commands of the same moment: Opens may set it
 	Since    time.Duration // when it was sent, since Begin
-	From     time.Duration // when the program began to send it: its connection may have come later
-	Watchdog bool          // the buyer's own line of work does not wait for it
-	GivenUp  bool          // nobody waits for its reply any more
+	From     time.Duration // when the program began to send it, which may be before it had a connection
+	Watchdog bool          // it renews the lock: the buyer's own work does not wait for it
+	GivenUp  bool          // its caller no longer waits for the reply
 }
 
 type openRequest struct {
 	Request
-	goes chan Effect // what it does once it is let go
+	goes chan Effect // the effect to apply once it is let go
 }
 
 // gatedConn is a connection whose commands wait until they are let go.
@@ -39,12 +39,12 @@ type gatedConn struct {
 	s     *Shopper
 	l     *link
 	index int
-	busy  bool          // with a command that has no reply
-	held  bool          // its set-up waits until the process goes on
-	from  time.Duration // when that began, since Begin
+	busy  bool          // a command on it has no reply yet
+	held  bool          // its set-up waits until the process thaws
+	from  time.Duration // when that wait began, since Begin
 }
 
-// connection makes a connection. It is over when the function returned is called.
+// connection adds a connection. Over removes it.
 func (s *Shopper) connection(l *link) (c *gatedConn, over func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *gatedConn) free() {
 	c.busy = false
 }
 
-// setUp sets up the connection, once the process runs.
+// setUp answers a command that sets up the connection, once the process is not frozen.
 func (c *gatedConn) setUp(
 	ctx context.Context, cmd fault.Command, send func() (fault.Value, error),
 ) (fault.Value, error) {
@@ -106,7 +106,8 @@ func (c *gatedConn) setUp(
 	return send()
 }
 
-// opened notes a command that waits, or returns nil for a script that nobody has sent in full.
+// opened records a command that waits at the gate. It returns nil for a script that has not been
+// sent in full yet.
 func (c *gatedConn) opened(cmd fault.Command) *openRequest {
 	s := c.s
 	s.mu.Lock()
@@ -128,7 +129,7 @@ func (c *gatedConn) opened(cmd fault.Command) *openRequest {
 	return r
 }
 
-// script is the source of a script, or "" if it is not known by its hash.
+// script returns the source of a script, or "" if its hash is unknown.
 func (s *Shopper) script(cmd fault.Command) string {
 	if !cmd.Is("EVALSHA", "EVALSHA_RO") {
 		s.w.scripts.Store(ScriptHash(cmd.Args[1]), cmd.Args[1])
@@ -139,8 +140,8 @@ func (s *Shopper) script(cmd fault.Command) string {
 	return text
 }
 
-// Let lets a command go on: do decides what comes of it. A frozen process is told the reply, or
-// that the connection breaks, when it goes on.
+// Let lets a command go: do decides what happens to it. A frozen process receives the reply, or
+// notices that the connection is broken, when it thaws.
 func (s *Shopper) Let(c Request, do Effect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +150,8 @@ func (s *Shopper) Let(c Request, do Effect) {
 	s.open = slices.Delete(s.open, i, i+1)
 }
 
-// Connections tells when those commands were begun that need a new connection, while the
-// process is frozen and makes none, and whether there is a connection for one more command.
+// Connections returns when the commands began that wait for a new connection of a frozen process,
+// and whether there is a spare connection for one more command.
 func (s *Shopper) Connections() (held []time.Duration, spare bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,8 +165,8 @@ func (s *Shopper) Connections() (held []time.Duration, spare bool) {
 	return held, spare
 }
 
-// Settle returns when all goroutines wait, and the commands that these buyers have sent are
-// numbered.
+// Settle waits until all other goroutines wait, and numbers the commands that these buyers have
+// sent.
 func Settle(all ...*Shopper) {
 	for AwaitOthers(); slices.ContainsFunc(all, func(s *Shopper) bool { return s.turns.next() }); {
 		AwaitOthers()
@@ -175,10 +176,9 @@ func Settle(all ...*Shopper) {
 	}
 }
 
-// number numbers the commands that are new. It is called when all goroutines wait, because
-// only then is it certain who sends what, and so that the numbers do not depend on who was
-// quicker. A buyer in its section asks only for the stock, so any other command is one that
-// renews the lock.
+// number numbers the new commands. It is called when all goroutines wait, so that the numbers do
+// not depend on which was quicker. A buyer in its section uses only the stock, so any other command
+// there renews the lock.
 func (s *Shopper) number() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +193,8 @@ func (s *Shopper) number() {
 	}
 }
 
-// Requests are the commands without a reply: the buyer's own first, then by the time at which
-// they were sent. A process that was killed sends none.
+// Requests returns the commands without a reply: the buyer's own before renewals, then by the time
+// at which they were sent. A killed process has none.
 func (s *Shopper) Requests() []Request {
 	if s.isKilled() {
 		return nil
@@ -222,7 +222,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// Whole is the command as it is without the scripts that the server knows already.
+// Whole returns the command with EVALSHA replaced by EVAL and the source of the script.
 func (c Request) Whole() fault.Command {
 	if !c.Wire.Is("EVALSHA", "EVALSHA_RO") {
 		return c.Wire
@@ -230,7 +230,7 @@ func (c Request) Whole() fault.Command {
 	return fault.NewCommand(append([]string{"EVAL", c.Source}, c.Wire.Args[2:]...)...)
 }
 
-// ScriptHash is that by which EVALSHA names a script.
+// ScriptHash returns the hash that EVALSHA takes.
 func ScriptHash(source string) string {
 	sum := sha1.Sum([]byte(source))
 	return hex.EncodeToString(sum[:])
@@ -239,16 +239,15 @@ func ScriptHash(source string) string {
 // turnstile is a hook that lets the commands of a client out one at a time, in an order that
 // does not depend on which goroutine was quicker.
 //
-// A buyer has several goroutines that may send at the same moment of virtual time: its own
-// line of work, a renewal, and a release that is repeated in the background. Which of them
-// gets the connection that is there, and which one has to open another, would depend on the
-// scheduler of Go. If two send the same text, nothing that Redis receives tells them apart:
-// a function and the helper that it calls release the same reentrant lock by the same
-// command. So they are put in order before they have a connection, where it is still known
-// which call they belong to.
+// A buyer has several goroutines that may send at the same moment of virtual time: its own line of
+// work, a renewal, and a release that is repeated in the background. Which of them gets the idle
+// connection, and which has to open another, would depend on the scheduler of Go. If two send the
+// same command, Redis cannot tell them apart: a function and the helper that it calls release the
+// same reentrant lock with the same command. So they are put in order before they get a connection,
+// where it is still known which call they belong to.
 type turnstile struct {
-	life   context.Context // when it ends, everybody goes through
-	notice func()          // is called when there is something for next to do
+	life   context.Context // when it ends, all commands go through
+	notice func()          // is called when a command waits
 
 	mu      sync.Mutex
 	waiting []*turn
@@ -260,9 +259,9 @@ type turn struct {
 	opens chan struct{}
 }
 
-// next lets one command through: that of the outer call first, then by what is sent. It
-// returns false if there is none. It may be called only when all goroutines wait, because
-// only then has everybody come who sends at this moment.
+// next lets one command through: an outer call's before an inner call's, then in the order of the
+// texts. It returns false if no command waits. It may be called only when all goroutines wait,
+// because only then have all commands of this moment come.
 func (t *turnstile) next() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -308,8 +307,7 @@ func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// callKey is the key, in a context, of the number of calls around the one in which something
-// is sent.
+// callKey is the context key for the nesting depth of the call that sends a command.
 type callKey struct{}
 
 func callOf(ctx context.Context) int {
@@ -317,7 +315,7 @@ func callOf(ctx context.Context) int {
 	return n
 }
 
-// withoutRandom is what is sent, without what is random in it.
+// withoutRandom returns the text of the commands without their random parts.
 func withoutRandom(cmds []redis.Cmder) string {
 	var b strings.Builder
 	for _, cmd := range cmds {

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/locks"
 )
 
-// Grade compares a lock of the reader's with the stages.
+// Grade compares the reader's own lock with the stages.
 type Grade struct {
 	Name   string
 	Redis  string
@@ -18,9 +18,9 @@ type Grade struct {
 	Told   map[string]Anomaly // by name
 }
 
-// StageGrade has the cells of the promises that one stage is the first to keep.
+// StageGrade has the cells whose promises this stage is the first to keep.
 type StageGrade struct {
-	Stage string // "" for what none of them keeps
+	Stage string // "" for promises that no stage keeps
 	Cells []Cell
 }
 
@@ -45,7 +45,7 @@ func GradeOf(r Report, scenarios []Scenario, strategy string) Grade {
 	return g
 }
 
-// solvedBy returns the first stage from which on every stage holds on record, or "".
+// solvedBy returns the stage from which on all stages hold, according to the record, or "".
 func solvedBy(s Scenario) string {
 	solved := ""
 	for _, stage := range locks.Stages() {
@@ -59,7 +59,8 @@ func solvedBy(s Scenario) string {
 	return solved
 }
 
-// Write writes the grade as text: of each stage how much is kept and what is not, and where to begin.
+// Write writes the grade as text: how many promises of each stage are kept, which are broken, and
+// which to keep first.
 func (g Grade) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, stage by stage, on %s\n\n", g.Name, g.Redis)
@@ -82,7 +83,7 @@ func (g Grade) Write(w io.Writer) error {
 	return nil
 }
 
-// broken are the cells that do not hold.
+// broken returns the cells that do not hold.
 func (s StageGrade) broken() []Cell {
 	return slices.DeleteFunc(slices.Clone(s.Cells), func(c Cell) bool { return c.Outcome == Holds })
 }

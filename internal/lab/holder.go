@@ -12,28 +12,27 @@ import (
 	"oversell/internal/guard"
 )
 
-// Holder is one caller in a process, with its handle on the lock. What it does is
-// recorded.
+// Holder is one caller in a process, with its handle on the lock. Its actions are recorded.
 type Holder struct {
 	p    *Process
-	Name string // by which it is told of
+	Name string // in the trace
 	lock guard.Lock
-	ctx  context.Context // with the owner
+	ctx  context.Context // has the owner in it
 
-	notHeld []error // with which it says that it was not held
+	notHeld []error // errors of Unlock if the lock was not held
 
 	mu      sync.Mutex
-	depth   int           // holds that it believes to have
-	void    bool          // it was granted a lock that was lost already
-	owed    int           // locks that it was granted and has not given back
-	told    chan struct{} // closed when it is told that the lock is lost
+	depth   int           // holds that it believes it has
+	void    bool          // it was once granted a lock that was already lost
+	owed    int           // locks that it was granted and has not released
+	told    chan struct{} // closed when it learns that the lock is lost
 	unwatch func() bool
 }
 
 // Holder makes a handle on the lock. It does not take it.
 func (p *Process) Holder() *Holder { return p.HolderAs(p.Name + "/1") }
 
-// Holding makes a handle on the lock, which is free, and takes it.
+// Holding makes a handle on the lock and takes it. The lock must be free.
 func (p *Process) Holding() *Holder {
 	h := p.Holder()
 	h.MustLock()
@@ -44,9 +43,9 @@ func (p *Process) Holding() *Holder {
 // the owner.
 func (p *Process) HolderAs(owner string) *Holder { return p.holder(p.Name, owner) }
 
-// Caller makes a handle for one of several callers in the process, which share its
-// client and its memory. In the trace their names are A/1, A/2 and so on; the commands
-// are those of the process.
+// Caller makes a handle for one of several callers in the process, which share its client and its
+// memory. In the trace the callers are named A/1, A/2 and so on, while commands carry the name of
+// the process.
 func (p *Process) Caller(number int) *Holder {
 	name := fmt.Sprintf("%s/%d", p.Name, number)
 	return p.holder(name, name)
@@ -66,7 +65,7 @@ func (p *Process) holder(name, owner string) *Holder {
 	return h
 }
 
-// contextual is a lock that tells its holder when it is lost.
+// contextual is a lock that can tell its holder that it is lost: the context ends.
 type contextual interface {
 	Context(context.Context) context.Context
 }
@@ -74,7 +73,7 @@ type contextual interface {
 // Ask asks for the lock once.
 func (h *Holder) Ask() (bool, error) { return h.AskIn(h.ctx) }
 
-// Context has the holder's owner in it, and ends with the cell.
+// Context returns a context with the owner in it. It ends with the cell.
 func (h *Holder) Context() context.Context { return h.ctx }
 
 // AskIn asks for the lock once, in a context made from h.ctx.
@@ -92,14 +91,14 @@ func (h *Holder) AskIn(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// Try asks for the lock once, when Redis cannot fail.
+// Try asks for the lock once. An error leaves the cell undecided.
 func (h *Holder) Try() bool {
 	ok, err := h.Ask()
 	Need(err == nil, "%s could not ask for the lock: %v", h.Name, err)
 	return ok
 }
 
-// AskFor asks for the lock once, and waits for the reply no longer than limit.
+// AskFor asks for the lock once, and waits at most limit for the reply.
 func (h *Holder) AskFor(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(h.ctx, limit)
 	defer cancel()
@@ -115,14 +114,13 @@ func (h *Holder) TryExpired() bool {
 	return h.Obtain(h.p.w.TTL)
 }
 
-// MustLock takes a free lock.
+// MustLock takes the lock, which must be free.
 func (h *Holder) MustLock() {
 	Need(h.Try(), "%s did not get a lock that is free", h.Name)
 }
 
-// Obtain asks again and again until it has the lock or the patience is over. An error
-// counts as "not yet". It asks less often than a guard does, which keeps the trace
-// readable.
+// Obtain asks again and again until it has the lock or its patience runs out. An error counts as a
+// refusal. It asks less often than a guard does, to keep the trace readable.
 func (h *Holder) Obtain(patience time.Duration) bool {
 	w := h.p.w
 	for start := time.Now(); time.Since(start) < patience; w.Sleep(w.TTL / 12) {
@@ -141,11 +139,11 @@ func (h *Holder) Obtain(patience time.Duration) bool {
 	return false
 }
 
-// Wait waits for the lock in the lock's own way, or asks again and again, until it has
-// the lock, the patience is over or the process dies. An error counts as "not yet".
+// Wait waits for the lock in the lock's own way, or asks again and again, until it has the lock,
+// its patience runs out or the process dies. An error counts as a refusal.
 //
-// The context of a successful wait ends with the cell, and not with Wait: rueidislock ends
-// the hold with it. So a hold should be over before the patience is.
+// The context of a successful wait is not cancelled when Wait returns, because rueidislock ends the
+// hold with it. It still ends when the patience runs out, so the hold should be over by then.
 func (h *Holder) Wait(patience time.Duration) bool {
 	waiter, ok := h.lock.(guard.Waiter)
 	if !ok {
@@ -166,8 +164,8 @@ func (h *Holder) Wait(patience time.Duration) bool {
 	return false
 }
 
-// acquired records a success. It returns false if the handle says at once that the
-// granted lock is lost.
+// acquired records that the lock was granted. It returns false if the handle says at once that it
+// is lost.
 func (h *Holder) acquired() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -199,8 +197,8 @@ func (h *Holder) acquired() bool {
 	return true
 }
 
-// lost is called when the holder is told that the lock is lost. A stopped holder is told
-// when it resumes.
+// lost records that the holder learns that its lock is lost. The holder in a stopped process learns
+// it when the process resumes.
 func (h *Holder) lost(told chan struct{}, cause error) {
 	if !h.p.running() {
 		return
@@ -208,7 +206,7 @@ func (h *Holder) lost(told chan struct{}, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.depth == 0 || h.told != told || h.p.w.ctx.Err() != nil {
-		return // it had given the lock back, or the cell is over
+		return // it has given the lock back, or the cell is over
 	}
 	h.depth = 0
 	h.p.w.loses(h.Name)
@@ -216,15 +214,15 @@ func (h *Holder) lost(told chan struct{}, cause error) {
 	close(told)
 }
 
-// Told is closed when the holder is told that the lock is lost.
+// Told returns a channel that is closed when the holder learns that its lock is lost.
 func (h *Holder) Told() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.told
 }
 
-// Done ends the work under the lock: from now on the holder no longer relies on it,
-// though it may give it back later.
+// Done ends the work under the lock: from now on the holder does not rely on it, though it may
+// release it later.
 func (h *Holder) Done() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -271,7 +269,7 @@ func (h *Holder) owes() bool {
 	return h.owed > 0
 }
 
-// Misled reports whether it was ever granted a lock that was already lost.
+// Misled reports whether the holder was ever granted a lock that was already lost.
 func (h *Holder) Misled() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -302,7 +300,7 @@ func (h *Holder) TokenAfter(ctx context.Context, seen int64) (int64, error) {
 	return l.TokenAfter(ctx, seen)
 }
 
-// Brief is an error in one line.
+// Brief returns the text of an error in one line, shortened.
 func Brief(err error) string {
 	if err == nil {
 		return "nothing"
@@ -315,5 +313,5 @@ func Brief(err error) string {
 	return string(text)
 }
 
-// About is a duration as the notes show it.
+// About returns the text of a duration, rounded to milliseconds.
 func About(d time.Duration) string { return d.Round(time.Millisecond).String() }

@@ -12,10 +12,10 @@ import (
 
 // Key is a key in Redis.
 type Key struct {
-	Name  string   `json:"name"`             // of one at a node of redlock: "node 0: lock"
-	Type  string   `json:"type"`             // as TYPE says; Gone: there is no such key any more
-	Value string   `json:"value"`            // a collection's members one after the other, the first of many
-	TTL   *float64 `json:"ttl_ms,omitempty"` // absent: it stays
+	Name  string   `json:"name"`             // on a node of redlock: "node 0: lock"
+	Type  string   `json:"type"`             // the reply to TYPE; Gone: the key no longer exists
+	Value string   `json:"value"`            // of a collection, its first members
+	TTL   *float64 `json:"ttl_ms,omitempty"` // absent: no ttl
 }
 
 // mostWords and mostRunes limit the part of a value that is shown.
@@ -24,8 +24,8 @@ const (
 	mostRunes = 400
 )
 
-// After is the key when so many milliseconds have passed and nothing else has happened:
-// its ttl is shorter, or the key is gone.
+// After returns the key as it is after that many milliseconds if nothing else happens: with a
+// shorter ttl, or gone.
 func (k Key) After(passed float64) Key {
 	if k.TTL == nil {
 		return k
@@ -38,7 +38,7 @@ func (k Key) After(passed float64) Key {
 	return k
 }
 
-// key shows a key with the names that the trace uses, as of that moment.
+// key returns a key with the names of the trace and the ttl that it has at a moment.
 func (w *World) key(name string, state keyState, at time.Time) Key {
 	k := Key{Name: w.names.key(name), Type: state.kind}
 	if !state.there() {
@@ -58,7 +58,8 @@ func (n *names) key(name string) string {
 	return n.name("", name)
 }
 
-// words shows a value, or the beginning of a long one; of pairs "field=value".
+// words returns a value with names, or the beginning of a long one. Pairs are shown as
+// "field=value".
 func (n *names) words(state keyState) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,9 +82,9 @@ func (n *names) words(state keyState) string {
 	return string(text) + more
 }
 
-// members are the words of a value, pairs together, in the order in which they are
-// shown. So many words of each have their names already: those of a hash are in the
-// order of the fields' names, for its own is nobody's.
+// members returns the words of a value, with pairs together, in the order in which they are shown.
+// A hash has no order, so its fields are replaced by their names and sorted. Named is how many
+// words of each member are already replaced.
 func (n *names) members(state keyState, longest []string) (members [][]string, named int) {
 	size := 1
 	if state.pairs() {
@@ -100,7 +101,7 @@ func (n *names) members(state keyState, longest []string) (members [][]string, n
 	return members, 1
 }
 
-// word shows a word of a value, with the known names in the order of longest.
+// word returns a word of a value with names. Longest are the known keys, the longest first.
 func (n *names) word(word string, longest []string) string {
 	if when, ok := n.moment(word); ok {
 		return when
@@ -108,7 +109,8 @@ func (n *names) word(word string, longest []string) string {
 	return n.replaced(word, longest)
 }
 
-// touched notes the keys of a command, and those that its script creates beside them.
+// touched adds the keys of a command, and those that its script creates beside them, to the
+// keyspace.
 func (w *World) touched(l *link, cmd fault.Command) {
 	var names []string
 	for _, arg := range cmd.Args[1:] {
@@ -125,10 +127,9 @@ func (w *World) touched(l *link, cmd fault.Command) {
 	w.spaces[l.node].know(names...)
 }
 
-// see reads servers without faults, and adds to an event what they have as of it: the lock, and the
-// keys that have changed since the trace last showed them. 0 is the one Redis, the others are
-// redlock's nodes. No command may be running. If a server cannot be read, ok is false, and nothing is
-// known.
+// see reads servers without faults. It returns the lock as of the event, and adds to the event the
+// keys that have changed since the trace last showed them. Server 0 is the one Redis, the others
+// are redlock's nodes. No command may be running. If a server cannot be read, ok is false.
 func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
 	onOne, at := w.Subject.InRedis() && len(w.server.nodes) == 0, w.trace.ms()
 	if e != nil {
@@ -167,7 +168,7 @@ func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
 	return lock.asOf(w.trace.moment(at)), true
 }
 
-// stands adds who has the lock to an event.
+// stands adds the holder of the lock to an event.
 func (w *World) stands(e *Event, lock lockState) {
 	if w.Subject.InRedis() {
 		w.trace.change(e, func(e *Event) { e.Lock, e.TTL = w.names.show(lock) })
@@ -186,7 +187,7 @@ func (w *World) changes(server int, at float64, states map[string]keyState) []Ke
 	return keys
 }
 
-// Begins notes a key that is there, with a value and no ttl, before anything happens.
+// Begins adds a key without a ttl to the keys that the trace begins with.
 func (w *World) Begins(name, value string) {
 	w.spaces[0].know(name)
 	if w.keyless {
@@ -196,7 +197,7 @@ func (w *World) Begins(name, value string) {
 	w.trace.there = append(w.trace.there, w.changes(0, 0, map[string]keyState{name: state})...)
 }
 
-// nodeName begins what is told of a node of redlock, as redlock counts them in its
+// nodeName returns the prefix for one of redlock's nodes, which are numbered as in redlock's
 // errors.
 func nodeName(i int) string { return fmt.Sprintf("node %d: ", i) }
 
@@ -207,7 +208,7 @@ func (w *World) keepers() []*keyspace {
 	return w.spaces
 }
 
-// show adds what all servers have to an event. No command may be running.
+// show adds the state of all servers to an event. No command may be running.
 func (w *World) show(e *Event) {
 	servers := make([]int, len(w.spaces))
 	for i := range servers {
@@ -218,7 +219,7 @@ func (w *World) show(e *Event) {
 	}
 }
 
-// alone does something while no command is under way.
+// alone calls do while no command is running.
 func (w *World) alone(do func()) {
 	select {
 	case w.turn <- struct{}{}:

@@ -13,30 +13,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Gone is the type of a key that is not there.
+// Gone is the type of a key that does not exist.
 const Gone = "none"
 
 type keyState struct {
-	kind  string        // as TYPE says
-	words []string      // its value; of a hash or a sorted set in pairs
-	left  time.Duration // of its ttl, as of from; negative for none
+	kind  string        // the reply to TYPE
+	words []string      // its value; in pairs if it is a hash or a sorted set
+	left  time.Duration // the rest of its ttl; negative: it has none
 
-	from, to time.Time // between which it was read
+	from, to time.Time // it was read between these times
 }
 
 func (k keyState) there() bool { return k.kind != Gone }
 
-// pairs reports whether the words belong together two by two.
+// pairs reports whether the words are pairs.
 func (k keyState) pairs() bool { return k.kind == "hash" || k.kind == "zset" }
 
-// ends is when the key's ttl runs out, at the earliest and at the latest: Redis has
-// counted what is left of it at some moment between from and to.
+// ends returns the earliest and the latest moment at which the ttl may run out. Redis computed the
+// rest of it at an unknown moment between from and to.
 func (k keyState) ends() (earliest, latest time.Time) { return k.from.Add(k.left), k.to.Add(k.left) }
 
 const pttlUnit = time.Millisecond
 
-// follows reports whether the key may be as an earlier look has shown it, with nothing
-// done to it since but that its ttl has gone on, or has run out.
+// follows reports whether the key may be unchanged since o was read, apart from a ttl that went on
+// running down or ran out.
 func (k keyState) follows(o keyState) bool {
 	earlier, later := o.ends()
 	switch {
@@ -53,8 +53,8 @@ func (k keyState) follows(o keyState) bool {
 
 func ranOut(left time.Duration) bool { return left <= 0 }
 
-// asOf is what is left, as of at, of a ttl of which that was left at seen. The clock
-// of the trace counts whole microseconds.
+// asOf returns the rest of a ttl at the moment at, if left was the rest at seen. The clock of the
+// trace counts whole microseconds.
 func asOf(at time.Time, left time.Duration, seen time.Time) time.Duration {
 	if left < 0 {
 		return left
@@ -62,8 +62,8 @@ func asOf(at time.Time, left time.Duration, seen time.Time) time.Duration {
 	return left + seen.Sub(at).Truncate(time.Microsecond)
 }
 
-// lock is the key's state as that of a lock: a string has the token, and a hash the
-// owner with the number of holds.
+// lock reads the key as a lock. The value of a string is the token, and a hash has the owner and
+// the number of holds.
 func (k keyState) lock() lockState {
 	l := lockState{left: k.left, seen: k.from}
 	switch {
@@ -76,15 +76,15 @@ func (k keyState) lock() lockState {
 	return l
 }
 
-// keyspace is what a server has under the names that a cell uses.
+// keyspace has the keys of a server that a cell uses.
 type keyspace struct {
-	side *redis.Client // looks on, past all faults
-	node string        // begins the names of keys, where there are several servers
+	side *redis.Client // observes the server, without faults
+	node string        // prefix of the keys' names if there are several servers
 
 	mu     sync.Mutex
-	names  []string            // that commands have brought, or lead to
-	shown  map[string]keyState // as the trace has it
-	awaits map[string]int      // by how many commands that wait at the server for something to take
+	names  []string            // keys in commands, and those that their scripts create
+	shown  map[string]keyState // what the trace showed last
+	awaits map[string]int      // how many blocking commands wait for the key
 }
 
 func newKeyspace(side *redis.Client, node string) *keyspace {
@@ -107,9 +107,8 @@ func (s *keyspace) known() []string {
 	return slices.Clone(s.names)
 }
 
-// await notes that a command waits for something to take from keys, until it is
-// called that it no longer does. While one waits there is nothing: Redis gives it
-// what comes before it executes another command.
+// await records that a blocking command waits for keys, until over is called. While it waits, the
+// keys do not exist: Redis serves it before it executes another command.
 func (s *keyspace) await(keys []string) (over func()) {
 	add := func(n int) {
 		s.mu.Lock()
@@ -122,8 +121,7 @@ func (s *keyspace) await(keys []string) (over func()) {
 	return func() { add(-1) }
 }
 
-// read reads keys, and what is left of their ttls. It takes two round trips, unless they
-// are many. With an error it is not known what is there.
+// read reads keys and their ttls. It takes two round trips, or more if there are many keys.
 func (s *keyspace) read(ctx context.Context, names []string) (map[string]keyState, error) {
 	states := make(map[string]keyState, len(names))
 	now := time.Now()
@@ -144,12 +142,11 @@ func (s *keyspace) read(ctx context.Context, names []string) (map[string]keyStat
 	return states, nil
 }
 
-// mostAsked is how many keys, at most, are asked about before the first reply is read:
-// miniredis takes 4096 bytes from a connection at a time. Its connections are pipes, and
-// while it waits for its reply to be read, it reads nothing.
+// mostAsked is the most keys in one pipeline. Miniredis reads 4096 bytes from a connection at a
+// time, and its connections are pipes: while it waits for a reply to be read, it reads nothing.
 const mostAsked = 8
 
-// ask reads keys into states: first of which kind they are, and then their values.
+// ask reads keys into states: first their types, and then their values.
 func (s *keyspace) ask(ctx context.Context, names []string, states map[string]keyState) error {
 	kinds, left := make([]*redis.StatusCmd, len(names)), make([]*redis.DurationCmd, len(names))
 	values := make([]func() []string, len(names))
@@ -170,7 +167,7 @@ func (s *keyspace) ask(ctx context.Context, names []string, states map[string]ke
 	}
 	for i, name := range names {
 		state := keyState{kind: Gone, from: from, to: to}
-		if words := values[i](); len(words) > 0 { // or else it is not there, or has run out meanwhile
+		if words := values[i](); len(words) > 0 { // otherwise it does not exist, or has expired meanwhile
 			state.kind, state.words, state.left = kinds[i].Val(), words, left[i].Val()
 		}
 		states[name] = state
@@ -192,7 +189,7 @@ func valueOf(ctx context.Context, pipe redis.Pipeliner, kind, key string) func()
 		return pipe.LRange(ctx, key, 0, -1).Val
 	case "hash":
 		r := pipe.HGetAll(ctx, key)
-		return func() []string { // in an order that is the same each time
+		return func() []string { // sorted, so that the order is the same each time
 			var words []string
 			for _, field := range slices.Sorted(maps.Keys(r.Val())) {
 				words = append(words, field, r.Val()[field])
@@ -226,8 +223,8 @@ func valueOf(ctx context.Context, pipe redis.Pipeliner, kind, key string) func()
 	return func() []string { return []string{"?"} }
 }
 
-// changes takes over what was read, and returns the names of what is not as it was
-// to be expected after what the trace has shown so far.
+// changes stores the states that were read as shown, and returns the names of the keys that have
+// changed since the trace last showed them.
 func (s *keyspace) changes(states map[string]keyState) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,12 +245,12 @@ func (s *keyspace) changes(states map[string]keyState) []string {
 type lockState struct {
 	held  bool
 	value string        // the token, or the owner
-	count string        // of the owner's holds, where the lock counts
-	left  time.Duration // of the lease, as of seen; negative for none
+	count string        // the owner's holds, if the lock counts them
+	left  time.Duration // the rest of the lease at seen; negative: it has none
 	seen  time.Time
 }
 
-// asOf is the lock with what is left of its lease as of that moment.
+// asOf returns the lock with the rest of its lease at a moment.
 func (s lockState) asOf(at time.Time) lockState {
 	if s.held {
 		s.left, s.seen = asOf(at, s.left, s.seen), at
@@ -261,7 +258,7 @@ func (s lockState) asOf(at time.Time) lockState {
 	return s
 }
 
-// look reads the lock without faults. If that fails, the cell decides nothing.
+// look reads the lock without faults. If that fails, the cell is not decided.
 func (w *World) look() lockState {
 	lock, err := w.tryLook()
 	w.unread(err)
@@ -270,7 +267,7 @@ func (w *World) look() lockState {
 
 func (w *World) tryLook() (lockState, error) {
 	if s := w.server.service; s != nil {
-		// What is left of the lease is not asked: a service tells it in seconds.
+		// The rest of the lease is not read: a service only knows it in seconds.
 		place, err := s.First(w.ctx, w.lockKey)
 		return lockState{held: err == nil && place != "", value: place, left: w.TTL}, err
 	}
@@ -291,8 +288,8 @@ func (w *World) tryLook() (lockState, error) {
 	return byMajority(seen), nil
 }
 
-// unread notes that the lock's servers could not be read, so that nothing is decided. At
-// the end of a cell that does not matter.
+// unread leaves the cell undecided, because its servers could not be read. An error after the end
+// of the cell does not matter.
 func (w *World) unread(err error) {
 	if err == nil || w.ctx.Err() != nil {
 		return
@@ -303,8 +300,8 @@ func (w *World) unread(err error) {
 	w.failure = &v
 }
 
-// byMajority is the lock that more than half of its servers have. Its lease is over when
-// too few servers are left for a majority.
+// byMajority returns the lock that more than half of the servers have. Its lease ends when too few
+// are left for a majority.
 func byMajority(seen []lockState) lockState {
 	by := make(map[string][]lockState)
 	for _, s := range seen {
@@ -315,7 +312,7 @@ func byMajority(seen []lockState) lockState {
 	most := len(seen) / 2
 	for _, same := range by {
 		if len(same) > most {
-			// As a number without a sign, a lease without an end is the longest.
+			// As an unsigned number, a negative lease, which has no end, is the longest.
 			slices.SortFunc(same, func(a, b lockState) int { return cmp.Compare(uint64(b.left), uint64(a.left)) })
 			return same[most]
 		}
@@ -323,14 +320,14 @@ func byMajority(seen []lockState) lockState {
 	return lockState{}
 }
 
-// show returns who holds the lock, and what is left of the lease in
-// milliseconds, or nil if there is none.
+// show returns the holder of the lock, and the rest of the lease in milliseconds, or nil if it has
+// none.
 func (n *names) show(s lockState) (string, *float64) {
 	if !s.held {
 		return "free", nil
 	}
 	who := cmp.Or(n.holder(s.value), "?")
-	if s.count != "" && s.count != "0" && s.count != "1" { // 0: it was handed on, and not taken yet
+	if s.count != "" && s.count != "0" && s.count != "1" { // 0: it was handed to a waiter that has not taken it yet
 		who = fmt.Sprintf("%s ×%s", who, s.count)
 	}
 	if s.left < 0 {

@@ -19,14 +19,14 @@ import (
 // the same ones in every run.
 type names struct {
 	start   time.Time
-	micros  bool // fencing tokens are shown as moments too
+	micros  bool // fencing tokens are shown as times too
 	mu      sync.Mutex
 	known   map[string]string // key or token -> its name
 	tokens  map[string]int    // actor -> how many tokens it has used
-	users   map[string]string // token or owner -> the actor who first used it
-	holders map[string]string // a lock's value -> the actor who has the lock then
+	users   map[string]string // token or owner -> the actor that first used it
+	holders map[string]string // value of the lock -> the actor that holds it then
 	scripts map[string]string // hash -> name
-	ids     int               // how many have got a name in a reply
+	ids     int               // how many UUIDs were named when a reply brought them
 }
 
 func newNames(start time.Time) *names {
@@ -34,14 +34,14 @@ func newNames(start time.Time) *names {
 		users: make(map[string]string), holders: make(map[string]string), scripts: make(map[string]string)}
 }
 
-// call gives a key or token its name.
+// call sets the name of a key or a token.
 func (n *names) call(arg, name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.known[arg] = name
 }
 
-// text shows a command as one would type it.
+// text returns a command as typed into redis-cli, with names.
 func (n *names) text(actor string, cmd fault.Command) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,8 +56,8 @@ func (n *names) text(actor string, cmd fault.Command) string {
 	return strings.Join(words, " ")
 }
 
-// value shows what is in a reply, where tokens have names too. A key may be
-// part of another's name: the longest come first.
+// value returns a reply with names. The longest keys are replaced first, because a key may be part
+// of another.
 func (n *names) value(text string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,7 +70,8 @@ func (n *names) longest() []string {
 	})
 }
 
-// replaced is a text with names for known, in that order, and for the moments and ids in it.
+// replaced returns a text in which the known keys, in that order, and all times and UUIDs are
+// replaced by names.
 func (n *names) replaced(text string, known []string) string {
 	for _, arg := range known {
 		text = strings.ReplaceAll(text, arg, n.known[arg])
@@ -91,15 +92,15 @@ func (n *names) replaced(text string, known []string) string {
 }
 
 var (
-	// momentForm is a Unix time in milliseconds or microseconds, as it is, or with a number behind it
-	// as the id of an entry in a stream.
+	// momentForm matches a Unix time in milliseconds or microseconds, and the id of an entry in a
+	// stream, which has a number after the time.
 	momentForm = regexp.MustCompile(`\b\d{12,16}(-\d+)?\b`)
-	// idForm is a UUID. One that nobody has sent has no name when a reply brings it.
+	// idForm matches a UUID. One that no command has sent has no name yet when a reply brings it.
 	idForm = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 )
 
-// name returns the name of an argument. A token is called after the actor who
-// first used it, and counted.
+// name returns the name of an argument. A token is named after the actor that first used it, with a
+// number.
 func (n *names) name(actor, arg string) string {
 	if name, ok := n.known[arg]; ok {
 		return name
@@ -119,8 +120,8 @@ func (n *names) name(actor, arg string) string {
 	return name
 }
 
-// beside names a key that is called after one with a name, as the queue beside
-// a lock is: "lock:queue". A token in it has its name, too.
+// beside names a key that is a named key with a suffix, such as the queue of a lock: "lock:queue".
+// A token in the suffix is replaced by its name, too.
 func (n *names) beside(actor, arg string) (string, bool) {
 	i := strings.LastIndexByte(arg, ':')
 	if i < 0 {
@@ -136,8 +137,8 @@ func (n *names) beside(actor, arg string) (string, bool) {
 	return name + ":" + n.name(actor, arg[i+1:]), true
 }
 
-// holds notes a lock's value that a command of an actor has put there. A token is that of the actor
-// who first used it, although another may have handed the lock on.
+// holds records that a command of an actor has set the lock to value. The holder is the actor that
+// first used that token, because another may have handed the lock to it.
 func (n *names) holds(actor, value string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -151,7 +152,7 @@ func (n *names) holder(value string) string {
 	return n.holders[value]
 }
 
-// used notes an actor who uses an owner's name, if none has before.
+// used records the first actor that uses an owner's name.
 func (n *names) used(actor, owner string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -160,9 +161,8 @@ func (n *names) used(actor, owner string) {
 	}
 }
 
-// moment shows a Unix time in milliseconds, as PXAT takes it, as the time since
-// the cell began; and the same in the id of an entry in a stream. In a schedule it does so for the
-// microseconds of a fencing token too.
+// moment shows a Unix time in milliseconds, also in the id of an entry in a stream, as the time
+// since the cell began. In a schedule it does so for the microseconds of a fencing token, too.
 func (n *names) moment(arg string) (string, bool) {
 	text, nth, entry := strings.Cut(arg, "-")
 	value, err := strconv.ParseInt(text, 10, 64)
@@ -184,7 +184,7 @@ func (n *names) moment(arg string) (string, bool) {
 	return fmt.Sprintf("start+%d", since), true
 }
 
-// ReplaceRandom replaces what is random in an argument of a command: the ids in it, or all of it.
+// ReplaceRandom replaces the random parts of an argument: the UUIDs in it, or all of it.
 func ReplaceRandom(arg string, by func(random string) string) string {
 	if len(arg) >= 16 && !strings.Contains(arg, ":") && strings.ContainsFunc(arg, unicode.IsLetter) &&
 		!idForm.MatchString(arg) {
@@ -193,7 +193,7 @@ func ReplaceRandom(arg string, by func(random string) string) string {
 	return idForm.ReplaceAllStringFunc(arg, by)
 }
 
-// looksRandom tells a token from a word or a number that means something.
+// looksRandom reports whether an argument is a random token rather than a word or a number.
 func looksRandom(arg string) bool {
 	if strings.ContainsFunc(arg, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
 		return true
@@ -201,8 +201,7 @@ func looksRandom(arg string) bool {
 	return len(arg) >= 16 && strings.ContainsFunc(arg, unicode.IsLetter)
 }
 
-// script names a script by what the first sentence of its comment says it does,
-// or else by the commands in it.
+// script names a script by the first sentence of its comment, or else by the commands in it.
 func (n *names) script(cmd fault.Command) string {
 	source := cmd.Args[1]
 	if cmd.Is("EVALSHA", "EVALSHA_RO") {
@@ -218,7 +217,7 @@ func (n *names) script(cmd fault.Command) string {
 
 var redisCall = regexp.MustCompile(`(?i)redis\.p?call\(\s*["'](\w+)["']`)
 
-// ScriptName is what a script is called in the text of a command.
+// ScriptName returns the name that stands for a script in the text of a command.
 func ScriptName(source string) string {
 	if comment := firstSentence(source); comment != "" {
 		return "«" + comment + "»"
@@ -230,8 +229,8 @@ func ScriptName(source string) string {
 	return "«" + strings.Join(calls, ", ") + "»"
 }
 
-// firstSentence returns that of the comment at the top of a script, or its
-// first line if nothing ends it, or "" if there is no comment.
+// firstSentence returns the first sentence of the comment at the top of a script. It is the first
+// line if no sentence ends, and "" if there is no comment.
 func firstSentence(source string) string {
 	var text, first string
 	for line := range strings.Lines(strings.TrimSpace(source)) {

@@ -18,7 +18,7 @@ import (
 	"oversell/internal/locks/thirdparty"
 )
 
-// Process is an actor. To Redis it is a process of its own: it has its own connections,
+// Process is an actor. To Redis it looks like a process of its own: it has its own connections,
 // into which faults are injected.
 type Process struct {
 	w    *World
@@ -28,19 +28,19 @@ type Process struct {
 
 	rdb     *redis.Client
 	rueidis *thirdparty.Rueidislock
-	mutex   *guard.Local // in memory: what all of one instance share
-	gate    *Shopper     // that lets its commands go on one by one; nil: nobody does
-	links   []*link      // to the one Redis, and after it to each of redlock's nodes
-	member  *Member      // of the service that keeps the lock, if one does
+	mutex   *guard.Local // in memory, shared by the actors of one instance
+	gate    *Shopper     // lets its commands go one by one; nil: they are not held back
+	links   []*link      // to the one Redis, then to each of redlock's nodes
+	member  *Member      // its session at the service that keeps the lock; may be nil
 
 	mu      sync.Mutex
-	frozen  chan struct{} // closed when it thaws; nil while it runs
+	frozen  chan struct{} // closed by Thaw; nil while it runs
 	cut     bool          // what it sends gets lost
 	refused bool          // Redis refuses its connections
 	killed  bool
 	conns   map[net.Conn]struct{}
 	holders []*Holder
-	planned []*Planned // those of the one Redis are also for statements to the database
+	planned []*Planned // those for the one Redis also match SQL statements
 }
 
 // link is a process's connection to one server.
@@ -49,7 +49,7 @@ type link struct {
 	node   int // from 1 on; 0 is the one Redis
 	server *server
 	rdb    *redis.Client
-	asked  atomic.Int64 // commands that the server was sent, or was to be sent
+	asked  atomic.Int64 // commands that were sent, whether or not they arrived
 }
 
 // Redis is the process's client.
@@ -75,9 +75,9 @@ func (w *World) Start(name string) *Process {
 	return w.start(&Process{Name: name, mutex: new(guard.Local)})
 }
 
-// Another starts an actor in the same instance as p: they share a mutex. It has a client
-// of its own, so that faults affect it alone. A lock that keeps its waiters in memory,
-// by client, sees another instance.
+// Another starts an actor in the same instance as p: they share a mutex. It has a client of its
+// own, so that faults affect it alone. To a lock that keeps its waiters in memory per client, it is
+// another instance.
 func (p *Process) Another(name string) *Process {
 	return p.w.start(&Process{Name: name, mutex: p.mutex})
 }
@@ -174,7 +174,7 @@ func (p *Process) passage(ctx context.Context) error {
 			return errCut
 		}
 		if frozen == nil {
-			return cmp.Or(p.life.Err(), ctx.Err()) // who waits for its end may go on before ctx ends
+			return cmp.Or(p.life.Err(), ctx.Err()) // a goroutine that waits for life may go on before ctx ends
 		}
 		select {
 		case <-frozen:
@@ -184,7 +184,7 @@ func (p *Process) passage(ctx context.Context) error {
 	}
 }
 
-// suffer notes a fault, changes the process, and does the same to its connections to a service.
+// suffer records a fault, changes the process, and applies relays to its connections to a service.
 func (p *Process) suffer(text string, change func(), relays func(*fault.Relay)) {
 	p.w.trace.add(p.Name, Fault, text)
 	p.mu.Lock()
@@ -193,9 +193,9 @@ func (p *Process) suffer(text string, change func(), relays func(*fault.Relay)) 
 	p.member.each(relays)
 }
 
-// Freeze stops the process: it sends and receives nothing, and learns that its lock is
-// lost only when it resumes. What is already on its way arrives. Its other timers run on
-// in this program.
+// Freeze stops the process: it sends and receives nothing, and learns that its lock is lost only
+// when it resumes. Commands already on their way arrive. Its other timers keep running in this
+// program.
 func (p *Process) Freeze() {
 	p.suffer("stopped", func() { p.frozen = make(chan struct{}) }, (*fault.Relay).Hole)
 }
@@ -242,7 +242,7 @@ func (p *Process) running() bool {
 	}
 }
 
-// Cut drops everything that the process sends from now on, without an error.
+// Cut drops everything that the process sends from now on. The process gets no error.
 func (p *Process) Cut() {
 	p.suffer("cut off from "+p.w.where()+": nothing arrives, nothing comes back", func() { p.cut = true },
 		(*fault.Relay).Hole)
@@ -311,7 +311,7 @@ func (p *Process) leave() {
 	lost := p.killed || p.cut || p.refused
 	p.mu.Unlock()
 	if lost {
-		p.member.each((*fault.Relay).Cut) // no goodbye gets through, and nobody is to wait for that
+		p.member.each((*fault.Relay).Cut) // the server cannot be told, so do not wait for that
 	}
 	p.member.leave()
 }
@@ -335,7 +335,7 @@ func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, er
 	start := time.Now()
 	reply, err := planned.apply(p.life, execute)
 	if l.node > 0 && planned == nil && time.Since(start) > redlock.NodeLimit(w.TTL)/2 {
-		w.late.Store(true) // with no fault: to redlock the node is away, and it is this machine that is slow
+		w.late.Store(true) // no fault: redlock takes the node for down because this machine is slow
 	}
 	if isNoScript(reply) {
 		// Nothing was executed: the client sends the script again, in full.
@@ -400,9 +400,9 @@ func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault
 	return reply, err
 }
 
-// takes reports whether one of the keys from which a command takes has something for
-// it, so that it has its reply at once, as any other; should that run out on the way, the
-// cell is late. If none has, the command is about to wait.
+// takes reports whether a blocking command can be answered at once because one of its keys exists.
+// (If that key expires on the way, the cell is late.) If none does, the command is about to wait,
+// and takes adds its keys to the event.
 func (w *World) takes(l *link, e *Event, at float64, cmd fault.Command) bool {
 	if e == nil || w.keyless {
 		return false

@@ -11,18 +11,18 @@ import (
 	"oversell/internal/present"
 )
 
-// The marks in a Markdown file between which the table of strategies belongs.
+// The lines of a Markdown file between which the table of strategies is written.
 const (
 	TableBegin = "<!-- strategies:begin -->"
 	TableEnd   = "<!-- strategies:end -->"
 )
 
-// ErrMarks is returned for a file that has no place for any table.
+// ErrMarks is returned for a file without marks for any table.
 var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd +
 	", in this order, or those of another table")
 
-// ReplaceTable returns a Markdown text with the tables for which it has marks replaced by those
-// of a report, which has to be of everything: of all these scenarios.
+// ReplaceTable returns a Markdown text with each marked table replaced by the one of a report. The
+// report must cover all these scenarios.
 func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
 	found := false
 	replace := func(name, table string) {
@@ -43,7 +43,7 @@ func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
 	return text, nil
 }
 
-// ReplaceBetween replaces what is between two lines. It returns false if they are not there.
+// ReplaceBetween replaces the text between two lines. It returns false if it does not find them.
 func ReplaceBetween(text []byte, begin, end, table string) ([]byte, bool) {
 	head, rest, ok := bytes.Cut(text, []byte(begin+"\n"))
 	_, tail, ok2 := bytes.Cut(rest, []byte(end))
@@ -53,7 +53,8 @@ func ReplaceBetween(text []byte, begin, end, table string) ([]byte, bool) {
 	return fmt.Appendf(nil, "%s%s\n%s%s%s", head, begin, table, end, tail), true
 }
 
-// outcomeTable is a report in Markdown: each anomaly, and how each subject came out.
+// outcomeTable returns a report in Markdown: a row for each anomaly, with the outcome of each
+// subject.
 func outcomeTable(r Report) string {
 	outcomes := r.outcomes()
 	t := present.Table[Anomaly]{Rows: r.Anomalies}
@@ -79,8 +80,8 @@ func inTable(o Outcome) string {
 	return string(o)
 }
 
-// strategiesTable is the table of strategies in Markdown: what each adds, and what the
-// lab has seen it break.
+// strategiesTable returns the table of strategies in Markdown: what each adds, and which anomalies
+// still break it.
 func strategiesTable(r Report) string {
 	common := brokenByAll(r)
 	t := present.Table[string]{Rows: r.Manifest.Strategies}
@@ -92,8 +93,8 @@ func strategiesTable(r Report) string {
 		quoted(common))
 }
 
-// told says what a strategy adds, and which test shows it. Of the locks of others the lab has its
-// own settings, and texts.
+// told returns what a strategy adds, and which test shows it. For libraries it uses the lab's own
+// text, because the lab has its own settings for them.
 func told(strategy string) (adds, test string) {
 	if s, err := catalog.Strategies().Find(strategy); err == nil && !s.Extra {
 		return s.Adds, "`" + s.Test + "`"
@@ -138,8 +139,8 @@ func quoted(names []string) string {
 	return "`" + strings.Join(names, "`, `") + "`"
 }
 
-// compared are the locks of libraries, and the stages that they are compared with. The first
-// theirs are those of libraries.
+// compared returns the locks of libraries, and after them the stages that they are compared with.
+// Theirs is how many are from libraries.
 func compared() (names []string, theirs int) {
 	return []string{"redsync", "redsync_extended", "redislock", "redislock_refreshed", "rueidislock", "v4_lua",
 		"v6_watchdog", "v8_fenced", "v9_cohort"}, 5
@@ -156,10 +157,10 @@ func lockSource(name string) string {
 	}
 }
 
-// librariesTable is a table in Markdown, for a file in docs, of the locks of libraries beside the
-// stages: the anomalies that apply to a library, and in which they do not all come out alike. The
-// names of locks and anomalies lead to their code, which a reader without a shop can open too, and
-// each cell to its run on the page of a shop on this machine.
+// librariesTable returns a table in Markdown, for a file in docs, that compares the locks of
+// libraries with the stages. It has the anomalies that apply to at least one library and whose
+// outcomes differ. The names of locks and anomalies link to their code, and each cell links to its
+// run on the page of a shop on this machine.
 func librariesTable(r Report, all []Scenario) string {
 	names, theirs := compared()
 	outcomes := r.outcomes()

@@ -1,8 +1,7 @@
-// Package lab breaks each strategy on purpose, in the same way every time. A cell is one
-// anomaly tried on one strategy: actors, each of them a process to Redis, run the real
-// lock code while faults are injected: replies are delayed or lost, processes are frozen
-// or killed. The outcome is computed from what happened, and compared with the outcome
-// on record.
+// Package lab breaks each strategy on purpose, in the same way every time. A cell is one anomaly
+// tried on one strategy. In it several actors, each with its own connection to Redis, run the real
+// lock code while faults are injected: replies are delayed or lost, processes are frozen or killed.
+// The outcome is computed from what happened, and compared with the outcome on record.
 //
 // A Scenario plays an anomaly in a World: it starts a Process for each actor, takes the
 // lock with a Holder, injects faults into processes and servers, and returns a Verdict.
@@ -21,34 +20,35 @@ import (
 	"time"
 )
 
-// Outcome is what came out of a cell.
+// Outcome is the result of a cell.
 type Outcome string
 
 // The outcomes.
 const (
-	Holds   Outcome = "holds"   // the strategy keeps what it is asked for
+	Holds   Outcome = "holds"   // the strategy keeps the promise
 	Breaks  Outcome = "breaks"  // it does not
 	NA      Outcome = "n/a"     // the question does not apply to it; the note says why
-	Unknown Outcome = "unknown" // what happened does not decide; the note says what did not happen
+	Unknown Outcome = "unknown" // the cell was not decided; the note says what did not happen
 
-	NoRecord Outcome = "" // of Cell.Expected: nothing is on record, as for a lock of your own
+	NoRecord Outcome = "" // of Cell.Expected: no outcome is on record, as for a lock of your own
 )
 
-// Report is what a run of the lab found. Its JSON form is relied upon.
+// Report is the result of a run of the lab. Other programs rely on its JSON form.
 type Report struct {
 	Manifest  Manifest  `json:"manifest"`
-	Anomalies []Anomaly `json:"anomalies"` // of the cells, in their order
+	Anomalies []Anomaly `json:"anomalies"` // those of the cells, in their order
 	Cells     []Cell    `json:"cells"`
 
-	// Holds is the report on the stages of holds, in one on locks: nil if none of them ran.
+	// In a report on locks, Holds is the report on the stages of holds. It is nil if none of them
+	// ran.
 	Holds *Report `json:"holds,omitempty"`
 
-	// Behind is the report on repairs, and on orders that are written behind the sale, in the
-	// first one of a run: nil if none of them ran.
+	// In the first report of a run, Behind is the report on repairs and on orders that are written
+	// asynchronously. It is nil if none of them ran.
 	Behind *Report `json:"behind,omitempty"`
 }
 
-// Manifest says what a report was made with.
+// Manifest describes the run that a report came from.
 type Manifest struct {
 	Started    time.Time     `json:"started"`
 	Redis      string        `json:"redis"` // kind and version
@@ -57,35 +57,35 @@ type Manifest struct {
 	CPUs       int           `json:"cpus"`
 	Version    string        `json:"version"`                // of the lab
 	TTL        time.Duration `json:"ttl_ns"`                 // lease of a lock
-	AskedTTL   time.Duration `json:"asked_ttl_ns,omitempty"` // lease that was asked for; 0: the default
+	AskedTTL   time.Duration `json:"asked_ttl_ns,omitempty"` // the lease from Config.TTL; 0: the default
 	Virtual    bool          `json:"virtual"`                // time was virtual
 	Wall       time.Duration `json:"wall_ns"`                // how long the run took
 	Strategies []string      `json:"strategies"`
 	Database   string        `json:"database,omitempty"` // kind and version, of a sale
-	Servers    []string      `json:"servers,omitempty"`  // beside Redis: what the locks of some strategies live on
+	Servers    []string      `json:"servers,omitempty"`  // besides Redis: the servers of some strategies' locks
 }
 
-// Anomaly is what can go wrong, told.
+// Anomaly describes one thing that can go wrong.
 type Anomaly struct {
 	Name     string `json:"name"`
-	Loss     Loss   `json:"loss"`     // what the shop's users lose by it
+	Loss     Loss   `json:"loss"`     // what it costs the shop's users
 	Sentence string `json:"sentence"` // one that a beginner understands
 	Sequence string `json:"sequence"` // what happens in which order
-	Source   string `json:"source"`   // where it happened for real
+	Source   string `json:"source"`   // where it happened in production, or is described
 }
 
-// Loss is what the users of a shop lose when an anomaly breaks its lock, or its sale. An
-// anomaly that costs several of these has the worst one.
+// Loss is the damage to a shop's users when an anomaly breaks its lock or its sale. An anomaly that
+// does several kinds of damage is given the worst one.
 type Loss string
 
 // The losses.
 const (
 	SellsTwice Loss = "sells-twice" // a unit goes to two buyers, or two holders are inside at once
-	Stuck      Loss = "stuck"       // a lock or a unit stays taken, and nobody gets it any more
-	// WaitsForNothing: somebody waits, or is turned away, although the lock is free, or could be.
+	Stuck      Loss = "stuck"       // a lock or a unit stays taken, and nobody can ever get it
+	// WaitsForNothing: a caller waits or is refused although the lock is free, or could be.
 	WaitsForNothing Loss = "waits-for-nothing"
 	WastedWork      Loss = "wasted-work" // work is done more than once, or thrown away
-	APITrap         Loss = "api-trap"    // a call returns something else than its caller expects
+	APITrap         Loss = "api-trap"    // a call returns something that its caller does not expect
 )
 
 // Losses returns all losses, the worst first.
@@ -104,17 +104,18 @@ type Cell struct {
 // AsExpected reports whether the cell has the recorded outcome.
 func (c Cell) AsExpected() bool { return c.Expected == NoRecord || c.Outcome == c.Expected }
 
-// Kind is what an event is about.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds of events.
 const (
-	// Command: a command reached Redis, or was kept from it. A lock that is not in Redis was called.
+	// Command: a command was sent to Redis, whether or not it arrived; or a lock that is not in
+	// Redis was called.
 	Command Kind = "command"
 	Hold    Kind = "hold"    // from here on the actor believes that it holds the lock
-	Release Kind = "release" // from here on it no longer does, by its own will
-	Lost    Kind = "lost"    // from here on it no longer does: it was told that the lock is lost
-	Fault   Kind = "fault"   // something was done to the actor from outside: frozen, killed, a reply lost
+	Release Kind = "release" // from here on it no longer does: it gave the lock back
+	Lost    Kind = "lost"    // from here on it no longer does: it has learned that the lock is lost
+	Fault   Kind = "fault"   // a fault was injected into the actor: frozen, killed, a reply lost
 	Note    Kind = "note"    // what the actor does or learns
 	Break   Kind = "break"   // the moment at which it goes wrong
 )
@@ -123,20 +124,20 @@ const (
 type Event struct {
 	At    float64 `json:"at_ms"`              // since the cell began
 	Until float64 `json:"until_ms,omitempty"` // command: when its reply came, or 0 if none did
-	Actor string  `json:"actor"`              // "" for what concerns all
+	Actor string  `json:"actor"`              // "" for an event that concerns all actors
 	Kind  Kind    `json:"kind"`
-	Text  string  `json:"text"`            // a command, as one would type it, or what happened
-	Reply string  `json:"reply,omitempty"` // command: what Redis answered, or what became of it
-	// Lock is who holds the lock after a command, as Redis has it, or "free". It is absent after a
-	// command that waited in Redis.
+	Text  string  `json:"text"`            // a command as typed into redis-cli, or what happened
+	Reply string  `json:"reply,omitempty"` // command: the reply, or in brackets why there is none
+	// Lock is the holder of the lock in Redis after a command, or "free". It is absent after a
+	// command that blocked in Redis.
 	Lock string   `json:"lock,omitempty"`
-	TTL  *float64 `json:"ttl_ms,omitempty"` // after a command: what is left of the lease; absent: no lease
-	// Keys are those that, after a command or a fault, are not in Redis as the events before it have
-	// left them. What is left of a ttl goes on to shrink.
+	TTL  *float64 `json:"ttl_ms,omitempty"` // after a command: the rest of the lease; absent: no lease
+	// Keys are the keys that a command or a fault changed, compared with what the events before it
+	// showed. A ttl that only went on running down is no change.
 	Keys []Key `json:"keys,omitempty"`
 
-	// LeftOut says that the text is about commands that were left out. The keys in Redis are
-	// not known from the last command before it on.
+	// LeftOut says that this event stands for commands that were left out. From the last command
+	// before it on, the keys in Redis are not known.
 	LeftOut bool `json:"left_out,omitempty"`
 }
 
@@ -167,7 +168,7 @@ func (r Report) AsExpected() bool {
 	return !slices.ContainsFunc(r.Everything(), func(c Cell) bool { return !c.AsExpected() })
 }
 
-// WriteJSON writes the report in the form that is relied upon.
+// WriteJSON writes the report as JSON.
 func (r Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -181,38 +182,37 @@ func (r Report) WriteJSON(w io.Writer) error {
 type Scenario struct {
 	Anomaly
 
-	// Clocks says that it sets the clocks of the servers that keep the lock. That is
-	// possible only for servers in memory: elsewhere the question does not apply.
+	// Clocks says that the scenario sets the clocks of the servers that keep the lock. That is
+	// possible only for servers in memory: on others it does not apply.
 	Clocks bool
 
-	// MySQL says that it is about what MySQL and MariaDB do and SQLite does not. On SQLite
-	// the question does not apply.
+	// MySQL says that the scenario needs MySQL or MariaDB. It does not apply on SQLite.
 	MySQL bool
 
-	// NotApplicable says why the question does not apply to a subject, or returns "".
-	// Nil: it applies to all.
+	// NotApplicable returns why the scenario does not apply to a subject, or "". Nil: it applies to
+	// all.
 	NotApplicable func(c Subject) string
 
 	Run func(w *World) Verdict
 
-	// Requires is what must have happened for its outcome to be holds.
+	// Requires lists what must have happened before the outcome can be Holds.
 	Requires []Claim
 }
 
-// Try returns the scenario of an anomaly that anomalies.json describes. WhyNot may be nil.
+// Try returns the scenario of an anomaly that anomalies.json describes. WhyNot becomes
+// NotApplicable and may be nil.
 func Try(anomaly string, whyNot func(Subject) string, run func(*World) Verdict, requires ...Claim) Scenario {
 	return Scenario{Anomaly: AnomalyNamed(anomaly), NotApplicable: whyNot, Run: run, Requires: requires}
 }
 
 func (s Scenario) name() string { return s.Name }
 
-// FindScenarios returns the anomalies with these names, or an error that says
-// which there are.
+// FindScenarios returns the scenarios with these names, or an error that hints at the valid names.
 func FindScenarios(all []Scenario, names []string) ([]Scenario, error) {
 	return find("anomaly", all, Scenario.name, names)
 }
 
-// source is the file of the project in which the scenario's Run is.
+// source returns the path of the file that defines the scenario's Run.
 func (s Scenario) source() string {
 	at := reflect.ValueOf(s.Run).Pointer()
 	file, _ := runtime.FuncForPC(at).FileLine(at)
@@ -235,16 +235,16 @@ type Verdict struct {
 	Note    string
 }
 
-// Because is the verdict with this outcome and a reason for it.
+// Because returns a verdict with this outcome and the reason for it.
 func (o Outcome) Because(format string, args ...any) Verdict {
 	return Verdict{o, fmt.Sprintf(format, args...)}
 }
 
-// stuck ends a scenario that cannot go on: something that it needs did not happen,
-// so nothing is decided. It is panicked with, and caught by play.
+// stuck is the value of the panic that ends a scenario which cannot go on, because something that
+// it needs did not happen. play recovers it, and the cell is not decided.
 type stuck struct{ why string }
 
-// Need ends the scenario, with nothing decided, unless ok.
+// Need ends the scenario undecided unless ok.
 func Need(ok bool, format string, args ...any) {
 	if !ok {
 		panic(stuck{fmt.Sprintf(format, args...)})

@@ -16,11 +16,10 @@ import (
 	"oversell/internal/fleet"
 )
 
-// Embedded is the value of Config.Redis for a Redis in this process, in
-// virtual time.
+// Embedded is the value of Config.Redis for a Redis in this process that runs in virtual time.
 const Embedded = "embedded"
 
-// Config is what to run, and where.
+// Config says what to run, and on which servers.
 type Config struct {
 	Subjects  []Subject
 	Scenarios []Scenario
@@ -28,31 +27,31 @@ type Config struct {
 	Redis     string // Embedded, or the URL of one server
 	RedisName string // what the report calls it
 
-	// Database is where subjects that sell keep their orders: "" or Embedded for an SQLite
-	// file for each cell, or what their Subject.Database takes.
+	// Database is where subjects that are sales keep their orders: "" or Embedded for an SQLite
+	// file per cell, or an address that Subject.Database accepts.
 	Database     string
 	DatabaseName string // what the report calls it
 
-	// The servers of some subjects' locks. Without Nodes, redlock has nodes in memory if
-	// Redis is Embedded, in virtual time.
+	// The servers of some subjects' locks. If Nodes is empty and Redis is Embedded, redlock has
+	// nodes in memory, in virtual time.
 	Nodes    []string                        // URLs of redlock's nodes
-	Services map[catalog.Need]ConnectService // of locks that are not in Redis: see anomalies.Services
+	Services map[catalog.Need]ConnectService // for locks outside Redis: see anomalies.Services
 	Servers  []string                        // what the report calls them
 
 	TTL time.Duration // lease of a lock; 0 means 3s, 1s in real time, and 2s on etcd and ZooKeeper
 
-	Attempts int // of a cell during which the machine stalled; 0 means attempts
+	Attempts int // at a cell that is undecided in real time; 0 means 4
 }
 
 const (
 	virtualTTL = 3 * time.Second
 	realTTL    = time.Second
-	// Whole seconds, and above what etcd and ZooKeeper take to look after what has run out.
+	// Whole seconds, and longer than etcd and ZooKeeper take to notice an expired lease.
 	serviceTTL   = 2 * time.Second
-	virtualLimit = time.Hour // after which a cell is given up
-	realLimit    = 40        // the same in real time, in ttls
+	virtualLimit = time.Hour // of a cell, in virtual time
+	realLimit    = 40        // of a cell, in real time, in ttls
 	parallel     = 16        // cells at a time in real time: they mostly sleep
-	attempts     = 4         // of a cell during which the machine stalled, with twice the ttl each time
+	attempts     = 4         // at an undecided cell in real time, with twice the ttl each time
 	tolerance    = 25        // a stall is longer than the ttl divided by this
 )
 
@@ -81,7 +80,7 @@ type run struct {
 	cfg      Config
 	progress func(Cell)
 	cells    []Cell
-	sites    map[string]site // by subject, of those in real time
+	sites    map[string]site // by name, of the subjects in real time
 	mu       sync.Mutex      // one progress at a time
 }
 
@@ -92,7 +91,7 @@ func (r *run) virtual(c Subject) bool {
 	return r.cfg.Redis == Embedded && !c.InService() && (c.Needs != catalog.NeedsNodes || len(r.cfg.Nodes) == 0)
 }
 
-// inMySQL reports whether orders are kept by a server, and not in SQLite.
+// inMySQL reports whether orders are kept on a database server, and not in SQLite.
 func (c Config) inMySQL() bool {
 	return c.Database != "" && c.Database != Embedded && !strings.HasPrefix(c.Database, "sqlite:")
 }
@@ -135,7 +134,7 @@ func (r *run) runVirtual(ctx context.Context, cells []int) error {
 			if ctx.Err() != nil {
 				return
 			}
-			// Not in ctx, which was made outside of virtual time.
+			// Not with ctx, which was made outside of virtual time.
 			_, c := r.at(i)
 			s := inMemoryFor(c)
 			cell, _ := r.cell(context.Background(), s, i, r.ttl(c), virtualLimit)
@@ -162,9 +161,9 @@ func (r *run) runReal(ctx context.Context, cells []int) error {
 	return ctx.Err()
 }
 
-// pass runs some cells for the n-th time, with twice the ttl of the pass before, and
-// returns the undecided ones: the scenario got stuck, or this machine was too slow. What
-// is undecided in the last pass stays so.
+// pass runs some cells for the n-th time, with twice the ttl of the pass before, and returns those
+// that are still undecided because the scenario got stuck or this machine was too slow. In the last
+// pass such cells are reported as undecided.
 func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 	var mu sync.Mutex
 	var left []int
@@ -223,8 +222,8 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 	w.database.open, w.database.spec = subject.Database, cmp.Or(r.cfg.Database, Embedded)
 	v := w.play(func(w *World) Verdict {
 		v := scenario.Run(w)
-		// Who has been let go does the last of what takes no time, such as leaving a queue in the
-		// background: the end of the trace does not depend on who is quicker.
+		// Let goroutines finish what takes no time, such as leaving a queue in the background, so
+		// that the end of the trace does not depend on which is quicker.
 		w.Sleep(w.TTL / tolerance)
 		return w.examined(scenario, v)
 	}, limit)

@@ -12,11 +12,11 @@ import (
 	"oversell/internal/locks"
 )
 
-// Schedule is the order of events while a few buyers, each a process of its own, buy the
-// last units of an item. Its author is the scheduler: only what is in it happens.
+// Schedule is the order of events while a few buyers, each in its own process, buy the last units
+// of an item. Nothing happens that is not in it.
 type Schedule struct {
 	Strategy string // one of Levels
-	Buyers   int    // 2 or 3; there is one unit less than that
+	Buyers   int    // 2 or 3; there is one unit fewer
 	Moves    []Move
 }
 
@@ -25,7 +25,7 @@ type Action byte
 
 // The actions.
 const (
-	Step   Action = 's' // Redis gets a command that a buyer is about to send, and answers
+	Step   Action = 's' // Redis receives a buyer's pending command, and answers
 	Pass   Action = 'p' // time passes
 	Freeze Action = 'f' // a buyer's process stops
 	Thaw   Action = 't' // it goes on
@@ -36,7 +36,7 @@ const (
 // Move is one entry of a Schedule.
 type Move struct {
 	Action Action
-	Buyer  int           // whose: 0 is A; unused by Pass
+	Buyer  int           // 0 is A; unused by Pass
 	Nth    int           // Step, Lose: which of the buyer's commands, from 1; 0 means the first
 	For    time.Duration // Pass: how long, in whole milliseconds
 }
@@ -44,8 +44,8 @@ type Move struct {
 // ScheduleTTL is the lease of a lock in a schedule.
 const ScheduleTTL = virtualTTL
 
-// RetryDelay is how long a buyer in a schedule sleeps between two tries, if its lock has
-// no way of waiting.
+// RetryDelay is how long a buyer in a schedule sleeps between two tries, if its lock cannot wait by
+// itself.
 const RetryDelay = ScheduleTTL / 60
 
 // Bounds of a schedule.
@@ -59,8 +59,8 @@ const (
 // is for its author.
 var ErrSchedule = errors.New("no schedule")
 
-// Refusal returns what the author of a schedule is told of an error, if it wraps ErrSchedule:
-// the rest of its text, as its beginning says no more than that it is refused.
+// Refusal reports whether an error wraps ErrSchedule, and returns its text without that prefix, for
+// the author of the schedule.
 func Refusal(err error) (text string, refused bool) {
 	return strings.TrimPrefix(err.Error(), ErrSchedule.Error()+": "), errors.Is(err, ErrSchedule)
 }
@@ -69,9 +69,8 @@ const moveForms = "allowed, with dots between them: A, B, C for a buyer's next c
 	"A2 for the second one it is about to send, lA or lA2 for the same with the reply lost, " +
 	"p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
 
-// Levels returns the strategies that can be scheduled, from no lock at all to the fenced
-// one. The others use several servers, or other clients. In the nested ones the work under
-// the lock calls a helper that locks again.
+// Levels returns the strategies that can be scheduled. The others use several servers, or other
+// clients. In the nested ones the work under the lock calls a helper that locks again.
 func Levels() []string {
 	names := slices.Concat([]string{"none", "local"}, locks.Stages(), []string{"watch"})
 	for _, s := range nested() {
@@ -100,7 +99,7 @@ func ParseMoves(text string) ([]Move, error) {
 	return moves, nil
 }
 
-// moveForm is how a move is written. Numbers are in their shortest form.
+// moveForm matches a move. Numbers have no leading zeros.
 var moveForm = regexp.MustCompile(`^(?:(p)([1-9][0-9]{0,4})|([ftk])([ABC])|(l?)([ABC])([1-9]?))$`)
 
 func parseMove(word string) (Move, bool) {
@@ -109,13 +108,13 @@ func parseMove(word string) (Move, bool) {
 	case m == nil:
 		return Move{}, false
 	case m[1] != "":
-		ms, _ := strconv.Atoi(m[2]) // digits
+		ms, _ := strconv.Atoi(m[2]) // the form allows only digits
 		d := time.Duration(ms) * time.Millisecond
 		return Move{Action: Pass, For: d}, d <= MaxPass
 	case m[3] != "":
 		return Move{Action: Action(m[3][0]), Buyer: int(m[4][0] - 'A')}, true
 	}
-	nth, _ := strconv.Atoi(m[7]) // a digit, or none
+	nth, _ := strconv.Atoi(m[7]) // a digit, or ""
 	if nth == 1 {
 		nth = 0
 	}
@@ -164,13 +163,12 @@ func (m Move) String() string {
 
 func buyerName(i int) string { return string(rune('A' + i)) }
 
-// Units returns how many units there are for that many buyers: one too few. Of three
-// buyers two can be served, so a buyer that has bought in time and unlocks late can harm
-// the other two.
+// Units returns how many units there are for that many buyers: one too few. With three buyers, the
+// first can buy, unlock late, and harm the other two.
 func Units(buyers int) int { return buyers - 1 }
 
-// check returns the subject of the schedule's strategy, or an error that wraps ErrSchedule
-// for what is out of bounds.
+// check returns the subject of the schedule's strategy, or an error that wraps ErrSchedule if the
+// schedule is out of bounds.
 func (s Schedule) check() (Subject, error) {
 	if s.Buyers < 2 || s.Buyers > 3 {
 		return Subject{}, fmt.Errorf("%w: there can be 2 or 3 buyers, not %d", ErrSchedule, s.Buyers)
@@ -199,8 +197,8 @@ func (s Schedule) check() (Subject, error) {
 		strings.Join(Levels(), ", "))
 }
 
-// Scheduled returns the subject of a strategy that so many buyers can be scheduled on. The
-// error wraps ErrSchedule.
+// Scheduled returns the subject of a strategy. The error wraps ErrSchedule if it cannot be
+// scheduled with that many buyers.
 func Scheduled(strategy string, buyers int) (Subject, error) {
 	return Schedule{Strategy: strategy, Buyers: buyers}.check()
 }

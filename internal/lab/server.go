@@ -27,13 +27,13 @@ type server struct {
 	close              func()
 
 	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
-	back    func(time.Duration) // sets the clock back, where it stands still until it is set again
-	nodes   []*server           // of redlock; nil: the lock lives elsewhere
-	service *Service            // that is no Redis; nil: the lock lives in Redis
+	back    func(time.Duration) // sets the clock back and stops it
+	nodes   []*server           // redlock's; nil: the lock is elsewhere
+	service *Service            // not Redis; nil: the lock is in Redis
 }
 
-// inMemory is a Redis in this process, with its clock. It has no listener: its
-// connections are pipes, which work in virtual time.
+// inMemory returns a Redis in this process. It uses the clock of this process, and its connections
+// are pipes, which work in virtual time.
 func inMemory() *server {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
@@ -42,13 +42,13 @@ func inMemory() *server {
 		close: m.Close,
 		jump:  m.FastForward,
 		back: func(d time.Duration) {
-			m.Exists("") // what has expired by now is removed
+			m.Exists("") // removes the keys that have expired by now
 			m.SetTime(time.Now().Add(-d))
 		},
 	}
 }
 
-// inMemoryFor is inMemory with the nodes that the subject's lock lives on.
+// inMemoryFor is inMemory with the nodes that the subject's lock needs.
 func inMemoryFor(c Subject) *server {
 	s := inMemory()
 	if c.Needs != catalog.NeedsNodes {
@@ -67,11 +67,10 @@ func inMemoryFor(c Subject) *server {
 	return s
 }
 
-// nodesInMemory is how many nodes redlock has in virtual time: as in the examples of its
-// author.
+// nodesInMemory is how many nodes redlock has in virtual time: five, as in its author's examples.
 const nodesInMemory = 5
 
-// keepers are the servers that keep a lock, of which more than half decide.
+// keepers returns the servers that keep the lock. A majority of them decides who holds it.
 func (s *server) keepers() []*server {
 	if len(s.nodes) > 0 {
 		return s.nodes
@@ -82,8 +81,8 @@ func (s *server) keepers() []*server {
 var errOneServer = errors.New("the lab stands between a lock and one server: embedded, local, redis://host:port or " +
 	"rediss://host:port")
 
-// CheckRedis returns an error for a value of -redis that names several servers, such as
-// a cluster or sentinels. Other mistakes show when it is dialled.
+// CheckRedis returns an error for a value of -redis that names several servers, such as a cluster
+// or sentinels. Other mistakes are found when it is dialled.
 func CheckRedis(spec string) error {
 	if strings.Contains(spec, ",") || strings.HasPrefix(spec, "redis+sentinel:") || spec == "local:cluster" {
 		return errOneServer
@@ -94,7 +93,7 @@ func CheckRedis(spec string) error {
 func at(url string) (*server, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil || strings.Contains(url, ",") {
-		return nil, errOneServer // the URL may hold a password, and its error with it
+		return nil, errOneServer // the URL, and so the error, may contain a password
 	}
 	dial := new(net.Dialer).DialContext
 	if o.TLSConfig != nil {
@@ -107,7 +106,7 @@ func at(url string) (*server, error) {
 	}, nil
 }
 
-// address is the address that clients dial, as they believe. It is an IP, because a name
+// address is the address that clients are configured with. It is an IP address, because a name
 // would be looked up outside of virtual time.
 const address = "127.0.0.1:6379"
 
@@ -119,8 +118,8 @@ func (s *server) options(dial func(ctx context.Context) (net.Conn, error)) *redi
 		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		Username: s.username, Password: s.password, DB: s.db,
 
-		// A pool that nobody has to wait for: its timers are reused, and a timer of
-		// virtual time must not be used outside of it.
+		// So large that no caller waits for the pool. For a wait, go-redis takes a timer that it
+		// reuses, and a timer of virtual time must not be used outside of it.
 		PoolSize: 256,
 
 		ContextTimeoutEnabled: true,
@@ -132,13 +131,13 @@ func (s *server) options(dial func(ctx context.Context) (net.Conn, error)) *redi
 	}
 }
 
-// Servers is how many servers keep the lock.
+// Servers returns how many servers keep the lock.
 func (w *World) Servers() int { return len(w.keepers()) }
 
-// Majority is how many of the servers that keep the lock decide.
+// Majority returns how many of them are a majority.
 func (w *World) Majority() int { return w.Servers()/2 + 1 }
 
-// ServerNames names the first n of the servers that keep the lock.
+// ServerNames returns the names of the first n servers that keep the lock.
 func (w *World) ServerNames(n int) string {
 	if w.Servers() == 1 {
 		return "the server"
@@ -150,8 +149,8 @@ func (w *World) ServerNames(n int) string {
 	return "nodes " + list(names)
 }
 
-// LoseLock removes the lock, and what its scripts keep beside it, from n of the servers
-// that keep it, without its holder.
+// LoseLock removes the lock, and the keys that its scripts keep beside it, from the first n servers
+// that keep it. The holder is not told.
 func (w *World) LoseLock(n int, why string) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, why)
@@ -179,8 +178,8 @@ func (w *World) LoseLock(n int, why string) {
 	})
 }
 
-// LoseKeys removes all keys that the commands of the cell have named, as a Redis does that
-// begins with an older copy of its data, or with none.
+// LoseKeys removes all keys that the commands of the cell have named, as if Redis had restarted
+// without them.
 func (w *World) LoseKeys(why string) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, why)
@@ -190,9 +189,8 @@ func (w *World) LoseKeys(why string) {
 	})
 }
 
-// JumpClocks sets the clocks of n servers ahead by the ttl. The time that the servers
-// tell does not jump with them: a server in memory has no clock that goes on from where
-// it was set. It is the leases that end.
+// JumpClocks sets the clocks of n servers ahead by the ttl. Only the leases end: TIME does not
+// jump, because the clock of a server in memory cannot run on from where it was set.
 func (w *World) JumpClocks(n int) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(n)+" jumps ahead by "+About(w.TTL))
@@ -203,8 +201,7 @@ func (w *World) JumpClocks(n int) {
 	})
 }
 
-// SetClocksBack sets the clocks of all servers back by d. There they stand still until the next
-// call.
+// SetClocksBack sets the clocks of all servers back by d. They stand still until the next call.
 func (w *World) SetClocksBack(d time.Duration) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(w.Servers())+" is set back by "+About(d))
@@ -225,16 +222,16 @@ func (w *World) PersistLock() {
 	}
 }
 
-// site is where a subject is run in real time.
+// site says where a subject runs in real time.
 type site struct {
 	server *server
 	ttl    time.Duration
-	apart  bool // other subjects run in virtual time, or with another lease
+	apart  bool // others may run in virtual time, or with another lease
 }
 
 var errNoServers = errors.New("the servers of its lock are not given")
 
-// open connects to the servers that the subjects in real time need, and notes them in r.sites.
+// open connects to the servers that the subjects in real time need, and stores them in r.sites.
 func (r *run) open(ctx context.Context) (stops []func(), err error) {
 	redis := inMemory()
 	if r.cfg.Redis != Embedded {
@@ -253,7 +250,7 @@ func (r *run) open(ctx context.Context) (stops []func(), err error) {
 		if r.virtual(c) {
 			continue
 		}
-		on := *redis // with what else its lock lives on
+		on := *redis // connect adds the other servers of its lock
 		if err := r.connect(ctx, c, &on); err != nil {
 			return stops, fmt.Errorf("%s: %w", c.Name, err)
 		}
@@ -269,7 +266,7 @@ func (r *run) open(ctx context.Context) (stops []func(), err error) {
 	return stops, nil
 }
 
-// connect connects to what a subject's lock lives on, besides or instead of the one Redis.
+// connect connects to the servers that a subject's lock needs besides or instead of the one Redis.
 func (r *run) connect(ctx context.Context, c Subject, on *server) (err error) {
 	switch {
 	case c.InService():

@@ -9,35 +9,36 @@ import (
 	"oversell/internal/guard"
 )
 
-// A Service keeps locks and is not Redis. Its functions may be called concurrently.
+// A Service is a server other than Redis that keeps locks. Its functions may be called
+// concurrently.
 type Service struct {
 	Name string
 
-	// Dial connects a process, through relays of its own, with a lease of that length.
+	// Dial connects a process through relays of its own. Its session has a lease of ttl.
 	Dial func(ctx context.Context, ttl time.Duration) (*Member, error)
 
-	// Granted returns the lease that a process gets if it asks for ttl: services have a shortest one.
+	// Granted returns the lease that a process gets if it asks for ttl: services have a minimum.
 	Granted func(ctx context.Context, ttl time.Duration) (time.Duration, error)
 
-	// First returns the entry of the holder of the lock called key, or "". Lose removes an entry, without
-	// its holder. Both go past all faults.
+	// First returns the entry of the lock's holder, or "". Lose removes an entry behind its
+	// holder's back. No fault affects either.
 	First func(ctx context.Context, key string) (place string, err error)
 	Lose  func(ctx context.Context, place string) error
 
 	Close func() // ends the lab's own connection
 }
 
-// ConnectService connects to a service, past all faults.
+// ConnectService connects to a service, without faults.
 type ConnectService func(ctx context.Context) (*Service, error)
 
 // Member is a process's session at a service. It is nil if the lock is not at a service.
 type Member struct {
 	relays []*fault.Relay
-	Lock   func(key string) guard.Lock // one that also waits, tells of its loss, and has a token
+	Lock   func(key string) guard.Lock // it must be a serviceLock
 	Close  func() error                // ends the session
 }
 
-// NewMember puts relays before the addresses, and has dial connect to them.
+// NewMember starts a relay for each address, and calls dial to connect to the relays.
 func NewMember(addresses []string, dial func(m *Member, relayed []string) error) (*Member, error) {
 	m := &Member{}
 	var relayed []string
@@ -65,22 +66,21 @@ func (m *Member) each(fault func(*fault.Relay)) {
 	}
 }
 
-// leave ends the connections. A server that can be reached is told.
+// leave ends the session at the server, if that can be reached, and closes the relays.
 func (m *Member) leave() {
 	if m == nil {
 		return
 	}
 	if m.Close != nil {
-		_ = m.Close() // a cell's end: what is left runs out
+		_ = m.Close() // the cell is over: a session that is left expires
 	}
 	for _, r := range m.relays {
 		_ = r.Close()
 	}
 }
 
-// join connects the process to the service and asks for the lock once, so that there is
-// a session, and whatever fails from now on is the scenario's doing. It does not get the
-// lock if somebody else holds it.
+// join connects the process to the service, and opens its session by asking for the lock once. So
+// failures from now on are due to the scenario. If the lock is held, it does not get it.
 func (p *Process) join() {
 	m, err := p.w.server.service.Dial(p.w.ctx, p.w.TTL)
 	Need(err == nil, "%s could not connect: %v", p.Name, err)
@@ -97,7 +97,7 @@ func newServiceLock(p *Process, key string) guard.Lock {
 	return recordedLock{p.member.Lock(key).(serviceLock), p, key}
 }
 
-// serviceLock is what the locks of services have in common.
+// serviceLock is the interface of a service's lock.
 type serviceLock interface {
 	guard.Lock
 	guard.Waiter
@@ -105,8 +105,8 @@ type serviceLock interface {
 	Token() int64
 }
 
-// recordedLock puts its calls into the trace, where a lock in Redis has its
-// commands: what its client says to the service cannot be read here.
+// recordedLock adds its calls to the trace. For a lock in Redis the trace has commands, but the
+// protocol of a service is not parsed here.
 type recordedLock struct {
 	serviceLock
 	p   *Process
@@ -128,8 +128,8 @@ func (l recordedLock) Unlock(ctx context.Context) (err error) {
 	return l.serviceLock.Unlock(ctx)
 }
 
-// record begins the record of a call. The function that it returns has to be
-// called when the call is over, with what tells its outcome.
+// record adds a call to the trace. The function that it returns must be called when the call is
+// over, with a function that returns its outcome.
 func (l recordedLock) record(call string) func(outcome func() string) {
 	w := l.p.w
 	e := w.trace.begin(l.p.Name, w.where()+": "+call+" "+w.names.value(l.key))

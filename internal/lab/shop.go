@@ -12,8 +12,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// Shop sells one item as the flash sale does: read the stock, check, work, write it
-// back, write the order, all of it inside the subject's guard.
+// Shop sells one item as the flash sale does: read the stock, check it, work, write it back, write
+// the order, all inside the subject's guard.
 type Shop struct {
 	w       *World
 	initial int64
@@ -29,7 +29,7 @@ var (
 	errLost    = errors.New("the lock was lost before anything was sold")
 )
 
-// OpenShop starts the sale.
+// OpenShop starts a sale of that many units.
 func (w *World) OpenShop(initial int64) *Shop {
 	err := w.Side.Set(w.ctx, w.StockKey(), initial, 0).Err()
 	Need(err == nil, "the stock could not be set: %v", err)
@@ -37,28 +37,27 @@ func (w *World) OpenShop(initial int64) *Shop {
 	return &Shop{w: w, initial: initial}
 }
 
-// Buyer buys one unit on behalf of a process: it reads the stock, checks, works, and writes it
-// back, all of it inside the guard.
+// Buyer buys one unit on behalf of a process, inside the guard: see Shop.
 type Buyer struct {
 	p     *Process
-	owner string                  // unique: two buyers of one process are two
-	work  time.Duration           // between reading and writing
-	sees  func(m moment, n int64) // is called with what happens; n is the stock that was read or written
+	owner string                  // unique, also among the buyers of one process
+	work  time.Duration           // time between reading and writing
+	sees  func(m moment, n int64) // called at each moment; n is the stock that was read or written
 
 	Guard    stock.Guard
-	Ordering func() error // before the order is written; nil: nothing is done
+	Ordering func() error // called after the stock is written; may be nil
 }
 
-// Buyer returns a buyer whose work takes that long.
+// Buyer returns a buyer whose work takes the given time.
 func (s *Shop) Buyer(p *Process, work time.Duration) *Buyer {
 	return &Buyer{p: p, owner: fmt.Sprintf("%s/%d", p.Name, s.count(&s.buyers)), Guard: p.StockGuard(nil), work: work,
 		sees: func(m moment, _ int64) { s.saw(p, m) }}
 }
 
-// Buy buys one unit, and waits for its turn for as long as it takes.
+// Buy buys one unit. It waits for the lock without a limit.
 func (b *Buyer) Buy() error { return b.BuyWithin(b.p.w.ctx) }
 
-// BuyWithin buys one unit, and waits no longer than the context wait.
+// BuyWithin buys one unit. It stops waiting for the lock when the context wait ends.
 func (b *Buyer) BuyWithin(wait context.Context) error {
 	w := b.p.w
 	done, err := b.buy(wait)
@@ -71,7 +70,7 @@ func (b *Buyer) BuyWithin(wait context.Context) error {
 	return err
 }
 
-// saw puts on record what a buyer does.
+// saw records what a buyer does.
 func (s *Shop) saw(p *Process, m moment) {
 	w := s.w
 	switch m {
@@ -95,16 +94,16 @@ type moment byte
 // The moments of a sale, in their order.
 const (
 	enters  moment = iota // the section
-	works                 // in it, and has called its helper if it is nested
+	works                 // in the section, after the helper's call if the subject is nested
 	read                  // the stock
-	isTold                // that the lock is lost
-	refused               // by the stock
+	isTold                // it learns that the lock is lost
+	refused               // the stock refuses the write
 	wrote                 // the stock
 	leaves                // the work is over
-	ends                  // so is the section
+	ends                  // the section is over
 )
 
-// buy returns when the unit is sold, or is not.
+// buy returns when the sale has succeeded or failed.
 func (b *Buyer) buy(wait context.Context) (guard.Stats, error) {
 	w := b.p.w
 	at, entry := stock.Location{Key: w.StockKey()}, w.Entry(b.owner)
@@ -157,7 +156,7 @@ func (b *Buyer) sell(ctx context.Context, c stock.Counter) error {
 	return nil
 }
 
-// late notes that the stock has refused a buyer that came too late.
+// late calls sees if err says that the stock refused an outdated fencing token.
 func (b *Buyer) late(err error) error {
 	if errors.Is(err, stock.ErrFenced) {
 		b.sees(refused, 0)
@@ -178,7 +177,7 @@ func (s *Shop) sold() int64 {
 	return s.Orders
 }
 
-// Audit compares: the units sold must be the units missing, and no more than there were.
+// Audit checks that as many units were sold as the stock has lost, and no more than there were.
 func (s *Shop) Audit() Verdict {
 	left, err := s.w.Side.Get(s.w.ctx, s.w.StockKey()).Int64()
 	Need(err == nil, "the stock could not be read: %v", err)
@@ -194,7 +193,7 @@ func (s *Shop) Audit() Verdict {
 	return Holds.Because("%d sold, and the stock is down by %d", sold, missing)
 }
 
-// Together waits until all have returned.
+// Together waits until all channels are closed.
 func (w *World) Together(all ...<-chan struct{}) {
 	for _, done := range all {
 		w.Must(done, "the end of all buyers")

@@ -10,24 +10,24 @@ import (
 	"oversell/internal/guard"
 )
 
-// Shopper is the process of one buyer: the shop's sale of one unit, under a subject's guard.
-// Each of its commands waits at a gate until it is let go. In the game one Redis for all buyers
-// executes it. Package search runs each buyer by itself, and works out the replies.
+// Shopper is the process of one buyer, which buys one unit under a subject's guard. Each of its
+// commands waits at a gate until it is let go. In the game, all buyers share one Redis that
+// executes their commands. Package search runs each buyer alone, and computes the replies.
 //
-// A Shopper runs in virtual time, and one goroutine drives it. Begin must be called first,
-// then Run by a goroutine of its own, and Settle after whatever the process is told.
+// A Shopper runs in virtual time, and one goroutine drives it. Begin must be called first, then Run
+// in a goroutine of its own, and Settle after each reply or fault.
 type Shopper struct {
 	*Process        // from Begin on
-	Owner    string // the buyer, as it names itself to a lock
+	Owner    string // the owner's name that it gives to a lock
 
 	SetUp func(fault.Command) fault.Value // replies to a command that sets up a connection; nil: the server does
-	Opens func(*Request)                  // is called when a command has been sent
-	sees  func(moment)                    // is called with what the buyer does; nil: nobody looks
-	// News has room for a value, which is there when something has changed.
+	Opens func(*Request)                  // is called with each command that is sent
+	sees  func(moment)                    // is called with what the buyer does; may be nil
+	// News has a buffer of one. A value is put into it when something has changed.
 	News chan struct{}
 
 	start time.Time
-	turns *turnstile // at which the client's commands wait before they have a connection
+	turns *turnstile // where commands wait before they get a connection
 
 	mu    sync.Mutex
 	dials int // connections so far
@@ -35,22 +35,22 @@ type Shopper struct {
 	open  []*openRequest
 	sent  int // commands so far
 
-	// What is known of the sale. It may be read when all goroutines wait.
+	// The state of the sale. It may be read while all goroutines wait.
 	Section     Section
-	Told        bool // in the section: that the lock is lost
+	Told        bool // in the section: the lock is lost, and it knows
 	Read, Wrote *int64
 	Sold        bool
 	Done        bool
-	Err         error // with which it is done
+	Err         error // the error of Run, once Done
 
-	// What the game keeps of it.
+	// Fields of the game.
 	index     int
 	came      bool
-	selfWaits bool     // that it waits for its own lock was found
-	waiting   *Request // in Redis, which answers when there is something to tell
+	selfWaits bool     // a SelfWait was found
+	waiting   *Request // the command that blocks in Redis
 }
 
-// Section is how far a buyer is in its section.
+// Section says whether a buyer is before, in or after its critical section.
 type Section byte
 
 // The parts of a sale.
@@ -60,8 +60,8 @@ const (
 	Ended
 )
 
-// Begin starts the process in a world of its own, without a server. It buys an item under a
-// subject's guard.
+// Begin starts the process in a world of its own, without a server. The buyer uses the guard of the
+// given subject.
 func (s *Shopper) Begin(c Subject, sku string) {
 	w := &World{TTL: ScheduleTTL, Delay: RetryDelay, Subject: c, SKU: sku, server: nowhere}
 	w.lockKey = w.itemKey("lock")
@@ -82,10 +82,10 @@ func (s *Shopper) begin(w *World, name string) {
 	s.rdb.AddHook(s.turns)
 }
 
-// Close ends the world of a process that is by itself.
+// Close ends the world that Begin made.
 func (s *Shopper) Close() { s.w.close() }
 
-// Run sells one unit, and returns when that is done.
+// Run buys one unit, and returns when the buyer is done.
 func (s *Shopper) Run() {
 	b := Buyer{p: s.Process, owner: s.Owner, Guard: s.StockGuard(nil), sees: s.saw}
 	_, err := b.buy(s.life)

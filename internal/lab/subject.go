@@ -25,27 +25,27 @@ import (
 	"oversell/internal/stock"
 )
 
-// Subject is a strategy, or a library, as the lab tries it.
+// Subject is a strategy or a library that the lab tries.
 type Subject struct {
 	Name  string
-	About string // what it is, in one line
+	About string // a description in one line
 
-	// Lock makes a process's lock, with what a guard has to know of it. It is nil for a subject
-	// without a lock. If a handle has them, the lab also uses Lock(ctx) error, which
-	// waits for the lock in its own way, and Context(parent), the context of the work
-	// under the lock, which ends with the reason when the lock is lost.
+	// Lock makes a process's lock and the settings that a guard needs. It is nil for a subject
+	// without a lock. The lab also uses two optional methods of a handle: Lock(ctx) error, which
+	// waits for the lock in its own way, and Context(parent), which returns the context of the work
+	// under the lock. That context is cancelled, with the reason, when the lock is lost.
 	Lock func(p *Process) *guard.Distributed
 
 	// Guard makes an instance's guard; nil: it is made from Lock.
 	Guard func(p *Process) guard.Guard
 
-	// Optimistic says that nobody is kept out, and that the write is checked.
+	// Optimistic says that nobody is locked out: the write fails if the stock has changed.
 	Optimistic bool
 
 	// InProcess says that the lock is in the memory of one process.
 	InProcess bool
 
-	// Needs says which servers keep the lock, if not the one Redis: NeedsNodes,
+	// Needs names the servers that keep the lock if it is not in the one Redis: NeedsNodes,
 	// NeedsEtcd or NeedsZooKeeper.
 	Needs catalog.Need
 
@@ -55,20 +55,20 @@ type Subject struct {
 	// RedisKey returns the key of the lock in Redis; nil: its own name.
 	RedisKey func(key string) string
 
-	// Beside returns the keys that its scripts create beside the lock at key, for one of
-	// their arguments, and that are not among their KEYS; nil: there are none.
+	// Beside returns the keys, not among KEYS, that a script of the lock at key derives from its
+	// argument arg. Nil: there are none.
 	Beside func(key, arg string) []string
 
-	// AsksAgain says that a waiter that is woken asks for the lock once more. So when it
-	// asked before does not matter to its lease.
+	// AsksAgain says that a waiter asks for the lock once more after it is woken. So its lease does
+	// not depend on when it first asked.
 	AsksAgain bool
 
-	// Database opens the database of a subject that is a sale with its orders there, and no
-	// lock. Nil: it is a lock.
+	// Database opens the database in which a subject that is a sale keeps its orders. Nil: the
+	// subject is a lock.
 	Database OpenDatabase
 
-	// Rewrite changes the statements to its database before they are sent: so a test puts
-	// a fault into it. Nil: they stay as they are.
+	// Rewrite changes the SQL statements before they are sent, so that a test can plant a mistake.
+	// Nil: they are sent unchanged.
 	Rewrite func(statement string) string
 
 	// Nested says that the work under the lock calls a helper that takes the lock again:
@@ -79,7 +79,7 @@ type Subject struct {
 	HolderOnly bool
 }
 
-// Subjects returns what is tried by default, in the order of the table.
+// Subjects returns the subjects that are tried by default, in the order of the table.
 func Subjects() []Subject {
 	stages := catalog.Strategies()
 	listed := []Subject{
@@ -122,8 +122,8 @@ func Subjects() []Subject {
 	return append(listed, added(stages, listed)...)
 }
 
-// added returns the locks that the catalog has gained: they need no entry above, and are tried as
-// they are there.
+// added returns the locks in the catalog that are not listed. A new lock there needs no entry in
+// Subjects: it is tried with the settings of the catalog.
 func added(stages catalog.List, listed []Subject) (more []Subject) {
 	for _, s := range stages {
 		if s.Guard == nil || s.Extra || slices.ContainsFunc(listed, func(c Subject) bool { return c.Name == s.Name }) {
@@ -136,7 +136,7 @@ func added(stages catalog.List, listed []Subject) (more []Subject) {
 	return more
 }
 
-// stageOf is a stage of the lock as a subject, with the lock that the shop has.
+// stageOf returns a stage of the lock as a subject. It uses the same lock as the shop.
 func stageOf(stages catalog.List, name, about string, beside func(key, arg string) []string) Subject {
 	s, err := stages.Find(name)
 	if err != nil {
@@ -147,13 +147,13 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 		AsksAgain: name == "v7_queue" || name == "v8_fenced",
 		Lock: func(p *Process) *guard.Distributed {
 			d := s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()})
-			d.Retry = nil // of a release that fails it shows what comes of it
+			d.Retry = nil // the lab shows what follows a failed release
 			return d
 		},
 	}
 }
 
-// lockOf is a lock that the catalog does not have, or has with other settings.
+// lockOf returns a Subject.Lock for a lock that is not in the catalog, or has other settings there.
 func lockOf(handle func(p *Process, key string) guard.Lock, notHeld error) func(*Process) *guard.Distributed {
 	return func(p *Process) *guard.Distributed {
 		lock := func(key string) guard.Lock { return handle(p, key) }
@@ -172,7 +172,7 @@ func Coordinated() []Subject {
 	}
 }
 
-// ofTicket is the list on which a ticket of a queue is woken.
+// ofTicket is a Subject.Beside: it returns the list that wakes the waiter with this ticket.
 func ofTicket(key, arg string) []string {
 	if looksRandom(arg) {
 		return []string{key + ":wake:" + arg}
@@ -180,7 +180,8 @@ func ofTicket(key, arg string) []string {
 	return nil
 }
 
-// ofOwner are the list on which an owner is woken, and the last token.
+// ofOwner is a Subject.Beside: it returns the list that wakes this owner, and the key of the last
+// token.
 func ofOwner(key, arg string) []string {
 	if _, err := strconv.Atoi(arg); err == nil {
 		return nil
@@ -188,8 +189,8 @@ func ofOwner(key, arg string) []string {
 	return []string{key + ":wake:" + arg, key + ":token"}
 }
 
-// nested are the subjects of which only schedules exist: the same locks, whose holders call
-// a helper that locks again. The first waits for itself, the second does not.
+// nested returns the subjects that only schedules use: two stages whose holder calls a helper that
+// locks again. With v4_lua the helper waits for its own caller, with v5_reentrant it does not.
 func nested() []Subject {
 	var all []Subject
 	for _, s := range Subjects() {
@@ -202,11 +203,11 @@ func nested() []Subject {
 	return all
 }
 
-// Renewed reports whether a holder may send commands that renew its lock in the background.
-// A nested subject takes it again instead.
+// Renewed reports whether a holder may send commands that renew its lock in the background. In a
+// nested subject, the commands that mention the lock come from the helper instead.
 func (c Subject) Renewed() bool { return c.InRedis() && !c.Nested }
 
-// Yours is the subject of the lock that the reader brings.
+// Yours returns the reader's own lock, in internal/locks/yours, as a subject.
 func Yours() Subject {
 	handle := func(p *Process, key string) guard.Lock { return yours.New(p.Redis(), key, p.TTL()) }
 	return Subject{Name: "yours", About: "the lock in internal/locks/yours: docs/your-lock.md",
@@ -217,8 +218,8 @@ func Yours() Subject {
 		}}
 }
 
-// FindSubjects returns the subjects with these names, or an error that lists all, and
-// says why a strategy of the shop is not among them.
+// FindSubjects returns the subjects with these names, or an error. The error hints at the valid
+// names, or says why the lab does not try a strategy of the shop.
 func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 	for _, name := range names {
 		s, err := catalog.Strategies().Find(name)
@@ -233,7 +234,7 @@ func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 	return find("strategy", all, Subject.name, names)
 }
 
-// find picks what has the given names, in the order of all. An unknown name is an error.
+// find returns the elements with the given names, in the order of all. An unknown name is an error.
 func find[T any](what string, all []T, name func(T) string, picked []string) ([]T, error) {
 	allowed := make([]string, len(all))
 	for i, one := range all {
@@ -262,8 +263,8 @@ func (c Subject) InService() bool {
 	return c.Needs == catalog.NeedsEtcd || c.Needs == catalog.NeedsZooKeeper
 }
 
-// Leased reports whether a handle tells its holder that the lock is lost. Only such a
-// handle compares times.
+// Leased reports whether a handle has a context that ends when the lock is lost. Only such a handle
+// depends on the time.
 func (c Subject) Leased() bool {
 	if !c.InRedis() {
 		return false
@@ -278,8 +279,8 @@ func (c Subject) Leased() bool {
 // Guard makes the subject's guard for this instance.
 func (p *Process) Guard() guard.Guard { return p.w.Subject.guard(p, nil) }
 
-// StockGuard makes the subject's guard around the stock for this instance. Callers that
-// are refused wait as the policy says; nil: in the subject's own way.
+// StockGuard makes the subject's guard around the stock for this instance. Callers that are refused
+// wait as the policy says, or in the subject's own way if it is nil.
 func (p *Process) StockGuard(policy guard.Policy) stock.Guard {
 	c := p.w.Subject
 	if c.Optimistic {
@@ -300,9 +301,8 @@ func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {
 	return d
 }
 
-// redsyncOf makes redsync's lock with the lab's ttl, and the delay between two tries that all locks
-// have here. The number of tries is redsync's own, unless there is an option for it, and nothing extends
-// the lease.
+// redsyncOf makes redsync's lock with the lab's ttl and retry delay. The number of tries is
+// redsync's default unless an option sets it, and nothing extends the lease.
 func redsyncOf(p *Process, key string, more ...redsync.Option) *thirdparty.RedsyncMutex {
 	options := append([]redsync.Option{redsync.WithExpiry(p.w.TTL), redsync.WithRetryDelay(p.w.Delay)}, more...)
 	if p.w.TTL < 2*time.Second { // redsync's own limit for a reply is too short for a busy machine
@@ -321,9 +321,9 @@ func redislockOf(p *Process, key string) *thirdparty.RedislockMutex {
 	return lib.New(key)
 }
 
-// rueidis makes a process's rueidislock. DisableCache, a documented option, makes it poll:
-// the embedded Redis has no client tracking, and with one behaviour on every server the
-// tables can be compared.
+// rueidis makes a process's rueidislock. DisableCache, a documented option, makes it poll, because
+// the embedded Redis has no client tracking. It polls on every server, so that the tables can be
+// compared.
 func (w *World) rueidis(rdb redis.UniversalClient) *thirdparty.Rueidislock {
 	lib := thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{
 		KeyValidity:  w.TTL,
@@ -339,7 +339,7 @@ type localLock struct {
 	p    *Process
 	key  string
 	hold *guard.KeyHold
-	stop func() bool // so that the end of the process does not unlock
+	stop func() bool // cancels the unlock at the end of the process
 }
 
 func newLocalLock(p *Process, key string) guard.Lock { return &localLock{p: p, key: key} }
@@ -363,7 +363,7 @@ func (l *localLock) Lock(ctx context.Context) error {
 	return err
 }
 
-// took notes the hold, which ends with the process at the latest.
+// took stores the hold, and has it released when the process ends.
 func (l *localLock) took(hold *guard.KeyHold) {
 	l.hold, l.stop = hold, context.AfterFunc(l.p.life, hold.Unlock)
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Table is a table of the lab: anomalies, and what they are tried on.
+// Table is a table of the lab: anomalies and the subjects that they are tried on.
 type Table struct {
 	Scenarios []Scenario
 	Subjects  []Subject // tried by default
@@ -21,11 +21,11 @@ type Table struct {
 // All returns all subjects.
 func (t Table) All() []Subject { return slices.Concat(t.Subjects, t.Others) }
 
-// Cells is how many cells there are by default.
+// Cells returns how many cells there are by default.
 func (t Table) Cells() int { return len(t.Subjects) * len(t.Scenarios) }
 
 // Pick returns the tables with only the named anomalies and strategies; without names, with all
-// anomalies and all subjects that are tried by default. Some of the tables may have no cell.
+// anomalies and all default subjects. Some of the tables may have no cell.
 func Pick(tables []Table, anomalies, strategies []string) ([]Table, error) {
 	var scenarios []Scenario
 	var subjects []Subject
@@ -85,8 +85,8 @@ func AnomalyNamed(name string) Anomaly {
 //go:embed record.json
 var recordFile []byte
 
-// Record has the outcome of every cell as an earlier run has found it, by strategy and by
-// anomaly. All of a strategy is in one place, so that a diff of the record can be reviewed.
+// Record has the outcome of every cell in an earlier run, by strategy and then by anomaly. The
+// outcomes of a strategy are in one place, so that a diff of the record can be reviewed.
 type Record map[string]map[string]Outcome
 
 // Recorded returns the record that this program was built with. It must not be changed.
@@ -98,10 +98,9 @@ var Recorded = sync.OnceValue(func() Record {
 	return r
 })
 
-// With returns the record with the outcomes of a run in place of older ones, and without
-// anything that is not in the tables any more. A cell leaves its outcome on record if it is
-// undecided, or does not apply where it was run, such as one about MySQL on SQLite: there that is
-// expected.
+// With returns the record updated with the outcomes of a run, without the entries that are no
+// longer in the tables. An undecided cell does not change the record, nor does one that does not
+// apply where it was run, such as one about MySQL on SQLite.
 func (r Record) With(tables []Table, cells []Cell) Record {
 	found := make(map[[2]string]Outcome)
 	for _, c := range cells {
@@ -126,7 +125,7 @@ func (r Record) With(tables []Table, cells []Cell) Record {
 	return out
 }
 
-// WriteJSON writes the record as record.json has it, one anomaly a line.
+// WriteJSON writes the record in the format of record.json, one anomaly a line.
 func (r Record) WriteJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", " ")

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// maxTrace bounds a cell's trace: a retry storm is seen from its beginning.
+// maxTrace bounds a cell's trace. Of a retry storm, it keeps the beginning.
 const maxTrace = 400
 
 // trace collects the events of a cell. It is safe for concurrent use.
@@ -18,9 +18,9 @@ type trace struct {
 
 	mu      sync.Mutex
 	entries []*Event
-	held    []*Event // two who have the lock: a break, if that is the question
-	left    int      // commands that were not written down any more
-	there   []Key    // before anything has happened
+	held    []*Event // overlaps: judge adds them to entries
+	left    int      // commands left out because the trace was full
+	there   []Key    // the keys at the beginning
 }
 
 func (t *trace) ms() float64 {
@@ -40,7 +40,7 @@ func (t *trace) add(actor string, kind Kind, text string) *Event {
 	return e
 }
 
-// overlap notes that the actor has the lock while others have it. It is shown only if
+// overlap records that the actor has the lock while others have it. The trace shows it only if
 // judge is called.
 func (t *trace) overlap(actor string, others []string) {
 	text := fmt.Sprintf("%s has the lock, and %s too", actor, list(others))
@@ -49,7 +49,7 @@ func (t *trace) overlap(actor string, others []string) {
 	t.held = append(t.held, &Event{At: t.ms(), Actor: actor, Kind: Break, Text: text})
 }
 
-// judge adds the overlaps to the trace: the cell is about them.
+// judge adds the overlaps to the trace, because they decide the cell.
 func (t *trace) judge() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,14 +57,14 @@ func (t *trace) judge() {
 	t.held = nil
 }
 
-// acquit removes the breaks: nothing was decided.
+// acquit removes the breaks from the trace, because the cell is not decided.
 func (t *trace) acquit() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.entries = slices.DeleteFunc(t.entries, func(e *Event) bool { return e.Kind == Break })
 }
 
-// mark returns a function that removes what was added to the trace since.
+// mark returns a function that removes the events added to the trace since.
 func (t *trace) mark() (cut func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +77,7 @@ func (t *trace) mark() (cut func()) {
 	}
 }
 
-// first returns when an actor first had an event of that kind.
+// first returns the time of the actor's first event of a kind.
 func (t *trace) first(actor string, kind Kind) (at time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +89,7 @@ func (t *trace) first(actor string, kind Kind) (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// begin appends a command, or returns nil when there are too many already.
+// begin appends a command, or returns nil if the trace is full.
 func (t *trace) begin(actor, text string) *Event {
 	t.mu.Lock()
 	full := len(t.entries) >= maxTrace
@@ -103,7 +103,7 @@ func (t *trace) begin(actor, text string) *Event {
 	return t.add(actor, Command, text)
 }
 
-// change applies f to an event that others may be reading; nil: it was left out.
+// change applies f to an event with the trace locked. E may be nil, if it was left out.
 func (t *trace) change(e *Event, f func(*Event)) {
 	if e == nil {
 		return
@@ -113,8 +113,8 @@ func (t *trace) change(e *Event, f func(*Event)) {
 	f(e)
 }
 
-// now moves an event to this moment, which it returns: a command counts from when
-// Redis gets it. An event that was left out is nil.
+// now moves an event to this moment and returns the moment, because a command counts from when
+// Redis receives it. E may be nil, if it was left out.
 func (t *trace) now(e *Event) float64 {
 	if e == nil {
 		return 0
@@ -126,14 +126,14 @@ func (t *trace) now(e *Event) float64 {
 	return e.At
 }
 
-// drop removes an event that turned out not to be one.
+// drop removes an event, such as a command that Redis did not execute.
 func (t *trace) drop(e *Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.entries = slices.DeleteFunc(t.entries, func(other *Event) bool { return other == e })
 }
 
-// events returns what was collected, in the order of time.
+// events returns the collected events in the order of time.
 func (t *trace) events() []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()

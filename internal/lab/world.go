@@ -15,38 +15,38 @@ import (
 	"oversell/internal/guard"
 )
 
-// World is the stage of one cell: a server, the processes that use it, and the record of
-// what they do.
+// World is what one cell runs in: a server, the processes that use it, and the record of what they
+// do.
 type World struct {
 	TTL   time.Duration // lease of a lock
-	Delay time.Duration // between two attempts of who waits
+	Delay time.Duration // between two attempts of a waiter
 
 	Subject Subject
 	server  *server
 	SKU     string // in the name of every key
-	lockKey string // of the lock, as the strategy is given it
+	lockKey string // as it is passed to the strategy
 	ctx     context.Context
 	end     context.CancelFunc
-	Side    *redis.Client // looks on, past all faults
-	turn    chan struct{} // one command at a time, so that what it did is seen
+	Side    *redis.Client // observes Redis, without faults
+	turn    chan struct{} // one command at a time, so that its effect can be seen
 
-	late atomic.Bool // something took longer than it may
+	late atomic.Bool // something took too long
 
 	trace    trace
-	spaces   []*keyspace                                 // the one Redis, and after it each of redlock's nodes
-	keyless  bool                                        // only the lock is looked at
-	changed  func(actor string, before, after lockState) // is told of commands that concern the lock; nil: nobody is
+	spaces   []*keyspace                                 // of the one Redis, then of each of redlock's nodes
+	keyless  bool                                        // only the lock is read after each command
+	changed  func(actor string, before, after lockState) // is called after commands that mention the lock; may be nil
 	names    *names
-	scripts  sync.Map // that buyers at a gate have sent in full, by their hash
+	scripts  sync.Map // those that buyers at a gate have sent in full, by hash
 	database database
 
 	mu        sync.Mutex
 	processes []*Process
 	deeds     map[deed]int // how often
-	inside    []string     // who holds the lock, once for each hold
-	overlaps  []string     // when two held it at once
-	steps     int          // how often somebody has taken or given back the lock
-	failure   *Verdict     // of a goroutine that could not go on, or of a look that failed
+	inside    []string     // the holders of the lock, once for each hold
+	overlaps  []string     // one sentence each
+	steps     int          // how often the lock was taken or given back
+	failure   *Verdict     // from a goroutine that could not go on, or if a server could not be read
 	cleanups  []func()
 	all       sync.WaitGroup
 }
@@ -73,19 +73,19 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 	return w
 }
 
-// SetLockKey says where the lock lives, before anybody asks for it.
+// SetLockKey sets the key of the lock. It must be called before any actor asks for the lock.
 func (w *World) SetLockKey(key string) {
 	w.lockKey = key
 	w.names.call(w.lockKey, "lock")
 	w.names.call(w.redisKey(), "lock")
 }
 
-// StockKey is where the guards of package stock keep an item's stock.
+// StockKey returns the key at which the guards of package stock keep the item's stock.
 func (w *World) StockKey() string { return w.itemKey("stock") }
 
 func (w *World) itemKey(what string) string { return "oversell:{" + w.SKU + "}:" + what }
 
-// redisKey is where in Redis the subject's lock lives.
+// redisKey returns the key in Redis of the subject's lock.
 func (w *World) redisKey() string {
 	if w.Subject.RedisKey != nil {
 		return w.Subject.RedisKey(w.lockKey)
@@ -110,7 +110,7 @@ func (w *World) close() {
 	w.all.Wait()
 	if w.server.service != nil {
 		var all sync.WaitGroup
-		for _, p := range processes { // concurrently, because those that are cut off take long
+		for _, p := range processes { // concurrently, because a process that is cut off takes long
 			all.Go(p.leave)
 		}
 		all.Wait()
@@ -127,15 +127,15 @@ func (w *World) close() {
 	}
 }
 
-// Cleanup calls f when the cell is over. What was added last is called first.
+// Cleanup calls f when the cell is over. Functions are called in the reverse order.
 func (w *World) Cleanup(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cleanups = append(w.cleanups, f)
 }
 
-// play runs a scenario and returns its verdict. A scenario that gets stuck,
-// panics, or does not end in time decides nothing.
+// play runs a scenario and returns its verdict. A scenario that gets stuck, panics, or does not end
+// in time leaves the cell undecided.
 func (w *World) play(run func(*World) Verdict, limit time.Duration) Verdict {
 	out := make(chan Verdict, 1)
 	w.all.Go(func() {
@@ -163,8 +163,7 @@ func (w *World) play(run func(*World) Verdict, limit time.Duration) Verdict {
 	}
 }
 
-// Go runs f as one more actor of the scenario. The channel is closed when it
-// returns.
+// Go runs f in a goroutine of the scenario. The channel is closed when f returns.
 func (w *World) Go(f func()) <-chan struct{} {
 	done := make(chan struct{})
 	w.all.Go(func() {
@@ -199,7 +198,8 @@ func (w *World) Sleep(d time.Duration) {
 	}
 }
 
-// within measures until it is called whether something takes much longer than d.
+// within returns a function to call at the end of something that should take d. It marks the cell
+// as late if that took much longer.
 func (w *World) within(d time.Duration) (done func()) {
 	start := time.Now()
 	return func() {
@@ -209,7 +209,7 @@ func (w *World) within(d time.Duration) (done func()) {
 	}
 }
 
-// Settle lets enough time pass for everybody to finish what takes no time.
+// Settle sleeps briefly, so that all goroutines finish what takes no time.
 func (w *World) Settle() { w.Sleep(w.TTL / 50) }
 
 // Await reports whether ch is closed within limit.
@@ -234,7 +234,7 @@ func (w *World) Note(actor, format string, args ...any) {
 	w.trace.add(actor, Note, fmt.Sprintf(format, args...))
 }
 
-// Broke marks the moment at which it goes wrong, and returns the verdict.
+// Broke adds a Break to the trace, and returns the verdict Breaks.
 func (w *World) Broke(actor, format string, args ...any) Verdict {
 	v := Breaks.Because(format, args...)
 	if !w.trace.full() {
@@ -245,7 +245,7 @@ func (w *World) Broke(actor, format string, args ...any) Verdict {
 	return v
 }
 
-// Verdict is Holds with the reason good if ok, and otherwise Broke with bad.
+// Verdict returns Holds with the reason good if ok. Otherwise it calls Broke with bad.
 func (w *World) Verdict(ok bool, actor, good, bad string) Verdict {
 	if ok {
 		return Holds.Because("%s", good)
@@ -253,13 +253,14 @@ func (w *World) Verdict(ok bool, actor, good, bad string) Verdict {
 	return w.Broke(actor, "%s", bad)
 }
 
-// Enters notes that an actor has the lock. Leave is to be called when it no longer relies on it.
+// Enters records that an actor has the lock. Leave must be called when the actor no longer relies
+// on it.
 func (w *World) Enters(who string) (leave func()) {
 	w.enters(who)
 	return func() { w.leaves(who) }
 }
 
-// actors are the processes so far.
+// actors returns the processes started so far.
 func (w *World) actors() []*Process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -280,17 +281,17 @@ func (w *World) Context() context.Context { return w.ctx }
 // NameKey sets the name by which the trace shows a key, a token or an id.
 func (w *World) NameKey(key, name string) { w.names.call(key, name) }
 
-// Readable is a text with names for all keys and tokens in it.
+// Readable replaces all keys and tokens in a text by their names.
 func (w *World) Readable(text string) string { return w.names.value(text) }
 
-// LockHeld reports whether somebody holds the lock, as its servers have it.
+// LockHeld reports whether the lock is held according to its servers.
 func (w *World) LockHeld() bool { return w.look().held }
 
-// LeaseLeft is what is left of the lease: 0 if nobody holds the lock, and less if it
-// is held without one.
+// LeaseLeft returns the rest of the lease. It is 0 if the lock is free, and negative if it is held
+// without a lease.
 func (w *World) LeaseLeft() time.Duration { return w.look().left }
 
-// Entry is how an owner asks a guard for the lock.
+// Entry returns the entry with which an owner asks a guard for the lock.
 func (w *World) Entry(owner string) guard.Entry {
 	return guard.Entry{Key: w.lockKey, Owner: owner}
 }

@@ -24,8 +24,8 @@ type options struct {
 	mode       mode
 	redis      string
 	servers    lockservers.Specs
-	tables     []lab.Table // those of the program, with what is to be run of each
-	db         string      // for subjects that sell
+	tables     []lab.Table // the tables, with only the cells to run
+	db         string      // for the tables of sales
 	json, html string
 	readme     string
 	check      bool
@@ -37,12 +37,12 @@ type options struct {
 	language   *pagetexts.Language // nil: English
 }
 
-// texts are the flags that hold names, which are looked up later.
+// texts are the flags with names that are looked up later.
 type texts struct {
 	anomalies, strategies string
 }
 
-// flags declares the flags. What follows a semicolon is shown by -h all.
+// flags declares the flags. Only -h all shows the text after a semicolon.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("lab", flag.ContinueOnError)
 	fs.StringVar(&t.anomalies, "run", "", "`ANOMALIES` to try, separated by commas; by default all; -list shows them")
@@ -76,7 +76,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	return fs
 }
 
-// parse reads the flags. It writes the help if it is asked for it, and returns flag.ErrHelp then.
+// parse reads the flags. If help is asked for, it writes the help and returns flag.ErrHelp.
 func (p program) parse(args []string) (options, error) {
 	var o options
 	var t texts
@@ -107,8 +107,8 @@ func (p program) parse(args []string) (options, error) {
 	return o, nil
 }
 
-// fromEnv is the default of -redis and -db. The other flags have no variable: a
-// ttl that is set for a shop, for example, is not meant for the lab.
+// fromEnv returns the default of -redis or -db. The other flags have no variable, because a ttl for
+// a shop, for example, is not meant for the lab.
 func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) }
 
 // checkGiven refuses flags that are empty, given twice, or given without another.
@@ -136,7 +136,7 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 	return err
 }
 
-// interpret finds what is named, and checks the whole.
+// interpret looks up the names, and checks the options together.
 func (p program) interpret(o *options, anomalies, strategies []string) (err error) {
 	if o.tables, err = lab.Pick(p.tables, anomalies, strategies); err != nil {
 		return err
@@ -195,8 +195,8 @@ func (o options) needs() []catalog.Need {
 	return needs
 }
 
-// names lists the names of all strategies, and of those that only shop and bench have, which
-// are refused with a reason.
+// names returns the names of all strategies, including those that the lab refuses because only shop
+// and bench have them.
 func (p program) names() []string {
 	names := catalog.Strategies().Names()
 	for _, t := range p.tables {
@@ -212,7 +212,7 @@ func (p program) names() []string {
 // minTTL is the shortest lease that a machine can keep in real time.
 const minTTL = 300 * time.Millisecond
 
-// list prints what can be tried.
+// list prints the anomalies and strategies.
 func (p program) list(style show.Style) {
 	fmt.Fprintln(p.stdout, style.Say("Anomalies:"))
 	for _, t := range p.tables {
@@ -228,7 +228,7 @@ func (p program) list(style show.Style) {
 	}
 }
 
-// mode is what the program does. Each one but the table is named by its flag.
+// mode is what the program does. Every mode but the table has its flag as its name.
 type mode string
 
 const (
@@ -249,7 +249,8 @@ var flagsOf = map[mode][]string{
 	modeSite:   strings.Fields("site"),
 }
 
-// modeOf finds the mode that the flags ask for, and refuses those that it does not take.
+// modeOf returns the mode that the flags choose. It is an error if a flag does not belong to the
+// mode.
 func modeOf(fs *flag.FlagSet) (m mode, err error) {
 	m = modeTable
 	for _, named := range []mode{modeSite, modeSearch, modeReplay, modeList} {

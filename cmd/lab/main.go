@@ -1,6 +1,6 @@
-// Command lab breaks each lock, each stage of a hold, and each way of writing orders and
-// repairing a stock on purpose, in the same way every time, and shows how: three tables of
-// anomalies against strategies in which every cell is the outcome of a run.
+// Command lab breaks locks, stages of holds, and ways of writing orders and repairing a stock on
+// purpose, in the same way every time. It shows the results in three tables of anomalies against
+// strategies, in which every cell is the outcome of a run.
 package main
 
 import (
@@ -30,7 +30,7 @@ import (
 // The exit codes. Scripts rely on them.
 const (
 	exitExpected   = 0 // every cell has the recorded outcome
-	exitUnexpected = 1 // one did not, or a file checked by -check is stale
+	exitUnexpected = 1 // a cell has not, or a file checked by -check is stale
 	exitFailed     = 2 // it could not run, or was interrupted
 )
 
@@ -48,7 +48,7 @@ func main() {
 // tables are all tables of the lab: of locks, of holds, and of repairs and consumers.
 func tables() []lab.Table { return []lab.Table{anomalies.Locks(), sales.Holds(), sales.Behind()} }
 
-// program is the command, with what it can try.
+// program is the command with its tables and its outputs.
 type program struct {
 	tables         []lab.Table
 	recordings     recordings // of a site
@@ -75,7 +75,7 @@ func (p program) run(ctx context.Context, args []string) int {
 		return p.exit(true, p.replay(o.schedules, o.style(p.stdout)))
 	}
 	if _, _, err := o.replace(o.put(lab.Report{})); err != nil {
-		return p.complain(err) // before the run, not after it
+		return p.complain(err) // fail before the run, not after it
 	}
 	return p.exit(p.report(ctx, o))
 }
@@ -90,13 +90,13 @@ func (p program) exit(asExpected bool, err error) int {
 	return exitExpected
 }
 
-// report runs what is asked for and shows it. It returns false if a cell did not
-// come out as on record, or if a table that -check checks is stale.
+// report runs the chosen cells and shows the report. It returns false if a cell does not have the
+// recorded outcome, or if a table that -check checks is stale.
 func (p program) report(ctx context.Context, o options) (asExpected bool, err error) {
 	to, err := o.open()
 	defer func() {
 		for _, f := range to {
-			err = errors.Join(err, f.Close()) // what was not written is removed
+			err = errors.Join(err, f.Close()) // a file that was not filled is removed
 		}
 	}()
 	if err != nil {
@@ -114,7 +114,8 @@ func (p program) report(ctx context.Context, o options) (asExpected bool, err er
 	return asExpected && fresh, err
 }
 
-// compare reports whether the run came out as on record, or has brought the record up to date.
+// compare reports whether all cells have their recorded outcomes. With -record it updates the
+// record instead, and reports whether all cells are decided.
 func (p program) compare(o options, r lab.Report) (asExpected bool, err error) {
 	if o.record != "" {
 		decided := !slices.ContainsFunc(r.Everything(), func(c lab.Cell) bool { return c.Outcome == lab.Unknown })
@@ -145,8 +146,8 @@ func (p program) complain(err error) int {
 	return exitFailed
 }
 
-// measure opens the servers and runs the cells. The report is that of the first table of which
-// there are any, with the others beside it.
+// measure opens the servers and runs the cells. It returns the report on the first table that has
+// cells. The reports on the others are in its fields.
 func (p program) measure(ctx context.Context, o options) (report lab.Report, err error) {
 	locks := lab.Config{Redis: lab.Embedded, TTL: o.ttl}
 	server, err := backend.ServeRedis(ctx, o.redis)
@@ -180,8 +181,7 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 	return p.runAll(ctx, o.tables, []lab.Config{locks, sales, sales})
 }
 
-// openDatabase starts the database, if a table of sales has cells, and names it in their
-// configuration.
+// openDatabase starts the database if a table of sales has cells, and sets it in cfg.
 func (o options) openDatabase(ctx context.Context, cfg *lab.Config) (stop func() error, err error) {
 	if o.tables[1].Cells()+o.tables[2].Cells() == 0 {
 		return func() error { return nil }, nil
@@ -235,7 +235,7 @@ func (p program) runAll(ctx context.Context, tables []lab.Table, with []lab.Conf
 	return beside(reports[0], reports[1], reports[2]), nil
 }
 
-// beside is the first report that there is, with the others beside it.
+// beside returns the first report that is not nil, with the others in its fields.
 func beside(locks, holds, behind *lab.Report) (r lab.Report) {
 	switch {
 	case locks != nil:

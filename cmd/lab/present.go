@@ -15,8 +15,8 @@ import (
 	"oversell/internal/present"
 )
 
-// present shows the report in every way that was asked for. It returns false
-// if a table that -check checks is stale.
+// present shows the report in all requested forms. It returns false if a table that -check checks
+// is stale.
 func (p program) present(o options, to []file, r lab.Report) (fresh bool, err error) {
 	if err := p.print(o, r); err != nil {
 		return false, err
@@ -49,12 +49,13 @@ func (p program) print(o options, r lab.Report) error {
 	return err
 }
 
-// put puts the tables of a report into a text.
+// put returns a function that puts the tables of a report into a text.
 func (o options) put(r lab.Report) func(text []byte) ([]byte, error) {
 	return func(text []byte) ([]byte, error) { return lab.ReplaceTable(text, r, o.tables[0].Scenarios) }
 }
 
-// rewrite rewrites the file with tables, or reports whether it is up to date.
+// rewrite updates the tables in the file of -readme. With -check it only reports whether they are
+// up to date.
 func (p program) rewrite(o options, put func(text []byte) ([]byte, error)) (fresh bool, err error) {
 	old, text, err := o.replace(put)
 	if err != nil {
@@ -80,7 +81,8 @@ func (p program) rewrite(o options, put func(text []byte) ([]byte, error)) (fres
 	})
 }
 
-// writeRows writes the lines that only text has and other has not: rows of tables, which are not moved.
+// writeRows writes the lines of text that other does not have. It ignores their order, because rows
+// of tables do not move.
 func writeRows(w io.Writer, sign string, text, other []byte) {
 	there := slices.Collect(strings.Lines(string(other)))
 	for line := range strings.Lines(string(text)) {
@@ -90,7 +92,7 @@ func writeRows(w io.Writer, sign string, text, other []byte) {
 	}
 }
 
-// replace returns the text of the file, and that with tables put into it. The file is not written.
+// replace returns the text of the file before and after put. It does not write the file.
 func (o options) replace(put func(text []byte) ([]byte, error)) (old, text []byte, err error) {
 	if o.readme == "" {
 		return nil, nil, nil
@@ -104,14 +106,14 @@ func (o options) replace(put func(text []byte) ([]byte, error)) (old, text []byt
 	return old, text, nil
 }
 
-// file is one that the report is written to.
+// file is a file for the report.
 type file struct {
 	*atomicfile.File
 	write func(w io.Writer, r lab.Report) error
 }
 
-// open creates the files before the run, so that nobody waits for a report that
-// cannot be written.
+// open creates the files before the run, so that the user does not wait for a report that cannot be
+// written.
 func (o options) open() (all []file, err error) {
 	for _, f := range []struct {
 		flag, name string

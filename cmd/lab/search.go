@@ -104,15 +104,15 @@ func (s *schedules) interpretSearch() error {
 	return nil
 }
 
-// search explores every schedule. It returns false if it has not found what is on record, or
-// if a table that -check checks is stale.
+// search explores all schedules. It returns false if a result differs from the record, or if a
+// table that -check checks is stale.
 func (p program) search(ctx context.Context, o options) (asExpected bool, err error) {
 	s := o.schedules
 	record := search.Recorded()
 	style := o.style(p.stdout)
 	fmt.Fprintf(p.stdout, style.Say("%d buyers, %s; budget of a schedule: time passes, %v; lease %v")+"\n",
 		s.buyers, style.Say(units(s.buyers)), style.Say(search.OneOfEach.String()), style.Say(lab.ScheduleTTL.String()))
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a search allocates much and keeps little
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a search allocates a lot and keeps little of it
 	var found []search.Result
 	asExpected = true
 	for _, c := range s.subjects {
@@ -138,7 +138,7 @@ func (p program) search(ctx context.Context, o options) (asExpected bool, err er
 	return asExpected && fresh, err
 }
 
-// searchOne searches one strategy, and shows on a terminal how far it is.
+// searchOne searches one strategy, and shows its progress on a terminal.
 func (p program) searchOne(ctx context.Context, c lab.Subject, buyers int) (search.Result, error) {
 	cfg := search.Config{Subject: c, Buyers: buyers, Faults: search.OneOfEach}
 	if terminal(p.stderr) {
@@ -195,14 +195,14 @@ func (s schedules) width() int {
 	return width
 }
 
-// The marks in a Markdown file between which the table of the searches belongs.
+// The lines of a Markdown file between which the table of the searches is written.
 const (
 	searchBegin   = "<!-- search:begin -->"
 	searchBeginZH = "<!-- search:begin zh -->"
 	searchEnd     = "<!-- search:end -->"
 )
 
-// keep writes the record, and the table in a Markdown file, where that is asked for. It
+// keep writes the record if -record is set, and the table in a Markdown file if -readme is set. It
 // returns false if a table that -check checks is stale.
 func (p program) keep(o options, r search.Record) (fresh bool, err error) {
 	if o.record != "" {
@@ -230,7 +230,7 @@ func units(buyers int) string {
 	return "1 unit"
 }
 
-// found prints what a search of a subject has found. Each break is replayed first.
+// found prints the result of a search. It replays each break first.
 func (p program) found(s schedules, c lab.Subject, r search.Result, style show.Style) error {
 	name := fmt.Sprintf("%-*s", s.width(), r.Strategy)
 	for _, goal := range s.goals {
@@ -260,8 +260,8 @@ func (p program) found(s schedules, c lab.Subject, r search.Result, style show.S
 	return err
 }
 
-// replay plays a schedule, and prints what it leads to. If goals are named, it must reach
-// them.
+// replay plays a schedule, and prints the result. If -goal is set, the schedule must reach the
+// goals.
 func (p program) replay(s schedules, style show.Style) error {
 	state, err := lab.Play(s.replayed)
 	if err != nil {

@@ -25,7 +25,8 @@ import (
 // instanceArg is the argument with which this program starts itself as a shop of a bench.
 const instanceArg = "instance"
 
-// self makes the command of this program with arguments. Its process is killed when ctx ends.
+// self returns the command that runs this program with the given arguments. Its process is killed
+// when ctx ends.
 func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -34,7 +35,7 @@ func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, path, args...), nil
 }
 
-// instance is a shop of a bench, which reads its setup from standard input.
+// instance runs a shop of a bench, which reads its setup from standard input.
 func instance(ctx context.Context) int {
 	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
 		fmt.Fprintln(os.Stderr, "lab:", err)
@@ -43,20 +44,20 @@ func instance(ctx context.Context) int {
 	return exitExpected
 }
 
-// The cell that a site shows where a shop sells by holds: see the page's recorded.js.
+// The cell that a site shows instead of a shop that sells by holds: see the page's recorded.js.
 const (
 	latePayment = "late-payment"
 	lateStage   = "h2_status"
 )
 
-// recordings says what a site shows besides what is fixed.
+// recordings selects what is recorded for a site.
 type recordings struct {
-	anomalies []string // of the matrix; nil: all of the locks'
-	presets   []string // of the runs; nil: all
+	anomalies []string // of the matrix of locks; nil: all
+	presets   []string // of the bench's runs; nil: all
 }
 
-// of returns the presets whose runs are recorded. The first one is recorded last, so that the
-// page shows it first.
+// of returns the presets to run and record. The first one is run last, so that the page shows it
+// first.
 func (r recordings) of(all []benches.Preset) []benches.Preset {
 	left := func(p benches.Preset) bool { return r.presets != nil && !slices.Contains(r.presets, p.Name) }
 	chosen := slices.DeleteFunc(slices.Clone(all), left)
@@ -95,12 +96,12 @@ func (p program) site(ctx context.Context, dir string) error {
 	return p.writeSite(ctx, dir, code, manager, report)
 }
 
-// writeSite writes what was recorded.
+// writeSite writes the site with all recordings.
 func (p program) writeSite(
 	ctx context.Context, dir string, code site.Lab, manager *benches.Manager, report lab.Report,
 ) error {
 	shown, err := page.New(ctx, page.Config{
-		Runs: manager, Budget: search.Budget{States: 1}, Logger: slog.New(slog.DiscardHandler), // nobody searches
+		Runs: manager, Budget: search.Budget{States: 1}, Logger: slog.New(slog.DiscardHandler), // no searches
 		Anomalies: func(context.Context, func(done, of int)) (lab.Report, error) { return report, nil },
 	})
 	if err != nil {
@@ -129,7 +130,7 @@ func (p program) writeSite(
 	return nil
 }
 
-// recordRun runs a bench, whose rows and samples the manager keeps.
+// recordRun runs a bench. The manager keeps its rows and samples.
 func recordRun(ctx context.Context, manager *benches.Manager, settings benches.Settings) error {
 	id, err := manager.Start(settings)
 	if err != nil {
@@ -150,8 +151,8 @@ func recordRun(ctx context.Context, manager *benches.Manager, settings benches.S
 	}
 }
 
-// recordCells runs the lab in a process of its own: client libraries keep timers, and those of
-// virtual time must not get into the benches'.
+// recordCells runs the lab in a process of its own, because client libraries reuse timers, and the
+// benches must not get those of virtual time.
 func (p program) recordCells(ctx context.Context) (report lab.Report, err error) {
 	var names []string
 	for _, c := range p.tables[0].Subjects {

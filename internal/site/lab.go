@@ -14,15 +14,15 @@ import (
 
 // Lab is the lab, compiled to WebAssembly.
 type Lab struct {
-	Packed   []byte // with gzip
+	Packed   []byte // compressed with gzip
 	Unpacked int    // bytes
-	Start    []byte // the script of this version of Go that starts it
+	Start    []byte // the script that starts it, from the same version of Go
 }
 
-// program is the lab in a browser.
+// program is the package of the lab for a browser.
 const program = "oversell/internal/site/browser"
 
-// ErrSource is returned, wrapped, where the lab cannot be compiled.
+// ErrSource is wrapped by the error if the go command or the source is missing.
 var ErrSource = errors.New("the lab in a browser is compiled from this project's source, with the go command: " +
 	"run this in a folder of the source")
 
@@ -58,7 +58,7 @@ func BuildLab(ctx context.Context) (Lab, error) {
 	return Lab{Packed: packed, Unpacked: len(code), Start: start}, err
 }
 
-// run runs the go command with additions to the environment, and returns what it wrote.
+// run runs the go command with additions to the environment, and returns its output.
 func run(ctx context.Context, env []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), env...)

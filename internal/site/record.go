@@ -12,11 +12,11 @@ import (
 	"oversell/internal/page/texts"
 )
 
-// record writes the replies of a shop's page to files: those that are fixed, each cell of the lab's
-// matrix, and each run of the bench with its report, which can be downloaded. A file has no query, so the
-// name of a report has its language, if that is not English.
+// record writes the replies of a shop's page to files: the fixed ones, each cell of the lab's
+// matrix, and each run of the bench with its downloadable report. A file cannot have a query, so
+// the language of a report is in its name, except for English.
 func (w *writer) record(ctx context.Context, page http.Handler) error {
-	files := make(map[string]string) // by the path that is asked for
+	files := make(map[string]string) // by the requested path
 	for _, path := range []string{"/api/schedule/levels", "/api/schedule/record", "/api/runs/options", "/api/stages",
 		"/api/lab", "/api/runs"} {
 		files[path] = recordingOf(path)
@@ -61,10 +61,10 @@ func (w *writer) record(ctx context.Context, page http.Handler) error {
 	return nil
 }
 
-// again is the pause before a reply is asked for that is not ready yet.
+// again is the pause before a reply that is not ready yet is requested again.
 const again = 20 * time.Millisecond
 
-// ask returns the reply to a GET, once it is ready.
+// ask returns the reply to a GET of path, and waits until it is ready.
 func ask(ctx context.Context, page http.Handler, path string) ([]byte, error) {
 	for {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody)

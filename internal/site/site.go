@@ -1,6 +1,5 @@
-// Package site writes the page as a folder of files, which any web server can show without a
-// shop: what the shop would reply is recorded, and the lab itself comes along, compiled for a
-// browser.
+// Package site writes the page as a folder of files that any web server can serve without a shop.
+// The folder has recorded replies of a shop, and the lab compiled for a browser.
 package site
 
 import (
@@ -22,17 +21,17 @@ import (
 	"oversell/internal/atomicfile"
 )
 
-// Config says what a site is made of.
+// Config has the contents of a site.
 type Config struct {
 	Dir     string
-	Page    http.Handler      // of a shop, whose replies are recorded
-	Files   map[string][]byte // of the page, with index.html, by their paths in Dir
-	Replies map[string]any    // replies that Page does not give, by their paths
+	Page    http.Handler      // the page of a shop, whose replies are recorded
+	Files   map[string][]byte // the page's files, with index.html, by their paths in Dir
+	Replies map[string]any    // replies that Page does not have, by their paths
 	Lab     Lab
 	Version string // of the program
 }
 
-// manifest is the file that marks a folder as a site, and tells the page what is there.
+// manifest is the file that marks a folder as a site, and describes it to the page.
 type manifest struct {
 	Kind    string    `json:"kind"`
 	Version string    `json:"version"`
@@ -40,8 +39,8 @@ type manifest struct {
 	WASM    wasm      `json:"wasm"`
 }
 
-// wasm is the lab. Its files have a hash in their names, because browsers and servers keep
-// files for a while, and a lab goes only with the script of the same version of Go.
+// wasm describes the compiled lab. Its files have a hash in their names, because browsers and
+// servers cache files, and a lab only works with the script of the same Go version.
 type wasm struct {
 	File     string `json:"file"`     // in the folder
 	Start    string `json:"start"`    // the script that starts it
@@ -62,10 +61,11 @@ const (
 	manifestFile = "site.json"
 )
 
-// ErrTaken is returned, wrapped, for a folder with files that no site has.
+// ErrTaken is wrapped by the error for a folder that has files and is not a site.
 var ErrTaken = errors.New("it has files, and is no site that this program wrote")
 
-// Check returns an error if a site cannot be written there: ErrTaken, or one that says that it is not a folder.
+// Check returns an error if a site cannot be written to dir, because it is not a folder or has
+// other files (ErrTaken).
 func Check(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
@@ -82,15 +82,15 @@ func Check(dir string) error {
 	return nil
 }
 
-// Written is what a site came to.
+// Written says how large a written site is.
 type Written struct {
 	Files int
 	Bytes int64
-	Lab   int // bytes of it that are the lab
+	Lab   int // bytes of the compressed lab
 }
 
-// Write writes a site. The files of an older one that are no longer needed are removed. Each
-// file is written whole or not at all.
+// Write writes a site, and removes files of an older site that are no longer needed. Each file is
+// written completely or not at all.
 func Write(ctx context.Context, cfg Config) (Written, error) {
 	w := &writer{dir: cfg.Dir, there: make(map[string]bool)}
 	if err := w.all(ctx, cfg); err != nil {
@@ -110,7 +110,7 @@ func (w *writer) all(ctx context.Context, cfg Config) error {
 	if err := Check(cfg.Dir); err != nil {
 		return err
 	}
-	// The manifest is first: a site that was not finished can be written again.
+	// The manifest is first, so that an unfinished site can be written again.
 	m := manifest{kind, cfg.Version, time.Now().UTC().Truncate(time.Second), cfg.Lab.files()}
 	if err := w.json(manifestFile, m); err != nil {
 		return err
@@ -140,14 +140,14 @@ func (w *writer) all(ctx context.Context, cfg Config) error {
 	return w.prune()
 }
 
-// recordingOf is the file with the reply to a GET for a path.
+// recordingOf returns the name of the file with the reply to a GET of path.
 func recordingOf(path string) string { return strings.TrimPrefix(path, "/") + ".json" }
 
-// policy is the shop's content security policy, less what only a header can say.
+// policy is the shop's content security policy, without the directives that only work in a header.
 const policy = `<meta http-equiv="Content-Security-Policy" ` +
 	`content="default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'">`
 
-// marked is the page's frame with the mark of a site, which the page's api.js looks for, and
+// marked returns index.html with the attribute by which the page's api.js recognises a site, and
 // with the policy that a shop sends as a header.
 func marked(index []byte) ([]byte, error) {
 	for _, change := range []struct{ where, more string }{
@@ -182,7 +182,7 @@ func (w *writer) file(name string, text []byte) error {
 	})
 }
 
-// prune removes the files that an older site had. Only the site's own folders are looked at.
+// prune removes files of an older site. It only looks into the site's own folders.
 func (w *writer) prune() error {
 	for _, own := range []string{"api", "page", "wasm"} {
 		err := filepath.WalkDir(filepath.Join(w.dir, own), func(path string, d fs.DirEntry, err error) error {

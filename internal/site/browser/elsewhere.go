@@ -1,8 +1,8 @@
 //go:build !js
 
-// Command browser is the lab in a browser: what a shop runs for the page's scheduler, and for
-// a cell of the lab, compiled to WebAssembly. Redis is miniredis in the same memory, and time
-// is virtual. It is for the page's labworker.js.
+// Command browser is the lab compiled to WebAssembly. In a browser it plays schedules and runs
+// cells as a shop does. Redis is miniredis in the same memory, and time is virtual. The page's
+// labworker.js starts it.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// main says what the program is for, outside of a browser.
+// main prints how to use the program, when it is not run in a browser.
 func main() {
 	fmt.Fprintln(os.Stderr,
 		"browser: this program runs in a browser; go run ./cmd/lab -site FOLDER compiles it for one")

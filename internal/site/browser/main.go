@@ -14,14 +14,14 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// The program calls the global function labReady with a function that takes a question, as
-// JSON, and a function that is called with the reply: a status of HTTP and JSON. It runs
-// until it is asked to end.
+// main calls the global JavaScript function labReady with a function that answers questions. That
+// takes a question as JSON and a callback, which receives an HTTP status and the reply as JSON. The
+// program runs until a question asks it to end.
 func main() {
 	end := make(chan struct{})
 	ask := js.FuncOf(func(_ js.Value, args []js.Value) any {
 		text, reply := args[0].String(), args[1]
-		go func() { // a callback must return before anything else can go on
+		go func() { // nothing else can run before the callback returns
 			q, err := read(text)
 			switch {
 			case err != nil:
@@ -38,11 +38,11 @@ func main() {
 	<-end
 }
 
-// question is what can be asked: a schedule, or a cell if Anomaly is set.
+// question asks for a schedule, or for a cell if Anomaly is set.
 type question struct {
 	lab.Question
 	Anomaly string `json:"anomaly"`
-	End     bool   `json:"end"` // the program is to end; there is no reply
+	End     bool   `json:"end"` // end the program; there is no reply
 }
 
 func read(text string) (q question, err error) {
@@ -77,17 +77,17 @@ func (q question) answer() (status int, reply string) {
 	return statusOK, string(text)
 }
 
-// pair is a reply as the arguments of a call.
+// pair returns a reply as the arguments of a call.
 func pair(status int, reply string) []any { return []any{status, reply} }
 
-// refused is a reply in the form of a shop's problems.
+// refused returns a reply in the form in which a shop reports problems.
 func refused(status int, code, detail string) (int, string) {
 	// Marshaling a string cannot fail.
 	text, _ := json.Marshal(map[string]any{"status": status, "code": code, "detail": detail})
 	return status, string(text)
 }
 
-// The statuses, as in package http, which is not linked in for them.
+// The statuses, as in package http, which would be large to link in.
 const (
 	statusOK       = 200
 	statusInvalid  = 400
@@ -95,11 +95,10 @@ const (
 	statusFailed   = 500
 )
 
-// errElsewhere is returned for a cell that is not among those of the browser.
+// errElsewhere is returned for a cell that cannot run in a browser.
 var errElsewhere = errors.New("this cell cannot run in a browser")
 
-// cell runs one cell, as a shop runs them all. The program must not run another one: see
-// lab.InVirtualTime.
+// cell runs one cell as a shop does. The program must not run a second one: see lab.InVirtualTime.
 func cell(anomaly, strategy string) (show.Told, error) {
 	subjects, err := lab.FindSubjects(lab.Subjects(), []string{strategy})
 	if err != nil {

@@ -6,6 +6,6 @@
 // holders at once without asking the lock. [Start] and
 // [StartTicking] serve a Redis whose clock the test moves.
 //
-// [Run] checks what a lock promises; the package knows no lock. It imports nothing else of the
-// project, so that it can be copied to where another lock is: see docs/take-it.md.
+// [Run] checks the promises of a lock. The package depends on no particular lock and imports
+// nothing else of the project, so that it can be copied into another project: see docs/take-it.md.
 package locktest

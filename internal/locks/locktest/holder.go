@@ -14,7 +14,7 @@ import (
 // A Holder takes the lock and releases it.
 type Holder struct {
 	Mutex Mutex
-	Ctx   context.Context // names the owner
+	Ctx   context.Context // has the owner's name, if the lock needs one
 	Hook  *Hook           // in the client of its process
 
 	w       *World
@@ -49,8 +49,8 @@ func (w *World) newHolder(rdb *redis.Client, hook *Hook, name string, ttl time.D
 	return h
 }
 
-// Stop keeps back all commands of the process: it counts as dead, unless GoOn is called. Then
-// the commands that were kept back fail.
+// Stop holds back all commands of the process, as if it were dead. After GoOn, the commands that
+// were held back fail.
 func (h *Holder) Stop() {
 	h.goOn = make(chan struct{})
 	goOn := h.goOn
@@ -82,10 +82,10 @@ func (h *Holder) TryLock() bool {
 	return ok
 }
 
-// MustLock acquires a lock that is free.
+// MustLock acquires the lock, which must be free.
 func (h *Holder) MustLock() { h.w.Expect(h.TryLock(), "the lock is held, and %s wants it", h.name) }
 
-// MustNotLock expects that the lock is another's.
+// MustNotLock expects that another holder has the lock.
 func (h *Holder) MustNotLock() {
 	h.w.Expect(!h.TryLock(), "%s got the lock of another holder", h.name)
 }
@@ -105,7 +105,7 @@ func (h *Holder) MustUnlock() { h.w.Expect(h.Unlock(), "%s has no lock to releas
 // MustNotHold expects that the holder has no lock to release.
 func (h *Holder) MustNotHold() { h.w.Expect(!h.Unlock(), "%s released a lock", h.name) }
 
-// LoseReply has the holder ask for the lock, and loses the reply.
+// LoseReply asks for the lock, and loses the reply.
 func (h *Holder) LoseReply() {
 	h.Hook.On(Any, 1, LoseReply(ErrCut))
 	ok, err := h.Mutex.TryLock(h.Ctx)
@@ -128,7 +128,7 @@ func (h *Holder) Token() int64 {
 	return 0
 }
 
-// What a Mutex may have.
+// Optional methods of a Mutex.
 type (
 	waiter interface {
 		Lock(ctx context.Context) error
@@ -139,7 +139,7 @@ type (
 	fenced interface{ Token() int64 }
 )
 
-// lock acquires the lock before ctx ends. A lock that cannot wait is asked again and again.
+// lock waits for the lock until ctx ends. It polls a lock that cannot wait.
 func (h *Holder) lock(ctx context.Context) error {
 	if m, ok := h.Mutex.(waiter); ok {
 		return m.Lock(ctx)
@@ -156,7 +156,7 @@ func (h *Holder) lock(ctx context.Context) error {
 	}
 }
 
-// start runs f in a goroutine, with the holder's context until cancel is called.
+// start runs f in a goroutine, with the holder's context. Cancel ends that context.
 func (h *Holder) start(f func(ctx context.Context) error) (done attempt, cancel context.CancelFunc) {
 	ctx, cancel := context.WithCancel(h.Ctx)
 	got := make(chan error, 1)
@@ -164,7 +164,7 @@ func (h *Holder) start(f func(ctx context.Context) error) (done attempt, cancel 
 	return got, cancel
 }
 
-// wait starts a wait for the lock, and returns when it is in the queue.
+// wait starts to wait for the lock, and returns when the holder is in the queue.
 func (h *Holder) wait() (served attempt, cancel context.CancelFunc) {
 	served, cancel = h.start(h.lock)
 	synctest.Wait()
@@ -180,7 +180,7 @@ func (h *Holder) lockNow() time.Duration {
 	return time.Since(start)
 }
 
-// unlocking matches the command that releases the lock, among all that Unlock may send.
+// unlocking matches the one command of Unlock that releases the lock.
 var unlocking = Command("del", "unlink", "eval", "evalsha", "fcall", "delex", "delifeq")
 
 // unlockUntold releases the lock, but the reply is lost.
@@ -197,8 +197,8 @@ type parking func(*Pause) Action
 func beforeIt(p *Pause) Action { return p.Before }
 func afterIt(p *Pause) Action  { return p.After }
 
-// unlockParked starts an Unlock and returns when it is paused, or has ended without reaching
-// that command. goOn lets it run to its end.
+// unlockParked starts an Unlock and returns when it is paused, or has ended without sending such a
+// command. goOn lets it finish.
 func (h *Holder) unlockParked(where parking) (goOn func()) {
 	pause := NewPause()
 	rule := h.Hook.On(unlocking, 1, where(pause))
@@ -218,5 +218,5 @@ func (h *Holder) unlockParked(where parking) (goOn func()) {
 	}
 }
 
-// faults are the ways in which a command fails.
+// faults has the ways in which a command can fail.
 var faults = map[string]Action{"never sent": Fail(ErrCut), "reply lost": LoseReply(ErrCut), "no answer": Drop}

@@ -15,7 +15,7 @@ import (
 // ErrCut is the error of a broken connection, for faults that need no other.
 var ErrCut = errors.New("locktest: connection cut")
 
-// A Match tells which commands a fault is meant for.
+// A Match selects the commands for a fault.
 type Match func(cmd redis.Cmder) bool
 
 // Command matches commands by name: Command("get", "del").
@@ -27,8 +27,8 @@ func Command(names ...string) Match {
 	}
 }
 
-// Script matches the runs of one Lua script: EVAL by its text, EVALSHA by its
-// hash. It takes the script's source, so it also matches a library's scripts.
+// Script matches the runs of one Lua script, given its source: EVAL by the source, EVALSHA by its
+// hash.
 func Script(source string) Match {
 	sum := sha1.Sum([]byte(source))
 	hash := hex.EncodeToString(sum[:])
@@ -55,7 +55,7 @@ func Mentioning(arg string) Match {
 	}
 }
 
-// All matches commands that all given matches match.
+// All matches commands that all of the given matches select.
 func All(matches ...Match) Match {
 	return func(cmd redis.Cmder) bool {
 		for _, match := range matches {
@@ -73,9 +73,9 @@ func Any(cmd redis.Cmder) bool { return !setUp(cmd) }
 
 var setUp = Command("hello", "auth", "client", "select", "readonly")
 
-// An Action is what happens to a command. It calls send to have Redis execute the
-// command; otherwise the command is never sent. It returns the caller's result: what
-// send returned, or an error of its own in place of the reply.
+// An Action is what happens to a command. It calls send to have Redis execute the command;
+// otherwise the command is never sent. It returns the caller's result: the error of send, or an
+// error of its own in place of the reply.
 type Action func(ctx context.Context, send func() error) error
 
 // Pass lets the command through: for a rule that only counts.
@@ -168,7 +168,7 @@ type Hook struct {
 	rules []*Rule
 }
 
-// A Rule is what On added.
+// A Rule is a rule that On has added.
 type Rule struct {
 	hook   *Hook
 	match  Match
@@ -180,8 +180,8 @@ type Rule struct {
 // On applies action to the next n commands that match, or to every one if n
 // is negative. Where several rules match, the one added first is outermost.
 //
-// A run of a script that Redis does not know yet is EVALSHA, answered by
-// NOSCRIPT, and then EVAL: that counts as one command.
+// If Redis does not know a script yet, the client sends EVALSHA, receives NOSCRIPT, and sends EVAL.
+// That counts as one command.
 func (h *Hook) On(match Match, n int, action Action) *Rule {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -193,21 +193,21 @@ func (h *Hook) On(match Match, n int, action Action) *Rule {
 // Count returns a rule that does nothing but count.
 func (h *Hook) Count(match Match) *Rule { return h.On(match, -1, Pass) }
 
-// Hits returns to how many commands the rule was applied.
+// Hits returns how many commands the rule was applied to.
 func (r *Rule) Hits() int {
 	r.hook.mu.Lock()
 	defer r.hook.mu.Unlock()
 	return r.hits
 }
 
-// Off ends the rule. Hits stays.
+// Off ends the rule. Hits keeps its value.
 func (r *Rule) Off() {
 	r.hook.mu.Lock()
 	defer r.hook.mu.Unlock()
 	r.left = 0
 }
 
-// take uses up one application of r, if it matches one of cmds.
+// take uses r once, if it matches one of cmds.
 func (h *Hook) take(r *Rule, cmds []redis.Cmder) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -265,8 +265,8 @@ func (h *Hook) apply(ctx context.Context, cmds []redis.Cmder, send func() error)
 	return err
 }
 
-// forget removes from cmd the value of a reply that its caller must not see:
-// go-redis returns a value even beside an error.
+// forget removes the value of a reply that the caller of cmd must not see, because go-redis returns
+// a value even together with an error.
 func forget(cmd redis.Cmder) {
 	switch cmd := cmd.(type) {
 	case interface{ SetVal(bool) }:

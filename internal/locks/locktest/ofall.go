@@ -38,7 +38,7 @@ func exclusive(w *World) {
 	w.Expect(b.TryLock(), "the released lock is not free")
 }
 
-// A room notes who is inside at once, and the tokens in the order of entry.
+// A room records which holders are inside at once, and their tokens in the order of entry.
 type room struct {
 	Witness
 
@@ -46,7 +46,7 @@ type room struct {
 	tokens []int64
 }
 
-// enter notes that h is inside until leave is called.
+// enter records that h is inside until leave is called.
 func (r *room) enter(h *Holder) (leave func()) {
 	if m, ok := h.Mutex.(fenced); ok {
 		r.mu.Lock()
@@ -56,8 +56,8 @@ func (r *room) enter(h *Holder) (leave func()) {
 	return r.Enter(h.name)
 }
 
-// judge ends the scenario if two were inside at once, or the tokens do not grow. A lock without
-// tokens has none that could.
+// judge ends the scenario if two holders were inside at once, or if the tokens do not grow. The
+// tokens of a lock without tokens are not checked.
 func (r *room) judge(w *World) {
 	for _, overlap := range r.Overlaps() {
 		w.Expect(false, "%s", overlap)
@@ -69,7 +69,7 @@ func (r *room) judge(w *World) {
 	}
 }
 
-// Holders of one process ask for the lock while one of them has it, and then each has it once.
+// Holders of one process wait for the lock while one of them has it, and then each gets it once.
 func together(w *World) {
 	first := w.Holder("a")
 	var others []*Holder

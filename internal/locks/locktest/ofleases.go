@@ -38,7 +38,7 @@ func contextEnds(w *World) {
 	w.endedWith(a.Context(), context.Canceled, "asked for after Unlock,")
 }
 
-// told has a holder lose the lock after it has just been renewed.
+// told lets a holder lose the lock just after it was renewed.
 func told(w *World) {
 	for name, loss := range losses() {
 		a, b := w.Holder("a"), w.Holder("b")
@@ -84,7 +84,7 @@ func losses() map[string]loss {
 	}
 }
 
-// hang has the client of a ignore the deadlines of its commands.
+// hang makes a's client ignore the deadlines of its commands.
 func hang(a, _ *Holder) (restore func()) {
 	hung := make(chan struct{})
 	rule := a.Hook.On(Any, -1, func(context.Context, func() error) error {
@@ -97,7 +97,7 @@ func hang(a, _ *Holder) (restore func()) {
 	}
 }
 
-// Of the renewals, each second one fails.
+// Every second renewal fails.
 func failedRenewals(w *World) {
 	for name, fault := range faults {
 		a, b := w.Holder("a"), w.Holder("b")
@@ -114,7 +114,7 @@ func failedRenewals(w *World) {
 	}
 }
 
-// A re-entry after Redis has lost the hold starts a new hold, or is told of the loss.
+// A re-entry after Redis has lost the hold either starts a new hold, or learns of the loss.
 func reentryAfterLoss(w *World) {
 	outer, other := w.Holder("a"), w.Holder("b")
 	inner := outer.Sibling("a")
@@ -167,8 +167,8 @@ func leaseFromRequest(w *World) {
 	})
 }
 
-// toldAfter expects that a holder whose further renewals fail is told of the loss exactly when
-// the lease is over.
+// toldAfter expects that a holder whose later renewals fail learns of the loss exactly when the
+// lease ends.
 func (w *World) toldAfter(what string, lease time.Duration, lock func(a *Holder)) {
 	a, start := w.Holder("a"), time.Now()
 	lock(a)

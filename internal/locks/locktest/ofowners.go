@@ -1,6 +1,6 @@
 package locktest
 
-// ofOwners returns the promises of a lock whose owners have names, and may take it again.
+// ofOwners returns the promises of a lock whose owners have names, and can take it again.
 func ofOwners() []promise {
 	return applying(func(l Lock) bool { return l.WithOwner != nil }, []promise{
 		{name: "the owner counts, not the handle", scenario: ownerCounts},

@@ -41,14 +41,14 @@ func reentryKeepsToken(w *World) {
 		"tokens %d, %d and %d of one hold", first, outer.Token(), inner.Token())
 }
 
-// takes has the holder acquire and release the lock, and returns its token.
+// takes acquires and releases the lock, and returns the token.
 func (h *Holder) takes() int64 {
 	h.MustLock()
 	defer h.MustUnlock()
 	return h.Token()
 }
 
-// growing returns a function that expects tokens to grow from one to the next.
+// growing returns a function that expects each token to be larger than the one before.
 func (w *World) growing() func(token int64) {
 	var last int64
 	return func(token int64) {
@@ -84,7 +84,7 @@ func idleTime(w *World) {
 	grows(a.takes())
 }
 
-// A replica that becomes the primary may never have heard of the lock.
+// A replica that becomes the primary may not have received the lock.
 func lostKeys(w *World) {
 	a, b, grows := w.Holder("a"), w.Holder("b"), w.growing()
 	a.MustLock()
@@ -95,7 +95,7 @@ func lostKeys(w *World) {
 	a.MustNotHold()
 }
 
-// The last token is remembered for as long as the lock is held, and longer.
+// Redis remembers the last token for longer than the lock is held.
 func clockBack(w *World) {
 	a, b, grows := w.Holder("a"), w.Holder("b"), w.growing()
 	a.MustLock()

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ofWaiters returns the promises of a lock that waits.
+// ofWaiters returns the promises of a lock with a Lock method that waits.
 func ofWaiters() []promise {
 	return applying(func(l Lock) bool { _, ok := l.handle().(waiter); return ok }, []promise{
 		{name: "Lock waits until the holder releases the lock, and returns soon after", scenario: waits},
@@ -58,11 +58,11 @@ func ofQueues() []promise {
 	})
 }
 
-// queued are waiters in the order in which they came.
+// queued has waiters in the order in which they came.
 type queued struct {
 	w    *World
 	mu   sync.Mutex
-	who  []string // were served, in this order
+	who  []string // the waiters served so far, in order
 	done []attempt
 }
 
@@ -82,14 +82,14 @@ func (q *queued) add(h *Holder, work time.Duration) {
 	synctest.Wait()
 }
 
-// soFar returns who was served, in this order.
+// soFar returns the waiters served so far, in order.
 func (q *queued) soFar() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clone(q.who)
 }
 
-// served expects that all get the lock within the limit, in this order.
+// served expects that all waiters get the lock within the limit, in the order want.
 func (q *queued) served(limit time.Duration, want ...string) {
 	end := time.Now().Add(limit)
 	for _, done := range q.done {
@@ -144,7 +144,7 @@ func keepsPlace(w *World) {
 	q.served(0, "c", "b")
 }
 
-// dead queues up so many waiters that send nothing after that.
+// dead puts n waiters into the queue that send nothing after that.
 func (w *World) dead(n int) {
 	for i := range n {
 		h := w.Holder(fmt.Sprint("dead ", i))
@@ -225,7 +225,7 @@ func givesUp(w *World) {
 	w.mustBeFree()
 }
 
-// Either the request or what takes it back reaches Redis first.
+// Either the request or its withdrawal reaches Redis first.
 func givesUpDuringRequest(w *World) {
 	for _, where := range []parking{beforeIt, afterIt} {
 		a, b := w.Holder("a"), w.Holder("b")
@@ -279,12 +279,12 @@ func leavingHeir(w *World) {
 	}
 	q.served(0, "c")
 	pause.Release()
-	if err := gone.now(); err == nil { // nobody has the lock, so it got it after all
+	if err := gone.now(); err == nil { // the lock was free, so it got it after all
 		b.Unlock()
 	}
 }
 
-// What takes a waiter out of the queue reaches Redis late, when its owner has the lock.
+// The command that removes a waiter from the queue reaches Redis late, when its owner has the lock.
 func leavesLate(w *World) {
 	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
 	a.MustLock()
@@ -337,7 +337,7 @@ func lostWakeUp(w *World) {
 	w.Expect(err == nil, "after a third of the ttl: %v", err)
 	b.MustUnlock()
 
-	// Or the message is gone when the waiter begins to sleep.
+	// The message is already gone when the waiter begins to sleep.
 	a.MustLock()
 	b.Hook.On(Command("blpop"), 1, func(_ context.Context, send func() error) error {
 		_ = a.Mutex.Unlock(a.Ctx)
@@ -353,7 +353,7 @@ func lostWakeUp(w *World) {
 	w.Expect(err == nil, "after a third of the ttl: %v", err)
 }
 
-// The holder relies on no longer lease than Redis keeps.
+// The holder does not rely on its lease for longer than Redis keeps it.
 func leaseOfWaiter(w *World) {
 	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
 	a.MustLock()

@@ -11,13 +11,13 @@ import (
 
 // A Mutex is the handle of one holder.
 //
-// If it also has a method Context(context.Context) context.Context, that is the context of the
-// work under the lock; a holder can be told of a loss in no other way. If it has Token() int64,
-// exactly that, it is its fencing token. If it has Lock(context.Context) error, that waits for
-// the lock until the context ends. Each of these methods makes promises of its own.
+// It may have more methods. Context(context.Context) context.Context returns the context of the
+// work under the lock, which is the only way to tell a holder of a loss. Token() int64 returns the
+// fencing token. Lock(context.Context) error waits for the lock until the context ends. Run checks
+// further promises for each of them.
 //
-// The goroutines of a lock must end soon after Unlock, and soon after its client was closed:
-// within two ttl. A testing/synctest bubble fails the test if one is left.
+// The goroutines of a lock must end within two ttls after Unlock, and after its client is closed. A
+// testing/synctest bubble fails the test if one is left.
 type Mutex interface {
 	// TryLock acquires the lock if it is free. It returns false if another holder has it.
 	TryLock(ctx context.Context) (bool, error)
@@ -27,21 +27,21 @@ type Mutex interface {
 
 // A Lock describes a lock to Run.
 type Lock struct {
-	// New returns the handle of one holder. The lock expires ttl after its holder is gone.
+	// New returns the handle of one holder. The lock expires within ttl after its holder is gone.
 	New func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex
 
-	NotHeld error // the error of Unlock when there is nothing to release, for errors.Is
-	Lost    error // the cause of the Context of a lost hold, for errors.Is; nil for any
+	NotHeld error // matches the error of Unlock when there is nothing to release
+	Lost    error // matches the cause of the Context of a lost hold; nil: any cause
 
 	// WithOwner puts the holder's name into ctx; nil for a lock that needs no name.
 	WithOwner func(ctx context.Context, owner string) context.Context
 
-	// Queue is what is added to the key for the list in which waiters queue up; empty for a
-	// lock without such a queue.
+	// Queue is the suffix of the key of the list in which waiters queue up. It is empty for a lock
+	// without such a list.
 	Queue string
 
-	// Breaks names the promises that the lock is known to break. Run fails if it keeps one of
-	// them after all, so that the list stays true.
+	// Breaks names the promises that the lock is known to break. Run fails if it keeps one of them,
+	// so that the list stays correct.
 	Breaks []string
 }
 
@@ -52,8 +52,7 @@ type promise struct {
 	scenario func(w *World)
 }
 
-// promises returns all promises. Each assumes that the ones before it hold, as far as it needs
-// them.
+// promises returns all promises. A promise may rely on the ones before it.
 func promises() []promise {
 	return slices.Concat(ofAll(), ofOwners(), ofLeases(), ofTokens(), ofWaiters(), ofQueues())
 }
@@ -66,7 +65,7 @@ func Promises() (names []string) {
 	return names
 }
 
-// applying returns promises that are made by the locks for which applies is true.
+// applying sets the locks to which the promises apply.
 func applying(applies func(Lock) bool, all []promise) []promise {
 	for i := range all {
 		all[i].applies = applies
@@ -74,16 +73,16 @@ func applying(applies func(Lock) bool, all []promise) []promise {
 	return all
 }
 
-// handle returns a handle that is not used, to see which methods it has.
+// handle returns a handle only to see which methods it has.
 func (l Lock) handle() Mutex {
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
 	return l.New(rdb, "unused", TTL)
 }
 
-// Run checks every promise that the lock makes, each in a subtest. Each is a scenario with
-// faults, on a Redis in memory, in virtual time. A process that is stopped for longer than the
-// ttl loses every lock that expires: the answer to that is a fencing token.
+// Run checks every promise that applies to the lock, each in a subtest. A subtest is a scenario
+// with faults, on a Redis in memory, in virtual time. A process that is stopped for longer than the
+// ttl loses any lock that expires: only a fencing token helps against that.
 func Run(t *testing.T, lock Lock) {
 	t.Helper()
 	for _, name := range lock.Breaks {
@@ -103,7 +102,7 @@ func Run(t *testing.T, lock Lock) {
 	}
 }
 
-// verdict returns why the subtest of Run fails, and "" if it passes.
+// verdict returns why the subtest of Run fails, or "" if it passes.
 func (p promise) verdict(t *testing.T, lock Lock) string {
 	broken, err := play(t, lock, p.scenario)
 	listed := slices.Contains(lock.Breaks, p.name)

@@ -19,11 +19,11 @@ type Server struct {
 	Hook   *Hook // in Client
 }
 
-// NewServer serves a Redis whose keys expire as time passes. Inside a
-// testing/synctest bubble time.Sleep moves the clock of both sides at once,
-// and takes no time. There the server has to be closed before the bubble ends.
+// NewServer starts a Redis whose keys expire as time passes. Inside a testing/synctest bubble,
+// time.Sleep moves the clocks of Redis and its clients together, and takes no real time. There the
+// server has to be closed before the bubble ends.
 func NewServer() *Server {
-	s := &Server{Miniredis: miniredis.NewMiniRedis()} // it starts when it is first dialled
+	s := &Server{Miniredis: miniredis.NewMiniRedis()} // the first Dial starts it
 	s.ClockTTL(true)
 	s.Client, s.Hook = s.NewClient()
 	return s
@@ -38,11 +38,12 @@ func (s *Server) NewClient() (*redis.Client, *Hook) {
 		Addr:   "127.0.0.1:0",
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return s.Dial() },
 
-		// Large enough that nobody waits for it: a pool's timers are reused across bubbles.
+		// So large that no caller waits for a connection: the timers for that are reused across
+		// bubbles.
 		PoolSize: 64,
 
-		// What a lock needs of its client: it keeps deadlines, and does not repeat a
-		// command whose reply was lost.
+		// A lock needs a client that keeps deadlines, and does not repeat a command whose reply was
+		// lost.
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1,
 
@@ -61,8 +62,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Start serves a Redis for the length of the test, whose clock stands still:
-// keys expire by FastForward only. It is for locks with no timers of their own.
+// Start starts a Redis for the duration of the test. Its clock stands still: only FastForward makes
+// keys expire. It is for locks without timers of their own.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := StartTicking(t)
@@ -70,8 +71,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// StartTicking serves a NewServer for the length of the test. In a bubble, t
-// must be the bubble's.
+// StartTicking starts a NewServer for the duration of the test. In a bubble, t must be the
+// bubble's.
 func StartTicking(t testing.TB) *Server {
 	t.Helper()
 	s := NewServer()
@@ -83,8 +84,8 @@ func StartTicking(t testing.TB) *Server {
 	return s
 }
 
-// Key returns a key that no other test, and no other run, uses. It is inside
-// the project's prefix, for a server that others use too.
+// Key returns a key that no other test or run uses. It has the project's prefix, in case the server
+// is shared with others.
 func Key(t testing.TB) string {
 	return "oversell:test:" + t.Name() + ":" + uuid.NewString()
 }

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// A Witness watches a critical section and knows nothing of the lock around
-// it: each holder registers on entry, and must find nobody else inside. It may be
-// used by several goroutines at once. The zero Witness is ready to use.
+// A Witness watches a critical section without knowing its lock: each holder registers on entry,
+// and must find nobody else inside. It may be used by several goroutines at once. The zero Witness
+// is ready to use.
 type Witness struct {
 	mu       sync.Mutex
 	inside   []string
@@ -16,7 +16,7 @@ type Witness struct {
 	overlaps []string
 }
 
-// Enter records that who entered. The result records that who left: call it once.
+// Enter records that a holder has entered. Leave records that it has left, and must be called once.
 func (w *Witness) Enter(who string) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -33,14 +33,14 @@ func (w *Witness) Enter(who string) (leave func()) {
 	}
 }
 
-// Most returns the largest number that was inside at once.
+// Most returns the largest number of holders that were inside at once.
 func (w *Witness) Most() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.most
 }
 
-// Overlaps describes every entry that found somebody inside.
+// Overlaps describes every entry of a holder that found another one inside.
 func (w *Witness) Overlaps() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

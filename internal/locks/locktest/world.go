@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TTL is the ttl of the locks in a World. It is long compared with what a scenario waits for
-// besides, and passes instantly.
+// TTL is the ttl of the locks in a World. It is long compared with the short waits of a scenario,
+// and passes instantly.
 const TTL = 3 * time.Second
 
 // Tick is added to a sleep so that it ends after a timer of the same length, not beside it.
@@ -30,9 +30,9 @@ type World struct {
 	clients []*redis.Client
 }
 
-// Scenario runs a test of the lock's own as Run does the promises: in a bubble of
-// testing/synctest, where time.Sleep moves the clocks of Redis and of all timers together. It
-// fails the test if an expectation is not met, or a key is left in Redis in the end.
+// Scenario runs a scenario in the way in which Run checks promises: in a bubble of
+// testing/synctest, where time.Sleep moves the clocks of Redis and of all timers together. It fails
+// the test if an expectation is not met, or if a key is left in Redis at the end.
 func Scenario(t *testing.T, lock Lock, scenario func(w *World)) {
 	t.Helper()
 	broken, err := play(t, lock, scenario)
@@ -41,9 +41,9 @@ func Scenario(t *testing.T, lock Lock, scenario func(w *World)) {
 	}
 }
 
-// play returns the expectation that is not met, and "" if all are; an error means that the
-// scenario could not be run. A lock that does not exclude a second holder, or cannot be
-// released, fails every scenario, because they rely on both.
+// play returns the expectation that was not met, or "" if all were. An error means that the
+// scenario could not be run. A lock that does not exclude a second holder, or cannot be released,
+// fails every scenario, because they rely on both.
 func play(t *testing.T, lock Lock, scenario func(w *World)) (broken string, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &World{Server: NewServer(), Key: "lock", ctx: t.Context(), lock: lock}
@@ -99,7 +99,7 @@ func (w *World) isLock() {
 	w.Expect(b.Unlock() && a.TryLock() && a.Unlock(), "it cannot be released twice")
 }
 
-// close lets everything end, and returns the keys that are left in Redis.
+// close ends all holders, and returns the keys that are left in Redis.
 func (w *World) close() (left []string) {
 	for _, h := range w.holders {
 		h.GoOn()
@@ -107,7 +107,7 @@ func (w *World) close() (left []string) {
 	}
 	for _, h := range w.holders {
 		h.waiting.Wait()
-		for range 10 { // it may have been entered more than once
+		for range 10 { // it may hold the lock more than once
 			if h.Mutex.Unlock(h.Ctx) != nil {
 				break
 			}
@@ -118,8 +118,8 @@ func (w *World) close() (left []string) {
 	for _, rdb := range w.clients {
 		_ = rdb.Close()
 	}
-	// A lock's renewals in the background notice that their client is closed after their next
-	// pause, which may be a large part of the ttl.
+	// Renewals in the background notice only after their next pause that their client is closed,
+	// and the pause may be a large part of the ttl.
 	time.Sleep(2 * TTL)
 	_ = w.Server.Close()
 	return left
@@ -128,26 +128,26 @@ func (w *World) close() (left []string) {
 // Outlast waits until everything that should expire within a ttl has expired.
 func (w *World) Outlast() { time.Sleep(TTL + TTL/10) }
 
-// queue returns who is in the queue.
+// queue returns the entries of the queue.
 func (w *World) queue() []string {
 	who, _ := w.List(w.Key + w.lock.Queue)
 	return who
 }
 
-// mustBeFree ends the scenario unless nobody has the lock, or waits for it.
+// mustBeFree ends the scenario if the lock is held, or a waiter is in the queue.
 func (w *World) mustBeFree() {
 	synctest.Wait()
 	w.Expect(!w.Exists(w.Key), "the lock is not free")
 	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
 }
 
-// attempt is a call that may still be going on.
+// attempt receives the error of a call when it returns.
 type attempt <-chan error
 
-// errGoesOn is the error of an attempt that has not ended in time.
+// errGoesOn is the error of a call that has not returned in time.
 var errGoesOn = errors.New("it has not returned")
 
-// within returns the error of the attempt, or errGoesOn if it takes longer than limit.
+// within returns the error of the call, or errGoesOn if it takes longer than limit.
 func (a attempt) within(limit time.Duration) error {
 	select {
 	case err := <-a:
@@ -157,7 +157,7 @@ func (a attempt) within(limit time.Duration) error {
 	}
 }
 
-// now returns the error of the attempt if it ends without any time passing.
+// now returns the error of the call, or errGoesOn unless it returns without any time passing.
 func (a attempt) now() error {
 	synctest.Wait()
 	select {

@@ -21,7 +21,7 @@ func chinese(t *testing.T) *pagetexts.Language {
 	return language
 }
 
-// Everything that a search and the list say is translated, but for names and commands.
+// All output of a search and of the list is translated, except names and commands.
 func TestSearchAndListInChinese(t *testing.T) {
 	out, _ := runs(t, exitExpected, "-search", "none,v1", "-lang", "zh")
 	command := regexp.MustCompile(`go run .*|http:.*|步：.*|[\d.]+m?s\b`)

@@ -27,7 +27,7 @@ const asProgram = "LAB_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	logging.Disable()
-	debug.SetGCPercent(400) // the lab makes much garbage and keeps little
+	debug.SetGCPercent(400) // the lab allocates a lot and keeps little of it
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
@@ -42,7 +42,7 @@ func runs(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	return perform(t, tables(), want, args...)
 }
 
-// perform is runs for a program that knows of these tables.
+// perform is like runs, for a program with these tables.
 func perform(t *testing.T, tables []lab.Table, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -53,7 +53,7 @@ func perform(t *testing.T, tables []lab.Table, want int, args ...string) (stdout
 	return out.String(), errs.String()
 }
 
-// try runs the program for its report.
+// try runs the program and returns its report.
 func try(t *testing.T, tables []lab.Table, want int, args ...string) lab.Report {
 	t.Helper()
 	out, _ := perform(t, tables, want, append(args, "-json", "-")...)
@@ -64,15 +64,15 @@ func try(t *testing.T, tables []lab.Table, want int, args ...string) lab.Report 
 	return r
 }
 
-// withLock is the tables with one lock, which is tried by default.
+// withLock returns the tables, with c as the only lock that is tried by default.
 func withLock(c lab.Subject) []lab.Table {
 	all := tables()
 	all[0].Subjects = []lab.Subject{c}
 	return all
 }
 
-// Each way to call it shows what it says, in both languages. Names and commands are not
-// translated.
+// Each way of calling the program has the expected output, in both languages. Names and commands
+// are not translated.
 func TestWhatIsShown(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "lab.html")
 	for _, tt := range []struct {
@@ -135,7 +135,7 @@ func TestYourLockIsGraded(t *testing.T) {
 	}
 }
 
-// The report is that of the first table of which something was named, with the others beside it.
+// The report is the one on the first table with a named cell, and has the others in its fields.
 func TestTablesAreBesideEachOther(t *testing.T) {
 	r := try(t, tables(), exitExpected, "-run", "foreign-delete,two-sweepers,repair-with-units-in-flight",
 		"-strategy", "v2_ttl,h2_status,h3_claim,overwrite")
@@ -153,8 +153,7 @@ func TestTablesAreBesideEachOther(t *testing.T) {
 	}
 }
 
-// The record is that of all cells, in the form in which it is written: so what changes is all
-// that a diff shows.
+// The record has all cells, in the format in which the lab writes it. So a diff shows only changes.
 func TestRecordIsWhole(t *testing.T) {
 	file := filepath.Join("..", "..", "internal", "lab", "record.json")
 	text, err := os.ReadFile(file)
@@ -177,7 +176,8 @@ func TestRecordIsWhole(t *testing.T) {
 	}
 }
 
-// A new strategy is one entry of the record, which the lab writes. Until then it says so.
+// A new strategy needs an entry in the record, which the lab writes. Until then the lab reports
+// that it is missing.
 func TestNewStrategyIsRecorded(t *testing.T) {
 	c := lab.Subjects()[4]
 	c.Name = "mine"
@@ -205,8 +205,8 @@ func TestNewStrategyIsRecorded(t *testing.T) {
 	}
 }
 
-// Locks on other servers are tried where they are asked for, in real time, beside
-// what is in virtual time.
+// Locks on other servers are tried if they are named, in real time, while the other cells of the
+// run are in virtual time.
 func TestLocksOnOtherServers(t *testing.T) {
 	backendtest.System(t)
 	r := try(t, tables(), exitExpected, "-strategies", "redlock,etcd", "-run", "foreign-unlock,clock-jump-majority")
@@ -221,7 +221,7 @@ func TestLocksOnOtherServers(t *testing.T) {
 	}
 }
 
-// A Redis of one's own says nothing of nodes, so redlock is not tried there.
+// The user's own Redis has no nodes for redlock, so redlock is left out there.
 func TestNodesAreAskedFor(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                               "embedded",
@@ -245,7 +245,7 @@ func TestNodesAreAskedFor(t *testing.T) {
 	}
 }
 
-// A report that cannot be written is said before the run, not after it.
+// The program reports a file that cannot be written before the run, not after it.
 func TestFilesAreMadeBeforeTheRun(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "no", "such")
 	for _, flag := range []string{"-html", "-json"} {
@@ -262,7 +262,7 @@ func TestFilesAreMadeBeforeTheRun(t *testing.T) {
 	}
 }
 
-// What an interrupted run would have replaced is as it was, and nothing lies beside.
+// An interrupted run leaves the old report unchanged, and no temporary file.
 func TestInterruptedRunLeavesTheOldReport(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "lab.html")
@@ -382,7 +382,7 @@ func TestEnvironment(t *testing.T) {
 	runs(t, exitExpected, "-run", "lost-update", "-redis", "embedded")
 }
 
-// Each flag is one that a mode takes, and each mode takes flags that there are.
+// Each flag belongs to a mode, and each flag of a mode exists.
 func TestEveryFlagIsOfAMode(t *testing.T) {
 	fs := flags(new(options), new(texts))
 	var taken []string
@@ -404,7 +404,7 @@ func TestEveryFlagIsOfAMode(t *testing.T) {
 	}
 }
 
-// The tables have each anomaly that is described, in the same order.
+// The tables have all described anomalies, in the same order.
 func TestTablesHaveEachDescribedAnomaly(t *testing.T) {
 	file, err := os.ReadFile("../../internal/lab/anomalies.json")
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	v8 "oversell/internal/locks/v8_fenced"
 )
 
-// The lab notices when a stage loses what is its own, here of anomalies under which nothing breaks
-// on record: cells turn, and the exit code is 1.
+// The lab notices when a stage loses the property that it adds: outcomes change, and the exit code
+// is 1. The anomalies here break nothing on record.
 func TestMutantsAreNoticed(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.what, func(t *testing.T) {
@@ -52,7 +52,7 @@ type mutant struct {
 	turns   []string // the anomalies whose outcome changes, at least
 }
 
-// subjectOf is the subject of a strategy, with another lock.
+// subjectOf returns the subject of a strategy with another lock.
 func subjectOf(name string, lock func(p *lab.Process, key string) guard.Lock) lab.Subject {
 	c, err := lab.FindSubjects(lab.Subjects(), []string{name})
 	if err != nil {
@@ -70,15 +70,15 @@ func subjectOf(name string, lock func(p *lab.Process, key string) guard.Lock) la
 	return c[0]
 }
 
-// unguarded is the subject of a strategy, with nothing around the sale. At the shop
-// it still is of that strategy's family.
+// unguarded returns the subject of a strategy without its guard. In the shop it still belongs to
+// that strategy's family.
 func unguarded(name string) lab.Subject {
 	c := subjectOf(name, nil)
 	c.Optimistic, c.Guard = false, func(*lab.Process) guard.Guard { return guard.None{} }
 	return c
 }
 
-// mutants returns what the lab has to notice.
+// mutants returns the mutants that the lab must notice.
 func mutants() []mutant {
 	return []mutant{
 		{"watch without its look at the write", unguarded("watch"), []string{
@@ -106,14 +106,14 @@ func mutants() []mutant {
 	}
 }
 
-// What only looks like a lock keeps no promise: where nobody came in, nobody was kept out or
-// nothing was given back, the cell is unknown. What it keeps all the same is not
-// about that, and no anomaly that is about it turns out as on record.
+// A thing that only looks like a lock keeps no promise: the cell is unknown if nobody got the lock,
+// nobody was refused, or nothing was released. An unknown cell never counts as expected. The
+// promises in keeps do not depend on what is broken.
 func TestBrokenLocksKeepNothing(t *testing.T) {
 	for _, m := range []struct {
 		what, stage string
 		lock        func(p *lab.Process, key string) guard.Lock
-		keeps       []string // what it is not too broken for
+		keeps       []string // promises that it keeps all the same
 	}{
 		{"it only returns errors", "v9_cohort", func(*lab.Process, string) guard.Lock { return failing{} }, nil},
 		{"it grants nothing", "v9_cohort", func(*lab.Process, string) guard.Lock { return refusing{} }, nil},
@@ -159,8 +159,8 @@ func TestBrokenLocksKeepNothing(t *testing.T) {
 	}
 }
 
-// The search finds what no anomaly of the table shows, because it needs a fault and then something
-// else in the path that handles it: a lock that is released once more when a reply got lost.
+// The search finds a mistake that no anomaly of the table shows, because it is in the code that
+// handles a fault: a lock that is released once more when a reply was lost.
 func TestSearchFindsWhatTheTableMisses(t *testing.T) {
 	c := subjectOf("v1_setnx", func(p *lab.Process, key string) guard.Lock { return repeating{v1.New(p.Redis(), key)} })
 	if r := try(t, withLock(c), exitExpected, "-strategy", c.Name); len(r.Unexpected()) > 0 {
@@ -181,7 +181,7 @@ func TestSearchFindsWhatTheTableMisses(t *testing.T) {
 	}
 }
 
-// repeating releases again what it may have released.
+// repeating repeats an Unlock that may have succeeded.
 type repeating struct{ *v1.Mutex }
 
 func (r repeating) Unlock(ctx context.Context) error {
@@ -192,7 +192,7 @@ func (r repeating) Unlock(ctx context.Context) error {
 	return err
 }
 
-// failing answers everything with an error.
+// failing returns an error from every call.
 type failing struct{}
 
 var errBroken = errors.New("broken")
@@ -221,12 +221,12 @@ func (granting) TryLock(context.Context) (bool, error) { return true, nil }
 func (granting) Lock(context.Context) error            { return nil }
 func (granting) Token() int64                          { return 1 }
 
-// kept is never given back.
+// kept is never released.
 type kept struct{ guard.Lock }
 
 func (kept) Unlock(context.Context) error { return nil }
 
-// uncounted gives the lock back with the first Unlock, as v4 does.
+// uncounted releases the lock at the first Unlock, as v4 does.
 type uncounted struct {
 	*v5.Mutex
 	rdb redis.Cmdable
@@ -237,7 +237,7 @@ func (u uncounted) Unlock(ctx context.Context) error {
 	return errors.Join(u.Mutex.Unlock(ctx), u.rdb.Del(ctx, u.key).Err())
 }
 
-// endless renews on after Unlock, for as long as its process lives.
+// endless goes on renewing after Unlock, for as long as its process lives.
 type endless struct {
 	*v6.Mutex
 	p    *lab.Process
@@ -258,8 +258,8 @@ func (e *endless) renew() {
 	}
 }
 
-// counted takes its token from a counter beside the lock, when it is asked for: by
-// then it may be that of the next holder.
+// counted reads its token from a counter beside the lock only when Token is called. By then it may
+// be the token of the next holder.
 type counted struct {
 	*v8.Mutex
 	rdb redis.Cmdable
@@ -281,7 +281,7 @@ func (c counted) Token() int64 {
 	return n
 }
 
-// renumbered has a larger token with each entry.
+// renumbered gets a larger token with each re-entry.
 type renumbered struct {
 	*v8.Mutex
 	entries int64
@@ -297,7 +297,7 @@ func (r *renumbered) TryLock(ctx context.Context) (bool, error) {
 
 func (r *renumbered) Token() int64 { return r.Mutex.Token() + r.entries }
 
-// freed frees the lock with Unlock, and wakes nobody.
+// freed releases the lock, but wakes no waiter.
 type freed struct {
 	*v7.Mutex
 	rdb redis.Cmdable

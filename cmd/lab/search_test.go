@@ -16,7 +16,7 @@ func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
 	if !strings.Contains(out, "time passes, 1 freeze, 1 kill, 1 lost reply") {
 		t.Errorf("the budget is not stated:\n%s", out)
 	}
-	if strings.Count(out, "impossible: ") != 6 { // v1: all but stuck; v2: stuck and self-wait
+	if strings.Count(out, "impossible: ") != 6 { // v1: all goals but stuck; v2: stuck and self-wait
 		t.Errorf("impossible is not what it was:\n%s", out)
 	}
 	replayed := 0
@@ -36,7 +36,7 @@ func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
 	}
 }
 
-// The columns of a strategy with a long name are those of the others, in both languages.
+// The columns are aligned for a strategy with a long name too, in both languages.
 func TestSearchIsAligned(t *testing.T) {
 	for _, language := range []string{"en", "zh"} {
 		all, _ := runs(t, exitExpected, "-search", "none,v1", "-lang", language)
@@ -58,8 +58,8 @@ func TestSearchIsAligned(t *testing.T) {
 	}
 }
 
-// What is about a lock is not called impossible where there is no lock to break, nor what is
-// about a lock in Redis where there is none.
+// A goal about a lock is not called impossible for a strategy without a lock, nor a goal about a
+// lock in Redis for one without a lock there.
 func TestSearchSaysWhatDoesNotApply(t *testing.T) {
 	out, _ := runs(t, exitExpected, "-search", "none,local,watch")
 	for _, want := range []string{
@@ -80,7 +80,7 @@ func TestSearchSaysWhatDoesNotApply(t *testing.T) {
 	}
 }
 
-// What several searches find is printed as a table, and a stale table in a file is noticed.
+// The results of several searches are printed as a table, and a stale table in a file is noticed.
 func TestSearchWritesTheTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "table.md")
 	if err := os.WriteFile(file, []byte("# T\n<!-- search:begin -->\nold\n<!-- search:end -->\nend\n"),

@@ -21,13 +21,13 @@ import (
 	"oversell/internal/site"
 )
 
-// maxLab is the most that the lab in a browser may have, compressed.
+// maxLab is the largest allowed size of the compressed lab for a browser.
 const maxLab = 6_000_000
 
 // writeSite writes a small site and returns its folder.
 func writeSite(t *testing.T) string {
 	t.Helper()
-	t.Setenv(asProgram, "1") // for the processes that it starts of itself
+	t.Setenv(asProgram, "1") // for the processes in which it runs itself
 	dir := filepath.Join(t.TempDir(), "site")
 	var out, errs bytes.Buffer
 	p := program{tables: tables(), stdout: &out, stderr: &errs}
@@ -50,7 +50,7 @@ func serveBelow(t *testing.T, dir, path string) (address string) {
 	return s.URL + path + "/"
 }
 
-// ask has the page ask for something, as its parts do, and returns the JSON of the reply.
+// ask evaluates an expression that makes a request in the page, and returns the reply.
 func ask[T any](t *testing.T, b *pagetest.Tab, expression string) (out T) {
 	t.Helper()
 	text, err := chromedp.Run(b.Context,
@@ -66,11 +66,11 @@ func ask[T any](t *testing.T, b *pagetest.Tab, expression string) (out T) {
 	return out
 }
 
-// The site needs no shop, and keeps its promises from plain files.
+// The site works from plain files, without a shop.
 func TestSite(t *testing.T) {
 	dir := writeSite(t)
 	t.Run("the lab is small", func(t *testing.T) { labIsSmall(t, dir) })
-	b := pagetest.New(t) // each tab starts a browser, and each instance of the lab takes it seconds
+	b := pagetest.New(t) // shared: starting a browser, and the lab in it, takes seconds
 	t.Run("what was recorded is shown", func(t *testing.T) { recordingsAreShown(t, b, dir) })
 	t.Run("the scheduler runs in the browser", func(t *testing.T) { schedulerRuns(t, b, dir) })
 	t.Run("cells run in the browser", func(t *testing.T) { cellsRun(t, b, dir) })
@@ -90,10 +90,10 @@ func labIsSmall(t *testing.T, dir string) {
 	}
 }
 
-// Below a path, as on GitHub Pages, the scheduler plays v3's check-then-delete in the browser, with
-// the state that this program comes to.
+// Below a path, as on GitHub Pages, the scheduler plays v3's check-then-delete in the browser, and
+// gets the same state as this program.
 func schedulerRuns(t *testing.T, b *pagetest.Tab, dir string) {
-	const before, last = "A.A.A.A.p3000.B", "A" // A has looked at the lock; the lease ends; B locks; A deletes
+	const before, last = "A.A.A.A.p3000.B", "A" // A has read the lock; the lease ends; B locks; A deletes
 	moves, err := lab.ParseMoves(before + "." + last)
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Every part of the site shows what was recorded, and a link to it can be sent: it is opened
-// as the first page. What needs a shop is named with the command that has one.
+// Every part of the site shows its recording, and can be opened directly by its link. Parts that
+// need a shop show the command that starts one.
 func recordingsAreShown(t *testing.T, b *pagetest.Tab, dir string) {
 	address := serveBelow(t, dir, "/oversell")
 	look := pagetest.Look{Width: 1280, Height: 720, Scheme: "light"}
@@ -149,7 +149,7 @@ func recordingsAreShown(t *testing.T, b *pagetest.Tab, dir string) {
 			`document.body.innerText.includes("go run ./cmd/shop")`},
 	} {
 		language := []string{"en", "zh"}[i%2]
-		b.Visit(address, fmt.Sprintf("?lang=%s&n=%d%s", language, i, part.at), look) // n: it is loaded anew
+		b.Visit(address, fmt.Sprintf("?lang=%s&n=%d%s", language, i, part.at), look) // n makes the page load anew
 		b.Until(part.until)
 		b.Keep(fmt.Sprintf("site-%d-%s", i, language))
 		b.Quiet()
@@ -166,8 +166,9 @@ func recordingsAreShown(t *testing.T, b *pagetest.Tab, dir string) {
 	b.Quiet()
 }
 
-// At the root of a server, a cell of the lab that is run in the browser comes out as in the recording,
-// here on a lock whose library keeps timers; one that needs a database says that it cannot.
+// At the root of a server, a cell of the lab that is run in the browser has the outcome of the
+// recording, here with a lock whose library keeps timers. A cell that needs a database says that it
+// cannot run.
 func cellsRun(t *testing.T, b *pagetest.Tab, dir string) {
 	address := serveBelow(t, dir, "")
 	for _, cell := range []struct{ at, says string }{
@@ -196,7 +197,7 @@ func cellsRun(t *testing.T, b *pagetest.Tab, dir string) {
 	b.Quiet()
 }
 
-// Files that are not a site's are left alone, and an older site is replaced.
+// A folder with other files is left alone, and an older site is replaced.
 func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "thesis.txt")
@@ -215,7 +216,7 @@ func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
 	}
 }
 
-// Where the source is not, the error says what is needed.
+// Without the source, the error says what is needed.
 func TestSiteNeedsTheSource(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if _, errs := runs(t, exitFailed, "-site", "site"); !strings.Contains(errs, site.ErrSource.Error()) {

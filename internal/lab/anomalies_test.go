@@ -42,8 +42,8 @@ func cellOf(t *testing.T, anomaly, strategy string) lab.Cell {
 	return r.Cells[0]
 }
 
-// after returns the keys after the n-th event, from 1 on, of an actor whose text
-// begins so; the times of the clock in them are replaced.
+// after returns the keys after the actor's n-th event, counted from 1, whose text begins with text.
+// Times are replaced.
 func after(t *testing.T, c lab.Cell, actor, text string, n int) string {
 	t.Helper()
 	for i, e := range c.Trace {
@@ -60,21 +60,21 @@ func after(t *testing.T, c lab.Cell, actor, text string, n int) string {
 
 var bigNumber = regexp.MustCompile(`\b\d{15,16}\b`)
 
-// After each command the trace has what is in Redis, with what is left of each ttl.
+// After each command the trace has the keys in Redis, with the rest of each ttl.
 func TestTraceHasTheKeys(t *testing.T) {
 	for _, tt := range []struct {
 		anomaly, strategy, actor, event string
 		n                               int
 		want                            string
 	}{
-		// In v7 the lock is handed to B with no hold counted, until B takes it; of v8 there
-		// is a token besides.
+		// In v7 the lock is handed to B with a count of 0, until B takes it. The lock of v8 has a
+		// token as well.
 		{"missed-wake-up", "v7_queue", "B", "EVALSHA ", 1,
 			"lock hash A/1=1 3000, lock:queue list B/1 6000, lock:waiters hash B/1=start+3000 6000"},
 		{"missed-wake-up", "v7_queue", "A", "EVAL ", 2, "lock hash B/1=0 2377"},
 		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 2, "lock hash B/1=1 3000, lock:token string TOKEN 6000"},
-		// The queue of v9, its token, and the list on which the next one is woken. B has
-		// the lock for what is left of the ttl by which it waits.
+		// The queue of v9, its token, and the list that wakes the next waiter. B has the lock for
+		// the rest of the ttl of its place in the queue.
 		{"missed-wake-up", "v9_cohort", "A", "EVAL ", 1,
 			"lock string token-A1 3000, lock:token string TOKEN 6000"},
 		{"missed-wake-up", "v9_cohort", "B", "EVALSHA ", 1,
@@ -95,14 +95,14 @@ func TestTraceHasTheKeys(t *testing.T) {
 		{"paused-writer", "v9_cohort", "B", "EVAL «Writes the value", 1,
 			"lock string token-B1 3000, lock:token string TOKEN 6000, stock string 9, stock:fence hash of= " +
 				"token=TOKEN"},
-		// A lease that has run out: the lock is gone by then, though nobody deleted it.
+		// An expired lease: the lock is gone, though nobody deleted it.
 		{"paused-writer", "v3_uuid", "A", "stopped", 1,
 			"lock string token-A1 3000, stock string 10"},
 		{"paused-writer", "v3_uuid", "A", "goes on", 1,
 			"stock string 9"},
 		{"check-then-delete", "v3_uuid", "A", "DEL ", 1, ""},
 		{"check-then-delete", "v5_reentrant", "A", "EVAL ", 1, "lock hash A/1=1 3000"},
-		// What was done to the server: it has forgotten the lock.
+		// A fault of the server: it has forgotten the lock.
 		{"failover", "v4_lua", "", "a replica that never", 1, ""},
 		{"clock-jump-minority", "redlock", "", "the clock of", 1,
 			"node 2: lock string token-A1 2850, node 3: lock string token-A1 2850, node 4: lock string token-A1 2850"},
@@ -116,15 +116,15 @@ func TestTraceHasTheKeys(t *testing.T) {
 	}
 }
 
-// What a trace says of the keys comes, in the end, to what Redis has: no key that a
-// script makes by itself is missed, whatever happens in a cell.
+// The key changes in a trace add up to the keys in Redis. So no key that a script creates is
+// missed.
 func TestTraceAddsUpToWhatRedisHas(t *testing.T) {
 	compared := make(map[string]int) // by lock
 	err := lab.InVirtualTime(func() {
 		for i, c := range lab.Subjects() {
 			for j, sc := range anomalies.All() {
 				if (i+j)%backendtest.Times(8, 3) != 0 {
-					continue // each lock meets some, and each anomaly some locks
+					continue // each lock is tried on some anomalies, and each anomaly on some locks
 				}
 				if sc.NotApplicable == nil || sc.NotApplicable(c) == "" {
 					compared[c.Name] += lab.AddsUp(t, c, sc)

@@ -20,8 +20,7 @@ func tried(t *testing.T, s Scenario) Cell {
 	return r.Cells[0]
 }
 
-// A fault that was to be done to a command, and never was, decides nothing: the
-// break that is seen without it is another's.
+// If a fault met no command, the cell is not decided: the break that is seen has another cause.
 func TestFaultThatDidNotHappenDecidesNothing(t *testing.T) {
 	for _, spare := range []bool{false, true} {
 		c := tried(t, Scenario{Run: func(w *World) Verdict {

@@ -1,7 +1,6 @@
 package lab
 
-// What the tests of package lab_test use: they play all anomalies, which this package
-// does not know.
+// Exported for package lab_test, whose tests play all anomalies. This package cannot import them.
 var (
 	KeysAfter     = keysAfter
 	BriefKeys     = briefKeys

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// played plays moves, which must be possible.
+// played plays moves. They must be possible.
 func played(t *testing.T, strategy string, buyers int, text string) State {
 	t.Helper()
 	moves, err := ParseMoves(text)
@@ -137,7 +137,7 @@ func TestMoveThatIsNotPossible(t *testing.T) {
 	}
 }
 
-// walk makes moves at random, of those that are said to be possible.
+// walk makes random moves from State.Can.
 func walk(t *testing.T, strategy string, buyers, n int, seed uint64) State {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -155,7 +155,7 @@ func walk(t *testing.T, strategy string, buyers, n int, seed uint64) State {
 	return state
 }
 
-// difference shows from where on two texts differ.
+// difference returns the first lines in which two texts differ.
 func difference(want, got string) string {
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range min(len(a), len(b)) {
@@ -168,7 +168,7 @@ func difference(want, got string) string {
 	return fmt.Sprintf("%d lines were %d", len(b), len(a))
 }
 
-// What is said to be possible is, and the same moves always lead to the same.
+// Every move in State.Can is possible, and the same moves always lead to the same state.
 func TestSameScheduleSameState(t *testing.T) {
 	for i, strategy := range Levels() {
 		for seed := range uint64(backendtest.Times(1, 4)) {
@@ -183,8 +183,8 @@ func TestSameScheduleSameState(t *testing.T) {
 	}
 }
 
-// After a lost reply a helper releases the lock in the background, while its caller releases
-// it too, by the same command. The caller's is always the first.
+// After a lost reply a helper releases the lock in the background, while its caller releases it
+// with the same command. The caller's command is always the first.
 func TestReleasesOfTheSameMomentHaveAnOrder(t *testing.T) {
 	for range 30 {
 		a := played(t, "nested_v5_reentrant", 2, "A.lA.A").Players[0]
@@ -227,7 +227,7 @@ func TestTwoBuyersWithoutALockOversell(t *testing.T) {
 	}
 }
 
-// A step is one command: Redis has seen what was let go, and nothing more.
+// A step is one command: Redis receives only what was let go.
 func TestNothingHappensThatIsNotLet(t *testing.T) {
 	s := played(t, "v4_lua", 2, "")
 	if len(s.Trace) != 0 || len(s.Keys) != 1 || s.Keys[0].Name != "stock" || s.Keys[0].Value != "1" {
@@ -264,8 +264,8 @@ func TestScriptIsOneStep(t *testing.T) {
 	}
 }
 
-// The holder comes late, and removes the lock of the next one; by a script it does
-// not. That both oversell is another matter.
+// A late holder removes the lock of the next one, unless it uses a script. Both ways oversell all
+// the same.
 func TestLateHolderDeletesTheNextOnesLock(t *testing.T) {
 	const moves = "A.A.fA.p3000.B.tA.A"
 	v2 := played(t, "v2_ttl", 2, moves+".A")
@@ -285,7 +285,7 @@ func TestLateHolderDeletesTheNextOnesLock(t *testing.T) {
 			t.Errorf("%s: found %q", s.Strategy, got)
 		}
 	}
-	// Stage 3 looks first, and is late between the look and the DEL.
+	// Stage 3 checks first, and is late between the check and the DEL.
 	v3 := played(t, "v3_uuid", 2, "A.A.A.A.p3000.B.A")
 	if got := found(v3, ForeignDelete); len(got) != 1 {
 		t.Errorf("v3: found %q", got)
@@ -317,7 +317,7 @@ func TestWatchdogKeepsTheLockUnlessItIsStopped(t *testing.T) {
 	}
 }
 
-// What its watchdog was about to send when it was stopped is a step of its own.
+// The command that a watchdog was about to send when its process was stopped is a step of its own.
 func TestCommandOfAWatchdogIsAStep(t *testing.T) {
 	s := played(t, "v6_watchdog", 2, "A.p500.fA.p600.tA")
 	next := s.Players[0].Next
@@ -330,7 +330,7 @@ func TestCommandOfAWatchdogIsAStep(t *testing.T) {
 	}
 }
 
-// A buyer who has given up waiting for a reply does not call the command back.
+// A command still arrives after its buyer has given up waiting for the reply.
 func TestCommandArrivesThoughItsSenderHasGivenUp(t *testing.T) {
 	s := played(t, "v2_ttl", 2, "A.A.A.p6000.B")
 	a := s.Players[0]
@@ -399,7 +399,7 @@ func playedFor(t *testing.T, goal Goal, strategy, moves string) State {
 	return s
 }
 
-// A buyer who is frozen, or whose lock will expire, is served in the end.
+// A buyer that is frozen, or that waits for a lock that will expire, is served in the end.
 func TestWaitingIsNotStuck(t *testing.T) {
 	for strategy, moves := range map[string]string{"v1_setnx": "A.fA.B", "v2_ttl": "A.kA.B", "nested_v4_lua": "A.A"} {
 		if s := playedFor(t, GoalStuck, strategy, moves); slices.Contains(s.Reached, GoalStuck) || len(s.Unserved) > 0 {
@@ -417,8 +417,8 @@ func TestWaitingIsNotStuck(t *testing.T) {
 	}
 }
 
-// A lock that is not reentrant refuses its own holder, until its lease ends. One that is
-// lets it in, and is free only when it was given back as often.
+// A lock that is not reentrant refuses its own holder, until its lease ends. A reentrant lock lets
+// it in, and is free only after as many unlocks.
 func TestHelperThatLocksAgain(t *testing.T) {
 	v4 := playedFor(t, "", "nested_v4_lua", "A.A")
 	if got := found(v4, SelfWait); len(got) != 1 || got[0] != "A waits for the lock that it has itself" ||

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is not known is not told as broken.
+// An unknown outcome is not reported as broken.
 func TestGradeOfALockThatDoesNothing(t *testing.T) {
 	g := Grade{Name: "yours", Stages: []StageGrade{{"v1_setnx",
 		[]Cell{{Anomaly: "lost-update", Outcome: Unknown, Note: "A bought nothing"}}}}}

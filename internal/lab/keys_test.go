@@ -16,8 +16,8 @@ import (
 	"oversell/internal/fault"
 )
 
-// keysAfter adds up what the first events of a trace say of the keys: what is there
-// at a moment, by name.
+// keysAfter adds up the key changes of the first events of a trace, and returns the keys at a
+// moment, by name.
 func keysAfter(events []Event, at float64) map[string]Key {
 	there := make(map[string]Key)
 	last := 0.0
@@ -41,7 +41,7 @@ func keysAfter(events []Event, at float64) map[string]Key {
 	return there
 }
 
-// briefKeys writes keys down, with what is left of their ttls if wanted.
+// briefKeys returns keys as a text, with their ttls if wanted.
 func briefKeys(keys map[string]Key, ttls bool) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
@@ -55,8 +55,8 @@ func briefKeys(keys map[string]Key, ttls bool) string {
 	return strings.Join(out, ", ")
 }
 
-// addsUp plays a scenario, and compares what a last look adds to the trace with what
-// there is. It returns how many keys there are.
+// addsUp plays a scenario, and compares the keys of the trace with those in Redis. It returns how
+// many there are.
 func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	s := inMemoryFor(c)
 	defer s.close()
@@ -85,7 +85,7 @@ func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	return len(has)
 }
 
-// Every kind of value is shown, and a key that becomes another kind.
+// Every type of value is shown, and a key that changes its type.
 func TestKeysOfEveryKind(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
@@ -128,7 +128,7 @@ func TestKeysOfEveryKind(t *testing.T) {
 	})
 }
 
-// Only changed keys are added to the trace, and a ttl that goes on is not a change.
+// Only changed keys are added to the trace. A ttl that runs down is not a change.
 func TestOnlyChangesAreInTheTrace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
@@ -149,8 +149,8 @@ func TestOnlyChangesAreInTheTrace(t *testing.T) {
 	})
 }
 
-// A ttl is told as of the event, though it is read later; and as long as the looks can
-// have been at the same moment of it, it is the same.
+// A ttl is shown as of the event, though it is read later. Two reads that may show the same ttl
+// count as unchanged.
 func TestLooksAtTheSameTTL(t *testing.T) {
 	start := time.Now()
 	ms := func(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
@@ -224,8 +224,8 @@ func breaking(w *World, n int) *redis.Client {
 	}))
 }
 
-// A look that fails, wherever it does, says nothing of the keys and the lock, and the
-// cell decides nothing.
+// If reading the keys fails at any point, nothing is recorded about the keys and the lock, and the
+// cell is not decided.
 func TestLookThatFails(t *testing.T) {
 	for n := 1; n <= 3; n++ { // TYPE, PTTL, GET
 		inWorld(t, func(t *testing.T, w *World) {
@@ -254,7 +254,7 @@ func TestLookThatFails(t *testing.T) {
 	}
 }
 
-// However many keys there are, the look takes no time.
+// Reading any number of keys takes no time.
 func TestLookAtManyKeys(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
@@ -268,7 +268,7 @@ func TestLookAtManyKeys(t *testing.T) {
 	})
 }
 
-// The lock is whose most nodes have it, and no longer than most of them do.
+// A majority of the nodes decides who holds the lock, and for how long.
 func TestLockIsWithTheMajority(t *testing.T) {
 	a := func(left time.Duration) lockState { return lockState{held: true, value: "a", left: left} }
 	b := lockState{held: true, value: "b", left: 9}

@@ -26,8 +26,8 @@ func inWorld(t *testing.T, f func(t *testing.T, w *World)) {
 	}
 }
 
-// A lock that was waited for is held after the wait, by each subject that waits in its own
-// way: the end of the wait is not the end of the hold.
+// With each subject that has its own way of waiting, the lock is still held after the wait has
+// ended.
 func TestWaitIsNotTheHold(t *testing.T) {
 	waiting := 0
 	err := InVirtualTime(func() {
@@ -75,7 +75,7 @@ func TestFaultIsForTheEvalAfterNoScript(t *testing.T) {
 	})
 }
 
-// What the server says about the lock goes into the trace, and passwords do not.
+// The trace has the server's replies about the lock, and no passwords.
 func TestTraceShowsTheLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		h := w.Start("A").Holder()
@@ -101,8 +101,7 @@ func TestTraceShowsTheLock(t *testing.T) {
 	})
 }
 
-// leavesNothing checks that what a cell leaves in Redis is removed, whatever a lock calls
-// it.
+// leavesNothing checks that all keys of a cell are removed from Redis, whatever their names.
 func leavesNothing(t *testing.T, scenarios []Scenario) {
 	err := InVirtualTime(func() {
 		s := inMemory()

@@ -11,8 +11,7 @@ import (
 	"oversell/internal/locks"
 )
 
-// A scenario that panics, gets stuck or does not end decides nothing, and the
-// next ones run all the same.
+// A scenario that panics, gets stuck or does not end is unknown, and the next ones still run.
 func TestCellsThatGoWrongAreUnknown(t *testing.T) {
 	told := func(name string, run func(*World) Verdict) Scenario {
 		return Scenario{Anomaly: Anomaly{Name: name}, Run: run}
@@ -50,8 +49,7 @@ func TestRunNeedsOneServer(t *testing.T) {
 	}
 }
 
-// What the lab calls a stage is what the catalog calls it. Each guard of the
-// catalog has a subject.
+// The lab and the catalog use the same names for stages. Each guard of the catalog has a subject.
 func TestSubjectsAreTheCatalogs(t *testing.T) {
 	for _, s := range catalog.Strategies() {
 		if s.Guard != nil && !s.Extra {
@@ -63,7 +61,7 @@ func TestSubjectsAreTheCatalogs(t *testing.T) {
 	}
 }
 
-// In real time no lock is tried without the servers that it lives on.
+// In real time no lock is tried without the servers that it needs.
 func TestLocksNeedTheirServers(t *testing.T) {
 	redis := backendtest.Redis(t, "embedded")
 	for _, c := range append(Coordinated(), subject(t, "redlock")) {

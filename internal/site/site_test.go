@@ -64,7 +64,7 @@ func read(t *testing.T, elem ...string) string {
 	return string(text)
 }
 
-// Each reply is in a file whose name is its path, and the page is told that it is a site.
+// Each reply is in a file named after its path, and the page is marked as a site.
 func TestRepliesAreFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "site")
 	written := write(t, config(dir))
@@ -93,7 +93,7 @@ func TestRepliesAreFiles(t *testing.T) {
 	}
 }
 
-// A site that is written again has nothing left of the older one; other files stay.
+// Writing a site again removes the files of the older one, and no other files.
 func TestOldFilesGo(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config(dir))

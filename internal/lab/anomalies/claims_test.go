@@ -16,7 +16,7 @@ func tried(t *testing.T, s lab.Scenario) lab.Cell {
 		Scenarios: []lab.Scenario{s}}).Cells[0]
 }
 
-// A scenario that says "holds" is believed only if what it is about happened.
+// A scenario's "holds" counts only if the required things happened.
 func TestHoldsNeedsEvidence(t *testing.T) {
 	lock := func(w *lab.World, name string) *lab.Holder {
 		h := w.Start(name).Holding()
@@ -70,7 +70,7 @@ func TestHoldsNeedsEvidence(t *testing.T) {
 	}
 }
 
-// How it was tried whether the lock is one is not shown, unless it is not.
+// The trace does not show the check of IsLock, unless it fails.
 func TestProofIsNotShown(t *testing.T) {
 	c := tried(t, lab.Scenario{Requires: []lab.Claim{lab.IsLock}, Run: func(w *lab.World) lab.Verdict {
 		w.Start("A").Holder().MustLock()

@@ -9,9 +9,8 @@ import (
 	"oversell/internal/locks/lease/leasetest"
 )
 
-// The locks on etcd and on ZooKeeper meet the anomalies of locks as on record,
-// and a session that expires is told before the next holder is let in. It is the
-// history that says so: who was told when, and who came in when.
+// The locks on etcd and ZooKeeper have the recorded outcomes, and the holder of an expired session
+// learns of it before the next holder gets the lock. The times in the trace show that.
 func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 	t.Run("etcd", func(t *testing.T) {
 		t.Parallel()
@@ -25,8 +24,8 @@ func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 	})
 }
 
-// checkCoordinated leaves out what is asked of a shop and of a cache: there a lock is
-// but one that works.
+// checkCoordinated leaves out the anomalies of a shop and of a cache, for which any working lock
+// will do.
 func checkCoordinated(t *testing.T, cfg lab.Config) {
 	t.Helper()
 	cfg.Redis, cfg.Attempts = lab.Embedded, 2

@@ -14,8 +14,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable()       // what go-redis would print it returns as well
-	debug.SetGCPercent(400) // the lab makes much garbage and keeps little
+	logging.Disable()       // go-redis returns the errors that it would print
+	debug.SetGCPercent(400) // the lab allocates a lot and keeps little of it
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := leasetest.StopZooKeeper(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}), goleak.IgnoreTopFunction("oversell/internal/fleet.(*Process).run"),
-		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"), // of ZooKeeper, which is stopped after
+		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"), // of ZooKeeper, which is stopped later
 		// A client of a killed process tries to dial again, and notices only a second later that it
 		// is closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))

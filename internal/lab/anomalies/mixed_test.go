@@ -10,15 +10,15 @@ import (
 	"oversell/internal/stock"
 )
 
-// told reports whether an actor is told a text in a cell.
+// told reports whether an event of the actor has the text.
 func told(c lab.Cell, actor, text string) bool {
 	return slices.ContainsFunc(c.Trace, func(e lab.Event) bool {
 		return e.Actor == actor && strings.Contains(e.Text, text)
 	})
 }
 
-// Without -mixed the shop itself keeps them apart: B is told which strategy is at
-// work before A has sold, and buys after that.
+// Without -mixed the shop keeps strategies apart: before A has sold, B is refused with the name of
+// the strategy at work. B buys after that.
 func TestStrategiesTakeTurns(t *testing.T) {
 	for _, strategy := range []string{"none", "v6_watchdog", "v9_cohort"} {
 		c := cellOf(t, "strategies-take-turns", strategy)
@@ -41,7 +41,7 @@ func TestStrategiesTakeTurns(t *testing.T) {
 	}
 }
 
-// The database of a cell goes with the cell, also where nobody buys anything.
+// The database of a cell is removed with the cell, even if nobody buys anything.
 func TestFlashSaleLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -17,7 +17,7 @@ import (
 	"oversell/internal/page/texts"
 )
 
-// tables are all tables. Each is run once for all tests: a run takes seconds.
+// tables has all tables. Each is run once for all tests, because a run takes seconds.
 var tables = []struct {
 	name string
 	lab.Table
@@ -36,8 +36,8 @@ func config(t lab.Table) lab.Config {
 	return lab.Config{Redis: lab.Embedded, Subjects: t.Subjects, Scenarios: t.Scenarios}
 }
 
-// eachTable runs f for each table, with what it came to on the embedded backends. With -short, as
-// with the race detector, that takes too long.
+// eachTable runs f for each table, with its report on the embedded backends. It skips the test with
+// -short or with the race detector, because that takes too long.
 func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config, r lab.Report)) {
 	t.Helper()
 	if testing.Short() {
@@ -57,9 +57,9 @@ func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config, r lab.Report))
 // The tables are as on record.
 func TestEverythingIsAsOnRecord(t *testing.T) { eachTable(t, compare) }
 
-// Real servers give the same, here for one lock of each family: one that polls, one that queues up in
-// Redis, and one with a client of its own. In real time all of them take minutes. The cells mostly
-// wait, and so the locks are tried side by side.
+// Real servers give the same outcomes. To save minutes of real time, one lock of each family is
+// tried: one that polls, one that queues up in Redis, and one with a client of its own. The cells
+// mostly wait, so the locks are tried concurrently.
 func TestRealServersAreAsOnRecord(t *testing.T) {
 	backendtest.System(t)
 	for _, name := range []string{"v6_watchdog", "v9_cohort", "rueidislock"} {
@@ -79,8 +79,8 @@ func TestRealServersAreAsOnRecord(t *testing.T) {
 	}
 }
 
-// What sells from a pool needs MySQL or MariaDB. There a naive claim breaks, and sql_units does
-// not; without it nothing can be asked of them.
+// Subjects that sell from a pool need MySQL or MariaDB. There a naive claim breaks, and sql_units
+// does not. On SQLite neither can be tried.
 func TestPoolsAreAsOnRecord(t *testing.T) {
 	for spec, want := range map[string]int{lab.Embedded: 0, "local": 1} {
 		t.Run(spec, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestPoolsAreAsOnRecord(t *testing.T) {
 	}
 }
 
-// Five real servers give the same, where their clocks are not asked to jump.
+// Five real servers give the same outcomes, except for anomalies that set clocks.
 func TestRealNodesAreAsOnRecord(t *testing.T) {
 	t.Parallel()
 	cfg := lab.Config{Subjects: []lab.Subject{subject(t, "redlock")}, Redis: backendtest.Redis(t, "local"), Attempts: 3}
@@ -126,8 +126,7 @@ func run(t *testing.T, cfg lab.Config) lab.Report {
 // isUndecided reports whether the machine was too busy for a cell.
 func isUndecided(c lab.Cell) bool { return strings.HasPrefix(c.Note, "this machine was too busy") }
 
-// compare compares what was run with what is on record. A cell during which the machine stood
-// still says nothing, and fails nothing.
+// compare compares outcomes with the record. It ignores a cell during which the machine stalled.
 func compare(t *testing.T, cfg lab.Config, r lab.Report) {
 	t.Helper()
 	undecided := 0
@@ -150,9 +149,8 @@ func compare(t *testing.T, cfg lab.Config, r lab.Report) {
 	}
 }
 
-// asOnRecordAgain runs one cell again, and reports whether it is as on record. In real
-// time a server of its own may be stalled, which the lab does not see: rueidislock undoes
-// each try to which Redis answers late.
+// asOnRecordAgain runs one cell again, and reports whether it is as on record. In real time the lab
+// does not notice if a server stalls, and rueidislock undoes each try that Redis answers late.
 func asOnRecordAgain(t *testing.T, cfg lab.Config, c lab.Cell) bool {
 	t.Helper()
 	all := lab.Table{Scenarios: cfg.Scenarios, Subjects: cfg.Subjects}
@@ -169,9 +167,9 @@ func asOnRecordAgain(t *testing.T, cfg lab.Config, c lab.Cell) bool {
 	return true
 }
 
-// In virtual time what sells comes to the same every time, in every word: what everybody sent too. The
-// table with the most processes at once is run again. Libraries of locks have timers of their own, so of
-// locks only the outcomes are the same.
+// In virtual time the reports on sales are the same every time, word for word, with all commands.
+// The table with the most concurrent processes is run again. Lock libraries have timers of their
+// own, so for locks only the outcomes are the same.
 func TestRunsAreTheSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a whole table: run it without -short")
@@ -196,7 +194,7 @@ func TestSalesAreToldInChinese(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	han, reference := regexp.MustCompile(`\p{Han}`), regexp.MustCompile(`^\S+$`) // to an issue, without words
+	han, reference := regexp.MustCompile(`\p{Han}`), regexp.MustCompile(`^\S+$`) // a reference to an issue, without words
 	eachTable(t, func(t *testing.T, cfg lab.Config, r lab.Report) {
 		if cfg.Subjects[0].Database == nil {
 			t.Skip("the page's test has the locks")
@@ -224,7 +222,7 @@ func TestSalesAreToldInChinese(t *testing.T) {
 	})
 }
 
-// stories tells what happened in each cell.
+// stories returns the story of each cell.
 func stories(r lab.Report) (all []string) {
 	for _, c := range r.Cells {
 		story := fmt.Sprintf("%s on %s: %s: %s", c.Anomaly, c.Strategy, c.Outcome, c.Note)
@@ -236,8 +234,7 @@ func stories(r lab.Report) (all []string) {
 	return all
 }
 
-// Each anomaly has its texts, and says what must have happened: otherwise a lock that does
-// nothing would keep it.
+// Each anomaly has its texts and its claims. Without claims, a lock that does nothing would pass.
 func TestAnomaliesAreTold(t *testing.T) {
 	kebab := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 	seen := make(map[string]bool)
@@ -255,8 +252,8 @@ func TestAnomaliesAreTold(t *testing.T) {
 	}
 }
 
-// Every cell that breaks shows where, and its trace is in order. Where its note shows what is
-// lost, that is what the anomaly says, or it says something worse.
+// Every cell that breaks shows where, and its trace is in order. A loss that its note shows is the
+// anomaly's loss, or a lesser one.
 func TestBrokenCellsMarkTheMoment(t *testing.T) {
 	eachTable(t, func(t *testing.T, cfg lab.Config, r lab.Report) {
 		worst := make(map[string]lab.Loss) // by anomaly
@@ -319,8 +316,9 @@ func TestRunIsInterrupted(t *testing.T) {
 	}
 }
 
-// A lock without an expiry is v1_setnx's only. Where it holds only because of that, v2_ttl, which
-// differs by an expiry and nothing else, breaks; where it holds for another reason, v2_ttl does too.
+// Only v1_setnx has a lock without an expiry, and v2_ttl differs from it only by an expiry. Where
+// v1_setnx holds only because its lock never expires, v2_ttl breaks. Where it holds for another
+// reason, v2_ttl holds too.
 func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
 	r, endless := wholeOfLocks(t), 0
 	for _, c := range r.Cells {
@@ -352,8 +350,7 @@ func wholeOfLocks(t *testing.T) lab.Report {
 	return r
 }
 
-// The stages themselves, graded as if they were yours, keep what they are the
-// first to keep.
+// Each stage, graded like a reader's lock, keeps the promises that it is the first to keep.
 func TestStagesKeepWhatIsTheirs(t *testing.T) {
 	r := wholeOfLocks(t)
 	stage := regexp.MustCompile(`^v\d_`)

@@ -9,8 +9,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable()       // what go-redis would print it returns as well
-	debug.SetGCPercent(400) // the lab makes much garbage and keeps little
+	logging.Disable()       // go-redis returns the errors that it would print
+	debug.SetGCPercent(400) // the lab allocates a lot and keeps little of it
 	// A client of a killed process tries to dial again, and notices only a second later that it
 	// is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))

@@ -10,7 +10,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// A fault in a statement of h3_claim turns the cells that are about it, and no others.
+// A mistake in a statement of h3_claim changes the outcomes of the cells about it, and of no
+// others.
 func TestMutantsAreNoticed(t *testing.T) {
 	for _, m := range []struct {
 		what     string

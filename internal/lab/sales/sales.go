@@ -1,8 +1,8 @@
 // Package sales is the catalogue of what can go wrong with a sale: with holds (Holds), and with
 // repairs and orders that are written asynchronously (Behind). It is built like package anomalies:
-// each file is a family of anomalies, and each anomaly is a lab.Scenario. It runs the real code of
-// the stages of package holds, or of package stock, while SQL statements and commands to Redis are
-// delayed or lost.
+// each file is a family of anomalies, and each anomaly is a lab.Scenario. A scenario runs the real
+// code of the stages of package holds, or of package stock, while SQL statements and commands to
+// Redis are delayed or lost.
 //
 // The outcome does not depend on what a stage returned. It is counted at the end: the orders in the
 // database must match the units, and every captured payment must match an order or a refund.

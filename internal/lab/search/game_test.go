@@ -7,7 +7,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// The shortest schedule of a level is allowed there, and wins it. Only the goal of v8 is
+// The shortest schedule for a level is allowed there, and wins it. Only the goal of v8 is
 // impossible. No schedule on record wins three levels in a row.
 func TestGameIsOnRecord(t *testing.T) {
 	game := lab.Game()
@@ -28,8 +28,8 @@ func TestGameIsOnRecord(t *testing.T) {
 	}
 }
 
-// A level that is won without a fault and the next one have no schedule in common: without
-// a freeze v6 sells no unit twice.
+// No schedule wins both v5, which is won without a fault, and the next level: without a freeze v6
+// does not oversell.
 func TestWatchdogIsOutlivedByAFreezeOnly(t *testing.T) {
 	r, err := Search(t.Context(), Config{Subject: subject(t, "v6_watchdog"), Buyers: 2,
 		Faults: Faults{Kills: 1, Losses: 1}})
@@ -67,8 +67,8 @@ func recordOf(t *testing.T, strategy string) Result {
 	return found
 }
 
-// allows reports whether a level can be won by these moves: one that is faultless allows no process
-// that stops or dies, and no lost reply.
+// allows reports whether a level allows these moves: a faultless one allows no freeze, no kill and
+// no lost reply.
 func allows(l lab.Level, moves []lab.Move) bool {
 	return !l.Faultless || !slices.ContainsFunc(moves, func(m lab.Move) bool {
 		return m.Action == lab.Freeze || m.Action == lab.Kill || m.Action == lab.Lose

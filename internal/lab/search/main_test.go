@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable()       // what go-redis would print it returns as well
-	debug.SetGCPercent(400) // the lab makes much garbage and keeps little
+	logging.Disable()       // go-redis returns the errors that it would print
+	debug.SetGCPercent(400) // the lab allocates a lot and keeps little of it
 	goleak.VerifyTestMain(m)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The record has all strategies, and what a search of the quick ones finds now.
+// The record has all strategies, and its results of the quick ones are those of a new search.
 func TestRecordIsUpToDate(t *testing.T) {
 	r := Recorded()
 	for _, name := range searched() {
@@ -54,7 +54,7 @@ func TestRecordedBreaksAreReplayed(t *testing.T) {
 	}
 }
 
-// The tables in the docs are those of the record.
+// The tables in the docs are generated from the record.
 func TestDocsHaveTheRecord(t *testing.T) {
 	r := Recorded()
 	for file, words := range map[string]Words{"results.md": English, "results.zh-CN.md": Chinese} {

@@ -11,8 +11,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// The search runs each buyer by itself and works out what they lead to together. The
-// scheduler runs them all, beside one server. After any moves both say the same.
+// The search runs each buyer by itself and computes their common state. The scheduler runs them all
+// on one server. After any moves, both have the same state.
 func TestStatesAreThoseOfTheScheduler(t *testing.T) {
 	for _, name := range searched() {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func subject(t *testing.T, name string) lab.Subject {
 	return found
 }
 
-// walk makes so many moves at random.
+// walk makes n random moves.
 func walk(t *testing.T, name string, buyers, n int, random *rand.Rand) (moves []lab.Move, s *state) {
 	t.Helper()
 	x, err := newExplorer(Config{Subject: subject(t, name), Buyers: buyers, Faults: OneOfEach})
@@ -75,7 +75,7 @@ func walk(t *testing.T, name string, buyers, n int, random *rand.Rand) (moves []
 	return moves, s
 }
 
-// members is how many a list has; of other keys it is not compared.
+// members returns the length of a list. Other keys' sizes are not compared.
 func members(kind string, words int) int {
 	if kind != "list" {
 		return 0
@@ -83,7 +83,7 @@ func members(kind string, words int) int {
 	return words
 }
 
-// compare says in what the scheduler differs from s.
+// compare returns how the scheduler's state differs from s.
 func compare(t *testing.T, name string, moves []lab.Move, s *state) string {
 	t.Helper()
 	played, err := lab.Play(lab.Schedule{Strategy: name, Buyers: len(s.buyers), Moves: moves})
@@ -115,7 +115,7 @@ func compare(t *testing.T, name string, moves []lab.Move, s *state) string {
 		}
 		for _, n := range p.Next {
 			if n.GivenUp && n.From == "watchdog" {
-				continue // it is not let go any more
+				continue // it is never let go
 			}
 			command, _, _ := strings.Cut(strings.Replace(n.Text, "EVALSHA", "EVAL", 1), " ")
 			want = append(want, fmt.Sprint(command, n.From == "watchdog", n.GivenUp))

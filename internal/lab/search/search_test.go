@@ -6,8 +6,8 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// The result does not depend on how many goroutines work at it, nor on which of a buyer's
-// goroutines is quicker: after a lost reply the nested one releases its lock in two at once.
+// The result does not depend on the number of workers, nor on which of a buyer's goroutines is
+// quicker: after a lost reply, a nested buyer releases its lock in two goroutines at the same time.
 func TestResultIsTheSameEachTime(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -33,7 +33,7 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// Of buyers that do the same any one may go on in place of the others.
+// Of the histories with the same id, any one may be kept.
 func TestAnyOfTheBuyersThatAreAlikeMayBeKept(t *testing.T) {
 	for _, name := range []string{"v3_uuid", "v6_watchdog", "v7_queue"}[:backendtest.Times(1, 3)] {
 		var first Result

@@ -9,8 +9,9 @@ import (
 	"oversell/internal/lab"
 )
 
-// A search that merges nothing and leaves no move out breaks a strategy by schedules of
-// the same lengths, as far as it comes. What is on record is not searched again: -search all does.
+// A search that merges nothing and leaves out no move finds breaks of the same lengths, as far as
+// it gets. The merged results for one fault of each kind come from the record, which -search all
+// checks.
 func TestNothingIsLostByMerging(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -68,7 +69,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 	}
 }
 
-// tree makes all moves, and all that are possible after each.
+// tree makes all possible moves, and after each of them again, up to most.
 func tree(t *testing.T, e *engine, s *state, made, most int, shortest map[lab.Goal]int) {
 	if made == most {
 		return
@@ -87,8 +88,8 @@ func tree(t *testing.T, e *engine, s *state, made, most int, shortest map[lab.Go
 	}
 }
 
-// everyMove is each move that the scheduler allows, of times up to those at which
-// something happens the next, and up to a lease.
+// everyMove returns all moves that the scheduler allows. Time passes up to the next events, and up
+// to a lease.
 func everyMove(s *state) (all []lab.Move) {
 	for i := range s.buyers {
 		b := &s.buyers[i]

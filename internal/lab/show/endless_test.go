@@ -38,8 +38,8 @@ func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
 	}
 }
 
-// A table marks what holds only because a lock never expires, and says what the mark means; a
-// table without such a cell says nothing of it. The verdict on the cell says it in words.
+// A table marks cells that hold only because a lock never expires, and its legend explains the mark
+// if there is such a cell. The verdict of the cell says it in words.
 func TestTheTableMarksWhatOnlyEndlessLocksHold(t *testing.T) {
 	held := func(at float64) lab.Event { return lab.Event{At: at, Kind: lab.Command, Lock: "A"} }
 	cell := lab.Cell{Anomaly: "long-work", Strategy: "v1_setnx", Outcome: lab.Holds, Expected: lab.Holds,

@@ -7,8 +7,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// report is a hand-made report with at least one of everything that is drawn in
-// its own way.
+// report returns a hand-made report with at least one example of everything that is drawn
+// differently.
 func report() lab.Report {
 	return lab.Report{
 		Manifest: lab.Manifest{
@@ -38,7 +38,7 @@ func report() lab.Report {
 	}
 }
 
-// cells has a cell for each pair except one, which was not run.
+// cells returns a cell for each pair except one, which was not run.
 func cells() []lab.Cell {
 	r := []struct {
 		anomaly  string
@@ -79,7 +79,7 @@ func cells() []lab.Cell {
 	return out
 }
 
-// traces are the timelines by cell.
+// traces returns the traces by cell.
 func traces() map[string][]lab.Event {
 	return map[string][]lab.Event{
 		"check-then-delete/v3_uuid":                   checkThenDelete(),

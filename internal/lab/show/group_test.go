@@ -10,8 +10,8 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// The anomalies are in groups by what the users lose, the worst first, in whatever order a
-// report has them. Those without a loss come last, under no heading.
+// The anomalies are grouped by loss, the worst first, whatever their order in the report. Those
+// without a loss come last, without a heading.
 func TestMatrixGroupsByLoss(t *testing.T) {
 	r := lab.Report{Manifest: lab.Manifest{Strategies: []string{"v2_ttl"}}}
 	losses := append([]lab.Loss{""}, lab.Losses()...)
@@ -37,8 +37,8 @@ func TestMatrixGroupsByLoss(t *testing.T) {
 
 var headings = []string{"Sells twice", "Stuck for ever", "Waits for nothing", "Wasted work", "API trap"}
 
-// A command that is held up leads to the row in which it arrives, and one whose reply is delayed
-// to that of its reply.
+// A delayed command points to the row in which it arrives, and a command with a delayed reply to
+// the row of its reply.
 func TestStoryTellsWhereACommandArrives(t *testing.T) {
 	heldUp := []lab.Event{
 		{At: 0, Actor: "A", Kind: lab.Fault, Text: "delayed on its way: DEL lock"},

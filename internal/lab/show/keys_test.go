@@ -47,7 +47,7 @@ func TestStoryEndsWithItsKeys(t *testing.T) {
 	}
 }
 
-// storyRow is a row as the page is given it.
+// storyRow is a row in the JSON form that the page gets.
 type storyRow struct {
 	At    float64
 	Text  string

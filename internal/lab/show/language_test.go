@@ -12,8 +12,8 @@ import (
 	"oversell/internal/present"
 )
 
-// In Chinese titles stand beside the names, and the columns are aligned although Chinese
-// letters are two columns wide.
+// In Chinese, anomalies have titles beside their names, and the columns are aligned although
+// Chinese characters are two columns wide.
 func TestChinese(t *testing.T) {
 	text.EnableColors()
 	r := report()
@@ -23,12 +23,12 @@ func TestChinese(t *testing.T) {
 	golden(t, "timeline-zh", drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, style) }))
 }
 
-// Everything that the reports themselves say is translated: what is left is what the cells of
-// the fixture say, whose texts are of no real anomaly.
+// All texts of the reports themselves are translated. Only the fixture's own texts, which belong to
+// no real anomaly, are left in English.
 func TestReportsSayEverythingInChinese(t *testing.T) {
 	r := report()
 	r.Holds, r.Behind = new(report()), new(report())
-	var own strings.Builder // all that the fixture says, and heads of columns
+	var own strings.Builder // the texts of the fixture, and heads of columns
 	own.WriteString(strings.Join(r.Manifest.Strategies, "\n") + "\nrsync\nrlock\nrueid\n")
 	for _, a := range r.Anomalies {
 		own.WriteString(a.Sentence + "\n" + a.Sequence + "\n" + a.Source + "\n")
@@ -63,7 +63,7 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 	}
 }
 
-// Chinese text is broken between letters, but no line begins with a mark that closes.
+// Chinese text is broken between characters, but no line begins with closing punctuation.
 func TestChineseLinesEndBetweenLetters(t *testing.T) {
 	r := report()
 	r.Cells[0].Note = strings.Repeat("锁还在，", 40) + "（完）。"

@@ -107,7 +107,7 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// clean removes control characters that would move a terminal's cursor or change its colours,
+// clean replaces control characters that would move a terminal's cursor or change its colours,
 // because replies and errors are untrusted.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// folders are those of all stages.
+// folders returns the folders of all stages.
 func folders(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("../v[0-9]_*")
@@ -45,7 +45,7 @@ func files(t *testing.T, dir, pattern string) []string {
 	return names
 }
 
-// A script or helper that is no lesson of the next stage is carried over to the byte. So it is
+// A script or helper that the next stage does not change is carried over byte for byte. So it is
 // tested, and package mutants changes it, in the first stage that has it.
 func TestStageFiles(t *testing.T) {
 	for _, same := range []struct {
@@ -95,8 +95,8 @@ func TestStagePackages(t *testing.T) {
 	}
 }
 
-// The package comment of a lock says what is new, holds and breaks, and each test that it names is
-// there.
+// The package comment of a lock says what is new, holds and breaks, and each test that it names
+// exists.
 func TestComments(t *testing.T) {
 	for _, dir := range append(folders(t), "../redlock", "../etcdlock", "../zklock") {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -139,8 +139,8 @@ var (
 	promised = regexp.MustCompile(`(?m)^--(?: Returns)? +(-?\w+|\{.*\}):`)
 )
 
-// A script's header names each of its KEYS and ARGV, with units, and each
-// value it returns; and every key it touches comes in KEYS.
+// A script's header names each of its KEYS and ARGV, with units, and each value it returns; and
+// every key that it uses is in KEYS.
 func TestScripts(t *testing.T) {
 	for _, dir := range folders(t) {
 		for _, name := range files(t, dir, "*.lua") {

@@ -32,7 +32,7 @@ func TestPauseAndCancel(t *testing.T) {
 	}
 }
 
-// A reply that comes after its caller has given up is not seen.
+// A reply that comes after its caller has given up is dropped.
 func TestLateReplyAndCancel(t *testing.T) {
 	s := locktest.Start(t)
 	pause := locktest.NewPause()
@@ -50,8 +50,7 @@ func TestLateReplyAndCancel(t *testing.T) {
 	}
 }
 
-// EVALSHA, NOSCRIPT and EVAL are one run of a script: faults meet the one that
-// executes it.
+// EVALSHA, NOSCRIPT and EVAL are one run of a script: faults apply to the command that executes it.
 func TestScriptUnknownToRedis(t *testing.T) {
 	const source = "return redis.call('INCR', KEYS[1])"
 	s := locktest.Start(t)

@@ -46,7 +46,7 @@ func dial(t testing.TB, url string, pool int) (processes []redis.UniversalClient
 	return processes
 }
 
-// takeTurns has two goroutines of each process take each of 20 locks three times.
+// takeTurns makes two goroutines in each process take each of 20 locks three times.
 func takeTurns(s stage, processes []redis.UniversalClient, key string) error {
 	const locks = 20
 	var all errgroup.Group

@@ -43,10 +43,10 @@ func stages(t testing.TB) (all []stage) {
 // holdTTL is longer than any test here.
 const holdTTL = time.Minute
 
-// renewed is the number of stages, from the first, that do not renew the lock.
+// renewed is the index of the first stage that renews the lock.
 const renewed = 5
 
-// as returns a context that locks as owner.
+// as returns a context with the owner.
 func (s stage) as(ctx context.Context, owner string) context.Context {
 	if s.WithOwner == nil {
 		return ctx
@@ -67,7 +67,7 @@ func (s stage) lock(ctx context.Context, m locktest.Mutex) error {
 	}
 }
 
-// The promises that tell a real server from one in memory, in real time.
+// The promises for which a real server differs from one in memory, in real time.
 func TestStagesInTime(t *testing.T) {
 	url := backendtest.Redis(t, "local")
 	for i, s := range stages(t) {
@@ -84,7 +84,7 @@ func TestStagesInTime(t *testing.T) {
 	}
 }
 
-// excludes has two processes compete for the lock.
+// excludes makes two processes compete for the lock.
 func (s stage) excludes(t *testing.T, url string) {
 	key := locktest.Key(t)
 	var witness locktest.Witness
@@ -116,7 +116,7 @@ func (s stage) excludes(t *testing.T, url string) {
 	}
 }
 
-// expires has a holder die.
+// expires lets a holder die.
 func (s stage) expires(t *testing.T, url string) {
 	const ttl = 200 * time.Millisecond
 	key, dying, hook := locktest.Key(t), backendtest.DialRedis(t, url), new(locktest.Hook)

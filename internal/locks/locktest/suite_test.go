@@ -23,7 +23,7 @@ func changed(change func(m *lock.Mutex, rdb redis.UniversalClient) Mutex) Lock {
 	}
 }
 
-// constant has the same token for every holder, and falling smaller and smaller ones.
+// constant has the same token for every holder, and falling has ever smaller ones.
 type (
 	constant struct{ *lock.Mutex }
 	falling  struct{ *lock.Mutex }
@@ -107,8 +107,9 @@ func (m lent) Unlock(ctx context.Context) error {
 	return m.Mutex.Unlock(ctx)
 }
 
-// These promises find the mistakes that they are there for, and the first does not. A waiter
-// that is slower or faster than a stage's is no mistake. A list that is not true fails, too.
+// These promises find the mistakes that they are meant to find, and the first promise does not. A
+// waiter that is slower or faster than a stage's is not a mistake. A wrong list of Breaks fails,
+// too.
 func TestBrokenLocksBreakTheirPromise(t *testing.T) {
 	const (
 		exclusive = "one holder at a time"
@@ -168,7 +169,7 @@ type kept struct{ *lock.Mutex }
 
 func (kept) Unlock(context.Context) error { return lock.ErrNotHeld }
 
-// What is not a lock keeps no promise.
+// A thing that is not a lock keeps no promise.
 func TestNoLockKeepsNoPromise(t *testing.T) {
 	for name, m := range map[string]func(m *lock.Mutex, _ redis.UniversalClient) Mutex{
 		"always grants":  func(*lock.Mutex, redis.UniversalClient) Mutex { return fake{} },

@@ -45,7 +45,7 @@ func main() {
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
-// tables are all tables of the lab: of locks, of holds, and of repairs and consumers.
+// tables returns all tables of the lab: of locks, of holds, and of repairs and consumers.
 func tables() []lab.Table { return []lab.Table{anomalies.Locks(), sales.Holds(), sales.Behind()} }
 
 // program is the command with its tables and its outputs.

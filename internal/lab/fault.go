@@ -18,8 +18,8 @@ type Match func(fault.Command) bool
 // AnyCommand matches every command to Redis.
 func AnyCommand(cmd fault.Command) bool { return SQL(cmd) == "" }
 
-// An Effect is what happens to a command: send has Redis execute it. Ctx ends
-// with the cell, or with the life of the process whose command it is.
+// An Effect decides what happens to a command. It calls send to have Redis execute it. Ctx ends
+// with the cell, or when the process that sent the command is killed.
 type Effect func(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error)
 
 // What happened to a command, in the words of the trace.

@@ -378,7 +378,7 @@ func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault
 	ours := w.Subject.InRedis() && cmd.Mentions(w.redisKey())
 	var before lockState
 	var unread error
-	if ours && len(w.server.nodes) == 0 { // redlock's tokens say by themselves whose they are
+	if ours && len(w.server.nodes) == 0 { // with redlock, the token alone tells whose lock it is
 		before, unread = w.tryLook()
 		w.unread(unread)
 	}

@@ -27,7 +27,7 @@ type Outcome string
 const (
 	Holds   Outcome = "holds"   // the strategy keeps the promise
 	Breaks  Outcome = "breaks"  // it does not
-	NA      Outcome = "n/a"     // the question does not apply to it; the note says why
+	NA      Outcome = "n/a"     // the anomaly does not apply to it; the note says why
 	Unknown Outcome = "unknown" // the cell was not decided; the note says what did not happen
 
 	NoRecord Outcome = "" // of Cell.Expected: no outcome is on record, as for a lock of your own
@@ -61,7 +61,7 @@ type Manifest struct {
 	Virtual    bool          `json:"virtual"`                // time was virtual
 	Wall       time.Duration `json:"wall_ns"`                // how long the run took
 	Strategies []string      `json:"strategies"`
-	Database   string        `json:"database,omitempty"` // kind and version, of a sale
+	Database   string        `json:"database,omitempty"` // kind and version, if sales were tried
 	Servers    []string      `json:"servers,omitempty"`  // besides Redis: the servers of some strategies' locks
 }
 
@@ -117,7 +117,7 @@ const (
 	Lost    Kind = "lost"    // from here on it no longer does: it has learned that the lock is lost
 	Fault   Kind = "fault"   // a fault was injected into the actor: frozen, killed, a reply lost
 	Note    Kind = "note"    // what the actor does or learns
-	Break   Kind = "break"   // the moment at which it goes wrong
+	Break   Kind = "break"   // the moment when the promise is broken
 )
 
 // Event is one moment of a cell's timeline.
@@ -163,7 +163,7 @@ func (r Report) Everything() []Cell {
 	return all
 }
 
-// AsExpected reports whether every cell came out as on record, or nothing is on record.
+// AsExpected reports whether every cell that has an outcome on record has that outcome.
 func (r Report) AsExpected() bool {
 	return !slices.ContainsFunc(r.Everything(), func(c Cell) bool { return !c.AsExpected() })
 }

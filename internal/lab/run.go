@@ -81,7 +81,7 @@ type run struct {
 	progress func(Cell)
 	cells    []Cell
 	sites    map[string]site // by name, of the subjects in real time
-	mu       sync.Mutex      // one progress at a time
+	mu       sync.Mutex      // held during a call of progress
 }
 
 func (r *run) virtual(c Subject) bool {

@@ -75,7 +75,7 @@ type Subject struct {
 	// see Shopper. Only schedules have such subjects.
 	Nested bool
 
-	// HolderOnly says that only a holder has something to unlock with.
+	// HolderOnly says that Unlock can only be called by a holder: TryLock returns what it needs.
 	HolderOnly bool
 }
 

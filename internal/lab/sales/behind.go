@@ -36,7 +36,7 @@ type seller interface {
 	buy(ctx context.Context, owner string) error
 	// repair corrects the stock while the sale goes on.
 	repair(ctx context.Context) error
-	// form opens an admin's form with the units left, whose save adds a unit.
+	// form opens an admin's form that shows the units left. Save adds a unit in it.
 	form(ctx context.Context) (save func() error, err error)
 	// consume writes accepted orders until ctx ends.
 	consume(ctx context.Context, name string)

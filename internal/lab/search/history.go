@@ -125,7 +125,7 @@ func (all *histories) settle() {
 	clear(all.fresh)
 }
 
-// compareInputs orders fewer inputs first.
+// compareInputs orders shorter sequences of inputs first.
 func compareInputs(a, b []input) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), slices.CompareFunc(a, b, func(a, b input) int {
 		return cmp.Or(cmp.Compare(a.after, b.after), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id),

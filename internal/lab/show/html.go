@@ -141,10 +141,9 @@ var assets embed.FS
 
 var page = present.NewPage(assets, "page")
 
-// HTML writes the report as one file that is opened from disk and needs no
-// network: the matrix, and for each cell its timeline. The matrix is rendered
-// here, so that it is shown without a script; the browser draws the timelines,
-// from the same stories as the terminal.
+// HTML writes the report as one file that can be opened from disk and needs no network: the matrix,
+// and the timeline of each cell. The matrix is rendered here, so it does not need a script. The
+// browser draws the timelines, from the same stories as the terminal.
 func HTML(w io.Writer, r lab.Report, s Style) error {
 	own := page.File("cell.js", "page.js") // lanes.js has no words to translate
 	views, reports := []view{newView(s, r)}, []lab.Report{r}

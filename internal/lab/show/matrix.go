@@ -37,7 +37,7 @@ type matrix struct {
 	of lab.Report
 }
 
-// parts draws the table in as many parts as it takes for each to fit the terminal.
+// parts splits the table into parts that each fit the terminal, and draws them.
 func (g matrix) parts() (all []string) {
 	names := present.Column[lab.Anomaly]{Left: true, Cell: g.name}
 	t := present.Table[lab.Anomaly]{Rows: append(slices.Clone(g.anomalies), sums), Under: g.heading}

@@ -327,8 +327,8 @@ func (r row) again(c clock) string {
 	return fmt.Sprintf("×%d until %s", r.times, c.format(r.last))
 }
 
-// Text that is not worth reading in full: the hash of a script, a UUID token,
-// and the name of a script, which is its first comment.
+// Long names that are shortened: the hash of a script, a UUID token, and the name of a script,
+// which is its first comment.
 var (
 	longHex    = regexp.MustCompile(`\b([0-9a-f]{8})([0-9a-f]{32}|-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b`)
 	longScript = regexp.MustCompile(`«([^»]{22})[^»]{4,}»`)

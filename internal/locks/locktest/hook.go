@@ -161,8 +161,8 @@ func (p *Pause) Release() { close(p.released) }
 //	rdb.AddHook(hook)
 //	hook.On(locktest.Command("del"), 1, locktest.Fail(locktest.ErrCut))
 //
-// A pipeline is matched as a whole, if one of its commands is. Hooks see a
-// command once, before go-redis' own retries, which they therefore bypass.
+// A rule that matches one command of a pipeline applies to the whole pipeline. A hook sees a
+// command once, outside of go-redis' own retries, so an error from an action is not retried.
 type Hook struct {
 	mu    sync.Mutex
 	rules []*Rule

@@ -15,7 +15,7 @@ import (
 // and passes instantly.
 const TTL = 3 * time.Second
 
-// Tick is added to a sleep so that it ends after a timer of the same length, not beside it.
+// Tick is added to a sleep so that it ends after a timer of the same length, not at the same time.
 const Tick = time.Millisecond
 
 // A World is the setting of a scenario: a Redis, and the processes that use it.

@@ -107,7 +107,8 @@ func oneURL(args []string) error {
 	return fmt.Errorf("%d URLs given; it takes one (-h shows how)", len(args))
 }
 
-// toldBy reads what a load tool says. Its errors name the file.
+// toldBy reads a load tool's report from the named file, or from standard input for "-". Its errors
+// name the file.
 func toldBy(name string) (told *audit.Told, err error) {
 	f := os.Stdin
 	if name != "-" {
@@ -146,7 +147,8 @@ func writeAudit(out io.Writer, r audit.Result) error {
 	return err
 }
 
-// line writes a table of one row: the names of its columns, and their figures.
+// line writes a table of one row. The arguments alternate between the name of a column and its
+// figure.
 func line(b *strings.Builder, figures ...any) {
 	t := present.Table[[]any]{Rows: [][]any{figures}}
 	for i := 0; i < len(figures); i += 2 {
@@ -155,7 +157,7 @@ func line(b *strings.Builder, figures ...any) {
 	b.WriteString(t.Text(present.Style{}))
 }
 
-// agreement says which numbers agree, if all of them do.
+// agreement describes the numbers of a sale in which all of them agree.
 func agreement(r audit.Result) string {
 	const stock = "the stock and the orders add up"
 	if r.Told == nil {

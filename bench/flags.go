@@ -25,14 +25,14 @@ import (
 	"oversell/internal/stock"
 )
 
-// envPrefix is the prefix of the environment variables with the defaults of flags.
+// envPrefix begins the names of the environment variables that set defaults of flags.
 const envPrefix = "OVERSELL"
 
 // texts are the flags that are parsed later: names and lists.
 type texts struct {
 	workload, strategies, conditions, retry, keys, keeper, targets, faults, seam, skew string
 
-	stages []string // of holds, beside strategies of another workload
+	stages []string // of holds, named together with strategies of another workload
 }
 
 // allStrategies stands for every strategy that can be run.
@@ -84,7 +84,7 @@ func parse(args []string) (options, error) {
 	return o, o.interpret(fs, t)
 }
 
-// names lists what -strategies can name in the workload.
+// names lists the names that -strategies accepts in the workload.
 func (t texts) names() []string {
 	if t.workload == string(report.WorkloadLock) {
 		return lockbench.Contenders().Names()
@@ -92,8 +92,8 @@ func (t texts) names() []string {
 	return slices.Concat(catalog.Strategies().Names(), catalog.HoldNames(), []string{allStrategies})
 }
 
-// checkGiven refuses empty lists, flags of other workloads, and with -target the settings of
-// the shops. The environment may have settings that are meant for another run.
+// checkGiven refuses empty lists, flags of other workloads and, with -target, flags that configure
+// shops. The last two are refused only as arguments: the environment may be meant for another run.
 func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	for name, list := range map[string]string{
 		"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam,
@@ -153,7 +153,7 @@ func shown(fs *flag.FlagSet) []string {
 	return list
 }
 
-// flags declares the flags. What follows a semicolon is shown by -h all.
+// flags declares the flags. Only -h all shows the part of a usage after its semicolon.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.redis, "redis", "embedded", "`WHERE` Redis is: embedded, local, or host:port; "+
@@ -282,7 +282,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
-		o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { // not everybody has them
+		o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { // not every machine has them
 			return name == string(catalog.NeedsZooKeeper) && !cmdline.Given(fs, "zookeeper") ||
 				name == string(catalog.NeedsEtcd) && !cmdline.Given(fs, "etcd") && coordination.FindEtcd() != nil
 		})
@@ -327,8 +327,8 @@ func parseConditions(t texts) (all []catalog.Condition, err error) {
 	return all, nil
 }
 
-// streamSeams sets the seams of orders that are written behind the sale. Those of a sale by
-// holds are for the stages beside, if there are any.
+// streamSeams sets the seams of orders that are written behind the sale. Seams of a sale by holds
+// are allowed only if the run has stages of holds, too.
 func (o *options) streamSeams(t texts) error {
 	if t.seam == allStrategies {
 		o.Seams = bench.Seams()
@@ -342,7 +342,7 @@ func (o *options) streamSeams(t texts) error {
 	return nil
 }
 
-// chaos leaves to the config what has another default under condition chaos.
+// chaos parses the flags of condition chaos, and gives -rate and -stock their defaults there.
 func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	if cmdline.Given(fs, "seed") && o.Seed == 0 {
 		return errors.New("-seed is 0, and must be 1 or more")
@@ -359,7 +359,7 @@ func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	return nil
 }
 
-// defaultConditions are the possible ones, except those that take half a minute and more:
+// defaultConditions are those that the run can have, except those that take half a minute or more:
 // late, partition, failover and chaos.
 func (o *options) defaultConditions() []catalog.Condition {
 	switch {

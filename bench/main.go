@@ -37,7 +37,7 @@ func main() {
 	logging.Disable() // errors are returned, and reported once
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C is not waited for
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program immediately
 	os.Exit(start(ctx, os.Args[1:]))
 }
 

@@ -15,8 +15,8 @@ import (
 	"oversell/internal/naming"
 )
 
-// ownSizes returns a config of a workload whose defaults are not those of the flags: it has only
-// what was given.
+// ownSizes returns the config of a workload with defaults of its own: only flags that were set
+// count.
 func (o *options) ownSizes(fs *flag.FlagSet, t texts) bench.Config {
 	c := bench.Config{Strategies: naming.Split(t.strategies), Repeat: o.Repeat}
 	for name, set := range map[string]func(){
@@ -40,7 +40,7 @@ func (o *options) locks(fs *flag.FlagSet, t texts) error {
 		c.Strategies[i] = lockbench.Contenders().Expand(name)
 	}
 	for _, name := range naming.Split(t.conditions) {
-		c.Conditions = append(c.Conditions, catalog.Condition(name)) // it has one of its own
+		c.Conditions = append(c.Conditions, catalog.Condition(name)) // the workload has conditions of its own
 	}
 	o.Config = lockbench.WithDefaults(c)
 	return lockbench.Check(lockbench.Contenders(), o.Config)
@@ -65,8 +65,8 @@ func (o *options) onlyHolds(fs *flag.FlagSet, t texts) (err error) {
 	return o.withServers(o.Config).Check()
 }
 
-// divide decides the workload by the strategies: stages of holds alone are workload hold, and
-// stages beside other strategies are set apart.
+// divide chooses the workload by the strategies: if all are stages of holds, it is workload hold.
+// Stages among other strategies are moved to t.stages.
 func (t *texts) divide() {
 	var others []string
 	for _, name := range naming.Split(t.strategies) {
@@ -86,7 +86,7 @@ func (t *texts) divide() {
 }
 
 // addHolds adds the rows of a sale by holds to a run whose workload was not named. If the run
-// cannot have them it is an error only for stages that were named.
+// cannot have them, that is an error only if stages were named.
 func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 	stages, named := t.stages, len(t.stages) > 0
 	switch {
@@ -128,8 +128,8 @@ func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 	return nil
 }
 
-// holdConditions are the conditions of a sale by holds beside other rows. Stages that were
-// not named do without the conditions that they do not have.
+// holdConditions returns the conditions of a sale by holds in a run with other rows. Unless stages
+// were named, it leaves out conditions that a sale by holds does not have.
 func (o *options) holdConditions(fs *flag.FlagSet, named bool) []catalog.Condition {
 	switch {
 	case !cmdline.Given(fs, "conditions"):
@@ -142,7 +142,7 @@ func (o *options) holdConditions(fs *flag.FlagSet, named bool) []catalog.Conditi
 	})
 }
 
-// seams are the seams of a sale by holds that a flag names, and the others.
+// seams divides the seams in a flag into those of a sale by holds and the others.
 func seams(text string) (ofHolds, others []fleet.Seam) {
 	if text == allStrategies {
 		return bench.HoldSeams(), nil

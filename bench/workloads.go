@@ -15,7 +15,7 @@ import (
 	"oversell/internal/catalog"
 )
 
-// The arguments that make this program one of a bench's own processes.
+// The arguments with which the bench starts this program as one of its own processes.
 const (
 	asInstance  = "instance"
 	asContender = "contender"
@@ -48,8 +48,7 @@ func checkTaken(line *flag.FlagSet, name string) (err error) {
 	return err
 }
 
-// serve runs one of the program's own processes, and returns its exit code, if the argument is
-// that of one.
+// serve runs one of the bench's own processes, if arg names one, and returns its exit code.
 func serve(ctx context.Context, arg string) (code int, found bool) {
 	var err error
 	switch arg {
@@ -129,7 +128,7 @@ func runPart(ctx context.Context, c bench.Config, p bench.Progress) ([]report.Ro
 	return bench.Run(ctx, c, p)
 }
 
-// partOf counts the rows of a part among those of all parts.
+// partOf is the Progress of one part: it numbers the part's rows among those of all parts.
 type partOf struct {
 	bench.Progress
 	before, all int

@@ -87,7 +87,7 @@ type Strategy struct {
 	Guard func(o Options) guard.Guard
 
 	deduct   map[Condition]Expectation
-	unfenced map[Condition]Expectation // if the stock does not check fencing tokens; nil: as deduct
+	unfenced map[Condition]Expectation // outcomes if the stock does not check fencing tokens; nil: as deduct
 	loads    map[Condition]loads
 }
 
@@ -98,8 +98,8 @@ func (s Strategy) GuardsLoads() bool { return s.Kind == Guarded }
 // HasToken reports whether a hold has a fencing token that the stock checks.
 func (s Strategy) HasToken() bool { return s.unfenced != nil }
 
-// Keepers are where the stock may be for the strategy. A Guarded strategy works with the stock in
-// either backend.
+// Keepers returns the backends in which the strategy can have the stock. A Guarded strategy works
+// with the stock in either backend.
 func (s Strategy) Keepers() []stock.Backend {
 	switch s.Kind {
 	case Conditional, Versioned, RowLocked, NameLocked, Pooled:

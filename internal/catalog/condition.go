@@ -55,7 +55,8 @@ func Workloads() []Workload { return []Workload{Deduct, Cache} }
 // ErrName is wrapped by the errors for an unknown name.
 var ErrName = errors.New("unknown name")
 
-// find returns the one of all that is called name. Its error wraps ErrName and lists the allowed names.
+// find returns the element of all that is called name. Its error wraps ErrName and lists the
+// allowed names.
 func find[T any](what, name string, all []T, nameOf func(T) string) (found T, err error) {
 	var names []string
 	for _, one := range all {

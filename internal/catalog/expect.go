@@ -85,17 +85,16 @@ func leased(slow, late Expectation) map[Condition]Expectation {
 var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps,
 	Partition: overlaps, Failover: overlaps}
 
-// elsewhere is the outcome of a lease on other servers than the Redis that fails over or is
-// cut off.
+// elsewhere is the outcome of a lease that is not kept on the Redis that fails over or is cut off.
 func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
 	e = maps.Clone(e)
 	e[Partition], e[Failover] = holds, holds
 	return e
 }
 
-// unguarded is the outcome without a lock that could be lost. Units that a killed process
-// has taken stay taken. A replica that takes over may have an older stock: a shop sells
-// nothing of that, and rebuilds the stock from the orders.
+// unguarded is the outcome without a lock that could be lost. Units that a killed process has taken
+// stay taken. A replica that takes over may have an older stock: a shop sells nothing from it, and
+// rebuilds the stock from the orders.
 var unguarded = map[Condition]Expectation{
 	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps,
 	Crash: {Verdicts: okOrDrift}, Failover: {Verdicts: okOrDrift},
@@ -178,16 +177,16 @@ func (s Strategy) Expect(c Case) (Expectation, bool) {
 	return e, known
 }
 
-// Comparable reports whether a run of the strategy can be judged. A lock of which the project
-// promises nothing, that is a library's, cannot be on an embedded Redis: its waiters fare worse
-// there than on the server that it was written for.
+// Comparable reports whether a run of the strategy can be judged. A library's lock, for which the
+// project promises nothing, cannot be judged on an embedded Redis: its waiters are served worse
+// there than by a real server.
 func (s Strategy) Comparable(embeddedRedis bool) bool {
 	return !embeddedRedis || !s.deduct[Calm].Undecided
 }
 
-// takenByKilled is the expectation for several items whose stock is in Redis. The process that is
-// killed with the holder of one item has holders of others too, at any step. One of them may have
-// taken units and not written the order yet, and no lock can help that.
+// takenByKilled adapts an expectation to several items whose stock is in Redis. The killed process
+// has holders of other items, too, at any step. One of them may have taken units and not written
+// the order yet, which no lock can prevent.
 func (e Expectation) takenByKilled() Expectation {
 	if slices.Contains(e.Verdicts, figures.OK) && !slices.Contains(e.Verdicts, figures.Drift) {
 		e.Verdicts = append(slices.Clone(e.Verdicts), figures.Drift)
@@ -252,8 +251,8 @@ func (may Leeway) expectation() Expectation {
 	return e
 }
 
-// expectation returns the outcome that l means. Without the second look each reader that
-// waited loads again. A tenth of the readers is far fewer than that, and far more than with
+// expectation returns the expected outcome for that many loads. Without the second look each reader
+// that waited loads again. A tenth of the readers is far fewer than that, and far more than with
 // the second look.
 func (l loads) expectation(c Case) Expectation {
 	if l == anyLoads {

@@ -55,7 +55,7 @@ func HoldStages() []HoldStage {
 	}
 }
 
-// DefaultHoldStage is the stage that a shop uses if nobody names another.
+// DefaultHoldStage is the stage that a shop uses unless another is named.
 const DefaultHoldStage = h3.Name
 
 // Holds makes all stages on these backends, by name.
@@ -67,11 +67,11 @@ func Holds(b hold.Backends) map[string]hold.Stage {
 	return all
 }
 
-// mayBreak is the outcome of a stage that chance decides about: two shops may sweep at once.
+// mayBreak is the outcome where chance decides: two shops may sweep at the same time.
 var mayBreak = Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Oversold, figures.Drift}}
 
-// naive is the outcome of a stage that checks first and writes later. Its units are in Redis,
-// and are sold again when a replica takes over that has none of the sale.
+// naive is the outcome of a stage that checks first and writes later. Its units are in Redis, and
+// are sold again if the replica that takes over has no data of the sale.
 var naive = map[Condition]Expectation{
 	Calm: mayBreak, Slow: mayBreak, Late: breaks, Crash: breaks, Pause: breaks, Partition: breaks, Failover: breaks,
 }
@@ -95,7 +95,7 @@ func FindHoldStage(name string) (HoldStage, error) {
 	return find("stage of holds", name, HoldStages(), func(s HoldStage) string { return s.Name })
 }
 
-// Sound reports whether the stage must come to no harm under every condition.
+// Sound reports whether the stage is expected to be correct under every condition.
 func (s HoldStage) Sound() bool {
 	for _, e := range s.sale {
 		if !slices.Equal(e.Verdicts, ok) {
@@ -108,8 +108,8 @@ func (s HoldStage) Sound() bool {
 // HoldCase is a run of a stage for which there is an Expectation.
 type HoldCase struct {
 	Condition Condition
-	// Cancels says that the kills of a crash may lose units as well as sell some twice, so that
-	// the sum is left to chance.
+	// Cancels says that the kills of a crash may lose some units and sell others twice, so that
+	// chance decides the total.
 	Cancels bool
 	// InFile says that the database is a file, from which no shop can be cut off.
 	InFile bool

@@ -63,8 +63,8 @@ func (c List) Guards(o Options) map[string]guard.Guard {
 	return guards
 }
 
-// family returns the name of the strategies that can be mixed with this one. Two different
-// locks do not exclude each other, but strategies that check and write in one step can be
+// family returns a name that is the same for all strategies that can be mixed with this one. Two
+// different locks do not exclude each other, but strategies that check and write in one step can be
 // mixed.
 func (s Strategy) family() string {
 	switch s.Kind {
@@ -78,8 +78,8 @@ func (s Strategy) family() string {
 	return s.Name
 }
 
-// Later returns the options with what they lacked. It is called for every section, so it
-// must keep what it has opened. If ctx ends it returns the cause.
+// Later fills in what the options lack. It is called for every section, so it must keep what it has
+// opened. If ctx ends it returns the cause.
 type Later func(ctx context.Context, o Options) (Options, error)
 
 // NewGuard makes the guard of a Guarded strategy. If the options meet its need by Later, the

@@ -37,12 +37,12 @@ func RelayRedis(ctx context.Context, client, server net.Conn, handle RedisHandle
 	all.Wait()
 }
 
-// maxQueue is how many commands of a client wait at most.
+// maxQueue is the most commands of a client that wait.
 const maxQueue = 4096
 
 type link struct {
 	client, server net.Conn
-	replies        chan Value    // of the server, pushes apart
+	replies        chan Value    // of the server, except pushes
 	over           chan struct{} // closed when nobody waits for replies any more
 	writing        sync.Mutex    // a push may come while a reply is written
 }
@@ -61,14 +61,14 @@ func (l *link) read(out chan<- Command) {
 	}
 }
 
-// serve handles one command after the other. The server's side stays open for the one
-// under way although the client is gone: a write that has left its process arrives.
+// serve handles one command after the other. If the client hangs up, the connection to the server
+// stays open for the command under way: a write that was sent still arrives.
 func (l *link) serve(ctx context.Context, queue <-chan Command, handle RedisHandler) {
 	defer l.server.Close()
 	defer close(l.over)
 	for cmd := range queue {
 		if ctx.Err() != nil {
-			break // what a client that has hung up did not get through is lost
+			break // the client has hung up: its remaining commands are lost
 		}
 		reply, err := handle(ctx, cmd, func() (Value, error) { return l.exchange(cmd) })
 		if err != nil || l.write(reply) != nil {
@@ -102,7 +102,7 @@ func (l *link) receive() {
 			return
 		}
 		if v.Push() {
-			_ = l.write(v) // a client that is gone is noticed by its reader
+			_ = l.write(v) // the client's reader notices if it has gone
 			continue
 		}
 		select {
@@ -120,9 +120,9 @@ func (l *link) write(v Value) error {
 	return err
 }
 
-// Pipe is net.Pipe, but that an end takes a deadline also when the other end is closed, as a
-// connection over a network does. Else a client that sets one before it reads would tell another
-// error than one that is reading already, and which it is would be left to chance.
+// Pipe is net.Pipe, except that a deadline can be set after the other end was closed, as on a
+// network connection. Otherwise a client that sets a deadline before it reads would get a different
+// error from one that is already reading, and chance would decide which.
 func Pipe() (net.Conn, net.Conn) {
 	one, other := net.Pipe()
 	return end{one}, end{other}
@@ -134,7 +134,7 @@ func (e end) SetDeadline(t time.Time) error      { return unlessClosed(e.Conn.Se
 func (e end) SetReadDeadline(t time.Time) error  { return unlessClosed(e.Conn.SetReadDeadline(t)) }
 func (e end) SetWriteDeadline(t time.Time) error { return unlessClosed(e.Conn.SetWriteDeadline(t)) }
 
-// unlessClosed leaves it to the read or write that follows to find that an end is closed.
+// unlessClosed drops the error of a closed end: the next read or write reports it.
 func unlessClosed(err error) error {
 	if errors.Is(err, io.ErrClosedPipe) {
 		return nil

@@ -27,7 +27,7 @@ type Relay struct {
 	closed bool          // Restore has no effect any more
 	late   time.Duration // delay of replies
 	lose   bool          // the next reply
-	lost   bool          // the reply that was to be lost
+	lost   bool          // LoseReply has lost its reply
 	conns  map[net.Conn]bool
 }
 
@@ -192,8 +192,8 @@ func (r *Relay) forget(c net.Conn) {
 	_ = c.Close()
 }
 
-// serve forwards between a client and the server until the server closes the connection.
-// When the client closes it, the server is told after everything that was sent before.
+// serve forwards between a client and the server until the server closes the connection. When the
+// client closes it, the server learns of it after everything that was sent before.
 func (r *Relay) serve(ctx context.Context, client net.Conn) {
 	if !r.register(client) {
 		return

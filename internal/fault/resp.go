@@ -14,7 +14,7 @@ import (
 // ErrProtocol is wrapped by errors about malformed requests and replies.
 var ErrProtocol = errors.New("fault: not the Redis protocol")
 
-// Bounds of what is read. A lock needs little; what is longer is a mistake.
+// Bounds of a value that is read. Locks need little; anything longer is a mistake.
 const (
 	maxBulk  = 16 << 20
 	maxItems = 64 << 10
@@ -47,7 +47,7 @@ func (v Value) String() string {
 	return p.shown()
 }
 
-// ReadValue reads one value of RESP2 or RESP3, with all that is inside it.
+// ReadValue reads one value of RESP2 or RESP3, with the values nested in it.
 func ReadValue(r *bufio.Reader) (Value, error) {
 	p, err := parse(r, 0)
 	return p.raw, err
@@ -55,8 +55,8 @@ func ReadValue(r *bufio.Reader) (Value, error) {
 
 type parsed struct {
 	raw   Value
-	text  string   // as it is shown, but for an array
-	array bool     // or what is like one
+	text  string   // as it is shown, unless it is an array
+	array bool     // or another aggregate
 	parts []parsed // of an array
 }
 
@@ -109,7 +109,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// length is the number in the first line; -1 stands for nothing.
+// length returns the length in the first line, or -1 for a nil value.
 func (p *parsed) length(most int) (int, error) {
 	n, err := strconv.Atoi(p.text)
 	if err != nil || n < -1 || n > most {
@@ -202,17 +202,16 @@ func (c Command) Is(names ...string) bool { return slices.Contains(names, c.Name
 // Script reports whether the command runs a Lua script.
 func (c Command) Script() bool { return c.Is("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO") }
 
-// Blocks reports whether the command may wait at the server for what others do.
+// Blocks reports whether the command may wait at the server until another client adds something.
 func (c Command) Blocks() bool {
 	return c.Is("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP") ||
 		c.Is("XREAD", "XREADGROUP") && slices.ContainsFunc(c.Args,
 			func(arg string) bool { return strings.EqualFold(arg, "BLOCK") })
 }
 
-// Takes returns the keys from which a command that waits at the server takes what
-// it waits for.
+// Takes returns the keys from which a blocking command pops an element.
 func (c Command) Takes() []string {
-	last := len(c.Args) - 1 // how long it waits
+	last := len(c.Args) - 1 // index of the timeout
 	if c.Is("BLPOP", "BRPOP", "BZPOPMIN", "BZPOPMAX") && last > 1 {
 		return c.Args[1:last]
 	}
@@ -222,8 +221,8 @@ func (c Command) Takes() []string {
 	return nil
 }
 
-// SetUp reports whether the command prepares a connection, which is the
-// client's business. It may carry a password, and so is not to be shown.
+// SetUp reports whether the command only prepares a connection. It may carry a password, so it must
+// not be shown.
 func (c Command) SetUp() bool {
 	return c.Is("HELLO", "AUTH", "CLIENT", "SELECT", "READONLY", "PING", "QUIT", "COMMAND")
 }

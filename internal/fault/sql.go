@@ -76,7 +76,7 @@ func values(row []driver.Value) string {
 // reply. An error that wraps ErrBroken closes the connection.
 type Hook func(ctx context.Context, s Statement, send func() (Reply, error)) error
 
-// ErrBroken is a connection that broke. Database/sql does not repeat the statement, because
+// ErrBroken means that the connection broke. Database/sql does not repeat the statement, because
 // the database may have executed it.
 var ErrBroken = errors.New("the connection to the database broke")
 
@@ -85,16 +85,16 @@ var ErrBroken = errors.New("the connection to the database broke")
 type Injector struct {
 	Hook Hook
 
-	// Rewrite, if not nil, changes the text of a statement before anything else: so a test
-	// puts a fault into a program.
+	// Rewrite, if not nil, changes the text of a statement before anything else: tests use it to
+	// break a program.
 	Rewrite func(text string) string
 }
 
-// Through returns a connector whose connections are those of inner, and pass the hook.
+// Through returns a connector that takes its connections from inner, and puts the hook into them.
 func (i Injector) Through(inner driver.Connector) driver.Connector { return connector{inner, i} }
 
-// Pool returns a pool whose connections are taken from db, and pass the hook. It leaves db a
-// quarter of its connections, and must be closed before db.
+// Pool returns a pool that takes its connections from db, and puts the hook into them. It leaves db
+// a quarter of its connections, and must be closed before db.
 func (i Injector) Pool(db *sql.DB) *sql.DB {
 	pool := sql.OpenDB(lender{db, i})
 	if most := db.Stats().MaxOpenConnections; most > 0 {
@@ -118,7 +118,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return c.injector.conn(inner, inner.Close)
 }
 
-// lender is a connector whose connections are those of a pool.
+// lender is a connector that takes its connections from a pool.
 type lender struct {
 	pool     *sql.DB
 	injector Injector
@@ -150,8 +150,8 @@ func (i Injector) conn(inner driver.Conn, closing func() error) (driver.Conn, er
 	return &conn{Injector: i, inner: full, closing: closing}, nil
 }
 
-// fullConn is what the drivers of this project implement. Statements are always prepared,
-// so that there is one place where they pass.
+// fullConn has the interfaces that the drivers of this project implement. Statements are always
+// prepared, so that all of them pass the hook in one place.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -169,7 +169,7 @@ type conn struct {
 
 func (c *conn) Close() error { return c.closing() }
 
-// Ping is no statement of the program.
+// Ping does not pass the hook: it is not a statement of the program.
 func (c *conn) Ping(ctx context.Context) error {
 	if p, ok := c.inner.(driver.Pinger); ok {
 		return p.Ping(ctx)
@@ -177,7 +177,7 @@ func (c *conn) Ping(ctx context.Context) error {
 	return nil
 }
 
-// ResetSession and IsValid are asked before a connection is used again.
+// ResetSession is called, like IsValid, before a connection is used again.
 func (c *conn) ResetSession(ctx context.Context) error {
 	if r, ok := c.inner.(driver.SessionResetter); ok {
 		return r.ResetSession(ctx)

@@ -29,8 +29,8 @@ func New(program func(n int) (Program, error)) *Fleet {
 // Of returns a fleet of members that do not run, for tests.
 func Of(members ...*Member) *Fleet { return &Fleet{members: members} }
 
-// Fill starts processes until n of them run, and begins a row. The very first starts alone,
-// because it may create what all use.
+// Fill starts processes until n of them run, and begins a row. The very first process starts alone,
+// because it may create data that all of them use.
 func (f *Fleet) Fill(ctx context.Context, n int) error {
 	if err := f.Crashed(0); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (f *Fleet) Fill(ctx context.Context, n int) error {
 	}
 	for {
 		select {
-		case a := <-f.reached: // it came too late for the row before
+		case a := <-f.reached: // it is left from the row before
 			_ = a.Member.Resume() // if it has ended, the row fails
 		default:
 			return nil
@@ -127,8 +127,8 @@ func (f *Fleet) add(ctx context.Context, n int) error {
 	return err
 }
 
-// Members are the processes that were started and not yet replaced, also those that were killed
-// in this row.
+// Members are the processes that were started and not yet replaced, including those that were
+// killed in this row.
 func (f *Fleet) Members() []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +205,7 @@ func (f *Fleet) Stop(grace time.Duration) {
 	f.members = nil
 }
 
-// ErrNotReached means that nobody came to a seam where a fault was to be injected.
+// ErrNotReached means that no call reached a seam at which a fault was to be injected.
 var ErrNotReached = errors.New("nobody reached the seam")
 
 // Next returns the next call that waits at a seam, or the error of a member that ends by itself.
@@ -226,8 +226,8 @@ func (f *Fleet) Next(ctx context.Context) (Arrival, error) {
 	}
 }
 
-// Catch waits for a call that comes to a seam, and calls fault with its process. It lets calls go
-// on that come to a seam meanwhile.
+// Catch waits for a call that reaches a seam, and calls fault with its process. Meanwhile it
+// resumes other calls that reach a seam.
 func (f *Fleet) Catch(ctx context.Context, fault func(m *Member) error) error {
 	first, err := f.Next(ctx)
 	if err != nil {
@@ -241,7 +241,7 @@ func (f *Fleet) Catch(ctx context.Context, fault func(m *Member) error) error {
 	return fault(first.Member)
 }
 
-// LetGo lets calls go on that come to a seam, until ctx ends.
+// LetGo resumes every call that reaches a seam, until ctx ends.
 func (f *Fleet) LetGo(ctx context.Context) {
 	for {
 		select {

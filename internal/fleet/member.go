@@ -41,19 +41,20 @@ const (
 type command struct {
 	Setup  json.RawMessage `json:"setup,omitempty"` // the first command has it
 	Words  *shared         `json:"words,omitempty"` // likewise, if there are any
-	ID     int             `json:"id,omitempty"`    // of a command that is answered
+	ID     int             `json:"id,omitempty"`    // of a command that wants an answer
 	Order  json.RawMessage `json:"order,omitempty"`
 	Arm    *Arm            `json:"arm,omitempty"`
 	Resume bool            `json:"resume,omitempty"` // a call that waits at a seam may go on
 }
 
-// shared is where Words are.
+// shared names the file of the Words, and their number.
 type shared struct {
 	Path string `json:"path"`
 	N    int    `json:"n"`
 }
 
-// event is what a member writes to its standard output, likewise: one of these.
+// event is what a member writes to its standard output, also one JSON object a line. It has one of
+// these fields.
 type event struct {
 	Ready   *string         `json:"ready,omitempty"`   // it is ready, and serves at this address, if any
 	ID      int             `json:"id,omitempty"`      // of the command that is answered
@@ -72,19 +73,19 @@ type Program struct {
 	Links   map[string]*fault.Relay // its connections that can be cut; Run or its Member closes them
 }
 
-// Member is a process that was started by Run and runs Serve. Its input ends with this process,
-// and then it ends too.
+// Member is a process that was started by Run and runs Serve. When this process ends, its standard
+// input is closed, and it ends too.
 type Member struct {
 	*Process
 	URL    string // where it serves HTTP, or ""
 	Words  *Words // or nil
 	Links  map[string]*fault.Relay
-	HeldUp <-chan time.Time // until when a call is held up at a seam; it keeps one
+	HeldUp <-chan time.Time // receives until when a call is held up at a seam; buffers one
 	Stalls LongestStall
 
-	Killed atomic.Bool // by Kill, or told to end by End
+	Killed atomic.Bool // by Kill, or End has begun
 	Paused atomic.Bool // by Pause, in this row
-	Cut    atomic.Bool // from a partner by the bench, in this row
+	Cut    atomic.Bool // the bench has cut it off from a partner in this row
 
 	name string
 	in   io.WriteCloser
@@ -95,7 +96,7 @@ type Member struct {
 	reached chan<- Arrival
 
 	mu      sync.Mutex
-	last    int // command that wants an answer
+	last    int // id of the last command that wants an answer
 	answers map[int]chan json.RawMessage
 }
 
@@ -251,8 +252,7 @@ func (m *Member) ask(ctx context.Context, c command, limit time.Duration) (json.
 	return await(ctx, m, answer, limit)
 }
 
-// Resume lets a call go on that waits at a seam. A process that is stopped does so when it goes
-// on.
+// Resume lets a call that waits at a seam go on. A stopped process obeys once it is continued.
 func (m *Member) Resume() error { return m.send(command{Resume: true}) }
 
 // send sends a command. The error wraps ErrDied if the process has ended.
@@ -286,7 +286,7 @@ func await[T any](ctx context.Context, m *Member, from <-chan T, limit time.Dura
 	}
 }
 
-// died returns the error of a process that has ended and was not told to.
+// died returns the error of a process that has ended by itself.
 func (m *Member) died() error {
 	return fmt.Errorf("%s %w: %v%s", m.name, ErrDied, m.State(), &m.log)
 }
@@ -328,8 +328,8 @@ func (m *Member) Pause() error {
 	return m.Process.Pause()
 }
 
-// CutOff cuts the process off from what a link leads to, for the given time or until ctx ends, as
-// a call waits at a seam. The call goes on, and what it sends arrives at the end.
+// CutOff cuts one of the process's links, for the given time or until ctx ends, while a call waits
+// at a seam. The call goes on, and what it sends arrives when the link is restored.
 func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error {
 	m.Cut.Store(true)
 	m.Links[link].Hole()
@@ -341,7 +341,8 @@ func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error
 	return nil
 }
 
-// End ends the process after what it is doing, or kills it after the grace time. Its words stay.
+// End ends the process when it has finished its work, or kills it after the grace time. Its words
+// stay.
 func (m *Member) End(grace time.Duration) {
 	m.Killed.Store(true)
 	_ = m.in.Close()
@@ -358,7 +359,7 @@ func (m *Member) Close(grace time.Duration) {
 	m.release()
 }
 
-// release gives back what a process that has ended, or has not begun, had of this one.
+// release frees what this process keeps for one that has ended or did not start.
 func (m *Member) release() {
 	m.unlink()
 	if m.Words != nil {
@@ -375,10 +376,10 @@ func (m *Member) unlink() {
 	}
 }
 
-// begin forgets the row before.
+// begin resets what was recorded in the row before.
 func (m *Member) begin() {
 	select {
-	case <-m.heldUp: // it came too late
+	case <-m.heldUp: // it is left from the row before
 	default:
 	}
 	m.Paused.Store(false)

@@ -79,7 +79,7 @@ func (p *Process) Stop(grace time.Duration) {
 
 // Kill ends the child at once and waits for its end.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // it can only have ended
+	_ = p.cmd.Process.Kill() // an error means that it has ended
 	<-p.done
 }
 

@@ -6,7 +6,7 @@ import "syscall"
 
 // terminate sends SIGTERM. A paused child must be continued to receive it.
 func (p *Process) terminate() {
-	_ = p.Signal(syscall.SIGTERM) // it can only have ended
+	_ = p.Signal(syscall.SIGTERM) // an error means that it has ended
 	_ = p.Signal(syscall.SIGCONT)
 }
 

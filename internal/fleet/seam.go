@@ -15,27 +15,27 @@ type Seam string
 // Arm says which calls meet a fault, at which seams. The zero value is for none.
 type Arm struct {
 	At    []Seam `json:"at,omitempty"`
-	Skip  int    `json:"skip,omitempty"`  // how often the seams are passed before
-	Every int    `json:"every,omitempty"` // of those that come after, the first and so on; default each
-	Most  int    `json:"most,omitempty"`  // calls that meet the fault, at most; default 1
+	Skip  int    `json:"skip,omitempty"`  // this many arrivals at the seams are let pass first
+	Every int    `json:"every,omitempty"` // then every n-th arrival meets the fault, from the first on; default 1
+	Most  int    `json:"most,omitempty"`  // most calls that meet the fault; default 1
 
 	// Delay is how long a call is held up; 0: it waits until Member.Resume, or until the process
 	// is killed.
 	Delay time.Duration `json:"delay,omitempty"`
 
-	// Around names what else has to wait while a call does: see Seams.
+	// Around names what must not go on while a call waits: see Seams.
 	Around string `json:"around,omitempty"`
 }
 
 // Seams are the seams of one process. They are safe for concurrent use.
 type Seams struct {
-	// Around is called for an Arm with Around, by the call, before it waits. End is called when it
-	// goes on.
+	// Around is called before a call waits, if the Arm has an Around, and end when the call goes
+	// on.
 	Around func(ctx context.Context, what string) (end func())
 
 	// Park is called by a call that waits, and returns when it may go on.
 	Park func(at Seam)
-	// HeldUp is called by a call that is held up, until then.
+	// HeldUp is called by a call that is delayed, with the end of the delay.
 	HeldUp func(until time.Time)
 
 	mu     sync.Mutex
@@ -44,7 +44,7 @@ type Seams struct {
 	met    int
 }
 
-// Set arms seams instead of those that were armed before.
+// Set replaces the armed seams.
 func (s *Seams) Set(a Arm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

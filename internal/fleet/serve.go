@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Server is a member's own end of the conversation. It is safe for concurrent use.
+// Server is a member's side of the protocol. It is safe for concurrent use.
 type Server struct {
 	Seams *Seams
 	Words *Words // that the process shares, or nil
@@ -21,7 +21,7 @@ type Server struct {
 
 	mu  sync.Mutex
 	out *json.Encoder
-	err error // of the conversation
+	err error // of the protocol
 }
 
 // obeyer carries out an order, and returns the answer.
@@ -30,9 +30,10 @@ type obeyer = func(ctx context.Context, order json.RawMessage) (answer any, err 
 // maxParked is more than the calls that wait at seams at the same time.
 const maxParked = 64
 
-// Serve is what a member runs: run, with the setup that it gets from in. It returns nil when
-// in ends, so that no process outlives the one that started it, or when ctx is cancelled; or the
-// error of run, or of a command that cannot be read or carried out. The process should exit then.
+// Serve is the main function of a member: it reads the setup from in, and calls run with it. It
+// returns nil when in ends, so that no process outlives the one that started it, or when ctx is
+// cancelled; otherwise the error of run, or of a command that cannot be read or carried out. The
+// process should exit then.
 func Serve[Setup any](
 	ctx context.Context, in io.Reader, out io.Writer, run func(ctx context.Context, with Setup, s *Server) error,
 ) error {
@@ -117,7 +118,7 @@ func (s *Server) carryOut(ctx context.Context, over func(), c command, obey obey
 	case c.Resume:
 		post(s.resume, struct{}{})
 	default:
-		go func() { // it may take long, and must not keep others waiting
+		go func() { // it may take long, and must not delay others
 			answer, err := obey(ctx, c.Order)
 			text, wrong := json.Marshal(answer)
 			if err = errors.Join(err, wrong); err != nil {
@@ -130,8 +131,8 @@ func (s *Server) carryOut(ctx context.Context, over func(), c command, obey obey
 	}
 }
 
-// Obey has orders carried out by obey, each in a goroutine, with the answer that it returns. An
-// error ends the process. Until Obey is called, commands wait.
+// Obey calls obey for each order, in a goroutine, and sends the answer that it returns. An error
+// ends the process. Until Obey is called, commands wait.
 func (s *Server) Obey(obey obeyer) { s.obeying <- obey }
 
 // Ready says that the process is ready, and serves HTTP at this address, if it is not "".
@@ -143,7 +144,7 @@ func (s *Server) WatchStalls(limit time.Duration) (stop func()) {
 	return func() { w.Stop() }
 }
 
-// send reports an event. If nobody listens any more, the commands end.
+// send reports an event. If the reader has gone, the commands end, too.
 func (s *Server) send(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ func NewPage(files fs.FS, dir string) Page {
 
 func functions(s Style) template.FuncMap { return template.FuncMap{"t": s.Say, "tf": s.Sayf} }
 
-// File is the text of files of the page, one after the other.
+// File returns the text of some of the page's files, one after the other.
 func (p Page) File(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {
@@ -60,10 +60,10 @@ func (p Page) Write(w io.Writer, s Style, style, script string, data map[string]
 	return nil
 }
 
-// said finds what a script says in English.
+// said finds the English texts in a script.
 var said = regexp.MustCompile(`\bsay\("([^"]+)"`)
 
-// Words translates what a script says. It returns nil for English.
+// Words translates the English texts in a script. It returns nil for English.
 func (s Style) Words(script string) map[string]string {
 	if s.Language == nil {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// Language translates what is said in English. Names, flags, commands and their replies, the
-// errors of programs and JSON stay as they are.
+// Language translates English texts. Names, flags, commands and their replies, the errors of
+// programs and JSON are not translated.
 type Language interface {
 	// Name returns the tag of the language, such as zh-CN.
 	Name() string
@@ -63,7 +63,7 @@ func (s Style) Tag() string {
 	return s.Language.Name()
 }
 
-// Condition names a condition. Beside a translation stands its name, which flags take.
+// Condition names a condition. After a translation comes the English name, which flags take.
 func (s Style) Condition(c catalog.Condition) string {
 	return strings.TrimLeft(s.Named("condition."+string(c), "")+" "+string(c), " ")
 }
@@ -90,7 +90,8 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Title translates the title of a column. In Chinese a space is only where a head can be broken.
+// Title translates the title of a column. A Chinese title has spaces only to show where its head
+// can be broken: they are removed.
 func (s Style) Title(english string) string {
 	return chineseSpace.ReplaceAllString(s.Say(english), "$1$2")
 }

@@ -24,8 +24,8 @@ type Column[Row any] struct {
 	Left  bool // aligned left
 	Cell  func(Row) string
 	Mark  func(Row) text.Colors // or nil
-	Rare  string                // explains a column that is left out, too, if it has only zeros; "": any other
-	Spare int                   // when a text that is too wide does without it; 0: never
+	Rare  string                // explains a column that is also left out if it has only zeros; "": one that is not
+	Spare int                   // when it is dropped from a text that is too wide; 0: never
 }
 
 // Add adds a column that is aligned left.
@@ -38,16 +38,16 @@ func (t *Table[Row]) Number(name string, cell func(Row) string) {
 	t.Columns = append(t.Columns, Column[Row]{Name: name, Cell: cell})
 }
 
-// The order in which a text that is too wide does without columns, of which those that have no
-// figure but zero go before all others. ThirdSpare takes less space between the columns as well.
+// The order in which columns are dropped from a text that is too wide. Those with only zeros go
+// first. Before ThirdSpare columns go, the gaps between columns are narrowed.
 const (
-	IfZero      = -1 // it is spared only with no other figure
+	IfZero      = -1 // only if it has no figure but zero
 	FirstSpare  = 1
 	SecondSpare = 2
 	ThirdSpare  = 3
 )
 
-// maxWidth is how wide the text of a table should be at most, in characters.
+// maxWidth is the width that the text of a table should not exceed, in characters.
 const maxWidth = 120
 
 // Zero stands for a zero in a table, so that the other figures stand out.
@@ -65,8 +65,7 @@ func (t Table[Row]) zero(c Column[Row]) bool {
 	return !slices.ContainsFunc(t.Rows, func(r Row) bool { return c.Cell(r) != "" && c.Cell(r) != Zero })
 }
 
-// Text draws the table for a terminal. If it is too wide it does without some columns, and names
-// them.
+// Text draws the table for a terminal. If it is too wide, it drops some columns, and names them.
 func (t Table[Row]) Text(s Style) string {
 	t.Columns = t.Filled()
 	if len(t.Columns) == 0 {
@@ -82,8 +81,8 @@ func (t Table[Row]) Text(s Style) string {
 	return shown
 }
 
-// fit draws the table without as many columns as it takes until it fits, the last ones first, of
-// those that may be spared up to an order. It returns the names of those that it left out.
+// fit draws the table, and drops columns until it is narrow enough: those that go first, up to the
+// order last, and among equals from the right. It returns the titles of the dropped columns.
 func (t Table[Row]) fit(s Style, gap string, last int) (drawn string, left []string, fits bool) {
 	t.Columns = slices.Clone(t.Columns)
 	drawn = t.draw(s, gap)
@@ -99,7 +98,7 @@ func (t Table[Row]) fit(s Style, gap string, last int) (drawn string, left []str
 	return t.under(drawn) + "\n", left, !wide()
 }
 
-// breaks is where a head takes another line, except that of the names of the rows.
+// breaks breaks a head into lines, except that of the first column.
 var breaks = strings.NewReplacer(" ", "\n", "/", "\n/")
 
 // draw draws the table without headings.
@@ -139,7 +138,7 @@ func (t Table[Row]) draw(s Style, gap string) string {
 	return w.Render()
 }
 
-// cell is the text of a cell. The first of a row is indented below a heading.
+// cell is the text of a cell. The first cell of a row is indented if the table has headings.
 func (t Table[Row]) cell(c Column[Row], r Row, first bool, s Style) string {
 	drawn := c.Cell(r)
 	if first && t.Under != nil {

@@ -19,8 +19,8 @@ type File struct {
 	path   string   // of the file to replace
 	beside *os.File // temporary file with the new contents
 
-	// If no temporary file can be created, or there is a device or a pipe, the new contents
-	// are kept in memory and written to the existing file at Commit.
+	// The existing file, if it is a device or a pipe, or no temporary file can be created. The new
+	// contents are then kept in memory, and written to it at Commit.
 	there *os.File
 	kept  bytes.Buffer
 }

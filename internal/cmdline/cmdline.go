@@ -1,5 +1,5 @@
-// Package cmdline reads the flags of the programs, and shows their help: a page with what most
-// people use, and with -h all the rest.
+// Package cmdline reads the flags of the programs, and shows their help: -h the flags that most
+// people use, and -h all every flag.
 package cmdline
 
 import (
@@ -38,7 +38,7 @@ func Parse(fs *flag.FlagSet, args []string, prefix string) error {
 
 var badValue = regexp.MustCompile(`^invalid value "(.*)" for flag -(\S+): parse error$`)
 
-// explain makes an error of package flag say what to write.
+// explain adds to an error of package flag what to write instead.
 func explain(fs *flag.FlagSet, err error) error {
 	if errors.Is(err, flag.ErrHelp) {
 		return flag.ErrHelp
@@ -86,7 +86,7 @@ func Given(fs *flag.FlagSet, name string) (found bool) {
 
 // Help is what -h shows.
 type Help struct {
-	Program string  // how it is called
+	Program string  // the name that it is run by
 	Usage   string  // what it does, and five examples
 	Usual   string  // the names of the flags that most people use
 	End     string  // what follows the flags
@@ -139,15 +139,15 @@ func brief(text string) string {
 }
 
 const (
-	left  = 27  // the columns of the names
+	left  = 27  // the width of the names
 	width = 100 // of a line
 )
 
-// describe writes a flag, its default, and what shorten leaves of what it does.
+// describe writes a flag, its usage as shorten cuts it, and its default.
 func describe(b *strings.Builder, f *flag.Flag, shorten func(string) string) {
 	value, text := flag.UnquoteUsage(f)
 	text = shorten(text)
-	secret := strings.ContainsAny(f.DefValue, "@") || strings.Contains(f.DefValue, "://") // of the environment
+	secret := strings.ContainsAny(f.DefValue, "@") || strings.Contains(f.DefValue, "://") // may be from the environment
 	if !secret && !slices.Contains([]string{"", "0", "0s", "false"}, f.DefValue) {
 		text += " (default " + f.DefValue + ")"
 	}
@@ -162,11 +162,11 @@ func describe(b *strings.Builder, f *flag.Flag, shorten func(string) string) {
 	b.WriteString(line + "\n")
 }
 
-// maxLines is how long -h may be.
+// maxLines is the most lines that -h may have.
 const maxLines = 33
 
-// Check returns an error unless -h fits on a screen, -h all has each flag in one group, and all flags
-// name what they take in capitals. The tests of the programs call it.
+// Check returns an error unless -h fits on a screen, -h all has each flag in one group, and the
+// usage of each flag names its value in capitals. The tests of the programs call it.
 func (h Help) Check(fs *flag.FlagSet) error {
 	var short strings.Builder
 	h.Write(&short, fs, []string{"-h"})

@@ -1,4 +1,4 @@
-// Package naming finds what a user means by a name: in short, or nearly right.
+// Package naming finds the names that a user means by a short or misspelled one.
 package naming
 
 import (
@@ -40,7 +40,7 @@ func Split(list string) []string {
 	return parts
 }
 
-// Hint is the end of an error about an unknown name: the names that are like it, or else all.
+// Hint ends an error about an unknown name: it lists the similar names, or all if none is similar.
 func Hint[S ~string](name string, names []S) string {
 	all := make([]string, len(names))
 	for i, n := range names {
@@ -52,8 +52,8 @@ func Hint[S ~string](name string, names []S) string {
 	return "allowed: " + strings.Join(all, ", ")
 }
 
-// Near returns the names that name is like: those that begin with it, or else those that the
-// fewest changes of a character make of it, or else those that begin as it does.
+// Near returns the names that are similar to name: those that begin with it, or else the closest
+// ones by edit distance, or else those with the longest common beginning.
 func Near(name string, names []string) []string {
 	if name == "" {
 		return nil

@@ -17,10 +17,10 @@ import (
 	"oversell/internal/web"
 )
 
-// ErrConfig is wrapped by the error of a Config that says something impossible.
+// ErrConfig is wrapped by the errors for an impossible Config or report.
 var ErrConfig = errors.New("invalid config")
 
-// Config says which sale is checked.
+// Config says which sale to check.
 type Config struct {
 	URL  string        // of the shop, such as http://127.0.0.1:8080
 	SKU  string        // of the item
@@ -28,7 +28,7 @@ type Config struct {
 	Told *Told         // what the buyers were told; nil: not known
 }
 
-// every is how often a shop is asked for an audit.
+// every is the time between two audits of a shop.
 const every = 200 * time.Millisecond
 
 // Result is what was found.
@@ -38,8 +38,8 @@ type Result struct {
 	Problems []string  `json:"problems"` // a sentence each; none if all agrees
 }
 
-// Check waits until the sale has settled and returns what it found. Its errors mean that the
-// check could not be made. ErrConfig is among them.
+// Check waits until the sale has settled and returns what it found. An error, such as ErrConfig,
+// means that the check could not be made.
 func Check(ctx context.Context, cfg Config) (Result, error) {
 	base, err := shopURL(cfg.URL, cfg.SKU)
 	if err != nil {
@@ -87,8 +87,8 @@ func shopURL(base, sku string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// settle asks for audits until nothing of the sale is under way, for as long as cfg.Wait. A shop
-// that has just had a load may be too busy for an audit; it is asked again within that time.
+// settle asks for audits until nothing of the sale is under way, for at most cfg.Wait. A shop that
+// is too busy for an audit after the load is asked again.
 func settle(ctx context.Context, shop client.Shops, cfg Config) (a web.Audit, settled bool, err error) {
 	for deadline := time.Now().Add(cfg.Wait); ; {
 		shop.For = time.Until(deadline)
@@ -132,8 +132,8 @@ func (r *Result) judgeStock() {
 			r.add(figure.says, figure.n)
 		}
 	}
-	// Every unit is in one of these figures. Unwritten units are in flight. A lost update has its
-	// units in two: they are sold, and remain.
+	// Every unit is in one of these figures. Units of unwritten orders are in flight. The units of
+	// a lost update are in two: they are sold, and remain.
 	if sum := a.Remaining + a.Held + a.Sold + a.InFlight + a.Stranded - max(0, a.LostUpdates); sum != a.Initial {
 		r.add("the figures add up to %d units, and the sale began with %d", sum, a.Initial)
 	}

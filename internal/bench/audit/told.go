@@ -8,20 +8,19 @@ import (
 	"strconv"
 )
 
-// Told is what a load tool says of its requests, all of which bought from one sale. A JSON report
-// of vegeta has the fields requests and status_codes; the scripts in load/ write all of them.
+// Told is a load tool's report on its requests, all of which bought from one sale. A JSON report of
+// vegeta has the fields requests and status_codes; the scripts in load/ write all of them.
 type Told struct {
 	Requests int64 `json:"requests"` // that were sent, or were to be sent
 	// Statuses counts the replies by their status. "0" counts requests without a reply.
 	Statuses map[string]int64 `json:"status_codes"`
-	// Dropped counts requests that were to be sent or answered and were not, beside those in
-	// Statuses.
+	// Dropped counts requests, besides those in Statuses, that were not sent or not answered.
 	Dropped int64 `json:"dropped,omitempty"`
-	// CutOff counts requests whose buyer did not wait for the reply, on purpose: those that
-	// were cancelled, or under way when the load ended. An order may be theirs.
+	// CutOff counts requests whose buyer deliberately did not wait for the reply: they were
+	// cancelled, or under way when the load ended. They may have bought.
 	CutOff int64 `json:"cut_off,omitempty"`
-	// Sold is how many different orders the replies confirmed. Without it each reply with a
-	// status of 200 to 299 counts as one: that is so if no request was repeated.
+	// Sold is how many different orders the replies confirmed. Without it each reply with a status
+	// of 200 to 299 counts as one order, which is right if no request was repeated.
 	Sold *int64 `json:"sold,omitempty"`
 }
 
@@ -80,10 +79,11 @@ func (t *Told) Confirmed() int64 {
 	return t.count(200, 299)
 }
 
-// Unanswered is the number of requests that were not sent, or got no reply against their will.
+// Unanswered is the number of requests that were not sent, or whose buyer waited for a reply in
+// vain.
 func (t *Told) Unanswered() int64 { return t.Dropped + t.Statuses["0"] }
 
-// unaccounted is the number of requests of which the report says nothing more.
+// unaccounted is the number of requests whose outcome the report does not mention.
 func (t *Told) unaccounted() int64 {
 	return max(0, t.Requests-t.count(0, 999)-t.Dropped-t.CutOff)
 }
@@ -96,7 +96,7 @@ func (t *Told) Unknown() int64 {
 	return t.Unanswered() + t.unaccounted() + t.Failed() + t.CutOff
 }
 
-// Refused is the number of replies that say that the buyer has none.
+// Refused is the number of replies that say that the buyer has no order.
 func (t *Told) Refused() int64 { return t.count(300, 499) }
 
 // count counts the replies with a status in a range.

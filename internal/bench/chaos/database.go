@@ -49,8 +49,8 @@ func (s *Servers) dbFault(ctx context.Context, f Fault) (end func(context.Contex
 	return nil, fmt.Errorf("%s is not a fault of a database", f.Kind)
 }
 
-// rootDo returns a function that runs a statement, and retries it if it has to wait for
-// others or its connection has ended.
+// rootDo returns a function that runs a statement as root. It retries after errors: others may hold
+// a lock, or the connection may have ended.
 func (s *Servers) rootDo(statement string) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*adminTimeout)

@@ -60,14 +60,14 @@ const (
 type trait struct {
 	kind Kind
 	part part
-	real bool // it needs a redis-server; what is of the database needs a MariaDB or MySQL
+	real bool // it needs a redis-server, or for a fault of the database a MariaDB or MySQL server
 
 	// A fault lasts from least to most, plus up to ofTTL times the ttl. If all are zero it
 	// has no duration.
 	least, most time.Duration
 	ofTTL       float64
 
-	// amount bounds the delay that is drawn, of replies or of an INSERT.
+	// amount bounds the random delay of replies or of an INSERT.
 	amount time.Duration
 
 	// stopsHolder says that the fault may delay a lock holder's write by its duration.
@@ -123,7 +123,7 @@ func traitOf(k Kind) (trait, bool) {
 	return all[i], true
 }
 
-// Kinds lists the kinds that can be injected into the backends, and those that cannot.
+// Kinds lists the kinds that can be injected into these backends, and those that cannot.
 func Kinds(embeddedRedis, embeddedDB bool) (can, cannot []Kind) {
 	for _, t := range traits() {
 		ofDB := t.part == dbServer || t.part == dbLink
@@ -149,7 +149,7 @@ func ParseKinds(names []string) ([]Kind, error) {
 	return kinds, nil
 }
 
-// join lists kinds in a text.
+// join formats a list of kinds.
 func join(kinds []Kind) string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -158,7 +158,7 @@ func join(kinds []Kind) string {
 	return strings.Join(names, ", ")
 }
 
-// Fault is one fault that was drawn.
+// Fault is one randomly drawn fault.
 type Fault struct {
 	Kind   Kind
 	Victim int           // index of the shop or link; all: every one

@@ -75,7 +75,7 @@ func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 		}
 	}
 	if len(keys) == 0 {
-		return nil // they are already gone, or the stock is in the database
+		return nil // they were already gone, or the stock is in the database
 	}
 	if err := s.admin.Del(ctx, keys...).Err(); err != nil {
 		return fmt.Errorf("deleting the keys of %s: %w", sku, err)
@@ -83,7 +83,7 @@ func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 	return nil
 }
 
-// again does something at once and again and again, until its end is called.
+// again does something immediately and then repeatedly, until end is called.
 func (s *Servers) again(
 	ctx context.Context, do func(ctx context.Context) error,
 ) (end func(context.Context) error, err error) {
@@ -93,8 +93,8 @@ func (s *Servers) again(
 	return repeat(ctx, often, do), nil
 }
 
-// repeat does something every so often, and not at once, until the function that it
-// returns is called, which returns its first error.
+// repeat does something at an interval, first after the first interval, until the returned function
+// is called, which returns the first error.
 func repeat(
 	ctx context.Context, every time.Duration, do func(ctx context.Context) error,
 ) (end func(context.Context) error) {

@@ -35,8 +35,8 @@ type Servers struct {
 	shutdown []func() error
 }
 
-// redisLog has the data of a private Redis. What it has acknowledged is with the operating
-// system, so a killed process loses nothing; only a crash of the machine would.
+// redisLog is the directory with the data of a private Redis. Acknowledged writes have reached the
+// operating system, so a killed process loses nothing; only a crash of the machine would lose some.
 const redisLog = "appendonlydir"
 
 func redisArgs() []string { return []string{"--appendonly", "yes", "--appendfsync", "no"} }
@@ -130,7 +130,7 @@ func (s *Servers) dialDB(ctx context.Context, url string) (*gorm.DB, error) {
 	return db, nil
 }
 
-// broken closes connections that faults may have broken.
+// broken ignores the errors of closing connections that faults may have broken.
 func broken(close func() error) func() error {
 	return func() error {
 		_ = close()

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/guard"
 )
 
-// The links of a shop to its servers, by their names in fleet.Member.
+// The names of a shop's links to its servers: see fleet.Member.
 const (
 	ToRedis    = "redis"
 	ToDatabase = "database"

@@ -1,4 +1,5 @@
-// Package client asks shops. It is not for a burst of thousands of requests at one moment.
+// Package client sends requests to shops. It is not for a burst of thousands of requests at one
+// moment.
 package client
 
 import (
@@ -45,18 +46,18 @@ func New(token string, timeout time.Duration) *Client {
 // Request is a request to a shop.
 type Request struct {
 	Method, Path string
-	Key          string // of idempotency, or ""
+	Key          string // idempotency key, or ""
 	Prefer       string // the header, or ""
 	Body         any    // sent as JSON; nil: none
 }
 
 // Answer is the outcome of a request.
 type Answer struct {
-	Status int    // 0: nothing was learned
-	Code   string // of a problem; without one the status
+	Status int    // 0: the outcome is unknown
+	Code   string // of a problem reply; without one the status
 	Header http.Header
 	Text   []byte
-	Err    error // why nothing was learned, or else the refusal
+	Err    error // why the outcome is unknown, or else the refusal
 }
 
 // Unanswered reports whether the request should be sent again.
@@ -134,21 +135,22 @@ func (c *Client) exchange(ctx context.Context, base string, r Request) (a Answer
 	return Answer{Status: res.StatusCode, Header: res.Header, Text: text}, err
 }
 
-// Patience says how a request is repeated that a shop cannot serve now, and answers with 503.
+// Patience says how to repeat a request that a shop answers with 503, because it cannot serve it
+// now.
 type Patience struct {
 	First, Last time.Duration // the pause between two tries grows from First to Last
-	For         time.Duration // no try begins later
-	Silent      bool          // it is repeated too if no answer comes
+	For         time.Duration // no try begins after this time
+	Silent      bool          // the request is also repeated if no answer comes
 }
 
-// Shops asks one shop, or each of several in turn.
+// Shops sends requests to one shop, or to several in turn.
 type Shops struct {
 	*Client
 	Base func() string // the address of the next shop
 	Patience
 }
 
-// At asks the shop at an address.
+// At returns Shops that ask only the shop at base.
 func (s Shops) At(base string) Shops {
 	s.Base = func() string { return base }
 	return s
@@ -166,7 +168,7 @@ func (s Shops) Ask(ctx context.Context, r Request, v any) Answer {
 	}
 }
 
-// must is Ask for what has to succeed.
+// must is Ask for a request that has to succeed.
 func (s Shops) must(ctx context.Context, r Request, v any) error {
 	a := s.Ask(ctx, r, v)
 	if a.Err != nil && ctx.Err() != nil {
@@ -175,8 +177,8 @@ func (s Shops) must(ctx context.Context, r Request, v any) error {
 	return a.Err
 }
 
-// Put puts an item on sale. Strategy is the one that it is sold by unless a request names
-// another; "": the shop's.
+// Put puts an item on sale. The item is sold under the strategy unless a request names another; "":
+// the shop's default.
 func (s Shops) Put(ctx context.Context, sku string, units int64, keeper stock.Backend, strategy string) error {
 	item := map[string]any{"stock": units, "name": "the bench's item", "keeper": keeper}
 	if strategy != "" {
@@ -199,13 +201,13 @@ func (s Shops) Delete(ctx context.Context, sku string) error {
 	}
 }
 
-// Audit reads what the sale of an item has come to.
+// Audit reads the shop's audit of an item.
 func (s Shops) Audit(ctx context.Context, sku string) (found web.Audit, err error) {
 	err = s.must(ctx, Request{Method: http.MethodGet, Path: "/api/audit/" + sku}, &found)
 	return found, err
 }
 
-// EachOrder calls f with each order of a sale of an item. More than most are an error.
+// EachOrder calls f with each order of a sale of an item. More orders than most are an error.
 func (s Shops) EachOrder(ctx context.Context, sku, saleID string, most int64, f func(stock.ListedOrder)) error {
 	var n int64
 	for after := ""; ; {

@@ -21,7 +21,7 @@ type Contender struct {
 	Waits string // how a waiter gets the lock, in a few words
 	About string // its settings, and why
 
-	// Tracking says that it needs a server with CLIENT TRACKING.
+	// Tracking says that the contender needs a server with CLIENT TRACKING.
 	Tracking bool
 
 	Needs catalog.Need // what it needs besides Redis
@@ -31,10 +31,10 @@ type Contender struct {
 	Make func(p Process) (guard.Guard, error)
 }
 
-// comparable reports whether a row of the contender can be judged on the kind of Redis: its
-// strategy decides. A limit has no strategy, and is always judged.
+// comparable reports whether a row of the contender can be judged on this kind of Redis, as its
+// strategy can. A limit has no strategy, and is always judged.
 func (c Contender) comparable(embeddedRedis bool) bool {
-	strategy, _, _ := strings.Cut(c.Name, ":") // of a library's settings
+	strategy, _, _ := strings.Cut(c.Name, ":") // a library's settings follow the colon
 	s, err := catalog.Strategies().Find(strategy)
 	return err != nil || s.Comparable(embeddedRedis)
 }
@@ -48,7 +48,7 @@ type Process struct {
 	Others *lockservers.Clients // of the other servers that the lock needs
 }
 
-// options are the options of a strategy's guard that waits by the policy.
+// options returns the options for a strategy's guard with a waiting policy.
 func (p Process) options(wait guard.Policy) catalog.Options {
 	return p.Others.Add(catalog.Options{Redis: p.Redis, TTL: p.TTL, Policy: wait})
 }
@@ -67,9 +67,9 @@ func (c Catalog) Find(name string) (Contender, error) {
 	return Contender{}, fmt.Errorf("%w of a contender: %q (allowed: %v)", catalog.ErrName, name, c.Names())
 }
 
-// Expand returns the whole name of a contender for a short one: that of a strategy, also a
-// short one such as v4, stands for its first waiting policy. A name that is none it returns as it
-// is.
+// Expand returns the full name of a contender for a short one: the name of a strategy, which may
+// itself be short, such as v4, means its first waiting policy. It returns an unknown name
+// unchanged.
 func (c Catalog) Expand(name string) string {
 	strategies := make([]string, len(c))
 	for i, one := range c {
@@ -131,21 +131,21 @@ func Contenders() Catalog {
 	return append(all, limits()...)
 }
 
-// policies are the waiting policies for locks that have none of their own.
+// policies lists the waiting policies for locks without a way of waiting of their own.
 func policies() []string {
 	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
 }
 
 const ownQueue = "its own queue"
 
-// stages are the locks of package locks, those that need other servers as well: with each
-// policy, unless they wait in their own way.
+// stages are the locks of package locks, including those that need other servers, with each policy,
+// unless they wait in their own way.
 func stages() Catalog {
 	var all Catalog
 	for _, s := range catalog.Strategies() {
 		switch {
 		case s.Kind != catalog.Guarded || s.Name == "none" || s.Name == "local": // no lock across processes
-		case s.Extra && !s.Needs.OfServers(): // a library, which has contenders of its own
+		case s.Extra && !s.Needs.OfServers(): // libraries have contenders of their own
 		case s.OwnWait:
 			all = append(all, Contender{
 				Name: s.Name, Waits: ownQueue, About: s.Adds, Needs: s.Needs,

@@ -14,13 +14,13 @@ import (
 // the contenders are served.
 type fault struct {
 	kill bool // a process
-	stop bool // a process for a while. With kill it is another one, as soon as the first is dead.
+	stop bool // a process for a while. With kill it is another process, as soon as the first is dead.
 }
 
 // stopTime is how long a process is stopped.
 const stopTime = 3 * time.Second
 
-// faults are the faults of the conditions.
+// faults returns the fault of each condition.
 func faults() map[catalog.Condition]fault {
 	return map[catalog.Condition]fault{
 		catalog.Calm:  {},
@@ -36,19 +36,19 @@ func (f fault) any() bool { return f.kill || f.stop }
 type hit struct {
 	member *member
 	from   time.Time // it was killed, or sent SIGSTOP
-	still  time.Time // it had surely stopped; zero if it was killed
+	still  time.Time // it has certainly stopped by then; zero if it was killed
 	to     time.Time // it was sent SIGCONT; zero if it was killed
 }
 
 func (h hit) killed() bool { return h.to.IsZero() }
 
-// settle is longer than it takes until SIGSTOP has stopped all threads of a process.
+// settle is longer than SIGSTOP takes to stop all threads of a process.
 const settle = 100 * time.Millisecond
 
 // errNotHit means that the fault was not injected.
 var errNotHit = errors.New("the row was over before the fault could be injected")
 
-// inject injects the fault as soon as enough contenders are served, and returns when it is
+// inject injects the fault as soon as enough contenders are served, and returns when the fault is
 // over or ctx ends.
 func (f fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 	due := func() bool {
@@ -97,7 +97,7 @@ func (e *ended) victim() (*member, error) {
 // over reports whether all outcomes of the process are known.
 func (m *member) over() bool { return m.slots.over() == int64(m.contenders) }
 
-// stop stops the process until its time is over or ctx ends.
+// stop stops the process for stopTime or until ctx ends.
 func stop(ctx context.Context, m *member) (hit, error) {
 	h := hit{member: m, from: time.Now()}
 	if err := m.Pause(); err != nil {

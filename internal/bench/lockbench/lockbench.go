@@ -7,9 +7,9 @@
 // start. Each row has its own keys and processes: nothing that is left of one row can
 // count for the next.
 //
-// report.Lock has the figures, Contenders the locks. Whether a lock holds is not asked of the lock:
-// the counter must have decreased by the number of contenders served, and the times that
-// they spent inside, by the clock that all processes of a machine share, must not overlap.
+// report.Lock has the figures, Contenders the locks. Whether a lock holds is measured without its
+// help: the counter must have decreased by the number of contenders served, and their times inside,
+// by the clock that all processes of a machine share, must not overlap.
 package lockbench
 
 import (

@@ -26,7 +26,7 @@ type part struct {
 
 	ready, over sync.WaitGroup
 	gate        chan struct{}   // closed at the start
-	wait        context.Context // ends everybody's wait; set before the gate opens
+	wait        context.Context // ends all waits; set before the gate opens
 	end         context.CancelCauseFunc
 }
 
@@ -46,7 +46,7 @@ func (c *part) close() {
 // errWaitOver is the cause with which all waits end.
 var errWaitOver = errors.New("the wait is over")
 
-// stand starts all contenders, which wait at the gate. Their waits end with ctx.
+// stand starts all contenders. They wait at the gate. Their waits end with ctx.
 func (c *part) stand(ctx context.Context) {
 	c.wait, c.end = context.WithCancelCause(ctx)
 	c.ready.Add(c.setup.Contenders)
@@ -87,8 +87,8 @@ func (c *part) run(start time.Time) *tally {
 	return &c.tally
 }
 
-// contend is one contender, from its wait to its outcome. Its wait has its own context, as
-// that of a request has.
+// contend runs one contender, from its wait to its outcome. Its wait has a context of its own, like
+// that of a request.
 func (c *part) contend(i int) {
 	wait, cancel := context.WithCancel(c.wait)
 	defer cancel()
@@ -113,7 +113,7 @@ func (c *part) entry(i int) guard.Entry {
 	return guard.Entry{Key: c.setup.Key, Owner: fmt.Sprintf("%s-%d", c.setup.Name, i)}
 }
 
-// deduct is what a contender does inside.
+// deduct is the work of a contender inside.
 type deduct struct {
 	*part
 	slot   slot
@@ -121,8 +121,8 @@ type deduct struct {
 	unsure bool // whether the counter was written
 }
 
-// do decrements the counter. A lost lease ends it, except during the SET, which is not
-// interrupted so that its outcome is known.
+// do decrements the counter. A lost lease interrupts it, except during the SET, so that the outcome
+// of the SET is known.
 func (d *deduct) do(ctx context.Context) error {
 	d.begun = true
 	if ctx.Err() != nil {
@@ -143,7 +143,8 @@ func (d *deduct) do(ctx context.Context) error {
 	return err
 }
 
-// tally is what a process reports about its contenders besides their slots. It is safe for concurrent use.
+// tally is a process's report about its contenders, besides their slots. It is safe for concurrent
+// use.
 type tally struct {
 	mu      sync.Mutex
 	Told    map[string]int `json:"told,omitempty"`    // contenders by their error
@@ -162,8 +163,8 @@ func (t *tally) add(other *tally) {
 	t.Lost += other.Lost
 }
 
-// maxReasons bounds the different errors, and maxReason their length in bytes: some have
-// the port of each connection.
+// maxReasons bounds the number of different errors, and maxReason their length in bytes: some
+// errors contain the port of each connection.
 const (
 	maxReasons = 8
 	maxReason  = 160
@@ -197,7 +198,7 @@ func (t *tally) release(s guard.Stats) {
 	}
 }
 
-// MarshalJSON implements json.Marshaler: contenders that are left behind may still count.
+// MarshalJSON implements json.Marshaler: contenders that are left behind may still add to it.
 func (t *tally) MarshalJSON() ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

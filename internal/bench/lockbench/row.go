@@ -116,7 +116,7 @@ func (e ended) fairness(r *report.Lock) {
 		contended = earlier(contended, h.from)
 	}
 	for _, m := range e.members {
-		var last time.Time // time at which one of m's contenders still waited
+		var last time.Time // latest time at which one of m's contenders still waited
 		for i := range m.contenders {
 			s := m.slots.slip(i)
 			switch {
@@ -178,7 +178,7 @@ func jain(given []int) float64 {
 	return sum * sum / (float64(len(given)) * squares)
 }
 
-// holders counts how many were inside at once.
+// holders computes how many contenders were inside at once.
 func (e ended) holders(r *report.Lock) {
 	var all, running []figures.Span
 	e.each(func(m *member, s slip) {

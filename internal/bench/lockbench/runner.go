@@ -95,8 +95,8 @@ func (r *runner) tidy(ctx context.Context) error {
 	return remove(ctx, r.rdb)
 }
 
-// Row implements bench.Workload. A lock that does not hold is not an error, and each run counts: its
-// figures are what is asked for.
+// Row implements bench.Workload. A lock that does not hold is not an error, and each run is final,
+// whatever its figures.
 func (r *runner) Row(ctx context.Context, of bench.Case) (bench.Result, error) {
 	one, err := r.list.Find(of.Strategy)
 	if err != nil {
@@ -121,12 +121,12 @@ func (r *runner) Row(ctx context.Context, of bench.Case) (bench.Result, error) {
 // needsTracking is why a contender cannot be run on the embedded Redis.
 const needsTracking = "needs a real Redis: this one has no CLIENT TRACKING"
 
-// skip says why the contender cannot be run on this server, or "".
+// skip returns why the contender cannot be run on this server, or "".
 func (r *runner) skip(ctx context.Context, c Contender) (string, error) {
 	if !c.Tracking {
 		return "", nil
 	}
-	err := r.rdb.Do(ctx, "client", "getredir").Err() // it came with CLIENT TRACKING
+	err := r.rdb.Do(ctx, "client", "getredir").Err() // added with CLIENT TRACKING
 	var refused redis.Error
 	if errors.As(err, &refused) {
 		return needsTracking, nil
@@ -189,7 +189,7 @@ func (r *runner) counted(ctx context.Context) (int64, error) {
 	return *n, nil
 }
 
-// program says how to start the n-th process of a row, which has its part of the contenders.
+// program says how to start the n-th process of a row, which runs its part of the contenders.
 func (r *runner) program(contender, key string, n int) fleet.Program {
 	contenders := share(r.cfg, n-1)
 	s := setup{
@@ -203,7 +203,7 @@ func (r *runner) program(contender, key string, n int) fleet.Program {
 // stopTimeout is how long a process may take to end when it is asked to.
 const stopTimeout = 5 * time.Second
 
-// lead is how long before the common start the processes get its time.
+// lead is how long before the common start the processes are told its time.
 const lead = 20 * time.Millisecond
 
 // contend starts the contenders, injects the fault, and waits for the outcomes.
@@ -224,11 +224,12 @@ func (r *runner) contend(ctx context.Context, e *ended, f fault) error {
 	return err
 }
 
-// outcomes starts the contenders, and waits until all processes that were not killed report that they are over. One
-// that does not in time is killed: its contenders never returned from their lock.
+// outcomes starts the contenders, and waits until all processes that were not killed report their
+// end. A process that does not in time is killed: some of its contenders never returned from their
+// lock.
 func (r *runner) outcomes(ctx context.Context, e *ended) error {
 	limit := time.Until(e.start) + r.cfg.Wait + stopTime + 2*grace
-	g, ctx := errgroup.WithContext(ctx) // one that failed ends the row
+	g, ctx := errgroup.WithContext(ctx) // a process that fails ends the row
 	for _, m := range e.members {
 		g.Go(func() error {
 			err := m.Tell(ctx, e.start, &m.tally, limit)
@@ -247,7 +248,7 @@ func (r *runner) outcomes(ctx context.Context, e *ended) error {
 	return g.Wait()
 }
 
-// awaited is how many outcomes are missing.
+// awaited is the number of missing outcomes.
 func (e *ended) awaited() (n int64) {
 	for _, m := range e.members {
 		n += int64(m.contenders) - m.slots.over()

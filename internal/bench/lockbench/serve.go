@@ -15,7 +15,7 @@ import (
 	"oversell/internal/fleet"
 )
 
-// setup is what a process is told first.
+// setup is the first message to a process.
 type setup struct {
 	RedisURL  string                `json:"redis_url"`
 	Servers   lockservers.Addresses `json:"servers"`
@@ -29,9 +29,10 @@ type setup struct {
 	Contenders int `json:"contenders"` // of this process
 }
 
-// Serve is what a process of a row runs: its part of the contenders. It takes commands
-// from in and reports events to out: see fleet.Serve. The process should exit when it returns: a
-// contender that does not return from its lock is left behind, and so is the reader of in.
+// Serve is the main function of a process of a row: it runs its part of the contenders. It takes
+// commands from in and reports events to out: see fleet.Serve. The process should exit when it
+// returns: a contender that does not return from its lock is left behind, and so is the reader of
+// in.
 func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error {
 	return fleet.Serve(ctx, in, out, func(ctx context.Context, with setup, s *fleet.Server) error {
 		c, err := gather(ctx, list, with)
@@ -55,7 +56,7 @@ func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error
 	})
 }
 
-// gather makes a part, its connections and its guard. Nobody stands yet.
+// gather makes a part, its connections and its guard. It does not start the contenders.
 func gather(ctx context.Context, catalog Catalog, s setup) (c *part, err error) {
 	one, err := catalog.Find(s.Contender)
 	if err != nil {
@@ -83,8 +84,7 @@ func gather(ctx context.Context, catalog Catalog, s setup) (c *part, err error) 
 	return c, nil
 }
 
-// warm opens n connections. Of a cluster it opens those that n commands at once
-// take.
+// warm opens n connections. On a cluster it opens as many as n concurrent commands take.
 func warm(ctx context.Context, rdb redis.UniversalClient, n int) error {
 	client, ok := rdb.(*redis.Client)
 	if !ok {
@@ -94,7 +94,7 @@ func warm(ctx context.Context, rdb redis.UniversalClient, n int) error {
 		}
 		return open.Wait()
 	}
-	for range n { // each holds its own until all have one
+	for range n { // each keeps its connection until all have one
 		c := client.Conn()
 		defer c.Close()
 		if err := c.Ping(ctx).Err(); err != nil {

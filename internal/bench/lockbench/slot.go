@@ -6,13 +6,13 @@ import (
 	"oversell/internal/fleet"
 )
 
-// slots has the outcomes of a process's contenders, in memory that it shares with the
-// runner: nothing is lost when the process is killed, and nothing has to be sent. Both
-// sides may use it at once.
+// slots has the outcomes of a process's contenders, in memory that it shares with the runner:
+// nothing is lost when the process is killed, and nothing has to be sent. Both sides may use the
+// memory concurrently.
 type slots struct{ *fleet.Words }
 
-// The words of a process: first those of all its contenders, then those of each. Times are in
-// nanoseconds of Unix time; 0: not yet.
+// The words of a process: first those about all its contenders, then those of each contender. Times
+// are in nanoseconds of Unix time; 0: not yet.
 const (
 	servedWord = iota // contenders that have unlocked
 	overWord          // contenders whose outcome is known
@@ -41,7 +41,7 @@ func slotWords(n int) int { return headerWords + slotSize*n }
 func (all slots) served() int64 { return all.Load(servedWord) }
 func (all slots) over() int64   { return all.Load(overWord) }
 
-// slot is that of one contender.
+// slot is the slot of one contender.
 type slot struct {
 	slots
 	at int
@@ -57,7 +57,7 @@ func (s slot) entered() {
 	s.state(stateInside)
 }
 
-// left notes the end of the time inside, and whether the counter was written.
+// left records the end of the time inside, and whether the counter was written.
 func (s slot) left(written bool) {
 	s.note(slotTo, time.Now())
 	if written {
@@ -65,7 +65,7 @@ func (s slot) left(written bool) {
 	}
 }
 
-// ended notes the outcome.
+// ended records the outcome.
 func (s slot) ended(state int64) {
 	s.note(slotEnd, time.Now())
 	s.state(state)
@@ -75,7 +75,7 @@ func (s slot) ended(state int64) {
 	s.Add(overWord, 1)
 }
 
-// slip is what a slot says. Times are zero for what has not happened.
+// slip is a copy of a slot's values. Times of what has not happened are zero.
 type slip struct {
 	from, to, end time.Time
 	state         int64

@@ -31,8 +31,8 @@ const (
 	chaosDuration = time.Minute
 	chaosTTL      = 3 * time.Second // longer than a sale may take to recover, to show a lock that is never unlocked
 
-	// chaosSpare is how many units are left if every buyer buys one, so that the item does
-	// not sell out while faults are injected.
+	// chaosSpare is added to the stock, so that the item does not sell out while faults are
+	// injected even if every buyer buys one.
 	chaosSpare = 500
 )
 
@@ -55,7 +55,7 @@ func (c Config) checkChaos() error {
 	return nil
 }
 
-// kinds are the faults to draw from.
+// kinds returns the kinds of faults to draw from.
 func (c Config) kinds() ([]chaos.Kind, error) {
 	can, cannot := c.Chaos.Kinds()
 	for _, k := range c.Faults {
@@ -78,8 +78,8 @@ type chaosRow struct {
 	resale   resale
 }
 
-// do runs the row: faults are injected one after the other while buyers come, then what is left is
-// sold, and all is audited.
+// do runs the row: faults are injected one after the other while buyers come, then the remaining
+// units are sold, and the sale is audited.
 func (c *chaosRow) do(ctx context.Context) (row report.Row, err error) {
 	l, err := c.prepare(ctx)
 	if err != nil {
@@ -99,11 +99,11 @@ func (c *chaosRow) do(ctx context.Context) (row report.Row, err error) {
 	if err != nil {
 		return report.Row{}, err
 	}
-	o.open.Late = 0 // a buyer's latency is that of all attempts
+	o.open.Late = 0 // a buyer's latency covers all attempts
 	if err := c.sellOut(ctx, o.tally); err != nil {
 		return report.Row{}, err
 	}
-	if err := c.shops.Crashed(fleet.ExitGrace); err != nil { // nothing has asked since the last fault
+	if err := c.shops.Crashed(fleet.ExitGrace); err != nil { // not checked since the last fault
 		return report.Row{}, err
 	}
 	if o.audits, _, err = c.settle(ctx); err != nil {
@@ -125,9 +125,9 @@ const (
 	maxBackoff     = 2 * time.Second
 )
 
-// buy is one buyer: a request with an idempotency key that is retried at the other shop,
-// with a growing random backoff or after Retry-After, until there is a final reply. The outcome is
-// that of one request that took as long as all attempts together.
+// buy is one buyer: a request with an idempotency key that is retried at the other shop, with a
+// growing random backoff or after Retry-After, until there is a final reply. All attempts together
+// count as one request.
 func (c *chaosRow) buy(ctx context.Context, n int, due time.Time, _ time.Duration) (r reply) {
 	rng := rand.New(rand.NewPCG(c.cfg.Seed, uint64(n)))
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
@@ -150,8 +150,8 @@ func (c *chaosRow) buy(ctx context.Context, n int, due time.Time, _ time.Duratio
 	return r
 }
 
-// attempt sends the request once. It returns whether it should be sent again, and after
-// which time at the earliest.
+// attempt sends the request once. It returns whether it should be sent again, and the least time to
+// wait before that.
 func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again bool, after time.Duration) {
 	r = reply{Target: shop, Code: codeNoConn}
 	m := c.shops.Members()[shop]
@@ -186,7 +186,7 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 		var order struct {
 			Made time.Time `json:"created_at"`
 		}
-		_ = json.Unmarshal(a.Text, &order) // without a time it is not one that is awaited
+		_ = json.Unmarshal(a.Text, &order) // without a time it is not awaited
 		c.resale.sold(order.Made)
 		return r, false, 0
 	}
@@ -203,11 +203,11 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 type resale struct {
 	mu    sync.Mutex
 	told  int64
-	since time.Time      // an order made from then on is awaited; zero: none
-	found chan time.Time // when a buyer is told of it
+	since time.Time      // an order made since then is awaited; zero: none
+	found chan time.Time // receives the time when a buyer is told of it
 }
 
-// sold notes that a buyer is told of an order, and when that was made.
+// sold records that a buyer was told of an order that was made at the given time.
 func (s *resale) sold(made time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,9 +224,8 @@ func (s *resale) acknowledged() int64 {
 	return s.told
 }
 
-// next returns a channel that receives the time when the first buyer is told of an order
-// made from then on; orders have their time in milliseconds. Only the last channel
-// receives anything.
+// next returns a channel that receives the time when a buyer is first told of an order made since
+// from; orders have their time in milliseconds. Only the last channel receives anything.
 func (s *resale) next(from time.Time) <-chan time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,14 +343,14 @@ func (c *chaosRow) restart(ctx context.Context, shop int) error {
 const (
 	// lastBuyers is the number of concurrent buyers of the final sell-out.
 	lastBuyers = 32
-	// lastTime is how long it may take.
+	// lastTime bounds the final sell-out.
 	lastTime = 90 * time.Second
 	// backTime is how long units that are neither sold nor on sale may take to come back.
 	backTime = 5 * time.Second
 )
 
-// sellOut sells what is left: only then it is known whether more was sold than there was,
-// and whether units are stranded. The buyers are not counted among those of the load.
+// sellOut sells the remaining units: only then is it known whether the item was oversold, and
+// whether units are stranded. Its buyers are not counted among those of the load.
 func (c *chaosRow) sellOut(ctx context.Context, t *tally) error {
 	limited, cancel := context.WithTimeout(ctx, lastTime)
 	defer cancel()
@@ -414,7 +413,7 @@ func chaosVerdict(found *report.Chaos) figures.Verdict {
 	return figures.OK
 }
 
-// chaosDiffers says how a row differs from what the strategy may do, or "".
+// chaosDiffers describes how a row differs from what the strategy may do, or returns "".
 func chaosDiffers(may catalog.Leeway, found *report.Chaos) string {
 	var wrong []string
 	count := func(n int64, what string) {

@@ -35,7 +35,8 @@ func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 }
 
-// Within returns an error that wraps ErrConfig unless v is allowed. Said names it with its value.
+// Within returns an error that wraps ErrConfig unless v is allowed. Said names v with its value in
+// the error.
 func Within[T cmp.Ordered](said string, v, least, most T) error {
 	if least <= v && v <= most {
 		return nil
@@ -53,8 +54,7 @@ const (
 	PairedKeys Keys = "pairs"  // every two requests share one, like a double click
 )
 
-// Config says what to run. A zero duration or Repeat and an empty ID stand for the
-// default.
+// Config says what to run. A duration or Repeat of zero and an empty ID mean the default.
 type Config struct {
 	Requests   int
 	Stock      int64
@@ -64,11 +64,11 @@ type Config struct {
 	Instances  int
 	Keys       Keys
 	SecondLook bool          // cache: readers check it again under the lock
-	Keeper     stock.Backend // of the stock; "": Redis, or the database for strategies that need it there
+	Keeper     stock.Backend // of the stock; "": Redis, or the database if the strategy needs the stock there
 	Unfenced   bool          // the stock does not check fencing tokens
 	Replicas   int           // of Redis that must have an accepted order: see stock.Stream
 	Repeat     int           // runs of each row; default 1
-	Seams      []fleet.Seam  // at which condition crash kills processes, in one row; default in the work of a holder
+	Seams      []fleet.Seam  // at which condition crash kills processes, in one row; default: in a holder's work
 	ID         string        // unique among benches; default random
 
 	// Items is how many items are on sale; default 1. They share Stock equally. Each buyer
@@ -76,11 +76,11 @@ type Config struct {
 	Items int
 	Skew  Skew
 
-	// Rate makes it an open load: so many requests per second for Duration, at most
-	// InFlight of them at once. Requests is then set to their number. Without a rate InFlight
-	// is the number of connections, over which the requests go one after the other; 0 means one
-	// for each request. The default for several Items is 2,000, or fewer if the files that may be
-	// open do not allow them.
+	// Rate makes the load open: it sends Rate requests per second for Duration, at most InFlight of
+	// them at once. Requests is then set to their number. Without a rate InFlight is the number of
+	// connections, over which the requests go one after the other; 0 means one for each request.
+	// The default for several Items is 2,000, or fewer if the limit of open files does not allow
+	// that.
 	Rate     int
 	Duration time.Duration // default 10 s
 	InFlight int           // default 1,000 at a Rate
@@ -111,10 +111,10 @@ type Config struct {
 	Failovers Failovers
 
 	// embedded is whether the Redis at RedisURL is an embedded one. A third-party lock gets no
-	// verdict there: how its waiters fare says nothing about a real server.
+	// verdict there: how its waiters are served says nothing about a real server.
 	embedded bool
 
-	slack time.Duration // how long after its end a row's lease may still be held
+	slack time.Duration // how long after its expiry a lease may still be held
 }
 
 // Defaults of a Config.
@@ -143,8 +143,8 @@ const (
 
 const (
 	minimumWait = 10 * time.Second
-	perTurn     = 10 * time.Millisecond // for one holder's turn, besides its work
-	perBuyer    = 2 * time.Millisecond  // of many items, with a turn or not
+	perTurn     = 10 * time.Millisecond // for the turn of one holder, besides its work
+	perBuyer    = 2 * time.Millisecond  // of many items, whether it gets a turn or not
 
 	// Open files that a shop's connections to an embedded Redis take in the bench's
 	// process, with a reserve, and those of the bench itself. Each request takes one more.
@@ -176,9 +176,9 @@ func (c Config) WithDefaults() Config {
 		c.Requests = int(c.Duration * time.Duration(c.Rate) / time.Second)
 	}
 	if n := min(ItemsInFlight, c.room()); c.many() && c.Rate == 0 && c.InFlight == 0 && n < c.Requests {
-		// When one item is sold out its buyers leave, but those of a thousand items stay, and the
-		// shops work for all of them. With 18,000 on 2 cores the shops and Redis stalled for seconds,
-		// so that leases ran out, and every row was run again.
+		// When one item is sold out its buyers leave, but with a thousand items most buyers stay,
+		// and the shops serve all of them. With 18,000 on 2 cores the shops and Redis stalled for
+		// seconds, so that leases ran out, and every row was run again.
 		c.InFlight = n
 	}
 	c.Wait = cmp.Or(c.Wait, c.defaultWait())
@@ -200,8 +200,7 @@ func (c Config) forRow(of Case, t lockservers.Terms) Config {
 	return c
 }
 
-// defaultWait is long enough for every holder with work to do to have its turn under
-// each of the conditions.
+// defaultWait is long enough for every holder with work to do to get its turn under each condition.
 func (c Config) defaultWait() time.Duration {
 	if c.chaotic() {
 		return minimumWait // as in a shop: buyers retry
@@ -221,7 +220,7 @@ func (c Config) defaultWait() time.Duration {
 	return wait
 }
 
-// turns is how many holders have work to do if the guard holds. A cold key is loaded only
+// turns is the number of holders that have work to do if the guard holds. A cold key is loaded only
 // once.
 func (c Config) turns() int64 {
 	if c.Workload == catalog.Cache {
@@ -301,7 +300,7 @@ func (c Config) CheckRows() error {
 	return nil
 }
 
-// repeated returns the first item that is in the list twice.
+// repeated returns the first element that is in the list twice.
 func repeated[T comparable](list []T) (again T, found bool) {
 	for i, one := range list {
 		if slices.Contains(list[:i], one) {
@@ -311,8 +310,8 @@ func repeated[T comparable](list []T) (again T, found bool) {
 	return again, false
 }
 
-// checkStrategy returns an error if the config asks for what the strategy cannot do. The
-// database is not started yet; only its URL is known.
+// checkStrategy returns an error if the strategy cannot be run with the config. The database is not
+// started yet; only its URL is known.
 func (c Config) checkStrategy(s catalog.Strategy) error {
 	switch {
 	case c.Workload == catalog.Cache && !s.GuardsLoads():
@@ -327,8 +326,8 @@ func (c Config) checkStrategy(s catalog.Strategy) error {
 	return nil
 }
 
-// keeper is the backend of the stock. A failover should show what it does to a lock, so
-// it must not lose the stock as well.
+// keeper is the backend of the stock. Under failover it is the database: the row should show what a
+// failover does to a lock, so the stock must not be lost as well.
 func (c Config) keeper(s catalog.Strategy, condition catalog.Condition) stock.Backend {
 	switch {
 	case s.InDatabase(), c.Keeper == "" && condition == catalog.Failover && !s.InRedis():
@@ -414,7 +413,7 @@ func (c Config) checkConditions() error {
 	return c.checkRedis()
 }
 
-// checkRedis returns an error for conditions that the Redis does not allow.
+// checkRedis returns an error for conditions that cannot be run on the Redis.
 func (c Config) checkRedis() error {
 	partition := slices.Contains(c.Conditions, catalog.Partition)
 	failover := slices.Contains(c.Conditions, catalog.Failover)
@@ -430,7 +429,7 @@ func (c Config) checkRedis() error {
 	_, err := backend.SingleAddr(c.RedisURL) // its errors do not show the URL, which may have a password
 	switch {
 	case errors.Is(err, backend.ErrSpec):
-		return Invalid("%w", err) // not because of the condition
+		return Invalid("%w", err) // the condition is not the cause
 	case err != nil:
 		return Invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or "+
 			"redis://host:port): %w",
@@ -456,7 +455,7 @@ func (c Config) checkFiles() error {
 	return nil
 }
 
-// filesBeside are the files that are open besides the connections of requests.
+// filesBeside is the number of open files besides the connections of requests.
 func (c Config) filesBeside() int {
 	perShop := filesPerShop
 	if slices.Contains(c.Conditions, catalog.Partition) || c.chaotic() {
@@ -465,7 +464,7 @@ func (c Config) filesBeside() int {
 	return c.shops()*perShop + filesForSelf
 }
 
-// DefaultStrategies returns those that have to do with the workload, without the
+// DefaultStrategies returns the names of the strategies that apply to the workload, without the
 // extra ones.
 func DefaultStrategies(w catalog.Workload) []string {
 	var names []string
@@ -490,9 +489,9 @@ func (c Config) AllStrategies() []string {
 
 // Manifest says what the rows are run with, on the backends that redis and db describe.
 func (c Config) Manifest(redis, db string) report.Manifest {
-	if c.Workload == catalog.Deduct || c.Workload == catalog.Cache { // others have filled in their defaults
+	if c.Workload == catalog.Deduct || c.Workload == catalog.Cache { // others have done so already
 		if slices.Equal(slices.Compact(slices.Clone(c.Conditions)), []catalog.Condition{catalog.Failover}) {
-			c = c.forCondition(catalog.Failover) // as every row is
+			c = c.forCondition(catalog.Failover) // as for every row
 		}
 		c = c.WithDefaults()
 	}

@@ -27,14 +27,14 @@ type reply struct {
 	Latency  time.Duration // from the common start, or the planned time, to the outcome
 	Service  time.Duration // from the time it was sent
 	Status   int           // HTTP status; 0: no reply
-	Code     string        // of an outcome other than 200
+	Code     string        // if the outcome is not a 200
 	Order    string        // id in a 200; "": none
 	Quantity int64         // units in a 200
 	CutOff   bool          // an earlier attempt got no reply: an order may be the buyer's
 	Spans    []figures.Span
 }
 
-// The codes of outcomes that are not from the shop.
+// The bench's own codes, for outcomes without a code from the shop.
 const (
 	codeOther     = "other"         // a reply that is neither a 200 nor a problem reply
 	codeCutOff    = "cut_off"       // the connection ended before the reply
@@ -43,7 +43,7 @@ const (
 	codeNoConn    = "no_connection" // never sent: the shop accepted no connection
 )
 
-// learned reports whether the outcome is known. It is for a request that was never sent.
+// learned reports whether the outcome is known. That of a request that was never sent is.
 func (r reply) learned() bool { return r.Status != 0 || r.Code == codeNoConn }
 
 // conn is a connection to a shop.
@@ -51,7 +51,7 @@ type conn struct {
 	net.Conn
 	target int
 	reader *bufio.Reader
-	until  time.Time // when it is too old to use, while it is idle
+	until  time.Time // while idle: when it is too old to be used
 }
 
 const (
@@ -85,7 +85,7 @@ func (c *conn) reset() {
 	if tcp, ok := inner.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // at worst the port is in TIME_WAIT
 	}
-	_ = c.Close() // nothing is left to be sent
+	_ = c.Close() // there is nothing left to send
 }
 
 // cut ends the wait for a reply.
@@ -135,7 +135,7 @@ func (c *conn) roundTrip(req *http.Request) (*http.Response, []byte, error) {
 	return res, body, err
 }
 
-// namedOrder returns the order in a 200 or 202, or "".
+// namedOrder returns the order and the quantity in the body of a 200 or 202, or "".
 func namedOrder(body []byte) (id string, quantity int64) {
 	if id, quantity, ok := namedFirst(body); ok {
 		return id, quantity

@@ -19,8 +19,8 @@ import (
 type Progress interface {
 	// Row begins row n of all, for a strategy under a condition.
 	Row(n, all int, strategy string, c catalog.Condition)
-	// Waiting says what the bench waits for, such as outcomes, and gets a function that returns how
-	// many are missing. It may be called until the next call of Waiting or Row.
+	// Waiting says what the bench waits for, such as outcomes. The function returns how many are
+	// missing; it may be called until the next call of Waiting or Row.
 	Waiting(what string, missing func() int64)
 	// Done gets a finished row.
 	Done(row report.Row)
@@ -28,8 +28,8 @@ type Progress interface {
 
 // Workload runs the rows of one kind of sale.
 type Workload interface {
-	// Row runs a row once, with a sale of its own, so that nothing of an earlier row can count
-	// for it.
+	// Row runs a row once, with a sale of its own, so that nothing left of an earlier row counts in
+	// it.
 	Row(ctx context.Context, c Case) (Result, error)
 }
 
@@ -42,20 +42,20 @@ type Case struct {
 	Stalls    *fleet.StallWatch // of the bench's own process in this row
 }
 
-// Result is what a row has come to.
+// Result is the outcome of one run of a row.
 type Result struct {
 	report.Row
-	TTL    time.Duration // that it was run with; 0: not known
-	Missed bool          // no holder was there when a fault was to be injected: the run shows nothing
-	Final  bool          // it counts whatever stalled or was missed
-	Seed   uint64        // of its faults, which an error names; 0: none
+	TTL    time.Duration // of the run; 0: not known
+	Missed bool          // the fault found no holder: the run shows nothing
+	Final  bool          // it counts even if processes stalled or the fault missed
+	Seed   uint64        // of its faults, for error messages; 0: none
 	Fleet  *fleet.Fleet  // the processes, whose stalls count; nil: none. It is set with an error, too.
 }
 
-// Rows runs all rows of a config one after the other: all once, then all again, as often as they are
-// repeated. A machine that is slow for a while thus slows down all rows and not all runs of one.
-// It returns the finished rows also with an error: that of a process that has ended by itself, or
-// another one.
+// Rows runs all rows of a config one after the other: all once, then all again, as often as they
+// are repeated. A machine that is slow for a while thus slows down all rows and not all runs of
+// one. With an error, such as that of a process that has ended by itself, it returns the rows
+// finished so far.
 func Rows(ctx context.Context, cfg Config, w Workload, p Progress) (rows []report.Row, err error) {
 	stalls := fleet.WatchStalls(Tolerable(cfg.TTL), nil)
 	defer stalls.Stop()
@@ -78,7 +78,7 @@ func Rows(ctx context.Context, cfg Config, w Workload, p Progress) (rows []repor
 	return rows, nil
 }
 
-// maxTries bounds how often a row is run if processes stall or faults hit nobody.
+// maxTries bounds how often a row is run if processes stall or faults miss.
 const maxTries = 4
 
 // Tolerable is how long a process may stall without affecting what a lease of ttl shows.
@@ -94,7 +94,7 @@ func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.
 		c.Stalls.Reset()
 		r, err := w.Row(ctx, c)
 		if err != nil && r.Fleet != nil && ctx.Err() == nil {
-			// That a process crashed says more than that it does not answer.
+			// A crash explains more than an unanswered request.
 			err = cmp.Or(r.Fleet.Crashed(fleet.ExitGrace), err)
 		}
 		if err != nil && r.Seed > 0 {

@@ -31,12 +31,11 @@ const (
 	// is no Redis are refused, and others must arrive after them.
 	failoverTime = 10 * time.Second
 
-	// leastFailover is how long buyers must arrive, so that they do throughout the
-	// failover.
+	// leastFailover is how long buyers must arrive, so that buyers arrive throughout the failover.
 	leastFailover = 4 * time.Second
 
-	// failoverPatience is how long the overtaken holder stays parked after the shop has
-	// found the new primary, so that somebody else can buy. If the lock holds, nobody can.
+	// failoverPatience is how long the overtaken holder stays parked after the shop has found the
+	// new primary, so that another buyer can buy. If the lock holds, none can.
 	failoverPatience = 2 * time.Second
 )
 
@@ -76,7 +75,7 @@ func (r *run) replacePrimary(ctx context.Context) error {
 	return nil
 }
 
-// overtake fails over while a holder is parked, and waits until somebody has bought after
+// overtake fails over while a holder is parked, and waits until another buyer has bought after
 // that.
 func (r *run) overtake(ctx, buyers context.Context) error {
 	if err := r.replacePrimary(ctx); err != nil {
@@ -100,9 +99,9 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 	return nil
 }
 
-// beforeFailover stops replication to the heir, so that it has nothing of a row under
-// failover, and returns what to do after the row: it replaces what was killed. It does nothing
-// under another condition.
+// beforeFailover stops replication to the heir, so that the heir has no data of a row under
+// failover. The returned function must be called after the row: it replaces the killed servers.
+// Under other conditions both do nothing.
 func beforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) (after func() error, err error) {
 	if cond != catalog.Failover {
 		return func() error { return nil }, nil

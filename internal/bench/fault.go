@@ -39,14 +39,14 @@ type faults struct {
 	all []span
 }
 
-// span is a fault with the times of the clock.
+// span is a fault with wall-clock times.
 type span struct {
 	kind      FaultKind
 	at, until time.Time
 	seam      fleet.Seam // where a process was killed; "": in the work of a holder
 }
 
-// begin notes that a fault begins now. The caller calls end when it is over.
+// begin records that a fault begins now. Call end when it is over.
 func (f *faults) begin(kind FaultKind) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +59,7 @@ func (f *faults) begin(kind FaultKind) (end func()) {
 	}
 }
 
-// overstay notes that a holder is slow or late until then.
+// overstay records that a holder is slow or late until the given time.
 func (f *faults) overstay(kind FaultKind, until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,8 +74,8 @@ func (f *faults) kill(m *fleet.Member, at fleet.Seam) {
 	m.Kill()
 }
 
-// atSeams returns what is reported of kills at seams, or nil if there were none. Settled is when all
-// accepted orders were written.
+// atSeams returns the report of the kills at seams, or nil if there were none. Settled is the time
+// when all accepted orders were written.
 func (f *faults) atSeams(settled time.Time, agree bool) *report.Kills {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// setup is what an instance is told first.
+// setup is the first message to an instance.
 type setup struct {
 	RedisURL string        `json:"redis_url"`
 	DBURL    string        `json:"db_url"`
@@ -33,21 +33,21 @@ type setup struct {
 	Holders  bool          `json:"holders,omitempty"` // its gauge counts holders
 
 	Replicas   int       `json:"replicas,omitempty"`    // of an accepted order
-	NoConsumer bool      `json:"no_consumer,omitempty"` // workers write the accepted orders
-	Worker     bool      `json:"worker,omitempty"`      // it is one, and no shop
+	NoConsumer bool      `json:"no_consumer,omitempty"` // it does not write accepted orders: workers do
+	Worker     bool      `json:"worker,omitempty"`      // the process is a worker, not a shop
 	Fault      fleet.Arm `json:"fault,omitzero"`        // of a worker
 
 	Servers lockservers.Addresses `json:"servers"`
 
 	// Of a sale by holds.
-	Provider string        `json:"provider,omitempty"` // of payments; "": another sale
-	Ledger   string        `json:"ledger,omitempty"`   // names the provider, whatever relay leads to it
+	Provider string        `json:"provider,omitempty"` // of payments; "": not a sale by holds
+	Ledger   string        `json:"ledger,omitempty"`   // the provider's own address, even if a relay leads to it
 	Secret   []byte        `json:"secret,omitempty"`   // signs webhooks
 	Sweep    time.Duration `json:"sweep,omitempty"`
 	Settle   time.Duration `json:"settle,omitempty"`
 }
 
-// setup is what the instances of a bench have in common.
+// setup returns the part of the setup that all instances of a bench have in common.
 func (c Config) setup(token string) setup {
 	s := setup{
 		DBURL: c.DBURL, Token: token, TTL: c.TTL, Wait: c.Wait, Unfenced: c.Unfenced,
@@ -62,10 +62,10 @@ func (c Config) setup(token string) setup {
 	return s
 }
 
-// order is what the bench tells an instance later: one of these.
+// order is a later message to an instance: it has one of these fields.
 type order struct {
 	Plan  *plan      `json:"plan,omitempty"`
-	Until *time.Time `json:"until,omitempty"` // no holder leaves before
+	Until *time.Time `json:"until,omitempty"` // no holder leaves before this time
 }
 
 // The time limits of an instance.
@@ -80,10 +80,10 @@ type shops struct {
 	command func() (*exec.Cmd, error) // runs an instance
 	setup   setup
 	turn    atomic.Uint64
-	later   fleet.Arm // of the row's plan: it waits until all shops take part
+	later   fleet.Arm // the fault of the row's plan, armed only when all shops take part
 
-	relayed []string // what their connections go to through relays, which can cut them
-	gauged  bool     // their gauges count holders, if gauges can be read here
+	relayed []string // the partners that they reach through relays, which can cut the connections
+	gauged  bool     // their gauges count holders, if the bench can read gauges here
 }
 
 // shop says how to start a shop.
@@ -111,8 +111,8 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 	return p, nil
 }
 
-// next returns the address of a shop that was not killed, of each in turn; those that are
-// stopped come last.
+// next returns the address of a shop that was not killed, each in turn, and that of a stopped shop
+// only if all are stopped.
 func (f *shops) next() string {
 	alive := f.Running()
 	running := slices.DeleteFunc(slices.Clone(alive), func(m *fleet.Member) bool { return m.Paused.Load() })
@@ -149,9 +149,10 @@ func (s *setup) relay(to string) (link *fault.Relay, err error) {
 // legible reports whether the shops have gauges of their holders that can be read.
 func (f *shops) legible() bool { return f.gauged && fleet.LiveWords }
 
-// follow gives all shops the plan for the next row. If nothing keeps the shops apart, a call waits for
-// the bench only when all have begun to sell: one that sells alone at first could be killed before two
-// holders can meet. A lock keeps the others waiting, so there the first holders get the fault.
+// follow gives all shops the plan for the next row. If nothing keeps the shops apart, a call waits
+// for the bench only when all have begun to sell: a shop that sells alone at first could be killed
+// before two holders can meet. With a lock the other shops wait, so the first holders get the
+// fault.
 func (f *shops) follow(ctx context.Context, p plan, unguarded bool) error {
 	f.later = fleet.Arm{}
 	if unguarded && p.Fault.Delay == 0 && fleet.LiveWords {
@@ -160,7 +161,7 @@ func (f *shops) follow(ctx context.Context, p plan, unguarded bool) error {
 	return f.Each(func(m *fleet.Member) error { return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout) })
 }
 
-// stay keeps the holders that enter from now on inside until then, in all shops but one.
+// stay keeps holders that enter from now on inside until the given time, in all shops but one.
 func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) error {
 	return f.Each(func(m *fleet.Member) error {
 		if m == but {
@@ -170,19 +171,19 @@ func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) er
 	})
 }
 
-// inside is how many holders all shops have at one moment, except those that were killed;
-// false if there was no such moment. The gauges must be legible.
+// inside returns how many holders all shops that were not killed have at one moment, or false if it
+// could not read their gauges at one moment. The gauges must be legible.
 func (f *shops) inside() (n int64, ok bool) {
 	read := f.Running()
 	n, ok = inside(read)
-	for _, m := range read { // the gauge of one that was killed meanwhile still counts its holders
+	for _, m := range read { // the gauge of a shop killed meanwhile still counts its holders
 		ok = ok && m.Runs()
 	}
 	return n, ok
 }
 
-// entered is how many holders have entered in this row, except in the shop without; -1
-// without gauges.
+// entered returns how many holders have entered in this row in all shops but without, or -1 if
+// there are no gauges.
 func (f *shops) entered(without *fleet.Member) (n int64) {
 	if !f.legible() {
 		return -1
@@ -195,8 +196,8 @@ func (f *shops) entered(without *fleet.Member) (n int64) {
 	return n
 }
 
-// succeeded waits until another holder has entered than the one in a stopped shop, for at
-// most so long, or until ctx ends. Before is how many had entered when it was stopped.
+// succeeded waits until a holder has entered in another shop than the stopped one, for at most the
+// time most, or until ctx ends. Before is how many had entered when it was stopped.
 func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int64, most time.Duration) {
 	for end := time.Now().Add(most); before >= 0 && f.entered(stopped) == before && time.Now().Before(end); {
 		if guard.Sleep(ctx, glancePause) != nil {
@@ -205,8 +206,8 @@ func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int
 	}
 }
 
-// held is for how long connections to the database were out of the pools of all shops in
-// this row, those that were killed included; false if it was not measured.
+// held returns how long connections to the database were out of the pools of all shops in this row,
+// including killed ones, or false if that was not measured.
 func (f *shops) held() (sum time.Duration, ok bool) {
 	for _, m := range f.Members() {
 		if m.Words == nil {
@@ -229,13 +230,13 @@ func (f *shops) urls() []string {
 // errNotInjected means that the fault of a row was not injected.
 var errNotInjected = errors.New("no holder reached the critical section")
 
-// takePart reports whether all shops that run have begun to sell. There must be fleet.LiveWords.
+// takePart reports whether all running shops have begun to sell. There must be fleet.LiveWords.
 func (f *shops) takePart() bool {
 	return !slices.ContainsFunc(f.Running(), func(m *fleet.Member) bool { return m.Words.Load(gaugeWork) == 0 })
 }
 
-// inject calls fault with the shop of the first holder that waits at a seam. One that comes
-// to a seam in another shop goes on. It returns when ctx ends, which is when the row is over.
+// inject calls fault with the shop of the first holder that waits at a seam. Holders that reach a
+// seam in other shops are resumed. It returns when ctx ends, when the row is over.
 func (f *shops) inject(ctx context.Context, fault func(m *fleet.Member) error) error {
 	if len(f.later.At) > 0 {
 		for !f.takePart() {
@@ -255,8 +256,8 @@ func (f *shops) inject(ctx context.Context, fault func(m *fleet.Member) error) e
 	return err
 }
 
-// overstayed waits for slow and late holders until ctx ends, which is when the row is over, and
-// notes them. While the first one is late, others that enter stay.
+// overstayed records slow and late holders until ctx ends, when the row is over. While the first
+// one is late, others that enter stay inside.
 func (r *run) overstayed(ctx context.Context) error {
 	var found atomic.Bool
 	err := r.shops.Each(func(m *fleet.Member) error {
@@ -281,23 +282,23 @@ func (r *run) overstayed(ctx context.Context) error {
 	return err
 }
 
-// A gauge has figures of an instance in shared words: its holders, and for how long it held
-// connections to the database. So the bench can read them at any moment, even while the
-// process is stopped or after it was killed. All only grow during a row: if they have not
-// changed, nobody entered or left in between.
+// A gauge has figures of an instance in shared memory: its holders, and how long it held
+// connections to the database. The bench can read them at any moment, even while the process is
+// stopped or after it was killed. All figures only grow during a row: if two readings agree, no
+// holder entered or left in between.
 const (
 	gaugeCame = iota
 	gaugeWent
 	gaugeHeld // nanoseconds that connections to the database were out of the pool
-	gaugeWork // how often the work step was reached, by scripts too, which have no holders
+	gaugeWork // how often the work step was reached, also by scripts, which have no holders
 	gaugeWords
 )
 
 // maxGlances bounds the attempts to read all gauges at one moment.
 const maxGlances = 100
 
-// inside is how many holders all instances have at one moment. It reads all gauges until
-// two readings agree, and returns false if none do.
+// inside returns how many holders all instances have at one moment. It reads all gauges until two
+// readings agree, or returns false if none do.
 func inside(all []*fleet.Member) (n int64, ok bool) {
 	sum := func() (came, went int64) {
 		for _, m := range all {
@@ -318,11 +319,11 @@ func inside(all []*fleet.Member) (n int64, ok bool) {
 
 // partition cuts off the instance of the holder that waits, and lets the holder go on.
 //
-// With the stock in the database only the unlock arrives too late, as under Late; and as
-// there, holders elsewhere are kept at work until it has arrived.
+// With the stock in the database, only the unlock arrives too late, as under Late. As there,
+// holders in other instances are kept at work until it has arrived.
 func (r *run) partition(ctx context.Context, m *fleet.Member) error {
 	if r.cfg.keeper(r.strategy, r.cond) == stock.InDatabase && r.strategy.Kind == catalog.Guarded {
-		// Within its process the lock is handed on without Redis.
+		// Within one process the lock is handed on without Redis.
 		if err := r.shops.stay(ctx, time.Now().Add(r.cfg.long()+r.cfg.linger()), m); err != nil {
 			return err
 		}

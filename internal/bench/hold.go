@@ -13,10 +13,10 @@ import (
 	"oversell/internal/present"
 )
 
-// In workload hold buyers hold a unit and pay later. Its strategies are stages, and its requests are
-// buyers. Faults are injected at the seams of a sale by holds. When the load is over and every hold
-// has been paid, released or has expired, what is left is sold out; then units, holds, orders and the
-// ledger of the payment provider must agree.
+// In workload hold buyers hold a unit and pay later. Its strategies are stages, and its requests
+// are buyers. Faults are injected at the seams of a sale by holds. When the load is over and every
+// hold was paid or released or has expired, the remaining units are sold; then units, holds, orders
+// and the ledger of the payment provider must agree.
 
 // The defaults of workload hold.
 const (
@@ -31,8 +31,8 @@ const (
 	maxHoldStock     = 100_000
 	maxHoldInstances = 16
 	minHoldTTL       = 200 * time.Millisecond
-	// maxHoldTTL keeps a call that is held up for longer than it within the time limits of the
-	// shop's calls.
+	// maxHoldTTL is low enough that a call that is held up for longer than a ttl stays within the
+	// time limits of the shop's calls.
 	maxHoldTTL = 10 * time.Second
 )
 
@@ -43,11 +43,11 @@ func (c Config) defaultsForHolds() Config {
 		c.Strategies = catalog.HoldNames()
 	}
 	if len(c.Conditions) == 0 {
-		// The others take longer, or need other servers.
+		// The other conditions take longer, or need other servers.
 		c.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow, catalog.Late, catalog.Crash, catalog.Pause}
 	}
 	if slices.Contains(c.Seams, BeforeRefund) && !slices.Contains(c.Seams, AfterCapture) {
-		// The kill after a capture is what makes a refund.
+		// Only a kill after a capture leads to a refund.
 		c.Seams = append([]fleet.Seam{AfterCapture}, c.Seams...)
 	}
 	c.Requests = cmp.Or(c.Requests, HoldBuyers)
@@ -81,9 +81,9 @@ func (c Config) checkHolds() error {
 	return cmp.Or(c.CheckRows(), c.checkSeams(HoldSeams()), c.checkRedis())
 }
 
-// holdSeams are those at which crash kills the shops of a stage, in turn. By default a stage that
-// may lose units and sell others twice meets only kills of which one kind follows: otherwise
-// the two might cancel out.
+// holdSeams returns the seams at which crash kills the shops of a stage, in turn. A stage that is
+// not sound may lose units at some seams and sell units twice at others. By default it meets kills
+// with only one of these effects: otherwise the two might cancel out.
 func (c Config) holdSeams(stage catalog.HoldStage) []fleet.Seam {
 	switch {
 	case len(c.Seams) > 0:
@@ -102,8 +102,9 @@ func cancels(at []fleet.Seam) bool {
 // sweep is the mean time between two sweeps of a shop.
 func (c Config) sweep() time.Duration { return c.TTL / 10 }
 
-// settlesAfter is after which time a shop settles a payment that was interrupted. By then a process
-// that was held up has gone on, and the webhooks have come: what they show is not to be hidden.
+// settlesAfter is the time after which a shop settles an interrupted payment. It is so long that
+// processes that were held up have gone on and webhooks have come: settling must not hide their
+// effects.
 func (c Config) settlesAfter() time.Duration { return 6 * c.TTL }
 
 // holdRunner is a bench of workload hold in progress.

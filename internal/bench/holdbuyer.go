@@ -23,12 +23,12 @@ const (
 	abandons      // neither pays nor releases: the hold expires
 	releases
 	paysLate       // pays when the hold has expired
-	paysLast       // pays just before that
+	paysLast       // pays just before the hold expires
 	extends        // extends the hold, and pays
 	paysAndCancels // pays, and cancels the order
 )
 
-// cycle is the roles of buyers that come one after the other.
+// cycle lists the roles that consecutive buyers get.
 var cycle = []role{pays, abandons, pays, extends, releases, pays, paysAndCancels}
 
 // roleOf returns the role of the i-th buyer.
@@ -43,19 +43,19 @@ func roleOf(i int, c catalog.Condition) role {
 	return r
 }
 
-// fate is what became of a buyer.
+// fate is the outcome of a buyer.
 type fate int
 
 const (
 	gotOrder  fate = iota
-	soldOut        // no unit could be held
+	soldOut        // no unit was left to hold
 	left           // the hold was released, or left to expire, or its order cancelled
 	tooLate        // the hold had ended before the payment; a charge was refunded
 	failed         // refused for another reason
 	unlearned      // no answer came
 )
 
-// purchase is one buyer's way through the sale.
+// purchase records how one buyer fared in the sale.
 type purchase struct {
 	fate    fate
 	code    string     // of a refusal
@@ -66,8 +66,8 @@ type purchase struct {
 	freed   bool // the hold does not expire: it was paid or released
 }
 
-// buy goes through the sale as one buyer. One who does not stay leaves when a request to pay
-// gets no answer; the others try again.
+// buy goes through the sale as one buyer. Unless stays is set, the buyer leaves when a request to
+// pay gets no answer, instead of trying again.
 func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p purchase) {
 	at := time.Now()
 	held := p.served(http.StatusCreated, r.client.Ask(ctx, client.Request{
@@ -129,13 +129,13 @@ func (r *holdRow) pay(ctx context.Context, p *purchase, name string, stays bool)
 	}
 }
 
-// request is a request about the buyer's hold.
+// request makes a request about the buyer's hold.
 func (p *purchase) request(path, key string) client.Request {
 	return client.Request{Method: http.MethodPost, Path: path, Key: key, Body: map[string]any{"token": p.hold.Token}}
 }
 
-// served reports whether an answer has the status of success. Otherwise it fills in what became of the
-// buyer.
+// served reports whether an answer has the status of success. Otherwise it fills in the buyer's
+// fate.
 func (p *purchase) served(success int, a client.Answer) bool {
 	if a.Status == success {
 		return true

@@ -14,8 +14,8 @@ import (
 	"oversell/internal/payment"
 )
 
-// provided returns the faults of the payment provider from the beginning of a row on. Webhooks come
-// late enough that they do not settle a payment before the process does that was held up.
+// provided returns the faults of the payment provider at the beginning of a row. Webhooks come so
+// late that they do not settle a payment before a process that was held up does.
 func (c Config) provided(condition catalog.Condition) (f payment.Faults) {
 	switch condition {
 	case catalog.Late:
@@ -34,12 +34,12 @@ func (c Config) provided(condition catalog.Condition) (f payment.Faults) {
 // How many payments are held up between their check and their write.
 const (
 	heldUp      = 4 // by each shop
-	betweenHeld = 5 // payments that are not
+	betweenHeld = 5 // one in so many payments
 )
 
-// inject injects the faults of the condition until ctx ends. It returns the seams at which
-// it did, or what shops were cut off from, in turn, and an error if there was none to inject a
-// fault at.
+// inject injects the faults of the condition until ctx ends. It returns the seams where it injected
+// a fault, or the partners that it cut shops off from, in turn, and an error if a fault could not
+// be injected.
 func (r *holdRow) inject(ctx context.Context) ([]string, error) {
 	switch r.cond {
 	case catalog.Late:
@@ -56,9 +56,8 @@ func (r *holdRow) inject(ctx context.Context) ([]string, error) {
 	return nil, nil
 }
 
-// late holds some payments up between their check and their write, for longer than their
-// hold lives. Later the provider's replies are late too: when a capture is answered, the
-// hold has expired.
+// late delays some payments between their check and their write, until their hold has expired.
+// Later the provider's replies are late, too: the hold has expired when a capture is answered.
 func (r *holdRow) late(ctx context.Context) ([]string, error) {
 	holdUp := fleet.Arm{
 		At: []fleet.Seam{BeforeClaim}, Delay: r.cfg.long(), Skip: 1, Every: betweenHeld, Most: heldUp,
@@ -83,7 +82,7 @@ func (r *holdRow) late(ctx context.Context) ([]string, error) {
 	return nil, notReached(BeforeClaim)
 }
 
-// notReached returns an error that says that no call came to these seams.
+// notReached returns the error that no call reached these seams.
 func notReached(at ...fleet.Seam) error { return fmt.Errorf("%w %v", fleet.ErrNotReached, at) }
 
 // crash kills a shop at each seam in turn, as soon as a call reaches one. A killed shop is
@@ -108,7 +107,7 @@ func (r *holdRow) crash(ctx context.Context) (met []string, err error) {
 		missing = slices.Delete(missing, i, i+1)
 		met = append(met, string(a.At))
 		a.Member.Kill()
-		// Also when the load has ended: the next row needs it.
+		// Even if the load has ended: the next row needs the shop.
 		if err := r.replace(context.WithoutCancel(ctx), missing); err != nil {
 			return met, err
 		}
@@ -117,7 +116,7 @@ func (r *holdRow) crash(ctx context.Context) (met []string, err error) {
 	return met, nil
 }
 
-// goOn lets a call go on that waits at a seam where nothing is to happen any more.
+// goOn resumes a call that waits at a seam at which a shop was killed already.
 func (r *holdRow) goOn(ctx context.Context, m *fleet.Member, missing []fleet.Seam) error {
 	if m.Killed.Load() {
 		return nil
@@ -134,9 +133,9 @@ func (r *holdRow) replace(ctx context.Context, missing []fleet.Seam) error {
 	return started.Arm(ctx, r.killing(missing))
 }
 
-// killing arms seams for a kill. Whatever else the process is doing is cut in two as well,
-// and a sound stage must bear that. For another one it would be left to chance: a unit that is
-// lost elsewhere would hide one that is sold twice at the seam.
+// killing returns the Arm for kills at seams. A kill also interrupts the process's other calls,
+// which a sound stage must bear. In other stages such a call might lose a unit, and so hide one
+// that is sold twice at the seam: there they are kept out.
 func (r *holdRow) killing(at []fleet.Seam) fleet.Arm {
 	if r.stage.Sound() {
 		return fleet.Arm{At: at}
@@ -144,16 +143,16 @@ func (r *holdRow) killing(at []fleet.Seam) fleet.Arm {
 	return fleet.Arm{At: at, Around: alone}
 }
 
-// pause stops a shop between the check and the write of a payment, for longer than its hold
-// lives. The shop has no open transaction meanwhile: the fault is the late write, and not a
-// lock that everybody else waits for.
+// pause stops a shop between the check and the write of a payment, until the hold has expired. The
+// shop has no open transaction meanwhile: the fault is the late write, not a lock that all others
+// wait for.
 func (r *holdRow) pause(ctx context.Context) ([]string, error) {
 	err := r.meet(ctx, fleet.Arm{At: []fleet.Seam{BeforeClaim}, Skip: 2, Around: quiet}, func(m *fleet.Member) error {
 		if err := m.Pause(); err != nil {
 			return fmt.Errorf("stopping a shop: %w", err)
 		}
 		_ = guard.Sleep(ctx, r.cfg.long())
-		// The stopped process finds the command when it goes on.
+		// The stopped process reads the command when it goes on.
 		return errors.Join(m.Resume(), m.Continue())
 	})
 	if err != nil {
@@ -175,14 +174,14 @@ func (r *holdRow) meet(ctx context.Context, a fleet.Arm, fault func(m *fleet.Mem
 	return err
 }
 
-// disarm disarms all seams, and lets calls go on that wait there, until ctx ends.
+// disarm disarms all seams, and resumes calls that wait there, until ctx ends.
 func (r *holdRow) disarm(ctx context.Context) {
 	_ = r.shops.Arm(ctx, fleet.Arm{}) // a shop that has ended fails the row later
 	r.shops.LetGo(ctx)
 }
 
-// partition cuts a shop off from each of its partners in turn, for longer than a hold lives.
-// What the shop sends meanwhile arrives at the end:
+// partition cuts a shop off from each of its partners in turn, until a hold has expired. What the
+// shop sends meanwhile arrives when the link is restored:
 //
 //   - from the database and from Redis, as a payment is about to write: its writes arrive when
 //     the hold has expired;
@@ -198,7 +197,7 @@ func (r *holdRow) partition(ctx context.Context) (met []string, err error) {
 		from string
 		at   fleet.Seam
 	}{{chaos.ToDatabase, BeforeClaim}, {chaos.ToRedis, BeforeClaim}, {toProvider, beforeCapture}} {
-		if m := r.shops.Survivor(); m == nil || m.Links[cut.from] == nil { // all are alike
+		if m := r.shops.Survivor(); m == nil || m.Links[cut.from] == nil { // all shops have the same links
 			continue
 		}
 		if err := r.cutOff(ctx, cut.from, cut.at); err != nil {
@@ -209,9 +208,9 @@ func (r *holdRow) partition(ctx context.Context) (met []string, err error) {
 	return met, nil
 }
 
-// cutOff cuts off the shop of the first call that reaches a seam, and lets the call go on. The
-// shop has no open transaction when that begins: the fault is the late write, and not a lock in
-// the database that everybody else waits for.
+// cutOff cuts off the shop of the first call that reaches a seam, and lets the call go on. The shop
+// has no open transaction at that time: the fault is the late write, not a lock in the database
+// that all others wait for.
 func (r *holdRow) cutOff(ctx context.Context, from string, at fleet.Seam) error {
 	fault := fleet.Arm{At: []fleet.Seam{at}, Skip: 1}
 	if from == chaos.ToDatabase {
@@ -220,8 +219,8 @@ func (r *holdRow) cutOff(ctx context.Context, from string, at fleet.Seam) error 
 	return r.meet(ctx, fault, func(m *fleet.Member) error { return m.CutOff(ctx, from, r.cfg.long()) })
 }
 
-// failoverSpread is how long buyers arrive at least in a row with a failover: some before it,
-// and most after it.
+// failoverSpread is the least time over which buyers arrive in a row with a failover: some before
+// it, and most after it.
 const failoverSpread = 6 * time.Second
 
 // failOver kills the primary when a third of the buyers have come. A failover that has begun

@@ -13,8 +13,8 @@ import (
 // restocks is how many times units are added while buyers come.
 const restocks = 4
 
-// added is how many units each restock adds: half of the stock comes that way. The units of a
-// stage in Redis are no longer in the item's row, and nothing can be added to them.
+// added is how many units each restock adds: half of the stock comes that way. It is 0 for a stage
+// in Redis: its units are not in the item's row, so none can be added there.
 func (r *holdRow) added() int64 {
 	if r.stage.InRedis {
 		return 0

@@ -36,7 +36,7 @@ type holdRow struct {
 	think  time.Duration // most time between a hold and its payment
 	base   int64         // the provider's ledger before the row
 
-	missed  bool         // a fault hit nobody
+	missed  bool         // a fault found no call to hit
 	waiting atomic.Int64 // buyers without an outcome
 }
 
@@ -55,7 +55,7 @@ type observed struct {
 }
 
 // do runs the row: it puts the item on sale, lets the buyers come, adds units, injects the faults,
-// waits until all has settled, sells what is left, and audits.
+// waits until the sale has settled, sells the remaining units, and audits.
 func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return report.Row{}, err
@@ -137,7 +137,7 @@ func (r *holdRow) prepare(ctx context.Context) error {
 	return r.provider.SetFaults(ctx, r.cfg.provided(r.cond))
 }
 
-// calm ends the faults of the provider. Its webhooks that are late stay late.
+// calm ends the faults of the provider. Webhooks that are already late stay late.
 func (r *holdRow) calm(ctx context.Context) error {
 	return cmp.Or(context.Cause(ctx), r.provider.SetFaults(ctx, r.cfg.provided(catalog.Calm)))
 }
@@ -164,12 +164,12 @@ func (r *holdRow) load(ctx context.Context) ([]purchase, time.Duration) {
 
 const (
 	sellers = 8 // buyers at a time in the sell-out
-	// sellOutTime bounds the sell-out, in case what comes back never ends.
+	// sellOutTime bounds the sell-out, in case units never stop coming back.
 	sellOutTime = time.Minute
 )
 
-// sellOut buys what is left until the item is sold out: only then it is known whether more
-// was sold than there was.
+// sellOut buys the remaining units until the item is sold out: only then is it known whether the
+// item was oversold.
 func (r *holdRow) sellOut(ctx context.Context) []purchase {
 	ctx, cancel := context.WithTimeout(ctx, sellOutTime)
 	defer cancel()
@@ -201,9 +201,9 @@ const (
 	holdSettleTime = 15 * time.Second
 )
 
-// settle waits until every hold has ended and all agrees, or until nothing changes any more.
-// It returns the longest time from the expiry of a hold until its units were back, and the
-// time until all agreed, both nil if they were not seen.
+// settle waits until every hold has ended and all books agree, or until nothing changes any more.
+// It returns the longest time from the expiry of a hold until its units were back, and the time
+// until all agreed, both nil if they were not seen.
 func (r *holdRow) settle(
 	ctx context.Context, since time.Time, bought []purchase,
 ) (sellable, agrees *float64, err error) {
@@ -242,8 +242,8 @@ func (r *holdRow) settle(
 	return back.longest, nil, nil
 }
 
-// agree reports whether no webhook is on its way any more, and whether then units, holds,
-// orders and payments agree.
+// agree reports whether all webhooks have arrived, and if so, whether units, holds, orders and
+// payments agree.
 func (r *holdRow) agree(ctx context.Context, now web.Audit) (quiet, agree bool, err error) {
 	d, err := r.provider.Deliveries(ctx)
 	if err != nil || d.Waiting > 0 {
@@ -256,8 +256,8 @@ func (r *holdRow) agree(ctx context.Context, now web.Audit) (quiet, agree bool, 
 	return true, err == nil && books.ChargedWithoutOrder == 0 && books.OrdersWithoutCharge == 0, err
 }
 
-// expiring returns when the holds expire that nobody paid or released, the first one first,
-// as far as that is in the future.
+// expiring returns the future expiry times of the holds that were neither paid nor released, the
+// earliest first.
 func expiring(bought []purchase, now time.Time) (at []time.Time) {
 	for _, p := range bought {
 		if p.hold.ID != "" && !p.freed && p.hold.ExpiresAt.After(now) {
@@ -268,14 +268,14 @@ func expiring(bought []purchase, now time.Time) (at []time.Time) {
 	return at
 }
 
-// returns measures how long after the expiry of holds their units are back, one unit a hold.
+// returns measures how long it takes from the expiry of a hold until its unit is back.
 type returns struct {
 	expiries []time.Time
-	base     int64    // units left, and those that had to come back before
+	base     int64    // units left if all holds that expired before have come back
 	longest  *float64 // in seconds
 }
 
-// see is told how many units are left.
+// see records how many units are left.
 func (b *returns) see(remaining int64, now time.Time) {
 	for n := remaining - b.base; n > 0 && len(b.expiries) > 0; n-- {
 		late := max(0, now.Sub(b.expiries[0]).Seconds())
@@ -287,7 +287,7 @@ func (b *returns) see(remaining int64, now time.Time) {
 	}
 }
 
-// audit reads what the sale came to.
+// audit reads the final stock, orders and books of the sale.
 func (r *holdRow) audit(ctx context.Context, o *observed) error {
 	found, err := r.client.Audit(ctx, r.sku)
 	if err != nil {

@@ -18,17 +18,18 @@ import (
 // The seams of a sale by holds, in the order of a hold's life.
 const (
 	AfterTake    fleet.Seam = "take"    // the units are taken from the stock, and the hold is not written
-	AfterCapture fleet.Seam = "capture" // the buyer is charged, and the stage does not know yet
+	AfterCapture fleet.Seam = "capture" // the buyer is charged, and the stage does not know it yet
 	BeforeClaim  fleet.Seam = "claim"   // the payment has read that the hold is there, and has written nothing
-	// AfterOrder: the order is written; the hold is not ended, or the transaction not committed.
+	// AfterOrder: the order is written, but the hold is not ended, or the transaction not
+	// committed.
 	AfterOrder    fleet.Seam = "order"
-	BeforeRefund  fleet.Seam = "refund" // the payment was refused, and not refunded
+	BeforeRefund  fleet.Seam = "refund" // the payment was refused, and the refund not requested
 	BeforeRestock fleet.Seam = "sweep"  // the sweep has ended a hold, and not given its units back
 )
 
-// beforeCapture is where a shop is cut off from the payment provider: the payment is
-// authorised, and the request to capture it is about to be sent. Nothing is killed there: a
-// process that dies has charged nobody.
+// beforeCapture is where a shop is cut off from the payment provider: the payment is authorised,
+// and the request to capture it is about to be sent. No shop is killed there: it would not have
+// charged the buyer.
 const beforeCapture fleet.Seam = "authorised"
 
 // HoldSeams lists the seams of a sale by holds at which a shop may be killed.
@@ -36,17 +37,17 @@ func HoldSeams() []fleet.Seam {
 	return []fleet.Seam{AfterTake, AfterCapture, BeforeClaim, AfterOrder, BeforeRefund, BeforeRestock}
 }
 
-// What else has to wait while a call waits at a seam: see fleet.Arm.
+// What must not go on in the process while a call waits at a seam: see fleet.Arm.
 const (
-	// quiet lets no transaction of the process be open, so that a process that is stopped keeps no
-	// lock in the database.
+	// quiet keeps the process from having an open transaction, so that it holds no lock in the
+	// database while it is stopped.
 	quiet = "quiet"
-	// alone lets no other call of the process have units in its hands, so that a process that is
-	// killed cuts no other call in two.
+	// alone keeps other calls of the process from moving units, so that a kill interrupts none of
+	// them halfway.
 	alone = "alone"
 )
 
-// holdSeams are those of one process.
+// holdSeams are the seams of one process.
 type holdSeams struct {
 	*fleet.Seams
 	writing sync.RWMutex // held for reading by every write to the database
@@ -65,8 +66,7 @@ func newHoldSeams(of *fleet.Seams) *holdSeams {
 	return s
 }
 
-// alone waits until no other call has units in its hands, and lets none have any until the
-// returned function is called.
+// alone waits until no other call is moving units, and keeps them from it until end is called.
 func (s *holdSeams) alone(c *call) (end func()) {
 	if !c.moves {
 		s.hands.Lock()
@@ -80,15 +80,15 @@ func (s *holdSeams) alone(c *call) (end func()) {
 	}
 }
 
-// moving lets a call move units, unless one waits alone. The call must call end.
+// moving lets a call move units; it waits while another call is alone. The call must call end.
 func (s *holdSeams) moving(ctx context.Context, c *call) (_ context.Context, end func()) {
 	c.moves = true
 	s.hands.RLock()
 	return marked(ctx, c), s.hands.RUnlock
 }
 
-// The stages know nothing of seams. Their calls are marked in the context, and the hooks of
-// their connections see from the mark and the command which seam it is.
+// The stages know nothing of seams. Their calls are marked in the context, and the hooks of their
+// connections find the seam by the mark and the command.
 
 // call is a call of a stage.
 type call struct {
@@ -146,7 +146,7 @@ func (s markedStage) Sweep(ctx context.Context, sku string, limit int) (int, err
 	return s.Stage.Sweep(ctx, sku, limit)
 }
 
-// seamPayments are payments with the seams beside them.
+// seamPayments are payments with seams before and after them.
 type seamPayments struct {
 	holds.Payments
 	seams *holdSeams
@@ -166,8 +166,8 @@ func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (paymen
 	return p.Payments.Refund(ctx, paymentID, key)
 }
 
-// pass is the fault.Hook of the shop: a process that is stopped at a quiet seam keeps no lock of
-// its stages or of the service around them.
+// pass is the fault.Hook of the shop. A process that is stopped at a quiet seam holds no lock,
+// neither of its stages nor of the service around them.
 func (s *holdSeams) pass(ctx context.Context, st fault.Statement, send func() (fault.Reply, error)) error {
 	switch {
 	case st.Reads():
@@ -187,7 +187,7 @@ func (s *holdSeams) pass(ctx context.Context, st fault.Statement, send func() (f
 		return err
 	}
 	s.begins(ctx, st.Text)
-	if !st.InTx { // otherwise writing is held already
+	if !st.InTx { // otherwise the transaction holds writing
 		s.writing.RLock()
 	}
 	reply, err := send()
@@ -211,7 +211,7 @@ func (s *holdSeams) begins(ctx context.Context, statement string) {
 	}
 }
 
-// done is called after a write to the database that succeeded.
+// done is called after a successful write to the database.
 func (s *holdSeams) done(ctx context.Context, statement string) {
 	switch {
 	case strings.Contains(statement, "remaining = remaining - "):
@@ -221,8 +221,8 @@ func (s *holdSeams) done(ctx context.Context, statement string) {
 	}
 }
 
-// redisHook sees the commands of the stage that keeps its units in Redis: the one that takes units,
-// and those by which a sweep gives them back.
+// redisHook has the seams of the stage with units in Redis: after the command that takes units, and
+// before the one by which a sweep gives them back.
 func (s *holdSeams) redisHook() redis.Hook {
 	return fault.Redis{
 		Before: func(ctx context.Context, commands []redis.Cmder) {
@@ -238,14 +238,14 @@ func (s *holdSeams) redisHook() redis.Hook {
 	}
 }
 
-// sell has a shop sell by holds, with the seams.
+// sell makes a shop sell by holds, with the seams.
 func (s *holdSeams) sell(cfg *shop.Config, with setup) {
 	cfg.Provider, cfg.Web.WebhookSecret = with.Provider, with.Secret
 	cfg.Holds = holds.Config{Ledger: with.Ledger, TTL: with.TTL, Sweep: with.Sweep, Settle: with.Settle}
 	cfg.Hook, cfg.Through, cfg.AdjustHolds = s.redisHook(), fault.Injector{Hook: s.pass}.Through, s.adjust
 }
 
-// adjust marks the calls of the stages, and puts the seams beside the payments.
+// adjust marks the calls of the stages, and puts seams around the payments.
 func (s *holdSeams) adjust(cfg *holds.Config) {
 	for name, stage := range cfg.Stages {
 		cfg.Stages[name] = markedStage{stage, s}

@@ -10,13 +10,13 @@ import (
 	"oversell/internal/web"
 )
 
-// Watcher is a Progress that follows a row of one item while it runs. The item is then audited
-// repeatedly. The Redis commands of these audits are subtracted from the row's, except
-// for failed audits; and a shop may notice a little earlier that it is sold out.
+// Watcher is a Progress that follows a row of one item while it runs. The bench then audits the
+// item repeatedly. The Redis commands of these audits are subtracted from the row's, except those
+// of failed audits. The audits may let a shop notice a little earlier that the item is sold out.
 type Watcher interface {
 	Progress
-	// Watch gets a function that returns the state of the row, when its requests are about
-	// to be sent. The function may be called at any time and concurrently, even after the
+	// Watch is called when the requests of a row are about to be sent, with a function that returns
+	// the state of the row. The function may be called at any time and concurrently, even after the
 	// row.
 	Watch(look func() Live)
 }
@@ -33,17 +33,17 @@ type Live struct {
 	// and for running shops.
 	Holders int64
 
-	// MaxHolders is the most holders at once: by the replies up to the last audit, or by the
-	// gauges, which are read every millisecond.
+	// MaxHolders is the most holders at once, known from the replies up to the last audit, or from
+	// the gauges, which are read every millisecond.
 	MaxHolders int
 
-	// Stock is the last audit, in which stock and orders are not read at one moment. Audited is
+	// Stock is the last audit, which does not read stock and orders at the same moment. Audited is
 	// its time, like Elapsed; 0: none yet.
 	Stock   figures.Stock
 	Audited time.Duration
 
-	ServedAt time.Duration // when the last buyer was served, like Elapsed; 0: nobody was yet
-	Unserved *Unserved     // when nobody was served any more; nil: that did not happen
+	ServedAt time.Duration // when the last buyer was served, like Elapsed; 0: none was yet
+	Unserved *Unserved     // set once no buyer was served for too long; nil: that did not happen
 	Faults   []Fault       // that were injected so far
 }
 
@@ -74,8 +74,8 @@ type watch struct {
 	during  bool // the requests are in flight, so that the fleet does not change
 }
 
-// watched returns the watch of a row, or nil if there is no watcher. It measures the cost
-// of an audit by a second one while nobody buys, which replaces before.
+// watched returns the watch of a row, or nil if there is no watcher. It measures the cost of an
+// audit by making another one before any request is sent, which replaces before.
 func (r *run) watched(ctx context.Context, l *stream, before *web.Audit) (*watch, error) {
 	if r.watcher == nil {
 		return nil, nil
@@ -104,7 +104,7 @@ func (w *watch) start(ctx context.Context, t *tally) {
 	w.ended.Go(func() { w.every(ctx, lookPause, w.look) })
 	if gauged {
 		w.ended.Go(func() {
-			w.every(ctx, glancePause, func(context.Context) { // it is cheap, and two holders may overlap only briefly
+			w.every(ctx, glancePause, func(context.Context) { // cheap, and two holders may overlap only briefly
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.holders()
@@ -129,7 +129,7 @@ func (w *watch) every(ctx context.Context, pause time.Duration, look func(contex
 	}
 }
 
-// look audits once. An error is ignored: the shop may be down because of a fault.
+// look makes one audit. An error is ignored: the shop may be down because of a fault.
 func (w *watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -201,26 +201,25 @@ func (w *watch) holders() int64 {
 	return n
 }
 
-// Unserved says that nobody was served for longer than any fault of the bench explains,
-// while buyers waited and units were left.
+// Unserved says that no buyer was served for longer than any fault of the bench explains, while
+// buyers waited and units were left.
 type Unserved struct {
-	Since   time.Duration // when somebody was last served, like Live.Elapsed; 0: never
+	Since   time.Duration // when a buyer was last served, like Live.Elapsed; 0: never
 	At      time.Duration // when it had lasted too long
 	Waiting int64         // buyers, when it was noticed
-	Left    int64         // units that nobody has been seen to get
+	Left    int64         // units that were not sold yet, as far as is known
 }
 
-// service follows whether somebody is being served in a row.
+// service follows whether buyers are being served in a row.
 type service struct {
-	last   time.Duration // when somebody was last served
+	last   time.Duration // when a buyer was last served
 	sold   int64         // by the last audit
 	broken *Unserved     // the first time
 }
 
-// patience is how long everybody may have to wait for one holder: for a fault of the bench, for
-// the work itself, and for a stall.
-// Before the first buyer is served, all requests have to arrive, which takes a busy machine
-// longer: then it is the time after which the verdict is stuck.
+// patience is how long one holder may keep all others waiting: by a fault of the bench, its work,
+// and a stall. Before the first buyer is served, all requests have to arrive, which takes longer on
+// a busy machine: until then patience is at least stuckAfter.
 func (c Config) patience(condition catalog.Condition, stalled time.Duration, first bool) time.Duration {
 	patience := c.longest(condition) + c.Work + max(Tolerable(c.TTL), stalled)
 	if first {
@@ -229,18 +228,17 @@ func (c Config) patience(condition catalog.Condition, stalled time.Duration, fir
 	return patience
 }
 
-// stuckAfter is how long nobody may hold the lock in the end before the verdict is stuck.
+// stuckAfter is how long the lock must be free at the end of a row for the verdict to be stuck.
 func (c Config) stuckAfter() time.Duration { return c.Wait / 2 }
 
-// see looks at a row, and returns the first time that nobody was served for longer than
-// patience, or nil. A buyer is served when the reply arrives; when an audit finds more sold,
-// somebody was served too.
+// see looks at a row, and returns the first time that no buyer was served for longer than patience,
+// or nil. A buyer was served if a reply has arrived, or an audit finds more units sold.
 func (s *service) see(now Live, stock int64, patience func(first bool) time.Duration) *Unserved {
 	s.last = max(s.last, now.ServedAt)
 	if now.Stock.Sold > s.sold {
 		s.last, s.sold = max(s.last, now.Audited), now.Stock.Sold
 	}
-	// A buyer who was served has a unit, also if the audits fail or the order is not written yet.
+	// A buyer who was served has a unit, even if audits fail or the order is not written yet.
 	left, end := stock-max(s.sold, now.Served), s.last+patience(s.last == 0)
 	if s.broken == nil && now.Waiting > 0 && left > 0 && now.Elapsed > end {
 		s.broken = &Unserved{Since: s.last, At: end, Waiting: now.Waiting, Left: left}

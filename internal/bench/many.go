@@ -20,7 +20,7 @@ import (
 // A row sells one item, or many: then each has its part of the stock, its own buyers, its own
 // audit and its own verdict, and the row's verdict is the worst of them.
 
-// maxItemRows bounds the items of all rows of a run together: a report lists every one.
+// maxItemRows bounds the total number of items in all rows of a run: a report lists each of them.
 const maxItemRows = 1_000_000
 
 // many reports whether a row has several items.
@@ -28,8 +28,9 @@ func (c Config) many() bool { return c.Items > 1 }
 
 // defaultTTL is the lease of a lock unless another is set. The holders of many items work side by
 // side, amid a crowd that does not shrink when one item is sold out, so the renewals of a lease
-// wait for a processor. With 20,000 buyers on 2 busy cores a renewal took up to 2.8 s, and the first
-// that failed had not waited for a connection. A lease of 6 s, a shop's default, survives a renewal that takes 4 s.
+// wait for a processor. With 20,000 buyers on 2 busy cores a renewal took up to 2.8 s, and those
+// that failed first had not been waiting for a connection. A lease of 6 s, a shop's default,
+// survives a renewal that takes 4 s.
 func (c Config) defaultTTL() time.Duration {
 	switch {
 	case c.many():
@@ -64,13 +65,13 @@ func (c Config) checkItems() error {
 	return nil
 }
 
-// spareFiles are left for connections to an embedded Redis in this process. If it is so slow that
-// commands time out, the shops open new connections before the old ones have ended here; and
-// once it cannot accept one, miniredis accepts none any more.
+// spareFiles are open files kept in reserve for connections to an embedded Redis in this process.
+// If it is so slow that commands time out, the shops open new connections before the old ones have
+// ended here; and once miniredis fails to accept a connection, it accepts no more.
 const spareFiles = 1500 // or a tenth of the files that may be open
 
-// room is how many requests can be in flight with the files that may be open, in this process
-// and in each shop. Each shop needs some for itself.
+// room is the number of requests that can be in flight within the limit of open files of this
+// process and of each shop. Each shop also needs some files for itself.
 func (c Config) room() int {
 	limit, ok := openFilesLimit()
 	if !ok {
@@ -86,8 +87,8 @@ func (c Config) takesTurns() bool {
 	return c.Rate == 0 && c.InFlight > 0 && c.InFlight < c.Requests
 }
 
-// spread says which item each request of a row is for. The two requests of a pair are for one
-// item: they are one buyer's.
+// spread returns functions for the item of each request and the units of each item. Both requests
+// of a pair are for the same item: one buyer sent them.
 func (c Config) spread() (of func(request int) (item int), units func(item int) int64) {
 	s := NewSpread(max(1, c.Items), c.Skew, c.Seed)
 	of = s.Of
@@ -107,7 +108,7 @@ func (c Config) firstTurns() int64 {
 	return min(s.Units(c.Stock, 0), int64(s.Share(0)*float64(c.Requests)))
 }
 
-// skus are the names of the items of a row. One item alone is called as it always was.
+// skus returns the names of the items of a row. A single item has a name without a number.
 func (c Config) skus(row int) []string {
 	name := fmt.Sprintf("bench-%s-%d", c.ID, row)
 	if !c.many() {
@@ -123,7 +124,7 @@ func (c Config) skus(row int) []string {
 // auditsAtOnce is how many items are audited at once after a row.
 const auditsAtOnce = 16
 
-// eachItem calls f for n items, so many at once, and returns the first error.
+// eachItem calls f for n items, a limited number at once, and returns the first error.
 func eachItem(
 	ctx context.Context, p Progress, doing string, n, atOnce int, f func(ctx context.Context, item int) error,
 ) error {
@@ -160,8 +161,8 @@ func (r *run) offer(ctx context.Context) error {
 		})
 }
 
-// settle audits all items once all accepted orders are written, and returns when that was. The
-// commands of Redis are counted before the audits of all items but the first.
+// settle audits all items once all accepted orders are written, and returns that time. It counts
+// the commands of Redis before it audits the items after the first.
 func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err error) {
 	found, times := make([]web.Audit, len(r.skus)), make([]time.Time, len(r.skus))
 	if found[0], times[0], err = r.settleOne(ctx, r.skus[0]); err != nil {
@@ -180,8 +181,8 @@ func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err 
 	return found, at, err
 }
 
-// compare compares what the buyers of each item were told with the orders of its sale. The cache has
-// nothing to compare.
+// compare compares what the buyers of each item were told with the orders of its sale. For the
+// cache there is nothing to compare.
 func (r *run) compare(ctx context.Context, o *outcome) error {
 	o.told, o.compared = make([]figures.Told, len(r.skus)), make([]figures.Comparison, len(r.skus))
 	if r.cfg.Workload != catalog.Deduct {
@@ -239,10 +240,10 @@ func (r *run) sale(o outcome, item int) (report.Audit, report.Item) {
 	return a, i
 }
 
-// unexplained names an item that has drifted by what the killed process cannot have done, or is
-// "". Each buyer who was cut off with it may have taken a unit whose order was not written. If a
-// lock was held, there is one such buyer of an item at most, and none of the first item, whose
-// holder was killed before it took anything.
+// unexplained describes an item with a drift that the killed process cannot have caused, or returns
+// "". Each buyer whose connection ended with that process may have taken a unit without an order.
+// With a lock that is at most one buyer for each item, and none for the first item, whose holder
+// was killed before it took anything.
 func (r *run) unexplained(o outcome, locked bool) string {
 	for item := range o.audits {
 		var most int64
@@ -286,7 +287,7 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 	}
 }
 
-// drained fills in when the orders behind the sale were written, and the processes that were killed.
+// drained fills in when the orders behind the sale were written, and which processes were killed.
 func (r *run) drained(row *report.Row, o outcome) {
 	if r.strategy.Kind != catalog.Streamed {
 		return
@@ -319,5 +320,5 @@ func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at ti
 	}
 }
 
-// keyHash is a request's idempotency key in the form of the listed orders.
+// keyHash is the hash of a request's idempotency key, as in the listed orders.
 func (r *run) keyHash(request int) string { return stock.KeyHash(r.cfg.key(request)) }

@@ -21,21 +21,22 @@ const (
 // plan is what the holders in an instance do during one row. It applies in the work step
 // of a sale and nowhere else: lock code knows nothing of it.
 type plan struct {
-	// Item is what is sold, or its key in the cache; of several the first, whose holders get the fault.
+	// Item is what is sold, or its key in the cache; with several items the first, whose holders
+	// get the fault.
 	Item  string        `json:"item"`
 	Work  time.Duration `json:"work"`           // how long every holder works
 	Fault fleet.Arm     `json:"fault,omitzero"` // at the seams of the item's holders
 
-	// Gather is how long the first holder of the instance, and those that enter meanwhile,
-	// work, so that waiters gather.
+	// Gather is how long the first holder of the instance works, as do those that enter meanwhile,
+	// so that waiters gather.
 	Gather time.Duration `json:"gather"`
 }
 
-// coldLoad is what loading a cold key takes.
+// coldLoad is the time that loading a cold key takes.
 const coldLoad = 100 * time.Millisecond
 
-// plan returns the plan for a row on an item. The fault is injected early in the sale, but
-// when all instances take part in it.
+// plan returns the plan for a row on an item. The fault is injected early in the sale, but not
+// before all instances take part in it.
 func (c Config) plan(item string, condition catalog.Condition) plan {
 	p := plan{Item: item, Work: c.Work}
 	if c.Workload == catalog.Cache {
@@ -68,17 +69,17 @@ func (c Config) early(at fleet.Seam) fleet.Arm {
 	return fleet.Arm{At: []fleet.Seam{at}, Skip: int(max(1, c.firstTurns()/int64(4*c.shops()))) - 1}
 }
 
-// long is longer than the ttl by enough for others to enter, and not by so much that they
-// buy the whole stock. Some servers end leases late.
+// long is longer than the ttl by enough for others to enter, but not by so much that they buy the
+// whole stock. Some servers end leases late.
 func (c Config) long() time.Duration {
-	if c.Workload == catalog.Hold { // and than a sweep may take to find that a hold has expired
+	if c.Workload == catalog.Hold { // also longer than a sweep may take to find that a hold has expired
 		return c.TTL * 14 / 10
 	}
 	return c.TTL*13/10 + c.slack
 }
 
-// longest is the longest that a fault of the condition lasts. A process stays stopped for
-// longer if nobody has entered meanwhile.
+// longest is the longest time that a fault of the condition lasts. A process stays stopped for
+// longer if no other holder has entered meanwhile.
 func (c Config) longest(condition catalog.Condition) time.Duration {
 	if condition == catalog.Pause {
 		return c.long() + c.TTL*7/10
@@ -86,10 +87,10 @@ func (c Config) longest(condition catalog.Condition) time.Duration {
 	return c.long()
 }
 
-// linger is how long holders that entered while another is late stay after that one has
-// unlocked: long enough for the next one to enter, if it can, and not so long that their
-// own lease expires. Their stay begins when the late holder's lease ends. It must bear a
-// tolerable stall, and so must the gap before it.
+// linger is how long holders that entered while another was late stay inside after its unlock: long
+// enough for the next one to enter, if it can, and not so long that their own lease expires. Their
+// stay begins when the late holder's lease ends. It must bear a tolerable stall, and so must the
+// gap before it.
 func (c Config) linger() time.Duration { return c.TTL * 3 / 10 }
 
 // delay is how long the condition keeps an instance from selling.
@@ -112,7 +113,7 @@ type worker struct {
 	mu    sync.Mutex
 	plan  plan
 	begun bool      // a holder has entered
-	until time.Time // no holder leaves before
+	until time.Time // no holder leaves before this time
 }
 
 // follow begins a row.
@@ -146,12 +147,12 @@ func (w *worker) add(item string, word int) {
 	}
 }
 
-// held is told for how long a connection to the database was out of the pool.
+// held records how long a connection to the database was out of the pool.
 func (w *worker) held(d time.Duration) { w.gauge.Add(gaugeHeld, int64(d)) }
 
-// stay keeps holders that enter from now on inside until then, so that they are at work
-// when a late holder unlocks. If it deletes their lock instead of its own, the next holder
-// enters and reads what they are about to change.
+// stay keeps holders that enter from now on inside until the given time, so that they are at work
+// when a late holder unlocks. If the late unlock deletes their lock, the next holder enters and
+// reads the stock that they are about to change.
 func (w *worker) stay(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,9 +177,9 @@ func (w *worker) begin() (plan, time.Duration) {
 	return w.plan, max(w.plan.Work, time.Until(w.until))
 }
 
-// work implements stock.Work. A holder that is held up is not interrupted when its lock is
-// lost, but it learns of the loss before it writes, unless it waited for the bench: it goes on
-// as if nothing had happened.
+// work implements stock.Work. A holder that is held up is not interrupted when it loses its lock.
+// It gets the loss as an error before it writes, unless it was parked by the bench: then it goes on
+// as if it still held the lock.
 func (w *worker) work(ctx context.Context, item string) (after func(), err error) {
 	w.add(item, gaugeWork)
 	p, work := w.begin()
@@ -194,8 +195,8 @@ func (w *worker) work(ctx context.Context, item string) (after func(), err error
 	return after, context.Cause(ctx)
 }
 
-// spend takes d. A sleep shorter than a millisecond takes a millisecond or more, so short
-// work spins, and yields the processor after each look at the clock.
+// spend lets the time d pass. A sleep shorter than a millisecond takes a millisecond or more, so
+// short work spins, and yields the processor after each look at the clock.
 func spend(d time.Duration) {
 	if d >= time.Millisecond {
 		time.Sleep(d)

@@ -10,7 +10,7 @@ import (
 // pool reuses connections to shops. It is safe for concurrent use. Call close at the end.
 type pool struct {
 	keep int // most idle connections
-	most int // most connections in all, as long as no more are in use; 0: no limit
+	most int // most connections in all, unless more are in use; 0: no limit
 
 	mu      sync.Mutex
 	waiting map[int][]*conn // idle ones by target; the last used is last
@@ -20,9 +20,9 @@ type pool struct {
 	ended   bool
 }
 
-// How long a connection may be idle: then the shop, or a proxy, may be about to close it. A server
-// waits longer for the next request than for the first one: a shop closes a connection on which
-// nothing came for 5 s after it was opened.
+// How long a connection may be idle: after that the shop, or a proxy, may be about to close it. A
+// server waits less long for the first request than for the next: a shop closes a new connection if
+// nothing comes for 5 s.
 const (
 	stale       = 20 * time.Second
 	staleUnused = 4 * time.Second
@@ -32,8 +32,7 @@ func newPool(keep int) *pool {
 	return &pool{keep: keep, waiting: make(map[int][]*conn), busy: make(map[*conn]bool)}
 }
 
-// get returns a connection for a request that may take as long as the limit. Return it
-// with put.
+// get returns a connection for a request that may take as long as the limit. Give it back with put.
 func (p *pool) get(ctx context.Context, target int, req *http.Request, limit time.Duration) (*conn, error) {
 	if c := p.take(target, limit); c != nil {
 		return c, nil
@@ -51,9 +50,9 @@ func (p *pool) get(ctx context.Context, target int, req *http.Request, limit tim
 	return c, nil
 }
 
-// reserve counts a connection that is about to be opened, and closes an idle one if there are
-// too many with it. The targets of requests change in turn, but one shop may reply faster than
-// another: its connections would be idle, while more and more were opened to the other.
+// reserve counts a connection that is about to be opened, and closes an idle one if that makes too
+// many. The targets of requests change in turn, but if one shop replies faster than another, its
+// connections would stay idle while ever more were opened to the other.
 func (p *pool) reserve() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +88,7 @@ func (p *pool) take(target int, limit time.Duration) *conn {
 		return nil
 	}
 	last := all[len(all)-1]
-	if time.Now().After(last.until) { // and so are the others, which have waited longer
+	if time.Now().After(last.until) { // the others have been idle for longer
 		p.drop(target)
 		return nil
 	}
@@ -117,7 +116,7 @@ func (p *pool) drop(target int) {
 	delete(p.waiting, target)
 }
 
-// forget closes the idle connections to a target that has ended.
+// forget closes the idle connections to a target that was killed.
 func (p *pool) forget(target int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +135,7 @@ func (p *pool) put(c *conn, again bool) {
 	p.park(c, stale)
 }
 
-// park keeps an idle connection for a while. The caller has locked mu.
+// park keeps an idle connection for the time d. The caller has locked mu.
 func (p *pool) park(c *conn, d time.Duration) {
 	c.until = time.Now().Add(d)
 	p.waiting[c.target] = append(p.waiting[c.target], c)

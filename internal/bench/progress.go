@@ -36,11 +36,11 @@ type Bar struct {
 	stop chan struct{}
 	wg   sync.WaitGroup
 
-	drawing sync.Mutex // held while w is written to
+	drawing sync.Mutex // held while writing to w
 
 	mu      sync.Mutex
 	label   string
-	what    string // is waited for
+	what    string // the bench waits for
 	missing func() int64
 }
 
@@ -109,7 +109,7 @@ func (b *Bar) Waiting(what string, missing func() int64) {
 func (b *Bar) Done(row report.Row) {
 	b.drawing.Lock()
 	defer b.drawing.Unlock()
-	_ = b.bar.Clear() // what fails here is drawing
+	_ = b.bar.Clear() // only drawing can fail
 	_, _ = fmt.Fprintln(b.w, row.Line(present.Style{}))
 	_ = b.bar.Add(1)
 }

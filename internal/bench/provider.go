@@ -28,11 +28,11 @@ type provider struct {
 // toProvider is the link of a shop to the provider: see fleet.Member.
 const toProvider = "provider"
 
-// webhookConnections are the idle ones of the provider to each shop, at most.
+// webhookConnections is the most idle connections from the provider to each shop.
 const webhookConnections = 64
 
-// A webhook that was not accepted is sent again after retryFrom, and then after twice as long
-// each time, up to retryMost.
+// A webhook that was not accepted is sent again after retryFrom. The pause doubles each time, up to
+// retryMost.
 const (
 	retryFrom = 100 * time.Millisecond
 	retryMost = 2 * time.Second
@@ -51,19 +51,19 @@ func serveProvider(f *shops) (*provider, error) {
 	server := payment.NewServer(payment.Config{
 		Secret: p.secret, Webhook: "http://shops/api/payments/webhook", RetryFrom: retryFrom, RetryMost: retryMost,
 		Client: &http.Client{Transport: &toShops{f, http.Transport{MaxIdleConnsPerHost: webhookConnections}}},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), // the books say what went wrong
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), // the books show what went wrong
 	})
 	var serving context.Context
 	serving, p.end = context.WithCancel(context.Background())
 	p.serving.Go(func() {
 		if err := server.Serve(serving, l); err != nil {
-			_ = l.Close() // the shops get no answer any more, and the rows say so
+			_ = l.Close() // the shops get no answers any more, and the rows show that
 		}
 	})
 	return p, nil
 }
 
-// toShops sends each request to another shop. The provider tries again if that was killed.
+// toShops sends requests to the shops in turn. The provider tries again if a shop was killed.
 type toShops struct {
 	shops *shops
 	http.Transport
@@ -73,7 +73,7 @@ type toShops struct {
 func (t *toShops) RoundTrip(r *http.Request) (*http.Response, error) {
 	to, err := url.Parse(t.shops.next())
 	if err != nil {
-		return nil, err // it is the address of a listener
+		return nil, err // impossible: it is the address of a listener
 	}
 	r = r.Clone(r.Context())
 	r.URL.Scheme, r.URL.Host, r.Host = to.Scheme, to.Host, to.Host

@@ -30,7 +30,7 @@ type run struct {
 	watcher  Watcher // or nil
 	faults   faults
 	stalls   *fleet.StallWatch // of this process
-	workers  *fleet.Fleet      // that write accepted orders; nil: the shops do
+	workers  *fleet.Fleet      // that write accepted orders; nil: the shops write them
 }
 
 // do runs the row: it puts the items on sale, sends the requests, waits for every outcome,
@@ -79,8 +79,8 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	return r.judged(row), nil
 }
 
-// commandsBetween returns how many commands Redis has executed between two audits, or 0 if it
-// does not tell.
+// commandsBetween returns how many commands Redis has executed between two audits, or 0 if that was
+// not counted.
 func commandsBetween(before, after web.Audit) int64 {
 	if before.RedisCommands == nil || after.RedisCommands == nil {
 		return 0
@@ -88,14 +88,14 @@ func commandsBetween(before, after web.Audit) int64 {
 	return *after.RedisCommands - *before.RedisCommands
 }
 
-// An audit reads the whole stream, so the pause between two grows.
+// An audit reads the whole stream, so the pause between two audits grows.
 const (
 	minDrainPause = 10 * time.Millisecond
 	maxDrainPause = 200 * time.Millisecond
 	drainTime     = time.Minute // how long accepted orders may take until they are written
 )
 
-// settleTime is how long they may take.
+// settleTime is how long shops may take to reconnect to Redis.
 const settleTime = 10 * time.Second
 
 // prepare puts the items on sale, gives the shops their plan, and prepares the requests.
@@ -190,10 +190,10 @@ func (r *run) inject(ctx, load context.Context) error {
 	return r.overstayed(load)
 }
 
-// crashOrPause kills the process of the parked holder, or stops it for longer than the lease,
-// and on a slow machine until another holder has entered, but for no more than two leases.
-// A stopped process finds the command to resume its parked holder when it goes on, so that
-// the holder writes before anything else in the process notices.
+// crashOrPause kills the process of the parked holder, or stops it for longer than the lease. On a
+// slow machine it stays stopped until another holder has entered, but for no more than two leases.
+// The command to resume the holder is sent while the process is stopped, so that the holder writes
+// before anything else in the process notices the pause.
 func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 	if r.cond == catalog.Crash {
 		r.faults.kill(m, "")
@@ -213,7 +213,7 @@ func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 	return err
 }
 
-// stalled is the longest stall in this row that was not injected, so far.
+// stalled is the longest stall so far in this row that was not injected.
 func (r *run) stalled() time.Duration {
 	if r.shops == nil {
 		return r.stalls.Get()
@@ -227,7 +227,8 @@ func (r *run) limit() time.Duration {
 	return r.cfg.Wait + r.cfg.Work + 4*r.cfg.long() + 30*time.Second
 }
 
-// survivor is the address of a running shop, if possible of one without a fault.
+// survivor is the address of a running shop, if possible of one that is neither stopped nor cut
+// off.
 func (r *run) survivor() string {
 	if r.shops != nil {
 		if m := r.shops.Survivor(); m != nil {
@@ -268,7 +269,7 @@ func (r *run) figures(o outcome) report.Row {
 	return row
 }
 
-// judged fills in what follows from the comparison with the expectation.
+// judged fills in whether the row was as expected, or could not be judged.
 func (r *run) judged(row report.Row) report.Row {
 	row.Expected = row.Differs == ""
 	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {
@@ -283,8 +284,7 @@ func (r *run) unresolved(o outcome) int64 {
 	return r.notKilled(o.unknown)
 }
 
-// notKilled is the number of outcomes by target that were not learned, without those of targets
-// that were killed.
+// notKilled sums up the unknown outcomes of targets that were not killed.
 func (r *run) notKilled(unknown map[int]int64) (n int64) {
 	for target, missing := range unknown {
 		if !r.killed(target) {
@@ -307,7 +307,7 @@ func (r *run) judgeCache(row *report.Row, o outcome) {
 	row.Verdict = figures.CacheRun{Loads: row.DBLoads, Served: row.Served, GaveUp: row.Failed}.Verdict()
 }
 
-// expectation is the row as a case of the catalog.
+// expectation returns the catalog's case for the row.
 func (r *run) expectation(keeper stock.Backend) catalog.Case {
 	return catalog.Case{
 		Workload: r.cfg.Workload, Condition: r.cond, Instances: r.cfg.shops(),
@@ -343,7 +343,7 @@ func (r *run) expect(row *report.Row, o outcome) {
 			row.Differs = r.unexplained(o, e.MaxHolders == 1)
 		}
 	}
-	// No strategy may tell buyers what is not true, whatever else is expected.
+	// No strategy may tell buyers something untrue, whatever else is expected.
 	if untrue := row.Untrue(); untrue != "" {
 		row.Undecided = false
 		if row.Differs != "" {
@@ -353,8 +353,8 @@ func (r *run) expect(row *report.Row, o outcome) {
 	}
 }
 
-// gently adapts an expectation to an open load, or to many items: a strategy that breaks in a burst may hold
-// when buyers seldom meet; one that holds must still hold.
+// gently adapts an expectation to an open load or many items, where buyers seldom meet: a strategy
+// that breaks in a burst may hold there, and one that holds must still hold.
 func gently(e catalog.Expectation) catalog.Expectation {
 	if slices.Contains(e.Verdicts, figures.Oversold) {
 		e.Verdicts = append(slices.Clone(e.Verdicts), figures.OK)

@@ -72,7 +72,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	return Rows(ctx, all, b, p)
 }
 
-// configure sets what instances that start from now on are told first.
+// configure sets the setup of instances that start from now on.
 func (b *runner) configure(cfg Config) (err error) {
 	for _, t := range b.terms { // the rows of all strategies share the instances
 		cfg.slack = max(cfg.slack, t.Slack)
@@ -87,14 +87,14 @@ func (b *runner) configure(cfg Config) (err error) {
 	}
 	if cfg.chaotic() {
 		b.shops.setup.RedisURL = cfg.RedisURL
-		return nil // nothing is known beforehand of how long a fault lasts
+		return nil // how long faults last is not known beforehand
 	}
 	b.shops.setup.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)
 	return err
 }
 
-// replyTime is how long an instance waits for Redis beyond the time that it may be paused,
-// so that a reply it was waiting for is not late when it goes on.
+// replyTime is how long an instance waits for Redis beyond the time that it may be paused, so that
+// a reply that it was waiting for does not time out when the process goes on.
 const replyTime = 2 * time.Second
 
 // runner is a bench in progress.
@@ -107,14 +107,14 @@ type runner struct {
 	provider *provider // nil unless the sale is by holds
 	terms    map[catalog.Need]lockservers.Terms
 	admin    client.Shops
-	round    int      // which the rows are in
-	old      int      // how many of the skus were there when it began
-	sales    int      // begun so far, of one row each
-	skus     []string // of those that are not removed yet
+	round    int      // of repeats that the rows are in
+	old      int      // how many of the skus existed when it began
+	sales    int      // begun so far, one for each row
+	skus     []string // that are not removed yet
 }
 
-// Row implements Workload. Runs that are not comparable or not true are final, and those of
-// shops that the bench did not start, whose stalls are unknown.
+// Row implements Workload. Final are runs that are not comparable, runs in which buyers were told
+// something untrue, and runs of shops that the bench did not start, whose stalls are unknown.
 func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 	strategy, err := catalog.Strategies().Find(of.Strategy)
 	if err != nil {
@@ -143,9 +143,9 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 	return r, err
 }
 
-// removeOld removes the items of the round before when a new one begins: late writes for them
-// have arrived by now. With many items there would be too many in the end: then those of the row
-// before the last one are removed.
+// removeOld removes the items of the round before when a new one begins: late writes for them have
+// arrived by now. With many items there would be too many in the end, so then they are removed a
+// row later.
 func (b *runner) removeOld(ctx context.Context, of Case) error {
 	again := of.TTL > 0
 	if again || b.asked.chaotic() || of.Repeat == b.round && !b.asked.many() {
@@ -158,8 +158,8 @@ func (b *runner) removeOld(ctx context.Context, of Case) error {
 	return nil
 }
 
-// restart replaces the instances if cfg or the condition needs others. Until then they
-// stay: the last ones are needed to tidy up.
+// restart replaces the instances if cfg or the condition needs others. Instances are not stopped
+// after a row: the last ones are needed to tidy up.
 func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	var relayed []string
 	switch {
@@ -182,7 +182,7 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	return err
 }
 
-// row runs one row on its own item, so that nothing of an earlier row can count for it.
+// row runs one row on its own item, so that nothing left of an earlier row counts in it.
 func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, of Case) (report.Row, error) {
 	if b.shops != nil {
 		if err := b.shops.Fill(ctx, cfg.Instances); err != nil {
@@ -205,16 +205,16 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 	return r.do(ctx)
 }
 
-// tidy removes the items, orders and keys of the bench. After an interruption instances
-// may still be selling, and would write again what was removed: they are stopped, and a
-// new one does it. The user is waiting, so it takes a few seconds at most. A new one is started,
-// too, if none has survived.
+// tidy removes the items, orders and keys of the bench. After an interruption instances may still
+// be selling, and would write again what was removed: they are stopped, and a new one removes the
+// data. A new one is also started if none has survived. The user is waiting, so this takes a few
+// seconds at most.
 func (b *runner) tidy(interrupted bool) error {
 	if b.asked.chaotic() {
 		if interrupted && b.shops != nil { // a stopped shop would not end by itself
 			_ = b.shops.Each(func(m *fleet.Member) error { m.Kill(); return nil })
 		}
-		return nil // its servers are thrown away
+		return nil // its servers and their data are thrown away
 	}
 	if len(b.skus) == 0 || b.shops == nil || !interrupted && b.shops.Survivor() != nil {
 		return b.mayBeLeft(b.remove(context.Background(), len(b.skus)))
@@ -225,7 +225,7 @@ func (b *runner) tidy(interrupted bool) error {
 	return b.mayBeLeft(b.removeAnew(ctx))
 }
 
-// mayBeLeft adds to an error the names of the items that were not removed because of it.
+// mayBeLeft adds the names of the items that were not removed to the error that prevented it.
 func (b *runner) mayBeLeft(err error) error {
 	if err == nil {
 		return nil
@@ -243,7 +243,7 @@ const (
 	interruptTimeout = 10 * time.Second // for the removal of the items
 )
 
-// maxNamed is how many of the items that may be left are named.
+// maxNamed bounds the items that may be left that are named.
 const maxNamed = 100
 
 // removeAnew starts an instance to remove the remaining items.
@@ -277,11 +277,11 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	} else if m := b.shops.Survivor(); m != nil {
 		base = m.URL
 	} else {
-		return nil // no shop is left to ask
+		return nil // no shop is left that could remove them
 	}
 	removed := make([]bool, n)
-	// One after the other: the removals of several items wait for each other in SQLite, until
-	// some of them give up.
+	// One after the other: the removals of several items wait for each other in SQLite, until some
+	// of them time out.
 	err := eachItem(ctx, b.progress, "removing items", n, 1, func(ctx context.Context, i int) error {
 		ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 		defer cancel()

@@ -15,8 +15,8 @@ import (
 	accepted "oversell/internal/stock/stream"
 )
 
-// SeamScript is the seam of an accepted order after the script: the order is in the stream, and
-// the buyer has not been told. The others are those of stream.Consumer.
+// SeamScript is the seam after the script that accepts an order: the order is in the stream, and
+// the buyer has no reply yet. The other seams are those of stream.Consumer.
 const SeamScript fleet.Seam = "script"
 
 // Seams lists the seams at which condition crash can kill a process, in the order of an accepted
@@ -28,7 +28,7 @@ func (c Config) atSeams(condition catalog.Condition) bool {
 	return condition == catalog.Crash && len(c.Seams) > 0 && c.Workload != catalog.Hold
 }
 
-// checkSeams returns an error for seams at which nothing can be killed.
+// checkSeams returns an error if nothing can be killed at one of the seams.
 func (c Config) checkSeams(allowed []fleet.Seam) error {
 	if len(c.Seams) > 0 && !slices.Contains(c.Conditions, catalog.Crash) {
 		return Invalid("seams without condition %s, which kills there", catalog.Crash)
@@ -64,8 +64,8 @@ func (r *run) stopWorkers() {
 	}
 }
 
-// killAtSeams kills a shop after its script, and workers where they read and write, one after
-// the other: the shops leave the writing to them. A last worker writes the rest.
+// killAtSeams kills a shop after its script, and workers, one after the other, where they read and
+// write. Only the workers write orders, and the last one writes the rest.
 func (r *run) killAtSeams(ctx, buyers context.Context) error {
 	var g errgroup.Group
 	if slices.Contains(r.cfg.Seams, SeamScript) {
@@ -80,11 +80,11 @@ func (r *run) killAtSeams(ctx, buyers context.Context) error {
 	return g.Wait()
 }
 
-// killWorkers starts a worker for each seam of a consumer, and kills it there when the next one
-// runs. The last one writes the rest.
+// killWorkers starts a worker for each seam of a consumer, and kills it at the seam when the next
+// one runs. The last one writes the rest.
 func (r *run) killWorkers(ctx context.Context) error {
 	seams := slices.DeleteFunc(slices.Clone(r.cfg.Seams), func(at fleet.Seam) bool { return at == SeamScript })
-	// The last one writes what the killed ones have left.
+	// The last one writes the orders that the killed ones have left.
 	r.workers = fleet.New(func(n int) (fleet.Program, error) { return r.worker(n, seams), nil })
 	var victim *fleet.Member
 	for n := range len(seams) + 1 {
@@ -108,8 +108,8 @@ func (r *run) killWorkers(ctx context.Context) error {
 	return nil
 }
 
-// worker says how to start the n-th process that writes accepted orders. It stops at the n-th
-// seam, if there is one.
+// worker says how to start the n-th process that writes accepted orders. It waits at the n-th seam,
+// if there is one.
 func (r *run) worker(n int, seams []fleet.Seam) fleet.Program {
 	s := r.shops.setup
 	s.Name, s.NoConsumer, s.Worker = fmt.Sprintf("%s-worker-%d", r.skus[0], n), false, true
@@ -119,7 +119,7 @@ func (r *run) worker(n int, seams []fleet.Seam) fleet.Program {
 	return fleet.Program{Name: "instance " + s.Name, Command: r.shops.command, Setup: s}
 }
 
-// scriptHook sees when a script has accepted orders.
+// scriptHook reaches the seam after a script that has accepted orders.
 func scriptHook(seams *fleet.Seams) redis.Hook {
 	return fault.Redis{After: func(ctx context.Context, commands []redis.Cmder) {
 		accepts := func(cmd redis.Cmder) bool { return cmd.Err() == nil && stock.Accepts(cmd) }

@@ -16,9 +16,9 @@ import (
 	"oversell/internal/web"
 )
 
-// Serve is what an instance's process runs: a shop that takes its setup and its plans
-// from in, and reports events to out: see fleet.Serve. Adjust, unless it is nil, may change the
-// shop's configuration before it starts: tests break a lock with it.
+// Serve is the main function of an instance: it runs a shop that takes its setup and plans from in,
+// and reports events to out: see fleet.Serve. Adjust, unless it is nil, may change the shop's
+// configuration before it starts: tests use it to break a lock.
 func Serve(ctx context.Context, in io.Reader, out, log io.Writer, adjust func(*shop.Config)) error {
 	return fleet.Serve(ctx, in, out, func(ctx context.Context, with setup, parent *fleet.Server) error {
 		s := &server{Server: parent, worker: worker{seams: parent.Seams, gauge: parent.Words}}
@@ -26,7 +26,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, adjust func(*s
 		if err != nil {
 			return err
 		}
-		cfg.Strategy = "none" // every request names its own
+		cfg.Strategy = "none" // every request names a strategy
 		cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		if adjust != nil {
 			adjust(&cfg)
@@ -40,7 +40,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, adjust func(*s
 	})
 }
 
-// server is an instance's side of the conversation with the bench.
+// server is an instance's side of the protocol with the bench.
 type server struct {
 	*fleet.Server
 	worker worker
@@ -62,7 +62,7 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		Web:        web.Config{Addr: "127.0.0.1:0", Token: with.Token},
 		Stock:      stock.Config{Wait: with.Wait, Work: s.worker.work, Unfenced: with.Unfenced},
 		Stream:     stock.Stream{Replicas: with.Replicas},
-		Consumer:   accepted.Consumer{ClaimAfter: with.TTL}, // as long as a lock of a killed process lasts
+		Consumer:   accepted.Consumer{ClaimAfter: with.TTL}, // like a lock of a killed process
 		NoConsumer: with.NoConsumer,
 		Ready:      s.Ready,
 	}
@@ -79,8 +79,8 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		}
 	}
 	if s.worker.gauge != nil {
-		// It stays open until the process ends: a sale that the shop no longer waits
-		// for may still count.
+		// It stays open until the process ends: a sale that the shop no longer waits for may still
+		// use it.
 		cfg.DBHeld = s.worker.held
 		if with.Holders {
 			cfg.Stock.Inside = s.worker.count

@@ -23,8 +23,8 @@ const (
 	maxExponent = 10
 )
 
-// Skew says how unequally buyers want the items. The zero Skew is uniform: every item is as
-// likely as another. With an exponent s the k-th item is wanted in proportion to 1/k^s (Zipf).
+// Skew says how unequally buyers want the items. The zero Skew is uniform: every item is equally
+// likely. With an exponent s the k-th item is wanted in proportion to 1/k^s (Zipf).
 type Skew struct{ exponent float64 }
 
 // ParseSkew parses uniform or zipf:S, with an exponent S over 0 and up to 10. Its error wraps
@@ -43,7 +43,7 @@ func ParseSkew(text string) (Skew, error) {
 	return Skew{s}, nil
 }
 
-// String is the form that ParseSkew reads.
+// String returns the skew in the form that ParseSkew reads.
 func (s Skew) String() string {
 	if s.exponent == 0 {
 		return uniform
@@ -55,10 +55,10 @@ func (s Skew) String() string {
 // the same spread. It is safe for concurrent use.
 type Spread struct {
 	seed uint64
-	upTo []float64 // the probability of an item or one before it, by item
+	upTo []float64 // cumulative probability, by item
 }
 
-// NewSpread returns a spread over n items, of which there must be one at least.
+// NewSpread returns a spread over n items, of which there must be at least one.
 func NewSpread(n int, skew Skew, seed uint64) *Spread {
 	s := &Spread{seed: seed, upTo: make([]float64, n)}
 	// math/rand/v2 has a Zipf too, but only for exponents over 1.
@@ -73,8 +73,8 @@ func NewSpread(n int, skew Skew, seed uint64) *Spread {
 	return s
 }
 
-// Of returns the item that a buyer wants, from 0. Each buyer draws from the seed and their
-// own number alone, so that nothing has to be kept for those to come.
+// Of returns the item that a buyer wants, from 0. The draw depends only on the seed and the buyer's
+// number, so no state has to be kept.
 func (s *Spread) Of(buyer int) int {
 	if len(s.upTo) == 1 {
 		return 0
@@ -91,8 +91,8 @@ func (s *Spread) Share(item int) float64 {
 	return s.upTo[item] - s.upTo[item-1]
 }
 
-// Units is an item's part of the stock. All have the same; what remains goes to the first
-// items, one unit each.
+// Units is an item's part of the stock. All items get the same; the first ones get one of the
+// remaining units each.
 func (s *Spread) Units(stock int64, item int) int64 {
 	n := int64(len(s.upTo))
 	units := stock / n

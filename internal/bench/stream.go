@@ -20,12 +20,13 @@ import (
 // without waiting for earlier replies. A request is dropped if too many are in flight at
 // its planned time.
 //
-// Latencies are measured from the planned time. Measured from the time a request was
-// sent, the requests that a slow shop delayed would look as if nobody had waited:
-// "coordinated omission" (Gil Tene, "How NOT to Measure Latency", 2013).
+// Latencies are measured from the planned time. Measured from the time a request was sent, requests
+// that a slow shop delayed would look as if no buyer had waited: "coordinated omission" (Gil Tene,
+// "How NOT to Measure Latency", 2013).
 //
 // Without a rate it is a burst whose requests are all planned for the start. Its connections are
-// opened before, one for each request or fewer: then requests wait for one instead of being dropped.
+// opened beforehand, one for each request or fewer. With fewer, requests wait for a connection
+// instead of being dropped.
 type stream struct {
 	rate     int
 	planned  int
@@ -92,7 +93,7 @@ func (s *stream) connect(ctx context.Context) error {
 	return g.Wait()
 }
 
-// fire sends the requests, and returns when all have their outcome or ctx ends. No outcome takes
+// fire sends the requests, and returns when all outcomes are known or ctx ends. No outcome takes
 // longer than the limit.
 func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	stop := context.AfterFunc(ctx, s.pool.cut)
@@ -126,8 +127,8 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	}
 }
 
-// burst sends as many requests at the start as there are connections. All are ready before, so that
-// they are sent at the same time. The others follow as connections become free.
+// burst sends as many requests at the start as there are connections. They are prepared beforehand,
+// so that they are sent at the same time. The others follow as connections become free.
 func (s *stream) burst(ctx context.Context, limit time.Duration, t *tally) {
 	var start time.Time
 	var next atomic.Int64
@@ -150,7 +151,7 @@ func (s *stream) burst(ctx context.Context, limit time.Duration, t *tally) {
 	all.Wait()
 }
 
-// send sends the i-th request, which was to be sent at a time, and counts its outcome.
+// send sends the i-th request, which was due at a planned time, and counts its outcome.
 func (s *stream) send(ctx context.Context, i int, start, due time.Time, limit time.Duration, t *tally) {
 	r := s.exchange(ctx, i, due, limit)
 	r.Request, r.At = i, time.Since(start)
@@ -166,7 +167,7 @@ func (s *stream) once(ctx context.Context, i int, due time.Time, limit time.Dura
 		target := (i + n) % len(s.targets)
 		r = reply{Target: target, Code: codeNoConn}
 		if !s.alive(target) {
-			s.pool.forget(target) // the next target needs its files
+			s.pool.forget(target) // connections to the next target need the files
 			continue
 		}
 		req, err := s.request(i, s.targets[target])
@@ -192,7 +193,7 @@ func (s *stream) once(ctx context.Context, i int, due time.Time, limit time.Dura
 	return r
 }
 
-// awaited is how many outcomes are missing.
+// awaited is the number of missing outcomes.
 func (s *stream) awaited() int64 { return int64(s.planned) - s.done.Load() }
 
 // close closes all connections.

@@ -11,17 +11,17 @@ import (
 	"oversell/internal/figures"
 )
 
-// tally counts the outcomes of a row as they become known. It grows with what buyers were told of
-// their orders and with the holds, of which there are few once an item is sold out. It is safe for
-// concurrent use.
+// tally counts the outcomes of a row as they become known. It keeps a record for each order that a
+// buyer was told of and each time in the lock, of which few are added once an item is sold out. It
+// is safe for concurrent use.
 type tally struct {
-	// sale says that the requests are purchases: what the buyers were told is kept.
+	// sale says that the requests are purchases: the buyers' answers are kept.
 	sale bool
 
 	mu       sync.Mutex
 	start    time.Time
 	served   int64
-	servedAt time.Duration // when the last one was, since the start
+	servedAt time.Duration // when the last buyer was served, since the start
 	soldOut  int64
 	failed   int64
 	unknown  map[int]int64 // by target
@@ -43,7 +43,7 @@ type tally struct {
 type itemTally struct {
 	served, soldOut, failed int64
 	unknown                 map[int]int64 // by target
-	servedAt                time.Duration // when the last one was, since the start
+	servedAt                time.Duration // when the last buyer was served, since the start
 	holders                 []figures.Span
 	left                    time.Time // when the last holder left
 }
@@ -56,7 +56,7 @@ func (t *tally) item(request int) *itemTally {
 	return &t.items[t.of(request)]
 }
 
-// answer is what a buyer was told of an order.
+// answer is what a buyer was told about an order.
 type answer struct {
 	request  int
 	order    string
@@ -169,7 +169,7 @@ func (t *tally) elapsed() time.Duration {
 	return time.Since(t.start)
 }
 
-// mostHolders is the most holders of one item at once that are known so far.
+// mostHolders returns the most holders of one item at the same time, as far as is known.
 func (t *tally) mostHolders() (most int) {
 	for i := range t.items {
 		t.mu.Lock()
@@ -206,7 +206,7 @@ func newLatencies(limit time.Duration) latencies {
 func (l *latencies) add(d time.Duration) {
 	us := max(0, d.Microseconds())
 	l.longest = max(l.longest, us)
-	_ = l.RecordValue(min(us, l.HighestTrackableValue())) // it only fails above the bound
+	_ = l.RecordValue(min(us, l.HighestTrackableValue())) // it fails only above the bound
 }
 
 // ms returns a percentile in ms. The histogram rounds up by a thousandth, except for the

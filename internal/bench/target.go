@@ -18,7 +18,7 @@ import (
 
 const (
 	adminTimeout = 30 * time.Second
-	// A rush that is over leaves much to do: a shop whose backend has no time for it is asked again.
+	// After a rush backends may still be busy: a shop that answers with 503 is asked again.
 	askAgain  = time.Second
 	askingFor = 20 * time.Second
 )
@@ -61,7 +61,7 @@ func (c Config) key(i int) string {
 	case UniqueKeys:
 		return strconv.Itoa(i)
 	case PairedKeys:
-		return strconv.Itoa(i / 2) // the two of a pair go to different shops where there are two
+		return strconv.Itoa(i / 2) // the requests of a pair go to different shops, if there are two
 	}
 	return ""
 }
@@ -104,8 +104,8 @@ func strategies(ctx context.Context, shop client.Shops) ([]string, error) {
 	return names, nil
 }
 
-// refused returns an error that wraps ErrConfig for a row of running shops if a shop
-// could not run the strategy at all, which says nothing about the strategy.
+// refused returns an error that wraps ErrConfig if a running shop could not run the strategy at
+// all: such a row says nothing about the strategy.
 func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error {
 	for code := range row.Reasons {
 		if code != "unknown_strategy" && code != "wrong_keeper" {
@@ -118,7 +118,7 @@ func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error 
 				return a.Err
 			}
 			var said problem.Problem
-			_ = json.Unmarshal(a.Text, &said) // a reply that is no problem says nothing
+			_ = json.Unmarshal(a.Text, &said) // a reply that is not a problem leaves it empty
 			if said.Code == code {
 				return Invalid("the shop at %s says: %s", target, report.Printable(said.Detail))
 			}

@@ -44,7 +44,8 @@ type Fault struct {
 	From   string   `json:"from"`           // what sold_again_s is measured from: "end" or "fault"
 	Again  *float64 `json:"sold_again_s"`   // until a buyer was told of a new order; nil: never
 	Limit  float64  `json:"limit_s"`        // for sold_again_s
-	// Stalled is how long, of Again, the bench, and presumably the shops, did not get the CPU.
+	// Stalled is the part of Again in which the bench, and presumably the shops, did not get the
+	// CPU.
 	Stalled  float64 `json:"stalled_s"`
 	Skipped  bool    `json:"skipped,omitempty"`
 	Error    string  `json:"error,omitempty"` // why it could not be injected
@@ -65,8 +66,8 @@ func (d Fault) Recovery() string {
 	return fmt.Sprintf("%.2f s", *d.Again)
 }
 
-// shownRows is the largest number of rows of which all faults are shown. In a longer
-// report they are shown only for rows that did not match the expectation.
+// shownRows is the most rows of a report that shows all faults. A longer one shows only those of
+// rows that did not match the expectation.
 const shownRows = 6
 
 // faults shows the result and the faults of each row under chaos.
@@ -133,7 +134,7 @@ func (c Chaos) FaultTable(s present.Style) present.Table[Fault] {
 	}}
 }
 
-// at is when it began, or was to begin.
+// at shows when the fault began, or was to begin.
 func (d Fault) at() string {
 	if d.Skipped {
 		return fmt.Sprintf("(%.2f)", d.Planned)

@@ -12,10 +12,10 @@ import (
 // column is a column that shows a figure.
 type column struct {
 	title  string
-	figure string // by its name in JSON
+	figure string // the figure's name in JSON
 	show   func(v float64) string
 	of     kind   // which tables have it
-	rare   string // explains a column that is shown only if a row has a figure other than 0
+	rare   string // explains a column that is shown only if it has a figure other than 0
 	many   bool   // only tables of several items have it
 	spare  int    // see present.Column
 }
@@ -24,7 +24,7 @@ type column struct {
 type kind int
 
 const (
-	sales kind = 1 << iota // all go at once
+	sales kind = 1 << iota // all requests are sent at once
 	opens                  // sales at a constant rate
 	reads                  // of a cold key
 	held                   // sales by holds
@@ -126,9 +126,9 @@ func figureColumns() []column {
 // Figures whose columns are not like the others.
 const (
 	oversold       = "oversold"      // up to oversold_possible
-	worstItem      = "worst_item"    // of one run: each has another
-	maxHolders     = "max_holders"   // of a lock, in brackets without a holder that was stopped
-	connectionTime = "connection_ms" // limits what a strategy sells that works in the database alone
+	worstItem      = "worst_item"    // only shown for a single run: each run has a different one
+	maxHolders     = "max_holders"   // for a lock, the count without a stopped holder is added in brackets
+	connectionTime = "connection_ms" // limits the sales of strategies that work in the database alone
 )
 
 // columns returns the columns that the report may have.
@@ -164,7 +164,7 @@ type Line struct {
 	Intervals bool
 }
 
-// lines returns a line for each row, and another if its runs differ.
+// lines returns a line for each row, followed by one with intervals if its runs differ.
 func (r Report) lines() []Line {
 	var all []Line
 	columns := r.columns()
@@ -192,8 +192,9 @@ func (l Line) verdict(s present.Style) string {
 	return l.Verdict(s)
 }
 
-// cell is the median, or the interval unless all runs are alike. A row of one run has what its
-// unknown outcomes leave open in the place of the median.
+// cell returns the median, or in a line of intervals the interval, unless all runs are equal. For a
+// single run whose unknown outcomes leave the figure open, it returns the possible range instead of
+// the median.
 func (c column) cell(l Line) string {
 	if c.figure == worstItem && l.Runs == 1 && l.Rows[0].Items != nil {
 		return fmt.Sprintf("#%d", l.Rows[0].Items.Worst.Number)
@@ -233,7 +234,7 @@ func zeroIsDot(v float64) string {
 	return whole(v)
 }
 
-// known shows a ratio; zero stands for one that is not known.
+// known shows a ratio; zero means that it is not known.
 func known(v float64) string {
 	if v == 0 {
 		return present.Zero
@@ -241,7 +242,7 @@ func known(v float64) string {
 	return hundredths(v)
 }
 
-// undot undoes zeroIsDot in an interval, which has dots of its own.
+// undot undoes zeroIsDot in an interval, which already contains dots.
 func undot(text string) string {
 	if text == present.Zero {
 		return "0"

@@ -20,23 +20,25 @@ type File struct {
 	Report
 }
 
-// free are the settings in which reports may differ. Most comparisons are of two builds. The others
-// must agree: backends, their versions and sizes.
+// free lists the settings in which reports may differ, since most comparisons are of two builds.
+// Other settings must agree: backends, their versions and sizes.
 func free() []string {
 	return append(told(), "id", "started", "targets", "repeat", "planned", "seed", "flags", "also")
 }
 
-// told are those of them whose difference may explain others, and is shown.
+// told lists those of them that are shown if they differ, because they may explain other
+// differences.
 func told() []string { return []string{"os", "cpus", "version", "retry"} }
 
-// disagreeing names the settings in which two manifests must agree and do not.
+// disagreeing names the settings in which two manifests should agree but do not.
 func disagreeing(a, b Manifest) string {
 	return differing(a, b, func(name string) bool {
 		return !slices.Contains(free(), name) || name == "seed" && a.Items > 0 // it says who buys which item
 	})
 }
 
-// differing names those of the settings in which two manifests differ, with both values.
+// differing names the settings in which two manifests differ, with both values, if among accepts
+// them.
 func differing(a, b Manifest, among func(name string) bool) string {
 	other := make(map[string]string)
 	fields(b, func(name string, v reflect.Value) { other[name] = fmt.Sprint(v) })
@@ -49,8 +51,7 @@ func differing(a, b Manifest, among func(name string) bool) string {
 	return strings.Join(all, ", ")
 }
 
-// fields calls f with each field of a struct by its name in JSON, those of embedded structs among
-// them.
+// fields calls f with the JSON name of each field of a struct, including those of embedded structs.
 func fields(of any, f func(name string, v reflect.Value)) {
 	for field, v := range reflect.Indirect(reflect.ValueOf(of)).Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -70,7 +71,7 @@ type Comparison struct {
 	alone    []string // says which groups are only in one of the reports
 }
 
-// pair is two groups to compare. The new one names it.
+// pair is two groups to compare. It is named after the new one.
 type pair struct{ old, now Group }
 
 // CompareFiles compares the rows that both reports have. The error wraps ErrDiffer when
@@ -100,8 +101,8 @@ func CompareFiles(older, newer File) (Comparison, error) {
 	return c, nil
 }
 
-// withoutPorts returns the report without the addresses of the servers that its bench started: they
-// have other ports in each run.
+// withoutPorts returns the report without the addresses of the servers that its bench started:
+// their ports differ from run to run.
 func (r Report) withoutPorts() Report {
 	started := func(flag string) bool {
 		return slices.ContainsFunc(r.Manifest.Flags,
@@ -124,11 +125,11 @@ func (r Report) withoutPorts() Report {
 	return r
 }
 
-// address is where a server is, in its name.
+// address matches the address in the name of a server.
 var address = regexp.MustCompile(` at \S+`)
 
-// disagree names the settings in which the parts of the same workload must agree and do not.
-// If no workload is in both reports, that is what they differ in.
+// disagree names the settings in which parts of the same workload should agree but do not. If the
+// reports have no workload in common, it names the workloads.
 func disagree(a, b Report) string {
 	common := false
 	for _, x := range a.Parts() {
@@ -148,8 +149,8 @@ func disagree(a, b Report) string {
 	return fmt.Sprintf("workload (%s, %s)", a.Manifest.Workload, b.Manifest.Workload)
 }
 
-// CompareStrategies compares the strategies of one report, each to the first one under
-// its condition. The error wraps ErrDiffer if no condition has two strategies.
+// CompareStrategies compares each strategy of a report with the first one under the same condition.
+// The error wraps ErrDiffer if no condition has two strategies.
 func CompareStrategies(f File) (Comparison, error) {
 	first := make(map[Key]Group)
 	c := Comparison{Old: f, New: f}
@@ -171,7 +172,7 @@ func CompareStrategies(f File) (Comparison, error) {
 
 // figure is a figure to compare.
 type figure struct {
-	name   string // in a group
+	name   string // in Group.Figures
 	title  string
 	format string // of a value
 }

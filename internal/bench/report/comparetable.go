@@ -14,8 +14,8 @@ import (
 // unclear marks a difference that may be noise.
 const unclear = " ?"
 
-// WriteFiles writes what changed from one report to another, as CompareFiles found it:
-// figure by figure a table of all rows, and then the verdicts that changed.
+// WriteFiles writes what CompareFiles found to have changed from one report to the other: for each
+// figure a table of all rows, and then the changed verdicts.
 func (c Comparison) WriteFiles(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "old: %s\nnew: %s\n", c.Old.title(), c.New.title())
@@ -40,7 +40,7 @@ func (c Comparison) WriteFiles(w io.Writer) error {
 	return c.write(w, &b, c.conclusion())
 }
 
-// WriteStrategies writes how the strategies differ, as CompareStrategies found it.
+// WriteStrategies writes the differences between strategies that CompareStrategies found.
 func (c Comparison) WriteStrategies(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s", c.Old.title(), ranOn(c.Old.Manifest))
@@ -73,7 +73,7 @@ func (c Comparison) write(w io.Writer, b *strings.Builder, conclusion string) er
 	return nil
 }
 
-// title names a file and what it contains.
+// title names a file and describes its report.
 func (f File) title() string {
 	m := f.Manifest
 	title := fmt.Sprintf("%s, %d rows", f.Name, len(f.Rows))
@@ -86,7 +86,7 @@ func (f File) title() string {
 	return title
 }
 
-// ranOn says what both reports were measured with.
+// ranOn describes the load and the servers of both reports.
 func ranOn(m Manifest) string {
 	return m.Load(present.Style{}) + "\n" + fmt.Sprintf("redis: %s; db: %s; %s\n", m.Redis, m.DB, m.Go)
 }
@@ -133,7 +133,7 @@ func change(old, now float64) string { return fmt.Sprintf("%+.1f%%", 100*(now/ol
 
 func ratio(old, now float64) string { return fmt.Sprintf("%.2f×", now/old) }
 
-// difference says by how much a figure differs, unless one of the groups lacks it.
+// difference returns by how much a figure differs, or "" if one of the groups lacks it.
 func (p pair) difference(f figure, say func(old, now float64) string) string {
 	old, before := p.old.Figures[f.name]
 	now, after := p.now.Figures[f.name]
@@ -179,7 +179,7 @@ func (c Comparison) conclusion() string {
 	return text + fmt.Sprintf("%d faster or slower, most of all %s: %s\n", faster, most.now.in(present.Style{}), by)
 }
 
-// verdicts lists the rows whose verdicts changed, or how often they were as expected.
+// verdicts lists the rows whose verdicts changed, or the share of runs that were as expected.
 func (c Comparison) verdicts() string {
 	var b strings.Builder
 	for _, p := range c.pairs {
@@ -202,8 +202,8 @@ func (p pair) sameVerdicts() bool {
 	return same && len(p.old.Verdicts) == len(p.now.Verdicts)
 }
 
-// unusualLeases lists the runs that had another ttl than the rest: because a process
-// stalled in an earlier try, or because of their strategy or condition.
+// unusualLeases lists the runs whose ttl differed from the rest: because a process stalled in an
+// earlier try, or because of their strategy or condition.
 func (f File) unusualLeases() string {
 	var b strings.Builder
 	for _, row := range f.Rows {

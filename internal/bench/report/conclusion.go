@@ -15,7 +15,7 @@ import (
 func (r Report) Conclusion(s present.Style) string {
 	text := r.Manifest.unfinished(len(r.Rows), s)
 	if r.ofLocks() {
-		return text // nothing is on record of their rows
+		return text // there are no expectations of locks
 	}
 	text += r.undecided(s)
 	for _, part := range r.Parts() {
@@ -41,8 +41,8 @@ func (m Manifest) unfinished(rows int, s present.Style) string {
 	return s.Sayf("Not finished: %d of %s done.", rows, s.Count(planned, what)) + "\n"
 }
 
-// undecided names the strategies for which the catalog has no expectation, and those whose rows
-// have no verdict.
+// undecided names the strategies without an expectation in the catalog, and those whose rows have
+// no verdict.
 func (r Report) undecided(s present.Style) string {
 	var open, incomparable []string
 	for _, row := range r.Rows {
@@ -64,13 +64,14 @@ func (r Report) undecided(s present.Style) string {
 	return text
 }
 
-// distinct joins the names, each once.
+// distinct joins the names without duplicates.
 func distinct(names []string) string {
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// leases names the strategies whose servers granted another lease than was asked for.
+// leases names the strategies whose servers granted a different lease from the one that was asked
+// for.
 func (r Report) leases(s present.Style) string {
 	var all []string
 	for _, row := range r.Rows {
@@ -87,7 +88,7 @@ func (r Report) leases(s present.Style) string {
 		strings.Join(all, s.Say(", "))) + "\n"
 }
 
-// repeated lists the rows that were run again, so that nothing is discarded silently.
+// repeated lists the rows that were run again, so that no run is discarded silently.
 func (r Report) repeated(s present.Style) string {
 	var b strings.Builder
 	for _, row := range r.Rows {

@@ -108,7 +108,7 @@ func (r Row) figures() map[string]float64 {
 	return all
 }
 
-// Worst says how bad the worst verdict is: "good", "fair" or "bad".
+// Worst returns how bad the worst verdict is: "good", "fair" or "bad".
 func (g Group) Worst() string {
 	worst := "good"
 	for v := range g.Verdicts {
@@ -142,7 +142,7 @@ func (g Group) Verdict(s present.Style) string {
 	return text
 }
 
-// runs are the smallest and the largest number of runs that a row had.
+// runs returns the smallest and the largest number of runs of a row.
 func runs(groups []Group) (fewest, most int) {
 	for i, g := range groups {
 		if i == 0 || g.Runs < fewest {

@@ -14,18 +14,18 @@ import (
 	"oversell/internal/present"
 )
 
-// Finding is what one strategy came to under one condition.
+// Finding is the result of one strategy under one condition.
 type Finding struct {
 	Strategy  string
 	Condition catalog.Condition
 	Verdict   figures.Verdict
 	Broke     string  // how, such as "oversold 7"; "": it held
-	By        int64   // how much, to compare it with others of the verdict
+	By        int64   // how much, to compare findings with the same verdict
 	Speed     float64 // median
 }
 
-// Headline says in one sentence what broke under which condition and by how much, and what held under
-// all conditions: the fastest, if speeds have a unit.
+// Headline returns one sentence: which strategies broke, under which condition and by how much, and
+// which held under all conditions, or only the fastest of them if speeds have a unit.
 func Headline(all []Finding, unit string, s present.Style) string {
 	if len(all) == 0 {
 		return ""
@@ -37,7 +37,7 @@ func Headline(all []Finding, unit string, s present.Style) string {
 	return text + "\n"
 }
 
-// maxNamed is how many strategies that broke are named.
+// maxNamed is the most broken strategies that are named.
 const maxNamed = 2
 
 // breaking names the worst row of each strategy that broke, the worst of them first.
@@ -74,8 +74,8 @@ func worstFinding(a, b Finding) int {
 	return cmp.Or(cmp.Compare(b.By, a.By), cmp.Compare(a.Strategy, b.Strategy))
 }
 
-// holding names what held under every condition. By its speed under the first one it compares the
-// fastest with the next.
+// holding names the strategies that held under every condition, or compares the fastest of them
+// with the next, by their speeds under the first condition.
 func holding(all []Finding, unit string, s present.Style) string {
 	held := slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
 		return f.Condition != all[0].Condition || slices.ContainsFunc(all, func(g Finding) bool {
@@ -110,8 +110,8 @@ func (r Report) Headline(s present.Style) string {
 	return text
 }
 
-// speed is the unit of the speeds of a report's rows; "": buyers came at a rate of their own, so the
-// strategies did not decide it.
+// speed returns the unit of the speeds of a report's rows. It is "" if buyers came at a given rate,
+// so that the strategies did not decide the speed.
 func (r Report) speed() string {
 	switch r.Manifest.kind() {
 	case locks:
@@ -124,15 +124,15 @@ func (r Report) speed() string {
 	return "sold/s"
 }
 
-// findings are those of the report's rows, whose runs count together. Those that have no verdict are
-// left out.
+// findings returns the findings of the report's rows: of each row that of its worst run. Rows
+// without a verdict are left out.
 func (r Report) findings(s present.Style) []Finding {
 	var all []Finding
 	for _, g := range r.Groups() {
 		if g.Verdicts[figures.NotComparable]+g.Verdicts[Skipped] > 0 {
 			continue
 		}
-		speed := g.Figures["throughput"].Median + g.Figures["deducts_per_s"].Median // it has one of them
+		speed := g.Figures["throughput"].Median + g.Figures["deducts_per_s"].Median // only one of them is set
 		runs := make([]Finding, len(g.Rows))
 		for i, row := range g.Rows {
 			runs[i] = Finding{Strategy: g.Strategy, Condition: g.Condition, Verdict: row.Verdict, Speed: speed}
@@ -143,7 +143,7 @@ func (r Report) findings(s present.Style) []Finding {
 	return all
 }
 
-// broke says what went wrong in a row and by how much, or "".
+// broke returns what went wrong in a row and by how much, or "".
 func (r Row) broke(s present.Style) (what string, by int64) {
 	if r.Lock != nil {
 		return r.Lock.broke(r.Verdict, s)
@@ -165,7 +165,7 @@ func (r Row) broke(s present.Style) (what string, by int64) {
 	return r.drifted(s)
 }
 
-// drifted says which figure disagrees in a row whose verdict is drift.
+// drifted names the figure that disagrees in a row whose verdict is drift.
 func (r Row) drifted(s present.Style) (what string, by int64) {
 	switch {
 	case r.AcknowledgedMissing > 0:

@@ -32,7 +32,7 @@ type Item struct {
 	Unknown     int64           `json:"unknown"`
 	Untrue      int64           `json:"untrue"` // replies and orders that do not match, and duplicates
 	MaxHolders  int             `json:"max_holders"`
-	Throughput  float64         `json:"throughput"` // buyers served per second, until the last of them was
+	Throughput  float64         `json:"throughput"` // buyers served per second, up to the last one
 	Verdict     figures.Verdict `json:"verdict"`
 }
 
@@ -51,7 +51,8 @@ type Each struct {
 	Verdicts  []figures.Verdict `json:"verdicts,omitempty"`
 }
 
-// lists are the lists of figures: each by its title, and the figure of an item that is in it.
+// lists returns the lists of figures, each with its title and the figure of an item that it
+// contains.
 func lists() []list {
 	return []list{
 		{"stock", func(e *Each) *[]int64 { return &e.Stock }, func(i *Item) *int64 { return &i.Stock }},
@@ -72,7 +73,7 @@ type list struct {
 	in    func(*Item) *int64
 }
 
-// NewItems sums up the items of a row, of which there is one at least.
+// NewItems sums up the items of a row, of which there is at least one.
 func NewItems(all []Item) *Items {
 	i := &Items{Worst: slices.MinFunc(all, worstFirst)}
 	for _, l := range lists() {
@@ -113,7 +114,7 @@ func worstFirst(a, b Item) int {
 		cmp.Compare(b.Buyers, a.Buyers), cmp.Compare(a.Number, b.Number))
 }
 
-// of says what was sold, for one line about the row.
+// of describes the items in one line about the row.
 func (i *Items) of(s present.Style) string {
 	if i == nil || i.NotOK == 0 {
 		return ""
@@ -124,8 +125,8 @@ func (i *Items) of(s present.Style) string {
 // maxListed is how many items of a row are listed for a person.
 const maxListed = 20
 
-// Table is the table of the row's items for a person: the worst of them, and those with the
-// most buyers. All are in the JSON form.
+// Table is the table of the row's items for a person: the worst of them, and those with the most
+// buyers. The JSON form has all of them.
 func (i *Items) Table(s present.Style) present.Table[Item] {
 	all := i.Each.items()
 	slices.SortFunc(all, worstFirst)
@@ -138,7 +139,7 @@ func (i *Items) Table(s present.Style) present.Table[Item] {
 	return t
 }
 
-// items returns the items as they are listed.
+// items returns the items with the figures of the lists.
 func (e Each) items() []Item {
 	all := make([]Item, len(e.Stock))
 	for n := range all {

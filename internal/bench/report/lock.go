@@ -47,17 +47,17 @@ type Lock struct {
 	P99 float64 `json:"wait_p99_ms"`
 	Max float64 `json:"wait_max_ms"`
 
-	// Spread is the longest wait divided by the median. All begin at once, so it is 2 at a
-	// steady pace.
+	// Spread is the longest wait divided by the median. All contenders begin at once, so it is 2 at
+	// a steady pace.
 	Spread float64 `json:"wait_max_to_p50"`
 
-	// Jain is how evenly the processes had deducts while all of them contended; 1 is even.
-	// It is 0 with one process, or if nobody was served in that time.
+	// Jain is how evenly deducts were distributed among the processes while all of them contended;
+	// 1 is even. It is 0 with one process, or if no contender was served in that time.
 	Jain    float64 `json:"jain"`
 	Deducts []int   `json:"deducts"` // of each process in that time
 
-	// MaxHolders is the most holders at one moment. In MaxHoldersRunning a stopped holder
-	// only counts until then: no lock can prevent what it does afterwards.
+	// MaxHolders is the most holders at one moment. In MaxHoldersRunning a stopped holder counts
+	// only until it was stopped: no lock can prevent what it does afterwards.
 	MaxHolders        int `json:"max_holders"`
 	MaxHoldersRunning int `json:"max_holders_running"`
 
@@ -67,15 +67,15 @@ type Lock struct {
 	LostUpdates int `json:"lost_updates"`
 	Unsure      int `json:"unsure"`
 
-	Lost      int            `json:"lost_leases"`               // had expired at their release, says the lock
+	Lost      int            `json:"lost_leases"`               // expired at the release, according to the lock
 	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by error
 	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
-	Idle      float64        `json:"idle_ms"`                   // from the last release to the end, if one still waited
+	Idle      float64        `json:"idle_ms"`                   // from the last release to the end, with a waiter
 	Stalled   float64        `json:"stalled_ms"`                // longest stall that was not injected
 	Disturbed *Disturbed     `json:"disturbed,omitempty"`
 }
 
-// Disturbed is the faults that were injected; processes are numbered from 1.
+// Disturbed lists the faults that were injected; processes are numbered from 1.
 type Disturbed struct {
 	Killed    int     `json:"killed_process,omitempty"`
 	KilledAt  float64 `json:"killed_at_ms,omitempty"`
@@ -88,10 +88,10 @@ type Disturbed struct {
 // The verdicts on a lock besides figures.OK, the worst first.
 const (
 	Skipped figures.Verdict = "skipped"
-	Broken  figures.Verdict = "broken"  // two held it at once, or updates were lost
+	Broken  figures.Verdict = "broken"  // two holders at once, or lost updates
 	Late    figures.Verdict = "late"    // the same, but only by a process that had been stopped
-	Starved figures.Verdict = "starved" // some were never served and never refused
-	GaveUp  figures.Verdict = "gave up" // some were refused
+	Starved figures.Verdict = "starved" // some contenders were neither served nor refused
+	GaveUp  figures.Verdict = "gave up" // some contenders were refused
 )
 
 // Verdict computes the verdict.
@@ -112,7 +112,7 @@ func (l Lock) Verdict() figures.Verdict {
 	return figures.OK
 }
 
-// MarshalJSON writes of a row of workload lock only the figures that it has.
+// MarshalJSON leaves out of a row of workload lock the figures of the other workloads.
 func (r Row) MarshalJSON() ([]byte, error) {
 	if r.Lock == nil {
 		type plain Row
@@ -184,7 +184,7 @@ func (r Report) lockTables(s present.Style) string {
 	return b.String() + "\n"
 }
 
-// conditions are those of the rows, in the order in which they were run.
+// conditions returns the conditions of the rows, in the order in which they were run.
 func (r Report) conditions() (all []catalog.Condition) {
 	for _, row := range r.Rows {
 		if !slices.Contains(all, row.Condition) {
@@ -241,13 +241,13 @@ func (r Report) lockTable(rows []Row, s present.Style) string {
 		return lockNotes(rows, s)
 	}
 	t := run.Table(s)
-	t.Under = nil // all have one condition
+	t.Under = nil // all rows have the same condition
 	verdict := &t.Columns[len(t.Columns)-1]
 	verdict.Cell, verdict.Mark = func(l Line) string { return s.Verdict(l.Rows[0].Verdict) }, nil
 	return t.Text(s) + lockNotes(rows, s)
 }
 
-// holders has the figure without the stopped holder in brackets.
+// holders formats MaxHolders, with the figure without a stopped holder in brackets.
 func (l *Lock) holders() string {
 	if l.MaxHoldersRunning != l.MaxHolders {
 		return fmt.Sprintf("%d (%d)", l.MaxHolders, l.MaxHoldersRunning)
@@ -275,7 +275,7 @@ func lockNotes(rows []Row, s present.Style) string {
 	return b.String()
 }
 
-// notes says what happened to a row. Errors are in English, as programs return them.
+// notes describes what happened in a row. Errors are in English, as programs return them.
 func (l *Lock) notes(s present.Style) []string {
 	if l.Skipped != "" {
 		return []string{l.Skipped}
@@ -314,7 +314,7 @@ func (d Disturbed) note(s present.Style) string {
 	return cmp.Or(strings.Join(did, s.Say(", ")), s.Say("no fault was injected"))
 }
 
-// broke says what went wrong with a lock and by how much, or "".
+// broke returns what went wrong with a lock and by how much, or "".
 func (l *Lock) broke(v figures.Verdict, s present.Style) (what string, by int64) {
 	say := func(format string, n int) (string, int64) { return s.Sayf(format, humanize.Comma(int64(n))), int64(n) }
 	switch {

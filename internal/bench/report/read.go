@@ -19,7 +19,7 @@ import (
 // ErrFormat is wrapped by the errors for a report that cannot be read.
 var ErrFormat = errors.New("not a bench report")
 
-// Bounds of a report that is read. 100 runs of 50 rows are well within them.
+// Bounds of a report that is read. 100 runs of 50 rows stay well within them.
 const (
 	maxReport   = 256 << 20 // bytes
 	maxRead     = 100_000   // rows
@@ -41,7 +41,7 @@ func Read(from io.Reader) (Report, error) {
 		return Report{}, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if r.Manifest.Format == 0 {
-		r.Manifest.Format = format // the first format did not say so
+		r.Manifest.Format = format // the first format had no such field
 	}
 	if err := r.check(); err != nil {
 		return Report{}, fmt.Errorf("%w: %w", ErrFormat, err)
@@ -49,7 +49,7 @@ func Read(from io.Reader) (Report, error) {
 	return r, nil
 }
 
-// unmarshal reads JSON. Its errors say in a few words what is wrong with it.
+// unmarshal reads JSON. Its errors say briefly what is wrong.
 func unmarshal(text []byte, r *Report) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return errors.New("it is empty")
@@ -118,7 +118,7 @@ func (r Report) check() error {
 	return nil
 }
 
-// of returns the manifest in Also for a workload, or m if no manifest there is for it.
+// of returns the manifest in Also for a workload, or m if there is none.
 func (m Manifest) of(w catalog.Workload) Manifest {
 	for _, also := range m.Also {
 		if also.Workload == string(w) {
@@ -190,8 +190,8 @@ func (r Row) check(m Manifest) error {
 	return nil
 }
 
-// spread reports whether the row had an open load in a report of bursts: a row with a
-// failover has.
+// spread reports whether the row had an open load in a report of bursts, as rows with a failover
+// have.
 func (r Row) spread(m Manifest) bool {
 	return r.Condition == catalog.Failover && r.Open != nil && m.Rate == 0
 }

@@ -55,17 +55,17 @@ type Manifest struct {
 	Replicas   int           `json:"replicas,omitempty"` // of Redis that must have an accepted order
 	Repeat     int           `json:"repeat"`             // runs of each row asked for
 	Planned    int           `json:"planned,omitempty"`  // rows asked for, times Repeat
-	Seed       uint64        `json:"seed,omitempty"`     // of the faults of the first run, or of who buys which item
+	Seed       uint64        `json:"seed,omitempty"`     // of the first run's faults, or of the buyers' items
 	Items      int           `json:"items,omitempty"`    // on sale, which share the stock equally; 0: one
 	Skew       string        `json:"skew,omitempty"`     // of the buyers of several items
 	Flags      []string      `json:"flags,omitempty"`    // given to the bench, without secrets
 
-	// Also says what the rows of other workloads are run with, one manifest for each.
+	// Also has the manifests of the other workloads in the report.
 	Also []Manifest `json:"also,omitempty"`
 }
 
-// format is the version of the JSON form. A form that programs written for this one
-// cannot read gets another number.
+// format is the version of the JSON form. It changes when programs written for the old form cannot
+// read the new one.
 const format = 1
 
 // NewManifest returns a manifest with the machine and the backends filled in.
@@ -79,8 +79,8 @@ func NewManifest(redis, db string) Manifest {
 	}
 }
 
-// Row is the result of one run of a strategy under a condition: what was asked, what the load saw,
-// what the audit found, and what that means. Package figures defines the figures.
+// Row is the result of one run of a strategy under a condition: its settings, what the load saw,
+// what the audit found, and the verdict. Package figures defines the figures.
 type Row struct {
 	Asked
 	Load
@@ -93,7 +93,7 @@ type Row struct {
 	Differs   string          `json:"differs,omitempty"`   // how it differs from the expectation
 	Undecided bool            `json:"undecided,omitempty"` // the catalog has no expectation
 
-	Uncompared int64       `json:"uncompared,omitempty"` // replies beyond the number that is kept
+	Uncompared int64       `json:"uncompared,omitempty"` // replies that were not kept, because there were too many
 	Stalled    float64     `json:"stalled_ms"`           // longest stall of a process, if too long for the ttl
 	Discarded  []Discarded `json:"discarded,omitempty"`  // earlier tries at this row
 
@@ -109,12 +109,13 @@ type Key struct {
 	Workload  catalog.Workload  `json:"workload"`
 }
 
-// in names the row for a person. It is no method String, which a Row would have, too.
+// in names the row for a person. It is not called String, because Row embeds Key and would then
+// have that method, too.
 func (k Key) in(s present.Style) string {
 	return s.Sayf("%s under %s", k.Strategy, s.Condition(k.Condition))
 }
 
-// Asked is what a row was asked to do.
+// Asked has the settings of a row.
 type Asked struct {
 	Key
 	Keeper   stock.Backend `json:"keeper,omitempty"` // where the stock was; older reports lack it
@@ -126,7 +127,7 @@ type Asked struct {
 	TTL      string        `json:"ttl,omitempty"`      // of this row's leases
 }
 
-// Load is what those saw who sent the requests, and the servers meanwhile.
+// Load has what the senders of the requests saw, and what the servers counted meanwhile.
 type Load struct {
 	Served  int64            `json:"served"`            // requests answered with 200
 	SoldOut int64            `json:"sold_out"`          // buyers told that the item is sold out
@@ -146,8 +147,8 @@ type Load struct {
 	Throughput    float64  `json:"throughput"`     // units sold, or values read, per second
 	RedisCommands *float64 `json:"redis_commands"` // that the server counted per request; nil: not counted
 
-	// ConnectionTime is for how long the shops had connections to the database out of their
-	// pools, in milliseconds per unit sold; nil: not measured.
+	// ConnectionTime is how long the shops had connections to the database out of their pools, in
+	// milliseconds per unit sold; nil: not measured.
 	ConnectionTime *float64 `json:"connection_ms,omitempty"`
 
 	Open        *Open        `json:"open,omitempty"` // of an open load
@@ -155,7 +156,7 @@ type Load struct {
 	Timeline    *Timeline    `json:"timeline,omitempty"`
 }
 
-// Audit is what the orders and the stock say, and how that agrees with what buyers were told.
+// Audit compares the orders with the stock, and both with what buyers were told.
 type Audit struct {
 	Sold             int64 `json:"sold"` // units in order rows
 	Oversold         int64 `json:"oversold"`
@@ -167,16 +168,16 @@ type Audit struct {
 	// What buyers were told, compared with the orders by id. All are 0 in older reports.
 	Duplicates          int64 `json:"duplicates"`
 	AcknowledgedMissing int64 `json:"acknowledged_missing"` // replies that do not match an order in the database
-	Unreported          int64 `json:"unreported"`           // orders that no buyer was told of, unless one was cut off
+	Unreported          int64 `json:"unreported"`           // orders that no buyer was told of, except cut-off ones
 
-	// Of orders that are written behind the sale; 0 for others.
+	// Figures of orders that are written behind the sale; 0 without such orders.
 	AcceptedLost int64   `json:"accepted_lost"`            // orders that were accepted and then lost
 	DurableP99   float64 `json:"durable_p99_ms,omitempty"` // time until 99 of 100 accepted orders were written
-	Drain        float64 `json:"drain_ms,omitempty"`       // time from the last reply until all were
+	Drain        float64 `json:"drain_ms,omitempty"`       // time from the last reply until all were written
 }
 
-// NewAudit computes the figures of one item from its stock, what buyers were told, the units
-// that may have been sold besides, and the buyers who were turned away.
+// NewAudit computes the figures of one item from its stock, what buyers were told, the number of
+// unresolved requests, and the buyers who were turned away.
 func NewAudit(found figures.Stock, told figures.Told, unresolved, turnedAway int64) Audit {
 	return Audit{
 		Sold: found.Sold, Oversold: found.Oversold(), OversoldPossible: found.OversoldPossible(unresolved),
@@ -186,7 +187,8 @@ func NewAudit(found figures.Stock, told figures.Told, unresolved, turnedAway int
 	}
 }
 
-// Add adds the figures of another item. The time until orders were written is that of the slower one.
+// Add adds the figures of another item. Of the times until orders were written it keeps the longer
+// one.
 func (a *Audit) Add(b Audit) {
 	a.Sold += b.Sold
 	a.Oversold += b.Oversold
@@ -201,8 +203,8 @@ func (a *Audit) Add(b Audit) {
 	a.DurableP99 = max(a.DurableP99, b.DurableP99)
 }
 
-// Line says in one line what came out, for somebody who waits for the others. It marks an
-// outcome that differs from the expectation as the table does.
+// Line describes the outcome in one line, while other rows are still running. Like the table, it
+// marks an outcome that differs from the expectation.
 func (r Row) Line(s present.Style) string {
 	if r.Lock != nil {
 		return fmt.Sprintf("%-28s %s", r.Strategy, s.Verdict(r.Verdict))
@@ -220,7 +222,7 @@ func (r Row) Line(s present.Style) string {
 
 // Held has the figures of a row whose buyers hold a unit first and pay later.
 type Held struct {
-	Holds    int64 `json:"holds"`    // given out, except in the final sell-out
+	Holds    int64 `json:"holds"`    // number of holds given out, except in the final sell-out
 	Captures int64 `json:"captures"` // payments that the provider has captured
 	Refunds  int64 `json:"refunds"`
 	// ChargedWithoutOrder is the number of captures that ended in neither exactly one order
@@ -244,8 +246,8 @@ type Kills struct {
 	AgreesAfterKill *float64 `json:"agrees_after_kill_s"`
 }
 
-// Discarded is a try at a row that does not count: a process stalled for too long to
-// tell what the lock did.
+// Discarded is a try at a row that does not count, because a process stalled for so long that the
+// run says nothing about the lock.
 type Discarded struct {
 	TTL     string          `json:"ttl"`
 	Verdict figures.Verdict `json:"verdict"`
@@ -330,7 +332,7 @@ type Percentiles struct {
 	Wait    []float64 `json:"wait_ms,omitempty"`    // until the critical section, of those that entered it
 }
 
-// Untrue says what buyers were told that is not true, or "".
+// Untrue describes untrue replies to buyers, or returns "".
 func (a Audit) Untrue() string {
 	var wrong []string
 	for _, w := range []struct {

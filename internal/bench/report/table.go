@@ -39,11 +39,11 @@ func (r Report) WriteTable(w io.Writer, s present.Style) error {
 	return nil
 }
 
-// Header says what the figures of a part were measured with, and explains them.
+// Header describes how the figures of a part were measured, and explains them.
 func (r Report) Header(s present.Style) string { return r.header(true, s) }
 
-// header is Header. What all parts of a report were run on is left out unless it is to be
-// named.
+// header is Header. Without servers it leaves out the servers and the machine, which all parts have
+// in common.
 func (r Report) header(servers bool, s present.Style) string {
 	m := r.Manifest
 	lines := []string{m.Load(s)}
@@ -69,7 +69,7 @@ func (r Report) header(servers bool, s present.Style) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// latencies says from when to when latencies are measured, a line each.
+// latencies explains from when to when latencies are measured, in a line each.
 func (m Manifest) latencies(s present.Style) []string {
 	switch {
 	case m.kind() == held:
@@ -131,12 +131,12 @@ func (m Manifest) Load(s present.Style) string {
 	return line + s.Say("; ") + settings
 }
 
-// perSecond says how many buyers an open load has.
+// perSecond describes the number of buyers of an open load.
 func perSecond(s present.Style, rate int, duration string) string {
 	return s.Sayf("%s a second for %s", s.Count(rate, "buyer"), s.Say(duration))
 }
 
-// units says how many units are on sale, and of how many items.
+// units describes how many units of how many items are on sale.
 func (m Manifest) units(s present.Style) string {
 	units := s.Count(int(m.Stock), "unit")
 	if m.Items == 0 {
@@ -145,7 +145,7 @@ func (m Manifest) units(s present.Style) string {
 	return s.Sayf("%s of %s (%s)", units, s.Count(m.Items, "item"), m.Skew)
 }
 
-// items explains what is shown of several items, a line each.
+// items explains the figures of several items, in a line each.
 func (m Manifest) items(s present.Style) []string {
 	if m.Items == 0 {
 		return nil
@@ -178,7 +178,7 @@ func (r Report) medians(s present.Style) string {
 		n, math.Floor(100*figures.Confidence(fewest)))
 }
 
-// heading names a condition, and says how its rows were run if not as the header says:
+// heading names a condition, and describes how its rows were run if that differs from the header:
 // under a failover buyers arrive at a rate, and leases are long.
 func (r Report) heading(c catalog.Condition, s present.Style) string {
 	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Condition != c })
@@ -199,7 +199,7 @@ func (r Report) heading(c catalog.Condition, s present.Style) string {
 	return s.Sayf("%s: %s", s.Condition(c), strings.Join(how, s.Say("; ")))
 }
 
-// oversold colours the figure.
+// oversold returns the colours of the figure.
 func (l Line) oversold() text.Colors {
 	e := l.Figures["oversold"]
 	if e.Median > 0 || l.Intervals && e.High > 0 {
@@ -208,7 +208,7 @@ func (l Line) oversold() text.Colors {
 	return nil
 }
 
-// colours are those of the verdict.
+// colours returns the colours of the verdict.
 func (l Line) colours() text.Colors {
 	worst := map[string]text.Color{"good": text.FgGreen, "fair": text.FgYellow, "bad": text.FgRed}
 	colours := text.Colors{worst[l.Worst()]}

@@ -19,8 +19,8 @@ var assets embed.FS
 
 var page = present.NewPage(assets, "assets")
 
-// HTML writes the report, in the language of the style. The table is drawn here, so that it needs
-// no script; the browser draws the plots from medians and intervals that are computed here.
+// HTML writes the report, in the language of the style. The table needs no script; the browser
+// draws the plots from medians and intervals that are computed here.
 func HTML(w io.Writer, r report.Report, s present.Style) error {
 	var raw bytes.Buffer
 	if err := r.WriteJSON(&raw); err != nil {

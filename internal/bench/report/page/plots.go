@@ -20,7 +20,7 @@ type plots struct {
 	Words map[string]string `json:"words,omitempty"`
 }
 
-// plot is the plots of one condition.
+// plot has the plots of one condition.
 type plot struct {
 	Name    string `json:"name"`
 	Title   string `json:"title"` // for a person
@@ -32,15 +32,15 @@ type plot struct {
 	bin float64 // of Served, in ms
 }
 
-// bar is a strategy's units oversold and undersold, or the loads of a cold key and the
-// readers not served.
+// bar has a strategy's units oversold and undersold, or the loads of a cold key and the readers not
+// served.
 type bar struct {
 	Strategy string           `json:"strategy"`
 	Over     figures.Estimate `json:"over"`
 	Under    figures.Estimate `json:"under"`
 }
 
-// chart is curves over the same x values.
+// chart has curves over the same x values.
 type chart struct {
 	X      []float64 `json:"x"`
 	Curves []curve   `json:"curves"`
@@ -49,7 +49,7 @@ type chart struct {
 // newChart returns an empty chart, whose lists are not null in JSON.
 func newChart() chart { return chart{X: []float64{}, Curves: []curve{}} }
 
-// curve is the medians and intervals of a strategy's runs. Unknown values are nil.
+// curve has the medians and intervals of a strategy's runs. Unknown values are nil.
 type curve struct {
 	Strategy string     `json:"strategy"`
 	Runs     int        `json:"runs"`
@@ -99,7 +99,7 @@ func (p *plot) dropZeros() {
 	}
 }
 
-// rises reports whether a curve has a value that is more than the least that is drawn.
+// rises reports whether a curve has a value above the smallest one that is drawn.
 func (c curve) rises() bool {
 	return slices.ContainsFunc(c.High, func(v *float64) bool { return v != nil && *v > shortest })
 }
@@ -152,7 +152,7 @@ func (c *chart) timeline(strategy string, runs []report.Row, bin float64) {
 		for i, n := range row.Timeline.Served {
 			at := int(float64(i) / each)
 			line[at] += float64(n) / bin * 1e3
-			longest = max(longest, at+2) // and one in which it is over
+			longest = max(longest, at+2) // and one bin after the last
 		}
 		lines = append(lines, line)
 	}
@@ -165,8 +165,8 @@ func (c *chart) timeline(strategy string, runs []report.Row, bin float64) {
 // fewBins bounds the bins that are drawn: more would show noise.
 const fewBins = 60
 
-// commonBins returns the length of the bins in which all timelines of a condition
-// are shown, in ms, and their number.
+// commonBins returns the length, in ms, and the number of the bins that all timelines of a
+// condition are shown in.
 func commonBins(rows []report.Row, condition string) (bin float64, bins int) {
 	end := 0.0
 	for _, row := range rows {
@@ -184,7 +184,7 @@ func commonBins(rows []report.Row, condition string) (bin float64, bins int) {
 	return bin, int(end/bin) + 2
 }
 
-// add adds the curve of a strategy, from one line for each run.
+// add adds the curve of a strategy, computed from one line for each run.
 func (c *chart) add(strategy string, lines [][]float64) {
 	if len(lines) == 0 {
 		return

@@ -13,11 +13,11 @@ import (
 // view is the page without its plots.
 type view struct {
 	Wrong      bool
-	Headline   []string    // what the report comes to
+	Headline   []string    // the result of each workload in a sentence
 	Conclusion []string    // first if a row is wrong, and otherwise at the end
 	Tables     []viewTable // one for each workload
 	Chaos      []details   // the faults of each row under chaos
-	Items      []details   // of each row with several: the worst, and those with the most buyers
+	Items      []details   // of each row with several items: the worst, and those with the most buyers
 	Settings   []setting
 	Conditions []plot
 	File       string // name of the download
@@ -99,7 +99,7 @@ func newTable(r report.Report, s present.Style) viewTable {
 	t := viewTable{Load: header[0], Header: header[1:]}
 	last := len(sheet.Columns) - 1
 	columns := slices.Clone(sheet.Columns[1:last])
-	// The verdict comes first on the page, and beside it the speed, as at the end of the text.
+	// On the page the verdict comes first, followed by the speed; in the text both are at the end.
 	if speed := len(columns) - 1; slices.Contains([]string{"sold/s", "reads/s"}, columns[speed].Name) {
 		columns = slices.Insert(columns[:speed], 0, columns[speed])
 	}

@@ -1,5 +1,4 @@
-// Package pagetest looks at the bench's page as one would: in a browser, from
-// disk, with the network off.
+// Package pagetest opens pages as a user would: in a browser, from disk, with the network off.
 package pagetest
 
 import (
@@ -26,27 +25,27 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// timeout ends one test in the browser that hangs.
+// timeout ends a browser test that hangs.
 const timeout = 10 * time.Minute
 
-// browsers are the names that Chromium goes by.
+// browsers are the names of Chromium's executable.
 var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
 
-// Tab is a tab of a headless Chromium that cannot reach the network, and what
-// it complained of.
+// Tab is a tab of a headless Chromium that cannot reach the network, with the errors that it
+// reported.
 type Tab struct {
 	Context context.Context // for chromedp
 	t       *testing.T
 	opened  int // pages
 
 	mu         sync.Mutex
-	site       string // may be asked; "": none
+	site       string // requests to it are allowed; "": to none
 	complaints []string
 	requests   []string
 }
 
-// New opens a tab that knows nothing of other tabs, in a browser that tests share which run at
-// the same time. Where there is none the test is skipped, or fails with CI=true.
+// New opens a tab that shares no state with others, in a browser that concurrent tests share.
+// Without a browser the test is skipped, or fails with CI=true.
 func New(t *testing.T) *Tab {
 	t.Helper()
 	running, err := shared.acquire(browser(t))
@@ -81,7 +80,7 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// listen keeps what must not happen: errors, and requests to anywhere else.
+// listen records what must not happen: errors, and requests to other sites.
 func (b *Tab) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +99,7 @@ func (b *Tab) listen(event any) {
 	}
 }
 
-// Quiet fails the test if the page complained, or asked for anything.
+// Quiet fails the test if the page reported an error or made a forbidden request.
 func (b *Tab) Quiet() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -113,7 +112,7 @@ func (b *Tab) Quiet() {
 	}
 }
 
-// Do does something in the tab.
+// Do runs actions in the tab.
 func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	if err := chromedp.Do(b.Context, actions...); err != nil {
@@ -129,13 +128,13 @@ func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
 	}
 }
 
-// Look is how a page is looked at.
+// Look says how to show a page.
 type Look struct {
 	Width, Height int64
 	Scheme        string // of colours: light or dark
 }
 
-// Open opens a file with the network off, at what a hash names, or at "".
+// Open opens a file with the network off, with a hash or "".
 func (b *Tab) Open(file, hash string, l Look) {
 	b.t.Helper()
 	Call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
@@ -144,12 +143,12 @@ func (b *Tab) Open(file, hash string, l Look) {
 	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},
 	})
-	b.opened++ // else it would not load the page again
+	b.opened++ // otherwise the page would not be loaded again
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: fmt.Sprint(b.opened)}
 	b.Do(chromedp.EmulateViewport(l.Width, l.Height), chromedp.Navigate(u.String()+hash))
 }
 
-// Eval returns what an expression in the page comes to.
+// Eval returns the value of an expression in the page.
 func Eval[T any](b *Tab, expression string) T {
 	b.t.Helper()
 	out, err := chromedp.Run(b.Context, chromedp.Evaluate[T](expression))
@@ -159,7 +158,7 @@ func Eval[T any](b *Tab, expression string) T {
 	return out
 }
 
-// Until waits until an expression in the page comes true.
+// Until waits until an expression in the page is true.
 func (b *Tab) Until(expression string) {
 	b.t.Helper()
 	if err := Wait(b.Context, expression); err != nil {
@@ -167,9 +166,9 @@ func (b *Tab) Until(expression string) {
 	}
 }
 
-// Wait returns when an expression in the page of a tab comes true, or the error of one
-// that does not within three minutes, which only ends a hang. A page that has just been opened may take the place
-// of the last one meanwhile: the expression is tried again then.
+// Wait returns when an expression in a tab's page is true, or an error after three minutes, which
+// only ends a hang. If a newly opened page replaces the last one meanwhile, the expression is tried
+// again.
 func Wait(tab context.Context, expression string) error {
 	const limit = 3 * time.Minute
 	for end := time.Now().Add(limit); ; {
@@ -182,8 +181,7 @@ func Wait(tab context.Context, expression string) error {
 	}
 }
 
-// Keep takes a screenshot of the whole page, into the directory that
-// SCREENSHOTS names, if any.
+// Keep saves a screenshot of the whole page in the directory that SCREENSHOTS names, if it is set.
 func (b *Tab) Keep(name string) {
 	b.t.Helper()
 	dir := os.Getenv("SCREENSHOTS")
@@ -199,8 +197,8 @@ func (b *Tab) Keep(name string) {
 	}
 }
 
-// inked tells of each plot whether something is drawn in it: inside its axes
-// there are colours besides those of the grid.
+// inked returns for each plot whether something is drawn in it: whether there are colours inside
+// its axes besides those of the grid.
 const inked = `[...document.querySelectorAll("figure .chart")].map((host) => {
   const canvas = host.querySelector("canvas");
   if (!canvas) return false;
@@ -218,7 +216,7 @@ const inked = `[...document.querySelectorAll("figure .chart")].map((host) => {
   return names.some((name) => (seen.get(hue(name)) ?? 0) > 20);
 })`
 
-// Plots returns of each plot whether something is drawn in it.
+// Plots returns for each plot whether something is drawn in it.
 func (b *Tab) Plots() []bool {
 	b.t.Helper()
 	b.Until(`document.querySelectorAll("figure .chart canvas").length ===
@@ -228,10 +226,9 @@ func (b *Tab) Plots() []bool {
 	return Eval[[]bool](b, inked)
 }
 
-// Visit opens a page of a site on this machine, whose address is its scheme, host
-// and port, and a slash. From then on the page may ask that site, and no other. A
-// path that differs from the one before in what is after its # does not load the
-// page again.
+// Visit opens a page of a site on this machine; site is the scheme, host and port, and a slash.
+// From then on the page may send requests to that site, and no other. A path that differs from the
+// last one only after its # does not load the page again.
 func (b *Tab) Visit(site, path string, l Look) {
 	b.t.Helper()
 	b.mu.Lock()

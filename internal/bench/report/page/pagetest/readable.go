@@ -2,8 +2,8 @@ package pagetest
 
 import "strings"
 
-// faint lists the texts whose contrast is below what WCAG's level AA asks for.
-// It knows of plain backgrounds, one over the other. Behind an open dialog nothing is read.
+// faint lists the texts whose contrast is below what WCAG's level AA asks for. It knows only plain
+// backgrounds, which may overlap. It ignores texts behind an open dialog.
 const faint = `(() => {
   const parse = (colour) => { const [r, g, b, a = 1] = colour.match(/[\d.]+/g).map(Number); return [r, g, b, a]; };
   const over = ([r, g, b, a], below) => [r, g, b].map((v, i) => v * a + below[i] * (1 - a));
@@ -30,15 +30,15 @@ const faint = `(() => {
   return out;
 })()`
 
-// wide lists what is wider than where it has its place, but for what scrolls in
-// a box of its own.
+// wide lists the elements that are wider than their containers, except those that scroll in a box
+// of their own.
 const wide = `["html", "body", "figure", ".chart", ".legend", ".settings", "dialog", "dialog .body",
   "dialog .lanes:not(.many)"].filter((selector) =>
   [...document.querySelectorAll(selector)].some((node) =>
     node.scrollWidth > Math.max(node.clientWidth, selector === "html" ? innerWidth : 0)))`
 
-// Readable fails the test if the page is wider than the window, or has a text
-// that is hard to tell from what is behind it.
+// Readable fails the test if the page is wider than the window, or has a text with too little
+// contrast to its background.
 func (b *Tab) Readable(name string) {
 	b.t.Helper()
 	if out := Eval[[]string](b, wide); len(out) > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Keep keeps the browser running that the tests of a package share, from the first that opens
-// a tab until done is called. It is for TestMain.
+// Keep keeps the browser that the tests of a package share running, from the first tab until done
+// is called. It is for TestMain.
 func Keep() (done func()) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -19,8 +19,8 @@ func Keep() (done func()) {
 	return shared.release
 }
 
-// shared is the state of one test binary. It is global because TestMain and the tests have no
-// other place to share it.
+// shared is the state of one test binary. It is global because TestMain and the tests have no other
+// way to share it.
 var shared sharedBrowser
 
 // sharedBrowser is a browser that runs while at least one test uses it.
@@ -61,7 +61,7 @@ func (s *sharedBrowser) start(path string) error {
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path),
-		chromedp.NoSandbox, // it is root in a container, and opens only pages of ours
+		chromedp.NoSandbox, // the browser runs as root in a container, and opens only this project's pages
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-domain-reliability", true),
 		chromedp.Flag("proxy-server", "127.0.0.1:9"), // nobody listens there

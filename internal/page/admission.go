@@ -21,14 +21,14 @@ var (
 	errManyOwners  = fmt.Errorf("%d streams are open already with the token", maxOwnerStreams)
 )
 
-// admission limits the streams that are open at once. Clients with the token have a limit
-// of their own, so that nobody without it can keep the owner of a shop out. It is safe for
-// concurrent use.
+// admission limits the streams that are open at once. Clients with the token have a limit of their
+// own, so that clients without it cannot keep the owner of a shop out. It is safe for concurrent
+// use.
 type admission struct {
 	mu        sync.Mutex
 	owners    int
 	visitors  int
-	addresses map[string]int // of the visitors
+	addresses map[string]int // of the clients without the token
 }
 
 // enter admits a stream until leave is called.

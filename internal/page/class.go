@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// classWork is how long a holder works at first. Thirty people who are told to buy press
-	// within two or three seconds, so with no lock more of them read the same stock than there
-	// are units.
+	// classWork is how long a holder works at first. Thirty students who are told to buy press
+	// within two or three seconds: without a lock, more of them read the same stock than there are
+	// units.
 	classWork = 1500 * time.Millisecond
-	// maxClassWork bounds the work. A buyer without a lock waits for no one else's.
+	// maxClassWork bounds the work. A buyer without a lock does not wait for another buyer's work.
 	maxClassWork = 10 * time.Second
-	// ClassUnits are on sale at first.
+	// ClassUnits is the number of units on sale at first.
 	ClassUnits = 10
-	// ClassWait is how long a buyer waits for a lock: long enough for all units to be sold one after
-	// the other, however long a holder works, and for those who then learn that nothing is left.
+	// ClassWait is how long a buyer waits for a lock: long enough to sell all units one after the
+	// other, even at the longest work, and then to tell the others that the item is sold out.
 	ClassWait = ClassUnits*maxClassWork + 20*time.Second
 )
 
@@ -41,13 +41,13 @@ type Class struct {
 	code   []byte // the same as a QR code in SVG
 	work   time.Duration
 	inside int
-	most   int // inside at once, since the last change
+	most   int // most holders inside at once, since the last change
 }
 
 // NewClass returns a Class for an item.
 func NewClass(sku string) *Class { return &Class{sku: sku, work: classWork} }
 
-// Open says where phones find the shop.
+// Open sets the address at which phones find the shop.
 func (c *Class) Open(url string) error {
 	code, err := qr.Encode(url, qr.M)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Class) Open(url string) error {
 	return nil
 }
 
-// Work is what a holder of the item does: nothing, for as long as the teacher says.
+// Work is the work of a holder of the item: a pause whose length the teacher sets.
 func (c *Class) Work(ctx context.Context, sku string) (after func(), err error) {
 	if sku != c.sku {
 		return nil, nil
@@ -81,14 +81,14 @@ func (c *Class) Inside(sku string, step int) {
 	c.most = max(c.most, c.inside)
 }
 
-// ClassState is a class as it is now. Its JSON form is relied upon.
+// ClassState is a class as it is now. The page relies on its JSON form.
 type ClassState struct {
 	Open       bool   `json:"open"` // false where there is no class
 	SKU        string `json:"sku"`
 	URL        string `json:"url"`
 	Work       int64  `json:"work_ms"`
 	MaxWork    int64  `json:"max_work_ms"`
-	Units      int    `json:"units"`       // that a sale begins with, unless the teacher says otherwise
+	Units      int    `json:"units"`       // units of a new sale, unless the teacher chooses another number
 	Inside     int    `json:"inside"`      // holders at work now
 	MostInside int    `json:"most_inside"` // at once, since the last change
 }
@@ -104,11 +104,11 @@ func (c *Class) State() ClassState {
 	}
 }
 
-// errClassWork means that a holder cannot work for so long.
+// errClassWork means that the work of a holder is out of range.
 var errClassWork = errors.New("work_ms must be 0 to " + strconv.FormatInt(maxClassWork.Milliseconds(), 10))
 
-// SetWork says how many milliseconds a holder works from now on, and counts the most holders
-// anew. It returns errClassWork unless that is 0 to maxClassWork.
+// SetWork sets how many milliseconds a holder works from now on, and counts the most holders anew.
+// It returns errClassWork unless ms is 0 to maxClassWork.
 func (c *Class) SetWork(ms int64) error {
 	if ms < 0 || ms > maxClassWork.Milliseconds() {
 		return errClassWork
@@ -129,7 +129,7 @@ func (c *Class) Code() []byte {
 // quiet is the margin that a QR code needs, in modules.
 const quiet = 4
 
-// svg draws a code: black on white also where the page is dark, as cameras want it.
+// svg draws a code, black on white even on a dark page, because cameras need that.
 func svg(code *qr.Code) []byte {
 	var b strings.Builder
 	size := code.Size + 2*quiet
@@ -149,7 +149,7 @@ func svg(code *qr.Code) []byte {
 // maxClass bounds the body with a change of a class, in bytes.
 const maxClass = 1 << 10
 
-// classes returns the handler of a class that buys at this shop; c is nil if there is none:
+// classes returns the handler of the class that buys at this shop; c is nil if there is none:
 //
 //	GET /api/class         the class as it is now
 //	PUT /api/class         {"work_ms"}: how long a holder works from now on; counts the most holders anew

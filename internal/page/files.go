@@ -22,7 +22,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// types are the media types of the files. Those of the operating system may differ.
+// types are the media types of the files. The operating system's may differ.
 var types = map[string]string{
 	".html":  "text/html; charset=utf-8",
 	".css":   "text/css; charset=utf-8",
@@ -42,7 +42,7 @@ type file struct {
 	kind   string
 	tag    string // the ETag of plain
 	plain  []byte
-	packed []byte // plain with gzip; nil if that is no smaller
+	packed []byte // plain compressed with gzip; nil if that is not smaller
 }
 
 // files are the files of the page by their paths.
@@ -87,7 +87,7 @@ func newFiles() (files, error) {
 }
 
 // Files returns the files of the page for a site without a shop, by their paths below its root.
-// They name each other by relative addresses.
+// They refer to each other by relative addresses.
 func Files() (map[string][]byte, error) {
 	all, err := newFiles()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// Measure runs the lab and reports how many cells are done, of how many.
+// Measure runs the lab, and calls progress with the number of finished cells and of all.
 type Measure func(ctx context.Context, progress func(done, of int)) (lab.Report, error)
 
 // Anomalies is the handler of the part Break: see Lab.
@@ -28,7 +28,7 @@ type Anomalies struct {
 	wg      sync.WaitGroup
 
 	mu       sync.Mutex
-	measured bool // a run is under way, or has ended and its error, if any, was not reported yet
+	measured bool // from the begin of a run until its error, if any, was reported
 	done, of int
 	failed   error
 	matrix   *matrix // nil until a run has succeeded
@@ -44,12 +44,12 @@ type matrix struct {
 // Lab returns the handler of the part Break, which shows the lab's anomalies:
 //
 //	GET /api/lab                       the matrix, without the timelines of its cells
-//	GET /api/lab/recorded              the matrix as it is on record, which is there immediately
+//	GET /api/lab/recorded              the recorded matrix, which is available immediately
 //	GET /api/lab/{anomaly}/{strategy}  one cell with its timeline; the strategy may have a short name
 //
-// The lab runs once, at the first request that arrives while the bench is idle. Until it
-// is done the reply is 202 with its progress. If it fails, one request is told so, and the
-// next one starts it again. The run ends with ctx. Close must be called in the end.
+// The lab runs once, at the first request that arrives while the bench is idle. Until it is done
+// the reply is 202 with its progress. If it fails, one request gets the error, and the next one
+// starts it again. The run ends with ctx. Close must be called in the end.
 func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logger) *Anomalies {
 	a := &Anomalies{measure: measure, occupy: occupy, logger: logger, of: len(lab.Subjects()) * len(anomalies.All())}
 	a.ctx, a.stop = context.WithCancel(ctx)
@@ -94,7 +94,8 @@ type labProgress struct {
 	Of   int `json:"of"`
 }
 
-// look returns the matrix, or the progress of the run, which it begins if it can.
+// look returns the matrix, or the progress of the run. It begins a run if there was none and it
+// can.
 func (a *Anomalies) look() (*matrix, labProgress, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,8 +109,8 @@ func (a *Anomalies) look() (*matrix, labProgress, error) {
 	return a.matrix, labProgress{a.done, a.of}, nil
 }
 
-// begin begins a run, unless a bench is under way: then a later request does. The caller
-// has locked mu.
+// begin begins a run, unless a bench is under way: then a later request tries again. The caller has
+// locked mu.
 func (a *Anomalies) begin() {
 	leave, err := a.occupy("the lab, for the matrix")
 	if err != nil {
@@ -118,7 +119,7 @@ func (a *Anomalies) begin() {
 	a.measured, a.done = true, 0
 	a.wg.Go(func() {
 		m, err := a.run()
-		leave() // first: a client that sees the matrix may start a bench
+		leave() // before the matrix is shown: a client that sees it may start a bench
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.matrix, a.failed = m, err
@@ -143,7 +144,7 @@ func (a *Anomalies) run() (*matrix, error) {
 
 func cellOf(anomaly, strategy string) string { return anomaly + "/" + strategy }
 
-// recorded is what a run of the lab is to come to.
+// recorded returns the expected result of a run of the lab.
 func recorded() (report lab.Report) {
 	table := anomalies.Locks()
 	for _, c := range table.Subjects {

@@ -16,8 +16,8 @@ type Config struct {
 	Runs      *runs.Manager // of the part Run
 	Token     string        // needed to start and stop a run, to search, and to change a class; "": none is needed
 	Anomalies Measure       // of the part Break
-	Budget    search.Budget // of a search of every schedule
-	Class     *Class        // that buys at this shop; nil: the shop is for nobody in particular
+	Budget    search.Budget // of a search through every schedule
+	Class     *Class        // that buys at this shop; nil: none
 	Logger    *slog.Logger  // nil: slog.Default
 }
 
@@ -32,9 +32,9 @@ type Page struct {
 // wraps runs.ErrBusy while one is under way, or runs.ErrClosed.
 type Occupy func(what string) (leave func(), err error)
 
-// New returns a Page. The lab's run and the searches end with ctx, the streams of events
-// with the Manager of the runs. Page does not check the origin of requests that change
-// something: see web.Config.
+// New returns a Page. The lab's run and the searches end with ctx, the streams of events with the
+// Manager of the runs. Page does not check the origin of requests that change state: see
+// web.Config.
 func New(ctx context.Context, cfg Config) (*Page, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -81,9 +81,9 @@ func protected(h http.Handler) http.Handler {
 	})
 }
 
-// ownSite refuses requests that a browser sends on behalf of another site. That site could
-// not read the reply, but the request would cost the shop much. Only browsers say which
-// site a request comes from.
+// ownSite refuses requests that a browser sends on behalf of another site. That site could not read
+// the reply, but the request would cost the shop much work. Only browsers tell which site a request
+// comes from.
 func ownSite(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {

@@ -28,7 +28,7 @@ type stage struct {
 type source struct {
 	Name string `json:"name"`
 	Text string `json:"text,omitempty"` // empty: only the stage before has the file
-	Diff string `json:"diff,omitempty"` // unified, to the stage before; empty: nothing changed
+	Diff string `json:"diff,omitempty"` // unified, from the stage before; empty: nothing changed
 }
 
 // Read returns the handler of the part Read: GET /api/stages replies with the stages in teaching

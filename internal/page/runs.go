@@ -29,9 +29,9 @@ const maxSettings = 4 << 10
 //	GET  /api/runs/{id}/report.html the bench's report, which needs no network; ?lang=zh in Chinese
 //	GET  /api/runs/events           a stream of events
 //
-// A run belongs to nobody: it goes on when the client that started it has gone, and all
-// clients see the same. The handler is safe for concurrent use. Its streams end when the
-// Manager is closed.
+// A run does not belong to a client: it goes on when the client that started it has gone, and all
+// clients see the same. The handler is safe for concurrent use. Its streams end when the Manager is
+// closed.
 func Runs(m *runs.Manager, token string, logger *slog.Logger) http.Handler {
 	h := &runsHandler{manager: m, token: token, logger: logger}
 	return problem.Routes{
@@ -175,7 +175,7 @@ func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// next waits for an event and sends it. An error means that there are no more, or that the
+// next waits for an event and sends it. An error means that there are no more events, or that the
 // client has gone.
 func (h *runsHandler) next(ctx context.Context, subscription *runs.Subscription, s *stream) error {
 	quiet, cancel := context.WithTimeoutCause(ctx, heartbeat, errQuiet)

@@ -40,7 +40,7 @@ const (
 //	                           searches again, through every schedule; needs the token, if
 //	                           there is one, as it uses all processors for a long time
 //	GET  /api/schedule/progress
-//	                           how far the search is that is under way
+//	                           how far the search under way is
 //
 // Replies do not depend on earlier ones: a schedule is played from its start each time. A
 // search ends with its budget, the request or ctx. One runs at a time, and not beside a
@@ -71,32 +71,32 @@ type schedules struct {
 	logger    *slog.Logger
 	plays     chan struct{} // a value for each schedule that is played or waits
 	playing   chan struct{} // a value for each schedule that is played
-	asking    chan struct{} // a value for each request that searches or waits to
-	searching chan struct{} // a value for the search
+	asking    chan struct{} // a value for each request that searches or waits for a search
+	searching chan struct{} // a value for the search under way
 
 	mu    sync.Mutex
 	found map[question]searched
 	far   progress
 }
 
-// question is what a search answers.
+// question identifies a search.
 type question struct {
 	strategy string
 	buyers   int
 }
 
-// searched is what a search has found. Its JSON form is relied upon.
+// searched is the result of a search. The page relies on its JSON form.
 type searched struct {
 	search.Result
 	Wall int64 `json:"wall_ms"`
 }
 
-// progress is how far a search is. Its JSON form is relied upon.
+// progress is how far a search is. The page relies on its JSON form.
 type progress struct {
 	Strategy string `json:"strategy,omitempty"` // none: no search is under way
 	Buyers   int    `json:"buyers,omitempty"`
 	States   int    `json:"states"`
-	Open     int    `json:"open"` // of these, not explored yet
+	Open     int    `json:"open"` // states that are not explored yet
 }
 
 func (s *schedules) record(w http.ResponseWriter, _ *http.Request) {
@@ -110,7 +110,7 @@ func (s *schedules) progress(w http.ResponseWriter, _ *http.Request) {
 	replyJSON(w, s.logger, http.StatusOK, far)
 }
 
-// tell notes how far the search is.
+// tell records how far the search is.
 func (s *schedules) tell(far progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +189,8 @@ func readQuestion(asked map[string]string) (question, error) {
 	return q, err
 }
 
-// answer searches, unless the answer is known. Other requests wait meanwhile. A search
-// ends with the request that began it, and the next one starts over.
+// answer searches, unless the answer is known. Only one search runs at a time; other requests wait.
+// A search ends with the request that began it, and the next one starts over.
 func (s *schedules) answer(ctx context.Context, q question) (searched, error) {
 	if result, ok := s.known(q); ok {
 		return result, nil
@@ -248,7 +248,7 @@ func (s *schedules) known(q question) (searched, bool) {
 	return result, ok
 }
 
-// enter waits for a place.
+// enter waits for a free place. Call leave to give it back.
 func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
 	select {
 	case places <- struct{}{}:

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// Phase is how far a row is.
+// Phase is the stage of progress of a row.
 type Phase string
 
 // The phases.
@@ -47,7 +47,7 @@ type Point struct {
 	Unknown    int64   `json:"unknown"`
 	Holders    int64   `json:"holders"` // inside at T; -1: unknown
 	MaxHolders int     `json:"max_holders"`
-	Audited    float64 `json:"audit_ms"` // when the next two were audited; -1: not yet
+	Audited    float64 `json:"audit_ms"` // when Remaining and Sold were audited; -1: not yet
 	Remaining  int64   `json:"remaining"`
 	Sold       int64   `json:"sold"`
 }
@@ -55,11 +55,11 @@ type Point struct {
 // Invariant is a condition that must hold at any time in a row.
 type Invariant string
 
-// The invariants. The verdict decides the rest in the end.
+// The invariants. Everything else is left to the verdict.
 const (
 	StockHolds Invariant = "stock"   // no more units are sold than there were
 	OneHolder  Invariant = "holders" // at most one holder is inside, if the strategy promises it
-	Served     Invariant = "service" // somebody is being served while buyers wait and units are left
+	Served     Invariant = "service" // buyers are being served while some wait and units are left
 )
 
 // Broken is an invariant that was violated, and when that was first seen.
@@ -93,7 +93,7 @@ func (l *Live) see(p Point) {
 	}
 }
 
-// happened records the faults so far, and that nobody was served any more.
+// happened records the faults so far, and whether buyers were no longer served.
 func (l *Live) happened(now bench.Live) {
 	l.Faults = now.Faults
 	u := now.Unserved
@@ -105,7 +105,7 @@ func (l *Live) happened(now bench.Live) {
 	l.broke(Served, figures.Milliseconds(u.At), text)
 }
 
-// broke records a violation, once for each invariant.
+// broke records the first violation of each invariant.
 func (l *Live) broke(what Invariant, at float64, text string) {
 	known := func(b Broken) bool { return b.Invariant == what }
 	if !slices.ContainsFunc(l.Broken, known) {
@@ -113,7 +113,7 @@ func (l *Live) broke(what Invariant, at float64, text string) {
 	}
 }
 
-// pointOf is the bench's sample as a Point.
+// pointOf returns the bench's sample as a Point.
 func pointOf(l bench.Live) Point {
 	p := Point{
 		T: figures.Milliseconds(l.Elapsed), Waiting: l.Waiting,

@@ -1,6 +1,6 @@
-// Package runs starts benches for the page and reports them to any number of clients
-// while they are under way. Every figure is the bench's: this package only chooses which
-// points of a row are kept.
+// Package runs starts benches for the page and reports them to any number of clients while they are
+// under way. All figures come from the bench: this package only chooses which points of a row to
+// keep.
 //
 // Everything is bounded: one run at a time, of a bounded size and time. The last few are
 // kept, each with a bounded number of points.
@@ -65,11 +65,11 @@ type Manager struct {
 	close context.CancelCauseFunc
 	wg    sync.WaitGroup
 
-	measure func(ctx context.Context, r *run) error // runs the rows; tests pretend to
+	measure func(ctx context.Context, r *run) error // runs the rows; tests replace it
 
 	mu      sync.Mutex
 	runs    []*run        // the oldest first
-	others  []string      // what keeps runs from starting: see Occupy
+	others  []string      // names of the tasks that keep runs from starting: see Occupy
 	version uint64        // of the state that subscribers see
 	listed  uint64        // the version in which a run last began or ended
 	changed chan struct{} // closed when version changes
@@ -159,7 +159,7 @@ func (m *Manager) List() []Summary {
 	return m.list()
 }
 
-// list is List for a caller who has locked mu.
+// list is List for a caller that has locked mu.
 func (m *Manager) list() []Summary {
 	all := make([]Summary, 0, len(m.runs))
 	for _, r := range slices.Backward(m.runs) {
@@ -223,13 +223,12 @@ func (m *Manager) touch() {
 	m.changed = make(chan struct{})
 }
 
-// now is the time as it is shown.
+// now returns the current time as it is shown.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// Occupy keeps runs from starting until leave is called. It is for work that uses the
-// processor for a long time, and would distort what a run measures. The error wraps
-// ErrBusy while a run is under way, or is ErrClosed. There may be several such tasks at
-// once, and leave may be called more than once.
+// Occupy keeps runs from starting until leave is called. It is for work that uses the processor for
+// a long time, and would distort what a run measures. The error wraps ErrBusy while a run is under
+// way, or is ErrClosed. Several such tasks may run at once, and leave may be called more than once.
 func (m *Manager) Occupy(what string) (leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -27,7 +27,7 @@ type Strategy struct {
 	Adds      string          `json:"adds"`
 	Breaks    string          `json:"breaks"`
 	Extra     bool            `json:"extra"`     // the bench does not run it by default
-	OwnWait   bool            `json:"own_wait"`  // callers wait in the lock's own way
+	OwnWait   bool            `json:"own_wait"`  // the lock has its own way of waiting
 	Exclusive bool            `json:"exclusive"` // it promises one holder at a time
 	Needs     catalog.Need    `json:"needs"`
 	Backends  []Backend       `json:"backends"` // that it can run on
@@ -89,8 +89,8 @@ func (m *Manager) strategies() []Strategy {
 	return all
 }
 
-// exclusive reports whether a strategy promises one holder at a time. One that refuses
-// the losers' writes lets several in.
+// exclusive reports whether a strategy promises one holder at a time. A strategy that refuses the
+// losers' writes lets several in.
 func exclusive(s catalog.Strategy) bool {
 	return s.Kind == catalog.Guarded || s.Kind == catalog.RowLocked || s.Kind == catalog.NameLocked
 }
@@ -137,14 +137,14 @@ type Preset struct {
 	Settings
 }
 
-// few is the stock of the presets in which a single late write may be all that is too much: one
-// unit more than 12 can be seen in the picture, one more than 100 cannot.
+// few is the stock of the presets in which a single late write may be the only oversold unit: one
+// unit over 12 can be seen in the picture, one over 100 cannot.
 const few = 12
 
-// presets returns the presets that can be started. Each shows one way to fail beside a lock
-// that does not fail in that way. Only "unfenced" has nothing beside it: Unfenced holds for all
-// strategies of a run, so v8_fenced with a check cannot stand beside v8_fenced without one. What
-// presets leave open is a default.
+// presets returns the presets that can be started. Each shows one way to fail, next to a lock that
+// does not fail in that way. Only "unfenced" shows a single strategy: Unfenced applies to a whole
+// run, so v8_fenced with the check cannot run next to v8_fenced without it. Settings that a preset
+// leaves open get their defaults.
 func (m *Manager) presets() []Preset {
 	var can []Preset
 	for _, p := range []Preset{

@@ -17,12 +17,12 @@ type recorder struct {
 	manager *Manager
 	run     *run
 
-	look func() bench.Live // nil: the requests of the row are not about to be sent yet
+	look func() bench.Live // nil until the requests of the row are about to be sent
 	halt chan struct{}     // closed to end the sampling; nil: no row is sampled
 	wg   sync.WaitGroup
 }
 
-// Row implements bench.Progress. A row that is repeated starts over.
+// Row implements bench.Progress. A row that is run again starts over.
 func (c *recorder) Row(n, all int, strategy string, condition catalog.Condition) {
 	c.stop()
 	c.look = nil
@@ -77,7 +77,7 @@ func (c *recorder) see(l bench.Live) {
 	c.add(p, false)
 }
 
-// add adds a point to the series of the row under way, and what has happened so far.
+// add adds a point to the series of the row under way, and updates its violations and faults.
 func (c *recorder) add(p Point, last bool) {
 	s := c.run.series[len(c.run.series)-1]
 	s.add(p, last)
@@ -91,7 +91,7 @@ func (c *recorder) Done(row report.Row) {
 		p := lastPoint(row)
 		c.run.rows = append(c.run.rows, row)
 		c.run.now.see(p)
-		if c.look != nil { // since the last sample
+		if c.look != nil { // for what happened since the last sample
 			c.run.now.happened(c.look())
 		}
 		c.run.now.Phase = Judged
@@ -123,7 +123,7 @@ const (
 	// pointPause is the time between two samples of the row under way.
 	pointPause = 50 * time.Millisecond
 
-	// maxPoints bounds the points of a row. At more, every second one is dropped.
+	// maxPoints bounds the points of a row. Beyond it, every second one is dropped.
 	maxPoints = 100
 )
 
@@ -151,7 +151,7 @@ func (s *series) thin() {
 		s.Points[i] = s.Points[2*i]
 	}
 	s.Points = s.Points[:maxPoints/2]
-	s.step = max(2*s.step, 2*figures.Milliseconds(pointPause)) * 0.95 // a ticker is not exact
+	s.step = max(2*s.step, 2*figures.Milliseconds(pointPause)) * 0.95 // tickers are not exact
 }
 
 func (s *series) clone() Series {

@@ -21,7 +21,7 @@ type State string
 // The states.
 const (
 	Running  State = "running"
-	Stopping State = "stopping" // it was told to stop and has not ended yet
+	Stopping State = "stopping" // it is to stop, and has not ended yet
 	Done     State = "done"
 	Stopped  State = "stopped" // early
 	Failed   State = "failed"
@@ -36,12 +36,12 @@ type Summary struct {
 	Settings Settings   `json:"settings"`
 	RowsAll  int        `json:"rows_all"`
 	RowsDone int        `json:"rows_done"`
-	Redis    string     `json:"redis"` // kind and version; "": not open yet
+	Redis    string     `json:"redis"` // kind and version; "": not opened yet
 	DB       string     `json:"db"`
 	Error    string     `json:"error"` // why it failed
 
-	// Of the finished rows: the most units that one oversold, the verdicts, each once, and
-	// whether all have the outcome that the catalog predicts.
+	// Of the finished rows: the most units that a row oversold, the different verdicts, and whether
+	// all rows match the catalog's expectation.
 	Oversold   int64             `json:"oversold"`
 	Verdicts   []figures.Verdict `json:"verdicts"`
 	AsExpected bool              `json:"as_expected"`
@@ -55,8 +55,8 @@ type Run struct {
 	Samples []Series     `json:"samples"` // of the rows that have begun
 }
 
-// run is a run. The Manager's mu guards the fields that change. Its Summary has nothing that follows from
-// the others: see summary.
+// run is a run. The Manager's mu guards the fields that change. Fields of its Summary that follow
+// from other fields are not set: see summary.
 type run struct {
 	Summary
 	cfg  bench.Config
@@ -111,8 +111,8 @@ func (m *Manager) run(ctx context.Context, r *run) {
 	})
 }
 
-// told is the text of an error for clients. Errors of the shop's own backends stay in the
-// log: they may name hosts and users.
+// told returns the text of an error for clients. Errors of the shop's own backends stay in the log:
+// they may name hosts and users.
 func (m *Manager) told(r *run, err error) string {
 	if r.Settings.Backend == Shop {
 		return "the shop's Redis or database, or a process of the run, failed; the shop's log says more"

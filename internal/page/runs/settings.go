@@ -36,7 +36,7 @@ type Settings struct {
 	Keeper     stock.Backend       `json:"keeper"` // of the stock; "": see bench.Config
 	Unfenced   bool                `json:"unfenced"`
 	TTL        int64               `json:"ttl_ms"`  // lease of a lock, in milliseconds
-	Work       int64               `json:"work_us"` // what a holder takes for its work, in microseconds
+	Work       int64               `json:"work_us"` // how long a holder works, in microseconds
 	Backend    Backend             `json:"backend"`
 }
 
@@ -85,12 +85,11 @@ func DefaultLimits() Limits {
 // defaultWork is how long a holder works, as in the bench.
 const defaultWork = 400 * time.Microsecond
 
-// policyDelay is the delay of the line in which waiters stand, as in the bench by
-// default.
+// policyDelay is the delay of the waiting policy line, as in the bench by default.
 const policyDelay = 2 * time.Millisecond
 
-// conditions lists those that can be chosen. Failover needs a Redis with replicas, chaos
-// needs servers of its own, and both need open load.
+// conditions lists the conditions that can be chosen. Failover needs a Redis with replicas, chaos
+// needs servers of its own, and both need an open load.
 func conditions() []catalog.Condition {
 	return slices.DeleteFunc(catalog.Conditions(), func(c catalog.Condition) bool {
 		return c == catalog.Failover || c == catalog.Chaos
@@ -117,7 +116,7 @@ func (m *Manager) mostRequests() int64 {
 		s.Requests = int(requests)
 		return !errors.Is(m.config(s).WithDefaults().Check(), bench.ErrConfig)
 	}
-	if l.Requests.Max < least || !fits(least) { // not because of open files
+	if l.Requests.Max < least || !fits(least) { // open files are not the reason
 		return l.Requests.Max
 	}
 	return least - 1 + int64(sort.Search(int(l.Requests.Max-least+1), func(more int) bool {

@@ -13,8 +13,8 @@ type Current struct {
 	Now *Live `json:"now"`
 }
 
-// Event is what is new to a subscriber. It leaves out states that came and went while the
-// subscriber was busy.
+// Event has the changes since a subscriber's last event. It leaves out states that came and went
+// while the subscriber was busy.
 type Event struct {
 	Version uint64
 	List    []Summary     // the runs, newest first; nil: none has begun or ended
@@ -37,18 +37,18 @@ const eventPause = 100 * time.Millisecond
 // behind. It is for one goroutine.
 type Subscription struct {
 	manager *Manager
-	version uint64    // the one last delivered
-	begun   bool      // something was delivered
+	version uint64    // the last one delivered
+	begun   bool      // an event was delivered
 	run     string    // the run whose rows were delivered
-	rows    int       // how many of them
-	last    time.Time // when something was last delivered
+	rows    int       // how many of its rows were delivered
+	last    time.Time // when the last event was delivered
 }
 
 // Subscribe returns a subscription. Its first event has the whole state.
 func (m *Manager) Subscribe() *Subscription { return &Subscription{manager: m} }
 
-// Next waits until something is new and eventPause has passed since the last event. It
-// returns the cause of ctx if that ends first, and ErrClosed when the Manager is closed.
+// Next waits until there is a change and eventPause has passed since the last event. It returns the
+// cause of ctx if that ends first, and ErrClosed when the Manager is closed.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	if err := await(ctx, s.manager, time.After(time.Until(s.last.Add(eventPause)))); err != nil {
 		return Event{}, err
@@ -69,7 +69,7 @@ func await[T any](ctx context.Context, m *Manager, c <-chan T) error {
 	if m.ctx.Err() != nil {
 		return ErrClosed
 	}
-	if ctx.Err() != nil { // even when something is new
+	if ctx.Err() != nil { // even if there is a change
 		return context.Cause(ctx)
 	}
 	select {
@@ -82,7 +82,7 @@ func await[T any](ctx context.Context, m *Manager, c <-chan T) error {
 	}
 }
 
-// take returns what is new, or the channel to wait for.
+// take returns the changes, or a channel that is closed at the next one.
 func (s *Subscription) take() (e Event, changed <-chan struct{}, ok bool) {
 	m := s.manager
 	m.mu.Lock()

@@ -9,16 +9,16 @@ import (
 
 // form is an English sentence with values in braces, and its translation.
 type form struct {
-	names   []string // of the values, in the order of the sentence; one may be there twice
+	names   []string // of the values, in the order of the sentence; a name may occur twice
 	text    string
-	before  string // what the sentence begins with
-	after   string // and ends with
-	letters int    // outside of the braces
+	before  string // the text before the first value
+	after   string // the text after the last value
+	letters int    // outside the braces
 	source  string
 	pattern *regexp.Regexp // compiled when it is first needed
 }
 
-// translation is the translation of a sentence, and how many letters of it are quoted.
+// translation is the translation of a sentence, with the number of bytes that are left in English.
 type translation struct {
 	text   string
 	quoted int
@@ -63,12 +63,12 @@ func newForm(english, text string) *form {
 	return f
 }
 
-// What a form has in braces: a number is a value, text and more are sentences of their own,
-// and any other name is a quote, such as a command, an error or a name.
+// The names in the braces of a form: a number stands for a value, text and more for sentences of
+// their own, and any other name for a quote, such as a command, an error or a name.
 func isValue(name string) bool    { return strings.Trim(name, "0123456789") == "" }
 func isSentence(name string) bool { return name == "text" || name == "more" }
 
-// match returns what a sentence has in the braces of the form, by name.
+// match returns the parts of a sentence that match the braces of the form, by name.
 func (f *form) match(english string) (map[string]string, bool) {
 	if len(f.names) == 0 {
 		return nil, english == f.before
@@ -93,13 +93,13 @@ func (f *form) match(english string) (map[string]string, bool) {
 	return values, true
 }
 
-// translate finds the form that quotes the least of a sentence, as quotes stay English, and
+// translate finds the form that quotes the least of a sentence, because quotes stay English, and
 // fills in its translation.
 func (l *Language) translate(english string) translation {
 	if t, known := l.translated[english]; known {
 		return t
 	}
-	l.translated[english] = translation{} // a sentence is no part of itself
+	l.translated[english] = translation{} // a sentence must not match a part of itself
 	var best translation
 	for _, f := range l.forms {
 		values, ok := f.match(english)
@@ -118,8 +118,8 @@ func (l *Language) translate(english string) translation {
 	return best
 }
 
-// fill puts values into the translation of a form. It finds nothing if a sentence among them
-// has no translation.
+// fill puts values into the translation of a form. It finds no translation if one of the values is
+// a sentence without a translation.
 func (l *Language) fill(f *form, values map[string]string) translation {
 	quoted := 0
 	inside := make(map[string]string)

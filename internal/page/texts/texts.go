@@ -1,8 +1,8 @@
-// Package texts has the texts of the page, and says in Chinese in a terminal and in an
-// offline report what the page says in its scripts (text.js). There is one table for all.
+// Package texts has the texts of the page, and translates terminal output and offline reports into
+// Chinese with the same tables that the page's scripts use (text.js).
 //
-// en.json and zh.json have the texts of the page by their keys. zh.told.json has the
-// sentences that the programs say in English, by their form; zh.lab.json and zh.bench.json have
+// en.json and zh.json have the texts of the page by their keys. zh.told.json has the translations
+// of sentences that the programs say in English, by their form; zh.lab.json and zh.bench.json have
 // those that only the reports of the lab and of the bench say, which the page need not load.
 package texts
 
@@ -68,11 +68,11 @@ type Language struct {
 	translated map[string]translation
 }
 
-// In returns a language, or nil for English, with the sentences of the lab's reports.
+// In returns a language with the sentences of the lab's reports, or nil for English.
 func In(name string) (*Language, error) { return in(name, ".lab") }
 
-// OfBench returns a language as In does, with the sentences of the bench's reports. What is one
-// word in both, such as a verdict, can be another in Chinese.
+// OfBench returns a language as In does, with the sentences of the bench's reports. The same
+// English word in both, such as a verdict, can have two Chinese translations.
 func OfBench(name string) (*Language, error) { return in(name, ".bench") }
 
 func in(name, reports string) (*Language, error) {
@@ -126,13 +126,15 @@ func (l *Language) Told(english string) string {
 	return english
 }
 
-// Listener is Chinese, and keeps what it could not translate. The tests of the reports use it.
+// Listener translates into Chinese, and records the texts without a translation. The tests of the
+// reports use it.
 type Listener struct {
 	*Language
 	Untold []string
 }
 
-// Listen returns a Listener with the texts of a function such as OfBench. It panics if there are none.
+// Listen returns a Listener with the texts that a function such as OfBench returns. It panics on an
+// error.
 func Listen(of func(name string) (*Language, error)) *Listener {
 	chinese, err := of("zh")
 	if err != nil {

@@ -58,7 +58,7 @@ func TestHelpOfCompare(t *testing.T) {
 	}
 }
 
-// What may hold a password is in no report.
+// Settings that may contain a password are not in the report.
 func TestFlagsOfTheReport(t *testing.T) {
 	o, err := parse([]string{"-redis", "redis://:secret@h:1", "-db", "u:secret@tcp(h:1)/d", "-repeat", "3"})
 	if err != nil {

@@ -112,7 +112,7 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"calm", `"calm" is not a flag`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			t.Parallel() // some wait for who is away
+			t.Parallel() // some wait for servers that do not answer
 			got := try(t, strings.Fields(tt.args)...)
 			if got.code != exitFailed || got.stdout != "" {
 				t.Errorf("exit code %d, stdout %q; want %d and nothing", got.code, got.stdout, exitFailed)
@@ -128,7 +128,7 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 	}
 }
 
-// Each flag is one that a workload takes, and each workload takes flags that there are.
+// Every flag is taken by a workload, and workloads take no unknown flags.
 func TestEveryFlagIsOfAWorkload(t *testing.T) {
 	var taken []string
 	for workload, all := range flagsOf() {
@@ -165,7 +165,7 @@ func TestHelpHasExamples(t *testing.T) {
 	}
 }
 
-// Every example is one that the program takes.
+// The program accepts every example of its help.
 func TestExamplesOfTheHelp(t *testing.T) {
 	n := 0
 	for line := range strings.Lines(helpText.Usage + helpText.More) {
@@ -174,14 +174,14 @@ func TestExamplesOfTheHelp(t *testing.T) {
 			continue
 		}
 		n++
-		command, _, _ = strings.Cut(command, "   ") // what it does
+		command, _, _ = strings.Cut(command, "   ") // the explanation
 		command, _, _ = strings.Cut(command, " | ")
 		args := strings.Fields(strings.ReplaceAll(command, "'", ""))
 		if len(args) == 0 {
-			continue // everything is the default
+			continue // it has only defaults
 		}
 		if args[0] == compareArg {
-			continue // no flags, but files
+			continue // it has files instead of flags
 		}
 		if _, err := parse(args); err != nil {
 			t.Errorf("%q: %v", args, err)
@@ -252,7 +252,7 @@ func TestEnvironmentIsTheDefault(t *testing.T) {
 	}
 }
 
-// Nobody should wait for a bench whose report then cannot be written.
+// A report that cannot be written is an error before the bench runs, not after it.
 func TestReportThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "no", "such", "folder")
 	for _, flag := range []string{"-json", "-html"} {

@@ -41,7 +41,7 @@ func TestLockWorkload(t *testing.T) {
 			t.Errorf("run %d of %s: %+v", row.Repeat, row.Strategy, row)
 		}
 	}
-	// Run by run, and not one contender after the other.
+	// All contenders run once before the first runs again.
 	if want := "v7_queue v4_lua+line:2ms v7_queue v4_lua+line:2ms"; strings.Join(names, " ") != want {
 		t.Errorf("ran %v, want %s", names, want)
 	}

@@ -16,7 +16,7 @@ import (
 const asProgram = "OVERSELL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
+	logging.Disable() // go-redis also returns what it would print
 	if len(os.Args) == 2 {
 		if code, found := serve(context.Background(), os.Args[1]); found {
 			os.Exit(code)
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m))
 }
 
-// outcome is what a run of the program came to.
+// outcome is the result of a run of the program.
 type outcome struct {
 	code           int
 	stdout, stderr string
@@ -45,8 +45,8 @@ func try(t *testing.T, args ...string) outcome {
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// small makes a bench that is over soon. The ttl leaves a watchdog its turn on
-// a machine that is busy. What is given later counts.
+// small makes a bench that is over soon. The ttl is long enough for a watchdog to renew it on a
+// busy machine. Later arguments override earlier ones.
 func small(args ...string) []string {
 	return append(strings.Fields("-requests 300 -stock 100 -ttl 800ms -work 1ms"), args...)
 }

@@ -32,7 +32,8 @@ func TestTableOnStandardOutputIsPlain(t *testing.T) {
 	checkJSON(t, text)
 }
 
-// With -json - the table is on standard error. In Chinese are the table and the page, and not the JSON.
+// With -json - the table is on standard error. The table and the page are in Chinese, but not the
+// JSON.
 func TestBenchInChinese(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "report.html")
@@ -53,7 +54,7 @@ func TestBenchInChinese(t *testing.T) {
 	}
 }
 
-// A pseudo-terminal is as good as one to look at.
+// A pseudo-terminal counts as a terminal.
 func TestColourIsForTerminalsThatWantIt(t *testing.T) {
 	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -79,7 +80,7 @@ func checkJSON(t *testing.T, text []byte) {
 	}
 }
 
-// One buyer alone finds nothing wrong where nothing guards the stock: the catalog expects otherwise.
+// A single buyer cannot oversell even an unguarded stock, which the catalog does not expect.
 func TestExitCodeTellsAnUnexpectedRow(t *testing.T) {
 	t.Parallel()
 	got := try(t, strings.Fields("-requests 1 -stock 1 -instances 1 -strategies none -conditions calm")...)
@@ -89,7 +90,7 @@ func TestExitCodeTellsAnUnexpectedRow(t *testing.T) {
 	}
 }
 
-// A report that was there is worth more than none.
+// The old report stays until there is a new one.
 func TestReportStaysUntilThereIsAnother(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -129,7 +130,7 @@ func TestReportStaysUntilThereIsAnother(t *testing.T) {
 	checkAlone(t, dir, 2)
 }
 
-// checkAlone fails the test unless the folder has so many files.
+// checkAlone fails the test unless the folder has n files.
 func checkAlone(t *testing.T, dir string, n int) {
 	t.Helper()
 	if all, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(all) != n {

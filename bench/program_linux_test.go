@@ -13,7 +13,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// program is this test binary as the program, in a process of its own.
+// program returns the command that runs this test binary as the program, in a process of its own.
 func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], args...)
@@ -23,7 +23,7 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes
 	return cmd, stdout, stderr
 }
 
-// children lists the processes that a process has started and that run.
+// children lists the running child processes of a process.
 func children(pid int) []string {
 	var all []string
 	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
@@ -34,7 +34,7 @@ func children(pid int) []string {
 	return all
 }
 
-// awaitChildren waits until a process has so many, and returns them.
+// awaitChildren waits until a process has n children, and returns them.
 func awaitChildren(t *testing.T, pid, n int) []string {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -46,8 +46,8 @@ func awaitChildren(t *testing.T, pid, n int) []string {
 	return nil
 }
 
-// While everybody waits for a dead holder, Ctrl-C ends the bench: it prints
-// what is finished and leaves nothing behind.
+// While all buyers wait for a dead holder, Ctrl-C ends the bench: it prints the finished rows and
+// leaves nothing behind.
 func TestInterruptPrintsWhatIsFinished(t *testing.T) {
 	t.Parallel()
 	cmd, stdout, stderr := program(t, small("-strategies", "v1_setnx", "-conditions", "calm,crash", "-wait", "1m")...)
@@ -84,8 +84,8 @@ func TestInterruptPrintsWhatIsFinished(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends a sale in chaos also while a shop or a server is stopped, and leaves no
-// process and no file behind.
+// Ctrl-C ends a sale in chaos even while a shop or a server is stopped, and leaves no process and
+// no file behind.
 func TestInterruptEndsChaos(t *testing.T) {
 	t.Parallel()
 	for _, faults := range []string{"shop-stop,redis-stop"} {
@@ -97,7 +97,7 @@ func TestInterruptEndsChaos(t *testing.T) {
 				t.Fatal(err)
 			}
 			four := awaitChildren(t, cmd.Process.Pid, 4)
-			time.Sleep(2 * time.Second) // the first fault is on, or about to be
+			time.Sleep(2 * time.Second) // the first fault has begun, or is about to
 			four = append(four, children(cmd.Process.Pid)...)
 			begun := time.Now()
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
@@ -129,8 +129,7 @@ func leftIn(env []string) []string {
 	return left
 }
 
-// running reports whether a process runs. One that ended and was not yet
-// waited for does not.
+// running reports whether a process runs. A zombie does not.
 func running(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")

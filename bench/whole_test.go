@@ -11,7 +11,7 @@ import (
 	"oversell/internal/bench"
 )
 
-// Two runs on private servers can be compared, and one run of several strategies.
+// Two runs on private servers can be compared, and so can the strategies of one run.
 func TestRepeatAndCompare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -41,7 +41,8 @@ func last(text string) string {
 	return lines[len(lines)-1]
 }
 
-// A run of two workloads has a table of each in every form, and its report can be compared.
+// A run of two workloads has a table of each in every output format, and its report can be
+// compared.
 func TestRunOfTwoWorkloads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

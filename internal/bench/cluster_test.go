@@ -10,8 +10,8 @@ import (
 	"oversell/internal/catalog"
 )
 
-// onACluster is a small bench of several items on a Redis cluster, which has their keys on all
-// of its primaries.
+// onACluster returns a small bench of several items on a Redis cluster, with keys on all of its
+// primaries.
 func onACluster(t *testing.T) bench.Config {
 	t.Helper()
 	cfg := many(t, config(t, "local"))
@@ -19,7 +19,7 @@ func onACluster(t *testing.T) bench.Config {
 	return cfg
 }
 
-// Every strategy that uses Redis and holds, holds on a cluster too: each item sells its share,
+// Every strategy that uses Redis and holds also holds on a cluster: each item sells its share,
 // every buyer is told the truth, and nothing fails.
 func TestEveryRedisStrategySellsOnACluster(t *testing.T) {
 	t.Parallel()

@@ -97,7 +97,7 @@ func TestDefaultWaitIsEnoughForEverybodysTurn(t *testing.T) {
 		{50 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 5000, 5000 }},
 		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 1000, 5000 }},
 		{30 * time.Second, func(c *bench.Config) { c.Requests, c.Stock, c.Work = 1000, 1000, 20*time.Millisecond }},
-		{13_200 * time.Millisecond, func(c *bench.Config) { // two that are slow
+		{13_200 * time.Millisecond, func(c *bench.Config) { // two slow conditions
 			c.Requests, c.Stock, c.Instances, c.Conditions = 1000, 1000, 2,
 				[]catalog.Condition{catalog.Calm, catalog.Slow}
 		}},

@@ -2,13 +2,13 @@ package bench
 
 import "testing"
 
-// An order is read of any reply that names one, in whatever order its fields are.
+// The order is found in any reply that names one, regardless of the order of its fields.
 func TestNamedOrder(t *testing.T) {
 	const id = "01a202da-5e70-7336-a20c-9197fab09d95"
 	for body, want := range map[string]struct {
 		id       string
 		quantity int64
-		first    bool // it is read without reading all of the JSON
+		first    bool // it is found without parsing all of the JSON
 	}{
 		`{"order_id":"` + id +
 			`","sku":"hot","quantity":1,"strategy":"v6_watchdog","created_at":"2026-11-22T10:43:15.184Z",` +

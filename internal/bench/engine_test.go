@@ -15,7 +15,7 @@ import (
 	"oversell/internal/present"
 )
 
-// rows is a workload without a shop: each row is what its function returns.
+// rows is a workload without a shop: the function returns the rows.
 type rows func(of Case) (Result, error)
 
 func (r rows) Row(_ context.Context, of Case) (Result, error) {
@@ -24,8 +24,8 @@ func (r rows) Row(_ context.Context, of Case) (Result, error) {
 	return result, err
 }
 
-// A machine that is slow for a while is to slow down all rows, and not all the
-// runs of one. The rows before an error are returned with it.
+// A machine that is slow for a while should slow down all rows, not all runs of one row. The rows
+// before an error are returned with it.
 func TestRepeatedRowsTakeTurns(t *testing.T) {
 	wrong := errors.New("the third round does not run")
 	cfg := Config{Strategies: []string{"watch", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm},
@@ -58,8 +58,8 @@ func TestRepeatedRowsTakeTurns(t *testing.T) {
 	}
 }
 
-// A row during which a process stalled is run again, with twice the ttl, until the stall does not matter
-// or too often. One that is as expected at once counts, and so does a final one.
+// A row during which a process stalled is run again, with twice the ttl, until the stall does not
+// matter or the tries run out. A first run that is as expected counts, and so does a final one.
 func TestRowIsRunAgainAfterAStall(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first   Result

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// What the database guards itself no holder breaks that is killed in the middle of a transaction.
+// A holder that is killed in the middle of a transaction does not break a strategy in the database.
 func TestDatabaseHoldsWhenAHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	backendtest.Need(t, "redis-server", "mariadbd")
@@ -28,7 +28,7 @@ func TestDatabaseHoldsWhenAHolderIsKilled(t *testing.T) {
 		if row.Oversold != 0 || row.LostUpdates != 0 || row.Keeper != stock.InDatabase {
 			t.Errorf("%s: oversold %d, lost %d, stock in %s", name, row.Oversold, row.LostUpdates, row.Keeper)
 		}
-		// More than all connections of both pools for the whole run cannot be.
+		// It cannot be more than all connections of both pools for the whole run.
 		if most := 64 * row.Wall / float64(row.Sold); fleet.LiveWords &&
 			(row.ConnectionTime == nil || *row.ConnectionTime <= 0 || *row.ConnectionTime > most) {
 			t.Errorf("%s: connections for %v ms a sale, want some and at most %.1f", name, row.ConnectionTime, most)
@@ -36,8 +36,8 @@ func TestDatabaseHoldsWhenAHolderIsKilled(t *testing.T) {
 	}
 }
 
-// A process that is stopped for longer than its lease writes too late, unless the
-// stock looks at its token: in Redis and in the database.
+// A process that is stopped for longer than its lease writes too late, unless the stock checks its
+// token, in Redis or in the database.
 func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
 	t.Parallel()
 	// v7 has no token: it is v8 unfenced.

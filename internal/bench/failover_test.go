@@ -30,8 +30,8 @@ func failingOver(t *testing.T) bench.Config {
 	return cfg
 }
 
-// runFailovers is run. On a busy machine sentinels may need longer than buyers come:
-// such rows are run again with buyers for longer.
+// runFailovers is run. On a busy machine the sentinels may take longer than buyers arrive: such
+// rows are run again with buyers arriving for longer.
 func runFailovers(t *testing.T, cfg bench.Config) map[string]report.Row {
 	t.Helper()
 	rows := make(map[string]report.Row)
@@ -52,9 +52,9 @@ func runFailovers(t *testing.T, cfg bench.Config) map[string]report.Row {
 	}
 }
 
-// A replica that takes over has not heard of the lock, nor of what was taken from
-// the stock: a lease lets a second holder in, and only what is checked where it is
-// written holds. A stock in Redis is counted anew before anything of it is sold.
+// A replica that takes over has neither the lock nor the last sales: a lease lets a second holder
+// in, and only strategies that check at the write hold. A stock in Redis is rebuilt before units
+// are sold from it.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	cfg := failingOver(t)
@@ -80,8 +80,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// Under a failover buyers come one after the other, and leases are long: a manifest of
-// nothing else says so.
+// Under a failover buyers come one after the other, and leases are long: the manifest of a run with
+// only failovers says so.
 func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
 	cfg := config(t, "embedded")
 	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []catalog.Condition{catalog.Failover}
@@ -95,8 +95,7 @@ func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
 	}
 }
 
-// failsOver is a Redis of which a failover takes for ever: the bench is interrupted
-// while it waits.
+// failsOver is a Redis whose failover never ends: the bench is interrupted while it waits.
 type failsOver struct {
 	interrupt context.CancelFunc
 	healed    atomic.Bool
@@ -117,8 +116,8 @@ func (f *failsOver) Heal(context.Context) error {
 	return nil
 }
 
-// Nobody waits for a set to heal that an interrupted bench has no more use for; and
-// what the bench wrote to the database is removed all the same.
+// An interrupted bench does not wait for the set to heal, and still removes what it wrote to the
+// database.
 func TestInterruptedFailoverHealsNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")

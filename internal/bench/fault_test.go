@@ -13,7 +13,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// Each fault of a row is seen as it happened: its kind, when it began, and how long it lasted.
+// Each fault of a row is reported as it happened: its kind, when it began, and how long it lasted.
 func TestFaultsAreSeenAsTheyHappened(t *testing.T) {
 	t.Parallel()
 	kinds := map[catalog.Condition]bench.FaultKind{
@@ -47,7 +47,7 @@ func TestFaultsAreSeenAsTheyHappened(t *testing.T) {
 	}
 }
 
-// A lock that its dead holder keeps for ever lets nobody in, and one that expires does. That is
+// A lock that its dead holder keeps forever lets no buyer in, but a lock that expires does. That is
 // seen while the buyers still wait.
 func TestNobodyIsServedBehindAnOrphanedLock(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"oversell/internal/catalog"
 )
 
-// killed counts the processes that were killed, and fails the test for one
-// that ended badly in another way.
+// killed counts the processes that were killed, and fails the test if a process failed in another
+// way.
 func killed(t *testing.T, p *backendtest.Processes) int {
 	t.Helper()
 	n := 0
@@ -49,8 +49,8 @@ func TestCrashKillsAProcessAndTheNextRowHasAnother(t *testing.T) {
 	}
 }
 
-// An instance that nobody killed must not end: what it leaves behind is no
-// figure of a strategy.
+// An instance that was not killed must not end: what it leaves behind says nothing about a
+// strategy.
 func TestInstanceThatEndsByItselfEndsTheBench(t *testing.T) {
 	cfg := config(t, "embedded")
 	var all backendtest.Processes
@@ -110,8 +110,8 @@ func (s *stopper) Waiting(string, func() int64) {
 	}
 }
 
-// A bench that is cancelled stops at once whatever is going on: while holders
-// work, while a process is paused, while everybody waits for a dead holder.
+// A cancelled bench stops immediately: while holders work, while a process is paused, and while all
+// buyers wait for a dead holder.
 func TestCancelStopsWhateverGoesOn(t *testing.T) {
 	for _, at := range []string{"v4_lua/slow", "v4_lua/pause", "v1_setnx/crash"} {
 		t.Run(at, func(t *testing.T) {

@@ -25,7 +25,7 @@ func gauged(t *testing.T) (counters []*worker, seen []*fleet.Member) {
 	return counters, seen
 }
 
-// Two who never are inside at once are never seen so, however fast they take turns.
+// Two holders that take turns are never seen inside together, however fast they do.
 func TestWhoTakesTurnsIsNeverSeenTogether(t *testing.T) {
 	counters, seen := gauged(t)
 	var lock sync.Mutex
@@ -58,7 +58,7 @@ func TestWhoTakesTurnsIsNeverSeenTogether(t *testing.T) {
 	}
 }
 
-// Who is still inside with an earlier item is none of this row's.
+// A holder that is still inside with an earlier item does not count in this row.
 func TestWhoIsLeftOfAnEarlierRowIsNotCounted(t *testing.T) {
 	counters, seen := gauged(t)
 	first := counters[0]

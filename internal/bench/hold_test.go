@@ -17,8 +17,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// holdRows runs a small bench of workload hold on backends of a kind. All rows must be as the catalog expects. They
-// mostly wait for leases and for what is settled, and so the tests overlap.
+// holdRows runs a small bench of workload hold on backends of a kind. All rows must be as the
+// catalog expects. They mostly wait for holds to expire and settle, so the tests run in parallel.
 func holdRows(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
 	t.Helper()
 	return holdRowsOn(t, bench.Config{
@@ -47,8 +47,8 @@ func holdRowsOn(t *testing.T, cfg bench.Config) []report.Row {
 	return rows
 }
 
-// checkSound checks what h3_claim promises: all units are sold once, all money is accounted
-// for, and all agrees in the end.
+// checkSound checks what h3_claim promises: all units are sold once, all payments are accounted
+// for, and all books agree in the end.
 func checkSound(t *testing.T, rows []report.Row) {
 	t.Helper()
 	for _, row := range rows {
@@ -102,9 +102,9 @@ func TestClaimIsSound(t *testing.T) {
 	}
 }
 
-// A shop that is cut off writes when the hold has expired, and a stage that does not check then
-// sells the unit twice. The stage with its units in Redis does so even if the database is a
-// file, from which no shop can be cut off.
+// A shop that is cut off writes after the hold has expired, and a stage that does not check then
+// sells the unit twice. The stage with its units in Redis does so even if the database is a file,
+// from which no shop can be cut off.
 func TestHoldPartition(t *testing.T) {
 	t.Parallel()
 	row := holdRows(t, "embedded", []string{"h1_counter"}, catalog.Partition)[0]
@@ -113,7 +113,7 @@ func TestHoldPartition(t *testing.T) {
 	}
 }
 
-// A replica that takes over has nothing of the sale: a counter begins again with all units.
+// A replica that takes over has no data of the sale: a counter begins again with all units.
 func TestHoldFailover(t *testing.T) {
 	t.Parallel()
 	set := backendtest.Failovers(t)
@@ -126,8 +126,8 @@ func TestHoldFailover(t *testing.T) {
 	}
 }
 
-// A stage that checks first and writes later sells a unit twice or loses one, when what is
-// in between is late, killed or stopped.
+// A stage that checks first and writes later sells a unit twice or loses one, if it is delayed,
+// killed or stopped in between.
 func TestNaiveStagesBreak(t *testing.T) {
 	t.Parallel()
 	for stage, conditions := range map[string][]catalog.Condition{

@@ -47,8 +47,8 @@ func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	}
 }
 
-// A call that waits alone begins when no other has units in its hands, and lets none have any.
-// One that moves units itself does not wait for itself.
+// A call that waits alone begins when no other call is moving units, and keeps others from it. A
+// call that is moving units does not wait for itself.
 func TestAloneNobodyElseMovesUnits(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		parked, resume := make(chan struct{}), make(chan struct{})
@@ -81,7 +81,7 @@ func TestAloneNobodyElseMovesUnits(t *testing.T) {
 	}
 }
 
-// Units that come back are counted for the holds in the order of their expiry.
+// Returned units are assigned to holds in the order of their expiry.
 func TestReturnsMeasureTheLongestWay(t *testing.T) {
 	begun := time.Now()
 	at := func(seconds int) time.Time { return begun.Add(time.Duration(seconds) * time.Second) }

@@ -9,7 +9,7 @@ import (
 	"oversell/internal/page/texts"
 )
 
-// What a row under chaos does otherwise than it may is told in Chinese, all of it.
+// All differences of a row under chaos from the expectation are translated into Chinese.
 func TestChaosDifferencesAreToldInChinese(t *testing.T) {
 	l, err := texts.OfBench("zh")
 	if err != nil {

@@ -20,9 +20,9 @@ type onlooker struct {
 	look func() bench.Live
 
 	seen   []bench.Live  // of the last row, while it was under way
-	audits map[int64]int // by when they were
+	audits map[int64]int // by their times
 	last   bench.Live    // when the row was over
-	rows   []observedRow // that are over
+	rows   []observedRow // finished rows
 }
 
 func (o *onlooker) Watch(look func() bench.Live) {
@@ -52,13 +52,13 @@ func (o *onlooker) Done(row report.Row) {
 	o.rows = append(o.rows, observedRow{row, o.last})
 }
 
-// observedRow is a row that is over, and what was seen of it at last.
+// observedRow is a finished row, with its last observed state.
 type observedRow struct {
 	report.Row
 	last bench.Live
 }
 
-// watched runs one row and looks on.
+// watched runs one row and observes it.
 func watched(t *testing.T, cfg bench.Config) (report.Row, *onlooker) {
 	t.Helper()
 	o := new(onlooker)
@@ -69,8 +69,7 @@ func watched(t *testing.T, cfg bench.Config) (report.Row, *onlooker) {
 	return rows[0], o
 }
 
-// What is seen of a row on the way is never more than it comes to, and in the end
-// it is just that.
+// The figures of a running row never exceed its final ones, and at the end they are equal.
 func TestRowIsSeenOnItsWay(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
@@ -97,8 +96,8 @@ func TestRowIsSeenOnItsWay(t *testing.T) {
 	}
 }
 
-// How many are inside is seen at the moment, also of a process that is stopped while
-// one of its own is inside: the next one comes in when the lease is over.
+// The number of holders is current, even for a process that is stopped with a holder inside: the
+// next holder enters when the lease has expired.
 func TestWhoIsInsideIsSeenAtTheMoment(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")

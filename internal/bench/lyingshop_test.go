@@ -19,7 +19,7 @@ import (
 )
 
 // lyingShop is a fake shop without backends, for tests of how the bench compares replies with
-// orders. It sells its stock and tells the truth, except as tell says.
+// orders. It sells its stock and tells the truth, unless tell returns a lie.
 type lyingShop struct {
 	// tell is called for each order before it is written, numbered from 1; nil: the shop
 	// never lies.
@@ -40,7 +40,7 @@ type lie int
 const (
 	noLie         lie = iota
 	noOrder           // replies with an order that it does not write
-	noID              // writes an order and does not say which
+	noID              // writes an order and replies without its id
 	noReply           // writes an order and replies "busy"
 	orderOfOther      // replies with the last buyer's order and writes none
 	otherQuantity     // writes an order of two units and says one

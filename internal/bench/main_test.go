@@ -26,7 +26,7 @@ const (
 	healthy = "healthy"
 	dies    = "dies"    // ends by itself in the second row, at the first sale
 	unable  = "unable"  // cannot serve, and says why
-	forgets = "forgets" // loses an order now and then, of which the buyer was told
+	forgets = "forgets" // sometimes loses an order that a buyer was told of
 )
 
 func TestMain(m *testing.M) {
@@ -59,7 +59,7 @@ func dieInSecondRow(work stock.Work) stock.Work {
 	}
 }
 
-// forgetOrders has the shop lose the oldest order with every tenth that it takes.
+// forgetOrders makes the shop lose the oldest order with every tenth that it takes.
 func forgetOrders(c *shop.Config) {
 	db, err := backend.DialDatabase(context.Background(), c.DBURL)
 	if err != nil {
@@ -78,8 +78,8 @@ func forgetOrders(c *shop.Config) {
 	}
 }
 
-// shortTTL makes rows short that last as long as a slow holder. A watchdog
-// must still get its turn within a quarter of it on a machine that is busy.
+// shortTTL makes rows short that last as long as a slow holder. A watchdog must still be able to
+// renew within a quarter of it on a busy machine.
 const shortTTL = 800 * time.Millisecond
 
 // config is a small bench on backends of the given kind.
@@ -95,8 +95,7 @@ func config(t *testing.T, kind string) bench.Config {
 	}
 }
 
-// run runs a bench that must get through, and returns its rows by strategy
-// and condition.
+// run runs a bench that must succeed, and returns its rows by strategy and condition.
 func run(t *testing.T, cfg bench.Config) map[string]report.Row {
 	t.Helper()
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
@@ -120,7 +119,7 @@ func run(t *testing.T, cfg bench.Config) map[string]report.Row {
 	return byName
 }
 
-// must ends the test when a bench cannot even be tried.
+// must ends the test if a bench cannot be set up.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -78,7 +78,7 @@ func TestFaultsHitTheFirstItem(t *testing.T) {
 	t.Parallel()
 	cfg := many(t, config(t, "embedded"))
 	cfg.TTL = 2 * time.Second // a busy machine stalls a holder for less than that
-	// A client that waits for a reply while the process is stopped gets it when the process continues.
+	// A client that waits for a reply when its process is stopped must still get it afterwards.
 	url, err := backend.WithReadTimeout(cfg.RedisURL, time.Minute)
 	must(t, err)
 	cfg.RedisURL = url

@@ -44,7 +44,7 @@ func TestOpenLoadIsJudgedAsABurstIs(t *testing.T) {
 	}
 }
 
-// Buyers that hardly meet do not oversell, and need not.
+// Under an open load, where buyers hardly meet, it is as expected if an unguarded stock holds.
 func TestWhatBreaksInABurstMayHoldUnderAnOpenLoad(t *testing.T) {
 	cfg := openLoad(t, 5)
 	cfg.Strategies = []string{"none"}

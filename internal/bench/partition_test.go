@@ -15,9 +15,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// A holder that is cut off from Redis as it writes has its write arrive when its
-// lease is over and others have bought: what was checked before it was sent is no
-// help, and what is checked where it arrives is.
+// The write of a holder that is cut off from Redis arrives after its lease has expired and others
+// have bought: a check before sending does not help, but a check at the stock does.
 func TestPartitionDeliversAWriteTooLate(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
@@ -35,9 +34,8 @@ func TestPartitionDeliversAWriteTooLate(t *testing.T) {
 	}
 }
 
-// Only the lock is cut off where the stock is in the database: its holder writes in
-// time, and it is the unlock that comes too late. A lock that deletes whatever is
-// there breaks by that, and no other.
+// With the stock in the database only the lock is cut off: its holder writes in time, and the
+// unlock comes too late. That breaks only a lock that deletes without checking the owner.
 func TestPartitionDelaysAnUnlockWhereTheStockIsElsewhere(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
@@ -94,15 +92,14 @@ type interrupter struct {
 
 func (i interrupter) Waiting(_ string, waiting func() int64) {
 	go func() {
-		for waiting() > 290 { // of 300: some have bought, and somebody holds the lock
+		for waiting() > 290 { // of 300: some have bought, and a buyer holds the lock
 			time.Sleep(time.Millisecond)
 		}
 		i.cancel()
 	}()
 }
 
-// What is still on its way when the bench is interrupted must not be written after
-// the item was removed.
+// Requests under way when the bench is interrupted must not be written after the item was removed.
 func TestInterruptedBenchLeavesNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")

@@ -28,14 +28,14 @@ func hold(t *testing.T, w *worker) (work, after time.Duration) {
 	return work, time.Since(begun) - work
 }
 
-// planned is a worker whose slow and late holders tell f.
+// planned returns a worker that calls f for its slow and late holders.
 func planned(f func(until time.Time)) *worker {
 	return &worker{seams: &fleet.Seams{Park: func(fleet.Seam) {}, HeldUp: f}}
 }
 
 func nobody(time.Time) {}
 
-// long is a fault for the n-th holder of an instance.
+// long returns the Arm that delays the n-th holder of an instance.
 func long(at fleet.Seam, n int) fleet.Arm {
 	return fleet.Arm{At: []fleet.Seam{at}, Skip: n - 1, Delay: time.Second}
 }
@@ -76,7 +76,8 @@ func TestLateHolderHasWritten(t *testing.T) {
 	})
 }
 
-// With several items the fault goes into the holders of one, and others do not count.
+// With several items the fault is injected only into the holders of one, and others are not
+// counted.
 func TestFaultIsInjectedIntoTheItemOfThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := planned(nobody)
@@ -96,7 +97,7 @@ func TestFaultIsInjectedIntoTheItemOfThePlan(t *testing.T) {
 	})
 }
 
-// Who comes in while another is late is still inside when that one lets go.
+// A holder that enters while another is late is still inside when the late one unlocks.
 func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := planned(nobody)
@@ -142,7 +143,7 @@ func TestHolderLearnsThatItsLockIsLost(t *testing.T) {
 	}
 }
 
-// A row in which nobody was struck proves nothing.
+// A row in which the fault missed proves nothing.
 func TestConditionThatDoesNotComeAboutIsSaid(t *testing.T) {
 	r := &run{strategy: catalog.Strategies()[0], cond: catalog.Slow, cfg: Config{Workload: catalog.Deduct},
 		shops: &shops{Fleet: fleet.Of(new(fleet.Member))}}

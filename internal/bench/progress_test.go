@@ -13,7 +13,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// screen is what a terminal shows, and more.
+// screen keeps what was written to a terminal.
 type screen struct {
 	mu   sync.Mutex
 	text bytes.Buffer

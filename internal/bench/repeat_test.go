@@ -11,7 +11,7 @@ import (
 	"oversell/internal/bench"
 )
 
-// Of many runs no items are left, and only those of two rounds are there at once.
+// Repeated runs leave no items, and at most those of two rounds exist at once.
 func TestRepeatedRowsLeaveNoItems(t *testing.T) {
 	base, err := url.Parse(open(t, ""))
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/fleet"
 )
 
-// desk is a shop that answers as it is told to, and notes who came.
+// desk is a fake shop with given answers, which records the requests.
 type desk struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -45,7 +45,8 @@ func refuses(status int, code string) http.HandlerFunc {
 
 func cutsOff(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// retrying is a row under chaos whose buyers come to the desks. A nil desk is a shop that was killed.
+// retrying returns a row under chaos whose buyers ask the desks. A nil desk is a shop that was
+// killed.
 func retrying(t *testing.T, patience time.Duration, desks ...*desk) *chaosRow {
 	var members []*fleet.Member
 	for _, d := range desks {
@@ -98,7 +99,7 @@ func TestBuyerWaitsAsLongAsTheShopAsks(t *testing.T) {
 	}
 }
 
-// An answer that names no order is not one, and is not asked for again.
+// A success that names no order does not count as one, and is not retried.
 func TestBuyerStopsAtAnAnswer(t *testing.T) {
 	for code, status := range map[string]int{"sold_out": 409, "invalid": 400, "unknown_item": 404, codeNotAReply: 0} {
 		answer := refuses(status, code)
@@ -113,7 +114,7 @@ func TestBuyerStopsAtAnAnswer(t *testing.T) {
 	}
 }
 
-// Nothing is known of a buyer who gives up after a request that was cut off.
+// The outcome of a buyer who gives up after a request that was cut off is unknown.
 func TestBuyerLosesPatience(t *testing.T) {
 	c := retrying(t, 100*time.Millisecond, newDesk(t, refuses(503, "backend")))
 	if r := c.buy(t.Context(), 0, time.Now(), 0); r.Order != "" || r.Code != "backend" || r.CutOff {
@@ -125,7 +126,7 @@ func TestBuyerLosesPatience(t *testing.T) {
 	}
 }
 
-// Only an order that was made after the fault says that the item is sold again.
+// Only an order that was made after the fault shows that the item is sold again.
 func TestNextIsAnOrderThatWasMadeLater(t *testing.T) {
 	var s resale
 	from := time.Now()
@@ -137,7 +138,7 @@ func TestNextIsAnOrderThatWasMadeLater(t *testing.T) {
 	default:
 	}
 	s.sold(from.Add(time.Millisecond))
-	s.sold(from.Add(time.Second)) // nobody waits any more
+	s.sold(from.Add(time.Second)) // no receiver is left
 	select {
 	case <-again:
 	default:

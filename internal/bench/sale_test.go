@@ -35,7 +35,7 @@ func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 				o.audits = append(o.audits, web.Audit{Audit: stock.Audit{Stock: figures.Stock{Initial: 5, Sold: 5,
 					Orders: 5}}})
 			}
-			o.audits[0].Stock = figures.Stock{Initial: 5, Sold: 2, Orders: 2, Remaining: 3} // few came
+			o.audits[0].Stock = figures.Stock{Initial: 5, Sold: 2, Orders: 2, Remaining: 3} // few buyers came
 			tt.change(&o.audits[cold])
 			var row report.Row
 			r.judgeSale(&row, o)
@@ -50,7 +50,7 @@ func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 	}
 }
 
-// A killed process explains the units of the buyers it had, and no others.
+// A killed process explains the missing units of its own buyers, and no others.
 func TestKilledBuyersExplainWhatTheyTook(t *testing.T) {
 	const dead, alive = 0, 1
 	killed, running := new(fleet.Member), new(fleet.Member)

@@ -8,8 +8,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// Nobody is served if no reply says so for longer than patience, while buyers wait and units are
-// left. The first time stays.
+// A row counts as unserved if no buyer is served for longer than patience, while buyers wait and
+// units are left. The first such time is kept.
 func TestServiceEndsWhenNobodyIsServedForTooLong(t *testing.T) {
 	const ms, stock = time.Millisecond, 50
 	patience := func(first bool) time.Duration {

@@ -20,7 +20,7 @@ func skew(t *testing.T, text string) bench.Skew {
 	return s
 }
 
-// counts is how many of the first buyers want each item.
+// counts returns how many of the first buyers want each item.
 func counts(s *bench.Spread, items, buyers int) []int {
 	n := make([]int, items)
 	for i := range buyers {
@@ -45,7 +45,7 @@ func TestSkewsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// The buyers of each item are as many as its probability says, by Pearson's chi-square. With n
+// The number of buyers of each item fits its probability, by Pearson's chi-square test. With n
 // degrees of freedom the sum has mean n and variance 2n; the bound is six deviations off.
 func TestBuyersAreSpreadAsTheSkewSays(t *testing.T) {
 	for _, tt := range []struct {

@@ -8,8 +8,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// A process that is stopped with a holder stays so until another one has entered: on a slow
-// machine nobody may have noticed that the lease has expired.
+// A process that is stopped with a holder stays stopped until another holder has entered: on a slow
+// machine the others may not have noticed yet that the lease has expired.
 func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 	if !fleet.LiveWords {
 		t.Skip("gauges cannot be read here")
@@ -41,8 +41,8 @@ func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 	})
 }
 
-// A fault is injected when all shops sell: a shop that is alone at first could sell all that is
-// sold before its process is killed, and no two holders would ever meet.
+// A fault is injected only when all shops sell: a shop that is alone at first could be killed
+// before two holders ever meet.
 func TestFaultsWaitForAllShops(t *testing.T) {
 	if !fleet.LiveWords {
 		t.Skip("gauges cannot be read here")

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/web"
 )
 
-// shopLike is a server for streams, and what came in.
+// shopLike is a server for streams, which counts requests.
 type shopLike struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -43,7 +43,7 @@ func newShopLike(t *testing.T, handle http.HandlerFunc) *shopLike {
 
 func fine(http.ResponseWriter, *http.Request) {}
 
-// streamTo makes a stream of so many requests in a second.
+// streamTo makes a stream of rate requests in a second.
 func streamTo(t *testing.T, rate, inFlight int, alive func(int) bool, targets ...string) *stream {
 	t.Helper()
 	cfg := Config{Rate: rate, Requests: rate, Duration: time.Second, InFlight: inFlight}
@@ -74,8 +74,8 @@ func flow(ctx context.Context, t *testing.T, s *stream, limit time.Duration) (*t
 	return counts, o
 }
 
-// Requests are sent whether or not earlier ones were answered, and the time for
-// which a slow shop keeps the later ones from being sent is not left out.
+// Requests are sent whether or not earlier ones were answered, so latencies include the time for
+// which a slow shop delays later requests.
 func TestLatencyCountsFromThePlannedTime(t *testing.T) {
 	const stall = 400 * time.Millisecond
 	var n atomic.Int64
@@ -86,12 +86,12 @@ func TestLatencyCountsFromThePlannedTime(t *testing.T) {
 			time.Sleep(stall)
 			mu.Unlock()
 		}
-		mu.RLock() // nobody gets on meanwhile
+		mu.RLock() // no request proceeds meanwhile
 		defer mu.RUnlock()
 	})
 	counts, o := flow(t.Context(), t, streamTo(t, 100, 100, always, shop.URL), time.Minute)
-	// Of a hundred in a second some forty come during the stall. A client that
-	// waits for each reply would have seen one that is slow.
+	// Of a hundred requests in a second some forty come during the stall. A client that waits for
+	// each reply would have seen only one slow request.
 	if o.Dropped != 0 || counts.latency.ms(75) < 100 || counts.latency.ms(100) < 390 {
 		t.Errorf("%d dropped; three of four took at most %v ms, all at most %v ms", o.Dropped, counts.latency.ms(75),
 			counts.latency.ms(100))
@@ -122,9 +122,8 @@ func TestStreamDropsWhatCannotBeSentInTime(t *testing.T) {
 	}
 }
 
-// To a shop that was killed nothing is sent, and what was never sent is known to
-// have failed. All requests may be in flight at once, so that none is dropped on a machine
-// that stalls.
+// No request is sent to a killed shop, and a request that was never sent is known to have failed.
+// All requests may be in flight at once, so that none is dropped on a machine that stalls.
 func TestStreamGoesOnWithTheShopsThatAreThere(t *testing.T) {
 	shop := newShopLike(t, fine)
 	counts, _ := flow(t.Context(), t, streamTo(t, 50, 50, func(target int) bool { return target == 0 }, shop.URL,
@@ -189,7 +188,7 @@ func TestStreamEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What was not used for long is not used again: a shop may have closed it.
+// A connection that was idle for long is not used again: a shop may have closed it.
 func TestPoolKeepsNothingStale(t *testing.T) {
 	shop := newShopLike(t, fine)
 	p := newPool(1)
@@ -273,10 +272,10 @@ func TestPoolKeepsToItsConnections(t *testing.T) {
 		fast = append(fast, get(0))
 	}
 	for _, c := range fast {
-		p.put(c, true) // all replies of the fast shop are there
+		p.put(c, true) // the fast shop has sent all replies
 	}
 	for range most {
-		get(1) // the slow one keeps them
+		get(1) // the slow shop has not replied yet
 	}
 	if p.idle != 0 || len(p.busy) != most {
 		t.Errorf("%d connections are idle and %d in use, want all in use", p.idle, len(p.busy))

@@ -52,7 +52,7 @@ func open(t *testing.T, token string) string {
 	return ""
 }
 
-// against is a small bench against shops that run already.
+// against returns a small bench of running shops.
 func against(targets ...string) bench.Config {
 	return bench.Config{
 		Requests: 100, Stock: 20, Workload: catalog.Deduct, Conditions: []catalog.Condition{catalog.Calm},
@@ -101,8 +101,8 @@ func TestTargetThatIsAwayIsSaid(t *testing.T) {
 	}
 }
 
-// unreliable stands before a shop. Of the deducts it passes on it cuts off the
-// first few when the shop has answered: their units are sold, and nobody knows.
+// unreliable is a proxy in front of a shop. It cuts off the first few deducts after the shop has
+// answered: their units are sold, but their buyers do not know.
 func unreliable(t *testing.T, base string, cut int64) string {
 	t.Helper()
 	to, err := url.Parse(base)
@@ -140,7 +140,7 @@ func TestUnlearnedOutcomesMakeAnInterval(t *testing.T) {
 	}
 }
 
-// Nothing but a shop's own reply counts as one.
+// Only replies of a shop count as replies.
 func TestRepliesOfSomethingElse(t *testing.T) {
 	base := open(t, "")
 	to, err := url.Parse(base)
@@ -168,7 +168,7 @@ func TestRepliesOfSomethingElse(t *testing.T) {
 	}
 }
 
-// What a shop cannot do breaks no promise.
+// A strategy that a shop cannot run is an error, not a broken promise.
 func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 	base := open(t, "")
 	for strategy, want := range map[string]string{
@@ -199,7 +199,7 @@ func TestStockInTheWrongPlaceIsSaid(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusBadRequest)
-		// the reader sees what is missing
+		// the reader notices if something is missing
 		_, _ = io.WriteString(w, `{"code":"wrong_keeper","detail":"it is in the drawer"}`)
 	}))
 	defer s.Close()

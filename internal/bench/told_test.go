@@ -23,7 +23,7 @@ func every(what lie) func(n int) lie {
 	}
 }
 
-// A shop that does not tell its buyers the truth is found out, whatever the strategy.
+// The bench finds out a shop that lies to its buyers, whatever the strategy.
 func TestShopThatLies(t *testing.T) {
 	for _, tt := range []struct {
 		name                            string
@@ -63,7 +63,7 @@ func TestShopThatLies(t *testing.T) {
 	}
 }
 
-// A library's lock is judged on a real Redis only: on an embedded one its waiters fare worse.
+// A library's lock is judged only on a real Redis: on an embedded one its waiters are served worse.
 func TestThirdPartyLocksAreJudgedOnARealRedis(t *testing.T) {
 	for kind, judged := range map[string]bool{"embedded": false, "local": true} {
 		t.Run(kind, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestThirdPartyLocksAreJudgedOnARealRedis(t *testing.T) {
 	}
 }
 
-// Orders of buyers who were cut off are theirs: nobody can tell them.
+// Unreported orders may belong to buyers who were cut off.
 func TestOrdersOfThoseWhoWereCutOff(t *testing.T) {
 	for _, keys := range []bench.Keys{bench.NoKeys, bench.UniqueKeys, bench.PairedKeys} {
 		cfg := against(unreliable(t, open(t, ""), 7))
@@ -93,7 +93,7 @@ func TestOrdersOfThoseWhoWereCutOff(t *testing.T) {
 	}
 }
 
-// A list of orders that cannot be compared is said, and judged to be nothing.
+// A list of orders that cannot be compared is an error.
 func TestOrdersThatCannotBeCompared(t *testing.T) {
 	for want, list := range map[string]string{
 		"404":                                "",
@@ -118,7 +118,7 @@ func TestOrdersThatCannotBeCompared(t *testing.T) {
 					nil))
 				_, sale, _ := strings.Cut(audit.Body.String(), `"sale_id":"`)
 				sale, _, _ = strings.Cut(sale, `"`)
-				_, _ = w.Write([]byte(strings.ReplaceAll(list, "SALE", sale))) // the bench sees what is missing
+				_, _ = w.Write([]byte(strings.ReplaceAll(list, "SALE", sale))) // the bench notices failures
 			}
 		}))
 		rows, err := bench.Run(t.Context(), against(s.URL), bench.Silent{})

@@ -12,8 +12,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// eachKind runs f for all strategies that have to do with the workload on
-// embedded backends, and for one of each sort on real servers.
+// eachKind runs f for all strategies of the workload on embedded backends, and for one of each kind
+// on real servers.
 func eachKind(t *testing.T, w catalog.Workload, f func(t *testing.T, cfg bench.Config)) {
 	t.Helper()
 	t.Parallel()
@@ -59,8 +59,8 @@ func TestCalmIsAsTheCatalogSays(t *testing.T) {
 	})
 }
 
-// One strategy for each way in which a condition can come out. These rows
-// mostly sleep, and so may overlap.
+// One strategy for each possible outcome of a condition. These rows mostly sleep, so they run in
+// parallel.
 func TestConditionsAreAsTheCatalogSays(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"none", "v4_lua", "v6_watchdog"} {
@@ -75,7 +75,7 @@ func TestConditionsAreAsTheCatalogSays(t *testing.T) {
 	}
 }
 
-// Who lets go too late deletes a foreign lock with v2 and does not with v3.
+// A late unlock deletes another holder's lock with v2, but not with v3.
 func TestLateIsAsTheCatalogSays(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
@@ -85,8 +85,7 @@ func TestLateIsAsTheCatalogSays(t *testing.T) {
 	checkExpected(t, run(t, cfg))
 }
 
-// A pair of requests with one key makes one order, also where nothing guards
-// the stock.
+// A pair of requests with one key makes one order, even if the stock is unguarded.
 func TestPairsOfKeysMakeOneOrder(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
@@ -138,12 +137,12 @@ func TestWithoutTheSecondLookEverybodyLoads(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Workload, cfg.SecondLook = catalog.Cache, false
-	cfg.Requests, cfg.Wait = 50, time.Minute // each of them may load, after all before it
+	cfg.Requests, cfg.Wait = 50, time.Minute // each of them may load, after all others before it
 	cfg.Strategies = []string{"v6_watchdog"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {
-		// How many come before the first value is there is the machine's affair.
+		// How many readers come before the first value is stored depends on the machine.
 		if row.DBLoads < 10 {
 			t.Errorf("%s: %d loads by 50 readers, want far more than the 1 with it", name, row.DBLoads)
 		}

@@ -16,7 +16,7 @@ import (
 	"oversell/internal/web"
 )
 
-// shop answers each audit with the next of these, and the last one again and again.
+// shop answers each request with the next of the audits, and keeps repeating the last one.
 func shop(t *testing.T, audits ...stock.Audit) string {
 	t.Helper()
 	var asked int
@@ -35,7 +35,7 @@ func shop(t *testing.T, audits ...stock.Audit) string {
 	return server.URL
 }
 
-// sold is the audit of a sale of ten units in which this many orders were written.
+// sold is the audit of a sale of ten units with n written orders.
 func sold(n int64) stock.Audit {
 	return stock.Audit{SKU: "hot", SaleID: "sale",
 		Stock: figures.Stock{Initial: 10, Remaining: 10 - n, Sold: n, Orders: n}}
@@ -50,7 +50,7 @@ func told(t *testing.T, text string) *Told {
 	return found
 }
 
-// Each thing that can be wrong is a problem that says so, and nothing else is one.
+// Each kind of disagreement is reported as the only problem.
 func TestProblems(t *testing.T) {
 	with := func(change func(a *stock.Audit)) stock.Audit {
 		a := sold(4)
@@ -113,7 +113,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Units in flight and accepted orders are waited for.
+// Check waits for units in flight and accepted orders.
 func TestCheckWaitsUntilTheSaleHasSettled(t *testing.T) {
 	busy := sold(3)
 	busy.InFlight, busy.Remaining = 1, 6
@@ -157,7 +157,7 @@ func TestCheckAsksABusyShopAgain(t *testing.T) {
 	}
 }
 
-// What is no shop, no item and no report is refused, and says why.
+// Wrong addresses, items and reports are refused, with the reason.
 func TestWhatCannotBeChecked(t *testing.T) {
 	url := shop(t, sold(1))
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))

@@ -50,8 +50,7 @@ func TestFaultsFollowOneAnother(t *testing.T) {
 	}
 }
 
-// Each kind is drawn before any is drawn again, and of each part of the shops every one is
-// struck now and then.
+// Each kind is drawn before any is drawn again, and every shop and link is hit sometimes.
 func TestEveryKindIsDrawn(t *testing.T) {
 	d := draw(1)
 	d.Duration = 10 * time.Minute

@@ -10,6 +10,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
+	logging.Disable() // go-redis also returns what it would print
 	os.Exit(backendtest.Main(m))
 }

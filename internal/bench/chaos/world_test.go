@@ -18,7 +18,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// site is private servers, and clients of theirs on a shop's network.
+// site has private servers, and clients that reach them as a shop does.
 type site struct {
 	World
 	rdb redis.UniversalClient
@@ -66,7 +66,7 @@ func no(t *testing.T, err error) {
 	}
 }
 
-// brief bounds what gets no answer.
+// brief bounds a request that gets no answer.
 const brief = 150 * time.Millisecond
 
 // set writes a key, and gives up after a while.
@@ -93,7 +93,7 @@ func (s *site) orders(t *testing.T) (n int64) {
 	return n
 }
 
-// recovers waits until both can be written to again.
+// recovers waits until both servers can be written to again.
 func (s *site) recovers(t *testing.T) {
 	t.Helper()
 	var redisErr, dbErr error
@@ -106,7 +106,7 @@ func (s *site) recovers(t *testing.T) {
 	t.Fatalf("redis: %v; database: %v", redisErr, dbErr)
 }
 
-// has reports whether a key is there.
+// has reports whether a key exists.
 func (s *site) has(t *testing.T, key string) bool {
 	t.Helper()
 	n, err := s.Servers.admin.Exists(t.Context(), key).Result()
@@ -114,8 +114,8 @@ func (s *site) has(t *testing.T, key string) bool {
 	return n == 1
 }
 
-// first is the first error of something that is tried again for a moment: a server that
-// gets a signal does not stop that very instant.
+// first returns the first error of repeated tries: a server that gets a signal does not stop
+// immediately.
 func first(try func() error) (err error) {
 	for end := time.Now().Add(4 * brief); err == nil && time.Now().Before(end); {
 		err = try()
@@ -139,16 +139,16 @@ func fails(t *testing.T, _ *site, err error) {
 	}
 }
 
-// either is for what goes on as ever, as fast as the machine is.
+// either accepts success and failure, where the outcome depends on the speed of the machine.
 func either(*testing.T, *site, error) {}
 
-// Each fault does what it says to servers that are real, and all is well when it ends.
+// Each fault has its effect on real servers, and they recover when it ends.
 func TestFaultsOfRedis(t *testing.T) {
 	s := newSite(t, privateOnly, embedded)
 	for _, tt := range []struct {
 		fault  Fault
 		during func(*testing.T, *site, error) // of a write
-		lost   bool                           // what was there before
+		lost   bool                           // the data from before the fault is lost
 	}{
 		{Fault{Kind: RedisFlush}, either, true},
 		{Fault{Kind: RedisFlushOften}, either, true},
@@ -268,7 +268,7 @@ func TestFaultsOfTheDatabase(t *testing.T) {
 	})
 }
 
-// A shop that does not come up at once is started again.
+// A shop that fails to start is started again.
 func TestShopIsStartedAgain(t *testing.T) {
 	started := 0
 	w := World{Start: func(_ context.Context, shop int) error {
@@ -283,7 +283,7 @@ func TestShopIsStartedAgain(t *testing.T) {
 	}
 }
 
-// Nothing is done to servers that are somebody's.
+// Servers that the bench did not start are not harmed.
 func TestOnlyOwnServersAreHarmed(t *testing.T) {
 	for _, specs := range [][2]string{{"redis://127.0.0.1:6379", embedded}, {embedded, "u@tcp(127.0.0.1:3306)/shop"},
 		{embedded, "sqlite:/tmp/x.db"}} {

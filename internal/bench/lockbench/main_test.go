@@ -22,8 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m))
 }
 
-// contenders is what the tests know besides the contenders of the project: locks
-// that do not do their part.
+// contenders adds the locks of the tests, which misbehave, to the contenders of the project.
 func contenders() lockbench.Catalog {
 	all := lockbench.Contenders()
 	add := func(name string, g guard.Guard, err error) {
@@ -31,7 +30,7 @@ func contenders() lockbench.Catalog {
 			Make: func(lockbench.Process) (guard.Guard, error) { return g, err }})
 	}
 	add("open", guard.None{}, nil)
-	add("deaf", fake(func(ctx context.Context) error { // lets nobody in, and says nothing
+	add("deaf", fake(func(ctx context.Context) error { // lets no contender in, and returns no error
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}), nil)
@@ -42,14 +41,14 @@ func contenders() lockbench.Catalog {
 	return all
 }
 
-// fake lets nobody in.
+// fake is a lock that lets no contender in.
 type fake func(ctx context.Context) error
 
 func (f fake) Do(ctx context.Context, _ guard.Entry, _ func(context.Context) error) (guard.Stats, error) {
 	return guard.Stats{}, f(ctx)
 }
 
-// config is a small run on a Redis of the given kind.
+// config returns a small run on a Redis of the given kind.
 func config(t testing.TB, kind string) (bench.Config, *backendtest.Processes) {
 	t.Helper()
 	p := new(backendtest.Processes)

@@ -20,10 +20,10 @@ func at(millisecond int) time.Time {
 	return begun.Add(time.Duration(millisecond) * time.Millisecond)
 }
 
-// in is a contender that was let in, left, and was served.
+// in is a contender that entered, left, and was served.
 func in(from, to int) slip { return slip{at(from), at(to), at(to + 1), stateServed} }
 
-// process makes a member whose contenders have come to this.
+// processOf makes a member whose contenders have these outcomes.
 func processOf(t *testing.T, slips ...slip) *member {
 	t.Helper()
 	words, err := fleet.CreateWords(filepath.Join(t.TempDir(), "slots"), slotWords(len(slips)))
@@ -44,7 +44,7 @@ func processOf(t *testing.T, slips ...slip) *member {
 	return &member{Member: new(fleet.Member), contenders: len(slips), slots: all}
 }
 
-// over is the end of a row of these processes, in which nothing was lost.
+// over is a finished row of these processes, without lost updates.
 func over(end int, members ...*member) ended {
 	e := ended{members: members, start: begun, end: at(end), initial: 100, counter: 100}
 	e.each(func(_ *member, s slip) {
@@ -60,7 +60,7 @@ func TestOutcomesAndWaits(t *testing.T) {
 		in(10, 11), in(20, 21), in(30, 31), in(40, 49),
 		slip{end: at(60), state: stateTold},
 		slip{end: at(900), state: stateUnserved},
-		slip{}, // it never came back
+		slip{}, // it never returned
 		slip{from: at(55), to: at(56), end: at(57), state: stateUnsure},
 	))
 	e.commands = 40
@@ -141,7 +141,7 @@ func TestHoldersOfDisturbedProcesses(t *testing.T) {
 func TestKilledContenders(t *testing.T) {
 	m := processOf(t,
 		in(1, 2),
-		slip{from: at(3), to: at(4), state: stateWritten}, // it was about to let go
+		slip{from: at(3), to: at(4), state: stateWritten}, // it was about to unlock
 		slip{from: at(5), state: stateInside},
 		slip{}, slip{},
 	)
@@ -154,7 +154,7 @@ func TestKilledContenders(t *testing.T) {
 		t.Errorf("%d served, %d killed, %d never served, %d unsure, %d lost: %s", r.Served, r.Killed, r.NeverServed,
 			r.Unsure, r.LostUpdates, r.Verdict())
 	}
-	e.counter-- // that of the third, who had no time to say so
+	e.counter-- // that of the third, which could not record it
 	if r := e.row(); r.LostUpdates != -1 || r.Verdict() != figures.OK {
 		t.Errorf("%d lost: %s; want -1, which is within what is unsure", r.LostUpdates, r.Verdict())
 	}

@@ -16,7 +16,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// row runs one row that must get through.
+// row runs one row that must succeed.
 func row(t *testing.T, cfg bench.Config, name string) report.Row {
 	t.Helper()
 	cfg.Strategies = []string{name}
@@ -34,7 +34,7 @@ func row(t *testing.T, cfg bench.Config, name string) report.Row {
 	return rows[0]
 }
 
-// Each lock, and each way of waiting, lets in all, one at a time.
+// Each lock, with each way of waiting, lets all contenders in, one at a time.
 func TestContendersServeAll(t *testing.T) {
 	names := []string{
 		"v1_setnx+line:2ms", "v7_queue", "rueidislock", "v3_uuid+backoff:1ms-64ms", "v6_watchdog+fixed:5ms",
@@ -58,7 +58,7 @@ func TestContendersServeAll(t *testing.T) {
 				}
 				want := figures.OK
 				if kind == "embedded" && strings.HasPrefix(r.Strategy, "red") {
-					want = figures.NotComparable // all the same it serves all
+					want = figures.NotComparable // it serves all even so
 				}
 				checkAllServed(t, r, want)
 			}
@@ -69,7 +69,7 @@ func TestContendersServeAll(t *testing.T) {
 func checkAllServed(t *testing.T, row report.Row, want figures.Verdict) {
 	t.Helper()
 	r := row.Lock
-	// rueidislock now and then wakes nobody: that is what its row is for.
+	// rueidislock sometimes wakes no waiter: its row exists to show that.
 	lazy := strings.HasPrefix(row.Strategy, "rueidislock") && row.Verdict == report.Starved
 	if row.Verdict != want && !lazy || !row.Expected || r.MaxHolders != 1 || r.LostUpdates != 0 {
 		t.Errorf("%s: %s, %+v", row.Strategy, row.Verdict, r)
@@ -109,7 +109,7 @@ func TestContenderThatIsNeverLetIn(t *testing.T) {
 	}
 }
 
-// A contender that is refused says why. A fault finds nobody in a row that is over at once.
+// A refused contender's error is reported. A fault misses a row that is over immediately.
 func TestContenderThatIsRefused(t *testing.T) {
 	cfg, _ := config(t, "embedded")
 	cfg.Conditions = []catalog.Condition{catalog.Crash}
@@ -163,8 +163,8 @@ func disturbed(t *testing.T, kind string, c catalog.Condition) bench.Config {
 	return cfg
 }
 
-// When a process is killed, the others do not wait for longer than the lease, and at the end no key of the
-// run is left.
+// When a process is killed, the others wait no longer than the lease, and no key of the run is left
+// at the end.
 func TestKilledProcess(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// A process that is stopped for less than the lease has it when it goes on.
+// A process that is stopped for less than the lease still has it when it goes on.
 func TestKillAndStop(t *testing.T) {
 	t.Parallel()
 	cfg := disturbed(t, "local", "crash+pause")

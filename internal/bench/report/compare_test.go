@@ -77,7 +77,7 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// What is of different things is not compared, and the one line names them.
+// Reports with different settings are not compared, and the error names these in one line.
 func TestReportsOfDifferentThings(t *testing.T) {
 	for want, change := range map[string]func(m *report.Manifest){
 		"redis (redis 7.0.15 (local), miniredis 2.40.0 (embedded))": func(m *report.Manifest) {
@@ -123,7 +123,8 @@ func TestReportsOfDifferentThings(t *testing.T) {
 	}
 }
 
-// Servers that the bench starts have another port in each run. Of others the address counts.
+// Servers that the bench starts have another port in each run. The addresses of other servers must
+// agree.
 func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 	on := func(redis, db string, flags ...string) report.File {
 		r := both()
@@ -177,7 +178,7 @@ func TestNoiseIsNoDifference(t *testing.T) {
 	}
 }
 
-// Of one run each there is no telling what is noise.
+// With one run each, noise cannot be told from a change.
 func TestSingleRunsAreDoubtful(t *testing.T) {
 	c, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", measured(1, 1.5)))
 	if err != nil {
@@ -192,7 +193,7 @@ func TestSingleRunsAreDoubtful(t *testing.T) {
 	}
 }
 
-// What a median is nothing to begin with has no ratio.
+// A median of zero has no ratio.
 func TestNothingHasNoRatio(t *testing.T) {
 	old, changed := measured(6, 1), measured(6, 1)
 	for i := range old.Rows {

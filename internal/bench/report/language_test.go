@@ -18,7 +18,7 @@ import (
 
 var han = regexp.MustCompile(`\p{Han}`)
 
-// everything is reports that say all that a report can say.
+// everything returns reports with every sentence that a report can have.
 func everything() map[string]report.Report {
 	full := func(r report.Report) report.Report {
 		r.Manifest.Servers = []string{"etcd: local", "redlock: 5 nodes (embedded)", "zookeeper: local"}
@@ -102,7 +102,7 @@ var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|sql_units|h\d_\w+|red
 	`redis|Redis|MariaDB|SQLite|go1|linux|amd64|http|line|2ms|p\d+|zipf|in|flight|` +
 	`json|html|JSON|oom|shop|kill|db|black|hole)$`)
 
-// A table says everything in Chinese, but for names.
+// Everything in a table is in Chinese, except names.
 func TestTableInChinese(t *testing.T) {
 	text.EnableColors()
 	word := regexp.MustCompile(`\b[A-Za-z]\w+`)
@@ -131,7 +131,7 @@ func TestTableInChinese(t *testing.T) {
 	}
 }
 
-// Chinese letters are two columns wide, and the columns are aligned all the same.
+// Chinese characters are two columns wide, and the columns are still aligned.
 func TestChineseColumnsAreAligned(t *testing.T) {
 	var out bytes.Buffer
 	must(t, sale().WriteTable(&out, present.Style{Language: texts.Listen(texts.OfBench)}))
@@ -143,7 +143,7 @@ func TestChineseColumnsAreAligned(t *testing.T) {
 	}
 }
 
-// What differs from the catalog's expectation is told in Chinese.
+// Differences from the catalog's expectation are translated into Chinese.
 func TestDifferencesAreToldInChinese(t *testing.T) {
 	l := texts.Listen(texts.OfBench)
 	e := catalog.Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Drift}, MaxHolders: 1, MinLoads: 1}

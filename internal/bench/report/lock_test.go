@@ -11,7 +11,7 @@ import (
 	"oversell/internal/present"
 )
 
-// locks is a report of workload lock with all that can happen.
+// locks is a report of workload lock with everything that can happen.
 func locks() report.Report {
 	r := report.Report{Manifest: report.Manifest{
 		Redis: "redis 7.0.15 (local)", DB: "none", Go: "go1.26.8", OS: "linux/amd64", CPUs: 2, Workload: "lock",

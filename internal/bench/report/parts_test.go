@@ -44,7 +44,8 @@ func TestTablesOfTwoWorkloads(t *testing.T) {
 	checkGolden(t, "both.txt", got.Bytes())
 }
 
-// A bench that was interrupted in its first part has no second table, and says what is missing.
+// A bench that was interrupted in its first part has no second table, and its report says what is
+// missing.
 func TestTwoWorkloadsCutShort(t *testing.T) {
 	r := both()
 	r.Rows = r.Rows[:3]

@@ -72,8 +72,8 @@ func sale() report.Report {
 	}
 }
 
-// repeated is a report whose rows were run five times, but for the last, at
-// which the bench was interrupted.
+// repeated is a report whose rows were run five times, except the last, at which the bench was
+// interrupted.
 func repeated() report.Report {
 	once := sale()
 	r := report.Report{Manifest: once.Manifest}
@@ -172,7 +172,7 @@ func checkGolden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// Also where its end is all that anybody reads of it.
+// It says so at its end, too, which may be all that a reader sees.
 func TestReportThatWasCutShortSaysSo(t *testing.T) {
 	r := report.Report{Manifest: report.Manifest{Planned: 3}, Rows: []report.Row{{Expected: true}}}
 	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "Not finished: 1 of 3 rows done.") {
@@ -216,7 +216,7 @@ func TestConditionSaysHowItsRowsWereRun(t *testing.T) {
 	}
 }
 
-// lengths are those of the lines that begin with the prefix.
+// lengths returns the lengths of the lines that begin with the prefix.
 func lengths(of, prefix string) []int {
 	var all []int
 	for line := range strings.Lines(of) {
@@ -312,7 +312,7 @@ func TestConclusionNamesLeasesThatWereNotAskedFor(t *testing.T) {
 	}
 }
 
-// The names that programs rely upon; more may be added, none may go.
+// The names that programs rely on: more may be added, but none may be removed.
 func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 	var written bytes.Buffer
 	must(t, sale().WriteJSON(&written))
@@ -358,7 +358,7 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 	}
 }
 
-// The faults and their seed are in the report for a person.
+// The faults and their seed are in the text report.
 func TestFaultsAreTold(t *testing.T) {
 	r := chaotic()
 	var b strings.Builder
@@ -423,7 +423,7 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
-// A table fits a terminal of 120 columns, and names what it does without.
+// A table fits a terminal of 120 columns, and names the columns that it leaves out.
 func TestTableFitsATerminal(t *testing.T) {
 	for name, r := range map[string]report.Report{"one run": sale(), "five runs": repeated(), "with holds": both()} {
 		var out bytes.Buffer

@@ -41,7 +41,7 @@ var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|h3_claim|calm|crash|c
 	`uniform|zipf|JSON|JavaScript|hold|deduct|cache|run|bench|compare|0a1b2c3d|oversell|v0|20T12|00Z|` +
 	`embedded|repeat|black|hole|shop|kill|http|in|flight)$`)
 
-// The page says everything in Chinese, but for names.
+// Everything on the page is in Chinese, except names.
 func TestPageInChinese(t *testing.T) {
 	unseen := regexp.MustCompile(`(?s)<(script|style).*?</(script|style)>|<meta[^>]*>|<code>.*?</code>`)
 	attribute := regexp.MustCompile(`aria-label="([^"]*)"`)

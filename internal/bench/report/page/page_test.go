@@ -19,7 +19,7 @@ import (
 	"oversell/internal/present"
 )
 
-// TestMain has the tests share one browser.
+// TestMain lets the tests share one browser.
 func TestMain(m *testing.M) {
 	done := pagetest.Keep()
 	os.Exit(backendtest.Main(m, func() error {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 var strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
 	"v6_watchdog", "v7_queue"}
 
-// measured is a hand-made report with so many runs of each row.
+// measured is a hand-made report with the given number of runs of each row.
 func measured(runs int) report.Report {
 	r := report.Report{Manifest: report.Manifest{
 		Format: 1, ID: "0a1b2c3d", Started: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
@@ -171,7 +171,7 @@ func TestPageHasTheFaults(t *testing.T) {
 	}
 }
 
-// A plot without figures, or with nothing but zeros, is left out, and the rest is there.
+// A plot without figures, or with only zeros, is left out; the rest is shown.
 func TestPageOfLittle(t *testing.T) {
 	b := pagetest.New(t)
 	r := measured(1)
@@ -212,7 +212,7 @@ func hideAndShow(t *testing.T, b *pagetest.Tab) {
 	b.Until(`document.querySelectorAll(".readout")[1].textContent.startsWith("p50: none 88 (84..92) · local 176")`)
 }
 
-// hostile is what a shop or a flag might bring.
+// hostile is a text that a shop or a flag might contain.
 const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><!--'"` +
 	"`${window.pwned = 1}`"
 

@@ -41,7 +41,7 @@ func TestWorkTakesAsLongAsTheTeacherSays(t *testing.T) {
 	})
 }
 
-// The most that were inside at once are of the current sale.
+// The most holders inside at once are counted for the current sale.
 func TestCountsTheHoldersInside(t *testing.T) {
 	c := page.NewClass("hot")
 	for _, step := range []int{1, 1, 1, -1} {

@@ -108,8 +108,8 @@ func TestFilesAreSentOnceAndSmall(t *testing.T) {
 	}
 }
 
-// Another site cannot make a visitor's browser ask for anything expensive, even though it
-// could not read the reply.
+// Another site, although it could not read the reply, cannot make a visitor's browser send
+// expensive requests.
 func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 	p := newPage(t, func(context.Context, func(done, of int)) (lab.Report, error) {
 		t.Error("the lab was run")
@@ -130,7 +130,7 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 	}
 }
 
-// The matrix is there before the lab has run, as it is on record. It begins with anomalies that there are.
+// The recorded matrix is available before the lab has run. It begins with existing anomalies.
 func TestMatrixBeginsWithTheRecord(t *testing.T) {
 	p := page.Lab(t.Context(), measureSome, func(string) (func(), error) { return nil, runs.ErrBusy },
 		slog.New(slog.DiscardHandler))
@@ -160,8 +160,7 @@ func TestMatrixBeginsWithTheRecord(t *testing.T) {
 	}
 }
 
-// A run has the machine to itself: nothing else begins, and the lab begins at the first
-// request after the run.
+// During a run nothing else begins: the lab begins at the first request after the run.
 func TestNothingBeginsBesideARun(t *testing.T) {
 	var busy atomic.Bool
 	busy.Store(true)

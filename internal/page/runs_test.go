@@ -36,10 +36,10 @@ func openRuns(t *testing.T, token string) *site {
 	logger := slog.New(slog.DiscardHandler)
 	m := runs.New(t.Context(), runs.Config{Command: command, Logger: logger})
 	s := &site{httptest.NewUnstartedServer(page.Runs(m, token, logger)), m}
-	s.Config.ReadTimeout = 300 * time.Millisecond // no stream is to end by it
+	s.Config.ReadTimeout = 300 * time.Millisecond // it must not end streams
 	s.Start()
 	t.Cleanup(func() {
-		m.Close() // which ends the streams, that the server waits for
+		m.Close() // ends the streams, which the server waits for
 		s.Close()
 	})
 	return s
@@ -176,7 +176,7 @@ const brief = `{"strategies":["none","v6"],"requests":300,"stock":20}`
 // lasting is a run that lasts until it is stopped.
 const lasting = `{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"work_us":100000}`
 
-// Two browsers see the same, even if one comes later, and it agrees with the report.
+// Two browsers see the same, even if one connects later, and both agree with the report.
 func TestEverybodySeesTheSameRun(t *testing.T) {
 	s := openRuns(t, "")
 	a := s.listen(t)
@@ -213,8 +213,7 @@ func TestEverybodySeesTheSameRun(t *testing.T) {
 	}
 }
 
-// A run belongs to nobody: it goes on when the page is closed, and may take longer than the
-// read timeout of a request.
+// A run goes on when the page is closed, and may take longer than the read timeout of a request.
 func TestRunGoesOnWithoutThePage(t *testing.T) {
 	s := openRuns(t, "")
 	a, b := s.listen(t), s.listen(t)
@@ -237,7 +236,7 @@ func TestRunGoesOnWithoutThePage(t *testing.T) {
 	}
 }
 
-// The shop closes at once, although clients are connected.
+// The shop closes immediately, even with connected clients.
 func TestStreamsEndWithTheShop(t *testing.T) {
 	s := openRuns(t, "")
 	l := s.listen(t)
@@ -401,7 +400,7 @@ type streamed struct {
 
 func (s *streamed) Flush() { s.once.Do(func() { close(s.begun) }) }
 
-// The recording that Run begins with is of a card, as it is now.
+// The recording that Run begins with is of a current card.
 func TestRecordingIsOfACard(t *testing.T) {
 	var recorded struct {
 		Settings runs.Settings

@@ -51,8 +51,8 @@ func TestScheduleIsPlayed(t *testing.T) {
 	}
 }
 
-// A short name is enough wherever a strategy is named; replies have the whole name. One that is
-// short for several is refused.
+// A short name is enough wherever a strategy is named; replies have the whole name. An ambiguous
+// short name is refused.
 func TestSchedulesTakeShortNames(t *testing.T) {
 	h := newSchedules()
 	w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"v2","buyers":2,"moves":"A.A"}`)
@@ -70,8 +70,8 @@ func TestSchedulesTakeShortNames(t *testing.T) {
 	}
 }
 
-// The levels of the game come with their goals, and a schedule says whether the one that is
-// asked for is reached. No goal that is not known is played for.
+// The levels of the game have goals, and the reply to a schedule says whether the requested goal is
+// reached. Unknown goals are refused.
 func TestScheduleIsPlayedForAGoal(t *testing.T) {
 	h := newSchedules()
 	var levels struct{ Game []lab.Level }
@@ -110,7 +110,7 @@ func TestSearchIsMadeOnce(t *testing.T) {
 	}
 }
 
-// A cancelled search answers nobody, and the next request starts over.
+// A cancelled search has no result, and the next request starts over.
 func TestSearchThatWasGivenUp(t *testing.T) {
 	h := newSchedules()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -170,11 +170,11 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 // endless is a search that takes longer than a test.
 const endless = "/api/schedule/search?strategy=v9_cohort&buyers=3"
 
-// The shop closes at once, although a search is under way.
+// The shop closes immediately, even during a search.
 func TestSearchEndsWithTheShop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := page.Schedules(ctx, "", search.Budget{}, func(string) (func(), error) {
-		cancel() // the shop is told to stop when the search begins
+		cancel() // the shop stops as soon as the search begins
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
 	w := askSchedules(h, "GET", endless, "")
@@ -283,7 +283,7 @@ func TestFewWaitForASearch(t *testing.T) {
 	all.Go(func() { askSchedules(h, "GET", endless, "") })
 	<-begun
 	full := make(chan string, 5)
-	for range cap(full) { // four wait, and one is told that it cannot
+	for range cap(full) { // four wait, and one is refused
 		all.Go(func() {
 			if w := askSchedules(h, "GET", endless, ""); w.Code != http.StatusServiceUnavailable {
 				t.Errorf("got %d %s", w.Code, w.Body)
@@ -300,8 +300,7 @@ func TestFewWaitForASearch(t *testing.T) {
 	}
 }
 
-// The record of the searches is there before anything is searched, and the progress of a
-// search while it is under way.
+// The recorded results are available before any search, and the progress of a search while it runs.
 func TestRecordAndProgress(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

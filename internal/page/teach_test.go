@@ -14,8 +14,8 @@ import (
 var lessonSteps = regexp.MustCompile(`\{\s*id: "(\w+)",\s*show: "([^"]+)",\s*` +
 	`exercise: (?:null|\["(\w+)", "([\w-]+)"(?:, "([\w.]+)")?\]),?\s*\}`)
 
-// Each step of the lesson is in docs/teaching.md, with what to show and its exercise. An exercise
-// has an answer if the record has a schedule that reaches its goal.
+// Each step of the lesson is in docs/teaching.md, with its demonstration and its exercise. An
+// exercise has an answer if the record has a schedule that reaches its goal.
 func TestTheLessonIsInTheDocs(t *testing.T) {
 	steps := lessonSteps.FindAllStringSubmatch(readAsset(t, "teach.js"), -1)
 	if len(steps) != 9 {

@@ -162,9 +162,8 @@ func inBraces(text string) []string {
 	return slices.Compact(found)
 }
 
-// A form of an English sentence of the shop and its translation have the same values in
-// them. That what a shop says has a form is tested by the shop's
-// TestPageTellsEverythingInChinese.
+// A form of an English sentence of the shop and its translation have the same values in them. The
+// shop's TestPageTellsEverythingInChinese tests that everything a shop says has a form.
 func TestFormsHaveTheirValues(t *testing.T) {
 	for _, language := range languages[1:] {
 		for _, file := range []string{".told", ".lab"} {

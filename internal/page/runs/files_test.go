@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Whatever is offered can be run, however low the limit of open files.
+// All offered settings can be run, however low the limit of open files is.
 func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

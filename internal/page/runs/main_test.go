@@ -55,7 +55,7 @@ func pretending(t *testing.T, change func(*Config)) *Manager {
 	return m
 }
 
-// endless is the strategy of which pretended rows never end by themselves.
+// endless is the strategy whose pretended rows never end by themselves.
 const endless = "v1_setnx"
 
 // small is a run of one short row.
@@ -81,8 +81,7 @@ func start(t *testing.T, m *Manager, s Settings) string {
 	return id
 }
 
-// until reads events until one is as wanted, and returns it with the rows of all events
-// that it read.
+// until reads events until one is wanted, and returns it with the rows of all events that it read.
 func until(t *testing.T, s *Subscription, wanted func(Event) bool) (Event, []NumberedRow) {
 	t.Helper()
 	e, rows, err := awaited(t.Context(), s, wanted)

@@ -91,7 +91,7 @@ func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 	p.CheckEnded(t)
 }
 
-// Of the shop's own servers, a run starts those that its strategies need.
+// A run starts the shop's own lock servers that its strategies need.
 func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 	backendtest.System(t)
 	dir := t.TempDir()
@@ -192,7 +192,7 @@ func TestCloseInTheMiddleLeavesNothing(t *testing.T) {
 	if _, err := m.Start(small(m)); !errors.Is(err, ErrClosed) {
 		t.Errorf("a start after that: %v", err)
 	}
-	m.Close() // once more does no harm
+	m.Close() // calling it again does no harm
 }
 
 func TestRunEndsWithItsTime(t *testing.T) {
@@ -207,7 +207,7 @@ func TestRunEndsWithItsTime(t *testing.T) {
 	}
 }
 
-// The error about an unreachable backend of the shop does not have its address.
+// The error about an unreachable backend of the shop does not contain its address.
 func TestShopsBackendIsNotTold(t *testing.T) {
 	m, _ := open(t, func(c *Config) {
 		c.Shop = &Backends{RedisURL: "redis://:sesame@127.0.0.1:1", DBURL: backendtest.Database(t, "embedded")}
@@ -223,7 +223,7 @@ func TestShopsBackendIsNotTold(t *testing.T) {
 
 func TestWhatCannotBeRunIsRefused(t *testing.T) {
 	m, _ := open(t, nil)
-	requests := fmt.Sprintf("1 to %d", m.Options().Limits.Requests.Max) // by how many files may be open here
+	requests := fmt.Sprintf("1 to %d", m.Options().Limits.Requests.Max) // depends on the limit of open files
 	for _, tt := range []struct {
 		change func(*Settings)
 		want   string
@@ -267,7 +267,7 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 	}
 }
 
-// Several runs keep no more than the limits allow.
+// The manager keeps no more runs than the limits allow.
 func TestOldRunsAreLetGo(t *testing.T) {
 	m := pretending(t, func(c *Config) {
 		c.Limits = DefaultLimits()
@@ -312,12 +312,12 @@ func TestEventsComeInBatches(t *testing.T) {
 	}
 }
 
-// Next returns the cancellation, even when something is new.
+// Next returns the cancellation even if there is a change.
 func TestSubscriberWhoHasGoneIsToldNothing(t *testing.T) {
 	m, _ := open(t, nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errGone)
-	for range 50 { // of two things that are ready, a select takes either
+	for range 50 { // a select with two ready channels takes either
 		if e, err := m.Subscribe().Next(ctx); !errors.Is(err, errGone) {
 			t.Fatalf("a subscriber that has gone gets %+v, %v", e, err)
 		}
@@ -336,7 +336,7 @@ func TestNothingBesideARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave()
-	leave() // is no other's
+	leave() // a second call does not release another's
 	if _, err := m.Start(small(m)); !errors.Is(err, ErrOccupied) || !strings.Contains(err.Error(), "the lab") {
 		t.Errorf("beside the lab a run starts with %v", err)
 	}

@@ -29,7 +29,7 @@ func recording(t *testing.T) (*Manager, *recorder) {
 	return m, &recorder{manager: m, run: r}
 }
 
-// shown is the run as it is shown.
+// shown returns the run as clients see it.
 func shown(t *testing.T, m *Manager) Run {
 	t.Helper()
 	r, err := m.Get("1")
@@ -105,8 +105,8 @@ func TestWhatIsBrokenIsToldWhileTheRowGoesOn(t *testing.T) {
 	}
 }
 
-// What happened in a row stays with its samples: the faults, and when nobody was served any more.
-// A fault that ended after the last sample has its end.
+// The faults of a row, and the time from which no buyer was served, are kept with its samples. A
+// fault that ended after the last sample has its end.
 func TestWhatHappenedStaysWithTheRow(t *testing.T) {
 	m, c := recording(t)
 	const ms = time.Millisecond

@@ -85,7 +85,7 @@ func TestEachFormIsToldByItself(t *testing.T) {
 	}
 }
 
-// A value that a sentence has twice is the same in both places.
+// A value that occurs twice in a form must be the same in both places.
 func TestAValueIsOne(t *testing.T) {
 	l := chinese(t)
 	same, other := "2 sold, and the stock is down by 2", "2 sold, and the stock is down by 3"
@@ -97,7 +97,7 @@ func TestAValueIsOne(t *testing.T) {
 	}
 }
 
-// What is translated in part is not translated at all.
+// A sentence that can only be translated in part is not translated at all.
 func TestASentenceWithoutFormStaysEnglish(t *testing.T) {
 	const english = "sold out; and nobody knows this sentence"
 	if got := chinese(t).Told(english); got != english {

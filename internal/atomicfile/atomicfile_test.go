@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// checkAlone checks that nothing was left in the folder but so many files.
+// checkAlone checks that the folder has only n files.
 func checkAlone(t *testing.T, dir string, n int) {
 	t.Helper()
 	if all, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(all) != n {
@@ -16,7 +16,7 @@ func checkAlone(t *testing.T, dir string, n int) {
 	}
 }
 
-// What a link leads to is replaced, and a device is written to.
+// The target of a link is replaced, and a device is written to.
 func TestFileGoesWhereThePathLeads(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
@@ -47,7 +47,7 @@ func TestFileGoesWhereThePathLeads(t *testing.T) {
 	checkAlone(t, dir, 2)
 }
 
-// Whatever goes wrong while it is written, what was there stays.
+// If anything goes wrong while the new file is written, the old one stays.
 func TestOldFileStaysUntilTheNewOneIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")

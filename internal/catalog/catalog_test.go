@@ -38,7 +38,7 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 	}
 }
 
-// What follows from the case beside the strategy and the condition.
+// Expectations that depend on more than the strategy and the condition.
 func TestCatalogExpects(t *testing.T) {
 	type of = catalog.Case
 	type verdicts = []figures.Verdict
@@ -98,7 +98,7 @@ func TestKindsFit(t *testing.T) {
 				t.Errorf("%s under %s: there is no expectation for a sale", s.Name, condition)
 			}
 			if condition == catalog.Partition || condition == catalog.Failover || condition == catalog.Chaos {
-				continue // these have to do with a sale
+				continue // these are only for a sale
 			}
 			if _, known := s.Expect(catalog.Case{Workload: catalog.Cache, Condition: condition,
 				Instances: 2}); known != guarded {

@@ -32,7 +32,7 @@ func eachLock(
 				f(t, strategy.Name, s, func(p guard.Policy) guard.Guard {
 					return strategy.NewGuard(catalog.Options{Redis: s.Client, TTL: leaseOf, Policy: p})
 				})
-				time.Sleep(leaseOf) // what goes on in the background ends: the bubble's clock stops with f
+				time.Sleep(leaseOf) // background work ends before the bubble's clock stops with f
 			})
 		})
 	}
@@ -51,14 +51,14 @@ func eachPolled(t *testing.T, f func(t *testing.T, s *locktest.Server, with func
 	})
 }
 
-// as is the wish of somebody who waits as long as the test takes.
+// as is the entry of an owner who waits as long as the test takes.
 func as(t *testing.T, owner string) guard.Entry {
 	return guard.Entry{Key: "lock", Owner: owner}
 }
 
 func noWork(context.Context) error { return nil }
 
-// undone has the locks that remove only their own: a failed attempt is undone.
+// undone reports whether a lock removes only its own key, so that a failed attempt is undone.
 func undone(name string) bool { return name != "v1_setnx" && name != "v2_ttl" }
 
 func TestLostReplyOfAnAttempt(t *testing.T) {

@@ -86,7 +86,7 @@ func TestRelayPasses(t *testing.T) {
 	l := relay(t, pass)
 	l.send(t, NewCommand("GET", "a"))
 	l.expect(t, "GET a")
-	// Several at once, as a pipeline: none is read before the last is written.
+	// Several commands at once, as a pipeline: no reply is read before the last command is written.
 	l.send(t, NewCommand("GET", "1"), NewCommand("GET", "2"), NewCommand("GET", "3"))
 	for _, n := range []string{"1", "2", "3"} {
 		l.expect(t, "GET "+n)
@@ -101,7 +101,7 @@ func TestRelayPassesPushes(t *testing.T) {
 	l.expect(t, "GET a")
 }
 
-// A command that is held up arrives, though its client is gone by then.
+// A command that is held up arrives even if its client has gone by then.
 func TestRelayDeliversForWhoIsGone(t *testing.T) {
 	parked, goOn := make(chan struct{}), make(chan struct{})
 	l := relay(t, func(_ context.Context, _ Command, send func() (Value, error)) (Value, error) {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// limit is for what happens at once, or not at all.
+// limit bounds the wait for something that happens immediately or not at all.
 const limit = 10 * time.Second
 
-// aWhile is for what must not happen, and would at once.
+// aWhile is how long to wait for something that must not happen, and would happen immediately.
 const aWhile = 20 * time.Millisecond
 
 // An echo serves lines back.
@@ -68,7 +68,7 @@ func (e *echo) serve(c net.Conn) {
 	}
 }
 
-// next returns what the server hears next.
+// next returns the next line that the server receives.
 func (e *echo) next(t *testing.T) string {
 	t.Helper()
 	select {
@@ -89,7 +89,7 @@ func (e *echo) hearsNothing(t *testing.T) {
 	}
 }
 
-// newRelay leads to an echo.
+// newRelay starts a relay to an echo.
 func newRelay(t *testing.T) (*Relay, *echo) {
 	t.Helper()
 	e := newEcho(t)
@@ -150,7 +150,7 @@ func hears(t *testing.T, c net.Conn, want string) {
 	}
 }
 
-// ends checks that nothing is heard but the end of the connection.
+// ends checks that only the end of the connection is received.
 func ends(t *testing.T, c net.Conn) {
 	t.Helper()
 	n, err := c.Read(make([]byte, 1))
@@ -237,7 +237,7 @@ func TestNobodyNewGetsThroughAHole(t *testing.T) {
 	r.mu.Lock()
 	accepted := len(r.conns)
 	r.mu.Unlock()
-	if accepted -= 2; accepted > 1 { // without the one before, and its server
+	if accepted -= 2; accepted > 1 { // not counting the earlier connection, and its server
 		t.Errorf("%d connections were accepted in a hole, want at most the one that was waited for", accepted)
 	}
 	r.Restore()
@@ -260,7 +260,7 @@ func TestCutBreaksConnectionsUntilRestore(t *testing.T) {
 	ends(t, c)
 	ends(t, dial(t, r))
 	r.Restore()
-	talks(t, dial(t, r), e, "two") // and not what was in the hole when it was cut
+	talks(t, dial(t, r), e, "two") // not what was in the hole when the connection was cut
 }
 
 func TestLostReplyWasExecuted(t *testing.T) {
@@ -342,8 +342,8 @@ func TestCloseEndsWhateverElseIsGoingOn(t *testing.T) {
 	}
 }
 
-// A reply that is late arrives in the end, and the request was there at once. Close
-// does not wait for it.
+// A late reply arrives in the end, and its request arrives immediately. Close does not wait for the
+// reply.
 func TestLateRepliesArrive(t *testing.T) {
 	const late = 50 * time.Millisecond
 	r, e := newRelay(t)

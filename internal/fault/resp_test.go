@@ -109,8 +109,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// That the other end is closed is told by the read, as EOF, whether a deadline was set before or
-// after it was closed.
+// The read reports the closed other end, as EOF, whether a deadline was set before or after it was
+// closed.
 func TestPipeTellsItsEndByTheRead(t *testing.T) {
 	for _, deadlineFirst := range []bool{true, false} {
 		mine, theirs := Pipe()

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
-// gate remembers what passes, and does what the test says with a statement.
+// gate records the statements that pass, and does with them what the test says.
 type gate struct {
 	mu     sync.Mutex
 	passed []string

@@ -18,8 +18,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// role says what this test binary is to be instead of a run of tests: a child
-// of one. Each role prints a line when it is ready.
+// role names the environment variable that makes this test binary a child of a test. Each role
+// prints a line when it is ready.
 const role = "OVERSELL_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -30,11 +30,11 @@ func TestMain(m *testing.M) {
 		go echo()
 		<-asked
 		os.Exit(3)
-	case "stubborn": // does not hear SIGTERM
+	case "stubborn": // ignores SIGTERM
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("ready")
 		time.Sleep(time.Minute)
-	case "parent": // has a child of its own, of which it tells the process id
+	case "parent": // has a child of its own, and prints its process id
 		p, err := fleet.Start(command("stubborn"))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -61,7 +61,7 @@ func command(as string) *exec.Cmd {
 	return cmd
 }
 
-// talk is what a test and its child say to each other.
+// talk is the connection between a test and its child.
 type talk struct {
 	io.Writer             // to the child
 	lines     chan string // from the child; closed when it says no more
@@ -89,7 +89,7 @@ func start(t *testing.T, as string) (*fleet.Process, talk) {
 	go said.listen(out)
 	t.Cleanup(func() {
 		p.Kill()
-		for range said.lines { // to the end, so that nobody is left listening
+		for range said.lines { // to the end, so that the reader is not left waiting
 		}
 	})
 	if as == "echo" || as == "stubborn" {
@@ -109,7 +109,7 @@ func (s talk) listen(out *os.File) {
 	}
 }
 
-// next returns what the child says next.
+// next returns the next line of the child.
 func (s talk) next(t *testing.T) string {
 	t.Helper()
 	select {

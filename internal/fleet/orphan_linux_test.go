@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// A parent that is killed can stop nobody: the kernel does it.
+// A parent that is killed cannot stop its child: the kernel does it.
 func TestChildDiesWithAKilledParent(t *testing.T) {
 	parent, said := start(t, "parent")
 	pid := said.nextPid(t)
-	// Long enough for threads that started something and are idle to end:
-	// the child hangs on the thread, not on the process, that started it.
+	// Long enough for idle threads to end: the child depends on the thread that started it, not on
+	// the process.
 	time.Sleep(50 * time.Millisecond)
 	if !alive(pid) {
 		t.Fatal("the child died before its parent")
@@ -27,8 +27,7 @@ func TestChildDiesWithAKilledParent(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs. One that ended and was not yet waited
-// for by its new parent does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/fleet"
 )
 
-// What one has written the other reads, once it is flushed and fetched.
+// What one side has written the other reads, after Flush and Fetch.
 func TestTwoSeeTheSameWords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "words")
 	mine, err := fleet.CreateWords(path, 3)

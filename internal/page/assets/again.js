@@ -4,7 +4,7 @@ import { call } from "./api.js";
 import { el, put, say } from "./dom.js";
 import { t, told } from "./text.js";
 
-/** newAgain makes the button that runs a cell again, and tells whether it came out as in the recording. */
+/** newAgain makes the button that runs a cell again, and shows whether the result matches the recording. */
 export function newAgain({ anomaly, strategy }, signal) {
   const found = el("p.small", { role: "status" });
   const button = el("button", { onclick: run }, t("site.again"));

@@ -17,16 +17,16 @@ class Problem extends Error {
 /** hasShop is false on a site of recordings, which the lab's -site makes. */
 export const hasShop = document.documentElement.dataset.site === undefined;
 
-/** at is the address of a path of the shop. A site need not be at the root of its host, as a shop is. */
+/** at returns the address of a path of the shop. Unlike a shop, a site need not be at the root of its host. */
 export const at = (path) => hasShop ? path : new URL(path.slice(1), document.baseURI).href;
 
-/** send sends a request to the shop, or to what stands in for it. */
+/** send sends a request to the shop, or to its replacement on a site of recordings. */
 const send = async (path, request) =>
   hasShop ? fetch(at(path), request) : (await import("./site.js")).send(path, request);
 
 const tokenName = "token";
 
-/** token is the token that the visitor gave, kept as long as the tab is open. */
+/** token returns or stores the visitor's token, for as long as the tab is open. */
 export function token(value) {
   try {
     if (value !== undefined) sessionStorage.setItem(tokenName, value);
@@ -36,12 +36,12 @@ export function token(value) {
   }
 }
 
-/** wantsToken tells whether an error is about a missing or wrong token. */
+/** wantsToken returns whether an error is about a missing or wrong token. */
 export const wantsToken = ({ code }) => ["no_token", "wrong_token", "bad_token"].includes(code);
 
-const printable = (given) => /^[\x21-\x7e]*$/.test(given); // a header can carry nothing else
+const printable = (given) => /^[\x21-\x7e]*$/.test(given); // a header can contain nothing else
 
-/** authorization is the header with the token, if one was given. */
+/** authorization returns the header with the token, if one was given. */
 export function authorization() {
   const given = token();
   return given && printable(given) ? { Authorization: `Bearer ${given}` } : {};
@@ -71,7 +71,7 @@ export async function call(path, { method = "GET", body, headers = {}, signal } 
   return json;
 }
 
-/** key is an idempotency key for one click, so that a request that is sent twice does its work once. */
+/** key makes an idempotency key for one click, so that a request that is sent twice takes effect once. */
 export function key() {
   return `page-${[...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, "0")).join("")}`;
 }

@@ -33,7 +33,7 @@ function leave() {
   open = null;
 }
 
-/** go shows what the address says. */
+/** go shows the part that the address names. */
 async function go() {
   const at = address();
   const mine = ++turn;
@@ -66,7 +66,7 @@ async function go() {
   }
 }
 
-/** loaded is the module of a part. A browser has its own words for a module that cannot be loaded. */
+/** loaded returns the module of a part. It replaces the browser's own error for a module that cannot be loaded. */
 async function loaded(name) {
   try {
     return await import(`./${name}.js`);
@@ -75,7 +75,7 @@ async function loaded(name) {
   }
 }
 
-/** pageOf is what a part may change of the page, until the signal says that it was left. */
+/** pageOf returns the functions by which a part may change the page, until the signal is aborted. */
 function pageOf(signal) {
   return {
     signal,
@@ -84,7 +84,7 @@ function pageOf(signal) {
   };
 }
 
-/** title names the window after what it shows. */
+/** title sets the title of the window. */
 function title(text) {
   document.title = text ? `${text} · oversell` : "oversell";
 }
@@ -145,9 +145,9 @@ async function present() {
     if (document.fullscreenElement) await document.exitFullscreen();
   } else {
     dataset.present = "";
-    await document.documentElement.requestFullscreen?.().catch(() => {}); // refused: the type is large all the same
+    await document.documentElement.requestFullscreen?.().catch(() => {}); // refused: the type is large anyway
   }
-  dispatchEvent(new Event("resize")); // what measures its text does so again
+  dispatchEvent(new Event("resize")); // parts that measure their text do so again
 }
 
 document.getElementById("present").addEventListener("click", present);

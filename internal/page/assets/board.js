@@ -24,14 +24,14 @@ export function newBoard(lab, query, page) {
   const tools = newTools(lab, choose);
   const all = el("button", { onclick: () => choose(everything) }, t("break.all", { n: lab.anomalies.length }));
 
-  /** choose changes what is pinned or filtered. */
+  /** choose changes the pins or the filter. */
   function choose(change) {
     choice = { ...choice, ...change };
     page.replace(addressOf(choice));
     draw();
   }
 
-  /** pin pins a column, or lets it go. */
+  /** pin pins or unpins a column. */
   function pin(name) {
     const { pins } = choice;
     const pinned = pins.includes(name);
@@ -60,12 +60,12 @@ export function newBoard(lab, query, page) {
   return {
     node: el("div.board", tools.node, columns.node, box, nothing, all, tip.node),
     address: () => addressOf(choice),
-    /** update shows what another address says. */
+    /** update shows the choice of another address. */
     update(next) {
       choice = choiceOf(lab, next);
       draw();
     },
-    /** focus gives a cell the keyboard. */
+    /** focus moves the keyboard focus to a cell. */
     focus(address) {
       box.querySelector(`a.square[href="${address}"]`)?.focus();
       tip.hide();
@@ -119,7 +119,7 @@ function drawTable(groups, strategies, pins, { cellAt, pin }) {
   return table;
 }
 
-/** writeNotes writes what decided the pinned cells, a few at a time, as they have to be translated. */
+/** writeNotes writes what decided the pinned cells, a few at a time, because translating takes long. */
 function writeNotes(table, cells) {
   const open = [...table.querySelectorAll("[data-cell]")];
   let timer = 0;
@@ -136,7 +136,7 @@ function writeNotes(table, cells) {
   return () => clearTimeout(timer);
 }
 
-/** newTools makes the filter and what explains the squares. */
+/** newTools makes the filter and the legend of the squares. */
 function newTools(lab, choose) {
   const search = el("input", { type: "search", placeholder: t("break.search"), "aria-label": t("break.search") });
   search.addEventListener("input", () => choose({ words: search.value, rows: "all" }));
@@ -161,7 +161,7 @@ function newTools(lab, choose) {
         el("label", el("input.explain", { type: "checkbox" }), t("break.explain"))),
       el("p.small.pair.comparing", el("span", t("break.compare")), compared.filter((pins) =>
         pins.every((name) => lab.manifest.strategies.includes(name))).map(example), link, clear)),
-    /** tell shows a choice. */
+    /** tell shows a choice in the controls. */
     tell({ pins, words, loss, rows: chosen }) {
       if (search.value !== words) search.value = words;
       rows.value = chosen;
@@ -174,7 +174,7 @@ function newTools(lab, choose) {
 
 const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-/** roam lets the arrow keys go from square to square, over the heads of the groups. Tab stops at one of them. */
+/** roam lets the arrow keys go from square to square, across groups. Tab stops at only one square. */
 function roam(table, start, chosen) {
   const grid = [...table.tBodies].flatMap((body) => [...body.rows]).filter((row) => !row.matches(".head")).map((row) =>
     [...row.cells].slice(1).map((cell) => cell.querySelector("a.square"))

@@ -10,7 +10,7 @@ import { called, t, told } from "./text.js";
 
 const busyPause = 1500; // milliseconds more until the lab is asked again, when it has to wait for a run
 
-let lab = null; // what the lab found; it does not change while the shop runs
+let lab = null; // the lab's results; they do not change while the shop runs
 
 /** show shows the matrix, and in front of it the cell that the address names. */
 export async function show(box, at, page) {
@@ -22,9 +22,9 @@ export async function show(box, at, page) {
   const again = el("p.small", { role: "status" });
   const proofs = el("section.everyschedule", { "aria-label": t("proof.title") });
   const measured = lab ? null : measure(again, signal);
-  measured?.catch(() => {}); // what fails is shown below, and by then this page may have been left
+  measured?.catch(() => {}); // errors are shown below, and by then the page may have been left
 
-  /** paint shows the squares of a lab, and what was chosen among them. */
+  /** paint shows the squares of a lab, with the pins and the filter. */
   function paint(known, query) {
     const focused = board?.node.contains(document.activeElement) && document.activeElement.getAttribute("href");
     board?.close();
@@ -74,7 +74,7 @@ export async function show(box, at, page) {
   return { update };
 }
 
-/** measure waits until the lab has tried everything in this shop, and says how far it is. */
+/** measure waits until the lab has run all cells in this shop, and shows its progress. */
 function measure(progress, signal) {
   let idle = 0; // polls without progress
   return new Promise((done, failed) => {
@@ -100,10 +100,10 @@ function measure(progress, signal) {
   });
 }
 
-/** intro says what is seen. */
+/** intro explains the matrix. */
 const intro = () => [el("h1", t("break.title")), el("p.lead", t("break.lead"))];
 
-/** made says what the matrix was made with, and how many cells came out how. */
+/** made says what the matrix was made with, and counts the cells by result. */
 function made() {
   const { redis, ttl_ns: ttl } = lab.manifest;
   const count = (kind) => lab.cells.filter((cell) => cell.outcome === kind).length;
@@ -112,7 +112,7 @@ function made() {
   return el("p.small", t("break.counts", values));
 }
 
-/** showProofs shows what the search of every schedule has found of all strategies. */
+/** showProofs shows what the searches through every schedule have found for all strategies. */
 async function showProofs(box, signal) {
   const title = el("h2", t("proof.title"));
   try {

@@ -1,8 +1,8 @@
-// Cases: what is known of the cases of a run. A case is a strategy under a condition.
+// Cases: the state of the cases of a run. A case is a strategy under a condition.
 
 const mostPoints = 600;
 
-/** planned are the cases of a run, in their order. */
+/** planned returns the cases of a run, in their order. */
 const planned = ({ strategies, conditions }) =>
   conditions.flatMap((condition) => strategies.map((strategy) => ({ strategy, condition })));
 
@@ -18,7 +18,7 @@ function add(points, point) {
   return points.length > mostPoints ? points.filter((_, i) => i % 2 === 0) : points;
 }
 
-/** begins is what is known of a case before it begins. */
+/** begins returns the state of a case before it begins. */
 const begins = () => ({ points: [], faults: [], broken: [] });
 
 /** newCases keeps the cases of one run at a time. */
@@ -26,35 +26,35 @@ export function newCases() {
   let id = null;
   let all = [];
 
-  /** plan begins with the cases of a run, unless they are there. */
+  /** plan starts over with the cases of a run, unless it is the current run. */
   function plan({ id: next, settings }) {
-    if (next && next === id) return; // one without an id has not begun
+    if (next && next === id) return; // a run without an id has not begun
     id = next;
     all = planned(settings).map((one, i) => ({ ...one, n: i + 1, stock: settings.stock, ...begins() }));
   }
 
   function underWay({ row: n, phase, point, faults, broken }) {
     const one = all[n - 1];
-    const anew = phase === "setup" || (phase === "load" && point.t_ms < one.points.at(-1)?.t_ms); // it is tried again
+    const anew = phase === "setup" || (phase === "load" && point.t_ms < one.points.at(-1)?.t_ms); // it is run again
     Object.assign(one, anew && begins(), { phase, faults, broken });
     if (point) one.points = add(one.points, point);
   }
 
   return {
     list: () => all,
-    /** take takes what the stream says of a run. */
+    /** take takes an event of the stream about a run. */
     take(run) {
       plan(run);
       for (const one of all) one.phase = null;
       (run.rows ?? []).forEach((row, i) => all[i].row = row);
       if (run.now) underWay(run.now);
     },
-    /** replay takes what was known of a recorded run at a time. */
+    /** replay takes the state of a recorded run at a moment. */
     replay(run) {
       plan(run);
       run.samples.forEach((known, i) => Object.assign(all[i], known, { row: run.rows[i] }));
     },
-    /** adopt takes the shop's record of a run. Of a case under way, the points before the known ones are taken. */
+    /** adopt takes the shop's record of a run. For a case under way, it adds only the points before the known ones. */
     adopt(run) {
       plan(run);
       for (const { n, points, faults, broken } of run.samples) {
@@ -76,7 +76,7 @@ export const badness = ({ row, broken }) => (row ? weights[row.verdict] ?? 0 : M
 const worse = (a, b) =>
   badness(b) - badness(a) || (b.row?.oversold ?? 0) - (a.row?.oversold ?? 0) || a.n - b.n;
 
-/** worst is the case that failed worst, or the first one. */
+/** worst returns the case that failed worst, or the first one. */
 export const worst = (cases) => cases.toSorted(worse)[0];
 
 /**

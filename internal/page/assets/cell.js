@@ -1,4 +1,4 @@
-// A cell: what it is about, and its timeline in lanes, which can be played.
+// A cell: its explanation, and its timeline in lanes, which can be played.
 
 import { newAgain } from "./again.js";
 import { call, hasShop } from "./api.js";
@@ -9,9 +9,9 @@ import { called, knows, named, t, titleOf, told } from "./text.js";
 import { newTimeline } from "./timeline.js";
 
 const pace = 1100; // milliseconds a step, while it plays
-const ahead = 60; // pixels of what comes next that are in sight
+const ahead = 60; // pixels of the next steps that stay in sight
 
-/** fetchStory asks for all that happened in a cell. */
+/** fetchStory fetches all events of a cell. */
 export async function fetchStory(cell, signal) {
   const { story, note } = await call(`/api/lab/${cell.anomaly}/${cell.strategy}`, { signal });
   for (const row of story.rows) {
@@ -61,7 +61,7 @@ export function showCell(box, lab, cell, story, query, page) {
 
 const addressOf = ({ anomaly, strategy }) => `#/break/${anomaly}/${strategy}`;
 
-/** verdict is what came out of a cell, and why. */
+/** verdict shows the result of a cell, and the reason. */
 function verdict(lab, cell) {
   const kind = kindOf(cell);
   const price = kind === "endless" && priceOf(lab, cell);
@@ -69,7 +69,7 @@ function verdict(lab, cell) {
     price && el("span.price", t("cell.price"), " ", el("a", { href: addressOf(price) }, called(price.anomaly))));
 }
 
-/** priceOf is the cell in which a lock that never expires is stuck for ever, and the fewest others are. */
+/** priceOf returns the cell in which a lock that never expires is stuck forever, and the fewest other locks are. */
 function priceOf(lab, { strategy }) {
   const stuck = lab.anomalies.filter(({ loss }) => loss === "stuck").map(({ name }) => name);
   const broken = lab.cells.filter(({ anomaly, outcome }) => outcome === "breaks" && stuck.includes(anomaly));
@@ -77,7 +77,7 @@ function priceOf(lab, { strategy }) {
   return broken.filter((cell) => cell.strategy === strategy).sort((a, b) => others(a) - others(b))[0];
 }
 
-/** siblings is a strip with the same anomaly on all strategies. */
+/** siblings makes a strip with the same anomaly for all strategies. */
 function siblings(lab, cell) {
   const one = (other) => {
     const here = other === cell;
@@ -89,7 +89,7 @@ function siblings(lab, cell) {
     lab.cells.filter(({ anomaly }) => anomaly === cell.anomaly).map(one));
 }
 
-/** neighbours are the ways to the cells beside this one, in the order of the matrix. */
+/** neighbours makes the links to the adjacent cells, in the order of the matrix. */
 function neighbours(lab, cell) {
   const names = lab.losses.flatMap((loss) => lab.anomalies.filter((a) => a.loss === loss)).map((a) => a.name);
   const { strategies } = lab.manifest;
@@ -116,7 +116,7 @@ function neighbours(lab, cell) {
   };
 }
 
-/** about is what the anomaly is, where the strategy can be read or played, and how to read the lanes. */
+/** about explains the anomaly and the lanes, and links to the strategy's code and its game. */
 function about(anomaly, cell, { signal }) {
   const { name, loss } = anomaly;
   const { strategy } = cell;
@@ -205,7 +205,7 @@ export function newPlayer(cell, story, page) {
   const node = el("section.story", { "aria-label": t("lanes.title") }, controls, timeline.node,
     el("div.still", moment, keysThere));
 
-  /** to goes to a step, and writes it into the address. */
+  /** to goes to a step, and puts it into the address. */
   function to(next, playing = false) {
     if (!playing) stop();
     step = Math.min(last, Math.max(1, next));
@@ -253,14 +253,14 @@ export function newPlayer(cell, story, page) {
     start: (query) => to(Number.parseInt(query.get("step") ?? "1", 10) || 1),
     close() {
       stop();
-      node.inert = true; // it stays visible until the next one is there
+      node.inert = true; // it stays visible until the next one is ready
       timeline.close();
       document.removeEventListener("keydown", keys);
     },
   };
 }
 
-/** tell fills box with all that is known of a moment. */
+/** tell fills box with everything known about a moment. */
 function tell(box, cell, story, row) {
   const { text, reply } = words(row);
   const actor = row.actor >= 0 ? ` · ${story.actors[row.actor]}` : "";
@@ -280,7 +280,7 @@ function showKeys(box, story, row) {
   put(box, row.blind ? el("p.small", t("moment.unknown")) : table());
 }
 
-/** standing is the state after a moment: the lock, its lease, and who believes that they hold it. */
+/** standing shows the state after a moment: the lock, its lease, and which callers believe that they hold it. */
 function standing(story, row) {
   const { lock, rows, actors, unit } = story;
   const believe = (row.believe ?? []).map((actor) => actors[actor]);

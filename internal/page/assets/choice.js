@@ -3,7 +3,7 @@
 import { expand } from "./shortname.js";
 import { called, named } from "./text.js";
 
-/** everything is the choice in which nothing is pinned or filtered. */
+/** everything is the choice without pins or a filter. */
 export const everything = { pins: [], words: "", loss: "", rows: "all" };
 
 /** taught are the anomalies that the matrix begins with: those that the stages of the lock are about. */
@@ -11,7 +11,7 @@ const taught = ["lost-update", "local-mutex-across-instances", "orphan-after-cra
   "foreign-delete", "check-then-delete", "nested-acquire", "long-work", "starvation", "missed-wake-up", "paused-writer",
   "failover"];
 
-/** controls are the anomalies that are the cure of another one: they hold everywhere, as they should. */
+/** controls are the anomalies that show the cure of another one: every strategy holds there, as it should. */
 export const controls = ["committed-before-release", "strategies-take-turns"];
 
 export const rowChoices = ["taught", "all", "broken", "differ"];
@@ -30,7 +30,7 @@ export function choiceOf(lab, query) {
   };
 }
 
-/** addressOf is the address of the matrix with a choice. */
+/** addressOf returns the address of the matrix with a choice. */
 export function addressOf({ pins, words, loss, rows }) {
   const query = new URLSearchParams();
   if (pins.length > 0) query.set("pin", pins.join(","));
@@ -44,7 +44,7 @@ export function addressOf({ pins, words, loss, rows }) {
 /** columnsOf lists the strategies as columns, those that are pinned first. */
 export const columnsOf = ({ manifest }, { pins }) => [...pins, ...manifest.strategies.filter((s) => !pins.includes(s))];
 
-/** groupsOf lists the losses, the worst first, each with the anomalies of it that are chosen. */
+/** groupsOf lists the losses, the worst first, each with its chosen anomalies. */
 export function groupsOf(lab, choice, cellAt) {
   const { words, loss, rows, pins } = choice;
   const asked = words.trim().toLowerCase();

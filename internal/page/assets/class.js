@@ -1,4 +1,4 @@
-// A sale for a class, on the projector: where phones buy, what was sold, and who is inside the lock right now.
+// A sale for a class, on the projector: where phones buy, what was sold, and the holders inside right now.
 
 import { at, call, wantsToken } from "./api.js";
 import { el, every, put, say, submitted, tokenInput } from "./dom.js";
@@ -40,7 +40,7 @@ export async function show(box, signal) {
 
 const loopback = /^(localhost|127\..*|\[::1\])$/;
 
-/** newDoor shows how phones get in. */
+/** newDoor shows the address for phones. */
 function newDoor({ url }) {
   const [host, place] = url.replace(/^http:\/\//, "").split(/(?=\/#)/);
   return el("section.panel.door", { "aria-label": t("class.door") }, el("h2", t("class.door")),
@@ -49,7 +49,7 @@ function newDoor({ url }) {
     el("p.address", el("a", { href: url }, host, el("wbr"), place)));
 }
 
-/** newScene makes what the class watches: the units, the people inside, and what came of it. */
+/** newScene makes what the class watches: the units, the holders inside, and the result. */
 export function newScene() {
   const figures = ["left", "sold", "inside"].map((name) => [name, el("dd", "–")]);
   const squares = el("div.squares", { role: "img" });
@@ -80,7 +80,7 @@ export function newScene() {
 
 const shapes = (n, name) => Array.from({ length: n }, (_, i) => el(name(i)));
 
-/** judged is what the orders say by now. */
+/** judged returns what the orders show so far. */
 function judged({ initial, remaining, sold, oversold, inside }) {
   if (oversold > 0) return ["bad", t("class.oversold", { n: oversold, sold, initial })];
   if (sold === initial && inside === 0) return ["good", t("class.exact", { n: sold })];

@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { t } from "./text.js";
 
 /**
- * newColumns makes the sign of the columns that are out of sight in a box that scrolls sideways. Their names are in
+ * newColumns makes a hint at the columns that are out of sight in a box that scrolls sideways. Their names are in
  * data-column of the table's heads; the first head stays in sight.
  */
 export function newColumns(box) {

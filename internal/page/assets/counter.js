@@ -21,7 +21,7 @@ export async function show(box, signal, alone) {
   const left = el("strong.units", { id: "left" });
   const level = el("i");
   const orders = newOrders(item.sale_id);
-  const over = el("p.outcome.bad.toomany", { role: "alert", hidden: true }); // that not everybody gets a unit
+  const over = el("p.outcome.bad.toomany", { role: "alert", hidden: true }); // that not every buyer gets a unit
   const behind = newBehind(() => state.item, look, signal);
   const buying = newBuying(behind.strategy, look, orders.add);
   const count = el("div.till", el("h2", told(item.name) || sku), el("p.count", left, " ", t("shop.left")),
@@ -42,7 +42,7 @@ export async function show(box, signal, alone) {
   async function look() {
     try {
       const next = await call(`/api/items/${sku}`);
-      if (next.sale_id !== state.item.sale_id) { // what was said is of the sale before
+      if (next.sale_id !== state.item.sale_id) { // the message is about the sale before
         buying.clear();
         orders.clear(next.sale_id);
       }
@@ -56,7 +56,7 @@ export async function show(box, signal, alone) {
     await behind.look();
   }
 
-  /** tell says to a buyer when more was sold than there is. */
+  /** tell warns a buyer when more units were sold than there are. */
   async function tell() {
     const audit = orders.any() ? await call(`/api/audit/${sku}`).catch(() => null) : null;
     if (orders.any() && !audit) return; // until the next look
@@ -67,11 +67,11 @@ export async function show(box, signal, alone) {
   signal.addEventListener("abort", every(1000, look));
 }
 
-/** newBuying makes the button that buys. look looks at the item again, and ordered is told of an order. */
+/** newBuying makes the button that buys. look fetches the item again, and ordered is called with an order. */
 function newBuying(strategy, look, ordered) {
   const outcome = el("div.outcome", { role: "status", "aria-live": "polite" });
   const buy = el("button.primary.buy", { type: "submit" }, t("shop.buy"));
-  let asked = 0; // counts the purchases and sales, so that a reply of the sale before says nothing
+  let asked = 0; // counts the purchases and sales, so that a reply of an earlier sale is ignored
 
   async function purchase() {
     const mine = ++asked;
@@ -107,7 +107,7 @@ function newBuying(strategy, look, ordered) {
   return {
     tell,
     node: el("form.buying", { onsubmit: submitted(purchase) }, buy, outcome),
-    /** soldOut says on the button that nothing is left. The button still asks: the count is a second old. */
+    /** soldOut says on the button that nothing is left. The button still works: the count may be a second old. */
     soldOut: (is) => buy.textContent = t(is ? "shop.soldout" : "shop.buy"),
     clear() {
       asked++;
@@ -128,7 +128,7 @@ function newBehind(item, look, signal) {
   const node = el("details.behind", { ontoggle: () => node.open && open() }, el("summary", t("shop.behind")), body);
   let all = null; // the strategies
   let usual = ""; // the shop's default
-  let offered = ""; // for what sale the list was made
+  let offered = ""; // the sale that the list was made for
 
   /** open fetches the strategies when they are first wanted. */
   async function open() {
@@ -190,7 +190,7 @@ function newBehind(item, look, signal) {
   return {
     node,
     look: lookBehind,
-    /** strategy is what a purchase asks for: "" for the shop's default. */
+    /** strategy returns the strategy of a purchase: "" for the shop's default. */
     strategy: () => ({ name: choice.value, quantity: Number(quantity.value) || 1 }),
   };
 }
@@ -213,7 +213,7 @@ function newOrders(sale) {
   keep();
   return {
     node: el("table.rows", head(...titles), list),
-    /** any is the last order, if there is one. */
+    /** any returns the last order, if there is one. */
     any: () => orders[0],
     add(order) {
       orders = [order, ...orders].slice(0, mostOrders);

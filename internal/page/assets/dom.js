@@ -6,7 +6,7 @@ import { t } from "./text.js";
 
 export { el, linked, put, svg };
 
-/** scroll is a box that scrolls, also by the keyboard. Its edge shows whether something is beyond it. */
+/** scroll makes a box that scrolls, also by the keyboard. Its edge shows whether there is more. */
 export function scroll(label, ...children) {
   const box = el("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, ...children);
   const look = () => {
@@ -19,7 +19,7 @@ export function scroll(label, ...children) {
   return box;
 }
 
-/** head is the head of a table: each column's title, and the class of its cell if it has one. */
+/** head makes the head of a table, from each column's title and the class of its cell, if any. */
 export const head = (...columns) =>
   el("thead", el("tr", columns.map(([title, name = null]) => el("th", { scope: "col", class: name }, title))));
 
@@ -36,10 +36,10 @@ export function tokenInput(id) {
   return input;
 }
 
-/** byCommand tells which command shows what this page cannot, by the name of its text. */
+/** byCommand names the command that shows what this page cannot, by the key of its text. */
 export const byCommand = (name, command) => el("p.bycommand.small", t(name), " ", el("code.shell", command));
 
-/** say has a screen reader tell something. */
+/** say makes a screen reader announce a text. */
 export function say(text) {
   document.getElementById("said").textContent = text;
 }
@@ -58,7 +58,7 @@ export async function copy(button, text, done, failed) {
   setTimeout(() => button.textContent = button.dataset.before, 1500);
 }
 
-/** every calls f now and again ms after each call, while the page is visible. It returns how to end it. */
+/** every calls f now and again ms after each call, while the page is visible. It returns a function that ends it. */
 export function every(ms, f) {
   let timer = 0;
   let ended = false;
@@ -80,7 +80,7 @@ export function every(ms, f) {
   };
 }
 
-/** colour is the current value of a colour of the stylesheet. */
+/** colour returns the current value of a colour of the stylesheet. */
 export function colour(name) {
   const probe = el("i.unseen");
   probe.style.color = `var(${name})`;

@@ -2,7 +2,7 @@
 
 import { at, authorization, call, hasShop } from "./api.js";
 
-// Milliseconds until a stream that was lost or refused is opened again, and up to half as many more.
+// Milliseconds until a lost or refused stream is opened again, plus up to half as many, at random.
 const reopen = 2000;
 
 /**
@@ -41,7 +41,7 @@ function listen(path, on, opened, ended) {
   return { close: () => stop.abort() };
 }
 
-/** replay tells, once, what a stream begins with on a site of recordings: there nothing goes on. */
+/** replay sends, once, the first events of a stream on a site of recordings, where nothing changes. */
 function replay(on) {
   let over = false;
   const tell = async () => {
@@ -59,7 +59,7 @@ function replay(on) {
 /**
  * follow keeps a stream of events open while the page is visible, as a browser has few connections to a host. It calls
  * before each time a stream is opened, and lost with whether the last one broke off or the shop is closing. It returns
- * how to end it.
+ * a function that ends it.
  */
 export function follow(path, on, before, lost) {
   if (!hasShop) return replay(on);

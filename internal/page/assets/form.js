@@ -21,7 +21,7 @@ const check = (name, value, text, about, checked) =>
   el("label.check", el("input", { type: "checkbox", name, value, checked }),
     el("span", el("strong", text), el("span.small", ` ${about}`)));
 
-/** newInputs are the numbers and choices of the form, by their names. */
+/** newInputs makes the numbers and choices of the form, by their names. */
 function newInputs({ limits, defaults, backends, keepers }) {
   return {
     ...Object.fromEntries(numbers.map((name) => [name, number(name, defaults[name], limits[name])])),
@@ -55,7 +55,7 @@ function newChoices({ strategies, conditions, defaults }) {
       const first = list.querySelector("input:checked")?.closest("label");
       if (first) list.scrollTop = first.offsetTop - list.offsetTop; // into view
     },
-    /** fit disables what does not go with the rest of the form. */
+    /** fit disables the choices that do not go with the rest of the form. */
     fit(backend, keeper, instances) {
       const goes = ({ backends, keepers }) => backends.includes(backend) && (keeper === "" || keepers.includes(keeper));
       boxes(list).forEach((box, i) => box.disabled = !goes(strategies[i]));
@@ -64,7 +64,7 @@ function newChoices({ strategies, conditions, defaults }) {
   };
 }
 
-/** settingsOf are the settings that the form says. */
+/** settingsOf returns the settings in the form. */
 const settingsOf = (inputs, choices) => ({
   ...Object.fromEntries(numbers.map((name) => [name, Number(inputs[name].value)])),
   ...choices.chosen(),
@@ -73,7 +73,7 @@ const settingsOf = (inputs, choices) => ({
   unfenced: inputs.fencing.value === "ignored",
 });
 
-/** short is the name of a stage without what it adds: v2 for v2_ttl. */
+/** short returns the short name of a stage, such as v2 for v2_ttl. */
 const short = (name) => /^v\d+/.exec(name)?.[0] ?? name;
 
 /** newCards makes the cards. Each starts a run at once. */
@@ -90,7 +90,7 @@ function newCards(presets, start) {
 }
 
 /**
- * newForm makes the cards, and the form that they fill in. start starts a run, and first is what the form says at
+ * newForm makes the cards, and the form that they fill in. start starts a run, and first is the form's settings at
  * first, or null.
  */
 export function newForm(options, start, first) {
@@ -149,7 +149,7 @@ export function newForm(options, start, first) {
     fit();
   }
 
-  /** refused moves to the token, if that is what is missing. */
+  /** refused moves the focus to the token, if that is missing. */
   function refused(error) {
     if (options.token_needed && wantsToken(error)) secret.focus();
   }

@@ -14,7 +14,7 @@ export function newGameBoard(move) {
   const box = (name) => document.querySelector(`[data-focus="${CSS.escape(name)}"]:not(:disabled)`);
   return {
     node: board,
-    /** show shows a state. The keyboard stays where it was, or goes on with what can be done next. */
+    /** show shows a state. The keyboard focus stays where it was, or moves to the next possible action. */
     show(state, spare) {
       const focus = document.activeElement?.dataset?.focus;
       const before = objects.seen();
@@ -57,7 +57,7 @@ function newObjects(board) {
   }
 
   return {
-    /** seen is where the objects are on the board. */
+    /** seen returns where the objects are on the board. */
     seen: () => new Map([...kept].filter(([, o]) => o.isConnected).map(([key, o]) => [key, on(corner(), o)])),
     place(state, places) {
       for (const { key, kind, at, look, name } of [...locksOf(state), ...unitsOf(state)]) {
@@ -82,13 +82,13 @@ function newObjects(board) {
   };
 }
 
-/** on is where an object is, from a corner. */
+/** on returns the position of an object, from a corner. */
 function on({ x, y }, o) {
   const at = o.getBoundingClientRect();
   return { x: at.x - x, y: at.y - y };
 }
 
-/** locksOf says where the lock is, and who still believes that they have it. */
+/** locksOf returns where the lock is, and which buyers still believe that they hold it. */
 function locksOf({ lock, players }) {
   if (!lock.redis) return [];
   const holder = players.find(({ name }) => name === lock.redis.split(" ")[0])?.name;
@@ -113,7 +113,7 @@ function unitsOf({ sale, players, findings }) {
   });
 }
 
-/** buyerOf is a buyer: what they have, what they are doing, and what can be done with them. */
+/** buyerOf makes a buyer: what they have, what they are doing, and the moves that they allow. */
 function buyerOf(player, index, state, move) {
   const { name, status, result, says, until_ms: until, read, wrote } = player;
   const can = (text) => state.can.includes(text);
@@ -135,7 +135,7 @@ function buyerOf(player, index, state, move) {
   return { name, node, lock, unit };
 }
 
-/** pendingOf is a command that a buyer is about to send. Its reply can be lost. */
+/** pendingOf makes a command that a buyer is about to send, whose reply can be lost. */
 function pendingOf({ move: own, text, from, script, given_up: givenUp }, can, move) {
   const lose = `l${own}`;
   const label = t("play.lose", { command: text });
@@ -158,7 +158,7 @@ function pendingOf({ move: own, text, from, script, given_up: givenUp }, can, mo
 /** leaseless are the strategies without a ttl. */
 const leaseless = new Set(["none", "local", "watch", "v1_setnx"]);
 
-/** shopOf is the shop: its shelf, the lock while nobody has it, and the clock. */
+/** shopOf makes the shop: its shelf, the lock while it is free, and the clock. */
 function shopOf(state, move) {
   const { lock, sale } = state;
   const [free, unit] = [el("span.spot"), el("span.spot")];
@@ -171,7 +171,7 @@ function shopOf(state, move) {
   return { node, lock: free, unit };
 }
 
-/** clock is the time, and by how much it can pass. */
+/** clock makes the clock, and the moves that let time pass. */
 function clock(state, move) {
   const can = state.can.some((text) => text.startsWith("p"));
   const lease = Math.ceil(state.lock.ttl_ms);
@@ -186,7 +186,7 @@ function clock(state, move) {
     el("div.pair", amounts.map(pass))];
 }
 
-/** booksOf is what Redis has, what was sold, and what went wrong. */
+/** booksOf shows the data in Redis, the sales, and what went wrong. */
 export function booksOf({ lock, sale, keys, findings }) {
   const fact = (name, value, alarm) => el("div", { class: alarm ? "alarm" : null }, el("dt", t(name)), el("dd", value));
   const ttl = ({ ttl_ms: ms }) => (ms == null ? "–" : t("play.ms", { ms }));

@@ -1,7 +1,7 @@
 // A worker with the lab: Go, compiled to WebAssembly. It gets { id, question } and posts { kind: "answer", id, status,
-// text }, besides "loading" with how much is there, "loaded", and "failed" with why it cannot go on.
+// text }, besides "loading" with the progress, "loaded", and "failed" with the reason.
 
-/** counted passes bytes on, and tells how many have come. */
+/** counted passes bytes on, and reports how many have come. */
 function counted(of) {
   let done = 0;
   return new TransformStream({
@@ -19,7 +19,7 @@ function counted(of) {
  */
 async function load() {
   const { wasm } = await (await fetched("../site.json", { cache: "no-cache" })).json(); // the names in it change
-  importScripts(`../${wasm.start}`); // Go's own, of the same version
+  importScripts(`../${wasm.start}`); // Go's own script, of the same version
   const reply = await fetched(`../${wasm.file}`);
   let bytes = reply.body.pipeThrough(counted(wasm.bytes));
   const unpacked = /gzip/.test(reply.headers.get("Content-Encoding") ?? "");
@@ -34,7 +34,7 @@ async function fetched(name, how) {
   return reply;
 }
 
-/** start starts a lab, and returns how it is asked. One starts at a time: it calls labReady. */
+/** start starts a lab, and returns the function to ask it. One starts at a time: it calls labReady. */
 async function start(module) {
   const go = new Go();
   const instance = await WebAssembly.instantiate(module, go.importObject);

@@ -12,12 +12,12 @@ const mostHad = 50; // holds
 
 const tenths = (ms) => (Math.ceil(ms / 100) / 10).toFixed(1);
 
-/** left is how many milliseconds are left of a buyer's hold. */
+/** left returns how many milliseconds are left of a buyer's hold. */
 const left = ({ hold }, clock) => (hold ? Date.parse(hold.expires_at) - clock.now() : 0);
 
 /**
- * newLane makes the i-th buyer. What has become of the buyer's hold is read from the list of the sale; only which hold
- * it is, and its token, is kept here.
+ * newLane makes the i-th buyer. The state of the buyer's hold is read from the list of the sale; only the hold's id
+ * and token are kept here.
  */
 export function newLane(usualName, i, site) {
   const stored = `lane${i}`;
@@ -78,7 +78,7 @@ export function newLane(usualName, i, site) {
   return { node: view.node, draw, tick, had: (id) => lane.had[id] };
 }
 
-/** acts are what a buyer can do. Each returns what to tell the buyer, or throws. */
+/** acts are the actions of a buyer. Each returns a message for the buyer, or throws. */
 const acts = { hold, pay, last, extend, release, cancel };
 
 async function hold(lane, { sku, stage, list }) {
@@ -100,7 +100,7 @@ async function pay(lane, site) {
   return t("lane.ordered", { order: order.order_id.slice(-8) });
 }
 
-/** spoil has the payment go wrong as chosen. */
+/** spoil makes the payment go wrong as chosen. */
 async function spoil(lane, { clock, list }) {
   const { id, token, spoilt } = lane.hold;
   const chosen = lane.fault !== "none";
@@ -142,7 +142,7 @@ async function cancel({ hold }) {
 }
 
 /**
- * phaseOf says where a hold stands, by what the shop has listed of it. A hold that is not listed was made a moment ago,
+ * phaseOf returns the phase of a hold, by the shop's list. A hold that is not listed was made a moment ago,
  * or its stage has forgotten that it ended.
  */
 function phaseOf(hold, listed, left) {
@@ -158,7 +158,7 @@ function phaseOf(hold, listed, left) {
   return left > 0 ? "held" : "expired";
 }
 
-/** allowed tells which of the actions make sense. A hold that has run out may be paid for: the shop must refuse it. */
+/** allowed returns which of the actions make sense. An expired hold may be paid: the shop must refuse it. */
 const allowed = {
   hold: (phase) => ["none", "order", "refunded", "released", "expired", "cancelling", "cancelled"].includes(phase),
   pay: (phase) => ["held", "expired", "paying", "charged"].includes(phase),
@@ -168,7 +168,7 @@ const allowed = {
   cancel: (phase) => ["order", "cancelling"].includes(phase),
 };
 
-/** newView makes what is seen of a buyer. */
+/** newView makes the view of a buyer. */
 function newView(lane, i, { act, keep }) {
   const mark = el("span.mark.status");
   const digits = el("strong.units");
@@ -208,8 +208,8 @@ function newView(lane, i, { act, keep }) {
 }
 
 /**
- * disabler returns what disables buttons and enables the others. A button that is disabled loses the keyboard: it goes
- * on with the next thing to do, as soon as there is one.
+ * disabler returns a function that disables some buttons and enables the others. A disabled button loses the focus,
+ * which moves to the next possible action, as soon as there is one.
  */
 function disabler(buttons) {
   let lost = false;

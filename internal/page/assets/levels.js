@@ -1,4 +1,4 @@
-// The levels of the game: what the goal of each is, what helps to reach it, and whether it is won.
+// The levels of the game: the goal of each, its hints, and whether it is won.
 
 import { el, put } from "./dom.js";
 import { knows, named, remember, remembered, t, told } from "./text.js";
@@ -10,10 +10,10 @@ const goalName = (goal) => t(`proof.goal.${goal}`);
 const movesOf = (text) => (text ? text.split(".").length : 0);
 const won = () => (remembered(wonLevels) ?? "").split(",").filter(Boolean);
 
-/** shortOf is the short name of a level's strategy, which its button has. */
+/** shortOf returns the short name of a level's strategy, for its button. */
 const shortOf = (name) => name.match(/v\d+/)?.[0] ?? name;
 
-/** allowed says whether a level can be won by some moves. One that is faultless is won without a fault. */
+/** allowed returns whether a level can be won by some moves. A faultless level must be won without a fault. */
 export const allowed = ({ faultless }, moves) => !faultless || !moves.split(".").some((move) => /^[fkl]/.test(move));
 
 /** winLevel remembers a level as won. */
@@ -22,11 +22,11 @@ export function winLevel({ strategy, goal }) {
   if (!won().includes(name)) remember(wonLevels, [...won(), name].join(","));
 }
 
-/** newGame knows the levels, and what is on record of each. */
+/** newGame keeps the levels, with the recorded result of each. */
 export function newGame(game, record) {
   return {
     levels: game,
-    /** of is the level of a strategy; a strategy that has none is played for a unit sold twice. */
+    /** of returns the level of a strategy; for a strategy without one the goal is a unit sold twice. */
     of({ strategy, buyers }) {
       const number = game.findIndex((level) => level.strategy === strategy) + 1;
       const { goal = "oversell", faultless = false } = game[number - 1] ?? {};
@@ -36,7 +36,7 @@ export function newGame(game, record) {
       return { strategy, buyers, goal, faultless, number, result, best, impossible, goals: record.goals };
     },
     next: (number) => game[number]?.strategy,
-    /** named is the strategy of the level whose button has this name, if there is one. */
+    /** named returns the strategy of the level whose button has this name, if there is one. */
     named: (name) => game.find(({ strategy }) => shortOf(strategy) === name)?.strategy,
   };
 }
@@ -68,7 +68,7 @@ export function newLevels(strategies, game, act) {
   };
 }
 
-/** newCard makes the card with the goal of a level and how it stands. */
+/** newCard makes the card with the goal of a level and its progress. */
 export function newCard(act) {
   const head = el("div.goalhead");
   const verdict = el("div.standingline", { role: "status", "aria-live": "polite" });
@@ -76,7 +76,7 @@ export function newCard(act) {
   const node = el("section.goalcard.panel", { "aria-label": t("play.goal") }, head,
     verdict, help.hints);
   let level = null;
-  let claimed = ""; // that the goal is impossible: "why" is asked, or it is "proved"
+  let claimed = ""; // the claim that the goal is impossible: "why" while the reason is asked for, or "proved"
 
   function mark(kind, ...said) {
     verdict.className = `standingline ${kind}`;
@@ -84,7 +84,7 @@ export function newCard(act) {
     put(verdict, ...said.filter(Boolean));
   }
 
-  /** claim says whether the engine has found that the goal is impossible. */
+  /** claim shows whether the engine has found that the goal is impossible. */
   function claim() {
     const { best, impossible, result } = level;
     if (!impossible) {
@@ -125,7 +125,7 @@ export function newCard(act) {
         explored(level, act));
       help.show(level);
     },
-    /** state says how a schedule stands. It returns whether the goal is reached. */
+    /** state shows how far a schedule has come. It returns whether the goal is reached. */
     state(state) {
       const n = movesOf(state.moves);
       if (n > 0) claimed = "";
@@ -137,7 +137,7 @@ export function newCard(act) {
     },
     blank: () => mark(""),
     failed(error) {
-      const away = error.code === "unreachable"; // then nothing is said of the schedule
+      const away = error.code === "unreachable"; // the schedule was not judged
       const why = away ? [error.message] : [el("strong", t("play.impossible")), " ", error.detail ?? error.message];
       mark("failed", ...why);
     },
@@ -149,7 +149,7 @@ const isLevel = ({ number }) => number > 0;
 const reasons = ["alone", "late", "renewed"]; // why a level cannot be won
 const why = "late";
 
-/** explored says what every schedule leads to. Of a level it only says that all are explored: the rest is the answer. */
+/** explored says what no schedule leads to. For a level it says only that all are explored, not the answer. */
 function explored(level, act) {
   const { states, cut, breaks, not_applicable: none = [] } = level.result ?? { cut: true };
   if (cut) return null;
@@ -161,7 +161,7 @@ function explored(level, act) {
 const say = ({ strategy }, part) => t(`play.level.${strategy}.${part}`);
 const lesson = (level) => isLevel(level) && el("p.lesson", say(level, "win"));
 
-/** nextLevel is the button that leads to the level after this one, if there is one. */
+/** nextLevel makes the button that leads to the level after this one, if there is one. */
 function nextLevel({ number }, act) {
   const next = number > 0 && act.next(number);
   return next && el("button.primary.next", { onclick: () => act.level(next) }, t("play.next"), " →");
@@ -170,7 +170,7 @@ function nextLevel({ number }, act) {
 /** notes are the findings that the verdict leaves out, because they need not do harm. */
 const notes = ["overlap", "refused"];
 
-/** wordsOf is what the engine says of a state, in the order in which it happened. It begins a sentence. */
+/** wordsOf returns what the engine says about a state, in order of time. It begins a sentence. */
 function wordsOf({ verdict, findings, unserved = [] }) {
   const note = findings.findLastIndex(({ kind }) => notes.includes(kind));
   const harm = findings.findLastIndex(({ kind }) => !notes.includes(kind));
@@ -181,14 +181,14 @@ function wordsOf({ verdict, findings, unserved = [] }) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** done is what to say of a schedule that has reached the goal. */
+/** done returns the text for a schedule that has reached the goal. */
 function done(level, n, words) {
   const least = movesOf(level.best);
   const count = least > 0 ? t("play.done.best", { n, least }) : t("play.done", { n });
   return [el("strong", "★ ", count), " ", words, lesson(level)];
 }
 
-/** standing is what to say of a schedule that has not reached the goal. */
+/** standing returns the text for a schedule that has not reached the goal. */
 function standing(level, n, state) {
   const also = state.reached.map(goalName).join(t("page.and"));
   const least = movesOf(level.best);
@@ -199,7 +199,7 @@ function standing(level, n, state) {
   return [...words, el("span.small", ` · ${count}`), but && el("p.also", but)];
 }
 
-/** newHelp makes the hints of a level, which are given one by one, and the claim that its goal is impossible. */
+/** newHelp makes the hints of a level, shown one by one, and the button to claim that its goal is impossible. */
 function newHelp(act, claim) {
   const hints = el("ol.hints", { "aria-live": "polite" });
   const hint = el("button", { onclick: nextHint });
@@ -231,7 +231,7 @@ function newHelp(act, claim) {
   };
 }
 
-/** addsOf is what a strategy adds to the one before it. */
+/** addsOf returns what a strategy adds to the one before it. */
 export function addsOf(name, strategies) {
   const plain = name.replace(/^nested_/, "");
   const strategy = strategies.find((s) => s.name === plain);

@@ -3,10 +3,10 @@
 import { seconds } from "./picture.js";
 import { t } from "./text.js";
 
-/** inWords says what the moves of a schedule are: A · A, reply lost · 3 s pass · B. */
+/** inWords describes the moves of a schedule: A · A, reply lost · 3 s pass · B. */
 export const inWords = (moves) => moves.split(".").filter(Boolean).map(word).join(" · ");
 
-/** word is a move. One that begins with a buyer sends a command: a second one of the buyer has a number. */
+/** word describes a move. A move that begins with a buyer sends a command: the buyer's second one has a number. */
 function word(move) {
   const [, kind, of] = /^([pflkt]?)(.+)$/.exec(move);
   const values = { name: of, time: kind === "p" && seconds(Number(of)) };

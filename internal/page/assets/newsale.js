@@ -4,7 +4,7 @@ import { call, wantsToken } from "./api.js";
 import { el, say, submitted, tokenInput } from "./dom.js";
 import { t } from "./text.js";
 
-/** newSale makes the form. item is the item as it is now, and look looks at it again. */
+/** newSale makes the form. item is the current item, and look fetches it again. */
 export function newSale(sku, item, look) {
   const value = Math.min(item().initial, 1000000);
   const stock = el("input", { id: "stock", type: "number", min: 0, max: 1000000, value, required: true });

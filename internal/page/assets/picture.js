@@ -6,28 +6,28 @@ import { named, number, t } from "./text.js";
 
 const edge = { top: 16, right: 100, bottom: 24, left: 46 };
 const line = 15; // height of a line of text
-const letter = { narrow: 7.8, wide: 13.5 }; // usual widths of one, in bold
+const letter = { narrow: 7.8, wide: 13.5 }; // usual widths of a letter, in bold
 
-/** nameOf is a case in words. */
+/** nameOf returns the name of a case. */
 export const nameOf = ({ strategy, condition }) => `${strategy} · ${named(`condition.${condition}`, condition)}`;
 
 const audited = ({ points }) => points.filter(({ audit_ms: at }) => at >= 0);
 const endOf = ({ points }) => points.at(-1)?.t_ms ?? 0;
 
-/** soldOf is how many units a case has sold, or null if nothing is known of it. */
+/** soldOf returns how many units a case has sold, or null if that is not known. */
 export const soldOf = (one) => one.row?.sold ?? audited(one).at(-1)?.sold ?? null;
 
 /** soldWords says how many of the units a case has sold, and whether that is too many. */
 export const soldWords = ({ stock }, sold) =>
   t(sold > stock ? "stage.verdict.oversold" : "live.bar", { sold, stock, n: sold - stock });
 
-/** scaleOf is one scale for several cases: how many ms and units there is room for. */
+/** scaleOf returns one scale for several cases: the ms and units that fit. */
 export function scaleOf(cases) {
   const units = cases.map((one) => Math.max(one.stock * 1.25, (soldOf(one) ?? 0) * 1.12));
   return { ms: Math.max(500, ...cases.map(endOf)), units: Math.max(1, ...units) };
 }
 
-/** steps are round values from 0 to most, about as many as wanted. */
+/** steps returns round values from 0 to most, about as many as wanted. */
 function steps(most, wanted) {
   const rough = most / wanted;
   const ten = 10 ** Math.floor(Math.log10(rough));
@@ -35,16 +35,16 @@ function steps(most, wanted) {
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => i * step);
 }
 
-/** seconds is a time for people: ms below a second. */
+/** seconds formats a time: in ms below a second. */
 export const seconds = (ms) => (ms < 1000 ? t("stage.ms", { n: Math.round(ms) }) : t("stage.s", { n: ms / 1000 }));
 
-/** faultText is a fault in words, with how long it lasted once that is known. */
+/** faultText describes a fault, with its duration once that is known. */
 function faultText({ kind, t_ms: at, until_ms: until }) {
   return until > 0 ? t(`stage.fault.${kind}.for`, { time: seconds(until - at) }) : t(`stage.fault.${kind}`);
 }
 
 /**
- * curve has the path of what was sold, and of the area below it. It rises where an audit has seen it, so that it
+ * curve returns the path of the units sold, and of the area below it. It rises at the times of the audits, so that it
  * crosses the stock where the break is marked.
  */
 function curve(one, x, y) {
@@ -59,7 +59,7 @@ function curve(one, x, y) {
   return { path, area: `${path}L${end[0].toFixed(1)} ${y(0)}L${x(0)} ${y(0)}Z`, end };
 }
 
-/** soldAt is how many units a case had sold at a time, as its curve has it. */
+/** soldAt returns how many units a case had sold at a time, by its curve. */
 const soldAt = (one, ms) => audited(one).findLast(({ audit_ms: at }) => at <= ms)?.sold ?? 0;
 
 /** filled draws the area below a curve: what was sold within the stock, and beyond it. */
@@ -74,7 +74,7 @@ function filled({ area, path }, { left, right, top, bottom, stock }) {
   return [part(stock, bottom + 1, "within"), part(top - 2, stock, "beyond")];
 }
 
-/** widthOf is about how wide a text is. Chinese has wide letters. */
+/** widthOf estimates the width of a text. Chinese has wide letters. */
 const widthOf = (text) => [...text].reduce((sum, one) => sum + (one > "\u2e80" ? letter.wide : letter.narrow), 0);
 
 function label(x, y, text, name, anchor = "start") {
@@ -83,7 +83,7 @@ function label(x, y, text, name, anchor = "start") {
   return node;
 }
 
-/** beside is a label next to a mark at x: right of it if there is room, or left of it, or where it is whole. */
+/** beside makes a label for a mark at x: right of it if there is room, else left of it, else wherever it fits. */
 function beside(x, y, text, name, { left, right }) {
   const width = widthOf(text);
   if (x + 5 + width < right) return label(x + 5, y, text, name);
@@ -105,11 +105,11 @@ function axes({ x, y, scale, box, axis }) {
   return nodes;
 }
 
-/** injected draws the faults: where they began, how long they lasted, and what they were. */
+/** injected draws the faults: their beginning, duration and kind. */
 function injected(faults, { x, box, now }) {
   return faults.flatMap((fault, i) => {
     const from = x(fault.t_ms);
-    const end = fault.kind === "killed" ? fault.t_ms : Math.min(fault.until_ms || now, now); // no future is drawn
+    const end = fault.kind === "killed" ? fault.t_ms : Math.min(fault.until_ms || now, now); // the future is not drawn
     const to = Math.max(from, x(end));
     const y = line * (1 + i % 2) - 2;
     return [
@@ -143,7 +143,7 @@ function violated(broken, { x, y, box, one }) {
   return nodes;
 }
 
-/** ends are the names of the lines, at their ends. */
+/** ends makes the names of the lines, at their ends. */
 function ends(one, sold, { y, box }) {
   const stock = y(one.stock);
   const nodes = [label(box.right + 6, stock + 4, t("live.stock", { stock: one.stock }), "endname stockname")];
@@ -158,13 +158,13 @@ function ends(one, sold, { y, box }) {
   return nodes;
 }
 
-/** described is a picture in words. */
+/** described describes a picture in words. */
 function described(one) {
   const faults = one.faults.map((fault) => `${faultText(fault)} (${seconds(fault.t_ms)})`);
   return [nameOf(one), soldWords(one, soldOf(one) ?? 0), ...faults].join("; ");
 }
 
-/** frame has the places in a picture of this size. */
+/** frame returns the coordinates in a picture of this size. */
 function frame(width, height, scale, margin) {
   const box = { left: margin.left, right: width - margin.right, top: margin.top, bottom: height - margin.bottom };
   const x = (ms) => box.left + (Math.min(ms, scale.ms) / scale.ms) * (box.right - box.left);
@@ -175,7 +175,7 @@ function frame(width, height, scale, margin) {
 const stockMark = (one, { box, y }) =>
   svg("line", { x1: box.left, x2: box.right, y1: y(one.stock), y2: y(one.stock), class: "stockmark" });
 
-/** picture draws a case. With axis it has the figures of the units, and if faulty there is room for names of faults. */
+/** picture draws a case. With axis it shows the scale of the units; with faulty it has room for the names of faults. */
 export function picture(one, { width, height, scale, axis, faulty }) {
   const margin = { ...edge, top: edge.top + (faulty ? 2 * line : 0) };
   const [w, h] = [width / zoom(), height / zoom()];
@@ -189,7 +189,7 @@ export function picture(one, { width, height, scale, axis, faulty }) {
   return node;
 }
 
-/** thumbnail draws a case small. */
+/** thumbnail draws a small picture of a case. */
 export function thumbnail(one, scale) {
   const at = frame(116, 40, scale, { left: 1, right: 1, top: 2, bottom: 1 });
   const sold = curve(one, at.x, at.y);

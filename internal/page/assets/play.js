@@ -13,12 +13,12 @@ import { rowsOf } from "./trace.js";
 
 const pace = 800; // milliseconds a move, while it is replayed
 
-/** here is the address of a schedule. */
+/** here returns the address of a schedule. */
 const here = ({ strategy, buyers, moves }) =>
   `#/play/${strategy}/${moves.join(".")}${buyers === 2 ? "" : `?buyers=${buyers}`}`;
 
 /**
- * levelOf is the strategy, the number of buyers and the moves that an address names. A short name is that of a level
+ * levelOf returns the strategy, the number of buyers and the moves in an address. A short name is that of a level
  * of the game, or else of a strategy.
  */
 const levelOf = ({ of: [strategy = "none", moves = ""], query }, levels, game) => ({
@@ -68,7 +68,7 @@ export async function show(box, at, page) {
     showLevel();
   }
 
-  /** change goes to a schedule, perhaps of another level, which is not shown yet. */
+  /** change goes to a schedule, perhaps of a level that is not shown yet. */
   function change(next) {
     const { strategy, buyers } = now.level;
     replayer.halt();
@@ -79,7 +79,7 @@ export async function show(box, at, page) {
     return proof.level(next);
   }
 
-  /** ask has moves played, and shows what they lead to. */
+  /** ask makes the engine play moves, and shows the result. */
   async function ask(moves) {
     const mine = ++asked;
     frame.busy(true);
@@ -108,7 +108,7 @@ export async function show(box, at, page) {
   return { update };
 }
 
-/** actsOf are what the reader can do. Each goes to another schedule by its address, so that the back button undoes. */
+/** actsOf returns the reader's actions. Each goes to a schedule by its address, so that the back button undoes it. */
 function actsOf(now, replayer) {
   const go = (more) => {
     replayer.halt();
@@ -130,10 +130,10 @@ function actsOf(now, replayer) {
   };
 }
 
-/** newReplayer replays moves one after the other. shown is told when it begins and ends. */
+/** newReplayer replays moves one after the other. shown is called when it begins and ends. */
 function newReplayer(ask, shown) {
   let timer = 0;
-  let turn = 0; // counts the replays, so that one that waits for a reply does not go on in the next
+  let turn = 0; // counts the replays, so that a replay that waits for a reply does not go on in the next one
   function halt() {
     clearTimeout(timer);
     timer = 0;
@@ -163,7 +163,7 @@ function newReplayer(ask, shown) {
   };
 }
 
-/** newFrame makes what is seen, and how to fill it. */
+/** newFrame makes the elements of the part, and the functions that fill them. */
 function newFrame(levels, game, act) {
   const bar = newLevels(levels, game, act);
   const card = newCard(act);
@@ -194,7 +194,7 @@ function newFrame(levels, game, act) {
       bar.show(level);
       card.show(level, adds);
     },
-    /** state shows where a schedule of so many moves has led. It returns whether that is the goal. */
+    /** state shows the state that a schedule leads to. It returns whether that is the goal. */
     state(state, whole) {
       undo.disabled = restart.disabled = replay.disabled = whole === 0;
       board.show({ ...state, can: state.can.filter((move) => allowed(level, move)) }, undo);
@@ -203,14 +203,14 @@ function newFrame(levels, game, act) {
       return card.state(state);
     },
     replaying: (on) => replay.textContent = on ? `❚❚ ${t("play.stop")}` : `▶ ${t("play.replay")}`,
-    /** blank clears what belongs to another level. */
+    /** blank clears the state of another level. */
     blank() {
       blank();
       card.blank();
     },
     busy: board.busy,
     failed(error) {
-      if (error.code !== "unreachable") blank(); // the board is that of the moves before
+      if (error.code !== "unreachable") blank(); // the board shows the earlier moves
       undo.disabled = restart.disabled = false;
       card.failed(error);
     },

@@ -72,7 +72,7 @@ function newChart(host, style, columns) {
 }
 
 /**
- * newCurves makes a plot of what several rows sold over time. Each row is its name, points and stock, or nothing. The
+ * newCurves makes a plot of the sales of several rows over time. Each row is a name, points and stock, or nothing. The
  * stock is drawn if all have the same.
  */
 export function newCurves(host) {

@@ -1,4 +1,4 @@
-// What the search of every schedule has found: for each strategy and goal the shortest schedule, or that there is none.
+// The results of the search through every schedule: for each strategy and goal the shortest one, or that there is none.
 
 import { call, hasShop, wantsToken } from "./api.js";
 import { byCommand, el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
@@ -14,7 +14,7 @@ export function newProof(record, play) {
   const recorded = ({ strategy, buyers }) => results.find((r) => r.strategy === strategy && r.buyers === buyers);
   let shown = { strategy: "", buyers: 0 };
 
-  /** list has what was found for each goal. */
+  /** list makes the list of the results for each goal. */
   const list = (result) => [
     el("dl.books.proof",
       goals.map((goal) =>
@@ -35,7 +35,7 @@ export function newProof(record, play) {
       node.open = true;
       node.scrollIntoView({ block: "start" });
     },
-    /** level shows what is on record for a level, which it returns, and ends a search of another. */
+    /** level shows the recorded result for a level, ends a search of another one, and returns the level. */
     level(level) {
       const { strategy, buyers } = level;
       if (strategy === shown.strategy && buyers === shown.buyers) return level;
@@ -51,7 +51,7 @@ export function newProof(record, play) {
   };
 }
 
-/** allProofs is the table of all strategies and goals. A click on a schedule calls play, or follows its link. */
+/** allProofs makes the table of all strategies and goals. A click on a schedule calls play, or follows its link. */
 export function allProofs(record, play = null) {
   return [scroll(t("proof.all"), proofTable(record, play)), el("p.small", t("proof.na.why"))];
 }
@@ -65,7 +65,7 @@ function proofTable({ goals, results }, play) {
     el("tbody", results.map(row)));
 }
 
-/** cell is what was found for one goal: the schedule, which can be replayed, or a mark. */
+/** cell makes the result for one goal: the schedule, which can be replayed, or a mark. */
 function cell({ strategy, buyers, breaks, cut, not_applicable: none = [] }, goal, play) {
   const moves = breaks[goal];
   if (none.includes(goal)) return el("span.mark.na", { title: t("proof.na.why") }, t("proof.na"));
@@ -85,7 +85,7 @@ function cell({ strategy, buyers, breaks, cut, not_applicable: none = [] }, goal
   }, "▶ ", t("play.moves", { n }));
 }
 
-/** newSearch makes the button that has a level searched again, and what it leads to. */
+/** newSearch makes the button that searches a level again, and shows the result. */
 function newSearch(level, recorded, goals, list) {
   const found = el("div.answer.again", { role: "status", "aria-live": "polite" });
   let searching = null; // an AbortController
@@ -120,7 +120,7 @@ function newSearch(level, recorded, goals, list) {
     if (mine === searching) stopAsking();
   }
 
-  /** tell shows what a search has found now, and whether that is on record. */
+  /** tell shows the result of a search, and whether it equals the recorded one. */
   function tell(result) {
     const before = recorded(result);
     const same = before && before.states === result.states && goals.every((g) => before.breaks[g] === result.breaks[g]);
@@ -134,7 +134,7 @@ function newSearch(level, recorded, goals, list) {
   const again = () => el("p.pair", el("button", { onclick: search }, t("proof.again")));
   return {
     nodes: [hasShop ? again() : byCommand("site.search", "go run ./cmd/lab -search all"), found],
-    /** clear ends a search, whose answer would be another level's. */
+    /** clear ends a search, whose result would belong to another level. */
     clear() {
       stop();
       put(found);
@@ -142,7 +142,7 @@ function newSearch(level, recorded, goals, list) {
   };
 }
 
-/** askToken is a form for the token that a search needs. */
+/** askToken makes a form for the token that a search needs. */
 function askToken(again) {
   return el("form.pair", { onsubmit: submitted(again) }, el("label", { for: "search-token" }, t("page.token")),
     tokenInput("search-token"), el("button", { type: "submit" }, t("play.search.again")));

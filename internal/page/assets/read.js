@@ -27,7 +27,7 @@ export async function show(box, at, page) {
   return { update };
 }
 
-/** about is what the stage adds and what still breaks. English readers find the package comment in its file. */
+/** about says what the stage adds and what still breaks. English readers find the package comment in its file. */
 function about({ name, before, adds, breaks, files }) {
   const compared = before && el("span.on.small", ` ${t("read.before", { name: before })}`);
   return el("section.panel.stageabout", el("h2", name, compared),
@@ -37,7 +37,7 @@ function about({ name, before, adds, breaks, files }) {
     language !== "en" && el("pre.comment", comment(files)));
 }
 
-/** comment is the package comment, which mutex.go begins with, translated by paragraphs and items. */
+/** comment returns the package comment at the top of mutex.go, translated by paragraphs and items. */
 function comment(files) {
   const [lines] = /^(\/\/.*\n)+/.exec(files.find(({ name }) => name === "mutex.go").text);
   return lines.replace(/^\/\/ ?/gm, "").trim().split(/\n(?=\n|  - )/).map((part) => {
@@ -46,7 +46,7 @@ function comment(files) {
   }).join("\n");
 }
 
-/** source is a file: its differences, and all of it, which is folded if there is a stage before. */
+/** source shows a file: its diff, and the whole file, which is folded if there is an earlier stage. */
 function source({ name, text, diff }, before) {
   const title = before && !diff ? t("read.same") : t("read.whole");
   return el("section.source", { "aria-label": name }, el("h3.file", name), diff && el("pre.diff", marked(diff)),
@@ -55,6 +55,6 @@ function source({ name, text, diff }, before) {
 
 const kinds = { "+": "added", "-": "removed", "@": "hunk" };
 
-/** marked is the lines of a unified diff. The first two name the files. */
+/** marked colours the lines of a unified diff. The first two name the files. */
 const marked = (diff) =>
   diff.trimEnd().split("\n").map((line, i) => el("span", { class: i < 2 ? "hunk" : kinds[line[0]] ?? null }, line));

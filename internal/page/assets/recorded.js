@@ -1,4 +1,4 @@
-// On a site of recordings, what a shop would show: a sale to a class, or a payment that comes too late.
+// Recordings that replace the shop on a site without one: a sale to a class, or a payment that comes too late.
 
 import { fetchStory, newPlayer } from "./cell.js";
 import { newScene } from "./class.js";

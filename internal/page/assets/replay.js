@@ -1,10 +1,10 @@
-// A recorded run that moves as it did when it was recorded, only more slowly, and again after a while.
+// Replays a recorded run, more slowly than it was, and repeats it after a while.
 
 const duration = 6000; // ms
 const rest = 5000;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** until is what was known of a run at a time, in ms since each of its cases began. */
+/** until returns the state of a run at a time, in ms since each of its cases began. */
 function until(run, ms) {
   const known = (list) => list.filter(({ t_ms: at }) => at <= ms);
   const samples = run.samples.map(({ points, faults, broken, ...of }) => ({

@@ -16,18 +16,18 @@ const marks = {
 
 const signs = { ok: "✓", "not comparable": "–" };
 
-/** verdict is the verdict on a row, as a mark. */
+/** verdict makes a mark with the verdict on a row. */
 export const verdict = ({ verdict: name }) =>
   el(`span.mark.${marks[name] ?? "unknown"}`, `${signs[name] ?? "✗"} ${named(`verdict.${name}`, name)}`);
 
-/** bar is a number, and a bar whose full width is most. */
+/** bar makes a number with a bar whose full width means most. */
 function bar(value, most, kind) {
   const fill = el(`i.${kind}`);
   fill.style.width = `${most > 0 ? (100 * Math.max(0, value)) / most : 0}%`;
   return el("span.bar", el("span.number", number(value)), el("span.track", { "aria-hidden": "true" }, fill));
 }
 
-/** waited is a percentile of the wait for the lock, if it was measured. */
+/** waited returns a percentile of the wait for the lock, if it was measured. */
 function waited(row, percentile) {
   const i = row.percentiles?.p?.indexOf(percentile) ?? -1;
   return row.percentiles?.wait_ms?.[i];
@@ -46,11 +46,11 @@ const columns = [["sold", (row) => `${number(row.sold)} / ${number(row.stock)}`]
   (row) => ms(row.durable_p99_ms),
 ], ["drain_ms", (row) => ms(row.drain_ms)], counted("throughput"), ["redis_commands", perRequest]];
 
-/** seldom are the columns that are hidden while all their values are 0. Those of lua_stream have none elsewhere. */
+/** seldom are the columns that are hidden while all their values are 0. Some have values only for lua_stream. */
 const seldom = ["acknowledged_missing", "unreported", "duplicates", "unknown", "accepted_lost", "durable_p99_ms",
   "drain_ms"];
 
-/** pictured is the name of a case, below its picture. Both are a link that shows it on the stage. */
+/** pictured makes the name of a case, below its picture. Both link to the case on the stage. */
 function pictured(row, n, { id, chosen, picture }) {
   const about = t("results.open", { name: rowName(row) });
   return el("th", { scope: "row" },
@@ -58,7 +58,7 @@ function pictured(row, n, { id, chosen, picture }) {
       picture(n), el("span", row.strategy)));
 }
 
-/** results is the table of a run. chosen is the number of the case on the stage; picture draws one by its number. */
+/** results makes the table of a run. chosen is the number of the case on the stage; picture draws one by its number. */
 export function results({ id, settings, redis = "", db = "", ...run }, chosen, picture) {
   const rows = run.rows.filter(Boolean);
   const shown = columns.filter(([name]) => !seldom.includes(name) || rows.some((row) => row[name] > 0));
@@ -74,7 +74,7 @@ export function results({ id, settings, redis = "", db = "", ...run }, chosen, p
       el("td", verdict(row), row.verdict === "not comparable" && el("span.small", ` ${t("results.realRedis")}`),
         row.expected === false && el("span.small", { title: row.differs ?? "" }, ` ${t("results.unexpected")}`)),
       shown.map(([name, show]) => el("td.number", { "data-figure": name }, show(row, most))));
-  const lines = run.rows.map((row, i) => line(row, i + 1)).filter(Boolean); // some may not have arrived yet
+  const lines = run.rows.map((row, i) => line(row, i + 1)).filter(Boolean); // some rows may not have arrived yet
   return [el("h2", t("run.results")),
     el("p.small", t("results.of", load), unfenced && el("strong", ` · ${t("results.unfenced")}`)),
     scroll(t("run.results"), el("table.rows.figures", head(...titles), el("tbody", lines))),
@@ -84,7 +84,7 @@ export function results({ id, settings, redis = "", db = "", ...run }, chosen, p
       el("a", { href: reportOf(id), download: `oversell-${id}.html` }, t("results.download")))];
 }
 
-/** reportOf is the address of a run's report. On a site it is a file, whose name has the language. */
+/** reportOf returns the address of a run's report. On a site it is a file with the language in its name. */
 const reportOf = (id) => {
   const file = ["report", language !== "en" && language, "html"].filter(Boolean).join(".");
   return at(`/api/runs/${id}/${hasShop ? `report.html?lang=${language}` : file}`);
@@ -102,7 +102,7 @@ const swatch = () => el("i.swatch.run");
 const stateOf = ({ id, ended, rows }) => `${id} ${ended ?? rows.filter(Boolean).length}`;
 
 /**
- * newOverlay lays the rows of several runs over each other: those of one strategy under one condition are beside each
+ * newOverlay compares the rows of several runs: those of one strategy under one condition are shown next to each
  * other. When its nodes are on the page, update shows runs in them; close ends the plot.
  */
 export function newOverlay() {
@@ -124,11 +124,11 @@ export function newOverlay() {
   };
 }
 
-/** made is what a run was made with, besides its load. */
+/** made describes the settings of a run, besides its load. */
 export const made = ({ ttl_ms: ttl, work_us: work, keeper }) =>
   t("results.made", { ttl, work, keeper: t(`run.keeper.${keeper || "any"}`) });
 
-/** about is a run in the legend. */
+/** about describes a run in the legend. */
 function about({ started, settings }, i) {
   const { requests, stock, unfenced } = settings;
   const at = clockTime(started);
@@ -137,7 +137,7 @@ function about({ started, settings }, i) {
   return el(`span.a${i}`, swatch(), ` ${text.join(" · ")}`);
 }
 
-/** beside has the rows in a table. */
+/** beside puts the rows into a table. */
 function beside(runs) {
   const names = new Map();
   runs.forEach((run, i) =>
@@ -161,10 +161,10 @@ function beside(runs) {
   ];
 }
 
-/** plotted are the samples of a run that can be laid over others. Of a run under way those are the finished rows. */
+/** plotted returns the samples of a run that can be compared: for a run under way, those of its finished rows. */
 const plotted = ({ samples = [], ended, rows }) => samples.filter(({ n }) => ended || rows[n - 1]);
 
-/** overTime plots what the runs sold over time, in the case that is chosen. */
+/** overTime plots the sales of the runs over time, for the chosen case. */
 function overTime() {
   let runs = [];
   const select = el("select", { id: "overlay-row", onchange: draw });

@@ -11,12 +11,12 @@ import { clockTime, named, number, t, told } from "./text.js";
 
 const mostCompared = 4;
 
-let lastSettings = null; // what the form said when the part was left, for instance to change the language
+let lastSettings = null; // the form's settings when the part was left, for instance to change the language
 
-/** idsOf are the runs that an address names. */
+/** idsOf returns the ids of the runs in an address. */
 const idsOf = ({ of: [ids = ""] }) => ids.split(",").filter(Boolean);
 
-/** caseOf is the number of the case that an address names, or 0. */
+/** caseOf returns the number of the case in an address, or 0. */
 const caseOf = ({ query }) => Number(query.get("case")) || 0;
 
 /** show shows the stage, the run under way, and the results of the address. */
@@ -59,16 +59,16 @@ export async function show(box, at, { signal }) {
   };
 }
 
-/** newRuns brings the runs of the address, and the one of the stream, into the parts of the page. */
+/** newRuns shows the runs of the address, and the one of the stream, in the sections of the page. */
 function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
   let latest = null; // the run of the stream; as long as only its rows have arrived it has no settings
   let joined = false; // the stream has reported a run
   let ids = []; // of the address
 
-  /** own tells whether the stage shows the run of the stream. */
+  /** own returns whether the stage shows the run of the stream. */
   const own = () => ids.length === 0 || (ids.length === 1 && ids[0] === latest?.id);
 
-  /** stand puts on the stage what the address names. Nothing else is shown there meanwhile. */
+  /** stand shows the run of the address on the stage, and no other. */
   function stand() {
     if (!hasShop && ids.length === 0 && latest?.samples) stage.replay(latest);
     else if (own() && latest?.settings) stage.update(latest);
@@ -77,7 +77,7 @@ function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
     elsewhere.hidden = own() || !latest || Boolean(latest.ended);
   }
 
-  /** rehearse shows a run that came with the page. */
+  /** rehearse replays the recorded run that comes with the page. */
   async function rehearse() {
     const run = await (await fetch("page/recorded.json", { signal })).json();
     if (own() && !latest && !signal.aborted) stage.replay(run);
@@ -91,7 +91,7 @@ function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
     stand();
   }
 
-  /** record takes the shop's record of the run under way: what was before the stream, and what is final. */
+  /** record fetches the shop's record of the run under way: its state before the stream, and its final rows. */
   async function record(id) {
     const whole = await call(`/api/runs/${id}`, { signal }).catch(() => null); // without it, the picture begins later
     if (whole && whole.id === latest?.id && own()) stage.adopt(whole);
@@ -118,7 +118,7 @@ function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
       if (ended) say(t("run.ended", { state: t(`run.state.${run.state}`) }));
     },
     row({ id, n, row }) {
-      if (latest?.id !== id) latest = { id, rows: [] }; // the rest of it comes with the next event
+      if (latest?.id !== id) latest = { id, rows: [] }; // the rest comes with the next event
       latest.rows[n - 1] = row;
       draw();
     },
@@ -132,7 +132,7 @@ function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
     latest: () => latest,
     /** leave is called before the stream is opened anew. */
     leave: () => joined = false,
-    /** go shows what an address names. */
+    /** go shows the runs of an address. */
     go(at) {
       ids = idsOf(at);
       stage.look(caseOf(at));
@@ -141,15 +141,15 @@ function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
   };
 }
 
-/** newResult makes the section for the results: of one run, or of several laid over each other. */
+/** newResult makes the section for the results of one run, or for the comparison of several. */
 function newResult(kept, signal, stage) {
   const node = el("section.results", { "aria-label": t("run.results") });
-  const runs = new Map(); // finished ones by id, with their rows
-  let drawing = 0; // counts the calls of draw, so that the last one is what is shown
+  const runs = new Map(); // finished runs by id, with their rows
+  let drawing = 0; // counts the calls of draw, so that only the last one shows its result
   let overlay = null;
   let one = null; // the run of the table
 
-  /** fetched is a run with its rows. Those of the run under way come with the stream, but not its samples. */
+  /** fetched returns a run with its rows. The rows of the run under way come with the stream, but not its samples. */
   async function fetched(id, sampled, latest) {
     if (!sampled && latest?.id === id && latest.settings && !latest.ended) return latest;
     if (runs.has(id)) return runs.get(id);
@@ -167,7 +167,7 @@ function newResult(kept, signal, stage) {
     put(node, ...nodes);
   }
 
-  /** showOverlay keeps an overlay that is there, and what was chosen in it. */
+  /** showOverlay updates the existing overlay, if any, so that the choice in it is kept. */
   function showOverlay(all) {
     one = null;
     if (!overlay) {
@@ -177,7 +177,7 @@ function newResult(kept, signal, stage) {
     overlay.update(all);
   }
 
-  /** table shows the table of a run. The pictures in it have one scale. */
+  /** table shows the table of a run. Its pictures have the same scale. */
   function table() {
     if (!one || one.rows.filter(Boolean).length === 0) return showOne();
     const cases = stage.cases.list();
@@ -189,7 +189,7 @@ function newResult(kept, signal, stage) {
 
   return {
     node,
-    /** draw shows runs by their ids, and tells whether it has: a later call may have come before it was ready. */
+    /** draw shows runs by their ids. It returns false if it failed, or a later call has come in the meantime. */
     async draw(ids, latest) {
       const mine = ++drawing;
       try {
@@ -208,7 +208,7 @@ function newResult(kept, signal, stage) {
         return false;
       }
     },
-    /** redraw draws the table again, when more is known of its cases. */
+    /** redraw draws the table again, when its cases have changed. */
     redraw: () => overlay || table(),
     close() {
       drawing++;
@@ -224,7 +224,7 @@ function newEarlier() {
   const columns = ["choose", "started", "state", "strategies", "conditions", "load", "verdicts", "oversold", "on"];
   const titles = columns.map((name) => [t(`run.list.${name}`), name === "oversold" ? "number" : null]);
 
-  /** choose lays the ticked runs over each other. One too many is not ticked. */
+  /** choose compares the ticked runs. If there are too many, the last one is unticked. */
   function choose({ target }) {
     const ticked = [...node.querySelectorAll("input:checked")];
     full.textContent = ticked.length > mostCompared ? t("run.full", { n: mostCompared }) : "";

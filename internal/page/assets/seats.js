@@ -17,7 +17,7 @@ const kept = "seats"; // see recall
 export async function show(box, signal) {
   const [{ holds }, categories] = await Promise.all([call("/api/strategies", { signal }),
     call("/api/categories", { signal })]);
-  // What is known of the sale: the list of its holds and its audit, once there is one.
+  // The state of the sale: the list of its holds and its audit, once there is a sale.
   const state = { list: null, audit: null, known: Object.values(categories).flat().includes(sku) };
   const clock = newClock();
   const sale = newSale(holds, (known) => {
@@ -60,7 +60,7 @@ export async function show(box, signal) {
     } catch (error) {
       box.classList.add("stale"); // until the next look
       if (error.status >= 400 && error.status < 500) {
-        state.known = false; // it would be refused again and again
+        state.known = false; // every further request would be refused
         sale.refused(error);
       }
     }
@@ -72,7 +72,7 @@ export async function show(box, signal) {
   draw();
 }
 
-/** newSale makes the form that puts the units on sale. begun is told of a sale that there may be. */
+/** newSale makes the form that puts the units on sale. begun is called when there may be a sale. */
 function newSale({ default: usual, stages }, begun) {
   const before = recall(kept) ?? { stage: usual, seconds: 10, stock: 1 };
   const option = (value, text, chosen) => el("option", { value, selected: value === chosen }, text);
@@ -139,10 +139,10 @@ function newSale({ default: usual, stages }, begun) {
   };
 }
 
-/** ownerOf names who has a hold: its buyer, or a buyer of this page that the stage has forgotten, if it is one. */
+/** ownerOf returns the buyer of a hold. If the stage has forgotten it, it is sought among this page's buyers. */
 const ownerOf = (lanes) => ({ id, buyer }) => buyer || lanes.map((lane) => lane.had(id)).find(Boolean);
 
-/** newUnits makes the table that says whose the units are. */
+/** newUnits makes the table of the units and their owners. */
 function newUnits() {
   const body = el("tbody");
   const titles = ["buyer", "unit", "order", "money"].map((name) => [t(`seats.unit.${name}`)]);
@@ -161,7 +161,7 @@ function newUnits() {
   };
 }
 
-/** standing says what has become of a unit. */
+/** standing shows the state of a unit. */
 function standing(hold) {
   const { status, order } = hold;
   if (order) return el("strong", t("seats.unit.sold"));
@@ -169,13 +169,13 @@ function standing(hold) {
   return el("span", t(`seats.unit.${status}`, { until }));
 }
 
-/** money says where a payment stands. */
+/** money shows the state of a payment. */
 export const money = ({ amount, currency, status }) =>
   t(`payment.${status}`, {
     amount: (amount / 100).toLocaleString(document.documentElement.lang, { style: "currency", currency }),
   });
 
-/** newBooks makes the figures of the audit, and what they come to. */
+/** newBooks makes the figures of the audit, and the verdict on them. */
 function newBooks() {
   const node = el("dl.books");
   const verdict = el("p.outcome.verdict", { role: "status" });
@@ -201,7 +201,7 @@ function newBooks() {
   };
 }
 
-/** judged says what the figures come to, and of which kind that is. */
+/** judged returns the kind and the text of the verdict on the figures. */
 function judged({ holds, books }, { initial, sold, oversold, lost_updates: again }, owner) {
   const names = holds.filter(({ order }) => order).map(owner).reverse();
   const [known, n] = [names.every(Boolean), names.length];

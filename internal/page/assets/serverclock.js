@@ -2,7 +2,7 @@
 
 const trusted = 60_000; // milliseconds until a worse measurement replaces a good one
 
-/** newClock makes a clock that is this browser's until it has been set. */
+/** newClock makes a clock that shows this browser's time until it has been set. */
 export function newClock() {
   let ahead = 0; // milliseconds that the server's clock is ahead of this one
   let best = { trip: Infinity, at: -Infinity };
@@ -10,7 +10,7 @@ export function newClock() {
     now: () => Date.now() + ahead,
 
     /**
-     * timed returns what ask returns, and sets the clock by the time that told finds in it. The server read its clock
+     * timed returns the result of ask, and sets the clock by the time that told finds in it. The server read its clock
      * at some moment of the round trip, so the shortest one tells the most.
      */
     async timed(ask, told) {

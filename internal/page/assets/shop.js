@@ -18,7 +18,7 @@ export async function show(box, at, page) {
   box.append(head, inner);
 
   async function update({ of: [name] }) {
-    const alone = name === "phone"; // of a class: the count, the button, and nothing else
+    const alone = name === "phone"; // for a class: only the count and the button
     const way = Object.hasOwn(ways, name) ? name : "counter";
     if (shown === `${way} ${alone}`) return;
     shown = `${way} ${alone}`;

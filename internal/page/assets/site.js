@@ -1,4 +1,4 @@
-// What stands in for the shop on a site of recordings: the files that were recorded, and for a schedule or a cell of
+// The replacement of the shop on a site of recordings: the recorded files, and for a schedule or a cell of
 // the lab the lab itself, which runs in a worker.
 
 import { el, put } from "./dom.js";
@@ -6,7 +6,7 @@ import { number, t } from "./text.js";
 
 const root = new URL("../", import.meta.url);
 
-/** played are the paths whose POST the lab answers, with what is asked of it. */
+/** played are the paths whose POST the lab answers, each with the question for the lab. */
 const played = [
   [/^\/api\/schedule$/, (body) => JSON.parse(body)],
   [/^\/api\/lab\/([^/]+)\/([^/]+)$/, (body, anomaly, strategy) => ({ anomaly, strategy })],
@@ -23,13 +23,13 @@ export async function send(path, { method, body, signal }) {
   return refusal(501, "no_shop", path);
 }
 
-/** recording is the file with the reply to a GET. */
+/** recording fetches the file with the reply to a GET. */
 async function recording(path, signal) {
   const reply = await fetch(new URL(`.${path}.json`, root), { signal });
   return reply.status === 404 ? refusal(404, "not_recorded", path) : reply;
 }
 
-/** recorded is the recorded run with these settings, in place of a new one. */
+/** recorded returns the recorded run with these settings, in place of a new one. */
 async function recorded(settings, signal) {
   const reply = await recording("/api/runs", signal);
   if (!reply.ok) return reply;
@@ -45,7 +45,7 @@ const refusal = (status, code, detail) => Response.json({ status, code, detail }
 const lab = newLab();
 
 function newLab() {
-  const waiting = new Map(); // by the number of a question: how to answer it
+  const waiting = new Map(); // the functions that answer the questions, by number
   let worker = null;
   let asked = 0;
   let notice = null;
@@ -83,7 +83,7 @@ function newLab() {
   };
 
   return {
-    /** ask asks the lab a question. One that is aborted is answered, and nobody waits for it. */
+    /** ask asks the lab a question. The lab still answers a question that is aborted, but the answer is dropped. */
     ask(question, signal) {
       signal?.throwIfAborted();
       if (!worker) open();
@@ -100,12 +100,12 @@ function newLab() {
   };
 }
 
-/** newNotice tells that the lab is being loaded, and how large it is. */
+/** newNotice shows that the lab is being loaded, and its size. */
 function newNotice() {
   const bar = el("progress", { max: 1, value: 0, "aria-label": t("site.loading.bar") });
   const text = el("span", t("site.loading"));
   const node = el("p.labloading", { role: "status" }, text, " ", bar);
-  (document.querySelector("dialog[open]") ?? document.body).append(node); // a dialog covers what is not in it
+  (document.querySelector("dialog[open]") ?? document.body).append(node); // a dialog covers everything outside it
   return {
     update({ done, of }) {
       put(text, t("site.loading.size", { size: number(Math.round(of / 1e5) / 10) }));

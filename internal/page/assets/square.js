@@ -1,22 +1,22 @@
-// Squares: one cell of the matrix each, by shape and colour, and the words that belong to the one pointed at.
+// Squares: each shows one cell of the matrix by shape and colour, with a tooltip.
 
 import { el, put } from "./dom.js";
 import { called, t, told } from "./text.js";
 
 const outcomes = { holds: "holds", breaks: "breaks", "n/a": "na", unknown: "unknown" };
 
-/** kinds are all that a square can say. */
+/** kinds are the kinds of squares. */
 export const kinds = ["breaks", "holds", "endless", "na", "unknown"];
 
-/** kindOf is what the square of a cell says. A lock that holds only because it never expires is a kind of its own. */
+/** kindOf returns the kind of a cell's square. A lock that holds only because it never expires has its own kind. */
 export const kindOf = ({ outcome, endless }) => (endless ? "endless" : outcomes[outcome] ?? "unknown");
 
-/** sign is a square that leads nowhere. */
+/** sign makes a square without a link. */
 export const sign = (kind) => el(`span.square.${kind}`, { "aria-hidden": "true" }, t(`square.${kind}`));
 
 const onStrategy = ({ anomaly, strategy }) => t("break.on", { anomaly: called(anomaly), strategy });
 
-/** square is a cell as a square that leads to it. */
+/** square makes the square of a cell, which links to it. */
 export function square(cell, attributes = {}) {
   const { anomaly, strategy } = cell;
   const kind = kindOf(cell);
@@ -26,7 +26,7 @@ export function square(cell, attributes = {}) {
 }
 
 /**
- * newTip makes the words that appear beside the square that has the pointer or the keyboard. cellOf finds the cell of a
+ * newTip makes the tooltip of the square that has the pointer or the keyboard focus. cellOf finds the cell of a
  * square.
  */
 export function newTip(box, cellOf) {

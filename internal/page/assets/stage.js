@@ -11,15 +11,15 @@ const facts = ["waiting", "remaining", "sold_out", "failed", "unknown", "holders
 const invariants = ["stock", "holders", "service"];
 const stacked = 700; // px: in a narrower stage the lanes are below each other
 
-/** figure is a number of a point. -1 holders are unknown; other numbers may be negative. */
+/** figure formats a number of a point. -1 holders are unknown; other numbers may be negative. */
 const figure = (name, value) => (value == null || (name === "holders" && value < 0) ? "–" : number(value));
 
-/** pointOf is the last point of a finished case. */
+/** pointOf returns the last point of a finished case. */
 function pointOf({ stock, lost_updates: lost, sold, sold_out, failed, unknown, max_holders }) {
   return { waiting: 0, holders: -1, remaining: stock - sold + lost, sold_out, failed, unknown, max_holders };
 }
 
-/** outcome is what came of a case, or how far it is. */
+/** outcome describes the result of a case, or its progress. */
 function outcome(one, ended) {
   const { row, stock, phase } = one;
   const sold = soldOf(one);
@@ -31,7 +31,7 @@ function outcome(one, ended) {
 }
 
 /**
- * newInvariant makes a line that says what holds, or, once that was broken, what has happened. It stays red for its
+ * newInvariant makes a line with an invariant or, once it is broken, its violation. The line stays red for its
  * case. An unfinished case is not judged.
  */
 function newInvariant(name) {
@@ -41,7 +41,7 @@ function newInvariant(name) {
   const say = (on, text) => on.textContent !== text && (on.textContent = text); // a screen reader repeats what is set
   return {
     node,
-    /** set shows a violation, if there was one. Of a case that ended early it is not known that there was none. */
+    /** set shows a violation, if there was one. A case that ended early is not judged. */
     set(broken, unjudged, text) {
       node.classList.toggle("broken", Boolean(broken));
       node.classList.toggle("unjudged", Boolean(!broken && unjudged));
@@ -52,7 +52,7 @@ function newInvariant(name) {
   };
 }
 
-/** newLane makes the lane of a case: what came of it, its picture, its invariants and its figures. */
+/** newLane makes the lane of a case: its result, its picture, its invariants and its figures. */
 function newLane(exclusive) {
   const title = el("h3");
   const came = el("p.came");
@@ -82,7 +82,7 @@ function newLane(exclusive) {
       const broke = line && (detail ? t("stage.detail", { line, detail }) : line);
       lines[name].set(seen, ended && !row, (broke ?? held[name]) + (name === "holders" ? harmless : ""));
     }
-    // What the headline says is repeated only for a screen reader, to which it is told when it happens.
+    // A violation in the headline is repeated only for screen readers, which announce it when it happens.
     lines.stock.node.classList.toggle("unseen", sold.sold > stock);
     lines.service.node.classList.toggle("unseen", row?.verdict === "stuck");
     lines.holders.node.classList.toggle("harmless", Boolean(harmless)); // the stock refused the late write
@@ -91,7 +91,7 @@ function newLane(exclusive) {
 
   return {
     node,
-    /** draw shows a case. ended says that the run is over, and chosen that the case is the one to look at. */
+    /** draw shows a case. ended says that the run is over, and chosen that this is the chosen case. */
     draw(one, { ended, chosen, unfenced, ...size }) {
       const begun = Boolean(one.row || one.points.length > 0);
       const point = one.row ? pointOf(one.row) : one.points.at(-1);
@@ -111,7 +111,7 @@ function newLane(exclusive) {
   };
 }
 
-/** newHead makes the head of the stage: what is shown, what the run is doing, and the button that stops it. */
+/** newHead makes the head of the stage: its title, the phase of the run, and the button that stops it. */
 function newHead(stop, refused) {
   const title = el("h2", t("live.title"));
   const phase = el("p.small.phase", { role: "status", "aria-live": "polite" });
@@ -151,11 +151,11 @@ function newHead(stop, refused) {
   };
 }
 
-/** roomIn is the height of the pictures in the lanes. On a projector the lanes end with the screen. */
+/** roomIn returns the height of the pictures in the lanes. On a projector the lanes fill the screen. */
 function roomIn(lanes) {
   const least = 210;
   if (!("present" in document.documentElement.dataset)) return Math.min(420, Math.max(least, innerHeight - 412));
-  const drawn = lanes.querySelector(".canvas").offsetHeight; // by the last drawing; the texts around it stay
+  const drawn = lanes.querySelector(".canvas").offsetHeight; // as last drawn; the texts around it stay
   return Math.max(least, innerHeight - (lanes.getBoundingClientRect().bottom + scrollY - drawn) - 12);
 }
 
@@ -165,16 +165,16 @@ function newLanes(exclusive) {
   const node = el("div.twolanes", { hidden: true }, lanes.map((lane) => lane.node));
   return {
     node,
-    /** shows tells whether a case is in a lane. */
+    /** shows returns whether a case is in a lane. */
     shows: ({ n }) => lanes.some((lane) => !lane.node.hidden && lane.node.dataset.n === String(n)),
-    /** draw shows one or two cases of a run on one scale. look is the one to look at. */
+    /** draw shows one or two cases of a run on one scale. look is the chosen one. */
     draw(shown, look, { ended, settings }) {
       const all = node.clientWidth;
       const narrow = all < stacked;
       const width = (narrow || shown.length < 2 ? all : Math.floor((all - 12) / 2)) - 2;
       const height = narrow ? 190 : roomIn(node);
       const scale = scaleOf(shown);
-      const faulty = shown.some(({ faults }) => faults.length > 0); // there are names of faults above the picture
+      const faulty = shown.some(({ faults }) => faults.length > 0); // names of faults are above the picture
       node.classList.toggle("alone", shown.length < 2);
       lanes.forEach((lane, i) => {
         lane.node.hidden = !shown[i];
@@ -186,7 +186,7 @@ function newLanes(exclusive) {
   };
 }
 
-/** newWarner has a screen reader tell of a violation in a case under way that is in no lane, once. */
+/** newWarner makes a screen reader announce, once, a violation in a case under way that is not in a lane. */
 function newWarner(shows) {
   const said = new Set();
   return (run, cases) => {
@@ -202,7 +202,7 @@ function newWarner(shows) {
   };
 }
 
-/** newStage makes the stage. stop stops the run under way; refused is told why it could not. */
+/** newStage makes the stage. stop stops the run under way; refused is called with the error if that fails. */
 export function newStage(options, stop, refused) {
   const head = newHead(stop, refused);
   const lanes = newLanes(new Set(options.strategies.filter((s) => s.exclusive).map(({ name }) => name)));
@@ -210,7 +210,7 @@ export function newStage(options, stop, refused) {
   const node = el("section.panel.live", { "aria-label": t("live.title") }, head.nodes, lanes.node);
   const cases = newCases();
   let run = null;
-  let chosen = 0; // the number of the case to look at; 0: the one under way, or the worst
+  let chosen = 0; // the number of the chosen case; 0: the one under way, or the worst
   let earlier = false; // it is not the last run
   let frame = 0;
   let recorded = null; // the run that is replayed
@@ -218,7 +218,7 @@ export function newStage(options, stop, refused) {
 
   const later = () => frame ||= requestAnimationFrame(draw);
 
-  /** looking is the case to look at. */
+  /** looking returns the chosen case. */
   function looking() {
     const all = cases.list();
     return all[chosen - 1] ?? (run?.ended ? worst(all) : all[(run?.now?.row ?? Math.max(1, run?.rows_done ?? 1)) - 1]);
@@ -248,14 +248,14 @@ export function newStage(options, stop, refused) {
     node,
     cases,
     looking,
-    /** shown is the id of the run on the stage. */
+    /** shown returns the id of the run on the stage. */
     shown: () => run?.id,
-    /** look chooses the case to look at by its number. 0 is the one under way, or else the one that failed worst. */
+    /** look chooses a case by its number. 0 is the one under way, or else the one that failed worst. */
     look(n) {
       chosen = n;
       later();
     },
-    /** update shows a run as the stream has it. */
+    /** update shows the run of the stream. */
     update(next) {
       live();
       run = next;
@@ -263,7 +263,7 @@ export function newStage(options, stop, refused) {
       cases.take(next);
       later();
     },
-    /** adopt takes the shop's record of a run. Of the run that is shown, it has what the stream had not. */
+    /** adopt takes the shop's record of a run. For the run that is shown, it adds what the stream lacked. */
     adopt(record, isEarlier = false) {
       if (recorded?.id === record.id) return;
       live();
@@ -272,7 +272,7 @@ export function newStage(options, stop, refused) {
       cases.adopt(record);
       later();
     },
-    /** replay shows a recorded run, which is marked as one, until there is another one to show. */
+    /** replay shows a recorded run, marked as such, until there is another run to show. */
     replay(record) {
       if (recorded?.id === record.id) return;
       live();

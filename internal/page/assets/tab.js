@@ -1,6 +1,6 @@
-// What a tab keeps until it is closed, also when the page is loaded again.
+// Values that a tab keeps until it is closed, even if the page is loaded again.
 
-/** recall is what was stored under a name in this tab, or null. */
+/** recall returns the value stored under a name in this tab, or null. */
 export function recall(name) {
   try {
     return JSON.parse(sessionStorage.getItem(name));
@@ -14,6 +14,6 @@ export function store(name, value) {
   try {
     sessionStorage.setItem(name, JSON.stringify(value));
   } catch {
-    // Storage is off: it is kept until the page is left.
+    // Storage is off: the value is kept until the page is left.
   }
 }

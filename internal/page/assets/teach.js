@@ -32,9 +32,9 @@ const steps = [
 
 const minutes = 5; // of a step
 
-let last = 0; // the step that was shown last: it is shown again when the part is opened without one
+let last = 0; // the step that was shown last: it is shown again when the address names no step
 
-/** stepOf is the step that an address names. */
+/** stepOf returns the step that an address names. */
 const stepOf = ({ of: [name] }) => name ? Math.max(0, steps.findIndex(({ id }) => id === name)) : last;
 
 /** show shows the step of the address. */
@@ -72,7 +72,7 @@ export async function show(box, at, page) {
   return { update };
 }
 
-/** lesson is what a step has to say. The question's answer is folded, as the projector shows it to everybody. */
+/** lesson makes the text of a step. The answer is folded, because the projector shows it to everybody. */
 function lesson({ id, show, exercise }, i, record) {
   const turn = (to, text) => to && el("a.level", { href: `#/teach/${to.id}` }, text);
   return [el("p.small", t("teach.time", { from: i * minutes, to: (i + 1) * minutes })),
@@ -85,7 +85,7 @@ function lesson({ id, show, exercise }, i, record) {
       turn(steps[i + 1], `${t("teach.next")} →`))];
 }
 
-/** exerciseOf is a goal to be reached in the scheduler, and how it is reached, if it can be. */
+/** exerciseOf makes the exercise: a goal in the scheduler, and the schedule that reaches it, if there is one. */
 function exerciseOf(id, exercise, { results }) {
   const [strategy, goal, moves] = exercise;
   const { breaks, states } = results.find((r) => r.strategy === strategy && r.buyers === 2);

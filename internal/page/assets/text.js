@@ -1,11 +1,11 @@
-// Texts, in one language at a time. What the shop says in English is translated here: by its
-// name, as what a strategy adds, or by its form, as what happens in a timeline.
+// Texts, in one language at a time. The shop's English texts are translated here: by a
+// key, such as what a strategy adds, or by their form, such as the events of a timeline.
 
 export const languages = { en: "English", zh: "中文" };
 
 let texts = {};
-let forms = null; // of what the shop says, the longest first; null: not loaded
-const translated = new Map(); // a cache: the shop says the same again and again
+let forms = null; // of the shop's sentences, the longest first; null: not loaded
+const translated = new Map(); // a cache: the shop repeats its sentences
 const mostTranslated = 2000;
 export let language = "en";
 
@@ -18,17 +18,17 @@ export async function choose(name) {
 }
 
 /**
- * learn loads the forms of what the shop says. The first paint does without them; a part needs them before it asks the
+ * learn loads the forms of the shop's sentences. The first paint needs none; a part needs them before it asks the
  * shop for anything. Without them it shows English, and the next part tries again.
  */
 export async function learn() {
-  if (forms || language === "en") return; // the shop speaks English, also while no language is chosen yet
+  if (forms || language === "en") return; // the shop speaks English, even before a language is chosen
   const name = language;
   const known = await load(`${name}.told`).catch(() => null);
   if (known && name === language) speakBy(Object.entries(known).map(form).sort((a, b) => b.letters - a.letters));
 }
 
-/** speakBy translates by these forms from now on. */
+/** speakBy uses these forms for translations from now on. */
 function speakBy(next) {
   forms = next;
   translated.clear();
@@ -40,32 +40,32 @@ async function load(name) {
   return reply.json();
 }
 
-/** preferred is the language of the address, the one chosen before, or the browser's. */
+/** preferred returns the language of the address, the one chosen before, or the browser's. */
 export function preferred() {
   const asked = new URLSearchParams(location.search).get("lang");
   const names = [asked, remembered("language"), ...navigator.languages.map((name) => name.slice(0, 2))];
   return names.find((name) => name && Object.hasOwn(languages, name)) ?? "en";
 }
 
-/** t is a text, with values for what is in braces. */
+/** t returns a text, with values in place of its braces. */
 export const t = (key, values = {}) => filled(texts[key] ?? key, values);
 
 const filled = (text, values) =>
   text.replace(/\{(\w+)\}/g, (all, name) => (Object.hasOwn(values, name) ? shown(values[name]) : all));
 
-/** named is the text with this key, or else the English of the shop. */
+/** named returns the text with this key, or else the shop's English text. */
 export const named = (key, english) => texts[key] ?? english;
 
-/** titleOf is what an anomaly is called beside its name, or "" in the language of the names. */
+/** titleOf returns the translated title of an anomaly, or "" in the language of the names. */
 export const titleOf = (anomaly) => named(`anomaly.${anomaly}.title`, "");
 
-/** called is the name of an anomaly in a sentence, after its title if it has one. */
+/** called returns the name of an anomaly in a sentence, after its title if it has one. */
 export const called = (anomaly) => [titleOf(anomaly), anomaly].filter(Boolean).join(" ");
 
-/** told is the translation of an English sentence of the shop, or the sentence if any part of it has none. */
+/** told returns the translation of an English sentence of the shop, or the sentence if any part of it has none. */
 export const told = (english) => translation(english)?.text ?? english;
 
-/** translation is the translation of a sentence, and how many letters of it are quoted, or null. */
+/** translation returns the translation of a sentence and the number of its quoted letters, or null. */
 function translation(english) {
   const before = translated.get(english);
   if (before !== undefined) return before;
@@ -75,7 +75,7 @@ function translation(english) {
   return found;
 }
 
-/** formed finds the form that quotes the least of a sentence, as quotes stay English, and fills in its translation. */
+/** formed fills in the translation of the form that quotes the least of a sentence, because quotes stay English. */
 function formed(english) {
   let best = null;
   for (const { pattern, names, text } of forms ?? []) {
@@ -88,8 +88,8 @@ function formed(english) {
   return best;
 }
 
-// What a form has in braces: a number is a value, text and more are sentences of their own,
-// and any other name is a quote, such as a command, an error or a name.
+// The names in the braces of a form: a number stands for a value, text and more for sentences of their own,
+// and any other name for a quote, such as a command, an error or a name.
 const isValue = (name) => /^\d+$/.test(name);
 const isSentence = (name) => name === "text" || name === "more";
 
@@ -97,7 +97,7 @@ const isSentence = (name) => name === "text" || name === "more";
 const one = String.raw`(?:[A-Z](?:/\d+)?|nobody|\d+(?:\.\d+)?(?:µs|ms|s|m\d+s)?)`;
 const value = `${one}(?:, ${one})*(?: and ${one})?`;
 
-/** insideOf translates what was found in a form's braces, or returns null if a sentence there has none. */
+/** insideOf translates the values in a form's braces, or returns null if a sentence there has no translation. */
 function insideOf(names, found) {
   const values = {};
   let quoted = 0;
@@ -127,23 +127,23 @@ function form([english, text]) {
   return { pattern: new RegExp(`^${pattern.join("")}$`), names, text, letters };
 }
 
-/** knows tells whether there is a text with this key. */
+/** knows returns whether there is a text with this key. */
 export const knows = (key) => Object.hasOwn(texts, key);
 
 const shown = (value) => (typeof value === "number" ? number(value) : value);
 
-/** number is a number in the reader's notation, with three significant digits or as an integer. */
+/** number formats a number in the reader's notation, with three significant digits or as an integer. */
 export function number(value) {
   const size = Math.abs(value);
   const digits = size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2;
   return value.toLocaleString(document.documentElement.lang, { maximumFractionDigits: digits });
 }
 
-/** clockTime is a time of day, from 00:00:00 to 23:59:59 in each language. */
+/** clockTime formats a time of day, from 00:00:00 to 23:59:59 in each language. */
 export const clockTime = (time) =>
   new Date(time).toLocaleTimeString(document.documentElement.lang, { hourCycle: "h23" });
 
-/** remembered is the value that was remembered under a name, or null. */
+/** remembered returns the value that was remembered under a name, or null. */
 export function remembered(name) {
   try {
     return localStorage.getItem(name);

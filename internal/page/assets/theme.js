@@ -1,4 +1,4 @@
-// The chosen theme, set before anything is painted. Without a choice it is the system's.
+// The chosen theme, set before anything is painted. Without a choice the system's theme applies.
 try {
   const theme = localStorage.getItem("theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;

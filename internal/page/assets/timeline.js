@@ -31,7 +31,7 @@ export function newTimeline(drawn) {
   }
   const resized = new ResizeObserver(() => node.clientWidth !== width && draw());
   resized.observe(node);
-  // A phone fires this also when its address bar hides; to draw again would lose the reader's place.
+  // A phone also fires this when its address bar hides; drawing again would lose the reader's place.
   const retyped = () => typeSize() !== type && draw();
   addEventListener("resize", retyped);
   return {

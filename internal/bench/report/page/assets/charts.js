@@ -5,7 +5,7 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 
 const hues = 8;
 
-/** look is how a strategy is drawn: in a colour, and dashed from the ninth strategy on. */
+/** look returns how to draw a strategy: its colour, and dashes from the ninth strategy on. */
 function look(index) {
   return {
     stroke: colour(`--hue${index % hues}`),
@@ -15,7 +15,7 @@ function look(index) {
 
 const chartHeight = 280;
 
-/** axis is an axis in the page's colours. */
+/** axis returns an axis in the page's colours. */
 function axis(more) {
   const line = { stroke: colour("--line"), width: 1 };
   const font = "12px system-ui, sans-serif";
@@ -29,7 +29,7 @@ function words(value) {
   return value.toLocaleString("en", { maximumFractionDigits: size >= 10 ? 1 : 2 });
 }
 
-/** between is a median, and its interval if the runs differ. */
+/** between formats a median, and its interval if the runs differ. */
 const between = (median, low, high) =>
   low === high ? words(median) : `${words(median)} (${words(low)}..${words(high)})`;
 

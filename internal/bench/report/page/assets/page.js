@@ -4,7 +4,7 @@ const plots = JSON.parse(document.getElementById("plots").textContent);
 const shown = new Set(plots.strategies);
 let drawn = []; // the charts and their hosts
 
-/** say is a text in the language of the page, with values for what is in braces. */
+/** say returns a text in the language of the page, with values in place of its braces. */
 function say(english, values = {}) {
   return (plots.words?.[english] ?? english).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 }
@@ -61,7 +61,7 @@ function element(name, className, text = "") {
   return node;
 }
 
-/** frame makes the figure of a plot, and returns how to draw it. One with nothing to draw is left out. */
+/** frame makes the figure of a plot, and returns how to draw it. A plot without data is left out. */
 function frame(grid, condition, { name, note, draw, empty }) {
   if (empty) return null;
   const figure = element("figure", "");
@@ -85,14 +85,14 @@ for (const section of document.querySelectorAll(".plots")) {
   for (const plot of figures(condition)) drawings.push(frame(section.querySelector(".grid"), condition.title, plot));
 }
 
-/** redraw draws everything again, after a change of colours or strategies. */
+/** redraw draws all charts again, after a change of colours or strategies. */
 function redraw() {
   for (const { chart } of drawn) chart.destroy();
   drawn = [];
   for (const draw of drawings) draw?.();
 }
 
-/** sample is a piece of a strategy's line, for its button. */
+/** sample draws a piece of a strategy's line, for its button. */
 function sample(index) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 26 10");

@@ -311,7 +311,7 @@ func (o *options) withServers(c bench.Config) bench.Config {
 		c.DBURL = "sqlite:" // the rest is not known yet and does not matter here
 	}
 	if chaos.CheckSpecs(o.redis, o.db) == nil {
-		c.Chaos = new(chaos.Servers) // likewise a placeholder
+		c.Chaos = new(chaos.Servers) // a placeholder, too
 	}
 	return c
 }

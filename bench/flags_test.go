@@ -263,7 +263,7 @@ func TestReportThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// Stages of holds may be named beside other strategies, or alone, without the workload.
+// Stages of holds may be named with other strategies, or alone, without naming the workload.
 func TestStrategiesDecideTheWorkload(t *testing.T) {
 	alone, err := parse([]string{"-strategies", "h3_claim", "-conditions", "calm", "-requests", "60"})
 	if err != nil || alone.Workload != catalog.Hold || alone.holds != nil || alone.Requests != 60 ||

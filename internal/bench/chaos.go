@@ -69,7 +69,7 @@ func (c Config) kinds() ([]chaos.Kind, error) {
 	return can, nil
 }
 
-// chaosRow is what a row under chaos has besides others.
+// chaosRow is a row under chaos in progress.
 type chaosRow struct {
 	*run
 	patience time.Duration // of a buyer
@@ -193,7 +193,7 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 	if r.Code == strconv.Itoa(a.Status) {
 		r.Code = codeNotAReply
 	}
-	seconds, _ := strconv.Atoi(a.Header.Get("Retry-After")) // none is 0
+	seconds, _ := strconv.Atoi(a.Header.Get("Retry-After")) // 0 without the header
 	return r, a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests,
 		time.Duration(max(0, seconds)) * time.Second
 }

@@ -43,7 +43,8 @@ const (
 	codeNoConn    = "no_connection" // never sent: the shop accepted no connection
 )
 
-// learned reports whether the outcome is known. That of a request that was never sent is.
+// learned reports whether the outcome is known. The outcome of a request that was never sent is
+// known.
 func (r reply) learned() bool { return r.Status != 0 || r.Code == codeNoConn }
 
 // conn is a connection to a shop.

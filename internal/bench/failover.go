@@ -27,8 +27,8 @@ const (
 	// so that the lease does not expire while there is no Redis.
 	failoverTTL = 10 * time.Second
 
-	// failoverTime is how long buyers arrive in such a row. Those who arrive while there
-	// is no Redis are refused, and others must arrive after them.
+	// failoverTime is how long buyers arrive in such a row. Buyers who arrive while there is no
+	// Redis are refused, so others must arrive after the failover.
 	failoverTime = 10 * time.Second
 
 	// leastFailover is how long buyers must arrive, so that buyers arrive throughout the failover.

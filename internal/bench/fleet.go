@@ -125,8 +125,8 @@ func (f *shops) next() string {
 	return running[f.turn.Add(1)%uint64(len(running))].URL
 }
 
-// relay puts a relay between an instance and a partner. A database that is not reached by
-// TCP has none.
+// relay puts a relay between an instance and a partner. A database that is not reached by TCP gets
+// no relay.
 func (s *setup) relay(to string) (link *fault.Relay, err error) {
 	switch to {
 	case chaos.ToRedis:

@@ -162,7 +162,7 @@ func (r *holdRow) pause(ctx context.Context) ([]string, error) {
 	return []string{string(BeforeClaim)}, nil
 }
 
-// meet arms seams, and calls fault with the shop of the first call that comes to one.
+// meet arms seams, and calls fault with the shop of the first call that reaches one.
 func (r *holdRow) meet(ctx context.Context, a fleet.Arm, fault func(m *fleet.Member) error) error {
 	if err := r.shops.Arm(ctx, a); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// comes waits until a call waits for mu, which is held for reading, and reports false, or true
-// if the call does not wait for mu and comes to the seam.
+// comes waits until a call waits for mu, which is held for reading, and reports false, or true if
+// the call does not wait for mu and reaches the seam.
 func comes(mu *sync.RWMutex, parked <-chan struct{}) bool {
 	for mu.TryRLock() {
 		mu.RUnlock()

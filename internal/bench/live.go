@@ -24,7 +24,7 @@ type Watcher interface {
 // Live is the state of a row in progress.
 type Live struct {
 	Elapsed time.Duration // since the common start; 0 before
-	Waiting int64         // outcomes to come
+	Waiting int64         // missing outcomes
 
 	Served, SoldOut, Failed, Unknown int64 // outcomes
 

@@ -18,8 +18,8 @@ const (
 	seamUnlock fleet.Seam = "unlock" // it has written, and not unlocked
 )
 
-// plan is what the holders in an instance do during one row. It applies in the work step
-// of a sale and nowhere else: lock code knows nothing of it.
+// plan says what the holders in an instance do during one row. It applies in the work step of a
+// sale and nowhere else: lock code knows nothing of it.
 type plan struct {
 	// Item is what is sold, or its key in the cache; with several items the first, whose holders
 	// get the fault.

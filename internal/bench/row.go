@@ -132,7 +132,7 @@ type outcome struct {
 	open        *report.Open   // of an open load
 	notInjected error          // why the fault was not injected
 	audits      []web.Audit    // by item
-	told        []figures.Told // likewise, of a sale
+	told        []figures.Told // by item, of a sale
 	compared    []figures.Comparison
 	settled     time.Time      // when all accepted orders were written
 	commands    *int64         // nil: not counted

@@ -45,9 +45,9 @@ func busiest(s *bench.Spread, n, sale, primaries int) float64 {
 	return slices.Max(shares)
 }
 
-// An item is on the primary that has the slot of its name. With few items, or a few that nearly
-// everybody wants, one primary gets most of the buyers, however many there are. Each figure is
-// the median of 101 sales, whose items have other names.
+// An item is on the primary that has the slot of its name. With few items, or a few that nearly all
+// buyers want, one primary gets most of the buyers, however many there are. Each figure is the
+// median of 101 sales, whose items have other names.
 func ExampleSpread_shards() {
 	fmt.Println("the busiest primary's share of the buyers")
 	fmt.Println("items   skew      3 primaries  6 primaries")
@@ -88,8 +88,9 @@ func ExampleSpread_shards() {
 }
 
 // turnedAway sells the units of an item that is split into segments to buyers who come one after
-// the other. Each asks a number of segments, from one that they draw. It returns how many buyers
-// are told "sold out" while another segment has units, and the units that are left at the end.
+// the other. Each asks a number of segments, beginning with a random one. It returns how many
+// buyers are told "sold out" while another segment has units, and the units that are left at the
+// end.
 func turnedAway(units int64, segments, asked, buyers int, seed uint64) (falsely int, left int64) {
 	s := bench.NewSpread(segments, bench.Skew{}, seed)
 	stock := make([]int64, segments)
@@ -146,7 +147,7 @@ func ExampleSpread_segments() {
 	//       16     16      0,     0      0,     0      0,     0
 }
 
-// A buyer who asks every segment is never turned away falsely, and no unit is left that somebody
+// A buyer who asks every segment is never turned away falsely, and no unit is left that a buyer
 // wanted.
 func TestBuyersWhoAskAllSegmentsGetWhatIsLeft(t *testing.T) {
 	for range 200 {

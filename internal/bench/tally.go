@@ -138,14 +138,14 @@ func (t *tally) add(r reply) {
 	}
 }
 
-// note keeps what a buyer was told without counting the outcome.
+// note keeps a buyer's answer without counting the outcome.
 func (t *tally) note(r reply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.keep(r)
 }
 
-// keep keeps what a buyer was told. The caller has locked mu.
+// keep keeps a buyer's answer. The caller has locked mu.
 func (t *tally) keep(r reply) {
 	cutOff, served := !r.learned() || r.CutOff, r.Status == http.StatusOK || r.Status == http.StatusAccepted
 	switch {

@@ -53,7 +53,7 @@ type Kind int
 // The kinds.
 const (
 	Guarded     Kind = iota // a guard keeps others out, or claims to: Strategy.Guard makes it
-	Optimistic              // everybody may enter, and the losers are refused at the write
+	Optimistic              // all may enter, and the losers are refused at the write
 	Atomic                  // no guard: a script checks and takes in one step
 	Batched                 // as Atomic, with one script for many buyers
 	Streamed                // as Batched, with the orders in a stream until a consumer writes them
@@ -72,7 +72,7 @@ type Strategy struct {
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
 
-	// Needs is what it needs besides a Redis and a database.
+	// Needs says what it needs besides a Redis and a database.
 	Needs Need
 
 	// Extra means that the bench runs the strategy only on request, because the default

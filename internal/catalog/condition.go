@@ -6,7 +6,7 @@ import (
 	"oversell/internal/naming"
 )
 
-// Condition is what happens to some holders during a run.
+// Condition says what happens to some holders during a run.
 type Condition string
 
 // The conditions. The ttl is the lease of the locks.
@@ -39,7 +39,7 @@ func Conditions() []Condition {
 // another one that goes on.
 func (c Condition) NeedsProcess() bool { return c == Crash || c == Pause || c == Partition }
 
-// Workload is what the requests of a run do.
+// Workload says what the requests of a run do.
 type Workload string
 
 // The workloads.

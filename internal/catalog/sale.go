@@ -140,7 +140,7 @@ const (
 	NeedsRueidis   Need = "rueidislock" // Options.Rueidislock
 )
 
-// OfServers reports whether the need is of servers beside the one Redis and the database.
+// OfServers reports whether the need is for servers besides the one Redis and the database.
 func (n Need) OfServers() bool {
 	return n == NeedsNodes || n == NeedsEtcd || n == NeedsZooKeeper
 }

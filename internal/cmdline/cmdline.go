@@ -84,7 +84,7 @@ func Given(fs *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-// Help is what -h shows.
+// Help is the text that -h shows.
 type Help struct {
 	Program string  // the name that it is run by
 	Usage   string  // what it does, and five examples

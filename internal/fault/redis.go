@@ -43,7 +43,7 @@ const maxQueue = 4096
 type link struct {
 	client, server net.Conn
 	replies        chan Value    // of the server, except pushes
-	over           chan struct{} // closed when nobody waits for replies any more
+	over           chan struct{} // closed when no command will wait for a reply any more
 	writing        sync.Mutex    // a push may come while a reply is written
 }
 

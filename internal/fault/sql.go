@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Statement is what the program sends.
+// A Statement is a statement that the program sends.
 type Statement struct {
 	Text string // in SQL; or Begin, Commit or Rollback
 	Args []driver.Value
@@ -29,7 +29,7 @@ const (
 	Rollback = "ROLLBACK"
 )
 
-// Reply is what the database answered.
+// Reply is the database's answer.
 type Reply struct {
 	Rows    [][]driver.Value // of a query
 	Changed int64            // by a statement that is no query

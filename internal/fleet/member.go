@@ -40,7 +40,7 @@ const (
 // through a pipe and not through arguments, because it may hold passwords.
 type command struct {
 	Setup  json.RawMessage `json:"setup,omitempty"` // the first command has it
-	Words  *shared         `json:"words,omitempty"` // likewise, if there are any
+	Words  *shared         `json:"words,omitempty"` // also in the first command, if there are any
 	ID     int             `json:"id,omitempty"`    // of a command that wants an answer
 	Order  json.RawMessage `json:"order,omitempty"`
 	Arm    *Arm            `json:"arm,omitempty"`
@@ -69,7 +69,7 @@ type Program struct {
 	Name    string // for error messages
 	Command func() (*exec.Cmd, error)
 	Setup   any                     // what its Serve receives first
-	Words   int                     // how many it shares; 0: none
+	Words   int                     // the number of words that it shares
 	Links   map[string]*fault.Relay // its connections that can be cut; Run or its Member closes them
 }
 
@@ -353,7 +353,7 @@ func (m *Member) End(grace time.Duration) {
 	}
 }
 
-// Close ends the process as End does. Nobody may use its words any more.
+// Close ends the process as End does. Its words must not be used any more.
 func (m *Member) Close(grace time.Duration) {
 	m.End(grace)
 	m.release()
@@ -372,7 +372,7 @@ func (m *Member) release() {
 
 func (m *Member) unlink() {
 	for _, link := range m.Links {
-		_ = link.Close() // nobody uses it any more
+		_ = link.Close() // it is no longer used
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package fleet runs processes that must not outlive this one or receive its Ctrl-C: their
-// start and end, the one protocol on their pipes, the seams at which they are held or killed,
-// memory that they share, and their stalls.
+// Package fleet runs processes that must not outlive this one or receive its Ctrl-C: their start
+// and end, the protocol on their pipes, the seams at which they are held or killed, memory that
+// they share, and their stalls.
 package fleet
 
 import (

@@ -12,7 +12,7 @@ import (
 // and what comes after has not.
 type Seam string
 
-// Arm says which calls meet a fault, at which seams. The zero value is for none.
+// Arm says which calls meet a fault, at which seams. The zero value arms no seam.
 type Arm struct {
 	At    []Seam `json:"at,omitempty"`
 	Skip  int    `json:"skip,omitempty"`  // this many arrivals at the seams are let pass first

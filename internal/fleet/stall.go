@@ -14,8 +14,8 @@ import (
 // beat is the time between two looks at the clock.
 const beat = 5 * time.Millisecond
 
-// LongestStall is the longest of many stalls. It is safe for concurrent use; its
-// zero value has seen none.
+// LongestStall is the longest of many stalls. It is safe for concurrent use; its zero value is
+// ready to use.
 type LongestStall struct{ nanoseconds atomic.Int64 }
 
 // Add records a stall.

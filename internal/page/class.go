@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	// classWork is how long a holder works at first. Thirty students who are told to buy press
-	// within two or three seconds: without a lock, more of them read the same stock than there are
-	// units.
+	// classWork is how long a holder works at first. Thirty students asked to buy press within two
+	// or three seconds: without a lock, more of them read the same stock than there are units.
 	classWork = 1500 * time.Millisecond
 	// maxClassWork bounds the work. A buyer without a lock does not wait for another buyer's work.
 	maxClassWork = 10 * time.Second

@@ -59,7 +59,7 @@ func TestCountsTheHoldersInside(t *testing.T) {
 	}
 }
 
-// The picture is an SVG of the address that Open was told.
+// The picture is an SVG of the address that was given to Open.
 func TestQRCodeIsOfTheAddress(t *testing.T) {
 	one, two := page.NewClass("hot"), page.NewClass("hot")
 	for c, url := range map[*page.Class]string{

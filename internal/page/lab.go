@@ -34,7 +34,7 @@ type Anomalies struct {
 	matrix   *matrix // nil until a run has succeeded
 }
 
-// matrix is the result of a run of the lab, as it is sent.
+// matrix is the result of a run of the lab, in the form in which it is sent.
 type matrix struct {
 	index      file
 	strategies []string

@@ -42,10 +42,10 @@ const (
 //	GET  /api/schedule/progress
 //	                           how far the search under way is
 //
-// Replies do not depend on earlier ones: a schedule is played from its start each time. A
-// search ends with its budget, the request or ctx. One runs at a time, and not beside a
-// run of the bench. Its result is kept, unless the time limit ended it. The handler is
-// safe for concurrent use. A strategy may have a short name.
+// Replies do not depend on earlier ones: a schedule is played from its start each time. A search
+// ends with its budget, the request or ctx. One runs at a time, and not during a run of the bench.
+// Its result is kept, unless the time limit ended it. The handler is safe for concurrent use. A
+// strategy may have a short name.
 func Schedules(
 	ctx context.Context, token string, budget search.Budget, occupy Occupy, logger *slog.Logger,
 ) http.Handler {

@@ -24,7 +24,7 @@ const (
 	RedisKill         Kind = "redis-kill"           // Redis is killed, and restarted with its data
 	RedisKillEmpty    Kind = "redis-kill-empty"     // Redis is killed, and restarted without its data
 	RedisStop         Kind = "redis-stop"           // Redis is stopped (SIGSTOP), and continued later
-	RedisReadOnly     Kind = "redis-readonly"       // Redis becomes a replica of an address where nobody listens
+	RedisReadOnly     Kind = "redis-readonly"       // Redis becomes a replica of an address without a server
 	RedisOOM          Kind = "redis-oom"            // maxmemory 1
 	RedisClientKill   Kind = "redis-client-kill"    // CLIENT KILL TYPE normal
 	RedisClientPause  Kind = "redis-client-pause"   // CLIENT PAUSE
@@ -45,7 +45,7 @@ const (
 	DBDisconnected Kind = "db-disconnected" // as for Redis
 )
 
-// part is what a fault is injected into.
+// part is the kind of a fault's target.
 type part int
 
 const (
@@ -167,7 +167,7 @@ type Fault struct {
 	Amount time.Duration // delay of replies or of an INSERT
 }
 
-// all is the Victim that stands for every shop.
+// all is the Victim of a fault in all shops or links.
 const all = -1
 
 // StopsHolder reports whether the fault may delay a lock holder's write for longer than

@@ -39,7 +39,7 @@ func (c Contender) comparable(embeddedRedis bool) bool {
 	return err != nil || s.Comparable(embeddedRedis)
 }
 
-// Process is what a guard can use.
+// Process has what a guard can use in its process.
 type Process struct {
 	Redis redis.UniversalClient // one pool for the lock and the counter
 	Key   string                // of the lock; a prefix of its other keys

@@ -107,9 +107,9 @@ func (e ended) outcomes(r *report.Lock) {
 	}
 }
 
-// fairness counts each process' deducts until the first process has no waiters left, or
-// until a fault. After that the others have the lock for themselves; at the end everybody
-// has had it once, so that the index of the whole row is always 1.
+// fairness counts each process' deducts until the first process has no waiters left, or until a
+// fault. After that the other processes have the lock to themselves; at the end every contender has
+// had it once, so the index of the whole row would always be 1.
 func (e ended) fairness(r *report.Lock) {
 	contended := e.end
 	for _, h := range e.hits {

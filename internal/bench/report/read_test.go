@@ -12,7 +12,7 @@ import (
 	"oversell/internal/present"
 )
 
-// written is a report as it is written.
+// written returns the JSON of a report.
 func written(t testing.TB, r report.Report) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -1,6 +1,5 @@
-// Package report is what a bench reports: its rows and what they were run with, read
-// and written as JSON, drawn as tables, judged in a conclusion, and compared with
-// another report. It runs nothing.
+// Package report has the report of a bench: its rows and settings, read and written as JSON, drawn
+// as tables, judged in a conclusion, and compared with another report. It runs nothing.
 package report
 
 import (
@@ -228,8 +227,8 @@ type Held struct {
 	// ChargedWithoutOrder is the number of captures that ended in neither exactly one order
 	// nor exactly one refund.
 	ChargedWithoutOrder int64 `json:"charged_without_order"`
-	// SellableAfter is the longest time from the expiry of a hold until its units could be
-	// sold again; nil: no hold expired while nobody bought.
+	// SellableAfter is the longest time from the expiry of a hold until its units could be sold
+	// again; nil: no hold expired while no buyer was buying.
 	SellableAfter *float64 `json:"sellable_after_s"`
 	// AgreesAfter is the time from the end of the load until orders, units, holds and
 	// payments agreed; nil: they did not.

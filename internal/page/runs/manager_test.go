@@ -56,7 +56,7 @@ func TestRunIsShownAsItIs(t *testing.T) {
 	p.CheckEnded(t)
 }
 
-// On the shop's own backends, the stock of a run is beside the shop's and is removed with
+// On the shop's own backends, the stock of a run is separate from the shop's and is removed with
 // the run. The orders in the database agree with the rows.
 func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 	on := Backends{RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded")}

@@ -39,7 +39,7 @@ type Tab struct {
 	opened  int // pages
 
 	mu         sync.Mutex
-	site       string // requests to it are allowed; "": to none
+	site       string // the page may send requests to it; "": to no site
 	complaints []string
 	requests   []string
 }

@@ -64,7 +64,7 @@ func (s *sharedBrowser) start(path string) error {
 		chromedp.NoSandbox, // the browser runs as root in a container, and opens only this project's pages
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-domain-reliability", true),
-		chromedp.Flag("proxy-server", "127.0.0.1:9"), // nobody listens there
+		chromedp.Flag("proxy-server", "127.0.0.1:9"), // no server listens there
 		chromedp.UserDataDir(profile),
 	)
 	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)

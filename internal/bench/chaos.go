@@ -117,7 +117,7 @@ func (c *chaosRow) do(ctx context.Context) (row report.Row, err error) {
 	return c.judged(row), nil
 }
 
-// The settings of buyers under chaos, who retry.
+// The settings of buyers under chaos, for their retries.
 const (
 	chaosPatience  = 30 * time.Second
 	attemptTimeout = 5 * time.Second
@@ -198,8 +198,8 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 		time.Duration(max(0, seconds)) * time.Second
 }
 
-// resale knows how many buyers were told of an order, and when the item was sold again. It is safe
-// for concurrent use.
+// resale counts the buyers who were told of an order, and notices when the item is sold again. It
+// is safe for concurrent use.
 type resale struct {
 	mu    sync.Mutex
 	told  int64

@@ -187,8 +187,8 @@ func (c Config) WithDefaults() Config {
 
 func newID() string { return uuid.NewString()[:8] }
 
-// forRow returns what a row will run: the config with its defaults under the row's condition, and with a
-// lease as the servers of its strategy grant it.
+// forRow returns the config of a row, with the defaults under its condition, and the lease that the
+// servers of its strategy grant.
 func (c Config) forRow(of Case, t lockservers.Terms) Config {
 	c.TTL = cmp.Or(of.TTL, c.TTL)
 	c = c.forCondition(of.Condition)

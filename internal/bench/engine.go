@@ -84,9 +84,9 @@ const maxTries = 4
 // Tolerable is how long a process may stall without affecting what a lease of ttl shows.
 func Tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 
-// undisturbed runs a row. The first run without a stall and with all its faults counts. So does a
-// first run that matches an expectation, one that is final, and the last try. Each further try has
-// twice the ttl, and tolerates twice the stall. Discarded runs stay in the report.
+// undisturbed runs a row. The first run without a stall and with all its faults counts. So do a
+// first run that matches an expectation, a final run, and the last try. Each further try has twice
+// the ttl, and tolerates twice the stall. Discarded runs stay in the report.
 func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.Row, error) {
 	var discarded []report.Discarded
 	for {

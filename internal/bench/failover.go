@@ -31,7 +31,8 @@ const (
 	// Redis are refused, so others must arrive after the failover.
 	failoverTime = 10 * time.Second
 
-	// leastFailover is how long buyers must arrive, so that buyers arrive throughout the failover.
+	// leastFailover is the least time over which buyers must arrive, so that they come throughout
+	// the failover.
 	leastFailover = 4 * time.Second
 
 	// failoverPatience is how long the overtaken holder stays parked after the shop has found the
@@ -52,8 +53,8 @@ func (c Config) forCondition(condition catalog.Condition) Config {
 	return c
 }
 
-// failOver fails over while the first holder is parked. A failover that has begun ends
-// even when the buyers are gone: the row is audited on the new primary.
+// failOver fails over while the first holder is parked. A failover that has begun is completed even
+// when the buyers are gone: the row is audited on the new primary.
 func (r *run) failOver(ctx, buyers context.Context) error {
 	return r.shops.inject(buyers, func(m *fleet.Member) error {
 		return errors.Join(r.overtake(ctx, buyers), m.Resume())

@@ -196,7 +196,7 @@ func (f *shops) entered(without *fleet.Member) (n int64) {
 	return n
 }
 
-// succeeded waits until a holder has entered in another shop than the stopped one, for at most the
+// succeeded waits until a holder has entered in a shop other than the stopped one, for at most the
 // time most, or until ctx ends. Before is how many had entered when it was stopped.
 func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int64, most time.Duration) {
 	for end := time.Now().Add(most); before >= 0 && f.entered(stopped) == before && time.Now().Before(end); {

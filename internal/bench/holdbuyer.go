@@ -134,8 +134,7 @@ func (p *purchase) request(path, key string) client.Request {
 	return client.Request{Method: http.MethodPost, Path: path, Key: key, Body: map[string]any{"token": p.hold.Token}}
 }
 
-// served reports whether an answer has the status of success. Otherwise it fills in the buyer's
-// fate.
+// served reports whether an answer has the status success. Otherwise it fills in the buyer's fate.
 func (p *purchase) served(success int, a client.Answer) bool {
 	if a.Status == success {
 		return true

@@ -134,8 +134,8 @@ func (r *holdRow) replace(ctx context.Context, missing []fleet.Seam) error {
 }
 
 // killing returns the Arm for kills at seams. A kill also interrupts the process's other calls,
-// which a sound stage must bear. In other stages such a call might lose a unit, and so hide one
-// that is sold twice at the seam: there they are kept out.
+// which a sound stage must bear. In other stages an interrupted call might lose a unit, and so hide
+// one that is sold twice at the seam: there, other calls are kept out.
 func (r *holdRow) killing(at []fleet.Seam) fleet.Arm {
 	if r.stage.Sound() {
 		return fleet.Arm{At: at}
@@ -223,8 +223,8 @@ func (r *holdRow) cutOff(ctx context.Context, from string, at fleet.Seam) error 
 // it, and most after it.
 const failoverSpread = 6 * time.Second
 
-// failOver kills the primary when a third of the buyers have come. A failover that has begun
-// ends even if the load is over: the row is audited on the new primary.
+// failOver kills the primary when a third of the buyers have come. A failover that has begun is
+// completed even if the load is over: the row is audited on the new primary.
 func (r *holdRow) failOver(ctx context.Context) ([]string, error) {
 	if guard.Sleep(ctx, r.spread/3) != nil {
 		return nil, context.Cause(ctx)

@@ -40,7 +40,7 @@ type holdRow struct {
 	waiting atomic.Int64 // buyers without an outcome
 }
 
-// observed is what was observed in a row.
+// observed has the observations of a row.
 type observed struct {
 	bought   []purchase // of the load
 	rest     []purchase // of the final sell-out
@@ -196,7 +196,7 @@ func (r *holdRow) sellOut(ctx context.Context) []purchase {
 
 const (
 	holdLook = 25 * time.Millisecond // between two audits
-	// holdSettleTime bounds the time until all has settled, besides the lives of holds and the
+	// holdSettleTime bounds the time until the sale has settled, besides the lives of holds and the
 	// delay of webhooks.
 	holdSettleTime = 15 * time.Second
 )

@@ -20,9 +20,8 @@ type pool struct {
 	ended   bool
 }
 
-// How long a connection may be idle: after that the shop, or a proxy, may be about to close it. A
-// server waits less long for the first request than for the next: a shop closes a new connection if
-// nothing comes for 5 s.
+// How long a connection may be idle: after that the shop, or a proxy, may be about to close it. The
+// time is shorter for an unused connection: a shop closes a new one if nothing comes for 5 s.
 const (
 	stale       = 20 * time.Second
 	staleUnused = 4 * time.Second

@@ -124,7 +124,7 @@ func (r *run) prepare(ctx context.Context) (*stream, error) {
 	return s, nil
 }
 
-// outcome is what was observed in a row.
+// outcome has the observations of a row.
 type outcome struct {
 	*tally
 	wall        time.Duration

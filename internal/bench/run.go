@@ -113,8 +113,8 @@ type runner struct {
 	skus     []string // that are not removed yet
 }
 
-// Row implements Workload. Final are runs that are not comparable, runs in which buyers were told
-// something untrue, and runs of shops that the bench did not start, whose stalls are unknown.
+// Row implements Workload. A run is final if it is not comparable, if buyers were told something
+// untrue, or if the bench did not start the shops, so that their stalls are unknown.
 func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 	strategy, err := catalog.Strategies().Find(of.Strategy)
 	if err != nil {
@@ -243,7 +243,7 @@ const (
 	interruptTimeout = 10 * time.Second // for the removal of the items
 )
 
-// maxNamed bounds the items that may be left that are named.
+// maxNamed bounds how many of the remaining items are named.
 const maxNamed = 100
 
 // removeAnew starts an instance to remove the remaining items.

@@ -35,8 +35,8 @@ func Conditions() []Condition {
 	return []Condition{Calm, Slow, Late, Crash, Pause, Partition, Failover, Chaos}
 }
 
-// NeedsProcess reports whether the condition affects a whole process, so that there must be
-// another one that goes on.
+// NeedsProcess reports whether the condition affects a whole process, so that another process must
+// go on.
 func (c Condition) NeedsProcess() bool { return c == Crash || c == Pause || c == Partition }
 
 // Workload says what the requests of a run do.

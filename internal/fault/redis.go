@@ -37,7 +37,7 @@ func RelayRedis(ctx context.Context, client, server net.Conn, handle RedisHandle
 	all.Wait()
 }
 
-// maxQueue is the most commands of a client that wait.
+// maxQueue bounds the waiting commands of a client.
 const maxQueue = 4096
 
 type link struct {
@@ -91,8 +91,8 @@ func (l *link) exchange(cmd Command) (Value, error) {
 	return reply, nil
 }
 
-// receive reads what the server sends: a reply goes to the command that waits for it, a
-// push to the client at once.
+// receive reads what the server sends: a reply goes to the command that waits for it, a push to the
+// client immediately.
 func (l *link) receive() {
 	defer close(l.replies)
 	r := bufio.NewReader(l.server)

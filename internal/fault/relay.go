@@ -173,7 +173,8 @@ func (r *Relay) pass() {
 	<-gate
 }
 
-// register adds a connection for Cut to close. During a Cut it closes it and returns false.
+// register adds a connection for Cut to close. During a Cut it closes the connection and returns
+// false.
 func (r *Relay) register(c net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Fleet is the processes of a bench that do the same work. It is safe for concurrent use.
+// Fleet has the processes of a bench that do the same work. It is safe for concurrent use.
 type Fleet struct {
 	program func(n int) (Program, error)
 	reached chan Arrival

@@ -27,7 +27,7 @@ type Server struct {
 // obeyer carries out an order, and returns the answer.
 type obeyer = func(ctx context.Context, order json.RawMessage) (answer any, err error)
 
-// maxParked is more than the calls that wait at seams at the same time.
+// maxParked exceeds the number of calls that wait at seams at the same time.
 const maxParked = 64
 
 // Serve is the main function of a member: it reads the setup from in, and calls run with it. It

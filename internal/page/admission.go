@@ -70,7 +70,7 @@ func (a *admission) leaving(leave func()) func() {
 	})
 }
 
-// origin is the address that a request comes from, or for IPv6 its /64 network, as a client
+// origin is the address that a request comes from, or for IPv6 its /64 network, because a client
 // has many addresses there. The headers of a proxy are not trusted.
 func origin(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)

@@ -94,8 +94,8 @@ type labProgress struct {
 	Of   int `json:"of"`
 }
 
-// look returns the matrix, or the progress of the run. It begins a run if there was none and it
-// can.
+// look returns the matrix, or the progress of the run. It begins a run if there was none and no
+// bench is under way.
 func (a *Anomalies) look() (*matrix, labProgress, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

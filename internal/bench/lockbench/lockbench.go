@@ -34,8 +34,8 @@ const (
 // pool is the most Redis connections of a process.
 const pool = 128
 
-// WithDefaults returns the config with the workload's defaults filled in. Its requests are
-// contenders, its instances processes, and its strategies contenders too, by their names.
+// WithDefaults returns the config with the workload's defaults filled in. Its requests are the
+// contenders of a row, its instances are processes, and its strategies are names of Contenders.
 func WithDefaults(c bench.Config) bench.Config {
 	c.Workload = report.WorkloadLock
 	c.Requests = cmp.Or(c.Requests, 5000)

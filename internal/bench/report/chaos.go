@@ -66,8 +66,8 @@ func (d Fault) Recovery() string {
 	return fmt.Sprintf("%.2f s", *d.Again)
 }
 
-// shownRows is the most rows of a report that shows all faults. A longer one shows only those of
-// rows that did not match the expectation.
+// shownRows bounds the rows of a report that shows the faults of every row. A longer one shows only
+// those of rows that did not match the expectation.
 const shownRows = 6
 
 // faults shows the result and the faults of each row under chaos.

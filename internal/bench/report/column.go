@@ -123,7 +123,7 @@ func figureColumns() []column {
 	}
 }
 
-// Figures whose columns are not like the others.
+// Figures whose columns need special treatment.
 const (
 	oversold       = "oversold"      // up to oversold_possible
 	worstItem      = "worst_item"    // only shown for a single run: each run has a different one

@@ -37,7 +37,7 @@ func Headline(all []Finding, unit string, s present.Style) string {
 	return text + "\n"
 }
 
-// maxNamed is the most broken strategies that are named.
+// maxNamed bounds the number of broken strategies that are named.
 const maxNamed = 2
 
 // breaking names the worst row of each strategy that broke, the worst of them first.
@@ -124,8 +124,8 @@ func (r Report) speed() string {
 	return "sold/s"
 }
 
-// findings returns the findings of the report's rows: of each row that of its worst run. Rows
-// without a verdict are left out.
+// findings returns the findings of the report's rows: for each row the finding of its worst run.
+// Rows without a verdict are left out.
 func (r Report) findings(s present.Style) []Finding {
 	var all []Finding
 	for _, g := range r.Groups() {

@@ -104,7 +104,7 @@ func (m *Manager) backends() []Backend {
 	return []Backend{Embedded, Shop}
 }
 
-// catalog is the strategies that can run on a backend.
+// catalog returns the strategies that can run on a backend.
 func (m *Manager) catalog(b Backend) catalog.List {
 	var offered catalog.List
 	for _, s := range catalog.Strategies() {

@@ -15,7 +15,7 @@ import (
 //
 //	redis://user:password@host:port/db       one server
 //	rediss://…                               the same, and all below, over TLS
-//	redis://a:7000,b:7001,c:7002             a cluster
+//	redis://a:7000,b:7001,c:7002             a cluster; each address may repeat the scheme
 //	redis+sentinel://a:26379,b:26379/name/db the master that sentinels know as name
 //
 // User and password are those of the server; the credentials of the sentinels

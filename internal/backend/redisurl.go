@@ -142,8 +142,13 @@ func splitRedisURL(spec string) (*redisParts, error) {
 	return p, p.splitTail(tail)
 }
 
-// withScheme makes a URL of host:port, or of several, which is what most people write first.
+// withScheme makes a URL of host:port, or of several, which is what most people write first. A scheme
+// that is repeated before later addresses is left out.
 func withScheme(spec string) string {
+	scheme, _, _ := strings.Cut(spec, "://")
+	if first, others, found := strings.Cut(spec, ","+scheme+"://"); found && !strings.Contains(others, "@") {
+		return first + "," + strings.ReplaceAll(others, ","+scheme+"://", ",")
+	}
 	for addr := range strings.SplitSeq(spec, ",") {
 		host, port, err := net.SplitHostPort(addr)
 		if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || strings.ContainsAny(host, "@/?#") {

@@ -79,8 +79,10 @@ type Background struct {
 func (b *Background) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.woken = true
-	if !b.running && b.Context.Err() == nil {
+	switch {
+	case b.running:
+		b.woken = true
+	case b.Context.Err() == nil:
 		b.running = true
 		b.all.Go(func() {
 			for b.again(b.Step(b.Context)) {

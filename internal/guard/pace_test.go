@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,4 +53,25 @@ func TestOneLineASecond(t *testing.T) {
 			t.Errorf("%d lines in 2.5 s with %d skipped, want 3 and 1998", lines, skipped)
 		}
 	})
+}
+
+// Wake has one step done, and one more if a step is under way.
+func TestWakeDoesOneStep(t *testing.T) {
+	for _, during := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			steps := 0
+			var b *guard.Background
+			b = &guard.Background{Context: t.Context(), Step: func(context.Context) bool {
+				if steps++; steps == 1 && during {
+					b.Wake()
+				}
+				return false
+			}}
+			b.Wake()
+			synctest.Wait()
+			if want := map[bool]int{false: 1, true: 2}[during]; steps != want || !b.Idle() {
+				t.Errorf("woken during a step: %v: %d steps, want %d", during, steps, want)
+			}
+		})
+	}
 }

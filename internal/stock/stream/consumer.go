@@ -451,11 +451,13 @@ func (r *reader) settle(ctx context.Context, fates []Fate) error {
 	defer cancel()
 	at := time.Now()
 	var written []Entry
+	var done []Fate
 	for _, f := range fates {
 		if f.Written {
-			written = append(written, f.Entry)
+			written, done = append(written, f.Entry), append(done, f)
 			continue
 		}
+		r.sale.Settled([]Fate{f}) // before it is a dead letter, which nobody claims again
 		moved, err := r.streams.bury(ctx, f.Entry, f.Refusal)
 		if err != nil {
 			return err // they are claimed again
@@ -468,7 +470,7 @@ func (r *reader) settle(ctx context.Context, fates []Fate) error {
 	if err := r.streams.settle(ctx, r.sku, written); err != nil {
 		return err // they are claimed again, and found in the database
 	}
-	r.sale.Settled(fates)
+	r.sale.Settled(done)
 	if err := r.streams.recordLag(ctx, r.sku, written, at); err != nil { // the orders are written
 		r.log.Debug("the time until orders were written is not recorded",
 			"sku", r.sku, "orders", len(written), "error", err)

@@ -231,12 +231,8 @@ func (d *describer) data() {
 		d.text = append(append(append(d.text, k.name...), ' '), k.kind...)
 		d.duration(k.left)
 		words := k.words
-		if (k.kind == "hash" || k.kind == "set") && len(words) > 2 {
-			size := 1
-			if k.kind == "hash" {
-				size = 2
-			}
-			items := slices.Collect(slices.Chunk(words, size))
+		if k.kind == "hash" && len(words) > 2 {
+			items := slices.Collect(slices.Chunk(words, 2))
 			slices.SortStableFunc(items, func(a, b []string) int {
 				return cmp.Compare(d.renamed(a[0]), d.renamed(b[0]))
 			})

@@ -388,8 +388,8 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 // written have been written, and later ones are refused, because their generation has
 // ended. So the count has all that was sold.
 //
-// A stock in the database needs no count. It gets a new generation only for a new family.
-// The claims of the last one end with its pool.
+// A stock in the database is counted only for the turn of a new family, for which alone it gets a new
+// generation. The claims of the last one end with its pool.
 //
 // A generation for the family of streams is only written to the row here. Redis gets it
 // from publish, once the row is committed. Otherwise a process that is killed in between
@@ -401,41 +401,41 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 		if family == item.Family {
 			return s.stock.start(ctx, item, 0, last)
 		}
-		item, err := tx.drain(item) // another family does not look into the pool
-		if err != nil {
+		var err error
+		if item, err = tx.drain(item); err != nil { // another family does not look into the pool
 			return err
 		}
-		return s.beginGeneration(ctx, tx, item, family, 0)
 	}
 	if _, _, err := s.endStream(ctx, tx, item); err != nil {
 		return err
 	}
-	left, err := tx.leftByOrders(item)
+	sold, err := tx.sold(item.SKU, item.SaleID)
+	if err == nil && family != item.Family {
+		item, err = tx.beginTurn(item, family, sold)
+	}
 	if err != nil {
 		return err
 	}
-	return s.beginGeneration(ctx, tx, item, family, left)
+	return s.beginGeneration(ctx, tx, item, item.unsold(sold))
 }
+
+// unsold returns how many units are left of an item of which so many are sold.
+func (i Item) unsold(sold int64) int64 { return max(0, i.Initial-sold) }
 
 // leftByOrders returns how many units the orders of an item's sale leave. With the item's row
 // locked the count has all that was sold.
 func (s store) leftByOrders(item Item) (int64, error) {
 	sold, err := s.sold(item.SKU, item.SaleID)
-	return max(0, item.Initial-sold), err
+	return item.unsold(sold), err
 }
 
 // beginGeneration begins a new generation, with left units if the stock is in Redis. Redis learns
 // of the new generation of a stock in the database with the next comparison: such a stock does not
 // need Redis.
-func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, family string, left int64) error {
+func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, left int64) error {
 	last := item.generation()
-	var err error
-	if family != item.Family {
-		if item, err = tx.beginTurn(item, family); err != nil {
-			return err
-		}
-	}
 	item.Generation = uuid.NewString()
+	var err error
 	if item.History, err = s.history(ctx, item); err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ type Retried struct {
 // that still has its units is written with them. For any other order, units are taken from
 // the current stock, as for a new request of its buyer. Orders of a sale that is over stay
 // dead letters: nobody in the current sale has asked for them. It returns ErrUnknownItem, and
-// ErrOtherStrategy while another family is at work on the item.
+// ErrOtherStrategy while the turn of another family lasts.
 func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	done := Retried{SKU: sku}
 	item, err := s.Item(ctx, sku)
@@ -58,6 +58,9 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	now, err := s.reconcile(ctx, sku)
 	if err != nil {
 		return done, err
+	}
+	if now.gen.family != StreamFamily && slices.ContainsFunc(letters, current) && !s.mixed { // its turn is over
+		return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, atWorkError{now.gen.family})
 	}
 	for _, letter := range letters {
 		if err := s.retryDead(ctx, letter, now.gen, &done); err != nil {

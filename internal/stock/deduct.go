@@ -111,6 +111,7 @@ type purchase struct {
 	gen     generation // the one that was found
 	at      Location   // of its stock
 	changes uint64     // reconciliation.changes, from before gen was read
+	joined  bool       // it has waited for the turn of its family
 	stale   bool       // Redis may not have the current sale: reconcile first
 	res     Result
 
@@ -144,6 +145,9 @@ func (p *purchase) inCurrentSale(ctx context.Context, deadline time.Time) error 
 			p.stale = true
 		case p.req.IdempotencyKey != "" && isAny(err, ErrSoldOut, ErrLimit):
 			return p.replayLate(ctx, err)
+		case p.joined && err != nil && !errors.Is(err, ErrBusy): // busy: the family is at work
+			p.yieldTurn(ctx)
+			return err
 		default:
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"gorm.io/gorm"
+
 	"oversell/internal/guard"
 )
 
@@ -43,8 +45,15 @@ func (e atWorkError) Unwrap() error { return ErrOtherStrategy }
 // checkTurn returns an atWorkError while the turn of an item's family lasts. It counts the orders
 // through at, which may be a transaction.
 func (s *Service) checkTurn(at store, item Item) error {
-	lasts := time.Since(time.UnixMilli(item.TurnBegan))
-	if item.Family == "" || lasts > s.turn {
+	if item.Family == "" {
+		return nil
+	}
+	now, err := at.clock()
+	if err != nil {
+		return err
+	}
+	lasts := time.Duration(now-item.TurnBegan) * time.Millisecond
+	if lasts > s.turn {
 		return nil
 	}
 	if lasts < minTurn {
@@ -58,10 +67,38 @@ func (s *Service) checkTurn(at store, item Item) error {
 }
 
 // beginTurn gives an item to a family, from the next generation on.
-func (s store) beginTurn(item Item, family string) (Item, error) {
-	sold, err := s.sold(item.SKU, item.SaleID)
-	item.Family, item.TurnBegan, item.TurnSold = family, time.Now().UnixMilli(), sold
+func (s store) beginTurn(item Item, family string, sold int64) (Item, error) {
+	began, err := s.clock()
+	item.Family, item.TurnBegan, item.TurnSold = family, began, sold
 	return item, err
+}
+
+// clock returns the time of the database, in Unix milliseconds: the clocks of shops may differ.
+func (s store) clock() (ms int64, err error) {
+	now := "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
+	if s.db.Name() != "mysql" {
+		now = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+	}
+	if err := s.db.Raw("SELECT " + now).Scan(&ms).Error; err != nil {
+		return 0, fmt.Errorf("reading the clock of the database: %w", err)
+	}
+	return ms, nil
+}
+
+// yieldTurn ends a turn in which nothing was sold. A purchase that has waited for the turn calls it
+// if it fails, or its buyer has left: otherwise a family that cannot sell would keep the others out
+// for the whole of its turn, again and again.
+func (p *purchase) yieldTurn(ctx context.Context) {
+	s := p.service
+	err := s.store.query(ctx, func(db *gorm.DB) *gorm.DB {
+		sold := db.Model(&Order{}).Select("COALESCE(SUM(quantity), 0)").
+			Where("sku = ? AND sale_id = ?", p.req.SKU, p.gen.saleID)
+		return db.Model(&Item{}).Where("sku = ? AND generation = ? AND turn_sold = (?)", p.req.SKU, p.gen.id, sold).
+			UpdateColumn("turn_began", 0)
+	}, "ending a turn at %s", p.req.SKU)
+	if err != nil {
+		s.log.Warn("a family that sells nothing keeps the others out for a while", "sku", p.req.SKU, "error", err)
+	}
 }
 
 // claim begins a turn of the family on an item, unless it has the item. It returns an atWorkError
@@ -69,7 +106,7 @@ func (s store) beginTurn(item Item, family string) (Item, error) {
 func (s *Service) claim(ctx context.Context, sku, family string) error {
 	ctx = context.WithoutCancel(ctx) // others share the call
 	_, err, _ := s.claims.Do(sku+" "+family, func() (any, error) {
-		ctx, cancel := limited(ctx)
+		ctx, cancel := context.WithTimeout(ctx, countTimeout)
 		defer cancel()
 		check := func(at store, item Item, err error) (done bool, _ error) {
 			if err != nil || item.Family == family {
@@ -105,7 +142,7 @@ func (p *purchase) takeTurn(ctx, wait context.Context, family string) error {
 			}
 		}
 		if err == nil {
-			p.stale = true // Redis may not have the new generation yet
+			p.stale, p.joined = true, true // Redis may not have the new generation yet
 			err = p.look(ctx, wait)
 		}
 		switch {

@@ -1,12 +1,14 @@
 package stock_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
@@ -28,14 +30,15 @@ func withTurn(d time.Duration) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Turn = d }
 }
 
-// A family that has not sold anything yet keeps the other one out.
+// A family that has not sold anything in its turn yet keeps the other one out.
 func TestFamiliesTakeTurns(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, p := range pairs {
 			t.Run(p.first+", "+p.second+"/"+string(p.keeper), func(t *testing.T) {
 				s.sku, s.keeper = newSKU(), p.keeper
 				other := s.instance(t, withTurn(time.Hour))
-				s.put(t, other, 10)
+				s.put(t, other, 11)
+				rush(t, s, 1, p.second, other)
 				inside, resume := stopInWork(t, s, p.first)
 				<-inside
 				err := givesUp(t, s, p.second)
@@ -47,12 +50,60 @@ func TestFamiliesTakeTurns(t *testing.T) {
 				if err := resume(); err != nil {
 					t.Errorf("the first got %v", err)
 				}
-				if o := <-waiting; o.err != nil || o.res.Left != 8 {
+				if o := <-waiting; o.err != nil || o.res.Left != 8 { // of 11, with the one sold before
 					t.Errorf("the waiter got %v with %d left, want a unit and 8", o.err, o.res.Left)
 				}
-				wantStock(t, s.audit(t, other), 10, 8, 2, 2)
+				wantStock(t, s.audit(t, other), 11, 8, 3, 3)
 			})
 		}
+	})
+}
+
+// A family that has sold something keeps its turn for at least 0.1 s.
+func TestTurnsAreNotTooShort(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		began := func() (ms int64) {
+			if err := s.db.Raw("SELECT turn_began FROM oversell_items WHERE sku = ?", s.sku).Scan(&ms).Error; err != nil {
+				t.Fatal(err)
+			}
+			return ms
+		}
+		rush(t, s, 1, "v6_watchdog", service)
+		first := began()
+		rush(t, s, 1, "v9_cohort", service)
+		if lasted := began() - first; lasted < 100 {
+			t.Errorf("the first turn lasted %d ms", lasted)
+		}
+	})
+}
+
+// broken is a guard that lets nobody in.
+type broken struct{}
+
+var errNoLock = errors.New("its server is away")
+
+func (broken) Do(context.Context, stock.Location, guard.Entry, stock.Section) (guard.Stats, error) {
+	return guard.Stats{}, errNoLock
+}
+
+// A family that cannot sell, because its lock fails, does not keep the others out.
+func TestFailingFamilyGivesUpItsTurn(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, func(cfg *stock.Config) {
+			cfg.Turn = time.Hour
+			cfg.Strategies["broken"] = stock.Strategy{Guard: broken{}}
+		})
+		s.put(t, service, 10)
+		for range 3 {
+			rush(t, s, 1, "v6_watchdog", service)
+			if _, err := service.Deduct(t.Context(), s.request("broken", "")); !errors.Is(err, errNoLock) {
+				t.Errorf("got %v, want %v", err, errNoLock)
+			}
+		}
+		rush(t, s, 1, "v6_watchdog", service)
+		wantStock(t, s.audit(t, service), 10, 6, 4, 4)
 	})
 }
 

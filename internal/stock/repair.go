@@ -145,7 +145,7 @@ func (s *Service) recount(
 			item.Remaining = left
 		}
 		returned = left - in
-		return s.beginGeneration(ctx, tx, item, item.Family, left)
+		return s.beginGeneration(ctx, tx, item, left)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("counting the stock of %s again: %w", b.SKU, err)

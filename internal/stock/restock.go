@@ -95,7 +95,7 @@ func (s *Service) restock(ctx context.Context, tx store, sku, key string, add in
 	case InDatabase:
 		if item, err = tx.drain(item); err == nil {
 			item.Remaining += add
-			err = s.beginGeneration(ctx, tx, item, item.Family, 0)
+			err = s.beginGeneration(ctx, tx, item, 0)
 		}
 	default:
 		err = s.startGeneration(ctx, tx, item, item.Family)

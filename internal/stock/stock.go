@@ -33,8 +33,8 @@ var (
 	ErrLost            = errors.New("the lock was lost before anything was sold")
 	ErrClosing         = errors.New("the shop is closing")
 
-	// ErrOtherStrategy means that a strategy of another family was at work on the
-	// item until the wait ended. Strategies of different families do not exclude
+	// ErrOtherStrategy means that the turn of another family of strategies lasted until the
+	// wait ended. Strategies of different families do not exclude
 	// each other, so they must not sell an item at the same time.
 	ErrOtherStrategy = errors.New("another strategy is at work on this item")
 

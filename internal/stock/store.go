@@ -281,7 +281,7 @@ func (s store) byKey(ctx context.Context, sku, saleID, key string) (order Order,
 	return order, err == nil, err
 }
 
-// sold adds up the units in the orders of a sale, within a transaction.
+// sold adds up the units in the orders of a sale.
 func (s store) sold(sku, saleID string) (units int64, err error) {
 	err = s.db.Model(&Order{}).Select("COALESCE(SUM(quantity), 0)").Where("sku = ? AND sale_id = ?", sku, saleID).
 		Scan(&units).Error

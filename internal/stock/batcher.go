@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// batcher makes one call of many (group commit): items that arrive for a key while a
-// call for that key is running form the batch of the next call. It has no timer: an item
-// that arrives alone goes at once, and a batch has the items that arrived during one
-// call. It is safe for concurrent use, and has one goroutine for each key with a running
-// call.
+// batcher turns many calls into one (group commit): items that arrive for a key while a call for
+// that key is running form the batch of the next call. It has no timer: an item that arrives alone
+// is sent immediately, and a batch holds the items that arrived during the previous call. It is
+// safe for concurrent use, and runs one goroutine for each key with a running call.
 type batcher[T any] struct {
 	size func() int      // most items in the next call
 	call func(items []T) // one at a time for each key
@@ -19,15 +18,15 @@ type batcher[T any] struct {
 	keys map[string]*queue[T]
 }
 
-// queue has the items for the next call in their order. It is deleted when there are
-// none and no call is running.
+// queue holds the items for the next call, in order of arrival. It is deleted when it is empty and
+// no call is running.
 type queue[T any] struct{ waiting []*slot[T] }
 
 // slot is one item's slot in a queue.
 type slot[T any] struct {
 	item T
-	sent bool          // it is in a call, and can no longer be withdrawn
-	gone bool          // it was withdrawn before that
+	sent bool          // a call has it, and it can no longer be withdrawn
+	gone bool          // it was withdrawn before it was sent
 	from time.Time     // when the call began
 	done chan struct{} // closed when the call is over
 }
@@ -36,9 +35,9 @@ func newBatcher[T any](size func() int, call func(items []T)) *batcher[T] {
 	return &batcher[T]{size: size, call: call, keys: make(map[string]*queue[T])}
 }
 
-// do waits for a call with the item to end, and returns when it began. If wait ends
-// before the call has begun, do returns the cause, and the item is in no call. A call
-// that has begun is waited for.
+// do waits for the call that has the item, and returns when that call began. If wait ends before
+// the call begins, do withdraws the item and returns the cause. Once the call has begun, do waits
+// for its end.
 func (b *batcher[T]) do(wait context.Context, key string, item T) (time.Time, error) {
 	if wait.Err() != nil {
 		return time.Time{}, context.Cause(wait)
@@ -70,7 +69,7 @@ func (b *batcher[T]) join(key string, item T) *slot[T] {
 	return s
 }
 
-// leave withdraws an item, and reports whether it was in time.
+// leave withdraws an item, and reports whether it was still unsent.
 func (b *batcher[T]) leave(s *slot[T]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,21 +21,21 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 	return s.beginSale(ctx, item, true)
 }
 
-// Offer puts an item on sale unless an item with its SKU exists. Several instances may
-// offer the same item at once: one sale begins.
+// Offer puts an item on sale unless an item with its SKU exists. If several instances offer the
+// same item at the same time, one sale begins.
 func (s *Service) Offer(ctx context.Context, item Item) error {
 	_, err := s.beginSale(ctx, item, false)
 	return err
 }
 
-// beginSale begins a sale of an item. If the item exists, the sale takes the place of the last
-// one, or is not begun if replace is false.
+// beginSale begins a sale of an item. If the item exists, the new sale replaces the last one, or,
+// if replace is false, nothing is changed.
 //
-// The sale changes when the database commits: orders of the last sale can be written
-// before that, and none after. Redis is updated within the transaction, while the item's
-// row is locked. If that fails, or may have failed, the transaction is rolled back, and
-// the next reader makes Redis agree with the database again. The call runs to its end
-// even if ctx is cancelled: Redis and the database must not be left half changed.
+// The sale changes when the database commits: after that, no order of the last sale can be written.
+// Redis is updated within the transaction, while the item's row is locked. If that fails, or may
+// have failed, the transaction is rolled back, and the next reader makes Redis agree with the
+// database again. The call runs to its end even if ctx is cancelled: Redis and the database must
+// not be left half changed.
 func (s *Service) beginSale(ctx context.Context, item Item, replace bool) (Item, error) {
 	if err := item.check(); err != nil {
 		return Item{}, err
@@ -53,7 +53,7 @@ func (s *Service) beginSale(ctx context.Context, item Item, replace bool) (Item,
 	var ended string // the sale before this one
 	err = s.store.changePool(tctx, item.SKU, func(tx store) error {
 		last, unknown := Item{}, true
-		if replace { // otherwise it does not look first: several processes that do so would deadlock
+		if replace { // Offer does not look first: several processes that do would deadlock
 			var err error
 			last, err = tx.locked(item.SKU)
 			if unknown = errors.Is(err, ErrUnknownItem); err != nil && !unknown {
@@ -112,11 +112,12 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 		if err != nil && !errors.Is(err, ErrUnknownItem) {
 			return err
 		}
-		last.SKU = sku // holds may be left of an item that is unknown
+		last.SKU = sku // an item that is unknown may still have holds
 		if err := s.holds.Forget(tx.db, last); err != nil {
 			return err
 		}
-		// The units first: claims that are under way then write their orders, or never do.
+		// The units first: this waits for claims under way, which have then either written their orders
+		// or never will.
 		for _, rows := range []any{&Unit{}, &Order{}, &Item{}, &Sale{}, &flight{}, &purchased{}, &lostOrder{},
 			&restock{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
@@ -131,32 +132,32 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 	return nil
 }
 
-// reconciliation is what a Service knows about whether Redis agrees with the database.
-// The database decides which sale is current.
+// reconciliation records whether Redis is known to agree with the database. The database decides
+// which sale is current.
 type reconciliation struct {
 	calls   singleflight.Group
-	changes func() uint64 // how often Redis was replaced by another one
+	changes func() uint64 // counts how often Redis was replaced by another server
 
 	mu     sync.Mutex
 	seen   map[string]comparison      // by SKU: the last comparison that found them in agreement
-	doubts map[string]map[string]bool // by SKU: ids of generations of which units may be taken with no order
+	doubts map[string]map[string]bool // by SKU: ids of generations in which units may be taken without an order
 
 	settler *guard.Background // reconciles until nothing is in doubt
 }
 
-// comparison is a comparison that found Redis and the database in agreement.
+// comparison records when Redis was last found to agree with the database.
 type comparison struct {
 	at      time.Time
 	changes uint64 // reconciliation.changes when it began
 }
 
-// compareEvery is how often Redis is compared with the item's row while buyers come. The
-// data in Redis may belong to another database, or come from a replica that lags behind.
+// compareEvery is how often Redis is compared with the item's row while buyers arrive. The data in
+// Redis may belong to another database, or come from a replica that lags behind.
 const compareEvery = time.Second
 
-// due reports whether the caller has to compare now. If the last comparison is merely
-// old, one caller does it for all. If there is a doubt, or if Redis was replaced and may
-// have an older stock, every caller has to.
+// due reports whether the caller has to compare now. If the last comparison is merely old, one
+// caller compares for all. If something is in doubt, or if Redis was replaced and may have an older
+// stock, every caller has to compare.
 func (a *reconciliation) due(sku string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,7 +184,7 @@ func (a *reconciliation) isFresh(sku string) bool {
 	return ok && last.changes == a.changes() && len(a.doubts[sku]) == 0 && time.Since(last.at) < compareEvery
 }
 
-// comparedAt reports whether the item's last comparison began at this count of changes.
+// comparedAt reports whether the item's last comparison began at the given count of changes.
 func (a *reconciliation) comparedAt(sku string, changes uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -191,10 +192,11 @@ func (a *reconciliation) comparedAt(sku string, changes uint64) bool {
 	return ok && last.changes == changes
 }
 
-// maxSeen bounds the items in the maps of a Service.
+// maxSeen limits how many items a Service remembers in its maps.
 const maxSeen = 10_000
 
-// compared records that Redis agreed, in a comparison that began at this count of changes.
+// compared records that Redis agreed with the database, in a comparison that began at this count of
+// changes.
 func (a *reconciliation) compared(sku string, changes uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,9 +206,8 @@ func (a *reconciliation) compared(sku string, changes uint64) {
 	a.seen[sku] = comparison{time.Now(), changes}
 }
 
-// doubt records that units of a generation may be taken with no order and cannot be put
-// back, or that Redis may have an older stock of it. The next comparison counts the
-// orders and rebuilds the stock.
+// doubt records that units of a generation may be taken without an order and cannot be put back, or
+// that Redis may have an older stock. The next comparison counts the orders and rebuilds the stock.
 func (a *reconciliation) doubt(sku string, g generation) {
 	a.mu.Lock()
 	if a.doubts[sku] == nil {
@@ -229,8 +230,8 @@ func (a *reconciliation) doubted(sku string) map[string]bool {
 	return maps.Clone(a.doubts[sku])
 }
 
-// dropDoubts drops those of the given doubts that are not about the current generation.
-// Doubts that arose after the row was read stay.
+// dropDoubts drops the given doubts, except those about the current generation. Doubts that arose
+// after the row was read are not among them, and stay.
 func (a *reconciliation) dropDoubts(sku string, doubts map[string]bool, current string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -244,13 +245,12 @@ func (a *reconciliation) dropDoubts(sku string, doubts map[string]bool, current 
 	}
 }
 
-// reconcile compares Redis with the item's row, and makes Redis agree with it: it
-// completes what another process left half done, removes a sale that the database does
-// not know, and rebuilds a stock that was lost. It returns what Redis has then, or
-// ErrUnknownItem. Concurrent callers share one call. It does not return before that,
-// even if ctx ends.
+// reconcile compares Redis with the item's row, and makes Redis agree with it: it completes what
+// another process left half done, removes a sale that the database does not know, and rebuilds a
+// stock that was lost. It returns what Redis has then, or ErrUnknownItem. Concurrent callers share
+// one call. It runs to its end even if ctx is cancelled.
 func (s *Service) reconcile(ctx context.Context, sku string) (reading, error) {
-	return s.reconcileWithin(context.WithoutCancel(ctx), sku) // as said above
+	return s.reconcileWithin(context.WithoutCancel(ctx), sku) // see above
 }
 
 // reconcileWithin is reconcile, but when wait ends it returns the cause. The call that
@@ -274,15 +274,15 @@ func (s *Service) reconcileWithin(wait context.Context, sku string) (reading, er
 	}
 }
 
-// The settler sleeps first, because the next buyer settles most doubts, and longer
-// after each failure.
+// The settler sleeps before each round, because the next buyer settles most doubts. It sleeps
+// longer after each failure.
 const (
 	minSettleDelay = 100 * time.Millisecond
 	maxSettleDelay = 10 * time.Second
 )
 
-// settleDoubts is the step that reconciles the items in doubt. Without it units that are in doubt
-// after the last buyer would never be put back on sale.
+// settleDoubts returns the background step that reconciles the items in doubt. Without it, units in
+// doubt after the last buyer would never be put back on sale.
 func (s *Service) settleDoubts() (step func(ctx context.Context) (more bool)) {
 	delay := minSettleDelay
 	return func(ctx context.Context) bool {
@@ -303,14 +303,15 @@ func (s *Service) settleDoubts() (step func(ctx context.Context) (more bool)) {
 	}
 }
 
-// maxCompare bounds how often Redis and the row are compared when they keep changing. Each restock
-// changes them, and many may come at once; a Redis that forgets every write must not be asked for ever.
+// maxCompare limits how often Redis and the row are compared while they keep changing. Each restock
+// changes them, and many may come together; but a Redis that forgets every write must not be asked
+// forever.
 const maxCompare = 50
 
-// compare compares and repairs once for all that share it, see reconcile.
+// compare does the work of reconcile, once for all callers that share it.
 func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	for range maxCompare {
-		changes, doubts := s.reconciliation.changes(), s.reconciliation.doubted(sku) // before anything is read
+		changes, doubts := s.reconciliation.changes(), s.reconciliation.doubted(sku) // before the reads below
 		r, ok, lookErr := s.stock.read(ctx, sku)
 		item, err := s.store.item(ctx, sku)
 		if errors.Is(err, ErrUnknownItem) {
@@ -347,8 +348,8 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	return reading{}, fmt.Errorf("comparing the stock of %s: it has changed %d times meanwhile", sku, maxCompare)
 }
 
-// history returns the history of the Redis with the item's stock, see Config.History. It is ""
-// for a stock that is not there.
+// history returns the history of the Redis that has the item's stock, see Config.History, or "" if
+// the stock is not in Redis.
 func (s *Service) history(ctx context.Context, item Item) (string, error) {
 	if s.historyOf == nil || !item.backend().inRedis() {
 		return "", nil
@@ -383,13 +384,13 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 	return nil
 }
 
-// startGeneration starts a new generation, whose stock is what the orders in the
-// database leave. The caller has locked the item's row in tx: orders that were being
-// written have been written, and later ones are refused, because their generation has
-// ended. So the count has all that was sold.
+// startGeneration starts a new generation. Its stock is the initial units minus the orders in the
+// database. The caller has locked the item's row in tx: orders that were being written have been
+// written, and later ones are refused, because their generation has ended. So the count includes
+// everything that was sold.
 //
-// A stock in the database is counted only for the turn of a new family, for which alone it gets a new
-// generation. The claims of the last one end with its pool.
+// A stock in the database gets a new generation only for a new family, and is counted only for that
+// family's turn. The claims of the last generation end with its pool.
 //
 // A generation for the family of streams is only written to the row here. Redis gets it
 // from publish, once the row is committed. Otherwise a process that is killed in between
@@ -402,7 +403,7 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 			return s.stock.start(ctx, item, 0, last)
 		}
 		var err error
-		if item, err = tx.drain(item); err != nil { // another family does not look into the pool
+		if item, err = tx.drain(item); err != nil { // another family sells only from the item's row
 			return err
 		}
 	}
@@ -419,19 +420,18 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 	return s.beginGeneration(ctx, tx, item, item.unsold(sold))
 }
 
-// unsold returns how many units are left of an item of which so many are sold.
+// unsold returns how many units are left when so many are sold; 0 if more were sold than there were.
 func (i Item) unsold(sold int64) int64 { return max(0, i.Initial-sold) }
 
-// leftByOrders returns how many units the orders of an item's sale leave. With the item's row
-// locked the count has all that was sold.
+// leftByOrders returns the item's initial units minus those in orders of its sale. While the item's
+// row is locked, the count includes everything that was sold.
 func (s store) leftByOrders(item Item) (int64, error) {
 	sold, err := s.sold(item.SKU, item.SaleID)
 	return item.unsold(sold), err
 }
 
-// beginGeneration begins a new generation, with left units if the stock is in Redis. Redis learns
-// of the new generation of a stock in the database with the next comparison: such a stock does not
-// need Redis.
+// beginGeneration begins a new generation, with left units if the stock is in Redis. If the stock
+// is in the database, it does not need Redis, which gets the new generation at the next comparison.
 func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, left int64) error {
 	last := item.generation()
 	item.Generation = uuid.NewString()
@@ -449,13 +449,13 @@ func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, left
 	return s.stock.start(ctx, item, left, last)
 }
 
-// findWritten finds out which orders of a generation were written when the database did
-// not tell. It ends the generation first: then none of the orders can be written any
-// more, and units without an order are back in the stock.
+// findWritten finds out which orders of a generation were written, after the database did not
+// confirm it. It ends the generation first: from then on none of the orders can be written, and
+// units without an order are back in the stock.
 func (s *Service) findWritten(
 	ctx context.Context, sku string, g generation, ids []string,
 ) (written map[string]bool, err error) {
-	const maxTries = 3 // a shared call may have begun before this doubt
+	const maxTries = 3 // a shared call may have begun before this doubt arose
 	s.reconciliation.doubt(sku, g)
 	for range maxTries {
 		if _, err := s.reconcile(ctx, sku); err != nil {

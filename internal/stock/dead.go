@@ -24,12 +24,13 @@ func (s *Service) DeadLetters(ctx context.Context, sku string) ([]stream.DeadLet
 	return letters, err
 }
 
-// Retried says what became of the dead letters of an item.
+// Retried counts what happened to the dead letters of an item in a retry.
 type Retried struct {
 	SKU      string `json:"sku"`
 	Requeued int    `json:"requeued"` // they are in the stream again
 	Written  int    `json:"written"`  // they were in the database already
-	// they stay dead letters: their units are sold, the buyer's limit is reached, or their sale is over
+	// they stay dead letters: too few units are left, the buyer's limit is reached, or their sale is
+	// over
 	Left int `json:"left"`
 	Over int `json:"over"` // of those left: orders of sales that are over
 }
@@ -73,7 +74,7 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	return done, nil
 }
 
-// retryDead puts one dead letter back, and counts what became of it.
+// retryDead puts one dead letter back into the stream, and counts the outcome in done.
 func (s *Service) retryDead(ctx context.Context, letter stream.DeadLetter, g generation, done *Retried) error {
 	written, err := s.store.written(ctx, letter.OrderID)
 	if err != nil {

@@ -19,7 +19,7 @@ type Request struct {
 	IdempotencyKey string         // may be empty
 	Buyer          string         // for an item with a limit per buyer; may be empty otherwise
 	Owner          string         // the buyer's id, unique among all instances
-	Steps          *figures.Steps // records what the purchase does; nil: nothing does
+	Steps          *figures.Steps // records the steps of the purchase; nil: they are not recorded
 }
 
 func (r Request) check() error {
@@ -38,13 +38,12 @@ func (r Request) check() error {
 	return nil
 }
 
-// Result is the result of a request. After an error all fields but Order are set too.
+// Result is the result of a request. After an error all fields except Order are set, too.
 type Result struct {
 	Order    Order
-	Replayed bool // the order is an earlier request's, with the same key
+	Replayed bool // the order was made by an earlier request with the same key
 	Accepted bool // the order is in a stream, and not written yet
-	// State and Reason are those of an OrderState if the strategy writes orders behind the
-	// sale, and "" otherwise.
+	// State and Reason are set, as in an OrderState, if the strategy writes orders through a stream.
 	State  string
 	Reason string
 	Left   int64          // units left as this buyer saw it
@@ -55,9 +54,9 @@ type Result struct {
 // The steps of a purchase, see Request.Steps.
 const (
 	StepLook    = "look"    // reading the item, and any earlier order with the same key
-	StepJoin    = "join"    // waiting until the turn of another family is over
+	StepJoin    = "join"    // waiting until another family's turn is over
 	StepWait    = "wait"    // waiting for the guard, or for the batch to begin
-	StepAcquire = "acquire" // the attempt that took the lock, with the wait in the lock's queue if it has one
+	StepAcquire = "acquire" // the attempt that took the lock, including the wait in the lock's queue if it has one
 	StepRead    = "read"    // reading the stock
 	StepWork    = "work"    // what Config.Work does
 	StepWrite   = "write"   // writing the stock, in one transaction with the order where both are in the database
@@ -66,15 +65,15 @@ const (
 	StepRelease = "release" // releasing the lock, or committing
 )
 
-// IsFailure reports whether a step has failed with err, which may be nil. It is no failure if the
-// step has found that the item is sold out, or that another buyer was faster.
+// IsFailure reports whether err, which may be nil, means that a step failed. That the item is sold
+// out, or that another buyer was faster, is not a failure.
 func IsFailure(err error) bool {
 	return err != nil && !isAny(err, ErrSoldOut, ErrLimit, ErrKeyReused, errConflict, errDuplicate, errOtherSale)
 }
 
-// Deduct sells req.Quantity units. It returns the errors of this package that say why it sold
-// nothing, or the error of a database or Redis that failed. If a backend failed, units may be
-// taken without an order: they are not sold again until the stock is counted.
+// Deduct sells req.Quantity units. If it sold nothing, it returns one of this package's errors, or
+// the error of the database or Redis. If a backend failed, units may be taken without an order:
+// they are not sold again until the stock is counted.
 func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	how, known := s.strategies[req.Strategy]
 	if !known {
@@ -108,20 +107,21 @@ type purchase struct {
 	Strategy
 
 	waiter  *broadcast.Waiter
-	gen     generation // the one that was found
-	at      Location   // of its stock
+	gen     generation // the generation that look found
+	at      Location   // of the generation's stock
 	changes uint64     // reconciliation.changes, from before gen was read
 	joined  bool       // it has waited for the turn of its family
 	stale   bool       // Redis may not have the current sale: reconcile first
 	res     Result
 
 	// For a strategy that sells by script:
-	after       func() // what the work returned; nil: it is not done yet
+	after       func() // what Config.Work returned; nil: it has not been called yet
 	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
 }
 
-// inCurrentSale buys, and again if the generation ends before it has sold anything to the buyer:
-// because another sale or another family has begun, units were added, or the stock was rebuilt.
+// inCurrentSale buys, and tries again if the generation ends before the buyer got anything. A
+// generation ends when another sale or another family begins, units are added, or the stock is
+// rebuilt.
 func (p *purchase) inCurrentSale(ctx context.Context, deadline time.Time) error {
 	// 1. Same key: requests of this process with the same idempotency key buy one after the
 	// other. So a later one finds the order of the first, even if that took the last unit.
@@ -155,18 +155,18 @@ func (p *purchase) inCurrentSale(ctx context.Context, deadline time.Time) error 
 	return fmt.Errorf("%w: the sale kept changing", ErrBusy)
 }
 
-// buy buys in the current generation. The end of wait ends the waiting, and nothing else.
+// buy buys in the current generation. When wait ends, only waiting stops.
 func (p *purchase) buy(ctx, wait context.Context) error {
 	s, steps := p.service, p.req.Steps
 
-	// 2. Look at the item: no buyer should wait for a lock to buy what is sold out.
+	// 2. Look at the item: no buyer should wait for a lock if the item is sold out.
 	looked := steps.Begin(StepLook)
 	err := p.look(ctx, wait)
 	if looked(err); err != nil || p.res.Replayed {
 		return err
 	}
 
-	// 3. Enter: the generation must be that of the strategy's family.
+	// 3. Enter: the generation must belong to the strategy's family.
 	if family := s.Family(p.req.Strategy); p.gen.family != family && !s.mixed {
 		joined := steps.Begin(StepJoin)
 		err := p.takeTurn(ctx, wait, family)
@@ -192,7 +192,7 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 	return err
 }
 
-// section is what a purchase does under its guard.
+// section is the part of a purchase that runs under the guard.
 func (p *purchase) section(ctx context.Context, stock Counter) error {
 	s, steps := p.service, p.req.Steps
 	leave := s.inside.Enter(p.req.SKU)
@@ -249,15 +249,15 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 	return nil
 }
 
-// look reads the item, and any earlier order with the same key. It returns ErrSoldOut if too
-// little is left. From then on the wait ends when the item is sold out.
+// look reads the item, and any earlier order with the same key. It returns ErrSoldOut if too few
+// units are left. After look, the buyer's wait ends early when the item is sold out.
 func (p *purchase) look(ctx, wait context.Context) error {
 	s := p.service
 	if p.remembers() {
 		return nil
 	}
 	if p.Keeper != InDatabase && (p.stale || s.reconciliation.due(p.req.SKU)) {
-		p.stale = false // before it is admitted: this may take long, and others need the place
+		p.stale = false // before it is admitted: this may take long, and must not keep a slot from others
 		if _, err := s.reconcileWithin(wait, p.req.SKU); err != nil {
 			return err
 		}
@@ -289,23 +289,23 @@ func (p *purchase) look(ctx, wait context.Context) error {
 // waitKey is the broadcaster's key for buyers of one generation of an item.
 func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 
-// remembers reports whether the purchase need not look at the item, because a script checks
-// the stock anyway and this process has just read that enough units are left. A buyer
-// with an idempotency key must look: an earlier order must be looked up in the sale that is
-// current for certain.
+// remembers reports whether the purchase can skip the look at the item, because a script checks the
+// stock anyway and this process has just read that enough units are left. A buyer with an
+// idempotency key must look: the earlier order must be looked up in what is certainly the current
+// sale.
 func (p *purchase) remembers() bool {
 	if p.Script == nil || p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
 		return false
 	}
 	last, ok := p.service.stock.recall(p.req.SKU)
 	if !ok || last.left < p.req.Quantity || p.found(last) != nil {
-		return false // the look says what is wrong
+		return false // the look returns the error
 	}
 	p.waiter.Attend(waitKey(p.req.SKU, p.gen))
 	return true
 }
 
-// found records what a look has found. It returns why the buyer cannot buy there.
+// found records the reading of a look. It returns an error if the buyer cannot buy from that stock.
 func (p *purchase) found(now reading) error {
 	p.gen, p.res.Left = now.gen, now.left
 	p.at = Location{SKU: p.req.SKU, SaleID: now.gen.saleID, Generation: now.gen.id}
@@ -321,7 +321,7 @@ func (p *purchase) found(now reading) error {
 	return nil
 }
 
-// CanSell returns why a strategy cannot sell an item as it is about to be put on sale:
+// CanSell returns an error if a strategy could not sell the item, which is about to be put on sale:
 // ErrInvalid, ErrLocation, ErrUnlimited or ErrUnknownStrategy.
 func (s *Service) CanSell(strategy string, item Item) error {
 	if err := item.check(); err != nil {
@@ -374,8 +374,8 @@ func (p *purchase) doWork(ctx context.Context) (after func(), err error) {
 	return after, nil
 }
 
-// soldOut is what a buyer gets who has found too few units. If nothing is left, it ends the waits
-// of all buyers of the same generation.
+// soldOut returns the error for a buyer that found too few units. If nothing is left, it ends the
+// waits of all buyers of the same generation.
 func (p *purchase) soldOut(left int64) error {
 	if p.res.Left = left; left <= 0 {
 		p.service.waiters.End(waitKey(p.req.SKU, p.gen), ErrSoldOut)
@@ -383,8 +383,8 @@ func (p *purchase) soldOut(left int64) error {
 	return tooFewError{left}
 }
 
-// replay answers with the order that an earlier request with the same key made, and sets
-// Result.Replayed then. It returns ErrKeyReused.
+// replay looks for an order that an earlier request with the same key made. If there is one, it is
+// the result, and Result.Replayed is set. It returns ErrKeyReused.
 func (p *purchase) replay(ctx context.Context) error {
 	if p.req.IdempotencyKey == "" {
 		return nil
@@ -408,9 +408,9 @@ func (p *purchase) replayWritten(order Order) error {
 	return nil
 }
 
-// replayLate is replay for a buyer that got refused, which is ErrSoldOut or ErrLimit: another
-// process may have sold the last units to a request with the same key, perhaps before this one
-// knew the current sale. All waiters get ErrSoldOut at the same moment, so it waits to be
+// replayLate is replay for a buyer whose request ended with ErrSoldOut or ErrLimit (refused):
+// another process may have sold the last units to a request with the same key, perhaps before this
+// process knew the current sale. All waiters get ErrSoldOut at the same moment, so each waits to be
 // admitted first: otherwise the last orders would queue behind a crowd of look-ups.
 func (p *purchase) replayLate(ctx context.Context, refused error) error {
 	if p.service.admitted.Acquire(ctx, 1) != nil {
@@ -457,7 +457,7 @@ func lost(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w: %w", ErrLost, context.Cause(ctx), err)
 }
 
-// recordGuard records what the guard did before and after the sections that it ran.
+// recordGuard records how long the guard waited, acquired and released.
 func (p *purchase) recordGuard(begun time.Time, inside []figures.Span, err error) {
 	steps, ended := p.req.Steps, time.Now()
 	if len(inside) == 0 {

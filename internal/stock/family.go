@@ -13,13 +13,13 @@ import (
 )
 
 // A lock does not know the holders of another lock, and a script knows no holders at all. So
-// strategies that do not exclude each other are of different families, and the generation of a
-// stock names the family that sells it. Another family begins a generation of its own, and orders
-// of the last one are refused.
+// strategies that do not exclude each other belong to different families, and the generation of a
+// stock names the family that sells it. Another family first begins a generation of its own, and
+// orders of the earlier generation are then refused.
 //
-// Families that come at the same time take turns. A turn lasts until the family has sold something,
-// so that none of them only begins generations, and not less than minTurn, so that they do not
-// begin one for each order. A family that sells nothing keeps the others out for Config.Turn.
+// Families that sell at the same time take turns. A turn lasts until the family has sold something,
+// so that each makes progress, and at least minTurn, so that not every order needs a new
+// generation. A family that sells nothing keeps the others out for Config.Turn.
 const (
 	minTurn     = 100 * time.Millisecond
 	defaultTurn = 2 * time.Second
@@ -130,7 +130,7 @@ func (s *Service) claim(ctx context.Context, sku, family string) error {
 	return err
 }
 
-// takeTurn waits until the item is the family's, and looks at the item in its generation.
+// takeTurn waits for the family's turn on the item, and looks at the item in the new generation.
 func (p *purchase) takeTurn(ctx, wait context.Context, family string) error {
 	var refused error // the last atWorkError
 	for p.gen.family != family {

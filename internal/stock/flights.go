@@ -22,12 +22,12 @@ const (
 )
 
 // flight is a row with the units of an item that a process has in flight: it may have taken them
-// from a stock in Redis, and their order is neither written nor given up. Without these rows an
-// audit in another process would take the units for stranded.
+// from a stock in Redis, and their order is neither written nor abandoned. Without these rows an
+// audit in another process would count the units as stranded.
 type flight struct {
 	SKU      string    `gorm:"primaryKey;size:64"`
 	Instance string    `gorm:"primaryKey;size:36"`
-	Units    int64     `gorm:"not null"` // the most since the row was written last
+	Units    int64     `gorm:"not null"` // the maximum since the row was last written
 	EndsAt   time.Time `gorm:"not null"`
 }
 
@@ -47,8 +47,8 @@ type flights struct {
 
 type inFlight struct {
 	now  int64
-	peak int64 // the most since the last look of the publisher
-	seen bool  // by the publisher: most purchases are over before it looks
+	peak int64 // the maximum since the publisher last looked
+	seen bool  // the publisher saw it; most purchases are over before it looks
 }
 
 func newFlights(ctx context.Context, db store, log *slog.Logger) *flights {
@@ -74,7 +74,8 @@ func (f *flights) add(sku string, units int64) {
 	}
 }
 
-// publish is the step that writes the rows of this process, until nothing is in flight.
+// publish is the background step that writes the rows of this process. It reports whether anything
+// is still in flight.
 func (f *flights) publish(ctx context.Context) (more bool) {
 	_ = guard.Sleep(ctx, publishEvery)
 	rows, gone := f.look(ctx.Err() != nil)
@@ -94,8 +95,8 @@ func (f *flights) publish(ctx context.Context) (more bool) {
 	return len(rows) > 0
 }
 
-// look returns the rows to write, and the items of which this process has nothing in flight any
-// more, or is about to end.
+// look returns the rows to write, and the items whose rows are to be deleted: those with nothing in
+// flight any more, or all of them if the process is ending.
 func (f *flights) look(ending bool) (rows []flight, gone []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,8 +115,8 @@ func (f *flights) look(ending bool) (rows []flight, gone []string) {
 	return rows, gone
 }
 
-// of counts the units of an item in flight: of this process now, and what each other process has
-// published. What a killed process has published counts until it expires.
+// of counts an item's units in flight: those of this process now, and those that other processes
+// have published. The row of a killed process counts until it expires.
 func (f *flights) of(ctx context.Context, sku string) (units int64, err error) {
 	err = f.store.query(ctx, func(db *gorm.DB) *gorm.DB {
 		return db.Model(&flight{}).Select("COALESCE(SUM(units), 0)").

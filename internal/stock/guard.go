@@ -11,9 +11,9 @@ import (
 	"oversell/internal/guard"
 )
 
-// Guard runs the section of a deduct on the stock of a sale and claims that no other
-// section's write is lost; some implementations fail to keep that claim. The end of ctx
-// ends the waiting and nothing else, as with a guard.Guard. It is safe for concurrent use.
+// Guard runs the section of a purchase on the stock of a sale, and promises that no other section's
+// write is lost; some implementations break that promise. When ctx ends, only waiting stops, as
+// with a guard.Guard. It is safe for concurrent use.
 type Guard interface {
 	Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error)
 }
@@ -29,7 +29,7 @@ type Counter interface {
 	Set(ctx context.Context, left int64) error
 }
 
-// Location is where the stock of one sale is.
+// Location says where the stock of one sale is kept.
 type Location struct {
 	Key         string // of the stock in Redis; "": it is in the database
 	SKU, SaleID string
@@ -53,23 +53,23 @@ func Optimistic(rdb redis.UniversalClient) Guard {
 const (
 	// conflictDelay is how long the loser of a conflict sleeps.
 	conflictDelay = 50 * time.Millisecond
-	// maxAttempts bounds the concurrent attempts in this process. Only one of those
-	// that overlap succeeds, so more of them would only waste commands.
+	// maxAttempts limits the concurrent attempts in this process. Only one of several overlapping
+	// attempts succeeds, so more of them would only waste commands.
 	maxAttempts = 4
 )
 
 // repeated is a Guard that does everything again after a conflict.
 type repeated struct {
 	slots    Slots
-	unusable error             // why it cannot work at all
-	inTurn   *guard.KeyedMutex // lets one buyer of a sale at a time try, in this process; nil: all may
-	// once waits until wait ends, and runs the section once. It returns errConflict if another
-	// section was faster.
+	unusable error             // returned by every Do, if the database lacks a feature
+	inTurn   *guard.KeyedMutex // lets one buyer of this process at a time try, for each sale; nil: all may
+	// once runs the section once, waiting for a lock until wait ends if it needs one. It returns
+	// errConflict if another section was faster.
 	once func(ctx, wait context.Context, at Location, section Section) error
 }
 
-// Slots bounds the concurrent attempts in this process by its capacity. Several guards may
-// share it.
+// Slots limits the concurrent attempts in this process to its capacity. Several guards may share
+// it.
 type Slots chan struct{}
 
 // Do repeats the section until its write goes through or the wait ends.
@@ -110,7 +110,7 @@ func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section S
 	}
 }
 
-// try waits for a slot and makes one attempt. It reports whether it got that far.
+// try waits for a slot and makes one attempt. It reports whether it got a slot.
 func (r *repeated) try(wait context.Context, at Location, section Section) (bool, error) {
 	if wait.Err() != nil {
 		return false, context.Cause(wait)

@@ -12,16 +12,15 @@ import (
 	"oversell/internal/guard"
 )
 
-// transactional is a Counter that writes the stock and the order together, both or
-// neither. It returns errConflict or ErrFenced as Set does, and otherwise the errors of
-// Service.writeOrders.
+// transactional is a Counter that writes the stock and the order in one transaction. It returns
+// errConflict or ErrFenced as Set does, and otherwise the errors of Service.writeOrders.
 type transactional interface {
 	Counter
 	sell(ctx context.Context, left int64, order *Order) error
 }
 
-// ledger is the stock of a sale in the database, in the item's row. It is read by SELECT
-// and written by UPDATE, so a guard must keep others out.
+// ledger is the stock of a sale in the database, in the item's row. It reads with SELECT and writes
+// with UPDATE, so a guard must keep others out.
 type ledger struct {
 	store
 	at   Location
@@ -62,15 +61,15 @@ func (l ledger) take(
 	return l.commit(ctx, order, func(tx *gorm.DB) error { return l.update(tx, remaining, refused, where...) })
 }
 
-// row selects the item's row if the sale is still on.
+// row selects the item's row if its generation is still current.
 func (l ledger) row(tx *gorm.DB) *gorm.DB {
 	return tx.Model(&Item{}).Where("sku = ? AND sale_id = ? AND generation = ?", l.at.SKU, l.at.SaleID, l.at.Generation)
 }
 
 // update writes the units left into the item's row, if the row also meets the condition where. It
-// returns errOtherSale if the sale is over. If the row does not meet the condition it
-// returns the error that refused makes of the row, or errConflict. Every write increments
-// the version, also because MySQL does not count a row that an UPDATE leaves unchanged.
+// returns errOtherSale if the sale is over. If the row does not meet the condition, it returns
+// refused(row), or errConflict if refused is nil. Every write increments the version, also because
+// MySQL does not count a row that an UPDATE leaves unchanged.
 func (l ledger) update(tx *gorm.DB, remaining any, refused func(Item) error, where ...any) error {
 	row := l.row(tx)
 	if len(where) > 0 {
@@ -109,8 +108,8 @@ func locking(db *gorm.DB, strength string) []clause.Expression {
 	return []clause.Expression{clause.Locking{Strength: strength}}
 }
 
-// fencedLedger is a ledger that refuses a holder if a later one has been here. It checks
-// the token in the WHERE of the statement that writes the row.
+// fencedLedger is a ledger that refuses a holder once it has seen a later one. It checks the
+// fencing token in the WHERE of the statement that writes the row.
 type fencedLedger struct {
 	ledger
 	shown
@@ -152,9 +151,9 @@ func (l *fencedLedger) sell(ctx context.Context, left int64, order *Order) error
 	return l.take(ctx, order, left, late, "fence_of = ? AND fence <= ?", l.of, l.token)
 }
 
-// commit takes the units and writes the order, if there is one, in one transaction. It
-// returns the errors of take unchanged. If the database rolls the transaction back
-// because of a conflict it is repeated at once.
+// commit takes the units and writes the order, if there is one, in one transaction. It returns the
+// errors of take unchanged. If the database rolls the transaction back because of a conflict,
+// commit repeats it.
 func (l ledger) commit(ctx context.Context, order *Order, take func(tx *gorm.DB) error, opts ...*sql.TxOptions) error {
 	tctx, cancel := limited(ctx)
 	defer cancel()
@@ -173,20 +172,19 @@ func refused(err error) bool {
 	return isAny(err, errConflict, ErrFenced, ErrSoldOut, errOtherSale)
 }
 
-// ErrFenced means that the stock has seen a larger fencing token than the holder's: the
-// holder has lost its lock, and another has been at work since. Nothing was read or
-// written.
+// ErrFenced means that the stock has seen a larger fencing token than the holder's: the holder has
+// lost its lock, and another holder has used the stock since. Nothing was read or written.
 var ErrFenced = errors.New("a later holder was at the stock")
 
-// shown is a fencing token and the name of its lock. Tokens of different locks cannot be
-// compared. If two locks are in use at once, the holder that has read last may write.
+// shown is a holder's fencing token and the name of its lock. Tokens of different locks cannot be
+// compared. If two locks are in use at the same time, the holder that read last may write.
 type shown struct {
 	of    string
 	token int64
 }
 
 // replace replaces a token that the stock refuses because it has seen a larger one, and reports
-// whether the lock has another one for the holder: it has none for a late holder.
+// whether the lock had a new one for the holder. For a holder that has lost the lock it has none.
 func (s *shown) replace(ctx context.Context, seen int64) bool {
 	token, ok := guard.TokenAfter(ctx, seen)
 	if ok {
@@ -195,12 +193,12 @@ func (s *shown) replace(ctx context.Context, seen int64) bool {
 	return ok
 }
 
-// maxConditional bounds the concurrent sections of Conditional in this process.
+// maxConditional limits the concurrent sections of Conditional in this process.
 const maxConditional = 16
 
-// Conditional guards without a lock, by checking in the statement that takes the units:
-// UPDATE … SET remaining = remaining - n WHERE remaining >= n. The database lets one
-// such statement at a time have the row.
+// Conditional guards without a lock, by checking in the statement that takes the units: UPDATE …
+// SET remaining = remaining - n WHERE remaining >= n. The database runs such statements on a row
+// one at a time.
 func Conditional(db *gorm.DB) Guard {
 	return &repeated{slots: make(Slots, maxConditional),
 		once: func(ctx, _ context.Context, at Location, section Section) error {
@@ -208,7 +206,7 @@ func Conditional(db *gorm.DB) Guard {
 		}}
 }
 
-// conditional takes units whatever Get has read.
+// conditional takes units regardless of what Get has read.
 type conditional struct{ ledger }
 
 func (c conditional) sell(ctx context.Context, _ int64, order *Order) error {
@@ -222,9 +220,8 @@ type tooFewError struct{ left int64 }
 func (e tooFewError) Error() string { return fmt.Sprintf("%v: %d left", ErrSoldOut, e.left) }
 func (e tooFewError) Unwrap() error { return ErrSoldOut }
 
-// Versioned guards without a lock, by compare and swap: each write increments a
-// version, and is refused if the version is no longer the one that was read. The loser
-// sleeps and does everything again.
+// Versioned guards without a lock, by compare-and-swap: each write increments a version, and is
+// refused if the version has changed since it was read. The loser sleeps and does everything again.
 func Versioned(db *gorm.DB) Guard {
 	return &repeated{slots: make(Slots, maxAttempts),
 		once: func(ctx, _ context.Context, at Location, section Section) error {

@@ -19,9 +19,9 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// newOrder returns an order for the buyer's units. Its id begins with the time: otherwise each id
-// would touch another page of the database's index. It ends with the first digits of the sale's
-// id, by which store.itemsOf finds the item.
+// newOrder returns an order for the buyer's units. Its id begins with the time: otherwise each
+// insert would touch a different page of the database's index. It ends with the first digits of the
+// sale's id, from which store.itemsOf finds the item.
 func (p *purchase) newOrder(created time.Time) Order {
 	id := uuid.Must(uuid.NewV7()).String()
 	if sale := p.gen.saleID; len(sale) >= saleDigits {
@@ -38,11 +38,11 @@ func (p *purchase) newOrder(created time.Time) Order {
 	return order
 }
 
-// saleDigits is how many digits of its sale's id an order's id has.
+// saleDigits is how many digits of the sale's id an order's id ends with.
 const saleDigits = 6
 
-// itemsOf returns the items that an order with the id may be of: by chance there are two. It
-// costs one look at an index.
+// itemsOf returns the items that an order with this id may belong to: rarely more than one. It
+// reads one range of an index.
 func (s store) itemsOf(ctx context.Context, id string) (skus []string, err error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, nil
@@ -56,14 +56,14 @@ func (s store) itemsOf(ctx context.Context, id string) (skus []string, err error
 
 func (p *purchase) doubt() { p.service.reconciliation.doubt(p.req.SKU, p.gen) }
 
-// errRecounted means that an order was not written, and that its units are back in the
-// stock, because that was rebuilt.
+// errRecounted means that an order was not written, and that its units are back in the stock, which
+// was rebuilt.
 var errRecounted = errors.New("the order was not written")
 
 // writeOrders writes orders of one generation of one item, all or none, and returns an error for
-// each: errOtherSale if the generation is no longer current, and errDuplicate. If the database does
-// not tell whether it wrote them, writeOrders ends the generation and looks them up. Only if that
-// fails too does it return errUnsure: the units stay taken until the orders can be counted.
+// each: errOtherSale if the generation is no longer current, or errDuplicate. If the database does
+// not confirm whether it wrote them, writeOrders ends the generation and looks them up. Only if
+// that fails too does it return errUnsure: the units stay taken until the orders can be counted.
 //
 // Changes is reconciliation.changes from before the generation was read. If Redis was
 // replaced since, the units may come from an older stock of the same generation, and the
@@ -109,10 +109,9 @@ func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64,
 	return errs
 }
 
-// undo handles err, with which writing an order has ended: it puts the units back. If it is in
-// doubt whether the order was written they stay taken: an unsold unit is better than a unit sold
-// twice. If the generation has ended there is nothing to put back, because the next one was
-// counted without them.
+// undo puts the units back after writing the order failed with err. If the order may have been
+// written, the units stay taken: an unsold unit is better than a unit sold twice. If the generation
+// has ended there is nothing to put back, because the next one was counted from the orders.
 func (p *purchase) undo(ctx context.Context, order Order, err error) error {
 	s := p.service
 	switch {
@@ -139,7 +138,7 @@ func (p *purchase) undo(ctx context.Context, order Order, err error) error {
 // errNotReturned means that units of an order that was not written are still taken.
 var errNotReturned = errors.New("the units could not be put back")
 
-// answerFirst answers with the order that won against this one.
+// answerFirst answers with the order that was written first with the same key.
 func (p *purchase) answerFirst(ctx context.Context) error {
 	err := p.replay(ctx)
 	if err == nil && !p.res.Replayed {
@@ -152,12 +151,12 @@ func (p *purchase) answerFirst(ctx context.Context) error {
 var errDuplicate = errors.New("an order with this idempotency key exists")
 
 // errUnsure means that the order may or may not have been written: the database did not confirm it,
-// and either cannot be asked or may still write it.
+// and either it cannot be asked or it may still write the order.
 var errUnsure = errors.New("it is not known whether the order was written")
 
-// outcome finds out whether a statement or transaction that ended with err wrote the
-// order, perhaps among others. Tctx is its context, and ctx that of the caller. If the
-// order is nil there is nothing to look up.
+// outcome finds out whether a statement or transaction that ended with err wrote the order, perhaps
+// among others. Tctx is the statement's context, ctx the caller's. If the order is nil there is
+// nothing to look up.
 func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error {
 	switch {
 	case err == nil:
@@ -186,8 +185,8 @@ func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error
 }
 
 // createAll writes orders in a transaction. It checks that the generation is current in the same
-// transaction, as createOne does in the same statement. Both lock the item's row against a
-// change of sale, but not against each other.
+// transaction, as createOne does in the same statement. Both take a shared lock on the item's row,
+// which blocks a change of sale but not each other.
 func (s store) createAll(ctx context.Context, g generation, orders []*Order) error {
 	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		current := tx.Model(&Item{}).Select("1").Where("sku = ? AND generation = ?", orders[0].SKU, g.id)
@@ -235,10 +234,10 @@ func retryable(err error) bool {
 		serverErr.Number == erCheckread
 }
 
-// mayStillRun reports whether a statement that failed may still be executed. A server
-// finishes a statement even if the connection breaks in the middle; only an error that
-// the server itself has sent is final. SQLite runs in this process, so there a statement
-// that has returned is over.
+// mayStillRun reports whether the server may still execute a statement that failed. A server
+// finishes a statement even if the connection breaks in the middle; only an error that the server
+// itself has sent is final. SQLite runs in this process, so there a statement that has returned is
+// over.
 func (s store) mayStillRun(err error) bool {
 	var serverErr *mysql.MySQLError
 	return s.db.Name() == "mysql" && !errors.As(err, &serverErr)
@@ -253,7 +252,7 @@ func neverSent(err error) bool {
 
 // The states of an order.
 const (
-	StateAccepted    = "accepted"     // it has its units, and is in the stream or a dead letter of the kind "failed"
+	StateAccepted    = "accepted"     // its units are taken; it is in the stream or a "failed" dead letter
 	StateWritten     = "written"      // it is in the database
 	StateNotAccepted = "not_accepted" // it was refused after it was accepted, and has no units
 )
@@ -261,10 +260,10 @@ const (
 // ErrNotAccepted means that an order was refused after it was accepted.
 var ErrNotAccepted = errors.New("the order is not accepted")
 
-// ErrUnknownOrder means that no order has the id, and that none with it will be written.
+// ErrUnknownOrder means that no order has the id, and none ever will.
 var ErrUnknownOrder = errors.New("unknown order")
 
-// OrderState is an order and what has become of it.
+// OrderState is an order and its state.
 type OrderState struct {
 	Order
 	State  string `json:"state"`
@@ -279,15 +278,15 @@ func (o OrderState) Err() error {
 	return fmt.Errorf("%w: %s", ErrNotAccepted, o.Reason)
 }
 
-// The reasons for the buyer of an order that the database did not take. The dead letter has the
-// error, which is not for everybody.
+// The reasons that a buyer gets if the database did not take the order. The error itself is only in
+// the dead letter: it is not for buyers.
 const (
 	reasonWaits = stream.ReasonFailed + ", and it waits for a retry of the dead letters"
 	reasonEnded = stream.ReasonFailed + ", and the stock was counted again before a retry"
 )
 
-// OrderState returns the state of an order. If sku is "", the id says where to look, see
-// newOrder. It returns ErrUnknownOrder, and ErrInvalid for an id that no order can have.
+// OrderState returns the state of an order. If sku is "", the id says where to look, see newOrder.
+// It returns ErrUnknownOrder, and ErrInvalid for an id that no order can have.
 func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, error) {
 	if !orderIDForm.MatchString(id) {
 		return OrderState{}, fmt.Errorf("%w: that is not the id of an order", ErrInvalid)
@@ -320,7 +319,7 @@ func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, e
 		order := Order{ID: id, SKU: lost.SKU, SaleID: lost.SaleID, Strategy: StreamFamily}
 		return OrderState{Order: order, State: StateNotAccepted, Reason: reasonLost}, err
 	}
-	// It may have been written, and removed from the stream, between the two.
+	// It may have been written, and removed from the stream, since the first look.
 	return s.writtenState(ctx, id)
 }
 
@@ -366,9 +365,8 @@ type Orders struct {
 	Next   string        `json:"next"`   // the id after which the next page begins; "": this is the last page
 }
 
-// ListedOrder is an order in a list. It has a hash of the idempotency key, because the key
-// itself is a secret of the buyer: the shop gives the order to whoever sends it with
-// the same quantity and buyer.
+// ListedOrder is an order in a list. It has a hash of the idempotency key, because the key is the
+// buyer's secret: anyone who sends it, with the same quantity and buyer, gets the order.
 type ListedOrder struct {
 	ID        string    `json:"order_id"`
 	Quantity  int64     `json:"quantity"`

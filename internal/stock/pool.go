@@ -14,8 +14,8 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// ErrFew means that too few rows of a pool are free. Others may have locked some, or the
-// pool needs to be filled, or the generation is over.
+// ErrFew means that too few rows of a pool are free. Others may have locked some, the pool may need
+// to be filled, or the generation may be over.
 var ErrFew = errors.New("too few rows of the pool are free")
 
 // Unit is a row of a pool: a unit that can be claimed. The claim deletes it.
@@ -27,36 +27,36 @@ type Unit struct {
 
 func (Unit) TableName() string { return "oversell_units" }
 
-// countUnits is SQL for the number of rows in the pool of a row of the items. In one statement
-// with that row it is read from one snapshot.
+// countUnits is a subquery that counts the rows in an item's pool. It is part of the statement that
+// reads the item's row, so both are read from one snapshot.
 const countUnits = "(SELECT COUNT(*) FROM oversell_units WHERE oversell_units.sku = oversell_items.sku AND " +
 	"oversell_units.generation = oversell_items.generation)"
 
 // Pool has one row for each unit of an item that a buyer can claim now, in one generation. A buyer
 // claims rows that nobody else has locked, so claims do not wait for each other, and no row is hot.
-// The pool is filled from the item's row, a bounded number of units at a time: pool, item's row and
-// orders together have all units of the sale, at every commit. Those who fill and drain the pool do
-// wait: for the item's row, and for claims under way.
+// The pool is filled from the item's row, a bounded number of units at a time: at every commit, the
+// pool, the item's row and the orders together account for all units of the sale. Filling and
+// draining the pool do wait: for the item's row, and draining also for claims under way.
 //
-// The rows are also what makes a claim current. They name the generation of the stock, and
-// who ends a generation drains its pool in the same transaction. So a claim needs no look
-// at the item's row: it finds rows of its generation, or the generation is over.
+// The rows also prove that a claim is current. They name the generation of the stock, and the
+// transaction that ends a generation drains its pool. So a claim does not need to read the item's
+// row: if it finds rows of its generation, the generation is current.
 type Pool struct{ SKU, Generation string }
 
 func (p Pool) rows(tx *gorm.DB) *gorm.DB {
 	return tx.Model(&Unit{}).Where("sku = ? AND generation = ?", p.SKU, p.Generation)
 }
 
-// Claim takes n units that nobody else has locked, all or none, in a transaction that
-// writes their order. It returns ErrFew at once if there are not so many.
+// Claim takes n units that nobody else has locked, or none, in the transaction that writes their
+// order. It returns ErrFew without waiting if fewer are free.
 //
-// The transaction must be READ COMMITTED. Under REPEATABLE READ the server also locks the
-// gaps between the rows, and the rows of claims that were committed a moment ago, so that
-// buyers wait for each other and for the next filling after all.
+// The transaction must be READ COMMITTED. Under REPEATABLE READ the server also locks the gaps
+// between the rows, and the rows of claims that were committed a moment ago, so that buyers would
+// wait for each other and for the next filling.
 //
-// Each row is deleted by its whole key, with a statement of its own. For one DELETE with a
-// list of units, MariaDB reads the whole table or index as soon as the list is a good part
-// of it, and so waits for the rows of other claims, and deadlocks with them.
+// Each row is deleted by its full primary key, in a statement of its own. For a single DELETE with
+// a list of units, MariaDB scans the whole table or index once the list covers a good part of it,
+// and then waits for the rows of other claims, and deadlocks with them.
 //
 // A unit belongs to the claim whose DELETE finds its row. TiDB accepts FOR UPDATE SKIP LOCKED
 // and locks nothing (https://github.com/pingcap/tidb/issues/69720), so that several claims
@@ -81,7 +81,7 @@ func (p Pool) Claim(tx *gorm.DB, n int64) error {
 	return nil
 }
 
-// lock locks up to n rows that nobody else has locked, until the end of tx.
+// lock locks up to n rows that no other transaction has locked, until the end of tx.
 func (p Pool) lock(tx *gorm.DB, n int64) (free []int64, err error) {
 	skip := clause.Locking{Strength: clause.LockingStrengthUpdate, Options: clause.LockingOptionsSkipLocked}
 	if err := p.rows(tx).Clauses(skip).Order("unit").Limit(int(n)).Pluck("unit", &free).Error; err != nil {
@@ -90,7 +90,7 @@ func (p Pool) lock(tx *gorm.DB, n int64) (free []int64, err error) {
 	return free, nil
 }
 
-// unknown says which servers know the statement, if err means that this one does not.
+// unknown adds which servers support the statement, if err means that this one does not.
 func unknown(err error) error {
 	const erParse = 1064
 	var serverErr *mysql.MySQLError
@@ -100,8 +100,8 @@ func unknown(err error) error {
 	return err
 }
 
-// Size returns the number of rows in the pool and the largest number of one. It counts the
-// rows that others have locked, because a claim that is not committed may be rolled back.
+// Size returns the number of rows in the pool and the largest unit number. It counts the rows that
+// others have locked, because a claim that is not committed may be rolled back.
 func (p Pool) Size(tx *gorm.DB) (rows, last int64, err error) {
 	var found struct{ Pooled, Last int64 }
 	err = p.rows(tx).Select("COUNT(*) AS pooled, COALESCE(MAX(unit), 0) AS last").Scan(&found).Error
@@ -124,10 +124,10 @@ func (p Pool) Fill(tx *gorm.DB, last, n int64) error {
 	return nil
 }
 
-// Drain removes the pool and returns how many rows it had. The caller has locked the item's
-// row in tx, so that no pool is filled. Drain waits for the claims that are under way: their
-// orders are written before it returns, or never. Rows that the item's earlier generations
-// may have left are removed too, and do not count: their units are not part of the stock.
+// Drain removes the pool and returns how many rows it had. The caller has locked the item's row in
+// tx, so that no pool is filled. Drain waits for the claims that are under way: their orders are
+// written before it returns, or never. Rows left over from earlier generations are removed, too,
+// but not counted: their units are not part of the stock.
 //
 // The transaction should be READ COMMITTED. Under REPEATABLE READ the server also locks the
 // gaps on both sides of the pool, so that the pools of neighbouring items cannot be filled.
@@ -142,18 +142,18 @@ func (p Pool) Drain(tx *gorm.DB) (int64, error) {
 	return current.RowsAffected, nil
 }
 
-// UnitsInPool is how many rows the pool of an item has when it has just been filled, unless
-// one order needs more, or claims under way have locked most of them.
+// UnitsInPool is the number of rows to which an item's pool is filled. There are more if one order
+// needs more, or if claims under way have locked most of them.
 const UnitsInPool = 200
 
-// Units guards by one row for each unit that is available. A buyer claims rows that
-// nobody else has locked, with SELECT … FOR UPDATE SKIP LOCKED, in the transaction that
-// writes the order. So claims do not wait for each other, and none of them writes the item's
-// row. That row has the units that have no row of their own yet; a buyer that finds too few
-// rows takes up to size units from it, and waits while another one does. See Pool.
+// Units guards with one row for each available unit. A buyer claims rows that nobody else has
+// locked, with SELECT … FOR UPDATE SKIP LOCKED, in the transaction that writes the order. So claims
+// do not wait for each other, and none of them writes the item's row. The item's row counts the
+// units that have no row of their own yet; a buyer that finds too few rows moves up to size units
+// from it to the pool, or waits while another buyer does. See Pool.
 //
-// A buyer that finds all units locked gives up its slot and tries again, so that those of other
-// items can buy.
+// A buyer that finds all units locked gives up its slot and tries again later, so that buyers of
+// other items get a turn.
 func Units(db *gorm.DB, size int64) Guard {
 	shared := &pools{size: size, filling: make(Slots, maxFillings)}
 	unusable := needsMySQL(db, "SELECT … FOR UPDATE SKIP LOCKED")
@@ -163,18 +163,18 @@ func Units(db *gorm.DB, size int64) Guard {
 		}}
 }
 
-// maxFillings bounds the pools that are filled at the same time in this process. A filling
-// needs a connection beside those of the claims, for as long as it waits for the item's row.
+// maxFillings limits the pools that this process fills at the same time. A filling needs a
+// connection of its own while it waits for the item's row.
 const maxFillings = 8
 
-// pools is what the buyers of this process share.
+// pools is shared by the buyers of this process.
 type pools struct {
 	size    int64
 	fills   singleflight.Group // buyers of an item that find too few rows share a filling
 	filling Slots
 }
 
-// pooled takes units from the pool, whatever Get has read.
+// pooled takes units from the pool, regardless of what Get has read.
 type pooled struct {
 	ledger
 	*pools
@@ -190,14 +190,14 @@ func (p pooled) Get(ctx context.Context) (int64, error) {
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
 const (
-	// maxFilled is how often a buyer fills the pool while others are faster to claim its rows.
+	// maxFilled is how often a buyer fills the pool if others keep claiming its rows first.
 	maxFilled = 5
 	// fillPatience is how long a buyer keeps its slot while the pool is filled. Most
 	// fillings are over by then.
 	fillPatience = 50 * time.Millisecond
 )
 
-// sell returns errConflict if the units that are left are locked by other claims, which may be
+// sell returns errConflict if other claims have locked the remaining units: those claims may be
 // rolled back.
 func (p pooled) sell(ctx context.Context, _ int64, order *Order) error {
 	pool := Pool{SKU: p.at.SKU, Generation: p.at.Generation}
@@ -230,11 +230,12 @@ func (p pooled) claim(ctx context.Context, pool Pool, order *Order) error {
 	}, readCommitted)
 }
 
-// filling is what a filling has found or left: free rows, and all units, with the locked ones.
+// filling is the result of filling a pool: the free rows, and all units left, including locked
+// ones.
 type filling struct{ free, left int64 }
 
-// fill fills the pool, if the item's row has units, and reports whether n rows are free now. It
-// returns a tooFewError if fewer than n units are left, and errOtherSale. It waits for fillPatience;
+// fill fills the pool from the item's row, and reports whether n rows are free now. It returns a
+// tooFewError if fewer than n units are left, and errOtherSale. It waits for at most fillPatience;
 // the filling, which others share, goes on.
 func (p pooled) fill(ctx context.Context, pool Pool, n int64) (enough bool, err error) {
 	size := max(p.size, n)
@@ -253,9 +254,8 @@ func (p pooled) fill(ctx context.Context, pool Pool, n int64) (enough bool, err 
 	}
 }
 
-// fillOnce brings the pool to size rows, as far as the item's row has units. The item's row
-// is locked, so that one process at a time fills the pool, and none in a generation that is
-// over.
+// fillOnce fills the pool up to size rows, as far as the item's row has units. It locks the item's
+// row, so that one process at a time fills the pool, and none after the generation has ended.
 func (p pooled) fillOnce(ctx context.Context, pool Pool, size, n int64) (f filling, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -276,9 +276,9 @@ func (p pooled) fillOnce(ctx context.Context, pool Pool, size, n int64) (f filli
 	return f, nil
 }
 
-// fillIn adds rows if fewer than n are free. It fills the pool up to size, and with half as many
-// rows at least: others have locked the rows that are there, perhaps for long, and the next
-// buyers should not all have to write the item's row.
+// fillIn adds rows if fewer than n are free. It fills the pool up to size, and adds at least half
+// of size: others have locked the existing rows, perhaps for long, and not every next buyer should
+// have to write the item's row.
 func (p pooled) fillIn(tx *gorm.DB, pool Pool, size, n int64) (filling, error) {
 	var item Item
 	err := p.row(tx).Clauses(lockRow(tx)...).Take(&item).Error

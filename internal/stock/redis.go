@@ -29,9 +29,9 @@ var (
 	forgetScript = redis.NewScript(forgetSource)
 )
 
-// generation identifies one stock of one sale in Redis. The item's row in the database
-// has the current generation, and an order is written only while the generation that its
-// units were taken from is current.
+// generation identifies one stock of one sale in Redis. The item's row in the database names the
+// current generation, and an order is written only while the generation from which its units were
+// taken is current.
 //
 // A stock that Redis has lost is rebuilt from the orders in the database, as a new
 // generation. An order that had not been written by then is refused, so its units cannot
@@ -39,7 +39,7 @@ var (
 type generation struct {
 	saleID string
 	id     string // unique among all generations of all items
-	family string // of the strategies at work, "" before the first buyer
+	family string // of the strategies that sell it, "" before the first buyer
 	limit  int64  // most units that one buyer may have in the sale; 0: no limit
 }
 
@@ -55,12 +55,12 @@ func (g generation) String() string {
 	return text
 }
 
-// sameStock reports whether g and other are one generation, perhaps with another family.
+// sameStock reports whether g and other are the same generation, perhaps with different families.
 func (g generation) sameStock(other generation) bool {
 	return g.saleID == other.saleID && g.id == other.id
 }
 
-// parseGeneration parses a result of String. For anything else it returns the zero generation,
+// parseGeneration parses what String returns. For anything else it returns the zero generation,
 // which is never current.
 func parseGeneration(text string) generation {
 	parts := strings.SplitN(text, ":", 4)
@@ -78,21 +78,21 @@ func parseGeneration(text string) generation {
 	return g
 }
 
-// keys are an item's keys in Redis. They share a hash tag, so that a cluster has them in
-// one slot.
+// keys are an item's keys in Redis. They share a hash tag, so that a cluster keeps them in one
+// slot.
 type keys struct{ sku string }
 
 // sale is the key of the current generation, as generation.String writes it.
 func (k keys) sale() string { return "oversell:{" + k.sku + "}:sale" }
 
-// stock is the key of the units left, a plain number. Each generation has its own, so
-// that a holder that is late in one generation cannot write into the next.
+// stock is the key of the units left, a plain number. Each generation has its own, so that a late
+// holder of one generation cannot write into the next.
 func (k keys) stock(g generation) string {
 	return "oversell:{" + k.sku + "}:stock:" + g.saleID + ":" + g.id
 }
 
-// buyers is the key of the hash with the units that each buyer has in the sale, for an item
-// with a limit. It has a field with an empty name, so that it exists as long as the stock.
+// buyers is the key of the hash with the units that each buyer has in the sale, for an item with a
+// limit. It has a field with an empty name, so that it exists as long as the stock does.
 func (k keys) buyers(g generation) string { return k.stock(g) + ":buyers" }
 
 // lock is the key of a strategy's lock. Each strategy has its own, because their locks
@@ -112,11 +112,11 @@ func (k keys) of(g generation) []string {
 	return []string{k.stock(g), fenceKey(k.stock(g)), k.buyers(g)}
 }
 
-// counters has the stock of items in Redis. It is safe for concurrent use.
+// counters reads and writes the stock of items in Redis. It is safe for concurrent use.
 type counters struct {
 	rdb redis.UniversalClient
-	// seen has the last reading of each SKU. It saves a round trip: the sale and the stock of its
-	// generation are read in one command, and a buyer that needs no lock need not look at all.
+	// seen caches the last reading of each SKU. It saves a round trip: the sale and the stock of the
+	// cached generation are read in one command, and a buyer that needs no lock can skip the look.
 	seen *sync.Map
 }
 
@@ -128,7 +128,7 @@ func (c counters) recall(sku string) (last reading, ok bool) {
 	return last, ok
 }
 
-// reading is the result of one look at an item.
+// reading is the result of reading an item once.
 type reading struct {
 	left    int64 // 0 if the stock is not in Redis, and only Redis was read
 	gen     generation
@@ -165,9 +165,9 @@ func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (
 	return r, err
 }
 
-// reconcileStock reconciles and then reads a stock in Redis again, because reconcile may have
-// shared a call that read it a while ago, and that Redis may have lost since. Of a stock in the
-// database it returns no units.
+// reconcileStock reconciles, and then reads a stock in Redis again: reconcile may have shared a
+// call that read it a while ago, and Redis may have lost it since. For a stock that is not in Redis
+// it returns no units.
 func (s *Service) reconcileStock(ctx context.Context, sku string) (reading, error) {
 	for range maxCompare {
 		r, err := s.reconcile(ctx, sku)
@@ -182,8 +182,7 @@ func (s *Service) reconcileStock(ctx context.Context, sku string) (reading, erro
 	return reading{}, fmt.Errorf("reading the stock of %s: it has changed %d times meanwhile", sku, maxCompare)
 }
 
-// readItem reads the item's row. The units left are valid only if the stock is in the
-// database.
+// readItem reads the item's row. The units left are only meaningful if the stock is not in Redis.
 func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
 	item, err := s.store.item(ctx, sku)
 	return reading{item.left(), item.generation(), item.backend()}, err
@@ -235,7 +234,7 @@ func (i Item) counter(left int64) any {
 	return left
 }
 
-// inRedis returns the value of the sale's key, "" for none.
+// inRedis returns the value of the sale's key, or "" if it does not exist.
 func (c counters) inRedis(ctx context.Context, k keys) (string, error) {
 	text, err := c.rdb.Get(ctx, k.sale()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -244,12 +243,12 @@ func (c counters) inRedis(ctx context.Context, k keys) (string, error) {
 	return text, nil
 }
 
-// startTimeout bounds start and history, during which the item's row is locked.
+// startTimeout limits calls to Redis, most of which are made while the item's row is locked.
 const startTimeout = 2 * time.Second
 
-// start sets the keys of the item's generation to left units, and removes the keys of the
-// generation that Redis has, and of last. The caller has locked the item's row, so that
-// two starts cannot overlap.
+// start sets the keys of the item's generation, with left units, and removes the keys of the
+// generation in Redis and of last. The caller has locked the item's row, so that two starts cannot
+// overlap.
 func (c counters) start(ctx context.Context, item Item, left int64, last generation) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -293,7 +292,7 @@ func (c counters) endGeneration(ctx context.Context, sku string, g generation) (
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return 0, fmt.Errorf("ending a generation of %s in Redis: %w", sku, err)
 	}
-	left, _ = stock.Int64() // 0 if somebody else wrote it
+	left, _ = stock.Int64() // 0 if it is not a number
 	return left, nil
 }
 
@@ -310,10 +309,10 @@ func (c counters) setBuyers(ctx context.Context, key string, all []purchased) er
 	return err
 }
 
-// putBack puts units that were taken and not sold back into the stock that they were
-// taken from. If that stock is gone it does nothing: the next one was counted from the
-// orders, and has these units already. It adds instead of reading and writing, so that it
-// overwrites no other buyer's write.
+// putBack returns units that were taken but not sold to the stock that they were taken from. If
+// that stock is gone it does nothing: the next one was counted from the orders, and has these units
+// already. It increments the number atomically, so that it does not overwrite another buyer's
+// write.
 func (c counters) putBack(ctx context.Context, sku string, g generation, quantity int64) error {
 	if err := putBackScript.Run(ctx, c.rdb, []string{keys{sku}.stock(g)}, quantity).Err(); err != nil {
 		return fmt.Errorf("putting back %d units of %s: %w", quantity, sku, err)
@@ -373,8 +372,8 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 	return nil
 }
 
-// Backends are those of a Guard that can work with either. One that is not used may
-// be nil.
+// Backends are the clients of a Guard that works with a stock in Redis or in the database. A client
+// that is not used may be nil.
 type Backends struct {
 	Redis    redis.UniversalClient
 	DB       *gorm.DB
@@ -382,8 +381,8 @@ type Backends struct {
 	Strategy string // only tokens of the same strategy are compared
 }
 
-// Exclusive guards by keeping other callers out, a stock in Redis or in the database. If the
-// lock gives out fencing tokens, the stock checks them, unless b.Unfenced is set.
+// Exclusive guards a stock in Redis or in the database by keeping other callers out. If the lock
+// gives out fencing tokens, the stock checks them, unless b.Unfenced is set.
 func Exclusive(b Backends, g guard.Guard) Guard {
 	return exclusive{g, func(ctx context.Context, at Location) Counter {
 		if at.Key != "" {
@@ -393,13 +392,13 @@ func Exclusive(b Backends, g guard.Guard) Guard {
 	}}
 }
 
-// ExclusiveInRedis is Exclusive for a stock in Redis alone. A program that uses no other is
-// linked without a client of databases.
+// ExclusiveInRedis is Exclusive for a stock in Redis only. A program that uses no other Guard is
+// linked without a database client.
 func ExclusiveInRedis(b Backends, g guard.Guard) Guard { return exclusive{g, b.inRedis} }
 
 type exclusive struct {
 	guard   guard.Guard
-	counter func(ctx context.Context, at Location) Counter // for a holder
+	counter func(ctx context.Context, at Location) Counter // the Counter of a holder
 }
 
 func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
@@ -450,8 +449,8 @@ func (c plainCounter) Set(ctx context.Context, left int64) error {
 	return nil
 }
 
-// fencedCounter reads and writes with the holder's fencing token. The token is checked
-// in the same step.
+// fencedCounter reads and writes with the holder's fencing token, which is checked in the same
+// step.
 type fencedCounter struct {
 	rdb redis.UniversalClient
 	key string

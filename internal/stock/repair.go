@@ -12,37 +12,35 @@ import (
 	"oversell/internal/guard"
 )
 
-// DefaultGrace is how long units must be missing from both the stock and the orders before
-// a repair takes them for stranded. It is longer than a statement of a healthy database
-// takes by far. If it was too short for an order, that order is refused, and its buyer
-// continues.
+// DefaultGrace is how long units must be missing from both the stock and the orders before a repair
+// treats them as stranded. It is far longer than a statement on a healthy database takes. If it was
+// too short for an order, that order is refused, and its buyer tries again.
 const DefaultGrace = 3 * time.Second
 
-// Balance is a comparison of an item's stock with its orders. It is read without a lock:
-// first the stock, then the orders, then what is in flight. So an order that is written in
-// between can hide a missing unit, but not feign one.
+// Balance is a comparison of an item's stock with its orders. It is read without a lock: first the
+// stock, then the orders, then what is in flight. So an order that is written in between can hide a
+// missing unit, but cannot make a unit look missing.
 type Balance struct {
 	SKU, SaleID, Generation string
 
 	Left      int64 // units in the stock
-	Missing   int64 // units that are neither in the stock nor in an order; negative: units in both
+	Missing   int64 // units that are neither in the stock nor in an order; negative: units that are in both
 	Pending   int64 // units in purchases in progress, as far as known, and in accepted orders that are not written
-	Unwritten int64 // those in accepted orders
+	Unwritten int64 // units in accepted orders that are not written
 
 	keeper Backend // "": InRedis
 }
 
-// InFlight is how many of the missing units may still become orders or go back.
+// InFlight returns how many of the missing units may still become orders or go back.
 func (b Balance) InFlight() int64 { return max(0, min(b.Missing, b.Pending)) }
 
-// Stranded is how many units are missing and not in flight.
+// Stranded returns how many units are missing and not in flight.
 func (b Balance) Stranded() int64 { return max(0, b.Missing-b.Pending) }
 
-// Balance compares the stock of an item in Redis with its orders. If the stock is what it
-// was in last, and nothing was missing then, the orders are not counted again; last may be
-// the zero Balance. For a stock that is not in Redis only SKU, SaleID, Generation and Left
-// are set: it changes together with the orders, so nothing can be missing. It returns
-// ErrUnknownItem.
+// Balance compares the stock of an item in Redis with its orders. If the stock is the same as in
+// last, and nothing was missing then, the orders are not counted again; last may be the zero
+// Balance. For a stock that is not in Redis only SKU, SaleID, Generation and Left are set: it
+// changes together with the orders, so nothing can be missing. It returns ErrUnknownItem.
 func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balance, error) {
 	item, err := s.store.item(ctx, sku)
 	if err != nil {
@@ -63,12 +61,12 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	}
 	b := Balance{SKU: sku, SaleID: r.gen.saleID, Generation: r.gen.id, Left: r.left}
 	switch {
-	case r.gen != item.generation() || r.backend != InRedis: // it changes just now
+	case r.gen != item.generation() || r.backend != InRedis: // it is changing right now
 		return b, nil
 	case last.Generation == b.Generation && last.Left == b.Left && last.Missing == 0:
 		return last, nil
 	}
-	unwritten, _, err := s.behind(ctx, item) // first, or an order that is written now would be in neither
+	unwritten, _, err := s.behind(ctx, item) // first, or an order written in between would be in neither
 	if err != nil {
 		return Balance{}, err
 	}
@@ -84,29 +82,29 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	return b, err
 }
 
-// Recount puts the units that were stranded in a balance back on sale, and returns how
-// many units more are on sale then. It returns 0 if another generation has begun since, or
-// if nothing is missing any more.
+// Recount puts the units that were stranded in a balance back on sale, and returns by how many
+// units the stock has grown. It returns 0 if another generation has begun since, or if nothing is
+// missing any more.
 //
-// The stock is not overwritten. With the item's row locked, a new generation begins with
-// what the orders leave. Units in flight belong to the generation that ended: either their
-// orders were written before the count, or they are refused, and their buyers continue in
-// the new generation. So a unit cannot be sold twice, whatever is in flight, however wrong
-// the balance was, and however many processes recount. If ctx ends in the middle, or the
-// process is killed, the row is as it was, and the next reader makes Redis agree with it.
+// The stock is not overwritten. With the item's row locked, a new generation begins with the units
+// that are not in orders. Units in flight belong to the generation that ended: either their orders
+// were written before the count, or they are refused, and their buyers try again in the new
+// generation. So a unit cannot be sold twice, whatever is in flight, however wrong the balance was,
+// and however many processes recount. If ctx ends in the middle, or the process is killed, the row
+// is unchanged, and the next reader makes Redis agree with it.
 func (s *Service) Recount(ctx context.Context, b Balance) (returned int64, err error) {
 	return s.recount(ctx, b, func(difference int64) bool { return difference > 0 })
 }
 
-// recount begins a new generation if wrong returns true for the difference between what
-// the orders leave and the units in the stock. For a streamed item it does so if there is
-// any, and the units of dead letters count as missing.
+// recount begins a new generation if wrong returns true for the difference between the units that
+// are not in orders and the units in the stock. For a streamed item any difference is enough, and
+// the units of dead letters count as missing.
 func (s *Service) recount(
 	ctx context.Context, b Balance, wrong func(difference int64) bool,
 ) (returned int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	var before int64 // the units in a stock that has ended
+	var before int64 // the units in a streamed stock, before its generation was ended
 	err = s.store.changePool(ctx, b.SKU, func(tx store) error {
 		returned = 0
 		item, err := tx.locked(b.SKU)
@@ -131,7 +129,7 @@ func (s *Service) recount(
 		if err != nil {
 			return err
 		}
-		before = max(before, last) // a second try finds no stock
+		before = max(before, last) // if the transaction is repeated, the stock is already gone
 		in := before
 		if !ended {
 			if in, err = s.inStock(ctx, item); err != nil || !wrong(left-in) {
@@ -153,8 +151,8 @@ func (s *Service) recount(
 	return returned, nil
 }
 
-// inStock returns the units in the stock of an item whose row is locked. A generation that
-// Redis has lost has none.
+// inStock returns the units in the stock of an item whose row is locked: 0 if Redis has lost the
+// generation.
 func (s *Service) inStock(ctx context.Context, item Item) (int64, error) {
 	if item.backend() == InDatabase {
 		return item.Remaining, nil
@@ -168,29 +166,28 @@ func (s *Service) inStock(ctx context.Context, item Item) (int64, error) {
 	return left, err
 }
 
-// Repair is what a repair has done.
+// Repair is the result of a repair.
 type Repair struct {
 	SKU        string `json:"sku"`
 	SaleID     string `json:"sale_id"`
 	Generation string `json:"-"`
-	// Returned is how many units more are on sale after the repair than before it. That
-	// includes units in flight, whose buyers continue with the others. A negative number
-	// is how many units the stock had that were sold already.
+	// Returned is by how many units the repair has increased the stock. That includes units in flight,
+	// whose buyers try again. It is negative if the stock had units that were already sold.
 	Returned int64 `json:"returned"`
 }
 
-// Repair makes the stock of an item agree with its orders, see Recount. Units that are
-// missing must be missing for all of the grace time, because they may be in flight. In a
-// rush some always are, and then a new generation begins even if none is stranded. It
-// waits for that, until ctx ends. If the stock has units that are sold already it does not
-// wait. It returns ErrUnknownItem, and ErrNoRepair for an item that is sold by holds, whose
-// units the sweep of package holds returns.
+// Repair makes the stock of an item agree with its orders, see Recount. Units that are missing must
+// be missing for all of the grace time, because they may be in flight. In a rush some always are,
+// and then a new generation begins even if none is stranded. Repair waits out the grace time, or
+// until ctx ends. If the stock has units that are already sold, it does not wait. It returns
+// ErrUnknownItem, and ErrNoRepair for an item that is sold by holds, whose units the sweep of
+// package holds returns.
 func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Repair{}, err
 	}
 	var w watched
-	whole := context.WithoutCancel(ctx) // a client that leaves need not cost another count
+	whole := context.WithoutCancel(ctx) // if the client leaves, a count that has begun is still used
 	for {
 		b, most, err := s.mostMissing(ctx, sku)
 		if err != nil {
@@ -216,9 +213,9 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 	}
 }
 
-// mostMissing returns a balance, and the most units that can be missing. Orders that are
-// written while the two are read hide missing units from the balance, and in a rush there
-// always are some. So the orders are counted before the stock is read, too.
+// mostMissing returns a balance, and the largest number of units that can be missing. Orders that
+// are written between the two reads of a balance hide missing units, and in a rush there always are
+// some. So the orders are also counted before the stock is read.
 func (s *Service) mostMissing(ctx context.Context, sku string) (Balance, int64, error) {
 	item, err := s.store.item(ctx, sku)
 	if err != nil {
@@ -235,7 +232,7 @@ func (s *Service) mostMissing(ctx context.Context, sku string) (Balance, int64, 
 	return b, item.Initial - b.Left - before.Sold, nil
 }
 
-// watched is what a process knows of an item whose units may be stranded.
+// watched tracks for how long an item's units have been missing.
 type watched struct {
 	last       Balance
 	generation string
@@ -256,18 +253,17 @@ func (w *watched) missing(generation string, units int64) time.Duration {
 }
 
 const (
-	// maxFailures is how many items in a row may fail before a round of ReturnStranded ends: then
-	// a backend is unavailable, and the other items would fail too, each after a while.
+	// maxFailures is how many items in a row may fail before a round of ReturnStranded ends: then a
+	// backend is probably unavailable, and each other item would fail too, after a timeout.
 	maxFailures = 3
-	// roundShare bounds the part of the time that rounds take: one in so many parts.
+	// roundShare limits the share of time spent in rounds to 1/roundShare.
 	roundShare = 5
 )
 
-// ReturnStranded puts stranded units back on sale until ctx ends: units that a process has taken
-// from a stock in Redis before it was killed. It makes a round over all items, pauses, and logs
-// the first failure of an outage and its end. It only finds the units. Several processes may do so
-// at once, because Recount cannot oversell: one of them returns the units, and the others find
-// another generation.
+// ReturnStranded puts stranded units back on sale until ctx ends: units that a process took from a
+// stock in Redis before it was killed. It checks all items in rounds, with a pause after each, and
+// logs the start and the end of an outage. Several processes may run it at the same time, because
+// Recount cannot oversell: one of them returns the units, and the others find another generation.
 func (s *Service) ReturnStranded(ctx context.Context, every time.Duration) {
 	items, failing := make(map[string]*watched), false
 	for pause := every; guard.Sleep(ctx, pause) == nil; {
@@ -287,8 +283,8 @@ func (s *Service) ReturnStranded(ctx context.Context, every time.Duration) {
 }
 
 // returnRound compares the items whose stock is in Redis with their orders, and repairs those whose
-// units have been stranded for the grace time. It returns the first error. The order is random, so
-// that a few items that always fail do not keep it from the others.
+// units have been stranded for the grace time. It returns the first error. The items are visited in
+// random order, so that a few that always fail do not block the others.
 func (s *Service) returnRound(ctx context.Context, items map[string]*watched) (first error) {
 	skus, err := s.store.skus(ctx, "keeper IN ?", []Backend{"", InRedis})
 	if err != nil {
@@ -307,14 +303,14 @@ func (s *Service) returnRound(ctx context.Context, items map[string]*watched) (f
 		switch err := s.returnUnits(ctx, skus[i], items[skus[i]]); {
 		case err == nil:
 			failed = 0
-		case !errors.Is(err, ErrUnknownItem): // it was not deleted just now
+		case !errors.Is(err, ErrUnknownItem): // an item that was just deleted is no failure
 			first, failed = cmp.Or(first, err), failed+1
 		}
 	}
 	return first
 }
 
-// returnUnits repairs one item, if it is time.
+// returnUnits repairs one item whose units have been stranded for the grace time.
 func (s *Service) returnUnits(ctx context.Context, sku string, one *watched) (err error) {
 	if one.last, err = s.Balance(ctx, sku, one.last); err != nil {
 		return err

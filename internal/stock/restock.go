@@ -8,7 +8,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// Restocked is what a restock has done.
+// Restocked is the result of a restock.
 type Restocked struct {
 	SKU      string `json:"sku"`
 	SaleID   string `json:"sale_id"`
@@ -17,7 +17,7 @@ type Restocked struct {
 	Replayed bool   `json:"replayed"` // an earlier request with the same key added them
 }
 
-// restock is a restock that had an idempotency key.
+// restock is the row of a restock that had an idempotency key.
 type restock struct {
 	SKU            string `gorm:"primaryKey;size:64"`
 	SaleID         string `gorm:"primaryKey;size:36"`
@@ -31,11 +31,11 @@ func (restock) TableName() string { return "oversell_restocks" }
 // Restock adds units to the current sale of an item. It returns ErrInvalid, ErrUnknownItem,
 // ErrKeyReused, and ErrLocation for a sale by holds whose units are not in the item's row.
 //
-// The units of the sale grow in the transaction that begins a new generation of the stock, or that
-// writes the stock if it is sold by holds. A new generation has what the orders leave of all units.
-// So nothing is added to a number that a holder may have read and is about to write, and nothing
-// can be added twice: a process that is killed before the commit has added nothing, and after
-// it the next reader makes Redis agree. Buyers in flight continue in the new generation.
+// The same transaction increases the units of the sale and begins a new generation of the stock, or
+// writes the stock if it is sold by holds. A new generation starts with all units minus those in
+// orders. So Restock never adds to a number that a holder may have read and is about to write, and
+// nothing can be added twice: a process that is killed before the commit has added nothing, and
+// after it the next reader makes Redis agree. Buyers in flight try again in the new generation.
 func (s *Service) Restock(ctx context.Context, sku, key string, add int64) (Restocked, error) {
 	if err := checkRestock(sku, key, add); err != nil {
 		return Restocked{}, err
@@ -103,7 +103,7 @@ func (s *Service) restock(ctx context.Context, tx store, sku, key string, add in
 	return Restocked{SKU: sku, SaleID: item.SaleID, Added: add, Initial: item.Initial}, err
 }
 
-// restocked returns what an earlier restock of the item's sale with the key has done.
+// restocked returns the result of an earlier restock of the item's sale with the same key.
 func (s store) restocked(item Item, key string) (done Restocked, found bool, err error) {
 	if key == "" {
 		return Restocked{}, false, nil
@@ -119,7 +119,7 @@ func (s store) restocked(item Item, key string) (done Restocked, found bool, err
 	return Restocked{item.SKU, item.SaleID, last.Units, last.Initial, true}, true, nil
 }
 
-// addToSale writes the units that the item's sale has now, and the key of those that were added.
+// addToSale writes the sale's new number of units, and a row for the restock if it has a key.
 func (s store) addToSale(item Item, key string, add int64) error {
 	err := errors.Join(
 		s.db.Model(&Item{}).Where("sku = ?", item.SKU).UpdateColumn("initial", item.Initial).Error,

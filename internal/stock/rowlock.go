@@ -13,17 +13,16 @@ import (
 	"oversell/internal/guard"
 )
 
-// RowLocked guards by a lock on the item's row: SELECT … FOR UPDATE locks the row until
-// the transaction ends, and the section runs in the transaction. If the process crashes,
-// the server rolls the transaction back. If the process is stopped, it keeps the row, and
-// everybody else out, for as long as its connection lasts.
+// RowLocked guards with a lock on the item's row: SELECT … FOR UPDATE locks the row until the
+// transaction ends, and the section runs in the transaction. If the process crashes, the server
+// rolls the transaction back. If the process is merely stopped, it keeps the row locked for as long
+// as its connection lasts.
 //
 // A transaction that the server rolls back because of a deadlock or a lock wait timeout
 // is tried again.
 //
-// The buyers of this process wait for the row one at a time. A statement whose caller has
-// left goes on waiting at the server, so a crowd that comes and goes would use up the
-// connections.
+// The buyers of this process wait for the row one at a time. A statement whose caller has left goes
+// on waiting at the server, so buyers that come and give up would use up the connections.
 func RowLocked(db *gorm.DB, s Slots) Guard {
 	return &repeated{slots: s, unusable: needsMySQL(db, "SELECT … FOR UPDATE"), inTurn: new(guard.KeyedMutex),
 		once: func(ctx, wait context.Context, at Location, section Section) error {
@@ -45,9 +44,9 @@ func RowLocked(db *gorm.DB, s Slots) Guard {
 // rowLocked is a ledger within a transaction that began before the section and is
 // committed after it.
 type rowLocked struct {
-	ledger // outside of the transaction
+	ledger // for statements outside the transaction
 	tx     *gorm.DB
-	item   Item   // as it was when its row was locked
+	item   Item   // as read when its row was locked
 	order  *Order // the order that the transaction writes
 }
 
@@ -65,11 +64,11 @@ func (r *rowLocked) lock(wait context.Context) error {
 	return fmt.Errorf("locking the item's row: %w", err)
 }
 
-// Get returns what lock has read. Nobody can have changed it since.
+// Get returns what lock has read. The row is locked, so it cannot have changed since.
 func (r *rowLocked) Get(context.Context) (int64, error) { return r.item.Remaining, nil }
 
-// sell writes the order first. If an order with its idempotency key exists, nothing was
-// written, and it does no harm that the transaction is committed.
+// sell writes the order first. If an order with its idempotency key exists, nothing was written,
+// and committing the transaction does no harm.
 func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
@@ -85,10 +84,10 @@ func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 	return r.update(tx, left, nil)
 }
 
-// NameLocked guards by a named lock of the database server, GET_LOCK. The lock belongs
-// to a connection, and is released when that ends. Therefore the section's statements go
-// through the same connection: a holder that has lost its connection, and with it the
-// lock, cannot write.
+// NameLocked guards with a named lock of the database server, GET_LOCK. The lock belongs to a
+// connection, and is released when the connection ends. Therefore the section's statements go
+// through the same connection: a holder that has lost its connection, and with it the lock, cannot
+// write.
 //
 // In a cluster such as Galera each server has its own locks.
 //
@@ -113,12 +112,12 @@ func lockName(at Location) string {
 	return fmt.Sprintf("oversell:%x", sum[:16])
 }
 
-// lockWaitSeconds is how long one GET_LOCK waits, and so the longest that the server
-// waits for a caller that has left.
+// lockWaitSeconds is how long one GET_LOCK waits, and so how long at most the server goes on
+// waiting for a caller that has left.
 const lockWaitSeconds = 2
 
-// getLock waits for the lock until wait ends. A statement that is cut off costs its
-// connection, and with it the lock, if it had just been acquired.
+// getLock waits for the lock until wait ends. If a statement is interrupted, its connection is
+// closed, which releases the lock in case it had just been acquired.
 func getLock(wait context.Context, conn *gorm.DB, name string) error {
 	for {
 		var got sql.NullInt64

@@ -23,29 +23,29 @@ var (
 	takeAllScript = redis.NewScript(takeAllSource)
 )
 
-// maxBatch is the most buyers in a batch. An INSERT on MariaDB 10.11 took
-// 14.7 µs a row with 64 rows, 12.9 with 256, 11.0 with 512 and 10.4 with 1,024. So
-// larger batches would gain little, and keep the next buyers waiting.
+// maxBatch is the most buyers in a batch. An INSERT on MariaDB 10.11 took 14.7 µs a row with 64
+// rows, 12.9 with 256, 11.0 with 512 and 10.4 with 1,024. So larger batches would gain little, and
+// would make the next buyers wait longer.
 const maxBatch = 512
 
 // ScriptSeller sells without a lock: a script checks the stock and takes the units in
 // one step, and then the order is written. It belongs to one Service, and is safe for
 // concurrent use.
 //
-// Buyers that come while others are being served form the next batch of their sale
-// (group commit): their units are taken first come, first served, and then their orders
-// are written in one statement. Each buyer has its own result.
+// Buyers that come while others are being served form the next batch of their sale (group commit):
+// their units are taken in order of arrival, and then their orders are written in one statement.
+// Each buyer gets its own result.
 //
-// If the process crashes after the units were taken, they stay taken with no order. The
-// same happens when the script's reply is lost: nobody knows whether it ran, and in
-// doubt units stay unsold.
+// If the process crashes after the units were taken, they stay taken without an order. The same
+// happens when the script's reply is lost: then it is unknown whether the script ran, and to be
+// safe the units stay taken.
 type ScriptSeller struct {
 	rdb     redis.UniversalClient
 	step    func(ctx context.Context, all []*batched) // takes the units of a batch
 	batches *batcher[*batched]
 	pace    *guard.BatchSize
 
-	stream *Stream // how orders are appended to a stream; nil: they are written to the database
+	stream *Stream // the stream that orders are appended to; nil: they are written to the database
 }
 
 // Atomic returns a ScriptSeller that calls a script for each buyer, and pipelines the
@@ -64,8 +64,8 @@ func Batched(rdb redis.UniversalClient) *ScriptSeller {
 	return t
 }
 
-// newScriptSeller returns a ScriptSeller with batches of as many orders as the database takes in
-// time.
+// newScriptSeller returns a ScriptSeller whose batches grow only as far as the database writes them
+// in time.
 func newScriptSeller(rdb redis.UniversalClient) *ScriptSeller {
 	t := &ScriptSeller{rdb: rdb, pace: guard.NewBatchSize(maxBatch)}
 	t.batches = newBatcher(t.pace.Size, t.sell)
@@ -76,17 +76,17 @@ func newScriptSeller(rdb redis.UniversalClient) *ScriptSeller {
 type batched struct {
 	*purchase
 	answer int64 // of the script, see take.lua
-	err    error // instead of an answer
+	err    error // of the call, if there is no answer
 	unsure bool  // too few replicas have the accepted order
 
 	order    Order     // if the units were taken
-	taken    time.Time // when the script had answered, if an order was then written
+	taken    time.Time // when the script answered; zero: no order was to be written
 	orderErr error     // see writeOrders
-	refused  bool      // the order was not written in the batch; alone it may succeed
+	refused  bool      // the order was not written in the batch, but may succeed alone
 }
 
-// The negative answers of the scripts. One that is called for a batch says with an empty list that
-// another sale is on.
+// The negative answers of the scripts. A script for a whole batch returns an empty list if another
+// sale is on.
 const (
 	answerOtherSale = -1
 	answerClaimed   = -2
@@ -97,7 +97,7 @@ const (
 )
 
 var (
-	// errOtherSale means that the buyer's sale is over, or that Redis does not have
+	// errOtherSale means that the buyer's generation is no longer current, or that Redis does not have
 	// it.
 	errOtherSale = errors.New("another sale is on")
 	// errClaimed means that another request with the same idempotency key has taken
@@ -105,21 +105,21 @@ var (
 	errClaimed = errors.New("the idempotency key is claimed")
 )
 
-// claimPeriod is how long a claim on an idempotency key lasts at least; it lasts at most
-// twice as long. That is longer than most buyers take between looking up their key and
-// taking units; for slower ones the index in the database decides. Claims of one period
-// share a hash, so that only the claims of two periods are kept, however long the sale.
+// claimPeriod is the shortest time that a claim on an idempotency key lasts; the longest is twice
+// that. Most buyers need less time between looking up their key and taking units; for slower ones
+// the unique index in the database decides. Claims of one period share a hash, so that only the
+// claims of two periods are kept, however long the sale.
 const claimPeriod = 10 * time.Second
 
-// sell takes the units of a batch and writes the orders of the buyers that got theirs.
-// No caller's context ends it: a buyer that has left may have bought.
+// sell takes the units of a batch and writes the orders of the buyers that got some. It uses no
+// caller's context: a buyer that has left may have bought.
 func (t *ScriptSeller) sell(all []*batched) {
 	ctx := context.Background()
 	var units int64
 	for _, one := range all {
 		units += one.req.Quantity
 	}
-	all[0].service.flights.add(all[0].req.SKU, units) // buyInBatch removes those of each buyer
+	all[0].service.flights.add(all[0].req.SKU, units) // buyInBatch removes each buyer's units
 	t.step(ctx, all)
 	if t.stream != nil {
 		return
@@ -130,7 +130,7 @@ func (t *ScriptSeller) sell(all []*batched) {
 	for _, one := range all {
 		if one.err == nil && one.answer >= 0 {
 			one.order = one.newOrder(now())
-			changes = min(changes, one.changes) // it only grows
+			changes = min(changes, one.changes) // the counter only grows
 			sold, orders = append(sold, one), append(orders, &one.order)
 		}
 	}
@@ -142,14 +142,14 @@ func (t *ScriptSeller) sell(all []*batched) {
 	t.pace.Wrote(len(orders), time.Since(start))
 	for i, one := range sold {
 		one.taken, one.orderErr = start, errs[i]
-		// The statement may have failed because of one of the orders, such as one
-		// with a used key. Then each is tried alone.
+		// The statement may have failed because of one order, for example one whose key was used. Then
+		// each order is tried alone.
 		one.refused = len(orders) > 1 && errs[i] != nil && !decided(errs[i])
 	}
 }
 
-// decided reports whether it is no use to write an order of a failed batch alone: it
-// would fail again, or may have been written.
+// decided reports whether an order of a failed batch must not be tried alone, because it would fail
+// again or may have been written.
 func decided(err error) bool {
 	return isAny(err, errUnsure, errOtherSale, errRecounted, errConflict)
 }
@@ -157,7 +157,7 @@ func decided(err error) bool {
 // takeEach calls the script for each buyer, with one round trip for the batch.
 func (t *ScriptSeller) takeEach(ctx context.Context, all []*batched) {
 	calls := make([]*redis.Cmd, len(all))
-	// The error is that of the first failed call. Each call has its own.
+	// The returned error is the first failed call's. Each call has its own.
 	_, _ = t.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, one := range all {
 			calls[i] = takeScript.EvalSha(ctx, p, one.keys(), one.args()...)
@@ -182,11 +182,11 @@ func (t *ScriptSeller) takeAll(ctx context.Context, all []*batched) {
 		args = append(args, one.arguments()...)
 	}
 	answers, err := takeAllScript.Run(ctx, t.rdb, all[0].keys(), args...).Int64Slice()
-	_ = giveAnswers(all, answers, err) // each buyer has it
+	_ = giveAnswers(all, answers, err) // each buyer has its error
 }
 
-// giveAnswers gives each buyer of a batch its answer of a script that was called once for all, or
-// the error that it returns.
+// giveAnswers gives each buyer of a batch its answer from a script that was called once for all. If
+// the script failed, each buyer gets the error, which is also returned.
 func giveAnswers(all []*batched, answers []int64, err error) error {
 	switch {
 	case err != nil:
@@ -209,13 +209,13 @@ func (p *purchase) keys() []string {
 	return append([]string{k.sale(), k.stock(p.gen)}, k.claimed(p.gen.saleID, time.Now())...)
 }
 
-// claimed are the keys of the claims of this period and the last.
+// claimed returns the keys with the claims of the current period and of the previous one.
 func (k keys) claimed(saleID string, now time.Time) []string {
 	period := now.UnixMilli() / claimPeriod.Milliseconds()
 	return []string{k.claims(saleID, period), k.claims(saleID, period-1)}
 }
 
-// args are the ARGV of the scripts, with this buyer as the only one.
+// args returns the scripts' ARGV for a batch with only this buyer.
 func (p *purchase) args() []any {
 	return append([]any{p.gen.String(), (2 * claimPeriod).Milliseconds()}, p.arguments()...)
 }
@@ -232,25 +232,25 @@ const (
 	// has claimed its key. It doubles each time, up to maxClaimDelay.
 	claimDelay    = 10 * time.Millisecond
 	maxClaimDelay = 160 * time.Millisecond
-	// claimTimeout is how long it waits for that order. After that it assumes that the
-	// process with the claim has crashed.
+	// claimTimeout is how long a buyer waits for that order. After that it assumes that the process
+	// with the claim has crashed.
 	claimTimeout = 2 * time.Second
 )
 
-// sellByScript sells by a script, without a lock. The work is done first, when nothing has
-// been taken yet. Then the script checks and takes the units in one step, so it does not
-// matter how old the buyer's last look at the stock is. If another request with the same
-// idempotency key, in any process, has claimed the key, it waits for that request's
-// order instead, which is the answer to both.
+// sellByScript sells by a script, without a lock. The work is done first, before any units are
+// taken. Then the script checks and takes the units in one step, so it does not matter how old the
+// buyer's last look at the stock is. If another request with the same idempotency key, in any
+// process, has claimed the key, the buyer waits for that request's order, which is the answer to
+// both.
 //
-// Correctness does not depend on the claim, because the index in the database lets only
-// one of the two buy. But without a claim both would take units, and until one of them
-// had put its units back the item could wrongly seem sold out.
+// Correctness does not depend on the claim, because the index in the database lets only one of the
+// two buy. But without a claim both would take units, and until one of them put its units back, the
+// item could seem sold out when it is not.
 func (p *purchase) sellByScript(ctx, wait context.Context) error {
-	ctx = context.WithoutCancel(ctx) // once begun it is finished, even if the buyer has left
+	ctx = context.WithoutCancel(ctx) // what has begun is finished, even if the buyer has left
 
 	// 5. Work.
-	if p.after == nil { // once, even if another sale begins
+	if p.after == nil { // not again if another sale begins
 		after, err := p.doWork(ctx)
 		if err != nil {
 			return err
@@ -281,8 +281,8 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 }
 
 // buyInBatch takes the units and writes the order, in a batch with other buyers. It returns
-// ErrSoldOut, the cause of wait if that ended before the batch began, errOtherSale,
-// errClaimed, or the error of a backend. A batch that has begun is waited for.
+// ErrSoldOut, errOtherSale, errClaimed, the error of a backend, or the cause of wait if wait ended
+// before the batch began. Once the batch has begun, it waits for its end.
 func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 	asked := time.Now()
 	b := &batched{purchase: p}
@@ -319,7 +319,7 @@ func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 	err = p.undo(ctx, b.order, b.orderErr)
 	if err == nil || p.req.IdempotencyKey == "" || errors.Is(b.orderErr, errDuplicate) ||
 		errors.Is(err, errUnsure) || errors.Is(err, errNotReturned) {
-		return err // there is an order with the key, or units are taken for one
+		return err // an order with the key exists, or units are taken for one
 	}
 	return errors.Join(err, p.service.stock.unclaim(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey))
 }
@@ -351,7 +351,7 @@ func (p *purchase) answered(answer int64) error {
 	case answerLimit:
 		return fmt.Errorf("%w: %d", ErrLimit, p.gen.limit)
 	case answerLost:
-		p.doubt() // so that the units of the buyers are counted again
+		p.doubt() // so that each buyer's units are counted again
 		return fmt.Errorf("checking the buyer's limit: Redis has lost what the buyers have: %w", errOtherSale)
 	}
 	left, taken := answer, answer >= 0

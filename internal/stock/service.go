@@ -19,11 +19,11 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// Config is what a Service is made with.
+// Config configures a Service.
 type Config struct {
 	DB      *gorm.DB
 	Redis   redis.UniversalClient
-	Changes func() uint64 // how often Redis was replaced by another one, see backend.RedisWatch; nil: not watched
+	Changes func() uint64 // counts how often Redis was replaced, see backend.RedisWatch; nil: not watched
 	// History returns the id of the history that the data at a key of Redis belongs
 	// to, see backend.RedisHistory; nil: histories are not told apart.
 	History    func(ctx context.Context, key string) (string, error)
@@ -33,13 +33,14 @@ type Config struct {
 	Wait       time.Duration       // longest wait for a guard; 0 means 10 s
 	Grace      time.Duration       // how long units are missing before they count as stranded; 0 means DefaultGrace
 	Unfenced   bool                // the stock does not check fencing tokens
-	Holds      Holds               // of items with the keeper InHolds; nil: such an item has no holds
+	Holds      Holds               // for items with the keeper InHolds; nil: such an item has no holds
 	Work       Work                // what a holder does between reading and writing the stock; nil: nothing
-	Inside     figures.Inside      // is told when a holder enters and leaves, by SKU; may be nil
+	Inside     figures.Inside      // is called when a holder enters and leaves, with the SKU; may be nil
 	Logger     *slog.Logger        // nil: slog.Default
 }
 
-// Strategy is one way to sell: by a guard, in a guarded section, or by a script, without a lock.
+// Strategy is one way to sell: with a Guard, which runs a section, or with a Script, which needs no
+// lock.
 type Strategy struct {
 	Guard  Guard
 	Script *ScriptSeller
@@ -47,17 +48,16 @@ type Strategy struct {
 	Family string  // strategies of one family exclude each other; "": a family of its own
 }
 
-// Work is the step between reading the stock and writing it. A real shop would check the
-// price and ask for payment here; the bench injects its conditions here. It is called
-// when the stock was read and is sufficient. If it returns an error, the section ends
-// and nothing is taken.
+// Work is the step between reading the stock and writing it. A real shop would check the price and
+// ask for payment here; the bench injects its conditions here. It is called after enough stock was
+// read. If it returns an error, the section ends and nothing is taken.
 //
-// Its context ends when the guard is lost. Work checks that last, and returns the cause
-// then. After a nil the sale is written without another check. The check and the write
-// can never be one step, so no lease helps a process that is paused between them.
+// Its context ends when the guard is lost. Work must check that at its end, and return the cause.
+// If Work returns nil, the sale is written without another check. The check and the write can never
+// be one step, so no lease protects against a pause between them.
 //
-// The function it returns, if any, is called at the end of the section, whether or not
-// the sale could be written, while the guard is still held.
+// The function it returns, if any, is called at the end of the section, while the guard is still
+// held, whether or not the sale was written.
 type Work func(ctx context.Context, sku string) (after func(), err error)
 
 // Service sells items. It is safe for concurrent use.
@@ -65,7 +65,7 @@ type Service struct {
 	store      store
 	stock      counters
 	strategies map[string]Strategy
-	claims     singleflight.Group // of items by families
+	claims     singleflight.Group // of items, by family
 	mixed      bool
 	turn       time.Duration // see checkTurn
 	flights    *flights
@@ -78,15 +78,15 @@ type Service struct {
 	grace      time.Duration
 	streams    stream.Streams
 	accepted   *acceptedItems
-	// admitted is the admission limit: it bounds how many buyers look at items at once
-	// before they wait for a lock, so that a crowd does not slow down the holders.
+	// admitted is the admission limit: it limits how many buyers look at items at the same time before
+	// they wait for a lock, so that a crowd does not slow down the holders.
 	admitted *semaphore.Weighted
 	// sameKey serializes requests with the same idempotency key.
 	sameKey guard.KeyedMutex
 
 	historyOf      func(ctx context.Context, key string) (string, error)
 	reconciliation reconciliation
-	cancel         context.CancelFunc // of what goes on in the background
+	cancel         context.CancelFunc // ends the background work
 }
 
 const (
@@ -135,9 +135,9 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// soldOut returns the error that ends the waits for a generation: ErrSoldOut when
-// nothing is left of it, errOtherSale when it is no longer current. If the stock cannot
-// be read it returns nil: the waiters find out by their own commands that Redis is down.
+// soldOut returns the error that ends the waits of a generation's buyers: ErrSoldOut if nothing is
+// left, errOtherSale if the generation is no longer current. If the stock cannot be read, it
+// returns nil: the waiters notice by their own commands that Redis is down.
 func (s *Service) soldOut(ctx context.Context, key string) error {
 	sku, waited, _ := strings.Cut(key, " ")
 	now, ok, err := s.stock.read(ctx, sku)
@@ -163,9 +163,8 @@ func (s *Service) soldOut(ctx context.Context, key string) error {
 	return nil
 }
 
-// Close ends all waits, those that begin later too, with ErrClosing. Sections that have
-// begun run to their end. Units that are still in doubt stay taken until another process
-// counts the stock.
+// Close ends all waits with ErrClosing, also those that begin later. Sections that have begun run
+// to their end. Units that are still in doubt stay taken until another process counts the stock.
 func (s *Service) Close() {
 	s.cancel()
 	s.waiters.Close(ErrClosing)
@@ -182,8 +181,8 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 	return s.store.item(ctx, sku)
 }
 
-// Left returns the units left, as the stock's backend has them, and the id of the
-// current sale. It returns ErrUnknownItem.
+// Left returns the units left, as read from the stock's backend, and the id of the current sale. It
+// returns ErrUnknownItem.
 func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID string, err error) {
 	r, err := s.readCurrent(ctx, sku, "")
 	if err != nil || r.backend != InHolds {
@@ -256,11 +255,11 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	}, nil
 }
 
-// maxCategoryItems bounds the items in the category map.
+// maxCategoryItems limits the items in the category map.
 const maxCategoryItems = 10_000
 
-// Categories reads the category map from the database: the SKUs of each category. Items
-// without one are not in it. It is the expensive read that the cache exists for.
+// Categories reads the category map from the database: the SKUs of each category. Items without a
+// category are left out. The cache exists for this expensive read.
 func (s *Service) Categories(ctx context.Context) (map[string][]string, error) {
 	var items []Item
 	err := s.store.query(ctx, func(db *gorm.DB) *gorm.DB {

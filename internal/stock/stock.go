@@ -1,10 +1,10 @@
-// Package stock is the flash sale without its transport. Items and orders are in the
-// database; an item's stock is in Redis or in the database. The package deducts stock
-// under a guard that the caller chooses, and audits afterwards what was sold.
+// Package stock is the flash sale without its transport. Items and orders are in the database; an
+// item's stock is in Redis or in the database. The package deducts stock under a guard that the
+// caller chooses, and afterwards audits what was sold.
 //
-// The stock of an item is a plain number. A deduct reads it, checks it, does its work
-// and writes it back: four steps, and therefore it needs a lock. A ScriptSeller needs
-// no lock, because Redis checks the stock and takes the units in one step.
+// The stock of an item is a plain number. A purchase reads it, checks it, does its work and writes
+// it back: four steps, so it needs a lock. A ScriptSeller needs no lock, because Redis checks the
+// stock and takes the units in one step.
 package stock
 
 import (
@@ -41,8 +41,7 @@ var (
 	// ErrHoldsOpen means that an item cannot be deleted yet.
 	ErrHoldsOpen = errors.New("the item has holds that can still be paid")
 
-	// ErrUnlimited means that the item has a limit per buyer, and that the strategy does
-	// not check it.
+	// ErrUnlimited means that the item has a limit per buyer that the strategy does not check.
 	ErrUnlimited = errors.New("the strategy does not check the item's limit per buyer")
 
 	// ErrKeyReused means that an earlier request with the same idempotency key asked for
@@ -58,7 +57,7 @@ const (
 	MaxBuyer    = 64            // bytes of the name of a buyer
 	MaxName     = 200           // bytes of an item's name
 
-	MaxHoldSeconds = 86_400 // seconds that a hold may last by an item's own setting
+	MaxHoldSeconds = 86_400 // the longest hold that an item may set
 )
 
 var (
@@ -67,8 +66,8 @@ var (
 	buyerForm = regexp.MustCompile(`^[\x21-\x7e]{1,64}$`)
 )
 
-// now is the current time in milliseconds, the precision that every database keeps. So
-// a replayed order has the same time as the first answer.
+// now returns the current time in milliseconds, the precision that every database keeps. So a
+// replayed order has the same time as in the first answer.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // CheckSKU returns ErrInvalid if sku is not a valid SKU.
@@ -103,42 +102,41 @@ type Item struct {
 	SKU       string    `json:"sku" gorm:"primaryKey;size:64"`
 	Name      string    `json:"name" gorm:"size:200;not null"`
 	Category  string    `json:"category" gorm:"size:64;not null;index"`
-	Initial   int64     `json:"initial" gorm:"not null"` // units of the sale: see Sale
+	Initial   int64     `json:"initial" gorm:"not null"` // units of the sale, see Sale
 	SaleID    string    `json:"sale_id" gorm:"size:36;not null"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Keeper is the backend of the stock; "" means InRedis. Put ignores the four fields
-	// after it, which are for a stock in the database, or sold by holds.
+	// Keeper is the backend of the stock; "" means InRedis. Put ignores the next four fields, which
+	// are for a stock in the database or sold by holds.
 	Keeper Backend `json:"keeper" gorm:"size:16;not null;default:redis"`
-	// units left that are not in the pool; with a stock in Redis: that accepted orders of the generation may
-	// take
+	// units left outside the pool; with a stock in Redis: units that accepted orders of the generation
+	// may take
 	Remaining int64  `json:"-" gorm:"not null;default:0"`
 	Version   int64  `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
 	Fence     int64  `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
-	FenceOf   string `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
+	FenceOf   string `json:"-" gorm:"size:32;not null;default:''"` // the strategy that the token belongs to
 
 	// Pooled counts the units in the pool of the generation, see Pool. Only
 	// store.item reads it.
 	Pooled int64 `json:"-" gorm:"->;-:migration"`
 
-	// HoldSeconds is how long a hold of the sale lasts; 0: as long as the shop's holds do. It
-	// is for the keeper InHolds.
+	// HoldSeconds is how long a hold of the sale lasts; 0: the shop's default. It is for the keeper
+	// InHolds.
 	HoldSeconds int64 `json:"hold_seconds,omitempty" gorm:"not null;default:0"`
 
-	// Limit is the most units that one buyer may have in the sale; 0: no limit. It is for a
-	// stock in Redis, which only the family of streams sells then, and for the keeper InHolds.
+	// Limit is the most units that one buyer may have in the sale; 0: no limit. It is for a stock in
+	// Redis, which then only StreamFamily can sell, and for the keeper InHolds.
 	Limit int64 `json:"limit,omitempty" gorm:"column:buyer_limit;not null;default:0"`
 
 	// Generation is the id of the current generation: only its orders may be written.
 	Generation string `json:"-" gorm:"size:36;not null;default:''"`
-	// History identifies the history of the Redis that had the generation's stock when
-	// it was counted, see Config.History. A Redis with another history may have an
-	// older stock.
+	// History is the id of the history of Redis when the generation's stock was counted, see
+	// Config.History. A Redis with another history may have an older stock.
 	History string `json:"-" gorm:"size:64;not null;default:''"`
-	// Unpublished means that no Redis has had the generation yet, see startGeneration.
+	// Unpublished means that the generation is not in Redis yet, see startGeneration.
 	Unpublished bool `json:"-" gorm:"not null;default:false"`
-	// Family is the family of the strategies at work. A caller of Put may set it to
-	// the family expected first, which saves the first buyer a step.
+	// Family is the family of the strategies that sell the item. A caller of Put may set it to the
+	// family expected first, which saves the first buyer a step.
 	Family string `json:"-" gorm:"size:32;not null;default:''"`
 	// TurnBegan is when the family began to sell the item, in Unix milliseconds, and TurnSold how
 	// many units of the sale were sold by then, see checkTurn.
@@ -148,8 +146,8 @@ type Item struct {
 
 func (i Item) backend() Backend { return cmp.Or(i.Keeper, InRedis) }
 
-// left is how many units are left of an item that store.item has read and whose stock is in
-// the database.
+// left returns the units left of an item whose stock is in the database, and that store.item has
+// read.
 func (i Item) left() int64 { return i.Remaining + i.Pooled }
 
 func (i Item) pool() Pool { return Pool{SKU: i.SKU, Generation: i.Generation} }
@@ -187,12 +185,12 @@ func (i Item) check() error {
 type Sale struct {
 	ID      string    `gorm:"primaryKey;size:36"`
 	SKU     string    `gorm:"size:64;not null;index"`
-	Initial int64     `gorm:"not null"` // units it began with, and those that restocks have added
+	Initial int64     `gorm:"not null"` // units at the beginning, and those that restocks have added
 	BegunAt time.Time `gorm:"not null"`
 }
 
-// purchased has the units that a buyer has in the written orders of a sale with a limit. It
-// changes together with the orders, while the item's row is locked.
+// purchased counts a buyer's units in the written orders of a sale with a limit. It is written in
+// the same transaction as the orders, while the item's row is locked.
 type purchased struct {
 	SKU    string `gorm:"primaryKey;size:64"`
 	SaleID string `gorm:"primaryKey;size:36"`
@@ -202,7 +200,7 @@ type purchased struct {
 
 func (purchased) TableName() string { return "oversell_buyers" }
 
-// lostOrder is an accepted order that Redis lost before it was written, and that never will be.
+// lostOrder is an accepted order that Redis lost before it was written; it never will be.
 type lostOrder struct {
 	ID     string `gorm:"primaryKey;size:36"`
 	SKU    string `gorm:"size:64;not null;index:idx_lost_sku_sale,priority:1"`
@@ -211,7 +209,7 @@ type lostOrder struct {
 
 func (lostOrder) TableName() string { return "oversell_lost_orders" }
 
-// Order is one sale's order. It is written once and never changed.
+// Order is an order of one sale. It is written once and never changed.
 type Order struct {
 	ID       string `json:"order_id" gorm:"primaryKey;size:36"`
 	SKU      string `json:"sku" gorm:"size:64;not null;uniqueIndex:idx_orders_sku_sale_key,priority:1"`
@@ -220,15 +218,15 @@ type Order struct {
 	// IdempotencyKey is NULL for an order without a key. NULLs are not equal, so the
 	// index applies only to orders with a key.
 	IdempotencyKey *string `json:"-" gorm:"size:128;uniqueIndex:idx_orders_sku_sale_key,priority:3"`
-	// Buyer is the buyer whom the request named, "" if it named none. It is NULL for an order of
-	// before this column, and for that of a hold, which has its buyer.
+	// Buyer is the buyer that the request named, or "" if it named none. It is NULL for an order older
+	// than this column, and for the order of a hold: the hold names the buyer.
 	Buyer     *string   `json:"-" gorm:"size:64"`
 	Strategy  string    `json:"strategy" gorm:"size:32;not null"`
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// answers returns ErrKeyReused if the order is not what a request with its idempotency key
-// asks for. A request may name another strategy: the shop may have switched since.
+// answers returns ErrKeyReused if the order is not what a request with its idempotency key asks
+// for. The request's strategy may differ: the shop may have switched since.
 func (o Order) answers(r Request) error {
 	if o.Quantity != r.Quantity || o.Buyer != nil && *o.Buyer != r.Buyer {
 		return ErrKeyReused
@@ -236,34 +234,34 @@ func (o Order) answers(r Request) error {
 	return nil
 }
 
-// Audit is what the database and Redis say about an item's current sale.
+// Audit compares what the database and Redis say about an item's current sale.
 type Audit struct {
 	SKU    string `json:"sku"`
 	SaleID string `json:"sale_id"`
 	figures.Stock
 	Oversold    int64 `json:"oversold"`
 	LostUpdates int64 `json:"lost_updates"`
-	// Stranded counts units that were taken, and are neither sold nor in flight: nobody can
-	// buy them until the stock is repaired.
+	// Stranded counts units that were taken, but are neither sold nor in flight: nobody can buy them
+	// until the stock is repaired.
 	Stranded int64 `json:"stranded"`
-	// InFlight counts units that were taken and may still become orders or go back: of
-	// purchases in progress, and of accepted orders. A killed process is
-	// known to be dead after two seconds, and its units count as stranded then.
+	// InFlight counts units that were taken and may still become orders or go back: those of purchases
+	// in progress, and of accepted orders. Two seconds after a process was killed, its units count as
+	// stranded.
 	InFlight int64 `json:"in_flight"`
 	// Foreign counts units in orders of sales that the database does not know.
 	Foreign int64 `json:"foreign"`
-	// AcceptedLost counts orders that were refused after they were accepted, or that Redis
-	// lost before they were written. DurableP99 is the time in milliseconds within which 99 of
-	// 100 accepted orders were written. Both are 0 if orders are written at once.
+	// AcceptedLost counts orders that were refused after they were accepted, or that Redis lost before
+	// they were written. DurableP99 is the time in milliseconds within which 99 of 100 accepted orders
+	// were written. Both are 0 if orders are not written through a stream.
 	AcceptedLost int64   `json:"accepted_lost"`
 	DurableP99   float64 `json:"durable_p99_ms"`
-	// PaymentAlarms counts payments for holds that somebody has to look at: see holds.Service.
+	// PaymentAlarms counts payments for holds that an operator has to look at, see holds.Service.
 	PaymentAlarms int64 `json:"payment_alarms,omitempty"`
-	// OpenRefunds counts payments for holds of which a refund has failed, and none is final.
+	// OpenRefunds counts payments for holds with a failed refund and no final one.
 	OpenRefunds int64 `json:"open_refunds,omitempty"`
 }
 
-// Backend is who keeps the stock of a sale.
+// Backend says where the stock of a sale is kept.
 type Backend string
 
 // The stock backends. Orders are always in the database.
@@ -275,14 +273,15 @@ const (
 	InHolds Backend = "holds"
 )
 
-// Holds is what a Service asks about items that are sold by holds. Package holds has it.
+// Holds answers a Service's questions about items that are sold by holds. Package holds implements
+// it.
 type Holds interface {
-	// Units counts the units of the item's current sale that are not sold: those that can
-	// be held, and those in holds, also if their units are not given back yet.
+	// Units counts the units of the item's current sale that are not sold: those that can be held, and
+	// those in holds, including expired holds whose units are not given back yet.
 	Units(ctx context.Context, item Item) (left, held int64, err error)
-	// PaymentAlarms counts the payments for the item that need somebody to look at them.
+	// PaymentAlarms counts the payments for the item that an operator has to look at.
 	PaymentAlarms(ctx context.Context, sku string) (int64, error)
-	// OpenRefunds counts the payments for the item of which a refund has failed, and none is final.
+	// OpenRefunds counts the payments for the item with a failed refund and no final one.
 	OpenRefunds(ctx context.Context, sku string) (int64, error)
 	// CheckRestock returns ErrLocation if the units of the item's sale are not in its row.
 	CheckRestock(ctx context.Context, item Item) error
@@ -316,7 +315,7 @@ func (b Backend) check() error {
 // ErrLocation means that a strategy cannot work with the stock where it is kept.
 var ErrLocation = errors.New("the stock is not where this strategy needs it")
 
-// ErrNoRepair means that an item is sold by holds, so that there is nothing to repair.
+// ErrNoRepair means that there is nothing to repair, because the item is sold by holds.
 var ErrNoRepair = errors.New("repair is for stock in Redis or in the database; the sweep returns the units of " +
 	"holds that have expired")
 

@@ -15,18 +15,17 @@ import (
 	"oversell/internal/figures"
 )
 
-// Timeouts, so that a database that hangs gives an error. An item may have a great many
-// orders to delete or to count.
+// Timeouts, so that a hanging database leads to an error. Deleting or counting the many orders of
+// an item may take longer.
 const (
 	dbTimeout     = 5 * time.Second // of one statement
 	deleteTimeout = time.Minute
 	countTimeout  = 30 * time.Second
 )
 
-// limited returns the context of one statement. It has dbTimeout and does not end with
-// ctx: GORM shares prepared statements, so a caller that cancels while one is being
-// prepared fails all that wait for it; and a statement that is cut off costs its
-// connection.
+// limited returns the context of one statement. It has dbTimeout and does not end with ctx: GORM
+// shares prepared statements, so a caller that cancels while one is being prepared fails all
+// callers that wait for it; and interrupting a statement closes its connection.
 func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 }
@@ -47,17 +46,17 @@ const (
 	orderTable = "oversell_orders"
 )
 
-// store keeps items and orders in the database. One called tx is a transaction that has locked the
-// item's row, unless the function is to do so.
+// store keeps items and orders in the database. A store named tx is a transaction that has locked
+// the item's row, unless the function is about to lock it.
 type store struct{ db *gorm.DB }
 
-// Migrate creates the project's tables, or adds what is missing in them. Several
-// instances may call it at once.
+// Migrate creates the project's tables, or adds what is missing in them. Several instances may call
+// it at the same time.
 func Migrate(ctx context.Context, db *gorm.DB) error {
 	db = db.WithContext(ctx)
 	if db.Name() == "mysql" {
-		// MySQL's default collation takes "A" for "a", and so one buyer's
-		// idempotency key for another's.
+		// MySQL's default collation treats "A" and "a" as equal, and so could confuse the idempotency
+		// keys of two buyers.
 		db = db.Set("gorm:table_options", "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
 	}
 	var err error
@@ -73,22 +72,21 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	return fmt.Errorf("migrating the tables of items and orders: %w", err)
 }
 
-// migrateAttempts is more than the tables and indexes that another instance can create
-// first.
+// migrateAttempts is enough even if another instance creates a table or index first each time.
 const migrateAttempts = 6
 
-// errAppeared means that another process has put an item on sale after this one had found
-// that there is none. Then the change is repeated, and finds the sale of the other process.
+// errAppeared means that another process put the item on sale after this one had not found it. Then
+// the change is repeated, and finds the other process's sale.
 var errAppeared = errors.New("the item has appeared")
 
-// begin writes the row of an item with a new sale. If the item is unknown to the caller, who has
-// locked no row then, and exists, it returns errAppeared.
+// begin writes the row of an item with a new sale. Unknown means that the caller found no row, and
+// so has locked none; if the item exists after all, begin returns errAppeared.
 func (s store) begin(item Item, unknown bool) (Item, error) {
 	item.SaleID, item.Generation = uuid.NewString(), uuid.NewString()
 	item.UpdatedAt = now()
 	item.Remaining, item.Version, item.Fence, item.FenceOf = item.Initial, 0, 0, ""
 	item.Unpublished = item.streamed()
-	// By name, or GORM would set a time of its own.
+	// The columns are named, or GORM would set updated_at to a time of its own.
 	conflict := clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{
 		"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation",
 		"history", "unpublished", "family", "turn_began", "turn_sold", "hold_seconds", "buyer_limit", "updated_at",
@@ -110,8 +108,8 @@ func (s store) begin(item Item, unknown bool) (Item, error) {
 	return item, nil
 }
 
-// change runs f in a transaction, and again if the database rolled it back because of a
-// conflict with another one. It runs to its end even if ctx is cancelled.
+// change runs f in a transaction, and repeats it if the database rolled it back because of a
+// conflict. It runs to its end even if ctx is cancelled.
 func (s store) change(ctx context.Context, f func(tx store) error) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -124,7 +122,7 @@ func (s store) changeWithin(ctx context.Context, f func(tx store) error, level .
 	})
 }
 
-// maxTxAttempts is how often a transaction is tried that was in another's way.
+// maxTxAttempts is how often a transaction is tried that conflicts with others.
 const maxTxAttempts = 5
 
 func retried(f func() error) (err error) {
@@ -153,8 +151,8 @@ func (s store) changePool(ctx context.Context, sku string, f func(tx store) erro
 	return s.changeWithin(ctx, f)
 }
 
-// locked reads an item and locks its row until the transaction ends. Until then nobody
-// can write an order of the item. It returns ErrUnknownItem.
+// locked reads an item and locks its row until the transaction ends. Until then no order of the
+// item can be written. It returns ErrUnknownItem.
 func (s store) locked(sku string) (Item, error) {
 	var item Item
 	err := s.db.Clauses(lockRow(s.db)...).Where("sku = ?", sku).Take(&item).Error
@@ -209,8 +207,8 @@ func (s store) item(ctx context.Context, sku string) (item Item, err error) {
 	return item, err
 }
 
-// forgetSale removes what only a running sale needs: what its buyers have, the keys of its restocks,
-// and the rows of processes that were killed at work. Its orders stay.
+// forgetSale removes rows that only a running sale needs: its buyers' unit counts, its restocks'
+// keys, and the flights of killed processes. Its orders stay.
 func (s store) forgetSale(ctx context.Context, sku, saleID string) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
@@ -224,7 +222,7 @@ func (s store) forgetSale(ctx context.Context, sku, saleID string) error {
 	return nil
 }
 
-// pageSize is how many rows are looked up at once.
+// pageSize is how many rows are looked up in one statement.
 const pageSize = 1_000
 
 func (s store) written(ctx context.Context, ids ...string) (map[string]bool, error) {
@@ -244,7 +242,7 @@ func (s store) written(ctx context.Context, ids ...string) (map[string]bool, err
 	return there, nil
 }
 
-// foreign adds up the units in an item's orders whose sale is not on record, see Sale.
+// foreign adds up the units of an item's orders whose sale has no record, see Sale.
 func (s store) foreign(ctx context.Context, sku string) (units int64, err error) {
 	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
 		known := db.Model(&Sale{}).Select("id").Where("sku = ?", sku)
@@ -254,7 +252,7 @@ func (s store) foreign(ctx context.Context, sku string) (units int64, err error)
 	return units, err
 }
 
-// find reads the row of an order, which may be one that is lost, by its id.
+// find reads an Order or a lostOrder by its id.
 func find[T Order | lostOrder](ctx context.Context, s store, id string) (found T, ok bool, err error) {
 	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
 		done := db.Where("id = ?", id).Limit(1).Find(&found)
@@ -291,8 +289,8 @@ func (s store) sold(sku, saleID string) (units int64, err error) {
 	return units, nil
 }
 
-// count counts the orders of a sale. Its units are from the same snapshot: a restock between two
-// reads would look like units that were oversold.
+// count counts the orders of a sale. It reads the sale's units from the same snapshot: a restock
+// between two reads would look like oversold units.
 func (s store) count(ctx context.Context, sku, saleID string) (figures.Stock, error) {
 	var n struct{ Initial, Orders, Sold, Keyed, Keys int64 }
 	err := s.query(ctx, func(db *gorm.DB) *gorm.DB {

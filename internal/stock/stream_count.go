@@ -19,14 +19,13 @@ import (
 // streamed reports whether the family of streams sells the item's current generation.
 func (i Item) streamed() bool { return i.Family == StreamFamily && i.backend().inRedis() }
 
-// endStream ends the item's current generation in Redis, if orders may have been accepted
-// in it, and writes those that are in the stream. An order that is not written then is
-// never written: the caller, who has locked the item's row in tx, gives it another
-// generation. So a count has all that was accepted, and each order is either written
-// or refused.
+// endStream ends the item's current generation in Redis, if orders may have been accepted in it,
+// and writes those that are in the stream. An order that is not written then is never written: the
+// caller, who has locked the item's row in tx, gives the item another generation. So a count
+// includes everything that was accepted, and each order is either written or refused.
 //
-// The orders stay in the stream until a consumer finds them in the database. If ended is
-// true, the stock had left units, and is gone.
+// The orders stay in the stream until a consumer finds them in the database. If ended is true, the
+// stock is gone; it had left units.
 func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int64, ended bool, err error) {
 	if !item.streamed() && !s.mixed || item.Generation == "" || !item.backend().inRedis() {
 		return 0, false, nil
@@ -53,15 +52,16 @@ func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int6
 	return left, true, s.recordLost(ctx, tx, item.SKU, item.SaleID, slices.Collect(maps.Keys(gone)))
 }
 
-// recordLost records those of the orders that are neither in the database nor dead letters. The
-// stream does not have them, and their generation has ended or ends in tx.
+// recordLost records as lost those of the orders that are neither in the database nor dead letters.
+// The caller knows that they are not in the stream, and that their generation has ended or ends in
+// tx.
 func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, ids []string) error {
 	for page := range slices.Chunk(ids, pageSize) {
 		written, err := tx.written(ctx, page...)
 		if err != nil {
 			return err
 		}
-		places, err := s.streams.Placed(ctx, sku, page) // one may have just become a dead letter
+		places, err := s.streams.Placed(ctx, sku, page) // an order may have just become a dead letter
 		if err != nil {
 			return err
 		}
@@ -78,15 +78,15 @@ func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, 
 		if done.Error != nil {
 			return fmt.Errorf("recording %d orders of %s that Redis has lost: %w", len(lost), sku, done.Error)
 		}
-		if done.RowsAffected > 0 { // otherwise another process knew
+		if done.RowsAffected > 0 { // otherwise another process has recorded them
 			s.log.Error("Redis has lost accepted orders", "sku", sku, "sale", saleID, "orders", done.RowsAffected)
 		}
 	}
 	return nil
 }
 
-// reasonLost is the reason for the buyer of an order that Redis has lost. Only its id, the item
-// and the sale are known then.
+// reasonLost is the reason that a buyer gets if Redis has lost the order. Only its id, item and
+// sale are known then.
 const reasonLost = "Redis lost the order before it was written"
 
 func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error) {
@@ -96,15 +96,15 @@ func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error
 	return n, err
 }
 
-// followEvery is how often a process looks what has become of the orders that its buyers were
-// told are accepted, and maxFollowed how many of an item's it looks up at once.
+// followEvery is how often a process checks the orders that it has confirmed to buyers as accepted,
+// and maxFollowed how many of an item's it checks each time.
 const (
 	followEvery = time.Second
 	maxFollowed = 10_000
 )
 
-// follow is the step that looks what has become of accepted orders. A consumer of this process
-// stops most of them from being followed before.
+// follow is the background step that checks what has become of accepted orders. Most are written by
+// a consumer of this process before, and are then no longer followed.
 func (s *Service) follow(ctx context.Context) (more bool) {
 	if guard.Sleep(ctx, followEvery) != nil {
 		return false
@@ -113,7 +113,7 @@ func (s *Service) follow(ctx context.Context) (more bool) {
 		orders, ended := make(map[string]generation), ""
 		s.accepted.change(sku, func(i *acceptedItem) {
 			ended = i.ended
-			for id, g := range i.told { // other ones each time
+			for id, g := range i.told { // map order is random: different ones each time
 				if orders[id] = g; len(orders) == maxFollowed {
 					break
 				}
@@ -130,9 +130,9 @@ func (s *Service) follow(ctx context.Context) (more bool) {
 	return len(s.accepted.skus((*acceptedItem).followed)) > 0
 }
 
-// followOrders stops following the orders of an item that are written, and records those that
-// Redis has lost. What is lost while its generation goes on ends the generation: a consumer
-// may still have it.
+// followOrders stops following the orders of an item that are written, and records those that Redis
+// has lost. If an order of the current generation is lost, the generation is ended first: a
+// consumer may have read the order and may still write it.
 func (s *Service) followOrders(ctx context.Context, sku string, orders map[string]generation) error {
 	places, err := s.streams.Placed(ctx, sku, slices.Collect(maps.Keys(orders)))
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Service) followOrders(ctx context.Context, sku string, orders map[strin
 	}
 	item, err := s.store.item(ctx, sku) // before the look-up: an order may be written until its generation ends
 	if errors.Is(err, ErrUnknownItem) {
-		item, err = Item{}, nil // nothing is current or written, see lose
+		item, err = Item{}, nil // no generation is current, and lose records nothing
 	}
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *Service) followOrders(ctx context.Context, sku string, orders map[strin
 	return nil
 }
 
-// lose records orders of generations that have ended, which are not in the stream, see recordLost.
+// lose records lost orders of generations that have ended, see recordLost.
 func (s *Service) lose(ctx context.Context, sku, saleID string, ids []string) error {
 	err := s.store.change(ctx, func(tx store) error {
 		if _, err := tx.locked(sku); err != nil {
@@ -187,8 +187,8 @@ func (s *Service) lose(ctx context.Context, sku, saleID string, ids []string) er
 	return err
 }
 
-// followEnd removes what a generation that has ended left in the stream, once the database has
-// it: places without an entry, and the written orders if no consumer looks for them any more.
+// followEnd cleans up the stream after the database has the end of a generation: it removes places
+// without an entry and, if no consumer looks after the item any more, the written orders.
 func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 	item, err := s.store.item(ctx, sku)
 	unknown := errors.Is(err, ErrUnknownItem)
@@ -215,8 +215,8 @@ func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 	return nil
 }
 
-// agrees reports whether the stock of a streamed item and the orders in the database and in
-// the stream add up. Units of dead letters are missing.
+// agrees reports whether the stock of a streamed item and the orders in the database and in the
+// stream add up. Units of dead letters count as missing.
 func (s *Service) agrees(ctx context.Context, tx store, item Item) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -235,9 +235,9 @@ func (s *Service) agrees(ctx context.Context, tx store, item Item) (bool, error)
 	return in+waiting == left, err
 }
 
-// publish gives Redis the generation that the item's row has, with the units that the row
-// has for it. No process can have accepted an order in the generation, unless Redis has it already
-// and only the row does not say so.
+// publish gives Redis the generation in the item's row, with the units in the row. No process can
+// have accepted an order in the generation before, unless Redis has it already and only the row
+// does not say so yet.
 func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 	history, err := s.history(ctx, item)
 	if err != nil {
@@ -263,8 +263,8 @@ func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 	return tx.setGeneration(item)
 }
 
-// loadBuyers gives Redis the units that the buyers of an item with a limit have in the orders
-// of its sale, for a generation that is not published, and so has no orders.
+// loadBuyers copies to Redis how many units each buyer has in the orders of the sale, for an item
+// with a limit. The generation is not published yet, and so has no orders.
 func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 	if item.Limit == 0 {
 		return nil
@@ -286,8 +286,8 @@ func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 	}
 }
 
-// behind adds up the units of an item's accepted orders that are unwritten, which belong to the current
-// generation and are in the stream or in a dead letter that still has its units, and returns the time
+// behind adds up the units of accepted orders that are not written yet: orders of the current
+// generation in the stream, or in a dead letter that still has its units. It also returns the time
 // within which 99 of 100 orders were written.
 func (s *Service) behind(ctx context.Context, item Item) (unwritten int64, lag99 time.Duration, err error) {
 	if !item.streamed() && !s.mixed {
@@ -348,9 +348,9 @@ func (s store) unwritten(ctx context.Context, item Item, entries []stream.Entry)
 	return units, nil
 }
 
-// Unwritten counts the orders that this process has accepted and that are not in the database: in
-// the streams, and in dead letters that wait for a retry. Orders that cannot be looked up in the
-// database count as unwritten.
+// Unwritten counts the orders that are not in the database yet, of items for which this process has
+// accepted orders: in the streams, and in dead letters that wait for a retry. Orders that cannot be
+// looked up in the database count as unwritten.
 func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
 	var ids []string
 	for _, sku := range s.accepted.skus(func(*acceptedItem) bool { return true }) {

@@ -23,23 +23,23 @@ var (
 	acceptScript = redis.NewScript(acceptSource)
 )
 
-// StreamFamily is the family of the strategies that append orders to a stream. A count writes the
-// orders in the stream of an item that this family sells.
+// StreamFamily is the family of the strategies that append orders to a stream. Before the stock of
+// an item of this family is counted, the orders in its stream are written.
 const StreamFamily = "lua_stream"
 
-// Accepts reports whether a command runs the script that accepts orders. The bench stops
-// processes after it.
+// Accepts reports whether a command runs the script that accepts orders. The bench stops processes
+// right after it.
 func Accepts(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	return len(args) > 1 && (args[1] == acceptScript.Hash() || args[1] == acceptSource)
 }
 
-// ErrBacklog means that too many accepted orders wait to be written, and that no other one
-// is accepted until there are fewer.
+// ErrBacklog means that too many accepted orders wait to be written, and no more are accepted until
+// there are fewer.
 var ErrBacklog = errors.New("too many orders wait to be written")
 
-// ErrNotDurable means that it is not known whether an order that was accepted will be written:
-// too few replicas of Redis have it.
+// ErrNotDurable means that it is not known whether an order that was accepted will be written: too
+// few replicas of Redis have it.
 var ErrNotDurable = errors.New("too few replicas have the accepted order, and it is not written yet")
 
 const (
@@ -49,39 +49,40 @@ const (
 	defaultPatience = 5 * time.Second
 )
 
-// Stream says how orders are accepted into streams.
+// Stream configures how orders are accepted into streams.
 type Stream struct {
 	Backlog int // most entries of a stream; 0: DefaultBacklog
 
-	// Replicas is how many replicas of Redis must have an order before its buyer is told that
-	// it is accepted. If they do not have it in time, the buyer waits until the order is in the
-	// database, and gets ErrNotDurable if that takes longer than Patience. With 0 replicas an
-	// order is lost with a Redis that has not passed it on.
+	// Replicas is how many replicas of Redis must have an order before it is confirmed to its buyer as
+	// accepted. If they do not have it in time, the buyer waits until the order is in the database,
+	// and gets ErrNotDurable if that takes longer than Patience. With 0, an order is lost if Redis
+	// fails before it has replicated it.
 	Replicas int
 
-	// Patience is how long a buyer waits if it is unknown what becomes of the order; 0: 5 s.
+	// Patience is how long a buyer waits while it is unknown whether the order will be written; 0: 5
+	// s.
 	Patience time.Duration
 }
 
-// DefaultBacklog is the default for how many accepted orders of an item may wait to be
-// written: more than a burst of buyers brings at once. So many take some 12 MB of Redis.
+// DefaultBacklog is the default for how many accepted orders of an item may wait to be written:
+// more than a burst of buyers brings. They take about 12 MB of Redis.
 const DefaultBacklog = 100_000
 
 // Streamed returns a ScriptSeller that writes no orders: its script takes the units of a
 // batch and appends the orders to the item's stream, from which Service.Consume writes
 // them. When the stream is full, buyers get ErrBacklog.
 //
-// It sells for one strategy, whose name the script gets once for a batch.
-// If the process crashes after the script, the orders are in the stream and are written.
+// It sells for one strategy, because the script gets the strategy's name once for a batch. If the
+// process crashes after the script, the orders are in the stream, and will be written.
 func Streamed(rdb redis.UniversalClient, s Stream) *ScriptSeller {
 	s.Backlog, s.Patience = cmp.Or(s.Backlog, DefaultBacklog), cmp.Or(s.Patience, defaultPatience)
 	t := &ScriptSeller{rdb: rdb, stream: &s}
 	t.step = t.acceptAll
-	t.batches = newBatcher(func() int { return maxBatch }, t.sell) // no statement is waited for
+	t.batches = newBatcher(func() int { return maxBatch }, t.sell) // no database statement sets the pace
 	return t
 }
 
-// The arguments of accept.lua: those of the batch, and those of each buyer.
+// The number of arguments of accept.lua, for the batch and for each buyer.
 const (
 	acceptHeader = 9
 	acceptEach   = 4
@@ -110,7 +111,7 @@ func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	first.service.accepted.addItem(first.req.SKU)
 }
 
-// runAccept reports whether enough replicas have what the script wrote.
+// runAccept runs the script, and reports whether enough replicas have what it wrote.
 func (t *ScriptSeller) runAccept(
 	ctx context.Context, at []string, args []any,
 ) (answers []int64, replicated bool, err error) {
@@ -119,15 +120,15 @@ func (t *ScriptSeller) runAccept(
 		return answers, true, err
 	}
 	node := t.rdb
-	if cluster, ok := t.rdb.(*redis.ClusterClient); ok { // WAIT has no key: it would go to any server
+	if cluster, ok := t.rdb.(*redis.ClusterClient); ok { // WAIT has no key, so it would go to an arbitrary server
 		if node, err = cluster.MasterForKey(ctx, at[0]); err != nil {
 			return nil, false, err
 		}
 	}
-	// WAIT covers what was written through its own connection.
+	// WAIT covers only writes of its own connection.
 	var ran, waited *redis.Cmd
 	pipeline := func() {
-		_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its error
+		_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 			ran = acceptScript.EvalSha(ctx, p, at, args...)
 			waited = p.Do(ctx, "WAIT", t.stream.Replicas, replicaPatience.Milliseconds())
 			return nil
@@ -143,10 +144,10 @@ func (t *ScriptSeller) runAccept(
 		return nil, false, err
 	}
 	had, err := waited.Int()
-	return answers, err == nil && had >= t.stream.Replicas, nil // without a reply nobody knows
+	return answers, err == nil && had >= t.stream.Replicas, nil // if WAIT failed, it is unknown
 }
 
-// accept finishes a purchase whose order is in the stream, or is not.
+// accept finishes a purchase after the script that appends its order to the stream.
 func (p *purchase) accept(ctx context.Context, b *batched) error {
 	switch {
 	case errors.Is(b.err, errOtherSale):
@@ -170,9 +171,9 @@ func (p *purchase) accept(ctx context.Context, b *batched) error {
 	return nil
 }
 
-// untilWritten waits until an accepted order is in the database, and returns ErrNotAccepted if
-// it was refused, or ErrNotDurable if neither happened in time. An order that Redis has lost may
-// still be with a consumer that has read it before.
+// untilWritten waits until an accepted order is in the database, and returns ErrNotAccepted if it
+// was refused, or ErrNotDurable if neither happened in time. If Redis has lost the order, a
+// consumer that had read it may still write it.
 func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.Duration) error {
 	wait, w := s.waiters.Begin(ctx, limit, errWaited)
 	defer w.Done()
@@ -190,11 +191,11 @@ func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.D
 	}
 }
 
-// acceptedAnyway finds out whether an order counts as accepted if the script's reply was
-// lost, or if the script ran in a Redis that was replaced. It ends the generation: the
-// count writes the order if it is in the stream and there are units for it, and nobody
-// can write it later. While a backend is away it tries again: a consumer that has read the
-// order before may still write it, and the buyer should know.
+// acceptedAnyway finds out whether an order counts as accepted if the script's reply was lost, or
+// if the script ran in a Redis that was replaced. It ends the generation: the count writes the
+// order if it is in the stream and there are units for it, and it cannot be written later. While a
+// backend is unavailable it tries again: a consumer that had read the order may still write it, and
+// the buyer should get to know.
 func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
 	wait, w := p.service.waiters.Begin(ctx, p.Script.stream.Patience, errWaited)
 	defer w.Done()
@@ -210,8 +211,8 @@ func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
 	}
 }
 
-// replayAccepted answers with an accepted order that has the buyer's key and is not
-// written yet, or with ErrNotAccepted if it never will be.
+// replayAccepted answers with an accepted order that has the buyer's key and is not written yet, or
+// with ErrNotAccepted if it never will be written.
 func (p *purchase) replayAccepted(ctx context.Context) error {
 	how := p.Strategy
 	if p.gen.family == StreamFamily && !how.streamed() {
@@ -242,7 +243,7 @@ func (p *purchase) replayAccepted(ctx context.Context) error {
 	if err := state.Err(); err != nil {
 		return err
 	}
-	if how.Script.stream.Replicas > 0 { // whether they have it is not known
+	if how.Script.stream.Replicas > 0 { // it is unknown whether they have the order
 		return p.service.untilWritten(ctx, p.req.SKU, state.ID, how.Script.stream.Patience)
 	}
 	p.res.Accepted, p.res.Reason = true, state.Reason
@@ -250,10 +251,10 @@ func (p *purchase) replayAccepted(ctx context.Context) error {
 	return nil
 }
 
-// replayLost answers for an order that has the buyer's key and is no longer in the stream: it
-// has just been written, or Redis has lost it. A consumer may have read a lost one before, so
-// its generation is ended first. The key of a lost order is free again: the buyer, once told,
-// may buy with it.
+// replayLost answers for an order that has the buyer's key and is no longer in the stream: it has
+// just been written, or Redis has lost it. A consumer may have read a lost order before, so its
+// generation is ended first. The key of a lost order is released: after the error the buyer can use
+// it again.
 func (p *purchase) replayLost(ctx context.Context, id string) error {
 	s := p.service
 	order, written, err := find[Order](ctx, s.store, id)
@@ -294,10 +295,10 @@ func (p *purchase) replayLost(ctx context.Context, id string) error {
 	return fmt.Errorf("%w: %s", ErrNotAccepted, reasonLost)
 }
 
-// acceptedItems are the items of which this process has accepted orders, or has ended a generation.
+// acceptedItems are the items for which this process has accepted orders or ended a generation.
 type acceptedItems struct {
-	wake     chan struct{}     // for the consumer of this process, if there is one
-	follower *guard.Background // finds out what becomes of the orders
+	wake     chan struct{}     // wakes the consumer of this process, if there is one
+	follower *guard.Background // finds out whether the orders are written
 
 	mu    sync.Mutex
 	items map[string]*acceptedItem // by SKU
@@ -305,16 +306,16 @@ type acceptedItems struct {
 
 type acceptedItem struct {
 	fresh bool // orders were accepted since the last takeFresh
-	// told are the orders whose buyers were told that they are accepted, until they are written or
-	// on record as lost. Without them nobody would know of those that a Redis loses with
-	// everything else.
+	// told are the orders that were confirmed to buyers as accepted, until they are written or
+	// recorded as lost. Without this record, nobody would notice that a Redis that lost everything had
+	// accepted them.
 	told  map[string]generation // by id
-	ended string                // the generation that this process has ended last, see followEnd
+	ended string                // the last generation that this process has ended, see followEnd
 }
 
 func (i *acceptedItem) followed() bool { return len(i.told) > 0 || i.ended != "" }
 
-// change calls f with an item, while it is locked.
+// change calls f with the entry of an item, under the mutex.
 func (a *acceptedItems) change(sku string, f func(*acceptedItem)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -329,7 +330,7 @@ func (a *acceptedItems) change(sku string, f func(*acceptedItem)) {
 	f(one)
 }
 
-// skus returns the items of a kind.
+// skus returns the items for which of returns true.
 func (a *acceptedItems) skus(of func(*acceptedItem) bool) (skus []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -341,7 +342,7 @@ func (a *acceptedItems) skus(of func(*acceptedItem) bool) (skus []string) {
 	return skus
 }
 
-// addItem says that orders were accepted.
+// addItem records that orders of the item were accepted, and wakes the consumer.
 func (a *acceptedItems) addItem(sku string) {
 	a.change(sku, func(i *acceptedItem) { i.fresh = true })
 	select {
@@ -358,13 +359,13 @@ func (a *acceptedItems) takeFresh() []string {
 	})
 }
 
-// followOrder says that a buyer was told that an order is accepted.
+// followOrder records that an order was confirmed to its buyer as accepted.
 func (a *acceptedItems) followOrder(sku, id string, g generation) {
 	a.change(sku, func(i *acceptedItem) { i.told[id] = g })
 	a.follower.Wake()
 }
 
-// unfollowOrders says that it is known what became of orders.
+// unfollowOrders drops orders that are written or recorded as lost.
 func (a *acceptedItems) unfollowOrders(sku string, ids ...string) {
 	a.change(sku, func(i *acceptedItem) {
 		for _, id := range ids {

@@ -31,14 +31,14 @@ var (
 	refusedMalformed = stream.Refusal{Kind: stream.Refused, Reason: "the entry is not an order"}
 )
 
-// writeAccepted writes accepted orders of an item in one transaction. It decrements the
-// units that the item's row has for the current generation by those of the orders. So the
-// database never has more orders than units, even if Redis has lost sales and sold the
-// units again. Neither does a buyer have more units than the item's limit. An order of
-// another generation is refused.
+// writeAccepted writes accepted orders of an item in one transaction, which also takes their units
+// from the item's row. So there are never more units in orders than the sale has, even if Redis has
+// lost sales and sold the units again, and no buyer gets more units than the item's limit. An order
+// of another generation is refused.
 //
-// If the orders may have been written before, as those of a dead consumer, they are
-// looked up first. Otherwise writeAccepted returns gorm.ErrDuplicatedKey if one was.
+// If before is true, the orders may have been written before, for example by a consumer that died,
+// and are looked up first. Otherwise writeAccepted returns gorm.ErrDuplicatedKey if one of them
+// exists.
 func (s store) writeAccepted(
 	ctx context.Context, sku string, entries []stream.Entry, before bool,
 ) (fates []stream.Fate, err error) {
@@ -46,7 +46,7 @@ func (s store) writeAccepted(
 		fates = fates[:0]
 		item, err := tx.locked(sku)
 		if errors.Is(err, ErrUnknownItem) {
-			item, err = Item{}, nil // nothing of it is current
+			item, err = Item{}, nil // no order can be current
 		}
 		if err != nil {
 			return err
@@ -61,9 +61,9 @@ func (s store) writeAccepted(
 	return fates, err
 }
 
-// judge decides which of the orders are accepted: they can be written, and are not yet. It also
-// returns the units that their buyers have with them, if the item has a limit. The caller has locked
-// the item's row.
+// judge decides which of the orders are accepted: those that can be written and are not written
+// yet. If the item has a limit, it also returns each buyer's units, including these orders. The
+// caller has locked the item's row.
 func (s store) judge(
 	item Item, entries []stream.Entry, before bool,
 ) (fates []stream.Fate, accepted []*stream.Fate, bought map[string]int64, err error) {
@@ -136,7 +136,7 @@ func (s store) bought(item Item, entries []stream.Entry) (map[string]int64, erro
 	return units, nil
 }
 
-// buyers returns the first buyers of the item's sale after a name, at most limit of them.
+// buyers returns up to limit buyers of the item's sale, in order of name, after the given name.
 func (s store) buyers(item Item, after string, limit int) (found []purchased, err error) {
 	err = s.db.Where("sku = ? AND sale_id = ? AND buyer > ?", item.SKU, item.SaleID, after).
 		Order("buyer").Limit(limit).Find(&found).Error
@@ -165,8 +165,8 @@ func (s store) setBought(item Item, written []*stream.Fate, bought map[string]in
 	return nil
 }
 
-// known returns which of the orders are written, and which of their idempotency keys
-// other orders of the item's sale have.
+// known returns which of the orders are written, and which of their idempotency keys are used by
+// written orders of the item's sale.
 func (s store) known(item Item, entries []stream.Entry) (written, used map[string]bool, err error) {
 	var ids, all []string
 	for _, e := range entries {
@@ -219,11 +219,10 @@ func (s store) writeJudged(item Item, accepted []*stream.Fate, bought map[string
 	return s.setBought(item, accepted, bought)
 }
 
-// writeLast writes the accepted orders of a generation that is about to end, as many as
-// there are units for. An order that the database refuses for its values is left out: nobody
-// can write it any more once the generation has ended. After any other error the generation
-// must not end. The caller has locked the item's row, and nobody can accept another order in
-// this generation.
+// writeLast writes the accepted orders of a generation that is about to end, as many as there are
+// units for. It leaves out an order whose values the database refuses: it cannot be written once
+// the generation has ended. After any other error the generation must not end. The caller has
+// locked the item's row, and nobody can accept another order in this generation.
 func (s store) writeLast(item Item, entries []stream.Entry) error {
 	var err error
 	if item.Remaining, err = s.leftByOrders(item); err != nil {
@@ -241,7 +240,7 @@ func (s store) writeLast(item Item, entries []stream.Entry) error {
 		if !errors.As(err, new(stream.ValuesError)) {
 			return fmt.Errorf("writing %d accepted orders of %s: %w", len(page), item.SKU, err)
 		}
-		for _, f := range page { // the statement as a whole was undone
+		for _, f := range page { // none of the page was written
 			err := s.createMany([]*stream.Fate{f})
 			if err != nil && !errors.As(err, new(stream.ValuesError)) {
 				return fmt.Errorf("writing accepted order %s: %w", f.ID, err)
@@ -269,8 +268,8 @@ func (s store) createMany(page []*stream.Fate) error {
 	return err
 }
 
-// away reports whether the database did not answer, or had to undo a transaction for another
-// one. Then the same orders are tried again together.
+// away reports whether the database did not answer, or rolled the transaction back because of a
+// conflict. Then the same orders are tried again together.
 func away(err error) bool {
 	if retryable(err) {
 		return true
@@ -287,12 +286,12 @@ func away(err error) bool {
 		sql.ErrConnDone, sql.ErrTxDone)
 }
 
-// sqliteBusy are the errors of SQLite while another connection writes: busy and locked.
+// sqliteBusy are SQLite's error codes while another connection writes: busy and locked.
 var sqliteBusy = map[int]bool{5: true, 6: true}
 
-// refusesValues reports whether the database has refused the values of a row that was to be
-// inserted. No other error makes a dead letter: a missing table or column, a right that was revoked, a
-// server that is read-only or full, and all that is not known here, says nothing about the order.
+// refusesValues reports whether the database refused to insert a row because of its values. Only
+// then does an order become a dead letter: a missing table or column, a revoked privilege, a server
+// that is read-only or full, and any unknown error say nothing about the order.
 func refusesValues(err error) bool {
 	if isAny(err, gorm.ErrDuplicatedKey, gorm.ErrForeignKeyViolated, gorm.ErrCheckConstraintViolated) {
 		return true
@@ -306,10 +305,10 @@ func refusesValues(err error) bool {
 	return errors.As(err, &sqlite) && sqliteValues[sqlite.Code()&0xff]
 }
 
-// mysqlValues are the errors of MySQL and MariaDB about the values of a row.
+// mysqlValues are the error codes of MySQL and MariaDB about the values of a row.
 var mysqlValues = map[uint16]bool{
-	1048: true,                         // NULL where none may be
-	1062: true, 1169: true, 1586: true, // a value that must be unique, and is not
+	1048: true,                         // NULL in a column that is NOT NULL
+	1062: true, 1169: true, 1586: true, // a unique index
 	1216: true, 1452: true, // a foreign key
 	1264: true, 1406: true, 1690: true, // out of range, too long
 	1265: true, 1292: true, 1366: true, 1367: true, 3140: true, // of the wrong form
@@ -317,7 +316,8 @@ var mysqlValues = map[uint16]bool{
 	3819: true, 4025: true, // a check
 }
 
-// sqliteValues are the same of SQLite: too big, a constraint or RAISE in a trigger, a mismatch of types.
+// sqliteValues are the same for SQLite: too big, a constraint or RAISE in a trigger, a type
+// mismatch.
 var sqliteValues = map[int]bool{18: true, 19: true, 20: true}
 
 // Consume writes accepted orders of all items until ctx ends. Several processes may consume
@@ -343,7 +343,8 @@ func (s streamedSale) Items(ctx context.Context) ([]string, error) {
 func (s streamedSale) Accepted() <-chan struct{} { return s.accepted.wake }
 func (s streamedSale) TakeAccepted() []string    { return s.accepted.takeFresh() }
 
-// Write is store.writeAccepted. If one of the orders has been written before, all are looked up.
+// Write is store.writeAccepted. If one of the orders turns out to be written already, it tries
+// again and looks all of them up.
 func (s streamedSale) Write(
 	ctx context.Context, sku string, entries []stream.Entry, before bool,
 ) ([]stream.Fate, error) {
@@ -387,7 +388,7 @@ func checkEntry(e stream.Entry) error {
 	return nil
 }
 
-// saleKeys are the keys of a sale that change together with its stream.
+// saleKeys returns the keys of a sale that change together with its stream.
 func saleKeys(sku, saleID, generationID string) stream.SaleKeys {
 	k, g := keys{sku}, generation{saleID: saleID, id: generationID}
 	return stream.SaleKeys{

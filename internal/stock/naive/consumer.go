@@ -13,32 +13,32 @@ import (
 	"oversell/internal/guard"
 )
 
-// Consumer writes accepted orders, as one process. It has one of three mistakes, or none of
-// them; the one that is marked in Sale.write it always has.
+// Consumer writes accepted orders, like one process. It can make three mistakes; besides, it always
+// makes the one that is marked in Sale.write.
 type Consumer struct {
 	Sale
 	Name       string        // unique among all consumers
-	ClaimAfter time.Duration // after that an order that is not acknowledged goes to another consumer
+	ClaimAfter time.Duration // after this time another consumer claims an unacknowledged order
 
-	// AckFirst: WRONG: orders are acknowledged before they are written. A consumer that dies
-	// in between takes them with it.
+	// AckFirst: WRONG: orders are acknowledged before they are written. If a consumer dies in between,
+	// they are lost.
 	AckFirst bool
 
-	// NoClaim: WRONG: what a consumer has read and not acknowledged is never read again. Redis
-	// hands it to nobody by itself.
+	// NoClaim: WRONG: an order that a consumer has read and not acknowledged is never read again.
+	// Redis does not redeliver it by itself.
 	NoClaim bool
 
-	// NewID: WRONG: each attempt writes the order under an id of its own, so that the database
-	// cannot tell that it was written before.
+	// NewID: WRONG: each attempt writes the order under a new id, so the database cannot detect a
+	// duplicate.
 	NewID bool
 }
 
 const (
-	batch = 10                    // orders that are read at once
-	pause = 40 * time.Millisecond // between two looks at a stream that has nothing
+	batch = 10                    // orders that are read in one call
+	pause = 40 * time.Millisecond // between two reads of an empty stream
 )
 
-// Run writes orders until ctx ends. What fails is left to be claimed.
+// Run writes orders until ctx ends. Orders that fail are left to be claimed.
 func (c Consumer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		entries, err := c.next(ctx)
@@ -50,7 +50,7 @@ func (c Consumer) Run(ctx context.Context) {
 	}
 }
 
-// next returns orders to write. The first one to ask creates the consumer group.
+// next returns orders to write. It creates the consumer group if there is none.
 func (c Consumer) next(ctx context.Context) ([]redis.XMessage, error) {
 	found, err := c.read(ctx)
 	if redis.HasErrorPrefix(err, "NOGROUP") {
@@ -59,7 +59,7 @@ func (c Consumer) next(ctx context.Context) ([]redis.XMessage, error) {
 	return found, err
 }
 
-// read returns what somebody else has had for too long, or else what is new.
+// read returns entries that another consumer has kept for too long, or else new ones.
 func (c Consumer) read(ctx context.Context) ([]redis.XMessage, error) {
 	if !c.NoClaim {
 		claimed, _, err := c.Redis.XAutoClaim(ctx, &redis.XAutoClaimArgs{

@@ -1,10 +1,9 @@
-// Package naive is a flash sale with the mistakes that package stock does not make. It is
-// there to be broken: the lab runs it beside the real one, and shows what each mistake
-// costs. Do not copy it.
+// Package naive is a flash sale with the mistakes that package stock does not make. It exists to be
+// broken: the lab runs it beside the real one, and shows what each mistake costs. Do not copy it.
 //
-// The stock is a counter in Redis. An order is written by the request that has taken the
-// unit (Buy), or it is accepted into a stream and written by a Consumer (Accept). Each place
-// where it goes wrong is marked WRONG.
+// The stock is a counter in Redis. An order is written by the request that has taken the unit
+// (Buy), or it is accepted into a stream and written by a Consumer (Accept). Each mistake is marked
+// WRONG.
 package naive
 
 import (
@@ -21,7 +20,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// ErrSoldOut means that no unit is left, as far as the counter says.
+// ErrSoldOut means that, according to the counter, no unit is left.
 var ErrSoldOut = errors.New("sold out")
 
 var (
@@ -54,7 +53,7 @@ func (s Sale) Keys() []string { return []string{s.left(), s.stream()} }
 // Open puts all units on sale.
 func (s Sale) Open(ctx context.Context) error { return s.Save(ctx, s.Item.Initial) }
 
-// Left reads the counter, for the form of an admin.
+// Left reads the counter, to show it in an admin's form.
 func (s Sale) Left(ctx context.Context) (int64, error) {
 	left, err := s.Redis.Get(ctx, s.left()).Int64()
 	if err != nil {
@@ -80,8 +79,8 @@ func (s Sale) Buy(ctx context.Context) error {
 	}
 	err := s.write(ctx, uuid.NewString())
 	if err != nil {
-		// WRONG: an order whose reply was lost may have been written. Then its unit is sold
-		// and on sale.
+		// WRONG: an order whose reply was lost may have been written. Then its unit is sold, and on sale
+		// again.
 		err = errors.Join(err, s.Redis.Incr(context.WithoutCancel(ctx), s.left()).Err())
 	}
 	return err
@@ -105,8 +104,8 @@ func (s Sale) took(left int64, err error) error {
 
 // write writes an order.
 //
-// WRONG: nothing checks that a unit is left for it. Not in the sale that the unit was taken
-// from, and not in the row of the item.
+// WRONG: nothing checks that a unit is left for it: neither that the sale from which the unit was
+// taken is still on, nor the item's row.
 func (s Sale) write(ctx context.Context, id string) error {
 	order := stock.Order{ID: id, SKU: s.Item.SKU, SaleID: s.Item.SaleID, Quantity: 1, Strategy: s.Strategy,
 		CreatedAt: time.Now().UTC()}
@@ -116,11 +115,9 @@ func (s Sale) write(ctx context.Context, id string) error {
 	return nil
 }
 
-// Overwrite is the naive repair: it counts the orders and sets the counter to what they
-// leave.
+// Overwrite is the naive repair: it sets the counter to the initial units minus those in orders.
 //
-// WRONG: a unit that is taken and whose order is not written yet is in no order. It goes on
-// sale a second time.
+// WRONG: a unit that is taken but whose order is not written yet goes on sale a second time.
 func (s Sale) Overwrite(ctx context.Context) error {
 	var sold int64
 	err := s.DB.WithContext(ctx).Model(&stock.Order{}).Where("sku = ? AND sale_id = ?", s.Item.SKU, s.Item.SaleID).

@@ -32,9 +32,9 @@ func (s Sale) OpenPool(ctx context.Context) error {
 // Claim takes one unit of the pool and writes the order, in one transaction, with the item's
 // row locked. It returns ErrSoldOut.
 //
-// WRONG: the transaction is REPEATABLE READ and has looked at the pool before it has the
-// lock. The look under the lock is a plain read, and is served from the snapshot of the
-// first: a unit that was sold meanwhile is still there.
+// WRONG: the transaction is REPEATABLE READ and reads the pool before it has the lock. The second
+// read, under the lock, is a plain read too, and is served from the snapshot of the first: it still
+// shows a unit that was sold meanwhile.
 func (s Sale) Claim(ctx context.Context) error {
 	err := s.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		if _, err := s.free(tx); err != nil {
@@ -49,7 +49,7 @@ func (s Sale) Claim(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// WRONG: nobody asks whether there was a row to delete.
+		// WRONG: nothing checks whether there was a row to delete.
 		claimed := stock.Unit{SKU: s.Item.SKU, Generation: s.Item.Generation, Unit: unit}
 		if err := tx.Delete(&claimed).Error; err != nil {
 			return err

@@ -17,56 +17,56 @@ import (
 	"oversell/internal/guard"
 )
 
-// Sale is what a Consumer calls of the sale whose orders it writes.
+// Sale is the sale whose orders a Consumer writes.
 type Sale interface {
 	// Items lists the items that may have a stream.
 	Items(ctx context.Context) ([]string, error)
-	// Accepted gets a value when this process has accepted orders, and TakeAccepted returns the
-	// items of which it has since the last call.
+	// Accepted receives a value when this process has accepted orders. TakeAccepted returns the items
+	// for which it has done so since the last call.
 	Accepted() <-chan struct{}
 	TakeAccepted() []string
 
-	// Write writes orders of an item in one transaction, and says what became of each. Before
-	// says that they may have been written before. Its error may wrap ErrAway or be a
-	// ValuesError; any other one says nothing about the orders.
+	// Write writes orders of an item in one transaction, and returns the outcome for each. Before says
+	// that they may have been written before. The error may wrap ErrAway or be a ValuesError; any
+	// other error says nothing about the orders.
 	Write(ctx context.Context, sku string, entries []Entry, before bool) ([]Fate, error)
-	// Settled says what became of orders. Those that are written have left the stream.
+	// Settled is called with the outcome for orders, after written ones were removed from the stream.
 	Settled(fates []Fate)
 }
 
-// ErrAway means that the database did not answer, or that it undid a transaction for another one:
-// the same orders are tried again together.
+// ErrAway means that the database did not answer, or rolled the transaction back because of a
+// conflict: the same orders are tried again together.
 var ErrAway = errors.New("the database is away")
 
-// ValuesError is an error of the database about the values of an order.
+// ValuesError means that the database refused the values of an order.
 type ValuesError struct{ Err error }
 
 func (v ValuesError) Error() string { return v.Err.Error() }
 func (v ValuesError) Unwrap() error { return v.Err }
 
-// Fate is what became of an accepted order in a transaction.
+// Fate is the outcome for an accepted order in a transaction.
 type Fate struct {
 	Entry
-	Written bool // it is in the database, perhaps since an earlier transaction
-	Refusal      // otherwise
+	Written bool // it is in the database, perhaps from an earlier transaction
+	Refusal      // if it is not written
 }
 
-// Consumer says how a process writes accepted orders. The zero values mean the defaults.
+// Consumer configures how a process writes accepted orders. The zero values mean the defaults.
 type Consumer struct {
 	Name string // unique among all processes; default a new UUID
 
-	// ClaimAfter is how long entries may be with a consumer that does not write them, until
-	// another one takes them over; default 3 s. A consumer that is only slow does no
-	// harm: an order is written once. A consumer that was idle for twenty times as long and
-	// has no entries is removed from the group of the stream.
+	// ClaimAfter is how long a consumer may keep entries without writing them before another consumer
+	// takes them over; default 3 s. A consumer that is only slow does no harm: an order is written
+	// once. A consumer that was idle for twenty times as long and has no entries is removed from the
+	// group of the stream.
 	ClaimAfter time.Duration
 
-	// Tries is how often the database may refuse the values of an order until it becomes a
-	// dead letter; default 5. After any other error the order waits.
+	// Tries is how often the database may refuse the values of an order before it becomes a dead
+	// letter; default 5. After any other error the order waits.
 	Tries int64
 
-	// Poll is how often the consumer looks for orders that other processes have accepted;
-	// default 250 ms. It finds those of its own process at once.
+	// Poll is how often the consumer looks for orders that other processes have accepted; default 250
+	// ms. It finds those of its own process immediately.
 	Poll time.Duration
 
 	// Finish, if not nil, lets the consumer go on after its context has ended, until the
@@ -74,7 +74,7 @@ type Consumer struct {
 	Finish context.Context
 
 	// Only, if not nil, reports whether to look for orders of an item that other processes have
-	// accepted. Those of its own process the consumer writes in any case.
+	// accepted. The consumer always writes those of its own process.
 	Only func(sku string) bool
 
 	// Seam, if not nil, is called between two steps. If it returns an error, the item's
@@ -95,8 +95,8 @@ const (
 	DefaultPoll       = 250 * time.Millisecond
 )
 
-// retireAfter is after how many times ClaimAfter a consumer without entries is taken for dead,
-// and how often others look for such consumers.
+// retireAfter times ClaimAfter is how long a consumer without entries must be idle to be considered
+// dead, and how often others look for such consumers.
 const retireAfter = 20
 
 func (c Consumer) withDefaults(ctx context.Context) Consumer {
@@ -131,12 +131,12 @@ func (s Streams) Consume(ctx context.Context, sale Sale, log *slog.Logger, c Con
 	}
 }
 
-// ConsumeOnce writes or refuses what is in an item's stream, until it is empty or ctx ends.
+// ConsumeOnce writes or refuses the orders in an item's stream, until it is empty or ctx ends.
 func (s Streams) ConsumeOnce(ctx context.Context, sale Sale, log *slog.Logger, sku string) {
 	s.consumption(ctx, sale, log, Consumer{}.withDefaults(ctx)).reader(sku).run(ctx)
 }
 
-// consumption is a running Consume. All but the readers is for one goroutine.
+// consumption is a running Consume. Except for the readers, it is for one goroutine.
 type consumption struct {
 	Consumer
 	streams Streams
@@ -150,8 +150,8 @@ type consumption struct {
 	skus   []string // the items with streams, as of listed
 	listed time.Time
 
-	// Limits of the log, one for each kind of line: while a backend is away, each item and each
-	// look for items would write its own.
+	// One log limit for each kind of line: while a backend is unavailable, each item and each poll
+	// would otherwise write lines of its own.
 	failing, unwritten, waiting limitedLog
 }
 
@@ -164,7 +164,7 @@ func (s Streams) consumption(work context.Context, sale Sale, log *slog.Logger, 
 	return g
 }
 
-// consume begins to read items until ctx ends.
+// consume starts readers for items with orders, until ctx ends.
 func (g *consumption) consume(ctx context.Context) {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
@@ -187,13 +187,13 @@ func (g *consumption) consume(ctx context.Context) {
 	}
 }
 
-// limitedLog writes one line a second.
+// limitedLog writes at most one line a second.
 type limitedLog struct {
 	guard.LogLimit
 	log *slog.Logger
 }
 
-// warn writes the line, or only counts it. Nothing has failed if ctx has ended.
+// warn writes the line, or only counts it. If ctx has ended it does neither: that is no failure.
 func (l *limitedLog) warn(ctx context.Context, text string, args ...any) {
 	if ctx.Err() != nil {
 		return
@@ -206,7 +206,7 @@ func (l *limitedLog) warn(ctx context.Context, text string, args ...any) {
 // listEvery is how often the list of items with streams is read from the database.
 const listEvery = time.Second
 
-// discover begins to read the streams that are not empty.
+// discover starts readers for the streams that are not empty.
 func (g *consumption) discover() error {
 	if time.Since(g.listed) >= listEvery {
 		skus, err := g.sale.Items(g.work)
@@ -230,14 +230,14 @@ func (g *consumption) discover() error {
 	return nil
 }
 
-// beginAccepted begins to read the items of which this process has accepted orders.
+// beginAccepted starts readers for the items for which this process has accepted orders.
 func (g *consumption) beginAccepted() {
 	for _, sku := range g.sale.TakeAccepted() {
 		g.begin(sku)
 	}
 }
 
-// maxReaders bounds the items in consumption.readers that are not read.
+// maxReaders is the size of consumption.readers above which idle readers are removed.
 const maxReaders = 10_000
 
 // begin makes sure that an item's stream is read until it is empty.
@@ -269,8 +269,8 @@ type reader struct {
 // maxBatch is the most orders in one statement.
 const maxBatch = 512
 
-// reader leaves dead consumers for now if the consumption has just begun: first it writes what they
-// have left.
+// reader returns a reader of an item. It does not remove dead consumers right after the consumption
+// began: the entries that they left have to be written first.
 func (g *consumption) reader(sku string) *reader {
 	return &reader{consumption: g, sku: sku, size: guard.NewBatchSize(maxBatch), retired: g.began}
 }
@@ -289,7 +289,7 @@ const (
 	minConsumePause = 50 * time.Millisecond
 	maxConsumePause = time.Second
 
-	// othersPause is how long a consumer sleeps while all entries are with others.
+	// othersPause is how long a consumer sleeps if other consumers have all entries.
 	othersPause = 50 * time.Millisecond
 )
 
@@ -307,7 +307,7 @@ func (r *reader) run(ctx context.Context) {
 			if err = lenErr; err == nil && lengths[0] == 0 {
 				return
 			}
-			// The rest is with other consumers.
+			// Other consumers have the rest.
 			_ = guard.Sleep(ctx, min(r.ClaimAfter/4, othersPause))
 		}
 		switch {
@@ -324,10 +324,10 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// errSeam is wrapped by the errors with which Consumer.Seam ends a goroutine.
+// errSeam is returned, perhaps wrapped, by Consumer.Seam to end a goroutine.
 var errSeam = errors.New("the consumer was ended")
 
-// EndAtSeam is the error for Consumer.Seam.
+// EndAtSeam returns the error with which Consumer.Seam ends a goroutine.
 func EndAtSeam() error { return errSeam }
 
 // next returns orders to write, and whether they may have been written before.
@@ -364,7 +364,7 @@ func (r *reader) consume(ctx context.Context, entries []Entry, before bool) erro
 	for pause := minConsumePause; ; pause = min(2*pause, maxConsumePause) {
 		start := time.Now()
 		fates, err := r.sale.Write(ctx, r.sku, entries, before)
-		if err != nil && !errors.Is(err, ErrAway) { // perhaps because of one of them
+		if err != nil && !errors.Is(err, ErrAway) { // perhaps because of a single order
 			return r.oneByOne(ctx, entries, err)
 		}
 		if err == nil {
@@ -383,13 +383,13 @@ func (r *reader) consume(ctx context.Context, entries []Entry, before bool) erro
 	}
 }
 
-// maxFutile is how many orders are tried alone while the database takes none and says nothing
-// about their values.
+// maxFutile is how many orders are tried alone if each fails with an error that says nothing about
+// its values.
 const maxFutile = 3
 
-// oneByOne writes orders that the database did not take together, each alone. The order in which
-// it tries them is random, so that the same few do not keep the others waiting. Those that are
-// not written are claimed again.
+// oneByOne writes orders singly, after the database did not take them together. It tries them in
+// random order, so that the same few do not keep the others waiting. Those that are not written are
+// claimed again.
 func (r *reader) oneByOne(ctx context.Context, entries []Entry, together error) error {
 	works, futile := false, []error(nil)
 	for _, i := range rand.Perm(len(entries)) {
@@ -418,8 +418,8 @@ func (r *reader) oneByOne(ctx context.Context, entries []Entry, together error) 
 	return nil
 }
 
-// failed leaves an order whose values the database has refused to be claimed again, or makes it a
-// dead letter if that was its last try.
+// failed handles an order whose values the database has refused: it leaves the order to be claimed
+// again, or makes it a dead letter if that was its last try.
 func (r *reader) failed(ctx context.Context, e Entry, why error) error {
 	n, err := r.streams.countRefusal(ctx, r.sku, e.At)
 	if err != nil {
@@ -434,10 +434,10 @@ func (r *reader) failed(ctx context.Context, e Entry, why error) error {
 		Refusal: Refusal{Kind: Failed, Reason: ReasonFailed, Err: shortError(why), Refusals: n}}})
 }
 
-// settleTimeout bounds how long a consumer takes to remove orders from the stream.
+// settleTimeout limits how long a consumer takes to remove orders from the stream.
 const settleTimeout = 2 * time.Second
 
-// maxError bounds the error in a dead letter, in bytes.
+// maxError is the longest error text in a dead letter, in bytes.
 const maxError = 200
 
 func shortError(err error) string {

@@ -14,20 +14,20 @@ const (
 	// Failed is the kind of an order that the database did not take. It still has its units,
 	// and can be written until its generation ends.
 	Failed = "failed"
-	// Refused is the kind of an order that is never written as it is. It has no units.
+	// Refused is the kind of an order that will not be written unless it is requeued. It has no units.
 	Refused = "refused"
 )
 
 // ReasonFailed is the reason of the kind Failed.
 const ReasonFailed = "the database did not take the order"
 
-// Refusal is why an order is not written.
+// Refusal says why an order is not written.
 type Refusal struct {
-	Kind, Reason string // the reason is told to anybody
-	Err          string // of the database, for the operator
-	Refusals     int64  // by the database
+	Kind, Reason string // the reason is shown to anybody
+	Err          string // the database's error, for the operator
+	Refusals     int64  // how often the database refused it
 	PutBack      bool   // its units are missing from the stock of its generation
-	Doubt        bool   // the stock in Redis had more units than there are
+	Doubt        bool   // the stock in Redis had too many units
 }
 
 // DeadLetter is an accepted order that could not be written.
@@ -41,15 +41,14 @@ type DeadLetter struct {
 	Strategy   string    `json:"strategy"`
 	AcceptedAt time.Time `json:"accepted_at"`
 	KeyHash    string    `json:"key_hash,omitempty"` // a hash of its idempotency key; "": it has none
-	// Kind is "failed" if the database did not take the order, and "refused" if the order was
-	// refused. HasUnits says whether it still has its units: a failed one has, until the
-	// stock is counted again. HasUnits is for the caller to set.
+	// Kind is Failed or Refused. HasUnits says whether the order still has its units: a failed one
+	// has, until the stock is counted again. The caller sets HasUnits.
 	Kind       string    `json:"kind"`
 	HasUnits   bool      `json:"has_units"`
 	Reason     string    `json:"reason"`
 	Error      string    `json:"error,omitempty"` // of the database
 	Refusals   int64     `json:"refusals"`        // how often the database refused its values
-	Deliveries int64     `json:"deliveries"`      // how often a consumer was given the order
+	Deliveries int64     `json:"deliveries"`      // how often the order was delivered to a consumer
 	DiedAt     time.Time `json:"died_at"`
 }
 
@@ -59,7 +58,7 @@ func (s Streams) parseDead(sku string, m redis.XMessage) DeadLetter {
 		return value
 	}
 	number := func(name string) int64 {
-		n, _ := strconv.ParseInt(text(name), 10, 64) // 0 if somebody else wrote it
+		n, _ := strconv.ParseInt(text(name), 10, 64) // 0 if it is not a number
 		return n
 	}
 	e := s.parseEntry(sku, m)
@@ -97,9 +96,9 @@ func (s Streams) RemoveDead(ctx context.Context, letter DeadLetter) error {
 	return nil
 }
 
-// Requeue moves a dead letter back to the stream, in a generation of its sale: current is the
-// value of the sale's key, and limit the most units of a buyer. If the letter does not have its
-// units any more they are taken from the stock. See requeue.lua for the answers.
+// Requeue moves a dead letter back to the stream, in the given generation of its sale. Current is
+// the value of the sale's key, limit the limit per buyer. If the letter no longer has its units,
+// they are taken from the stock. See requeue.lua for the answers.
 func (s Streams) Requeue(ctx context.Context, letter DeadLetter, generation, current string, limit int64) (int, error) {
 	e, k, take := letter.Entry, Keys{letter.SKU}, int64(0)
 	if letter.Kind != Failed || e.Generation != generation {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lagBuckets is how many buckets of the histogram of lags there are for each doubling.
+// lagBuckets is how many buckets the histogram of lags has for each doubling.
 const lagBuckets = 8
 
 // lagBucket returns the bucket of a time until an order was written.
@@ -19,9 +19,9 @@ func lagBucket(lag time.Duration) int {
 	return int(math.Ceil(math.Log2(max(1, float64(lag)/float64(time.Millisecond))) * lagBuckets))
 }
 
-// recordLag records how long orders waited from their acceptance until they were written
-// at this time. The clocks are those of the process that accepted and of the one that
-// wrote.
+// recordLag records how long orders waited from their acceptance until they were written, at the
+// given time. The two times come from two clocks: the accepting process's and the writing
+// process's.
 func (s Streams) recordLag(ctx context.Context, sku string, written []Entry, at time.Time) error {
 	k, counts := Keys{sku}, make(map[string]map[int]int64)
 	for _, e := range written {
@@ -45,8 +45,8 @@ func (s Streams) recordLag(ctx context.Context, sku string, written []Entry, at 
 	return nil
 }
 
-// Lag99 returns the time within which 99 of 100 accepted orders of a sale were written, to
-// a ninth of its value; 0 if none was.
+// Lag99 returns the time within which 99 of 100 accepted orders of a sale were written, or 0 if
+// none was. It is at most about 9 % too long.
 func (s Streams) Lag99(ctx context.Context, sku, saleID string) (time.Duration, error) {
 	found, err := s.Redis.HGetAll(ctx, Keys{sku}.Lag(saleID)).Result()
 	if err != nil {
@@ -57,7 +57,7 @@ func (s Streams) Lag99(ctx context.Context, sku, saleID string) (time.Duration, 
 	for name, text := range found {
 		bucket, err := strconv.Atoi(name)
 		if err != nil {
-			continue // somebody else wrote it
+			continue // not a field of ours
 		}
 		n, _ := strconv.ParseInt(text, 10, 64)
 		counts[bucket], total = n, total+n

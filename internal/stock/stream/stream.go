@@ -2,8 +2,8 @@
 // item has a stream of them in Redis, the dead letters, which are orders that the database did not
 // take, and hashes that find an order by its id and by its idempotency key. A Consumer writes them.
 //
-// The package knows nothing of a sale but the names of its keys, see SaleKeys, and the
-// functions of a Sale that a Consumer calls.
+// All that the package knows about a sale are the names of its keys (SaleKeys) and the functions
+// that a Consumer calls (Sale).
 package stream
 
 import (
@@ -46,8 +46,8 @@ const (
 	// group is the consumer group of all streams.
 	group = "writers"
 
-	// KeysKept is how long the idempotency keys of accepted orders are kept after the
-	// last order: longer than an order may wait to be written.
+	// KeysKept is how long the idempotency keys of accepted orders are kept after the last order:
+	// longer than an order should ever wait to be written.
 	KeysKept = 24 * time.Hour
 
 	// maxDead is how many dead letters an item has at most. Older ones are removed.
@@ -56,7 +56,7 @@ const (
 	// deadPrefix begins the place of an order that is a dead letter, see bury.lua.
 	deadPrefix = "dead:"
 
-	// page is how many entries are read from a stream at once.
+	// page is how many entries are read from a stream in one call.
 	page = 1_000
 )
 
@@ -69,19 +69,19 @@ func (k Keys) Stream() string { return "oversell:{" + k.SKU + "}:stream" }
 // Dead is the key of the dead letters: orders that could not be written.
 func (k Keys) Dead() string { return k.Stream() + ":dead" }
 
-// Refusals is the key of the hash with how often the database has refused an entry.
+// Refusals is the key of the hash that counts how often the database has refused each entry.
 func (k Keys) Refusals() string { return k.Stream() + ":refusals" }
 
-// Places is the key of the hash with each accepted order's entry in the stream.
+// Places is the key of the hash that maps each accepted order's id to its entry in the stream.
 func (k Keys) Places() string { return k.Stream() + ":orders" }
 
-// ByKey is the key of the hash with the accepted orders by their idempotency keys.
+// ByKey is the key of the hash that maps idempotency keys to accepted orders.
 func (k Keys) ByKey(saleID string) string { return k.Stream() + ":keys:" + saleID }
 
 // Lag is the key of the histogram of the times until orders were written.
 func (k Keys) Lag(saleID string) string { return k.Stream() + ":lag:" + saleID }
 
-// All are the keys of an item's stream and of one of its sales.
+// All returns the keys of an item's stream, including those of one of its sales.
 func (k Keys) All(saleID string) []string {
 	return []string{k.Stream(), k.Dead(), k.Refusals(), k.Places(), k.ByKey(saleID), k.Lag(saleID)}
 }
@@ -91,21 +91,21 @@ type SaleKeys struct {
 	Sale   string // the current generation
 	Stock  string // the units left in a generation
 	Buyers string // the units of each buyer in that generation
-	Claims string // the claims on idempotency keys of this period
+	Claims string // the current period's claims on idempotency keys
 }
 
 // Entry is an accepted order in a stream.
 type Entry struct {
 	At                   string // its id in the stream
 	ID, SKU, SaleID      string
-	Generation           string // that its units were taken from
+	Generation           string // from which its units were taken
 	Key, Buyer, Strategy string // the idempotency key and the buyer: "" for none
 	Quantity             int64
 	AcceptedAt           time.Time
 	Malformed            error // why it is not an order
 }
 
-// fields are the names and values of the Entry.
+// fields returns the field names and values of the stream entry.
 func (e Entry) fields() []any {
 	return []any{
 		"id", e.ID, "sku", e.SKU, "sale", e.SaleID, "generation", e.Generation, "quantity", e.Quantity,
@@ -113,7 +113,7 @@ func (e Entry) fields() []any {
 	}
 }
 
-// parseEntry parses an entry of the item's stream. Somebody else may have written it.
+// parseEntry parses an entry of the item's stream. The entry may be malformed.
 func (s Streams) parseEntry(sku string, m redis.XMessage) Entry {
 	text := func(name string) string {
 		value, _ := m.Values[name].(string)
@@ -141,7 +141,7 @@ func (s Streams) parseEntries(sku string, all []redis.XMessage) []Entry {
 	return entries
 }
 
-// Streams has the accepted orders of items in Redis. It is safe for concurrent use.
+// Streams stores the accepted orders of items in Redis. It is safe for concurrent use.
 type Streams struct {
 	Redis      redis.UniversalClient
 	Keys       func(sku, saleID, generation string) SaleKeys
@@ -149,9 +149,9 @@ type Streams struct {
 	Check      func(Entry) error // why it is not an order
 }
 
-// join creates the consumer group of an item's stream, unless it exists. It begins with
-// the first entry of the stream. It returns false if there is no stream: nobody deletes one
-// that it would create after the item was deleted.
+// join creates the consumer group of an item's stream, unless it exists. It begins with the first
+// entry of the stream. It returns false if there is no stream, and does not create one: after the
+// item was deleted, nobody would delete the stream.
 func (s Streams) join(ctx context.Context, sku string) (bool, error) {
 	err := s.Redis.XGroupCreate(ctx, Keys{sku}.Stream(), group, "0").Err()
 	if err == nil || redis.HasErrorPrefix(err, "BUSYGROUP") {
@@ -189,7 +189,8 @@ func (s Streams) claim(ctx context.Context, sku, consumer string, idle time.Dura
 	return s.parseEntries(sku, found), nil
 }
 
-// retire removes consumers that were idle for this long and have no entries, but not the one that asks.
+// retire removes consumers that were idle for this long and have no entries, except the consumer
+// asks.
 func (s Streams) retire(ctx context.Context, sku, asks string, idle time.Duration) error {
 	if err := retireScript.Run(ctx, s.Redis, []string{Keys{sku}.Stream()}, group, idle.Milliseconds(), asks).
 		Err(); err != nil {
@@ -198,9 +199,9 @@ func (s Streams) retire(ctx context.Context, sku, asks string, idle time.Duratio
 	return nil
 }
 
-// countRefusal counts that the database has refused the values of an entry, and returns how often
-// it has. Deliveries are no measure: they grow while the database is away. The count of an entry
-// that is written after all expires.
+// countRefusal increments the number of times that the database has refused an entry's values, and
+// returns it. The number of deliveries would not do, because it grows while the database is
+// unavailable. If the entry is written in the end, its count expires.
 func (s Streams) countRefusal(ctx context.Context, sku, at string) (int64, error) {
 	var n *redis.IntCmd
 	_, err := s.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -242,7 +243,7 @@ func (s Streams) All(ctx context.Context, sku string) ([]Entry, error) {
 	return s.parseEntries(sku, found), nil
 }
 
-// pages reads a stream page by page, up to an entry, or all of it up to "+".
+// pages reads a stream page by page, up to the entry to, or to its end if to is "+".
 func (s Streams) pages(ctx context.Context, key, to string) (all []redis.XMessage, err error) {
 	for from := "-"; ; {
 		found, err := s.Redis.XRangeN(ctx, key, from, to, page).Result()
@@ -333,10 +334,10 @@ func (s Streams) OrderOf(ctx context.Context, sku, saleID, key string) (string, 
 	return id, nil
 }
 
-// Look reads the stream of an item, and the places of accepted orders that have no entry in it:
-// Redis has lost these, unless they were removed meanwhile.
+// Look reads the stream of an item. In gone it returns the places of accepted orders without an
+// entry: Redis has lost these orders, unless they were removed meanwhile.
 func (s Streams) Look(ctx context.Context, sku string) (entries []Entry, gone map[string]string, err error) {
-	gone, err = s.Redis.HGetAll(ctx, Keys{sku}.Places()).Result() // first: what is settled meanwhile is written
+	gone, err = s.Redis.HGetAll(ctx, Keys{sku}.Places()).Result() // first: an order that is settled meanwhile is written
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading which orders of %s are accepted: %w", sku, err)
 	}
@@ -366,10 +367,10 @@ func (s Streams) Unwritten(ctx context.Context, sku string) ([]Entry, error) {
 	return entries, err
 }
 
-// IsDead reports whether a place is that of a dead letter.
+// IsDead reports whether a place belongs to a dead letter.
 func IsDead(place string) bool { return strings.HasPrefix(place, deadPrefix) }
 
-// Placed returns which of these orders have a place.
+// Placed returns the places of the given orders, as far as they have one.
 func (s Streams) Placed(ctx context.Context, sku string, ids []string) (map[string]string, error) {
 	there := make(map[string]string)
 	for some := range slices.Chunk(ids, page) {
@@ -386,7 +387,7 @@ func (s Streams) Placed(ctx context.Context, sku string, ids []string) (map[stri
 	return there, nil
 }
 
-// Release removes fields of a hash that have these values.
+// Release removes fields of a hash, if they still have the given values.
 func (s Streams) Release(ctx context.Context, key string, fields map[string]string) error {
 	for some := range slices.Chunk(slices.Collect(maps.Keys(fields)), page) {
 		var args []any
@@ -400,9 +401,9 @@ func (s Streams) Release(ctx context.Context, key string, fields map[string]stri
 	return nil
 }
 
-// Snapshot returns the units in the stock at a key, and the entries that the stream had
-// at the same moment, except those that are removed meanwhile. It returns redis.Nil if Redis
-// has lost the stock.
+// Snapshot returns the units in the stock at a key, and the entries that the stream had at the same
+// moment, except those removed while they are read. It returns redis.Nil if Redis has lost the
+// stock.
 func (s Streams) Snapshot(ctx context.Context, sku, stockKey string) (left int64, entries []Entry, err error) {
 	k := Keys{sku}
 	var stock *redis.StringCmd

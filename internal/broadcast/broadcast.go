@@ -1,5 +1,5 @@
-// Package broadcast ends all waits for a key at once when there is nothing left to wait
-// for, such as when an item has sold out.
+// Package broadcast ends all waits for a key together when there is nothing left to wait for, for
+// example when an item has sold out.
 package broadcast
 
 import (
@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Interval is how often the look function is called for a key with waiters, unless there are
-// more than fullPace such keys: then each is looked at less often, and all together as often as
-// fullPace keys would be.
+// Interval is how often the look function is called for a key with waiters, unless there are more
+// than fullPace such keys: then each key is looked at less often, so that the total rate stays that
+// of fullPace keys.
 const Interval = 20 * time.Millisecond
 
 // fullPace is how many keys are looked at every Interval.
 const fullPace = 8
 
-// Broadcaster ends the waits of this process for a key as soon as its look function
-// returns a cause. There is one goroutine for each key with waiters, however many they
-// are. It is safe for concurrent use.
+// Broadcaster ends the waits of this process for a key as soon as its look function returns a
+// cause. It runs one goroutine for each key with waiters, however many waiters a key has. It is
+// safe for concurrent use.
 type Broadcaster struct {
 	look func(ctx context.Context, key string) error
 
@@ -34,8 +34,8 @@ type waiters struct {
 	stop context.CancelFunc // ends the goroutine that calls look
 }
 
-// New returns a Broadcaster. Look returns nil while there is a reason to wait for the
-// key, and otherwise the cause with which the waits end.
+// New returns a Broadcaster. Look returns nil while there is a reason to wait for the key, and
+// otherwise the cause to end the waits with.
 func New(look func(ctx context.Context, key string) error) *Broadcaster {
 	return &Broadcaster{look: look, keys: make(map[string]*waiters)}
 }
@@ -74,7 +74,7 @@ func (b *Broadcaster) Begin(ctx context.Context, limit time.Duration, late error
 	return wait, w
 }
 
-// noKey is the key of waiters that do not know theirs yet. Look is not called for it.
+// noKey is the key of waiters that do not know their key yet. Look is not called for it.
 const noKey = ""
 
 // Attend sets the key that the caller waits for from now on.
@@ -129,7 +129,7 @@ func (b *Broadcaster) leave(w *Waiter) {
 	}
 }
 
-// pace is how long to wait until a key is looked at again.
+// pace returns how long to wait before a key is looked at again.
 func (b *Broadcaster) pace() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,8 +163,8 @@ func (b *Broadcaster) End(key string, cause error) {
 	}
 }
 
-// Close ends all waits, those that begin later too, with cause, and waits for the
-// Broadcaster's goroutines to end.
+// Close ends all waits with cause, also those that begin later, and waits for the Broadcaster's
+// goroutines to end.
 func (b *Broadcaster) Close(cause error) {
 	b.mu.Lock()
 	b.closed = cause

@@ -27,7 +27,7 @@ var (
 	ErrClosing         = errors.New("the cache is closing")
 )
 
-// Config is what a Reader is made with.
+// Config configures a Reader.
 type Config struct {
 	Redis    redis.UniversalClient
 	Guards   map[string]guard.Guard // by strategy name
@@ -36,9 +36,8 @@ type Config struct {
 	TTL      time.Duration          // of a stored value; 0 means 5 min
 	EmptyTTL time.Duration          // of the marker for a value that does not exist; 0 means 10 s
 
-	// MaxEmpty bounds the keys of missing values that have anything in Redis within
-	// EmptyTTL; 0 means 1,000. Beyond that each read of a missing value asks the source, and
-	// leaves nothing in Redis.
+	// MaxEmpty limits for how many missing values anything is stored in Redis within EmptyTTL; 0 means
+	// 1,000. Beyond that each read of a missing value asks the source, and leaves nothing in Redis.
 	MaxEmpty int
 
 	// Work is called before each load, to make loading more expensive. The function it
@@ -69,7 +68,7 @@ func New(cfg Config) *Reader {
 	return r
 }
 
-// Close ends all waits, those that begin later too, with ErrClosing.
+// Close ends all waits with ErrClosing, also those that begin later.
 func (r *Reader) Close() { r.waiters.Close(ErrClosing) }
 
 // Request says what to read and how.
@@ -78,12 +77,12 @@ type Request struct {
 	Strategy string // guards the load
 	Owner    string // the reader's id, unique among all instances
 
-	// NoSecondLook leaves out the second look, to show what it is for: every reader that
-	// waited loads again, whether the load before it succeeded or failed.
+	// NoSecondLook skips the second look, to show why it is needed: every reader that waited loads
+	// again, whether the load before it succeeded or failed.
 	NoSecondLook bool
 }
 
-// Result is what was read.
+// Result is the result of a read.
 type Result struct {
 	Value  []byte
 	Found  bool           // false: the value does not exist at the source
@@ -104,8 +103,8 @@ func (k keys) failure() string             { return "oversell:{cache:" + k.key +
 func (k keys) loads() string               { return "oversell:{cache:" + k.key + "}:loads" }
 func (k keys) lock(strategy string) string { return "oversell:{cache:" + k.key + "}:lock:" + strategy }
 
-// empty is the marker for a value that does not exist, so that it is not loaded again and
-// again. Real values are never empty. The marker is all that a missing value has in Redis.
+// empty marks a value that does not exist, so that it is not loaded again and again. Real values
+// are never empty. For a missing value, Redis stores only this marker.
 const empty = ""
 
 var (
@@ -115,8 +114,8 @@ var (
 	errLoad = errors.New("loading")
 )
 
-// Read returns a value, from the cache if it is there. If the load fails that a reader waits
-// for, Read returns the load's error. The next reader loads again.
+// Read returns a value, from the cache if it is there. If the reader waits for another reader's
+// load and that load fails, Read returns its error. The next reader loads again.
 func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, error) {
 	held, ok := r.cfg.Guards[req.Strategy]
 	if !ok {
@@ -149,7 +148,7 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 		return err
 	})
 	if err != nil && !res.Loaded && wait.Err() != nil {
-		err = context.Cause(wait) // some locks return an error of their own then
+		err = context.Cause(wait) // some locks return their own error in that case
 	}
 	if errors.Is(err, errFilled) {
 		res, hit, _, err = r.look(ctx, req.Key)
@@ -195,8 +194,8 @@ func watched(req Request, before failure) string {
 	return before.id + " " + req.Key
 }
 
-// filled returns errFilled if the value of a broadcaster's key has been stored, and the
-// error of a load that has failed since.
+// filled is the broadcaster's look function. It returns errFilled if the value has been stored, or
+// the error of a load that has failed since the readers' first look.
 func (r *Reader) filled(ctx context.Context, watched string) error {
 	if strings.HasPrefix(watched, unwatched) {
 		return nil
@@ -214,8 +213,8 @@ func (r *Reader) filled(ctx context.Context, watched string) error {
 
 // fill is the guarded section: the second look, the load, the store.
 func (r *Reader) fill(ctx context.Context, req Request, before failure, load Load) (Result, error) {
-	// WithoutCancel: a load is finished even if the lease is lost. The value is still
-	// good, and the worst that can happen is a second load.
+	// WithoutCancel: a load is finished even if the lease is lost. The value is still valid, and the
+	// worst that can happen is a second load.
 	ctx = context.WithoutCancel(ctx)
 	if !req.NoSecondLook {
 		res, hit, last, err := r.look(ctx, req.Key)
@@ -257,7 +256,7 @@ func (r *Reader) fill(ctx context.Context, req Request, before failure, load Loa
 	return Result{Value: value, Found: found, Loaded: true}, nil
 }
 
-// look looks in the cache once. It also returns the last load that failed.
+// look reads the cache once. It also returns the last failed load.
 func (r *Reader) look(ctx context.Context, key string) (res Result, hit bool, last failure, err error) {
 	k := keys{key}
 	got, err := r.cfg.Redis.MGet(ctx, k.value(), k.failure()).Result()
@@ -310,11 +309,10 @@ func (r *Reader) Loads(ctx context.Context, key string) (map[string]int64, error
 	return counts, nil
 }
 
-// misses bounds what reads of missing values leave in Redis. Anybody can make up keys, and
-// each key costs Redis a marker, and with some locks more. So at most limit keys at a time
-// may leave something: those that were read since the turn before the last. It takes stay from one
-// turn to the next, so that a marker has expired when its key is forgotten. It is safe for
-// concurrent use.
+// misses limits what reads of missing values store in Redis. Anybody can make up keys, and each key
+// costs Redis a marker, and with some locks more. So at most limit keys may store something: those
+// read in the current or the previous period. A period lasts at least stay, so a key's marker has
+// expired when the key is forgotten. It is safe for concurrent use.
 type misses struct {
 	limit int
 	stay  time.Duration
@@ -324,8 +322,8 @@ type misses struct {
 	keys, older map[string]bool
 }
 
-// enter reports whether a reader of a key may leave something in Redis. If it finds that the value
-// exists, the caller must call found.
+// enter reports whether a reader of a key may store something in Redis. If the reader finds that
+// the value exists, it must call found.
 func (m *misses) enter(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -346,7 +344,7 @@ func (m *misses) enter(key string) bool {
 	return true
 }
 
-// found says that the value of a key exists: it does not count.
+// found records that the value of a key exists, so that the key does not count.
 func (m *misses) found(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Each load draws a ticket before it asks the source. Forget invalidates the ticket, and a
-// load with an invalid ticket stores nothing. Otherwise a load that is slower than a change
-// of its source would store the old value again, for the whole ttl. These are the leases of
-// "Scaling Memcache at Facebook" (Nishtala et al., 2013), without their other half: all
-// concurrent loads get the same ticket, so it keeps nobody from loading. That is the guard's
-// job, and the bench shows which guards fail at it.
+// Each load draws a ticket before it asks the source. Forget invalidates the ticket, and a load
+// with an invalid ticket stores nothing. Otherwise a load that is slower than a change of its
+// source would store the old value again, for the whole ttl. These are the leases of "Scaling
+// Memcache at Facebook" (Nishtala et al., 2013), except that they do not limit concurrent loads:
+// all of these get the same ticket. Limiting them is the guard's job, and the bench shows which
+// guards fail at it.
 
 //go:embed store.lua
 var storeSource string
@@ -32,8 +32,8 @@ var (
 // it was drawn. A load that takes longer is not stored.
 const countTTL = time.Hour
 
-// begin counts a load of this instance and draws its ticket. Tickets are random, so that
-// one drawn after a Forget always differs from those before.
+// begin counts a load of this instance and draws its ticket. Tickets are random, so a ticket drawn
+// after a Forget differs from all earlier ones.
 func (r *Reader) begin(ctx context.Context, key string) (ticket string, err error) {
 	k := keys{key}
 	var drawn *redis.StringCmd
@@ -50,8 +50,8 @@ func (r *Reader) begin(ctx context.Context, key string) (ticket string, err erro
 	return drawn.Val(), nil
 }
 
-// store stores a value unless it was forgotten since the ticket was drawn. Then the loaded
-// value is still good as an answer to this reader, but not to later ones.
+// store stores a value unless it was forgotten since the ticket was drawn. In that case the loaded
+// value is still a valid answer for this reader, but not for later ones.
 func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) error {
 	k := keys{key}
 	err := storeScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket()}, ticket, value,
@@ -62,8 +62,8 @@ func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) er
 	return nil
 }
 
-// mark stores the marker for a missing value, on the same condition. It removes the ticket
-// and the count of loads, which are kept only for values that exist: those are few.
+// mark stores the marker for a missing value, on the same condition. It removes the ticket and the
+// count of loads: they are kept only for values that exist, which are few.
 func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 	k := keys{key}
 	err := markScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket(), k.loads()}, ticket, empty,
@@ -74,11 +74,11 @@ func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 	return nil
 }
 
-// failure is a load that failed, as it is stored in Redis for EmptyTTL. A reader remembers the
-// last one from its first look: if there is another one later, that load ended while it waited.
+// failure is a failed load, as stored in Redis for EmptyTTL. A reader remembers the failure that
+// its first look found: a different one later belongs to a load that ended while it waited.
 type failure struct{ id, text string } // no id: none
 
-// since returns the error of the failure, or nil if it is the one from the first look, or none.
+// since returns the error of the failure, or nil if there is none or its id is before.
 func (f failure) since(before string) error {
 	if f.id == "" || f.id == before {
 		return nil
@@ -86,9 +86,9 @@ func (f failure) since(before string) error {
 	return fmt.Errorf("%w by another reader: %s", errLoad, f.text)
 }
 
-// failed stores the failure of a load for those that wait in other instances. It shortens the
-// expiry of the ticket and the count, because the value may not exist. Concurrent loads can
-// still be stored until then.
+// failed stores the failure of a load for readers that wait in other instances. It shortens the
+// expiry of the ticket and the count, because the value may not exist. Until the ticket expires,
+// concurrent loads can still be stored.
 func (r *Reader) failed(ctx context.Context, key string, failed error) error {
 	k := keys{key}
 	_, err := r.cfg.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -16,14 +16,14 @@ const Schema = `CREATE TABLE IF NOT EXISTS fences (
 	shown BIGINT NOT NULL DEFAULT 0
 )`
 
-// The statement changes the row whenever the token is not late, also if the token is the same as
-// before: MySQL counts the rows that it changed and not those that it found.
+// The statement increments shown so that it changes the row even if the token is the same as
+// before: MySQL counts the rows that it changed, not those that it matched.
 const show = "UPDATE fences SET token = ?, shown = shown + 1 WHERE resource = ? AND token <= ?"
 
 // Show shows the token of a holder to a resource, as the first statement of the transaction in
-// which the holder reads or writes the resource. The row stays locked until the transaction
-// ends, so nobody with another token is in between. It returns an error that wraps a StaleError if a
-// larger token has been seen, and ErrMissing if the resource has no row. After any error the
+// which the holder reads or writes the resource. The row stays locked until the transaction ends,
+// so no holder with another token can come in between. It returns an error that wraps a StaleError
+// if a larger token has been seen, and ErrMissing if the resource has no row. After any error the
 // transaction must be rolled back.
 func Show(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
 	result, err := tx.ExecContext(ctx, show, token, resource, token)

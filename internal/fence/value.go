@@ -25,14 +25,14 @@ type Value struct {
 	Key    string // of the value; on a cluster it and Fence need the same hash tag
 	Fence  string // the key of the largest token seen, a hash; it expires with the value
 
-	// Lock names the lock. Tokens of different locks cannot be compared: if two locks are in
-	// use at once, the holder that has read last may write. With one lock it may be "".
+	// Lock names the lock. Tokens of different locks cannot be compared: if two locks are in use at
+	// the same time, the holder that read last may write. With one lock it may be "".
 	Lock string
 }
 
 // Get reads the value for the holder with this token, and refuses all holders with a smaller one
 // from now on. It returns a StaleError if a larger token has been seen, ErrMissing if there is no
-// value, and the client's own errors as they are: what was being read is for the caller to say.
+// value, and the client's errors unwrapped: the caller should add what was being read.
 func (v Value) Get(ctx context.Context, token int64) (string, error) {
 	cmd := getScript.Run(ctx, v.Client, v.keys(), v.Lock, token)
 	if errors.Is(cmd.Err(), redis.Nil) {
@@ -44,10 +44,10 @@ func (v Value) Get(ctx context.Context, token int64) (string, error) {
 	return cmd.Text()
 }
 
-// Set writes the value for the holder with this token, which has called Get before. It keeps the
-// time after which the value expires. It returns ErrStaleToken if a larger token has been seen, or
-// one of another lock, and ErrMissing if there is no value. After any other error, which is the
-// client's, it is unknown whether the value was written.
+// Set writes the value for the holder with this token, which must have called Get before. It keeps
+// the value's expiry. It returns ErrStaleToken if a larger token or a token of another lock has
+// been seen, and ErrMissing if there is no value. After any other error, which is the client's, it
+// is unknown whether the value was written.
 func (v Value) Set(ctx context.Context, token int64, value any) error {
 	written, err := setScript.Run(ctx, v.Client, v.keys(), v.Lock, token, value).Int()
 	switch {

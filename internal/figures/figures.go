@@ -1,6 +1,5 @@
-// Package figures defines every figure that the project shows, for the bench, the lab and
-// the page alike. It only computes: the inputs were counted in the database, in Redis and
-// by the clients.
+// Package figures computes every figure that the bench, the lab and the page show. It only
+// computes: the inputs were counted in the database, in Redis and by the clients.
 package figures
 
 import "time"
@@ -20,11 +19,11 @@ type Stock struct {
 	Duplicates int64 `json:"duplicates"` // orders beyond the first for one idempotency key
 }
 
-// Oversold is the number of units sold that were never there.
+// Oversold returns how many more units were sold than there were.
 func (s Stock) Oversold() int64 { return max(0, s.Sold-s.Initial) }
 
-// OversoldPossible is Oversold if all unknown units were sold after all: the upper end of
-// the interval that begins at Oversold.
+// OversoldPossible returns Oversold for the case that all unknown units were sold, too: the upper
+// bound, as Oversold is the lower one.
 func (s Stock) OversoldPossible(unknown int64) int64 {
 	return max(0, s.Sold+unknown-s.Initial)
 }
@@ -33,8 +32,8 @@ func (s Stock) OversoldPossible(unknown int64) int64 {
 // if stock was taken without an order.
 func (s Stock) LostUpdates() int64 { return s.Sold - (s.Initial - s.Remaining - s.Held - s.Unwritten) }
 
-// Stranded is the number of units that nobody can buy: they are neither in an order nor in
-// the counter nor in a hold, and no accepted order waits for them.
+// Stranded is the number of units that nobody can buy: they are not in an order, the counter, a
+// hold or an accepted order.
 func (s Stock) Stranded() int64 { return max(0, s.Initial-s.Sold-s.Remaining-s.Held-s.Unwritten) }
 
 // Undersold is the number of units left although turnedAway buyers were told that the item

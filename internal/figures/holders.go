@@ -26,14 +26,14 @@ func (i Inside) Enter(key string) (leave func() Span) {
 	}
 }
 
-// edge is where a span begins or ends.
+// edge is the beginning or the end of a span.
 type edge struct {
 	at   int64 // in Unix nanoseconds
 	step int
 }
 
-// MaxHolders is the most spans that overlap at any moment: evidence that does not come from
-// the lock. Spans that only touch do not overlap.
+// MaxHolders returns the largest number of spans that overlap at any moment: evidence that does not
+// depend on the lock. Spans that only touch do not overlap.
 func MaxHolders(spans []Span) (most int) {
 	var edges []edge
 	for _, s := range spans {
@@ -48,7 +48,7 @@ func MaxHolders(spans []Span) (most int) {
 	return most
 }
 
-// compare puts an end before a beginning at the same time.
+// compare sorts by time, and an end before a beginning at the same time.
 func (e edge) compare(f edge) int {
 	return cmp.Or(cmp.Compare(e.at, f.at), cmp.Compare(e.step, f.step))
 }

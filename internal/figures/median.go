@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// confidence is the confidence of intervals if there are enough runs: six.
+// confidence is the confidence of intervals from at least six runs.
 const confidence = 0.95
 
 // Estimate is an estimate of a figure from several runs: their median, and an interval that
-// contains the true median with at least the confidence of the runs.
+// contains the true median with a probability of at least Confidence(Runs).
 type Estimate struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
@@ -17,9 +17,9 @@ type Estimate struct {
 	Runs   int     `json:"-"`
 }
 
-// MedianOf estimates a figure from its values in at least one run. The interval reaches from
-// the k-th smallest value to the k-th largest, with k from rank. It assumes nothing about
-// the distribution, only that runs are independent.
+// MedianOf estimates a figure from its values in at least one run. The interval reaches from the
+// k-th smallest value to the k-th largest, where k is rank(n). It assumes nothing about the
+// distribution, only that runs are independent.
 func MedianOf(values []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
@@ -33,17 +33,18 @@ func MedianOf(values []float64) Estimate {
 
 // Confidence is the probability that the interval of n runs contains the true median.
 //
-// Each run is above or below the true median like a coin toss. The interval from the k-th
-// smallest to the k-th largest value misses the median if fewer than k runs are on one
-// side of it, and so contains it with the probability
+// Whether a run is above or below the true median is like a coin toss. The interval from the k-th
+// smallest to the k-th largest value misses the median if fewer than k runs are on one side of it,
+// and so contains it with the probability
 //
 //	1 − 2·Σ C(n,i)/2ⁿ, i from 0 to k−1
 //
 // See H. A. David, H. N. Nagaraja, Order Statistics, 3rd ed., 2003, section 7.1.
 func Confidence(n int) float64 { return 1 - 2*fewerThan(rank(n), n) }
 
-// rank is the largest k with which the interval of n runs has the confidence. With fewer
-// than six runs there is none, and k is 1: from the smallest value to the largest.
+// rank returns the largest k for which the interval of n runs reaches the confidence. With fewer
+// than six runs there is no such k, and rank returns 1: the interval from the smallest value to the
+// largest.
 func rank(n int) int {
 	k, outside := 1, heads(0, n)
 	for k < (n+1)/2 {
@@ -82,7 +83,7 @@ type Difference int
 // The differences.
 const (
 	None    Difference = iota // the intervals overlap
-	Unclear                   // they do not, but may by chance with so few runs
+	Unclear                   // they do not, but with so few runs that may be chance
 	Clear                     // they do not
 )
 

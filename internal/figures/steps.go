@@ -19,7 +19,7 @@ type Steps struct {
 	skipped int
 }
 
-// maxSteps bounds the steps of one purchase, which may try again very often.
+// maxSteps limits the recorded steps of one purchase, which may retry very often.
 const maxSteps = 64
 
 // Begin begins a step, and returns a function that ends it.

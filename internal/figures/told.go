@@ -11,7 +11,7 @@ type Answer struct {
 	Quantity int64  // units in the reply
 	Asked    int64  // units that the buyer asked for
 	Key      string // the buyer's idempotency key, in the form of the orders; "": none
-	Accepted bool   // the order was only accepted when the buyer was told, and could still be lost
+	Accepted bool   // the reply said that the order was accepted, not yet written: it could still be lost
 }
 
 // Written is an order in the database.
@@ -28,11 +28,11 @@ type Told struct {
 	// database: there is none, or it has another quantity or idempotency key, or belongs to
 	// another buyer.
 	AcknowledgedMissing int64
-	// Unreported is the number of orders that no buyer was told of, except those of buyers
-	// who were cut off.
+	// Unreported is the number of orders that no buyer was told of, not counting those of buyers who
+	// were cut off.
 	Unreported int64
-	// AcceptedLost is the number of orders that buyers were told of as accepted, and that
-	// are not in the database.
+	// AcceptedLost is the number of orders that buyers were told are accepted, and that are not in the
+	// database.
 	AcceptedLost int64
 	// Duplicates is the number of orders beyond the first for one idempotency key.
 	Duplicates int64
@@ -49,11 +49,11 @@ type Comparison struct {
 	keys  map[string]bool           // of the orders
 	found Told
 
-	untrue, doubled []string // a few ids of orders that do not match, and of duplicates
+	untrue, doubled []string // ids of a few orders that do not match, and of a few duplicates
 }
 
-// acknowledged is an order as buyers with one key were told. If it is not what they asked
-// for it does not match.
+// acknowledged is an order as it was confirmed to buyers with one key. If it is not what they asked
+// for, it does not match.
 type acknowledged struct {
 	key      string
 	quantity int64
@@ -62,8 +62,8 @@ type acknowledged struct {
 	durable  int64 // replies that said that the order is in the database
 }
 
-// Answer adds a reply. Several replies may have one order if all have its idempotency key:
-// the buyer has retried.
+// Answer adds a reply. Several replies may name the same order if all have its idempotency key: the
+// buyer has retried.
 func (c *Comparison) Answer(a Answer) {
 	if a.Order == "" {
 		c.found.AcknowledgedMissing++
@@ -87,7 +87,7 @@ func (c *Comparison) Answer(a Answer) {
 	c.told[a.Order] = append(all, acknowledged{a.Key, a.Quantity, a.Asked, 1, durable})
 }
 
-// CutOff adds a buyer who does not know the outcome. An order may be theirs.
+// CutOff adds a buyer who does not know the outcome, and who may have an order.
 func (c *Comparison) CutOff(key string) {
 	if c.cut == nil {
 		c.cut = make(map[string]int64)
@@ -120,8 +120,8 @@ func (c *Comparison) Order(o Written) {
 	}
 }
 
-// untrue is the number of replies that do not match the order. Without a key, an order
-// matches one reply.
+// untrue returns the number of replies that do not match the order. Without a key, an order matches
+// one reply.
 func untrue(told []acknowledged, o Written) (n int64) {
 	for _, t := range told {
 		n += t.replies
@@ -150,7 +150,7 @@ func (c *Comparison) Told() Told {
 	return found
 }
 
-// maxNamed bounds the orders that Named returns of each kind.
+// maxNamed is the most orders of each kind that Named returns.
 const maxNamed = 10
 
 func few(ids *[]string, id string) {

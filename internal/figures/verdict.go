@@ -14,19 +14,19 @@ const (
 	Oversold  Verdict = "oversold"  // more units sold than there were
 	Drift     Verdict = "drift"     // counter, orders, payments and what buyers were told disagree, nothing oversold
 	Undersold Verdict = "undersold" // buyers were refused although units were left
-	Stuck     Verdict = "stuck"     // as Undersold, and at the end nobody got in any more
-	Unknown   Verdict = "unknown"   // whether it oversold depends on unknown outcomes
+	Stuck     Verdict = "stuck"     // like Undersold, and at the end no buyer could enter any more
+	Unknown   Verdict = "unknown"   // it may have oversold: some outcomes are unknown
 	Reloaded  Verdict = "reloaded"  // cache: the cold key was loaded more than once
 
-	// NotComparable is no verdict: a third-party lock ran on another server than the one it
-	// was written for.
+	// NotComparable is not a verdict: a third-party lock ran on a different server than it was written
+	// for.
 	NotComparable Verdict = "not comparable"
 )
 
 // Worse reports whether a verdict on a sale is worse than another.
 func (v Verdict) Worse(than Verdict) bool { return v.rank() > than.rank() }
 
-// rank orders the verdicts on a sale as Run.Verdict does, from OK on.
+// rank orders the verdicts on a sale from OK to the worst, in the same order as Run.Verdict.
 func (v Verdict) rank() int {
 	return slices.Index([]Verdict{OK, Undersold, Drift, Unknown, Stuck, Oversold}, v)
 }
@@ -39,8 +39,8 @@ type Run struct {
 	GaveUp     int64         // buyers who gave up waiting, or were refused for another reason
 	Unresolved int64         // units that may have been sold
 	Charged    int64         // captures that ended in neither exactly one order nor exactly one refund
-	Idle       time.Duration // how long at the end nobody got in, while somebody waited
-	StuckAfter time.Duration // Idle from which the guard counts as stuck
+	Idle       time.Duration // how long at the end no buyer entered, while buyers waited
+	StuckAfter time.Duration // the Idle time from which the guard counts as stuck
 }
 
 // Verdict returns the worst verdict that applies to a sale.
@@ -68,8 +68,8 @@ type CacheRun struct {
 	GaveUp int64 // readers that gave up waiting, or were refused for another reason
 }
 
-// Verdict returns the verdict on a cold key. Readers that gave up mean Stuck if nobody was
-// served, and otherwise Undersold: they were refused although the value was available.
+// Verdict returns the verdict on a cold key. It is Stuck if no reader was served. If some readers
+// gave up it is Undersold: they were refused although the value was available.
 func (r CacheRun) Verdict() Verdict {
 	switch {
 	case r.Served == 0:

@@ -13,13 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Distributed guards sections by a Lock that all processes share. It is safe for concurrent
-// use.
+// Distributed guards sections with a Lock that all processes share. It is safe for concurrent use.
 type Distributed struct {
-	New func(key string) Lock // a lock for one holder
+	New func(key string) Lock // returns a lock for one holder
 
-	// Policy is how to wait for the lock. It is nil for a Waiter, which has its own way
-	// of waiting.
+	// Policy says how to wait for the lock. It is nil for a Waiter, which has its own way of waiting.
 	Policy Policy
 
 	// OneWaits lets only one caller of this process at a time call Lock of a Waiter for
@@ -32,35 +30,35 @@ type Distributed struct {
 	// owners.
 	WithOwner func(ctx context.Context, owner string) context.Context
 
-	// NotHeld are the errors of Unlock that mean that it came too late: the lease had
-	// run out, and another holder may have the lock.
+	// NotHeld are the errors that Unlock returns if it came too late: the lease had run out, and
+	// another holder may have the lock.
 	NotHeld []error
 
 	// Undo means that Unlock is safe after a failed attempt, because it removes only the
 	// caller's own lock. Do then calls it, in case the attempt took the lock and only the
 	// reply was lost.
 	//
-	// With a reentrant lock only the outermost hold can be undone. Here it always is
-	// the outermost, because each Do has a new owner, and a failed attempt ends the Do.
+	// With a reentrant lock only the outermost hold can be undone. In Do it always is the outermost,
+	// because each Do has a new owner, and ends after a failed attempt.
 	Undo bool
 
 	// Retry reports whether Unlock may be called again after it failed with err. Do
 	// then repeats it in the background for RetryFor. Nil: never.
 	//
-	// If Unlock removes only the caller's own lock it can always be repeated. If it
-	// removes any lock, it may be repeated only if nobody else can have the lock by then.
+	// If Unlock removes only the caller's own lock, it can always be repeated. If it removes anybody's
+	// lock, it may be repeated only while nobody else can have the lock.
 	Retry    func(err error) bool
-	RetryFor time.Duration // after that the lock has expired
+	RetryFor time.Duration // after this time the lock has expired
 
 	undoing   atomic.Int32 // running calls of undo
 	releasing atomic.Int32 // failed releases that are being repeated
 }
 
 const (
-	// maxUndoing bounds the concurrent calls of undo.
+	// maxUndoing limits the concurrent calls of undo.
 	maxUndoing = 64
-	// maxReleasing bounds the releases that are repeated at the same time. Usually
-	// there is one for each key.
+	// maxReleasing limits the releases that are being repeated at the same time. Usually there is one
+	// for each key.
 	maxReleasing = 1024
 	// The first pause before Unlock is repeated; it doubles each time, up to maxPause.
 	firstPause, maxPause = 10 * time.Millisecond, 200 * time.Millisecond
@@ -111,7 +109,7 @@ func (h *handle) try(ctx context.Context) (ok bool, err error) {
 	}
 	h.stats.Attempts++
 	asked := time.Now()
-	// WithoutCancel: a command that is cut off could leave a lock that no process knows of.
+	// WithoutCancel: an interrupted command could leave a lock that no process knows of.
 	h.held, err = h.lock.TryLock(context.WithoutCancel(ctx))
 	if h.held {
 		h.stats.Taking = time.Since(asked)
@@ -122,7 +120,7 @@ func (h *handle) try(ctx context.Context) (ok bool, err error) {
 	return h.held, err
 }
 
-// wait waits for the lock by calling its Lock, until ctx ends. It returns ErrNoWait if the
+// wait calls the lock's own Lock method, which waits until ctx ends. It returns ErrNoWait if the
 // lock is not a Waiter.
 func (h *handle) wait(ctx context.Context) error {
 	l, ok := h.lock.(Waiter)
@@ -155,7 +153,7 @@ func (h *handle) run(ctx context.Context, section func(context.Context) error) e
 		h.entered, h.stats.Waited = true, entered.Sub(h.begun)
 	}
 	defer func() { h.stats.Held += time.Since(entered) }()
-	live := context.WithoutCancel(ctx) // the end of ctx ends the waiting only, see Guard
+	live := context.WithoutCancel(ctx) // ctx ends only the waiting, see Guard
 	defer h.release(live)
 	inside := live
 	if l, ok := h.lock.(interface {
@@ -172,7 +170,7 @@ func (h *handle) run(ctx context.Context, section func(context.Context) error) e
 // tokenKey is the type of the context key: unexported, so that it cannot collide.
 type tokenKey struct{}
 
-// tokens is a lock that has a fencing token while it is held.
+// tokens is a lock that gives its holder a fencing token.
 type tokens interface{ Token() int64 }
 
 // Token returns the fencing token of the hold under which a section runs, or false if its
@@ -186,9 +184,9 @@ func Token(ctx context.Context) (int64, bool) {
 	return l.Token(), true
 }
 
-// TokenAfter returns a larger fencing token of the same hold, for a section whose token the
-// resource has refused because it has seen this one. False means that the section is late: its
-// lock has no other token for it.
+// TokenAfter returns a fencing token of the same hold that is larger than seen, for a section whose
+// token the resource has refused because it has seen that one. False means that the section is
+// late: its lock gives it no other token.
 func TokenAfter(ctx context.Context, seen int64) (int64, bool) {
 	l, ok := ctx.Value(tokenKey{}).(interface {
 		TokenAfter(ctx context.Context, seen int64) (int64, error)
@@ -200,9 +198,9 @@ func TokenAfter(ctx context.Context, seen int64) (int64, bool) {
 	return token, err == nil
 }
 
-// release releases the lock. If the lease had run out, that is recorded in the stats and
-// not returned as an error, because the section's work is done. A failed release is
-// recorded too, and repeated in the background.
+// release releases the lock. If the lease had run out, release records that in the stats and
+// returns no error, because the section's work is done. A failed release is recorded too, and
+// repeated in the background.
 func (h *handle) release(ctx context.Context) {
 	err := h.lock.Unlock(ctx)
 	if l, ok := h.lock.(interface{ Renewals() int }); ok && h.held {
@@ -221,8 +219,8 @@ func (h *handle) release(ctx context.Context) {
 	}
 }
 
-// undo releases lock after an attempt that failed. It does so in the background, so that a
-// caller gets its error at once even if Redis hangs.
+// undo releases lock after an attempt that failed. It does so in the background, so that the caller
+// gets its error immediately even if Redis hangs.
 func (d *Distributed) undo(ctx context.Context, lock Lock) {
 	ctx = context.WithoutCancel(ctx) // the goroutine outlives the caller
 	inBackground(&d.undoing, maxUndoing, func() {
@@ -230,8 +228,8 @@ func (d *Distributed) undo(ctx context.Context, lock Lock) {
 	})
 }
 
-// inBackground runs f, unless so many others are running that Redis is surely down. Then
-// the lock is left to expire.
+// inBackground runs f in a goroutine, unless so many are running that Redis must be down. Then the
+// lock is left to expire.
 func inBackground(running *atomic.Int32, most int32, f func()) {
 	if running.Add(1) > most {
 		running.Add(-1)
@@ -263,12 +261,12 @@ func (d *Distributed) tooLate(err error) bool {
 	return slices.ContainsFunc(d.NotHeld, func(lost error) bool { return errors.Is(err, lost) })
 }
 
-// Line queues the callers of this process for each key, first come, first served. Only
-// the first one asks for the lock, after each delay, and at once when this process has
-// released the lock. So Redis sees one caller for each process, however many wait. If
-// 5,000 callers all asked on their own, most would never be served.
+// Line queues the callers of this process for each key, in order of arrival. Only the first one
+// asks for the lock, after each delay, and immediately when this process has released it. So Redis
+// sees one caller per process, however many wait. If 5,000 callers each polled Redis, most would
+// never be served.
 //
-// A line is not a lock: the next caller asks while the last one is still in its section,
+// A line is not a lock: the next caller already asks while the last one is still in its section,
 // and only the lock decides.
 type Line struct {
 	Delay time.Duration // mean time between two attempts, jittered by half
@@ -279,7 +277,7 @@ type Line struct {
 	held map[string]*holds // the locks that this process holds
 }
 
-// holds are the holds of one key. There are several if the lock let several callers in.
+// holds are the holds of one key. There are several if the lock failed to exclude.
 type holds struct {
 	n     int
 	freed chan struct{} // closed when one of them is released
@@ -293,7 +291,7 @@ func (p *Line) Acquire(ctx context.Context, key string, try func() (bool, error)
 	}
 	defer first.Unlock()
 	freed := p.freed(key)
-	if freed != nil { // this process holds the lock, so asking at once would waste a command
+	if freed != nil { // this process holds the lock, so asking now would waste a command
 		if err := p.pause(ctx, freed); err != nil {
 			return err
 		}
@@ -351,7 +349,7 @@ func (p *Line) took(key string) {
 	h.n++
 }
 
-// Released makes the first caller for the key ask at once.
+// Released makes the first waiting caller for the key ask immediately.
 func (p *Line) Released(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

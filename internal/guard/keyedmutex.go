@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// KeyedMutex is a FIFO mutex for each key: the goroutines of a process get it one at a time, first
-// come, first served. The zero value is ready, and safe for concurrent use.
+// KeyedMutex is a FIFO mutex for each key: the goroutines of a process get it one at a time, in
+// order of arrival. The zero value is ready, and safe for concurrent use.
 type KeyedMutex struct {
 	mu   sync.Mutex
 	keys map[string]*keyEntry

@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// BatchSize limits how many orders are written in one statement, by how long the last
-// statement took: the slower the database, the fewer orders, so that a statement ends
-// well before its timeout. It is safe for concurrent use.
+// BatchSize limits how many orders are written in one statement, depending on how long the last
+// statement took: the slower the database, the fewer orders, so that a statement ends well before
+// its timeout. It is safe for concurrent use.
 type BatchSize struct {
 	most int64
 	next atomic.Int64
 }
 
 const (
-	// maxStatement is how long a statement should take at most: a tenth of its timeout.
+	// maxStatement is the longest that a statement should take: a tenth of its timeout.
 	maxStatement = 500 * time.Millisecond
-	// firstBatch is how many orders the first statement has at most.
+	// firstBatch is the most orders in the first statement.
 	firstBatch = 32
 )
 
-// NewBatchSize returns a BatchSize that allows at most so many orders.
+// NewBatchSize returns a BatchSize that allows at most the given number of orders.
 func NewBatchSize(most int) *BatchSize {
 	b := &BatchSize{most: int64(most)}
 	b.next.Store(min(int64(most), firstBatch))
 	return b
 }
 
-// Size is how many orders the next statement may have.
+// Size returns how many orders the next statement may have.
 func (b *BatchSize) Size() int { return int(b.next.Load()) }
 
-// Wrote records how long it took to write n orders. The size doubles as long as that
-// fits the target, and is cut down to what fits otherwise.
+// Wrote records how long it took to write n orders. The size doubles as long as a statement of that
+// size stays within maxStatement, and otherwise shrinks to the largest that does.
 func (b *BatchSize) Wrote(n int, took time.Duration) {
 	if n == 0 {
 		return
@@ -45,8 +45,8 @@ func (b *BatchSize) Wrote(n int, took time.Duration) {
 	b.next.Store(max(1, min(b.most, fits, 2*max(b.next.Load(), int64(n)))))
 }
 
-// LogLimit limits a log to one line a second, for errors that a whole crowd gets. The zero value
-// is ready, and safe for concurrent use.
+// LogLimit limits a log to one line a second, for errors that occur in large numbers. The zero
+// value is ready, and safe for concurrent use.
 type LogLimit struct {
 	next    atomic.Int64 // when the next line may be written, in Unix nanoseconds
 	skipped atomic.Int64
@@ -75,7 +75,7 @@ type Background struct {
 	all     sync.WaitGroup
 }
 
-// Wake makes sure that the step is done once more.
+// Wake makes sure that the step runs once more.
 func (b *Background) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,6 +109,6 @@ func (b *Background) Idle() bool {
 // Wait waits for the last step. The caller has cancelled the context.
 func (b *Background) Wait() {
 	defer b.all.Wait()
-	b.mu.Lock() // a Wake that has begun adds its goroutine first
+	b.mu.Lock() // a Wake under way adds its goroutine first
 	defer b.mu.Unlock()
 }

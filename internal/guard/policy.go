@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Policy is how a caller waits for a lock that has no way of waiting, only TryLock. It is
-// safe for concurrent use.
+// Policy says how a caller waits for a lock that cannot wait by itself, because it has only
+// TryLock. It is safe for concurrent use.
 type Policy interface {
 	// Acquire calls try until it returns true, and then returns nil. It returns the
 	// error of try, or the cause of ctx if that ends first.
@@ -32,10 +32,9 @@ func (f Fixed) Acquire(ctx context.Context, _ string, try func() (bool, error)) 
 
 func (f Fixed) String() string { return "fixed:" + f.Delay.String() }
 
-// Backoff waits a random time between two attempts, up to a bound that begins at Min and
-// doubles up to Max. The randomness keeps callers that collided once from colliding again
-// ("full jitter", Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
-// 2015).
+// Backoff waits a random time between two attempts. The upper bound begins at Min and doubles up to
+// Max. The randomness keeps callers that collided once from colliding again ("full jitter", Marc
+// Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
 type Backoff struct{ Min, Max time.Duration }
 
 // Acquire implements Policy.
@@ -101,7 +100,7 @@ func ParsePolicy(text string) (Policy, error) {
 }
 
 // defaultDelays are the delays of a policy given by its name alone. The line's delay is short,
-// because at most one caller of a process asks.
+// because at most one caller per process polls.
 var defaultDelays = map[string]string{
 	"line":      "2ms",
 	"fixed":     "50ms",
@@ -109,12 +108,12 @@ var defaultDelays = map[string]string{
 	"recursive": "50ms",
 }
 
-// Recursive makes a well-known mistake on purpose: the loser sleeps and calls itself. When
-// the inner call returns, having done the work, the outer call goes on after its if and
-// does the work again, without the lock, and without the context by which the lock could
-// stop it. A buyer that waited n times buys n+1 times, with any lock. The stack grows with
-// the wait too. The mistake is in how the section is run, so Distributed calls run. The embedded
-// policy by itself waits correctly.
+// Recursive makes a well-known mistake on purpose: the loser sleeps and calls itself. When the
+// inner call returns, having done the work, the outer call continues and does the work again,
+// without the lock, and without the context by which the lock could stop it. A buyer that waited n
+// times buys n+1 times, with any lock. The stack grows with the wait, too. Because the mistake is
+// in how the section is run, Distributed calls run instead of Acquire. The embedded policy by
+// itself waits correctly.
 type Recursive struct{ Fixed }
 
 func (r Recursive) String() string { return "recursive:" + r.Delay.String() }

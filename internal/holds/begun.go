@@ -12,10 +12,10 @@ import (
 	"oversell/internal/payment"
 )
 
-// begunRow is a payment that has begun and is not settled. It is written before the provider
-// is asked for anything, and deleted when the payment has become an order, or was refunded,
-// cancelled or declined. So what a process leaves that dies in between is on record. One with a
-// refund that has failed stays, see remove.
+// begunRow is a payment that has begun and is not settled. It is written before the provider is
+// called, and deleted when the payment has become an order, or was refunded, cancelled or declined.
+// So a payment whose process dies in between is on record. A row with a failed refund stays, see
+// remove.
 type begunRow struct {
 	HoldID string `gorm:"primaryKey;size:36"`
 	// Key is the buyer's idempotency key, or "".
@@ -25,35 +25,39 @@ type begunRow struct {
 	Token    int64  `gorm:"not null"`
 	Amount   int64  `gorm:"not null"`
 	Currency string `gorm:"size:3;not null"`
-	// PaymentID is "" until the payment is authorised. It is written before the capture: no
-	// money moves whose payment is not on record.
+	// PaymentID is "" until the payment is authorised. It is written before the capture, so that no
+	// money moves for a payment that is not on record.
 	PaymentID string `gorm:"size:128;not null;default:''"`
-	// DueAt is the time from which any shop may settle the payment, in milliseconds since
-	// 1970 by the database's clock. Tries counts how often a shop has begun to settle it.
+	// DueAt is when any shop may begin to settle the payment, in milliseconds since 1970 by the
+	// database's clock. Tries counts how often a shop has begun to settle it.
 	DueAt int64 `gorm:"not null;index:idx_hold_payments_due"`
 	Tries int   `gorm:"not null;default:0"`
-	// Failures counts how often the payment could not be settled. Its column has an older name.
+	// Failures counts how often the payment could not be settled. Its column still has an older name.
 	Failures int `gorm:"column:times_unknown;not null;default:0"`
-	// Ledger is Config.Ledger of the shop where the payment began: no other provider knows
-	// what became of it. Rows of before this column have "", and are any shop's.
+	// Ledger is Config.Ledger of the shop where the payment began: only that provider knows the
+	// payment. Rows older than this column have "", and any shop may settle them.
 	Ledger string `gorm:"size:255;not null;default:''"`
-	// RefundKey has the events of the refunds that have failed, each after a slash, and tryMark with a number if
-	// the last key was given up. Its last part ends the idempotency key of the next refund: see refundKey.
+	// RefundKey lists the events of failed refunds, each after a slash, followed by tryMark and a
+	// number if the last key was abandoned. Its last part is the end of the next refund's idempotency
+	// key, see refundKey.
 	RefundKey string `gorm:"size:128;not null;default:''"`
-	// RefundsFailed counts the refunds that were accepted and failed.
+	// RefundsFailed counts the refunds that the provider accepted and that then failed.
 	RefundsFailed int `gorm:"not null;default:0"`
-	// Cancelling says that the order of the payment is being cancelled. Then it is not settled by being an order.
+	// Cancelling says that the order of the payment is being cancelled. Then becoming an order does
+	// not settle it.
 	Cancelling bool `gorm:"not null;default:false"`
-	// Alarm says why somebody has to look at the payment, or is "": see the alarms below.
+	// Alarm says why an operator has to look at the payment, see the alarms below. It is "" otherwise.
 	Alarm string `gorm:"size:32;not null;default:''"`
 }
 
-// The alarms of payments. A payment with an alarm is still tried, and its row is deleted when it is settled.
+// The alarms of payments. The shop still tries to settle a payment with an alarm, and deletes its
+// row when it is settled.
 const (
-	// alarmUnknown: the provider does not know a payment to which it gave an id. It has lost its ledger, or
-	// this is another provider.
+	// alarmUnknown: the provider does not know a payment that it has given an id. It has lost its
+	// ledger, or is another provider.
 	alarmUnknown = "unknown_payment"
-	// alarmOther: the provider has answered one idempotency key with two payments. It has forgotten the key.
+	// alarmOther: the provider has made two payments for one idempotency key. It has forgotten the
+	// key.
 	alarmOther = "other_payment"
 	// alarmRefund: maxRefunds refunds have failed, and the buyer has neither the order nor the money.
 	alarmRefund = "refund_failed"
@@ -61,13 +65,13 @@ const (
 	alarmUnsettled = "unsettled"
 )
 
-// OwnLedger begins the name of a ledger that ends with its process, because the provider is
-// inside it. The rest of the name must be unique.
+// OwnLedger begins the name of a ledger that is lost when its process ends, because the provider
+// runs inside it. The rest of the name must be unique.
 const OwnLedger = "process:"
 
 func (begunRow) TableName() string { return "oversell_hold_payments" }
 
-// begin writes that a payment for a hold begins. If one with the key has begun already, it
+// begin records that a payment for a hold begins. If one with the same key has already begun, it
 // returns that one.
 func (s *Service) begin(ctx context.Context, h Hold, key string) (begunRow, error) {
 	due, err := s.price(h.Quantity)
@@ -85,10 +89,10 @@ func (s *Service) begin(ctx context.Context, h Hold, key string) (begunRow, erro
 		b = earlier
 		err = s.checkLedger(b)
 	}
-	return b, err // one that is not found was settled just now
+	return b, err // if it is not found, it has just been settled
 }
 
-// insertBegun writes a payment unless it is there. It reports whether it did.
+// insertBegun inserts a payment's row unless it exists. It reports whether it inserted one.
 func (s *Service) insertBegun(ctx context.Context, b begunRow) (written bool, err error) {
 	rows, err := s.exec(ctx,
 		s.sql.Ignore+" INTO oversell_hold_payments (hold_id, idempotency_key, sku, sale_id, token, amount, "+
@@ -98,7 +102,8 @@ func (s *Service) insertBegun(ctx context.Context, b begunRow) (written bool, er
 	return rows > 0, err
 }
 
-// first reads these columns of one of the payments of which a condition holds, if there is any; nil: all columns.
+// first reads the given columns of one payment that meets a condition, if there is any. Nil means
+// all columns.
 func (s *Service) first(
 	ctx context.Context, columns []string, where string, args ...any,
 ) (b begunRow, found bool, err error) {
@@ -111,7 +116,7 @@ func (s *Service) first(
 	return b, done.RowsAffected > 0, nil
 }
 
-// count counts the payments of which a condition holds.
+// count counts the payments that meet a condition.
 func (s *Service) count(ctx context.Context, where string, args ...any) (rows int64, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
@@ -126,17 +131,16 @@ func (s *Service) begun(ctx context.Context, holdID, key string) (b begunRow, fo
 	return s.first(ctx, nil, "hold_id = ? AND idempotency_key = ?", holdID, key)
 }
 
-// asked reports whether a payment is on record with the amount and currency that it has.
+// asked reports whether the payment is on record with its amount and currency.
 func (s *Service) asked(ctx context.Context, holdID string, p payment.Payment) (bool, error) {
 	rows, err := s.count(ctx, "hold_id = ? AND payment_id = ? AND amount = ? AND currency = ?",
 		holdID, p.ID, p.Amount, p.Currency)
 	return rows > 0, err
 }
 
-// authorised writes the id of a payment before it is captured. The row may have been deleted,
-// because another process has settled the payment: then it is written again, and the process that
-// goes on with the payment deletes it. An id that is on record is never replaced: its payment may
-// have been captured.
+// authorised records the id of a payment before it is captured. If the row was deleted, because
+// another process has settled the payment, it is written again, and the process that continues the
+// payment deletes it. An id on record is never replaced: its payment may have been captured.
 func (s *Service) authorised(ctx context.Context, b begunRow, paymentID string) error {
 	if b.PaymentID == paymentID {
 		return nil
@@ -166,11 +170,12 @@ func (s *Service) authorised(ctx context.Context, b begunRow, paymentID string) 
 	return fmt.Errorf("%w: other requests with the key come and go", ErrPending)
 }
 
-// authorisedTries bounds how often a request is overtaken by others with its key, which write and delete the row.
+// authorisedTries is how often a request tries again if others with its key keep writing and
+// deleting the row.
 const authorisedTries = 5
 
-// otherPayment is called when the provider has made a second payment for a request whose first one is on
-// record. The first is settled as usual. The second is put on record and cancelled.
+// otherPayment handles a second payment that the provider has made for a request whose first one is
+// on record. The first is settled as usual. The second is recorded and cancelled.
 func (s *Service) otherPayment(ctx context.Context, b begunRow, paymentID string) error {
 	s.alarm(ctx, b, alarmOther, "the provider has made a second payment for one idempotency key", "second", paymentID)
 	second := b
@@ -183,11 +188,12 @@ func (s *Service) otherPayment(ctx context.Context, b begunRow, paymentID string
 		s.cancelPayment(ctx, second, paymentID))
 }
 
-// ownKey is the key of a row whose payment was made without a buyer's key. No key of a buyer has a space.
+// ownKey returns the key for the row of a payment whose buyer's key is not known. No buyer's key
+// contains a space.
 func ownKey(paymentID string) string { return "payment " + paymentID }
 
-// alarm records that somebody has to look at a payment, for the log, the metrics and the audit of the item. It
-// does so once for a payment, and once more if it is alarmRefund, which takes the place of the others.
+// alarm records that an operator has to look at a payment, for the log, the metrics and the audit
+// of the item. Each payment gets one alarm, except that alarmRefund replaces any other.
 func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, more ...any) {
 	replaced := ""
 	if alarm == alarmRefund {
@@ -207,25 +213,26 @@ func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, mor
 	}
 }
 
-// PaymentAlarms counts the payments for holds of an item that need somebody to look at them.
+// PaymentAlarms counts the payments for holds of an item that an operator has to look at.
 func (s *Service) PaymentAlarms(ctx context.Context, sku string) (int64, error) {
 	return s.count(ctx, "alarm <> '' AND sku = ?", sku)
 }
 
-// Alarms counts the payments that need somebody to look at them, also those of items that were deleted.
+// Alarms counts the payments that an operator has to look at, including those of deleted items.
 func (s *Service) Alarms(ctx context.Context) (int64, error) { return s.count(ctx, "alarm <> ''") }
 
-// recordOf returns what is on record of a payment with an id. If there is nothing, found is false.
+// recordOf returns the record of a payment with the id. If there is none, found is false.
 func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b begunRow, found bool, err error) {
-	// Without the times, so that two runs of the lab read the same.
+	// Times are left out, so that two runs of the lab produce the same output.
 	columns := []string{
 		"hold_id", "idempotency_key", "payment_id", "amount", "currency", "refund_key", "refunds_failed",
 	}
 	return s.first(ctx, columns, "hold_id = ? AND payment_id = ?", holdID, paymentID)
 }
 
-// settled deletes a payment that is settled, which has this id, or has none because it was not made. A row with
-// another id is another payment. If that fails the payment is settled again later, which changes nothing.
+// settled deletes the row of a settled payment, if the row has this id, or none because the payment
+// was not made. A row with another id is another payment. If the deletion fails, the payment is
+// settled again later, which changes nothing.
 func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
 	err := s.remove(ctx, "hold_id = ? AND idempotency_key = ? AND payment_id IN ('', ?)", b.HoldID, b.Key, paymentID)
 	if err != nil {
@@ -233,7 +240,7 @@ func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
 	}
 }
 
-// settledByID is settled for a payment whose key is not known.
+// settledByID is settled for a payment whose key is unknown.
 func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 	if err := s.remove(ctx, "hold_id = ? AND payment_id = ?", holdID, paymentID); err != nil {
 		s.log.Warn("a payment is settled, and will be looked at once more",
@@ -241,8 +248,9 @@ func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 	}
 }
 
-// remove deletes payments that are settled, and whose order nobody is cancelling. One with a refund that has failed
-// stays, and is never due: the refund that is final now may fail as well, and then it counts.
+// remove deletes the rows of settled payments whose order is not being cancelled. A row with a
+// failed refund stays, but is never due: the latest refund, final now, may still fail, and has to
+// be counted then.
 func (s *Service) remove(ctx context.Context, which string, args ...any) error {
 	which += " AND cancelling = 0"
 	rows, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE "+which+" AND refunds_failed = 0", args...)
@@ -254,7 +262,8 @@ func (s *Service) remove(ctx context.Context, which string, args ...any) error {
 	return err
 }
 
-// neverDue is due_at of a payment that is settled and stays on record. A refund that fails makes it due again.
+// neverDue is the due_at of a settled payment that stays on record. If a refund fails, the payment
+// becomes due again.
 const neverDue = math.MaxInt64
 
 // checkLedger returns an error that wraps ErrPending if a payment began at another provider.
@@ -262,21 +271,22 @@ func (s *Service) checkLedger(b begunRow) error {
 	if b.Ledger == "" || b.Ledger == s.cfg.Ledger {
 		return nil
 	}
-	return fmt.Errorf("%w: it began at another provider", ErrPending) // buyers need not know its address
+	return fmt.Errorf("%w: it began at another provider", ErrPending) // buyers must not see its address
 }
 
-// abandoned is how long a payment may be due whose ledger ends with its process. A process that
-// lives looks at its payments more often, see maxSettlePause.
+// abandoned is how long a payment whose ledger ends with its process must be due before it is given
+// up. A live process looks at its payments more often, see maxSettlePause.
 const abandoned = 2 * maxSettlePause
 
-// errUnread is wrapped by the error of a table that cannot be read.
+// errUnread means that the table of payments cannot be read.
 var errUnread = errors.New("the payments that are not settled cannot be read")
 
-// ForgetAbandoned deletes payments at a provider inside another shop that have been due for over
-// 20 minutes: their ledger ended with that shop, and nobody can say any more what became of them.
+// ForgetAbandoned deletes payments at a provider inside another shop that have been due for over 20
+// minutes: their ledger ended with that shop, so their outcome cannot be known any more.
 //
-// A Service does so by itself when it has looked at the table for as long without a gap. After
-// an outage of the database, or when machines have slept, the shops that live come first.
+// A Service calls it only after it has looked at the table for that long without a gap. So after an
+// outage of the database, or after machines slept, live shops have time to settle their payments
+// first.
 func (s *Service) ForgetAbandoned(ctx context.Context) error {
 	rows, err := s.exec(ctx,
 		"DELETE FROM oversell_hold_payments WHERE ledger <> ? AND ledger LIKE '"+OwnLedger+"%' AND "+
@@ -288,8 +298,8 @@ func (s *Service) ForgetAbandoned(ctx context.Context) error {
 	return err
 }
 
-// due returns payments that this shop may settle now. Those that were tried least are first, and of these the newest:
-// a payment that becomes due does not wait for those that cannot be settled.
+// due returns payments that this shop may settle now: the least tried first, and among these the
+// newest. So a payment that becomes due does not wait for those that cannot be settled.
 func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
@@ -300,9 +310,9 @@ func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error
 	return all, nil
 }
 
-// refundFailed notes that the refund of a payment on record has failed, once for an event, and lets the next one be
-// tried soon with another key. After maxRefunds it raises an alarm instead. It reports false if the record has
-// changed since it was read.
+// refundFailed records that the refund of a payment on record has failed, once per event, and makes
+// the payment due, so that the next refund is tried soon, with another key. After maxRefunds it
+// raises an alarm. It reports false if the record has changed since it was read.
 func (s *Service) refundFailed(ctx context.Context, b begunRow, event string) (noted bool, err error) {
 	events, _, _ := strings.Cut(b.RefundKey, tryMark)
 	if strings.Contains(events+"/", "/"+event+"/") {
@@ -325,8 +335,8 @@ func (s *Service) refundFailed(ctx context.Context, b begunRow, event string) (n
 	return true, nil
 }
 
-// nextRefundKey lets the next refund of a payment have another key, because the provider may answer this one with
-// an error for ever.
+// nextRefundKey makes the next refund of a payment use another key, because the provider may always
+// answer this one with an error.
 func (s *Service) nextRefundKey(ctx context.Context, b begunRow) error {
 	events, _, _ := strings.Cut(b.RefundKey, tryMark)
 	_, err := s.exec(ctx,
@@ -335,20 +345,21 @@ func (s *Service) nextRefundKey(ctx context.Context, b begunRow) error {
 	return err
 }
 
-// refundKey is the idempotency key of the next refund of a payment.
+// refundKey returns the idempotency key of the next refund of a payment.
 func (b begunRow) refundKey(paymentID string) string {
 	return "refund/" + paymentID + b.RefundKey[max(0, strings.LastIndex(b.RefundKey, "/")):]
 }
 
 const (
-	// tryMark begins what nextRefundKey adds to a key.
+	// tryMark begins the suffix that nextRefundKey adds to a key.
 	tryMark = "~"
-	// maxEvents bounds the events in a refund key, so that a number has room after them.
+	// maxEvents is the most bytes of events in RefundKey, so that there is room for a number after
+	// them.
 	maxEvents = 112
 )
 
-// takeDue takes a payment that is due, so that no other process looks at it before the pause is
-// over. It reports false if another one was faster.
+// takeDue takes a payment that is due, so that no other process tries it before the pause is over.
+// It reports false if another process was faster.
 func (s *Service) takeDue(ctx context.Context, b begunRow, pause time.Duration) (bool, error) {
 	rows, err := s.exec(ctx,
 		"UPDATE oversell_hold_payments SET due_at = "+s.sql.Clock+" + ?, tries = tries + 1 WHERE hold_id = ? AND "+
@@ -357,7 +368,7 @@ func (s *Service) takeDue(ctx context.Context, b begunRow, pause time.Duration) 
 	return rows > 0, err
 }
 
-// execTries bounds how often a statement is tried that was in the way of another one.
+// execTries is how often a statement is tried that conflicts with others.
 const execTries = 3
 
 // exec runs one statement on the table, and returns how many rows it changed.

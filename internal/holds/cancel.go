@@ -9,9 +9,10 @@ import (
 	"oversell/internal/payment"
 )
 
-// Cancel ends the order that a hold has become: its units can be held again, and the buyer gets the money back, once.
-// It may be repeated. It returns ErrToken, ErrUnknownOrder if the hold has no order, or ErrPending if the order has
-// ended and the refund is not final: the settlement tries it again.
+// Cancel cancels the order that a hold has become: its units can be held again, and the buyer gets
+// the money back, once. It may be repeated. It returns ErrToken, ErrUnknownOrder if the hold has no
+// order, or ErrPending if the order is cancelled but the refund is not final: the settlement tries
+// it again.
 func (s *Service) Cancel(ctx context.Context, id string, token int64) error {
 	if err := s.cancelOrder(ctx, id, token); err != nil {
 		return fmt.Errorf("cancelling order %s: %w", id, err)
@@ -46,14 +47,16 @@ func (s *Service) cancelOrder(ctx context.Context, id string, token int64) error
 	return s.finishCancel(ctx, stage, h, b)
 }
 
-// beginCancel records that the order of a payment is being cancelled. It does so before the order ends: a process that
-// dies in between leaves a cancellation that the settlement finishes, and no order without its money.
+// beginCancel records that the order of a payment is being cancelled, before the order is removed.
+// If the process dies in between, the settlement finishes the cancellation, so the buyer does not
+// lose both order and money.
 func (s *Service) beginCancel(ctx context.Context, b begunRow) error {
 	for range authorisedTries {
 		if _, err := s.insertBegun(ctx, b); err != nil {
 			return err
 		}
-		// Refunds that failed until now were not the shop's. A repeated cancellation changes nothing.
+		// Refunds that failed before were not made by this cancellation. A repeated cancellation changes
+		// nothing.
 		_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET cancelling = 1, refunds_failed = 0, alarm = '', "+
 			"due_at = "+s.sql.Clock+" + ? WHERE hold_id = ? AND idempotency_key = ? AND cancelling = 0",
 			s.cfg.Settle.Milliseconds(), b.HoldID, b.Key)
@@ -63,12 +66,12 @@ func (s *Service) beginCancel(ctx context.Context, b begunRow) error {
 		rows, err := s.count(ctx, "hold_id = ? AND idempotency_key = ? AND cancelling = 1", b.HoldID, b.Key)
 		if err != nil || rows > 0 {
 			return err
-		} // it was settled just now
+		} // it has just been settled
 	}
 	return fmt.Errorf("%w: its record changes all the time", ErrPending)
 }
 
-// finishCancel ends the order of a hold, if it has not ended, and refunds its payment.
+// finishCancel removes the order of a hold, if it still exists, and refunds its payment.
 func (s *Service) finishCancel(ctx context.Context, stage Stage, h Hold, b begunRow) error {
 	if h.Status == Paid {
 		if err := stage.Cancel(ctx, h.ID, h.Token); err != nil && !errors.Is(err, NotHeldError{Cancelled}) {
@@ -88,7 +91,8 @@ func (s *Service) finishCancel(ctx context.Context, stage Stage, h Hold, b begun
 	return nil
 }
 
-// recordFor is a row for a payment whose key is not known. The amount is not what the hold costs: see asked.
+// recordFor returns a row for a payment whose key is unknown. It leaves out the amount, so that
+// asked does not take the payment for one that the shop asked for.
 func (s *Service) recordFor(h Hold, paymentID, currency string) begunRow {
 	return begunRow{
 		HoldID: h.ID, Key: ownKey(paymentID), SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Currency: currency,
@@ -96,9 +100,9 @@ func (s *Service) recordFor(h Hold, paymentID, currency string) begunRow {
 	}
 }
 
-// Refunded ends the order of a payment that was refunded, such as in the provider's own dashboard. It is for the
-// webhook payment.refunded, whose signature the caller has checked, and may be called any number of times. The errors
-// are those of Captured.
+// Refunded cancels the order of a payment that was refunded outside the shop, for example in the
+// provider's dashboard. It handles the webhook payment.refunded, whose signature the caller has
+// checked, and may be called any number of times. The errors are those of Captured.
 func (s *Service) Refunded(ctx context.Context, paymentID string) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments
@@ -113,7 +117,7 @@ func (s *Service) Refunded(ctx context.Context, paymentID string) error {
 		return fmt.Errorf("payment %s: %w: it is %s", paymentID, ErrNotCaptured, p.Status)
 	case h.Status == Held:
 		_, paying, err := s.recordOf(ctx, h.ID, p.ID)
-		if err == nil && paying { // a shop has captured it, and may be about to write the order
+		if err == nil && paying { // a shop captured it, and may be about to write the order
 			err = fmt.Errorf("payment %s: %w: its hold has not ended", paymentID, ErrPending)
 		}
 		return err
@@ -126,7 +130,7 @@ func (s *Service) Refunded(ctx context.Context, paymentID string) error {
 	return nil
 }
 
-// OpenRefunds counts the payments for holds of an item of which a refund has failed, until another one is final.
+// OpenRefunds counts the payments for holds of an item that have a failed refund and no final one.
 func (s *Service) OpenRefunds(ctx context.Context, sku string) (int64, error) {
 	return s.count(ctx, "refunds_failed > 0 AND due_at < ? AND sku = ?", int64(neverDue), sku)
 }

@@ -8,25 +8,25 @@ import (
 	"gorm.io/gorm"
 )
 
-// Dialect is the SQL in which MySQL (or MariaDB) and SQLite differ. Everything else in the
+// Dialect contains the SQL that differs between MySQL (or MariaDB) and SQLite. All other SQL in the
 // stages is the same for both.
 type Dialect struct {
 	Clock  string // the database's time: milliseconds since 1970, in UTC
-	Ignore string // INSERT that does nothing if the row is there
+	Ignore string // INSERT that does nothing if the row exists
 	Update string // ends a SELECT whose rows the transaction locks
-	Share  string // ends a SELECT whose rows nobody may change until the transaction ends
-	// Unlocked ends a SELECT that leaves out the rows which somebody else has locked. It is ""
-	// where there are none, and for MySQL before 8 and MariaDB before 10.6.
+	Share  string // ends a SELECT that keeps others from changing its rows until the transaction ends
+	// Unlocked ends a SELECT that locks its rows and skips those that others have locked. It is "" for
+	// SQLite, which has no row locks, and for MySQL before 8 and MariaDB before 10.6.
 	Unlocked string
 
 	// Duplicate reports whether a unique index refused a row.
 	Duplicate func(error) bool
-	// Conflict reports whether the database rolled a transaction back because it was in
-	// the way of another one. It may be tried again.
+	// Conflict reports whether the database rolled a transaction back because of a conflict. It may be
+	// tried again.
 	Conflict func(error) bool
-	// Decided reports whether an error is the database's own answer, so that nothing of
-	// the transaction can take effect any more. After any other error, such as a
-	// connection that broke during COMMIT, that is not known.
+	// Decided reports whether an error is the database's own answer, so that the transaction certainly
+	// has no effect. After any other error, such as a connection that broke during COMMIT, that is
+	// unknown.
 	Decided func(error) bool
 }
 
@@ -45,7 +45,7 @@ func DialectOf(db *gorm.DB) Dialect {
 	return d
 }
 
-// The errors of MySQL and MariaDB that mean something here.
+// The error numbers of MySQL and MariaDB that are handled here.
 const (
 	erDuplicate       = 1062
 	erParse           = 1064
@@ -55,8 +55,8 @@ const (
 )
 
 var mysqlDialect = Dialect{
-	// UTC_TIMESTAMP does not depend on the time zone of the session, in which an hour may
-	// come twice a year.
+	// UTC_TIMESTAMP does not depend on the session's time zone, in which one hour a year may occur
+	// twice.
 	Clock:  "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)",
 	Ignore: "INSERT IGNORE",
 	Update: " FOR UPDATE",
@@ -88,8 +88,8 @@ func isMySQL(err error, numbers ...uint16) bool {
 	return false
 }
 
-// SQLite has one writer at a time and runs in this process: its transactions begin with the
-// lock for writing (see backend.DialDatabase), and an error is always final.
+// SQLite has one writer at a time and runs in this process: its transactions begin by taking the
+// write lock (see backend.DialDatabase), and an error is always final.
 var sqliteDialect = Dialect{
 	Clock:  "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 	Ignore: "INSERT OR IGNORE",

@@ -1,15 +1,15 @@
-// Package holds is a sale in two steps. A buyer first gets a hold on some units and pays
-// later. A hold that is paid in time becomes an order. One that is not runs out, and its
-// units are sold to somebody else.
+// Package holds sells in two steps. A buyer first gets a hold on some units and pays later. A hold
+// that is paid in time becomes an order. Otherwise it expires, and its units can be sold to
+// somebody else.
 //
-// A hold with an expiry is a lease, and a payment that arrives late is the paused holder
-// that every lock with a lease knows. So holds have stages as the locks in internal/locks
-// have: h1_counter, h2_status and h3_claim, each a folder of its own that can be read
-// beside its neighbour. The first two sell a unit twice, or lose one. Their package comments
-// say how, and their tests show it. A product uses h3_claim.
+// A hold with an expiry is a lease, and a late payment is like the paused holder of a lock with a
+// lease. So holds have stages, like the locks in internal/locks: h1_counter, h2_status and
+// h3_claim, each in its own folder, to be read beside its neighbour. The first two can sell a unit
+// twice, or lose one. Their package comments say how, and their tests show it. In production, use
+// h3_claim.
 //
-// Service is what a shop needs around a stage: which sale is on, the payment, and a sweeper
-// that ends holds also when no buyer comes.
+// Service adds what a shop needs around a stage: it finds the current sale, handles payments, and
+// runs a sweeper that ends expired holds even when no buyer comes.
 package holds
 
 import (
@@ -24,16 +24,16 @@ import (
 	"oversell/internal/stock"
 )
 
-// Status is what became of a hold.
+// Status is the state of a hold.
 type Status string
 
-// The statuses. A hold begins as held, and changes once; a paid one can still be cancelled.
+// The statuses. A hold begins as held and changes once; a paid hold can still be cancelled.
 const (
 	Held      Status = "held"
 	Paid      Status = "paid"
 	Expired   Status = "expired"
 	Released  Status = "released"
-	Cancelled Status = "cancelled" // its order is gone
+	Cancelled Status = "cancelled" // its order was removed
 )
 
 // Hold is a buyer's right to pay for some units until it expires.
@@ -43,8 +43,8 @@ type Hold struct {
 	SaleID   string `json:"-"`
 	Buyer    string `json:"buyer,omitzero"` // "" if the stage has forgotten it
 	Quantity int64  `json:"quantity"`
-	// Token is the fencing token: a later hold of the same sale has a larger one. It is 0
-	// in the stages that give out none.
+	// Token is the fencing token: a later hold of the same sale has a larger one. It is 0 in stages
+	// without tokens.
 	Token  int64  `json:"token"`
 	Status Status `json:"status"`
 	// PaymentID is the payment of a paid hold.
@@ -53,9 +53,9 @@ type Hold struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Order is what a hold becomes when it is paid. It has the id of its hold, and its row in
-// the table of orders has the payment as its idempotency key. So the table's indexes let one
-// hold, and one payment, become one order at most.
+// Order is what a hold becomes when it is paid. It has the id of its hold, and its row in the table
+// of orders has the payment as its idempotency key. So the table's unique indexes allow at most one
+// order for each hold and each payment.
 type Order struct {
 	ID        string    `json:"order_id"`
 	SKU       string    `json:"sku"`
@@ -65,7 +65,7 @@ type Order struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Extended returns when the hold expires if it is extended now, see Stage.
+// Extended returns when the hold would expire if it is extended now, see Stage.
 func (h Hold) Extended(now time.Time, ttl, most time.Duration) (time.Time, error) {
 	last := h.CreatedAt.Add(most)
 	if !h.ExpiresAt.Before(last) {
@@ -81,54 +81,53 @@ func (h Hold) Extended(now time.Time, ttl, most time.Duration) (time.Time, error
 	return expires, nil
 }
 
-// Order is the order that the hold becomes when it is paid.
+// Order returns the order that the hold becomes when it is paid.
 func (h Hold) Order(now time.Time) Order {
 	return Order{h.ID, h.SKU, h.SaleID, h.Quantity, h.PaymentID, now.UTC().Truncate(time.Millisecond)}
 }
 
 // Request asks for a hold.
 type Request struct {
-	ID       string // of the new hold, unique; the caller chooses it, so that a hold whose reply was lost can be found
+	ID       string // a unique id for the new hold; the caller chooses it, to find the hold if the reply is lost
 	SKU      string
-	SaleID   string // of the sale that the caller has read
+	SaleID   string // the sale that the caller has read
 	Buyer    string
 	Quantity int64
 	Limit    int64         // most units that the buyer may have in this sale, held or paid; 0: no limit
 	TTL      time.Duration // until the hold expires
-	Key      string        // idempotency key of the sale, or "": a second request with the key returns the first hold
+	Key      string        // idempotency key in the sale, or "": a second request with the key gets the first hold
 }
 
-// Units says where a sale's units are that are not sold.
+// Units says where the unsold units of a sale are.
 type Units struct {
 	Left int64 // can be held by the next buyer
 	Held int64 // in holds that have not expired
-	Due  int64 // in holds that have expired, and not left until a sweep ends them
+	Due  int64 // in expired holds, and not available until a sweep ends them
 }
 
 // A Stage keeps the holds of sales. It is safe for concurrent use, and several processes may
 // work on the same sale, all with the same stage.
 //
-// An error that is not one of this package's means that a backend failed, and that it is not
-// known whether the call did its work.
+// Any error that is not from this package means that a backend failed, and that it is unknown
+// whether the call took effect.
 type Stage interface {
-	// Take takes units from the stock, for a hold, or returns the hold of the request's key as
-	// it is now. It returns ErrSoldOut, ErrLimit,
-	// ErrKeyReused, or ErrSaleOver if the request's sale is not the current one.
+	// Take takes units from the stock for a hold. If the request's key was used, it returns the first
+	// hold, as it is now. It returns ErrSoldOut, ErrLimit, ErrKeyReused, or ErrSaleOver if the
+	// request's sale is not current.
 	Take(ctx context.Context, r Request) (Hold, error)
 
-	// Look returns a hold as it is now, or ErrUnknownHold. A hold that has expired is
-	// Expired, also before a sweep has found it. In h3_claim so is one of a sale that is over.
+	// Look returns a hold as it is now, or ErrUnknownHold. A hold is Expired as soon as its time is
+	// over, even before a sweep has found it; in h3_claim also when its sale is over.
 	Look(ctx context.Context, id string) (Hold, error)
 
-	// Claim turns a hold into an order. Repeated for the same payment it returns the same
-	// order. It returns ErrUnknownHold, ErrToken, or ErrNotHeld if the hold has ended
-	// otherwise: then the payment must be refunded. It returns ErrPaymentUsed if the
-	// payment has paid for another hold.
+	// Claim turns a hold into an order. Repeated for the same payment it returns the same order. It
+	// returns ErrUnknownHold, ErrToken, or ErrNotHeld if the hold has ended in another way: then the
+	// payment must be refunded. It returns ErrPaymentUsed if the payment has paid for another hold.
 	Claim(ctx context.Context, id string, token int64, paymentID string) (Order, error)
 
-	// Extend lets a hold expire ttl from now, but at most this long after it began, and never earlier than before.
-	// It returns ErrUnknownHold, ErrToken, ErrNotHeld if the hold has ended already, or ErrExtended if it lasts as
-	// long as it may. A call that is repeated adds nothing.
+	// Extend makes a hold expire ttl from now, but at most this long after it began, and never earlier
+	// than before. It returns ErrUnknownHold, ErrToken, ErrNotHeld if the hold has already ended, or
+	// ErrExtended if it already has the longest duration. A repeated call adds nothing.
 	Extend(ctx context.Context, id string, token int64, ttl, most time.Duration) (Hold, error)
 
 	// Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken, or
@@ -146,8 +145,8 @@ type Stage interface {
 	// Units counts the units of a sale that are not sold.
 	Units(ctx context.Context, sku, saleID string) (Units, error)
 
-	// List returns at most limit holds of a sale as they are now, in any order: the newest
-	// ones, or those that the stage has not forgotten.
+	// List returns at most limit holds of a sale as they are now, in any order: the newest ones, or,
+	// in a stage that forgets ended holds, those that remain.
 	List(ctx context.Context, sku, saleID string, limit int) ([]Hold, error)
 }
 
@@ -172,16 +171,15 @@ func (e NotHeldError) Error() string { return fmt.Sprintf("%v: it is %s", ErrNot
 // Unwrap returns ErrNotHeld.
 func (e NotHeldError) Unwrap() error { return ErrNotHeld }
 
-// Backends are what a stage works with. One that a stage does not use may be nil.
+// Backends are the backends of a stage. A client that the stage does not use may be nil.
 type Backends struct {
 	Redis redis.UniversalClient
 	DB    *sql.DB // with the tables of Migrate and stock.Migrate
 	SQL   Dialect // of DB
 
-	// Now is the clock of this process, by which some stages let holds expire; nil:
-	// time.Now.
+	// Now is the clock of this process, which some stages use for expiry; nil: time.Now.
 	Now func() time.Time
-	// Isolation is that of transactions. The default is the database's own.
+	// Isolation is the isolation level of transactions. The default is the database's own.
 	Isolation sql.IsolationLevel
 }
 

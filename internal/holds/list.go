@@ -11,28 +11,28 @@ import (
 	"oversell/internal/stock"
 )
 
-// Listing is what became of the units of an item's current sale, as far as the stage of the
-// sale remembers it.
+// Listing shows the holds and orders of an item's current sale, as far as the stage of the sale
+// remembers them.
 type Listing struct {
 	SKU    string
 	SaleID string
-	Stage  string    // "": nobody has asked for a hold yet
+	Stage  string    // "": no hold was requested yet
 	Now    time.Time // by the database's clock
 	Holds  []Listed  // the newest first
 }
 
 // Listed is a hold, and the order that it has become. If the stage has forgotten the hold, its
-// buyer and its expiry are not known.
+// buyer and its expiry are unknown.
 type Listed struct {
 	Hold
 	Order *Order
 }
 
-// MaxListed bounds the holds in a Listing.
+// MaxListed is the most holds in a Listing.
 const MaxListed = 100
 
-// List returns the newest holds of the item's current sale. What it reads may change meanwhile:
-// a hold and its order need not be from the same moment.
+// List returns the newest holds of the item's current sale. It does not read everything at the same
+// moment, so a hold and its order may disagree.
 func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
 	if err := stock.CheckSKU(sku); err != nil {
 		return Listing{}, err
@@ -113,8 +113,8 @@ func (s *Service) orders(ctx context.Context, item stock.Item) ([]Order, error) 
 	return orders, nil
 }
 
-// Payments counts the orders of a sale by payment, and says what each payment must have been,
-// for payment.AuditAmounts.
+// Payments counts the orders of a sale by payment, and returns the amount that each payment must
+// have, for payment.AuditAmounts.
 func (s *Service) Payments(
 	ctx context.Context, sku, saleID string,
 ) (orders map[string]int, due map[string]payment.Money, err error) {
@@ -130,7 +130,7 @@ func (s *Service) Payments(
 	for _, row := range rows {
 		id := *row.IdempotencyKey
 		orders[id]++
-		if due[id], err = s.price(row.Quantity); err != nil { // an index lets a payment have one order
+		if due[id], err = s.price(row.Quantity); err != nil { // an index allows a payment only one order
 			return nil, nil, err
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 // The tables. The stages write them in SQL.
 
-// row is a hold in the table oversell_holds. Times are milliseconds since 1970, so that
-// the database can compare them with its clock whatever its time zone.
+// row is a hold in the table oversell_holds. Times are milliseconds since 1970, so that the
+// database can compare them with its clock in any time zone.
 type row struct {
 	ID     string `gorm:"primaryKey;size:36"`
 	SKU    string `gorm:"size:64;not null;index:idx_holds_sweep,priority:1"`
@@ -28,7 +28,7 @@ type row struct {
 
 func (row) TableName() string { return "oversell_holds" }
 
-// buyerRow has the units that a buyer has in a sale, held or paid.
+// buyerRow counts the units that a buyer has in a sale, held or paid.
 type buyerRow struct {
 	SaleID string `gorm:"primaryKey;size:36"`
 	Buyer  string `gorm:"primaryKey;size:64"`
@@ -37,8 +37,8 @@ type buyerRow struct {
 
 func (buyerRow) TableName() string { return "oversell_hold_buyers" }
 
-// saleRow names the stage that a sale began with. Two stages know nothing of each other's
-// holds, so a sale has one.
+// saleRow names the stage that a sale began with. Stages do not know each other's holds, so a sale
+// has only one stage.
 type saleRow struct {
 	SaleID string `gorm:"primaryKey;size:36"`
 	Stage  string `gorm:"size:32;not null"`
@@ -46,15 +46,15 @@ type saleRow struct {
 
 func (saleRow) TableName() string { return "oversell_hold_sales" }
 
-// migrateAttempts is more than the tables and indexes that another process can create first.
+// migrateAttempts is enough even if another process creates a table or index first each time.
 const migrateAttempts = 6
 
-// Migrate creates the tables of holds, or adds what is missing in them. Several processes
-// may call it at once. The tables of stock.Migrate must be there too.
+// Migrate creates the tables of holds, or adds what is missing in them. Several processes may call
+// it at the same time. The tables of stock.Migrate must exist, too.
 func Migrate(ctx context.Context, db *gorm.DB) error {
 	db = db.WithContext(ctx)
 	if db.Name() == "mysql" {
-		// As in stock.Migrate: by default MySQL takes one buyer's "A" for another's "a".
+		// As in stock.Migrate: by default MySQL treats "A" and "a" as equal.
 		db = db.Set("gorm:table_options", "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
 	}
 	var err error

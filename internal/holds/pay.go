@@ -18,46 +18,45 @@ import (
 // Payments is the payment provider of a Service.
 type Payments = payment.Provider
 
-// The errors of payments, wrapped, beside those of package payment.
+// The errors of payments, wrapped, besides the errors of package payment.
 var (
-	// ErrRefunded means that the buyer was charged and has the money back, because the hold
-	// had ended, or the payment had another amount. The error that wraps it says which.
+	// ErrRefunded means that the buyer was charged and got the money back, because the hold had ended,
+	// or because the payment had a wrong amount. The error that wraps it says which.
 	ErrRefunded = errors.New("the payment was refunded")
-	// ErrPending means that it is not known yet whether the payment becomes an order or is
-	// refunded. The provider's webhook will settle it, or Settle; so does a request with the
-	// same key.
+	// ErrPending means that it is not known yet whether the payment becomes an order or is refunded.
+	// The provider's webhook, Settle, or a request with the same key will settle it.
 	ErrPending = errors.New("the payment is pending")
-	// ErrAmount means that a payment does not have the amount and currency of the hold that it is for.
+	// ErrAmount means that a payment does not have the amount and currency of its hold.
 	ErrAmount = errors.New("the payment does not have the price of the hold")
 	// ErrNotCaptured means that a payment was not captured, so that there is nothing to settle.
 	ErrNotCaptured = errors.New("the payment is not captured")
-	// errNotRefunded means that a payment is to be refunded, or cancelled, and that this is not final yet.
+	// errNotRefunded means that the refund or cancellation of a payment is not final yet.
 	errNotRefunded = errors.New("the refund is not final")
 	// ErrNoPayments means that the Service has no payment provider.
 	ErrNoPayments = errors.New("there is no payment provider")
 )
 
 const (
-	// payTimeout bounds a payment once it has begun. It does not end with its caller's
-	// context: a buyer who leaves is charged, and gets the order, all the same.
+	// payTimeout limits a payment once it has begun. The payment does not end with its caller's
+	// context: a buyer who leaves is still charged and gets the order.
 	payTimeout = 20 * time.Second
-	// payTries is how often the provider is asked when no answer comes. All tries have the
-	// same idempotency key.
+	// payTries is how often the provider is asked if it does not answer. All tries have the same
+	// idempotency key.
 	payTries = 3
-	// maxRefunds is how many refunds of a payment may fail until somebody has to look at it.
+	// maxRefunds is how many refunds of a payment may fail before an operator has to look at it.
 	maxRefunds = 3
 	// payPause is the time between two tries.
 	payPause = 200 * time.Millisecond
 )
 
-// Pay charges the buyer and turns the hold into an order. The key is the buyer's idempotency
-// key: a request that is repeated with it charges once. Pay returns ErrUnknownHold, ErrToken
-// or ErrNotHeld before it charges; ErrRefunded, if the hold ended while the payment was
-// under way; payment.ErrDeclined; or ErrPending.
+// Pay charges the buyer and turns the hold into an order. The key is the buyer's idempotency key:
+// requests with the same key charge once. Pay returns ErrUnknownHold, ErrToken or ErrNotHeld before
+// it charges; ErrRefunded, if the hold ended while the payment was under way; payment.ErrDeclined;
+// or ErrPending.
 //
-// The money moves before the hold does: the order is written when the capture is certain. If
-// the process dies in between, the webhook payment.captured settles it, see Captured, and so
-// does any shop without a webhook, see Settle.
+// The buyer is charged first: the order is written when the capture is certain. If the process dies
+// in between, the webhook payment.captured settles the payment, see Captured. Without a webhook any
+// shop settles it, see Settle.
 func (s *Service) Pay(ctx context.Context, id string, token int64, key string) (Order, error) {
 	order, err := s.pay(ctx, id, token, key)
 	if err != nil {
@@ -96,7 +95,7 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	if err != nil {
 		return Order{}, err
 	}
-	if h.Status == Paid && h.PaymentID != p.ID { // paid with another key: nothing more is captured
+	if h.Status == Paid && h.PaymentID != p.ID { // paid with another key: do not capture again
 		err := s.cancelPayment(ctx, b, p.ID)
 		if err != nil && p.Status == payment.Captured {
 			err = fmt.Errorf("%w: %w", ErrPending, err)
@@ -125,8 +124,9 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	return order, err
 }
 
-// paidBefore is the error for a hold that was paid with another payment. If this shop's provider
-// does not know that payment, this may be the request that made it, repeated at another shop.
+// paidBefore returns the error for a hold that was paid with another payment. If this shop's
+// provider does not know that payment, this request may be a repetition of the one that made it at
+// another shop.
 func (s *Service) paidBefore(ctx context.Context, h Hold) error {
 	if _, err := s.cfg.Payments.Payment(ctx, h.PaymentID); errors.Is(err, payment.ErrUnknownPayment) {
 		s.log.Warn("a hold was paid at another provider than this shop's; several shops need the same one, as "+
@@ -136,8 +136,8 @@ func (s *Service) paidBefore(ctx context.Context, h Hold) error {
 	return NotHeldError{Paid}
 }
 
-// tooLate is the error for a payment whose hold has ended. If it began before that, and was
-// interrupted, it is settled first: the buyer may have been charged.
+// tooLate returns the error for a payment whose hold has ended. If the payment had begun before and
+// was interrupted, it is settled first: the buyer may have been charged.
 func (s *Service) tooLate(ctx context.Context, h Hold, key string) error {
 	b, found, err := s.begun(ctx, h.ID, key)
 	if err == nil && found {
@@ -152,7 +152,8 @@ func (s *Service) tooLate(ctx context.Context, h Hold, key string) error {
 	return fmt.Errorf("%w: %w", ErrPending, err)
 }
 
-// authorise reserves the amount of a payment that has begun. A refusal settles the payment.
+// authorise reserves the amount of a payment that has begun. If the provider refuses, the payment
+// is settled.
 func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment, err error) {
 	r := payment.Request{Key: "hold/" + b.HoldID + "/" + b.Key, Reference: b.reference(), Amount: b.Amount,
 		Currency: b.Currency, Group: b.SaleID}
@@ -190,8 +191,8 @@ func (s *Service) capture(ctx context.Context, paymentID string) error {
 	return err
 }
 
-// settle turns the hold of a captured payment into its order, or refunds the payment. It may
-// be called any number of times, also by several processes at once.
+// settle turns the hold of a captured payment into its order, or refunds the payment. It may be
+// called any number of times, even by several processes at the same time.
 func (s *Service) settle(ctx context.Context, stage Stage, h Hold, p payment.Payment) (Order, error) {
 	err := s.checkAmount(ctx, stage, h, p)
 	if err == nil {
@@ -200,7 +201,7 @@ func (s *Service) settle(ctx context.Context, stage Stage, h Hold, p payment.Pay
 			return order, nil
 		}
 	}
-	if !ended(err) { // the order may have been written: refund nothing
+	if !ended(err) { // the order may have been written: do not refund
 		return Order{}, fmt.Errorf("%w: claiming the hold: %w", ErrPending, err)
 	}
 	if refundErr := s.refund(ctx, h.ID, p.ID); refundErr != nil {
@@ -214,7 +215,7 @@ func (s *Service) settle(ctx context.Context, stage Stage, h Hold, p payment.Pay
 	return Order{}, fmt.Errorf("%w: %w", ErrRefunded, err)
 }
 
-// ended reports whether err says that the hold will never be this payment's.
+// ended reports whether err means that the hold can never be claimed by this payment.
 func ended(err error) bool {
 	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnknownHold) || errors.Is(err, ErrToken) ||
 		errors.Is(err, ErrAmount)
@@ -228,11 +229,12 @@ func (s *Service) price(quantity int64) (payment.Money, error) {
 	return payment.Money{Amount: s.cfg.Price * quantity, Currency: s.cfg.Currency}, nil
 }
 
-// checkAmount returns ErrAmount unless the payment has the price of the hold. Anybody with
-// access to the account at the provider can make a payment that refers to a hold.
+// checkAmount returns ErrAmount unless the payment has the price of the hold. This is needed
+// because anybody with access to the account at the provider can make a payment that refers to a
+// hold.
 //
-// The shop may have asked for the payment when its price was another. Such a payment is on
-// record until its order is written. So the hold is read again after the record.
+// The shop may have asked for the payment at an earlier price. Such a payment is on record until
+// its order is written. So the record is read first, and then the hold once more.
 func (s *Service) checkAmount(ctx context.Context, stage Stage, h Hold, p payment.Payment) error {
 	if h.Quantity == 0 { // the hold is not known, and nothing can claim it
 		return nil
@@ -254,9 +256,9 @@ func (s *Service) checkAmount(ctx context.Context, stage Stage, h Hold, p paymen
 	return fmt.Errorf("%w: it is %d %s, and must be %d %s", ErrAmount, p.Amount, p.Currency, due.Amount, s.cfg.Currency)
 }
 
-// refund gives the money back, or cancels a payment that was not captured. It returns nil when that is final. A
-// payment whose refund has failed is refunded with another key. So the provider does it again, and not twice: it
-// refuses to give back more than was charged.
+// refund gives the money back, or cancels a payment that was not captured. It returns nil when that
+// is final. After a failed refund it uses another key, so that the provider tries again. That
+// cannot refund twice: the provider refuses to give back more than was charged.
 func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 	b, _, err := s.recordOf(ctx, holdID, paymentID)
 	if err != nil {
@@ -264,7 +266,7 @@ func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 	}
 	if b.RefundsFailed >= maxRefunds {
 		p, err := s.cfg.Payments.Payment(ctx, paymentID)
-		if err == nil && (p.Status == payment.Refunded || p.Status == payment.Cancelled) { // by somebody, by hand
+		if err == nil && (p.Status == payment.Refunded || p.Status == payment.Cancelled) { // it was refunded by hand
 			return nil
 		}
 		return fmt.Errorf("%w: %d refunds have failed", errNotRefunded, b.RefundsFailed)
@@ -274,7 +276,7 @@ func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 		p, err = s.cfg.Payments.Refund(ctx, paymentID, b.refundKey(paymentID))
 		return err
 	})
-	if errors.Is(err, payment.ErrConflict) { // it was done with another key
+	if errors.Is(err, payment.ErrConflict) { // it was refunded with another key
 		if now, lookErr := s.cfg.Payments.Payment(ctx, paymentID); lookErr == nil {
 			p = now
 		}
@@ -288,7 +290,7 @@ func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 	return fmt.Errorf("%w: the payment is %s", errNotRefunded, p.Status)
 }
 
-// untilAnswered calls f again while the provider gives no answer.
+// untilAnswered repeats f while the provider does not answer, up to payTries times.
 func untilAnswered(ctx context.Context, f func() error) (err error) {
 	for try := 1; ; try++ {
 		if err = f(); try == payTries || !errors.Is(err, payment.ErrUnavailable) || guard.Sleep(ctx, payPause) != nil {
@@ -297,20 +299,20 @@ func untilAnswered(ctx context.Context, f func() error) (err error) {
 	}
 }
 
-// Reference is what a payment is for: the hold and its fencing token. So the webhook of a
-// payment claims what the payment was authorised for, and no other hold.
+// Reference identifies in a payment the hold that it is for, with the fencing token. So the webhook
+// of a payment claims only the hold for which it was authorised.
 func (h Hold) Reference() string { return h.ID + "/" + strconv.FormatInt(h.Token, 10) }
 
 func (b begunRow) reference() string { return Hold{ID: b.HoldID, Token: b.Token}.Reference() }
 
-// Captured settles a payment that the provider says it has captured: its hold becomes an
-// order, or it is refunded. It is for the webhook payment.captured, whose signature the caller
-// has checked, and makes good what a process left that died after its capture. It may be called
-// for the same payment any number of times.
+// Captured settles a payment that the provider reports as captured: its hold becomes an order, or
+// the payment is refunded. It handles the webhook payment.captured, whose signature the caller has
+// checked, and completes the payment of a process that died after the capture. It may be called for
+// the same payment any number of times.
 //
-// It returns nil if the payment is settled, ErrNotCaptured if the provider says otherwise by now,
-// ErrUnknownHold if the payment is not for a hold of this shop, and otherwise an error after
-// which the provider must send the webhook again.
+// It returns nil if the payment is settled, ErrNotCaptured if the payment is no longer captured,
+// ErrUnknownHold if the payment is not for a hold of this shop, and otherwise an error after which
+// the provider must send the webhook again.
 func (s *Service) Captured(ctx context.Context, paymentID string) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments
@@ -334,7 +336,8 @@ func (s *Service) Captured(ctx context.Context, paymentID string) error {
 	return nil
 }
 
-// paid returns a payment as it is now, because webhooks come out of order, and the hold that it is for.
+// paid returns a payment and its hold. It reads the payment's current state, because webhooks may
+// arrive out of order.
 func (s *Service) paid(ctx context.Context, paymentID string) (payment.Payment, Hold, Stage, error) {
 	p, err := s.cfg.Payments.Payment(ctx, paymentID)
 	if err != nil {
@@ -346,8 +349,8 @@ func (s *Service) paid(ctx context.Context, paymentID string) (payment.Payment, 
 	if err != nil || stageErr != nil {
 		return p, Hold{}, nil, fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, ErrUnknownHold)
 	}
-	// A stage with tokens remembers its holds when they have ended. One that it does not know
-	// is another shop's, and so is the money. The others cannot tell.
+	// A stage with tokens remembers ended holds. If it does not know the hold, hold and money belong
+	// to another shop. Stages without tokens cannot tell.
 	h, err := stage.Look(ctx, id)
 	h.ID, h.Token = id, token
 	if err != nil && (token != 0 || !errors.Is(err, ErrUnknownHold)) {
@@ -356,9 +359,10 @@ func (s *Service) paid(ctx context.Context, paymentID string) (payment.Payment, 
 	return p, h, stage, nil
 }
 
-// RefundFailed is for the webhook refund.failed, whose signature the caller has checked: a refund that the provider
-// had accepted has failed, and the event has this id. The payment is refunded again by the settlement, with another
-// idempotency key. It may be called for the same event any number of times. The errors are those of Captured.
+// RefundFailed handles the webhook refund.failed, whose signature the caller has checked: a refund
+// that the provider had accepted has failed. Event is the event's id. The settlement refunds the
+// payment again, with another idempotency key. It may be called for the same event any number of
+// times. The errors are those of Captured.
 func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments
@@ -369,7 +373,7 @@ func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) err
 	if unknown != nil && !errors.Is(unknown, ErrUnknownHold) {
 		return unknown
 	}
-	if p.Status != payment.Captured { // it was refunded since
+	if p.Status != payment.Captured { // it has been refunded since
 		return fmt.Errorf("payment %s: %w: it is %s", paymentID, ErrNotCaptured, p.Status)
 	}
 	for range authorisedTries {
@@ -385,7 +389,7 @@ func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) err
 		case unknown != nil:
 			return unknown
 		}
-		// The refund was final.
+		// There is no record, because the refund was final.
 		if _, err := s.insertBegun(ctx, s.recordFor(h, p.ID, p.Currency)); err != nil {
 			return err
 		}

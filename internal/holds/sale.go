@@ -12,19 +12,19 @@ import (
 	"oversell/internal/stock"
 )
 
-// dbTimeout bounds a statement of a Service.
+// dbTimeout limits a statement of a Service.
 const dbTimeout = 5 * time.Second
 
-// limited returns the context of one statement. It does not end with ctx: GORM shares
-// prepared statements, so a caller that cancels while one is being prepared would fail all
-// that wait for it.
+// limited returns the context of one statement. It does not end with ctx: GORM shares prepared
+// statements, so a caller that cancels while one is being prepared would fail all callers that wait
+// for it.
 func (s *Service) limited(ctx context.Context) (*gorm.DB, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 	return s.cfg.DB.WithContext(ctx), cancel
 }
 
-// join returns the item with its current sale. The first request decides the stage of the
-// sale. It returns ErrOtherStage if that is not the one that is asked for.
+// join returns the item with its current sale. The first request decides the stage of the sale. If
+// it is not a.Stage, join returns ErrOtherStage.
 func (s *Service) join(ctx context.Context, a Ask) (stock.Item, error) {
 	item, err := s.heldItem(ctx, a.SKU)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *Service) item(ctx context.Context, sku string) (item stock.Item, err er
 	return item, nil
 }
 
-// saleStage returns the stage of a sale. If it has none, it is given this one, unless that
-// is "".
+// saleStage returns the stage of a sale. If the sale has none yet, it gets the given stage, unless
+// that is "".
 func (s *Service) saleStage(ctx context.Context, saleID, stage string) (string, error) {
 	if known, ok := s.sales.Load(saleID); ok {
 		return known.(string), nil
@@ -92,8 +92,8 @@ func (s *Service) saleStage(ctx context.Context, saleID, stage string) (string, 
 	return row.Stage, nil
 }
 
-// Units counts the units of the item's sale that are not sold: those that can be held, and
-// those in holds, also if the sweep has not ended them yet.
+// Units counts the units of the item's sale that are not sold: those that can be held, and those in
+// holds, including expired ones that no sweep has ended yet.
 func (s *Service) Units(ctx context.Context, item stock.Item) (left, held int64, err error) {
 	name, err := s.saleStage(ctx, item.SaleID, "")
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *Service) Units(ctx context.Context, item stock.Item) (left, held int64,
 
 func (s *Service) units(ctx context.Context, item stock.Item, name string) (Units, error) {
 	stage, ok := s.cfg.Stages[name]
-	if !ok { // nobody has asked for a hold yet
+	if !ok { // no hold was requested yet
 		return Units{Left: item.Remaining}, nil
 	}
 	u, err := stage.Units(ctx, item.SKU, item.SaleID)
@@ -126,9 +126,10 @@ func (s *Service) CheckRestock(ctx context.Context, item stock.Item) error {
 	return err
 }
 
-// Forget removes the holds of an item. It returns stock.ErrHoldsOpen while one of them is open,
-// or while a payment for one is not settled: a buyer may have been charged. A payment that could not be settled
-// for a long time has an alarm and does not count. It stays on record, and is settled without the item.
+// Forget removes the holds of an item. It returns stock.ErrHoldsOpen while one of them is open, or
+// while a payment for one is not settled: a buyer may have been charged. A payment that could not
+// be settled for a long time has an alarm and does not count. It stays on record, and can be
+// settled without the item.
 func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 	sku := item.SKU
 	open, err := s.openUnits(tx, item)
@@ -164,8 +165,8 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 	return nil
 }
 
-// openUnits counts the units in holds of the item's sale that have not expired. A hold of an
-// earlier sale is no reason to keep the item. The item's row is locked in tx.
+// openUnits counts the units in holds of the item's sale that have not expired. Holds of earlier
+// sales do not count. The item's row is locked in tx.
 func (s *Service) openUnits(tx *gorm.DB, item stock.Item) (units int64, err error) {
 	err = tx.Model(&row{}).Select("COALESCE(SUM(quantity), 0)").
 		Where("sku = ? AND sale_id = ? AND status = ? AND expires_at > "+s.sql.Clock, item.SKU, item.SaleID, Held).
@@ -202,7 +203,7 @@ func (s *Service) Order(ctx context.Context, id string) (Order, error) {
 	return orderOf(o), nil
 }
 
-// orderOf is the order of a row, which has the payment as its idempotency key.
+// orderOf converts a row, which has the payment as its idempotency key.
 func orderOf(row stock.Order) Order {
 	o := Order{ID: row.ID, SKU: row.SKU, SaleID: row.SaleID, Quantity: row.Quantity, CreatedAt: row.CreatedAt.UTC()}
 	if row.IdempotencyKey != nil {

@@ -17,19 +17,19 @@ import (
 	"oversell/internal/stock"
 )
 
-// Config is what a Service is made with.
+// Config configures a Service.
 type Config struct {
 	DB       *gorm.DB         // with the tables of Migrate and stock.Migrate
-	Stages   map[string]Stage // by name, such as h3_claim: no two names have the same part before the underscore
+	Stages   map[string]Stage // by name, such as h3_claim; the parts before the underscore must differ
 	Payments Payments         // nil: nothing can be paid
 	Ledger   string           // names the ledger of Payments, see OwnLedger; at most 255 bytes
-	TTL      time.Duration    // of a hold of an item that says nothing of it; 0: DefaultTTL
-	Max      time.Duration    // most time from the beginning of a hold to its expiry when it is extended; 0: three ttls
+	TTL      time.Duration    // of a hold if the item does not set one; 0: DefaultTTL
+	Max      time.Duration    // the longest that a hold may last in all when it is extended; 0: three ttls
 	Limit    int64            // most units that a buyer may have in a sale of an item without a limit; 0: no limit
 	Price    int64            // of one unit, in minor units of the currency; 0: DefaultPrice
 	Currency string           // three capital letters; "": EUR
 	Sweep    time.Duration    // mean time between two sweeps; 0: DefaultSweep
-	Settle   time.Duration    // after which a payment that was interrupted is settled; 0: DefaultSettle
+	Settle   time.Duration    // how long after its beginning an interrupted payment is settled; 0: DefaultSettle
 	Logger   *slog.Logger     // nil: slog.Default
 }
 
@@ -38,12 +38,12 @@ const (
 	DefaultTTL   = 10 * time.Minute
 	DefaultPrice = 1_000
 	DefaultSweep = time.Second
-	// DefaultSettle is longer than a payment takes that nothing interrupts: see payTimeout.
+	// DefaultSettle is longer than an uninterrupted payment takes, see payTimeout.
 	DefaultSettle = 30 * time.Second
 )
 
-// The errors of a Service, wrapped. It returns stock.ErrInvalid, stock.ErrUnknownItem,
-// stock.ErrLocation for an item that is not sold by holds, and the errors of its Stage too.
+// The errors of a Service, wrapped. It also returns stock.ErrInvalid, stock.ErrUnknownItem,
+// stock.ErrLocation for an item that is not sold by holds, and the errors of its Stage.
 var (
 	ErrUnknownStage = errors.New("unknown stage of holds")
 	ErrOtherStage   = errors.New("the sale has begun with another stage of holds")
@@ -53,7 +53,7 @@ var (
 // Service sells items by holds. It is safe for concurrent use. The caller must close it.
 type Service struct {
 	cfg      Config
-	prefixes map[string]string // of ids, and the stage's name
+	prefixes map[string]string // prefix of ids to stage name
 	log      *slog.Logger
 	sql      Dialect  // of cfg.DB
 	sales    sync.Map // sale id to stage name
@@ -64,7 +64,7 @@ type Service struct {
 
 var _ stock.Holds = (*Service)(nil)
 
-// New returns a Service, which has begun to sweep and to settle.
+// New returns a Service, and starts its sweeps and the settlement of payments.
 func New(cfg Config) *Service {
 	cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL)
 	cfg.Price = cmp.Or(cfg.Price, DefaultPrice)
@@ -87,20 +87,20 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Close ends the sweeps, and the settling of payments.
+// Close ends the sweeps and the settlement of payments.
 func (s *Service) Close() {
 	s.cancel()
 	s.background.Wait()
 }
 
-// prefix begins the ids of a stage's holds, so that a hold says where it is.
+// prefix returns the beginning of the ids of a stage's holds, from which stageOf finds the stage.
 func prefix(stage string) string {
 	short, _, _ := strings.Cut(stage, "_")
 	return short
 }
 
-// newID returns an id for a hold. It begins with the time after the prefix: random ids would
-// touch another page of the database's index each.
+// newID returns an id for a hold. After the prefix it begins with the time: each random id would
+// touch a different page of the database's index.
 func newID(stage string) string {
 	id := uuid.Must(uuid.NewV7())
 	return fmt.Sprintf("%s-%x", prefix(stage), id[:])
@@ -115,7 +115,7 @@ type Ask struct {
 	Key      string // idempotency key, or ""
 }
 
-// printable is the id of a hold.
+// printable matches the id of a hold.
 var printable = regexp.MustCompile(`^[\x21-\x7e]+$`)
 
 func (a Ask) check() error {
@@ -131,7 +131,7 @@ func (a Ask) check() error {
 	return stock.CheckKey(a.Key)
 }
 
-// maxSales bounds how often a request starts again because another sale has begun.
+// maxSales is how often a request is tried if another sale begins meanwhile.
 const maxSales = 3
 
 // Hold takes units for a buyer. The hold expires after the item's HoldSeconds, or Config.TTL.
@@ -172,7 +172,7 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 }
 
 // untilDone returns a context for several writes that belong together. A buyer who leaves must not
-// end the work between two of them.
+// interrupt the work between two of them.
 func untilDone(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), payTimeout)
 }
@@ -183,8 +183,9 @@ func (s *Service) Get(ctx context.Context, id string) (Hold, error) {
 	return h, err
 }
 
-// Extend lets a hold expire as late as if it began now, but at most Config.Max after it began. It returns
-// ErrUnknownHold, ErrToken, ErrNotHeld, or ErrExtended if it lasts as long as it may.
+// Extend makes a hold expire as late as if it began now, but at most Config.Max after it began. It
+// returns ErrUnknownHold, ErrToken, ErrNotHeld, or ErrExtended if the hold already has the longest
+// duration.
 func (s *Service) Extend(ctx context.Context, id string, token int64) (Hold, error) {
 	ctx, cancel := untilDone(ctx)
 	defer cancel()
@@ -228,7 +229,7 @@ func (s *Service) lookUpHold(ctx context.Context, id string) (Hold, Stage, error
 	return h, stage, nil
 }
 
-// stageOf returns the stage that has given out an id. It returns ErrUnknownHold if none has.
+// stageOf returns the stage that has issued an id, or ErrUnknownHold if there is none.
 func (s *Service) stageOf(id string) (Stage, error) {
 	begin, _, _ := strings.Cut(id, "-")
 	stage, ok := s.cfg.Stages[s.prefixes[begin]]
@@ -238,5 +239,5 @@ func (s *Service) stageOf(id string) (Stage, error) {
 	return stage, nil
 }
 
-// maxID bounds the bytes of a hold's id.
+// maxID is the most bytes of a hold's id.
 const maxID = 36

@@ -16,23 +16,23 @@ import (
 const (
 	// maxSettled is how many payments one round looks at.
 	maxSettled = 1_000
-	// abreast is how many of them are settled at the same time.
+	// abreast is how many payments are settled at the same time.
 	abreast = 4
 	// looks is how often the table is read in the time Config.Settle, or in maxSettlePause if
 	// that is shorter.
 	looks = 10
 	// maxSettlePause is the longest pause between two tries to settle a payment.
 	maxSettlePause = 10 * time.Minute
-	// maxFailures is how often the settlement of a payment may fail until it has an alarm, and does not keep
-	// its item from being deleted any more.
+	// maxFailures is how often the settlement of a payment may fail before the payment gets an alarm,
+	// and no longer keeps its item from being deleted.
 	maxFailures = 5
 )
 
 // errUnderWay means that a payment may still be captured, because its hold has not ended.
 var errUnderWay = errors.New("the payment is under way")
 
-// settleAll settles payments that were interrupted, again and again until ctx ends. The shops
-// do not take turns: each payment is taken by one of them, see takeDue.
+// settleAll settles interrupted payments, again and again until ctx ends. Shops may do so at the
+// same time: each payment is taken by one of them, see takeDue.
 func (s *Service) settleAll(ctx context.Context) {
 	pause := s.lookPause()
 	var seen attendance
@@ -49,11 +49,11 @@ func (s *Service) settleAll(ctx context.Context) {
 	}
 }
 
-// attendance is for how long a process has looked at the table without a long gap.
+// attendance tracks for how long a process has looked at the table without a long gap.
 type attendance struct{ since, last time.Time }
 
-// record records a look, and returns for how long no gap was longer than this. It goes by the wall
-// clock, because the monotonic one stands still while the machine sleeps.
+// record records a look, and returns for how long no gap was longer than gap. It uses the wall
+// clock, because the monotonic clock stops while the machine sleeps.
 func (a *attendance) record(now time.Time, gap time.Duration) time.Duration {
 	now = now.Round(0)
 	if since := now.Sub(a.last); since > gap || since < 0 {
@@ -64,16 +64,18 @@ func (a *attendance) record(now time.Time, gap time.Duration) time.Duration {
 }
 
 // lookPause is the mean time between two looks at the table. It is much shorter than abandoned,
-// whatever Config.Settle is: other shops forget what a provider inside a shop leaves for so long.
+// whatever Config.Settle is: otherwise other shops would forget payments at a provider inside this
+// shop.
 func (s *Service) lookPause() time.Duration { return min(s.cfg.Settle, maxSettlePause) / looks }
 
-// Settle looks at payments that have begun longer than Config.Settle ago and are not settled,
-// because their process died or the provider did not answer: a captured one becomes its order
-// or is refunded, and one that was never captured is cancelled when its hold has ended. It
-// needs no webhook. The Service does so by itself, and several processes may do so at once.
+// Settle settles payments that began longer than Config.Settle ago and were interrupted, because
+// their process died or the provider did not answer: a captured payment becomes an order or is
+// refunded, and one that was never captured is cancelled when its hold has ended. It needs no
+// webhook. The Service calls it by itself, and several processes may do so at the same time.
 //
-// A payment that cannot be settled now is tried again later, after a pause that grows. So that many of these do
-// not hold up the others, a round ends after a while, and the next one begins with those that were tried least.
+// A payment that cannot be settled now is tried again later, after a pause that grows. So that many
+// of these do not delay the others, a round ends after a while, and the next one begins with the
+// least tried payments.
 func (s *Service) Settle(ctx context.Context) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments
@@ -99,7 +101,8 @@ func (s *Service) Settle(ctx context.Context) error {
 	return first
 }
 
-// answers reports whether the provider answers at all. If it does, payments that fail do so for reasons of their own.
+// answers reports whether the provider answers at all. If it does, payments that fail have other
+// causes.
 func (s *Service) answers(ctx context.Context) bool {
 	_, err := s.cfg.Payments.Payment(ctx, "none")
 	return !errors.Is(err, payment.ErrUnavailable)
@@ -116,8 +119,8 @@ func (s *Service) settleSome(ctx context.Context, some []begunRow) []error {
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// settleOne settles a payment unless another process does. It returns nil also if the payment
-// is still under way.
+// settleOne settles a payment unless another process does. It also returns nil if the payment is
+// still under way.
 func (s *Service) settleOne(ctx context.Context, b begunRow) error {
 	mine, err := s.takeDue(ctx, b, s.settlePause(b.Tries))
 	if err != nil || !mine {
@@ -143,22 +146,22 @@ func (s *Service) settleOne(ctx context.Context, b begunRow) error {
 	return nil
 }
 
-// failed counts that a payment could not be settled. After too many failures it has an alarm. It counts no refund
-// as failed: the provider may just not answer.
+// failed counts a failed settlement of a payment, and raises an alarm after too many. It does not
+// count a refund as failed: perhaps the provider only does not answer.
 func (s *Service) failed(ctx context.Context, b begunRow, cause error) error {
 	_, err := s.exec(ctx,
 		"UPDATE oversell_hold_payments SET times_unknown = times_unknown + 1 WHERE hold_id = ? AND idempotency_key = ?",
 		b.HoldID, b.Key)
 	if b.Failures+1 >= maxFailures {
 		s.alarm(ctx, b, alarmUnsettled, "a payment cannot be settled", "error", cause)
-		if errors.Is(cause, errNotRefunded) { // or the provider answers the key with an error for ever
+		if errors.Is(cause, errNotRefunded) { // the provider may always answer this key with an error
 			err = errors.Join(err, s.nextRefundKey(ctx, b))
 		}
 	}
 	return err
 }
 
-// settlePause is the pause after a try to settle a payment: twice as long each time.
+// settlePause returns the pause after a try to settle a payment. It doubles each time.
 func (s *Service) settlePause(tries int) time.Duration {
 	pause := s.cfg.Settle
 	for range tries {
@@ -169,18 +172,18 @@ func (s *Service) settlePause(tries int) time.Duration {
 	return pause
 }
 
-// conclude brings a payment to its end, wherever it stands. It returns nil if the payment has
-// become an order or was not captured and never will be, ErrRefunded if the buyer was charged
-// and has the money back, and errUnderWay if the payment was not captured and its hold has not
-// ended. After any other error the payment is not settled. It may be called any number of
-// times, also by several processes at once, and beside the buyer's own request.
+// conclude completes a payment, whatever its state. It returns nil if the payment has become an
+// order or was not captured and never will be, ErrRefunded if the buyer was charged and got the
+// money back, and errUnderWay if the payment was not captured and its hold has not ended. After any
+// other error the payment is not settled. It may be called any number of times, even by several
+// processes and the buyer's own request at the same time.
 func (s *Service) conclude(ctx context.Context, b begunRow) error {
 	if err := s.checkLedger(b); err != nil {
 		return err
 	}
 	stage, err := s.stageOf(b.HoldID)
 	if err != nil {
-		return err // of a shop with other stages
+		return err // it belongs to a shop with other stages
 	}
 	// The hold is read before the payment. If the hold has ended by now, a capture that comes
 	// later is too late and is refunded.
@@ -198,11 +201,11 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 	}
 	p, err := s.find(ctx, b)
 	if err == nil && b.PaymentID == "" {
-		if err := s.authorised(ctx, b, p.ID); err != nil { // a refund that fails is noted there
+		if err := s.authorised(ctx, b, p.ID); err != nil { // a refund that fails is recorded under the id
 			return err
 		}
 		b.PaymentID = p.ID
-		p, err = s.lookUpPayment(ctx, b, p.ID) // the reply says how the payment was when it was made
+		p, err = s.lookUpPayment(ctx, b, p.ID) // the reply has the payment's state when it was made
 	}
 	switch {
 	case errors.Is(err, payment.ErrDeclined):
@@ -219,7 +222,7 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 	return err
 }
 
-// finish brings a payment of a hold to its end. The result is that of conclude.
+// finish completes a payment of a hold. It returns the same errors as conclude.
 func (s *Service) finish(ctx context.Context, stage Stage, h Hold, p payment.Payment, over bool) error {
 	switch {
 	case p.Status == payment.Captured:
@@ -235,10 +238,10 @@ func (s *Service) finish(ctx context.Context, stage Stage, h Hold, p payment.Pay
 	return nil
 }
 
-// concludeByReference concludes a payment without an id, when the provider answers the key of its authorisation
-// with an error again and again. The hold has ended: so all payments for it are finished, whatever their key. If
-// there is none, the buyer was never charged. A process that was stopped before it asks for the authorisation
-// writes the row again before its capture.
+// concludeByReference concludes a payment without an id, if the provider keeps answering the key of
+// its authorisation with an error. The hold has ended, so all payments for it are completed,
+// whatever their key. If there is none, the buyer was never charged. A process that was paused
+// before the authorisation writes the row again before its capture.
 func (s *Service) concludeByReference(ctx context.Context, stage Stage, h Hold, b begunRow, cause error) error {
 	found, err := s.cfg.Payments.Find(ctx, b.reference())
 	if err != nil {
@@ -259,9 +262,10 @@ func (s *Service) concludeByReference(ctx context.Context, stage Stage, h Hold, 
 	return refunded
 }
 
-// find returns a payment that has begun. If its id is on record it is looked up: the provider may have
-// forgotten the idempotency key, and would make a second payment. Otherwise it may have been authorised, or be
-// about to be, by a process that is slow or died. The same request with the same key finds it, or takes its place.
+// find returns a payment that has begun. If its id is on record, it is looked up: the provider may
+// have forgotten the idempotency key, and would make a second payment. Otherwise a process that is
+// slow or died may have authorised it. The same request with the same key finds that payment, or
+// makes it.
 func (s *Service) find(ctx context.Context, b begunRow) (payment.Payment, error) {
 	if b.PaymentID == "" {
 		return s.authorise(ctx, b)
@@ -269,7 +273,7 @@ func (s *Service) find(ctx context.Context, b begunRow) (payment.Payment, error)
 	return s.lookUpPayment(ctx, b, b.PaymentID)
 }
 
-// lookUpPayment returns a payment as it is now.
+// lookUpPayment returns the current state of a payment.
 func (s *Service) lookUpPayment(ctx context.Context, b begunRow, paymentID string) (p payment.Payment, err error) {
 	err = untilAnswered(ctx, func() error {
 		p, err = s.cfg.Payments.Payment(ctx, paymentID)

@@ -18,17 +18,16 @@ const (
 	maxSwept = 500
 	// slowSweep is how long a round of sweeps waits for an item.
 	slowSweep = time.Second
-	// maxSlow is how many slow items are swept at once: each may keep a connection of the
-	// database.
+	// maxSlow is how many slow items are swept at the same time: each may keep a database connection.
 	maxSlow = 8
-	// sweepTimeout ends the sweep of a slow item, so that another one has its turn. It is longer than
-	// the 50 s for which MySQL and MariaDB wait for a lock, which end first: h1_counter and h2_status
-	// lose the units of a hold that is cut off between two writes.
+	// sweepTimeout ends the sweep of a slow item, so that another one gets a turn. It is longer than
+	// the 50 s that MySQL and MariaDB wait for a lock, so that those end first: h1_counter and
+	// h2_status lose the units of a hold if they are interrupted between two writes.
 	sweepTimeout = time.Minute
 )
 
 // Sweep ends the holds that have expired, of all items that are sold by holds, and gives their
-// units back. The Service does so by itself every Config.Sweep.
+// units back. The Service does this by itself every Config.Sweep.
 func (s *Service) Sweep(ctx context.Context) error {
 	items, err := s.heldItems(ctx)
 	errs := []error{err}
@@ -75,20 +74,20 @@ func (s *Service) sweepItem(ctx context.Context, stage Stage, sku string) error 
 	return nil
 }
 
-// sweeper sweeps all items in rounds. An item that cannot be swept, because its row is locked
-// or its Redis is away, must not keep the units of the others.
+// sweeper sweeps all items in rounds. An item that cannot be swept, because its row is locked or
+// its Redis is unavailable, must not delay the others.
 type sweeper struct {
 	*Service
-	room chan struct{} // has a token for each slow item that is being swept
+	room chan struct{} // one element for each slow item that is being swept
 
 	mu sync.Mutex
-	// slow has the items by SKU whose sweep is under way (true), or was slow or failed (false).
+	// slow has the SKUs of items whose sweep is under way (true), or was slow or failed (false).
 	slow map[string]bool
 }
 
-// sweepAll ends holds that have expired, again and again until ctx ends. It needs no
-// requests: the last hold of a sale gives its units back too. The shops do not take turns, so
-// the pauses between their sweeps are of random length.
+// sweepAll ends holds that have expired, again and again until ctx ends. It does not depend on
+// requests, so even the last hold of a sale gives its units back. Shops do not coordinate their
+// sweeps, so the pauses have a random length.
 func (s *Service) sweepAll(ctx context.Context) {
 	r := &sweeper{Service: s, room: make(chan struct{}, maxSlow), slow: make(map[string]bool)}
 	for guard.Sleep(ctx, s.cfg.Sweep/2+rand.N(s.cfg.Sweep)) == nil {
@@ -100,8 +99,8 @@ func (s *Service) sweepAll(ctx context.Context) {
 	}
 }
 
-// round sweeps the items one after the other. If one takes long, its sweep goes on beside the
-// round. Items that were slow the last time come last, in random order.
+// round sweeps the items one after the other. If one takes long, its sweep continues in the
+// background. Items that were slow the last time come last, in random order.
 func (r *sweeper) round(ctx context.Context, items []stock.Item) {
 	quick, slow := r.split(items)
 	for _, item := range quick {
@@ -125,8 +124,8 @@ func (r *sweeper) round(ctx context.Context, items []stock.Item) {
 	}
 }
 
-// split returns the items that are not being swept: those of which the last sweep was quick,
-// and the others. It forgets items that are no longer sold.
+// split returns the items that are not being swept: those whose last sweep was quick, and the
+// others. It forgets items that are no longer sold.
 func (r *sweeper) split(items []stock.Item) (quick, slow []stock.Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +144,7 @@ func (r *sweeper) split(items []stock.Item) (quick, slow []stock.Item) {
 	return quick, slow
 }
 
-// begin begins to sweep an item. At the end it calls done and closes the channel.
+// begin starts the sweep of an item. When it ends, done is called and the channel closed.
 func (r *sweeper) begin(ctx context.Context, item stock.Item, done func()) <-chan struct{} {
 	r.mark(item.SKU, true)
 	ended := make(chan struct{})

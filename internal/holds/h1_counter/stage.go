@@ -1,36 +1,34 @@
 // Package hold is stage 1: a counter in Redis, and beside it a hold that expires.
 //
-// New: DECRBY takes the units, a key with a ttl remembers the hold, and a sorted set by
-// expiry tells the sweep what to give back by INCRBY. The order is written to the database
-// when the payment is there. This is what most articles do.
+// New: DECRBY takes the units, a key with a ttl remembers the hold, and a sorted set by expiry
+// tells the sweep which units to give back with INCRBY. The order is written to the database when
+// the payment has arrived. Most articles do it this way.
 //
 // Holds:
 //   - a hold keeps its units from others, and gives them back: TestHoldsInCalm
-//   - no more units are held than there are, however many buyers come at once: TestRush
+//   - no more units are held than there are, however many buyers come together: TestRush
 //
 // Breaks:
-//   - the payment reads that the hold is there, and the order is written later, with no
-//     condition: a late one sells a unit that the sweep has given back, and so does a
-//     payment beside a release: TestLatePayment, TestPaymentDuringRelease
-//   - so does an extension: the hold is there again, and its unit is somebody else's:
+//   - a payment reads the hold first and writes the order later, without a condition: a late
+//     payment sells a unit that the sweep has given back, and so does a payment during a release:
+//     TestLatePayment, TestPaymentDuringRelease
+//   - an extension likewise: it restores the hold after its unit went to another buyer:
 //     TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
-//   - so do a release and another release, and two cancellations: TestDoubleRelease,
-//     TestCancelledTwice
-//   - a process that dies after DECRBY takes the units with it: TestCrashAfterTake
-//   - one that dies after it wrote the order leaves the hold, whose unit is sold again:
+//   - so do two releases, and two cancellations: TestDoubleRelease, TestCancelledTwice
+//   - if a process dies after DECRBY, the units are lost: TestCrashAfterTake
+//   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
 //     TestCrashAfterOrder
-//   - one that dies in a sweep or a release strands the units that it was about to give
-//     back: TestCrashInSweep
+//   - if it dies in a sweep or a release, the units that it was about to give back are stranded:
+//     TestCrashInSweep
 //   - the limit and the idempotency key are read before the step that takes the units:
 //     TestLimitRaced, TestSameKeyAtOnce
-//   - the ttl is by the clock of Redis, the sweep by that of its own process:
-//     TestClocksDiffer
-//   - a counter that Redis has lost, by eviction or a restart, or after a week without a
-//     hold, begins again with all units: TestRedisLosesTheSale
+//   - the ttl goes by the clock of Redis, the sweep by that of its own process: TestClocksDiffer
+//   - a counter that Redis has lost, by eviction, by a restart or after a week without a hold,
+//     starts again with all units: TestRedisLosesTheSale
 //   - a hold of a sale that is over can still be paid: TestOldSaleIsStillPaid
-//   - an order that is cancelled still counts for the limit of its buyer, who is forgotten
-//   - an ended hold and one that never was look the same: TestHoldsInCalm
+//   - a cancelled order still counts towards its buyer's limit, because the buyer is forgotten
+//   - an ended hold cannot be told from one that never existed: TestHoldsInCalm
 package hold
 
 import (
@@ -64,7 +62,7 @@ func New(b holds.Backends) *Stage {
 	return &Stage{rdb: b.Redis, db: b.DB, sql: b.SQL, now: b.Clock()}
 }
 
-// Take takes units from the stock, for a hold.
+// Take takes units from the stock for a hold.
 func (s *Stage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 	if h, found, err := s.byKey(ctx, r); found || err != nil {
 		return h, err
@@ -162,7 +160,7 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 	}
 	for _, h := range due {
 		if endErr := s.end(ctx, h, holds.Expired); endErr != nil {
-			err = cmp.Or(err, endErr) // the next hold may well be free
+			err = cmp.Or(err, endErr) // the next hold may succeed
 			continue
 		}
 		if err := s.giveBack(ctx, h); err != nil {
@@ -183,8 +181,8 @@ func firstKey(sku, saleID, k string) string { return "oversell:h1:" + sku + ":" 
 func expiryKey(sku string) string           { return "oversell:h1:" + sku + ":expiry" }
 func holdKey(id string) string              { return "oversell:h1:hold:" + id }
 
-// text is a hold as Redis keeps it, at its own key and in the sorted set, because its key is
-// gone when the sweep comes. The JSON of a hold leaves its sale out.
+// text encodes a hold for Redis. It is stored at the hold's key and in the sorted set, because the
+// key has expired when the sweep runs. It adds the sale, which the JSON of a hold leaves out.
 func text(h holds.Hold) string {
 	b, err := json.Marshal([]any{h.SaleID, h})
 	if err != nil {
@@ -203,7 +201,7 @@ func parse(text string) (h holds.Hold, err error) {
 	return h, nil
 }
 
-// read reads a hold. One that is no longer there may have become an order.
+// read reads a hold. If it no longer exists, it may have become an order.
 func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
 	text, err := s.rdb.Get(ctx, holdKey(id)).Result()
 	if errors.Is(err, redis.Nil) {
@@ -215,7 +213,7 @@ func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
 	return parse(text)
 }
 
-// paid makes a hold of the order that it became.
+// paid reconstructs a hold from the order that it became.
 func (s *Stage) paid(ctx context.Context, id string) (holds.Hold, error) {
 	o, err := s.order(ctx, id)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -267,7 +265,7 @@ func (s *Stage) byExpiry(ctx context.Context, sku string, between *redis.ZRangeB
 
 func (s *Stage) milliseconds() string { return strconv.FormatInt(s.now().UnixMilli(), 10) }
 
-// has reads the units that a buyer has.
+// has returns how many units a buyer has.
 func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64, err error) {
 	units, err = s.rdb.Get(ctx, hasKey(sku, saleID, buyer)).Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -276,7 +274,7 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 	return units, nil
 }
 
-// aged is a hold as it is now: one that has expired is so before the sweep has found it.
+// aged returns a hold as it is now: it expires by its time, even before the sweep has found it.
 func (s *Stage) aged(h holds.Hold) holds.Hold {
 	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
 		h.Status = holds.Expired
@@ -284,7 +282,7 @@ func (s *Stage) aged(h holds.Hold) holds.Hold {
 	return h
 }
 
-// List returns holds of a sale that nobody has ended: the others are forgotten.
+// List returns the holds of a sale that have not been ended: the stage forgets the others.
 func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) (all []holds.Hold, err error) {
 	there, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(limit)})
 	for _, h := range there {
@@ -385,7 +383,7 @@ func (s *Stage) giveBack(ctx context.Context, h holds.Hold) error {
 	})
 }
 
-// insert writes the hold of units that were taken.
+// insert writes the hold for units that were taken.
 func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	h := holds.Hold{
@@ -419,8 +417,8 @@ func (s *Stage) extend(ctx context.Context, h holds.Hold, expires time.Time) (ho
 	return h, err
 }
 
-// insertOrder writes the order of a hold. If the payment is reported again, it returns the
-// order that is there.
+// insertOrder writes the order of a hold. If the payment is reported again, it returns the existing
+// order.
 func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, error) {
 	_, err := s.db.ExecContext(ctx,
 		"INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) VALUES "+

@@ -1,31 +1,31 @@
-// Package hold is stage 2: a hold is a row in the database, and its status says what became of it.
+// Package hold is stage 2: a hold is a row in the database, and its status says how it ended.
 //
-// New: the units are in the item's row, which one conditional UPDATE takes them from. A hold
-// is a row that stays, so an ended hold can be told from one that never was. Payment,
-// release and sweep each read the status, decide, and write it: that is three statements.
+// New: the units are in the item's row, and one conditional UPDATE takes them. A hold is a row that
+// stays, so an ended hold can be told from one that never existed. Payment, release and sweep each
+// read the status, decide, and write it, in separate statements.
 //
 // Holds:
 //   - a hold keeps its units from others, and gives them back: TestHoldsInCalm
-//   - no more units are held than there are, however many buyers come at once: TestRush
+//   - no more units are held than there are, however many buyers come together: TestRush
 //   - two requests with one idempotency key make one hold: TestSameKeyAtOnce
-//   - a Redis that loses its data does no harm, as there is nothing in it: TestRedisLosesTheSale
+//   - a Redis that loses its data does no harm, because the stage does not use it:
+//     TestRedisLosesTheSale
 //
 // Breaks:
-//   - the status can change between the read and the write: a late payment sells a unit
-//     that the sweep has given back, and so does a payment beside a release:
-//     TestLatePayment, TestPaymentDuringRelease
-//   - so does an extension, which writes the status that it has read: TestExtendedAfterItWasSold
+//   - the status can change between the read and the write: a late payment sells a unit that the
+//     sweep has given back, and so does a payment during a release: TestLatePayment,
+//     TestPaymentDuringRelease
+//   - an extension likewise: it writes back the status that it has read: TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
-//   - so do a release and another release, and two cancellations: TestDoubleRelease,
-//     TestCancelledTwice
-//   - a process that dies after it took the units takes them with it: TestCrashAfterTake
-//   - one that dies after it wrote the order leaves the hold, whose unit is sold again:
+//   - so do two releases, and two cancellations: TestDoubleRelease, TestCancelledTwice
+//   - if a process dies after it took the units, they are lost: TestCrashAfterTake
+//   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
 //     TestCrashAfterOrder
-//   - one that dies in a sweep or a release strands the units that it was about to give
-//     back: TestCrashInSweep
+//   - if it dies in a sweep or a release, the units that it was about to give back are stranded:
+//     TestCrashInSweep
 //   - the limit is read before the step that takes the units: TestLimitRaced
-//   - holds expire by the clock of each process: one whose clock is ahead sells what
-//     another still holds: TestClocksDiffer
+//   - holds expire by the clock of each process: if a process's clock is ahead, it sells units that
+//     are still held: TestClocksDiffer
 //   - a hold of a sale that is over can still be paid: TestOldSaleIsStillPaid
 package hold
 
@@ -55,7 +55,7 @@ func New(b holds.Backends) *Stage {
 	return &Stage{db: b.DB, sql: b.SQL, now: b.Clock()}
 }
 
-// Take takes units from the stock, for a hold.
+// Take takes units from the stock for a hold.
 func (s *Stage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 	if h, found, err := s.byKey(ctx, r); found || err != nil {
 		return h, err
@@ -156,7 +156,7 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 	}
 	for _, h := range due {
 		if endErr := s.end(ctx, h, holds.Expired); endErr != nil {
-			err = cmp.Or(err, endErr) // the next hold may well be free
+			err = cmp.Or(err, endErr) // the next hold may succeed
 			continue
 		}
 		if err := s.giveBack(ctx, h); err != nil {
@@ -195,7 +195,7 @@ func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, e
 		s.now().UnixMilli(), limit)
 }
 
-// readAll reads the holds that a WHERE selects.
+// readAll reads the holds that the given WHERE clause selects.
 func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
 	rows, err := s.db.QueryContext(ctx,
 		"SELECT id, sku, sale_id, buyer, quantity, token, status, payment_id, expires_at, created_at FROM "+
@@ -232,13 +232,13 @@ func first(all []holds.Hold, err error) (holds.Hold, error) {
 	return all[0], nil
 }
 
-// has adds up the units that a buyer has.
+// has returns how many units a buyer has.
 func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64, err error) {
 	return s.number(ctx, "SELECT COALESCE(SUM(quantity), 0) FROM oversell_holds WHERE sku = ? AND sale_id = ? "+
 		"AND buyer = ? AND status IN ('held', 'paid')", sku, saleID, buyer)
 }
 
-// aged is a hold as it is now: one that has expired is so before the sweep has found it.
+// aged returns a hold as it is now: it expires by its time, even before the sweep has found it.
 func (s *Stage) aged(h holds.Hold) holds.Hold {
 	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
 		h.Status = holds.Expired
@@ -255,8 +255,8 @@ func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]hold
 	return all, err
 }
 
-// Units counts the units of a sale that are not sold. It is one statement: between two, a
-// sweep could give units back that would be counted nowhere.
+// Units counts the units of a sale that are not sold. It uses one statement: between two, a sweep
+// could give units back that would then not be counted.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
 	now := s.now().UnixMilli()
 	err = s.db.QueryRowContext(ctx, "SELECT i.remaining, "+
@@ -320,7 +320,7 @@ func (s *Stage) takeUnits(ctx context.Context, r holds.Request) error {
 	return fmt.Errorf("%w: %d left", holds.ErrSoldOut, left)
 }
 
-// giveBack gives the units of a hold back to its sale, if that is the current one.
+// giveBack gives the units of a hold back to its sale, if the sale is current.
 func (s *Stage) giveBack(ctx context.Context, h holds.Hold) error {
 	_, err := s.write(ctx,
 		"UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?",
@@ -328,8 +328,8 @@ func (s *Stage) giveBack(ctx context.Context, h holds.Hold) error {
 	return err
 }
 
-// insert writes the hold of units that were taken. If another request with its key was
-// faster, it gives the units back and returns that request's hold.
+// insert writes the hold for units that were taken. If another request with its key was faster, it
+// gives the units back and returns that request's hold.
 func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	h := holds.Hold{
@@ -358,8 +358,8 @@ func (s *Stage) extend(ctx context.Context, h holds.Hold, expires time.Time) (ho
 	return h, err
 }
 
-// insertOrder writes the order of a hold. If the payment is reported again, it returns the
-// order that is there.
+// insertOrder writes the order of a hold. If the payment is reported again, it returns the existing
+// order.
 func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, error) {
 	_, err := s.write(ctx,
 		"INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) VALUES "+

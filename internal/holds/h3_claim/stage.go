@@ -1,16 +1,16 @@
 // Package hold is stage 3: one conditional UPDATE decides how a hold ends.
 //
-// New: payment and release change the status only WHERE it is still held, the token is the
-// hold's, and the hold has not expired; what ends expired holds does so only WHERE they have. One
-// of them changes the row, and the others learn that they did not. The order, the stock and what
-// the buyer has are written in the same transaction, and the clock is the database's. A buyer who
-// finds too few units ends expired holds, so that their units are free at once.
+// New: payment and release change the status only WHERE it is still held, the token is the hold's,
+// and the hold has not expired; expired holds are ended only WHERE they have expired. One of them
+// changes the row, and the others see that they did not. The order, the stock and the buyer's count
+// are written in the same transaction, and the clock is the database's. A buyer who finds too few
+// units ends expired holds, so that their units are free immediately.
 //
 // Holds:
 //   - a hold keeps its units from others, and gives them back: TestHoldsInCalm
-//   - no more units are held than there are, however many buyers come at once: TestRush
+//   - no more units are held than there are, however many buyers come together: TestRush
 //   - two requests with one idempotency key make one hold: TestSameKeyAtOnce
-//   - a late payment gets no order, nor does one beside a release: TestLatePayment,
+//   - neither a late payment nor one during a release gets an order: TestLatePayment,
 //     TestPaymentDuringRelease
 //   - of payment, release and sweep exactly one wins, and the units are sold or given back
 //     once: TestExactlyOneWins, TestTwoSweeps, TestDoubleRelease
@@ -18,7 +18,8 @@
 //     TestRushForExpired
 //   - a process that dies in the middle leaves nothing behind: TestCrashAfterTake,
 //     TestCrashAfterOrder, TestCrashInSweep
-//   - a Redis that loses its data does no harm, as there is nothing in it: TestRedisLosesTheSale
+//   - a Redis that loses its data does no harm, because the stage does not use it:
+//     TestRedisLosesTheSale
 //   - no buyer gets more than the limit: TestLimitRaced
 //   - a hold that has ended is not extended: TestExtendedAfterItWasSold
 //   - an order is cancelled once: TestCancelledTwice
@@ -26,13 +27,13 @@
 //   - a hold of a sale that is over cannot be paid or released: TestOldSaleIsStillPaid,
 //     TestOldSaleIsNotReleased
 //   - a commit whose reply was lost is looked up: TestLostCommit
-//   - the token of another hold ends nothing: TestWrongToken, TestTransitionCarriesTheToken
+//   - a wrong token cannot end a hold: TestWrongToken, TestTransitionCarriesTheToken
 //
 // Breaks:
 //   - a payment that was captured and gets no order has to be refunded, and that is not
 //     part of the transaction: holds.Service does it, and TestDiesBeforeRefund shows the gap
-//   - one database with one primary decides. A replica that was promoted before it received
-//     a hold sells its units again.
+//   - one database with one primary decides. If a replica is promoted before it has received a
+//     hold, it sells the hold's units again.
 package hold
 
 import (
@@ -56,7 +57,7 @@ type Stage struct {
 	db        *sql.DB
 	sql       holds.Dialect
 	isolation sql.IsolationLevel
-	now       func() time.Time // for the dates of orders; nothing depends on it
+	now       func() time.Time // for the dates of orders only
 }
 
 // New returns the stage on its backends.
@@ -64,7 +65,7 @@ func New(b holds.Backends) *Stage {
 	return &Stage{db: b.DB, sql: b.SQL, isolation: b.Isolation, now: b.Clock()}
 }
 
-// Take takes units from the stock, for a hold.
+// Take takes units from the stock for a hold.
 func (s *Stage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -183,12 +184,11 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 	return s.endDue(ctx, limit, "sku = ?", sku)
 }
 
-// errLost means that the hold had ended, or that the token was wrong, so that nothing was
-// written.
+// errLost means that nothing was written, because the hold had ended or the token was wrong.
 var errLost = errors.New("the hold was not changed")
 
-// find reads what never changes of a hold, and checks the token. What its status is now
-// decides nothing: it may be another by the time of the UPDATE.
+// find reads a hold and checks the token. Only fields that never change may be relied on: the
+// status may be different by the time of the UPDATE.
 func (s *Stage) find(ctx context.Context, id string, token int64) (holds.Hold, error) {
 	h, err := s.read(ctx, id)
 	if err == nil && h.Token != token {
@@ -210,11 +210,11 @@ func (s *Stage) take(ctx context.Context, r holds.Request) error {
 	})
 }
 
-// batch is how many holds a Take ends at once that lacks their units.
+// batch is how many expired holds a Take that finds too few units ends in one transaction.
 const batch = 500
 
-// makeRoom ends holds that have expired and whose units a take has lacked: those of the sale, or, at its limit, those
-// of the buyer. It returns an error if there are too few.
+// makeRoom ends expired holds to free units for a take: those of the sale or, if the take failed at
+// the limit, those of the buyer. It returns an error if even their units are not enough.
 func (s *Stage) makeRoom(ctx context.Context, r holds.Request, lacked error) error {
 	check, which, args := s.checkLeft, "sku = ? AND sale_id = ?", []any{r.SKU, r.SaleID}
 	if errors.Is(lacked, holds.ErrLimit) {
@@ -224,13 +224,13 @@ func (s *Stage) makeRoom(ctx context.Context, r holds.Request, lacked error) err
 		return err
 	}
 	ended, err := s.endDue(ctx, batch, which, args...)
-	if err == nil && ended == 0 { // another transaction has just ended them, or is about to
+	if err == nil && ended == 0 { // another transaction has ended them, or is about to
 		err = pause(ctx)
 	}
 	return err
 }
 
-// checkLeft saves a transaction for what is sold out.
+// checkLeft returns ErrSoldOut if too few units are left, which saves a transaction.
 func (s *Stage) checkLeft(ctx context.Context, r holds.Request) error {
 	left, err := s.left(ctx, r)
 	if err == nil && left < r.Quantity {
@@ -250,9 +250,8 @@ func (s *Stage) checkLimit(ctx context.Context, r holds.Request) error {
 	return err
 }
 
-// notTaken answers a Take whose transaction returned err. The hold may be there all the
-// same: from this request if the reply of the COMMIT was lost, or from another one with its
-// key that was faster.
+// notTaken answers a Take whose transaction returned err. The hold may still exist: written by this
+// request, if the reply to COMMIT was lost, or by a faster one with the same key.
 func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds.Hold, error) {
 	if errors.Is(err, errUnsure) {
 		h, lookErr := s.settled(ctx, r.ID)
@@ -270,8 +269,8 @@ func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds
 	return holds.Hold{}, err
 }
 
-// notClaimed answers a Claim whose transaction returned err. The order may be there all the
-// same: from this call, or from an earlier one for the same payment.
+// notClaimed answers a Claim whose transaction returned err. The order may still exist: written by
+// this call, or by an earlier one for the same payment.
 func (s *Stage) notClaimed(ctx context.Context, h holds.Hold, err error) (holds.Order, error) {
 	now, err := s.outcome(ctx, h, err)
 	if now.Status == holds.Paid && now.PaymentID == h.PaymentID {
@@ -280,8 +279,8 @@ func (s *Stage) notClaimed(ctx context.Context, h holds.Hold, err error) (holds.
 	return holds.Order{}, err
 }
 
-// notExtended answers an Extend whose transaction returned err. The hold may be extended all the same: if the reply of
-// the COMMIT was lost, or by a call in the same millisecond.
+// notExtended answers an Extend whose transaction returned err. The hold may still be extended: if
+// the reply to COMMIT was lost, or by a call in the same millisecond.
 func (s *Stage) notExtended(ctx context.Context, h holds.Hold, most time.Duration, err error) (holds.Hold, error) {
 	now, outcome := s.outcome(ctx, h, err)
 	if now.Status != holds.Held {
@@ -296,7 +295,8 @@ func (s *Stage) notExtended(ctx context.Context, h holds.Hold, most time.Duratio
 	return now, nil
 }
 
-// notEnded answers a Release or a Cancel, which ends with this status, and whose transaction returned err.
+// notEnded answers a Release or a Cancel whose transaction returned err. With is the status that
+// the call would have set.
 func (s *Stage) notEnded(ctx context.Context, h holds.Hold, with holds.Status, err error) error {
 	now, outcome := s.outcome(ctx, h, err)
 	if now.Status == with && errors.Is(err, errUnsure) {
@@ -305,8 +305,8 @@ func (s *Stage) notEnded(ctx context.Context, h holds.Hold, with holds.Status, e
 	return outcome
 }
 
-// outcome looks up what became of a hold if err leaves that open. It returns the error for
-// the caller too.
+// outcome looks up the state of a hold if err leaves it open. It also returns the error for the
+// caller.
 func (s *Stage) outcome(ctx context.Context, h holds.Hold, err error) (holds.Hold, error) {
 	if !errors.Is(err, errUnsure) && !errors.Is(err, errLost) {
 		return holds.Hold{}, err
@@ -324,9 +324,9 @@ func (s *Stage) outcome(ctx context.Context, h holds.Hold, err error) (holds.Hol
 	return now, err
 }
 
-// expire ends a hold that reads as expired, unless a sweep has done so. A read decides nothing:
-// as long as the row is held, a claim that looked at the clock before the expiry may still win,
-// and its buyer would get the order and the money.
+// expire ends a hold that reads as expired, unless a sweep has done so. A read alone is not enough:
+// as long as the row's status is held, a claim that read the clock before the expiry may still win,
+// and its buyer would get both the order and a refund.
 func (s *Stage) expire(ctx context.Context, h holds.Hold) (holds.Hold, error) {
 	if err := s.free(ctx, h, holds.Expired); err != nil && !errors.Is(err, errLost) {
 		return holds.Hold{}, err
@@ -339,7 +339,8 @@ func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
 	return first(s.readAll(ctx, "WHERE id = ?", id))
 }
 
-// settled reads a hold when no transaction is changing it any more: the lock waits for them.
+// settled reads a hold after transactions that were changing it have ended: it waits for the row's
+// lock.
 func (s *Stage) settled(ctx context.Context, id string) (holds.Hold, error) {
 	return first(s.readAll(ctx, "WHERE id = ?"+s.sql.Update, id))
 }
@@ -359,12 +360,13 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	return h, true, err
 }
 
-// isDue is the condition of a hold that has expired and that nobody has ended.
+// isDue returns the SQL condition for a hold that has expired and has not been ended.
 func (s *Stage) isDue() string { return "status = 'held' AND expires_at <= " + s.sql.Clock }
 
-// endDue ends holds that have expired, at most limit of one sale, in one transaction, and gives their units back. It
-// leaves out those whose row, or whose buyer's, is locked. At a higher isolation than this one it would lock the gaps
-// between the rows too, into which others insert their holds.
+// endDue ends holds that have expired, at most limit of one sale, in one transaction, and gives
+// their units back. It skips holds whose row, or whose buyer's row, is locked. At a higher
+// isolation level it would also lock the gaps between the rows, into which others insert their
+// holds.
 func (s *Stage) endDue(ctx context.Context, limit int, which string, args ...any) (ended int, err error) {
 	err = s.inTxAt(ctx, sql.LevelReadCommitted, func(tx *sql.Tx) error {
 		due, err := s.due(ctx, tx, limit, which, args)
@@ -394,7 +396,7 @@ func (s *Stage) endDue(ctx context.Context, limit int, which string, args ...any
 	return ended, nil
 }
 
-// due locks and reads holds of one sale that have expired and that nobody has ended.
+// due locks and reads holds of one sale that have expired and have not been ended.
 func (s *Stage) due(
 	ctx context.Context, tx *sql.Tx, limit int, which string, args []any,
 ) (due []holds.Hold, err error) {
@@ -420,11 +422,11 @@ func (s *Stage) due(
 	return due, nil
 }
 
-// list is what IN is followed by.
+// list returns the placeholders after IN.
 func list(values []any) string { return "(?" + strings.Repeat(", ?", len(values)-1) + ")" }
 
-// readAll reads the holds that a WHERE selects. A hold that is still held has expired when
-// its time is over, and when its sale is.
+// readAll reads the holds that the given WHERE clause selects. A hold with the status held counts
+// as expired when its time is over, and when its sale is.
 func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, "+
 		"CASE WHEN status = 'held' AND (expires_at <= "+s.sql.Clock+
@@ -468,9 +470,9 @@ func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]hold
 	return s.readAll(ctx, "WHERE sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
 }
 
-// Units counts the units of a sale that are not sold. It is one statement: between two, a
-// sweep could give units back that would be counted nowhere. Units of holds that have expired are
-// left: the next Take that needs them gets them.
+// Units counts the units of a sale that are not sold. It uses one statement: between two, a sweep
+// could give units back that would then not be counted. Units of expired holds count as left: the
+// next Take that needs them gets them.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
 	err = s.db.QueryRowContext(ctx,
 		"SELECT i.remaining + COALESCE(SUM(CASE WHEN h.expires_at <= "+s.sql.Clock+" THEN h.quantity END), 0), "+
@@ -488,8 +490,8 @@ func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, e
 	return u, nil
 }
 
-// left reads the units left of a sale. It counts those in expired holds only if the others are not enough: that is
-// one statement too. It returns ErrSaleOver if the sale is not current.
+// left reads the units left of a sale. It counts units in expired holds only if the others are not
+// enough; that is one statement, too. It returns ErrSaleOver if the sale is not current.
 func (s *Stage) left(ctx context.Context, r holds.Request) (units int64, err error) {
 	const from = " FROM oversell_items i WHERE sku = ? AND sale_id = ? AND keeper = 'holds'"
 	units, err = s.number(ctx, "SELECT remaining"+from, r.SKU, r.SaleID)
@@ -522,7 +524,7 @@ func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error)
 	return o, nil
 }
 
-// countIn adds the units to what the buyer has, if the limit allows it.
+// countIn adds the units to the buyer's count, if the limit allows it.
 func (s *Stage) countIn(ctx context.Context, tx *sql.Tx, r holds.Request) error {
 	counted, err := s.write(ctx, tx,
 		"UPDATE oversell_hold_buyers SET units = units + ? "+
@@ -534,8 +536,8 @@ func (s *Stage) countIn(ctx context.Context, tx *sql.Tx, r holds.Request) error 
 	return err
 }
 
-// meet writes the buyer's row for countIn, unless there is one. It does so before the
-// transaction: in it, two requests of a new buyer would wait for each other.
+// meet inserts the buyer's row for countIn, unless it exists. It does so before the transaction:
+// inside it, two requests of a new buyer would deadlock.
 func (s *Stage) meet(ctx context.Context, r holds.Request) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error {
 		_, err := s.write(ctx, tx, s.sql.Ignore+" INTO oversell_hold_buyers (sale_id, buyer, units) VALUES (?, ?, 0)",
@@ -556,8 +558,8 @@ func (s *Stage) takeUnits(ctx context.Context, tx *sql.Tx, r holds.Request) erro
 	return err
 }
 
-// giveBack gives the units of holds of one sale back to their buyers, and to the sale if that is the
-// current one. A hold of an earlier sale has expired with it, and is not released.
+// giveBack subtracts the units of holds of one sale from their buyers' counts, and adds them to the
+// sale if it is current. A hold of an earlier sale has expired with it, and cannot be released.
 func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, all []holds.Hold, status holds.Status) error {
 	sale, sum := all[0], int64(0)
 	has := make(map[any]int64)
@@ -595,8 +597,8 @@ func (s *Stage) free(ctx context.Context, h holds.Hold, status holds.Status) err
 	})
 }
 
-// insert writes the hold of units that were taken. Its token is the version of the item's
-// row, which the transaction has just raised and locked.
+// insert writes the hold for units that were taken. Its token is the version of the item's row,
+// which the transaction has just incremented and locked.
 func (s *Stage) insert(ctx context.Context, tx *sql.Tx, r holds.Request) error {
 	_, err := s.write(ctx, tx,
 		"INSERT INTO oversell_holds (id, sku, sale_id, buyer, idempotency_key, quantity, token, status, "+
@@ -607,8 +609,8 @@ func (s *Stage) insert(ctx context.Context, tx *sql.Tx, r holds.Request) error {
 	return err
 }
 
-// insertOrder writes the order of a hold if its sale is the current one. It locks the
-// item's row against the beginning of another.
+// insertOrder writes the order of a hold if its sale is current. It locks the item's row, so that
+// no other sale can begin.
 func (s *Stage) insertOrder(ctx context.Context, tx *sql.Tx, o holds.Order) error {
 	written, err := s.write(ctx, tx,
 		"INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) "+
@@ -623,7 +625,7 @@ func (s *Stage) insertOrder(ctx context.Context, tx *sql.Tx, o holds.Order) erro
 	return err
 }
 
-// end decides how the hold ends: of all that try, one changes the row. The others get
+// end decides how the hold ends: of all callers that try, one changes the row, and the others get
 // errLost.
 func (s *Stage) end(ctx context.Context, tx *sql.Tx, h holds.Hold, status holds.Status) error {
 	due := "expires_at > "
@@ -655,7 +657,7 @@ func (s *Stage) extend(ctx context.Context, tx *sql.Tx, h holds.Hold, ttl, most 
 	return err
 }
 
-// cancel ends a paid hold and removes its order: of all that try, one changes the row.
+// cancel ends a paid hold and removes its order: of all callers that try, one changes the row.
 func (s *Stage) cancel(ctx context.Context, tx *sql.Tx, h holds.Hold) error {
 	cancelled, err := s.write(ctx, tx,
 		"UPDATE oversell_holds SET status = 'cancelled' WHERE id = ? AND token = ? AND status = 'paid'", h.ID, h.Token)
@@ -682,10 +684,10 @@ func (s *Stage) write(ctx context.Context, tx *sql.Tx, statement string, args ..
 var errUnsure = errors.New("it is not known whether the transaction was committed")
 
 const (
-	// timeout bounds one call of a Stage. A call does not end with its caller's context:
-	// a transaction that is cut off costs its connection, and leaves a doubt.
+	// timeout limits one call of a Stage. A call does not end with its caller's context: interrupting
+	// a transaction closes its connection, and leaves its outcome unknown.
 	timeout = 5 * time.Second
-	// maxAttempts is how often a transaction is tried that was in another's way.
+	// maxAttempts is how often a transaction is tried that conflicts with others.
 	maxAttempts = 10
 	// maxPause is the longest pause between two attempts.
 	maxPause = 20 * time.Millisecond
@@ -695,11 +697,11 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }
 
-// inTx runs f in a transaction, and again if the database rolled that back because of a
-// deadlock or a lock wait. An error of f rolls it back, and is returned as it is.
+// inTx runs f in a transaction, and repeats it if the database rolled it back because of a deadlock
+// or a lock wait. If f returns an error, the transaction is rolled back and the error returned.
 //
-// All transactions lock in one order: the hold's row, the buyer's, the item's. The item's
-// is last because everybody wants it. Take inserts its hold after that, but nobody else
+// All transactions lock in one order: the hold's row, the buyer's, the item's. The item's is last
+// because every transaction needs it. Take inserts its hold after that, but no other transaction
 // knows that row yet.
 func (s *Stage) inTx(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return s.inTxAt(ctx, s.isolation, f)

@@ -10,11 +10,11 @@ import (
 	"oversell/internal/holds"
 )
 
-// Ended reports whether err says that a hold cannot be paid or released any more. A stage
-// that forgets ended holds does not know them.
+// Ended reports whether err says that a hold cannot be paid or released any more. A stage that
+// forgets ended holds returns ErrUnknownHold for them.
 func Ended(err error) bool { return isOneOf(err, holds.ErrNotHeld, holds.ErrUnknownHold) }
 
-// Calm checks what every stage keeps while nothing fails and nothing is late.
+// Calm checks what every stage guarantees while nothing fails and nothing is late.
 func Calm(t *testing.T, s *Site) {
 	a, b := s.Hold("a"), s.Hold("b")
 	s.Want(Figures{Left: 1, Held: 2})
@@ -109,8 +109,8 @@ func limits(t *testing.T, s *Site) {
 	s.Want(Figures{Left: 1, Held: 1, Sold: 1})
 }
 
-// Rush lets 200 buyers come at once for the units, each twice with a limit of one. It returns
-// how many holds each buyer has got.
+// Rush sends 200 concurrent requests from 100 buyers, two each, with a limit of one. It returns how
+// many holds each buyer got.
 func Rush(t *testing.T, s *Site) map[string]int {
 	var mu sync.Mutex
 	got := make(map[string]int)
@@ -155,8 +155,8 @@ func InTime(t *testing.T, s *Site) {
 	s.Want(Figures{Left: s.Item.Initial})
 }
 
-// LatePayment is a payment that reads the hold in time and writes when the hold has expired
-// and the next buyer has paid. It returns what the late payer is told.
+// LatePayment runs a payment that reads the hold in time, but writes after the hold has expired and
+// the next buyer has paid. It returns the late payer's error.
 func LatePayment(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	return s.Midway(func() error { return s.Pay(a) }, func() {
@@ -168,8 +168,8 @@ func LatePayment(t *testing.T, s *Site) error {
 	})
 }
 
-// PaymentDuringRelease is a payment that reads the hold before it is released, and writes
-// when the next buyer has paid. It returns what the payer is told.
+// PaymentDuringRelease runs a payment that reads the hold before it is released, but writes after
+// the next buyer has paid. It returns the payer's error.
 func PaymentDuringRelease(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	return s.Midway(func() error { return s.Pay(a) }, func() {
@@ -179,8 +179,9 @@ func PaymentDuringRelease(t *testing.T, s *Site) error {
 	})
 }
 
-// ExtendedAfterItWasSold is an extension that reads the hold in time and writes when the hold has expired and the next
-// buyer has paid. Then the hold is paid too. It returns what the one who extends is told.
+// ExtendedAfterItWasSold runs an extension that reads the hold in time, but writes after the hold
+// has expired and the next buyer has paid. Then the hold is paid, too. It returns the error of the
+// extension.
 func ExtendedAfterItWasSold(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	err := s.Midway(func() error {
@@ -197,7 +198,7 @@ func ExtendedAfterItWasSold(t *testing.T, s *Site) error {
 	return err
 }
 
-// Extended checks what every stage keeps of an extension while nothing is late.
+// Extended checks what every stage guarantees for an extension while nothing is late.
 func Extended(t *testing.T, s *Site) {
 	a := s.Hold("a")
 	extend := func(h holds.Hold, ttl, most time.Duration) (holds.Hold, error) {
@@ -238,8 +239,8 @@ func Extended(t *testing.T, s *Site) {
 	s.Want(Figures{Left: 1, Sold: 1})
 }
 
-// TwoSweeps is a sweep that finds an expired hold, and another that ends it first. It returns
-// what the first is told.
+// TwoSweeps runs a sweep that finds an expired hold, and another that ends it first. It returns the
+// error of the first.
 func TwoSweeps(t *testing.T, s *Site) error {
 	s.Expire(s.Hold("a"))
 	return s.Midway(func() error {
@@ -248,8 +249,8 @@ func TwoSweeps(t *testing.T, s *Site) error {
 	}, func() { s.SweepAll() })
 }
 
-// DoubleRelease is a release that finds the hold, and another that ends it first. It
-// returns what the first is told.
+// DoubleRelease runs a release that finds the hold, and another that ends it first. It returns the
+// error of the first.
 func DoubleRelease(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	release := func() error { return s.Release(t.Context(), a.ID, a.Token) }
@@ -260,8 +261,8 @@ func DoubleRelease(t *testing.T, s *Site) error {
 	})
 }
 
-// CancelledTwice is a cancellation that finds the order, and another that ends it first. It returns what the first is
-// told.
+// CancelledTwice runs a cancellation that finds the order, and another that ends it first. It
+// returns the error of the first.
 func CancelledTwice(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	if err := s.Pay(a); err != nil {
@@ -276,7 +277,7 @@ func CancelledTwice(t *testing.T, s *Site) error {
 	})
 }
 
-// Cancelled checks what every stage keeps of a cancellation while nothing is late.
+// Cancelled checks what every stage guarantees for a cancellation while nothing is late.
 func Cancelled(t *testing.T, s *Site) {
 	a, b := s.Hold("a"), s.Hold("b")
 	if err := s.Cancel(t.Context(), a.ID, a.Token); !Ended(err) {
@@ -297,7 +298,7 @@ func Cancelled(t *testing.T, s *Site) {
 	s.Want(Figures{Sold: 2})
 }
 
-// CrashAfterTake is a process that is killed between taking units and writing the hold.
+// CrashAfterTake kills a process between taking units and writing the hold.
 func CrashAfterTake(t *testing.T, s *Site) error {
 	s.Dies(BeforeHold, func() error {
 		_, err := s.Take(t.Context(), s.Request("a"))
@@ -307,9 +308,8 @@ func CrashAfterTake(t *testing.T, s *Site) error {
 	return nil
 }
 
-// CrashAfterOrder is a process that is killed in a payment, before it ends the hold. Nobody asks
-// for that payment again. The hold expires, and the next buyer comes. It returns what that one is
-// told.
+// CrashAfterOrder kills a process in a payment, before it ends the hold. The payment is not
+// repeated. The hold expires, and the next buyer comes. It returns the next buyer's error.
 func CrashAfterOrder(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	s.Dies(BeforeEnd, func() error { return s.Pay(a) })
@@ -318,22 +318,22 @@ func CrashAfterOrder(t *testing.T, s *Site) error {
 	return s.Buy("b")
 }
 
-// CrashInSweep is a process that is killed in a sweep, before it gives the units back.
+// CrashInSweep kills a process in a sweep, before it gives the units back.
 func CrashInSweep(t *testing.T, s *Site) error {
 	s.Expire(s.Hold("a"))
 	s.Dies(BeforeGiveBack, func() error {
 		_, err := s.Sweep(t.Context(), s.Item.SKU, 10)
 		return err
 	})
-	// The server rolls the transaction of a dead process back when it notices, and a sweep skips rows
-	// that are locked. This waits for them. h1_counter has no such table.
+	// The server rolls the transaction of a dead process back only when it notices, and a sweep skips
+	// locked rows. This statement waits for the locks. h1_counter has no rows in the table.
 	_ = s.DB.Exec("UPDATE oversell_holds SET sku = sku WHERE sku = ?", s.Item.SKU).Error
 	s.SweepAll()
 	return nil
 }
 
-// RedisLosesTheSale is a Redis that has lost the keys of the item, between two buyers. It
-// returns what the second is told.
+// RedisLosesTheSale deletes the item's keys in Redis between two buyers. It returns the second
+// buyer's error.
 func RedisLosesTheSale(t *testing.T, s *Site) error {
 	if err := s.Buy("a"); err != nil {
 		t.Error(err)
@@ -348,8 +348,8 @@ func RedisLosesTheSale(t *testing.T, s *Site) error {
 	return s.Buy("b")
 }
 
-// LimitRaced is a buyer with a limit of one, who asks again while the first request is
-// about to write. It returns what the first is told.
+// LimitRaced runs two requests of a buyer with a limit of one: the second while the first is about
+// to write. It returns the error of the first.
 func LimitRaced(t *testing.T, s *Site) error {
 	take := func() error {
 		r := s.Request("a")
@@ -364,8 +364,8 @@ func LimitRaced(t *testing.T, s *Site) error {
 	})
 }
 
-// SameKeyAtOnce is a request that is repeated with its idempotency key while the first is
-// about to write. It returns ErrTwoHolds if they did not get the same hold.
+// SameKeyAtOnce repeats a request with its idempotency key while the first is about to write. It
+// returns ErrTwoHolds if they did not get the same hold.
 func SameKeyAtOnce(t *testing.T, s *Site) error {
 	take := func() (holds.Hold, error) {
 		r := s.Request("a")
@@ -387,7 +387,7 @@ func SameKeyAtOnce(t *testing.T, s *Site) error {
 // ErrTwoHolds means that two requests with one key got different holds.
 var ErrTwoHolds = errors.New("two requests with one key got different holds")
 
-// ClocksDiffer lets a process sweep whose clock is two hours ahead.
+// ClocksDiffer runs a sweep in a process whose clock is two hours ahead.
 func ClocksDiffer(t *testing.T, s *Site) error {
 	s.Hold("a")
 	ahead := s.At(func() time.Time { return time.Now().Add(2 * TTL) })
@@ -395,8 +395,8 @@ func ClocksDiffer(t *testing.T, s *Site) error {
 	return err
 }
 
-// OldSale pays for a hold after a sale of five units has begun, and lets another hold expire. It
-// returns what the payer is told.
+// OldSale pays for a hold after a new sale of five units has begun, and lets another hold expire.
+// It returns the payer's error.
 func OldSale(t *testing.T, s *Site) error {
 	a, b := s.Hold("a"), s.Hold("b")
 	s.Put(5)
@@ -406,8 +406,8 @@ func OldSale(t *testing.T, s *Site) error {
 	return err
 }
 
-// OneCannotEnd sweeps two holds that have expired, of which the first cannot be ended. The unit
-// of the other comes back all the same.
+// OneCannotEnd sweeps two expired holds, the first of which cannot be ended. The unit of the other
+// is given back anyway.
 func OneCannotEnd(t *testing.T, s *Site) {
 	s.Expire(s.Hold("a"))
 	s.Expire(s.Hold("b"))
@@ -425,8 +425,8 @@ func OneCannotEnd(t *testing.T, s *Site) {
 	s.Want(Figures{Left: 3})
 }
 
-// LockedRow sweeps three holds that have expired, while another session has locked the row of
-// the first in a table. The units of the others come back all the same, and its own later.
+// LockedRow sweeps three expired holds while another session has locked the first one's row in a
+// table. The units of the others are given back anyway, and that of the first later.
 func LockedRow(t *testing.T, s *Site, table string) {
 	a := s.Hold("a")
 	for _, h := range []holds.Hold{a, s.Hold("b"), s.Hold("c")} {

@@ -1,6 +1,6 @@
-// Package holdstest runs the stages of package holds through what happens to holds: late
-// payments, two sweeps, processes that die. Each function arranges one situation on embedded
-// and on real backends and returns what came of it. The tests of a stage say what must.
+// Package holdstest tests the stages of package holds in difficult situations: late payments, two
+// sweeps, processes that die. Each function arranges one situation on embedded and on real backends
+// and returns the outcome. The tests of a stage say which outcome is right.
 package holdstest
 
 import (
@@ -27,7 +27,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// TTL is that of holds which do not expire during a test by themselves.
+// TTL is long enough that holds do not expire by themselves during a test.
 const TTL = time.Hour
 
 // NewStage makes a stage.
@@ -41,14 +41,14 @@ type Site struct {
 	Shop     *stock.Service
 	Item     stock.Item
 
-	Redis *locktest.Hook // of the stage's commands
-	SQL   *SQLHook       // of the stage's statements
+	Redis *locktest.Hook // sees the stage's commands
+	SQL   *SQLHook       // sees the stage's statements
 
 	t   testing.TB
 	new NewStage
 }
 
-// Each runs f on embedded and on real backends, with a sale of so many units.
+// Each runs f on embedded and on real backends, with a sale of the given number of units.
 func Each(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) {
 	t.Helper()
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
@@ -56,8 +56,8 @@ func Each(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) 
 	})
 }
 
-// Test runs a situation on embedded and on real backends, with a sale of so many units, and checks
-// what somebody in it is told, and where the units are then.
+// Test runs a situation on embedded and on real backends, with a sale of the given number of units,
+// and checks the error that it returns, and where the units are then.
 func Test(t *testing.T, units int64, n NewStage, situation func(*testing.T, *Site) error, told error, want Figures) {
 	t.Helper()
 	Each(t, units, n, func(t *testing.T, s *Site) {
@@ -68,8 +68,8 @@ func Test(t *testing.T, units int64, n NewStage, situation func(*testing.T, *Sit
 	})
 }
 
-// EachIsolation is Each, and on the real database once for each isolation level that a shop
-// may have there.
+// EachIsolation is Each, but on the real database it runs f once for each isolation level that a
+// shop may use.
 func EachIsolation(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) {
 	t.Helper()
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
@@ -162,7 +162,7 @@ func (s *Site) Pay(h holds.Hold) error {
 	return err
 }
 
-// Expire lets a hold expire now, as its ttl and the clock of the database would later.
+// Expire makes a hold expire now.
 func (s *Site) Expire(h holds.Hold) {
 	s.t.Helper()
 	if err := Expire(s.t.Context(), s.DB, s.Backends.Redis, h); err != nil {
@@ -170,8 +170,8 @@ func (s *Site) Expire(h holds.Hold) {
 	}
 }
 
-// Expire lets a hold of any stage expire now, with its expiry in the past. A short ttl would do the
-// same on a fast machine only: on a slow one the hold ends before the test has done what it is about.
+// Expire makes a hold of any stage expire now, by moving its expiry into the past. A short ttl
+// would not do: on a slow machine the hold would end too early in the test.
 func Expire(ctx context.Context, db *gorm.DB, rdb redis.UniversalClient, h holds.Hold) error {
 	err := db.Exec("UPDATE oversell_holds SET expires_at = 0 WHERE id = ?", h.ID).Error
 	err = errors.Join(err, rdb.Del(ctx, "oversell:h1:hold:"+h.ID).Err())
@@ -180,14 +180,14 @@ func Expire(ctx context.Context, db *gorm.DB, rdb redis.UniversalClient, h holds
 		if !strings.Contains(member, `"`+h.ID+`"`) {
 			continue
 		}
-		// The member has the hold in JSON, by which the stage decides whether it has expired.
+		// The member contains the hold in JSON, from which the stage decides whether it has expired.
 		var saleID string
 		past := h
 		if err := json.Unmarshal([]byte(member), &[]any{&saleID, &past}); err != nil {
 			return err
 		}
 		past.ExpiresAt = time.UnixMilli(1).UTC()
-		text, _ := json.Marshal([]any{saleID, past}) // as it was read
+		text, _ := json.Marshal([]any{saleID, past}) // it was JSON before
 		err = errors.Join(err, rdb.ZRem(ctx, key, member).Err(), rdb.ZAdd(ctx, key, redis.Z{Member: string(text)}).
 			Err())
 	}
@@ -204,7 +204,7 @@ func (s *Site) SweepAll() int {
 	return n
 }
 
-// Figures is where the units of the sale are.
+// Figures says where the units of the sale are.
 type Figures struct{ Left, Held, Sold, Stranded, Oversold int64 }
 
 // Figures counts the units.
@@ -231,7 +231,7 @@ func (s *Site) Want(want Figures) {
 	}
 }
 
-// writes are the statements and commands with which a stage changes something.
+// writes reports whether a statement changes something, or begins a transaction.
 func writes(statement string) bool {
 	return statement == "BEGIN" || strings.HasPrefix(statement, "UPDATE") ||
 		strings.HasPrefix(statement, "INSERT") || strings.HasPrefix(statement, "DELETE")
@@ -239,8 +239,8 @@ func writes(statement string) bool {
 
 var writesRedis = locktest.Command("decrby", "incrby", "del", "set", "zadd", "zrem")
 
-// Midway runs f until it is about to write for the first time, then meanwhile, and then the
-// rest of f. What f has read is old by then.
+// Midway runs f until its first write, then meanwhile, and then the rest of f, which has read old
+// data.
 func (s *Site) Midway(f func() error, meanwhile func()) error {
 	s.t.Helper()
 	var parked atomic.Bool
@@ -302,21 +302,21 @@ func (h *SQLHook) pass(ctx context.Context, s fault.Statement, send func() (faul
 	return err
 }
 
-// Seam is a place between two writes of a stage: before a command in Redis, or before a
-// statement that begins so.
+// Seam is a place between two writes of a stage: before a Redis command, or before a statement that
+// begins with this text.
 type Seam struct{ redis, statement string }
 
 // The seams.
 var (
 	BeforeHold     = Seam{"zadd", "INSERT INTO oversell_holds "} // units were taken
 	BeforeEnd      = Seam{"zrem", "UPDATE oversell_holds "}      // of a hold
-	BeforeGiveBack = Seam{"incrby", "UPDATE oversell_items "}    // of its units
+	BeforeGiveBack = Seam{"incrby", "UPDATE oversell_items "}    // before its units are given back
 )
 
 // Dies makes f fail at a seam, as if the process were killed there.
 func (s *Site) Dies(at Seam, f func() error) { s.fails(at, locktest.Fail(locktest.ErrCut), f) }
 
-// DiesOnce is Dies for the first time that f is at the seam.
+// DiesOnce makes f fail only the first time that it is at the seam.
 func (s *Site) DiesOnce(at Seam, f func() error) {
 	var died atomic.Bool
 	s.fails(at, func(_ context.Context, send func() error) error {
@@ -339,8 +339,8 @@ func (s *Site) fails(at Seam, kill locktest.Action, f func() error) {
 	}
 }
 
-// Locked calls f while another session has locked the row of a hold in a table, on a database
-// that has locks on rows and if the stage has a row there.
+// Locked calls f while another session has locked the row of a hold in a table, if the database has
+// row locks and the stage has a row there.
 func (s *Site) Locked(table string, h holds.Hold, f func()) {
 	s.t.Helper()
 	tx := s.DB

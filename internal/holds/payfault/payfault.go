@@ -1,6 +1,6 @@
-// Package payfault lets the payment of a single hold go wrong, so that a visitor can see what a
-// stage of holds makes of it. It needs a payment provider in the process of the shop, and is
-// for demonstrations: a shop with a real provider does not have it.
+// Package payfault makes the payment of a single hold go wrong, so that a visitor can see how a
+// stage of holds handles it. It needs a payment provider inside the shop's process, and is for
+// demonstrations: a shop with a real provider cannot use it.
 package payfault
 
 import (
@@ -29,16 +29,16 @@ const (
 	SlowBank Kind = "slow_bank"
 	// LostReply means that no reply to the capture arrives, and that its webhook comes late.
 	LostReply Kind = "lost_reply"
-	// SlowShop is a shop that stops between its check of the hold and its write, as a process
-	// does that is paused. Its webhook comes after that.
+	// SlowShop is a shop that stops between its check of the hold and its write, like a paused
+	// process. The webhook comes after that.
 	SlowShop Kind = "slow_shop"
 )
 
 // Kinds lists the kinds.
 func Kinds() []Kind { return []Kind{None, SlowBank, LostReply, SlowShop} }
 
-// Most is the most seconds that a fault of the kind may last. A bank answers before
-// payment.DefaultTimeout, and a shop goes on before its calls to the database time out.
+// Most returns the most seconds that a fault of the kind may last. A slow bank must answer before
+// payment.DefaultTimeout, and a slow shop must continue before its calls to the database time out.
 func (k Kind) Most() int {
 	switch k {
 	case SlowBank:
@@ -51,13 +51,13 @@ func (k Kind) Most() int {
 	return 0
 }
 
-// Fault is what goes wrong with a payment.
+// Fault says what goes wrong with a payment.
 type Fault struct {
 	Kind    Kind `json:"fault"`
 	Seconds int  `json:"seconds"` // how late the answer or the webhook is, or how long the shop stops
 }
 
-// check returns stock.ErrInvalid for a fault that there is not.
+// check returns stock.ErrInvalid for an unknown fault, or a duration out of range.
 func (f Fault) check() error {
 	least := 1
 	switch f.Kind {
@@ -74,7 +74,7 @@ func (f Fault) check() error {
 	return nil
 }
 
-// ofProvider returns what the provider does wrong, or nil if it does nothing wrong.
+// ofProvider returns the faults of the provider, or nil if it has none.
 func (f Fault) ofProvider() *payment.Faults {
 	late := payment.Duration(time.Duration(f.Seconds) * time.Second)
 	switch f.Kind {
@@ -83,52 +83,53 @@ func (f Fault) ofProvider() *payment.Faults {
 	case LostReply:
 		return &payment.Faults{LoseReplyTo: []string{payment.OpCapture}, WebhookDelay: late}
 	case SlowShop:
-		// else it would write the order meanwhile
+		// otherwise the webhook would write the order meanwhile
 		return &payment.Faults{WebhookDelay: late + payment.Duration(time.Second)}
 	}
 	return nil
 }
 
-// MaxHolds bounds the holds whose payment may go wrong at the same time.
+// MaxHolds is the most holds whose payments may have faults at the same time.
 const MaxHolds = 100
 
-// ErrTooMany means that the payments of too many holds go wrong already.
+// ErrTooMany means that the payments of too many holds already have faults.
 var ErrTooMany = errors.New("the payments of too many holds go wrong already")
 
-// forgetAfter is how long after the expiry of a hold its fault is forgotten: longer than a
-// payment takes.
+// forgetAfter is how long after the expiry of a hold its fault is kept: longer than a payment
+// takes.
 const forgetAfter = time.Minute
 
-// Config is what Faults are made with.
+// Config configures Faults.
 type Config struct {
 	Provider *payment.Server // in this process
 	Backends holds.Backends  // of the stages
 
-	// Dial connects to the database of the Backends once more. New makes the stages, by name.
+	// Dial opens another connection pool to the database of the Backends. New makes the stages, by
+	// name.
 	Dial func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error)
 	New  func(holds.Backends) map[string]holds.Stage
 }
 
-// Faults are those of the payments of single holds. It is safe for concurrent use. The caller
-// must close it.
+// Faults has the faults of single holds' payments. It is safe for concurrent use. The caller must
+// close it.
 type Faults struct {
 	cfg     Config
 	stopped stopped
-	// it reports whether it slept for d; tests have one of their own
+	// reports whether it slept for all of d; tests replace it
 	sleep func(ctx context.Context, d time.Duration) bool
 
 	mu     sync.Mutex
 	chosen map[string]*choice // by the id of a hold
 }
 
-// choice is the fault of a hold's payment.
+// choice is the fault that was chosen for a hold's payment.
 type choice struct {
-	reference string        // of the hold's payments
-	pause     time.Duration // of the next claim
-	until     time.Time     // then it is forgotten
+	reference string        // the reference of the hold's payments
+	pause     time.Duration // how long the next claim stops
+	until     time.Time     // when the fault is forgotten
 }
 
-// New returns Faults of no hold.
+// New returns Faults without any fault.
 func New(cfg Config) *Faults {
 	sleep := func(ctx context.Context, d time.Duration) bool { return guard.Sleep(ctx, d) == nil }
 	return &Faults{cfg: cfg, sleep: sleep, chosen: make(map[string]*choice)}
@@ -137,9 +138,9 @@ func New(cfg Config) *Faults {
 // Close closes the connections that Faults have opened.
 func (f *Faults) Close() error { return f.stopped.close() }
 
-// Set says what goes wrong with the payment of a hold, from now on until a minute after the
-// hold has expired. A shop stops once for each SlowShop. It returns stock.ErrInvalid,
-// holds.NotHeldError or ErrTooMany.
+// Set sets the fault of a hold's payment, from now until a minute after the hold has expired. For
+// SlowShop the shop stops once per call. It returns stock.ErrInvalid, holds.NotHeldError or
+// ErrTooMany.
 func (f *Faults) Set(ctx context.Context, h holds.Hold, fault Fault) error {
 	if err := fault.check(); err != nil {
 		return err
@@ -183,7 +184,7 @@ func (f *Faults) forget(now time.Time) {
 	}
 }
 
-// takePause returns how long the next claim of a hold stops. The one after it does not.
+// takePause returns how long the next claim of a hold stops. The claim after that does not stop.
 func (f *Faults) takePause(id string) (pause time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,8 +28,8 @@ type stage struct {
 	faults *Faults
 }
 
-// Claim is a holds.Stage's. A claim that stops has connections of its own: it takes none of
-// the shop's away.
+// Claim implements holds.Stage. A claim that stops uses a separate connection pool, so that it does
+// not keep connections from the shop.
 func (s stage) Claim(ctx context.Context, id string, token int64, paymentID string) (holds.Order, error) {
 	pause := s.faults.takePause(id)
 	if pause == 0 {
@@ -39,7 +39,7 @@ func (s stage) Claim(ctx context.Context, id string, token int64, paymentID stri
 	return s.faults.stopped.stages[s.name].Claim(context.WithValue(ctx, stopKey{}, stopping), id, token, paymentID)
 }
 
-// stop is that of one claim, before its first write.
+// stop makes one claim stop before its first write.
 type stop struct {
 	sleep func(ctx context.Context) bool
 	done  atomic.Bool
@@ -47,13 +47,13 @@ type stop struct {
 
 type stopKey struct{}
 
-// stopped are stages whose claims stop, on connections of their own. They are opened when
-// they are first needed.
+// stopped has the stages whose claims stop, on a connection pool of their own, which is opened when
+// it is first needed.
 type stopped struct {
 	mu     sync.Mutex
 	pool   *sql.DB
 	closed bool
-	stages map[string]holds.Stage // not changed once pool is there
+	stages map[string]holds.Stage // not changed once pool is set
 }
 
 func (s *stopped) open(ctx context.Context, cfg Config) error {
@@ -73,7 +73,7 @@ func (s *stopped) open(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the database for claims that stop: %w", err)
 	}
-	pool.SetMaxOpenConns(MaxHolds) // a claim that stops keeps one
+	pool.SetMaxOpenConns(MaxHolds) // a stopped claim keeps one
 	pool.SetMaxIdleConns(1)
 	b := cfg.Backends
 	b.DB = pool
@@ -91,8 +91,8 @@ func (s *stopped) close() error {
 	return s.pool.Close()
 }
 
-// beforeWrite stops a claim before its first write. What it has read before may be wrong when
-// it goes on.
+// beforeWrite stops a claim before its first write. When it continues, what it has read may be out
+// of date.
 func beforeWrite(ctx context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
 	if stop, ok := ctx.Value(stopKey{}).(*stop); ok && !s.Reads() && !stop.done.Swap(true) {
 		if !stop.sleep(ctx) {

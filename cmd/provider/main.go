@@ -1,5 +1,5 @@
-// Command provider is a payment provider for tests and demonstrations. It moves no money, and
-// fails when it is told to.
+// Command provider is a payment provider for tests and demonstrations. It moves no money, and fails
+// on request.
 package main
 
 import (
@@ -26,7 +26,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -10,23 +10,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// book has the payments of a Server, the answers to its idempotency keys and its ledger. Each
+// book keeps the payments of a Server, the answers to its idempotency keys and its ledger. Each
 // change of a payment is one step under the mutex.
 type book struct {
 	journal  *Journal    // nil: all is kept in memory only
-	happened func(Event) // told of every change, with the mutex held
+	happened func(Event) // called for every change, with the mutex held
 
 	mu       sync.Mutex
 	payments map[string]Payment
 	answers  map[string]answer // by idempotency key
 	ledger   []Entry
-	lines    map[string][]int    // of a group: indexes of its entries in the ledger
-	found    map[string][]string // ids of the payments with a reference
+	lines    map[string][]int    // indexes of a group's entries in the ledger
+	found    map[string][]string // ids of payments, by reference
 }
 
 // answer is the result of the first request with an idempotency key.
 type answer struct {
-	request string // what was asked
+	request string // the request, as text
 	payment Payment
 	err     error
 }
@@ -46,11 +46,11 @@ func newBook(j *Journal, happened func(Event)) *book {
 	return b
 }
 
-// once does the work for the first request with the key, and returns its result to the others.
-// The work changes nothing by itself: it returns the payment as it becomes, and the status in the
-// ledger if that is a change. The caller holds the mutex.
+// once does the work for the first request with the key, and returns its result to the others. Work
+// must not change anything itself: it returns the changed payment, and the status for the ledger if
+// there is a change. The caller holds the mutex.
 func (b *book) once(key string, work func() (p Payment, became Status, err error), request ...string) (Payment, error) {
-	asked := strings.Join(request, " ") // no part has a space in it
+	asked := strings.Join(request, " ") // no part contains a space
 	if first, ok := b.answers[key]; ok {
 		if first.request != asked {
 			return Payment{}, ErrKeyReused
@@ -82,7 +82,7 @@ func (b *book) once(key string, work func() (p Payment, became Status, err error
 	return p, err
 }
 
-// enter takes over what a record says.
+// enter applies a record to the book.
 func (b *book) enter(r record) {
 	a := answer{request: r.Request, payment: r.Payment}
 	if r.Error != nil {
@@ -102,7 +102,7 @@ func (b *book) enter(r record) {
 	b.ledger = append(b.ledger, *r.Entry)
 }
 
-// authorise makes a payment. It asks declined only for the first request with the key.
+// authorise makes a payment. It calls declined only for the first request with the key.
 func (b *book) authorise(r Request, declined func(reference string) bool) (Payment, error) {
 	if err := checkKey(r.Key); err != nil {
 		return Payment{}, err
@@ -134,10 +134,11 @@ func (b *book) capture(id, key string) (Payment, error) {
 	})
 }
 
-// refund gives back what was captured, or gives up what was only authorised. It asks failing, only for the
-// first request with the key, how long after its acceptance the refund of a captured payment fails.
+// refund refunds a captured payment, or cancels one that was only authorised. Failing says how long
+// after its acceptance the refund of a captured payment fails; it is called only for the first
+// request with the key.
 func (b *book) refund(id, key string, failing func(reference string) time.Duration) (Payment, error) {
-	var after time.Duration // stays 0 for a request that is repeated
+	var after time.Duration // stays 0 for a repeated request
 	p, err := b.change("refund", id, key, func(p Payment) Status {
 		switch p.Status {
 		case Authorised:
@@ -157,11 +158,11 @@ func (b *book) refund(id, key string, failing func(reference string) time.Durati
 	return p, err
 }
 
-// failRefund lets a refund fail that was accepted. The key is that of the failure.
+// failRefund makes an accepted refund fail. The key is the idempotency key of the failure.
 func (b *book) failRefund(id, key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, _ = b.once(key, func() (Payment, Status, error) { // an error of the journal is on record there
+	_, _ = b.once(key, func() (Payment, Status, error) { // the journal remembers its own error
 		p := b.payments[id]
 		if p.Status != Refunding {
 			return p, "", nil
@@ -171,8 +172,8 @@ func (b *book) failRefund(id, key string) {
 	}, "fail", id)
 }
 
-// change gives a payment the status that next returns, or fails with ErrConflict if that is "". It calls next only
-// for the first request with the key.
+// change sets a payment's status to what next returns, or returns ErrConflict if that is "". It
+// calls next only for the first request with the key.
 func (b *book) change(operation, id, key string, next func(Payment) Status) (Payment, error) {
 	if err := checkKey(key); err != nil {
 		return Payment{}, err
@@ -205,7 +206,7 @@ func (b *book) payment(id string) (Payment, error) {
 	return p, nil
 }
 
-// find returns the newest payments with a reference, at most limit, the oldest of them first.
+// find returns the newest payments with a reference, at most limit, in order of age, oldest first.
 func (b *book) find(reference string, limit int) []Payment {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -225,7 +226,7 @@ func (b *book) entries(after int64, limit int) []Entry {
 	return append([]Entry{}, b.ledger[from:min(from+limit, len(b.ledger))]...) // an empty page is [] in JSON
 }
 
-// group returns the entries of a group, or only their number if they are more than most.
+// group returns the entries of a group, or only their number if there are more than most.
 func (b *book) group(name string, most int) (entries []Entry, number int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

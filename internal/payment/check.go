@@ -5,14 +5,14 @@ import (
 	"regexp"
 )
 
-// The limits of what a request may contain, in bytes.
+// The limits of the fields of a request, in bytes.
 const (
 	maxKey       = 255
 	maxReference = 200
 	maxID        = 100
 )
 
-// check returns ErrInvalid unless the payment could be one. The key is checked apart from it.
+// check returns ErrInvalid if the request is not valid. The key is checked by checkKey.
 func (r Request) check() error {
 	switch {
 	case !printable(r.Reference, maxReference):

@@ -18,11 +18,12 @@ import (
 // DefaultTimeout is how long a Client waits for an answer.
 const DefaultTimeout = 10 * time.Second
 
-// maxReply bounds what a Client reads of one reply: a page of the ledger is the largest.
+// maxReply is the most bytes that a Client reads of one reply. The largest reply is a page of the
+// ledger.
 const maxReply = 1 << 20
 
 // Client is a Provider over HTTP. It does not repeat a call by itself: after ErrUnavailable the
-// caller decides when, with the same key. It is safe for concurrent use.
+// caller decides when to repeat it, with the same key. It is safe for concurrent use.
 type Client struct {
 	base string
 	http *http.Client
@@ -30,7 +31,7 @@ type Client struct {
 
 var _ Provider = (*Client)(nil)
 
-// ClientConfig is what a Client is made with.
+// ClientConfig configures a Client.
 type ClientConfig struct {
 	URL       string            // of the provider, such as http://127.0.0.1:8090
 	Timeout   time.Duration     // of one call; default DefaultTimeout
@@ -44,7 +45,7 @@ var errURL = errors.New("not the URL of a payment provider, such as http://127.0
 func NewClient(cfg ClientConfig) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
-		return nil, errURL // without the URL, which may hold a password
+		return nil, errURL // without the URL, which may contain a password
 	}
 	if cfg.Transport == nil {
 		cfg.Transport = ownTransport()
@@ -115,7 +116,7 @@ func (c *Client) Ledger(ctx context.Context) ([]Entry, error) {
 	}
 }
 
-// Deliveries returns what became of the webhooks of a Server.
+// Deliveries returns the delivery counts of a Server's webhooks.
 func (c *Client) Deliveries(ctx context.Context) (Deliveries, error) {
 	var d Deliveries
 	if err := c.do(ctx, http.MethodGet, "/deliveries", "", nil, &d); err != nil {
@@ -124,7 +125,7 @@ func (c *Client) Deliveries(ctx context.Context) (Deliveries, error) {
 	return d, nil
 }
 
-// SetFaults switches the faults of a Server on and off: it has these and no others.
+// SetFaults replaces the faults of a Server.
 func (c *Client) SetFaults(ctx context.Context, f Faults) error {
 	if err := c.do(ctx, http.MethodPut, "/faults", "", f, nil); err != nil {
 		return fmt.Errorf("setting the faults of the payment provider: %w", err)
@@ -147,8 +148,8 @@ func (c *Client) change(ctx context.Context, what, id, path, key string) (Paymen
 	return c.operation(ctx, what+" the payment "+id, "/payments/"+id+path, key, struct{}{})
 }
 
-// operation sends a request that changes something. The payment is also returned with an error
-// that concerns one.
+// operation sends a request that changes something. If an error concerns a payment, the payment is
+// returned, too.
 func (c *Client) operation(ctx context.Context, what, path, key string, body any) (Payment, error) {
 	if err := checkKey(key); err != nil {
 		return Payment{}, fmt.Errorf("%s: %w", what, err)
@@ -213,13 +214,13 @@ func (c *Client) request(ctx context.Context, method, path, key string, body any
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	// net/http repeats a request with an Idempotency-Key on its own when a connection breaks.
-	// The caller decides on that: without GetBody it cannot.
+	// net/http repeats a request with an Idempotency-Key on its own when a connection breaks. The
+	// caller should decide on that: without GetBody net/http cannot repeat it.
 	req.GetBody = nil
 	return req, nil
 }
 
-// refusal returns the error of a reply that is not 200, and fills in the payment that it
+// refusal returns the error of a reply whose status is not 200, and fills in the payment that it
 // concerns.
 func refusal(status string, text []byte, result any) error {
 	var body problemBody
@@ -234,7 +235,7 @@ func refusal(status string, text []byte, result any) error {
 	return fmt.Errorf("%w: it answered %s", ErrUnavailable, status)
 }
 
-// told is an error of the provider with the text that came with it.
+// told is an error of the provider with the text from its reply.
 type told struct {
 	kind error
 	text string

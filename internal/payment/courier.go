@@ -12,21 +12,22 @@ import (
 	"time"
 )
 
-// Deliveries counts events by what became of their webhooks.
+// Deliveries counts events by the outcome of their webhooks.
 type Deliveries struct {
 	Waiting   int `json:"waiting"`   // to be sent, for the first time or again
 	Delivered int `json:"delivered"` // answered with 2xx
 	Dropped   int `json:"dropped"`   // never sent: see Faults.WebhookDropEvery, or no address was set
-	GivenUp   int `json:"given_up"`  // sent as often as allowed without a 2xx
+	GivenUp   int `json:"given_up"`  // tried as often as allowed, without a 2xx
 	Attempts  int `json:"attempts"`
 }
 
-// courier delivers events to one address, each until it was accepted or tried often enough.
-// Webhooks of one payment are sent one after the other, those of different payments at once.
+// courier delivers events to one address. It tries each until it is accepted or was tried often
+// enough. Webhooks of one payment are sent one after the other, those of different payments
+// concurrently.
 type courier struct {
 	cfg     Config
 	faulty  *faulty
-	changed chan struct{} // has a value when run should look again
+	changed chan struct{} // receives a value when run should look again
 
 	mu      sync.Mutex
 	address string
@@ -35,17 +36,17 @@ type courier struct {
 	counts  Deliveries
 }
 
-// parcel is an event on its way.
+// parcel is an event to be delivered.
 type parcel struct {
 	event  Event
 	due    time.Time
 	tried  int
 	twice  bool // it is to be sent once more after it was accepted
-	again  bool // that is now
-	newest bool // newer events of the payment go first
+	again  bool // the next delivery is that second one
+	newest bool // newer events of the payment are sent first
 }
 
-// maxSending bounds the webhooks that are sent at the same time.
+// maxSending limits the webhooks that are sent at the same time.
 const maxSending = 16
 
 func newCourier(cfg Config, f *faulty) *courier {
@@ -53,7 +54,7 @@ func newCourier(cfg Config, f *faulty) *courier {
 		sending: make(map[string]bool)}
 }
 
-// setAddress says where later webhooks go. With "" events are dropped.
+// setAddress sets the address for later webhooks. With "" events are dropped.
 func (c *courier) setAddress(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +92,7 @@ func (c *courier) deliveries() Deliveries {
 	return c.counts
 }
 
-// run delivers until ctx ends. It returns when nothing is being sent any more.
+// run delivers until ctx ends, and returns when nothing is being sent any more.
 func (c *courier) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -124,7 +125,7 @@ func (c *courier) sleep(ctx context.Context, most time.Duration) {
 // idle is how long run sleeps when there is nothing to send.
 const idle = time.Minute
 
-// next takes the parcel that is to be sent now, or says how long to wait for one.
+// next takes the parcel that is to be sent now, or returns how long to wait for one.
 func (c *courier) next(now time.Time) (p *parcel, address string, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,12 +161,12 @@ func (c *courier) newestOf(p *parcel) *parcel {
 	return p
 }
 
-// sent records what became of a delivery.
+// sent records the outcome of a delivery.
 func (c *courier) sent(p *parcel, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.sending, p.event.Payment.ID)
-	defer c.wake() // the next one of this payment may go
+	defer c.wake() // the payment's next webhook may be sent
 	p.tried++
 	switch {
 	case err == nil && p.twice:
@@ -185,7 +186,7 @@ func (c *courier) sent(p *parcel, err error) {
 	}
 }
 
-// pause is the time before the next attempt: twice as long after each.
+// pause returns the time before the next attempt. It doubles after each.
 func (c *courier) pause(tried int) time.Duration {
 	pause := c.cfg.RetryFrom
 	for range tried - 1 {
@@ -196,8 +197,8 @@ func (c *courier) pause(tried int) time.Duration {
 	return pause
 }
 
-// sendTimeout bounds one attempt. maxAnswer bounds what is read of its reply, so that the
-// connection can be used again.
+// sendTimeout limits one attempt. maxAnswer limits how much of the reply is read, which is done so
+// that the connection can be reused.
 const (
 	sendTimeout = 5 * time.Second
 	maxAnswer   = 64 << 10
@@ -222,7 +223,7 @@ func (c *courier) send(ctx context.Context, address string, e Event) error {
 		return fmt.Errorf("sending the event %s: %w", e.ID, err)
 	}
 	defer res.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)) // the status has come, and counts
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)) // only the status matters
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return fmt.Errorf("sending the event %s: the receiver answered %s", e.ID, res.Status)
 	}

@@ -7,59 +7,59 @@ import (
 	"time"
 )
 
-// The operations of a provider, as Faults.LoseReplyTo names them.
+// The operations of a provider, by their names in Faults.LoseReplyTo.
 const (
 	OpAuthorise = "authorise"
 	OpCapture   = "capture"
 	OpRefund    = "refund"
 )
 
-// Faults are what a Server does wrong. The zero value is a provider without faults. An event
-// is subject to the faults at the time when it happened; a reply to those when it is sent.
+// Faults say what a Server does wrong. The zero value means no faults. An event is subject to the
+// faults at the time when it happened, a reply to those when it is sent.
 type Faults struct {
-	// LoseReplyTo names operations whose work is done, and whose connection is then closed
-	// without a reply. LoseEvery limits that to every nth of them; 0 is each.
+	// LoseReplyTo names operations that are done, but whose connection is then closed without a reply.
+	// LoseEvery limits that to every nth of them; 0 means all.
 	LoseReplyTo []string `json:"lose_reply_to,omitempty"`
 	LoseEvery   int      `json:"lose_every,omitempty"`
 
 	DeclineEvery int `json:"decline_every,omitempty"` // every nth payment is declined
 	FailEvery    int `json:"fail_every,omitempty"`    // every nth operation is answered with 503, and not done
 
-	// ReplyDelay is the time between the work and its reply, for the operations that
-	// DelayReplyTo names; for all if it names none.
+	// ReplyDelay is the time between the work and its reply, for the operations in DelayReplyTo, or
+	// for all if that is empty.
 	ReplyDelay   Duration `json:"reply_delay,omitzero"`
 	DelayReplyTo []string `json:"delay_reply_to,omitempty"`
 
 	WebhookDelay     Duration `json:"webhook_delay,omitzero"`       // between an event and its webhook
-	WebhookTwice     bool     `json:"webhook_twice,omitempty"`      // a webhook that was accepted is sent once more
+	WebhookTwice     bool     `json:"webhook_twice,omitempty"`      // an accepted webhook is sent once more
 	WebhookDropEvery int      `json:"webhook_drop_every,omitempty"` // every nth event is never sent
 
-	// RefundFails lets refunds of captured payments be accepted, and fail so long after that. A
-	// process that ends before leaves them as they are.
+	// RefundFails makes refunds of captured payments fail this long after they were accepted. If the
+	// process ends before, they do not fail.
 	RefundFails Duration `json:"refund_fails,omitzero"`
 
-	// WebhookReverse holds the events of a payment back for this long after the first of
-	// them, and then sends them newest first.
+	// WebhookReverse holds back the events of a payment for this long after the first of them, and
+	// then sends them newest first.
 	WebhookReverse Duration `json:"webhook_reverse,omitzero"`
 }
 
-// Duration is a time.Duration that is written as text in JSON, such as "1.5s".
+// Duration is a time.Duration that is text in JSON, such as "1.5s".
 type Duration time.Duration
 
-// MarshalText is for encoding/json.
+// MarshalText implements encoding.TextMarshaler.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText is for encoding/json.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	*d = Duration(v)
 	return err
 }
 
-// maxFaultTime bounds the times in Faults, so that a mistyped one does not last for ever.
+// maxFaultTime is the longest time in Faults, so that a mistyped one does not last forever.
 const maxFaultTime = Duration(time.Hour)
 
-// check returns ErrInvalid if the faults make no sense.
+// check returns ErrInvalid if the faults are not valid.
 func (f Faults) check() error {
 	for _, op := range slices.Concat(f.LoseReplyTo, f.DelayReplyTo) {
 		if !slices.Contains([]string{OpAuthorise, OpCapture, OpRefund}, op) {
@@ -78,20 +78,20 @@ func (f Faults) check() error {
 	return nil
 }
 
-// switched are faults that are switched on, and counts for them.
+// switched has faults that are switched on, and their counts.
 type switched struct {
 	faults Faults
 	counts struct{ lost, asked, done, events int } // since the faults were set
 }
 
-// faulty has the faults of all payments, and those of single ones.
+// faulty has the common faults of all payments, and the faults of single payments.
 type faulty struct {
 	mu  sync.Mutex
 	all switched
-	of  map[string]*switched // by the reference of a payment, instead of all
+	of  map[string]*switched // by the reference of a payment; these replace all
 }
 
-// set switches faults on and off. Counting begins again.
+// set replaces the faults of all payments, and resets the counts.
 func (f *faulty) set(faults Faults) error {
 	if err := faults.check(); err != nil {
 		return err
@@ -102,7 +102,8 @@ func (f *faulty) set(faults Faults) error {
 	return nil
 }
 
-// setOf gives the payments with a reference faults of their own, or with nil those of all.
+// setOf gives the payments with a reference faults of their own. With nil they have the common
+// faults again.
 func (f *faulty) setOf(reference string, faults *Faults) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -134,7 +135,7 @@ func (f *faulty) get() Faults {
 	return f.all.faults
 }
 
-// decline says whether the next payment is declined.
+// decline reports whether the next payment is declined.
 func (f *faulty) decline(reference string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,14 +143,14 @@ func (f *faulty) decline(reference string) bool {
 	return nth(&s.counts.asked, s.faults.DeclineEvery)
 }
 
-// fail says whether the next operation fails. It is not known yet which payment it is for.
+// fail reports whether the next operation fails. At this point its payment is not known yet.
 func (f *faulty) fail() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return nth(&f.all.counts.done, f.all.faults.FailEvery)
 }
 
-// loseReply says whether the reply to an operation that was done is lost.
+// loseReply reports whether the reply to a completed operation is lost.
 func (f *faulty) loseReply(reference, op string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,7 +158,7 @@ func (f *faulty) loseReply(reference, op string) bool {
 	return slices.Contains(s.faults.LoseReplyTo, op) && nth(&s.counts.lost, max(s.faults.LoseEvery, 1))
 }
 
-// replyDelay returns how long the reply to an operation is held back.
+// replyDelay returns how long the reply to an operation is delayed.
 func (f *faulty) replyDelay(reference, op string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,7 +184,7 @@ func (f *faulty) event(reference string) (faults Faults, drop bool) {
 	return s.faults, nth(&s.counts.events, s.faults.WebhookDropEvery)
 }
 
-// nth counts one more, and reports whether it is the nth. With n = 0 none is.
+// nth increments the count, and reports whether it is a multiple of n. With n = 0 it never is.
 func nth(count *int, n int) bool {
 	*count++
 	return n > 0 && *count%n == 0

@@ -13,21 +13,21 @@ import (
 	"runtime"
 )
 
-// Journal is a file in which a Server records what it answers, so that it knows after a crash
-// what it has charged. Each answer to a new idempotency key is a line of JSON, which is on the
-// disk before the answer is sent. It belongs to one Server in one process.
+// Journal is a file in which a Server records its answers, so that after a crash it knows what it
+// has charged. Each answer to a new idempotency key is a line of JSON, which is written to disk
+// before the answer is sent. It belongs to one Server in one process.
 type Journal struct {
 	file    *os.File
 	size    int64
-	records []record // that were read
-	broken  error    // why nothing more is written
+	records []record // as read from the file
+	broken  error    // the error after which nothing more is written
 }
 
 // record is a line of a Journal: the answer to the first request with an idempotency key.
 type record struct {
 	Key     string       `json:"key"`
 	Request string       `json:"request"`
-	Payment Payment      `json:"payment"` // as it is then
+	Payment Payment      `json:"payment"` // its state after the request
 	Entry   *Entry       `json:"entry,omitempty"`
 	Error   *problemText `json:"error,omitempty"`
 }
@@ -35,9 +35,9 @@ type record struct {
 var errInUse = errors.New("another process has it; give each provider a file of its own")
 
 // OpenJournal reads a journal, or creates it. It fails if another process has it open. A process
-// that was killed may have left a last line that is not complete. Nobody got an answer to that,
-// and it is dropped. Any other line that cannot be read is an error. The caller must close the
-// journal after its Server.
+// that was killed may have left an incomplete last line. That is dropped, because its request was
+// never answered. Any other line that cannot be read is an error. The caller must close the journal
+// after its Server.
 func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -73,7 +73,7 @@ func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 	return j, nil
 }
 
-// Close closes the file. A nil Journal has none.
+// Close closes the file. A nil Journal has no file.
 func (j *Journal) Close() error {
 	if j == nil {
 		return nil
@@ -81,7 +81,7 @@ func (j *Journal) Close() error {
 	return j.file.Close()
 }
 
-// read reads the records, and how long the lines are that it could read.
+// read reads the records into j.records, and adds up the length of their lines in j.size.
 func (j *Journal) read() error {
 	in := bufio.NewReader(j.file)
 	for number := 1; ; number++ {
@@ -107,8 +107,8 @@ func (j *Journal) read() error {
 	}
 }
 
-// torn reports whether a line is the beginning of a record. Only a last line can be one. What
-// begins otherwise is another file, and must not be cut.
+// torn reports whether a line is an incomplete record, which only the last line can be. If the line
+// begins differently, this is not a ledger, and must not be truncated.
 func torn(line []byte) bool {
 	const begin = `{"key":"`
 	n := min(len(line), len(begin))
@@ -137,8 +137,8 @@ func (j *Journal) entries() int64 {
 	return 0
 }
 
-// write appends a record, and returns when it is on the disk. After an error it is not known
-// what the file has: nothing more is written until the journal is opened again.
+// write appends a record, and returns when it is on disk. After an error the contents of the file
+// are unknown: nothing more is written until the journal is opened again.
 func (j *Journal) write(r record) error {
 	if j.broken == nil {
 		j.broken = j.append(r)
@@ -170,7 +170,7 @@ func (j *Journal) append(r record) error {
 
 // syncFolder makes the name of a new file as durable as its contents.
 func syncFolder(name string) error {
-	if runtime.GOOS == "windows" { // which does not let a folder be synced
+	if runtime.GOOS == "windows" { // which cannot sync a folder
 		return nil
 	}
 	folder, err := os.Open(filepath.Dir(name))

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Entry is one line of the provider's ledger: a payment that has reached a status. Entries are
-// only ever added.
+// Entry is one line of the provider's ledger: a payment that has reached a status. Entries are only
+// added, never changed.
 type Entry struct {
 	Number    int64     `json:"number"` // 1, 2, 3 …
 	Time      time.Time `json:"time"`
@@ -15,7 +15,7 @@ type Entry struct {
 	Reference string    `json:"reference"`
 	Amount    int64     `json:"amount"`
 	Currency  string    `json:"currency"`
-	Status    Status    `json:"status"` // the one it has reached
+	Status    Status    `json:"status"` // the status that it has reached
 }
 
 // Books says whether the provider's ledger and the shop's orders agree.
@@ -26,21 +26,21 @@ type Books struct {
 	Cancelled  int `json:"cancelled"`
 	Refunded   int `json:"refunded"`
 
-	// ChargedWithoutOrder counts the captures that ended in neither exactly one order nor
-	// exactly one refund: the buyer has paid for nothing, or has the goods and the money.
+	// ChargedWithoutOrder counts the captures that ended in neither exactly one order nor exactly one
+	// refund: the buyer has paid for nothing, or has both the goods and the money.
 	ChargedWithoutOrder int `json:"charged_without_order"`
 
 	// OrdersWithoutCharge counts the orders whose payment was never captured.
 	OrdersWithoutCharge int `json:"orders_without_charge"`
 
-	// OrdersWithWrongAmount counts the orders whose payment was captured with another amount or
-	// currency than is due. Only AuditAmounts knows what is due.
+	// OrdersWithWrongAmount counts the orders whose payment was captured with a different amount or
+	// currency than is due. Only AuditAmounts sets it.
 	OrdersWithWrongAmount int `json:"orders_with_wrong_amount,omitempty"`
 
 	Wrong []Account `json:"wrong,omitempty"` // the payments behind these counts, sorted by id
 }
 
-// Account is what became of one payment.
+// Account sums up one payment.
 type Account struct {
 	PaymentID string `json:"payment_id"`
 	Reference string `json:"reference"`
@@ -49,15 +49,15 @@ type Account struct {
 	Orders    int    `json:"orders"`
 }
 
-// Audit compares the provider's ledger with the shop's orders, given as the number of orders
-// for each payment's id. Payments in progress are counted as they are: audit when nothing is
-// under way any more.
+// Audit compares the provider's ledger with the shop's orders, given as the number of orders for
+// each payment's id. Payments in progress are counted in their current state, so audit when nothing
+// is under way any more.
 func Audit(ledger []Entry, orders map[string]int) Books {
 	return AuditAmounts(ledger, orders, nil)
 }
 
-// AuditAmounts is Audit that also compares what was captured with what is due for the orders
-// of a payment, by its id. A payment that is not in due may have any amount.
+// AuditAmounts is Audit, but it also compares the captured amount of each payment with the amount
+// due for its orders. Due is by the payment's id. A payment that is not in due may have any amount.
 func AuditAmounts(ledger []Entry, orders map[string]int, due map[string]Money) Books {
 	var books Books
 	wrong := make(map[string]bool) // payments that were captured with a wrong amount
@@ -106,8 +106,8 @@ func AuditAmounts(ledger []Entry, orders map[string]int, due map[string]Money) B
 	return books
 }
 
-// wrong returns how many captures of the payment ended in nothing or in too much, and how many
-// of its orders were never charged.
+// wrong returns how many captures of the payment ended in no or too many orders and refunds, and
+// how many of its orders were never charged.
 func (a Account) wrong() (charged, uncharged int) {
 	if a.Captures == 0 {
 		return 0, a.Orders

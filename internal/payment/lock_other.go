@@ -4,5 +4,5 @@ package payment
 
 import "os"
 
-// lock does nothing: this system has no lock that ends with the process.
+// lock does nothing: this system has no file lock that ends with the process.
 func lock(*os.File) error { return nil }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lock locks a file until it is closed or the process ends. It returns errInUse if another
-// process has it. It locks a byte far behind the end, because nobody can read what is locked.
+// lock locks a file until it is closed or the process ends. It returns errInUse if another process
+// has it. It locks a byte far beyond the end of the file, because locked bytes cannot be read.
 func lock(file *os.File) error {
 	at := &windows.Overlapped{OffsetHigh: math.MaxInt32}
 	err := windows.LockFileEx(windows.Handle(file.Fd()),

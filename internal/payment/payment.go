@@ -1,5 +1,5 @@
-// Package payment is a payment provider, and what a shop needs of one. Provider is narrow, so
-// that Stripe or Adyen fit behind it. Client is a provider reached over HTTP. Server is a small
+// Package payment contains a payment provider, and the interface that a shop needs. Provider is
+// narrow, so that Stripe or Adyen fit behind it. Client is a Provider over HTTP. Server is a small
 // provider for tests and demonstrations: it moves no money, delivers signed webhooks, fails on
 // request (see Faults), and keeps its state in memory or in a file (see Journal). Audit compares
 // its ledger with the orders.
@@ -12,9 +12,8 @@ import (
 )
 
 // Provider authorises, captures and refunds payments. Each call that changes something has an
-// idempotency key: a call that is repeated with the same key and the same arguments does its
-// work once and returns the first result, a decline included. The same key with other
-// arguments returns ErrKeyReused.
+// idempotency key: calls with the same key and arguments do the work once and return the first
+// result, even if that is a decline. The same key with other arguments returns ErrKeyReused.
 type Provider interface {
 	// Authorise reserves the amount on the buyer's account. If the payment is declined it
 	// returns the payment and ErrDeclined.
@@ -29,15 +28,16 @@ type Provider interface {
 	// payment was refunded or cancelled with another key, or declined.
 	//
 	// A provider may accept a refund that is not final yet: then the payment that it returns is
-	// neither Refunded nor Cancelled. A refund may also fail later, even one that was final.
-	// EventRefundFailed says so, and the payment is Captured again. A new try needs a new key.
+	// neither Refunded nor Cancelled. A refund may also fail later, even one that was final. Then the
+	// provider sends EventRefundFailed, and the payment is Captured again. A new try needs a new key.
 	Refund(ctx context.Context, paymentID, key string) (Payment, error)
 
 	// Payment returns the payment as it is now.
 	Payment(ctx context.Context, id string) (Payment, error)
 
 	// Find returns the payments with a reference, as they are now, the oldest first. It needs no
-	// idempotency key, and so tells what became of a request whose key is answered with an error for ever.
+	// idempotency key, so it can find the payment of a request whose key is always answered with an
+	// error.
 	Find(ctx context.Context, reference string) ([]Payment, error)
 }
 
@@ -49,28 +49,29 @@ var (
 	ErrConflict       = errors.New("payment: the status of the payment does not allow this")
 	ErrKeyReused      = errors.New("payment: the idempotency key was used for another request")
 
-	// ErrUnavailable means that no answer came, or one that says nothing: the work may have
-	// been done. To find out, repeat the call with the same key.
+	// ErrUnavailable means that there was no answer, or a meaningless one: the work may have been
+	// done. To find out, repeat the call with the same key.
 	ErrUnavailable = errors.New("payment: no answer from the provider")
 )
 
 // Request is a payment to authorise.
 type Request struct {
 	Key string `json:"-"` // idempotency key: 1 to 255 printable ASCII characters
-	// the shop's own name for what is paid, such as a hold's id: 1 to 200 printable ASCII characters
+	// the shop's name for the thing that is paid, such as a hold's id: 1 to 200 printable ASCII
+	// characters
 	Reference string `json:"reference"`
 	Amount    int64  `json:"amount"`   // in minor units, such as cents
 	Currency  string `json:"currency"` // three capital letters, as in ISO 4217
 
-	// Group is the shop's own name for payments that belong together, such as a sale's id; it
-	// may be empty, and is otherwise as a Reference.
+	// Group is the shop's name for payments that belong together, such as a sale's id. It may be
+	// empty; otherwise it has the form of a Reference.
 	Group string `json:"group,omitempty"`
 }
 
 // MaxAmount is the largest amount of one payment, in minor units. It is Stripe's limit.
 const MaxAmount = 99_999_999
 
-// Payment is one payment, and where it stands.
+// Payment is one payment and its status.
 type Payment struct {
 	ID        string    `json:"id"`
 	Reference string    `json:"reference"`
@@ -87,10 +88,10 @@ type Money struct {
 	Currency string
 }
 
-// Money is what the payment is worth.
+// Money returns the payment's amount and currency.
 func (p Payment) Money() Money { return Money{p.Amount, p.Currency} }
 
-// Status says where a payment stands.
+// Status is the state of a payment.
 type Status string
 
 // The statuses. A payment begins as authorised or declined; an authorised one is captured or

@@ -58,7 +58,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// The bounds of a secret, in bytes.
+// The limits of a secret's length, in bytes.
 const (
 	minSecret = 16
 	maxSecret = 4 << 10

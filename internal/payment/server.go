@@ -18,18 +18,19 @@ import (
 	"time"
 )
 
-// Config is what a Server is made with. All but the secret may be left out.
+// Config configures a Server. Everything except the secret is optional.
 type Config struct {
 	Secret []byte // signs webhooks
-	// where they go, such as http://127.0.0.1:8080/api/payments/webhook; "": nowhere until PUT /webhook
+	// where webhooks go, such as http://127.0.0.1:8080/api/payments/webhook; "": nowhere until PUT
+	// /webhook
 	Webhook string
-	Journal *Journal // where the Server records what it answers, and what it begins with; nil: in memory only
+	Journal *Journal // where the Server records its answers, and finds earlier ones; nil: in memory only
 	Client  *http.Client
 	Logger  *slog.Logger
 
-	// A webhook that is not accepted is sent again after RetryFrom, and then after twice
-	// as long each time, up to RetryMost, until there were Attempts. The defaults are 200 ms,
-	// 15 s and 20, which is about four minutes in all.
+	// A webhook that is not accepted is sent again after RetryFrom. The pause doubles each time, up to
+	// RetryMost, until Attempts is reached. The defaults are 200 ms, 15 s and 20, which is about four
+	// minutes in all.
 	RetryFrom, RetryMost time.Duration
 	Attempts             int
 }
@@ -47,20 +48,20 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// ownTransport returns a transport whose idle connections nobody else shares.
+// ownTransport returns a transport that shares its idle connections with nobody.
 func ownTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = maxSending
 	return t
 }
 
-// noRedirect returns a redirect as it is: a request with money in it goes where it was sent.
+// noRedirect prevents redirects from being followed: a request about money must not go elsewhere.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Server is a payment provider that moves no money. Without a Journal it keeps everything in
-// memory, and what it knew is lost when its process ends. With one it knows its payments, its
-// ledger and its idempotency keys after a crash, and has lost webhooks that were on their way.
-// It is safe for concurrent use.
+// memory, and loses it when its process ends. With one it still has its payments, its ledger and
+// its idempotency keys after a crash, but not the webhooks that were waiting. It is safe for
+// concurrent use.
 type Server struct {
 	cfg     Config
 	book    *book
@@ -85,8 +86,7 @@ func (s *Server) Deliver(ctx context.Context) {
 	s.cfg.Client.CloseIdleConnections()
 }
 
-// SetWebhook says where later webhooks go: an address with http or https. With "" events are
-// dropped.
+// SetWebhook sets the URL for later webhooks, with http or https. With "" events are dropped.
 func (s *Server) SetWebhook(address string) error {
 	if address != "" {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -97,13 +97,13 @@ func (s *Server) SetWebhook(address string) error {
 	return nil
 }
 
-// SetFaultsOf gives the payments with a reference faults of their own, instead of those that
-// all have; FailEvery of these is ignored. With nil they have no faults of their own any more.
-// Without that the Server remembers them for ever.
+// SetFaultsOf gives the payments with a reference faults of their own, which replace the common
+// ones; their FailEvery is ignored. With nil these payments have the common faults again. Otherwise
+// the Server keeps the faults forever.
 func (s *Server) SetFaultsOf(reference string, f *Faults) error { return s.faulty.setOf(reference, f) }
 
-// Group returns the entries of the ledger for payments of a group, the oldest first. If there
-// are more than most it returns none, and their number.
+// Group returns the entries of the ledger for payments of a group, the oldest first. If there are
+// more than most, it returns only their number.
 func (s *Server) Group(name string, most int) (entries []Entry, number int) {
 	return s.book.group(name, most)
 }
@@ -142,11 +142,12 @@ func (s *Server) routes() http.Handler {
 	})
 }
 
-// maxRequest bounds the body of a request, in bytes.
+// maxRequest is the most bytes of a request's body.
 const maxRequest = 4 << 10
 
-// ownName reports whether a request is for an address, or for a name without a dot such as
-// localhost. A site in a browser could point a name of its own here, and change the faults.
+// ownName reports whether a request is for an IP address, or for a name without a dot such as
+// localhost. This prevents DNS rebinding: a site in a browser could point its own name here, and
+// change the faults.
 func ownName(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -158,7 +159,7 @@ func ownName(hostport string) bool {
 
 func key(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
 
-// operation answers a request that changes something, and makes the faults of its reply.
+// operation answers a request that changes something, and applies the faults to its reply.
 func (s *Server) operation(name string, work func(*http.Request) (Payment, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if s.faulty.fail() {
@@ -166,7 +167,7 @@ func (s *Server) operation(name string, work func(*http.Request) (Payment, error
 			return
 		}
 		p, err := work(r)
-		_, _ = io.Copy(io.Discard, r.Body) // only then does net/http notice that the client leaves
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise net/http does not notice that the client leaves
 		stayed := wait(r.Context(), s.faulty.replyDelay(p.Reference, name))
 		if !stayed || err == nil && s.faulty.loseReply(p.Reference, name) {
 			panic(http.ErrAbortHandler) // closes the connection without a reply
@@ -241,7 +242,7 @@ func (s *Server) putFaults(r *http.Request) (faults Faults, err error) {
 		err = s.faulty.set(faults)
 	}
 	if err == nil {
-		text, _ := json.Marshal(faults) // a struct of numbers and texts
+		text, _ := json.Marshal(faults) // a struct of numbers and strings cannot fail
 		s.cfg.Logger.Info("faults are set", "faults", string(text))
 	}
 	return faults, err

@@ -13,16 +13,16 @@ import (
 	"unicode/utf8"
 )
 
-// SignatureHeader is the header of a webhook that has its signature, in the form of Stripe's:
-// t=1795371889,v1=5257a869e7ec… The time is in Unix seconds. Several v1 mean that the provider
+// SignatureHeader is the header with the signature of a webhook, in Stripe's form:
+// t=1795371889,v1=5257a869e7ec…… The time is in Unix seconds. Several v1 mean that the provider
 // signs with several secrets, because one of them is being replaced.
 const SignatureHeader = "Payment-Signature"
 
 // Tolerance is how far the time of a signature may be from the clock of the receiver. An older
-// webhook may have been recorded and sent again by somebody else.
+// webhook may be a replay by an attacker.
 const Tolerance = 5 * time.Minute
 
-// MaxEvent bounds the body of a webhook, in bytes.
+// MaxEvent is the most bytes of a webhook's body.
 const MaxEvent = 4 << 10
 
 // The errors of Verify and ParseEvent.
@@ -35,7 +35,7 @@ var (
 // EventType says what happened to a payment.
 type EventType string
 
-// The types of events. A receiver must ignore types that it does not know: providers add some.
+// The types of events. A receiver must ignore unknown types, because providers add new ones.
 const (
 	EventAuthorised EventType = "payment.authorised"
 	EventDeclined   EventType = "payment.declined"
@@ -62,7 +62,7 @@ func Sign(secret, body []byte, now time.Time) string {
 	return "t=" + t + ",v1=" + hex.EncodeToString(mac(secret, t, body))
 }
 
-// mac signs the time with the body, so that neither can be exchanged alone.
+// mac signs the time together with the body, so that neither can be replaced alone.
 func mac(secret []byte, t string, body []byte) []byte {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte(t))
@@ -76,8 +76,8 @@ const (
 	maxSignatures = 4       // v1 in a SignatureHeader
 )
 
-// Verify checks that body was signed with secret, not longer ago than Tolerance. Call it with
-// the bytes that arrived, before anything reads them. It returns ErrSignature or ErrStale.
+// Verify checks that body was signed with secret, at most Tolerance ago. Call it with the bytes
+// that arrived, before they are parsed. It returns ErrSignature or ErrStale.
 func Verify(secret []byte, header string, body []byte, now time.Time) error {
 	if len(secret) == 0 {
 		return fmt.Errorf("%w: there is no secret to check it with", ErrSignature)
@@ -93,7 +93,7 @@ func Verify(secret []byte, header string, body []byte, now time.Time) error {
 	if !valid {
 		return ErrSignature
 	}
-	// The time is checked last: only the provider's own times are worth an ErrStale.
+	// The time is checked last, so that only correctly signed webhooks get ErrStale.
 	sec, err := strconv.ParseInt(t, 10, 64)
 	if err != nil {
 		return fmt.Errorf("%w: its time is not a number", ErrSignature)
@@ -104,8 +104,8 @@ func Verify(secret []byte, header string, body []byte, now time.Time) error {
 	return nil
 }
 
-// parseSignature returns the time, as the text that was signed, and the signatures. Other
-// schemes than v1 are passed over, as Stripe asks its receivers to do.
+// parseSignature returns the time, as the text that was signed, and the signatures. Schemes other
+// than v1 are ignored, as Stripe asks receivers to do.
 func parseSignature(header string) (t string, signatures [][]byte, err error) {
 	if len(header) > maxHeader {
 		return "", nil, fmt.Errorf("%w: the header has more than %d bytes", ErrSignature, maxHeader)
@@ -130,10 +130,10 @@ func parseSignature(header string) (t string, signatures [][]byte, err error) {
 	return t, signatures, nil
 }
 
-// ParseEvent reads the body of a webhook. It returns ErrEvent unless the body is one JSON
-// object with an id and a type and, if the type begins with "payment." or "refund.", the id of a payment. The
-// rest of the payment need not be there: ask the provider for it. Fields that it does not know
-// are ignored: providers add some.
+// ParseEvent reads the body of a webhook. It returns ErrEvent unless the body is one JSON object
+// with an id and a type and, if the type begins with "payment." or "refund.", the id of a payment.
+// The rest of the payment may be missing: ask the provider for it. Unknown fields are ignored,
+// because providers add new ones.
 func ParseEvent(body []byte) (Event, error) {
 	var e Event
 	if len(body) > MaxEvent {

@@ -10,7 +10,7 @@ import (
 //
 //	{"error":{"code":"declined","message":"…"},"payment":{…}}
 //
-// whose payment is there if the request concerns one.
+// with a payment only if the request concerns one.
 type (
 	problemBody struct {
 		Error   problemText `json:"error"`
@@ -46,7 +46,7 @@ var problems = []struct {
 	{ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
 }
 
-// problemOf returns what is told of an error, nil for nil.
+// problemOf converts an error for a reply. It returns nil for nil.
 func problemOf(err error) *problemText {
 	if err == nil {
 		return nil
@@ -61,7 +61,7 @@ func problemOf(err error) *problemText {
 	return &text
 }
 
-// err is the error that was told. It returns nil for a code that no error has.
+// err converts a reply back to an error. It returns nil for an unknown code.
 func (t problemText) err() error {
 	for _, known := range problems {
 		if t.Code == known.code {

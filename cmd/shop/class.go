@@ -15,11 +15,11 @@ import (
 	"oversell/internal/web"
 )
 
-// classToken is how many characters the token has that a class gets. A teacher types it.
+// classToken is the length of a class's token. It is short because a teacher types it.
 const classToken = 10
 
-// withClass makes the shop one for a class, where the flags do not say otherwise: phones reach
-// it, they can change nothing, and the first sale has no lock.
+// withClass sets the defaults of a shop for a class, unless flags say otherwise: phones can reach
+// it but cannot change anything, and the first sale has no lock.
 func (o options) withClass(fs *flag.FlagSet) options {
 	if !cmdline.Given(fs, "addr") {
 		o.Web.Addr = "0.0.0.0:8080"
@@ -36,7 +36,7 @@ func (o options) withClass(fs *flag.FlagSet) options {
 	return o
 }
 
-// newClass returns the class that buys here, or nil.
+// newClass returns the class that buys in this shop, or nil.
 func (o options) newClass() *page.Class {
 	if !o.class {
 		return nil
@@ -44,7 +44,7 @@ func (o options) newClass() *page.Class {
 	return page.NewClass(hot)
 }
 
-// sellTo makes a shop one for a class. ready is told where its phones find the shop.
+// sellTo configures a shop for a class. It passes to ready the URLs at which phones find the shop.
 func (o options) sellTo(room *page.Class, cfg *shop.Config, ready func(addr, phones string)) error {
 	hosts, err := o.classHosts()
 	if err != nil {
@@ -67,8 +67,8 @@ func (o options) sellTo(room *page.Class, cfg *shop.Config, ready func(addr, pho
 	return nil
 }
 
-// classHosts are the names that phones find the shop under: those of -hosts, or the addresses of
-// this machine in its network, or the one that the shop listens on.
+// classHosts returns the host names at which phones find the shop: those of -hosts, or the address
+// that the shop listens on, or, if that is all addresses, those of this machine in its networks.
 func (o options) classHosts() ([]string, error) {
 	hosts, err := web.ParseHosts(o.hosts)
 	if err != nil || len(hosts) > 0 {
@@ -91,13 +91,13 @@ func (o options) classHosts() ([]string, error) {
 			hosts = append(hosts, prefix.Addr().String())
 		}
 	}
-	if len(hosts) == 0 { // in no network
+	if len(hosts) == 0 { // the machine is in no network
 		hosts = []string{"localhost"}
 	}
 	return hosts, nil
 }
 
-// classURL is where phones find a shop that listens on addr, under one of its names.
+// classURL returns the URL for phones of a shop that listens on addr, with one of its host names.
 func classURL(host, addr string) string {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -109,7 +109,7 @@ func classURL(host, addr string) string {
 	return "http://" + net.JoinHostPort(strings.Trim(host, "[]"), port) + "/#/shop/phone"
 }
 
-// welcomeClass tells the teacher what to open.
+// welcomeClass prints what the teacher has to open.
 func welcomeClass(stdout io.Writer, addr, phones, token string) {
 	fmt.Fprintf(stdout, `The class is open. Show this page on the projector; it has a QR code for the phones:
   http://%s/#/shop/class

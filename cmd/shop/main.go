@@ -1,5 +1,5 @@
-// Command shop is the flash sale: an HTTP API to one hot item, with a switch
-// for how its stock is guarded, and a page that shows how it breaks.
+// Command shop is the flash sale: an HTTP API for one hot item, with a switch for how its stock is
+// guarded, and a page that shows how it breaks.
 package main
 
 import (
@@ -37,7 +37,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // a second signal ends the program immediately
 	logging.Disable()            // go-redis returns the errors that it would print
 	if len(os.Args) == 2 && os.Args[1] == instanceArg {
 		os.Exit(instance(ctx, os.Stdin, os.Stdout, os.Stderr))
@@ -93,8 +93,8 @@ func complain(stderr io.Writer, code int, err error) int {
 // hot is the SKU of the item that is on sale from the start.
 const hot = "hot"
 
-// demo is the item that is on sale from the start. Its stock is where the default strategy
-// can work with it.
+// demo is the item that is on sale from the start. Its stock is kept where the default strategy
+// needs it.
 func demo(strategy catalog.Strategy) *stock.Item {
 	item := &stock.Item{SKU: hot, Name: "The hot item", Category: "demo", Initial: 1000}
 	if strategy.InDatabase() {
@@ -103,8 +103,8 @@ func demo(strategy catalog.Strategy) *stock.Item {
 	return item
 }
 
-// serve opens the backends and runs the shop on them until ctx is cancelled. ready is told the
-// address, and where the phones of a class find the shop.
+// serve opens the backends and runs the shop on them until ctx is cancelled. It calls ready with
+// the address, and with the URLs for the phones of a class.
 func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, phones string)) (err error) {
 	strategy, err := catalog.Strategies().Find(o.Strategy)
 	if err != nil {
@@ -161,9 +161,9 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 	return shop.Run(ctx, cfg)
 }
 
-// hurry returns a context that the second signal ends, or nil if the shop has nothing to say then:
-// how many accepted orders are lost. A third signal ends the program at once. The caller must call
-// done.
+// hurry returns a context that the second signal ends, so that the shop can still report how many
+// accepted orders are lost. It returns nil if the shop cannot lose any. A third signal ends the
+// program immediately. The caller must call done.
 func hurry(ctx context.Context, o options) (second context.Context, done func()) {
 	if !o.losesOrders() {
 		return nil, func() {}
@@ -182,8 +182,8 @@ func hurry(ctx context.Context, o options) (second context.Context, done func())
 	return second, cancel
 }
 
-// otherFiles are the open files that this process needs besides the shop's own, for the
-// embedded servers and the page's runs.
+// otherFiles is how many open files this process needs besides the shop's own, for the embedded
+// servers and the page's runs.
 const otherFiles = 512
 
 func welcome(stdout io.Writer, addr string) {
@@ -193,8 +193,8 @@ func welcome(stdout io.Writer, addr string) {
 `, localAddr(addr))
 }
 
-// localAddr returns the address under which this machine reaches a shop that listens on
-// addr. A shop that listens on all addresses is not served under the name 0.0.0.0.
+// localAddr returns the address at which this machine reaches a shop that listens on addr. A shop
+// that listens on all addresses does not answer to the name 0.0.0.0.
 func localAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -27,11 +27,10 @@ import (
 	"oversell/internal/web"
 )
 
-// envPrefix and a flag's name in capitals make the environment variable for the flag's
-// default.
+// envPrefix and a flag's name in capitals form the environment variable with the flag's default.
 const envPrefix = "OVERSELL"
 
-// options are the values of the flags: the shop's config, and what becomes a part of it.
+// options are the values of the flags: the shop's config, and values that serve adds to it.
 type options struct {
 	shop.Config
 	redis, db         string // see backend.ServeRedis and backend.ServeDatabase
@@ -74,7 +73,7 @@ func parse(args []string) (options, error) {
 		o = o.withClass(fs)
 	}
 	o = o.withServers()
-	if o.worker && given(args, "addr") { // the environment of a container may name one for its shops
+	if o.worker && given(args, "addr") { // a container's environment may set one for its shops
 		return o, errors.New("-worker serves no requests, and -addr is where to serve them")
 	}
 	return o, o.validate()
@@ -89,18 +88,19 @@ func given(args []string, name string) bool {
 // alone reports whether the shop starts its own Redis.
 func (o options) alone() bool { return backend.StartsRedis(o.redis) }
 
-// losesOrders reports whether Redis ends with the shop and the database does not, so that accepted
-// orders that are not written are lost.
+// losesOrders reports whether Redis ends with the shop but the database does not, so that accepted
+// orders that are not written would be lost.
 func (o options) losesOrders() bool { return o.alone() && o.db != "embedded" && o.db != "local" }
 
 // onSQLite reports whether the database is SQLite.
 func (o options) onSQLite() bool { return o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") }
 
-// none turns off servers that would be started otherwise.
+// none turns off a server that would otherwise be started.
 const none = "none"
 
-// withServers makes a shop with its own Redis start the servers that need no installation,
-// and turns off those that are none. Several shops on one Redis need to share their nodes.
+// withServers makes a shop with its own Redis start the servers that need no installation, and
+// turns off those set to none. Shops on a shared Redis do not start any, because they have to share
+// the nodes, too.
 func (o options) withServers() options {
 	if o.alone() {
 		o.servers.Redlock = cmp.Or(o.servers.Redlock, "embedded")
@@ -116,7 +116,7 @@ func (o options) withServers() options {
 	return o
 }
 
-// minReconcile is the least pause between two rounds of the reconciler.
+// minReconcile is the shortest pause between two rounds of the reconciler.
 const minReconcile = 100 * time.Millisecond
 
 func (o options) validate() error {
@@ -181,8 +181,8 @@ func (o options) validate() error {
 	return nil
 }
 
-// flags declares the flags. The retry policy is left as text. What follows a semicolon is shown by
-// -h all.
+// flags declares the flags. The retry policy stays text. Only -h all shows the part of a usage text
+// after a semicolon.
 func flags(o *options, retry *string) *flag.FlagSet {
 	fs := flag.NewFlagSet("shop", flag.ContinueOnError)
 	fs.StringVar(&o.Web.Addr, "addr", "127.0.0.1:8080", "`ADDRESS` to listen on; port 0 takes a free one")

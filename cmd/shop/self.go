@@ -28,7 +28,7 @@ const (
 	matrixArg   = "matrix"   // the lab, which writes its findings to standard output
 )
 
-// self returns a function that makes the command of such a child process.
+// self returns a function that makes the command of this program with the given argument.
 func self(arg string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) {
 		path, err := os.Executable()
@@ -46,16 +46,15 @@ func instance(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) in
 	return exitOK
 }
 
-// finding is one line of JSON from the lab's process: its progress, or finally its report.
+// finding is one line of JSON from the lab's process: its progress, and at the end its report.
 type finding struct {
 	Done   int         `json:"done"`
 	Of     int         `json:"of"`
 	Report *lab.Report `json:"report,omitempty"`
 }
 
-// matrix runs the lab on the embedded Redis. It must not run in the shop's own process,
-// because client libraries pool timers: one from the lab's virtual time could be reused in
-// real time.
+// matrix runs the lab on the embedded Redis. It must not run in the shop's own process, because
+// client libraries pool timers: a timer from the lab's virtual time could be reused in real time.
 func matrix(ctx context.Context, stdout, stderr io.Writer) int {
 	cfg := lab.Config{Subjects: lab.Subjects(), Scenarios: anomalies.All(), Redis: lab.Embedded}
 	var err error
@@ -66,7 +65,7 @@ func matrix(ctx context.Context, stdout, stderr io.Writer) int {
 	far := finding{Of: len(cfg.Subjects) * len(cfg.Scenarios)}
 	report, err := lab.Run(ctx, cfg, func(lab.Cell) {
 		far.Done++
-		_ = out.Encode(far) // an error shows up again at the end
+		_ = out.Encode(far) // if it fails, so does the last Encode
 	})
 	if err == nil {
 		far.Report = &report
@@ -126,11 +125,11 @@ func measureMatrix(ctx context.Context, progress func(done, of int)) (report lab
 	}
 }
 
-// budget bounds a search of every schedule of a strategy. With two buyers v9_cohort has
-// 360,000 states; with three it has too many.
+// budget limits a search of all schedules of a strategy. With two buyers v9_cohort has 360,000
+// states; with three it has too many.
 var budget = search.Budget{States: 500_000, Time: 3 * time.Minute}
 
-// newPage returns the page of a shop on these backends. Its runs end with ctx. The caller
+// newPage returns the page of a shop on these backends. The page's runs end with ctx. The caller
 // must call close, which waits for them, before it closes the backends.
 func newPage(
 	ctx context.Context, o options, on runs.Backends, room *page.Class, log *slog.Logger,

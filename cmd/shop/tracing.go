@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// maxSpans is how many spans wait to be sent, of about 1 KB each. More are dropped: a
-	// slow collector must not slow the sale. A deduct has about eight.
+	// maxSpans is how many spans, of about 1 KB each, may wait to be sent. More are dropped: a slow
+	// collector must not slow down the sale. A purchase has about eight.
 	maxSpans = 1 << 15
-	// flushTime is how long a shop that ends goes on sending spans.
+	// flushTime is how long a shop that ends may still send spans.
 	flushTime = time.Second
-	// tracesPath is where collectors take traces over HTTP.
+	// tracesPath is the usual path at which collectors accept traces over HTTP.
 	tracesPath = "/v1/traces"
 )
 
-// trace has the shop make spans of purchases if -otlp is set. The caller must call closing after
-// the shop has ended.
+// trace makes the shop record purchases as spans if -otlp is set. The caller must call closing
+// after the shop has ended.
 func (o options) trace(ctx context.Context, cfg *shop.Config) (closing func(), err error) {
 	if o.otlp == "" {
 		return func() {}, nil
@@ -51,9 +51,9 @@ type traces struct {
 	log      *slog.Logger
 }
 
-// openTraces begins to send spans to the collector at address, see tracesURL. The sampler and
-// the headers can be set by OpenTelemetry's environment variables. A collector that is away does
-// not keep the shop from selling: that is logged.
+// openTraces returns traces that are sent to the collector at address, see tracesURL. The sampler
+// and the headers can be set by OpenTelemetry's environment variables. If the collector is
+// unavailable, the shop logs that and goes on selling.
 func openTraces(ctx context.Context, address, instance string, log *slog.Logger) (*traces, error) {
 	u, err := tracesURL(address)
 	if err != nil {
@@ -74,20 +74,20 @@ func openTraces(ctx context.Context, address, instance string, log *slog.Logger)
 			sdktrace.WithMaxQueueSize(maxSpans)))}, nil
 }
 
-// tracer returns what makes the spans. Its methods are safe for concurrent use.
+// tracer returns a tracer for the spans. It is safe for concurrent use.
 func (t *traces) tracer() trace.Tracer { return t.provider.Tracer("oversell") }
 
-// close sends the spans that wait, for as long as flushTime.
+// close sends the waiting spans, for at most flushTime.
 func (t *traces) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
-	if err := t.provider.Shutdown(ctx); err != nil { // the sales are not worse for it
+	if err := t.provider.Shutdown(ctx); err != nil { // it does not affect sales
 		t.log.Warn("the last traces are lost: the collector does not take them", "error", err)
 	}
 }
 
-// tracesURL returns the URL to which spans are sent: that of a collector, with the usual path
-// unless it has one.
+// tracesURL returns the URL to which spans are sent: the collector's, with the usual path if it has
+// none.
 func tracesURL(address string) (string, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -103,14 +103,15 @@ func tracesURL(address string) (string, error) {
 	return u.String(), nil
 }
 
-// loggedExporter logs when spans begin to be lost, and when they are sent again.
+// loggedExporter logs when the collector stops taking spans, and when it takes them again.
 type loggedExporter struct {
 	sdktrace.SpanExporter
 	log  *slog.Logger
 	away atomic.Bool
 }
 
-// ExportSpans sends spans. An error is logged and not returned: the package would print it.
+// ExportSpans sends spans. An error is logged and not returned, because OpenTelemetry would print
+// it.
 func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch failed := err != nil; {

@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// silence is how long a connection may stay open without its first request while
-	// others wait.
+	// silence is how long a new connection may stay without a request while others wait.
 	silence = time.Second
 
 	// acceptPause is how long the shop waits after it failed to accept a connection,
@@ -28,11 +27,10 @@ const (
 	writePiece = 64 << 10
 )
 
-// connections is a listener that limits how many connections are open. Further ones wait,
-// the first of them in the shop and the others in the operating system's queue. While any
-// wait, a connection without a running request is closed to make room: one that has sent
-// nothing since it was opened, or else the one that has been idle longest. No error of a
-// connection ends the listener.
+// connections is a listener that limits how many connections are open. Further ones wait, the first
+// in the shop and the others in the operating system's queue. While any wait, a connection without
+// a running request is closed to make room: one that has sent nothing since it was opened, or else
+// the one that has been idle longest. An error of a single connection does not end the listener.
 //
 // It also limits how long a client may take to read a reply.
 type connections struct {
@@ -51,7 +49,7 @@ type connections struct {
 	open     map[*connection]struct{}
 	silent   *list.List // without a request so far, the oldest first
 	idle     *list.List // between two requests, the longest idle first
-	draining bool       // connections without a request are closed at once
+	draining bool       // connections without a request are closed immediately
 	warnedAt time.Time  // when the last warning was logged
 }
 
@@ -64,7 +62,7 @@ type connection struct {
 	// Guarded by of.mu.
 	accepted time.Time     // when it was admitted
 	in       *list.List    // silent, idle or nil
-	element  *list.Element // in it
+	element  *list.Element // its element in that list
 
 	mu       sync.Mutex
 	deadline time.Time // for writing, set by a handler
@@ -224,8 +222,9 @@ func (l *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeSilent closes the connections without a request, and later ones too. Browsers open
-// connections that they never use, and Shutdown would wait seconds for a request on each.
+// closeSilent closes the connections that have not sent a request, and those that come later.
+// Browsers open connections that they never use, and Shutdown would wait seconds for a request on
+// each.
 func (l *connections) closeSilent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,8 +235,8 @@ func (l *connections) closeSilent() {
 }
 
 // oneEach sends "Connection: close" with each reply while connections wait to be admitted.
-// So the client does not send another request on a connection that may be closed at any
-// moment, without learning whether the request was received.
+// Otherwise the client might send another request on a connection that is just being closed, and
+// not know whether the request was received.
 func (l *connections) oneEach(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.crowded.Load() {
@@ -287,7 +286,7 @@ func (c *connection) Write(p []byte) (n int, err error) {
 	}
 }
 
-// until is the deadline of a write that begins now.
+// until returns the deadline of a write that begins now.
 func (c *connection) until() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -298,7 +297,7 @@ func (c *connection) until() time.Time {
 	return end
 }
 
-// SetWriteDeadline sets a handler's own limit, besides that of each write.
+// SetWriteDeadline sets a handler's own deadline, in addition to the limit of each write.
 func (c *connection) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -306,7 +305,7 @@ func (c *connection) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// SetDeadline is SetReadDeadline and SetWriteDeadline.
+// SetDeadline sets both deadlines.
 func (c *connection) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }

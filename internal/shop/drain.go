@@ -9,29 +9,30 @@ import (
 	"time"
 )
 
-// A shop ends within about five seconds; these two together are less. Sending the last traces
-// may take another one. Docker, for example, kills a process after ten. Tests have other times.
+// A shop ends within about five seconds; these two together are less. Sending the last traces may
+// take another second. Docker, for example, kills a process after ten seconds. Tests change these
+// times.
 var (
-	// drainTimeout is how long requests may take until their last byte.
+	// drainTimeout is how long running requests may take to finish.
 	drainTimeout = 4 * time.Second
-	// sectionTimeout is how long sales may go on after that. Their clients have been
-	// cut off, but a sale that has begun can still be finished.
+	// sectionTimeout is how long purchases may go on after that. Their clients have been cut off, but
+	// a purchase that has begun can still be finished.
 	sectionTimeout = 500 * time.Millisecond
-	// countTimeout bounds the count of the accepted orders that are lost.
+	// countTimeout limits the time for counting lost orders.
 	countTimeout = time.Second
 )
 
-// finishTime is how long a process goes on writing accepted orders after the last request, if
-// Redis keeps them for others.
+// finishTime is how long a process goes on writing accepted orders after the last request, if Redis
+// outlives it, so that others can write the rest.
 const finishTime = 400 * time.Millisecond
 
-// ErrUnfinished means that sales were still running when the shop had to end.
+// ErrUnfinished means that purchases were still running when the shop had to end.
 var ErrUnfinished = errors.New("requests are still running")
 
-// drain waits for the running requests, but not forever. First all get drainTimeout to be
-// answered. Then it closes the connections, which ends requests with slow clients. Sales
-// that still run then may have taken units whose order is not written yet, and get
-// sectionTimeout more. If that is not enough it returns ErrUnfinished.
+// drain waits for the running requests, but not forever. First they have drainTimeout to be
+// answered. Then it closes the connections, which ends requests of slow clients. Purchases that
+// still run may have taken units whose order is not written yet, and get sectionTimeout more. If
+// that is not enough, it returns ErrUnfinished.
 func (p *parts) drain(ctx context.Context, server *http.Server, requests *counted, failed <-chan error) error {
 	late, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
@@ -81,8 +82,8 @@ func (p *parts) lost(ctx context.Context) error {
 	return nil
 }
 
-// counted is a handler that counts its running requests. The server does not: its Close
-// returns while handlers are running.
+// counted is a handler that counts its running requests. It is needed because the server's Close
+// returns while handlers are still running.
 type counted struct {
 	http.Handler
 	n atomic.Int64

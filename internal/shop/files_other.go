@@ -4,5 +4,5 @@ package shop
 
 import "math"
 
-// openFiles returns a number that is never reached, because there is no such limit here.
+// openFiles returns a very large number, because this system has no such limit.
 func openFiles() int { return math.MaxInt32 }

@@ -7,8 +7,9 @@ import (
 	"oversell/internal/catalog"
 )
 
-// offer returns the strategies that the shop can run with o, and tells the API why it lacks the
-// others. It starts what the default strategy needs, so that a shop that cannot run it does not open.
+// offer returns the strategies that the shop can run with o, and records for the API why it lacks
+// the others. It starts the servers that the default strategy needs, so that a shop that cannot run
+// it does not open.
 func (c *Config) offer(ctx context.Context, o catalog.Options) (can catalog.List, err error) {
 	c.Web.Absent = make(map[string]string)
 	for _, s := range catalog.Strategies() {
@@ -28,7 +29,7 @@ func (c *Config) offer(ctx context.Context, o catalog.Options) (can catalog.List
 	return can, err
 }
 
-// missing says what a strategy needs that this shop lacks.
+// missing returns why this shop cannot run a strategy.
 func missing(s catalog.Strategy) string {
 	switch {
 	case s.NeedsMySQL():

@@ -18,23 +18,24 @@ import (
 	"oversell/internal/payment"
 )
 
-// webhookPath is where the provider tells the shop of payments.
+// webhookPath is the path of the provider's webhooks.
 const webhookPath = "/api/payments/webhook"
 
-// OwnProvider as the Provider of a Config makes the shop start a payment provider of its own,
-// on a loopback port. It forgets all payments when the shop ends: it is for trying things out.
+// OwnProvider, as Config.Provider, makes the shop start an embedded payment provider on a loopback
+// port. It forgets all payments when the shop ends, so it is only for trying things out.
 const OwnProvider = "embedded"
 
-// payments is the shop's way to its payment provider.
+// payments connects the shop to its payment provider.
 type payments struct {
 	client *payment.Client // nil: there is none
 
-	own     *payment.Server // nil: the provider is a process of its own
+	own     *payment.Server // nil: the provider is another process
 	stop    context.CancelFunc
 	serving sync.WaitGroup
 }
 
-// openPayments dials the provider of the shop, or starts it, and adds it to the parts of the config.
+// openPayments makes a client of the provider, which it starts if it is embedded, and adds it to
+// the config.
 func openPayments(ctx context.Context, cfg *Config) (p *payments, err error) {
 	p = &payments{stop: func() {}}
 	address := cfg.Provider
@@ -71,8 +72,8 @@ func withoutPassword(address string) string {
 // maxLedgerName is the most bytes that holds.Config.Ledger may have.
 const maxLedgerName = 255
 
-// ledgerNameOf returns the name or URL of a provider as it is stored with each payment. A URL is
-// stored without its user and password, and the same for spellings of one address.
+// ledgerNameOf returns the name or URL of a provider in the form that is stored with each payment.
+// A URL is stored without user and password, and normalized, so that different spellings match.
 func ledgerNameOf(provider string) (string, error) {
 	name := provider
 	if u, err := url.Parse(provider); err == nil && u.Host != "" {
@@ -93,8 +94,8 @@ func ledgerNameOf(provider string) (string, error) {
 	return name, nil
 }
 
-// start serves a provider on a free loopback port until close. Purchases that are in progress
-// when ctx ends still need it.
+// start serves a provider on a free loopback port until close. It does not end with ctx, because
+// purchases in progress still need it.
 func (p *payments) start(ctx context.Context, cfg *Config) (address string, err error) {
 	cfg.Web.WebhookSecret = []byte(rand.Text())
 	p.own = payment.NewServer(payment.Config{Secret: cfg.Web.WebhookSecret, Logger: cfg.Logger})
@@ -112,8 +113,8 @@ func (p *payments) start(ctx context.Context, cfg *Config) (address string, err 
 	return "http://" + l.Addr().String(), nil
 }
 
-// webhooksTo tells the shop's own provider where the shop listens. Any other one was told when
-// it was started.
+// webhooksTo tells the embedded provider where the shop listens. Another provider gets the address
+// when it is started.
 func (p *payments) webhooksTo(addr net.Addr) error {
 	tcp, ok := addr.(*net.TCPAddr)
 	if p.own == nil || !ok {
@@ -126,7 +127,7 @@ func (p *payments) webhooksTo(addr net.Addr) error {
 	return p.own.SetWebhook("http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + webhookPath)
 }
 
-// close ends the shop's own provider, and the connections to any other one.
+// close ends the embedded provider, and closes the client's connections.
 func (p *payments) close() {
 	p.stop()
 	p.serving.Wait()

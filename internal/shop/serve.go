@@ -18,13 +18,12 @@ const (
 	idleTimeout    = 2 * time.Minute
 )
 
-// ownFiles are the open files that a shop reserves for itself: connections to Redis, the
-// database and the lock servers, an SQLite database, and some to spare.
+// ownFiles is how many open files a shop reserves for itself: for connections to Redis, the
+// database and the lock servers, for an SQLite database, and some to spare.
 const ownFiles = poolSize + 128
 
-// maxConnections returns how many connections a shop accepts at once: what the limit on
-// open files leaves when the shop and the rest of the process have theirs, but at least half
-// of the limit.
+// maxConnections returns how many connections a shop accepts at the same time: the limit on open
+// files minus those that the shop and the rest of the process need, but at least half of the limit.
 func maxConnections(files, reserved int) int {
 	return max(files-ownFiles-reserved, files/2)
 }

@@ -29,16 +29,16 @@ import (
 	"oversell/internal/web"
 )
 
-// Config is what a shop is made with: the configs of its parts, and what it needs besides. In those
-// it sets the backends, the strategies, the logger, and what a comment says.
+// Config configures a shop. Stock, Holds and Web are the configs of its parts. In these the shop
+// itself sets the backends, the strategies and the logger, unless a comment says otherwise.
 type Config struct {
 	Stock stock.Config
-	Holds holds.Config // Ledger: a name for Provider in the database; "": its URL
+	Holds holds.Config // Ledger: the name of Provider in the database; "": its URL
 	Web   web.Config   // WebhookSecret: not for OwnProvider
 
 	RedisURL string               // see backend.DialRedis
 	DBURL    string               // see backend.DialDatabase
-	Servers  *lockservers.Servers // that some strategies need; nil: none
+	Servers  *lockservers.Servers // servers that some strategies need; nil: none
 	Strategy string               // default strategy
 	Instance string               // unique among all instances; default: a new UUID
 	Logger   *slog.Logger         // default: slog.Default
@@ -46,9 +46,8 @@ type Config struct {
 	TTL    time.Duration // lease of a lock; default 6 s
 	Policy guard.Policy  // how to wait for a lock; default a line
 
-	// Connections is the most connections to clients at once. The default is what the
-	// limit on open files leaves when the shop has its own files and the rest of the
-	// process has OtherFiles.
+	// Connections is the most connections to clients at the same time. The default is the limit on
+	// open files minus the shop's own files and the OtherFiles of the rest of the process.
 	Connections int
 	OtherFiles  int
 
@@ -60,33 +59,34 @@ type Config struct {
 	// none. See stock.Service.ReturnStranded.
 	Reconcile time.Duration
 
-	// Provider is where payments go: "" for nowhere, OwnProvider, or a URL.
+	// Provider is the payment provider: "" for none, OwnProvider, or a URL.
 	Provider string
 
-	// Stream says how orders are accepted, and Consumer how accepted ones are written. With
-	// NoConsumer the shop leaves that to others, see Work.
+	// Stream says how orders are accepted, and Consumer how they are written. With NoConsumer the shop
+	// leaves writing to other processes, see Work.
 	Stream     stock.Stream
 	Consumer   stream.Consumer
 	NoConsumer bool
 
-	// RedisEnds says that Redis ends with the shop and the database does not. Then accepted orders
-	// are written for as long as a purchase may take, and Run returns ErrLost if some remain.
+	// RedisEnds says that Redis ends with the shop but the database does not. Then the shop goes on
+	// writing accepted orders for as long as a purchase may take, and Run returns ErrLost if some
+	// remain.
 	RedisEnds bool
 
-	// Hurry, if not nil, makes Run wait for nothing more when it ends after Run's ctx.
+	// When Hurry, if not nil, ends after Run's ctx, Run stops waiting.
 	Hurry context.Context
 
-	Item *stock.Item // put on sale unless an item with its SKU exists; nil: nothing
+	Item *stock.Item // put on sale unless an item with its SKU exists; may be nil
 
-	// QuickLoads leaves the work out of loads into the cache.
+	// QuickLoads skips Stock.Work in loads into the cache.
 	QuickLoads bool
 
-	// DBHeld, if not nil, is told for how long each connection to the database was out of
-	// the pool.
+	// DBHeld, if not nil, is called with the time that a database connection was out of the pool, each
+	// time one is returned.
 	DBHeld func(held time.Duration)
 
-	// Hook, if not nil, sees every command to Redis, and Through puts something into the
-	// connections to the database. Tests and the bench inject faults with them.
+	// Hook, if not nil, sees every command to Redis, and Through wraps the connections to the
+	// database. Tests and the bench inject faults with them.
 	Hook    redis.Hook
 	Through func(driver.Connector) driver.Connector
 
@@ -100,10 +100,10 @@ type Config struct {
 
 // The defaults of a Config.
 const (
-	// DefaultTTL is how long nobody sells after a holder was killed. It is shorter than
-	// DefaultWait, so that waiters are still served then. A lock that is renewed every
-	// third of it survives stalls and failed renewals of up to 4 s. A lock that is not
-	// renewed must last for the work, in which one statement may take 5 s.
+	// DefaultTTL is how long no buyer is served after a holder was killed. It is shorter than
+	// DefaultWait, so that waiters can still be served after that. A lock that is renewed every third
+	// of it survives stalls and failed renewals of up to 4 s. A lock that is not renewed must last as
+	// long as the work, in which one statement may take 5 s.
 	DefaultTTL  = 6 * time.Second
 	DefaultWait = 10 * time.Second
 	// defaultWriteTimeout is the default of WriteTimeout.
@@ -113,11 +113,10 @@ const (
 	poolSize = 128
 	// readStrategy guards cached reads if the default strategy cannot.
 	readStrategy = "local"
-	// DefaultReconcile is how often the program shop looks for stranded units. A round
-	// costs two reads for each item, and a count of the orders of those that were sold
-	// since the last one.
+	// DefaultReconcile is how often command shop looks for stranded units. A round costs two reads for
+	// each item, and a count of orders for each item that was sold since the last round.
 	DefaultReconcile = 5 * time.Second
-	// checkTimeout bounds a health check of the backends.
+	// checkTimeout limits a health check of the backends.
 	checkTimeout = time.Second
 )
 
@@ -150,11 +149,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Run serves requests until ctx is cancelled. Then it turns waiters away, lets running
-// sales end, and returns nil. If sales take longer than 4.5 seconds, for example because the
-// database hangs, it closes the backends and returns ErrUnfinished: a unit may then be taken
-// with no order. If accepted orders are lost with Redis it returns ErrLost. Clients that are slow
-// to send or to read are cut off after 4 seconds.
+// Run serves requests until ctx is cancelled. Then it turns waiters away, lets running purchases
+// end, and returns nil. If these take longer than 4.5 seconds, for example because the database
+// hangs, it closes the backends and returns ErrUnfinished: units may then be taken without an
+// order. If accepted orders are lost with Redis, it returns ErrLost. Clients that are slow to send
+// or to read are cut off after 4 seconds.
 func Run(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	if _, err := catalog.Strategies().Find(cfg.Strategy); err != nil {
@@ -214,8 +213,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(err, p.lost(ctx))
 }
 
-// dial connects to the backends, and adds them to the parts of the config. The caller must call
-// hangUp.
+// dial connects to the backends, and adds them to the config. The caller must call hangUp.
 func (c *Config) dial(ctx context.Context) (hangUp func(), err error) {
 	watch := new(backend.RedisWatch)
 	rdb, err := watch.Dial(ctx, c.RedisURL, poolSize)
@@ -251,8 +249,8 @@ func (c *Config) dial(ctx context.Context) (hangUp func(), err error) {
 	return hangUp, nil
 }
 
-// consume writes accepted orders until stop is called. It does not end with ctx: requests
-// that are running then are still accepted.
+// consume writes accepted orders until stop is called. It does not end with ctx, because orders of
+// running requests are still accepted.
 func (p *parts) consume(ctx context.Context) (stop func()) {
 	if p.cfg.NoConsumer {
 		return func() {}
@@ -274,8 +272,8 @@ func (p *parts) consume(ctx context.Context) (stop func()) {
 	}
 }
 
-// logBackends logs the backends with their versions, and a right that the shop lacks in Redis. A
-// server need not tell its version.
+// logBackends logs the backends with their versions, and warns if Redis denies the shop INFO. A
+// server may refuse to tell its version.
 func (c *Config) logBackends(ctx context.Context) {
 	rdb := c.Stock.Redis
 	redisName, redisErr := backend.RedisName(ctx, rdb, c.RedisURL)
@@ -312,10 +310,10 @@ type parts struct {
 	cache *cache.Reader
 	api   *web.API
 
-	closing time.Time // when it was told to end
+	closing time.Time // when the shop began to close
 }
 
-// assemble makes the parts that sell by the strategies.
+// assemble makes the stock service, the cache and the API.
 func assemble(cfg Config, served catalog.List, o catalog.Options, paid *payments) *parts {
 	var holders atomic.Int64
 	sales := cfg.Stock
@@ -351,7 +349,7 @@ func described(list catalog.List) []web.Strategy {
 	return all
 }
 
-// check asks both backends for an answer.
+// check pings both backends.
 func check(ctx context.Context, rdb redis.UniversalClient, db *gorm.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -10,10 +10,9 @@ import (
 // workerPoll is how often a worker looks for accepted orders.
 const workerPoll = 20 * time.Millisecond
 
-// Work writes the accepted orders of shops on the same backends until ctx is cancelled, and
-// serves no requests. Several workers may run, beside shops or instead of their consumers.
-// Of cfg it uses the backends, Stock, Consumer and Logger; it calls Ready with "" once it
-// writes.
+// Work writes the accepted orders of shops on the same backends until ctx is cancelled, and serves
+// no requests. Several workers may run, in addition to the shops' consumers or instead of them. Of
+// cfg it uses the backends, Stock, Consumer and Logger. It calls Ready with "" when it begins.
 func Work(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	hangUp, err := cfg.dial(ctx)

@@ -11,11 +11,11 @@ import (
 	"oversell/internal/stock"
 )
 
-// maxPreferredWait bounds how long a request may wait for its order to be written.
+// maxPreferredWait is the longest that a request may wait for its order to be written.
 const maxPreferredWait = 10 * time.Second
 
-// behind answers a deduct whose order is written behind the sale: 200 if it is written, as that
-// of an earlier request with the same key may be, and otherwise 202. With the header
+// behind answers a purchase whose order is written through a stream: 200 if it is already written,
+// as may be the case after an earlier request with the same key, and otherwise 202. With the header
 // Prefer: wait=SECONDS it waits first.
 func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
 	answer := sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed, State: res.State, Reason: res.Reason}
@@ -27,7 +27,7 @@ func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
 	if limit > 0 && res.Accepted {
 		state, err := a.cfg.Stock.AwaitOrder(r.Context(), res.Order.SKU, res.Order.ID, limit)
 		if err != nil {
-			// The order is accepted all the same, and can be looked up later.
+			// The order is accepted anyway, and can be looked up later.
 			a.cfg.Logger.Warn("the state of an accepted order could not be read", "order", res.Order.ID, "error", err)
 		} else if err := state.Err(); err != nil {
 			a.fail(w, r, err)
@@ -43,8 +43,8 @@ func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
 	reply(w, status, answer)
 }
 
-// preferredWait returns the wait of the headers Prefer, or 0. A preference that cannot be
-// understood is ignored, as RFC 7240 says.
+// preferredWait returns the wait in the Prefer headers, or 0. Unknown preferences are ignored, as
+// RFC 7240 says.
 func preferredWait(headers []string) time.Duration {
 	for _, preference := range strings.Split(strings.Join(headers, ","), ",") {
 		preference, _, _ = strings.Cut(preference, ";")
@@ -61,7 +61,7 @@ func preferredWait(headers []string) time.Duration {
 	return 0
 }
 
-// order answers with an order and its state. The order of a hold has the id of the hold.
+// order answers with an order and its state. A hold's order has the hold's id.
 func (a *API) order(w http.ResponseWriter, r *http.Request) {
 	if a.cfg.Holds != nil && a.stageOf(r.PathValue("id")) != otherHolds {
 		a.holdOrder(w, r)
@@ -84,7 +84,7 @@ func (a *API) retryDead(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, done, err)
 }
 
-// defaultOrders is the limit of a page if the request has none.
+// defaultOrders is the limit of a page if the request does not name one.
 const defaultOrders = "1000"
 
 // orders answers with a page of the orders of the item's sale. It needs the token, because

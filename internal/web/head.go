@@ -55,5 +55,5 @@ func (b *bodyCounter) finish() {
 	b.ResponseWriter.WriteHeader(b.status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController find the inner writer.
 func (b *bodyCounter) Unwrap() http.ResponseWriter { return b.ResponseWriter }

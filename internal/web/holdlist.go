@@ -17,18 +17,18 @@ import (
 type HoldList struct {
 	SKU    string       `json:"sku"`
 	SaleID string       `json:"sale_id"`
-	Stage  string       `json:"strategy"` // "": nobody has asked for a hold yet
-	Now    time.Time    `json:"now"`      // by the database's clock, as expires_at
+	Stage  string       `json:"strategy"` // "": no hold was requested yet
+	Now    time.Time    `json:"now"`      // by the database's clock, like expires_at
 	Faults bool         `json:"faults"`   // whether the payment of a hold can be made to go wrong
 	Holds  []ListedHold `json:"holds"`
 
-	// Books audit the money of the sale. They are nil if the provider is not the shop's own, or
-	// if the sale has too many payments.
+	// Books audit the money of the sale. They are nil if the provider is not embedded, or if the sale
+	// has too many payments.
 	Books *payment.Books `json:"books,omitempty"`
 }
 
-// ListedHold is a hold, what it has become, and its payments. The stage may have forgotten the
-// hold: then only its payments or its order are known. The fencing token is for its buyer only.
+// ListedHold is a hold with its order and its payments. If the stage has forgotten the hold, only
+// these are known. The fencing token is left out, because only the buyer may know it.
 type ListedHold struct {
 	ID        string          `json:"id"`
 	Buyer     string          `json:"buyer,omitempty"`
@@ -40,10 +40,10 @@ type ListedHold struct {
 	Payments  []listedPayment `json:"payments,omitempty"`
 }
 
-// forgotten is the status of a hold of which only the payments are known.
+// forgotten is the status of a hold if only its payments are known.
 const forgotten holds.Status = "forgotten"
 
-// listedPayment is where a payment stands.
+// listedPayment is a payment in a ListedHold.
 type listedPayment struct {
 	ID       string         `json:"id"`
 	Amount   int64          `json:"amount"`
@@ -54,8 +54,8 @@ type listedPayment struct {
 // maxAudited is the most entries of the ledger that one request audits.
 const maxAudited = 5_000
 
-// listHolds answers with the newest holds of the item's sale. It needs the token, because the
-// id of a hold is all that is needed to read it, and names its buyer.
+// listHolds answers with the newest holds of the item's sale. It needs the token, because it lists
+// ids, and with the id of a hold anyone can read it and its buyer.
 func (a *API) listHolds(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	found, err := a.cfg.Holds.List(ctx, r.PathValue("sku"))
@@ -98,8 +98,8 @@ func listedHold(h holds.Listed) ListedHold {
 	return l
 }
 
-// pay adds payments to the holds that they are for, and the holds that are not there, unless
-// there are too many.
+// pay adds payments to their holds. It also adds holds that are missing from the list, unless there
+// are too many.
 func (l *HoldList) pay(entries []payment.Entry) {
 	at := make(map[string]int) // the index of a hold, by its id
 	for i, h := range l.Holds {
@@ -132,8 +132,8 @@ func (h *ListedHold) entered(e payment.Entry) {
 	h.Payments = append(h.Payments, listedPayment{e.PaymentID, e.Amount, e.Currency, e.Status})
 }
 
-// putFault says what goes wrong with the payment of a hold. It needs the token of the shop, and
-// that of the hold.
+// putFault sets the fault of a hold's payment. It needs both the token of the shop and that of the
+// hold.
 func (a *API) putFault(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Token   *int64         `json:"token"`

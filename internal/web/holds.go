@@ -79,8 +79,8 @@ func (a *API) getHold(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, h, err)
 }
 
-// release gives the units of a hold back. A hold that was released already is not an error:
-// the reply to the first request may have been lost.
+// release gives the units of a hold back. Releasing a hold twice is not an error: the reply to the
+// first request may have been lost.
 func (a *API) release(w http.ResponseWriter, r *http.Request) {
 	token, err := strconv.ParseInt(r.URL.Query().Get("token"), 10, 64)
 	if err != nil {
@@ -95,8 +95,8 @@ func (a *API) release(w http.ResponseWriter, r *http.Request) {
 	a.answerHold(w, r, "released", nil, err)
 }
 
-// answerHold counts a request for a hold by its outcome. It replies with v, with nothing if that is nil, or with
-// what failed.
+// answerHold counts a request for a hold by its outcome. It replies with v, with an empty body if v
+// is nil, or with the error.
 func (a *API) answerHold(w http.ResponseWriter, r *http.Request, outcome string, v any, err error) {
 	switch {
 	case err != nil:
@@ -142,7 +142,8 @@ func (a *API) extend(w http.ResponseWriter, r *http.Request) {
 	a.answerHold(w, r, "extended", h, err)
 }
 
-// cancel ends an order. The buyer sends the token of its hold, and the shop its own.
+// cancel cancels an order. It accepts the token of the hold, which the buyer has, or the token of
+// the shop.
 func (a *API) cancel(w http.ResponseWriter, r *http.Request) {
 	sent, ok := bodyToken(w, r)
 	if !ok {
@@ -157,7 +158,7 @@ func (a *API) cancel(w http.ResponseWriter, r *http.Request) {
 		problem.Challenge(w)
 		return
 	default:
-		if h, err := a.cfg.Holds.Get(r.Context(), id); err == nil { // Cancel reports the others
+		if h, err := a.cfg.Holds.Get(r.Context(), id); err == nil { // Cancel reports any other error
 			token = h.Token
 		}
 	}
@@ -178,8 +179,8 @@ func (a *API) pay(w http.ResponseWriter, r *http.Request) {
 	a.answerHold(w, r, "paid", order, err)
 }
 
-// holdOrder answers with the order that a hold has become. It has been written: a payment that is
-// under way has no order.
+// holdOrder answers with the order that a hold has become. The order is always written: a payment
+// that is under way has none.
 func (a *API) holdOrder(w http.ResponseWriter, r *http.Request) {
 	o, err := a.cfg.Holds.Order(r.Context(), r.PathValue("id"))
 	a.answer(w, r, struct {
@@ -188,7 +189,7 @@ func (a *API) holdOrder(w http.ResponseWriter, r *http.Request) {
 	}{o, stock.StateWritten}, err)
 }
 
-// holdStages are the names of the stages.
+// holdStages returns the names of the stages.
 func (a *API) holdStages() []string {
 	var names []string
 	for _, s := range a.cfg.HoldStages {
@@ -197,14 +198,14 @@ func (a *API) holdStages() []string {
 	return names
 }
 
-// otherHolds is the label in the metrics for ids that no stage has given out, and webhooks
-// the one for those.
+// otherHolds is the metrics label for ids that no stage has issued, and webhooks the label for
+// webhooks.
 const (
 	otherHolds = "unknown_hold"
 	webhooks   = "webhook"
 )
 
-// stageOf returns the stage that may have given out the id of a hold, for the metrics.
+// stageOf returns the stage that may have issued the id of a hold, for the metrics.
 func (a *API) stageOf(id string) string {
 	short, _, _ := strings.Cut(id, "-")
 	for _, stage := range a.holdStages() {
@@ -215,9 +216,9 @@ func (a *API) stageOf(id string) string {
 	return otherHolds
 }
 
-// webhook takes what the payment provider tells of a payment. The signature is checked before
-// anything else of the body. Only the id of the payment is used: what has become of it the
-// service asks the provider, so that an old event, or a false one, changes nothing.
+// webhook handles a webhook of the payment provider. The signature is checked before the body is
+// parsed. Only the ids of the event and its payment are used: the service asks the provider for the
+// payment's state, so that an old or false event changes nothing.
 func (a *API) webhook(w http.ResponseWriter, r *http.Request) {
 	event, ok := a.readWebhook(w, r)
 	if !ok {
@@ -231,13 +232,13 @@ func (a *API) webhook(w http.ResponseWriter, r *http.Request) {
 		err = a.cfg.Holds.Refunded(r.Context(), event.Payment.ID)
 	case payment.EventRefundFailed:
 		err = a.cfg.Holds.RefundFailed(r.Context(), event.Payment.ID, event.ID)
-	default: // nothing depends on the others
+	default: // other events are not needed
 		a.answerWebhook(w, "ignored")
 		return
 	}
 	if errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, holds.ErrNotCaptured) ||
 		errors.Is(err, payment.ErrUnknownPayment) {
-		// To send it again would change nothing, so the reply is no error.
+		// Sending it again would change nothing, so the reply is not an error.
 		if skipped, ok := a.withheld.Allow(); ok {
 			a.cfg.Logger.Warn("a webhook was ignored",
 				"payment", event.Payment.ID, "error", err, "not_logged_before", skipped)
@@ -280,7 +281,7 @@ func (a *API) readWebhook(w http.ResponseWriter, r *http.Request) (payment.Event
 	return payment.Event{}, false
 }
 
-// verified reads an event from the body if one signature is given and right.
+// verified reads an event from the body, which must have exactly one signature, and a valid one.
 func (a *API) verified(signatures []string, body []byte) (payment.Event, error) {
 	if len(signatures) != 1 {
 		return payment.Event{}, payment.ErrSignature

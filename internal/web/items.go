@@ -18,8 +18,8 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// HeldHeader has the times that the request was inside the critical section, as FROM-TO in
-// Unix nanoseconds, separated by commas. The bench finds overlapping holders with it.
+// HeldHeader lists when the request was inside the critical section, as FROM-TO in Unix
+// nanoseconds, separated by commas. The bench finds overlapping holders with it.
 const HeldHeader = "Oversell-Held"
 
 // owner returns an id for one request that is unique among all instances.
@@ -80,7 +80,7 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 	defer func() { traced(outcome, res) }()
 	a.metrics.request(name, outcome)
 	a.metrics.lock(name, res.Lock)
-	if err == nil { // so that a name that nobody sells is never audited
+	if err == nil { // so that names that are not items are never audited
 		a.metrics.sales.watch(r.PathValue("sku"))
 	}
 	if res.Lock.Release != nil {
@@ -96,7 +96,7 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// oneEach reports whether a buyer may take so many units, and by the strategy that the request
+// oneEach reports whether a buyer may take that many units with the strategy that the request
 // names. Otherwise it replies.
 func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bool {
 	if !a.cfg.OneEach || r.URL.Query().Get("strategy") == "" && quantity == 1 || problem.Authorized(r, a.cfg.Token) {
@@ -130,9 +130,9 @@ type sold struct {
 	Remaining int64 `json:"remaining"` // as this buyer saw it
 	Replayed  bool  `json:"replayed"`  // an earlier request with the same key made the order
 
-	// State is that of an order that is written behind the sale, as far as it is known.
+	// State is the state, as far as known, of an order that is written through a stream.
 	State  string `json:"state,omitempty"`
-	Reason string `json:"reason,omitempty"` // why it waits for a retry of the dead letters
+	Reason string `json:"reason,omitempty"` // why the order waits for a retry of the dead letters
 }
 
 // held writes the spans into the reply's header.
@@ -220,7 +220,7 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) {
 	ctx, sku := context.WithoutCancel(r.Context()), r.PathValue("sku") // as in putItem
 	done, err := a.cfg.Stock.Restock(ctx, sku, key, *body.Add)
 	if err == nil {
-		if err := a.forget(ctx, sku); err != nil { // no error of the restock: without a key it would be repeated
+		if err := a.forget(ctx, sku); err != nil { // not returned: a client without a key would restock again
 			a.cfg.Logger.Warn("an item was restocked, and the cache still has its old number of units", "sku", sku,
 				"error", err)
 		}
@@ -228,10 +228,9 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, done, err)
 }
 
-// firstFamily returns the family of the strategy that sells an item first: the named one, or
-// the default one. If the named one does not exist or cannot sell the item, it replies and
-// returns false. Other strategies may sell the item as well, so the default one need not be
-// able to.
+// firstFamily returns the family of the strategy that sells an item first: the named one, or the
+// default one. If the named one does not exist or cannot sell the item, it replies and returns
+// false. The default strategy need not be able to sell the item, because other strategies may.
 func (a *API) firstFamily(w http.ResponseWriter, r *http.Request, named string, item stock.Item) (string, bool) {
 	if named == "" {
 		return a.cfg.Stock.Family(a.strategy.Load().(string)), true
@@ -270,7 +269,8 @@ func (a *API) deleteItem(w http.ResponseWriter, r *http.Request) {
 // categoriesKey is the name of the cached map of categories.
 const categoriesKey = "categories"
 
-// ItemKey is the name of an item's cached value, which guards of the cache lock.
+// ItemKey returns the name of an item's cached value, which is also the name that the cache's
+// guards lock.
 func ItemKey(sku string) string { return "item:" + sku }
 
 // forget removes an item that has changed from the cache.
@@ -278,7 +278,7 @@ func (a *API) forget(ctx context.Context, sku string) error {
 	return errors.Join(a.cfg.Cache.Forget(ctx, ItemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
 }
 
-// item answers with the item from the cache, and the units that are left now.
+// item answers with the item from the cache and the current number of units left.
 func (a *API) item(w http.ResponseWriter, r *http.Request) {
 	sku := r.PathValue("sku")
 	if err := stock.CheckSKU(sku); err != nil {
@@ -345,7 +345,7 @@ func (a *API) categories(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// cached reads a value through the cache; it is nil if it does not exist. After an error it
+// cached reads a value through the cache. The value is nil if it does not exist. After an error it
 // replies and returns false.
 func (a *API) cached(w http.ResponseWriter, r *http.Request, key string, load cache.Load) ([]byte, bool) {
 	name, ok := a.requested(w, r)
@@ -406,6 +406,7 @@ type Audit struct {
 	stock.Audit
 	Instance   string           `json:"instance"`    // the instance that answered
 	CacheLoads map[string]int64 `json:"cache_loads"` // loads of the item's cached value, by instance
-	// RedisCommands are the commands that Redis has counted since it started, or nil if it does not tell.
+	// RedisCommands are the commands that Redis has counted since it started, or nil if Redis denies
+	// INFO.
 	RedisCommands *int64 `json:"redis_commands,omitempty"`
 }

@@ -80,8 +80,8 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// seen makes the series that alerts rest on when a strategy is first used: a counter that
-// appears with a 1 has not increased, as far as Prometheus knows.
+// seen creates the series that alerts depend on when a strategy is first used: if a counter first
+// appears with the value 1, Prometheus sees no increase.
 func (m *metrics) seen(strategy string) {
 	m.lost.WithLabelValues(strategy)
 	m.requests.WithLabelValues(strategy, "sold")
@@ -93,8 +93,8 @@ func (m *metrics) request(strategy, outcome string) {
 	m.requests.WithLabelValues(strategy, outcome).Inc()
 }
 
-// lock adds the figures of one guarded section. A request that never asked for the guard
-// has none.
+// lock adds the figures of one guarded section. A request that never asked for the guard is
+// skipped.
 func (m *metrics) lock(strategy string, s guard.Stats) {
 	if s.Attempts == 0 && s.Waited == 0 {
 		return

@@ -12,17 +12,15 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// protected is the guard against CSRF and DNS rebinding: it refuses requests that another
-// site makes a visitor's browser send.
+// protected guards against CSRF and DNS rebinding: it refuses requests that another site makes a
+// visitor's browser send.
 //
-// A browser says which site a request comes from. Requests that change something and come
-// from another site are refused. Clients that are not browsers do not say it, and are
-// accepted.
+// A browser says which site a request comes from. Requests that change something and come from
+// another site are refused. Clients other than browsers do not say so, and are accepted.
 //
-// A site can also point its own name at the shop's address (DNS rebinding), so that the
-// browser takes both for the same site. Therefore the shop answers only under the names
-// that it knows, and under other names only requests with the token, which such a site
-// does not have.
+// A site can also point its own name at the shop's address (DNS rebinding), so that the browser
+// considers both the same site. Therefore the shop answers a request for an unknown host name only
+// if it has the token, which such a site does not have.
 func (a *API) protected(h http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -41,7 +39,7 @@ func (a *API) protected(h http.Handler) http.Handler {
 	})
 }
 
-// knownNames are the configured names, and the host of the address to listen on.
+// knownNames returns the configured names, and the host of the address to listen on.
 func knownNames(addr string, hosts []string) []string {
 	var names []string
 	for _, host := range hosts {
@@ -49,7 +47,7 @@ func knownNames(addr string, hosts []string) []string {
 	}
 	host := hostOf(addr)
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		return names // all addresses: that is not a name
+		return names // it listens on all addresses, so there is no name
 	}
 	return append(names, host)
 }

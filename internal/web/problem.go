@@ -20,19 +20,19 @@ type outcome struct {
 	status int
 	code   string
 
-	// withCause marks an error that wraps the text of a backend, which may name
-	// hosts and users: that is for the log.
+	// withCause marks an error that wraps a backend's error. Its text may name hosts and users, and is
+	// only for the log.
 	withCause bool
 }
 
-// outcomesWith are the replies to the errors of the domain and to those of the locks.
-// Any other error means that a backend failed.
+// outcomesWith returns the replies to the errors of the domain and of the given locks. Any other
+// error means that a backend failed.
 func outcomesWith(locks []error) []outcome {
 	all := slices.Clone(outcomes)
 	for _, err := range locks {
 		all = append(all, outcome{err, http.StatusServiceUnavailable, "busy", true})
 	}
-	// Last, for other errors may come of a cancelled request.
+	// Last, because a cancelled request may cause other errors.
 	return append(all, outcome{context.Canceled, http.StatusServiceUnavailable, "cancelled", true})
 }
 
@@ -47,7 +47,7 @@ var outcomes = []outcome{
 	{stock.ErrNotAccepted, http.StatusConflict, "not_accepted", false},
 	{stock.ErrBacklog, http.StatusServiceUnavailable, "backlog", false},
 	{stock.ErrNotDurable, http.StatusServiceUnavailable, "not_durable", false},
-	{stock.ErrLimit, http.StatusConflict, "limit_reached", false}, // and holds.ErrLimit, which is the same
+	{stock.ErrLimit, http.StatusConflict, "limit_reached", false}, // also holds.ErrLimit, which is the same
 	{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key_reused", false},
 	{stock.ErrHoldsOpen, http.StatusConflict, "holds_open", false},
 	{stock.ErrUnlimited, http.StatusBadRequest, "limit_unchecked", false},
@@ -60,7 +60,7 @@ var outcomes = []outcome{
 	{stock.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 	{cache.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 
-	// What became of a payment comes before why: such an error wraps both.
+	// The outcome of a payment comes before its cause: such an error wraps both.
 	{holds.ErrPending, http.StatusServiceUnavailable, "payment_pending", false},
 	{holds.ErrRefunded, http.StatusConflict, "refunded", false},
 	{holds.ErrUnknownHold, http.StatusNotFound, "unknown_hold", false},
@@ -83,7 +83,7 @@ var outcomes = []outcome{
 
 const codeBackend = "backend"
 
-// answer replies with v, or with what failed.
+// answer replies with v, or with the error.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, v any, err error) {
 	if err != nil {
 		a.fail(w, r, err)
@@ -97,7 +97,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) string {
 	return a.failBy(w, r, "", err)
 }
 
-// failBy is fail for a request under the guard of a strategy, whose servers may be away too.
+// failBy is fail for a request with a strategy, whose servers may be the ones that failed.
 func (a *API) failBy(w http.ResponseWriter, r *http.Request, strategy string, err error) string {
 	for _, o := range a.outcomes {
 		if errors.Is(err, o.err) {
@@ -105,7 +105,7 @@ func (a *API) failBy(w http.ResponseWriter, r *http.Request, strategy string, er
 			return o.code
 		}
 	}
-	// A backend's error may name hosts and users, and belongs in the log only.
+	// A backend's error may name hosts and users, and is only for the log.
 	if skipped, ok := a.failures.Allow(); ok {
 		a.cfg.Logger.Error("a backend failed",
 			"method", r.Method, "path", r.URL.Path, "error", err, "not_logged_before", skipped)
@@ -123,8 +123,8 @@ func (a *API) whatFailed(strategy string) string {
 	return "Redis, the database or " + a.cfg.Strategies[i].Servers + " is unavailable"
 }
 
-// detail returns the text of err for the client. If err has a backend's error in it the
-// client gets only the text of known, and the log gets the rest.
+// detail returns the text of err for the client. If err contains a backend's error, the client gets
+// only the text of known, and err is logged.
 func (a *API) detail(r *http.Request, err, known error) string {
 	if a.allOurs(err) {
 		return err.Error()
@@ -136,9 +136,9 @@ func (a *API) detail(r *http.Request, err, known error) string {
 	return known.Error()
 }
 
-// allOurs reports whether err has no error of a backend in it. It checks the innermost
-// errors, because a lost lock has its cause with it, and a cancelled request the error of
-// the command that it cut off.
+// allOurs reports whether err contains no error of a backend. It checks the innermost errors,
+// because the error of a lost lock wraps its cause, and that of a cancelled request the error of
+// the interrupted command.
 func (a *API) allOurs(err error) bool {
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:

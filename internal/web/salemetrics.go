@@ -13,35 +13,35 @@ import (
 )
 
 const (
-	// maxWatched is how many items have metrics of their sales: those that were asked for
-	// last. Each costs an audit, and a label's values must stay few.
+	// maxWatched is how many items have sale metrics: those that were sold or put on sale most
+	// recently. Each costs an audit, and a label must not have many values.
 	maxWatched = 20
-	// auditedEvery is how old the figures may be. A scrape that comes sooner gets those.
+	// auditedEvery is how old the figures may be before a scrape begins a new round.
 	auditedEvery = 10 * time.Second
-	// maxAuditTime bounds a round of audits. Items that it does not reach have no figures
-	// until the next.
+	// maxAuditTime limits a round of audits. Items that it does not reach have no figures until the
+	// next round.
 	maxAuditTime = 4 * time.Second
-	// maxScrapeWait is how long a scrape waits for a round. It gets the figures of the round
-	// before if this one takes longer: a backend that hangs must not hide all other metrics.
+	// maxScrapeWait is how long a scrape waits for a round. If the round takes longer, the scrape gets
+	// the figures of the previous one: a hanging backend must not hide all other metrics.
 	maxScrapeWait = time.Second
 )
 
-// saleMetrics are the audits of the items that this shop sold last, as metrics. A scrape begins
-// a round of them: a shop that nobody watches makes none. It is safe for concurrent use.
+// saleMetrics exports audits of the items that this shop sold most recently as metrics. Audits run
+// in rounds, which only a scrape begins. It is safe for concurrent use.
 type saleMetrics struct {
 	audit func(ctx context.Context, sku string) (stock.Audit, error)
-	// countAlarms counts the payments for holds that have an alarm, also of items that are not watched or
-	// were deleted. It is nil in a shop without holds.
+	// countAlarms counts the payments for holds that have an alarm, including those of items that are
+	// not watched or were deleted. It is nil in a shop without holds.
 	countAlarms func(ctx context.Context) (int64, error)
 
 	ctx    context.Context // of all audits
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	watched []string      // the one that was asked for last is last
-	round   chan struct{} // is closed when the last round that was begun has ended
-	found   *saleFigures  // by the last round that has ended, or nil
-	at      time.Time     // when the last round was begun
+	watched []string      // the most recent is last
+	round   chan struct{} // closed when the latest round has ended
+	found   *saleFigures  // by the last complete round, or nil
+	at      time.Time     // when the latest round began
 
 	units, oversold, lost, foreign, refused, durable, alarms *prometheus.Desc
 	failures                                                 prometheus.Counter
@@ -75,23 +75,23 @@ func newSaleMetrics(
 	}
 }
 
-// saleFigures are what one round has found. An item whose audit failed is not in audits: an old
-// figure would look like a good one. Nor is there a count of alarms if counting them failed.
+// saleFigures are the results of one round. An item whose audit failed is left out, because an old
+// figure would look like a current one. So is the count of alarms if counting failed.
 type saleFigures struct {
 	audits map[string]saleAudit // by sku
 	alarms *int64
 }
 
-// saleAudit is an audit, and the units that are lost for certain.
+// saleAudit is an audit, and the number of units that are certainly lost.
 type saleAudit struct {
 	stock.Audit
 	lost int64
 }
 
-// after returns an audit with the units that are lost for certain. An audit reads the stock
-// before it counts the orders, so buyers in between look like lost updates. Orders that the
-// audit before had counted were taken from the stock before it was read now. Orders that are
-// not written yet may have been taken since.
+// after adds to an audit the number of units that are certainly lost. An audit reads the stock
+// before it counts the orders, so purchases in between look like lost updates. But the orders that
+// the previous audit counted were taken from the stock before this reading of it, so only they are
+// used. Unwritten orders may have been taken since, and are left out.
 func (before saleAudit) after(a stock.Audit) saleAudit {
 	if before.SaleID != a.SaleID {
 		return saleAudit{Audit: a}
@@ -101,15 +101,15 @@ func (before saleAudit) after(a stock.Audit) saleAudit {
 	return saleAudit{a, max(0, known.LostUpdates())}
 }
 
-// close begins no more audits, and tells the one that runs to end.
+// close prevents new audits, and cancels the running one.
 func (m *saleMetrics) close() {
-	m.mu.Lock() // no round is being begun
+	m.mu.Lock() // so that no round is being started
 	defer m.mu.Unlock()
 	m.cancel()
 }
 
-// wait waits until the last round has ended, after close, but no longer than limit: a statement
-// that has begun ends in its own time.
+// wait, called after close, waits until the last round has ended, but at most for limit: a running
+// statement is not interrupted.
 func (m *saleMetrics) wait(limit time.Duration) {
 	m.mu.Lock()
 	round := m.round
@@ -124,7 +124,7 @@ func awaitRound(round <-chan struct{}, limit time.Duration) {
 	}
 }
 
-// watch notes that an item was asked for.
+// watch adds an item to those with metrics, or makes it the most recent.
 func (m *saleMetrics) watch(sku string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,14 +137,14 @@ func (m *saleMetrics) watch(sku string) {
 	}
 }
 
-// forget ends the metrics of an item that was deleted.
+// forget removes the metrics of an item that was deleted.
 func (m *saleMetrics) forget(sku string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watched = slices.DeleteFunc(m.watched, func(s string) bool { return s == sku })
 }
 
-// Describe is part of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (m *saleMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.units, m.oversold, m.lost, m.foreign, m.refused, m.durable, m.alarms} {
 		ch <- d
@@ -152,7 +152,7 @@ func (m *saleMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.failures.Describe(ch)
 }
 
-// Collect is part of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (m *saleMetrics) Collect(ch chan<- prometheus.Metric) {
 	found := m.current()
 	if found.alarms != nil {
@@ -177,18 +177,18 @@ func (m *saleMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.failures.Collect(ch)
 }
 
-// current returns the figures of the last round, or none if the round that runs is late.
+// current returns the figures of the last round, or none if the running round is late.
 func (m *saleMetrics) current() saleFigures {
 	awaitRound(m.begin(), maxScrapeWait)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.found == nil || m.running() && time.Since(m.at) >= maxAuditTime {
-		return saleFigures{} // old figures would look like good ones
+		return saleFigures{} // old figures would look like current ones
 	}
 	return *m.found
 }
 
-// running reports whether a round has not ended. The caller has locked mu.
+// running reports whether a round is running. The caller has locked mu.
 func (m *saleMetrics) running() bool {
 	select {
 	case <-m.round:
@@ -198,8 +198,8 @@ func (m *saleMetrics) running() bool {
 	}
 }
 
-// begin begins a round unless one runs or the figures are recent. It returns a channel that is
-// closed when no round runs.
+// begin starts a round unless one is running or the figures are recent. It returns a channel that
+// is closed when no round is running.
 func (m *saleMetrics) begin() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,8 +218,8 @@ func (m *saleMetrics) begin() <-chan struct{} {
 	return ended
 }
 
-// look counts the alarms and audits the items, those first that were asked for last. An audit
-// that has begun may end after the round's time is over, and then the others have failed.
+// look counts the alarms and audits the items, the most recent first. An audit may end after the
+// round's time is over; the remaining ones then count as failed.
 func (m *saleMetrics) look(watched []string, before *saleFigures) *saleFigures {
 	ctx, cancel := context.WithTimeout(m.ctx, maxAuditTime)
 	defer cancel()
@@ -241,7 +241,7 @@ func (m *saleMetrics) look(watched []string, before *saleFigures) *saleFigures {
 			a, err = m.audit(ctx, sku)
 		}
 		switch {
-		case errors.Is(err, stock.ErrUnknownItem): // another shop has deleted it
+		case errors.Is(err, stock.ErrUnknownItem): // it was deleted, perhaps by another shop
 			m.forget(sku)
 		case err != nil:
 			m.failures.Inc()

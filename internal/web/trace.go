@@ -12,15 +12,16 @@ import (
 	"oversell/internal/stock"
 )
 
-// deductRoute is the route of a deduct, as traces name it.
+// deductRoute is the name of the purchase route in traces.
 const deductRoute = "/api/items/{sku}/deduct"
 
-// trace begins the span of a deduct and lets the purchase record its steps. The reply is written to
-// what it returns. The function ends the span, after the reply, with a span in it for each step. The names are those
-// of OpenTelemetry's conventions for HTTP; no idempotency key or buyer is in them.
+// trace begins the span of a purchase and makes the purchase record its steps. The reply must be
+// written to the returned writer. The returned function, called after the reply, ends the span and
+// adds a child span for each step. The attributes follow OpenTelemetry's conventions for HTTP, and
+// contain no idempotency key or buyer.
 //
-// The steps become spans when the request is over, because a purchase that nobody traces must
-// cost nothing. So a trace of a killed shop has none.
+// The steps become spans only when the request is over, so that a purchase that is not sampled
+// costs nothing. So the trace of a request in a killed shop has no steps.
 func (a *API) trace(w http.ResponseWriter, r *http.Request, req *stock.Request) (
 	http.ResponseWriter, func(outcome string, res stock.Result),
 ) {
@@ -32,12 +33,12 @@ func (a *API) trace(w http.ResponseWriter, r *http.Request, req *stock.Request) 
 		attribute.String("http.request.method", http.MethodPost), attribute.String("http.route", deductRoute),
 		attribute.String("oversell.strategy", req.Strategy), attribute.Int64("oversell.quantity", req.Quantity),
 	}
-	if stock.CheckSKU(req.SKU) == nil { // a collector refuses all spans that come with a text that is not UTF-8
+	if stock.CheckSKU(req.SKU) == nil { // a collector refuses a whole batch if a text is not UTF-8
 		about = append(about, attribute.String("oversell.sku", req.SKU))
 	}
 	ctx, span := a.cfg.Tracer.Start(ctx, http.MethodPost+" "+deductRoute,
 		trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
-	if !span.IsRecording() { // the sampler has not chosen it
+	if !span.IsRecording() { // not sampled
 		return w, func(string, stock.Result) { span.End() }
 	}
 	req.Steps = new(figures.Steps)
@@ -78,5 +79,5 @@ func (k *statusKeeper) WriteHeader(status int) {
 	k.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController find the inner writer.
 func (k *statusKeeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }

@@ -1,5 +1,5 @@
-// Package web is the shop's HTTP interface: it parses requests, calls the service and
-// replies. It does not know how stock is guarded, or where it is kept.
+// Package web is the shop's HTTP interface: it parses requests, calls the services and replies. It
+// does not know how the stock is guarded or where it is kept.
 package web
 
 import (
@@ -26,7 +26,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// maxBody bounds a request's body, in bytes.
+// maxBody is the most bytes of a request's body.
 const maxBody = 4 << 10
 
 // Strategy is the API's description of a strategy.
@@ -34,9 +34,9 @@ type Strategy struct {
 	Name   string `json:"name"`
 	Adds   string `json:"adds"`
 	Breaks string `json:"breaks"`
-	Cache  bool   `json:"cache"` // whether it can guard the cache's loads too
+	Cache  bool   `json:"cache"` // whether it can also guard the cache's loads
 
-	// Keepers are where the stock of an item may be that the strategy sells, and Limit says
+	// Keepers lists where the stock may be kept of an item that the strategy sells, and Limit says
 	// whether it checks an item's limit per buyer. A stage of holds has neither.
 	Keepers []stock.Backend `json:"keepers,omitempty"`
 	Limit   bool            `json:"limit,omitempty"`
@@ -45,17 +45,17 @@ type Strategy struct {
 	Servers string `json:"-"`
 }
 
-// Config is what an API is made with.
+// Config configures an API.
 type Config struct {
 	Stock      *stock.Service
 	Cache      *cache.Reader
 	Strategies []Strategy
 	Absent     map[string]string // by name: why this shop lacks a strategy
 	Default    string            // the strategy for requests that do not name one
-	ForReads   string            // the strategy for such reads if Default cannot guard them
+	ForReads   string            // the strategy for cached reads if Default cannot guard them
 	Instance   string            // unique among all instances
 	Token      string            // required for changes; "": not required
-	OneEach    bool              // without the token a buyer takes one unit, by the default strategy
+	OneEach    bool              // without the token, a buyer may only take one unit, with the default strategy
 	Logger     *slog.Logger
 
 	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are its
@@ -66,37 +66,37 @@ type Config struct {
 	HoldStage     string
 	WebhookSecret []byte
 
-	// HoldFaults are those of single payments, and Ledger reads the provider's entries for a
-	// sale, or only their number if they are more than most. Both are nil if the provider is
-	// not in this process.
+	// HoldFaults are the faults of single payments. Ledger reads the provider's entries for a sale, or
+	// only their number if there are more than most. Both are nil if the provider is not in this
+	// process.
 	HoldFaults *payfault.Faults
 	Ledger     func(saleID string, most int) (entries []payment.Entry, number int)
 
-	// LockErrors are those by which the locks of the strategies say that they were not
-	// acquired, beside the domain's own.
+	// LockErrors are the errors, besides the domain's own, with which a strategy's lock reports that
+	// it was not acquired.
 	LockErrors []error
 
-	// Page serves all paths that are not the API's; nil: no page.
+	// Page serves all paths outside the API; nil: no page.
 	Page http.Handler
 
-	// Addr is the address to listen on, as host:port. Hosts are the names that the shop
-	// is served under, see ParseHosts, besides those of this machine.
+	// Addr is the address to listen on, as host:port. Hosts are the names that the shop is served
+	// under, see ParseHosts, besides the names of this machine.
 	Addr  string
 	Hosts []string
 
-	// Check returns an error if a backend does not answer. Commands returns how many
-	// commands Redis has counted since it started, or nil if it does not tell.
+	// Check returns an error if a backend does not answer. Commands returns how many commands Redis
+	// has counted since it started, or nil if Redis denies INFO.
 	Check    func(ctx context.Context) error
 	Commands func(ctx context.Context) (*int64, error)
 
-	// Connections returns for how long connections to the database were in use, together,
-	// and how often one was returned to the pool; nil: there are no metrics of it.
+	// Connections returns for how long, in total, database connections were in use, and how often one
+	// was returned to the pool; nil: there are no such metrics.
 	Connections func() (held time.Duration, times int64)
 
-	// Tracer makes spans of purchases; nil: nothing does.
+	// Tracer makes spans of purchases; nil: they are not traced.
 	Tracer trace.Tracer
 
-	// Holders returns how many buyers are inside guarded sections; nil: there is no metric of it.
+	// Holders returns how many buyers are inside guarded sections; nil: there is no such metric.
 	Holders func() int64
 }
 
@@ -108,7 +108,7 @@ type API struct {
 	metrics  *metrics
 	outcomes []outcome
 	failures guard.LogLimit // for the errors of backends
-	withheld guard.LogLimit // for the details that clients do not get
+	withheld guard.LogLimit // for the details that clients must not see
 }
 
 // New returns an API.
@@ -118,15 +118,15 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Close tells what the API does in the background to end. Requests may still run. The caller must
-// call Wait afterwards.
+// Close stops the API's background work. Requests may still run. The caller must call Wait
+// afterwards.
 func (a *API) Close() { a.metrics.sales.close() }
 
-// Wait waits until nothing runs in the background, but no longer than limit.
+// Wait waits until the background work has ended, but at most for limit.
 func (a *API) Wait(limit time.Duration) { a.metrics.sales.wait(limit) }
 
-// Handler returns the handler of all routes and of the page, with what every request goes through
-// before its route.
+// Handler returns the handler for all routes and the page, with the checks that every request
+// passes first.
 func (a *API) Handler() http.Handler {
 	routes := a.routes()
 	all := a.recovered(limitBody(routes.Handler()))
@@ -162,7 +162,7 @@ func (a *API) routes() problem.Routes {
 	return routes
 }
 
-// beside serves the paths of the API's routes by the API, and all others by the page.
+// beside sends requests for the API's paths to the API, and all others to the page.
 func beside(api http.Handler, patterns []string, page http.Handler) http.Handler {
 	var fixed, prefixes []string
 	for _, pattern := range patterns {
@@ -190,7 +190,7 @@ func limitBody(next http.Handler) http.Handler {
 	})
 }
 
-// recovered logs the panic of a handler, and replies that it failed.
+// recovered logs a handler's panic, and replies with an internal error.
 func (a *API) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -211,7 +211,7 @@ func (a *API) recovered(next http.Handler) http.Handler {
 func reply(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		panic(fmt.Sprintf("encoding a reply: %v", err)) // a fault of this program
+		panic(fmt.Sprintf("encoding a reply: %v", err)) // a bug in this program
 	}
 	replyJSON(w, status, body)
 }

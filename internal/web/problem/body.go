@@ -17,7 +17,7 @@ import (
 // CodeInvalid is the code for an invalid request.
 const CodeInvalid = "invalid"
 
-// maxQuoted bounds the bytes of a client's text that a reply repeats.
+// maxQuoted is the most bytes of a client's text that a reply repeats.
 const maxQuoted = 64
 
 var (
@@ -28,9 +28,9 @@ var (
 )
 
 // ReadBody reads a body that is one JSON object into v, a pointer to a struct without nested
-// objects. The object may have only fields of the struct, by their exact names, and each at
-// most once. For any other body, or one that is longer than an http.MaxBytesReader allows,
-// it replies what is wrong and returns false.
+// objects. The object may have only fields of the struct, by their exact names, and each at most
+// once. For any other body, or if an http.MaxBytesReader refuses its length, it replies what is
+// wrong and returns false.
 func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	err := decode(body, v)
 	if err == nil {
@@ -58,7 +58,7 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	return false
 }
 
-// kind says what JSON a field of a type takes.
+// kind describes the JSON value that a field of a type takes.
 func kind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -99,9 +99,8 @@ func decode(body io.Reader, v any) error {
 	return eachFieldOnce(text, fieldNames(v))
 }
 
-// eachFieldOnce refuses what encoding/json accepts: a field given twice, of which it takes
-// the last, and a name in another case, such as Quantity for quantity. The text is a JSON
-// value.
+// eachFieldOnce refuses two things that encoding/json accepts: a field that is given twice, and a
+// name in a different case, such as Quantity for quantity. The text is a JSON value.
 func eachFieldOnce(text []byte, allowed []string) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {
@@ -128,7 +127,7 @@ func eachFieldOnce(text []byte, allowed []string) error {
 	return nil
 }
 
-// fieldNames are the names in JSON of the fields of the struct that v points to.
+// fieldNames returns the JSON names of the fields of the struct that v points to.
 func fieldNames(v any) []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(v).Elem()) {

@@ -1,5 +1,5 @@
-// Package problem refuses requests that a route cannot serve, and writes error replies in the form
-// of RFC 9457, with a code for the outcome.
+// Package problem refuses requests that a route cannot serve, and writes error replies in the
+// format of RFC 9457, with a code for the outcome.
 package problem
 
 import (
@@ -16,7 +16,7 @@ type Problem struct {
 	Code   string `json:"code"` // the outcome in one word, as in the metrics
 }
 
-// retryAfter is after how many seconds a client may try again after a 503.
+// retryAfter is how many seconds a client should wait after a 503.
 const retryAfter = "1"
 
 // Reply replies with a problem.

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Routes are handlers by the patterns of an http.ServeMux.
+// Routes maps patterns of an http.ServeMux to handlers.
 type Routes map[string]http.HandlerFunc
 
-// Handler serves the routes, and refuses all other requests. Those for GET are for HEAD too.
+// Handler serves the routes, and refuses all other requests. Routes for GET also serve HEAD.
 func (routes Routes) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handler := range routes {
@@ -49,13 +49,13 @@ func (r *refusal) Write(p []byte) (int, error) { return len(p), nil }
 // NoSuchPath replies that there is nothing at the path of a request.
 func NoSuchPath(w http.ResponseWriter) { Reply(w, http.StatusNotFound, "no_such_path", "no such path") }
 
-// WrongMethod replies that a path allows these methods only.
+// WrongMethod replies that a path allows only these methods.
 func WrongMethod(w http.ResponseWriter, allowed string) {
 	w.Header().Set("Allow", allowed)
 	Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+allowed)
 }
 
-// Parameters refuses requests with any other query parameter than the allowed ones.
+// Parameters refuses requests with query parameters that are not allowed.
 func Parameters(next http.HandlerFunc, allowed ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := ReadQuery(w, r, allowed...); ok {
@@ -64,8 +64,9 @@ func Parameters(next http.HandlerFunc, allowed ...string) http.HandlerFunc {
 	}
 }
 
-// Bodiless refuses requests with a body: the client would not get what it asked for. And during a long
-// request without one, the server notices that the client has gone.
+// Bodiless refuses requests with a body: the client would not get what it asked for. Besides,
+// during a long request the server can only notice that the client has left if there is no unread
+// body.
 func Bodiless(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {

@@ -1,4 +1,4 @@
-// Package backend opens what the flags -redis and -db name.
+// Package backend opens the servers that the flags -redis and -db name.
 //
 // It takes two steps, because one process may start a server that other
 // processes use: ServeRedis and ServeDatabase turn a flag's value into a URL,
@@ -24,8 +24,8 @@ var (
 	// not in the PATH. The message names it and how to install it.
 	ErrMissing = local.ErrMissing
 
-	// ErrUnreachable is returned, wrapped with its cause, when no server
-	// answers at a well-formed address, or it refuses the password.
+	// ErrUnreachable is returned, wrapped with its cause, when no server answers at a well-formed
+	// address, or when the server refuses the password.
 	ErrUnreachable = errors.New("unreachable")
 )
 
@@ -36,13 +36,13 @@ const (
 	privateCluster = "local:cluster"
 )
 
-// StartsRedis reports whether a value of -redis starts a Redis that nobody else uses, instead
-// of naming one that is there.
+// StartsRedis reports whether a value of -redis starts a private Redis, instead of naming an
+// existing one.
 func StartsRedis(spec string) bool {
 	return spec == embedded || spec == privateOnly || spec == privateCluster
 }
 
-// dialTimeout bounds DialRedis and DialDatabase.
+// dialTimeout limits DialRedis and DialDatabase.
 const dialTimeout = 3 * time.Second
 
 // moduleVersion returns the version of a module that this program was built

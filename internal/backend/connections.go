@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Connections measures for how long the connections of a database's pool are in use: from
-// when one is taken out of the pool until it is returned. A pool has few connections, so
-// this limits how much a shop sells, even if the database has little to do. The zero value
-// is ready, and safe for concurrent use.
+// Connections measures for how long the connections of a database's pool are in use: from when one
+// is taken out of the pool until it is returned. A pool has few connections, so this time limits
+// how much a shop can sell, even if the database is not busy. The zero value is ready, and safe for
+// concurrent use.
 type Connections struct {
-	// Returned, if not nil, is told for each connection how long it was in use.
+	// Returned, if not nil, is called when a connection is returned, with the time that it was in use.
 	Returned func(held time.Duration)
 
 	held  atomic.Int64
 	times atomic.Int64
 }
 
-// Held is the time of all connections together, and how often one was returned. The time of
-// one that is still in use counts when it is returned.
+// Held returns the total time of all connections in use, and how often one was returned. The time
+// of a connection that is still in use is added when it is returned.
 func (c *Connections) Held() (held time.Duration, times int64) {
 	return time.Duration(c.held.Load()), c.times.Load()
 }
@@ -59,10 +59,10 @@ type contextConn interface {
 	driver.QueryerContext
 }
 
-// measuredConn knows when it is taken and returned, because package sql resets a connection
-// that it takes out of its pool, and asks one that it puts back whether it is valid. A new
-// connection is not reset. It may be put into the pool unused, so its time counts from its
-// first use. Package sql locks a connection while it calls it.
+// measuredConn knows when it is taken and returned, because package sql calls ResetSession when it
+// takes a connection out of its pool, and IsValid when it puts one back. A new connection is not
+// reset. It may be put into the pool unused, so its time counts from its first use. It needs no
+// mutex, because package sql locks a connection while it uses it.
 type measuredConn struct {
 	contextConn
 	connections *Connections

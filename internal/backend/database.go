@@ -22,8 +22,8 @@ import (
 //   - a DSN such as user:password@tcp(host:3306)/database is the user's own MySQL
 //     or MariaDB, see DialDatabase.
 //
-// ctx bounds the start of the server, not its life, which Close ends. Errors
-// wrap ErrSpec, ErrMissing, or the reason why the server did not start.
+// ctx limits the start of the server, which runs until Close. Errors wrap ErrSpec, ErrMissing, or
+// the reason why the server did not start.
 func ServeDatabase(ctx context.Context, spec string) (*Server, error) {
 	switch spec {
 	case embedded:

@@ -35,8 +35,8 @@ func DialDatabase(ctx context.Context, url string) (*gorm.DB, error) {
 	return DialDatabaseThrough(ctx, url, func(c sqldriver.Connector) sqldriver.Connector { return c })
 }
 
-// DialDatabaseThrough is DialDatabase with a connector around the one of the driver, so
-// that faults can be injected into statements.
+// DialDatabaseThrough is DialDatabase with a connector wrapped around the driver's, so that faults
+// can be injected into statements.
 func DialDatabaseThrough(
 	ctx context.Context, url string, through func(sqldriver.Connector) sqldriver.Connector,
 ) (*gorm.DB, error) {
@@ -58,8 +58,8 @@ func dialMySQL(
 		return nil, fmt.Errorf("%w for -db: the driver refuses it; %s", ErrSpec, databaseSpecs)
 	}
 	pool := sql.OpenDB(through(connector))
-	// Keep as many idle as open: under load a returned connection is needed
-	// again at once, and if it had been closed, it would have to be dialled.
+	// Keep as many idle as open: under load a returned connection is needed again immediately, and if
+	// it had been closed, it would have to be dialled.
 	pool.SetMaxOpenConns(32)
 	pool.SetMaxIdleConns(32)
 	// Shorter than the time after which servers and proxies silently cut
@@ -99,9 +99,8 @@ func sqliteDSN(file string) string {
 			// process still loses nothing; only a power failure may lose
 			// commits.
 			"synchronous(NORMAL)",
-			// A connection that finds the file busy fails at once, and
-			// waitingConn does the waiting. This must come last, so that the
-			// switch to WAL still waits for the driver's own five seconds.
+			// A connection that finds the file busy fails immediately, and waitingConn does the waiting.
+			// This must come last, so that the switch to WAL still waits for the driver's own five seconds.
 			"busy_timeout(0)",
 		},
 		// A transaction takes the write lock when it begins. Otherwise one that
@@ -134,11 +133,10 @@ func open(ctx context.Context, pool *sql.DB, d gorm.Dialector, addr string) (*go
 // unlimited. For any other value it starts a goroutine that never ends.
 const forEver = 10 * 365 * 24 * time.Hour
 
-// statementPool prepares the statements outside of transactions, once for all
-// that run them. Within transactions GORM would share them too, and there it is
-// dangerous: a transaction waits until another caller has prepared a statement,
-// and that caller waits for a connection, all of which may be waiting for a row
-// that the transaction has locked.
+// statementPool shares prepared statements among all callers, but only outside of transactions.
+// GORM would also share them within transactions, which is dangerous: a transaction waits until
+// another caller has prepared a statement, and that caller waits for a connection, all of which may
+// be waiting for a row that the transaction has locked.
 type statementPool struct {
 	*gorm.PreparedStmtDB
 	pool *sql.DB
@@ -156,7 +154,7 @@ func settings() *gorm.Config {
 		// here, such as a second order with the same key.
 		Logger:         logger.Discard,
 		TranslateError: true,
-		// A single statement is a transaction already.
+		// A single statement is already a transaction.
 		SkipDefaultTransaction: true,
 		// Both databases store milliseconds and no time zone.
 		NowFunc: func() time.Time { return time.Now().UTC().Round(time.Millisecond) },

@@ -86,18 +86,17 @@ func checkDSN(spec string) error {
 func withOwnSettings(c *mysql.Config) *mysql.Config {
 	c.ParseTime = true
 	c.Loc = time.UTC
-	// A statement that is not prepared for good is sent with its values, in one
-	// round trip and not in three.
+	// A statement that is not kept prepared is sent with its values, in one round trip instead of
+	// three.
 	c.InterpolateParams = true
-	// Count affected rows as rows changed. With the other count, an INSERT that
-	// finds its row already there would look as if it had inserted it.
+	// Count changed rows as affected, not found rows. Otherwise an INSERT that finds an existing row
+	// would look as if it had inserted it.
 	c.ClientFoundRows = false
 	c.Logger = &mysql.NopLogger{} // every failure is also returned as an error
 	c.Timeout = orElse(c.Timeout, 2*time.Second)
-	// The longest silence of a healthy server is a wait for a row lock, so that
-	// wait gets a shorter limit: it then ends with the server's error instead
-	// of a cut connection and an unknown outcome. A caller's context ends
-	// either sooner.
+	// The longest silence of a healthy server is a wait for a row lock, so that wait gets a shorter
+	// limit: it then ends with the server's error instead of a broken connection and an unknown
+	// outcome. A caller's context can end either sooner.
 	c.ReadTimeout = orElse(c.ReadTimeout, 15*time.Second)
 	c.WriteTimeout = orElse(c.WriteTimeout, 15*time.Second)
 	if c.Params == nil {
@@ -109,8 +108,8 @@ func withOwnSettings(c *mysql.Config) *mysql.Config {
 	return c
 }
 
-// ErrNotRelayed is returned for the URL of a database whose connections cannot be relayed:
-// an SQLite file, a Unix socket, or a server that is reached by TLS.
+// ErrNotRelayed is returned for the URL of a database whose connections cannot be relayed: an
+// SQLite file, a Unix socket, or a server with TLS.
 var ErrNotRelayed = errors.New("not a MySQL or MariaDB at host:port without TLS")
 
 // DatabaseAddr returns the host:port in the URL of a MySQL or MariaDB. Its errors wrap ErrSpec

@@ -21,8 +21,8 @@ import (
 //   - "local:cluster" starts a private cluster of three primaries and three replicas;
 //   - a URL of the user's own Redis, or its host:port, is checked and kept, see DialRedis.
 //
-// ctx bounds the start of the server, not its life, which Close ends. Errors
-// wrap ErrSpec, ErrMissing, or the reason why the server did not start.
+// ctx limits the start of the server, which runs until Close. Errors wrap ErrSpec, ErrMissing, or
+// the reason why the server did not start.
 func ServeRedis(ctx context.Context, spec string) (*Server, error) {
 	switch spec {
 	case embedded:
@@ -61,8 +61,7 @@ func serveMiniredis() (*Server, error) {
 	return &Server{URL: "redis://:" + password + "@" + m.Addr(), stop: stop}, nil
 }
 
-// EmbeddedRedis reports whether the server at a URL is an embedded one. Its errors are those of
-// DialRedis.
+// EmbeddedRedis reports whether the server at a URL is embedded. Its errors are those of DialRedis.
 func EmbeddedRedis(ctx context.Context, url string) (_ bool, err error) {
 	rdb, err := DialRedis(ctx, url, 1)
 	if err != nil {

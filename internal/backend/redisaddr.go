@@ -11,9 +11,9 @@ import (
 // without TLS: a proxy cannot be put between it and its clients.
 var ErrNotSingle = errors.New("not a single Redis without TLS")
 
-// SingleAddr returns the host:port in the URL of a single Redis without TLS.
-// Errors wrap ErrSpec for a wrong URL and ErrNotSingle for any other kind of
-// Redis, and never contain the password. The value "local:cluster" of -redis is such a Redis.
+// SingleAddr returns the host:port in the URL of a single Redis without TLS. Errors wrap ErrSpec
+// for a wrong URL and ErrNotSingle for any other kind of Redis, and never contain the password. For
+// the value "local:cluster" of -redis it returns ErrNotSingle.
 func SingleAddr(url string) (string, error) {
 	if url == privateCluster { // it is not started yet
 		return "", ErrNotSingle

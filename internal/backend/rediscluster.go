@@ -25,19 +25,19 @@ func newCluster(o *redis.UniversalOptions, w *RedisWatch) *redis.ClusterClient {
 	return cluster
 }
 
-// nodeHook corrects what the client of a cluster does when one of its nodes is away.
+// nodeHook corrects two behaviours of a cluster's client when a node is unavailable.
 //
-// The client sends a command again after a lost reply, as often as it follows MOVED and ASK;
-// MaxRetries does not limit that. The hook lets through only commands that no server has
-// executed, because a server has refused them or could not be dialled.
+// The client resends a command after a lost reply, as often as it follows MOVED and ASK; MaxRetries
+// does not limit that. The hook lets through only commands that no server has executed, because a
+// server has refused them or could not be dialled.
 //
-// The client asks for the nodes once a minute, so it would go on dialling a primary that a
+// The client asks for the list of nodes once a minute, so it would go on dialling a primary that a
 // replica has replaced. The hook makes it ask when a node does not answer.
 type nodeHook struct {
-	reload func() // returns at once
+	reload func() // returns immediately
 }
 
-// DialHook is part of redis.Hook.
+// DialHook implements redis.Hook.
 func (h nodeHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
@@ -48,7 +48,7 @@ func (h nodeHook) DialHook(next redis.DialHook) redis.DialHook {
 	}
 }
 
-// ProcessHook is part of redis.Hook.
+// ProcessHook implements redis.Hook.
 func (h nodeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if err := cmd.Err(); maybeExecuted(err) {
@@ -59,8 +59,8 @@ func (h nodeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook is part of redis.Hook. Each command keeps its result: if the connection
-// breaks, those before have their replies already.
+// ProcessPipelineHook implements redis.Hook. Each command keeps its result: if the connection
+// breaks, earlier commands already have their replies.
 func (h nodeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {

@@ -98,8 +98,8 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 		// needs a nodeHook as well.
 		MaxRetries: -1,
 
-		// One dial attempt: a refused connection is reported at once, and the
-		// next command tries again anyway.
+		// One dial attempt: a refused connection is reported immediately, and the next command tries
+		// again anyway.
 		DialerRetries: 1,
 		DialTimeout:   orElse(o.DialTimeout, time.Second),
 
@@ -107,15 +107,14 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 		ReadTimeout:  readTimeout,
 		WriteTimeout: orElse(o.WriteTimeout, 1500*time.Millisecond),
 
-		// A caller's deadline ends a running command too, not only the wait for
-		// a connection: a renewal that completes after the ttl is useless. The
-		// price is a connection, which is dropped together with its late reply.
+		// A caller's deadline also ends a running command, not only the wait for a connection: a renewal
+		// that completes after the ttl is useless. The price is a connection, which is dropped together
+		// with its late reply.
 		ContextTimeoutEnabled: true,
 
-		// Thousands of buyers share a few connections. An attempt to take a
-		// lock must not be cut off, so its wait for a connection ends here and
-		// not with the caller's context. The limit includes the read timeout,
-		// because a server that answers within it has not failed.
+		// Thousands of buyers share a few connections. An attempt to take a lock must not be interrupted,
+		// so this ends its wait for a connection, not the caller's context. The limit includes the read
+		// timeout, because a server that answers within it has not failed.
 		PoolTimeout: orElse(o.PoolTimeout, readTimeout+queueTime),
 		PoolSize:    o.PoolSize,
 		PoolFIFO:    o.PoolFIFO,
@@ -136,13 +135,11 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 	}
 }
 
-// queueTime bounds the wait for a connection beyond the read timeout. It is
-// longer than the wait at a busy Redis that answers, and short enough for one
-// that hangs: behind a small pool, each command ahead has to time out first.
-// 5,000 buyers that each retry every 50 ms, on 128 connections per instance and
-// two cores with six times the work they could do, waited between one and two
-// seconds. A lock's release gives up after five seconds, so a longer wait would
-// not help a holder.
+// queueTime limits the wait for a connection beyond the read timeout. It is longer than the wait
+// for a busy Redis that answers, and short enough for one that hangs: behind a small pool, each
+// command ahead has to time out first. 5,000 buyers that each retry every 50 ms, on 128 connections
+// per instance and two cores with six times the work they could do, waited between one and two
+// seconds. A lock's release gives up after five seconds, so a longer wait would not help a holder.
 const queueTime = 4 * time.Second
 
 // orElse returns d, or fallback if d is zero.

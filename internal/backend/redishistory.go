@@ -10,11 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisHistory returns a function that asks for the id of the history that the data at a
-// key belongs to, which Redis calls its replication id. The id changes when a server
-// restarts, perhaps from an older file, and when a replica is promoted, perhaps without the
-// last writes. As long as it stays the same, no write has been lost. It is "" for a server
-// that does not report one, such as miniredis, or refuses INFO.
+// RedisHistory returns a function that asks Redis for the id of the history that the data at a key
+// belongs to. It is Redis's replication id. The id changes when a server restarts, perhaps from an
+// older file, and when a replica is promoted, perhaps without the last writes. As long as it stays
+// the same, no write has been lost. It is "" for a server that does not report an id, such as
+// miniredis, or that refuses INFO.
 func RedisHistory(rdb redis.UniversalClient) func(ctx context.Context, key string) (string, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
@@ -34,7 +34,7 @@ func historyOf(ctx context.Context, node redis.Cmdable) (string, error) {
 	return id, err
 }
 
-// replicationOf is historyOf, and tells whether the server is a replica.
+// replicationOf is historyOf, but also returns whether the server is a replica.
 func replicationOf(ctx context.Context, node redis.Cmdable) (history string, replica bool, err error) {
 	info, err := node.Info(ctx, "replication").Result()
 	if infoRefused(err) || redis.HasErrorPrefix(err, "section (replication) is not supported") {
@@ -46,14 +46,13 @@ func replicationOf(ctx context.Context, node redis.Cmdable) (history string, rep
 	return infoField(info, "master_replid"), infoField(info, "role") == "slave", nil
 }
 
-// RedisWatch detects when the connections of a client lead to a different history
-// than before, see RedisHistory. It asks on each new connection before any command
-// is sent over it, and adds no cost to the commands themselves. A process thus
-// notices that it talks to a different Redis even if none of its commands failed.
-// The zero value is ready for use by one client.
+// RedisWatch detects when the connections of a client lead to a different history than before, see
+// RedisHistory. It asks on each new connection before any command is sent over it, and adds no cost
+// to the commands themselves. So a process notices that it talks to a different Redis even if none
+// of its commands failed. The zero value is ready for use by one client.
 //
-// A cluster's client gets no connection to a replica: it would still be there when the
-// replica is promoted, and nobody would ask again.
+// A cluster's client gets no connection to a replica: the connection would survive the replica's
+// promotion, and the history would not be checked again.
 type RedisWatch struct {
 	changes atomic.Uint64
 
@@ -77,8 +76,8 @@ func (w *RedisWatch) watched(o *redis.UniversalOptions) { o.OnConnect = w.at("")
 // errReplica refuses a connection to a replica of a cluster.
 var errReplica = errors.New("the node is a replica")
 
-// at returns the function to call on each new connection to the server of that name, or for
-// the name "" to the only one. Names are the addresses of a cluster's nodes.
+// at returns the function to call on each new connection to the named server. The name is the
+// address of a cluster's node, or "" for a single server.
 func (w *RedisWatch) at(name string) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, conn *redis.Conn) error {
 		id, replica, err := replicationOf(ctx, conn)

@@ -12,15 +12,14 @@ import (
 )
 
 // infoRefused reports whether err means that the user of a Redis may not use INFO, or that the
-// server has no such command. Managed ones may have it so.
+// server has no such command. Managed servers may be configured like that.
 func infoRefused(err error) bool {
 	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") // without ERR
 }
 
-// RedisCommands returns how many commands the server has executed since its
-// start, summed over the masters of a cluster, or nil if it refuses INFO. It
-// counts the commands of all clients, this one included; after a failover to a
-// replica the count continues from the replica's.
+// RedisCommands returns how many commands the server has executed since its start, summed over the
+// masters of a cluster, or nil if it refuses INFO. It counts the commands of all clients, including
+// this one; after a failover to a replica the count continues from the replica's count.
 func RedisCommands(ctx context.Context, rdb redis.UniversalClient) (*int64, error) {
 	var sum atomic.Int64 // the nodes of a cluster are asked concurrently
 	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {

@@ -29,8 +29,8 @@ type redisTarget struct {
 	sentinelUser, sentinelPassword string
 }
 
-// parseRedisURL parses the URL of one server, a cluster or a sentinel set. The
-// errors wrap ErrSpec and repeat nothing of the part that can hold a password.
+// parseRedisURL parses the URL of one server, a cluster or a sentinel set. The errors wrap ErrSpec
+// and do not repeat the part that may contain a password.
 func parseRedisURL(spec string) (*redisTarget, error) {
 	t, err := parseRedis(spec)
 	if err != nil {
@@ -63,9 +63,8 @@ func parseRedis(spec string) (*redisTarget, error) {
 	return t, nil
 }
 
-// redisOptions lets go-redis parse what follows the addresses. The credentials
-// are withheld from it, because its errors repeat the input they complain
-// about.
+// redisOptions lets go-redis parse what follows the addresses. It does not get the credentials,
+// because its errors repeat the input.
 func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options, error) {
 	o, err := redis.ParseURL((&url.URL{
 		Scheme:   scheme,
@@ -80,8 +79,7 @@ func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options
 		return nil, errors.New("max_retries is not for you to choose: a repeated command may lock or count twice")
 	}
 	if o.TLSConfig != nil {
-		// Empty means the host that is dialled, which is not always the first
-		// if there are several addresses.
+		// Empty means the host that is dialled, which with several addresses is not always the first.
 		o.TLSConfig.ServerName = ""
 	}
 	if parts.user != nil {
@@ -142,8 +140,8 @@ func splitRedisURL(spec string) (*redisParts, error) {
 	return p, p.splitTail(tail)
 }
 
-// withScheme makes a URL of host:port, or of several, which is what most people write first. A scheme
-// that is repeated before later addresses is left out.
+// withScheme turns host:port, or several of them, into a URL. If later addresses repeat the scheme, it
+// is left out there.
 func withScheme(spec string) string {
 	scheme, _, _ := strings.Cut(spec, "://")
 	if first, others, found := strings.Cut(spec, ","+scheme+"://"); found && !strings.Contains(others, "@") {

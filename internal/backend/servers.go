@@ -10,8 +10,8 @@ import (
 
 // Server is a Redis or a database to dial: one that was started here, or the user's own.
 type Server struct {
-	// URL is what DialRedis or DialDatabase takes, in any process on this machine. It may
-	// hold a password, so it must never be logged.
+	// URL is for DialRedis or DialDatabase, in any process on this machine. It may contain a password,
+	// so it must never be logged.
 	URL string
 
 	stop func() error // nil if it is the user's own

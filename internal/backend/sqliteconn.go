@@ -23,8 +23,8 @@ type sqliteConnector struct {
 	dsn    string
 }
 
-// newSQLiteConnector returns a connector with the driver that package sql knows, because
-// functions are registered with that one.
+// newSQLiteConnector returns a connector with the driver that is registered with package sql,
+// because custom functions are registered with that one.
 func newSQLiteConnector(dsn string) (*sqliteConnector, error) {
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
@@ -54,8 +54,8 @@ type sqliteStmt interface {
 	driver.StmtQueryContext
 }
 
-// waitingConn retries what fails because another connection is writing. That is
-// safe: a statement that failed with SQLITE_BUSY has done nothing.
+// waitingConn retries statements that fail because another connection is writing. That is safe: a
+// statement that failed with SQLITE_BUSY has done nothing.
 type waitingConn struct{ contextConn }
 
 func (c waitingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
@@ -93,7 +93,7 @@ func (s waitingStmt) QueryContext(ctx context.Context, args []driver.NamedValue)
 	return whenFree(ctx, func() (driver.Rows, error) { return s.sqliteStmt.QueryContext(ctx, args) })
 }
 
-// busyLimit bounds the wait if the caller's context does not.
+// busyLimit limits the wait if the caller's context does not.
 const busyLimit = 10 * time.Second
 
 // whenFree calls f until it does not fail as busy, busyLimit has passed or ctx

@@ -21,7 +21,7 @@ import (
 	"oversell/internal/backend"
 )
 
-// Kinds are the values of -redis and -db that need no server of the user: "embedded", and
+// Kinds returns the values of -redis and -db that do not need a server of the user: "embedded", and
 // "local" with the build tag system.
 func Kinds() []string {
 	if !tagged {
@@ -30,7 +30,7 @@ func Kinds() []string {
 	return []string{"embedded", "local"}
 }
 
-// Times returns how often a test tries what it explores: fast, or all with the build tag system.
+// Times returns the number of rounds of a test: fast, or all with the build tag system.
 func Times(fast, all int) int {
 	if tagged {
 		return all
@@ -38,8 +38,8 @@ func Times(fast, all int) int {
 	return fast
 }
 
-// System skips the test unless it is built with the tag system. Every test that starts a
-// server, a browser, a compiler or a whole program calls it, or has the tag itself.
+// System skips the test unless it is built with the tag system. Every test that starts a server, a
+// browser, a compiler or a whole program must call it, or be in a file with the tag.
 func System(t testing.TB) {
 	t.Helper()
 	if !tagged {
@@ -47,12 +47,11 @@ func System(t testing.TB) {
 	}
 }
 
-// Slack is added to the time limits of tests, because a machine may be busy.
-// Such a test tells a wait that ends from one that does not; only a benchmark
-// can measure how fast something is.
+// Slack is added to the time limits of tests, because a machine may be busy. Such a test only
+// distinguishes a wait that ends from one that does not; measuring speed is for benchmarks.
 const Slack = 6 * time.Second
 
-// startTimeout bounds the start of one server.
+// startTimeout limits the start of one server.
 const startTimeout = time.Minute
 
 // Each runs f as the subtests "embedded", on miniredis and SQLite, and, with the tag
@@ -98,8 +97,7 @@ func Need(t testing.TB, binaries ...string) {
 	}
 }
 
-// must ends the test if err is not nil: it skips the test if a binary is
-// missing.
+// must fails the test if err is not nil, or skips it if a binary is missing.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, backend.ErrMissing) {

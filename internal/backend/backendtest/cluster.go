@@ -27,7 +27,7 @@ type RedisCluster struct {
 	*local.Cluster
 
 	password string
-	clients  map[string]*redis.Client // by address; of single nodes
+	clients  map[string]*redis.Client // by address; each to a single node
 }
 
 // LocalCluster runs a RedisCluster for the length of the test.
@@ -55,7 +55,7 @@ func (c *RedisCluster) running() []*local.ClusterNode {
 	return slices.DeleteFunc(c.Nodes(), func(n *local.ClusterNode) bool { return n.Pid() == 0 })
 }
 
-// Slot is the slot of a key.
+// Slot returns the slot of a key.
 func (c *RedisCluster) Slot(t testing.TB, key string) int {
 	t.Helper()
 	slot, err := c.clients[c.running()[0].Addr].ClusterKeySlot(t.Context(), key).Result()
@@ -63,8 +63,7 @@ func (c *RedisCluster) Slot(t testing.TB, key string) int {
 	return int(slot)
 }
 
-// owner returns the address and the id of the primary that has a slot, as a node says, and
-// those of another primary.
+// owner asks a node, and returns the primary that has a slot, and another primary.
 func owner(ctx context.Context, node *redis.Client, slot int) (with, other redis.Node, err error) {
 	shards, err := node.ClusterShards(ctx).Result()
 	for _, s := range shards {
@@ -82,7 +81,8 @@ func owner(ctx context.Context, node *redis.Client, slot int) (with, other redis
 	return with, other, err
 }
 
-// Cut keeps all later writes to a slot from the replica of its primary: a Failover loses them.
+// Cut keeps later writes to a slot from reaching the replica of its primary, so that a Failover
+// loses them.
 func (c *RedisCluster) Cut(t testing.TB, slot int) {
 	t.Helper()
 	ctx := starting(t)
@@ -95,7 +95,7 @@ func (c *RedisCluster) Cut(t testing.TB, slot int) {
 		if !strings.Contains(role, "master_port:"+strconv.FormatInt(from.Port, 10)+"\r\n") {
 			continue
 		}
-		// It connects again at once, with a password that its primary refuses.
+		// It reconnects immediately, but with a password that its primary refuses.
 		must(t, replica.ConfigSet(ctx, "masterauth", "cut").Err())
 		eventually(t, ctx, "the replica's connection is killed", func() bool {
 			killed, err := replica.ClientKillByFilter(ctx, "TYPE", "master").Result()
@@ -106,14 +106,14 @@ func (c *RedisCluster) Cut(t testing.TB, slot int) {
 	t.Fatalf("the primary at %s has no replica", addr(from))
 }
 
-// Failover kills the primary of a slot, and returns when its replica has replaced it and all
-// other nodes say so.
+// Failover kills the primary of a slot, and returns when its replica has replaced it and all other
+// nodes know.
 func (c *RedisCluster) Failover(t testing.TB, slot int) {
 	t.Helper()
 	ctx := starting(t)
 	was, _, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
 	must(t, err)
-	for _, n := range c.running() { // otherwise they wait for five seconds
+	for _, n := range c.running() { // otherwise they would wait for five seconds
 		must(t, c.clients[n.Addr].ConfigSet(ctx, "cluster-node-timeout", "500").Err())
 	}
 	for _, n := range c.running() {
@@ -132,9 +132,9 @@ func (c *RedisCluster) Failover(t testing.TB, slot int) {
 
 func addr(n redis.Node) string { return net.JoinHostPort(n.IP, strconv.FormatInt(n.Port, 10)) }
 
-// Migrate moves a slot to another primary, one key after the other, as redis-cli --cluster
-// reshard --cluster-replace does: scripts of v7 and later use keys that are derived from the
-// lock's, which may be on both sides for a while. Moved is called after each key, with how many are left.
+// Migrate moves a slot to another primary, one key after the other, as redis-cli --cluster reshard
+// --cluster-replace does: scripts of v7 and later use keys that are derived from the lock's, which
+// may be on both sides for a while. It calls moved after each key, with the number of keys left.
 func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
 	t.Helper()
 	ctx := starting(t)

@@ -48,9 +48,9 @@ func DialDatabase(t testing.TB, url string) *gorm.DB {
 	return db
 }
 
-// Main runs a package's tests and keeps their shared "local" database server
-// running until the last test, which saves half a second per test. Then it
-// calls ends, and fails if a goroutine is left behind. It is for TestMain:
+// Main runs a package's tests and keeps their shared "local" database server running until the last
+// test, which saves half a second per test. Then it calls the functions in ends, and fails if a
+// goroutine is left behind. It is for TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 func Main(m *testing.M, ends ...func() error) (code int) {
@@ -65,7 +65,7 @@ func Main(m *testing.M, ends ...func() error) (code int) {
 }
 
 func run(m *testing.M) int {
-	debug.SetGCPercent(400)            // tests make much garbage and keep little
+	debug.SetGCPercent(400)            // tests allocate a lot and keep little
 	_ = flag.Set("test.parallel", "8") // they mostly wait; the flag -parallel overrides it
 	shared.keep(true)
 	defer shared.keep(false)
@@ -123,7 +123,7 @@ func (s *sharedServer) release() {
 	s.stopUnused()
 }
 
-// keep sets whether the server keeps running when it has no user.
+// keep sets whether the server keeps running while it has no user.
 func (s *sharedServer) keep(kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +144,8 @@ func (s *sharedServer) stopUnused() {
 type LocalDatabase struct {
 	*local.Server
 
-	// URL is what backend.DialDatabase and -db take; AdminURL is for a user
-	// with more rights, see local.Database.
+	// URL is a value for backend.DialDatabase and -db. AdminURL logs in as a user with more rights,
+	// see local.Database.
 	URL, AdminURL string
 }
 

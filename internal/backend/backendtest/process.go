@@ -14,13 +14,14 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// role in the environment makes a test binary a process that a test has started: see Play.
+// role is the environment variable by which a test binary knows that a test has started it as a
+// process, see Play.
 const role = "OVERSELL_TEST_ROLE"
 
-// Play runs serve and exits, if this process was started by Processes, with the role that it was
-// given. Otherwise it does nothing. TestMain calls it first.
+// Play runs serve, with this process's role, and exits, if the process was started by Processes.
+// Otherwise it does nothing. TestMain calls it first.
 func Play(serve func(ctx context.Context, role string, in io.Reader, out, log io.Writer) error) {
-	logging.Disable() // what go-redis would print it returns as well
+	logging.Disable() // go-redis also returns the errors that it would print
 	as := os.Getenv(role)
 	if as == "" {
 		return
@@ -34,7 +35,7 @@ func Play(serve func(ctx context.Context, role string, in io.Reader, out, log io
 	os.Exit(0)
 }
 
-// Processes are what a test has started of its own binary. It is safe for concurrent use.
+// Processes starts and tracks processes of the test's own binary. It is safe for concurrent use.
 type Processes struct {
 	mu   sync.Mutex
 	cmds []*exec.Cmd
@@ -52,14 +53,14 @@ func (p *Processes) Command(as string) func() (*exec.Cmd, error) {
 	}
 }
 
-// All returns the commands so far.
+// All returns all commands made so far.
 func (p *Processes) All() []*exec.Cmd {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmds
 }
 
-// CheckEnded fails the test unless all have ended.
+// CheckEnded fails the test unless all processes have ended.
 func (p *Processes) CheckEnded(t testing.TB) {
 	t.Helper()
 	for _, cmd := range p.All() {

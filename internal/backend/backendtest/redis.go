@@ -36,7 +36,7 @@ func DialRedis(t testing.TB, url string) redis.UniversalClient {
 type LocalRedis struct {
 	*local.Server
 
-	// URL is what backend.DialRedis and -redis take.
+	// URL is a value for backend.DialRedis and -redis.
 	URL string
 }
 

@@ -9,7 +9,7 @@ import (
 // SentinelSet is a master, one replica, and a sentinel that promotes the replica in a Failover.
 type SentinelSet struct {
 	*local.Sentinels
-	URL string // what backend.DialRedis and -redis take
+	URL string // for backend.DialRedis and -redis
 
 	Replica *LocalRedis
 }
@@ -23,8 +23,7 @@ func Sentinels(t testing.TB) *SentinelSet {
 	return &SentinelSet{set, set.URL(), &LocalRedis{Server: replica.Server, URL: replica.URL()}}
 }
 
-// Failovers runs a set that can fail over again and again, for the length of
-// the test.
+// Failovers runs a set that can fail over repeatedly, for the length of the test.
 func Failovers(t testing.TB) *local.Sentinels {
 	t.Helper()
 	System(t)

@@ -1,4 +1,4 @@
-// Package coordination opens what the flags -etcd and -zookeeper name.
+// Package coordination opens the servers that the flags -etcd and -zookeeper name.
 //
 // It takes two steps, because one process may start a server that other
 // processes use: ServeEtcd and ServeZooKeeper turn a flag's value into
@@ -40,22 +40,22 @@ var (
 const (
 	host = "127.0.0.1" // the only address that servers started here listen on
 
-	// dialTimeout bounds DialEtcd and DialZooKeeper.
+	// dialTimeout limits DialEtcd and DialZooKeeper.
 	dialTimeout = 3 * time.Second
 
-	// startTimeout bounds the start of one server.
+	// startTimeout limits the start of one server.
 	startTimeout = 30 * time.Second
 )
 
 // Server is an etcd or a ZooKeeper to dial: one that was started here, or the user's own.
 type Server struct {
-	Addresses []string // what DialEtcd or DialZooKeeper takes, in any process on this machine
+	Addresses []string // for DialEtcd or DialZooKeeper, in any process on this machine
 
 	server *local.Server // nil if it is the user's own
 	name   string
 }
 
-// start runs a server, whose address begins with a scheme.
+// start runs a server, and returns its address with the scheme before it.
 func start(ctx context.Context, scheme string, c local.Command) (*Server, error) {
 	server, err := local.Start(ctx, c)
 	if err != nil {
@@ -64,8 +64,7 @@ func start(ctx context.Context, scheme string, c local.Command) (*Server, error)
 	return &Server{[]string{scheme + server.Addr}, server, c.Name}, nil
 }
 
-// Err returns ErrEnded if a server that was started here no longer runs, and nil
-// otherwise and for the user's own.
+// Err returns ErrEnded if the server was started here and no longer runs.
 func (s *Server) Err() error {
 	if s.server == nil || s.server.Pid() != 0 {
 		return nil

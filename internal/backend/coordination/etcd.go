@@ -23,14 +23,14 @@ import (
 
 // ServeEtcd resolves the value of -etcd:
 //
-//   - "local" starts a private etcd on a free loopback port, with its files in a
-//     temporary folder: the one in the PATH, or else the one that go.mod names,
-//     which the go command builds from the source in the current folder;
+//   - "local" starts a private etcd on a free loopback port, with its files in a temporary folder:
+//     the etcd in the PATH, or else the one that go.mod names, which the go command builds from the
+//     source in the current folder;
 //   - addresses of the user's own etcd, such as http://HOST:PORT, separated by
 //     commas, are checked and kept.
 //
-// ctx bounds the start of the server, not its life, which Close ends. Errors
-// wrap ErrSpec, ErrMissing, or the reason why the server did not start.
+// ctx limits the start of the server, which runs until Close. Errors wrap ErrSpec, ErrMissing, or
+// the reason why the server did not start.
 func ServeEtcd(ctx context.Context, spec string) (*Server, error) {
 	if spec != "local" {
 		endpoints, err := etcdEndpoints(spec)
@@ -49,7 +49,7 @@ func ServeEtcd(ctx context.Context, spec string) (*Server, error) {
 	})
 }
 
-// etcdTool is the package of etcd's server, which go.mod has among its tools.
+// etcdTool is the package of etcd's server, a tool in go.mod.
 const etcdTool = "go.etcd.io/etcd/server/v3"
 
 var errNoEtcd = fmt.Errorf("etcd %w: install it (https://etcd.io/docs/latest/install), or run this in the source of "+
@@ -66,7 +66,8 @@ func FindEtcd() error {
 	return nil
 }
 
-// inSource reports whether the current folder is in this module, as the go command decides that.
+// inSource reports whether the current folder is in this module, by the same rule as the go
+// command.
 func inSource() bool {
 	dir, err := os.Getwd()
 	for err == nil {

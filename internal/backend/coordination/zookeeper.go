@@ -27,8 +27,8 @@ import (
 //   - addresses of the user's own ZooKeeper, such as HOST:PORT, separated by
 //     commas, are checked and kept.
 //
-// ctx bounds the start of the server, not its life, which Close ends. Errors
-// wrap ErrSpec, ErrMissing, or the reason why the server did not start.
+// ctx limits the start of the server, which runs until Close. Errors wrap ErrSpec, ErrMissing, or
+// the reason why the server did not start.
 func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
 	if spec != "local" {
 		servers, err := zkServers(spec)
@@ -81,8 +81,8 @@ func FindZooKeeper() error {
 	return err
 }
 
-// findZooKeeper looks for Java and for ZooKeeper: the one that ZOOKEEPER_HOME
-// names, unpacked from the project's own archive, or Debian's.
+// findZooKeeper looks for Java and for ZooKeeper: the one that ZOOKEEPER_HOME names, unpacked from
+// the archive of the ZooKeeper project, or Debian's.
 func findZooKeeper() (java, classPath string, err error) {
 	if home := os.Getenv("ZOOKEEPER_HOME"); home != "" {
 		classPath = filepath.Join(home, "lib", "*")
@@ -175,10 +175,9 @@ func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration)
 	return nil, fmt.Errorf("zookeeper at %s: %w: %w", strings.Join(servers, ","), ErrUnreachable, context.Cause(ctx))
 }
 
-// hosts is the order in which servers are tried. With a single server, the client
-// library's own order pauses a second before each try, even if the connection has
-// only just broken; this one pauses only after all servers were tried without
-// success.
+// hosts decides the order in which servers are tried. With a single server, the client library's
+// own order pauses a second before each try, even if the connection has only just broken; hosts
+// pauses only after all servers were tried without success.
 type hosts struct {
 	mu      sync.Mutex
 	servers []string
@@ -209,7 +208,7 @@ func (h *hosts) Connected() {
 	h.tried = 0
 }
 
-// silent discards the client's log: the errors say the same.
+// silent discards the client's log, which only repeats the errors.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
@@ -218,8 +217,8 @@ func (silent) Printf(string, ...any) {}
 // not expose it. The first reply on a connection begins with its length and the
 // protocol version, of four bytes each, and then the timeout in milliseconds.
 //
-// It also bounds the wait for that reply. The client would wait for several
-// times the session's timeout, and try no other server meanwhile.
+// It also limits the wait for that reply. The client would wait for several times the session's
+// timeout, and try no other server meanwhile.
 type listener struct {
 	net.Conn
 	limit  time.Duration

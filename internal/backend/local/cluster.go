@@ -21,12 +21,11 @@ const (
 	// clusterSlots is the number of hash slots of every Redis cluster.
 	clusterSlots = 16384
 
-	// nodeTimeout is how long a node may be silent until the others consider it down
-	// and let its replica take over. On a busy machine a healthy node may well be silent
-	// for a second or two.
+	// nodeTimeout is how long a node may be silent until the others consider it down and let its
+	// replica take over. On a busy machine even a healthy node may be silent for a second or two.
 	nodeTimeout = 5 * time.Second
 
-	// hurriedTimeout is nodeTimeout until the cluster is ready: nodes exchange what they know
+	// hurriedTimeout replaces nodeTimeout until the cluster is ready: nodes exchange what they know
 	// after half of it.
 	hurriedTimeout = 400 * time.Millisecond
 )
@@ -110,7 +109,7 @@ func startClusterNode(ctx context.Context, path, password string) (_ *ClusterNod
 		Name: "redis-server",
 		Path: path,
 		Prepare: func(_ context.Context, dir string, _ int) (err error) {
-			if n.bus, err = FreePort(); err != nil { // another one at each attempt
+			if n.bus, err = FreePort(); err != nil { // a different port at each attempt
 				return err
 			}
 			return writeRedisConf(dir, password)
@@ -132,7 +131,7 @@ func (n *ClusterNode) args(dir string, port int) []string {
 	return append(redisArgs(dir, port),
 		"--repl-diskless-sync", "yes",
 		"--repl-diskless-sync-delay", "0",
-		// A node tells clients of a replica only once that has received something.
+		// A node announces a replica to clients only after the replica has received something.
 		"--repl-ping-replica-period", "1",
 		"--cluster-enabled", "yes",
 		"--cluster-config-file", "nodes.conf",
@@ -145,8 +144,8 @@ func (n *ClusterNode) args(dir string, port int) []string {
 	)
 }
 
-// prepare gives node number i an epoch of its own, so that no two nodes claim the same
-// rank, and its slots if it is a primary.
+// prepare gives node number i an epoch of its own, so that no two nodes have the same, and its
+// slots if it is a primary.
 func (n *ClusterNode) prepare(ctx context.Context, i int) error {
 	if err := n.client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 		return err
@@ -176,7 +175,7 @@ func (n *ClusterNode) meet(ctx context.Context, other *ClusterNode) error {
 	return n.client.Do(ctx, "CLUSTER", "MEET", host, port, other.bus).Err()
 }
 
-// follow makes a node the replica of a primary, once it has heard of that one.
+// follow makes a node the replica of a primary, once it has heard of the primary.
 func (n *ClusterNode) follow(ctx context.Context, primary *ClusterNode) error {
 	id, err := primary.client.ClusterMyID(ctx).Result()
 	if err != nil {
@@ -204,7 +203,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// knowsAll returns nil if the node says that the cluster works, and knows a primary and a
+// knowsAll returns nil if the node reports that the cluster works, and knows a primary and a
 // replica for every slot.
 func (n *ClusterNode) knowsAll(ctx context.Context) error {
 	info, err := n.client.ClusterInfo(ctx).Result()
@@ -221,7 +220,7 @@ func (n *ClusterNode) knowsAll(ctx context.Context) error {
 	covered := 0
 	for _, s := range shards {
 		if len(s.Slots) == 0 {
-			continue // a node that follows nobody yet
+			continue // a node that does not follow a primary yet
 		}
 		if len(s.Nodes) != 2 || slices.ContainsFunc(s.Nodes, func(n redis.Node) bool { return n.Health != "online" }) {
 			return fmt.Errorf("it says of the nodes of one primary: %+v", s.Nodes)
@@ -236,8 +235,8 @@ func (n *ClusterNode) knowsAll(ctx context.Context) error {
 	return nil
 }
 
-// URL is what backend.DialRedis and -redis take. It contains the password, and the
-// addresses of the first primaries, of which any one that runs knows all other nodes.
+// URL returns a value for backend.DialRedis and -redis. It contains the password, and the addresses
+// of the nodes that began as primaries: any of them that runs knows all other nodes.
 func (c *Cluster) URL() string {
 	var addrs []string
 	for _, n := range c.nodes[:clusterPrimaries] {
@@ -246,16 +245,16 @@ func (c *Cluster) URL() string {
 	return "redis://:" + c.password + "@" + strings.Join(addrs, ",")
 }
 
-// Nodes returns the servers: first those that started as primaries, then the replica of each
-// of them, in the same order.
+// Nodes returns the servers: first those that started as primaries, then their replicas, in the
+// same order.
 func (c *Cluster) Nodes() []*ClusterNode { return slices.Clone(c.nodes) }
 
 // Close stops all servers and removes their folders. Calls after the first do nothing.
 func (c *Cluster) Close() error {
 	var servers []*Server
 	for _, n := range c.nodes {
-		if n != nil { // it did start
-			_ = n.client.Close() // a second time it is closed already
+		if n != nil { // it was started
+			_ = n.client.Close() // after the first Close it is already closed
 			servers = append(servers, n.Server)
 		}
 	}

@@ -17,9 +17,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// DatabaseName is the shop's database on a private server, and DatabaseUser is
-// the user that owns it. adminUser is the user for what only an administrator may
-// do.
+// DatabaseName is the shop's database on a private server, and DatabaseUser is the user that owns
+// it. adminUser has administrator rights.
 const (
 	DatabaseName = "oversell"
 	DatabaseUser = "oversell"
@@ -34,13 +33,12 @@ type Database struct {
 	password, adminPassword string
 }
 
-// DSN is what backend.DialDatabase and -db take. Its user may do anything with the
-// database DatabaseName, but nothing else: SQL can neither read nor write files. It
-// contains the password.
+// DSN returns a value for backend.DialDatabase and -db. Its user may do anything with the database
+// DatabaseName, but nothing else: SQL can neither read nor write files. It contains the password.
 func (d *Database) DSN() string { return d.as(DatabaseUser, d.password, DatabaseName).FormatDSN() }
 
-// AdminDSN is for disturbing or preparing the server: creating a database, killing
-// other connections, changing global settings. It contains a password.
+// AdminDSN is for preparing or disturbing the server: creating a database, killing other
+// connections, changing global settings. It contains a password.
 func (d *Database) AdminDSN() string {
 	return d.as(adminUser, d.adminPassword, DatabaseName).FormatDSN()
 }
@@ -80,9 +78,8 @@ func (d *Database) administer(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// initSQL returns the SQL that the server runs at every start, before the first
-// connection. Each statement must be on one line: that is how init files are
-// read.
+// initSQL returns the SQL that the server runs at every start, before the first connection. Each
+// statement must be on one line, because servers read init files by lines.
 func initSQL(password, adminPassword string) string {
 	user, admin := "'"+DatabaseUser+"'@'"+host+"'", "'"+adminUser+"'@'"+host+"'"
 	return strings.Join([]string{
@@ -230,9 +227,9 @@ func (d database) installArgs(dir string) []string {
 // up most of the data folder.
 const logSize = "16M"
 
-// storageArgs are for the server and for the program that creates its data folder.
-// Each server has its own folder for temporary tables: at its start, a server
-// removes those that it finds there, even if they belong to another running server.
+// storageArgs returns the arguments for both the server and the program that creates its data
+// folder. Each server has its own folder for temporary tables: at its start, a server removes those
+// that it finds there, even if they belong to another running server.
 func storageArgs(dir string) []string {
 	args := []string{"--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + filepath.Join(dir, temporaryFiles)}
 	if os.Geteuid() == 0 {

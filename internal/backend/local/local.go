@@ -36,7 +36,7 @@ const host = "127.0.0.1"
 // before it is killed. Its data is thrown away, so killing it does no harm.
 const stopGrace = 5 * time.Second
 
-// Command says how to run a server and how to see that it is ready.
+// Command says how to run a server and how to check that it is ready.
 type Command struct {
 	// Name names the server in errors.
 	Name string
@@ -50,11 +50,12 @@ type Command struct {
 	// Ready asks the server behind c whether it can be used yet. A nil error
 	// means yes; after any other error, Ready is called again.
 	Ready func(c net.Conn) error
-	// Without, if not empty, begins the names of environment variables that the server does not get.
+	// Without, if not empty, is a prefix: the server does not get environment variables whose names
+	// begin with it.
 	Without string
 	// OnPort says that the server has no socket, and is asked on its port.
 	OnPort bool
-	// Timeout bounds preparing and starting.
+	// Timeout limits preparing and starting.
 	Timeout time.Duration
 	// InMemory says that the files are small and that the server waits for the disk
 	// when it writes them: the folder is then kept in memory, if the system has
@@ -81,8 +82,8 @@ type Server struct {
 	closed  bool
 }
 
-// Start runs a server and returns when it is ready. Errors wrap
-// exec's, ctx's, or hold the last lines that the server logged.
+// Start runs a server and returns when it is ready. Errors wrap those of exec or ctx, or contain
+// the last lines that the server logged.
 func Start(ctx context.Context, c Command) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -145,8 +146,8 @@ func (s *Server) run(ctx context.Context) error {
 	return nil
 }
 
-// awaitReady asks the server every few milliseconds whether it is ready,
-// until it is, has died, or ctx is done.
+// awaitReady asks the server every few milliseconds whether it is ready, until it is, it dies, or
+// ctx ends.
 func (s *Server) awaitReady(ctx context.Context, p *fleet.Process, log string) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -180,7 +181,7 @@ func (s *Server) ask() error {
 	return s.command.Ready(c)
 }
 
-// Pid is the id of the server's process, or 0 if it does not run.
+// Pid returns the id of the server's process, or 0 if it does not run.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +197,8 @@ func (s *Server) Pid() int {
 }
 
 // Pause stops the server's process until Continue, like a machine that hangs: it keeps its
-// connections and accepts new ones, but does not answer. Both fail on operating systems that
-// cannot pause a process.
+// connections and accepts new ones, but does not answer. Pause and Continue fail on operating
+// systems that cannot pause a process.
 func (s *Server) Pause() error {
 	if err := s.withProcess((*fleet.Process).Pause); err != nil {
 		return err
@@ -211,7 +212,7 @@ func (s *Server) Pause() error {
 	return fmt.Errorf("pause %s: it goes on", s.command.Name)
 }
 
-// halted reports whether all threads of a process are stopped, as far as /proc shows.
+// halted reports whether /proc shows that all threads of a process are stopped.
 func halted(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	return !slices.ContainsFunc(threads, func(thread string) bool {
@@ -321,8 +322,7 @@ func tempDir(inMemory bool) (string, error) {
 	return dir, nil
 }
 
-// FreePort finds a TCP port of the loopback interface that nobody listens on.
-// The port is not reserved.
+// FreePort finds an unused TCP port of the loopback interface. The port is not reserved.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {

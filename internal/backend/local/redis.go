@@ -22,7 +22,7 @@ const maxClients = 20_000
 type Redis struct {
 	*Server
 
-	// Password is the server's. It must never be logged.
+	// Password is the server's password. It must never be logged.
 	Password string
 }
 
@@ -56,12 +56,12 @@ func StartRedis(ctx context.Context, args ...string) (*Redis, error) {
 	return &Redis{server, password}, nil
 }
 
-// URL is what backend.DialRedis and -redis take. It holds the password.
+// URL returns a value for backend.DialRedis and -redis. It contains the password.
 func (r *Redis) URL() string {
 	return (&url.URL{Scheme: "redis", User: url.UserPassword("", r.Password), Host: r.Addr}).String()
 }
 
-// redisConf is the file in a server's folder that holds its password.
+// redisConf is the file in a server's folder that contains its password.
 const redisConf = "redis.conf"
 
 // writeRedisConf writes a configuration that makes a server require the password,
@@ -81,11 +81,11 @@ func RedisPath() (string, error) {
 	return path, nil
 }
 
-// redisArgs are for a server whose folder was prepared by writeRedisConf.
+// redisArgs returns the arguments for a server whose folder was prepared by writeRedisConf.
 func redisArgs(dir string, port int) []string {
 	return []string{
-		// Included, because sentinels would make the server rewrite a
-		// configuration file of its own, with what Cut has changed.
+		// Included, because sentinels would make the server rewrite its main configuration file, with the
+		// password that Cut has changed.
 		"--include", filepath.Join(dir, redisConf),
 		"--bind", host,
 		"--port", strconv.Itoa(port),

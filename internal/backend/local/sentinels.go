@@ -21,21 +21,21 @@ const (
 	// masterName is the sentinel's name for its primary.
 	masterName = "oversell"
 
-	// patience is how long a primary may be silent until the sentinel replaces it by itself. That is long,
-	// because Failover does not wait for it. A sentinel does not promote a replica that was cut off for ten
-	// times this.
+	// patience is how long a primary may be silent before the sentinel replaces it by itself. It is
+	// long because Failover does not wait for it, and because a sentinel does not promote a replica
+	// that was cut off for ten times as long.
 	patience = time.Minute
 
-	// failoverTimeout bounds a failover of the sentinel. After one that fails, it is asked again.
+	// failoverTimeout limits a failover of the sentinel. If one fails, the sentinel is asked again.
 	failoverTimeout = 1500 * time.Millisecond
 
-	// groupLimit bounds the start of servers that belong together, and each change to them.
+	// groupLimit limits the start of servers that belong together, and each change to them.
 	groupLimit = 30 * time.Second
 )
 
-// Sentinels is a primary redis-server, two replicas, and a sentinel that promotes a replica:
-// always the one called the heir. The other one, the bystander, has a priority that rules out its
-// promotion, however recent its data. The methods must not be called concurrently.
+// Sentinels is a primary redis-server, two replicas, and a sentinel that promotes a replica: always
+// the one called the heir. The other replica, the bystander, is never promoted, however recent its
+// data, because of its priority. The methods must not be called concurrently.
 type Sentinels struct {
 	primary, heir, bystander *node // the heir does not run between Failover and Heal
 	sentinel                 *Server
@@ -85,7 +85,7 @@ func (s *Sentinels) start(ctx context.Context) (err error) {
 	if s.bystander, err = startNode(ctx, s.password, never, follow...); err != nil {
 		return err
 	}
-	// The sentinel asks for replicas at once, and then only occasionally.
+	// The sentinel looks for replicas when it starts, and then only occasionally.
 	if err := s.awaitSync(ctx); err != nil {
 		return err
 	}
@@ -132,14 +132,14 @@ func (s *Sentinels) startSentinel(ctx context.Context) error {
 		return err
 	}
 	s.client = redis.NewSentinelClient(clientOptions(s.sentinel.Addr, s.password))
-	// It then asks the servers more often than every ten seconds. After the machine was paused,
-	// it does nothing for two seconds instead of thirty. Versions before Redis 7 do not
-	// support this: everything then takes longer.
+	// This makes it ask the servers more often than every ten seconds, and makes it inactive for two
+	// seconds instead of thirty after the machine was paused. Versions before Redis 7 do not support
+	// this, so everything takes longer there.
 	_ = s.client.Process(ctx, redis.NewStatusCmd(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", 500, "TILT-PERIOD", 2000))
 	return nil
 }
 
-// sentinelConf is the file in a sentinel's folder that holds its state.
+// sentinelConf is the file in a sentinel's folder that contains its state.
 const sentinelConf = "sentinel.conf"
 
 // sentinelConfig makes the sentinel require the password, like the servers that it watches.
@@ -160,8 +160,8 @@ func (s *Sentinels) sentinelConfig(dir string, port int) string {
 	}, "\n")
 }
 
-// clientOptions are for a caller that prefers to ask a private server again
-// over waiting for it.
+// clientOptions returns options for a caller that would rather ask a private server again than wait
+// for it.
 func clientOptions(addr, password string) *redis.Options {
 	return &redis.Options{
 		Addr:                     addr,
@@ -177,7 +177,7 @@ func clientOptions(addr, password string) *redis.Options {
 	}
 }
 
-// URL is what backend.DialRedis and -redis take. It contains the password.
+// URL returns a value for backend.DialRedis and -redis. It contains the password.
 func (s *Sentinels) URL() string {
 	return fmt.Sprintf("redis+sentinel://:%s@%s/%s/0?sentinel_password=%[1]s", s.password, s.sentinel.Addr, masterName)
 }
@@ -188,7 +188,7 @@ func (s *Sentinels) Nodes() (primary, heir, bystander *Redis) {
 	return s.primary.Redis, s.heir.Redis, s.bystander.Redis
 }
 
-// change bounds a change to the set, and says which one failed.
+// change runs the steps of a change to the set within groupLimit, and names the change in errors.
 func (s *Sentinels) change(ctx context.Context, doing string, steps ...func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, groupLimit)
 	defer cancel()
@@ -200,10 +200,10 @@ func (s *Sentinels) change(ctx context.Context, doing string, steps ...func(cont
 	return nil
 }
 
-// Cut keeps from the heir all writes that the primary receives after Cut
-// returns: a Failover loses them. The heir has all writes from before Cut was
-// called. The primary continues to serve, the bystander continues to acknowledge
-// writes, and the sentinel does not notice. Heal lets the heir catch up.
+// Cut keeps all writes that the primary receives after Cut returns from reaching the heir, so that
+// a Failover loses them. The heir has all writes from before Cut was called. The primary continues
+// to serve, the bystander continues to acknowledge writes, and the sentinel does not notice. Heal
+// lets the heir catch up.
 func (s *Sentinels) Cut(ctx context.Context) error {
 	return s.change(ctx, "cut off the heir", s.cutOff)
 }
@@ -212,9 +212,8 @@ func (s *Sentinels) cutOff(ctx context.Context) error {
 	if err := awaitOffset(ctx, s.heir.client, s.primary.client); err != nil {
 		return err
 	}
-	// Killing the connection is not enough: the replica reconnects at once and
-	// receives what it missed. So it first gets a password that its primary
-	// refuses before it sends anything.
+	// Killing the connection is not enough: the replica reconnects immediately and receives what it
+	// missed. So it first gets a password that its primary refuses before it sends anything.
 	if err := s.heir.client.ConfigSet(ctx, "masterauth", "cut").Err(); err != nil {
 		return fmt.Errorf("change the replica's password: %w", err)
 	}
@@ -237,8 +236,8 @@ func (s *Sentinels) uncut(ctx context.Context) error {
 // Failover kills the primary and returns when the heir is primary in its place,
 // and accepts writes. That takes about a second. It fails after 30 seconds.
 //
-// Until Heal, there is no heir. The bystander follows the new primary and, at
-// once or soon after, loses the writes that the new primary never received.
+// Until Heal, there is no heir. The bystander follows the new primary and, sooner or later, loses
+// the writes that the new primary never received.
 func (s *Sentinels) Failover(ctx context.Context) error {
 	if s.heir.Pid() == 0 {
 		return errors.New("fail over: there is no heir, it needs Heal")
@@ -292,11 +291,11 @@ func (s *Sentinels) restart(ctx context.Context) error {
 		return err
 	}
 	host, port, _ := net.SplitHostPort(s.primary.Addr)
-	// Its client may go on saying for a second that it is away.
+	// Its client may report for another second that it is unavailable.
 	return await(ctx, "the heir follows", func() error { return s.heir.client.ReplicaOf(ctx, host, port).Err() })
 }
 
-// awaitSync waits until the replicas have their primary's data and receive its
+// awaitSync waits until the replicas have their primary's data, and then until they receive its
 // changes, which begins up to a second later.
 func (s *Sentinels) awaitSync(ctx context.Context) error {
 	for range 2 {
@@ -357,8 +356,7 @@ func (s *Sentinels) awaitKnown(ctx context.Context) error {
 	})
 }
 
-// usable reports whether the sentinel sees the replica as following the primary, and
-// knows its priority.
+// usable reports whether the sentinel knows that the replica follows the primary, and its priority.
 func (s *Sentinels) usable(known map[string]string, replica *node) bool {
 	return net.JoinHostPort(known["ip"], known["port"]) == replica.Addr &&
 		net.JoinHostPort(known["master-host"], known["master-port"]) == s.primary.Addr &&
@@ -372,7 +370,7 @@ func (s *Sentinels) usable(known map[string]string, replica *node) bool {
 func (s *Sentinels) Close() error {
 	var servers []*Server
 	if s.sentinel != nil {
-		_ = s.client.Close() // a second time it is closed already
+		_ = s.client.Close() // after the first Close it is already closed
 		servers = append(servers, s.sentinel)
 	}
 	for _, n := range []*node{s.primary, s.heir, s.bystander} {
@@ -410,7 +408,7 @@ func replication(ctx context.Context, client *redis.Client) (map[string]string, 
 	return info, nil
 }
 
-// number parses an offset. A missing one is less than all others.
+// number parses an offset. A missing offset is less than all others.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -419,12 +417,12 @@ func number(s string) int64 {
 	return n
 }
 
-// failed wraps err, and adds the cause of ctx: a command that ctx cut off may
-// only report a timeout. The connection has a timer of its own for the deadline,
-// which may fire before that of ctx.
+// failed wraps err, and adds the cause of ctx: a command that ctx interrupted may only report a
+// timeout. The connection has a timer of its own for the deadline, which may fire before that of
+// ctx.
 func failed(ctx context.Context, doing string, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // in an instant
+		<-ctx.Done() // it ends in a moment
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%s: %w: %w", doing, cause, err)

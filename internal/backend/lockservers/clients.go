@@ -14,7 +14,7 @@ import (
 	"oversell/internal/locks/zklock"
 )
 
-// Clients are the connections of one process.
+// Clients are the connections of one process to these servers.
 type Clients struct {
 	nodes     []redis.UniversalClient
 	etcd      func(key string) guard.Lock
@@ -27,7 +27,7 @@ type Clients struct {
 // nodePool is how many connections a process has to each of Redlock's nodes.
 const nodePool = 16
 
-// dial connects to the servers of a need.
+// dial connects to the servers for a need.
 func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []string, ttl time.Duration) error {
 	switch need {
 	case catalog.NeedsNodes:
@@ -58,7 +58,7 @@ func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []strin
 	return nil
 }
 
-// dialLater connects to the servers of a need when a guard is first used.
+// dialLater arranges that the servers for a need are dialled when a guard is first used.
 func (c *Clients) dialLater(s *Servers, need catalog.Need, ttl time.Duration) {
 	connected := newOnDemand(func(ctx context.Context) (*Clients, error) {
 		there, err := s.server(ctx, need)
@@ -69,7 +69,7 @@ func (c *Clients) dialLater(s *Servers, need catalog.Need, ttl time.Duration) {
 	})
 	c.closers = append(c.closers, connected.Close)
 	c.later[need] = func(ctx context.Context, o catalog.Options) (catalog.Options, error) {
-		if _, err := s.server(ctx, need); err != nil { // it may have ended since
+		if _, err := s.server(ctx, need); err != nil { // the server may have ended since
 			return o, err
 		}
 		there, err := connected.get(ctx)

@@ -1,6 +1,6 @@
-// Package lockservers opens the servers that only some locks need: the nodes of
-// Redlock, etcd and ZooKeeper. Servers are started by one process, when they are first
-// needed. Their Addresses are for all processes of the machine.
+// Package lockservers opens the servers that only some locks need: the nodes of Redlock, etcd and
+// ZooKeeper. One process starts the servers, when they are first needed. All processes of the
+// machine can use their Addresses.
 package lockservers
 
 import (
@@ -17,7 +17,7 @@ import (
 // Specs are the values of -redlock, -etcd and -zookeeper. Those that are not
 // needed may be empty.
 type Specs struct {
-	Redlock   string // embedded or local, which start DefaultNodes nodes, or the addresses of the user's own
+	Redlock   string // embedded or local, which start DefaultNodes nodes, or addresses of the user's own nodes
 	Etcd      string // local, or the user's own
 	ZooKeeper string // local, or the user's own
 }
@@ -27,7 +27,7 @@ const (
 	own      = "local"
 )
 
-// Needs returns the needs that have a value.
+// Needs returns the needs whose spec is not empty.
 func (s Specs) Needs() []catalog.Need {
 	var needs []catalog.Need
 	for need, spec := range map[catalog.Need]string{
@@ -55,18 +55,18 @@ func (s Specs) starts(need catalog.Need) (bool, error) {
 	return need == catalog.NeedsNodes && s.Redlock == embedded, nil
 }
 
-// server is what one need opens: a server, or the nodes of Redlock.
+// server is the server for one need, or the nodes of Redlock.
 type server struct {
 	addresses []string
 	name      string       // for the first lines of a report
-	ended     func() error // says whether a server that must not be replaced has ended
+	ended     func() error // returns an error if the server has ended
 	stop      func() error
 }
 
-// Close stops what was started here.
+// Close stops the server if it was started here.
 func (s *server) Close() error { return s.stop() }
 
-// serve opens what a need says.
+// serve opens the server for a need.
 func (s Specs) serve(ctx context.Context, need catalog.Need) (*server, error) {
 	open, spec := coordination.ServeEtcd, s.Etcd
 	switch need {
@@ -86,23 +86,23 @@ func (s Specs) serve(ctx context.Context, need catalog.Need) (*server, error) {
 	return &server{there.Addresses, string(need) + ": " + name, there.Err, there.Close}, nil
 }
 
-// Addresses are those of servers that run, by the need that they meet. They may hold passwords.
+// Addresses has the addresses of running servers, by need. They may contain passwords.
 type Addresses map[catalog.Need][]string
 
-// Servers are those of a process: the user's own, and those that start when they are first
+// Servers are the servers of a process: the user's own, and those that start when they are first
 // needed. They are safe for concurrent use. A nil *Servers has none.
 type Servers struct{ of map[catalog.Need]source }
 
-// source is where a server comes from.
+// source opens a server.
 type source struct {
 	*onDemand[*server]
 	late bool // it is opened when it is first needed
 }
 
-// New resolves the values of flags, and starts nothing yet: it checks the addresses of the
-// user's own servers, and that what "local" starts is installed. Needs of no servers are
-// skipped. The caller must call Close. Errors wrap backend.ErrSpec, coordination.ErrSpec, or
-// the reason why a server cannot be used.
+// New resolves the values of flags, and starts nothing yet: it checks the addresses of the user's
+// own servers, and that the servers that "local" starts are installed. Needs without servers are
+// skipped. The caller must call Close. Errors wrap backend.ErrSpec, coordination.ErrSpec, or the
+// reason why a server cannot be used.
 func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, error) {
 	s := &Servers{of: make(map[catalog.Need]source)}
 	for _, need := range needs {
@@ -135,7 +135,7 @@ func Running(a Addresses) *Servers {
 	return s
 }
 
-// Has reports whether there are servers for a need, or can be started.
+// Has reports whether servers for a need exist or can be started.
 func (s *Servers) Has(need catalog.Need) bool {
 	return s != nil && s.of[need].onDemand != nil
 }

@@ -17,8 +17,7 @@ const (
 	// the number in the examples of its author.
 	DefaultNodes = 5
 
-	// MinNodes is the smallest number of nodes with a majority that survives
-	// the loss of one.
+	// MinNodes is the smallest number of nodes that keeps a majority when one is lost.
 	MinNodes = 3
 )
 
@@ -51,8 +50,9 @@ func nodes(spec string) ([]string, error) {
 	return all, nil
 }
 
-// wrongNode says what is wrong with a node that is named after some others, or returns "". It does not
-// repeat the error of SingleAddr, because that lists what -redis accepts, which is a different flag.
+// wrongNode says what is wrong with a node, given those named before it, or returns "". It does not
+// repeat the error of SingleAddr, because that lists what -redis accepts, which is a different
+// flag.
 func wrongNode(node string, before []string) string {
 	if word := strings.TrimPrefix(node, "redis://"); word == embedded || word == own {
 		return word + ", which must be the only value"

@@ -20,7 +20,7 @@ const retryAfter = time.Second
 // concurrent use.
 type onDemand[T io.Closer] struct {
 	open func(ctx context.Context) (T, error)
-	ctx  context.Context // of every attempt: an attempt does not end with its caller
+	ctx  context.Context // for every attempt: an attempt does not end with its caller
 	end  context.CancelCauseFunc
 	stop func() error
 

@@ -26,23 +26,22 @@ func (t Terms) Lease(ttl time.Duration) time.Duration {
 }
 
 const (
-	// etcdSlack allows for etcd looking for expired leases only every half second,
-	// and then having its members agree on them. Up to a second was observed.
+	// etcdSlack allows for etcd looking for expired leases only every half second, and for the time
+	// its members need to agree on them. Up to a second was observed.
 	etcdSlack = 1500 * time.Millisecond
 
-	// zooKeeperSlack allows for the end of a session taking some time, in
-	// addition to the tick to which the server rounds it up.
+	// zooKeeperSlack allows for the time that ending a session takes, in addition to the tick to which
+	// the server rounds it up.
 	zooKeeperSlack = 500 * time.Millisecond
 
-	// zooKeeperAsked is less than the shortest session that a server grants,
-	// unless its ticks are very short. It is not shorter still, because the client
-	// waits for the server's answer only a few times as long, and a busy server
-	// may need a while.
+	// zooKeeperAsked is less than the shortest session that a server grants, unless its ticks are very
+	// short. It is not even shorter, because the client waits for the server's answer only a few times
+	// as long, and a busy server may need a while.
 	zooKeeperAsked = 200 * time.Millisecond
 )
 
-// Ask asks etcd and ZooKeeper, if they have an address, for the terms of their
-// leases. The errors wrap coordination.ErrUnreachable when nobody answers.
+// Ask asks etcd and ZooKeeper, if they have an address, for the terms of their leases. The errors
+// wrap coordination.ErrUnreachable if there is no answer.
 func Ask(ctx context.Context, a Addresses) (map[catalog.Need]Terms, error) {
 	terms := make(map[catalog.Need]Terms)
 	if etcd := a[catalog.NeedsEtcd]; len(etcd) > 0 {

@@ -6,14 +6,13 @@
 // before its own, so a release wakes only one. When a lease expires, its keys are
 // deleted.
 //
-// New, compared with the mutex of etcd's own client: that one watches from a past
-// revision, and the server serves such a watch only every 100 ms, so two processes
-// hand a lock over 23 times a second. Here a watch starts from now, and the key
-// before is looked up only after the watch was created (queue.go): more than 1000
-// hand-overs a second on two idle cores. All goroutines of a
-// process share one lease (session.go); they queue up in memory first, and one at a
-// time goes to etcd (package lease). The lease is counted by this machine's clock, from
-// before each renewal was sent, so a holder is told of a loss before etcd acts on it.
+// New, compared with the mutex of etcd's own client: that one watches from a past revision, and the
+// server serves such a watch only every 100 ms, so two processes hand a lock over 23 times a
+// second. Here a watch starts from now, and the preceding key is looked up only after the watch was
+// created (queue.go): more than 1000 hand-overs a second on two idle cores. All goroutines of a
+// process share one lease (session.go); they queue up in memory first, and one at a time goes to
+// etcd (package lease). The lease is timed by this machine's clock, from before each renewal was
+// sent, so a holder is told of a loss before etcd acts on it.
 //
 // Holds:
 //   - one holder at a time, in a process and among processes: TestPromises
@@ -33,11 +32,11 @@
 //   - no call hangs while etcd is unavailable: TestPromises
 //
 // Breaks:
-//   - a process renews for ever a lock that nobody unlocks
-//   - if somebody else deletes a key or a lease, the holder learns it up to a third
-//     of the ttl later: TestForeignDeleteIsToldLate; a waiter learns it before it
-//     could get the lock: TestForeignDeleteOfPlace; a caller without a place in the queue
-//     goes on with a new lease: TestRevokedLeaseIsReplaced
+//   - a process renews forever a lock that is never unlocked
+//   - if somebody else deletes a key or a lease, the holder learns of it up to a third of the ttl
+//     later: TestForeignDeleteIsToldLate; a waiter learns of it before it could get the lock:
+//     TestForeignDeleteOfPlace; a caller without a place in the queue continues with a new lease:
+//     TestRevokedLeaseIsReplaced
 //   - a process paused for longer than ttl learns of the loss only when it resumes,
 //     maybe one write too late: only a resource that checks the token can refuse it
 package etcdlock
@@ -52,8 +51,8 @@ import (
 	"oversell/internal/locks/lease"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release: the
-// lease has expired, and the lock may be another's by now.
+// ErrNotHeld is returned by Unlock when there was nothing to release: the lease has expired, and
+// another holder may have the lock.
 var ErrNotHeld = fmt.Errorf("etcdlock: %w", lease.ErrNotHeld)
 
 // ErrLost is the cause of a lost hold's context. Match it with errors.Is. Lock

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/locks/lease"
 )
 
-// errGone says that somebody else deleted the waiter's key.
+// errGone means that somebody else deleted the waiter's key.
 var errGone = fmt.Errorf("the key in the queue is gone: %w", ErrLost)
 
 // A place is one contender's place in etcd's queue for a lock: a key that is never
@@ -80,13 +80,13 @@ func (p *place) queue(ctx context.Context) error {
 	return err
 }
 
-// put puts the key on one condition, and returns the key before it. It also succeeds
-// if an earlier attempt has put the key and only its reply was lost. errGone means
-// that the key does not exist.
+// put puts the key if the condition holds, and returns the preceding key. It also succeeds if an
+// earlier attempt has put the key and only its reply was lost. errGone means that the key does not
+// exist.
 //
-// A request that got no reply may be executed later, after the key was deleted. So
-// such a failure retires the session: its holds stay, but the lease is revoked once the
-// last of them is released, and nothing can be created with it afterwards.
+// A request that got no reply may be executed later, after the key was deleted. So such a failure
+// retires the session: its holds stay, but once the last of them is released the lease is revoked,
+// and no key can be created with it afterwards.
 func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
@@ -114,12 +114,12 @@ func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err er
 	return p.look(ctx)
 }
 
-// lastTwo asks for the two keys that were created last.
+// lastTwo returns options that ask for the two most recently created keys.
 func lastTwo() []clientv3.OpOption {
 	return append(clientv3.WithLastCreate(), clientv3.WithLimit(2), clientv3.WithKeysOnly())
 }
 
-// look returns the key before p's own, or "" if that is the oldest.
+// look returns the key before p's own, or "" if p's own is the oldest.
 func (p *place) look(ctx context.Context) (before string, err error) {
 	var r *clientv3.GetResponse
 	err = p.session.retry(ctx, func(ctx context.Context) (err error) {
@@ -132,7 +132,7 @@ func (p *place) look(ctx context.Context) (before string, err error) {
 	return p.before(r.Kvs)
 }
 
-// before is look's answer, given the last two keys up to p's own.
+// before computes look's answer from the last two keys up to p's own.
 func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
 	switch {
 	case len(kvs) == 0 || string(kvs[0].Key) != p.key:
@@ -143,14 +143,13 @@ func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
 	return string(kvs[1].Key), nil
 }
 
-// outlast waits until before is deleted, and returns the key that is before p's own
-// then.
+// outlast waits until before is deleted, and then returns the new key before p's own.
 //
-// The watch is not given a revision to start from: with a past one, such as that of
-// the reply that named before, the server would serve the watch only every 100 ms (23
-// hand-overs a second instead of more than 1000). So it misses earlier events, and
-// before is looked up again once the watch is created. That is also done once in a
-// ttl, because a watch on an unreachable server reports nothing.
+// The watch is not given a revision to start from: with a past one, such as that of the reply that
+// named before, the server would serve the watch only every 100 ms (23 hand-overs a second instead
+// of more than 1000). So it misses earlier events, and the preceding key is looked up again once
+// the watch is created. That is also done once per ttl, because a watch on an unreachable server
+// reports nothing.
 func (p *place) outlast(ctx context.Context, before string) (string, error) {
 	round, cancel := context.WithTimeout(ctx, p.session.TTL)
 	defer cancel()
@@ -168,7 +167,7 @@ func (p *place) outlast(ctx context.Context, before string) (string, error) {
 	return p.look(ctx)
 }
 
-// next returns the watch's next response, an empty one when it ends.
+// next returns the watch's next response, or an empty one when ctx ends.
 func next(ctx context.Context, watch clientv3.WatchChan) clientv3.WatchResponse {
 	select {
 	case told := <-watch:
@@ -190,9 +189,9 @@ func (p *place) Remove() error {
 		return err
 	})
 	switch {
-	case err != nil && p.session.Over(): // it goes with the lease
+	case err != nil && p.session.Over(): // the key goes with the lease
 		return errors.Join(ErrNotHeld, err)
-	case err != nil: // it will go with the lease
+	case err != nil: // the key will go with the lease
 		p.session.Retire()
 		return fmt.Errorf("etcdlock: unlock: %w", err)
 	case deleted == 0 && tries == 1: // otherwise an earlier attempt may have deleted it

@@ -18,25 +18,24 @@ import (
 	"oversell/internal/locks/lease"
 )
 
-// A server is etcd, as one process sees it.
+// A server is one process's client of etcd.
 type server struct {
 	client *clientv3.Client
 	ttl    time.Duration
 }
 
-// A session is a lease that is kept alive, and tracked by this machine's clock.
+// A session is a lease that is kept alive, and timed by this machine's clock.
 //
-// The client's own session keeps its lease alive too. But it does not say when a
-// renewal was sent, and reports up to a second late that none was answered for a
-// whole ttl.
+// The client's own session also keeps its lease alive. But it does not say when a renewal was sent,
+// and reports up to a second late that no renewal was answered for a whole ttl.
 type session struct {
 	*lease.Session
 	client *clientv3.Client
 	id     clientv3.LeaseID
-	places atomic.Int64 // how many there have been
+	places atomic.Int64 // how many places there have been
 }
 
-// errUnknown says that the lease has expired in etcd, or that somebody revoked it.
+// errUnknown means that the lease has expired in etcd, or was revoked.
 var errUnknown = fmt.Errorf("%w: %w", ErrLost, lease.ErrReplaced)
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
@@ -57,8 +56,8 @@ func (s *server) open(ctx context.Context, source *lease.Source) (*lease.Session
 	return n.Session, nil
 }
 
-// grant gets a lease. It asks again if the answer is so late that half of the lease
-// is over, which the first answer after an outage can be.
+// grant gets a lease. It asks again if the answer is so late that half of the lease is over, as may
+// happen with the first answer after an outage.
 func (s *server) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, time.Time, error) {
 	for {
 		sent := time.Now()
@@ -69,8 +68,8 @@ func (s *server) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, time.
 	}
 }
 
-// keep renews the lease until the session ends. A lease that this process gives up is
-// revoked; a lost one is left to expire, as its holders may only just have been told.
+// keep renews the lease until the session ends. A lease that this process gives up is revoked. A
+// lost lease is left to expire, because its holders may only just have been told.
 func (n *session) keep() {
 	n.Keep(n.renew)
 	if n.GivenUp() {
@@ -121,7 +120,7 @@ func (n *session) retry(ctx context.Context, ask func(context.Context) error) er
 	}
 }
 
-// isTransient tells an unavailable server, or one without a leader, from a refusal.
+// isTransient reports whether the server is unavailable or has no leader, as opposed to a refusal.
 func isTransient(err error) bool {
 	var refused rpctypes.EtcdError
 	if errors.As(err, &refused) {

@@ -17,10 +17,10 @@ type Place interface {
 	Put() bool
 	// Exists asks the server whether the place is still in the queue.
 	Exists(ctx context.Context) (bool, error)
-	// Remove takes the place out of the queue. It repeats that until it is done, or the session
-	// has ended. It returns Kind.NotHeld if the place was already gone.
+	// Remove takes the place out of the queue. It tries until it succeeds or the session has ended. It
+	// returns Kind.NotHeld if the place was already gone.
 	Remove() error
-	// Token is the number of the change that put the place: it grows from holder to holder.
+	// Token returns the number of the change that created the place: it grows from holder to holder.
 	Token() int64
 }
 
@@ -35,8 +35,8 @@ type Mutex struct {
 // New returns a handle on the lock named key. It does not acquire it.
 func New(source *Source, key string) *Mutex { return &Mutex{source: source, key: key} }
 
-// Lock waits for the lock, first come, first served. It returns the cause of ctx if that ends
-// first, and an error if the place in the queue was lost: the server was unavailable for too long,
+// Lock waits for the lock, in order of arrival. It returns the cause of ctx if that ends first, and
+// an error if the place in the queue was lost: because the server was unavailable for too long or
 // ended the session, or somebody deleted the place. After an error there is nothing to release.
 func (m *Mutex) Lock(ctx context.Context) error {
 	t, err := m.source.local.Lock(ctx, m.key)
@@ -47,9 +47,8 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	return err
 }
 
-// TryLock acquires the lock if it is free and nobody in this process waits for it.
-// False means that it is not. After an error the lock is not held: if it was
-// acquired, it is released.
+// TryLock acquires the lock if it is free and nobody in this process waits for it. Otherwise it
+// returns false. After an error the lock is not held: if it was acquired, it is released.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	t := m.source.local.TryLock(m.key)
 	if t == nil {
@@ -60,9 +59,9 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return m.enter(ctx, t, false)
 }
 
-// enter acquires the lock on the server for the caller whose turn it is in this process. A
-// request may be cut off only by the client's end, so enter does not wait for it when ctx or the
-// session has ended. The turn ends only after the clean-up.
+// enter acquires the lock on the server for the caller whose turn it is in this process. A request
+// may not end before the client is closed, so enter does not wait for it when ctx or the session
+// has ended. The turn ends only after the clean-up.
 func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, error) {
 	type outcome struct {
 		hold *hold
@@ -77,7 +76,7 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 		case attempted <- outcome{h, err}:
 		case <-gone:
 			if h != nil {
-				_ = h.giveBack(context.Background()) // it is repeated until that is done
+				_ = h.giveBack(context.Background()) // Remove repeats it until it succeeds
 			}
 		}
 	})
@@ -98,12 +97,12 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 	}
 }
 
-// attempt tries to acquire the lock until ctx ends, and calls giveUp when the session is lost.
-// It returns nil without an error if it did not wait for a lock that is held. Without a hold it
-// has left nothing behind, and the turn is over.
+// attempt tries to acquire the lock until ctx ends, and calls giveUp when the session is lost. It
+// returns nil without an error if the lock is held and wait is false. If it returns no hold, it has
+// left nothing behind, and the turn is over.
 //
 // The server may have ended the session, which this process notices only at its next request. A
-// caller that has no place in the queue yet has lost nothing, and goes on with a new session.
+// caller that has no place in the queue yet has lost nothing, and continues with a new session.
 func (s *Source) attempt(
 	ctx context.Context, giveUp context.CancelCauseFunc, t *guard.KeyHold, wait bool,
 ) (*hold, error) {
@@ -125,8 +124,8 @@ func (s *Source) attempt(
 	}
 }
 
-// attempt is one attempt in this session. Again means that the caller has lost nothing by the end
-// of the session.
+// attempt is one attempt in this session. Again means that the session has ended, but that the
+// caller has lost nothing and can try in a new one.
 func (n *Session) attempt(
 	ctx context.Context, giveUp context.CancelCauseFunc, t *guard.KeyHold, wait bool,
 ) (_ *hold, again bool, err error) {
@@ -157,12 +156,12 @@ func (n *Session) attempt(
 	return nil, false, err
 }
 
-// replaced reports whether the session has ended because the server does not know it.
+// replaced reports whether the session has ended because the server no longer knows it.
 func (n *Session) replaced() bool { return errors.Is(context.Cause(n.Ctx), ErrReplaced) }
 
 // Unlock releases the lock, even if ctx is already cancelled: a caller that gives up must not keep
-// the others waiting. When the server does not answer in time Unlock returns an error, and the
-// lock is released as soon as the server does, or goes with the session.
+// the others waiting. If the server does not answer in time, Unlock returns an error, and the lock
+// is released as soon as the server answers, or with the session.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	h := m.hold
 	if h == nil {
@@ -177,8 +176,8 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 // somebody else has deleted the place, but up to a third of the ttl later: the next holder may
 // have the lock by then.
 //
-// It ends before the server lets the next holder in: the session is counted from before the last
-// answered request was sent, while the server counts from when it received it, and the last tenth
+// It ends before the server lets the next holder in: this process counts the ttl from before the
+// last answered request was sent, the server from when it received the request, and the last tenth
 // of the ttl is not used. This assumes that neither clock is a tenth slower than the other, and
 // that this process runs.
 func (m *Mutex) Context(parent context.Context) context.Context {
@@ -227,7 +226,7 @@ func (h *hold) attend() {
 		ctx, cancel := context.WithTimeout(h.ctx, limit)
 		there, err := h.place.Exists(ctx)
 		cancel()
-		if err == nil && !there { // errors are left to the session
+		if err == nil && !there { // the session handles errors
 			h.end(fmt.Errorf("%w: somebody deleted the place in the queue", h.session.source.kind.Lost))
 			return
 		}
@@ -245,7 +244,7 @@ func (h *hold) giveBack(ctx context.Context) error {
 		h.leave()
 	}) {
 		h.leave()
-		return s.kind.NotHeld // it goes with the session
+		return s.kind.NotHeld // the lock goes with the session
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Session is the time for which the server surely keeps the locks of this process. It is
-// safe for concurrent use.
+// Session is a session with the server. While it lasts, the server is certain to keep the locks of
+// this process. It is safe for concurrent use.
 type Session struct {
 	Ctx context.Context // ends with the session
 	End context.CancelCauseFunc
@@ -20,20 +20,20 @@ type Session struct {
 	Place func(key string) Place
 
 	source *Source
-	next   time.Time // when to renew it first
+	next   time.Time // when to renew it for the first time
 
 	mu      sync.Mutex
 	expires time.Time   // by this machine's clock
 	alarm   *time.Timer // declares the session lost
-	failed  error       // the error of the last renewal, nil if it got an answer
+	failed  error       // the error of the last renewal, or nil
 	users   int         // attempts and holds
 	retired bool        // end it once there are no users
 }
 
-// NewSession returns a session that the server has granted for the ttl. It is counted from
-// when the request was sent. A tenth of the ttl is not used: it is a margin for telling the
-// holder, and for a clock that is slower than the server's. The cause of a lost session wraps
-// Kind.Lost and the error of the last renewal.
+// NewSession returns a session that the server has granted for the ttl. The ttl counts from when
+// the request was sent. A tenth of the ttl is not used: it is a margin for telling the holder, and
+// for a clock that is slower than the server's. The cause of a lost session wraps Kind.Lost and the
+// error of the last renewal.
 func (s *Source) NewSession(sent time.Time, ttl time.Duration) *Session {
 	n := &Session{TTL: ttl, source: s, next: sent.Add(ttl / 3), expires: sent.Add(ttl - ttl/10)}
 	n.Ctx, n.End = context.WithCancelCause(s.Ctx)
@@ -41,9 +41,9 @@ func (s *Source) NewSession(sent time.Time, ttl time.Duration) *Session {
 	return n
 }
 
-// Keep renews the session three times in a ttl, until it ends. If renew returns Kind.Lost, it
-// ends the session. Another error is not yet a loss: there is time left, and the next attempt
-// may succeed.
+// Keep renews the session three times in a ttl, until it ends. If renew returns Kind.Lost, it ends
+// the session. Any other error is not yet a loss: there is time left, and the next attempt may
+// succeed.
 func (n *Session) Keep(renew func() error) {
 	defer n.alarm.Stop()
 	for wait := time.Until(n.next); Sleep(n.Ctx, wait) == nil; {
@@ -79,8 +79,8 @@ func (n *Session) extend(expires time.Time) {
 	n.alarm.Reset(time.Until(expires))
 }
 
-// Over reports whether the session has ended, and ends it if its time has run out. It
-// reads the clock, as timers may be late.
+// Over reports whether the session has ended, and ends it if its time has run out. It reads the
+// clock, because timers may be late.
 func (n *Session) Over() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,7 +106,7 @@ func (n *Session) enter() bool {
 	return true
 }
 
-// leave ends what enter began.
+// leave removes a user that enter counted.
 func (n *Session) leave() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,7 +114,7 @@ func (n *Session) leave() {
 	n.endUnused()
 }
 
-// Retire admits no new users. The session ends once nobody uses it any more.
+// Retire prevents new users. The session ends when it has no users any more.
 func (n *Session) Retire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,13 +130,13 @@ func (n *Session) endUnused() {
 	}
 }
 
-// GivenUp reports whether this process has ended the session: it was not lost.
+// GivenUp reports whether this process has ended the session, instead of losing it.
 func (n *Session) GivenUp() bool {
 	cause := context.Cause(n.Ctx)
 	return errors.Is(cause, errUnused) || errors.Is(cause, ErrClosed)
 }
 
-// lost returns the error for those who waited when the session ended.
+// lost returns the error for callers that were waiting when the session ended.
 func (n *Session) lost() error {
 	return n.source.errorf("while waiting: %w", context.Cause(n.Ctx))
 }

@@ -1,7 +1,7 @@
-// Package lease has what the locks on etcd and ZooKeeper share. All goroutines of a process use
-// one session with the server, which is renewed and counted by this machine's clock. They queue
-// up in memory first, and one at a time takes a place in the server's queue. A lock adds only how
-// a session is opened and renewed, and what a place is: see Kind and Place.
+// Package lease contains what the locks on etcd and ZooKeeper share. All goroutines of a process
+// use one session with the server, which is renewed, and timed by this machine's clock. They queue
+// up in memory first, and one at a time takes a place in the server's queue. A lock only adds how a
+// session is opened and renewed, and what a place is: see Kind and Place.
 package lease
 
 import (
@@ -17,33 +17,34 @@ import (
 )
 
 var (
-	// ErrNotHeld is wrapped by the errors of Unlock when there was nothing to release. Code that
-	// uses a lock without its client's library, such as a catalog, can match it.
+	// ErrNotHeld is wrapped by the errors of Unlock when there was nothing to release. Code that does
+	// not import the lock's client library, such as a catalog, can match it.
 	ErrNotHeld = errors.New("not held")
 
 	// ErrClosed is wrapped by the errors of a source that is closed.
 	ErrClosed = errors.New("the source is closed")
 
-	// ErrReplaced is wrapped by the error, or the cause of a session's end, when the server does
-	// not know the session any more.
+	// ErrReplaced is wrapped by an error, or by the cause of a session's end, when the server no
+	// longer knows the session.
 	ErrReplaced = errors.New("the server does not know the session")
 )
 
 // AnswerTimeout limits calls that their caller's context does not limit.
 const AnswerTimeout = 5 * time.Second
 
-// Kind is a kind of lock.
+// Kind describes a kind of lock.
 type Kind struct {
 	Name    string // begins the errors
 	NotHeld error  // the error of Unlock when there is nothing to release
 	Lost    error  // wrapped by the cause of a lost session
 
-	// Open begins a session until ctx ends, and keeps it: see Source.NewSession and Source.Go.
+	// Open opens a session, trying until ctx ends, and keeps it alive: see Source.NewSession and
+	// Source.Go.
 	Open func(ctx context.Context, s *Source) (*Session, error)
 }
 
-// A Source is what all holders of a process share: a session, and for each lock a queue of its
-// waiters in this process. It is safe for concurrent use.
+// A Source is shared by all holders of a process: it has their session, and for each lock a queue
+// of its waiters in this process. It is safe for concurrent use.
 type Source struct {
 	kind    Kind
 	local   guard.KeyedMutex
@@ -110,8 +111,8 @@ func (s *Source) use(ctx context.Context) (*Session, error) {
 	if n := s.current(); n != nil {
 		return n, nil
 	}
-	// Not the caller's context: a request that is cut off might leave behind a session that
-	// nobody knows of. The next caller can use it.
+	// Not the caller's context: an interrupted request might leave behind a session that nobody knows
+	// of. The next caller can use it.
 	own, end := context.WithTimeout(s.Ctx, AnswerTimeout)
 	defer end()
 	n, err := s.kind.Open(own, s)

@@ -6,9 +6,9 @@
 // they are:
 //
 //  1. Note the time (Mutex.TryLock).
-//  2. Set the same key to the same random token on all nodes, if it does not exist
-//     (claim.set), with a time limit for each node far below the ttl (NodeLimit). The
-//     text asks one node after another; here they are asked at once (claim.ask).
+//  2. Set the same key to the same random token on all nodes, if it does not exist (claim.set),
+//     with a time limit for each node far below the ttl (NodeLimit). The text asks one node after
+//     another; here they are asked concurrently (claim.ask).
 //  3. The lock is held if a majority, N/2+1, did so and some validity is left: the
 //     ttl minus the time this took, minus the drift of the clocks (keep, drift).
 //  4. It is held for that long (Mutex.Validity).
@@ -16,18 +16,18 @@
 //     (claim.release, unlock.lua), and retry after a random delay. The caller's
 //     waiting policy chooses the delay; TryLock says why it must be random.
 //
-// New: the lock is kept by a majority and not by one server, so it can be acquired,
-// and stays held, while fewer than half of the servers are down. Stage 6's renewal
-// asks a majority as well (renewal.go). Unlike there, an owner cannot re-enter.
+// New: the lock is kept by a majority instead of one server, so it can be acquired, and stays held,
+// while fewer than half of the servers are down. The renewal of stage 6 also asks a majority
+// (renewal.go). Unlike in stage 6, an owner cannot re-enter.
 //
-// Delayed restarts: a node that restarts without its data, or without the last
-// second of it, must stay down for longer than the longest ttl in use. By then the
-// locks it forgot have expired, or were renewed by a majority without it. This
-// package cannot ensure that: the operator of the nodes must. A node that syncs each
-// write to disk before it answers (appendfsync always) may come back at once.
+// Delayed restarts: a node that restarts without its data, or without the last second of it, must
+// stay down for longer than the longest ttl in use. By then the locks it forgot have expired, or
+// were renewed by a majority without it. This package cannot ensure that: the operator of the nodes
+// must. A node that syncs each write to disk before it answers (appendfsync always) may come back
+// immediately.
 //
 // Holds:
-//   - one holder at a time, on real servers too: TestSchedules, TestMinorityOfProcessesFails
+//   - one holder at a time, also on real servers: TestSchedules, TestMinorityOfProcessesFails
 //   - the same in 200 random schedules, where two or three of five nodes at a time
 //     are down, deaf, mute or slow, crash and restart late, and clocks drift by up
 //     to 1 %; and each holder that lost the lock was told: TestSchedules
@@ -42,7 +42,7 @@
 //   - replies that come too late grant no lock: TestTooLateIsNotHeld
 //   - a cancelled caller still releases the lock: TestCancelledTryLock, and the lab's
 //     unlock-after-cancel
-//   - an Unlock that does not get through returns in time, and the lock expires:
+//   - an Unlock that does not reach a majority returns in time, and the lock expires:
 //     TestUnlockWithoutQuorum
 //   - a late holder leaves the next holder's lock alone: the lab's foreign-delete
 //   - a dead holder's lock is free in the end: the lab's orphan-after-crash
@@ -55,14 +55,14 @@
 // Breaks:
 //   - if a majority's clocks jump, a second holder gets in:
 //     TestClockJumpLetsSecondIn
-//   - so it does if a node comes back empty within the ttl:
-//     TestEmptyRestartLetsSecondIn, TestSchedulesWithoutDelayedRestart
+//   - likewise if a node comes back empty within the ttl: TestEmptyRestartLetsSecondIn,
+//     TestSchedulesWithoutDelayedRestart
 //   - a process paused for longer than ttl learns of the loss only when it resumes,
 //     maybe one write too late. There is no fencing token by which the resource
 //     could refuse it: the tokens here are random, not ordered:
 //     the lab's stopped-holder
-//   - of several that try at the same moment, none may get it: TestSplitVote
-//   - a SET that is carried out after its release locks a node for nobody, until
-//     the ttl: TestLateSetStaysUntilTTL
-//   - a process renews for ever a lock that nobody unlocks: the lab's forgotten-unlock
+//   - if several try at the same moment, it may be that none gets the lock: TestSplitVote
+//   - a SET that is executed after its release locks a node for nobody, until the ttl:
+//     TestLateSetStaysUntilTTL
+//   - a process renews forever a lock that is never unlocked: the lab's forgotten-unlock
 package redlock

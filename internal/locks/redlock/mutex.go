@@ -9,15 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release, by
-// the answers of a majority. The lock may be another's by now.
+// ErrNotHeld is returned by Unlock when a majority answers that there was nothing to release.
+// Another holder may have the lock.
 var ErrNotHeld = errors.New("redlock: not held")
 
 // ErrLost is the cause of a lost hold's context. Match it with errors.Is.
 var ErrLost = errors.New("redlock: lost while held")
 
-// ErrNoQuorum says that no majority of the nodes answered in time, so it is not
-// known whether the lock is free. Errors that wrap it also wrap the nodes' own.
+// ErrNoQuorum means that no majority of the nodes answered in time, so it is not known whether the
+// lock is free. Errors that wrap it also wrap the nodes' own.
 var ErrNoQuorum = errors.New("redlock: no majority of the nodes answered in time")
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -28,7 +28,7 @@ type Mutex struct {
 	ttl   time.Duration
 
 	claim   *claim   // the last attempt, nil before the first
-	renewal *renewal // of the hold, or of the last one
+	renewal *renewal // of the current hold, or of the last one
 }
 
 // New returns a handle on the lock stored at key on all nodes. It does not acquire
@@ -36,16 +36,15 @@ type Mutex struct {
 // handles must have the same nodes. An odd number is best: four nodes tolerate no
 // more failures than three.
 //
-// A client should have Options.ContextTimeoutEnabled, or a network call may exceed
-// NodeLimit, and MaxRetries -1: a SET that is repeated because the first reply was
-// lost would be refused because of its own key.
+// A client should have Options.ContextTimeoutEnabled, or a network call may exceed NodeLimit, and
+// MaxRetries -1: if a SET is repeated because its reply was lost, its own key would make it fail.
 func New(nodes []redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{nodes: nodes, key: key, ttl: ttl}
 }
 
-// TryLock acquires the lock if a majority of the nodes grants it. False means that a
-// majority answered and something else was in the way: a holder, another attempt at
-// the same moment, or this handle's own hold (there is no re-entry).
+// TryLock acquires the lock if a majority of the nodes grants it. False means that a majority
+// answered, but the lock was not free: because of a holder, another attempt at the same moment, or
+// this handle's own hold (there is no re-entry).
 //
 // It returns as soon as the outcome is certain: within NodeLimit, plus the same time
 // to undo a failed attempt. A failed attempt is undone on all nodes, whatever they

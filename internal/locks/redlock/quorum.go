@@ -28,8 +28,8 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A claim is one attempt at the lock, and the hold it may become. Each has a token of
-// its own: late requests of one attempt cannot affect the next.
+// A claim is one attempt at the lock, and the hold it may become. Each has its own token, so late
+// requests of one attempt cannot affect the next.
 type claim struct {
 	nodes []redis.UniversalClient
 	key   string
@@ -69,16 +69,15 @@ func (c *claim) unlock(ctx context.Context, node redis.UniversalClient) (bool, e
 	return unlockScript.Run(ctx, node, []string{c.key}, c.token).Bool()
 }
 
-// release deletes the claim on every node, even if the node refused it or did not
-// answer: it may still have it. ctx ends only the wait, not the requests. Twice the
-// limit allows for the request before and for its own.
+// release deletes the claim on every node, even one that refused it or did not answer, because it
+// may still have the key. ctx ends only the wait, not the requests. Twice the limit allows for the
+// preceding request and for the release itself.
 func (c *claim) release(ctx context.Context, enough func(votes) bool) votes {
 	return c.ask(ctx, 2*NodeLimit(c.ttl), c.unlock, enough)
 }
 
-// ask sends a request to all nodes at once and counts the answers, until there are
-// enough, or the time is up, or ctx ends. Unanswered requests go on in the background
-// until the time is up.
+// ask sends a request to all nodes concurrently and counts the answers, until there are enough, or
+// the time is up, or ctx ends. Unanswered requests go on in the background until the time is up.
 //
 // The requests of one claim reach a node one after another: a release must not
 // overtake the request that it undoes.

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// A renewal keeps one hold alive, from its TryLock to its Unlock. It waits in two
-// timers, not in a goroutine.
+// A renewal keeps one hold alive, from its TryLock to its Unlock. It uses two timers instead of a
+// goroutine.
 //
-// It only extends existing keys. If a node no longer has the key, the renewal does not
-// set it again: somebody else may have held the lock meanwhile, and setting the key
-// would hide that. So a long hold loses each node that forgets, and once a majority
-// has forgotten, the hold is lost.
+// It only extends existing keys. If a node no longer has the key, the renewal does not set it
+// again: another caller may have held the lock meanwhile, and setting the key would hide that. So a
+// long hold loses each node that forgets, and once a majority has forgotten, the hold is lost.
 type renewal struct {
 	claim *claim
 
@@ -22,8 +21,8 @@ type renewal struct {
 	lease   *time.Timer // declares the lock lost
 	expires time.Time   // when lease fires, by this machine's clock
 	renewed int         // how often a majority renewed it
-	failed  error       // why the last renewal had no majority, nil if it had one
-	cause   error       // why it ended, nil until then
+	failed  error       // why the last renewal got no majority, or nil
+	cause   error       // why it ended; nil: it has not
 	onEnd   []context.CancelCauseFunc
 }
 
@@ -31,14 +30,14 @@ type renewal struct {
 // one ttl: 1 %, and 2 ms more for the precision at which keys expire.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// validUntil returns the end of the validity that a majority granted upon a request
-// sent at that time. It counts from before the request, so as not to outlast a node.
+// validUntil returns the end of the validity that a majority granted for a request sent at that
+// time. It counts from before the request, so that no node expires sooner.
 func validUntil(sent time.Time, ttl time.Duration) time.Time {
 	return sent.Add(ttl - drift(ttl))
 }
 
-// keep starts the renewal of a claim that a majority granted upon a request sent at
-// that time. It returns nil if the validity was over when the answer came.
+// keep starts the renewal of a claim that a majority granted for a request sent at that time. It
+// returns nil if the validity was over when the answer came.
 func keep(c *claim, sent time.Time) *renewal {
 	r := &renewal{claim: c, expires: validUntil(sent, c.ttl)}
 	valid := time.Until(r.expires)
@@ -74,11 +73,11 @@ func (r *renewal) end(cause error) {
 	}
 }
 
-// renew asks the nodes for another ttl. A majority must agree. Too few answers are not
-// yet a loss: the validity has time left, and the next attempt may get enough.
+// renew asks the nodes for another ttl. A majority must agree. Too few answers are not yet a loss:
+// some validity is left, and the next attempt may get enough.
 func (r *renewal) renew() {
 	r.mu.Lock()
-	over := r.over() // ended while the timer fired
+	over := r.over() // it may have ended while the timer fired
 	r.mu.Unlock()
 	if over {
 		return
@@ -91,7 +90,7 @@ func (r *renewal) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.cause != nil: // ended meanwhile
+	case r.cause != nil: // it ended meanwhile
 		return
 	case v.won():
 		r.renewed++
@@ -113,9 +112,8 @@ func (r *renewal) expire() {
 	r.over()
 }
 
-// over reports whether r has ended, and ends it if the validity that a majority
-// granted last has run out. It reads the clock, as timers may be late. mu must be
-// locked.
+// over reports whether r has ended, and ends it if the last granted validity has run out. It reads
+// the clock, because timers may be late. mu must be locked.
 func (r *renewal) over() bool {
 	if !time.Now().Before(r.expires) {
 		r.end(errors.Join(ErrLost, r.failed))

@@ -34,16 +34,16 @@ func (v *votes) close(err error) {
 	}
 }
 
-// majority is more than half: any two of them have a node in common.
+// majority returns more than half of the nodes: any two majorities have a node in common.
 func (v votes) majority() int { return len(v.heard)/2 + 1 }
 
-// open is the number of nodes that have not answered yet.
+// open returns the number of nodes that have not answered yet.
 func (v votes) open() int { return len(v.heard) - v.yes - v.no - len(v.errs) }
 
 // won reports whether a majority said yes.
 func (v votes) won() bool { return v.yes >= v.majority() }
 
-// gone reports whether so many said no that the others are no majority.
+// gone reports whether so many said no that the others cannot be a majority.
 func (v votes) gone() bool { return len(v.heard)-v.no < v.majority() }
 
 // answered reports whether a majority answered.
@@ -55,7 +55,7 @@ func (v votes) decided() bool {
 	return v.won() || hopeless && v.answered() || v.yes+v.no+v.open() < v.majority()
 }
 
-// settled reports the same for a claim that was held: whether it still is.
+// settled reports whether no further answer can change whether a claim that was held still is.
 func (v votes) settled() bool { return v.won() || v.gone() && v.answered() }
 
 // noQuorum returns the error for too few answers.

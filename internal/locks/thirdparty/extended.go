@@ -10,7 +10,7 @@ import (
 	"github.com/go-redsync/redsync/v4"
 )
 
-// extendable is a lock whose library extends the lease when it is asked to.
+// extendable is a lock whose library can extend the lease on request.
 type extendable interface {
 	TryLock(ctx context.Context) (bool, error)
 	Lock(ctx context.Context) error
@@ -18,10 +18,10 @@ type extendable interface {
 	Extend(ctx context.Context) error
 }
 
-// Extended is a lock of redsync or redislock with the goroutine that those libraries leave to
-// their users: it extends the lease every third of the ttl while the lock is held. It ends the
-// hold's context with ErrLost when the lock is no longer held, or when no call has succeeded by
-// the end of the lease, by its own clock. It must not be used by several goroutines at once.
+// Extended adds to a lock of redsync or redislock the goroutine that these libraries leave to their
+// users: it extends the lease every third of the ttl while the lock is held. It ends the hold's
+// context with ErrLost when the lock is no longer held, or when, by its own clock, no extension has
+// succeeded before the end of the lease. It must not be used by several goroutines at once.
 type Extended struct {
 	lock extendable
 	ttl  time.Duration
@@ -32,13 +32,13 @@ type Extended struct {
 	stopped chan struct{} // closed when the goroutine has ended
 }
 
-// Extend returns the lock, whose leases last for ttl, with a goroutine that extends it while it is
-// held, at most until life ends.
+// Extend returns the lock as an Extended. Ttl is how long its leases last. The goroutine ends when
+// life ends.
 func Extend(lock extendable, ttl time.Duration, life context.Context) *Extended {
 	return &Extended{lock: lock, ttl: ttl, life: life}
 }
 
-// TryLock asks for the lock once, as the library does.
+// TryLock asks for the lock once, like the library.
 func (e *Extended) TryLock(ctx context.Context) (bool, error) {
 	ok, err := e.lock.TryLock(ctx)
 	if ok {
@@ -47,7 +47,7 @@ func (e *Extended) TryLock(ctx context.Context) (bool, error) {
 	return ok, err
 }
 
-// Lock waits as the library does.
+// Lock waits like the library.
 func (e *Extended) Lock(ctx context.Context) error {
 	err := e.lock.Lock(ctx)
 	if err == nil {
@@ -65,7 +65,7 @@ func (e *Extended) begin() {
 // extend extends the lease until the hold ends.
 func (e *Extended) extend(held context.Context, lose context.CancelCauseFunc, stopped chan struct{}) {
 	defer close(stopped)
-	left := e.ttl - e.ttl/100 // as redsync counts a lease: the clocks may differ
+	left := e.ttl - e.ttl/100 // like redsync, which allows for clock drift
 	lease := time.AfterFunc(left, func() { lose(fmt.Errorf("%w: not extended in time", ErrLost)) })
 	defer lease.Stop()
 	tick := time.NewTicker(e.ttl / 3)
@@ -109,7 +109,7 @@ func (e *Extended) Context(ctx context.Context) context.Context {
 	return inside
 }
 
-// Extend sets the lease to the whole ttl again. It returns an error unless Redis has done so in
+// Extend sets the lease to the whole ttl again. It returns an error unless Redis confirms it in
 // time.
 func (m *RedsyncMutex) Extend(ctx context.Context) error {
 	ok, err := m.mutex.ExtendContext(ctx)

@@ -14,23 +14,23 @@ import (
 // redislockBackoff is how long LinearBackoff waits between two attempts.
 const redislockBackoff = 500 * time.Millisecond
 
-// LinearBackoff is the strategy of the library's example of a wait with a deadline of
-// its own: https://pkg.go.dev/github.com/bsm/redislock#example-Client.Obtain-CustomDeadline
+// LinearBackoff returns the strategy from the library's example of a wait with a deadline:
+// https://pkg.go.dev/github.com/bsm/redislock#example-Client.Obtain-CustomDeadline
 func LinearBackoff() redislock.RetryStrategy {
 	return redislock.LinearBackoff(redislockBackoff)
 }
 
-// Redislock makes the locks of bsm/redislock: one Client a process, Obtain and
-// Release, as in https://github.com/bsm/redislock/blob/main/README.md. It is
-// safe for concurrent use and needs no closing.
+// Redislock makes the locks of bsm/redislock: one Client per process, Obtain and Release, as in
+// https://github.com/bsm/redislock/blob/main/README.md. It is safe for concurrent use and needs no
+// closing.
 //
 // Its defaults (https://pkg.go.dev/github.com/bsm/redislock#Options):
 //   - it asks once and does not wait; to wait, the caller passes a strategy, here the
 //     linear backoff of its example;
 //   - a wait without a deadline ends after the ttl; here it ends with its context, as
 //     in the example with a deadline;
-//   - an error of Redis ends the wait at once;
-//   - no refresh: Refresh is for the caller, and nobody calls it here.
+//   - an error of Redis ends the wait immediately;
+//   - no refresh: calling Refresh is left to the caller, and is not done here.
 //
 // 5,000 waiters in a process all poll at the same interval: those that start together
 // return together, wave after wave, and few of each wave get the lock. At half a second
@@ -43,8 +43,8 @@ type Redislock struct {
 	retry  func() redislock.RetryStrategy
 }
 
-// NewRedislock returns the locks on rdb, with leases of ttl. Retry makes a strategy for
-// each wait, as some of them count.
+// NewRedislock returns the locks on rdb, with leases of ttl. Retry makes a new strategy for each
+// wait, because some strategies count attempts.
 func NewRedislock(rdb redis.UniversalClient, ttl time.Duration, retry func() redislock.RetryStrategy) *Redislock {
 	return &Redislock{client: redislock.New(rdb), ttl: ttl, retry: retry}
 }
@@ -72,8 +72,7 @@ func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Lock waits as redislock does. It returns the cause of ctx when that has ended,
-// or the error of Redis.
+// Lock waits like redislock. It returns the cause of ctx if ctx has ended, or the error of Redis.
 //
 // A wait that ends during a request may leave the lock held by nobody until the ttl is
 // over.
@@ -96,7 +95,7 @@ func (m *RedislockMutex) Lock(ctx context.Context) error {
 // forever is longer than anybody waits.
 const forever = 24 * time.Hour
 
-// obtain keeps the hold that there is, if any, unless there is a new one.
+// obtain asks for the lock. If it fails, an existing hold is kept.
 func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) error {
 	held, err := m.lib.client.Obtain(ctx, m.key, m.lib.ttl, o)
 	if err == nil {
@@ -105,8 +104,8 @@ func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) error
 	return err
 }
 
-// Unlock releases the lock, even if ctx is already cancelled. It returns
-// ErrNotHeld when the lock has expired or is another's.
+// Unlock releases the lock, even if ctx is already cancelled. It returns ErrNotHeld when the lock
+// has expired or belongs to another holder.
 func (m *RedislockMutex) Unlock(ctx context.Context) error {
 	ctx, cancel := unlocking(ctx, m.lib.Bare)
 	defer cancel()

@@ -11,19 +11,19 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// errClient says that the client's servers are not known.
+// errClient means that the servers of the go-redis client cannot be determined.
 var errClient = errors.New("rueidislock: neither one server, nor a cluster, nor what sentinels name")
 
-// connectTo makes o connect rueidis to the servers of the go-redis client, as the same
-// user. Its other options stay; timeouts are rueidis' own.
+// connectTo makes o connect rueidis to the servers of the go-redis client, as the same user. Its
+// other options are kept; timeouts are rueidis's own.
 func connectTo(rdb redis.UniversalClient, o *rueidis.ClientOption) error {
 	switch c := rdb.(type) {
 	case *redis.Client:
 		from := c.Options()
 		o.InitAddress, o.ForceSingleClient, o.AlwaysRESP2 = []string{from.Addr}, true, from.Protocol == 2
 		o.Username, o.Password, o.SelectDB, o.ClientName = from.Username, from.Password, from.DB, from.ClientName
-		// The go-redis client's own dialer: with its TLS, and for a client of
-		// sentinels, to the current master.
+		// The go-redis client's own dialer uses its TLS settings, and for a client of sentinels dials the
+		// current master.
 		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return from.Dialer(ctx, from.Network, addr)
 		}

@@ -13,37 +13,37 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// rueidisPrefix is KeyPrefix. The default, "rueidislock", is outside of the
-// project's keys.
+// rueidisPrefix is the KeyPrefix. The default, "rueidislock", is not a prefix of this project's
+// keys.
 const rueidisPrefix = "oversell:rueidislock"
 
 // RueidislockKey returns the key in Redis of the lock named key.
 func RueidislockKey(key string) string { return rueidisPrefix + ":0:" + key }
 
-// Rueidislock makes the locks of rueidislock: one Locker a process, WithContext,
-// and the function that it returns to unlock, as in
-// https://github.com/redis/rueidis/blob/main/rueidislock/README.md. It is safe
-// for concurrent use. Close must be called in the end.
+// Rueidislock makes the locks of rueidislock: one Locker per process, WithContext, and the function
+// that it returns to unlock, as in
+// https://github.com/redis/rueidis/blob/main/rueidislock/README.md. It is safe for concurrent use.
+// Close must be called at the end.
 //
-// The Locker has a rueidis client of its own, with one connection to the Redis of the
-// go-redis client. It is created for the first lock, and for the next one if that
-// failed. The hooks of the go-redis client do not see its commands.
+// The Locker has a rueidis client of its own, with one connection to the Redis of the go-redis
+// client. It is created for the first lock, or, if that fails, for the next one. The hooks of the
+// go-redis client do not see its commands.
 //
 // Its defaults (https://github.com/redis/rueidis/tree/main/rueidislock#default-configuration),
-// all kept by the shop but KeyValidity, which is its ttl, and KeyMajority, which the README wants to
-// be 1 for a single Redis:
+// which the shop keeps, except for KeyValidity, which is its ttl, and KeyMajority, which according
+// to the README must be 1 for a single Redis:
 //   - ExtendInterval: the lease is extended every half of the ttl;
 //   - TryNextAfter: a try that takes more than 20 ms has failed, and is undone;
-//   - client-side caching: Redis sends a notice when the lock changes. A waiter asks on
-//     a notice, and a holder learns of its loss at once. If Redis cannot send notices
-//     (the embedded one, RESP2), waiters ask every 20 ms, and a holder learns of its
-//     loss at the next extension;
-//   - NoLoopTracking off: it also gets notices of its own extensions, and extends again
-//     for each, as fast as Redis answers, from half the ttl on until the hold ends;
+//   - client-side caching: Redis sends a notice when the lock changes. A waiter asks when it gets a
+//     notice, and a holder learns of its loss immediately. If Redis cannot send notices (the
+//     embedded one, RESP2), waiters ask every 20 ms, and a holder learns of its loss at the next
+//     extension;
+//   - NoLoopTracking off: it also gets notices of its own extensions, and extends again for each,
+//     as fast as Redis answers, from half of the ttl until the hold ends;
 //   - an error of Redis is swallowed, and the wait goes on until its context ends.
 //
-// The end of a lease is sent as a time of day: if the clocks of the process and Redis
-// differ by more than the ttl, the lease is over at once.
+// The end of a lease is sent as a time of day: if the clocks of the process and Redis differ by
+// more than the ttl, the lease is over immediately.
 //
 // 5,000 waiters in a process share one gate, and each notice lets one of them ask: 3,500
 // to 5,000 a second are served, with 14 commands for each. But all ask once when they
@@ -52,16 +52,16 @@ func RueidislockKey(key string) string { return rueidisPrefix + ":0:" + key }
 // adapter and without, two served none and two stalled half way. Without client-side
 // caching each also asks every 20 ms, and then this is the usual result.
 //
-// A failed try may remove the gate while others still wait at it (lock.go counts a
-// waiter twice if a goroutine is quicker than its creator). They get no notices then: a
-// waiter is never woken, and a holder learns of its loss only at the next extension.
+// A failed try may remove the gate while others still wait at it (lock.go counts a waiter twice if
+// a goroutine is quicker than its creator). Then these get no notices: a waiter is never woken, and
+// a holder learns of its loss only at the next extension.
 type Rueidislock struct {
 	Bare bool // see the package comment; set it before New
 
 	rdb     redis.UniversalClient
 	options rueidislock.LockerOption
 
-	life context.Context // of all requests and holds
+	life context.Context // for all requests and holds
 	end  context.CancelCauseFunc
 
 	opening singleflight.Group
@@ -87,7 +87,7 @@ func (r *Rueidislock) New(key string) *RueidislockMutex {
 // holders lose their locks. Call it after the last hold: a held lock may stay in Redis
 // until the ttl is over.
 func (r *Rueidislock) Close() error {
-	// The Locker itself does not find waiters that have lost their gate.
+	// The Locker itself does not reach waiters whose gate was removed.
 	r.end(rueidislock.ErrLockerClosed)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *Rueidislock) Close() error {
 	return nil
 }
 
-// Open connects now instead of when the first lock is asked for.
+// Open connects now instead of at the first lock.
 func (r *Rueidislock) Open(ctx context.Context) error {
 	_, err := r.open(ctx)
 	return err
@@ -148,8 +148,8 @@ func (r *Rueidislock) make() (rueidislock.Locker, error) {
 	return locker, nil
 }
 
-// newLocker connects. If Redis cannot send notices of changes, it disables client-side
-// caching, as the library's error demands.
+// newLocker connects. If Redis cannot send notices of changes, it disables client-side caching, as
+// the library's error says.
 func newLocker(rdb redis.UniversalClient, o rueidislock.LockerOption) (rueidislock.Locker, error) {
 	o.KeyMajority = 1
 	if err := connectTo(rdb, &o.ClientOption); err != nil {
@@ -171,11 +171,11 @@ type RueidislockMutex struct {
 	hold *rueidisHold // nil without one
 }
 
-// rueidisHold is what a Locker returned.
+// rueidisHold is the result of a call of the Locker.
 type rueidisHold struct {
 	ctx    context.Context // ends with the hold
 	unlock context.CancelFunc
-	err    error // why there is none
+	err    error // why there is no hold
 
 	end context.CancelCauseFunc // ends ctx from outside
 }
@@ -183,8 +183,9 @@ type rueidisHold struct {
 // errReleased is the cause of a released hold's context.
 var errReleased = errors.New("released")
 
-// holding returns the context of a request and of its hold. It is not the caller's: the
-// Locker would end the lease at its deadline, and the hold when it is cancelled.
+// holding returns the context for a request and its hold. It is not the caller's, unless r is Bare:
+// the Locker would end the lease at the caller's deadline, and the hold when the caller's context
+// is cancelled.
 func (r *Rueidislock) holding(caller context.Context) context.Context {
 	if r.Bare {
 		return caller
@@ -192,8 +193,8 @@ func (r *Rueidislock) holding(caller context.Context) context.Context {
 	return r.life
 }
 
-// acquired runs one of the Locker's methods. A Locker whose context ends while it asks may
-// still acquire the lock, which is released then.
+// acquired calls one of the Locker's methods. If the context ends during the call, the Locker may
+// still acquire the lock, which is then released.
 func acquired(ctx context.Context, end context.CancelCauseFunc, key string,
 	ask func(context.Context, string) (context.Context, context.CancelFunc, error),
 ) *rueidisHold {
@@ -227,8 +228,8 @@ func (m *RueidislockMutex) TryLock(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Lock waits as the Locker does. It returns the cause of wait if that has ended, or why
-// there is no Locker.
+// Lock waits like the Locker. It returns the cause of wait if wait has ended, or the error if there
+// is no Locker.
 func (m *RueidislockMutex) Lock(wait context.Context) error {
 	locker, err := m.lib.open(wait)
 	if err != nil {
@@ -241,14 +242,14 @@ func (m *RueidislockMutex) Lock(wait context.Context) error {
 	go func() { asked <- acquired(own, end, m.key, locker.WithContext) }()
 	select {
 	case <-wait.Done():
-		end(errReleased) // and a lock that is still acquired is released
+		end(errReleased) // a lock that is acquired nevertheless is released
 		return context.Cause(wait)
 	case h := <-asked:
 		switch {
 		case h.err == nil:
 		case wait.Err() != nil:
 			return context.Cause(wait)
-		default: // the only other reason: it swallows errors of Redis
+		default: // the only other reason, because it swallows errors of Redis
 			return rueidislock.ErrLockerClosed
 		}
 		m.hold = h
@@ -256,9 +257,8 @@ func (m *RueidislockMutex) Lock(wait context.Context) error {
 	}
 }
 
-// Unlock releases the lock, even if ctx is already cancelled. It returns
-// ErrNotHeld if the Locker had reported the loss before; the Locker does not say what
-// Redis answers to the release.
+// Unlock releases the lock, even if ctx is already cancelled. It returns ErrNotHeld if the Locker
+// had reported the loss before; the Locker does not return Redis's answer to the release.
 func (m *RueidislockMutex) Unlock(context.Context) error {
 	h := m.hold
 	if h == nil {

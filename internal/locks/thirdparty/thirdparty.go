@@ -1,15 +1,13 @@
-// Package thirdparty makes strategies of three lock libraries that others wrote:
-// redsync, bsm/redislock and rueidislock. Each is used as its own
-// documentation uses it, on one Redis, with its defaults and the shop's ttl, and
-// its mutexes have the shape that the stages have: New, TryLock, Lock, Unlock.
-// The library's defaults decide, and its weaknesses are left as they are: the adapters
-// add no renewal, no fairness and no longer waits.
+// Package thirdparty adapts three lock libraries as strategies: redsync, bsm/redislock and
+// rueidislock. Each is used as its own documentation uses it, on one Redis, with its defaults and
+// the shop's ttl, and its mutexes have the same methods as the stages: New, TryLock, Lock, Unlock.
+// The adapters keep each library's defaults and weaknesses: they add no renewal, no fairness and no
+// longer waits.
 //
-// They add only what a careful caller needs: Unlock and the hold do not depend on a
-// context that has ended, Lock returns the cause of its context, and "no longer held"
-// is the same error for all. The lab shows what happens to a caller that is not careful:
-// its locks are Bare, so the library gets the caller's contexts and its errors are
-// returned.
+// They add only what a careful caller needs: Unlock and the hold do not depend on a context that
+// has ended, Lock returns the cause of its context, and "no longer held" is the same error for all.
+// The lab shows what happens to a caller that is not careful: its locks are Bare, so the library
+// gets the caller's contexts, and its errors are returned unchanged.
 //
 // How the libraries differ:
 //
@@ -21,8 +19,8 @@
 //	             change, or every 20 ms where
 //	             Redis cannot
 //
-// This is not a Redlock on five servers: here each library can only be as good as the
-// one Redis that keeps the lock.
+// This is not a Redlock on five servers: each library can only be as good as the one Redis that
+// keeps the lock.
 package thirdparty
 
 import (
@@ -31,12 +29,11 @@ import (
 	"time"
 )
 
-// ErrNotHeld is what Unlock returns, wrapped, when there was nothing to release:
-// the lock has expired, and may be another's by now.
+// ErrNotHeld is returned, wrapped, by Unlock when there was nothing to release: the lock has
+// expired, and another holder may have it.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrGaveUp is what Lock returns, wrapped, when the library ended the wait before the
-// caller did.
+// ErrGaveUp is returned, wrapped, by Lock when the library ended the wait before the caller did.
 var ErrGaveUp = errors.New("lock: the library gave up waiting")
 
 // ErrLost is the cause of a lost hold's context.
@@ -53,12 +50,11 @@ func unlocking(ctx context.Context, bare bool) (context.Context, context.CancelF
 	return context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 }
 
-// over returns the cause of ctx if that has ended, or else nil. A deadline in the past
-// counts as ended: a connection has a timer of its own for it, which may fire before
-// that of ctx.
+// over returns the cause of ctx if ctx has ended, and nil otherwise. A deadline in the past counts
+// as ended: a connection has a timer of its own for it, which may fire before that of ctx.
 func over(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // in an instant
+		<-ctx.Done() // it ends in a moment
 	}
 	return context.Cause(ctx)
 }

@@ -1,15 +1,15 @@
 // Package zklock is a lock on ZooKeeper: a queue of ephemeral, sequential nodes.
 //
-// How it works: each contender puts a numbered node under the lock's name. The node
-// with the lowest number holds the lock; every other contender watches the node just
-// before its own, so a release wakes one waiter and not the herd. When a session ends,
-// ZooKeeper removes its nodes. This is the recipe of ZooKeeper's own documentation.
+// How it works: each contender puts a numbered node under the lock's name. The node with the lowest
+// number holds the lock; every other contender watches the node just before its own, so a release
+// wakes one waiter instead of all. When a session ends, ZooKeeper removes its nodes. This is the
+// recipe of ZooKeeper's own documentation.
 //
-// New: all goroutines of a process share one session, queue up in memory first, and
-// one at a time goes to ZooKeeper (package lease). The session is tracked by this
-// machine's clock, from before each request that was answered, so a holder is told of
-// a loss before ZooKeeper acts on it (package lease): the client library reports it only
-// when it has reached a server again, which may be much later.
+// New: all goroutines of a process share one session, queue up in memory first, and one at a time
+// goes to ZooKeeper (package lease). The session is timed by this machine's clock, from before each
+// answered request was sent, so a holder is told of a loss before ZooKeeper acts on it (package
+// lease). The client library reports a loss only when it has reached a server again, which may be
+// much later.
 //
 // Holds:
 //   - one holder at a time, in a process and among processes: TestPromises
@@ -25,18 +25,18 @@
 //   - a transient failure of ZooKeeper does no harm: TestPromises
 //   - each holder's token is greater than the one before, even when the lock's
 //     name was removed in between: TestPromises, TestTokenOutlivesTheName
-//   - the names of locks that nobody uses are removed: TestTokenOutlivesTheName
+//   - the names of unused locks are removed: TestTokenOutlivesTheName
 //   - no call hangs while ZooKeeper is unavailable: TestPromises
 //
 // Breaks:
-//   - a process keeps for ever a lock that nobody unlocks
-//   - if somebody else deletes a node, its holder learns it up to a third of the
-//     timeout later: the lab's loss-not-told
-//   - if ZooKeeper ends the session, a holder learns it just as late; a caller without a
-//     place in the queue goes on with a new session: TestEndedSessionIsReplaced
-//   - in an ensemble, a server reports an answer to the leader only at its next tick,
-//     at most half a tick later: if it dies in between, the leader counts from the
-//     previous answer, and may end the session that much earlier
+//   - a process keeps forever a lock that is never unlocked
+//   - if somebody else deletes a node, its holder learns of it up to a third of the timeout later:
+//     the lab's loss-not-told
+//   - if ZooKeeper ends the session, a holder learns of it just as late; a caller without a place
+//     in the queue continues with a new session: TestEndedSessionIsReplaced
+//   - in an ensemble, a server reports an answered request to the leader only at its next tick, at
+//     most half a tick later: if it dies in between, the leader counts from the previous answer,
+//     and may end the session that much earlier
 //   - a process paused for longer than the timeout learns of the loss only when it
 //     resumes, maybe one write too late: only a resource that checks the token can
 //     refuse it
@@ -52,8 +52,8 @@ import (
 	"oversell/internal/locks/lease"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release: the
-// session has ended, and the lock may be another's by now.
+// ErrNotHeld is returned by Unlock when there was nothing to release: the session has ended, and
+// another holder may have the lock.
 var ErrNotHeld = fmt.Errorf("zklock: %w", lease.ErrNotHeld)
 
 // ErrLost is the cause of a lost hold's context. Match it with errors.Is. Lock
@@ -75,7 +75,6 @@ func (s *server) kind() lease.Kind {
 	return lease.Kind{Name: "zklock", NotHeld: ErrNotHeld, Lost: ErrLost, Open: s.open}
 }
 
-// New returns a handle on the lock named key. It does not acquire it. Any
-// key will do: its name in ZooKeeper is /oversell/ and the key, with %XX for bytes
-// that are not allowed in a name.
+// New returns a handle on the lock named key. It does not acquire it. Any key is allowed: its name
+// in ZooKeeper is /oversell/ and the key, with %XX for bytes that are not allowed in a name.
 func New(source *lease.Source, key string) *lease.Mutex { return lease.New(source, key) }

@@ -38,10 +38,10 @@ func nameOf(key string) string {
 
 // A node is one attempt's place in a lock's queue.
 //
-// Its name begins with an id of its own, by which it is found again if the connection
-// breaks after ZooKeeper created the node and before it said so. The client library
-// has a call that does so too, but if that fails in the end, it does not reveal the
-// id, and the node blocks everybody for as long as the session lives.
+// Its name begins with a unique id, by which it is found again if the connection breaks after
+// ZooKeeper created the node but before it replied. The client library has a call for this, too,
+// but if that call fails, it does not reveal the id, and the node blocks everybody for as long as
+// the session lives.
 type node struct {
 	session *session
 	conn    *zk.Conn
@@ -56,7 +56,7 @@ func (n *session) place(key string) lease.Place {
 	return &node{session: n, conn: n.server.conn, dir: nameOf(key), id: uuid.NewString() + "-"}
 }
 
-// errGone says that the node was deleted, or went with its session.
+// errGone means that the node was deleted, or removed with its session.
 var errGone = fmt.Errorf("zklock: the place in the queue is gone: %w", ErrLost)
 
 // errLocked ends an attempt that does not wait for a held lock.
@@ -66,7 +66,7 @@ var errLocked = errors.New("zklock: locked")
 func (n *node) Acquire(ctx context.Context, wait bool) (bool, error) {
 	err := n.queue(ctx, wait)
 	if errors.Is(err, errLocked) {
-		_ = n.Remove() // its error matters to nobody: it has been repeated
+		_ = n.Remove() // it has already retried, so its error does not matter
 		return false, nil
 	}
 	return err == nil, err
@@ -86,7 +86,7 @@ func (n *node) queue(ctx context.Context, wait bool) error {
 		return errGone
 	case err != nil:
 		return err
-	case stat.EphemeralOwner != n.session.id: // the connection has another session
+	case stat.EphemeralOwner != n.session.id: // the connection has a new session
 		return lease.ErrReplaced
 	}
 	n.token = stat.Czxid
@@ -108,8 +108,7 @@ func (n *node) Exists(context.Context) (bool, error) {
 	return there, err
 }
 
-// again repeats ask until there is an answer, such as that there is no such node, or
-// until ctx ends.
+// again repeats ask until there is an answer, which may be zk.ErrNoNode, or until ctx ends.
 func (n *node) again(ctx context.Context, ask func() error) error {
 	for ctx.Err() == nil {
 		err := ask()
@@ -140,7 +139,7 @@ func final(err error) bool {
 // create creates the node, exactly once.
 func (n *node) create(ctx context.Context) error {
 	return n.again(ctx, func() error {
-		if n.begun { // and got no answer
+		if n.begun { // but got no answer
 			mine, err := n.find()
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
@@ -186,9 +185,9 @@ func (n *node) makeDir() error {
 	return err
 }
 
-// find returns the paths of all nodes that have this one's id. It asks the server to
-// catch up first: after a broken connection it may be another server, which does not
-// know yet what the first one did.
+// find returns the paths of all nodes that have this one's id. It asks the server to catch up
+// first: after a broken connection it may be another server, which does not yet know what the first
+// one did.
 func (n *node) find() (mine []string, err error) {
 	if _, err := n.conn.Sync(n.dir); err != nil {
 		return nil, err
@@ -251,7 +250,7 @@ func (n *node) await(ctx context.Context, p string) error {
 	}
 }
 
-// predecessor returns the name just before own by number, "" for the first.
+// predecessor returns the name whose number comes just before own's, or "" if own is the first.
 func predecessor(names []string, own string) (before string, err error) {
 	found := false
 	for _, name := range names {
@@ -286,7 +285,7 @@ func (n *node) Remove() error {
 		return err
 	})
 	switch {
-	case gone, n.session.Over(): // or was not held for a while
+	case gone, n.session.Over(): // after the session is over, the lock may not have been held
 		return ErrNotHeld
 	case errors.Is(err, zk.ErrNoNode):
 		return nil
@@ -294,7 +293,7 @@ func (n *node) Remove() error {
 	return err
 }
 
-// delete deletes the node once. It finds it first if it is not known to exist.
+// delete deletes the node once. It looks for the node first if it is not known to exist.
 func (n *node) delete() error {
 	mine := []string{n.path}
 	if n.path == "" {

@@ -10,15 +10,15 @@ import (
 	"oversell/internal/locks/lease"
 )
 
-// A server is ZooKeeper, as one process sees it.
+// A server is one process's connection to ZooKeeper.
 type server struct {
 	conn    *zk.Conn
 	timeout time.Duration
 }
 
-// A session is the connection's session, or the part of it during which it is known to
-// be alive by this machine's clock. After too long a gap a new one begins, even if
-// ZooKeeper has not noticed the gap.
+// A session is the connection's session, or the part of it during which, by this machine's clock,
+// it is known to be alive. After too long a gap a new one begins, even if ZooKeeper has not noticed
+// the gap.
 type session struct {
 	*lease.Session
 	server  *server
@@ -26,13 +26,13 @@ type session struct {
 	closing context.Context // ends when the source is closed
 }
 
-// open waits until ZooKeeper answers, and keeps track of the session from then on.
+// open waits until ZooKeeper answers, and then begins to track the session.
 func (s *server) open(ctx context.Context, source *lease.Source) (*lease.Session, error) {
 	for {
 		id := s.conn.SessionID()
 		sent := time.Now()
 		failed := make(chan error, 1)
-		go func() { failed <- s.ask() }() // it ends with the connection at the latest
+		go func() { failed <- s.ask() }() // it ends when the connection is closed, if not before
 		var err error
 		select {
 		case err = <-failed:
@@ -58,18 +58,18 @@ func (s *server) begin(source *lease.Source, id int64, sent time.Time) (*lease.S
 	return n.Session, nil
 }
 
-// ask makes the server catch up with its leader. A server that is cut off from the
-// others still answers simpler requests for a while, when the session ends there.
+// ask makes the server catch up with its leader. A server that is cut off from the others still
+// answers simpler requests for a while, although the others end the session.
 func (s *server) ask() error {
 	_, err := s.conn.Sync(root)
 	return err
 }
 
-// renew gets an answer from ZooKeeper. The client library keeps its session alive by
-// itself, but does not say when the server last heard it.
+// renew gets an answer from ZooKeeper. The client library keeps its session alive by itself, but
+// does not say when the server last heard from it.
 func (n *session) renew() error {
 	err := n.server.ask()
-	if err == nil && n.server.conn.SessionID() != n.id { // the answer is another session's
+	if err == nil && n.server.conn.SessionID() != n.id { // the answer belongs to another session
 		return ErrLost
 	}
 	return err

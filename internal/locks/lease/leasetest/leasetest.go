@@ -1,5 +1,5 @@
-// Package leasetest helps to test the locks in etcd and in ZooKeeper, on real servers, in real time. It
-// gives tests the servers, and an unreliable network between them and their clients.
+// Package leasetest helps to test the locks in etcd and in ZooKeeper, on real servers, in real
+// time. It provides the servers, and an unreliable network between them and their clients.
 package leasetest
 
 import (
@@ -22,10 +22,11 @@ const (
 // ErrEnough is the cause of the end of a wait.
 var ErrEnough = errors.New("waited long enough")
 
-// Network is the network between a process and the server: a fault.Relay, or the like in memory.
+// Network is the network between a process and the server: a fault.Relay, or its equivalent in
+// memory.
 type Network interface {
 	Hole()    // messages are lost silently
-	Cut()     // connections are cut, and refused
+	Cut()     // connections are broken, and new ones refused
 	Restore() // it works again
 }
 

@@ -92,8 +92,8 @@ func DialZooKeeper(t testing.TB, server string, timeout time.Duration) *coordina
 	return conn
 }
 
-// NewRelay puts a relay in front of target for the length of the test, which
-// can disturb the network between them.
+// NewRelay puts a relay, which can disturb the network, in front of target for the length of the
+// test.
 func NewRelay(t testing.TB, target string) *fault.Relay {
 	t.Helper()
 	r, err := fault.StartRelay(target)

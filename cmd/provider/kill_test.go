@@ -11,7 +11,7 @@ import (
 	"oversell/internal/payment"
 )
 
-// answers are what a provider has answered, by idempotency key: the operation and its result.
+// answers records a provider's answers by idempotency key: the operation and its result.
 type answers struct {
 	mu   sync.Mutex
 	all  map[string]answer
@@ -27,7 +27,7 @@ type answer struct {
 	got payment.Payment
 }
 
-// ask asks the provider, and notes its answer. It returns the payment and whether there was an
+// ask calls the provider, and records its answer. It returns the payment and whether there was an
 // answer.
 func (a *answers) ask(ctx context.Context, c *payment.Client, key string, f call) (payment.Payment, error) {
 	p, err := f(ctx, c)
@@ -43,8 +43,8 @@ func (a *answers) ask(ctx context.Context, c *payment.Client, key string, f call
 	return p, nil
 }
 
-// buy authorises and captures payments, and refunds every other one, until the provider does
-// not answer any more.
+// buy authorises and captures payments, and refunds every other one, until the provider stops
+// answering.
 func (a *answers) buy(ctx context.Context, c *payment.Client, name string) error {
 	for i := 0; ; i++ {
 		id := fmt.Sprintf("%s-%d", name, i)
@@ -68,8 +68,8 @@ func (a *answers) buy(ctx context.Context, c *payment.Client, name string) error
 	}
 }
 
-// check asks the provider everything once more that any provider before it has answered. The
-// answers must be the same, and must be in the ledger once.
+// check repeats all requests that an earlier provider has answered. The answers must be the same,
+// and each must be in the ledger once.
 func (a *answers) check(t *testing.T, c *payment.Client) {
 	t.Helper()
 	ledger, err := c.Ledger(t.Context())
@@ -96,8 +96,8 @@ func (a *answers) check(t *testing.T, c *payment.Client) {
 	}
 }
 
-// A provider that is killed in the middle of its work forgets nothing that it has answered, and
-// does nothing twice: neither payments nor idempotency keys.
+// A provider that is killed in the middle of its work forgets none of its answers and does nothing
+// twice: it keeps both payments and idempotency keys.
 func TestKilledProviderForgetsNothing(t *testing.T) {
 	const rounds, shops, perRound = 6, 4, 60
 	ledger := filepath.Join(t.TempDir(), "ledger")

@@ -105,7 +105,7 @@ func TestProcessChargesAndTellsTheShop(t *testing.T) {
 	}
 }
 
-// What cannot work is said in one line.
+// A setup that cannot work is reported in one line.
 func TestWrongFlags(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

@@ -58,7 +58,7 @@ func openLab(t *testing.T) (b *pagetest.Tab, site string) {
 		if res.StatusCode == http.StatusOK {
 			return pagetest.New(t), site
 		}
-		time.Sleep(10 * time.Millisecond) // it is asked again until it is ready, or the test's time is up
+		time.Sleep(10 * time.Millisecond) // until the lab is ready, or the test's time is up
 	}
 }
 
@@ -96,7 +96,7 @@ func click(b *pagetest.Tab, selector string) {
 	pagetest.Eval[bool](b, fmt.Sprintf(`document.querySelector(%q).click() ?? true`, selector))
 }
 
-// A buyer sees the order, and the count goes down for all visitors.
+// A buyer sees the order, and all visitors see the count go down.
 func TestPageSells(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -113,8 +113,8 @@ func TestPageSells(t *testing.T) {
 	b.Quiet()
 }
 
-// Every part can be read, on a phone in the light theme in English, and on a desk in the dark one in
-// Chinese.
+// Every part of the page is readable, on a phone in the light theme in English, and on a desktop in
+// the dark theme in Chinese.
 func TestPageIsReadable(t *testing.T) {
 	t.Parallel()
 	b, site := openLab(t)
@@ -147,8 +147,8 @@ func TestPageIsReadable(t *testing.T) {
 	b.Quiet()
 }
 
-// Until the first run the stage replays a recorded one, which says that it is. Each row of a run shows
-// the figures of the audit.
+// Until the first run the stage replays a recorded run, and says so. Each row of a run shows the
+// figures of the audit.
 func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -191,7 +191,7 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	b.Quiet()
 }
 
-// The matrix begins with what the stages teach, by what is on record, and is run again behind it.
+// The matrix first shows recorded results of the stages, and is run again in the background.
 func TestPageBeginsWithWhatTheStagesTeach(t *testing.T) {
 	t.Parallel()
 	if err := runLab(); err != nil {
@@ -204,15 +204,15 @@ func TestPageBeginsWithWhatTheStagesTeach(t *testing.T) {
 	click(b, ".board > button")
 	b.Until(fmt.Sprintf(`%s === %d && document.querySelectorAll(".matrix .control").length === 2`,
 		rows, len(anomalies.All())))
-	b.Until(`document.querySelectorAll(".matrix .square.endless").length > 0`) // which only a run finds
+	b.Until(`document.querySelectorAll(".matrix .square.endless").length > 0`) // only a run finds these
 	b.Quiet()
 }
 
-// foreignDelete lets A buy, with a lock that expires before it unlocks.
+// foreignDelete makes A buy with a lock that expires before A unlocks.
 var foreignDelete = []string{"A", "A", "A", "p3000", "B", "A"}
 
-// In the scheduler the user makes stage 2 delete another holder's lock, and the page says what the
-// engine says. The same moves do not break stage 4.
+// In the scheduler the user makes stage 2 delete another holder's lock, and the page agrees with
+// the engine. The same moves do not break stage 4.
 func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -260,7 +260,7 @@ func play(t *testing.T, site, strategy string, moves []string) (state lab.State)
 	return state
 }
 
-// A level that cannot be won is not won by a claim alone: it takes the reason.
+// For a level that cannot be won it is not enough to say so: the player must give the reason.
 func TestPageAsksForTheReason(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -279,7 +279,7 @@ func TestPageAsksForTheReason(t *testing.T) {
 	b.Quiet()
 }
 
-// Stepping through a cell reaches the moment at which it breaks, and the address has the step.
+// Stepping through a cell reaches the moment at which it breaks, and the address contains the step.
 func TestPageStepsToTheBreak(t *testing.T) {
 	t.Parallel()
 	b, site := openLab(t)
@@ -308,8 +308,8 @@ func TestPageStepsToTheBreak(t *testing.T) {
 	b.Quiet()
 }
 
-// A buyer with a keyboard holds a unit and pays for it by the Enter key alone; on the way the hold is
-// extended, and in the end the order is cancelled. The page's verdict and figures are those of the audit.
+// A buyer holds a unit and pays for it with only the Enter key; in between the hold is extended,
+// and at the end the order is cancelled. The page's verdict and figures are those of the audit.
 func TestPageSellsByHolds(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -351,7 +351,7 @@ func TestPageSellsByHolds(t *testing.T) {
 	b.Quiet()
 }
 
-// The projector shows the way in, and what a class oversells without a lock.
+// The projector shows how to join, and how much a class oversells without a lock.
 func TestPageShowsTheClass(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t, "-class", "-token", "sesame")
@@ -385,8 +385,8 @@ func TestPageShowsTheClass(t *testing.T) {
 	b.Quiet()
 }
 
-// A phone has a count, one button, and what became of the order, which is larger than the rest if there
-// are more orders than units.
+// A phone shows a count, one button, and the outcome of the order, which is larger than the rest if
+// there are more orders than units.
 func TestPageOfAPhone(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t, "-class", "-token", "sesame")

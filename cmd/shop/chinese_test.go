@@ -65,25 +65,25 @@ func wantTold(t *testing.T, b *pagetest.Tab, what, expression string) {
 	}
 }
 
-// wantSeen reports each text with an English word, in the elements of a selector, that has
-// no Chinese translation. It checks each text node by itself, because an element may have a
-// text of the shop beside one of the page, and the latter is always Chinese.
+// wantSeen reports each text with an English word, in the elements of a selector, that has no
+// Chinese translation. It checks each text node by itself, because an element may contain both a
+// text of the shop and one of the page, which is always Chinese.
 func wantSeen(t *testing.T, b *pagetest.Tab, selector string) {
 	t.Helper()
 	shown := fmt.Sprintf(`pieces(%q).filter((text) => chinese(text) || /[a-z]{2,}/.test(text))`, selector)
 	wantTold(t, b, selector, shown)
 }
 
-// In Chinese the page shows only in English what is not prose: commands, their replies,
-// errors of programs, keys, code and names.
+// In Chinese the page shows in English only what is not prose: commands, their replies, errors of
+// programs, keys, code and names.
 func TestPageTellsEverythingInChinese(t *testing.T) {
 	t.Parallel()
 	b, site := openLab(t)
 	b.Visit(site, "?lang=zh#/break", desk)
 	b.Until(`document.querySelector(".matrix") !== null`)
 
-	// Each cell of the matrix as the page has it: its reason, where it happened in practice
-	// unless that is only a reference, and its timeline.
+	// Each cell of the matrix as the page shows it: its reason, where it happened in practice unless
+	// that is only a reference, and its timeline.
 	wantSeen(t, b, ".matrix .sentence")
 	wantSeen(t, b, ".matrix .title")
 	titles := pagetest.Eval[int](b, `document.querySelectorAll(".matrix .title + .name").length`)
@@ -108,7 +108,7 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	  return texts;
 	})()`)
 
-	b.Quiet() // a refusal appears on the console too
+	b.Quiet() // a refusal also appears on the console
 	wantTold(t, b, "refused runs", `await refusals("/api/runs", [
 	  { strategies: ["nobody's"] }, { strategies: ["none", "none"] }, { strategies: [] },
 	  { conditions: ["storm"] }, { conditions: ["calm", "calm"] },
@@ -127,7 +127,7 @@ var badSchedules = []string{
 	strings.Repeat("p60000.", 5) + "p60000", "A.B.A.B.A", "A.A.fA",
 }
 
-// walk plays a level, each time by one of the possible moves, and returns all texts of the
+// walk plays a level, choosing one of the possible moves each time, and returns all texts of the
 // replies.
 const walk = `async (strategy, buyers, seed) => {
   const texts = [];

@@ -13,8 +13,8 @@ import (
 	"oversell/internal/web"
 )
 
-// docker-compose.yml sets what the program reads, to what it accepts, and publishes no port to others
-// than this machine.
+// docker-compose.yml sets only variables that the program reads, to values that it accepts, and
+// publishes ports only to this machine.
 func TestComposeRunsTheProgram(t *testing.T) {
 	text, err := os.ReadFile("../../docker-compose.yml")
 	if err != nil {

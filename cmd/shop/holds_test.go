@@ -53,8 +53,8 @@ func (p *program) settled(t *testing.T) {
 	}
 }
 
-// A shop without any flags has a payment provider of its own, whose webhooks it accepts, on
-// whatever address it listens.
+// A shop without flags has an embedded payment provider, and accepts its webhooks, whatever address
+// it listens on.
 func TestShopHasAProviderOfItsOwn(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", ":0"} {
 		p := start(t, "-addr", addr, "-hold-ttl", "1m")
@@ -67,8 +67,8 @@ func TestShopHasAProviderOfItsOwn(t *testing.T) {
 	}
 }
 
-// A shop pays at the provider that -provider names, and accepts the webhooks that the secret in
-// -webhook-secret-file has signed.
+// A shop uses the provider that -provider names, and accepts webhooks that are signed with the
+// secret in -webhook-secret-file.
 func TestShopPaysAtTheProviderItIsGiven(t *testing.T) {
 	const secret = "the secret of this test"
 	file := filepath.Join(t.TempDir(), "secret")

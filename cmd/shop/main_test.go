@@ -31,8 +31,8 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable()
-	debug.SetGCPercent(400)              // the lab makes much garbage and keeps little
-	for _, entry := range os.Environ() { // the user's own settings are not the tests'
+	debug.SetGCPercent(400)              // the lab allocates a lot and keeps little
+	for _, entry := range os.Environ() { // the user's own settings must not affect the tests
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix+"_") {
 			_ = os.Unsetenv(name)
 		}
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m, done))
 }
 
-// prepare has the tests share one run of the lab and one browser, until done is called.
+// prepare makes the tests share one run of the lab and one browser, until done is called.
 func prepare() (done func() error, err error) {
 	dir, err := os.MkdirTemp("", "shop-test-")
 	if err != nil {
@@ -67,11 +67,12 @@ func prepare() (done func() error, err error) {
 	}, err
 }
 
-// keptMatrix in the environment names a file. If it is there, it has what the lab's process writes.
+// keptMatrix is an environment variable that names a file. If the file exists, it contains the
+// output of the lab's process.
 const keptMatrix = "SHOP_TEST_MATRIX"
 
-// matrixOnce is matrix, unless the file is there: the lab takes seconds of processor time, and many tests need
-// only its result.
+// matrixOnce is matrix, but uses the file if it exists: the lab takes seconds of processor time,
+// and many tests need only its result.
 func matrixOnce(kept string) int {
 	text, err := os.ReadFile(kept)
 	if err != nil {
@@ -104,7 +105,7 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// wantOneLine checks that a program could not run and said so in one line.
+// wantOneLine checks that a program could not run, and reported that in one line.
 func wantOneLine(t *testing.T, code int, stdout, stderr *output, want string) {
 	t.Helper()
 	text := stderr.String()
@@ -310,7 +311,7 @@ func TestShopOpensSellsAndCloses(t *testing.T) {
 	}
 }
 
-// end ends a shop that must end well.
+// end stops a shop, which must end without an error.
 func (p *program) end(t *testing.T) {
 	t.Helper()
 	p.stop()
@@ -371,8 +372,8 @@ func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
 	p.end(t)
 }
 
-// The teacher of a class gets a token. Without it a buyer takes one unit by the strategy that was
-// chosen, and changes nothing.
+// The teacher of a class gets a token. Without it a buyer can only take one unit with the chosen
+// strategy, and cannot change anything.
 func TestShopForAClass(t *testing.T) {
 	p := start(t, "-class", "-addr", "127.0.0.1:0")
 	for _, want := range []string{"Phones: http://127.0.0.1:", "/#/shop/phone\n", "strategy: "} {

@@ -15,11 +15,11 @@ import (
 	"oversell/internal/bench/report/page/pagetest"
 )
 
-// framePause is the time from one frame of the picture to the next, less what it takes.
+// framePause is the time between two frames of the picture, without the time for taking one.
 const framePause = 180 * time.Millisecond
 
-// Takes the frames of the README's picture, a run that a card starts, into the folder that
-// PICTURE names. CONTRIBUTING.md says how they become docs/page.gif.
+// Saves the frames of the README's picture, of a run that a card starts, in the folder that PICTURE
+// names. CONTRIBUTING.md says how they become docs/page.gif.
 func TestTakeThePicture(t *testing.T) {
 	dir := os.Getenv("PICTURE")
 	if dir == "" {

@@ -35,8 +35,8 @@ func startProcess(t *testing.T, files int) (cmd *exec.Cmd, url string) {
 	return cmd, url
 }
 
-// The program opens, sells, and ends well when it is told to. One with a low limit on open files gets
-// many more clients than it can have, and goes on all the same.
+// The program opens, sells, and ends without an error when it is told to. With a low limit on open
+// files it survives many more clients than it can serve.
 func TestProgramSellsUntilItIsSignalled(t *testing.T) {
 	for signal, limit := range map[syscall.Signal]struct{ files, clients int }{
 		syscall.SIGINT: {1024, 0}, syscall.SIGTERM: {256, 600},

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collected are the spans that a collector in this process has taken.
+// collected are the spans that a collector in this process has received.
 type collected struct {
 	mu       sync.Mutex
 	names    []string
@@ -59,7 +59,7 @@ func (c *collected) add(req *collector.ExportTraceServiceRequest) {
 	}
 }
 
-// The spans of a purchase come to a collector at the latest when the shop ends.
+// The spans of a purchase reach a collector at the latest when the shop ends.
 func TestTracesComeToACollector(t *testing.T) {
 	got, url := openCollector(t)
 	p := start(t, "-otlp", url)
@@ -80,7 +80,7 @@ func TestTracesComeToACollector(t *testing.T) {
 	}
 }
 
-// A collector that hangs delays the end of a shop by flushTime at most, and the log says what is
+// A collector that hangs delays the end of a shop by at most flushTime, and the log says what is
 // lost.
 func TestCollectorMayHang(t *testing.T) {
 	hang := make(chan struct{})

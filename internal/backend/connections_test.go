@@ -44,8 +44,8 @@ func (slowConn) ExecContext(_ context.Context, query string, _ []driver.NamedVal
 	return driver.ResultNoRows, nil
 }
 
-// A connection counts while it is out of the pool, also between two statements. The time in
-// the pool, of the dial and of the wait for a free connection does not count.
+// A connection counts while it is out of the pool, even between two statements. Time in the pool,
+// for dialling and for waiting for a free connection does not count.
 func TestConnectionsCountWhileTheyAreOutOfThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var last time.Duration

@@ -199,9 +199,9 @@ func writeUntil(ctx context.Context, t *testing.T, db *gorm.DB, turns *atomic.In
 	}
 }
 
-// A query waits for a connection, and all are taken, by a transaction that has a lock and by others
-// that wait for the lock. The transaction needs the same query to end. It gets its answer, although
-// the query outside was asked first.
+// All connections are in use: by a transaction that has a lock, and by others that wait for the
+// lock. A query waits for a connection. The transaction has to run the same query before it can
+// end, and is answered although the query outside came first.
 func TestTransactionDoesNotWaitForAQueryOutside(t *testing.T) {
 	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
 		if err := db.AutoMigrate(&record{}); err != nil {
@@ -268,8 +268,8 @@ func TestSQLiteWaitEndsWithContext(t *testing.T) {
 	}
 }
 
-// A database that is away, hangs or refuses is an error soon, without the password, and the connections to it
-// recover.
+// A database that is unavailable, hangs or refuses soon leads to an error, without the password,
+// and the connections to it recover.
 func TestDatabaseThatFails(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	for name, url := range map[string]string{

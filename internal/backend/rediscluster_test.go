@@ -119,8 +119,8 @@ func executesOnce(t *testing.T, url string) {
 	}
 }
 
-// A client goes on when a replica has replaced a primary, and knows that the last writes may
-// be lost.
+// A client continues when a replica has replaced a primary, and notices that the last writes may be
+// lost.
 func clientNoticesAFailover(t *testing.T, c *backendtest.RedisCluster) {
 	rdb, w := watched(t, c.URL())
 	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {

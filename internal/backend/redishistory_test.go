@@ -78,7 +78,7 @@ func TestWatchNoticesARestart(t *testing.T) {
 	}
 }
 
-// A client follows the sentinels to the new master, and notices that it is another one.
+// A client follows the sentinels to the new master, and notices the change.
 func TestSentinelFailover(t *testing.T) {
 	set := backendtest.Sentinels(t)
 	rdb, w := watched(t, set.URL)

@@ -16,7 +16,7 @@ var (
 	errClosed = errors.New("closed")
 )
 
-// nothing is a look that always finds a reason to wait.
+// nothing is a look function that always finds a reason to wait.
 func nothing(context.Context, string) error { return nil }
 
 func TestWaitEndsWithWhatTheLookFinds(t *testing.T) {

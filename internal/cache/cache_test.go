@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
+	logging.Disable() // go-redis also returns the errors that it would print
 	goleak.VerifyTestMain(m)
 }
 
@@ -50,8 +50,7 @@ func ask(key, strategy string) cache.Request {
 	return cache.Request{Key: key, Strategy: strategy, Owner: fmt.Sprint("reader-", owners.Add(1))}
 }
 
-// source is where values come from. Before, if there is one, is called in the
-// middle of each load.
+// source provides the values. Before, if not nil, is called in the middle of each load.
 type source struct {
 	value  []byte
 	loads  atomic.Int64
@@ -66,7 +65,7 @@ func (s *source) load(context.Context) ([]byte, bool, error) {
 	return s.value, s.value != nil, nil
 }
 
-// rush lets n readers of a cold key go at once, in turn to each instance.
+// rush starts n concurrent readers of a cold key, spread over the instances.
 func rush(t *testing.T, n int, req func() cache.Request, src *source, instances ...*cache.Reader) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -286,8 +285,8 @@ func leftovers(t *testing.T, rdb redis.UniversalClient, prefix string) []string 
 	return keys
 }
 
-// Anybody can make up names. At most MaxEmpty of them at a time leave anything in Redis, and
-// each of these only a small marker for ten seconds.
+// Anybody can make up names. At most MaxEmpty of them at a time are stored in Redis, each only as a
+// small marker for ten seconds.
 func TestWhatDoesNotExistFillsNothing(t *testing.T) {
 	const names, most = 500, 100
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -373,16 +372,16 @@ func TestCloseEndsTheWaits(t *testing.T) {
 	}
 }
 
-// Readers that wait for a load that fails get its error, on all instances, and none of them
-// loads again. The next reader does. A load fails when all have asked, and when the other
-// instances, if the guard keeps none of them out, load too.
+// If a load fails, the readers that wait for it on all instances get its error, and none of them
+// loads again. The next reader does. The load fails once all readers have asked and, if the guard
+// does not exclude other instances, these are loading, too.
 func TestWaitersShareAFailedLoad(t *testing.T) {
 	const readers = 40
 	broken := errors.New("the database is away")
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		wants := map[string]int64{"local": 2, "v1_setnx": 1, "v6_watchdog": 1, "v7_queue": 1, "v9_cohort": 1}
 		for strategy, want := range wants {
-			for range 2 { // the second time there is a failure from before
+			for range 2 { // the second time there is an earlier failure
 				key := "failing-" + strategy
 				var waiting sync.WaitGroup
 				waiting.Add(readers + int(want))
@@ -445,5 +444,5 @@ func TestWorkIsDoneAroundTheLoad(t *testing.T) {
 	})
 }
 
-// strategies returns those that need only Redis and a database.
+// strategies returns the strategies that need only Redis and a database.
 func strategies() catalog.List { return catalog.Strategies().With(catalog.Options{}) }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Keys count once, however many read them, until their markers have expired, and not at all if
-// their values exist.
+// A key counts once, however often it is read, until its marker has expired, and not at all if its
+// value exists.
 func TestMissesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stay = 10 * time.Second

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
-// A holder that comes back after the next one has read gets nothing and changes nothing.
+// A holder that resumes after the next holder has read can neither read nor write.
 func TestLateHolderIsRefusedByAValue(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
@@ -70,7 +70,7 @@ func wantValue(t *testing.T, v fence.Value, token int64, want string) {
 	}
 }
 
-// Tokens of two locks are not compared: who has read last may write.
+// Tokens of two locks are not compared: the holder that read last may write.
 func TestLocksAreNotCompared(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		old := fence.Value{Client: rdb, Key: "{stock}", Fence: "{stock}:fence", Lock: "old"}
@@ -126,7 +126,7 @@ func holding(ctx context.Context, db *sql.DB, token int64, resource string, f fu
 
 func nothing(*sql.Tx) error { return nil }
 
-// A transaction of a late holder is refused, and one of the same holder is not.
+// A late holder's transaction is refused; another transaction of the current holder is not.
 func TestLateHolderIsRefusedByATransaction(t *testing.T) {
 	backendtest.EachDatabase(t, func(t *testing.T, gdb *gorm.DB) {
 		db := table(t, gdb)
@@ -179,7 +179,7 @@ func TestTransactionsAreOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// count reads the counter and writes it back, as a holder does that relies on its lock.
+// count reads the counter and writes it back, like a holder that relies on its lock.
 func count(ctx context.Context, tx *sql.Tx) error {
 	var n int
 	if err := tx.QueryRowContext(ctx, "SELECT n FROM counters").Scan(&n); err != nil {

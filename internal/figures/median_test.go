@@ -27,8 +27,8 @@ func TestMedianAndItsInterval(t *testing.T) {
 	}
 }
 
-// The values are those of the tables in books: David and Nagaraja, section 7.1,
-// and any table of the sign test.
+// The values are from tables in books: David and Nagaraja, section 7.1, and any table of the sign
+// test.
 func TestConfidence(t *testing.T) {
 	for n, want := range map[int]struct {
 		rank       int
@@ -46,7 +46,7 @@ func TestConfidence(t *testing.T) {
 	}
 }
 
-// The interval holds the true median as often as it says.
+// The interval contains the true median as often as it should.
 func TestIntervalHoldsTheMedian(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const tries = 20_000
@@ -89,7 +89,7 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// Intervals of runs of one kind do not overlap as seldom as is said.
+// Intervals of runs of the same kind fail to overlap as rarely as apart says.
 func TestApart(t *testing.T) {
 	for _, tt := range []struct {
 		n, m int

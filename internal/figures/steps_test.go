@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Steps are told in the order in which they began, with the time that each took.
+// Steps are returned in the order in which they began, each with its time.
 func TestStepsAreInTheOrderInWhichTheyBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("refused")
@@ -33,7 +33,7 @@ func TestStepsAreInTheOrderInWhichTheyBegan(t *testing.T) {
 	})
 }
 
-// A purchase that tries for ever does not keep all it did.
+// A purchase that retries forever does not record every step.
 func TestStepsAreFew(t *testing.T) {
 	var s Steps
 	for range 10 * maxSteps {

@@ -78,8 +78,7 @@ func TestRepliesAreComparedWithOrders(t *testing.T) {
 	}
 }
 
-// What buyers were told counts, whatever the stock says; and it does not hide what is
-// worse.
+// A wrong reply to a buyer is drift even if the stock is right, and does not hide a worse verdict.
 func TestVerdictOnWhatBuyersWereTold(t *testing.T) {
 	sold := Stock{Initial: 10, Sold: 10, Orders: 10}
 	twice, stuck := sold, sold
@@ -119,7 +118,7 @@ func TestStranded(t *testing.T) {
 	}
 }
 
-// A few of the orders that are missing are named, and of those beyond the first for a key.
+// A few of the missing orders, and a few of the duplicates, are named.
 func TestFewOrdersAreNamed(t *testing.T) {
 	var c Comparison
 	for i := range 100 {

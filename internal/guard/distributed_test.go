@@ -42,7 +42,7 @@ func TestFailedSectionReleases(t *testing.T) {
 	}
 }
 
-// tellingLock cancels its holder's context when the lease is lost, as stage 6 does.
+// tellingLock cancels its holder's context when the lease is lost, like stage 6.
 type tellingLock struct {
 	fakeLock
 	lost context.Context
@@ -130,7 +130,7 @@ func (l askedLock) TryLock(ctx context.Context) (bool, error) {
 	return l.fakeLock.TryLock(ctx)
 }
 
-// Neither the deadline of the wait nor its end cuts off a running attempt.
+// Neither the deadline nor the end of the wait interrupts a running attempt.
 func TestAttemptIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := oneLock{held: true}

@@ -36,8 +36,8 @@ func TestLineAsksWithOneCallerOnly(t *testing.T) {
 	})
 }
 
-// The delay is only for locks of other processes. A release by its own process wakes the
-// first caller at once.
+// The delay is only for locks of other processes. A release by its own process wakes the first
+// caller immediately.
 func TestLineWakesOnRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lock oneLock

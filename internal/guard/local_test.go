@@ -11,7 +11,7 @@ import (
 // sell runs n read-work-write sections, each through the guard that pick
 // returns, and returns what is left of a stock of n.
 func sell(t *testing.T, n int, pick func(caller int) Guard) int {
-	var mu sync.Mutex // keeps the race detector content, and nobody out
+	var mu sync.Mutex // only for the race detector: it is not held during a section
 	left := n
 	get := func() int { mu.Lock(); defer mu.Unlock(); return left }
 	set := func(v int) { mu.Lock(); defer mu.Unlock(); left = v }
@@ -54,7 +54,7 @@ func TestLocalIsOneMutexAProcess(t *testing.T) {
 	})
 }
 
-// A buyer who walks away does not cut off a sale that has begun.
+// A buyer who leaves does not interrupt a section that has begun.
 func TestSectionIsNotCutByCancel(t *testing.T) {
 	var lock oneLock
 	for name, g := range map[string]Guard{

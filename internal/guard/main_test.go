@@ -69,7 +69,7 @@ var (
 // entry is what the callers of a test want to enter.
 var entry = Entry{Key: "k", Owner: "o"}
 
-// inside counts how many are in a section at once.
+// inside counts how many callers are in a section at the same time.
 type inside struct {
 	mu         sync.Mutex
 	now, most  int

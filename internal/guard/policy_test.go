@@ -176,8 +176,8 @@ func (l queuedLock) Lock(ctx context.Context) error {
 	}
 }
 
-// One caller of a process is in the lock's own queue while another holds the lock; the
-// others wait in memory, first come, first served, until the end of their wait.
+// One caller of a process is in the lock's own queue while another holds the lock; the others wait
+// in memory, in order of arrival, until the end of their wait.
 func TestOneCallerWaitsInTheLocksQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := queuedLock{place: make(chan struct{}, 1), queue: new(atomic.Int32)}

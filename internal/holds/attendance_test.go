@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A process that has slept, or could not read the table, has not watched the others meanwhile.
+// Time in which a process slept, or could not read the table, does not count as attendance.
 func TestAttendanceBeginsAnewAfterAGap(t *testing.T) {
 	start := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	var a attendance

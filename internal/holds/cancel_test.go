@@ -21,7 +21,8 @@ func (s *shop) sold(t *testing.T, stage string) (holds.Hold, holds.Order) {
 	return h, o
 }
 
-// An order whose refund is not answered has ended all the same, and the settlement refunds it.
+// If the provider does not answer the refund of an order, the order is cancelled anyway, and the
+// settlement refunds it.
 func TestCancelWhileTheProviderRefundsNothing(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
@@ -41,7 +42,8 @@ func TestCancelWhileTheProviderRefundsNothing(t *testing.T) {
 	})
 }
 
-// A refund of a cancelled order that was accepted fails later. It shows until another one is final.
+// The refund of a cancelled order is accepted and fails later. It is counted as open until another
+// one is final.
 func TestRefundOfACancelledOrderFails(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		open := func(want int64) {
@@ -86,8 +88,8 @@ func (c *claimed) Claim(ctx context.Context, id string, token int64, paymentID s
 	return o, err
 }
 
-// A webhook that is repeated has found the order, which is cancelled before the webhook is answered. It does not
-// take the refund off the record.
+// A repeated webhook has found the order, which is cancelled before the webhook is answered. The
+// webhook does not delete the record of the refund.
 func TestCancelBesideARepeatedWebhook(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h, o := s.sold(t, h3)
@@ -110,8 +112,8 @@ func TestCancelBesideARepeatedWebhook(t *testing.T) {
 	})
 }
 
-// A refund in the provider's dashboard has failed before the order is cancelled. That does not keep the shop's own
-// refund from being tried again.
+// A refund in the provider's dashboard fails before the order is cancelled. The shop's own refund
+// is still tried again.
 func TestCancelAfterARefundThatFailed(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h, o := s.sold(t, h3)
@@ -146,7 +148,8 @@ func TestCancelAtAnotherProvider(t *testing.T) {
 	})
 }
 
-// A payment is refunded in the dashboard before its order is written. The webhook comes again until that has ended.
+// A payment is refunded in the dashboard before its order is written. The webhook is repeated until
+// the order has been written and cancelled.
 func TestRefundedBeforeTheOrderIsWritten(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")

@@ -23,7 +23,7 @@ func (s *shop) at(t *testing.T, ledger string) *holds.Service {
 	return till
 }
 
-// due makes all payments due for so long.
+// due makes all payments due for the given time.
 func (s *shop) due(t *testing.T, since time.Duration) {
 	t.Helper()
 	clock := holds.DialectOf(s.db).Clock
@@ -33,8 +33,8 @@ func (s *shop) due(t *testing.T, since time.Duration) {
 	}
 }
 
-// A payment is settled by the provider that it began at. Another provider does not know it, and
-// its word would forget a charge.
+// A payment is settled only at the provider where it began. Another provider does not know it, and
+// asking it would make the shop forget a charge.
 func TestPaymentIsSettledAtItsOwnProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		here, there := s.at(t, "http://one"), s.at(t, "http://two")
@@ -95,8 +95,8 @@ func TestHoldThatWasPaidAtAnotherProvider(t *testing.T) {
 	})
 }
 
-// The provider of a payment has ended with its process, and nobody can say what became of it.
-// It does not keep the item for ever.
+// The provider of a payment has ended with its process, so its outcome cannot be known. It does not
+// block the item's deletion forever.
 func TestForgetsPaymentsOfAProviderThatEnded(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		gone, here := s.at(t, holds.OwnLedger+"1"), s.at(t, holds.OwnLedger+"2")
@@ -122,8 +122,8 @@ func TestForgetsPaymentsOfAProviderThatEnded(t *testing.T) {
 	})
 }
 
-// The provider does not know a payment to which it gave an id: it has lost its ledger. The payment has an alarm
-// and stays on record, and the item can be deleted when its hold has ended.
+// The provider does not know a payment that it has given an id: it has lost its ledger. The payment
+// has an alarm and stays on record, and the item can be deleted when its hold has ended.
 func TestPaymentThatTheProviderDoesNotKnow(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -149,8 +149,8 @@ func TestPaymentThatTheProviderDoesNotKnow(t *testing.T) {
 	})
 }
 
-// A provider that does not answer does not say that it does not know the payment. When it does
-// again, its first word is not the last one: the buyer may have been charged.
+// A provider that does not answer has not said that it does not know the payment. Nor is its first
+// answer afterwards final: the buyer may have been charged.
 func TestOutageIsNotAWordOfTheProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -177,8 +177,8 @@ func TestOutageIsNotAWordOfTheProvider(t *testing.T) {
 	})
 }
 
-// A payment of before the ledgers had names may have begun at any provider. One that does not
-// know it cannot give it up.
+// A payment from before ledgers had names may have begun at any provider. A provider that does not
+// know it must not give it up.
 func TestPaymentWithoutALedgerIsNotGivenUp(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A shop that lives looks at its payments before another one takes them for abandoned, however
-// long it leaves an interrupted payment alone.
+// A live shop looks at its payments before another shop treats them as abandoned, however long its
+// Config.Settle is.
 func TestLooksBeforeOthersForget(t *testing.T) {
 	for _, settle := range []time.Duration{time.Second, DefaultSettle, 24 * time.Hour} {
 		s := &Service{cfg: Config{Settle: settle}}

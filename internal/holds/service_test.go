@@ -47,17 +47,17 @@ type bank struct {
 	mu             sync.Mutex     // of looked and refundKeys
 	asked          atomic.Int64   // calls, but for refunds that fail
 	away           error          // instead of an answer
-	afterAuthorise func() error   // its error takes the place of the reply
+	afterAuthorise func() error   // its error replaces the reply
 	afterCapture   func() error   // likewise
 	refunds        error          // instead of a refund
-	accepts        payment.Status // of a refund that the provider accepts and does not do
+	accepts        payment.Status // the status of a refund that the provider accepts but does not do
 	refundKeys     []string
 	looked         func(id string)
 	stuck          error // instead of an authorisation with the key "key"
-	forgotten      bool  // the provider knows no idempotency key of before
+	forgotten      bool  // the provider has forgotten earlier idempotency keys
 }
 
-// reply is what the shop learns of a call.
+// reply is the result of a call as the shop sees it.
 func (b *bank) reply(p payment.Payment, err error, after func() error) (payment.Payment, error) {
 	if err == nil && after != nil {
 		err = after()
@@ -121,8 +121,8 @@ func (b *bank) Find(ctx context.Context, reference string) ([]payment.Payment, e
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// each runs f in a shop on embedded and on real backends, which sells so many units. It does
-// not sweep or settle by itself.
+// each runs f in a shop that sells the given number of units, on embedded and on real backends. The
+// shop does not sweep or settle by itself.
 func each(t *testing.T, units int64, f func(t *testing.T, s *shop)) {
 	t.Parallel()
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
@@ -186,7 +186,7 @@ func (s *shop) hold(t testing.TB, stage, buyer string) holds.Hold {
 	return h
 }
 
-// expireNow lets a hold expire now, as its ttl and the clock would later.
+// expireNow makes a hold expire now.
 func (s *shop) expireNow(t *testing.T, h holds.Hold) {
 	t.Helper()
 	if err := holdstest.Expire(t.Context(), s.db, s.rdb, h); err != nil {
@@ -194,7 +194,7 @@ func (s *shop) expireNow(t *testing.T, h holds.Hold) {
 	}
 }
 
-// expire lets a hold expire, and ends it.
+// expire makes a hold expire, and ends it.
 func (s *shop) expire(t *testing.T, h holds.Hold) {
 	t.Helper()
 	s.expireNow(t, h)
@@ -216,8 +216,8 @@ func (s *shop) want(t *testing.T, left, held, sold int64) {
 	}
 }
 
-// books compares the provider's ledger with the orders: every capture has one order or one
-// refund, but for so many.
+// books compares the provider's ledger with the orders: every capture has one order or one refund,
+// except for the given number.
 func (s *shop) books(t *testing.T, wrong int) payment.Books {
 	t.Helper()
 	ledger, err := s.bank.Ledger(t.Context())
@@ -274,7 +274,7 @@ func TestPay(t *testing.T) {
 	})
 }
 
-// What cannot be paid is not charged.
+// If a hold cannot be paid, the buyer is not charged.
 func TestPayChargesNothingInVain(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		expired, released, other := s.hold(t, h3, "a"), s.hold(t, h3, "b"), s.hold(t, h3, "c")
@@ -305,8 +305,8 @@ func TestPayChargesNothingInVain(t *testing.T) {
 	})
 }
 
-// A buyer who was charged, and repeats the request while the provider is away, is not told that
-// nothing was charged.
+// If a buyer was charged, and repeats the request while the provider is unavailable, the reply must
+// not say that nothing was charged.
 func TestRepeatedPaymentWhileTheProviderIsAway(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		first := s.hold(t, h3, "a")
@@ -353,16 +353,16 @@ func TestLatePaymentIsRefunded(t *testing.T) {
 	})
 }
 
-// reference is what the provider knows a payment for a hold by.
+// reference returns the reference of payments for a hold.
 func reference(h holds.Hold) string { return fmt.Sprintf("%s/%d", h.ID, h.Token) }
 
-// captured is a payment whose process died after the capture.
+// captured makes a payment whose process died after the capture.
 func (s *shop) captured(t *testing.T, h holds.Hold) string {
 	t.Helper()
 	return s.charge(t, h, holds.DefaultPrice*h.Quantity, "EUR")
 }
 
-// charge captures a payment for a hold, past the shop.
+// charge captures a payment for a hold, bypassing the shop.
 func (s *shop) charge(t *testing.T, h holds.Hold, amount int64, currency string) string {
 	t.Helper()
 	p, err := s.bank.Authorise(t.Context(),
@@ -378,7 +378,7 @@ func (s *shop) charge(t *testing.T, h holds.Hold, amount int64, currency string)
 }
 
 // The process dies between the capture and the order. The webhook writes the order, once, or
-// refunds what came too late, once.
+// refunds a late payment, once.
 func TestWebhookMakesGood(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		inTime, late := s.hold(t, h3, "a"), s.hold(t, h3, "b")
@@ -406,8 +406,8 @@ func TestWebhookMakesGood(t *testing.T) {
 	})
 }
 
-// A payment buys a hold only with the price of the hold. Another one is refunded, whether the
-// webhook finds it or the settlement, and the hold can still be paid: in every stage.
+// A payment must have the price of its hold. Any other payment is refunded, whether the webhook or
+// the settlement finds it, and the hold can still be paid, in every stage.
 func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 	for _, stage := range catalog.HoldStages() {
 		t.Run(stage.Name, func(t *testing.T) {
@@ -454,8 +454,8 @@ func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 	}
 }
 
-// The price changes while a buyer is paying. What the shop has asked for is right, also when
-// its webhook comes once more after the order.
+// The price changes while a buyer is paying. The amount that the shop has asked for stays right,
+// even if the webhook is repeated after the order.
 func TestPriceChangesDuringAPayment(t *testing.T) {
 	for _, stage := range catalog.HoldStages() {
 		t.Run(stage.Name, func(t *testing.T) {
@@ -499,8 +499,8 @@ func TestPriceThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// A flaw of every payment by somebody else: the refund is not part of the transaction. Until
-// the webhook comes, the buyer has paid for nothing.
+// A flaw of every external payment: the refund is not part of the transaction. Until the webhook
+// comes, the buyer has paid for nothing.
 func TestDiesBeforeRefund(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -543,7 +543,7 @@ func TestLostReplyOfACapture(t *testing.T) {
 	})
 }
 
-// A webhook for something that is no hold of this shop changes nothing.
+// A webhook for something other than a hold of this shop changes nothing.
 func TestForeignWebhook(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -570,7 +570,7 @@ func TestForeignWebhook(t *testing.T) {
 	})
 }
 
-// Two stages know nothing of each other's holds, so the first hold of a sale decides.
+// Stages do not know each other's holds, so the first hold of a sale decides the stage.
 func TestASaleHasOneStage(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		stages := catalog.HoldStages()
@@ -588,7 +588,7 @@ func TestASaleHasOneStage(t *testing.T) {
 	})
 }
 
-// Nobody asks for anything, and yet the units of a hold that has expired are for sale again.
+// The units of an expired hold go back on sale without any request.
 func TestSweeperNeedsNoRequests(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		s := newShop(t, rdb, db, 1, holds.Config{Sweep: 10 * time.Millisecond})
@@ -606,7 +606,7 @@ func TestSweeperNeedsNoRequests(t *testing.T) {
 	})
 }
 
-// trouble is a stage that cannot sweep, and during whose Take the buyer leaves.
+// trouble is a stage whose sweeps fail, and during whose Take the buyer leaves.
 type trouble struct {
 	holds.Stage
 	leave context.CancelFunc
@@ -621,11 +621,11 @@ func (s trouble) Take(ctx context.Context, r holds.Request) (holds.Hold, error) 
 	return s.Stage.Take(ctx, r)
 }
 
-// One item that cannot be swept does not keep the units of the others.
+// An item that cannot be swept does not delay the others.
 func TestOneItemDoesNotStopTheSweep(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.cfg.Stages["h1_counter"] = trouble{s.cfg.Stages["h1_counter"], func() {}}
-		for _, sku := range []string{"a-first", "z-last"} { // on both sides of the one that is well
+		for _, sku := range []string{"a-first", "z-last"} { // sorted before and after the item that can be swept
 			if _, err := s.stock.Put(t.Context(), stock.Item{SKU: sku, Initial: 1, Keeper: stock.InHolds}); err != nil {
 				t.Fatal(err)
 			}
@@ -699,7 +699,8 @@ func (s *shop) wantOpen(t *testing.T, what string) {
 	}
 }
 
-// An item stays while a hold of it can be paid, in any stage. Nothing is lost by the attempt.
+// An item cannot be deleted while a hold of it can be paid, in any stage. The attempt changes
+// nothing.
 func TestAnItemWithOpenHoldsIsNotDeleted(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
@@ -721,8 +722,8 @@ func TestAnItemWithOpenHoldsIsNotDeleted(t *testing.T) {
 	})
 }
 
-// A hold that a buyer is paying for keeps the item, also when it expires meanwhile: the payment
-// is refunded first.
+// A hold that a buyer is paying for blocks the item's deletion, even if it expires meanwhile: the
+// payment is refunded first.
 func TestAnItemStaysWhileAHoldIsBeingPaid(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -742,8 +743,8 @@ func TestAnItemStaysWhileAHoldIsBeingPaid(t *testing.T) {
 	})
 }
 
-// A new sale ends the open holds of the one before. A buyer who pays for such a hold is charged
-// nothing, and it does not keep the item.
+// A new sale ends the open holds of the previous one. A buyer who pays for such a hold is not
+// charged, and the hold does not block the item's deletion.
 func TestANewSaleEndsOpenHolds(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		h, paid := s.hold(t, h3, "a"), s.hold(t, h3, "b")
@@ -773,7 +774,7 @@ func TestANewSaleEndsOpenHolds(t *testing.T) {
 	})
 }
 
-// A sale begins while a buyer of the one before is paying. The buyer gets the money back.
+// A sale begins while a buyer of the previous one is paying. The buyer gets the money back.
 func TestANewSaleBeginsDuringAPayment(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -789,7 +790,7 @@ func TestANewSaleBeginsDuringAPayment(t *testing.T) {
 	})
 }
 
-// An item that is deleted takes its holds with it.
+// Deleting an item deletes its holds.
 func TestDeleteForgetsHolds(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -811,7 +812,7 @@ func TestDeleteForgetsHolds(t *testing.T) {
 	})
 }
 
-// A sale may say how long its holds last. The next sale of the item need not.
+// A sale may set how long its holds last. That does not carry over to the next sale.
 func TestSaleSaysHowLongAHoldLasts(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
@@ -830,7 +831,7 @@ func TestSaleSaysHowLongAHoldLasts(t *testing.T) {
 	})
 }
 
-// An item's own limit counts, and not that of the shop.
+// An item's own limit replaces the shop's.
 func TestSaleSaysHowManyUnitsABuyerMayHold(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
@@ -848,7 +849,7 @@ func TestSaleSaysHowManyUnitsABuyerMayHold(t *testing.T) {
 	})
 }
 
-// The key of a hold that has ended gets nothing: the buyer needs a new key.
+// The key of an ended hold cannot be used again: the buyer needs a new key.
 func TestTheKeyOfAnEndedHold(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		for _, stage := range []string{"h2_status", h3} {
@@ -885,8 +886,8 @@ func TestTheKeyOfAnEndedHold(t *testing.T) {
 	})
 }
 
-// The list has the holds of the current sale, newest first, and their orders. A stage that
-// forgets its holds lists those that are live, and what became orders.
+// The list has the holds of the current sale, newest first, and their orders. A stage that forgets
+// ended holds lists only open holds and orders.
 func TestHoldsAreListed(t *testing.T) {
 	each(t, 5, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
@@ -915,7 +916,7 @@ func TestHoldsAreListed(t *testing.T) {
 			want := []line{{held.ID, holds.Held, false}, {released.ID, holds.Released, false},
 				{paid.ID, holds.Paid, true}}
 			if stage.Name == "h1_counter" {
-				want = slices.Delete(want, 1, 2) // it has forgotten what was released
+				want = slices.Delete(want, 1, 2) // it has forgotten the released hold
 			}
 			var got []line
 			for _, h := range l.Holds {
@@ -939,7 +940,7 @@ func TestHoldsAreListed(t *testing.T) {
 	})
 }
 
-// A hold that has run out is listed as expired before a sweep has found it.
+// An expired hold is listed as expired before a sweep has found it.
 func TestExpiredHoldIsListed(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range []string{"h2_status", h3} {
@@ -953,8 +954,8 @@ func TestExpiredHoldIsListed(t *testing.T) {
 	})
 }
 
-// Between the expiry of a hold and the sweep its units are free in h3_claim, and in the hold in the
-// others. They are not stranded, and the hold does not keep the item from being deleted.
+// Between the expiry of a hold and the sweep its units are free in h3_claim, and count as held in
+// the other stages. They are not stranded, and the hold does not block the item's deletion.
 func TestUnitsAreNotStrandedBeforeTheSweep(t *testing.T) {
 	each(t, 10, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
@@ -979,7 +980,7 @@ func TestUnitsAreNotStrandedBeforeTheSweep(t *testing.T) {
 	})
 }
 
-// A unit whose process died before it wrote the hold is stranded, and shows as that.
+// A unit whose process died before it wrote the hold is stranded, and the audit shows that.
 func TestLostUnitIsStranded(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		s.hold(t, "h1_counter", "a")
@@ -993,7 +994,7 @@ func TestLostUnitIsStranded(t *testing.T) {
 	})
 }
 
-// Only so many holds are listed: the newest ones.
+// At most MaxListed holds are listed: the newest ones.
 func TestListIsBounded(t *testing.T) {
 	each(t, holds.MaxListed+20, func(t *testing.T, s *shop) {
 		var last holds.Hold

@@ -19,7 +19,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// interrupt makes a payment whose process has no answer to a call at the provider, as if it
+// interrupt makes a payment whose process gets no answer from the provider to one call, as if it
 // had died there.
 func (s *shop) interrupt(t *testing.T, h holds.Hold, at *func() error) {
 	t.Helper()
@@ -31,7 +31,7 @@ func (s *shop) interrupt(t *testing.T, h holds.Hold, at *func() error) {
 	*at = nil
 }
 
-// settle settles what was interrupted, as if a long time had passed.
+// settle settles interrupted payments, as if a long time had passed.
 func (s *shop) settle(t *testing.T) {
 	t.Helper()
 	err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error
@@ -40,7 +40,8 @@ func (s *shop) settle(t *testing.T) {
 	}
 }
 
-// wantUnsettled checks how many payments are on record as not settled. Those that are never due are.
+// wantUnsettled checks how many payments are on record as unsettled. Payments that are never due
+// count as settled.
 func (s *shop) wantUnsettled(t *testing.T, want int64) {
 	t.Helper()
 	var n int64
@@ -50,7 +51,7 @@ func (s *shop) wantUnsettled(t *testing.T, want int64) {
 	}
 }
 
-// A payment that nothing interrupts leaves nothing to settle, however it ends.
+// An uninterrupted payment leaves nothing to settle, however it ends.
 func TestPaymentsLeaveNothingToSettle(t *testing.T) {
 	each(t, 4, func(t *testing.T, s *shop) {
 		bought, late := s.hold(t, h3, "a"), s.hold(t, h3, "b")
@@ -78,8 +79,8 @@ func TestPaymentsLeaveNothingToSettle(t *testing.T) {
 	})
 }
 
-// The process dies between the capture and the order, and no webhook comes. The payment becomes
-// the order all the same, or is refunded if its hold has ended: in every stage.
+// The process dies between the capture and the order, and no webhook comes. The payment still
+// becomes the order, or is refunded if its hold has ended, in every stage.
 func TestSettlesACaptureWithoutWebhooks(t *testing.T) {
 	for _, stage := range catalog.HoldStages() {
 		t.Run(stage.Name, func(t *testing.T) {
@@ -106,8 +107,8 @@ func TestSettlesACaptureWithoutWebhooks(t *testing.T) {
 	}
 }
 
-// An authorisation is cancelled when its hold has ended, and not before: until then the buyer
-// may go on paying.
+// An authorisation is cancelled when its hold has ended, and not before: until then the buyer may
+// continue to pay.
 func TestCancelsWhatWasNeverCaptured(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		left, resumed := s.hold(t, h3, "a"), s.hold(t, h3, "b")
@@ -153,8 +154,8 @@ func TestCancelsACaptureThatNeverWas(t *testing.T) {
 	})
 }
 
-// A process that was stopped before it asked for the authorisation, for longer than anybody
-// waits, charges nothing when it goes on.
+// A process that is paused for a long time before it asks for the authorisation charges nothing
+// when it resumes.
 func TestStoppedPayerChargesNothing(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -181,8 +182,7 @@ func TestStoppedPayerChargesNothing(t *testing.T) {
 	})
 }
 
-// A buyer who asks again after the hold has ended learns what became of the money, and need
-// not wait for anybody.
+// A buyer who asks again after the hold has ended learns the outcome of the payment immediately.
 func TestBuyerAsksAgainTooLate(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -200,7 +200,7 @@ func TestBuyerAsksAgainTooLate(t *testing.T) {
 	})
 }
 
-// Several shops settle at once, webhooks come, and the buyer asks again: each payment ends
+// Several shops settle at the same time, webhooks come, and the buyer asks again: each payment ends
 // once.
 func TestEverybodySettlesAtOnce(t *testing.T) {
 	const units = 6 // that are sold, and as many whose payments are refunded
@@ -257,8 +257,8 @@ func TestEverybodySettlesAtOnce(t *testing.T) {
 	})
 }
 
-// A provider that is away costs a round a bounded number of calls. When it is back, nothing was
-// forgotten.
+// While the provider is unavailable, a round makes a bounded number of calls. When it is back, no
+// payment was forgotten.
 func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 	each(t, 6, func(t *testing.T, s *shop) {
 		for range 6 {
@@ -284,11 +284,11 @@ func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 	})
 }
 
-// putPayment is a row of a payment that began some time ago.
+// putPayment inserts the row of a payment that began some time ago.
 const putPayment = "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, currency, " +
 	"payment_id, due_at, tries) VALUES (?, 'key', 'hot', 1, 1, 'EUR', 'pay_none', ?, 0)"
 
-// What cannot be settled does not keep the others from being settled, however many there are before it.
+// Payments that cannot be settled do not block the others, however many come first.
 func TestSettlesTheOthers(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		const poison = 30
@@ -314,8 +314,8 @@ func TestSettlesTheOthers(t *testing.T) {
 	})
 }
 
-// A payment that becomes due is looked at before those that were tried already, and before those that wait for
-// their first try since longer.
+// A payment that becomes due is tried before those that were already tried, and before those that
+// have waited longer for their first try.
 func TestSettlesFirstWhatWasTriedLeast(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -346,8 +346,9 @@ func TestSettlesFirstWhatWasTriedLeast(t *testing.T) {
 	})
 }
 
-// The provider answers the key of an authorisation with an error, for ever. When the hold has ended its payments
-// are found by their reference: here there is none. The buyer is told, and the item can be deleted.
+// The provider always answers the key of an authorisation with an error. When the hold has ended,
+// its payments are found by their reference: here there are none. The buyer gets to know, and the
+// item can be deleted.
 func TestAuthorisationThatIsNeverAnswered(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -412,8 +413,8 @@ func TestAuthorisationThatIsFoundByItsReference(t *testing.T) {
 	})
 }
 
-// A payment that can never be settled has an alarm, and does not keep its item. It is settled all the same when
-// the provider answers again.
+// A payment that cannot be settled for a long time gets an alarm, and does not block its item's
+// deletion. It is still settled when the provider answers again.
 func TestPaymentThatCannotBeSettledHasAnAlarm(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -445,7 +446,7 @@ func TestPaymentThatCannotBeSettledHasAnAlarm(t *testing.T) {
 	})
 }
 
-// Nobody sends a webhook, asks or calls Settle, and yet the buyer gets the order.
+// Without a webhook, a repeated request or a call of Settle the buyer still gets the order.
 func TestSettlerNeedsNoRequests(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		s := newShop(t, rdb, db, 1, holds.Config{Sweep: time.Hour, Settle: 50 * time.Millisecond})
@@ -463,7 +464,7 @@ func TestSettlerNeedsNoRequests(t *testing.T) {
 	})
 }
 
-// wantAlarms checks how many payments somebody has to look at.
+// wantAlarms checks how many payments have an alarm.
 func (s *shop) wantAlarms(t *testing.T, want int64) {
 	t.Helper()
 	a, err := s.stock.Audit(t.Context(), "hot")
@@ -475,8 +476,8 @@ func (s *shop) wantAlarms(t *testing.T, want int64) {
 	}
 }
 
-// The reply to a capture is lost, and the provider has forgotten the idempotency keys when the buyer asks again.
-// The payment on record becomes the order, and there is no other.
+// The reply to a capture is lost, and the provider has forgotten the idempotency keys when the
+// buyer asks again. The payment on record becomes the order, and no other payment is made.
 func TestProviderHasForgottenTheKey(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -493,8 +494,8 @@ func TestProviderHasForgottenTheKey(t *testing.T) {
 	})
 }
 
-// The reply to a capture is lost, and the buyer asks again while the provider has another ledger. The other
-// ledger gets no payment. The right one is asked when it is back.
+// The reply to a capture is lost, and the buyer asks again while the provider has another ledger.
+// No payment is made in that ledger. The right one is asked when it is back.
 func TestProviderHasAnotherLedgerForAWhile(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -519,8 +520,8 @@ func TestProviderHasAnotherLedgerForAWhile(t *testing.T) {
 	})
 }
 
-// Two requests with one key get two payments of the provider. The one on record goes on, and the other is
-// cancelled and never captured.
+// The provider makes two payments for two requests with the same key. The one on record continues,
+// and the other is cancelled and never captured.
 func TestProviderMakesTwoPaymentsForOneKey(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -575,8 +576,8 @@ func (s *shop) refundFails(t *testing.T, id, event string) {
 	}
 }
 
-// A refund that was accepted and fails later is tried again with another key, whether the provider called it
-// final or not. Until it is, the payment is on record.
+// A refund that was accepted and fails later is tried again with another key, whether the provider
+// called it final or not. Until a refund succeeds, the payment stays on record.
 func TestRefundThatFailsLater(t *testing.T) {
 	for accepted, want := range map[payment.Status]error{
 		"pending": holds.ErrPending, payment.Refunding: holds.ErrPending, payment.Refunded: holds.ErrRefunded,
@@ -606,8 +607,8 @@ func TestRefundThatFailsLater(t *testing.T) {
 	}
 }
 
-// Three refunds fail. Then somebody has to look at the payment, and no more are asked for. The payment stays on
-// record until the provider says that it is refunded.
+// Three refunds fail. Then the payment gets an alarm, and the shop asks for no more refunds. The
+// payment stays on record until the provider says that it is refunded.
 func TestRefundsThatAllFail(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = "pending"
@@ -637,8 +638,8 @@ func TestRefundsThatAllFail(t *testing.T) {
 	})
 }
 
-// No webhook says that the refund has failed, or the provider answers its key with an error for ever. The
-// settlement finds that the payment is still captured, and tries another key.
+// No webhook reports that the refund has failed, or the provider always answers its key with an
+// error. The settlement finds that the payment is still captured, and tries another key.
 func TestRefundThatFailsWithoutAWebhook(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = "pending"
@@ -660,8 +661,8 @@ func TestRefundThatFailsWithoutAWebhook(t *testing.T) {
 	})
 }
 
-// Each refund is final and fails later. Three are made, and then somebody has to look at the payment, although the
-// shop has taken it for settled each time.
+// Each refund is final and fails later. After three refunds the payment gets an alarm, although the
+// shop had considered it settled each time.
 func TestFinalRefundsThatAllFail(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = payment.Refunded
@@ -687,7 +688,7 @@ func TestFinalRefundsThatAllFail(t *testing.T) {
 	})
 }
 
-// The payment could not be settled, and then its refunds fail. The second alarm takes the place of the first.
+// The payment could not be settled, and then its refunds fail. The second alarm replaces the first.
 func TestAlarmOfRefundsReplacesOthers(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = "pending"
@@ -729,8 +730,8 @@ func TestRefundOfAPaymentWhoseIDWasLost(t *testing.T) {
 	})
 }
 
-// Refunds get no answer for a long time, after one that has failed. That counts no more failed refunds, and the
-// buyer has the money back when the provider answers again. An event that comes again later counts once.
+// After a failed refund, further ones get no answer for a long time. They do not count as failed,
+// and the buyer gets the money back when the provider answers again. A repeated event counts once.
 func TestOutageOfRefundsDoesNotEndThem(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = "pending"
@@ -761,7 +762,7 @@ func TestOutageOfRefundsDoesNotEndThem(t *testing.T) {
 	})
 }
 
-// A table of before the alarms gets their columns.
+// A table from before there were alarms gets their columns.
 func TestMigratesPaymentsOfBefore(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")

@@ -36,8 +36,8 @@ func (s *stuck) Sweep(ctx context.Context, sku string, _ int) (int, error) {
 	return 0, nil
 }
 
-// Items whose rows are locked wait by themselves: each delays the others once, for as long as a
-// round waits to find out. When they are free they are swept as the others are.
+// Items whose rows are locked wait separately: each delays the others only once, for as long as a
+// round waits for it. When they are unlocked they are swept like the others.
 func TestStuckItemsDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const locked = 3 * maxSlow

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A reply that says nothing is ErrUnavailable: the work may have been done.
+// A meaningless reply is ErrUnavailable: the work may have been done.
 func TestRepliesThatSayNothing(t *testing.T) {
 	for name, reply := range map[string]http.HandlerFunc{
 		"an error of a proxy": func(w http.ResponseWriter, _ *http.Request) {
@@ -46,7 +46,7 @@ func TestRepliesThatSayNothing(t *testing.T) {
 	}
 }
 
-// A reply that is cut off in the middle says nothing either.
+// A truncated reply is meaningless, too.
 func TestReplyThatIsCutOff(t *testing.T) {
 	c := overHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
@@ -68,7 +68,7 @@ func TestClientRepeatsNothingByItself(t *testing.T) {
 		}
 		s.ServeHTTP(w, r)
 	}))
-	p := authorised(t, c, "a") // on the connection that is used again
+	p := authorised(t, c, "a") // on the connection that will be reused
 	if err := s.faulty.set(Faults{LoseReplyTo: []string{OpCapture}}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// shop receives webhooks as a shop must: it checks each before it reads it.
+// shop receives webhooks as a shop must: it verifies each before it parses it.
 type shop struct {
 	t     *testing.T
 	begin time.Time
@@ -123,8 +123,7 @@ func TestEveryChangeHasItsWebhook(t *testing.T) {
 	})
 }
 
-// A webhook that is not accepted comes again, with the same id, after pauses that grow, until
-// it is.
+// A webhook that is not accepted is sent again, with the same id and growing pauses, until it is.
 func TestWebhookIsRepeatedUntilItIsAccepted(t *testing.T) {
 	cfg := Config{RetryFrom: time.Second, RetryMost: 3 * time.Second}
 	delivering(t, cfg, func(t *testing.T, c *Client, shop *shop) {
@@ -159,7 +158,7 @@ func TestRefusedWebhookIsOvertaken(t *testing.T) {
 
 func TestWebhookIsGivenUpInTheEnd(t *testing.T) {
 	delivering(t, Config{Attempts: 3}, func(t *testing.T, c *Client, shop *shop) {
-		shop.answer = func(int, Event) int { return http.StatusFound } // a redirect is no acceptance
+		shop.answer = func(int, Event) int { return http.StatusFound } // a redirect does not count as accepted
 		authorised(t, c, "a")
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -168,7 +167,7 @@ func TestWebhookIsGivenUpInTheEnd(t *testing.T) {
 	})
 }
 
-// A webhook that the receiver never answers is cut off, and holds up no other payment.
+// A webhook that the receiver never answers times out, and does not delay other payments.
 func TestReceiverThatHangs(t *testing.T) {
 	delivering(t, Config{Attempts: 1}, func(t *testing.T, c *Client, shop *shop) {
 		shop.hang = map[Status]bool{Authorised: true}
@@ -185,7 +184,7 @@ func TestReceiverThatHangs(t *testing.T) {
 	})
 }
 
-// The provider ends also while a receiver hangs.
+// The provider ends even while a receiver hangs.
 func TestDeliverEndsWithItsContext(t *testing.T) {
 	delivering(t, Config{}, func(t *testing.T, c *Client, shop *shop) {
 		shop.hang = map[Status]bool{Authorised: true}

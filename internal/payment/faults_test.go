@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// setFaults switches faults on as a user does, over HTTP.
+// setFaults switches faults on over HTTP, like a user.
 func setFaults(t *testing.T, c *Client, f Faults) {
 	t.Helper()
 	if err := c.SetFaults(t.Context(), f); err != nil {
@@ -15,8 +15,8 @@ func setFaults(t *testing.T, c *Client, f Faults) {
 	}
 }
 
-// A capture whose reply is lost has charged the buyer. Repeated with its key it says so, and
-// charges nothing more.
+// A capture whose reply is lost has charged the buyer. Repeated with its key it returns the
+// captured payment, and charges nothing more.
 func TestLostReplyAfterTheWork(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *Client) {
 		p := authorised(t, c, "a")
@@ -29,7 +29,7 @@ func TestLostReplyAfterTheWork(t *testing.T) {
 	})
 }
 
-// Only the replies that are named are lost, and only every nth. An error is never lost: no
+// Only replies to the named operations are lost, and only every nth. An error is never lost: no
 // work was done.
 func TestEveryNthReplyIsLost(t *testing.T) {
 	c := clientOf(t, newServer(Config{}))
@@ -53,7 +53,7 @@ func TestEveryNthOperationFails(t *testing.T) {
 	expect(t, c, capture(p.ID, "c"), Captured, nil)
 }
 
-// A reply that is late comes after the work, so that a caller who gave up was charged.
+// A late reply comes after the work, so a caller who gave up was charged.
 func TestDelayIsAfterTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(Config{})
@@ -73,7 +73,7 @@ func TestDelayIsAfterTheWork(t *testing.T) {
 	})
 }
 
-// Only the replies that are named are late.
+// Only replies to the named operations are late.
 func TestOnlyNamedRepliesAreDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clientOf(t, newServer(Config{}))
@@ -90,8 +90,8 @@ func TestOnlyNamedRepliesAreDelayed(t *testing.T) {
 	})
 }
 
-// The payments with one reference have faults of their own, and not those of all. The other
-// payments know nothing of them.
+// The payments with one reference have their own faults instead of the common ones. Other payments
+// are not affected.
 func TestFaultsOfOneReference(t *testing.T) {
 	s := newServer(Config{})
 	c := clientOf(t, s)
@@ -134,7 +134,7 @@ func TestRefundThatFailsLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect(t, c, refund(p.ID, "r"), Refunding, nil) // the answer of then
+	expect(t, c, refund(p.ID, "r"), Refunding, nil) // the earlier answer
 	expect(t, c, refund(p.ID, "r2"), Refunded, nil)
 	wantLedger(t, c, Authorised, Captured, Refunding, refundFailed, Refunded)
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// reborn serves each request by a provider that has just been started on the same journal. The
+// reborn serves each request with a provider that has just been started on the same journal. The
 // faults stay switched on.
 type reborn struct {
 	mu     sync.Mutex
@@ -46,7 +46,7 @@ func open(t *testing.T, name string) *Journal {
 }
 
 // written is a journal file with an authorised, a captured and a declined payment, and a refused
-// capture. It returns the file's lines too.
+// capture. It also returns the file's lines.
 func written(t *testing.T) (name string, lines []string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "ledger")
@@ -68,7 +68,7 @@ func written(t *testing.T) (name string, lines []string) {
 	return name, strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// What was answered is answered the same by the next provider, refusals included.
+// The next provider repeats all earlier answers, including refusals.
 func TestJournalKeepsRefusals(t *testing.T) {
 	name, _ := written(t)
 	c := clientOf(t, newServer(Config{Journal: open(t, name)}))
@@ -87,8 +87,8 @@ func TestJournalKeepsRefusals(t *testing.T) {
 	wantLedger(t, c, Authorised, Captured, Declined, Authorised)
 }
 
-// A process may be killed after any byte of a line. Then that request never was, and the
-// provider says so in its log and goes on.
+// A process may be killed after any byte of a line. Then that request is forgotten, and the next
+// provider logs it and continues.
 func TestTornLastLineIsDropped(t *testing.T) {
 	_, lines := written(t)
 	whole := strings.Join(lines[:len(lines)-1], "")
@@ -116,7 +116,7 @@ func TestTornLastLineIsDropped(t *testing.T) {
 	}
 }
 
-// A file that is damaged elsewhere is not guessed at, and not changed.
+// A file that is damaged elsewhere is refused, and not changed.
 func TestDamagedJournalIsRefused(t *testing.T) {
 	_, lines := written(t)
 	for name, text := range map[string]string{
@@ -144,8 +144,8 @@ func TestDamagedJournalIsRefused(t *testing.T) {
 	}
 }
 
-// What cannot be written has not happened, and is not answered as if it had. That goes for all
-// that follows: nobody knows what the file has.
+// A change that cannot be written is not made, and the request fails. So do all later ones, because
+// the contents of the file are unknown.
 func TestProviderDoesNothingThatItCannotRecord(t *testing.T) {
 	for name, spoil := range map[string]func(j *Journal, name string) error{
 		"the disk fails": func(j *Journal, _ string) error { return j.file.Close() },

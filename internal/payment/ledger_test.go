@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// entries is a ledger in which the payments reach the statuses one after the other.
+// entries returns a ledger in which the payments reach the statuses one after the other.
 func entries(payment string, statuses ...Status) []Entry {
 	var all []Entry
 	for _, s := range statuses {
@@ -58,7 +58,7 @@ func TestAuditFindsEachWayToLoseMoney(t *testing.T) {
 	}
 }
 
-// An order must be paid with what is due for it, in the currency in which it is due.
+// An order must be paid with the amount and the currency that are due.
 func TestAuditFindsOrdersOfAWrongAmount(t *testing.T) {
 	ledger := func(amount int64, currency string, statuses ...Status) []Entry {
 		all := entries("p", statuses...)
@@ -101,7 +101,7 @@ func TestAuditCountsWhatPaymentsReached(t *testing.T) {
 	}
 }
 
-// The entries of a group can be read by themselves, unless they are too many.
+// The entries of a group can be read separately, unless there are too many.
 func TestGroupHasItsEntries(t *testing.T) {
 	s := newServer(Config{})
 	c := clientOf(t, s)

@@ -61,7 +61,7 @@ func TestPaymentIsAuthorisedCapturedAndRefunded(t *testing.T) {
 	})
 }
 
-// A reference finds its payments as they are now, also those that were declined.
+// Find returns the payments with a reference in their current state, including declined ones.
 func TestFindsPaymentsByTheirReference(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *Client) {
 		first := authorised(t, c, "a")
@@ -83,7 +83,7 @@ func TestFindsPaymentsByTheirReference(t *testing.T) {
 	})
 }
 
-// An empty ledger is an empty list, not null: programs in other languages add the pages up.
+// An empty ledger is an empty list, not null: programs in other languages concatenate the pages.
 func TestEmptyLedgerIsAList(t *testing.T) {
 	w := httptest.NewRecorder()
 	newServer(Config{}).ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/ledger", nil))
@@ -111,8 +111,8 @@ func wantLedger(t *testing.T, c *Client, want ...Status) {
 	}
 }
 
-// A payment that is given up before it was captured cannot be captured any more: a hold that
-// has ended must not be charged later.
+// A payment that is cancelled before its capture cannot be captured any more: a hold that has ended
+// must not be charged later.
 func TestRefundOfAnUncapturedPaymentForbidsItsCapture(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *Client) {
 		p := authorised(t, c, "a")
@@ -174,7 +174,8 @@ func TestStatusMustAllowTheOperation(t *testing.T) {
 	})
 }
 
-// A declined payment is told with its error, again for the same key, and cannot be captured.
+// A declined payment is returned with its error, repeatedly for the same key, and cannot be
+// captured.
 func TestDeclinedPayment(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *Client) {
 		if err := c.SetFaults(t.Context(), Faults{DeclineEvery: 2}); err != nil {
@@ -218,7 +219,7 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 	})
 }
 
-// Bodies that are no requests are refused, and nothing is done.
+// Bodies that are not valid requests are refused, and nothing is done.
 func TestServerRefusesBodiesItDoesNotUnderstand(t *testing.T) {
 	s := newServer(Config{})
 	ask := func(method, path, body string) int {
@@ -266,7 +267,7 @@ func TestServerRefusesBodiesItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-// A site in a browser that points a name of its own to this machine gets nothing.
+// A site in a browser that points its own name to this machine is refused.
 func TestServerKnowsItsNames(t *testing.T) {
 	s := newServer(Config{})
 	for host, want := range map[string]int{
@@ -283,8 +284,8 @@ func TestServerKnowsItsNames(t *testing.T) {
 	}
 }
 
-// Many callers at once: each key does its work once, and a payment that one captures and
-// another gives up is charged at most once, and never kept by both.
+// Many concurrent callers: each key does its work once, and a payment that one captures and another
+// refunds is charged at most once, and never both charged and cancelled.
 func TestManyCallersAtOnce(t *testing.T) {
 	c := overHTTP(t, newServer(Config{}))
 	const payments, callers = 20, 4
@@ -320,7 +321,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 	}
 }
 
-// The ledger is read to its end, also when it has more than one page.
+// The ledger is read to its end, even if it has more than one page.
 func TestLedgerHasPages(t *testing.T) {
 	s := newServer(Config{})
 	c := clientOf(t, s)

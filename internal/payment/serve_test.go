@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Serve ends when its context does, and breaks off the replies that are still delayed.
+// Serve ends with its context, and aborts replies that are still delayed.
 func TestServeEndsWithItsContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

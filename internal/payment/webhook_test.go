@@ -15,7 +15,7 @@ var (
 	noon   = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 )
 
-// someEvent is an event as the provider sends it.
+// someEvent returns an event as the provider sends it.
 func someEvent(t testing.TB) []byte {
 	t.Helper()
 	body, err := json.Marshal(Event{
@@ -29,7 +29,7 @@ func someEvent(t testing.TB) []byte {
 	return body
 }
 
-// A receiver accepts what was signed with its secret, and nothing that was changed since.
+// A receiver accepts a body that was signed with its secret, unless it was changed since.
 func TestVerifyAcceptsOnlyWhatWasSigned(t *testing.T) {
 	body := someEvent(t)
 	signed := Sign(secret, body, noon)
@@ -125,8 +125,8 @@ func TestParseEventRefusesWhatIsNoEvent(t *testing.T) {
 	}
 }
 
-// No header and no body make Verify accept what was not signed, and one changed bit in the
-// body, the time or the secret makes it refuse what was.
+// Verify never accepts an unsigned body, and refuses a signed one after one changed bit in the
+// body, the time or the secret.
 func FuzzVerify(f *testing.F) {
 	body := someEvent(f)
 	f.Add(Sign(secret, body, noon), body, noon.Unix(), uint(3))

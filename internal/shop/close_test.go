@@ -37,7 +37,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// wantOrders checks that every confirmed order is in the database. There may be more orders
+// wantOrders checks that every confirmed order is in the database. There may be additional orders
 // only for replies that were cut off.
 func wantOrders(t *testing.T, db *gorm.DB, answers []answer) {
 	t.Helper()
@@ -85,7 +85,8 @@ func wantAgreement(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units i
 	}
 }
 
-// Closing does not wait for buyers that wait for the lock of a dead process, as they would for an hour.
+// Closing does not wait for buyers that wait for the lock of a dead process, which would take an
+// hour.
 func TestCloseTurnsWaitersAway(t *testing.T) {
 	redisURL := backendtest.Redis(t, "local")
 	cfg := config(redisURL, backendtest.Database(t, "embedded"), 10)

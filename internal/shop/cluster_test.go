@@ -9,7 +9,7 @@ import (
 	"oversell/internal/web"
 )
 
-// onACluster opens two shops that sell units of the hot item by a strategy.
+// onACluster opens two shops on a cluster that sell units of the hot item with a strategy.
 func onACluster(t *testing.T, strategy string, units int64) (a, b *running, c *backendtest.RedisCluster, dbURL string) {
 	t.Helper()
 	c, dbURL = backendtest.LocalCluster(t), backendtest.Database(t, "local")
@@ -29,7 +29,7 @@ func (c *crowd) awaitAnswers(n int) {
 	}
 }
 
-// settled returns the audit once it agrees with itself.
+// settled returns the audit once it is consistent.
 func (r *running) settled(t *testing.T) web.Audit {
 	t.Helper()
 	for ; ; time.Sleep(20 * time.Millisecond) {
@@ -40,7 +40,7 @@ func (r *running) settled(t *testing.T) web.Audit {
 	}
 }
 
-// told counts the orders that buyers were told of, and fails for an order that two were told.
+// told counts the orders in replies to buyers, and fails if two buyers got the same order.
 func told(t *testing.T, answers []answer) (orders int64) {
 	t.Helper()
 	seen := make(map[string]bool)
@@ -56,8 +56,8 @@ func told(t *testing.T, answers []answer) (orders int64) {
 	return int64(len(seen))
 }
 
-// The item's slot moves to another primary while two shops sell: first its keys, one at a time,
-// so that scripts find some of theirs here and some there, and then the slot itself.
+// The item's slot moves to another primary while two shops sell: first its keys, one at a time, so
+// that a script's keys may be on both servers, and then the slot itself.
 func TestSaleIsExactWhileItsSlotMoves(t *testing.T) {
 	for _, strategy := range []string{"v8_fenced", "lua_batch", "lua_stream"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -92,9 +92,9 @@ func TestSaleIsExactWhileItsSlotMoves(t *testing.T) {
 	}
 }
 
-// The primary of the item's slot is killed, and its replica, which has not heard of the last
-// sales, replaces it. No unit is sold twice: the stock is counted again from the orders. Orders
-// that were only accepted are lost with Redis.
+// The primary of the item's slot is killed, and its replica, which lacks the last sales, replaces
+// it. No unit is sold twice: the stock is counted again from the orders. Orders that were only
+// accepted are lost with Redis.
 func TestNothingIsSoldTwiceWhenAPrimaryFails(t *testing.T) {
 	for strategy, units := range map[string]int64{"v8_fenced": 200, "lua_batch": 1500, "lua_stream": 1500} {
 		t.Run(strategy, func(t *testing.T) {

@@ -48,7 +48,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
 
-// served is a server behind connections.
+// served is a server whose listener is a connections.
 type served struct {
 	pipes  *pipes
 	limits *connections
@@ -132,7 +132,7 @@ func TestIdleConnectionGivesItsPlaceToANewOne(t *testing.T) {
 			if _, err := c.ask("/"); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // the server knows that it is idle
+			synctest.Wait() // until the server knows that it is idle
 		}
 		began := time.Now()
 		third := s.connect()
@@ -185,8 +185,8 @@ func TestSilentConnectionsAreClosedAtTheEnd(t *testing.T) {
 	})
 }
 
-// Without a time limit for the header such a client would keep its connection for as long as
-// a whole request may take.
+// Without a time limit for the header, a client that never completes it would keep its connection
+// for as long as a whole request may take.
 func TestHeaderThatNeverEndsIsCut(t *testing.T) {
 	serving(t, 4, func(t *testing.T, s *served) {
 		c := s.connect()
@@ -241,8 +241,8 @@ func TestRequestsUnderWayKeepTheirPlaces(t *testing.T) {
 	})
 }
 
-// A client that gets Connection: close does not send a request on a connection that is being
-// closed, without learning whether the request was received.
+// A client that gets Connection: close does not send another request on a connection that is being
+// closed, of which it would not know whether it was received.
 func TestReplyOfAFullShopSaysThatTheConnectionEnds(t *testing.T) {
 	serving(t, 1, func(t *testing.T, s *served) {
 		leave := make(chan struct{})
@@ -255,7 +255,7 @@ func TestReplyOfAFullShopSaysThatTheConnectionEnds(t *testing.T) {
 		go func() { _, _ = s.connect().ask("/slow") }()
 		synctest.Wait()
 		next := s.connect() // waits for the place of the first
-		go s.connect()      // and a third waits for that of the second
+		go s.connect()      // and a third waits for the place of the second
 		close(leave)
 		synctest.Wait()
 		if res, err := next.ask("/"); err != nil || !res.Close {
@@ -341,7 +341,7 @@ func TestSlowReaderGetsAll(t *testing.T) {
 	})
 }
 
-// An event stream has a limit for each event, and none between them.
+// An event stream has a time limit for each event, but none between events.
 func TestEventStreamKeepsItsOwnDeadlines(t *testing.T) {
 	serving(t, 2, func(t *testing.T, s *served) {
 		errs := make(chan error, 1)
@@ -387,9 +387,9 @@ func TestEventStreamKeepsItsOwnDeadlines(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	for _, c := range []struct{ files, reserved, want int }{
 		{1024, 512, 512},      // half of a low limit
-		{20_000, 512, 19_232}, // all that the shop does not need itself
-		{20_000, 0, 19_744},   // more where the process is nothing else
-		{256, 512, 128},       // never none
+		{20_000, 512, 19_232}, // all files that the process does not need
+		{20_000, 0, 19_744},   // more if the process is only a shop
+		{256, 512, 128},       // never 0
 		{1 << 31, 512, 1<<31 - 768},
 	} {
 		if got := maxConnections(c.files, c.reserved); got != c.want {

@@ -16,8 +16,8 @@ import (
 	"oversell/internal/shop"
 )
 
-// gap is a hook that stops the first sale after it has written the stock and before it
-// writes its order, when a unit is taken and not sold.
+// gap is a hook that stops the first purchase between writing the stock and writing its order, when
+// a unit is taken but not sold.
 type gap struct {
 	entered chan struct{}
 	leave   chan struct{}
@@ -58,7 +58,7 @@ func (g *gap) buy(t *testing.T, r *running) <-chan answer {
 	return bought
 }
 
-// A sale that has taken its unit writes its order, although its client was cut off.
+// A purchase that has taken its unit writes its order, although its client was cut off.
 func TestCloseLetsASlowSaleEnd(t *testing.T) {
 	redisURL, dbURL := backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded")
 	cfg, g := config(redisURL, dbURL, 10), newGap()
@@ -75,7 +75,7 @@ func TestCloseLetsASlowSaleEnd(t *testing.T) {
 	wantAgreement(t, backendtest.DialRedis(t, redisURL), backendtest.DialDatabase(t, dbURL), 10)
 }
 
-// A sale that never ends does not keep the shop open, and Run returns an error.
+// A purchase that never ends does not keep the shop open, and Run returns an error.
 func TestCloseOwnsUpToWhatItBreaksOff(t *testing.T) {
 	cfg, g := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10), newGap()
 	cfg.Hook = g
@@ -107,7 +107,7 @@ func TestCloseCutsSlowClientsOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.buy() // by now the server knows of the others
+	r.buy() // when it returns, the server knows of the others
 	shop.SetTimes(t, time.Millisecond, time.Hour)
 	r.close(t)
 }

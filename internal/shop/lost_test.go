@@ -14,7 +14,7 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// accepting opens a shop whose Redis ends with it, and has it accept 20 orders.
+// accepting opens a shop whose Redis ends with it, and makes it accept 20 orders.
 func accepting(t *testing.T, adjust func(*shop.Config)) *running {
 	t.Helper()
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 60)
@@ -29,7 +29,7 @@ func accepting(t *testing.T, adjust func(*shop.Config)) *running {
 	return r
 }
 
-// wantLost ends the shop and fails unless it says that this many orders are lost.
+// wantLost ends the shop and fails unless it reports that this many orders are lost.
 func (r *running) wantLost(t *testing.T, n string) {
 	t.Helper()
 	r.stop()
@@ -40,7 +40,8 @@ func (r *running) wantLost(t *testing.T, n string) {
 	}
 }
 
-// A shop whose Redis ends with it writes for longer than one that leaves the orders to others.
+// A shop whose Redis ends with it goes on writing longer than a shop that can leave the orders to
+// others.
 func TestAShopWritesAcceptedOrdersBeforeItsRedisEnds(t *testing.T) {
 	t.Parallel() // it only waits
 	slow := make(chan struct{})
@@ -60,7 +61,8 @@ func TestAShopWritesAcceptedOrdersBeforeItsRedisEnds(t *testing.T) {
 	}
 }
 
-// A shop says how many accepted orders end with its Redis, whoever was to write them.
+// A shop reports how many accepted orders are lost with its Redis, no matter which process should
+// have written them.
 func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
 	t.Parallel()
 	ends := func(string) error { return stream.EndAtSeam() }
@@ -74,7 +76,7 @@ func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
 	}
 }
 
-// A shop that is told to hurry does not wait for the database, and counts all the same.
+// A shop that is told to hurry does not wait for the database, but still counts the orders.
 func TestAShopInAHurryCountsTheOrdersThatAreLost(t *testing.T) {
 	t.Parallel()
 	hurry, now := context.WithCancel(t.Context())

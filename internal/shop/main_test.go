@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
+	logging.Disable() // go-redis also returns the errors that it would print
 	if kind := os.Getenv(childEnv); kind != "" {
 		if err := child(kind); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -125,7 +125,7 @@ type crowd struct {
 	all     sync.WaitGroup
 	mu      sync.Mutex
 	answers []answer
-	sold    chan struct{} // gets a value for each sale, while somebody listens
+	sold    chan struct{} // receives a value for each sale, while somebody listens
 }
 
 func (r *running) crowd(n int) *crowd {

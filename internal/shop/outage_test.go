@@ -7,8 +7,8 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// outage lets a crowd buy, stops a backend, checks the answers that the crowd gets until
-// then, and restarts the backend.
+// outage makes a crowd buy, stops a backend, checks the answers of the shop, and restarts the
+// backend. It returns the crowd's answers.
 func outage(t *testing.T, r *running, away func(), back func() error) []answer {
 	t.Helper()
 	c := r.crowd(50)

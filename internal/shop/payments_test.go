@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The name of a ledger is the same for spellings of one address, and has no secret. A database
-// would cut off a longer one.
+// The name of a ledger is the same for different spellings of an address, and contains no secret.
+// It has a limit, because a database would truncate a longer name.
 func TestLedgerNameOf(t *testing.T) {
 	for _, address := range []string{
 		"http://pay.example:9000/v1", "http://pay.example:9000/v1/", "http://user:secret@PAY.example:9000/v1",

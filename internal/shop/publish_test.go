@@ -19,8 +19,8 @@ import (
 // saleKey is the key of the sale in Redis, which names its generation.
 const saleKey = "oversell:{hot}:sale"
 
-// atPublication returns a hook that calls stop when a generation is published: before Redis
-// has it, or after that.
+// atPublication returns a hook that calls stop when a generation is published: either before Redis
+// has it, or after.
 func atPublication(seam string, stop func(string) error) redis.Hook {
 	hook := new(locktest.Hook)
 	set := locktest.All(locktest.Command("set"), locktest.Mentioning(saleKey))
@@ -68,7 +68,7 @@ type publication struct {
 	redisURL, dbURL string
 	rdb             redis.UniversalClient
 	db              *gorm.DB
-	front           *running // goes on all the time, and writes the accepted orders
+	front           *running // runs all the time, and writes the accepted orders
 }
 
 func newPublication(t *testing.T, backends, seam string) *publication {
@@ -116,7 +116,7 @@ func (s *publication) sell(t *testing.T, at *running, n int) {
 	}
 }
 
-// evict removes the stock from Redis, so that the next buyer has it counted.
+// evict removes the stock from Redis, so that the next buyer causes a count.
 func (s *publication) evict(t *testing.T) {
 	t.Helper()
 	keys, err := s.rdb.Keys(t.Context(), "oversell:{hot}:stock:*").Result()
@@ -128,8 +128,8 @@ func (s *publication) evict(t *testing.T) {
 	}
 }
 
-// killDuring starts a shop, has it do something during which it publishes a generation, and
-// kills it at the seam.
+// killDuring starts a shop, makes it do something during which it publishes a generation, and kills
+// it at the seam.
 func (s *publication) killDuring(t *testing.T, do func(victim *running)) {
 	t.Helper()
 	process, addr := startChild(t, s.seam, s.redisURL, s.dbURL)
@@ -160,8 +160,8 @@ func (s *publication) killDuring(t *testing.T, do func(victim *running)) {
 	<-done
 }
 
-// wantRestSold starts another shop in place of the killed one. It and the front sell what is
-// left, and the audit agrees.
+// wantRestSold starts another shop in place of the killed one. It and the front sell the remaining
+// units, and the audit agrees.
 func (s *publication) wantRestSold(t *testing.T, initial, sold int) {
 	t.Helper()
 	_, addr := startChild(t, successor, s.redisURL, s.dbURL)

@@ -37,7 +37,8 @@ func onDemand(t *testing.T) shop.Config {
 
 const buyByEtcd = "/api/items/crowd/deduct?strategy=etcd"
 
-// A crowd that needs a server that does not run yet starts it once, and is served.
+// If a crowd needs a server that does not run yet, the server is started once, and the crowd is
+// served.
 func TestCrowdStartsAServerOnce(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -67,7 +68,8 @@ func TestCrowdStartsAServerOnce(t *testing.T) {
 	}
 }
 
-// If a server does not start, only requests for its lock fail. It starts when it can.
+// If a server cannot be started, only requests for its lock fail. It is started as soon as that is
+// possible.
 func TestServerThatDoesNotStartIsAway(t *testing.T) {
 	cfg := onDemand(t)
 	r := open(t, cfg)
@@ -85,7 +87,7 @@ func TestServerThatDoesNotStartIsAway(t *testing.T) {
 	if a := r.buy(); a.status != http.StatusOK {
 		t.Errorf("by another lock: %+v", a)
 	}
-	if err := os.Unsetenv("TMPDIR"); err != nil { // t.Setenv puts back what was there
+	if err := os.Unsetenv("TMPDIR"); err != nil { // t.Setenv restores it
 		t.Fatal(err)
 	}
 	for r.send(t, http.MethodPost, buyByEtcd, `{"quantity":1}`) != http.StatusOK {
@@ -93,7 +95,7 @@ func TestServerThatDoesNotStartIsAway(t *testing.T) {
 	}
 }
 
-// The shop does not open without what its default strategy needs.
+// The shop does not open without the server that its default strategy needs.
 func TestDefaultStrategyStartsItsServer(t *testing.T) {
 	cfg := onDemand(t)
 	cfg.Strategy = "etcd"

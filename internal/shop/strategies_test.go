@@ -22,7 +22,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// Two shops take turns in selling one item, by every strategy that the servers allow.
+// Two shops take turns in selling one item, with every strategy that the servers allow.
 func sellByAll(t *testing.T, redisURL string, at lockservers.Addresses, list catalog.List) {
 	t.Helper()
 	cfg := config(redisURL, backendtest.Database(t, "local"), 1)
@@ -120,7 +120,7 @@ func TestEveryStrategySells(t *testing.T) {
 	sellByAll(t, leastRights(t), at, list)
 }
 
-// A shop whose Redis refuses INFO sells and audits, and says at its start what it lacks.
+// A shop whose Redis refuses INFO sells and audits, and logs at its start what it lacks.
 func TestRedisThatRefusesINFO(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {

@@ -26,7 +26,7 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// The environment of a child process of these tests: what it is, and its backends.
+// The environment variables of a child process: its kind, and its backends.
 const (
 	childEnv      = "OVERSELL_TEST_CHILD"
 	childRedisEnv = "OVERSELL_TEST_REDIS"
@@ -36,14 +36,14 @@ const (
 	roundsEnv = "OVERSELL_TEST_KILLS"
 )
 
-// What a child can be.
+// The kinds of children.
 const (
 	seller      = "seller"      // a shop that stops after the script, before it replies
-	unpublished = "unpublished" // a shop that stops when its row has a generation that Redis has not
-	published   = "published"   // a shop that stops when Redis has it too, and the row does not say so
-	successor   = "successor"   // a shop that stops nowhere
-	healer      = "healer"      // a worker that stops nowhere
-	// Any other is a worker that stops at the seam of that name.
+	unpublished = "unpublished" // a shop that stops when its row has a generation that Redis lacks
+	published   = "published"   // a shop that stops when Redis has it, too, but the row does not say so yet
+	successor   = "successor"   // a shop that does not stop
+	healer      = "healer"      // a worker that does not stop
+	// Any other kind is a worker that stops at the seam of that name.
 )
 
 const workerClaim = 500 * time.Millisecond
@@ -148,7 +148,7 @@ func (p *process) next(t *testing.T) string {
 // kill kills the process with SIGKILL, unless it has ended.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // it may have ended
-	_ = p.cmd.Wait()         // says that it was killed
+	_ = p.cmd.Wait()         // the error says that it was killed
 }
 
 // A process is killed with SIGKILL at each seam. Every accepted order is written exactly
@@ -173,8 +173,8 @@ func TestNoOrderIsLostWhenAProcessIsKilled(t *testing.T) {
 	}
 }
 
-// killOne kills a process in a sale of 60 units, and returns how long it took until all
-// was in agreement.
+// killOne kills a process during a sale of 60 units, and returns how long it took until stock and
+// orders agreed.
 func killOne(t *testing.T, front *running, kind, redisURL, dbURL string) time.Duration {
 	t.Helper()
 	if got := front.send(t, http.MethodPut, "/api/items/hot", `{"stock":60}`); got != http.StatusOK {
@@ -272,7 +272,7 @@ func TestAShopWritesWhatItHasAcceptedBeforeItEnds(t *testing.T) {
 	}
 }
 
-// A worker ends when it has nothing to write, and says that it does.
+// A worker with nothing to write ends, and logs that it does.
 func TestAnIdleWorkerEnds(t *testing.T) {
 	var log bytes.Buffer
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 0)

@@ -16,15 +16,15 @@ import (
 	"oversell/internal/stock"
 )
 
-// saleInRedis is the id of the sale that Redis says is on.
+// saleInRedis returns the id of the current sale according to Redis.
 func (s *site) saleInRedis(t *testing.T) string {
 	t.Helper()
 	id, _, _ := strings.Cut(s.rdb.Get(t.Context(), "oversell:{"+s.sku+"}:sale").Val(), ":")
 	return id
 }
 
-// wantOneSale checks that Redis and the database have the same sale, and that all units
-// sold from now on count in it.
+// wantOneSale checks that Redis and the database have the same sale, and that all units sold from
+// now on belong to it.
 func (s *site) wantOneSale(t *testing.T, service *stock.Service, units int) {
 	t.Helper()
 	sold, _, _ := rush(t, s, units, "v6_watchdog", service)
@@ -160,7 +160,7 @@ func TestAuditCountsForeignOrders(t *testing.T) {
 	})
 }
 
-// losses are the ways in which Redis loses an item.
+// losses returns the ways in which Redis can lose an item.
 var losses = map[string]func(t *testing.T, s *site) error{
 	"everything": func(t *testing.T, s *site) error { return s.rdb.FlushDB(t.Context()).Err() },
 	"the stock":  func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), s.stockKey(t)).Err() },
@@ -207,7 +207,7 @@ func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 	}
 }
 
-// Units go back to the stock that they were taken from, and to no other.
+// Units go back only to the stock that they were taken from.
 func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, s *site, service *stock.Service){
 		"before the stock is restored": func(t *testing.T, s *site,
@@ -246,7 +246,7 @@ func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 	}
 }
 
-// A holder whose item is deleted sells nothing, and writes no key again.
+// A holder whose item is deleted sells nothing, and does not write a key again.
 func TestDeleteDuringASaleLeavesNothing(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, strategy := range []string{"v6_watchdog", "v9_cohort", "watch", "lua_atomic", "lua_batch"} {

@@ -54,7 +54,7 @@ func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
 			}
 			s.sku, s.keeper = newSKU(), keeper
 			s.put(t, service, 1)
-			for range 2 { // the second finds what the first has cached
+			for range 2 { // the second uses the first one's cached reading
 				if _, err := service.Deduct(t.Context(), s.request(strategy.Name, "")); !errors.Is(err,
 					stock.ErrLocation) {
 					t.Errorf("%s with the stock in %s: got %v, want %v", strategy.Name, keeper, err, stock.ErrLocation)
@@ -96,7 +96,7 @@ func TestDatabaseStrategiesNeedNoRedis(t *testing.T) {
 	}
 }
 
-// interrupted makes a holder's first work let another instance buy in the middle of it.
+// interrupted makes another instance buy in the middle of a holder's first work.
 func interrupted(t *testing.T, s *site, other *stock.Service, strategy string) func(*stock.Config) {
 	done := false
 	return withWork(func(context.Context, string) (func(), error) {
@@ -110,8 +110,7 @@ func interrupted(t *testing.T, s *site, other *stock.Service, strategy string) f
 	})
 }
 
-// A write is refused if another buyer has written since the read, and then the buyer reads
-// again.
+// A write is refused if another buyer has written since the read; the buyer then reads again.
 func TestVersionIsRefusedAfterAnotherWrite(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.keeper = stock.InDatabase
@@ -164,7 +163,7 @@ func stopInWork(t *testing.T, s *site, strategy string) (inside chan struct{}, r
 	}
 }
 
-// However long a holder is stopped, nobody else enters, and its write is not too late.
+// However long a holder is stopped, no other buyer enters, and its write is not too late.
 func TestRowLockIsKeptByAStoppedHolder(t *testing.T) {
 	for _, strategy := range []string{"sql_for_update", "sql_get_lock"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -200,8 +199,8 @@ func killConnections(t *testing.T, db *gorm.DB) {
 	}
 }
 
-// A lock that belongs to a connection is lost with it, and its holder cannot write through
-// another one: half a sale is rolled back, and the next buyer enters.
+// A lock that belongs to a connection is lost with it, and its holder cannot write through another
+// connection: a half-finished purchase is rolled back, and the next buyer enters.
 func TestNamedLockEndsWithItsConnection(t *testing.T) {
 	for _, strategy := range []string{"sql_get_lock", "sql_for_update"} {
 		t.Run(strategy, func(t *testing.T) {

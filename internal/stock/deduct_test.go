@@ -30,7 +30,7 @@ func TestGuardsSellExactly(t *testing.T) {
 	})
 }
 
-// Buyers that all read before any of them writes, all write the same number.
+// If all buyers read before any of them writes, all write the same number.
 func TestWithoutAGuardUpdatesAreLost(t *testing.T) {
 	const buyers = 10
 	eachSite(t, func(t *testing.T, s *site) {
@@ -202,7 +202,7 @@ func TestWorkIsDoneBetweenReadAndWriteAndAfterTheOrder(t *testing.T) {
 	})
 }
 
-// A holder that learns before the write that it has lost the lock sells nothing.
+// If a holder learns before its write that it has lost the lock, it sells nothing.
 func TestLostLockSellsNothing(t *testing.T) {
 	gone := errors.New("the lease ran out")
 	s := embeddedSite(t)

@@ -20,7 +20,7 @@ func counts(tx *gorm.DB) bool {
 	return tx.Statement.Table == "oversell_orders" && strings.Contains(selected, "SUM(quantity)")
 }
 
-// wantLeft waits until Redis has so many units, without a look by the shop.
+// wantLeft waits until Redis has the given number of units, without calling the shop.
 func (s *site) wantLeft(t *testing.T, want string) {
 	t.Helper()
 	eventually(t, "Redis has "+want+" units", func() (bool, any) {
@@ -54,6 +54,6 @@ func TestSettlerTriesAgainUntilClose(t *testing.T) {
 		s.wantLeft(t, "9")
 		broken.Store(true)
 		loseOne()
-		service.Close() // that no goroutine is left is checked after all tests
+		service.Close() // TestMain checks that no goroutine is left
 	})
 }

@@ -25,7 +25,7 @@ var pairs = []struct {
 	{"v6_watchdog", "sql_conditional", stock.InDatabase},
 }
 
-// withTurn makes a family that sells nothing keep others out for so long.
+// withTurn sets how long a family that sells nothing keeps others out.
 func withTurn(d time.Duration) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Turn = d }
 }
@@ -131,8 +131,8 @@ func TestFamiliesThatAlternateAllSell(t *testing.T) {
 	})
 }
 
-// givesUp returns the error of a buyer that gives up. If it has given up before it found out what
-// it waits for, it comes again and waits longer.
+// givesUp returns the error of a buyer that gives up. If it gave up before it knew what it waits
+// for, it tries again and waits longer.
 func givesUp(t *testing.T, s *site, strategy string) error {
 	t.Helper()
 	for wait := 300 * time.Millisecond; ; wait *= 2 {
@@ -144,8 +144,8 @@ func givesUp(t *testing.T, s *site, strategy string) error {
 	}
 }
 
-// A family that sells nothing loses its turn, because its process was killed or is paused. Its later
-// writes are refused.
+// A family that sells nothing, because its process was killed or is paused, loses its turn. Its
+// later writes are refused.
 func TestLateFamilyIsRefused(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, p := range pairs {
@@ -165,8 +165,8 @@ func TestLateFamilyIsRefused(t *testing.T) {
 	})
 }
 
-// A generation of the family of streams may end before Redis has had it. Then Redis has the
-// one before, which must not stay there.
+// A generation of the family of streams may end before Redis has it. Then Redis still has the
+// previous generation, which must not stay.
 func TestNoGenerationStaysInRedis(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)

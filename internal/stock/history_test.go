@@ -50,7 +50,7 @@ func (s restartable) save(t *testing.T) {
 	}
 }
 
-// restart kills Redis and starts it again with the data that it saved last.
+// restart kills Redis and starts it again with the data that it last saved.
 func (s restartable) restart(t *testing.T) {
 	t.Helper()
 	s.server.Kill()
@@ -92,8 +92,7 @@ func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 	}
 }
 
-// Units that were taken from an older stock are not sold, even if the buyer had looked at
-// the right one.
+// Units that were taken from an older stock are not sold, even if the buyer had read the right one.
 func TestUnitsOfAnOlderStockAreNotSold(t *testing.T) {
 	s := newRestartable(t)
 	for _, strategy := range []string{"lua_atomic", "lua_batch", "v4_lua", "none"} {

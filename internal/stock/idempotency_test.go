@@ -11,8 +11,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// sameKey sends n requests with one key at once, spread over the instances, and returns
-// the ids of the orders in the answers.
+// sameKey sends n concurrent requests with one key, spread over the instances, and returns the ids
+// of the orders in the answers.
 func sameKey(t *testing.T, s *site, n int, strategy, key string, instances ...*stock.Service) []string {
 	t.Helper()
 	ids := make([]string, n)
@@ -39,7 +39,7 @@ func wantOneOrder(t *testing.T, ids []string) {
 	}
 }
 
-// otherRequests are requests with the key of a request by a named buyer, for something else.
+// otherRequests returns requests for something else, with the key of a named buyer's request.
 func otherRequests(r stock.Request) []stock.Request {
 	more, other, nobody := r, r, r
 	more.Quantity++
@@ -62,8 +62,8 @@ func wantKeyReused(t *testing.T, service *stock.Service, r stock.Request) {
 	}
 }
 
-// Of different requests with one key that come at once, at two instances, one is served. Its
-// repetition gets its order, and the others are refused.
+// Different requests with one key come concurrently, at two instances. One is served, and its
+// repetition gets its order; the others are refused.
 func TestAKeyBelongsToOneRequest(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -76,7 +76,7 @@ func TestAKeyBelongsToOneRequest(t *testing.T) {
 	})
 }
 
-// bound sends different requests with one key at once, and again later.
+// bound sends different requests with one key concurrently, and again later.
 func bound(t *testing.T, s *site, strategy string, a, b *stock.Service) {
 	t.Helper()
 	r := s.request(strategy, "click")
@@ -128,7 +128,7 @@ func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
 		if err != nil || first.Replayed {
 			t.Fatalf("replayed %v, %v", first.Replayed, err)
 		}
-		// The item is sold out by now, and the strategy another.
+		// The item is sold out by now, and the strategy is a different one.
 		again, err := service.Deduct(t.Context(), s.request("watch", "click"))
 		if err != nil || !again.Replayed {
 			t.Fatalf("the second: replayed %v, %v; want a replay", again.Replayed, err)
@@ -143,7 +143,7 @@ func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
 	})
 }
 
-// A database that takes "A" for "a" would hand out another buyer's order.
+// A database that treats "A" and "a" as equal would return another buyer's order.
 func TestKeysAndSKUsDifferInCase(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)

@@ -51,9 +51,8 @@ func (s *site) wantLimit(t *testing.T, service *stock.Service, buyer string, qua
 // buyersKey is the key of the units of each buyer in Redis.
 func (s *site) buyersKey(t *testing.T) string { return s.stockKey(t) + ":buyers" }
 
-// One buyer in many tabs, at two instances, gets as much as the limit allows. It makes no
-// difference whether the orders are written yet. Other buyers have a limit of their own, and
-// so has the next sale.
+// A buyer with many tabs, at two instances, gets exactly the limit. It makes no difference whether
+// the orders are written yet. Other buyers have their own limits, and the next sale starts anew.
 func TestABuyerGetsNoMoreThanTheLimit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -99,8 +98,8 @@ func TestABuyerGetsNoMoreThanTheLimit(t *testing.T) {
 	})
 }
 
-// A repeated request is answered with its order and counts once, also when the buyer has
-// reached the limit.
+// A repeated request is answered with its order and counts once, even if the buyer has reached the
+// limit.
 func TestARepeatedRequestCountsOnce(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -171,8 +170,8 @@ func TestLimitsSurviveALostRedis(t *testing.T) {
 	}
 }
 
-// A Redis that was promoted with older counts accepts too much before anybody notices. The
-// database does not write it: the units are on sale again, and the counts are right.
+// A replica that was promoted with older counts accepts too many orders before a process notices.
+// The database refuses them: the units are on sale again, and the counts are right.
 func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -209,8 +208,8 @@ func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 	})
 }
 
-// An order that is refused for good gives its units back, also to the buyer's limit. One that
-// may still be written keeps them.
+// An order that is refused for good gives its units back, and no longer counts towards the buyer's
+// limit. An order that may still be written keeps its units.
 func TestDeadLettersAndTheLimit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -222,7 +221,7 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 		if _, err := s.buyAs(t, service, "ann", "click", 3); err != nil {
 			t.Fatal(err)
 		}
-		taken := "click" // by an order that the shop does not know of
+		taken := "click" // by an order that the shop does not know
 		foreign := stock.Order{ID: newSKU(), SKU: s.sku, SaleID: item.SaleID, Quantity: 1, IdempotencyKey: &taken,
 			Strategy: streamed}
 		if err := s.db.Session(&gorm.Session{SkipHooks: true}).Create(&foreign).Error; err != nil {
@@ -246,8 +245,8 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 	})
 }
 
-// Strategies that do not check the limit sell nothing of such an item, in any order of
-// requests, and neither does a request without a buyer.
+// Strategies that do not check the limit cannot sell such an item, in any order of requests. Nor
+// can a request without a buyer buy it.
 func TestALimitIsCheckedOrRefused(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, withMixed)

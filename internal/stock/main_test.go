@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
+	logging.Disable() // go-redis also returns the errors that it would print
 	os.Exit(backendtest.Main(m))
 }
 
@@ -39,11 +39,11 @@ type site struct {
 	watchers *watchers
 	sku      string
 
-	keeper stock.Backend // of the stock of the items that are put
+	keeper stock.Backend // the keeper of the items that put begins to sell
 }
 
-// kind is that of the backends: embedded, or real ones with the build tag system. What the embedded
-// ones can show is shown without the tag.
+// kind is the kind of backends: embedded, or real ones with the build tag system. Tests for which
+// embedded backends are enough run without the tag.
 var kind = backendtest.Kinds()[len(backendtest.Kinds())-1]
 
 // eachSite runs f beside the other tests, with backends of its own.
@@ -56,7 +56,8 @@ func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	})
 }
 
-// eventually waits until reached returns true. State is what the test says otherwise.
+// eventually waits until reached returns true. Otherwise the test fails with the text that state
+// returns.
 func eventually(t *testing.T, what string, reached func() (ok bool, state any)) {
 	t.Helper()
 	for end := time.Now().Add(backendtest.Slack); ; pause() {
@@ -150,7 +151,7 @@ func wantStock(t *testing.T, got stock.Audit, initial, remaining, sold, orders i
 	}
 }
 
-// rush lets n buyers buy at once, spread over the instances.
+// rush makes n buyers buy concurrently, spread over the instances.
 func rush(t *testing.T, s *site, n int, strategy string, instances ...*stock.Service) (sold, soldOut, attempts int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -182,10 +183,10 @@ type variant struct {
 	keeper   stock.Backend
 }
 
-// holds reports whether it sells exactly among instances.
+// holds reports whether the strategy sells exactly with several instances.
 func (v variant) holds() bool { return v.strategy != "none" && v.strategy != "local" }
 
-// oneLock leaves out all locks but one, for tests of what does not depend on the lock.
+// oneLock skips all locks but one, for tests that do not depend on the lock.
 func (v variant) oneLock() bool {
 	return v.strategy == "v9_cohort" || !strings.HasPrefix(v.strategy, "v")
 }
@@ -225,23 +226,23 @@ func withGuard(g stock.Guard) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Strategies = map[string]stock.Strategy{"test": {Guard: g}} }
 }
 
-// withStream makes accepted orders wait as s says.
+// withStream configures with s how orders are accepted.
 func withStream(s stock.Stream) func(*stock.Config) {
 	return func(cfg *stock.Config) {
 		cfg.Strategies[streamed] = stock.Strategy{Script: stock.Streamed(cfg.Redis, s)}
 	}
 }
 
-// withMixed lets all strategies work on an item at the same time.
+// withMixed lets all strategies sell an item at the same time.
 func withMixed(cfg *stock.Config) { cfg.Mixed = true }
 
-// withWork makes work what a holder does.
+// withWork sets the work of a holder.
 func withWork(work stock.Work) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Work = work }
 }
 
-// strategies returns those that need only Redis and a database, without the third-party
-// locks: with each of those a crowd waits for seconds.
+// strategies returns the strategies that need only Redis and a database, except the third-party
+// locks: with each of these a crowd waits for seconds.
 func strategies() catalog.List {
 	return slices.DeleteFunc(catalog.Strategies().With(catalog.Options{}), func(s catalog.Strategy) bool {
 		return s.Extra && s.Kind == catalog.Guarded

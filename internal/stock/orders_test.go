@@ -9,8 +9,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// The pages have every order of the sale once, sorted by id, and none of another item or
-// of the last sale.
+// The pages contain every order of the sale once, sorted by id, and no order of another item or of
+// the previous sale.
 func TestOrdersAreListedPageByPage(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		shop := s.instance(t, nil)
@@ -24,7 +24,7 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 			}
 			return res.Order
 		}
-		buy(s.sku, "", 1) // in the sale before
+		buy(s.sku, "", 1) // in the previous sale
 		item, err := shop.Put(t.Context(), stock.Item{SKU: s.sku, Initial: 100})
 		if err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ func begin(t *testing.T, db *gorm.DB, level sql.IsolationLevel) *gorm.DB {
 	return tx
 }
 
-// size is the number of rows that a plain read in tx finds.
+// size returns the number of rows that a plain read in tx finds.
 func size(t *testing.T, p stock.Pool, tx *gorm.DB) int64 {
 	t.Helper()
 	rows, _, err := p.Size(tx)
@@ -72,9 +72,9 @@ func meeting(t *testing.T, db *gorm.DB, transactions int) {
 	}
 }
 
-// Claims have different rows, and none waits for another, whether it deletes its rows before
-// the next one looks for some or after. Between them they get every unit of the pool: none
-// has locked a row that it does not claim.
+// Claims get different rows, and none waits for another, whether it deletes its rows before or
+// after the next one looks for some. Together they get every unit of the pool: none locks a row
+// that it does not claim.
 func TestClaimsDoNotWaitForEachOther(t *testing.T) {
 	for _, c := range []struct{ pool, units int64 }{{3, 1}, {21, 7}, {200, 40}} {
 		for _, together := range []bool{false, true} {
@@ -112,9 +112,9 @@ func TestClaimsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// A drain counts the rows of its generation, which are units of the stock, and no others. It
-// leaves the items beside it alone: it does not wait for their claims, and does not keep
-// their pools from being filled, unless it is REPEATABLE READ.
+// A drain counts only the rows of its generation, which are units of the stock. It does not affect
+// neighbouring items: it does not wait for their claims, and does not keep their pools from being
+// filled, unless it is REPEATABLE READ.
 func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
 	waiting := map[sql.IsolationLevel]bool{sql.LevelReadCommitted: false, sql.LevelRepeatableRead: true}
 	for level, waits := range waiting {
@@ -146,8 +146,8 @@ func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
 	}
 }
 
-// A server that accepts FOR UPDATE SKIP LOCKED and locks nothing, as TiDB does, lets several
-// claims read the same unit. One of them gets it, and the others are told to try again.
+// A server that accepts FOR UPDATE SKIP LOCKED and locks nothing, as TiDB does, lets several claims
+// read the same unit. One of them gets it, and the others get ErrFew.
 func TestAUnitIsClaimedOnceWithoutLocks(t *testing.T) {
 	p, db := newPool(t, 1)
 	db.ClauseBuilders["FOR"] = func(clause.Clause, clause.Builder) {}

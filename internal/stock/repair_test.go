@@ -18,8 +18,7 @@ import (
 // soon is a grace time for tests. Correctness does not depend on it.
 func soon(cfg *stock.Config) { cfg.Grace = 100 * time.Millisecond }
 
-// strand takes units from the stock as a process does that is killed before it writes the
-// order.
+// strand takes units from the stock, like a process that is killed before it writes the order.
 func (s *site) strand(t *testing.T, units int64) {
 	t.Helper()
 	if err := s.rdb.DecrBy(t.Context(), s.stockKey(t), units).Err(); err != nil {
@@ -37,8 +36,8 @@ func (s *site) repair(t *testing.T, service *stock.Service) stock.Repair {
 	return done
 }
 
-// overwrite is the naive repair: it counts the orders and writes the stock, while the sale
-// goes on. Units in flight are in no order yet, so it puts them on sale a second time.
+// overwrite is the naive repair: it counts the orders and writes the stock while the sale goes on.
+// Units in flight are not in an order yet, so it puts them on sale a second time.
 func (s *site) overwrite(t *testing.T, initial int64) {
 	t.Helper()
 	var sold int64
@@ -61,7 +60,7 @@ func TestRepairPutsStrandedUnitsBackOnSale(t *testing.T) {
 				rush(t, s, 5, strategy, service, other)
 				s.strand(t, 3)
 				s.until(t, other, "three units are stranded", func(a stock.Audit) bool {
-					return a.Stranded == 3 && a.InFlight == 0 // once no process says that it has any in flight
+					return a.Stranded == 3 && a.InFlight == 0 // once no process reports any in flight
 				})
 				if done := s.repair(t, other); done.Returned != 3 {
 					t.Errorf("%d units are back on sale, want 3", done.Returned)
@@ -78,10 +77,10 @@ func TestRepairPutsStrandedUnitsBackOnSale(t *testing.T) {
 	})
 }
 
-// A buyer has taken ten units, and its order is about to be written, when the stock is put
-// right because of another unit, which is stranded. The overwrite puts the ten on sale
-// again, and they are sold twice. The repair begins a generation in which the ten are on
-// sale, too; but their order is refused, because it belongs to the last one.
+// A buyer has taken ten units, and its order is about to be written, when the stock is repaired
+// because of another, stranded unit. The naive overwrite puts the ten on sale again, and they are
+// sold twice. The repair begins a generation in which the ten are on sale, too; but the buyer's
+// order is refused, because it belongs to the previous generation.
 func TestRepairDuringASaleOversellsOnlyIfItOverwrites(t *testing.T) {
 	const units, flying = 11, 10
 	repairs := []struct {
@@ -166,8 +165,8 @@ func TestAuditTellsUnitsInFlightFromStrandedOnes(t *testing.T) {
 	})
 }
 
-// Orders that are written between the look at the stock and the count of the orders make up
-// for missing units. A repair that is asked for in a rush must not take that for agreement.
+// Orders that are written between reading the stock and counting the orders hide missing units. A
+// repair in a rush must not conclude that stock and orders agree.
 func TestRepairIsNotDeceivedByARush(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service, other := s.instance(t, soon), s.instance(t, soon)
@@ -188,7 +187,8 @@ func TestRepairIsNotDeceivedByARush(t *testing.T) {
 	})
 }
 
-// Units that wait in the stream are not missing. A repair gives up those of a dead letter.
+// Units of orders in the stream are not missing. A repair puts the units of dead letters back on
+// sale.
 func TestRepairOfAStream(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, soon)
@@ -226,9 +226,9 @@ func TestRepairOfAStream(t *testing.T) {
 	})
 }
 
-// A repair that is asked for removes units from the stock that are sold already, at once. A stock in
-// the database is written with the order, so only somebody who writes its row by hand can make it
-// wrong, in both directions.
+// A repair on request immediately removes units from the stock that are already sold. A stock in
+// the database is written together with the order, so it can only be wrong, in either direction, if
+// somebody writes its row by hand.
 func TestRepairOfAWrongStock(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, soon)
@@ -296,9 +296,9 @@ func TestRepairThatFailsHalfwayIsHarmless(t *testing.T) {
 	})
 }
 
-// Units that have been missing for the grace time go back on sale by themselves, once, although
-// several shops look for them. A unit that the stock has and that is sold, or one that is in flight,
-// begins no generation. Items that cannot be read keep nobody from the others.
+// Units that have been missing for the grace time automatically go back on sale, once, although
+// several shops look for them. A unit that is both in the stock and sold, or that is in flight,
+// does not cause a new generation. Items that cannot be read do not block the others.
 func TestStrandedUnitsGoBackOnSaleByThemselves(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		services := []*stock.Service{s.instance(t, soon), s.instance(t, soon)}

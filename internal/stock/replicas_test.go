@@ -10,11 +10,11 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// patience is how long a buyer waits for an order that nobody writes.
+// patience is how long a buyer waits for an order that is not written.
 const patience = 200 * time.Millisecond
 
-// A buyer is told that an order is accepted when a replica has it. Without a replica the buyer
-// waits until the order is written.
+// An order is confirmed as accepted when a replica has it. Without a replica the buyer waits until
+// the order is written.
 func TestAcceptedOnAReplica(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	set := backendtest.Sentinels(t)
@@ -56,8 +56,8 @@ func TestAcceptedOnAReplica(t *testing.T) {
 	s.wantWritten(t, service, ids)
 }
 
-// A second request with a key that is still in the stream waits too: whether the replicas have
-// the order is not known.
+// A second request with a key whose order is still in the stream waits, too, because it is not
+// known whether the replicas have the order.
 func TestReplayOfAnOrderThatIsNotOnAReplica(t *testing.T) {
 	s := embeddedSite(t) // which has no replicas
 	service := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: patience}))

@@ -22,8 +22,8 @@ func (s *site) mustRestock(t *testing.T, service *stock.Service, key string, add
 	return done
 }
 
-// Ten restocks by two admins at two instances, some of them repeated with the same key, while buyers come:
-// exactly the units that were added are sold.
+// Two admins restock ten times at two instances, sometimes repeating a request with the same key,
+// while buyers come: exactly the added units are sold.
 func TestRestocksUnderLoad(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.eachVariant(t, func(t *testing.T, v variant) {
@@ -72,12 +72,12 @@ func (s *site) restockUnderLoad(t *testing.T, strategy string) {
 	wantStock(t, s.audit(t, instances[1]), units, 0, units, units)
 }
 
-// A holder has read the stock, and is about to write what it leaves, when units are added. They
-// are not overwritten, and buyers who wait for the lock of the last unit get them.
+// Units are added when a holder has read the stock and is about to write it. They are not
+// overwritten, and buyers who wait for the lock get them.
 func TestRestockBesideAHolder(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.eachVariant(t, func(t *testing.T, v variant) {
-			if !v.holds() || !v.oneLock() || v.strategy == "sql_for_update" { // that one would wait for the holder
+			if !v.holds() || !v.oneLock() || v.strategy == "sql_for_update" { // sql_for_update would wait for the holder
 				return
 			}
 			service := s.instance(t, nil)
@@ -85,7 +85,7 @@ func TestRestockBesideAHolder(t *testing.T) {
 			inside, resume := stopInWork(t, s, v.strategy)
 			<-inside
 			var waiters []<-chan outcome
-			if strings.HasPrefix(v.strategy, "v") { // others do not wait, and buy the last unit
+			if strings.HasPrefix(v.strategy, "v") { // other strategies do not wait, and buy the last unit
 				for range 2 {
 					waiters = append(waiters, order(t.Context(), service, s.request(v.strategy, "")))
 				}
@@ -106,7 +106,7 @@ func TestRestockBesideAHolder(t *testing.T) {
 	})
 }
 
-// Buyers who wait for the lock wait on, however many restocks there are meanwhile.
+// Buyers who wait for the lock go on waiting, however many restocks there are.
 func TestBuyersWaitThroughRestocks(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"v6_watchdog", "v7_queue", "v9_cohort"} {
@@ -132,8 +132,7 @@ func TestBuyersWaitThroughRestocks(t *testing.T) {
 	}
 }
 
-// The units that were added are in the database: neither a Redis that is emptied nor a repair
-// loses them.
+// Added units are in the database: they survive the loss of Redis, and a repair.
 func TestRestockOutlivesRedis(t *testing.T) {
 	for name, lose := range losses {
 		t.Run(name, func(t *testing.T) {

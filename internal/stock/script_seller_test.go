@@ -19,7 +19,7 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// failOnce lets the first of these commands, with its pipeline, fail as the action says.
+// failOnce applies the action to the first of these commands, and its pipeline, so that it fails.
 func (s *site) failOnce(action locktest.Action, commands ...string) {
 	hook := new(locktest.Hook)
 	s.rdb.AddHook(hook)
@@ -46,8 +46,8 @@ func eachScript(t *testing.T, f func(t *testing.T, s *site, strategy string)) {
 	}
 }
 
-// parkFirstOrder stops the first order just before it is written, when its units are
-// taken. Parked is closed when that happens, and resume lets it go on.
+// parkFirstOrder stops the first order just before it is written, when its units are taken. Then
+// parked is closed. Resume lets the order continue.
 func (s *site) parkFirstOrder(t *testing.T) (parked <-chan struct{}, resume func()) {
 	t.Helper()
 	here, released := make(chan struct{}), make(chan struct{})
@@ -79,8 +79,8 @@ func order(ctx context.Context, service *stock.Service, req stock.Request) <-cha
 	return done
 }
 
-// pause gives a goroutine that was just started time to reach the point where it waits. If
-// that is not enough the test checks less, but does not fail.
+// pause gives a goroutine that was just started time to reach the point where it waits. If that is
+// not enough, the test checks less, but does not fail.
 func pause() { time.Sleep(20 * time.Millisecond) }
 
 // A process that crashes after the script and before the order leaves a unit taken. If it
@@ -108,7 +108,7 @@ func TestCrashAfterTheScriptLeavesStockTaken(t *testing.T) {
 	})
 }
 
-// Nobody knows whether the units were taken, so the stock is rebuilt.
+// It is unknown whether the units were taken, so the stock is rebuilt.
 func TestReplyOfTheScriptIsLost(t *testing.T) {
 	for name, action := range map[string]locktest.Action{
 		"before": locktest.Fail(locktest.ErrCut),
@@ -200,8 +200,8 @@ func TestOneBadOrderDoesNotFailTheBatch(t *testing.T) {
 	})
 }
 
-// If another instance has just used the key, without a claim, the database's index finds
-// out.
+// If another instance has just used the key, without a claim, the database's unique index detects
+// it.
 func TestKeyUsedByAnotherInstanceIsReplayed(t *testing.T) {
 	eachScript(t, func(t *testing.T, s *site, strategy string) {
 		var first stock.Result
@@ -279,8 +279,8 @@ func TestSmallerRequestIsServedAfterOneThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// A buyer that leaves before its batch begins has bought nothing, and so has one that waits when the
-// shop closes. A buyer whose units were taken by then has bought, and gets its order.
+// A buyer that leaves before its batch begins, or that is waiting when the shop closes, has bought
+// nothing. A buyer whose units were already taken has bought, and gets its order.
 func TestBuyersWhoseUnitsAreTakenGetTheirOrder(t *testing.T) {
 	for name, want := range map[string]error{"leave": context.Canceled, "close": stock.ErrClosing} {
 		t.Run(name, func(t *testing.T) {

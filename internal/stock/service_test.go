@@ -134,7 +134,7 @@ func third[S, T any](_ S, _ T, err error) error { return err }
 // generations matches the part of a key that differs between generations.
 var generations = regexp.MustCompile(`:[0-9a-f-]{36}:[0-9a-f-]{36}`)
 
-// Only keys with the project's prefix are written, and an item's share a slot.
+// Only keys with the project's prefix are written, and an item's keys share a slot.
 func TestKeysAreTheProjectsOwn(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		seen := make(map[string]bool)
@@ -158,8 +158,8 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 				t.Errorf("key %s does not have the item's prefix", key)
 			}
 		}
-		// v8 and v9 have more: the last token of each, and the largest token that the
-		// stock has seen.
+		// v8 and v9 have additional keys: the last token of each, and the largest token that the stock
+		// has seen.
 		if len(seen) != 14 {
 			t.Errorf("keys %v, want the stock, the sale, 9 locks and the tokens", slices.Sorted(maps.Keys(seen)))
 		}

@@ -22,7 +22,7 @@ import (
 
 const streamed = "lua_stream"
 
-// claimAfter is short, so that tests need not wait long for what a dead consumer left.
+// claimAfter is short, so that tests need not wait long for a dead consumer's orders to be claimed.
 const claimAfter = 50 * time.Millisecond
 
 // consume runs a consumer until the test ends or stop is called.
@@ -70,7 +70,7 @@ func (s *site) settled(t *testing.T, service *stock.Service) stock.Audit {
 	return s.until(t, service, "nothing is in flight", func(a stock.Audit) bool { return a.InFlight == 0 })
 }
 
-// until waits until an audit is as wanted.
+// until waits until an audit meets the condition.
 func (s *site) until(t *testing.T, service *stock.Service, what string, wanted func(stock.Audit) bool) stock.Audit {
 	t.Helper()
 	var a stock.Audit
@@ -108,8 +108,8 @@ func (s *site) wantState(t *testing.T, service *stock.Service, id, want string) 
 	}
 }
 
-// A crowd at two instances is accepted as far as there are units, and every accepted order
-// is written exactly once.
+// A crowd buys at two instances: orders are accepted as far as there are units, and every accepted
+// order is written exactly once.
 func TestAcceptedOrdersAreWrittenOnce(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -157,8 +157,8 @@ func TestAnOrderTellsItsState(t *testing.T) {
 	})
 }
 
-// A key finds its order, and belongs to one request, also while the order is in the stream,
-// whatever the strategy is by then, and after it was written.
+// A key finds its order, and belongs to one request, both while the order is in the stream and
+// after it was written, whatever the strategy is by then.
 func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -193,8 +193,7 @@ func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 	})
 }
 
-// endsAt is a consumer that dies at a seam the first time, and lives on afterwards if
-// another item comes.
+// endsAt is a consumer that dies the first time that it is at a seam, but lives on for other items.
 func endsAt(seam string) (stream.Consumer, <-chan struct{}) {
 	died := make(chan struct{})
 	var once sync.Once
@@ -207,7 +206,8 @@ func endsAt(seam string) (stream.Consumer, <-chan struct{}) {
 	}}, died
 }
 
-// Another consumer claims what a dead one has read, and recognizes what it has written.
+// Another consumer claims the orders that a dead one has read, and recognizes those that it has
+// written.
 func TestDeadConsumersLoseNothing(t *testing.T) {
 	for _, seam := range []string{stream.SeamRead, stream.SeamWritten} {
 		t.Run(seam, func(t *testing.T) {
@@ -245,7 +245,7 @@ func (s *site) consumers(t *testing.T) map[string]redis.XInfoConsumer {
 	return byName
 }
 
-// untilIdle waits until a consumer was idle for so long that it is taken for dead.
+// untilIdle waits until a consumer has been idle for so long that it is considered dead.
 func (s *site) untilIdle(t *testing.T, name string, claimAfter time.Duration) {
 	t.Helper()
 	eventually(t, name+" is idle", func() (bool, any) {
@@ -254,14 +254,14 @@ func (s *site) untilIdle(t *testing.T, name string, claimAfter time.Duration) {
 	})
 }
 
-// gated is a consumer that looks for orders of others only while the gate is open.
+// gated is a consumer that looks for other processes' orders only while the gate is open.
 func gated(name string, claimAfter time.Duration) (c stream.Consumer, open *atomic.Bool) {
 	open = new(atomic.Bool)
 	return stream.Consumer{Name: name, ClaimAfter: claimAfter, Only: func(string) bool { return open.Load() }}, open
 }
 
-// A consumer that was idle for long and has nothing to do leaves the group of the stream. If it
-// lives, it joins again.
+// A consumer that has been idle for long and has no entries is removed from the group of the
+// stream. If it is alive, it joins again.
 func TestIdleConsumersLeaveTheGroup(t *testing.T) {
 	const claimAfter = 10 * time.Millisecond
 	eachSite(t, func(t *testing.T, s *site) {
@@ -294,15 +294,15 @@ func TestIdleConsumersLeaveTheGroup(t *testing.T) {
 	})
 }
 
-// A dead consumer stays in the group until another one has claimed its orders: they would leave
-// the group with it.
+// A dead consumer stays in the group until another one has claimed its orders: otherwise they would
+// be removed from the group with it.
 func TestDeadConsumersWithOrdersStayInTheGroup(t *testing.T) {
 	const claimAfter = 10 * time.Millisecond
 	eachSite(t, func(t *testing.T, s *site) {
 		shop := s.instance(t, nil)
 		s.put(t, shop, 100)
 		other, open := gated("other", claimAfter)
-		consume(t, s.instance(t, nil), other) // it is old enough to look for the dead at once
+		consume(t, s.instance(t, nil), other) // it is old enough to look for dead consumers immediately
 
 		dying, died := endsAt(stream.SeamRead)
 		dying.Name, dying.ClaimAfter = "dead", claimAfter
@@ -321,7 +321,7 @@ func TestDeadConsumersWithOrdersStayInTheGroup(t *testing.T) {
 	})
 }
 
-// While the database is away the shop accepts orders, and they are written when it is back.
+// While the database is unavailable the shop accepts orders, which are written when it is back.
 func TestOrdersWaitForTheDatabase(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -372,8 +372,8 @@ func (s *site) buyDead(
 	return bad, res.Order, remove
 }
 
-// An order that the database does not take becomes a dead letter after some tries. It does
-// not stop the others, and keeps its units, until somebody has it tried again.
+// An order that the database does not take becomes a dead letter after some tries. It does not
+// block other orders, and keeps its units until a retry.
 func TestDeadLettersAreListedAndRetried(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -474,8 +474,8 @@ func (f *refusing) each(times int) bool {
 	return true
 }
 
-// If the database takes no order for a reason that is not the order's, nothing becomes a dead
-// letter, also of an order that is alone.
+// If the database refuses orders for a reason other than their values, none becomes a dead letter,
+// not even a single order.
 func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -563,8 +563,8 @@ func (s *site) streamEmpties(t *testing.T) {
 	})
 }
 
-// A consumer that was paused after it had read may write when the stock was counted in the
-// meantime. Its orders were written by the count or are refused, never both.
+// A consumer that was paused after a read may write after the stock was counted. Each of its orders
+// was either written by the count or is refused, never both.
 func TestALateConsumerWritesNothingTwice(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service, other := s.instance(t, nil), s.instance(t, nil)
@@ -596,8 +596,8 @@ func TestALateConsumerWritesNothingTwice(t *testing.T) {
 	})
 }
 
-// Nobody knows whether the orders were accepted, so the count decides: they are written,
-// or their units are for sale.
+// It is unknown whether the orders were accepted, so the count decides: either they are written, or
+// their units are back on sale.
 func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		action locktest.Action
@@ -623,8 +623,8 @@ func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
 	}
 }
 
-// Redis restarts with an older file: it has lost accepted orders, and has a stock that it
-// had sold already. Nothing is oversold, and the lost orders are not accepted.
+// Redis restarts with an older file: it has lost accepted orders, and its stock has units that are
+// already sold. Nothing is oversold, and the lost orders get the state "not accepted".
 func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 	s := newRestartable(t)
 	service := s.process(t, nil)
@@ -646,7 +646,7 @@ func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 	for _, id := range kept {
 		s.wantState(t, service, id, stock.StateWritten)
 	}
-	// Orders that the crowd was refused with the older stock may be counted with them.
+	// This may include orders that the crowd placed from the older stock and that were refused.
 	s.until(t, service, "the lost orders are counted",
 		func(a stock.Audit) bool { return a.AcceptedLost >= int64(len(lost)) })
 	for _, id := range lost {
@@ -654,9 +654,9 @@ func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 	}
 }
 
-// A Redis that loses the stream alone still has the keys of its orders. A buyer that repeats the
-// request with such a key is told what has become of the order, and may buy then. The process
-// that accepted the orders need not live any more.
+// If Redis loses only the stream, it still has the keys of its orders. A buyer that repeats a
+// request with such a key learns that the order is lost, and may then buy again. The process that
+// accepted the orders need not be alive.
 func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		dead, service := s.instance(t, nil), s.instance(t, nil)
@@ -694,9 +694,9 @@ func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
 	})
 }
 
-// A Redis that loses everything leaves no trace of the orders that it had accepted, but the
-// processes that told their buyers so know them. The count outlives the next loss, and another
-// family.
+// If Redis loses everything, it has no trace of the orders that it had accepted, but the processes
+// that confirmed them to buyers know them. The count of lost orders survives the next loss, and a
+// change of family.
 func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -720,8 +720,8 @@ func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {
 	})
 }
 
-// When a generation ends, nothing of it stays in Redis: neither written orders for which no
-// consumer looks, nor the places of orders that somebody has trimmed.
+// When a generation ends, nothing of it stays in Redis: neither written orders that no consumer
+// looks for, nor the places of orders that were trimmed from the stream.
 func TestAnEndedGenerationLeavesNoOrdersInRedis(t *testing.T) {
 	stream := func(s *site) string { return "oversell:{" + s.sku + "}:stream" }
 	for name, end := range map[string]func(t *testing.T, s *site, service *stock.Service){
@@ -786,7 +786,7 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 	})
 }
 
-// An entry that is not an order stops nobody.
+// An entry that is not an order does not block the others.
 func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -807,7 +807,7 @@ func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 	})
 }
 
-// A deleted item leaves nothing, and its orders are not written.
+// A deleted item leaves nothing behind, and its orders are not written.
 func TestADeletedItemHasNoStream(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -816,7 +816,7 @@ func TestADeletedItemHasNoStream(t *testing.T) {
 		if err := service.Delete(t.Context(), s.sku); err != nil {
 			t.Fatal(err)
 		}
-		// A consumer that was told of the orders before finds nothing, and leaves nothing.
+		// A consumer that was notified of the orders before finds nothing, and leaves nothing behind.
 		consume(t, service, stream.Consumer{Finish: t.Context()})()
 		if left := s.keysLeft(t); len(left) > 0 {
 			t.Errorf("these keys are left: %v", left)

@@ -35,7 +35,7 @@ func unitSite(t *testing.T, instances int) (*site, []*stock.Service) {
 	return s, all
 }
 
-// where are the units of an item: rows of the pool, units in the item's row, units sold.
+// where says where the units of an item are: in rows of the pool, in the item's row, or sold.
 type where struct{ Pooled, Remaining, Sold int64 }
 
 // units reads where the units are, in one snapshot.
@@ -63,7 +63,7 @@ func (s *site) lockUnits(t *testing.T, item stock.Item, n int64) *gorm.DB {
 	return tx
 }
 
-// generation is the current generation of the site's item.
+// generation returns the current generation of the site's item.
 func (s *site) generation(t *testing.T) string {
 	t.Helper()
 	var item stock.Item
@@ -109,8 +109,8 @@ func TestLockedUnitsAreSkipped(t *testing.T) {
 	}
 }
 
-// aside calls f with a site that has a connection of its own, which it gets however many of
-// the others are in use.
+// aside calls f with a site on a separate database connection, which is available however many
+// others are in use.
 func (s *site) aside(t *testing.T, f func(aside *site)) {
 	t.Helper()
 	err := s.db.Connection(func(conn *gorm.DB) error {
@@ -124,9 +124,9 @@ func (s *site) aside(t *testing.T, f func(aside *site)) {
 	}
 }
 
-// Pool, item's row and orders have all units of the sale together at every commit, while a
-// crowd at several shops empties and fills the pool. The pool has no more rows than its size and
-// those of the claims under way. Each buyer looks before its order is written.
+// At every commit the pool, the item's row and the orders together account for all units of the
+// sale, while a crowd at several shops empties and fills the pool. The pool never has more rows
+// than its size plus those of claims under way. Each buyer checks this before its order is written.
 func TestPoolItemAndOrdersHaveAllUnits(t *testing.T) {
 	const stocked, buyers, most = 150, 200, poolSize + 3*16
 	s, services := unitSite(t, 3)
@@ -155,7 +155,7 @@ func TestPoolItemAndOrdersHaveAllUnits(t *testing.T) {
 	wantStock(t, s.audit(t, services[1]), stocked, 0, stocked, stocked)
 }
 
-// An order gets all its units or none, also if it wants more than the pool has.
+// An order gets all its units or none, even if it wants more than the pool has.
 func TestClaimOfManyUnits(t *testing.T) {
 	s, services := unitSite(t, 1)
 	s.put(t, services[0], 3*poolSize)
@@ -172,8 +172,8 @@ func TestClaimOfManyUnits(t *testing.T) {
 	}
 }
 
-// Units of an earlier sale cannot be claimed: a buyer that was at work when the next sale
-// began buys in that.
+// Units of an earlier sale cannot be claimed: a buyer that was at work when the next sale began
+// buys in the new one.
 func TestUnitsOfAnEarlierSaleAreGone(t *testing.T) {
 	s, services := unitSite(t, 1)
 	s.put(t, services[0], 5)
@@ -191,7 +191,7 @@ func TestUnitsOfAnEarlierSaleAreGone(t *testing.T) {
 	wantStock(t, s.audit(t, services[0]), 8, 7, 1, 1)
 }
 
-// changes are what ends a generation, or the sale.
+// changes returns the operations that end a generation, or the sale.
 func changes() map[string]func(s *site, service *stock.Service) error {
 	return map[string]func(s *site, service *stock.Service) error{
 		"repair": func(s *site, service *stock.Service) error {
@@ -283,7 +283,7 @@ func TestFamiliesOfOneItemSeeThePoolsUnits(t *testing.T) {
 	wantStock(t, s.audit(t, services[0]), 40, 32, 8, 8)
 }
 
-// SQLite is refused with a line that says what to use.
+// SQLite is refused, with an error that says which database to use.
 func TestUnitsNeedAServer(t *testing.T) {
 	s := embeddedSite(t)
 	s.keeper = stock.InDatabase

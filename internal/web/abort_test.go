@@ -15,9 +15,9 @@ import (
 // changes is how many changes of a sale are interrupted.
 const changes = 400
 
-// A PUT or DELETE that is cut off at any byte, or whose client leaves at any moment before
-// the reply, is applied completely or not at all. The next buyer buys in the sale that the
-// database has, and every order counts in it.
+// A PUT or DELETE that is cut off at any byte, or whose client leaves at any moment before the
+// reply, is applied completely or not at all. The next buyer buys in the database's current sale,
+// and every order belongs to it.
 func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		sku := s.put(t, changes)
@@ -38,7 +38,7 @@ func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 		if !ok {
 			return // the last change deleted it
 		}
-		// A change may come between an order and the look at its sale.
+		// A change may come between an order and reading its sale.
 		diff := found.Sold - sold[found.SaleID]
 		if found.Foreign != 0 || found.LostUpdates != 0 || found.Oversold != 0 || diff < -1 || diff > 1 {
 			t.Errorf("the audit has %+v, and buyers %d units", found, sold[found.SaleID])
@@ -49,8 +49,8 @@ func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 	})
 }
 
-// cutOff sends a request and interrupts it. Every other request ends at a byte that advances
-// with each call, and the rest are cancelled after a time that does.
+// cutOff sends a request and interrupts it. Every other request is cut off at a byte that advances
+// with each call, and the rest are cancelled after a time that grows.
 func cutOff(t *testing.T, addr, method, sku, body string, i int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -70,8 +70,8 @@ func cutOff(t *testing.T, addr, method, sku, body string, i int) {
 	time.Sleep(time.Duration(i%20) * 200 * time.Microsecond)
 }
 
-// auditOf returns what the audit says of an item, and false if there is no such item. It asks until
-// the audit answers.
+// auditOf returns the audit of an item, or false if there is no such item. It asks until the audit
+// answers.
 func (s *site) auditOf(t *testing.T, sku string) (found web.Audit, ok bool) {
 	t.Helper()
 	var reply *httptest.ResponseRecorder
@@ -88,7 +88,7 @@ func (s *site) auditOf(t *testing.T, sku string) (found web.Audit, ok bool) {
 	return found, true
 }
 
-// saleOf returns the sale that is on, by the audit.
+// saleOf returns the current sale according to the audit.
 func (s *site) saleOf(t *testing.T, sku string) string {
 	t.Helper()
 	found, _ := s.auditOf(t, sku)

@@ -95,7 +95,7 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 	if !strings.Contains(state.Body.String(), `"state":"written"`) {
 		t.Errorf("its state: %d, %s", state.Code, state.Body)
 	}
-	for _, prefer := range []string{"wait=3", ""} { // a repeat of the written order says as much as the first reply
+	for _, prefer := range []string{"wait=3", ""} { // a repeated request for a written order gets the same reply
 		res, again := buy(prefer, "b")
 		if res.Code != http.StatusOK || again["state"] != "written" || again["replayed"] != true ||
 			again["order_id"] != body["order_id"] || res.Header().Get("Location") != order+"?sku="+sku ||
@@ -146,7 +146,8 @@ func TestAFullStreamAnswers503(t *testing.T) {
 	}
 }
 
-// The repeat of an order that the database did not take says why it waits, as the order does.
+// A repeated request for an order that the database did not take says why it waits, as does GET of
+// the order.
 func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
 	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) {
 		err := sc.DB.Callback().Create().Before("gorm:create").Register("refuse", func(tx *gorm.DB) {

@@ -19,7 +19,7 @@ import (
 	"oversell/internal/web"
 )
 
-// ownSite is a shop with a payment provider of its own.
+// ownSite is a shop with an embedded payment provider.
 func ownSite(t *testing.T) *holdSite {
 	t.Helper()
 	s := embeddedHoldSite(t, holds.Config{})
@@ -51,8 +51,8 @@ func (s *holdSite) list(t *testing.T, sku string) (list web.HoldList) {
 	return list
 }
 
-// The list says whose the units are and where the money is: of a hold that is paid, of one
-// that was refunded, and of one that nobody has paid for.
+// The list shows who has the units and where the money is, for a paid hold, a refunded one, and an
+// unpaid one.
 func TestListSaysWhoseTheUnitsAre(t *testing.T) {
 	s := ownSite(t)
 	sku := s.sell(t, 3)
@@ -100,8 +100,7 @@ func TestListSaysWhoseTheUnitsAre(t *testing.T) {
 	}
 }
 
-// A payment that the stage knows nothing of any more is listed all the same: the money has
-// moved.
+// A payment whose hold the stage has forgotten is still listed, because the money has moved.
 func TestListHasThePaymentsOfForgottenHolds(t *testing.T) {
 	s := ownSite(t)
 	sku := s.sell(t, 1)
@@ -126,8 +125,8 @@ func TestListHasThePaymentsOfForgottenHolds(t *testing.T) {
 	}
 }
 
-// A fault is that of one hold: the shop does not hear that its buyer was charged, and the next
-// buyer's payment goes well. The webhook makes good.
+// A fault affects one hold: the shop gets no reply that its buyer was charged, while the next
+// buyer's payment succeeds. The webhook settles the first payment.
 func TestFaultOfOnePayment(t *testing.T) {
 	s := ownSite(t)
 	sku := s.sell(t, 2)
@@ -185,7 +184,7 @@ func TestFaultsThatAreRefused(t *testing.T) {
 	read(t, s.pay(h, "key"), new(holds.Order))
 }
 
-// A shop whose provider is not its own cannot make it fail, and knows its own orders only.
+// A shop with an external provider cannot set faults, and lists only its own orders.
 func TestNoFaultsAtAnotherProvider(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 1)

@@ -268,7 +268,7 @@ func TestOrderIsCancelled(t *testing.T) {
 	s.wantBooks(t, sku, 0, 0, payment.Books{Authorised: 2, Captured: 2, Refunded: 2})
 }
 
-// Repair does not help a sale by holds, and says what does.
+// Repair refuses a sale by holds, and says what does the work instead.
 func TestRepairOfASaleByHolds(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	w := s.admin("POST", "/api/audit/"+s.sell(t, 1)+"/repair", "")
@@ -278,7 +278,8 @@ func TestRepairOfASaleByHolds(t *testing.T) {
 	wantProblem(t, w, http.StatusBadRequest, "wrong_keeper")
 }
 
-// The token of another hold ends nothing and pays nothing. A hold keeps its item until it has ended.
+// The token of another hold cannot end or pay a hold. A hold blocks its item's deletion until it
+// has ended.
 func TestTokenIsTheHoldsOwn(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 2)
@@ -305,7 +306,7 @@ func TestTokenIsTheHoldsOwn(t *testing.T) {
 	wantProblem(t, s.ask("GET", "/api/holds/"+h.ID, ""), http.StatusNotFound, "unknown_hold")
 }
 
-// A repeated request makes no second hold and no second charge, and a key belongs to one
+// A repeated request makes no second hold and no second charge, and a key belongs to a single
 // request.
 func TestHoldsAndPaymentsCanBeRepeated(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
@@ -326,8 +327,8 @@ func TestHoldsAndPaymentsCanBeRepeated(t *testing.T) {
 	s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 2, Captured: 1, Cancelled: 1})
 }
 
-// A declined payment leaves the hold as it was. Another try, with another key, can pay it. A provider that is away
-// has charged nothing, and the reply tells nobody where it is.
+// A declined payment does not change the hold. Another try, with another key, can pay it. A
+// provider that is unavailable has charged nothing, and the reply does not reveal its address.
 func TestPaymentThatFailsCanBeTriedAgain(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 1)
@@ -365,7 +366,7 @@ func (s *holdSite) delivering(t *testing.T) {
 	t.Cleanup(func() { stop(); running.Wait() })
 }
 
-// delivered waits until no webhook is on its way, and checks that the shop has accepted all.
+// delivered waits until all webhooks are delivered, and checks that the shop has accepted them.
 func (s *holdSite) delivered(t *testing.T, events int) {
 	t.Helper()
 	for {
@@ -383,7 +384,7 @@ func (s *holdSite) delivered(t *testing.T, events int) {
 	}
 }
 
-// A buyer who was charged, and whose shop never got the reply, gets the order by the webhook.
+// If a buyer was charged but the shop never got the reply, the webhook leads to the order.
 func TestWebhookSettlesACaptureWhoseReplyWasLost(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	s.delivering(t)
@@ -396,7 +397,7 @@ func TestWebhookSettlesACaptureWhoseReplyWasLost(t *testing.T) {
 	s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 1, Captured: 1})
 }
 
-// capture makes the provider charge for a reference, past the shop, and returns the payment.
+// capture makes the provider charge for a reference, bypassing the shop, and returns the payment.
 func (s *holdSite) capture(t *testing.T, reference string) payment.Payment {
 	t.Helper()
 	return s.charge(t, payment.Request{Reference: reference, Amount: holds.DefaultPrice})
@@ -419,19 +420,18 @@ func (s *holdSite) charge(t testing.TB, r payment.Request) payment.Payment {
 func event(p payment.Payment, kind payment.EventType) string {
 	text, err := json.Marshal(payment.Event{ID: "evt_1", Type: kind, Time: time.Now(), Payment: p})
 	if err != nil {
-		panic(err) // it has texts and numbers
+		panic(err) // strings and numbers cannot fail
 	}
 	return string(text)
 }
 
-// webhook sends a webhook with a signature of now.
+// webhook sends a webhook with a current signature.
 func (s *holdSite) webhook(body string) *httptest.ResponseRecorder {
 	signature := payment.Sign([]byte(webhookSecret), []byte(body), time.Now())
 	return s.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, signature)
 }
 
-// A webhook says which payment to look at, and nothing more: what it claims is not believed,
-// even if it is signed.
+// A webhook only says which payment to look at: its other claims are ignored, even if it is signed.
 func TestWebhookIsNotBelieved(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 5)
@@ -491,7 +491,7 @@ func accounts(payments ...payment.Payment) []payment.Account {
 	return payment.Audit(ledger, nil).Wrong
 }
 
-// The signature is checked before anything of the body is read.
+// The signature is checked before the body is parsed.
 func TestWebhookMustBeSigned(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 1)
@@ -582,7 +582,7 @@ func TestHoldsThatCannotBe(t *testing.T) {
 	s.wantBooks(t, sku, 0, 0, payment.Books{})
 }
 
-// A sale may say how long its holds last, within bounds, and only if it is sold by holds.
+// A sale may set how long its holds last, within limits, and only if it is sold by holds.
 func TestHoldSecondsOfASale(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	var item stock.Item

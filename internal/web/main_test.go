@@ -31,14 +31,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
+	logging.Disable() // go-redis also returns the errors that it would print
 	os.Exit(backendtest.Main(m))
 }
 
 const token = "open-sesame"
 
-// wait is how long a buyer waits. It only ends a hang: a test in which nobody can buy has a
-// shorter one.
+// wait is how long a buyer waits. It only ends a hang: a test in which nobody can buy uses a
+// shorter wait.
 const wait = 10 * time.Minute
 
 // site is a shop's HTTP interface with everything behind it.
@@ -196,5 +196,5 @@ func wantProblem(t testing.TB, w *httptest.ResponseRecorder, status int, code st
 	}
 }
 
-// strategies returns those that need only Redis and a database.
+// strategies returns the strategies that need only Redis and a database.
 func strategies() catalog.List { return catalog.Strategies().With(catalog.Options{}) }

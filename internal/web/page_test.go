@@ -12,7 +12,7 @@ import (
 	"oversell/internal/web"
 )
 
-// The page has all paths except the API's, which do not change.
+// The page serves all paths except the API's, which do not change.
 func TestPageIsBesideTheAPI(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "the page's "+r.URL.Path)

@@ -47,7 +47,7 @@ func (f *fakeAudits) audit(ctx context.Context, sku string) (stock.Audit, error)
 	return a, f.fail
 }
 
-// watching runs a test with a clock of its own.
+// watching runs a test in virtual time.
 func watching(t *testing.T, test func(t *testing.T, m *saleMetrics, audits *fakeAudits)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ oversell_sale_order_durable_p99_seconds{sku="hot"} 1.5
 	})
 }
 
-// Payments with an alarm are counted for all items together, also if no item is watched. If they
+// Payments with an alarm are counted for all items together, even if no item is watched. If they
 // cannot be counted, the metric is absent, and that is counted as a failure.
 func TestAlarmsOfPaymentsAreCounted(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
@@ -115,8 +115,8 @@ oversell_payment_alarms 3
 	})
 }
 
-// A backend that hangs delays a scrape by a second, not by a round of audits, and its old
-// figures do not stay.
+// A backend that hangs delays a scrape by a second, not by a round of audits, and old figures are
+// not shown for long.
 func TestHangingAuditDoesNotHoldUpAScrape(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")
@@ -140,8 +140,8 @@ func TestHangingAuditDoesNotHoldUpAScrape(t *testing.T) {
 	})
 }
 
-// An audit that does not end with its context keeps no closing shop, and its items have no
-// figures once the round should be over.
+// An audit that does not end with its context does not keep a shop from closing, and the items have
+// no figures once the round should be over.
 func TestStubbornAuditIsNotWaitedFor(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")
@@ -171,7 +171,7 @@ func TestStubbornAuditIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// A scrape of a shop that is closing begins nothing.
+// A scrape of a closing shop does not begin a round.
 func TestClosedShopAuditsNothing(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")
@@ -190,8 +190,8 @@ func TestClosedShopAuditsNothing(t *testing.T) {
 	})
 }
 
-// Orders that were made between the two readings of an audit are not lost updates. What is
-// lost for good is shown by the next audit.
+// Orders that were made between the two readings of an audit are not lost updates. Units that are
+// really lost are shown by the next audit.
 func TestOnlyUnitsLostForCertainAreShown(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")
@@ -206,7 +206,7 @@ func TestOnlyUnitsLostForCertainAreShown(t *testing.T) {
 			{"1", 60, 60, 0, 3}, // 43 orders, and 40 were taken from the stock
 			{"1", 40, 63, 0, 0}, // 60 orders were taken at least
 			{"1", 40, 63, 0, 3},
-			{"2", 100, 3, 0, 0}, // of another sale nothing is known yet
+			{"2", 100, 3, 0, 0}, // nothing is known yet of another sale
 			{"2", 100, 3, 0, 3},
 		} {
 			audits.answer.SaleID = step.sale
@@ -221,7 +221,7 @@ func TestOnlyUnitsLostForCertainAreShown(t *testing.T) {
 	})
 }
 
-// However many items are asked for, few are audited: the last ones.
+// However many items are sold, only the most recent ones are audited.
 func TestSaleMetricsAreOfFewItems(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		for i := range 10 * maxWatched {
@@ -254,7 +254,7 @@ func TestFailedAuditLeavesNoFigure(t *testing.T) {
 	})
 }
 
-// An item that another shop has deleted is forgotten. That is no failure.
+// An item that another shop has deleted is forgotten. That is not a failure.
 func TestDeletedItemIsForgotten(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		audits.fail = fmt.Errorf("auditing: %w", stock.ErrUnknownItem)

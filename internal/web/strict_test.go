@@ -104,7 +104,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 		if head.Header.Get("Content-Type") != get.Header.Get("Content-Type") {
 			t.Errorf("HEAD %s has the headers %v, and GET %v", path, head.Header, get.Header)
 		}
-		// What /metrics and the audit count goes on while they are asked.
+		// The counts in /metrics and in the audit change between two requests.
 		steady := path != "/metrics" && !strings.HasPrefix(path, "/api/audit")
 		if head.ContentLength <= 0 || steady && head.ContentLength != length {
 			t.Errorf("HEAD %s says %d bytes, and GET sends %d", path, head.ContentLength, length)
@@ -140,8 +140,8 @@ func raw(t *testing.T, addr, method, path string) *http.Response {
 	return res
 }
 
-// A strategy that cannot sell the item is refused before the sale begins, with what would be
-// possible. Short names are expanded as in a query.
+// A strategy that cannot sell the item is refused before the sale begins, with a hint at what would
+// be possible. Short names are expanded as in a query.
 func TestAnItemIsNotPutOnSaleWithAStrategyThatCannotSellIt(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)

@@ -36,14 +36,14 @@ func traced(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, options ...sdk
 	return newSite(t, rdb, db, func(wc *web.Config, sc *stock.Config) { wc.Tracer = provider.Tracer("test") }), recorder
 }
 
-// split returns the span of the request and those of its steps, and checks that these are in it,
-// one after the other but for what is inside another.
+// split returns the span of the request and the spans of its steps, and checks that the steps are
+// inside the request, and follow each other unless one is inside another.
 func split(t *testing.T, spans []sdktrace.ReadOnlySpan) (root sdktrace.ReadOnlySpan, steps []string) {
 	t.Helper()
 	if len(spans) == 0 {
 		t.Fatal("no spans")
 	}
-	root = spans[len(spans)-1] // ends last
+	root = spans[len(spans)-1] // the span that ends last
 	for _, s := range spans[:len(spans)-1] {
 		within := !s.StartTime().Before(root.StartTime()) && !s.EndTime().After(root.EndTime()) &&
 			!s.EndTime().Before(s.StartTime())
@@ -82,7 +82,7 @@ func TestDeductIsTraced(t *testing.T) {
 			}
 			root, steps := split(t, recorder.Ended())
 			got := strings.Join(steps, " ")
-			// It took longer than the stock's place may be trusted, and began again.
+			// It took longer than the last comparison is valid, and began again.
 			for strings.HasPrefix(got, "look join look") {
 				got = strings.TrimPrefix(got, "look join ")
 			}
@@ -102,8 +102,8 @@ func TestDeductIsTraced(t *testing.T) {
 	})
 }
 
-// Being sold out is no error, and a backend that is away is one, in the step in which it was
-// found out.
+// Being sold out is not an error. A backend that is unavailable is an error, in the step that
+// noticed it.
 func TestErrorsAreInTraces(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	s, recorder := traced(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
@@ -127,7 +127,7 @@ func TestErrorsAreInTraces(t *testing.T) {
 
 func failed(s sdktrace.ReadOnlySpan) bool { return s.Status().Code == codes.Error }
 
-// A path that is not UTF-8 is in no span: a collector would refuse all spans that came with it.
+// A path that is not UTF-8 is left out of spans: a collector would refuse the whole batch.
 func TestBadPathIsInNoSpan(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	s, recorder := traced(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))

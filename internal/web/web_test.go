@@ -79,7 +79,7 @@ func TestRestockAddsToTheSale(t *testing.T) {
 		return s.ask("POST", path+"/restock", body, "Idempotency-Key", "click", "Authorization", "Bearer "+token)
 	}
 	for _, want := range []bool{false, true} {
-		read(t, s.ask("GET", path, ""), new(stock.Item)) // now the cache has the units of before
+		read(t, s.ask("GET", path, ""), new(stock.Item)) // now the cache has the old number of units
 		read(t, ask(`{"add":20}`), &got)
 		if got.SKU != sku || got.Added != 20 || got.Initial != 30 || got.Replayed != want {
 			t.Errorf("got %+v", got)
@@ -201,7 +201,7 @@ func TestDefaultStrategyIsSwitched(t *testing.T) {
 		if all.Default != strategy || len(all.Strategies) != len(strategies()) {
 			t.Errorf("the default of %d is %s, want %s", len(all.Strategies), all.Default, strategy)
 		}
-		// Also while the default is one that cannot guard reads.
+		// Even while the default is a strategy that cannot guard reads.
 		read(t, s.ask("GET", "/api/items/"+sku, ""), new(struct{}))
 	}
 }
@@ -316,7 +316,7 @@ func busy(t *testing.T, s *site, sku string) {
 	}
 }
 
-// A buyer who gives up is in the metrics too.
+// A buyer who gives up is also in the metrics.
 func TestLockThatIsNotHadInTime(t *testing.T) {
 	const short = 100 * time.Millisecond
 	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) { sc.Wait = short })
@@ -365,7 +365,7 @@ func TestBackendThatIsAway(t *testing.T) {
 	}
 }
 
-// The error for a lock on other servers names those.
+// The error for a lock on other servers names these servers.
 func TestServersOfALockMayBeAway(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
 		wc.Strategies = append(wc.Strategies, web.Strategy{Name: "etcd", Servers: "etcd"})
@@ -532,7 +532,7 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 		deduct := "/api/items/" + s.put(t, 1000) + "/deduct?strategy=" + tt.strategy
 		const none = `renewals_total{strategy="v6_watchdog"} 0`
 		for page := ""; !strings.Contains(page, tt.line) || strings.Contains(page, none); {
-			s.ask("POST", deduct, `{"quantity":1}`) // again on a machine that stalls before the first renewal
+			s.ask("POST", deduct, `{"quantity":1}`) // a machine may stall before the first renewal, so try again
 			page = s.ask("GET", "/metrics", "").Body.String()
 		}
 	}

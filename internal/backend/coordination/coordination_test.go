@@ -226,7 +226,7 @@ func inTime(t *testing.T, dial func() error) {
 	}
 }
 
-// An etcd can be had where there is the go command and the source, and nowhere else without one.
+// Without an installed etcd, one can be started only where the go command and the source are.
 func TestFindEtcd(t *testing.T) {
 	if _, err := exec.LookPath("etcd"); err == nil {
 		t.Skip("an etcd is installed: it is found anywhere")

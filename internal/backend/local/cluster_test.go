@@ -8,8 +8,8 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// A cluster is ready when it is started: every node serves or leads to the one that does,
-// and each primary has a replica that is in sync.
+// A started cluster is ready: every node serves a key or redirects to the node that does, and each
+// primary has a replica that is in sync.
 func TestClusterIsReadyWhenStarted(t *testing.T) {
 	t.Parallel()
 	c := backendtest.LocalCluster(t)

@@ -16,7 +16,7 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// A restarted server has the password that it had.
+// A restarted server keeps its password.
 func TestPrivateRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
 	t.Parallel()
 	server := backendtest.RestartableRedis(t)

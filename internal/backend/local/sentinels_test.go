@@ -22,8 +22,7 @@ func TestSentinels(t *testing.T) {
 	t.Run("a failover that is given up", func(t *testing.T) { failoverGivesUpWithContext(t, s) })
 }
 
-// Each failover loses what was written after a cut, and nothing else, although the bystander
-// has acknowledged it.
+// Each failover loses exactly the writes after a cut, although the bystander has acknowledged them.
 func failsOver(t *testing.T, s *local.Sentinels) {
 	rdb := backendtest.DialRedis(t, s.URL())
 	for range 2 {
@@ -160,8 +159,8 @@ var groups = map[string]func(ctx context.Context) (addrs []string, stop func() e
 	},
 }
 
-// Any program of any user on this machine can dial the servers. Nothing is left of them when they
-// are closed, or do not start in time.
+// Any program of any user on this machine can dial the servers, so they need passwords. Nothing is
+// left of them when they are closed, or do not start in time.
 func TestServersThatBelongTogether(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	for name, start := range groups {

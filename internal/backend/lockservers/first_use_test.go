@@ -15,8 +15,8 @@ import (
 	"oversell/internal/locks/redlock"
 )
 
-// lazily returns servers that are closed at the end of the test, and the folder in
-// which an etcd would have its files.
+// lazily returns servers that are closed at the end of the test, and the folder in which an etcd
+// would keep its files.
 func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -99,7 +99,7 @@ func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 	}
 }
 
-// An etcd that has failed does not recover. Its strategy reports that at once.
+// An etcd that has failed does not recover. Its strategy reports that immediately.
 func TestServerThatFailedSinceIsTold(t *testing.T) {
 	backendtest.System(t)
 	broken := make(chan struct{})
@@ -140,8 +140,8 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 	}
 }
 
-// The user's own servers are checked at once, and a server that is to be started
-// must be installed.
+// The user's own servers are checked immediately, and a server that is to be started must be
+// installed.
 func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("ZOOKEEPER_HOME", "")

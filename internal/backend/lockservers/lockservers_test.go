@@ -52,8 +52,8 @@ func TestServersAreShared(t *testing.T) {
 	}
 }
 
-// tryLock tries again while the nodes of redlock, which have 50 ms, answer too late: a busy machine
-// is no reason to fail.
+// tryLock tries again while the nodes of redlock, which have 50 ms, answer too late: a test must
+// not fail because the machine is busy.
 func tryLock(t *testing.T, l guard.Lock) (ok bool, err error) {
 	t.Helper()
 	for {

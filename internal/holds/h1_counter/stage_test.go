@@ -57,7 +57,7 @@ func TestCrashAfterTake(t *testing.T) {
 	holdstest.Test(t, 3, stage, holdstest.CrashAfterTake, nil, holdstest.Figures{Left: 2, Stranded: 1})
 }
 
-// A flaw: the order is there, and so is the hold: the sweep gives its unit to the next buyer.
+// A flaw: both the order and the hold exist: the sweep gives the hold's unit to the next buyer.
 func TestCrashAfterOrder(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.CrashAfterOrder, nil, holdstest.Figures{Sold: 2, Oversold: 1})
 }
@@ -87,7 +87,7 @@ func TestOldSaleIsStillPaid(t *testing.T) {
 	holdstest.Test(t, 2, stage, holdstest.OldSale, nil, holdstest.Figures{Left: 5})
 }
 
-// A flaw: the counter begins again with all units.
+// A flaw: the counter starts again with all units.
 func TestRedisLosesTheSale(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.RedisLosesTheSale, nil, holdstest.Figures{Sold: 2, Oversold: 1})
 }

@@ -57,7 +57,7 @@ func TestCrashAfterTake(t *testing.T) {
 	holdstest.Test(t, 3, stage, holdstest.CrashAfterTake, nil, holdstest.Figures{Left: 2, Stranded: 1})
 }
 
-// A flaw: the order is there, and so is the hold: the sweep gives its unit to the next buyer.
+// A flaw: both the order and the hold exist: the sweep gives the hold's unit to the next buyer.
 func TestCrashAfterOrder(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.CrashAfterOrder, nil, holdstest.Figures{Sold: 2, Oversold: 1})
 }
@@ -72,7 +72,7 @@ func TestLimitRaced(t *testing.T) {
 	holdstest.Test(t, 3, stage, holdstest.LimitRaced, nil, holdstest.Figures{Left: 1, Held: 2})
 }
 
-// The unique index of the keys lets one of them have a hold, which answers both.
+// The unique index of the keys allows only one hold, which answers both requests.
 func TestSameKeyAtOnce(t *testing.T) {
 	holdstest.Test(t, 3, stage, holdstest.SameKeyAtOnce, nil, holdstest.Figures{Left: 2, Held: 1})
 }

@@ -17,8 +17,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// Payment, release and sweep race for a hold that expires at about that moment. One of them
-// ends it, the others are told, and no unit is lost or sold twice.
+// Payment, release and sweep race for a hold that expires at about that moment. One of them ends
+// it, the others get an error, and no unit is lost or sold twice.
 func TestExactlyOneWins(t *testing.T) {
 	const rounds = 60
 	holdstest.EachIsolation(t, rounds, stage, func(t *testing.T, s *holdstest.Site) {
@@ -113,8 +113,8 @@ func TestWrongToken(t *testing.T) {
 	})
 }
 
-// A transition changes the row only if that has the token that was read. A hold whose row was
-// made anew in between, under the same id, belongs to somebody else.
+// A transition changes the row only if the row still has the token that was read. If the row was
+// created again in between, with the same id, the hold belongs to somebody else.
 func TestTransitionCarriesTheToken(t *testing.T) {
 	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
 		for name, end := range map[string]func(h holds.Hold) error{
@@ -266,8 +266,9 @@ func TestNextSaleWaitsForAClaim(t *testing.T) {
 	})
 }
 
-// A claim that is told that the hold has expired may rely on it: its caller refunds. Another claim
-// of the same payment, which looked at the clock before the expiry and arrives now, is too late.
+// If a claim returns that the hold has expired, that is final, because its caller refunds the
+// payment. Another claim for the same payment, which read the clock before the expiry and arrives
+// only now, is too late.
 func TestRefusedAsExpiredIsFinal(t *testing.T) {
 	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
 		h := s.Hold("a")
@@ -295,7 +296,7 @@ func TestSweepEndsWithItsShop(t *testing.T) {
 	})
 }
 
-// A hold ends with its sale: it is expired, also for a release that comes later.
+// A hold ends with its sale: it counts as expired, also for a later release.
 func TestOldSaleIsNotReleased(t *testing.T) {
 	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
 		h := s.Hold("a")
@@ -313,15 +314,16 @@ func TestOldSaleIsNotReleased(t *testing.T) {
 	})
 }
 
-// The units of a hold are the buyer's too: a sweep that waits for that row keeps the others up.
+// A hold's units also count for its buyer: a sweep that waited for the buyer's row would delay the
+// other holds.
 func TestLockedBuyerIsSkipped(t *testing.T) {
 	holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
 		holdstest.LockedRow(t, s, "oversell_hold_buyers")
 	})
 }
 
-// A hold that has expired keeps its units from nobody and does not count for its buyer's limit, also if no sweep has
-// come. It cannot be paid any more.
+// Even before a sweep, an expired hold does not keep its units from others and does not count
+// towards its buyer's limit. It cannot be paid any more.
 func TestExpiredIsFree(t *testing.T) {
 	holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
 		a, b := s.Hold("a"), s.Hold("b")
@@ -355,7 +357,8 @@ func TestExpiredIsFree(t *testing.T) {
 	})
 }
 
-// Holds expire while their buyers pay and others ask for the units. Nobody is told that it is sold out before it is.
+// Holds expire while their buyers pay and others ask for the units. No buyer gets ErrSoldOut before
+// everything is sold.
 func TestRushForExpired(t *testing.T) {
 	const units, takers = 20, 60
 	holdstest.EachIsolation(t, units, stage, func(t *testing.T, s *holdstest.Site) {
@@ -401,7 +404,8 @@ func TestRushForExpired(t *testing.T) {
 	})
 }
 
-// The unit of an expired hold whose row is locked is not free yet, and those of the others are.
+// The unit of an expired hold whose row is locked is not free yet; the units of other expired holds
+// are.
 func TestLockedRowStopsNoBuyer(t *testing.T) {
 	for _, table := range []string{"oversell_holds", "oversell_hold_buyers"} {
 		holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {

@@ -52,7 +52,7 @@ func TestDoubleRelease(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.DoubleRelease, holds.ErrNotHeld, holdstest.Figures{Left: 1})
 }
 
-// A process that dies in the transaction takes nothing with it.
+// If a process dies in the transaction, no unit is lost.
 func TestCrashAfterTake(t *testing.T) {
 	holdstest.Test(t, 3, stage, holdstest.CrashAfterTake, nil, holdstest.Figures{Left: 3})
 }
@@ -72,12 +72,12 @@ func TestLimitRaced(t *testing.T) {
 	holdstest.Test(t, 3, stage, holdstest.LimitRaced, holds.ErrLimit, holdstest.Figures{Left: 2, Held: 1})
 }
 
-// The unique index of the keys lets one of them have a hold, which answers both.
+// The unique index of the keys allows only one hold, which answers both requests.
 func TestSameKeyAtOnce(t *testing.T) {
 	holdstest.Test(t, 3, stage, holdstest.SameKeyAtOnce, nil, holdstest.Figures{Left: 2, Held: 1})
 }
 
-// No process asks its own clock.
+// No process uses its own clock.
 func TestClocksDiffer(t *testing.T) {
 	holdstest.Test(t, 3, stage, holdstest.ClocksDiffer, nil, holdstest.Figures{Left: 2, Held: 1})
 }
@@ -94,7 +94,7 @@ func TestRedisLosesTheSale(t *testing.T) {
 
 func TestExtended(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Extended) }
 
-// The statement that extends finds no hold that is held.
+// The statement that extends finds no row with the status held.
 func TestExtendedAfterItWasSold(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.ExtendedAfterItWasSold, holds.ErrNotHeld, holdstest.Figures{Sold: 1})
 }

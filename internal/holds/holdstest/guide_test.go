@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A stage can be copied alone: it imports the types and nothing else of the project.
+// A stage can be copied alone: of this project it imports only the types.
 func TestStagesImportOnlyTheTypes(t *testing.T) {
 	paths, err := filepath.Glob("../h?_*/stage.go")
 	if err != nil || len(paths) != 3 {

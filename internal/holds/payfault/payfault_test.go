@@ -63,8 +63,8 @@ func each(t *testing.T, f func(t *testing.T, name string, s *holdstest.Site, fau
 	}
 }
 
-// A shop that stops between the check and the write of a payment writes when the hold has run
-// out. The naive stages sell the unit twice by that, and h3_claim refuses the payment.
+// A shop that stops between the check and the write of a payment writes after the hold has expired.
+// The naive stages then sell the unit twice; h3_claim refuses the payment.
 func TestSlowShopWritesLate(t *testing.T) {
 	each(t, func(t *testing.T, name string, s *holdstest.Site, faults *Faults) {
 		here, on := make(chan time.Duration, 1), make(chan struct{})
@@ -106,7 +106,7 @@ func TestSlowShopWritesLate(t *testing.T) {
 	})
 }
 
-// A shop stops once for each fault that is set, and not if that is taken back.
+// A shop stops once for each fault that is set, and not at all if the fault is removed.
 func TestSlowShopStopsOnce(t *testing.T) {
 	each(t, func(t *testing.T, _ string, s *holdstest.Site, faults *Faults) {
 		stops := 0
@@ -135,7 +135,7 @@ func TestSlowShopStopsOnce(t *testing.T) {
 	})
 }
 
-// A shop that closes meanwhile, or a request that runs out of time, ends the stop.
+// The stop ends if the shop closes or the request times out.
 func TestSlowShopEndsWithItsRequest(t *testing.T) {
 	each(t, func(t *testing.T, _ string, s *holdstest.Site, faults *Faults) {
 		faults.sleep = func(context.Context, time.Duration) bool { return false }
@@ -172,8 +172,8 @@ func TestFaultsThatCannotBe(t *testing.T) {
 	}
 }
 
-// The faults of so many holds are remembered, and forgotten a minute after the holds have run
-// out.
+// The faults of at most MaxHolds holds are kept, and forgotten a minute after the holds have
+// expired.
 func TestFaultsAreBoundedAndForgotten(t *testing.T) {
 	faults := New(Config{Provider: newProvider()})
 	h := held
@@ -188,7 +188,7 @@ func TestFaultsAreBoundedAndForgotten(t *testing.T) {
 	if err := faults.Set(t.Context(), next, Fault{SlowBank, 1}); !errors.Is(err, ErrTooMany) {
 		t.Errorf("one more: %v, want %v", err, ErrTooMany)
 	}
-	for _, f := range []Fault{{LostReply, 1}, {None, 0}} { // one that is there may change
+	for _, f := range []Fault{{LostReply, 1}, {None, 0}} { // an existing fault may change
 		if err := faults.Set(t.Context(), h, f); err != nil {
 			t.Error(err)
 		}

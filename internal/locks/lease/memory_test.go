@@ -13,13 +13,13 @@ import (
 	"oversell/internal/locks/lease/leasetest"
 )
 
-// memory is a server in memory, on which the promises are tried in virtual time. Its locks are
-// lists of places, and a session that is not renewed takes its places with it.
+// memory is a server in memory, on which the promises are tested in virtual time. Its locks are
+// lists of places, and a session that is not renewed expires with its places.
 type memory struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed at the next change
 	queues   map[string][]*memoryPlace
-	sessions map[*memorySession]*time.Timer // by which they expire
+	sessions map[*memorySession]*time.Timer // the timers that end them
 	changes  int64
 }
 
@@ -38,7 +38,7 @@ func newMemory() *memory {
 	}
 }
 
-// change tells those who wait. The caller has locked mu.
+// change wakes the waiters. The caller has locked mu.
 func (m *memory) change() {
 	m.changes++
 	close(m.changed)
@@ -104,7 +104,7 @@ func (l *memoryLink) pass(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-restored: // what was on its way is lost
+	case <-restored: // messages on their way are lost
 		return errMemoryCut
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -118,7 +118,7 @@ type memorySession struct {
 	link   *memoryLink
 }
 
-// call sends a request, which the server carries out even if the reply is lost.
+// call sends a request, which the server executes even if the reply is lost.
 func (n *memorySession) call(ctx context.Context, do func() error) error {
 	if err := n.link.pass(ctx); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (n *memorySession) call(ctx context.Context, do func() error) error {
 	return errors.Join(n.link.pass(ctx), err)
 }
 
-// retry is call, until there is a reply or ctx ends.
+// retry repeats call until there is a reply or ctx ends.
 func (n *memorySession) retry(ctx context.Context, do func() error) error {
 	for {
 		err := n.call(ctx, do)
@@ -211,7 +211,7 @@ func (p *memoryPlace) Acquire(ctx context.Context, wait bool) (bool, error) {
 	case errors.Is(err, errMemoryUnknown):
 		n.End(err)
 		return false, err
-	case err != nil: // the request may be carried out, or was
+	case err != nil: // the request may have been, or may still be, executed
 		n.Retire()
 		return false, err
 	}
@@ -259,7 +259,7 @@ func (p *memoryPlace) Remove() error {
 	return err
 }
 
-// inMemory are processes on a server in memory, each by its own source.
+// inMemory are processes on a server in memory, each with its own source.
 func inMemory(t *testing.T, ttl time.Duration, links ...*memoryLink) processes {
 	server := newMemory()
 	var sources []*lease.Source

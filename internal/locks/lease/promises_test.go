@@ -23,7 +23,7 @@ import (
 	"oversell/internal/locks/zklock"
 )
 
-// ttl is the shortest that both servers allow.
+// ttl is the shortest ttl that both servers allow.
 const ttl = time.Second
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, leasetest.StopZooKeeper)) }
@@ -36,17 +36,17 @@ type processes struct {
 	end    func(process int) error                    // ends a process in order
 }
 
-// mutex is a new handle on the lock of a test, and other one on another lock.
+// mutex returns a new handle on the lock of a test, and other a handle on another lock.
 func (p processes) mutex(process int) *lease.Mutex { return p.named(process, "a") }
 func (p processes) other(process int) *lease.Mutex { return p.named(process, "b") }
 
-// A kind of lock is what is checked.
+// A kind is the kind of lock under test.
 type kind struct {
 	start func(t *testing.T, processes int, ttl time.Duration) processes
 	// apart starts process 0 behind a network that may fail, and process 1 beside it.
 	apart         func(t *testing.T, ttl time.Duration) (leasetest.Network, processes)
 	notHeld, lost error
-	virtual       bool // it runs in virtual time
+	virtual       bool // its tests run in virtual time
 }
 
 var locks = map[string]kind{
@@ -95,7 +95,7 @@ func inEtcd(t *testing.T, endpoint string, ttl time.Duration) *lease.Source {
 
 type zkProcess struct {
 	*lease.Source
-	conn *zk.Conn // whose session is the process's
+	conn *zk.Conn // the process's session belongs to it
 }
 
 func inZooKeeper(t *testing.T, server string, ttl time.Duration) zkProcess {
@@ -153,7 +153,7 @@ func zkProcesses(t *testing.T, server string, all ...zkProcess) processes {
 	}
 }
 
-// The locks in etcd and in ZooKeeper make the same promises, as does what they share.
+// The locks in etcd and in ZooKeeper make the same promises, and so does package lease on its own.
 func TestPromises(t *testing.T) {
 	for name, lock := range locks {
 		t.Run(name, func(t *testing.T) { check(t, lock) })
@@ -295,7 +295,7 @@ func givesUp(t *testing.T, l kind) {
 	}
 }
 
-// A cancelled attempt may be cut off at any point.
+// A cancelled attempt may be interrupted at any point.
 func endsAtAnyMoment(t *testing.T, l kind) {
 	ps := l.start(t, 2, leasetest.Calm)
 	for i := range 60 {
@@ -564,7 +564,7 @@ func deadHolder(t *testing.T, l kind) {
 	relay, ps := l.apart(t, ttl)
 	a, b := ps.mutex(0), ps.mutex(1)
 	leasetest.MustLock(t, a)
-	relay.Cut() // as the death of the process would
+	relay.Cut() // like the death of the process
 	leasetest.MustLock(t, b)
 	relay.Restore()
 	leasetest.Unlock(t, b)

@@ -73,7 +73,7 @@ func (m *machine) do(args []any) (any, error) {
 	return nil, fmt.Errorf("what is %v?", args)
 }
 
-// chaos is five machines behind a network, some of which are faulty at times.
+// chaos simulates five machines behind a network, some of which are faulty at times.
 type chaos struct {
 	ttl  time.Duration
 	away time.Duration // how long a crashed machine stays down

@@ -61,8 +61,8 @@ func heldByThree(t *testing.T, ns nodes, a *Mutex) context.Context {
 	return a.Context(t.Context())
 }
 
-// A flaw: the crashed node is back at once and, with the two that never saw a's
-// lock, forms a majority.
+// A flaw: the crashed node is back immediately and, with the two that never saw a's lock, forms a
+// majority.
 func TestEmptyRestartLetsSecondIn(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)

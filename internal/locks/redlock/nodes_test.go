@@ -114,7 +114,7 @@ func (hs hooks) on(match locktest.Match, action locktest.Action) (off func()) {
 	}
 }
 
-// faults are the ways in which a node does not answer, and the expected errors.
+// faults returns the ways in which a node can fail to answer, and the expected errors.
 var faults = map[string]struct {
 	action locktest.Action
 	err    error
@@ -129,7 +129,7 @@ var faults = map[string]struct {
 	}, context.DeadlineExceeded},
 }
 
-// slow lets the node execute a command at once, and delays its reply by d.
+// slow makes the node execute a command immediately, but delays its reply by d.
 func slow(d time.Duration) locktest.Action {
 	return func(ctx context.Context, send func() error) error {
 		err := send()

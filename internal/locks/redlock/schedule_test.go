@@ -146,7 +146,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// A flaw: if crashed nodes come back empty at once, a second holder gets in.
+// A flaw: if crashed nodes come back empty immediately, a second holder gets in.
 func TestSchedulesWithoutDelayedRestart(t *testing.T) {
 	var sum tally
 	for seed := range uint64(schedules) {

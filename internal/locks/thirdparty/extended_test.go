@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// scripted is a lock whose calls of Extend are given.
+// scripted is a lock with given results of Extend.
 type scripted struct {
 	extend func(ctx context.Context) error
 }

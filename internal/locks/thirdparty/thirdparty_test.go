@@ -133,7 +133,7 @@ func mustLock(t testing.TB, m mutex) {
 	}
 }
 
-// eventually waits until holds returns true, for what others release.
+// eventually waits until holds returns true, for locks that are released by others.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
@@ -251,8 +251,8 @@ func TestHoldOutlivesTheWait(t *testing.T) {
 	})
 }
 
-// The two libraries that talk through go-redis make the promises of stage 4, and wait as well.
-// That the lease expires while the holder still works is their flaw here.
+// The two libraries that use go-redis make the promises of stage 4, and can also wait. Their flaw
+// here is that the lease expires while the holder still works.
 func TestPromises(t *testing.T) {
 	for _, lib := range all() {
 		if lib.extends {
@@ -263,7 +263,7 @@ func TestPromises(t *testing.T) {
 			"work longer than the ttl keeps the lock",
 			"a process stopped for longer than the ttl keeps the lock",
 		}
-		if lib.name == "redislock" { // redsync releases what it may have acquired
+		if lib.name == "redislock" { // redsync releases a lock that it may have acquired
 			breaks = append(breaks, "a lock whose reply was lost can be released",
 				"a retry after a lost reply does no harm")
 		}

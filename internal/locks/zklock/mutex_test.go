@@ -60,7 +60,7 @@ func apart(t *testing.T, timeout time.Duration) (key string, link *fault.Relay, 
 	return "oversell:{" + t.Name() + "}:lock", link, here, there
 }
 
-// dial returns a connection past all faults.
+// dial returns a connection that bypasses all faults.
 func dial(t *testing.T) *zk.Conn {
 	t.Helper()
 	return leasetest.DialZooKeeper(t, leasetest.ZooKeeper(t), leasetest.Calm).Conn
@@ -178,9 +178,9 @@ func TestLostReply(t *testing.T) {
 	leasetest.Eventually(t, "no nodes of a's", func() bool { return len(nodes(t, conn, key)) == 1 })
 }
 
-// ZooKeeper has ended the session, and the process does not know it yet. A caller that has
-// no place in the queue has lost nothing: it gets the lock in the new session. The holders
-// of the old session are told.
+// ZooKeeper has ended the session, and the process does not know it yet. A caller that has no place
+// in the queue has lost nothing: it gets the lock in the new session. The holders of the old
+// session are told of the loss.
 func TestEndedSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	key, conn := "oversell:{"+t.Name()+"}:lock", leasetest.DialZooKeeper(t, leasetest.ZooKeeper(t), leasetest.Calm)
@@ -207,7 +207,7 @@ func TestEndedSessionIsReplaced(t *testing.T) {
 		holder := New(s, key+name+"held before")
 		leasetest.MustLock(t, holder)
 		ctx, before := holder.Context(t.Context()), opened
-		last.id++ // as if the connection had got another one
+		last.id++ // as if the connection had a new session
 		m := New(s, key+name)
 		acquire(m)
 		if opened != before+1 {

@@ -45,7 +45,8 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// The reply says what is wrong with a body in terms of the client, not of the program.
+// The reply says what is wrong with a body in terms that a client understands, without names of the
+// program.
 func TestReadBody(t *testing.T) {
 	const unfit, invalid = "the body does not fit: ", "the body is not valid for this request: "
 	for body, want := range map[string]struct {

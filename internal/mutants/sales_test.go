@@ -89,7 +89,7 @@ func ofSales() []saleMutant {
 			"an order is written after its buyer was told that it is not", "TestEverythingIsAsOnRecord/behind",
 			inTheLab},
 
-		{heals, `return s.beginGeneration(ctx, tx, item, item.Family, left)`,
+		{heals, `return s.beginGeneration(ctx, tx, item, left)`,
 			`return s.stock.rdb.Set(ctx, keys{item.SKU}.stock(item.generation()), left, 0).Err()`,
 			"the repair overwrites the stock, with no mark", "TestRepairDuringASaleOversellsOnlyIfItOverwrites",
 			""},
@@ -103,7 +103,7 @@ func ofSales() []saleMutant {
 		{adds, `err = s.startGeneration(ctx, tx, item, item.Family)`,
 			`err = s.stock.putBack(ctx, sku, item.generation(), add)`,
 			"a holder overwrites the units that a restock has added", "TestRestockBesideAHolder", ""},
-		{adds, `err = s.beginGeneration(ctx, tx, item, item.Family, 0)`, `err = tx.setRemaining(item, item.Remaining)`,
+		{adds, `err = s.beginGeneration(ctx, tx, item, 0)`, `err = tx.setRemaining(item, item.Remaining)`,
 			"a holder overwrites the units that a restock has added in the database", "TestRestockBesideAHolder", ""},
 	}
 }

@@ -412,7 +412,7 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 	}
 	sold, err := tx.sold(item.SKU, item.SaleID)
 	if err == nil && family != item.Family {
-		item, err = tx.beginTurn(item, family, sold)
+		item, err = s.beginTurn(tx, item, family, sold)
 	}
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func (s *Service) checkTurn(at store, item Item) error {
 	if item.Family == "" {
 		return nil
 	}
-	now, err := at.clock()
+	now, err := s.clock(at)
 	if err != nil {
 		return err
 	}
@@ -67,19 +67,23 @@ func (s *Service) checkTurn(at store, item Item) error {
 }
 
 // beginTurn gives an item to a family, from the next generation on.
-func (s store) beginTurn(item Item, family string, sold int64) (Item, error) {
-	began, err := s.clock()
+func (s *Service) beginTurn(tx store, item Item, family string, sold int64) (Item, error) {
+	began, err := s.clock(tx)
 	item.Family, item.TurnBegan, item.TurnSold = family, began, sold
 	return item, err
 }
 
-// clock returns the time of the database, in Unix milliseconds: the clocks of shops may differ.
-func (s store) clock() (ms int64, err error) {
+// clock returns the time in Unix milliseconds. It asks the database, because the clocks of shops may
+// differ.
+func (s *Service) clock(at store) (ms int64, err error) {
+	if s.now != nil {
+		return s.now().UnixMilli(), nil
+	}
 	now := "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
-	if s.db.Name() != "mysql" {
+	if at.db.Name() != "mysql" {
 		now = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 	}
-	if err := s.db.Raw("SELECT " + now).Scan(&ms).Error; err != nil {
+	if err := at.db.Raw("SELECT " + now).Scan(&ms).Error; err != nil {
 		return 0, fmt.Errorf("reading the clock of the database: %w", err)
 	}
 	return ms, nil

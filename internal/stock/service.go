@@ -30,6 +30,7 @@ type Config struct {
 	Strategies map[string]Strategy // by name
 	Mixed      bool                // families may sell one item at the same time, which oversells
 	Turn       time.Duration       // how long a family that sells nothing keeps others out; 0 means 2 s
+	Now        func() time.Time    // the clock of turns, for tests in virtual time; nil: the database's
 	Wait       time.Duration       // longest wait for a guard; 0 means 10 s
 	Grace      time.Duration       // how long units are missing before they count as stranded; 0 means DefaultGrace
 	Unfenced   bool                // the stock does not check fencing tokens
@@ -68,6 +69,7 @@ type Service struct {
 	claims     singleflight.Group // of items, by family
 	mixed      bool
 	turn       time.Duration // see checkTurn
+	now        func() time.Time
 	flights    *flights
 	wait       time.Duration
 	work       Work
@@ -105,6 +107,7 @@ func New(cfg Config) *Service {
 		strategies: cfg.Strategies,
 		mixed:      cfg.Mixed,
 		turn:       cmp.Or(cfg.Turn, defaultTurn),
+		now:        cfg.Now,
 		flights:    newFlights(ctx, store{cfg.DB}, cfg.Logger),
 		wait:       cmp.Or(cfg.Wait, defaultWait),
 		work:       cfg.Work,

@@ -144,6 +144,7 @@ func (f *flashSale) begins(key, name string) {
 // serve starts a service. It does not log, because its callers get the same errors.
 func (f *flashSale) serve(cfg stock.Config) *stock.Service {
 	cfg.DB, cfg.Logger = f.db, slog.New(slog.DiscardHandler)
+	cfg.Now = time.Now // which may be virtual
 	s := stock.New(cfg)
 	f.w.Cleanup(s.Close)
 	return s

@@ -121,7 +121,8 @@ func TestRefused(t *testing.T) {
 		key := locktest.Key(t)
 		a, b := ns.mutex(key), ns.mutex(key)
 		off := ns.hooks()[3:].on(locktest.Any, locktest.Fail(locktest.ErrCut))
-		mustLock(t, a) // on three nodes
+		mustLock(t, a)  // on three nodes
+		synctest.Wait() // the other nodes have refused it, too
 		off()
 
 		mustNotLock(t, b) // it had two nodes for a moment

@@ -282,7 +282,7 @@ func (r *run) overstayed(ctx context.Context) error {
 	return err
 }
 
-// A gauge has figures of an instance in shared memory: its holders, and how long it held
+// A gauge keeps figures of an instance in shared memory: its holders, and how long it used
 // connections to the database. The bench can read them at any moment, even while the process is
 // stopped or after it was killed. All figures only grow during a row: if two readings agree, no
 // holder entered or left in between.

@@ -35,8 +35,8 @@ func Conditions() []Condition {
 	return []Condition{Calm, Slow, Late, Crash, Pause, Partition, Failover, Chaos}
 }
 
-// NeedsProcess reports whether the condition affects a whole process, so that another process must
-// go on.
+// NeedsProcess reports whether the condition affects a whole process, so that a second process is
+// needed to continue the sale.
 func (c Condition) NeedsProcess() bool { return c == Crash || c == Pause || c == Partition }
 
 // Workload says what the requests of a run do.

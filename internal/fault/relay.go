@@ -255,9 +255,9 @@ func listen(from net.Conn, q *queue, lose func() bool) {
 	}
 }
 
-// tell forwards the queue, each part after delay, while data may pass, and returns at its
-// end. If the receiver has gone it drops the rest: a server whose replies are not read would
-// not read further requests.
+// tell forwards the queue to its receiver, and returns when the queue has ended. It calls delay
+// before each part, and waits while nothing may pass. If the receiver has gone it drops the rest: a
+// server whose replies are not read would not read further requests.
 func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
 	gone := false
 	for said, more := q.take(nil); more; said, more = q.take(said) {

@@ -64,7 +64,7 @@ func Batched(rdb redis.UniversalClient) *ScriptSeller {
 	return t
 }
 
-// newScriptSeller returns a ScriptSeller whose batches grow only as far as the database writes them
+// newScriptSeller returns a ScriptSeller whose batches grow only as long as the database writes them
 // in time.
 func newScriptSeller(rdb redis.UniversalClient) *ScriptSeller {
 	t := &ScriptSeller{rdb: rdb, pace: guard.NewBatchSize(maxBatch)}

@@ -80,7 +80,7 @@ type Config struct {
 	Page http.Handler
 
 	// Addr is the address to listen on, as host:port. Hosts are the names that the shop is served
-	// under, see ParseHosts, besides the names of this machine.
+	// under, besides the names of this machine; see ParseHosts.
 	Addr  string
 	Hosts []string
 

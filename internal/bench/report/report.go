@@ -108,7 +108,7 @@ type Key struct {
 	Workload  catalog.Workload  `json:"workload"`
 }
 
-// in names the row for a person. It is not called String, because Row embeds Key and would then
+// in returns the name of the row in the language of s. It is not called String, because Row embeds Key and would then
 // have that method, too.
 func (k Key) in(s present.Style) string {
 	return s.Sayf("%s under %s", k.Strategy, s.Condition(k.Condition))

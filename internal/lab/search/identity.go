@@ -40,8 +40,8 @@ func (s *state) id() identity {
 	return identity{sha256.Sum256(least), only}
 }
 
-// orders returns the orders of the buyers that id compares: sorted by look, with all permutations
-// of buyers that look the same.
+// orders returns the sequences of buyers that id compares: sorted by look, with all permutations of
+// buyers that look the same.
 func (s *state) orders() [][]int {
 	looks := make([][]byte, len(s.buyers))
 	order := make([]int, len(s.buyers))

@@ -51,7 +51,7 @@ func New(nodes []redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 // answered, even if ctx has ended. Slow releases go on in the background for up to
 // twice NodeLimit and are not repeated.
 //
-// A SET that is slower still may be executed after its release. Then nobody has the
+// An even slower SET may be executed after its release. Then nobody has the
 // lock, and the key stays on that node until the ttl of the late SET is over.
 //
 // After false the caller must wait for a random time before it retries. Callers that

@@ -53,8 +53,8 @@ func RueidislockKey(key string) string { return rueidisPrefix + ":0:" + key }
 // caching each also asks every 20 ms, and then this is the usual result.
 //
 // A failed try may remove the gate while others still wait at it (lock.go counts a waiter twice if
-// a goroutine is quicker than its creator). Then these get no notices: a waiter is never woken, and
-// a holder learns of its loss only at the next extension.
+// a goroutine is quicker than its creator). Those others then get no notifications: a waiter is
+// never woken, and a holder learns of its loss only at the next extension.
 type Rueidislock struct {
 	Bare bool // see the package comment; set it before New
 

@@ -65,8 +65,7 @@ var ErrLost = errors.New("zklock: session lost")
 // the one that was requested. The connection stays the caller's, and its session
 // should have no other use.
 //
-// Locks that their holders do not release before Close end with the connection, which should
-// be closed next.
+// Locks that are still held when the Source is closed end with the connection: close it next.
 func NewSource(conn *zk.Conn, timeout time.Duration) *lease.Source {
 	return lease.NewSource((&server{conn: conn, timeout: timeout}).kind())
 }

@@ -99,7 +99,7 @@ func (m *Manager) Close() {
 	m.wg.Wait()
 }
 
-// Start starts a run and returns its id. Strategies may have short names. The errors wrap ErrSettings, ErrBusy,
+// Start starts a run and returns its id. s.Strategies may contain short names. The errors wrap ErrSettings, ErrBusy,
 // ErrOccupied or ErrClosed.
 func (m *Manager) Start(s Settings) (id string, err error) {
 	s.Strategies = naming.ExpandAll(s.Strategies, catalog.Strategies().Names())

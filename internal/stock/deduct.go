@@ -290,9 +290,8 @@ func (p *purchase) look(ctx, wait context.Context) error {
 func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 
 // remembers reports whether the purchase can skip the look at the item, because a script checks the
-// stock anyway and this process has just read that enough units are left. A buyer with an
-// idempotency key must look: the earlier order must be looked up in what is certainly the current
-// sale.
+// stock anyway and this process has just read that enough units are left. With an idempotency key
+// the item must be read, because an earlier order has to be looked up in the current sale.
 func (p *purchase) remembers() bool {
 	if p.Script == nil || p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
 		return false

@@ -252,9 +252,9 @@ func (p *purchase) replayAccepted(ctx context.Context) error {
 }
 
 // replayLost answers for an order that has the buyer's key and is no longer in the stream: it has
-// just been written, or Redis has lost it. A consumer may have read the order before Redis
-// lost it, so the order's generation is ended first. The key of a lost order is released: after the error the buyer can use
-// it again.
+// just been written, or Redis has lost it. A consumer may have read the order before Redis lost it,
+// so the order's generation is ended first. The key of a lost order is released: after the error the
+// buyer can use it again.
 func (p *purchase) replayLost(ctx context.Context, id string) error {
 	s := p.service
 	order, written, err := find[Order](ctx, s.store, id)

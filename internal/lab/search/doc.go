@@ -65,6 +65,6 @@
 // the next event: a key expires, a buyer goes on by itself, or a command that waits in Redis gets
 // its reply. Events in a frozen process, or of a buyer that would only be refused again, count only
 // if there are no others. Renewals are sent when they are due; one that a frozen process has given
-// up is never executed. Moves that commute are tried in one order (state.moves). A state from which
-// only some moves would be tried is skipped if the same state with all moves is known.
+// up is never executed. Moves that commute are tried in one order (state.moves). If only some
+// moves would be tried from a state, it is skipped when it is already known with all moves.
 package search

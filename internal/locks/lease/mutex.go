@@ -240,7 +240,11 @@ func (h *hold) giveBack(ctx context.Context) error {
 	removed, left := make(chan error, 1), make(chan struct{})
 	if !s.Go(func() {
 		defer close(left)
-		removed <- h.place.Remove()
+		err := h.place.Remove()
+		if err != nil && h.session.Over() {
+			err = s.kind.NotHeld // the lock went with the session
+		}
+		removed <- err
 		h.leave()
 	}) {
 		h.leave()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,7 +40,7 @@ type Tab struct {
 	opened  int // pages
 
 	mu         sync.Mutex
-	site       string // the page may send requests to it; "": to no site
+	sites      []string // the page may send requests to them
 	complaints []string
 	requests   []string
 }
@@ -92,8 +93,9 @@ func (b *Tab) listen(event any) {
 	case *runtime.EventConsoleAPICalled:
 		b.complaints = append(b.complaints, "console."+string(e.Type))
 	case *network.EventRequestWillBeSent:
-		if u := e.Request.URL; !(b.site != "" && strings.HasPrefix(u, b.site)) && !strings.HasPrefix(u, "file:") &&
-			!strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") {
+		allowed := append([]string{"file:", "data:", "blob:"}, b.sites...)
+		u := e.Request.URL
+		if !slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(u, prefix) }) {
 			b.requests = append(b.requests, u)
 		}
 	}
@@ -227,12 +229,13 @@ func (b *Tab) Plots() []bool {
 }
 
 // Visit opens a page of a site on this machine; site is the scheme, host and port, and a slash.
-// From then on the page may send requests to that site, and no other. A path that differs from the
+// From then on the page may send requests to that site, and to those visited before: a page that is
+// left may send one more. A path that differs from the
 // last one only after its # does not load the page again.
 func (b *Tab) Visit(site, path string, l Look) {
 	b.t.Helper()
 	b.mu.Lock()
-	b.site = site
+	b.sites = append(b.sites, site)
 	b.mu.Unlock()
 	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},

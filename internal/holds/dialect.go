@@ -6,12 +6,14 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
+
+	"oversell/internal/stock"
 )
 
 // Dialect contains the SQL that differs between MySQL (or MariaDB) and SQLite. All other SQL in the
 // stages is the same for both.
 type Dialect struct {
-	Clock  string // the database's time: milliseconds since 1970, in UTC
+	Clock  string // the database's time, see stock.ClockSQL
 	Ignore string // INSERT that does nothing if the row exists
 	Update string // ends a SELECT whose rows the transaction locks
 	Share  string // ends a SELECT that keeps others from changing its rows until the transaction ends
@@ -32,10 +34,14 @@ type Dialect struct {
 
 // DialectOf returns the dialect of a database.
 func DialectOf(db *gorm.DB) Dialect {
-	if db.Name() != "mysql" {
-		return sqliteDialect
+	d := sqliteDialect
+	if db.Name() == "mysql" {
+		d = mysqlDialect
 	}
-	d := mysqlDialect
+	d.Clock = stock.ClockSQL(db)
+	if d.Unlocked == "" {
+		return d
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
 	defer cancel()
 	var one int
@@ -55,9 +61,6 @@ const (
 )
 
 var mysqlDialect = Dialect{
-	// UTC_TIMESTAMP does not depend on the session's time zone, in which one hour a year may occur
-	// twice.
-	Clock:  "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)",
 	Ignore: "INSERT IGNORE",
 	Update: " FOR UPDATE",
 	Share:  " LOCK IN SHARE MODE",
@@ -91,7 +94,6 @@ func isMySQL(err error, numbers ...uint16) bool {
 // SQLite has one writer at a time and runs in this process: its transactions begin by taking the
 // write lock (see backend.DialDatabase), and an error is always final.
 var sqliteDialect = Dialect{
-	Clock:  "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
 	Ignore: "INSERT OR IGNORE",
 	Duplicate: func(err error) bool {
 		const primaryKey, unique = 1555, 2067 // SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE

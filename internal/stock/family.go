@@ -79,11 +79,7 @@ func (s *Service) clock(at store) (ms int64, err error) {
 	if s.now != nil {
 		return s.now().UnixMilli(), nil
 	}
-	now := "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
-	if at.db.Name() != "mysql" {
-		now = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-	}
-	if err := at.db.Raw("SELECT " + now).Scan(&ms).Error; err != nil {
+	if err := at.db.Raw("SELECT " + ClockSQL(at.db)).Scan(&ms).Error; err != nil {
 		return 0, fmt.Errorf("reading the clock of the database: %w", err)
 	}
 	return ms, nil

@@ -30,6 +30,16 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 }
 
+// ClockSQL returns the SQL expression of a database's time: milliseconds since 1970, in UTC.
+func ClockSQL(db *gorm.DB) string {
+	if db.Name() == "mysql" {
+		// UTC_TIMESTAMP does not depend on the session's time zone, in which one hour a year may occur
+		// twice.
+		return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
+	}
+	return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+}
+
 // query runs one statement. The error says what it was for.
 func (s store) query(ctx context.Context, run func(db *gorm.DB) *gorm.DB, what string, args ...any) error {
 	ctx, cancel := limited(ctx)

@@ -42,20 +42,8 @@ func inEtcd(ctx context.Context, endpoints []string) (*lab.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	const scheme = "http://" // of an endpoint
-	at := func(hosts []string) lockservers.Addresses {
-		var endpoints []string
-		for _, host := range hosts {
-			endpoints = append(endpoints, scheme+host)
-		}
-		return lockservers.Addresses{catalog.NeedsEtcd: endpoints}
-	}
-	var hosts []string
-	for _, endpoint := range endpoints {
-		hosts = append(hosts, strings.TrimPrefix(endpoint, scheme))
-	}
 	newLock := func(o catalog.Options) func(string) guard.Lock { return o.Etcd }
-	s := serviceOf(catalog.NeedsEtcd, hosts, at, newLock)
+	s := serviceOf(catalog.NeedsEtcd, "http://", endpoints, newLock)
 	s.Name, s.Close = "etcd", func() { _ = client.Close() }
 	s.First = func(ctx context.Context, key string) (string, error) {
 		how := append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())
@@ -83,11 +71,8 @@ func inZooKeeper(ctx context.Context, hosts []string) (*lab.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := func(hosts []string) lockservers.Addresses {
-		return lockservers.Addresses{catalog.NeedsZooKeeper: hosts}
-	}
 	newLock := func(o catalog.Options) func(string) guard.Lock { return o.ZooKeeper }
-	s := serviceOf(catalog.NeedsZooKeeper, hosts, at, newLock)
+	s := serviceOf(catalog.NeedsZooKeeper, "", hosts, newLock)
 	s.Name, s.Close = "ZooKeeper", func() { conn.Close() }
 	s.First = func(_ context.Context, key string) (string, error) {
 		queue := "/oversell/" + key
@@ -107,15 +92,22 @@ func inZooKeeper(ctx context.Context, hosts []string) (*lab.Service, error) {
 // byNumber compares nodes by the ten digits that ZooKeeper appends to their names.
 func byNumber(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) }
 
-// serviceOf returns the part of a service that processes use, each through its own relays.
+// serviceOf returns the part of a service that processes use, each through its own relays. An
+// address of the service is the scheme and host:port.
 func serviceOf(
-	need catalog.Need, hosts []string, at func(hosts []string) lockservers.Addresses,
-	newLock func(catalog.Options) func(key string) guard.Lock,
+	need catalog.Need, scheme string, addresses []string, newLock func(catalog.Options) func(key string) guard.Lock,
 ) *lab.Service {
+	hosts := make([]string, len(addresses))
+	for i, address := range addresses {
+		hosts[i] = strings.TrimPrefix(address, scheme)
+	}
 	return &lab.Service{
 		Dial: func(ctx context.Context, ttl time.Duration) (*lab.Member, error) {
 			return lab.NewMember(hosts, func(m *lab.Member, relayed []string) error {
-				clients, err := lockservers.Running(at(relayed)).Dial(ctx, ttl)
+				for i := range relayed {
+					relayed[i] = scheme + relayed[i]
+				}
+				clients, err := lockservers.Running(lockservers.Addresses{need: relayed}).Dial(ctx, ttl)
 				if err == nil {
 					m.Lock, m.Close = newLock(clients.Add(catalog.Options{})), clients.Close
 				}
@@ -123,7 +115,7 @@ func serviceOf(
 			})
 		},
 		Granted: func(ctx context.Context, ttl time.Duration) (time.Duration, error) {
-			terms, err := lockservers.Ask(ctx, at(hosts))
+			terms, err := lockservers.Ask(ctx, lockservers.Addresses{need: addresses})
 			return terms[need].Lease(ttl), err
 		},
 	}

@@ -140,14 +140,14 @@ func (p *purchase) inCurrentSale(ctx context.Context, deadline time.Time) error 
 		p.waiter = w
 		err := p.buy(ctx, wait)
 		w.Done()
+		if p.joined && err != nil && !isAny(err, errOtherSale, ErrBusy) { // busy: the family is at work
+			p.yieldTurn(ctx)
+		}
 		switch {
 		case errors.Is(err, errOtherSale):
 			p.stale = true
 		case p.req.IdempotencyKey != "" && isAny(err, ErrSoldOut, ErrLimit):
 			return p.replayLate(ctx, err)
-		case p.joined && err != nil && !errors.Is(err, ErrBusy): // busy: the family is at work
-			p.yieldTurn(ctx)
-			return err
 		default:
 			return err
 		}

@@ -51,7 +51,8 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 		return done, err
 	}
 	current := func(letter stream.DeadLetter) bool { return letter.SaleID == item.SaleID }
-	if slices.ContainsFunc(letters, current) && !s.mixed {
+	needsTurn := !s.mixed && slices.ContainsFunc(letters, current)
+	if needsTurn {
 		if err := s.claim(ctx, sku, StreamFamily); err != nil {
 			return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, err)
 		}
@@ -60,7 +61,7 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	if err != nil {
 		return done, err
 	}
-	if now.gen.family != StreamFamily && slices.ContainsFunc(letters, current) && !s.mixed { // its turn is over
+	if needsTurn && now.gen.family != StreamFamily { // its turn is over
 		return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, atWorkError{now.gen.family})
 	}
 	for _, letter := range letters {

@@ -148,6 +148,9 @@ func (r Row) broke(s present.Style) (what string, by int64) {
 	if r.Lock != nil {
 		return r.Lock.broke(r.Verdict, s)
 	}
+	if r.Workload == catalog.Cache {
+		return r.unread(s)
+	}
 	switch r.Verdict {
 	case figures.OK:
 		return "", 0
@@ -159,10 +162,21 @@ func (r Row) broke(s present.Style) (what string, by int64) {
 		return s.Sayf("got stuck with %s units left", humanize.Comma(r.Undersold)), r.Undersold
 	case figures.Undersold:
 		return s.Sayf("undersold %s", humanize.Comma(r.Undersold)), r.Undersold
+	}
+	return r.drifted(s)
+}
+
+// unread returns what went wrong for the readers of a cold key, and by how much, or "".
+func (r Row) unread(s present.Style) (what string, by int64) {
+	switch r.Verdict {
+	case figures.Stuck:
+		return s.Say("served no reader"), r.Failed
+	case figures.Undersold:
+		return s.Sayf("did not serve %s readers", humanize.Comma(r.Failed)), r.Failed
 	case figures.Reloaded:
 		return s.Sayf("loaded the key %s times", humanize.Comma(r.DBLoads)), r.DBLoads
 	}
-	return r.drifted(s)
+	return "", 0
 }
 
 // drifted names the figure that disagrees in a row whose verdict is drift.

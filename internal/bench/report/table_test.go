@@ -401,6 +401,8 @@ func TestHeadline(t *testing.T) {
 	broke.Oversold = 7
 	left := row("v4_lua", catalog.Slow, figures.Stuck, 900)
 	left.Undersold = 1234
+	unread, few := row("v2_ttl", catalog.Calm, figures.Stuck, 0), row("v4_lua", catalog.Calm, figures.Undersold, 0)
+	unread.Workload, few.Workload, few.Failed = catalog.Cache, catalog.Cache, 1200
 	strange := row("etcd", catalog.Calm, figures.NotComparable, 9000)
 	good := []report.Row{row("v9_cohort", catalog.Calm, figures.OK, 400),
 		row("lua_batch", catalog.Calm, figures.OK, 1291.4), row("v2_ttl", catalog.Calm, figures.OK, 5000)}
@@ -411,6 +413,8 @@ func TestHeadline(t *testing.T) {
 		"v2_ttl oversold 7 under slow, v4_lua got stuck with 1,234 units left under slow; fastest that held: " +
 			"lua_batch, 1,291 sold/s, 3.2 times v9_cohort\n": append(good, left, broke),
 		"v2_ttl oversold 7 under slow; nothing held\n": {broke},
+		"v2_ttl served no reader under calm, v4_lua did not serve 1,200 readers under calm; nothing held\n": {
+			few, unread},
 		"": {strange},
 	} {
 		if got := (report.Report{Rows: rows}).Headline(present.Style{}); got != want {

@@ -1,5 +1,6 @@
--- Takes units for several buyers in their order and appends their orders to the item's
--- stream, for each one if enough units are left and the buyer's limit allows it.
+-- Takes units for several buyers in their order, and appends their orders to the item's
+-- stream. Each buyer is served only if enough units are left and the buyer's limit allows
+-- it.
 -- KEYS[1]: the sale, a string: the generation that is current
 -- KEYS[2]: the stock of the buyers' generation, a string: the units left
 -- KEYS[3]: the claims on idempotency keys of this period, a hash with a field for each
@@ -70,7 +71,7 @@ for i = 10, #ARGV, 4 do
   end
   answers[#answers + 1] = answer
 end
--- One command for many fields: a call of a command costs more than a field.
+-- One command sets many fields, because calling a command costs more than a field.
 local some = 1000
 for i = 1, #entries, some do
   redis.call('HSET', KEYS[6], unpack(entries, i, math.min(i + some - 1, #entries)))

@@ -12,7 +12,7 @@ import (
 // safe for concurrent use, and runs one goroutine for each key with a running call.
 type batcher[T any] struct {
 	size func() int      // most items in the next call
-	call func(items []T) // one at a time for each key
+	call func(items []T) // called for one batch of a key at a time
 
 	mu   sync.Mutex
 	keys map[string]*queue[T]
@@ -37,7 +37,7 @@ func newBatcher[T any](size func() int, call func(items []T)) *batcher[T] {
 
 // do waits for the call that has the item, and returns when that call began. If wait ends before
 // the call begins, do withdraws the item and returns the cause. Once the call has begun, do waits
-// for its end.
+// for it to return.
 func (b *batcher[T]) do(wait context.Context, key string, item T) (time.Time, error) {
 	if wait.Err() != nil {
 		return time.Time{}, context.Cause(wait)
@@ -69,7 +69,7 @@ func (b *batcher[T]) join(key string, item T) *slot[T] {
 	return s
 }
 
-// leave withdraws an item, and reports whether it was still unsent.
+// leave withdraws an item that has not been sent, and reports whether it did.
 func (b *batcher[T]) leave(s *slot[T]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

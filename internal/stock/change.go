@@ -41,7 +41,7 @@ func (s *Service) beginSale(ctx context.Context, item Item, replace bool) (Item,
 		return Item{}, err
 	}
 	if item.Limit > 0 && item.backend().inRedis() {
-		item.Family = StreamFamily // no other one can sell it
+		item.Family = StreamFamily // no other family can sell it
 	}
 	ctx = context.WithoutCancel(ctx)
 	var err error
@@ -53,7 +53,7 @@ func (s *Service) beginSale(ctx context.Context, item Item, replace bool) (Item,
 	var ended string // the sale before this one
 	err = s.store.changePool(tctx, item.SKU, func(tx store) error {
 		last, unknown := Item{}, true
-		if replace { // Offer does not look first: several processes that do would deadlock
+		if replace { // Offer does not look first: several processes that did so would deadlock
 			var err error
 			last, err = tx.locked(item.SKU)
 			if unknown = errors.Is(err, ErrUnknownItem); err != nil && !unknown {
@@ -136,10 +136,10 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 // which sale is current.
 type reconciliation struct {
 	calls   singleflight.Group
-	changes func() uint64 // counts how often Redis was replaced by another server
+	changes func() uint64 // returns how many times Redis was replaced by another server
 
 	mu     sync.Mutex
-	seen   map[string]comparison      // by SKU: the last comparison that found them in agreement
+	seen   map[string]comparison      // by SKU: the last comparison that found Redis and the database in agreement
 	doubts map[string]map[string]bool // by SKU: ids of generations in which units may be taken without an order
 
 	settler *guard.Background // reconciles until nothing is in doubt
@@ -253,8 +253,8 @@ func (s *Service) reconcile(ctx context.Context, sku string) (reading, error) {
 	return s.reconcileWithin(context.WithoutCancel(ctx), sku) // see above
 }
 
-// reconcileWithin is reconcile, but when wait ends it returns the cause. The call that
-// others share goes on.
+// reconcileWithin is like reconcile, but when wait ends it returns the cause. The shared call goes
+// on.
 func (s *Service) reconcileWithin(wait context.Context, sku string) (reading, error) {
 	ctx := context.WithoutCancel(wait) // others share the call
 	for tries := 1; ; tries++ {
@@ -303,9 +303,9 @@ func (s *Service) settleDoubts() (step func(ctx context.Context) (more bool)) {
 	}
 }
 
-// maxCompare limits how often Redis and the row are compared while they keep changing. Each restock
-// changes them, and many may come together; but a Redis that forgets every write must not be asked
-// forever.
+// maxCompare limits how many times Redis and the row are compared while they keep changing. Many
+// restocks may come together, and each changes both; but a Redis that forgets every write must not
+// be asked forever.
 const maxCompare = 50
 
 // compare does the work of reconcile, once for all callers that share it.
@@ -327,7 +327,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 		}
 		sound, current := !doubts[item.Generation] && item.History == history, item.Generation
 		if !item.backend().inRedis() {
-			sound, current = true, "" // the row is right, whatever Redis has
+			sound, current = true, "" // the row is right, even if Redis disagrees
 		}
 		s.reconciliation.dropDoubts(sku, doubts, current)
 		if sound && ok && r.isOf(item) {
@@ -348,7 +348,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	return reading{}, fmt.Errorf("comparing the stock of %s: it has changed %d times meanwhile", sku, maxCompare)
 }
 
-// history returns the history of the Redis that has the item's stock, see Config.History, or "" if
+// history returns the history of the Redis that has the item's stock (see Config.History), or "" if
 // the stock is not in Redis.
 func (s *Service) history(ctx context.Context, item Item) (string, error) {
 	if s.historyOf == nil || !item.backend().inRedis() {
@@ -420,7 +420,8 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 	return s.beginGeneration(ctx, tx, item, item.unsold(sold))
 }
 
-// unsold returns how many units are left when so many are sold; 0 if more were sold than there were.
+// unsold returns how many units are left after sold units were sold, or 0 if that is more than the
+// sale had.
 func (i Item) unsold(sold int64) int64 { return max(0, i.Initial-sold) }
 
 // leftByOrders returns the item's initial units minus those in orders of its sale. While the item's

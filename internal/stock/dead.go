@@ -27,10 +27,10 @@ func (s *Service) DeadLetters(ctx context.Context, sku string) ([]stream.DeadLet
 // Retried counts what happened to the dead letters of an item in a retry.
 type Retried struct {
 	SKU      string `json:"sku"`
-	Requeued int    `json:"requeued"` // they are in the stream again
-	Written  int    `json:"written"`  // they were in the database already
-	// they stay dead letters: too few units are left, the buyer's limit is reached, or their sale is
-	// over
+	Requeued int    `json:"requeued"` // dead letters that are in the stream again
+	Written  int    `json:"written"`  // orders that were in the database already
+	// Left counts those that stay dead letters: too few units are left, the buyer's limit is
+	// reached, or their sale is over.
 	Left int `json:"left"`
 	Over int `json:"over"` // of those left: orders of sales that are over
 }

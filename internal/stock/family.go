@@ -66,7 +66,7 @@ func (s *Service) checkTurn(at store, item Item) error {
 	return err
 }
 
-// beginTurn gives an item to a family, from the next generation on.
+// beginTurn returns the item with a turn of the family, which begins with the next generation.
 func (s *Service) beginTurn(tx store, item Item, family string, sold int64) (Item, error) {
 	began, err := s.clock(tx)
 	item.Family, item.TurnBegan, item.TurnSold = family, began, sold
@@ -101,8 +101,8 @@ func (p *purchase) yieldTurn(ctx context.Context) {
 	}
 }
 
-// claim begins a turn of the family on an item, unless it has the item. It returns an atWorkError
-// while the turn of another one lasts. Concurrent callers share one call.
+// claim begins a turn of the family on an item, unless the item's family is this one already. It
+// returns an atWorkError while the turn of another family lasts. Concurrent callers share one call.
 func (s *Service) claim(ctx context.Context, sku, family string) error {
 	ctx = context.WithoutCancel(ctx) // others share the call
 	_, err, _ := s.claims.Do(sku+" "+family, func() (any, error) {
@@ -114,7 +114,7 @@ func (s *Service) claim(ctx context.Context, sku, family string) error {
 			}
 			return false, s.checkTurn(at, item)
 		}
-		// First without locking the row, because waiters do this again and again.
+		// Check first without locking the row, because waiters do this again and again.
 		item, err := s.store.item(ctx, sku)
 		if done, err := check(store{s.store.db.WithContext(ctx)}, item, err); done || err != nil {
 			return nil, err

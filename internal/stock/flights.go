@@ -48,7 +48,7 @@ type flights struct {
 type inFlight struct {
 	now  int64
 	peak int64 // the maximum since the publisher last looked
-	seen bool  // the publisher saw it; most purchases are over before it looks
+	seen bool  // the publisher has seen this entry; most purchases are over before it looks
 }
 
 func newFlights(ctx context.Context, db store, log *slog.Logger) *flights {

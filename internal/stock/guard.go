@@ -31,9 +31,9 @@ type Counter interface {
 
 // Location says where the stock of one sale is kept.
 type Location struct {
-	Key         string // of the stock in Redis; "": it is in the database
+	Key         string // the key of the stock in Redis; "": the stock is in the database
 	SKU, SaleID string
-	Generation  string // of the stock
+	Generation  string // the id of the stock's generation
 }
 
 // errConflict means that the stock changed between the read and the write.
@@ -58,11 +58,11 @@ const (
 	maxAttempts = 4
 )
 
-// repeated is a Guard that does everything again after a conflict.
+// repeated is a Guard that runs the whole section again after a conflict.
 type repeated struct {
 	slots    Slots
 	unusable error             // returned by every Do, if the database lacks a feature
-	inTurn   *guard.KeyedMutex // lets one buyer of this process at a time try, for each sale; nil: all may
+	inTurn   *guard.KeyedMutex // lets this process's buyers of a sale try one at a time; nil: they may all try at once
 	// once runs the section once, waiting for a lock until wait ends if it needs one. It returns
 	// errConflict if another section was faster.
 	once func(ctx, wait context.Context, at Location, section Section) error
@@ -121,7 +121,7 @@ func (r *repeated) try(wait context.Context, at Location, section Section) (bool
 	case <-wait.Done():
 		return false, context.Cause(wait)
 	}
-	// The end of wait ends the waiting only: a section that has begun is finished.
+	// When wait ends, only waiting stops: a section that has begun is finished.
 	return true, r.once(context.WithoutCancel(wait), wait, at, section)
 }
 

@@ -54,7 +54,7 @@ func (l ledger) sell(ctx context.Context, left int64, order *Order) error {
 	return l.take(ctx, order, left, nil)
 }
 
-// take writes the stock and the order, see update and commit.
+// take writes the stock and the order; see update and commit.
 func (l ledger) take(
 	ctx context.Context, order *Order, remaining any, refused func(Item) error, where ...any,
 ) error {
@@ -127,7 +127,7 @@ func (l *fencedLedger) Get(ctx context.Context) (int64, error) {
 	return item.Remaining, err
 }
 
-// shownTo shows the token to the item and returns it.
+// shownTo shows the token to the item and returns the item.
 func (l *fencedLedger) shownTo(ctx context.Context) (Item, error) {
 	if err := l.raise(ctx); err != nil {
 		return Item{}, err
@@ -183,8 +183,8 @@ type shown struct {
 	token int64
 }
 
-// replace replaces a token that the stock refuses because it has seen a larger one, and reports
-// whether the lock had a new one for the holder. For a holder that has lost the lock it has none.
+// replace replaces a token that the stock refuses because it has seen a larger one. It reports
+// whether the lock had a new token for the holder: a holder that has lost the lock gets none.
 func (s *shown) replace(ctx context.Context, seen int64) bool {
 	token, ok := guard.TokenAfter(ctx, seen)
 	if ok {

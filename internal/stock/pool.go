@@ -90,7 +90,7 @@ func (p Pool) lock(tx *gorm.DB, n int64) (free []int64, err error) {
 	return free, nil
 }
 
-// unknown adds which servers support the statement, if err means that this one does not.
+// unknown adds to err which servers support the statement, if err means that this server does not.
 func unknown(err error) error {
 	const erParse = 1064
 	var serverErr *mysql.MySQLError
@@ -186,11 +186,11 @@ func (p pooled) Get(ctx context.Context) (int64, error) {
 	return item.left(), err
 }
 
-// readCommitted are the options of a transaction with a claim, see Pool.Claim.
+// readCommitted holds the options of a transaction with a claim; see Pool.Claim.
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
 const (
-	// maxFilled is how often a buyer fills the pool if others keep claiming its rows first.
+	// maxFilled is how many times a buyer fills the pool if others keep claiming its rows first.
 	maxFilled = 5
 	// fillPatience is how long a buyer keeps its slot while the pool is filled. Most
 	// fillings are over by then.
@@ -235,8 +235,8 @@ func (p pooled) claim(ctx context.Context, pool Pool, order *Order) error {
 type filling struct{ free, left int64 }
 
 // fill fills the pool from the item's row, and reports whether n rows are free now. It returns a
-// tooFewError if fewer than n units are left, and errOtherSale. It waits for at most fillPatience;
-// the filling, which others share, goes on.
+// tooFewError if fewer than n units are left, and errOtherSale if the generation is over. It waits
+// for at most fillPatience; the filling, which others share, goes on.
 func (p pooled) fill(ctx context.Context, pool Pool, n int64) (enough bool, err error) {
 	size := max(p.size, n)
 	filled := p.fills.DoChan(pool.Generation+" "+strconv.FormatInt(size, 10), func() (any, error) {
@@ -254,8 +254,9 @@ func (p pooled) fill(ctx context.Context, pool Pool, n int64) (enough bool, err 
 	}
 }
 
-// fillOnce fills the pool up to size rows, as far as the item's row has units. It locks the item's
-// row, so that one process at a time fills the pool, and none after the generation has ended.
+// fillOnce fills the pool up to size rows, or until the item's row has no more units. It locks the
+// item's row, so that one process at a time fills the pool, and none after the generation has
+// ended.
 func (p pooled) fillOnce(ctx context.Context, pool Pool, size, n int64) (f filling, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -277,8 +278,8 @@ func (p pooled) fillOnce(ctx context.Context, pool Pool, size, n int64) (f filli
 }
 
 // fillIn adds rows if fewer than n are free. It fills the pool up to size, and adds at least half
-// of size: others have locked the existing rows, perhaps for long, and not every next buyer should
-// have to write the item's row.
+// of size: the existing rows may stay locked for long, and not every later buyer should have to
+// write the item's row.
 func (p pooled) fillIn(tx *gorm.DB, pool Pool, size, n int64) (filling, error) {
 	var item Item
 	err := p.row(tx).Clauses(lockRow(tx)...).Take(&item).Error

@@ -25,13 +25,13 @@ type Balance struct {
 
 	Left      int64 // units in the stock
 	Missing   int64 // units that are neither in the stock nor in an order; negative: units that are in both
-	Pending   int64 // units in purchases in progress, as far as known, and in accepted orders that are not written
+	Pending   int64 // units in known purchases in progress, and in accepted orders that are not written
 	Unwritten int64 // units in accepted orders that are not written
 
 	keeper Backend // "": InRedis
 }
 
-// InFlight returns how many of the missing units may still become orders or go back.
+// InFlight returns how many of the missing units may still become orders or return to the stock.
 func (b Balance) InFlight() int64 { return max(0, min(b.Missing, b.Pending)) }
 
 // Stranded returns how many units are missing and not in flight.
@@ -89,9 +89,9 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 // The stock is not overwritten. With the item's row locked, a new generation begins with the units
 // that are not in orders. Units in flight belong to the generation that ended: either their orders
 // were written before the count, or they are refused, and their buyers try again in the new
-// generation. So a unit cannot be sold twice, whatever is in flight, however wrong the balance was,
-// and however many processes recount. If ctx ends in the middle, or the process is killed, the row
-// is unchanged, and the next reader makes Redis agree with it.
+// generation. So a unit cannot be sold twice, even if units are in flight, the balance was wrong,
+// or several processes recount. If ctx ends in the middle, or the process is killed, the row is
+// unchanged, and the next reader makes Redis agree with it.
 func (s *Service) Recount(ctx context.Context, b Balance) (returned int64, err error) {
 	return s.recount(ctx, b, func(difference int64) bool { return difference > 0 })
 }
@@ -171,17 +171,16 @@ type Repair struct {
 	SKU        string `json:"sku"`
 	SaleID     string `json:"sale_id"`
 	Generation string `json:"-"`
-	// Returned is by how many units the repair has increased the stock. That includes units in flight,
-	// whose buyers try again. It is negative if the stock had units that were already sold.
+	// Returned is the number of units that the repair has added to the stock. It includes units in
+	// flight, whose buyers try again. It is negative if the stock had units that were already sold.
 	Returned int64 `json:"returned"`
 }
 
-// Repair makes the stock of an item agree with its orders, see Recount. Units that are missing must
-// be missing for all of the grace time, because they may be in flight. In a rush some always are,
-// and then a new generation begins even if none is stranded. Repair waits out the grace time, or
-// until ctx ends. If the stock has units that are already sold, it does not wait. It returns
-// ErrUnknownItem, and ErrNoRepair for an item that is sold by holds, whose units the sweep of
-// package holds returns.
+// Repair makes the stock of an item agree with its orders; see Recount. Missing units may be in
+// flight, so Repair waits until some have been missing for the whole grace time, or until ctx ends.
+// In a rush some are always missing, and then a new generation begins even if none is stranded. If
+// the stock has units that are already sold, Repair does not wait. It returns ErrUnknownItem, and
+// ErrNoRepair for an item that is sold by holds, whose units the sweep of package holds returns.
 func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Repair{}, err
@@ -214,8 +213,8 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 }
 
 // mostMissing returns a balance, and the largest number of units that can be missing. Orders that
-// are written between the two reads of a balance hide missing units, and in a rush there always are
-// some. So the orders are also counted before the stock is read.
+// are written between the two reads of a balance hide missing units, and in a rush there are always
+// such orders. So the orders are also counted before the stock is read.
 func (s *Service) mostMissing(ctx context.Context, sku string) (Balance, int64, error) {
 	item, err := s.store.item(ctx, sku)
 	if err != nil {
@@ -310,7 +309,7 @@ func (s *Service) returnRound(ctx context.Context, items map[string]*watched) (f
 	return first
 }
 
-// returnUnits repairs one item whose units have been stranded for the grace time.
+// returnUnits repairs one item if some of its units have been stranded for the grace time.
 func (s *Service) returnUnits(ctx context.Context, sku string, one *watched) (err error) {
 	if one.last, err = s.Balance(ctx, sku, one.last); err != nil {
 		return err

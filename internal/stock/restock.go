@@ -13,7 +13,7 @@ type Restocked struct {
 	SKU      string `json:"sku"`
 	SaleID   string `json:"sale_id"`
 	Added    int64  `json:"added"`
-	Initial  int64  `json:"initial"`  // units of the sale, with these
+	Initial  int64  `json:"initial"`  // units of the sale, including these
 	Replayed bool   `json:"replayed"` // an earlier request with the same key added them
 }
 
@@ -23,7 +23,7 @@ type restock struct {
 	SaleID         string `gorm:"primaryKey;size:36"`
 	IdempotencyKey string `gorm:"primaryKey;size:128"`
 	Units          int64  `gorm:"not null"`
-	Initial        int64  `gorm:"not null"` // units of the sale, with these
+	Initial        int64  `gorm:"not null"` // units of the sale, including these
 }
 
 func (restock) TableName() string { return "oversell_restocks" }
@@ -34,8 +34,9 @@ func (restock) TableName() string { return "oversell_restocks" }
 // The same transaction increases the units of the sale and begins a new generation of the stock, or
 // writes the stock if it is sold by holds. A new generation starts with all units minus those in
 // orders. So Restock never adds to a number that a holder may have read and is about to write, and
-// nothing can be added twice: a process that is killed before the commit has added nothing, and
-// after it the next reader makes Redis agree. Buyers in flight try again in the new generation.
+// nothing can be added twice: a process that is killed before the commit has added nothing, and if
+// it is killed after the commit, the next reader makes Redis agree. Buyers in flight try again in
+// the new generation.
 func (s *Service) Restock(ctx context.Context, sku, key string, add int64) (Restocked, error) {
 	if err := checkRestock(sku, key, add); err != nil {
 		return Restocked{}, err
@@ -69,7 +70,7 @@ func checkRestock(sku, key string, add int64) error {
 	return CheckKey(key)
 }
 
-// restock is Restock in a transaction.
+// restock does the work of Restock in a transaction.
 func (s *Service) restock(ctx context.Context, tx store, sku, key string, add int64) (Restocked, error) {
 	item, err := tx.locked(sku)
 	if err != nil {

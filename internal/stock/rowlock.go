@@ -106,14 +106,14 @@ func NameLocked(db *gorm.DB, s Slots) Guard {
 		}}
 }
 
-// lockName is unique for each sale of an item. Servers allow 64 characters.
+// lockName returns a name that is unique for each sale of an item. Servers allow 64 characters.
 func lockName(at Location) string {
 	sum := sha256.Sum256([]byte(at.SKU + " " + at.SaleID))
 	return fmt.Sprintf("oversell:%x", sum[:16])
 }
 
-// lockWaitSeconds is how long one GET_LOCK waits, and so how long at most the server goes on
-// waiting for a caller that has left.
+// lockWaitSeconds is how long one GET_LOCK waits. So the server waits no longer than that for a
+// caller that has left.
 const lockWaitSeconds = 2
 
 // getLock waits for the lock until wait ends. If a statement is interrupted, its connection is

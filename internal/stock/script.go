@@ -75,8 +75,8 @@ func newScriptSeller(rdb redis.UniversalClient) *ScriptSeller {
 // batched is a purchase in a batch, and its result.
 type batched struct {
 	*purchase
-	answer int64 // of the script, see take.lua
-	err    error // of the call, if there is no answer
+	answer int64 // the script's answer; see take.lua
+	err    error // the call's error, if there is no answer
 	unsure bool  // too few replicas have the accepted order
 
 	order    Order     // if the units were taken
@@ -85,8 +85,8 @@ type batched struct {
 	refused  bool      // the order was not written in the batch, but may succeed alone
 }
 
-// The negative answers of the scripts. A script for a whole batch returns an empty list if another
-// sale is on.
+// The negative answers of the scripts. A script for a whole batch returns an empty list instead of
+// answerOtherSale.
 const (
 	answerOtherSale = -1
 	answerClaimed   = -2
@@ -209,7 +209,7 @@ func (p *purchase) keys() []string {
 	return append([]string{k.sale(), k.stock(p.gen)}, k.claimed(p.gen.saleID, time.Now())...)
 }
 
-// claimed returns the keys with the claims of the current period and of the previous one.
+// claimed returns the keys of the claims of the current period and of the previous one.
 func (k keys) claimed(saleID string, now time.Time) []string {
 	period := now.UnixMilli() / claimPeriod.Milliseconds()
 	return []string{k.claims(saleID, period), k.claims(saleID, period-1)}
@@ -258,7 +258,7 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 		p.after = after
 	}
 
-	// 4., 6. and 7. are in the batch.
+	// Steps 4, 6 and 7 run in the batch.
 	delay := claimDelay
 	for start := time.Now(); ; p.ignoreClaim = time.Since(start) > claimTimeout {
 		err := p.buyInBatch(ctx, wait)
@@ -282,7 +282,7 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 
 // buyInBatch takes the units and writes the order, in a batch with other buyers. It returns
 // ErrSoldOut, errOtherSale, errClaimed, the error of a backend, or the cause of wait if wait ended
-// before the batch began. Once the batch has begun, it waits for its end.
+// before the batch began. Once the batch has begun, buyInBatch waits for it to finish.
 func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 	asked := time.Now()
 	b := &batched{purchase: p}

@@ -23,9 +23,9 @@ import (
 type Config struct {
 	DB      *gorm.DB
 	Redis   redis.UniversalClient
-	Changes func() uint64 // counts how often Redis was replaced, see backend.RedisWatch; nil: not watched
+	Changes func() uint64 // returns how many times Redis was replaced (see backend.RedisWatch); nil: not watched
 	// History returns the id of the history that the data at a key of Redis belongs
-	// to, see backend.RedisHistory; nil: histories are not told apart.
+	// to (see backend.RedisHistory); nil: histories are not compared.
 	History    func(ctx context.Context, key string) (string, error)
 	Strategies map[string]Strategy // by name
 	Mixed      bool                // families may sell one item at the same time, which oversells
@@ -36,7 +36,7 @@ type Config struct {
 	Unfenced   bool                // the stock does not check fencing tokens
 	Holds      Holds               // for items with the keeper InHolds; nil: such an item has no holds
 	Work       Work                // what a holder does between reading and writing the stock; nil: nothing
-	Inside     figures.Inside      // is called when a holder enters and leaves, with the SKU; may be nil
+	Inside     figures.Inside      // called with the SKU when a holder enters and leaves the section; may be nil
 	Logger     *slog.Logger        // nil: slog.Default
 }
 
@@ -53,9 +53,9 @@ type Strategy struct {
 // ask for payment here; the bench injects its conditions here. It is called after enough stock was
 // read. If it returns an error, the section ends and nothing is taken.
 //
-// Its context ends when the guard is lost. Work must check that at its end, and return the cause.
-// If Work returns nil, the sale is written without another check. The check and the write can never
-// be one step, so no lease protects against a pause between them.
+// Its context ends when the guard is lost. As its last step, Work must check whether the context
+// has ended, and return the cause. If Work returns nil, the sale is written without another check.
+// The check and the write can never be one step, so no lease protects against a pause between them.
 //
 // The function it returns, if any, is called at the end of the section, while the guard is still
 // held, whether or not the sale was written.
@@ -66,7 +66,7 @@ type Service struct {
 	store      store
 	stock      counters
 	strategies map[string]Strategy
-	claims     singleflight.Group // of items, by family
+	claims     singleflight.Group // calls of claim, by SKU and family
 	mixed      bool
 	turn       time.Duration // see checkTurn
 	now        func() time.Time
@@ -81,7 +81,7 @@ type Service struct {
 	streams    stream.Streams
 	accepted   *acceptedItems
 	// admitted is the admission limit: it limits how many buyers look at items at the same time before
-	// they wait for a lock, so that a crowd does not slow down the holders.
+	// they wait for a lock, so that many buyers at once do not slow down the holders.
 	admitted *semaphore.Weighted
 	// sameKey serializes requests with the same idempotency key.
 	sameKey guard.KeyedMutex
@@ -166,8 +166,8 @@ func (s *Service) soldOut(ctx context.Context, key string) error {
 	return nil
 }
 
-// Close ends all waits with ErrClosing, also those that begin later. Sections that have begun run
-// to their end. Units that are still in doubt stay taken until another process counts the stock.
+// Close ends all waits with ErrClosing, including those that begin later. Sections that have begun
+// are finished. Units that are still in doubt stay taken until another process counts the stock.
 func (s *Service) Close() {
 	s.cancel()
 	s.waiters.Close(ErrClosing)

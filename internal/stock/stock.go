@@ -66,8 +66,8 @@ var (
 	buyerForm = regexp.MustCompile(`^[\x21-\x7e]{1,64}$`)
 )
 
-// now returns the current time in milliseconds, the precision that every database keeps. So a
-// replayed order has the same time as in the first answer.
+// now returns the current time, truncated to milliseconds: every database keeps that precision. So
+// a replayed order has the same time as in the first answer.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // CheckSKU returns ErrInvalid if sku is not a valid SKU.
@@ -102,52 +102,51 @@ type Item struct {
 	SKU       string    `json:"sku" gorm:"primaryKey;size:64"`
 	Name      string    `json:"name" gorm:"size:200;not null"`
 	Category  string    `json:"category" gorm:"size:64;not null;index"`
-	Initial   int64     `json:"initial" gorm:"not null"` // units of the sale, see Sale
+	Initial   int64     `json:"initial" gorm:"not null"` // units of the sale; see Sale
 	SaleID    string    `json:"sale_id" gorm:"size:36;not null"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Keeper is the backend of the stock; "" means InRedis. Put ignores the next four fields, which
-	// are for a stock in the database or sold by holds.
+	// Keeper is the backend of the stock; "" means InRedis. Put ignores the next four fields, and
+	// sets them itself.
 	Keeper Backend `json:"keeper" gorm:"size:16;not null;default:redis"`
-	// units left outside the pool; with a stock in Redis: units that accepted orders of the generation
-	// may take
+	// The units left outside the pool. With a stock in Redis, the units that accepted orders of the
+	// generation may take.
 	Remaining int64  `json:"-" gorm:"not null;default:0"`
-	Version   int64  `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
+	Version   int64  `json:"-" gorm:"not null;default:0"`          // the number of writes to Remaining
 	Fence     int64  `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
 	FenceOf   string `json:"-" gorm:"size:32;not null;default:''"` // the strategy that the token belongs to
 
-	// Pooled counts the units in the pool of the generation, see Pool. Only
-	// store.item reads it.
+	// Pooled counts the units in the pool of the generation; see Pool. Only store.item sets it.
 	Pooled int64 `json:"-" gorm:"->;-:migration"`
 
-	// HoldSeconds is how long a hold of the sale lasts; 0: the shop's default. It is for the keeper
-	// InHolds.
+	// HoldSeconds is how long a hold of the sale lasts; 0: the shop's default. It applies only to
+	// the keeper InHolds.
 	HoldSeconds int64 `json:"hold_seconds,omitempty" gorm:"not null;default:0"`
 
-	// Limit is the most units that one buyer may have in the sale; 0: no limit. It is for a stock in
-	// Redis, which then only StreamFamily can sell, and for the keeper InHolds.
+	// Limit is the most units that one buyer may have in the sale; 0: no limit. It applies to a
+	// stock in Redis, which then only StreamFamily can sell, and to the keeper InHolds.
 	Limit int64 `json:"limit,omitempty" gorm:"column:buyer_limit;not null;default:0"`
 
 	// Generation is the id of the current generation: only its orders may be written.
 	Generation string `json:"-" gorm:"size:36;not null;default:''"`
-	// History is the id of the history of Redis when the generation's stock was counted, see
+	// History is the id of the history that Redis had when the generation's stock was counted; see
 	// Config.History. A Redis with another history may have an older stock.
 	History string `json:"-" gorm:"size:64;not null;default:''"`
-	// Unpublished means that the generation is not in Redis yet, see startGeneration.
+	// Unpublished means that the generation is not in Redis yet; see startGeneration.
 	Unpublished bool `json:"-" gorm:"not null;default:false"`
 	// Family is the family of the strategies that sell the item. A caller of Put may set it to the
 	// family expected first, which saves the first buyer a step.
 	Family string `json:"-" gorm:"size:32;not null;default:''"`
-	// TurnBegan is when the family began to sell the item, in Unix milliseconds, and TurnSold how
-	// many units of the sale were sold by then, see checkTurn.
+	// TurnBegan is when the family began to sell the item, in Unix milliseconds. TurnSold is how
+	// many units of the sale were sold by then. See checkTurn.
 	TurnBegan int64 `json:"-" gorm:"not null;default:0"`
 	TurnSold  int64 `json:"-" gorm:"not null;default:0"`
 }
 
 func (i Item) backend() Backend { return cmp.Or(i.Keeper, InRedis) }
 
-// left returns the units left of an item whose stock is in the database, and that store.item has
-// read.
+// left returns the units left of an item whose stock is in the database. The item must come from
+// store.item, which sets Pooled.
 func (i Item) left() int64 { return i.Remaining + i.Pooled }
 
 func (i Item) pool() Pool { return Pool{SKU: i.SKU, Generation: i.Generation} }
@@ -185,7 +184,7 @@ func (i Item) check() error {
 type Sale struct {
 	ID      string    `gorm:"primaryKey;size:36"`
 	SKU     string    `gorm:"size:64;not null;index"`
-	Initial int64     `gorm:"not null"` // units at the beginning, and those that restocks have added
+	Initial int64     `gorm:"not null"` // units at the beginning, plus those that restocks have added
 	BegunAt time.Time `gorm:"not null"`
 }
 
@@ -200,7 +199,8 @@ type purchased struct {
 
 func (purchased) TableName() string { return "oversell_buyers" }
 
-// lostOrder is an accepted order that Redis lost before it was written; it never will be.
+// lostOrder is an accepted order that Redis lost before it was written, and that will never be
+// written.
 type lostOrder struct {
 	ID     string `gorm:"primaryKey;size:36"`
 	SKU    string `gorm:"size:64;not null;index:idx_lost_sku_sale,priority:1"`
@@ -226,7 +226,7 @@ type Order struct {
 }
 
 // answers returns ErrKeyReused if the order is not what a request with its idempotency key asks
-// for. The request's strategy may differ: the shop may have switched since.
+// for. The request's strategy may differ, because the shop may have switched strategies since.
 func (o Order) answers(r Request) error {
 	if o.Quantity != r.Quantity || o.Buyer != nil && *o.Buyer != r.Buyer {
 		return ErrKeyReused
@@ -244,9 +244,9 @@ type Audit struct {
 	// Stranded counts units that were taken, but are neither sold nor in flight: nobody can buy them
 	// until the stock is repaired.
 	Stranded int64 `json:"stranded"`
-	// InFlight counts units that were taken and may still become orders or go back: those of purchases
-	// in progress, and of accepted orders. Two seconds after a process was killed, its units count as
-	// stranded.
+	// InFlight counts units that were taken and may still become orders or return to the stock:
+	// those of purchases in progress, and of accepted orders that are not written yet. Two seconds
+	// after a process was killed, its units count as stranded.
 	InFlight int64 `json:"in_flight"`
 	// Foreign counts units in orders of sales that the database does not know.
 	Foreign int64 `json:"foreign"`
@@ -255,9 +255,9 @@ type Audit struct {
 	// were written. Both are 0 if orders are not written through a stream.
 	AcceptedLost int64   `json:"accepted_lost"`
 	DurableP99   float64 `json:"durable_p99_ms"`
-	// PaymentAlarms counts payments for holds that an operator has to look at, see holds.Service.
+	// PaymentAlarms counts payments for holds that an operator has to look at; see holds.Service.
 	PaymentAlarms int64 `json:"payment_alarms,omitempty"`
-	// OpenRefunds counts payments for holds with a failed refund and no final one.
+	// OpenRefunds counts payments for holds that have a failed refund, and no final refund yet.
 	OpenRefunds int64 `json:"open_refunds,omitempty"`
 }
 
@@ -268,8 +268,8 @@ type Backend string
 const (
 	InRedis    Backend = "redis"
 	InDatabase Backend = "database"
-	// InHolds is the stock of a sale by holds, see package holds. It is in the item's row
-	// or where the stage of the sale keeps it. No strategy of a Service can deduct from it.
+	// InHolds is the stock of a sale by holds; see package holds. It is in the item's row or where
+	// the stage of the sale keeps it. No strategy of a Service can deduct from it.
 	InHolds Backend = "holds"
 )
 
@@ -277,11 +277,12 @@ const (
 // it.
 type Holds interface {
 	// Units counts the units of the item's current sale that are not sold: those that can be held, and
-	// those in holds, including expired holds whose units are not given back yet.
+	// those in holds, including expired holds whose units have not been returned to the stock yet.
 	Units(ctx context.Context, item Item) (left, held int64, err error)
 	// PaymentAlarms counts the payments for the item that an operator has to look at.
 	PaymentAlarms(ctx context.Context, sku string) (int64, error)
-	// OpenRefunds counts the payments for the item with a failed refund and no final one.
+	// OpenRefunds counts the payments for the item that have a failed refund, and no final refund
+	// yet.
 	OpenRefunds(ctx context.Context, sku string) (int64, error)
 	// CheckRestock returns ErrLocation if the units of the item's sale are not in its row.
 	CheckRestock(ctx context.Context, item Item) error

@@ -50,7 +50,7 @@ func (s store) query(ctx context.Context, run func(db *gorm.DB) *gorm.DB, what s
 	return nil
 }
 
-// The tables, by the names that backend.DialDatabase has GORM give them.
+// The names that GORM gives the tables of Item and Order; see backend.TablePrefix.
 const (
 	itemTable  = "oversell_items"
 	orderTable = "oversell_orders"
@@ -76,13 +76,14 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 		if err == nil {
 			return nil
 		}
-		// Another instance may have created a table or an index first. The next
-		// attempt finds it.
+		// Another instance may have created a table or an index first, which the next attempt
+		// finds.
 	}
 	return fmt.Errorf("migrating the tables of items and orders: %w", err)
 }
 
-// migrateAttempts is enough even if another instance creates a table or index first each time.
+// migrateAttempts is how many times Migrate tries, so that it succeeds although other instances
+// create tables and indexes at the same time.
 const migrateAttempts = 6
 
 // errAppeared means that another process put the item on sale after this one had not found it. Then
@@ -132,7 +133,7 @@ func (s store) changeWithin(ctx context.Context, f func(tx store) error, level .
 	})
 }
 
-// maxTxAttempts is how often a transaction is tried that conflicts with others.
+// maxTxAttempts is how many times a transaction is tried if it conflicts with others.
 const maxTxAttempts = 5
 
 func retried(f func() error) (err error) {
@@ -144,9 +145,9 @@ func retried(f func() error) (err error) {
 	return err
 }
 
-// changePool is changeWithin for an f that may drain the item's pool. If the stock is in the
-// database the transaction is READ COMMITTED, see Pool.Drain. That is enough for f:
-// what it reads cannot change after it has locked the item's row and drained the pool.
+// changePool is like changeWithin, for an f that may drain the item's pool. If the stock is in the
+// database, the transaction is READ COMMITTED (see Pool.Drain). That is enough for f: what it reads
+// cannot change after it has locked the item's row and drained the pool.
 func (s store) changePool(ctx context.Context, sku string, f func(tx store) error) error {
 	if s.db.Name() != "mysql" {
 		return s.changeWithin(ctx, f)
@@ -175,7 +176,7 @@ func (s store) locked(sku string) (Item, error) {
 	return item, nil
 }
 
-// drain moves the units of an item's pool back to the item's row, and returns the item.
+// drain moves the units of an item's pool back to the item's row, and returns the changed item.
 func (s store) drain(item Item) (Item, error) {
 	back, err := item.pool().Drain(s.db)
 	if err != nil || back == 0 {
@@ -252,7 +253,7 @@ func (s store) written(ctx context.Context, ids ...string) (map[string]bool, err
 	return there, nil
 }
 
-// foreign adds up the units of an item's orders whose sale has no record, see Sale.
+// foreign adds up the units of an item's orders whose sale has no record; see Sale.
 func (s store) foreign(ctx context.Context, sku string) (units int64, err error) {
 	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
 		known := db.Model(&Sale{}).Select("id").Where("sku = ?", sku)

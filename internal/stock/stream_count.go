@@ -25,7 +25,7 @@ func (i Item) streamed() bool { return i.Family == StreamFamily && i.backend().i
 // includes everything that was accepted, and each order is either written or refused.
 //
 // The orders stay in the stream until a consumer finds them in the database. If ended is true, the
-// stock is gone; it had left units.
+// stock was removed, and left is how many units it had.
 func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int64, ended bool, err error) {
 	if !item.streamed() && !s.mixed || item.Generation == "" || !item.backend().inRedis() {
 		return 0, false, nil
@@ -97,14 +97,14 @@ func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error
 }
 
 // followEvery is how often a process checks the orders that it has confirmed to buyers as accepted,
-// and maxFollowed how many of an item's it checks each time.
+// and maxFollowed is how many orders of one item it checks each time.
 const (
 	followEvery = time.Second
 	maxFollowed = 10_000
 )
 
-// follow is the background step that checks what has become of accepted orders. Most are written by
-// a consumer of this process before, and are then no longer followed.
+// follow is the background step that checks what has become of accepted orders. Most have been
+// written by a consumer of this process by then, and are no longer followed.
 func (s *Service) follow(ctx context.Context) (more bool) {
 	if guard.Sleep(ctx, followEvery) != nil {
 		return false
@@ -173,7 +173,7 @@ func (s *Service) followOrders(ctx context.Context, sku string, orders map[strin
 	return nil
 }
 
-// lose records lost orders of generations that have ended, see recordLost.
+// lose records lost orders of generations that have ended; see recordLost.
 func (s *Service) lose(ctx context.Context, sku, saleID string, ids []string) error {
 	err := s.store.change(ctx, func(tx store) error {
 		if _, err := tx.locked(sku); err != nil {
@@ -187,8 +187,8 @@ func (s *Service) lose(ctx context.Context, sku, saleID string, ids []string) er
 	return err
 }
 
-// followEnd cleans up the stream after the database has the end of a generation: it removes places
-// without an entry and, if no consumer looks after the item any more, the written orders.
+// followEnd cleans up the stream once the database knows that the generation has ended: it removes
+// places without an entry and, if no consumer looks after the item any more, the written orders.
 func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 	item, err := s.store.item(ctx, sku)
 	unknown := errors.Is(err, ErrUnknownItem)
@@ -204,7 +204,7 @@ func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 			return err
 		}
 		if !item.streamed() && len(entries) > 0 && !s.consumeOnce(ctx, sku) {
-			return nil // the rest next time
+			return nil // the next call goes on
 		}
 	}
 	s.accepted.change(sku, func(i *acceptedItem) {
@@ -235,9 +235,9 @@ func (s *Service) agrees(ctx context.Context, tx store, item Item) (bool, error)
 	return in+waiting == left, err
 }
 
-// publish gives Redis the generation in the item's row, with the units in the row. No process can
-// have accepted an order in the generation before, unless Redis has it already and only the row
-// does not say so yet.
+// publish gives Redis the generation in the item's row, with the units in the row. Before that, no
+// process can have accepted an order in the generation, unless Redis has the generation already and
+// only the row does not say so yet.
 func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 	history, err := s.history(ctx, item)
 	if err != nil {

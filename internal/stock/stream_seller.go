@@ -120,7 +120,7 @@ func (t *ScriptSeller) runAccept(
 		return answers, true, err
 	}
 	node := t.rdb
-	if cluster, ok := t.rdb.(*redis.ClusterClient); ok { // WAIT has no key, so it would go to an arbitrary server
+	if cluster, ok := t.rdb.(*redis.ClusterClient); ok { // WAIT has no key: the cluster client could send it anywhere
 		if node, err = cluster.MasterForKey(ctx, at[0]); err != nil {
 			return nil, false, err
 		}
@@ -192,10 +192,10 @@ func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.D
 }
 
 // acceptedAnyway finds out whether an order counts as accepted if the script's reply was lost, or
-// if the script ran in a Redis that was replaced. It ends the generation: the count writes the
-// order if it is in the stream and there are units for it, and it cannot be written later. While a
-// backend is unavailable it tries again: a consumer that had read the order may still write it, and
-// the buyer should get to know.
+// if the script ran in a Redis that was replaced. It ends the generation: counting the stock writes
+// the order if it is in the stream and there are units for it; after that, nobody can write it.
+// While a backend is unavailable acceptedAnyway tries again: a consumer that had read the order may
+// still write it, and the buyer should learn of that.
 func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
 	wait, w := p.service.waiters.Begin(ctx, p.Script.stream.Patience, errWaited)
 	defer w.Done()
@@ -310,7 +310,7 @@ type acceptedItem struct {
 	// recorded as lost. Without this record, nobody would notice that a Redis that lost everything had
 	// accepted them.
 	told  map[string]generation // by id
-	ended string                // the last generation that this process has ended, see followEnd
+	ended string                // the last generation that this process has ended; see followEnd
 }
 
 func (i *acceptedItem) followed() bool { return len(i.told) > 0 || i.ended != "" }
@@ -381,7 +381,7 @@ const (
 )
 
 // AwaitOrder waits until an accepted order is written or refused, and returns its state.
-// When limit is over, ctx ends or the service closes, the state may still be
+// If limit has passed, ctx has ended or the service was closed, the state may still be
 // StateAccepted.
 func (s *Service) AwaitOrder(ctx context.Context, sku, id string, limit time.Duration) (OrderState, error) {
 	wait, w := s.waiters.Begin(ctx, limit, errWaited)

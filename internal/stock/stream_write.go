@@ -105,7 +105,7 @@ func (s store) judge(
 				used[e.Key] = true
 			}
 			if written != nil {
-				written[e.ID] = true // an entry may be there twice
+				written[e.ID] = true // an order may have two entries
 			}
 		}
 	}
@@ -286,7 +286,8 @@ func away(err error) bool {
 		sql.ErrConnDone, sql.ErrTxDone)
 }
 
-// sqliteBusy are SQLite's error codes while another connection writes: busy and locked.
+// sqliteBusy holds the codes that SQLite returns while another connection writes: SQLITE_BUSY and
+// SQLITE_LOCKED.
 var sqliteBusy = map[int]bool{5: true, 6: true}
 
 // refusesValues reports whether the database refused to insert a row because of its values. Only
@@ -298,26 +299,26 @@ func refusesValues(err error) bool {
 	}
 	var serverErr *mysql.MySQLError
 	if errors.As(err, &serverErr) {
-		// SIGNAL with a number of its own
+		// a SIGNAL that sets its own error number
 		return mysqlValues[serverErr.Number] || string(serverErr.SQLState[:2]) == "45"
 	}
 	var sqlite interface{ Code() int }
 	return errors.As(err, &sqlite) && sqliteValues[sqlite.Code()&0xff]
 }
 
-// mysqlValues are the error codes of MySQL and MariaDB about the values of a row.
+// mysqlValues holds the error codes of MySQL and MariaDB about the values of a row.
 var mysqlValues = map[uint16]bool{
 	1048: true,                         // NULL in a column that is NOT NULL
 	1062: true, 1169: true, 1586: true, // a unique index
 	1216: true, 1452: true, // a foreign key
 	1264: true, 1406: true, 1690: true, // out of range, too long
-	1265: true, 1292: true, 1366: true, 1367: true, 3140: true, // of the wrong form
+	1265: true, 1292: true, 1366: true, 1367: true, 3140: true, // not a valid value of the type
 	1644: true,             // SIGNAL in a trigger
 	3819: true, 4025: true, // a check
 }
 
-// sqliteValues are the same for SQLite: too big, a constraint or RAISE in a trigger, a type
-// mismatch.
+// sqliteValues holds the same for SQLite: SQLITE_TOOBIG, SQLITE_CONSTRAINT (also for a RAISE in a
+// trigger) and SQLITE_MISMATCH.
 var sqliteValues = map[int]bool{18: true, 19: true, 20: true}
 
 // Consume writes accepted orders of all items until ctx ends. Several processes may consume
@@ -326,7 +327,8 @@ func (s *Service) Consume(ctx context.Context, c stream.Consumer) {
 	s.streams.Consume(ctx, streamedSale{s}, s.log, c)
 }
 
-// consumeOnce writes or refuses what is in an item's stream, and reports whether that was all.
+// consumeOnce writes or refuses what is in an item's stream, and reports whether it finished in
+// time.
 func (s *Service) consumeOnce(ctx context.Context, sku string) bool {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
@@ -343,7 +345,7 @@ func (s streamedSale) Items(ctx context.Context) ([]string, error) {
 func (s streamedSale) Accepted() <-chan struct{} { return s.accepted.wake }
 func (s streamedSale) TakeAccepted() []string    { return s.accepted.takeFresh() }
 
-// Write is store.writeAccepted. If one of the orders turns out to be written already, it tries
+// Write calls store.writeAccepted. If one of the orders turns out to be written already, it tries
 // again and looks all of them up.
 func (s streamedSale) Write(
 	ctx context.Context, sku string, entries []stream.Entry, before bool,

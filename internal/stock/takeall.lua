@@ -1,6 +1,6 @@
--- Takes units from the stock of a sale for several buyers in their order, for each one if
--- enough are left. If there are too few for one buyer, a later one that wants fewer may
--- still be served.
+-- Takes units from the stock of a sale for several buyers in their order. Each buyer is
+-- served only if enough units are left. If there are too few for one buyer, a later one
+-- that wants fewer may still be served.
 -- KEYS[1]: the sale, a string: the generation that is current
 -- KEYS[2]: the stock of the buyers' generation, a string: the units left
 -- KEYS[3]: the claims on idempotency keys of this period, a hash with a field for each

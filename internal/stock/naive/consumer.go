@@ -13,8 +13,8 @@ import (
 	"oversell/internal/guard"
 )
 
-// Consumer writes accepted orders, like one process. It can make three mistakes; besides, it always
-// makes the one that is marked in Sale.write.
+// Consumer writes accepted orders; each Consumer stands for one process. It can make three
+// mistakes. It always makes the one that is marked in Sale.write.
 type Consumer struct {
 	Sale
 	Name       string        // unique among all consumers

@@ -38,7 +38,7 @@ type Sale struct {
 	Redis    redis.UniversalClient
 	DB       *gorm.DB
 	Item     stock.Item // has a row in the database
-	Strategy string     // is written into the orders
+	Strategy string     // the strategy in the orders
 }
 
 func (s Sale) left() string   { return "oversell:{" + s.Item.SKU + "}:naive:left" }
@@ -47,7 +47,7 @@ func (s Sale) stream() string { return "oversell:{" + s.Item.SKU + "}:naive:stre
 // group is the consumer group of the stream.
 const group = "writers"
 
-// Keys are the keys of the sale in Redis.
+// Keys returns the keys of the sale in Redis.
 func (s Sale) Keys() []string { return []string{s.left(), s.stream()} }
 
 // Open puts all units on sale.

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// pool is the pool of the sale's units.
+// pool returns the pool of the sale's units.
 func (s Sale) pool() stock.Pool { return stock.Pool{SKU: s.Item.SKU, Generation: s.Item.Generation} }
 
 // OpenPool puts all units into the pool.

@@ -5,7 +5,7 @@
 -- KEYS[4]: the idempotency keys of accepted orders, a hash: the order's id by its key
 -- KEYS[5]: the stock that the units were taken from, a string: the units left
 -- KEYS[6]: the units of each buyer in that generation, a hash, if there is a limit
--- KEYS[7]: how often the database has refused an entry, a hash: the count by the entry
+-- KEYS[7]: how many times the database has refused an entry, a hash: the count by the entry
 -- ARGV[1]: the consumer group
 -- ARGV[2]: the entry in the stream
 -- ARGV[3]: the order's id

@@ -26,9 +26,9 @@ type Sale interface {
 	Accepted() <-chan struct{}
 	TakeAccepted() []string
 
-	// Write writes orders of an item in one transaction, and returns the outcome for each. Before says
-	// that they may have been written before. The error may wrap ErrAway or be a ValuesError; any
-	// other error says nothing about the orders.
+	// Write writes orders of an item in one transaction, and returns the outcome for each. If
+	// before is true, they may have been written earlier. The error may wrap ErrAway or be a
+	// ValuesError; any other error says nothing about the orders.
 	Write(ctx context.Context, sku string, entries []Entry, before bool) ([]Fate, error)
 	// Settled is called with the outcome for orders, after written ones were removed from the stream.
 	Settled(fates []Fate)
@@ -61,8 +61,8 @@ type Consumer struct {
 	// group of the stream.
 	ClaimAfter time.Duration
 
-	// Tries is how often the database may refuse the values of an order before it becomes a dead
-	// letter; default 5. After any other error the order waits.
+	// Tries is how many times the database may refuse the values of an order before the order
+	// becomes a dead letter; default 5. After any other error the order waits.
 	Tries int64
 
 	// Poll is how often the consumer looks for orders that other processes have accepted; default 250
@@ -136,7 +136,7 @@ func (s Streams) ConsumeOnce(ctx context.Context, sale Sale, log *slog.Logger, s
 	s.consumption(ctx, sale, log, Consumer{}.withDefaults(ctx)).reader(sku).run(ctx)
 }
 
-// consumption is a running Consume. Except for the readers, it is for one goroutine.
+// consumption is a running Consume. Except for its readers, it is not safe for concurrent use.
 type consumption struct {
 	Consumer
 	streams Streams
@@ -144,7 +144,7 @@ type consumption struct {
 	log     *slog.Logger
 
 	began   time.Time
-	work    context.Context              // of the readers
+	work    context.Context              // the context of the readers
 	readers map[string]*guard.Background // by SKU
 
 	skus   []string // the items with streams, as of listed
@@ -257,7 +257,7 @@ func (g *consumption) begin(sku string) {
 	one.Wake()
 }
 
-// reader writes the accepted orders of one item. It is for one goroutine.
+// reader writes the accepted orders of one item. It is not safe for concurrent use.
 type reader struct {
 	*consumption
 	sku     string
@@ -269,8 +269,8 @@ type reader struct {
 // maxBatch is the most orders in one statement.
 const maxBatch = 512
 
-// reader returns a reader of an item. It does not remove dead consumers right after the consumption
-// began: the entries that they left have to be written first.
+// reader returns a reader of an item. The reader does not remove dead consumers right after the
+// consumption has begun: the entries that they left have to be written first.
 func (g *consumption) reader(sku string) *reader {
 	return &reader{consumption: g, sku: sku, size: guard.NewBatchSize(maxBatch), retired: g.began}
 }
@@ -364,7 +364,7 @@ func (r *reader) consume(ctx context.Context, entries []Entry, before bool) erro
 	for pause := minConsumePause; ; pause = min(2*pause, maxConsumePause) {
 		start := time.Now()
 		fates, err := r.sale.Write(ctx, r.sku, entries, before)
-		if err != nil && !errors.Is(err, ErrAway) { // perhaps because of a single order
+		if err != nil && !errors.Is(err, ErrAway) { // a single order may be the cause
 			return r.oneByOne(ctx, entries, err)
 		}
 		if err == nil {
@@ -383,7 +383,7 @@ func (r *reader) consume(ctx context.Context, entries []Entry, before bool) erro
 	}
 }
 
-// maxFutile is how many orders are tried alone if each fails with an error that says nothing about
+// maxFutile is how many orders are tried singly if each fails with an error that says nothing about
 // its values.
 const maxFutile = 3
 

@@ -25,7 +25,7 @@ const ReasonFailed = "the database did not take the order"
 type Refusal struct {
 	Kind, Reason string // the reason is shown to anybody
 	Err          string // the database's error, for the operator
-	Refusals     int64  // how often the database refused it
+	Refusals     int64  // the number of times that the database refused it
 	PutBack      bool   // its units are missing from the stock of its generation
 	Doubt        bool   // the stock in Redis had too many units
 }
@@ -34,21 +34,21 @@ type Refusal struct {
 type DeadLetter struct {
 	Entry `json:"-"`
 
-	ID         string    `json:"id"` // of the dead letter
+	ID         string    `json:"id"` // the id of the dead letter
 	OrderID    string    `json:"order_id"`
 	Quantity   int64     `json:"quantity"`
 	Buyer      string    `json:"buyer,omitempty"`
 	Strategy   string    `json:"strategy"`
 	AcceptedAt time.Time `json:"accepted_at"`
 	KeyHash    string    `json:"key_hash,omitempty"` // a hash of its idempotency key; "": it has none
-	// Kind is Failed or Refused. HasUnits says whether the order still has its units: a failed one
-	// has, until the stock is counted again. The caller sets HasUnits.
+	// Kind is Failed or Refused. HasUnits says whether the order still has its units: a failed
+	// order has them until the stock is counted again. The caller sets HasUnits.
 	Kind       string    `json:"kind"`
 	HasUnits   bool      `json:"has_units"`
 	Reason     string    `json:"reason"`
-	Error      string    `json:"error,omitempty"` // of the database
-	Refusals   int64     `json:"refusals"`        // how often the database refused its values
-	Deliveries int64     `json:"deliveries"`      // how often the order was delivered to a consumer
+	Error      string    `json:"error,omitempty"` // the error of the database
+	Refusals   int64     `json:"refusals"`        // the number of times that the database refused its values
+	Deliveries int64     `json:"deliveries"`      // the number of times that the order was delivered to a consumer
 	DiedAt     time.Time `json:"died_at"`
 }
 
@@ -97,8 +97,8 @@ func (s Streams) RemoveDead(ctx context.Context, letter DeadLetter) error {
 }
 
 // Requeue moves a dead letter back to the stream, in the given generation of its sale. Current is
-// the value of the sale's key, limit the limit per buyer. If the letter no longer has its units,
-// they are taken from the stock. See requeue.lua for the answers.
+// the value of the sale's key, and limit is the limit per buyer. If the letter no longer has its
+// units, they are taken from the stock. See requeue.lua for the answers.
 func (s Streams) Requeue(ctx context.Context, letter DeadLetter, generation, current string, limit int64) (int, error) {
 	e, k, take := letter.Entry, Keys{letter.SKU}, int64(0)
 	if letter.Kind != Failed || e.Generation != generation {

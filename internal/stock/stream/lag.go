@@ -14,13 +14,13 @@ import (
 // lagBuckets is how many buckets the histogram of lags has for each doubling.
 const lagBuckets = 8
 
-// lagBucket returns the bucket of a time until an order was written.
+// lagBucket returns the bucket for the time that an order took to be written.
 func lagBucket(lag time.Duration) int {
 	return int(math.Ceil(math.Log2(max(1, float64(lag)/float64(time.Millisecond))) * lagBuckets))
 }
 
-// recordLag records how long orders waited from their acceptance until they were written, at the
-// given time. The two times come from two clocks: the accepting process's and the writing
+// recordLag records how long orders waited between their acceptance and the given time, at which
+// they were written. The two times come from two clocks: the accepting process's and the writing
 // process's.
 func (s Streams) recordLag(ctx context.Context, sku string, written []Entry, at time.Time) error {
 	k, counts := Keys{sku}, make(map[string]map[int]int64)

@@ -1,12 +1,14 @@
--- Removes consumers from the group of a stream that were idle for long and have nothing to do.
+-- Removes from the group of a stream the consumers that were idle for long and have no
+-- entries.
 -- KEYS[1]: the stream of accepted orders
 -- ARGV[1]: the consumer group
 -- ARGV[2]: how long a consumer must have been idle, in milliseconds
 -- ARGV[3]: the consumer that asks, which stays
--- Returns how many consumers were removed. One that has entries stays, however long it has been
--- idle: they would leave the list of pending entries with it, and nobody would write them.
--- One that is removed and lives joins again with its next read. So it does no harm that on the
--- embedded server each one without entries is removed: it says of all that they were idle for -1.
+-- Returns how many consumers were removed. A consumer with entries stays, even if it has
+-- been idle for long: removing it would remove its entries from the list of pending
+-- entries, and nobody would write them. A living consumer that is removed joins again with
+-- its next read. So it does no harm that on the embedded server, which reports an idle time
+-- of -1 for all consumers, every consumer without entries is removed.
 local all = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
 if all.err then
   if string.find(all.err, 'NOGROUP') or string.find(all.err, 'no such key') then

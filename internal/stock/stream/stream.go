@@ -1,8 +1,9 @@
-// Package stream keeps the orders that a sale has accepted until they are in the database. Each
-// item has a stream of them in Redis, the dead letters, which are orders that the database did not
-// take, and hashes that find an order by its id and by its idempotency key. A Consumer writes them.
+// Package stream keeps the orders that a sale has accepted until they are in the database. For each
+// item Redis has a stream of these orders, a stream of dead letters (orders that the database did
+// not take), and hashes that find an order by its id and by its idempotency key. A Consumer writes
+// the orders to the database.
 //
-// All that the package knows about a sale are the names of its keys (SaleKeys) and the functions
+// All that the package knows about a sale is the names of its keys (SaleKeys) and the functions
 // that a Consumer calls (Sale).
 package stream
 
@@ -53,7 +54,7 @@ const (
 	// maxDead is how many dead letters an item has at most. Older ones are removed.
 	maxDead = 10_000
 
-	// deadPrefix begins the place of an order that is a dead letter, see bury.lua.
+	// deadPrefix begins the place of an order that is a dead letter; see bury.lua.
 	deadPrefix = "dead:"
 
 	// page is how many entries are read from a stream in one call.
@@ -69,7 +70,7 @@ func (k Keys) Stream() string { return "oversell:{" + k.SKU + "}:stream" }
 // Dead is the key of the dead letters: orders that could not be written.
 func (k Keys) Dead() string { return k.Stream() + ":dead" }
 
-// Refusals is the key of the hash that counts how often the database has refused each entry.
+// Refusals is the key of the hash that counts how many times the database has refused each entry.
 func (k Keys) Refusals() string { return k.Stream() + ":refusals" }
 
 // Places is the key of the hash that maps each accepted order's id to its entry in the stream.
@@ -102,7 +103,7 @@ type Entry struct {
 	Key, Buyer, Strategy string // the idempotency key and the buyer: "" for none
 	Quantity             int64
 	AcceptedAt           time.Time
-	Malformed            error // why it is not an order
+	Malformed            error // why it is not a valid order; nil: it is one
 }
 
 // fields returns the field names and values of the stream entry.
@@ -145,12 +146,12 @@ func (s Streams) parseEntries(sku string, all []redis.XMessage) []Entry {
 type Streams struct {
 	Redis      redis.UniversalClient
 	Keys       func(sku, saleID, generation string) SaleKeys
-	ClaimsKept time.Duration     // after the last claim
-	Check      func(Entry) error // why it is not an order
+	ClaimsKept time.Duration     // how long claims are kept after the last one
+	Check      func(Entry) error // returns why an entry is not a valid order, or nil
 }
 
-// join creates the consumer group of an item's stream, unless it exists. It begins with the first
-// entry of the stream. It returns false if there is no stream, and does not create one: after the
+// join creates the consumer group of an item's stream, unless it exists. The group begins with the
+// first entry of the stream. If there is no stream, join returns false and creates none: after the
 // item was deleted, nobody would delete the stream.
 func (s Streams) join(ctx context.Context, sku string) (bool, error) {
 	err := s.Redis.XGroupCreate(ctx, Keys{sku}.Stream(), group, "0").Err()
@@ -178,7 +179,7 @@ func (s Streams) read(ctx context.Context, sku, consumer string, most int) ([]En
 	return s.parseEntries(sku, found[0].Messages), nil
 }
 
-// claim takes over entries that a consumer has read and not removed for this long.
+// claim takes over entries that another consumer has read but not removed within the time idle.
 func (s Streams) claim(ctx context.Context, sku, consumer string, idle time.Duration, most int) ([]Entry, error) {
 	found, _, err := s.Redis.XAutoClaim(ctx, &redis.XAutoClaimArgs{
 		Stream: Keys{sku}.Stream(), Group: group, Consumer: consumer, MinIdle: idle, Start: "0-0", Count: int64(most),
@@ -190,7 +191,7 @@ func (s Streams) claim(ctx context.Context, sku, consumer string, idle time.Dura
 }
 
 // retire removes consumers that were idle for this long and have no entries, except the consumer
-// asks.
+// that asks.
 func (s Streams) retire(ctx context.Context, sku, asks string, idle time.Duration) error {
 	if err := retireScript.Run(ctx, s.Redis, []string{Keys{sku}.Stream()}, group, idle.Milliseconds(), asks).
 		Err(); err != nil {
@@ -337,7 +338,7 @@ func (s Streams) OrderOf(ctx context.Context, sku, saleID, key string) (string, 
 // Look reads the stream of an item. In gone it returns the places of accepted orders without an
 // entry: Redis has lost these orders, unless they were removed meanwhile.
 func (s Streams) Look(ctx context.Context, sku string) (entries []Entry, gone map[string]string, err error) {
-	gone, err = s.Redis.HGetAll(ctx, Keys{sku}.Places()).Result() // first: an order that is settled meanwhile is written
+	gone, err = s.Redis.HGetAll(ctx, Keys{sku}.Places()).Result() // first: orders settled meanwhile are written
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading which orders of %s are accepted: %w", sku, err)
 	}
@@ -370,7 +371,7 @@ func (s Streams) Unwritten(ctx context.Context, sku string) ([]Entry, error) {
 // IsDead reports whether a place belongs to a dead letter.
 func IsDead(place string) bool { return strings.HasPrefix(place, deadPrefix) }
 
-// Placed returns the places of the given orders, as far as they have one.
+// Placed returns the places of those of the given orders that have one.
 func (s Streams) Placed(ctx context.Context, sku string, ids []string) (map[string]string, error) {
 	there := make(map[string]string)
 	for some := range slices.Chunk(ids, page) {

@@ -51,7 +51,7 @@ type Result struct {
 	Lock   guard.Stats
 }
 
-// The steps of a purchase, see Request.Steps.
+// The steps of a purchase; see Request.Steps.
 const (
 	StepLook    = "look"    // reading the item, and any earlier order with the same key
 	StepJoin    = "join"    // waiting until another family's turn is over
@@ -65,8 +65,8 @@ const (
 	StepRelease = "release" // releasing the lock, or committing
 )
 
-// IsFailure reports whether err, which may be nil, means that a step failed. That the item is sold
-// out, or that another buyer was faster, is not a failure.
+// IsFailure reports whether err, which may be nil, means that a step failed. If the item is sold
+// out, or another buyer was faster, that is not a failure.
 func IsFailure(err error) bool {
 	return err != nil && !isAny(err, ErrSoldOut, ErrLimit, ErrKeyReused, errConflict, errDuplicate, errOtherSale)
 }
@@ -119,7 +119,7 @@ type purchase struct {
 	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
 }
 
-// inCurrentSale buys, and tries again if the generation ends before the buyer got anything. A
+// inCurrentSale buys, and tries again if the generation ends before the buyer has bought. A
 // generation ends when another sale or another family begins, units are added, or the stock is
 // rebuilt.
 func (p *purchase) inCurrentSale(ctx context.Context, deadline time.Time) error {
@@ -250,7 +250,7 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 }
 
 // look reads the item, and any earlier order with the same key. It returns ErrSoldOut if too few
-// units are left. After look, the buyer's wait ends early when the item is sold out.
+// units are left. After that, the buyer's wait ends early when the item is sold out.
 func (p *purchase) look(ctx, wait context.Context) error {
 	s := p.service
 	if p.remembers() {
@@ -336,9 +336,9 @@ func (s *Service) CanSell(strategy string, item Item) error {
 	return nil
 }
 
-// canSell returns ErrLocation if the strategy cannot sell a stock that is kept there, and
-// ErrUnlimited if it does not check a limit per buyer. A strategy that deducts from a stock that
-// is sold by holds would not see the units in holds.
+// canSell returns ErrLocation if the strategy cannot sell a stock that is kept in this backend, and
+// ErrUnlimited if it does not check a limit per buyer. A strategy that deducts from a stock that is
+// sold by holds would not see the units in holds.
 func (s Strategy) canSell(kept Backend, limit int64) error {
 	switch {
 	case kept == InHolds:
@@ -356,10 +356,11 @@ func (s Strategy) canSell(kept Backend, limit int64) error {
 	return nil
 }
 
-// streamed reports whether the strategy writes orders behind the sale.
+// streamed reports whether the strategy appends its orders to a stream, from which they are written
+// later.
 func (s Strategy) streamed() bool { return s.Script != nil && s.Script.stream != nil }
 
-// doWork calls Config.Work, and returns what to call when the sale is over.
+// doWork calls Config.Work, and returns the function to call at the end of the purchase.
 func (p *purchase) doWork(ctx context.Context) (after func(), err error) {
 	ended := p.req.Steps.Begin(StepWork)
 	after, err = p.service.work(ctx, p.req.SKU)
@@ -383,7 +384,8 @@ func (p *purchase) soldOut(left int64) error {
 }
 
 // replay looks for an order that an earlier request with the same key made. If there is one, it is
-// the result, and Result.Replayed is set. It returns ErrKeyReused.
+// the result, and Result.Replayed is set. If the order is not what the buyer asks for, replay
+// returns ErrKeyReused.
 func (p *purchase) replay(ctx context.Context) error {
 	if p.req.IdempotencyKey == "" {
 		return nil
@@ -407,10 +409,10 @@ func (p *purchase) replayWritten(order Order) error {
 	return nil
 }
 
-// replayLate is replay for a buyer whose request ended with ErrSoldOut or ErrLimit (refused):
-// another process may have sold the last units to a request with the same key, perhaps before this
+// replayLate is like replay, for a buyer whose request was refused with ErrSoldOut or ErrLimit.
+// Another process may have sold the last units to a request with the same key, perhaps before this
 // process knew the current sale. All waiters get ErrSoldOut at the same moment, so each waits to be
-// admitted first: otherwise the last orders would queue behind a crowd of look-ups.
+// admitted first: otherwise the last orders would queue behind many look-ups.
 func (p *purchase) replayLate(ctx context.Context, refused error) error {
 	if p.service.admitted.Acquire(ctx, 1) != nil {
 		return context.Cause(ctx)
@@ -456,7 +458,7 @@ func lost(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w: %w", ErrLost, context.Cause(ctx), err)
 }
 
-// recordGuard records how long the guard waited, acquired and released.
+// recordGuard records how long the guard took to wait, to acquire and to release.
 func (p *purchase) recordGuard(begun time.Time, inside []figures.Span, err error) {
 	steps, ended := p.req.Steps, time.Now()
 	if len(inside) == 0 {

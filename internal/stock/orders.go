@@ -138,7 +138,7 @@ func (p *purchase) undo(ctx context.Context, order Order, err error) error {
 // errNotReturned means that units of an order that was not written are still taken.
 var errNotReturned = errors.New("the units could not be put back")
 
-// answerFirst answers with the order that was written first with the same key.
+// answerFirst answers with the order that another request with the same key has written first.
 func (p *purchase) answerFirst(ctx context.Context) error {
 	err := p.replay(ctx)
 	if err == nil && !p.res.Replayed {
@@ -236,8 +236,8 @@ func retryable(err error) bool {
 
 // mayStillRun reports whether the server may still execute a statement that failed. A server
 // finishes a statement even if the connection breaks in the middle; only an error that the server
-// itself has sent is final. SQLite runs in this process, so there a statement that has returned is
-// over.
+// itself has sent is final. SQLite runs in this process, so its statement is over when it has
+// returned.
 func (s store) mayStillRun(err error) bool {
 	var serverErr *mysql.MySQLError
 	return s.db.Name() == "mysql" && !errors.As(err, &serverErr)
@@ -285,7 +285,7 @@ const (
 	reasonEnded = stream.ReasonFailed + ", and the stock was counted again before a retry"
 )
 
-// OrderState returns the state of an order. If sku is "", the id says where to look, see newOrder.
+// OrderState returns the state of an order. If sku is "", the id says where to look; see newOrder.
 // It returns ErrUnknownOrder, and ErrInvalid for an id that no order can have.
 func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, error) {
 	if !orderIDForm.MatchString(id) {

@@ -45,8 +45,8 @@ type generation struct {
 
 func (i Item) generation() generation { return generation{i.SaleID, i.Generation, i.Family, i.Limit} }
 
-// String is the value of the sale's key in Redis. The id alone would be enough; the rest
-// saves reading the database.
+// String returns the value of the sale's key in Redis. The id alone would be enough; the rest saves
+// reading the database.
 func (g generation) String() string {
 	text := g.saleID + ":" + g.id + ":" + g.family
 	if g.limit > 0 {
@@ -92,15 +92,15 @@ func (k keys) stock(g generation) string {
 }
 
 // buyers is the key of the hash with the units that each buyer has in the sale, for an item with a
-// limit. It has a field with an empty name, so that it exists as long as the stock does.
+// limit. The hash has a field with an empty name, so that it exists as long as the stock does.
 func (k keys) buyers(g generation) string { return k.stock(g) + ":buyers" }
 
 // lock is the key of a strategy's lock. Each strategy has its own, because their locks
 // store different types.
 func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lock:" + strategy }
 
-// claims is the key of the idempotency keys that scripts have claimed during one period,
-// see claimPeriod.
+// claims is the key of the idempotency keys that scripts have claimed during one period; see
+// claimPeriod.
 func (k keys) claims(saleID string, period int64) string {
 	return "oversell:{" + k.sku + "}:claims:" + saleID + ":" + strconv.FormatInt(period, 10)
 }
@@ -135,14 +135,15 @@ type reading struct {
 	backend Backend // of the stock
 }
 
-// isOf reports whether Redis agrees with an item's row.
+// isOf reports whether the reading of Redis agrees with an item's row.
 func (r reading) isOf(i Item) bool {
 	return r.gen == i.generation() && r.backend == i.backend() && !i.Unpublished
 }
 
 // readCurrent reads an item's keys, and its row if they say that the stock is in the database.
 // If a comparison is due, or if keys are missing, it reconciles first. For a strategy that needs
-// the stock in the database it reads only the row: that must not fail because Redis is down.
+// the stock in the database it reads only the row, so that such a strategy works while Redis is
+// down.
 func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (r reading, err error) {
 	if needed == InDatabase {
 		return s.readItem(ctx, sku)
@@ -296,7 +297,7 @@ func (c counters) endGeneration(ctx context.Context, sku string, g generation) (
 	return left, nil
 }
 
-// setBuyers writes the units of buyers into a hash, for those that it does not have.
+// setBuyers writes into a hash the units of those buyers that it does not have yet.
 func (c counters) setBuyers(ctx context.Context, key string, all []purchased) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -310,8 +311,8 @@ func (c counters) setBuyers(ctx context.Context, key string, all []purchased) er
 }
 
 // putBack returns units that were taken but not sold to the stock that they were taken from. If
-// that stock is gone it does nothing: the next one was counted from the orders, and has these units
-// already. It increments the number atomically, so that it does not overwrite another buyer's
+// that stock is gone it does nothing: the next one was counted from the orders, and includes these
+// units already. It increments the number atomically, so that it does not overwrite another buyer's
 // write.
 func (c counters) putBack(ctx context.Context, sku string, g generation, quantity int64) error {
 	if err := putBackScript.Run(ctx, c.rdb, []string{keys{sku}.stock(g)}, quantity).Err(); err != nil {
@@ -392,8 +393,8 @@ func Exclusive(b Backends, g guard.Guard) Guard {
 	}}
 }
 
-// ExclusiveInRedis is Exclusive for a stock in Redis only. A program that uses no other Guard is
-// linked without a database client.
+// ExclusiveInRedis is like Exclusive, for a stock in Redis only. A program that uses no other Guard
+// is linked without a database client.
 func ExclusiveInRedis(b Backends, g guard.Guard) Guard { return exclusive{g, b.inRedis} }
 
 type exclusive struct {

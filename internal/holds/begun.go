@@ -13,8 +13,8 @@ import (
 )
 
 // begunRow is a payment that has begun and is not settled. It is written before the provider is
-// called, and deleted when the payment has become an order, or was refunded, cancelled or declined.
-// So a payment whose process dies in between is on record. A row with a failed refund stays, see
+// called, and deleted when the payment has led to an order, or was refunded, cancelled or declined.
+// So a payment whose process dies in between is on record. A row with a failed refund stays; see
 // remove.
 type begunRow struct {
 	HoldID string `gorm:"primaryKey;size:36"`
@@ -29,32 +29,34 @@ type begunRow struct {
 	// money moves for a payment that is not on record.
 	PaymentID string `gorm:"size:128;not null;default:''"`
 	// DueAt is when any shop may begin to settle the payment, in milliseconds since 1970 by the
-	// database's clock. Tries counts how often a shop has begun to settle it.
+	// database's clock. Tries counts how many times a shop has begun to settle it.
 	DueAt int64 `gorm:"not null;index:idx_hold_payments_due"`
 	Tries int   `gorm:"not null;default:0"`
-	// Failures counts how often the payment could not be settled. Its column still has an older name.
+	// Failures counts how many times the payment could not be settled. Its column still has an
+	// older name.
 	Failures int `gorm:"column:times_unknown;not null;default:0"`
 	// Ledger is Config.Ledger of the shop where the payment began: only that provider knows the
 	// payment. Rows older than this column have "", and any shop may settle them.
 	Ledger string `gorm:"size:255;not null;default:''"`
 	// RefundKey lists the events of failed refunds, each after a slash, followed by tryMark and a
-	// number if the last key was abandoned. Its last part is the end of the next refund's idempotency
-	// key, see refundKey.
+	// number if the last key was abandoned. Its last part is the end of the next refund's
+	// idempotency key; see refundKey.
 	RefundKey string `gorm:"size:128;not null;default:''"`
 	// RefundsFailed counts the refunds that the provider accepted and that then failed.
 	RefundsFailed int `gorm:"not null;default:0"`
-	// Cancelling says that the order of the payment is being cancelled. Then becoming an order does
-	// not settle it.
+	// Cancelling says that the order of the payment is being cancelled. Then the order does not
+	// settle the payment.
 	Cancelling bool `gorm:"not null;default:false"`
-	// Alarm says why an operator has to look at the payment, see the alarms below. It is "" otherwise.
+	// Alarm says why an operator has to look at the payment; see the alarms below. It is ""
+	// otherwise.
 	Alarm string `gorm:"size:32;not null;default:''"`
 }
 
 // The alarms of payments. The shop still tries to settle a payment with an alarm, and deletes its
 // row when it is settled.
 const (
-	// alarmUnknown: the provider does not know a payment that it has given an id. It has lost its
-	// ledger, or is another provider.
+	// alarmUnknown: the provider does not know a payment to which it has given an id. It has lost
+	// its ledger, or is another provider.
 	alarmUnknown = "unknown_payment"
 	// alarmOther: the provider has made two payments for one idempotency key. It has forgotten the
 	// key.
@@ -102,8 +104,8 @@ func (s *Service) insertBegun(ctx context.Context, b begunRow) (written bool, er
 	return rows > 0, err
 }
 
-// first reads the given columns of one payment that meets a condition, if there is any. Nil means
-// all columns.
+// first reads the given columns of one payment that meets a condition, if there is any. If columns
+// is nil, it reads all columns.
 func (s *Service) first(
 	ctx context.Context, columns []string, where string, args ...any,
 ) (b begunRow, found bool, err error) {
@@ -170,7 +172,7 @@ func (s *Service) authorised(ctx context.Context, b begunRow, paymentID string) 
 	return fmt.Errorf("%w: other requests with the key come and go", ErrPending)
 }
 
-// authorisedTries is how often a request tries again if others with its key keep writing and
+// authorisedTries is how many times a request tries if others with its key keep writing and
 // deleting the row.
 const authorisedTries = 5
 
@@ -230,9 +232,9 @@ func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b beg
 	return s.first(ctx, columns, "hold_id = ? AND payment_id = ?", holdID, paymentID)
 }
 
-// settled deletes the row of a settled payment, if the row has this id, or none because the payment
-// was not made. A row with another id is another payment. If the deletion fails, the payment is
-// settled again later, which changes nothing.
+// settled deletes the row of a settled payment, if the row has this id, or no id because the
+// payment was not made. A row with another id is another payment. If the deletion fails, the
+// payment is settled again later, which changes nothing.
 func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
 	err := s.remove(ctx, "hold_id = ? AND idempotency_key = ? AND payment_id IN ('', ?)", b.HoldID, b.Key, paymentID)
 	if err != nil {
@@ -240,7 +242,7 @@ func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
 	}
 }
 
-// settledByID is settled for a payment whose key is unknown.
+// settledByID is like settled, for a payment whose key is unknown.
 func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 	if err := s.remove(ctx, "hold_id = ? AND payment_id = ?", holdID, paymentID); err != nil {
 		s.log.Warn("a payment is settled, and will be looked at once more",
@@ -249,8 +251,8 @@ func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 }
 
 // remove deletes the rows of settled payments whose order is not being cancelled. A row with a
-// failed refund stays, but is never due: the latest refund, final now, may still fail, and has to
-// be counted then.
+// failed refund stays, but is never due: the latest refund is final now, but may still fail, and
+// has to be counted then.
 func (s *Service) remove(ctx context.Context, which string, args ...any) error {
 	which += " AND cancelling = 0"
 	rows, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE "+which+" AND refunds_failed = 0", args...)
@@ -275,7 +277,7 @@ func (s *Service) checkLedger(b begunRow) error {
 }
 
 // abandoned is how long a payment whose ledger ends with its process must be due before it is given
-// up. A live process looks at its payments more often, see maxSettlePause.
+// up. A live process looks at its payments more often than that; see lookPause.
 const abandoned = 2 * maxSettlePause
 
 // errUnread means that the table of payments cannot be read.
@@ -368,7 +370,7 @@ func (s *Service) takeDue(ctx context.Context, b begunRow, pause time.Duration) 
 	return rows > 0, err
 }
 
-// execTries is how often a statement is tried that conflicts with others.
+// execTries is how many times a statement is tried if it conflicts with others.
 const execTries = 3
 
 // exec runs one statement on the table, and returns how many rows it changed.

@@ -13,8 +13,8 @@ import (
 // Dialect contains the SQL that differs between MySQL (or MariaDB) and SQLite. All other SQL in the
 // stages is the same for both.
 type Dialect struct {
-	Clock  string // the database's time, see stock.ClockSQL
-	Ignore string // INSERT that does nothing if the row exists
+	Clock  string // an expression for the database's time; see stock.ClockSQL
+	Ignore string // an INSERT that does nothing if the row exists
 	Update string // ends a SELECT whose rows the transaction locks
 	Share  string // ends a SELECT that keeps others from changing its rows until the transaction ends
 	// Unlocked ends a SELECT that locks its rows and skips those that others have locked. It is "" for
@@ -23,8 +23,8 @@ type Dialect struct {
 
 	// Duplicate reports whether a unique index refused a row.
 	Duplicate func(error) bool
-	// Conflict reports whether the database rolled a transaction back because of a conflict. It may be
-	// tried again.
+	// Conflict reports whether the database rolled a transaction back because of a conflict. Such a
+	// transaction may be tried again.
 	Conflict func(error) bool
 	// Decided reports whether an error is the database's own answer, so that the transaction certainly
 	// has no effect. After any other error, such as a connection that broke during COMMIT, that is

@@ -2,11 +2,11 @@
 // that is paid in time becomes an order. Otherwise it expires, and its units can be sold to
 // somebody else.
 //
-// A hold with an expiry is a lease, and a late payment is like the paused holder of a lock with a
-// lease. So holds have stages, like the locks in internal/locks: h1_counter, h2_status and
-// h3_claim, each in its own folder, to be read beside its neighbour. The first two can sell a unit
-// twice, or lose one. Their package comments say how, and their tests show it. In production, use
-// h3_claim.
+// A hold with an expiry is a lease, and a late payment is like the write of a paused holder whose
+// lease has expired. So holds have stages, like the locks in internal/locks: h1_counter, h2_status
+// and h3_claim, each in its own folder, to be read beside its neighbour. The first two can sell a
+// unit twice, or lose one. Their package comments say how, and their tests show it. In production,
+// use h3_claim.
 //
 // Service adds what a shop needs around a stage: it finds the current sale, handles payments, and
 // runs a sweeper that ends expired holds even when no buyer comes.
@@ -53,9 +53,9 @@ type Hold struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Order is what a hold becomes when it is paid. It has the id of its hold, and its row in the table
-// of orders has the payment as its idempotency key. So the table's unique indexes allow at most one
-// order for each hold and each payment.
+// Order is the order of a paid hold. It has the id of its hold, and its row in the table of orders
+// has the payment as its idempotency key. So the table's unique indexes allow at most one order for
+// each hold and each payment.
 type Order struct {
 	ID        string    `json:"order_id"`
 	SKU       string    `json:"sku"`
@@ -65,7 +65,7 @@ type Order struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Extended returns when the hold would expire if it is extended now, see Stage.
+// Extended returns when the hold would expire if it were extended now; see Stage.
 func (h Hold) Extended(now time.Time, ttl, most time.Duration) (time.Time, error) {
 	last := h.CreatedAt.Add(most)
 	if !h.ExpiresAt.Before(last) {
@@ -100,9 +100,9 @@ type Request struct {
 
 // Units says where the unsold units of a sale are.
 type Units struct {
-	Left int64 // can be held by the next buyer
-	Held int64 // in holds that have not expired
-	Due  int64 // in expired holds, and not available until a sweep ends them
+	Left int64 // units that the next buyer can hold
+	Held int64 // units in holds that have not expired
+	Due  int64 // units in expired holds, which are not available until a sweep ends the holds
 }
 
 // A Stage keeps the holds of sales. It is safe for concurrent use, and several processes may
@@ -117,29 +117,31 @@ type Stage interface {
 	Take(ctx context.Context, r Request) (Hold, error)
 
 	// Look returns a hold as it is now, or ErrUnknownHold. A hold is Expired as soon as its time is
-	// over, even before a sweep has found it; in h3_claim also when its sale is over.
+	// over, even before a sweep has found it; in h3_claim, also as soon as its sale is over.
 	Look(ctx context.Context, id string) (Hold, error)
 
-	// Claim turns a hold into an order. Repeated for the same payment it returns the same order. It
-	// returns ErrUnknownHold, ErrToken, or ErrNotHeld if the hold has ended in another way: then the
-	// payment must be refunded. It returns ErrPaymentUsed if the payment has paid for another hold.
+	// Claim turns a hold into an order. If it is repeated for the same payment, it returns the same
+	// order. It returns ErrUnknownHold, ErrToken, or ErrNotHeld if the hold has ended in another
+	// way: then the payment must be refunded. It returns ErrPaymentUsed if the payment has paid for
+	// another hold.
 	Claim(ctx context.Context, id string, token int64, paymentID string) (Order, error)
 
-	// Extend makes a hold expire ttl from now, but at most this long after it began, and never earlier
-	// than before. It returns ErrUnknownHold, ErrToken, ErrNotHeld if the hold has already ended, or
-	// ErrExtended if it already has the longest duration. A repeated call adds nothing.
+	// Extend makes a hold expire ttl from now, but at most the duration most after it began, and
+	// never earlier than before. It returns ErrUnknownHold, ErrToken, ErrNotHeld if the hold has
+	// already ended, or ErrExtended if it already has the longest duration. A repeated call adds
+	// nothing.
 	Extend(ctx context.Context, id string, token int64, ttl, most time.Duration) (Hold, error)
 
-	// Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken, or
+	// Release returns the units of a hold to the stock. It returns ErrUnknownHold, ErrToken, or
 	// ErrNotHeld if the hold has ended already.
 	Release(ctx context.Context, id string, token int64) error
 
-	// Cancel removes the order of a paid hold and gives its units back. It returns ErrUnknownHold, ErrToken, or
-	// ErrNotHeld if the hold is not paid.
+	// Cancel removes the order of a paid hold and returns its units to the stock. It returns
+	// ErrUnknownHold, ErrToken, or ErrNotHeld if the hold is not paid.
 	Cancel(ctx context.Context, id string, token int64) error
 
-	// Sweep ends at most limit holds of the item that have expired, gives their units back,
-	// and returns how many it ended.
+	// Sweep ends at most limit expired holds of the item and returns their units to the stock. It
+	// reports how many holds it ended.
 	Sweep(ctx context.Context, sku string, limit int) (expired int, err error)
 
 	// Units counts the units of a sale that are not sold.

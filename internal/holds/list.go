@@ -11,8 +11,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// Listing shows the holds and orders of an item's current sale, as far as the stage of the sale
-// remembers them.
+// Listing lists the holds and orders of an item's current sale, except those that the sale's stage
+// has forgotten.
 type Listing struct {
 	SKU    string
 	SaleID string
@@ -64,7 +64,7 @@ func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
 	return l, nil
 }
 
-// joined joins holds with their orders, and cuts off the oldest ones.
+// joined joins holds with their orders, and returns the newest MaxListed of them.
 func joined(all []Hold, orders []Order) []Listed {
 	become := make(map[string]*Order, len(orders))
 	for i := range orders {

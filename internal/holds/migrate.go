@@ -46,7 +46,8 @@ type saleRow struct {
 
 func (saleRow) TableName() string { return "oversell_hold_sales" }
 
-// migrateAttempts is enough even if another process creates a table or index first each time.
+// migrateAttempts is how many times Migrate tries, so that it succeeds although other processes
+// create tables and indexes at the same time.
 const migrateAttempts = 6
 
 // Migrate creates the tables of holds, or adds what is missing in them. Several processes may call

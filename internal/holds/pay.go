@@ -23,8 +23,8 @@ var (
 	// ErrRefunded means that the buyer was charged and got the money back, because the hold had ended,
 	// or because the payment had a wrong amount. The error that wraps it says which.
 	ErrRefunded = errors.New("the payment was refunded")
-	// ErrPending means that it is not known yet whether the payment becomes an order or is refunded.
-	// The provider's webhook, Settle, or a request with the same key will settle it.
+	// ErrPending means that it is not known yet whether the payment leads to an order or is
+	// refunded. The provider's webhook, Settle, or a request with the same key will settle it.
 	ErrPending = errors.New("the payment is pending")
 	// ErrAmount means that a payment does not have the amount and currency of its hold.
 	ErrAmount = errors.New("the payment does not have the price of the hold")
@@ -40,8 +40,8 @@ const (
 	// payTimeout limits a payment once it has begun. The payment does not end with its caller's
 	// context: a buyer who leaves is still charged and gets the order.
 	payTimeout = 20 * time.Second
-	// payTries is how often the provider is asked if it does not answer. All tries have the same
-	// idempotency key.
+	// payTries is how many times the provider is asked if it does not answer. All tries have the
+	// same idempotency key.
 	payTries = 3
 	// maxRefunds is how many refunds of a payment may fail before an operator has to look at it.
 	maxRefunds = 3
@@ -55,8 +55,8 @@ const (
 // or ErrPending.
 //
 // The buyer is charged first: the order is written when the capture is certain. If the process dies
-// in between, the webhook payment.captured settles the payment, see Captured. Without a webhook any
-// shop settles it, see Settle.
+// in between, the webhook payment.captured settles the payment (see Captured). Without a webhook
+// any shop settles it (see Settle).
 func (s *Service) Pay(ctx context.Context, id string, token int64, key string) (Order, error) {
 	order, err := s.pay(ctx, id, token, key)
 	if err != nil {
@@ -256,9 +256,9 @@ func (s *Service) checkAmount(ctx context.Context, stage Stage, h Hold, p paymen
 	return fmt.Errorf("%w: it is %d %s, and must be %d %s", ErrAmount, p.Amount, p.Currency, due.Amount, s.cfg.Currency)
 }
 
-// refund gives the money back, or cancels a payment that was not captured. It returns nil when that
-// is final. After a failed refund it uses another key, so that the provider tries again. That
-// cannot refund twice: the provider refuses to give back more than was charged.
+// refund returns the money, or cancels a payment that was not captured. It returns nil when that is
+// final. After a failed refund it uses another key, so that the provider tries again. That cannot
+// refund twice: the provider refuses to give back more than was charged.
 func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 	b, _, err := s.recordOf(ctx, holdID, paymentID)
 	if err != nil {

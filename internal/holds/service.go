@@ -22,14 +22,14 @@ type Config struct {
 	DB       *gorm.DB         // with the tables of Migrate and stock.Migrate
 	Stages   map[string]Stage // by name, such as h3_claim; the parts before the underscore must differ
 	Payments Payments         // nil: nothing can be paid
-	Ledger   string           // names the ledger of Payments, see OwnLedger; at most 255 bytes
-	TTL      time.Duration    // of a hold if the item does not set one; 0: DefaultTTL
+	Ledger   string           // the name of the ledger of Payments (see OwnLedger), at most 255 bytes
+	TTL      time.Duration    // the ttl of a hold whose item sets none; 0: DefaultTTL
 	Max      time.Duration    // the longest that a hold may last in all when it is extended; 0: three ttls
-	Limit    int64            // most units that a buyer may have in a sale of an item without a limit; 0: no limit
-	Price    int64            // of one unit, in minor units of the currency; 0: DefaultPrice
+	Limit    int64            // most units that one buyer may have in a sale whose item sets no limit; 0: unlimited
+	Price    int64            // the price of one unit, in minor units of the currency; 0: DefaultPrice
 	Currency string           // three capital letters; "": EUR
 	Sweep    time.Duration    // mean time between two sweeps; 0: DefaultSweep
-	Settle   time.Duration    // how long after its beginning an interrupted payment is settled; 0: DefaultSettle
+	Settle   time.Duration    // how long after it began an interrupted payment is settled; 0: DefaultSettle
 	Logger   *slog.Logger     // nil: slog.Default
 }
 
@@ -38,7 +38,7 @@ const (
 	DefaultTTL   = 10 * time.Minute
 	DefaultPrice = 1_000
 	DefaultSweep = time.Second
-	// DefaultSettle is longer than an uninterrupted payment takes, see payTimeout.
+	// DefaultSettle is longer than an uninterrupted payment takes; see payTimeout.
 	DefaultSettle = 30 * time.Second
 )
 
@@ -53,10 +53,10 @@ var (
 // Service sells items by holds. It is safe for concurrent use. The caller must close it.
 type Service struct {
 	cfg      Config
-	prefixes map[string]string // prefix of ids to stage name
+	prefixes map[string]string // the name of a stage by the prefix of its holds' ids
 	log      *slog.Logger
 	sql      Dialect  // of cfg.DB
-	sales    sync.Map // sale id to stage name
+	sales    sync.Map // the name of a stage by the id of its sale
 
 	cancel     context.CancelFunc
 	background sync.WaitGroup
@@ -99,7 +99,7 @@ func prefix(stage string) string {
 	return short
 }
 
-// newID returns an id for a hold. After the prefix it begins with the time: each random id would
+// newID returns an id for a hold. The prefix is followed by the time, because each random id would
 // touch a different page of the database's index.
 func newID(stage string) string {
 	id := uuid.Must(uuid.NewV7())
@@ -131,7 +131,7 @@ func (a Ask) check() error {
 	return stock.CheckKey(a.Key)
 }
 
-// maxSales is how often a request is tried if another sale begins meanwhile.
+// maxSales is how many times a request is tried if another sale begins meanwhile.
 const maxSales = 3
 
 // Hold takes units for a buyer. The hold expires after the item's HoldSeconds, or Config.TTL.
@@ -203,7 +203,8 @@ func (s *Service) Extend(ctx context.Context, id string, token int64) (Hold, err
 	return h, nil
 }
 
-// Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken or ErrNotHeld.
+// Release returns the units of a hold to the stock. It returns ErrUnknownHold, ErrToken or
+// ErrNotHeld.
 func (s *Service) Release(ctx context.Context, id string, token int64) error {
 	ctx, cancel := untilDone(ctx)
 	defer cancel()

@@ -18,21 +18,21 @@ const (
 	maxSettled = 1_000
 	// abreast is how many payments are settled at the same time.
 	abreast = 4
-	// looks is how often the table is read in the time Config.Settle, or in maxSettlePause if
+	// looks is how many times the table is read within Config.Settle, or within maxSettlePause if
 	// that is shorter.
 	looks = 10
 	// maxSettlePause is the longest pause between two tries to settle a payment.
 	maxSettlePause = 10 * time.Minute
-	// maxFailures is how often the settlement of a payment may fail before the payment gets an alarm,
-	// and no longer keeps its item from being deleted.
+	// maxFailures is how many times the settlement of a payment may fail before the payment gets an
+	// alarm, and no longer keeps its item from being deleted.
 	maxFailures = 5
 )
 
 // errUnderWay means that a payment may still be captured, because its hold has not ended.
 var errUnderWay = errors.New("the payment is under way")
 
-// settleAll settles interrupted payments, again and again until ctx ends. Shops may do so at the
-// same time: each payment is taken by one of them, see takeDue.
+// settleAll settles interrupted payments, again and again until ctx ends. Several shops may do so
+// at the same time: only one of them takes each payment (see takeDue).
 func (s *Service) settleAll(ctx context.Context) {
 	pause := s.lookPause()
 	var seen attendance
@@ -52,8 +52,8 @@ func (s *Service) settleAll(ctx context.Context) {
 // attendance tracks for how long a process has looked at the table without a long gap.
 type attendance struct{ since, last time.Time }
 
-// record records a look, and returns for how long no gap was longer than gap. It uses the wall
-// clock, because the monotonic clock stops while the machine sleeps.
+// record records a look, and returns for how long there has been no gap between looks longer than
+// gap. It uses the wall clock, because the monotonic clock stops while the machine sleeps.
 func (a *attendance) record(now time.Time, gap time.Duration) time.Duration {
 	now = now.Round(0)
 	if since := now.Sub(a.last); since > gap || since < 0 {
@@ -63,13 +63,13 @@ func (a *attendance) record(now time.Time, gap time.Duration) time.Duration {
 	return now.Sub(a.since)
 }
 
-// lookPause is the mean time between two looks at the table. It is much shorter than abandoned,
-// whatever Config.Settle is: otherwise other shops would forget payments at a provider inside this
-// shop.
+// lookPause returns the mean time between two looks at the table. It is much shorter than
+// abandoned, even if Config.Settle is long: otherwise other shops would forget payments at a
+// provider inside this shop.
 func (s *Service) lookPause() time.Duration { return min(s.cfg.Settle, maxSettlePause) / looks }
 
 // Settle settles payments that began longer than Config.Settle ago and were interrupted, because
-// their process died or the provider did not answer: a captured payment becomes an order or is
+// their process died or the provider did not answer: a captured payment leads to an order or is
 // refunded, and one that was never captured is cancelled when its hold has ended. It needs no
 // webhook. The Service calls it by itself, and several processes may do so at the same time.
 //
@@ -84,7 +84,7 @@ func (s *Service) Settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var first error // of the first payments that failed
+	var first error // the errors of the first payments that failed
 	end := time.Now().Add(min(s.cfg.Settle, payTimeout) / 2)
 	for some := range slices.Chunk(due, abreast) {
 		failed := s.settleSome(ctx, some)
@@ -172,11 +172,11 @@ func (s *Service) settlePause(tries int) time.Duration {
 	return pause
 }
 
-// conclude completes a payment, whatever its state. It returns nil if the payment has become an
-// order or was not captured and never will be, ErrRefunded if the buyer was charged and got the
-// money back, and errUnderWay if the payment was not captured and its hold has not ended. After any
-// other error the payment is not settled. It may be called any number of times, even by several
-// processes and the buyer's own request at the same time.
+// conclude completes a payment in any state. It returns nil if the payment has led to an order or
+// was not captured and never will be, ErrRefunded if the buyer was charged and got the money back,
+// and errUnderWay if the payment was not captured and its hold has not ended. After any other error
+// the payment is not settled. It may be called any number of times, even by several processes and
+// the buyer's own request at the same time.
 func (s *Service) conclude(ctx context.Context, b begunRow) error {
 	if err := s.checkLedger(b); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 			return err
 		}
 		b.PaymentID = p.ID
-		p, err = s.lookUpPayment(ctx, b, p.ID) // the reply has the payment's state when it was made
+		p, err = s.lookUpPayment(ctx, b, p.ID) // the reply shows the state that the payment had when it was made
 	}
 	switch {
 	case errors.Is(err, payment.ErrDeclined):
@@ -239,9 +239,9 @@ func (s *Service) finish(ctx context.Context, stage Stage, h Hold, p payment.Pay
 }
 
 // concludeByReference concludes a payment without an id, if the provider keeps answering the key of
-// its authorisation with an error. The hold has ended, so all payments for it are completed,
-// whatever their key. If there is none, the buyer was never charged. A process that was paused
-// before the authorisation writes the row again before its capture.
+// its authorisation with an error. The hold has ended, so all payments for it are completed, under
+// any key. If there is none, the buyer was never charged. A process that was paused before the
+// authorisation writes the row again before its capture.
 func (s *Service) concludeByReference(ctx context.Context, stage Stage, h Hold, b begunRow, cause error) error {
 	found, err := s.cfg.Payments.Find(ctx, b.reference())
 	if err != nil {

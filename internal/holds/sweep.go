@@ -21,13 +21,13 @@ const (
 	// maxSlow is how many slow items are swept at the same time: each may keep a database connection.
 	maxSlow = 8
 	// sweepTimeout ends the sweep of a slow item, so that another one gets a turn. It is longer than
-	// the 50 s that MySQL and MariaDB wait for a lock, so that those end first: h1_counter and
+	// the 50 s that MySQL and MariaDB wait for a lock, so that such waits end first: h1_counter and
 	// h2_status lose the units of a hold if they are interrupted between two writes.
 	sweepTimeout = time.Minute
 )
 
-// Sweep ends the holds that have expired, of all items that are sold by holds, and gives their
-// units back. The Service does this by itself every Config.Sweep.
+// Sweep ends the expired holds of all items that are sold by holds, and returns their units to the
+// stock. The Service does this by itself every Config.Sweep.
 func (s *Service) Sweep(ctx context.Context) error {
 	items, err := s.heldItems(ctx)
 	errs := []error{err}
@@ -81,13 +81,14 @@ type sweeper struct {
 	room chan struct{} // one element for each slow item that is being swept
 
 	mu sync.Mutex
-	// slow has the SKUs of items whose sweep is under way (true), or was slow or failed (false).
+	// slow maps the SKU of an item to true while its sweep is under way, and to false if its last
+	// sweep was slow or failed.
 	slow map[string]bool
 }
 
 // sweepAll ends holds that have expired, again and again until ctx ends. It does not depend on
-// requests, so even the last hold of a sale gives its units back. Shops do not coordinate their
-// sweeps, so the pauses have a random length.
+// requests, so even the units of a sale's last hold return to the stock. Shops do not coordinate
+// their sweeps, so the pauses have a random length.
 func (s *Service) sweepAll(ctx context.Context) {
 	r := &sweeper{Service: s, room: make(chan struct{}, maxSlow), slow: make(map[string]bool)}
 	for guard.Sleep(ctx, s.cfg.Sweep/2+rand.N(s.cfg.Sweep)) == nil {

@@ -1,12 +1,12 @@
 // Package hold is stage 1: a counter in Redis, and beside it a hold that expires.
 //
 // New: DECRBY takes the units, a key with a ttl remembers the hold, and a sorted set by expiry
-// tells the sweep which units to give back with INCRBY. The order is written to the database when
-// the payment has arrived. Most articles do it this way.
+// tells the sweep which units to return with INCRBY. The order is written to the database when the
+// payment has arrived. Most articles do it this way.
 //
 // Holds:
-//   - a hold keeps its units from others, and gives them back: TestHoldsInCalm
-//   - no more units are held than there are, however many buyers come together: TestRush
+//   - a hold keeps its units from other buyers, and returns them when it ends: TestHoldsInCalm
+//   - no more units are held than there are, even if many buyers come at once: TestRush
 //
 // Breaks:
 //   - a payment reads the hold first and writes the order later, without a condition: a late
@@ -14,7 +14,7 @@
 //     TestLatePayment, TestPaymentDuringRelease
 //   - an extension likewise: it restores the hold after its unit went to another buyer:
 //     TestExtendedAfterItWasSold
-//   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
+//   - two sweeps read the same hold, and both return its units: TestTwoSweeps
 //   - so do two releases, and two cancellations: TestDoubleRelease, TestCancelledTwice
 //   - if a process dies after DECRBY, the units are lost: TestCrashAfterTake
 //   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
@@ -122,7 +122,7 @@ func (s *Stage) Extend(ctx context.Context, id string, _ int64, ttl, most time.D
 	return s.extend(ctx, h, expires)
 }
 
-// Release gives the units of a hold back.
+// Release returns the units of a hold to the stock.
 func (s *Stage) Release(ctx context.Context, id string, _ int64) error {
 	h, err := s.Look(ctx, id)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Stage) Release(ctx context.Context, id string, _ int64) error {
 	return s.giveBack(ctx, h)
 }
 
-// Cancel removes the order of a paid hold and gives its units back.
+// Cancel removes the order of a paid hold and returns its units to the stock.
 func (s *Stage) Cancel(ctx context.Context, id string, _ int64) error {
 	h, err := s.Look(ctx, id)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Stage) Cancel(ctx context.Context, id string, _ int64) error {
 	return s.giveBack(ctx, h)
 }
 
-// Sweep ends holds that have expired, and gives their units back.
+// Sweep ends holds that have expired, and returns their units to the stock.
 func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, err error) {
 	due, err := s.due(ctx, sku, limit)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 	return expired, err
 }
 
-// The keys in Redis: the units left of a sale, what a buyer has, the hold of an idempotency
+// The keys in Redis: the units left of a sale, the units of a buyer, the hold of an idempotency
 // key, the holds of an item by expiry, and a hold.
 func leftKey(sku, saleID string) string { return "oversell:h1:" + sku + ":" + saleID + ":left" }
 func hasKey(sku, saleID, who string) string {
@@ -191,7 +191,7 @@ func text(h holds.Hold) string {
 	return string(b)
 }
 
-// parse reads a text.
+// parse decodes a hold that text has encoded.
 func parse(text string) (h holds.Hold, err error) {
 	var saleID string
 	if err := json.Unmarshal([]byte(text), &[]any{&saleID, &h}); err != nil {
@@ -274,7 +274,8 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 	return units, nil
 }
 
-// aged returns a hold as it is now: it expires by its time, even before the sweep has found it.
+// aged returns a hold as it is now: it counts as expired when its time is over, even before the
+// sweep has found it.
 func (s *Stage) aged(h holds.Hold) holds.Hold {
 	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
 		h.Status = holds.Expired
@@ -353,7 +354,7 @@ func (s *Stage) begin(ctx context.Context, sku, saleID string) (left int64, err 
 	return left, nil
 }
 
-// takeUnits takes the units from the counter, and gives them back if there were not enough.
+// takeUnits takes the units from the counter, and returns them if there were not enough.
 func (s *Stage) takeUnits(ctx context.Context, r holds.Request) error {
 	left, err := s.left(ctx, r.SKU, r.SaleID)
 	if err != nil {
@@ -375,7 +376,7 @@ func (s *Stage) takeUnits(ctx context.Context, r holds.Request) error {
 	return fmt.Errorf("%w: %d left", holds.ErrSoldOut, max(0, left+r.Quantity))
 }
 
-// giveBack gives the units of a hold back to its sale.
+// giveBack returns the units of a hold to its sale.
 func (s *Stage) giveBack(ctx context.Context, h holds.Hold) error {
 	return s.write(ctx, func(p redis.Pipeliner) {
 		p.IncrBy(ctx, leftKey(h.SKU, h.SaleID), h.Quantity)
@@ -448,7 +449,7 @@ func (s *Stage) deleteOrder(ctx context.Context, id string) error {
 	return nil
 }
 
-// end removes the hold, however it ended.
+// end removes the hold: this stage does not remember how a hold ended.
 func (s *Stage) end(ctx context.Context, h holds.Hold, _ holds.Status) error {
 	h.Status, h.PaymentID = holds.Held, "" // as it was written
 	return s.write(ctx, func(p redis.Pipeliner) {

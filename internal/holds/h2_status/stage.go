@@ -5,8 +5,8 @@
 // read the status, decide, and write it, in separate statements.
 //
 // Holds:
-//   - a hold keeps its units from others, and gives them back: TestHoldsInCalm
-//   - no more units are held than there are, however many buyers come together: TestRush
+//   - a hold keeps its units from other buyers, and returns them when it ends: TestHoldsInCalm
+//   - no more units are held than there are, even if many buyers come at once: TestRush
 //   - two requests with one idempotency key make one hold: TestSameKeyAtOnce
 //   - a Redis that loses its data does no harm, because the stage does not use it:
 //     TestRedisLosesTheSale
@@ -16,7 +16,7 @@
 //     sweep has given back, and so does a payment during a release: TestLatePayment,
 //     TestPaymentDuringRelease
 //   - an extension likewise: it writes back the status that it has read: TestExtendedAfterItWasSold
-//   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
+//   - two sweeps read the same hold, and both return its units: TestTwoSweeps
 //   - so do two releases, and two cancellations: TestDoubleRelease, TestCancelledTwice
 //   - if a process dies after it took the units, they are lost: TestCrashAfterTake
 //   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
@@ -115,7 +115,7 @@ func (s *Stage) Extend(ctx context.Context, id string, _ int64, ttl, most time.D
 	return s.extend(ctx, h, expires)
 }
 
-// Release gives the units of a hold back.
+// Release returns the units of a hold to the stock.
 func (s *Stage) Release(ctx context.Context, id string, _ int64) error {
 	h, err := s.Look(ctx, id)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Stage) Release(ctx context.Context, id string, _ int64) error {
 	return s.giveBack(ctx, h)
 }
 
-// Cancel removes the order of a paid hold and gives its units back.
+// Cancel removes the order of a paid hold and returns its units to the stock.
 func (s *Stage) Cancel(ctx context.Context, id string, _ int64) error {
 	h, err := s.Look(ctx, id)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Stage) Cancel(ctx context.Context, id string, _ int64) error {
 	return s.giveBack(ctx, h)
 }
 
-// Sweep ends holds that have expired, and gives their units back.
+// Sweep ends holds that have expired, and returns their units to the stock.
 func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, err error) {
 	due, err := s.due(ctx, sku, limit)
 	if err != nil {
@@ -238,7 +238,8 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 		"AND buyer = ? AND status IN ('held', 'paid')", sku, saleID, buyer)
 }
 
-// aged returns a hold as it is now: it expires by its time, even before the sweep has found it.
+// aged returns a hold as it is now: it counts as expired when its time is over, even before the
+// sweep has found it.
 func (s *Stage) aged(h holds.Hold) holds.Hold {
 	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
 		h.Status = holds.Expired
@@ -255,8 +256,8 @@ func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]hold
 	return all, err
 }
 
-// Units counts the units of a sale that are not sold. It uses one statement: between two, a sweep
-// could give units back that would then not be counted.
+// Units counts the units of a sale that are not sold. It uses one statement: between two
+// statements, a sweep could return units that neither of them counts.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
 	now := s.now().UnixMilli()
 	err = s.db.QueryRowContext(ctx, "SELECT i.remaining, "+
@@ -320,7 +321,7 @@ func (s *Stage) takeUnits(ctx context.Context, r holds.Request) error {
 	return fmt.Errorf("%w: %d left", holds.ErrSoldOut, left)
 }
 
-// giveBack gives the units of a hold back to its sale, if the sale is current.
+// giveBack returns the units of a hold to its sale, if the sale is current.
 func (s *Stage) giveBack(ctx context.Context, h holds.Hold) error {
 	_, err := s.write(ctx,
 		"UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?",
@@ -328,8 +329,8 @@ func (s *Stage) giveBack(ctx context.Context, h holds.Hold) error {
 	return err
 }
 
-// insert writes the hold for units that were taken. If another request with its key was faster, it
-// gives the units back and returns that request's hold.
+// insert writes the hold for units that were taken. If another request with its key was faster,
+// insert puts the units back and returns that request's hold.
 func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	h := holds.Hold{

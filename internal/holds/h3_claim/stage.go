@@ -1,18 +1,18 @@
 // Package hold is stage 3: one conditional UPDATE decides how a hold ends.
 //
 // New: payment and release change the status only WHERE it is still held, the token is the hold's,
-// and the hold has not expired; expired holds are ended only WHERE they have expired. One of them
-// changes the row, and the others see that they did not. The order, the stock and the buyer's count
-// are written in the same transaction, and the clock is the database's. A buyer who finds too few
-// units ends expired holds, so that their units are free immediately.
+// and the hold has not expired; expired holds are ended only WHERE they have expired. Only one of
+// them changes the row, and the others see that they did not. The order, the stock and the buyer's
+// count are written in the same transaction, and the clock is the database's. A buyer who finds too
+// few units ends expired holds, so that their units are free immediately.
 //
 // Holds:
-//   - a hold keeps its units from others, and gives them back: TestHoldsInCalm
-//   - no more units are held than there are, however many buyers come together: TestRush
+//   - a hold keeps its units from other buyers, and returns them when it ends: TestHoldsInCalm
+//   - no more units are held than there are, even if many buyers come at once: TestRush
 //   - two requests with one idempotency key make one hold: TestSameKeyAtOnce
 //   - neither a late payment nor one during a release gets an order: TestLatePayment,
 //     TestPaymentDuringRelease
-//   - of payment, release and sweep exactly one wins, and the units are sold or given back
+//   - exactly one of payment, release and sweep wins, and the units are sold or given back
 //     once: TestExactlyOneWins, TestTwoSweeps, TestDoubleRelease
 //   - the units of a hold are free when it expires, without a sweep: TestExpiredIsFree,
 //     TestRushForExpired
@@ -26,7 +26,7 @@
 //   - a process whose clock is wrong does no harm: TestClocksDiffer
 //   - a hold of a sale that is over cannot be paid or released: TestOldSaleIsStillPaid,
 //     TestOldSaleIsNotReleased
-//   - a commit whose reply was lost is looked up: TestLostCommit
+//   - the outcome of a commit whose reply was lost is looked up: TestLostCommit
 //   - a wrong token cannot end a hold: TestWrongToken, TestTransitionCarriesTheToken
 //
 // Breaks:
@@ -137,7 +137,7 @@ func (s *Stage) Extend(ctx context.Context, id string, token int64, ttl, most ti
 	return s.read(ctx, id)
 }
 
-// Release gives the units of a hold back.
+// Release returns the units of a hold to the stock.
 func (s *Stage) Release(ctx context.Context, id string, token int64) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -151,7 +151,7 @@ func (s *Stage) Release(ctx context.Context, id string, token int64) error {
 	return nil
 }
 
-// Cancel removes the order of a paid hold and gives its units back.
+// Cancel removes the order of a paid hold and returns its units to the stock.
 func (s *Stage) Cancel(ctx context.Context, id string, token int64) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -174,7 +174,7 @@ func (s *Stage) Cancel(ctx context.Context, id string, token int64) error {
 	return nil
 }
 
-// Sweep ends holds that have expired, and gives their units back.
+// Sweep ends holds that have expired, and returns their units to the stock.
 func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
@@ -250,8 +250,8 @@ func (s *Stage) checkLimit(ctx context.Context, r holds.Request) error {
 	return err
 }
 
-// notTaken answers a Take whose transaction returned err. The hold may still exist: written by this
-// request, if the reply to COMMIT was lost, or by a faster one with the same key.
+// notTaken answers a Take whose transaction returned err. The hold may still exist: this request
+// has written it, if the reply to COMMIT was lost, or a faster one with the same key has.
 func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds.Hold, error) {
 	if errors.Is(err, errUnsure) {
 		h, lookErr := s.settled(ctx, r.ID)
@@ -269,8 +269,8 @@ func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds
 	return holds.Hold{}, err
 }
 
-// notClaimed answers a Claim whose transaction returned err. The order may still exist: written by
-// this call, or by an earlier one for the same payment.
+// notClaimed answers a Claim whose transaction returned err. The order may still exist: this call
+// has written it, or an earlier one for the same payment has.
 func (s *Stage) notClaimed(ctx context.Context, h holds.Hold, err error) (holds.Order, error) {
 	now, err := s.outcome(ctx, h, err)
 	if now.Status == holds.Paid && now.PaymentID == h.PaymentID {
@@ -279,8 +279,8 @@ func (s *Stage) notClaimed(ctx context.Context, h holds.Hold, err error) (holds.
 	return holds.Order{}, err
 }
 
-// notExtended answers an Extend whose transaction returned err. The hold may still be extended: if
-// the reply to COMMIT was lost, or by a call in the same millisecond.
+// notExtended answers an Extend whose transaction returned err. The hold may have been extended
+// anyway: the reply to COMMIT was lost, or another call in the same millisecond has extended it.
 func (s *Stage) notExtended(ctx context.Context, h holds.Hold, most time.Duration, err error) (holds.Hold, error) {
 	now, outcome := s.outcome(ctx, h, err)
 	if now.Status != holds.Held {
@@ -363,8 +363,8 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 // isDue returns the SQL condition for a hold that has expired and has not been ended.
 func (s *Stage) isDue() string { return "status = 'held' AND expires_at <= " + s.sql.Clock }
 
-// endDue ends holds that have expired, at most limit of one sale, in one transaction, and gives
-// their units back. It skips holds whose row, or whose buyer's row, is locked. At a higher
+// endDue ends holds that have expired, at most limit of one sale, in one transaction, and returns
+// their units to the stock. It skips holds whose row, or whose buyer's row, is locked. At a higher
 // isolation level it would also lock the gaps between the rows, into which others insert their
 // holds.
 func (s *Stage) endDue(ctx context.Context, limit int, which string, args ...any) (ended int, err error) {
@@ -470,9 +470,9 @@ func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]hold
 	return s.readAll(ctx, "WHERE sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
 }
 
-// Units counts the units of a sale that are not sold. It uses one statement: between two, a sweep
-// could give units back that would then not be counted. Units of expired holds count as left: the
-// next Take that needs them gets them.
+// Units counts the units of a sale that are not sold. It uses one statement: between two
+// statements, a sweep could return units that neither of them counts. Units of expired holds count
+// as left: the next Take that needs them gets them.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
 	err = s.db.QueryRowContext(ctx,
 		"SELECT i.remaining + COALESCE(SUM(CASE WHEN h.expires_at <= "+s.sql.Clock+" THEN h.quantity END), 0), "+
@@ -490,8 +490,8 @@ func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, e
 	return u, nil
 }
 
-// left reads the units left of a sale. It counts units in expired holds only if the others are not
-// enough; that is one statement, too. It returns ErrSaleOver if the sale is not current.
+// left reads the units left of a sale. Only if these are not enough it also counts the units in
+// expired holds, again in one statement. It returns ErrSaleOver if the sale is not current.
 func (s *Stage) left(ctx context.Context, r holds.Request) (units int64, err error) {
 	const from = " FROM oversell_items i WHERE sku = ? AND sale_id = ? AND keeper = 'holds'"
 	units, err = s.number(ctx, "SELECT remaining"+from, r.SKU, r.SaleID)
@@ -587,7 +587,7 @@ func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, all []holds.Hold, stat
 	return err
 }
 
-// free ends a hold and gives its units back.
+// free ends a hold and returns its units to the stock.
 func (s *Stage) free(ctx context.Context, h holds.Hold, status holds.Status) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error {
 		if err := s.end(ctx, tx, h, status); err != nil {
@@ -625,8 +625,8 @@ func (s *Stage) insertOrder(ctx context.Context, tx *sql.Tx, o holds.Order) erro
 	return err
 }
 
-// end decides how the hold ends: of all callers that try, one changes the row, and the others get
-// errLost.
+// end decides how the hold ends: only one of the callers that try changes the row, and the others
+// get errLost.
 func (s *Stage) end(ctx context.Context, tx *sql.Tx, h holds.Hold, status holds.Status) error {
 	due := "expires_at > "
 	if status == holds.Expired {
@@ -657,7 +657,7 @@ func (s *Stage) extend(ctx context.Context, tx *sql.Tx, h holds.Hold, ttl, most 
 	return err
 }
 
-// cancel ends a paid hold and removes its order: of all callers that try, one changes the row.
+// cancel ends a paid hold and removes its order: only one of the callers that try changes the row.
 func (s *Stage) cancel(ctx context.Context, tx *sql.Tx, h holds.Hold) error {
 	cancelled, err := s.write(ctx, tx,
 		"UPDATE oversell_holds SET status = 'cancelled' WHERE id = ? AND token = ? AND status = 'paid'", h.ID, h.Token)
@@ -687,7 +687,7 @@ const (
 	// timeout limits one call of a Stage. A call does not end with its caller's context: interrupting
 	// a transaction closes its connection, and leaves its outcome unknown.
 	timeout = 5 * time.Second
-	// maxAttempts is how often a transaction is tried that conflicts with others.
+	// maxAttempts is how many times a transaction is tried if it conflicts with others.
 	maxAttempts = 10
 	// maxPause is the longest pause between two attempts.
 	maxPause = 20 * time.Millisecond
@@ -732,7 +732,7 @@ func (s *Stage) tryTx(ctx context.Context, level sql.IsolationLevel, f func(tx *
 		return fmt.Errorf("beginning a transaction: %w", err)
 	}
 	if err := f(tx); err != nil {
-		_ = tx.Rollback() // if it fails, so did the connection, and the server rolls back
+		_ = tx.Rollback() // if it fails, the connection has failed, and the server rolls back
 		return err
 	}
 	err = tx.Commit()

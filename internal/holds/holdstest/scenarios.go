@@ -70,8 +70,8 @@ func Calm(t *testing.T, s *Site) {
 	limits(t, s)
 }
 
-// limits checks the buyer's limit, the stock and the idempotency key, of buyers who come one
-// after the other.
+// limits checks the buyer's limit, the stock and the idempotency key, for buyers who come one after
+// the other.
 func limits(t *testing.T, s *Site) {
 	ask := s.Request("d")
 	ask.Quantity, ask.Limit = 2, 1
@@ -318,7 +318,7 @@ func CrashAfterOrder(t *testing.T, s *Site) error {
 	return s.Buy("b")
 }
 
-// CrashInSweep kills a process in a sweep, before it gives the units back.
+// CrashInSweep kills a process in a sweep, before it returns the units to the stock.
 func CrashInSweep(t *testing.T, s *Site) error {
 	s.Expire(s.Hold("a"))
 	s.Dies(BeforeGiveBack, func() error {

@@ -33,7 +33,7 @@ const TTL = time.Hour
 // NewStage makes a stage.
 type NewStage func(holds.Backends) holds.Stage
 
-// Site has the backends of one test, a stage on them, and an item that is sold by holds.
+// Site holds the backends of one test, a stage on them, and an item that is sold by holds.
 type Site struct {
 	holds.Stage
 	Backends holds.Backends
@@ -57,7 +57,7 @@ func Each(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) 
 }
 
 // Test runs a situation on embedded and on real backends, with a sale of the given number of units,
-// and checks the error that it returns, and where the units are then.
+// and checks the error that it returns, and the figures after it.
 func Test(t *testing.T, units int64, n NewStage, situation func(*testing.T, *Site) error, told error, want Figures) {
 	t.Helper()
 	Each(t, units, n, func(t *testing.T, s *Site) {
@@ -68,8 +68,8 @@ func Test(t *testing.T, units int64, n NewStage, situation func(*testing.T, *Sit
 	})
 }
 
-// EachIsolation is Each, but on the real database it runs f once for each isolation level that a
-// shop may use.
+// EachIsolation is like Each, but on the real database it runs f once for each isolation level that
+// a shop may use.
 func EachIsolation(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) {
 	t.Helper()
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
@@ -129,7 +129,7 @@ func (s *Site) Put(units int64) {
 
 var ids atomic.Int64
 
-// Request asks for one unit in the current sale.
+// Request returns a request for one unit in the current sale.
 func (s *Site) Request(buyer string) holds.Request {
 	return holds.Request{
 		ID: fmt.Sprintf("hold-%d", ids.Add(1)), SKU: s.Item.SKU, SaleID: s.Item.SaleID,
@@ -308,15 +308,15 @@ type Seam struct{ redis, statement string }
 
 // The seams.
 var (
-	BeforeHold     = Seam{"zadd", "INSERT INTO oversell_holds "} // units were taken
-	BeforeEnd      = Seam{"zrem", "UPDATE oversell_holds "}      // of a hold
+	BeforeHold     = Seam{"zadd", "INSERT INTO oversell_holds "} // after the units were taken
+	BeforeEnd      = Seam{"zrem", "UPDATE oversell_holds "}      // before a hold ends
 	BeforeGiveBack = Seam{"incrby", "UPDATE oversell_items "}    // before its units are given back
 )
 
 // Dies makes f fail at a seam, as if the process were killed there.
 func (s *Site) Dies(at Seam, f func() error) { s.fails(at, locktest.Fail(locktest.ErrCut), f) }
 
-// DiesOnce makes f fail only the first time that it is at the seam.
+// DiesOnce makes f fail only the first time that it reaches the seam.
 func (s *Site) DiesOnce(at Seam, f func() error) {
 	var died atomic.Bool
 	s.fails(at, func(_ context.Context, send func() error) error {
@@ -340,7 +340,7 @@ func (s *Site) fails(at Seam, kill locktest.Action, f func() error) {
 }
 
 // Locked calls f while another session has locked the row of a hold in a table, if the database has
-// row locks and the stage has a row there.
+// row locks and the stage has a row in that table.
 func (s *Site) Locked(table string, h holds.Hold, f func()) {
 	s.t.Helper()
 	tx := s.DB

@@ -110,8 +110,8 @@ type Config struct {
 	New  func(holds.Backends) map[string]holds.Stage
 }
 
-// Faults has the faults of single holds' payments. It is safe for concurrent use. The caller must
-// close it.
+// Faults holds the faults that were chosen for the payments of single holds. It is safe for
+// concurrent use. The caller must close it.
 type Faults struct {
 	cfg     Config
 	stopped stopped

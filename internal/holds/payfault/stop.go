@@ -21,7 +21,7 @@ func (f *Faults) Wrap(stages map[string]holds.Stage) map[string]holds.Stage {
 	return all
 }
 
-// stage is a stage whose claims may stop.
+// stage is a holds.Stage whose claims may stop.
 type stage struct {
 	holds.Stage
 	name   string
@@ -47,8 +47,8 @@ type stop struct {
 
 type stopKey struct{}
 
-// stopped has the stages whose claims stop, on a connection pool of their own, which is opened when
-// it is first needed.
+// stopped holds the stages whose claims stop. They use a connection pool of their own, which is
+// opened when it is first needed.
 type stopped struct {
 	mu     sync.Mutex
 	pool   *sql.DB
@@ -73,7 +73,7 @@ func (s *stopped) open(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the database for claims that stop: %w", err)
 	}
-	pool.SetMaxOpenConns(MaxHolds) // a stopped claim keeps one
+	pool.SetMaxOpenConns(MaxHolds) // a stopped claim keeps one connection
 	pool.SetMaxIdleConns(1)
 	b := cfg.Backends
 	b.DB = pool

@@ -31,18 +31,18 @@ var (
 type Config struct {
 	Redis    redis.UniversalClient
 	Guards   map[string]guard.Guard // by strategy name
-	Instance string                 // under which loads are counted
+	Instance string                 // the name under which loads are counted
 	Wait     time.Duration          // longest wait for a guard; 0 means 10 s
-	TTL      time.Duration          // of a stored value; 0 means 5 min
-	EmptyTTL time.Duration          // of the marker for a value that does not exist; 0 means 10 s
+	TTL      time.Duration          // the ttl of a stored value; 0 means 5 min
+	EmptyTTL time.Duration          // the ttl of the marker for a value that does not exist; 0 means 10 s
 
-	// MaxEmpty limits for how many missing values anything is stored in Redis within EmptyTTL; 0 means
-	// 1,000. Beyond that each read of a missing value asks the source, and leaves nothing in Redis.
+	// MaxEmpty limits how many missing values may leave keys in Redis within EmptyTTL; 0 means
+	// 1,000. Each read of a further missing value asks the source, and leaves nothing in Redis.
 	MaxEmpty int
 
 	// Work is called before each load, to make loading more expensive. The function it
 	// returns, if any, is called after the value was stored, while the guard is still
-	// held. Nil: nothing.
+	// held. If Work is nil, nothing is called.
 	Work func(ctx context.Context, key string) (after func(), err error)
 }
 
@@ -68,12 +68,12 @@ func New(cfg Config) *Reader {
 	return r
 }
 
-// Close ends all waits with ErrClosing, also those that begin later.
+// Close ends all waits with ErrClosing, including those that begin later.
 func (r *Reader) Close() { r.waiters.Close(ErrClosing) }
 
 // Request says what to read and how.
 type Request struct {
-	Key      string // of the value, the same in all instances
+	Key      string // the name of the value, the same in all instances
 	Strategy string // guards the load
 	Owner    string // the reader's id, unique among all instances
 
@@ -114,8 +114,8 @@ var (
 	errLoad = errors.New("loading")
 )
 
-// Read returns a value, from the cache if it is there. If the reader waits for another reader's
-// load and that load fails, Read returns its error. The next reader loads again.
+// Read returns a value, from the cache if the cache has it. If the reader waits for another
+// reader's load and that load fails, Read returns the load's error. The next reader loads again.
 func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, error) {
 	held, ok := r.cfg.Guards[req.Strategy]
 	if !ok {
@@ -292,7 +292,7 @@ func (r *Reader) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// Loads returns how often each instance has loaded the value from the source.
+// Loads returns how many times each instance has loaded the value from the source.
 func (r *Reader) Loads(ctx context.Context, key string) (map[string]int64, error) {
 	counts := make(map[string]int64)
 	fields, err := r.cfg.Redis.HGetAll(ctx, keys{key}.loads()).Result()
@@ -344,7 +344,7 @@ func (m *misses) enter(key string) bool {
 	return true
 }
 
-// found records that the value of a key exists, so that the key does not count.
+// found records that the value of a key exists, so that the key does not count towards the limit.
 func (m *misses) found(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

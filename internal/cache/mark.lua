@@ -5,7 +5,7 @@
 -- KEYS[3]: the loads
 -- ARGV[1]: the loader's ticket
 -- ARGV[2]: the marker
--- ARGV[3]: for how many milliseconds
+-- ARGV[3]: the ttl, in milliseconds
 -- Returns 1: it is marked
 --         0: the ticket is no longer valid
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then

@@ -3,7 +3,7 @@
 -- KEYS[2]: the ticket
 -- ARGV[1]: the loader's ticket
 -- ARGV[2]: what to store
--- ARGV[3]: for how many milliseconds
+-- ARGV[3]: the ttl, in milliseconds
 -- Returns 1: it is stored
 --         0: the ticket is no longer valid
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then

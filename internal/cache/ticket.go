@@ -13,9 +13,9 @@ import (
 // Each load draws a ticket before it asks the source. Forget invalidates the ticket, and a load
 // with an invalid ticket stores nothing. Otherwise a load that is slower than a change of its
 // source would store the old value again, for the whole ttl. These are the leases of "Scaling
-// Memcache at Facebook" (Nishtala et al., 2013), except that they do not limit concurrent loads:
-// all of these get the same ticket. Limiting them is the guard's job, and the bench shows which
-// guards fail at it.
+// Memcache at Facebook" (Nishtala et al., 2013), except that tickets do not limit concurrent loads:
+// all concurrent loads get the same ticket. Limiting loads is the guard's job, and the bench shows
+// which guards fail at it.
 
 //go:embed store.lua
 var storeSource string
@@ -28,8 +28,8 @@ var (
 	markScript  = redis.NewScript(markSource)
 )
 
-// countTTL is how long the count of loads is kept after the last load, and a ticket after
-// it was drawn. A load that takes longer is not stored.
+// countTTL is how long the count of loads is kept after the last load, and a ticket after it was
+// drawn. The result of a load that takes longer is not stored.
 const countTTL = time.Hour
 
 // begin counts a load of this instance and draws its ticket. Tickets are random, so a ticket drawn
@@ -50,8 +50,8 @@ func (r *Reader) begin(ctx context.Context, key string) (ticket string, err erro
 	return drawn.Val(), nil
 }
 
-// store stores a value unless it was forgotten since the ticket was drawn. In that case the loaded
-// value is still a valid answer for this reader, but not for later ones.
+// store stores a value unless it was forgotten since the ticket was drawn. If it was forgotten, the
+// loaded value is still a valid answer for this reader, but not for later readers.
 func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) error {
 	k := keys{key}
 	err := storeScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket()}, ticket, value,
@@ -62,8 +62,8 @@ func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) er
 	return nil
 }
 
-// mark stores the marker for a missing value, on the same condition. It removes the ticket and the
-// count of loads: they are kept only for values that exist, which are few.
+// mark stores the marker for a missing value, under the same condition as store. It removes the
+// ticket and the count of loads: they are kept only for values that exist, which are few.
 func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 	k := keys{key}
 	err := markScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket(), k.loads()}, ticket, empty,
@@ -75,8 +75,8 @@ func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 }
 
 // failure is a failed load, as stored in Redis for EmptyTTL. A reader remembers the failure that
-// its first look found: a different one later belongs to a load that ended while it waited.
-type failure struct{ id, text string } // no id: none
+// its first look found: a different failure belongs to a load that ended while the reader waited.
+type failure struct{ id, text string } // id is "" if there is no failure
 
 // since returns the error of the failure, or nil if there is none or its id is before.
 func (f failure) since(before string) error {

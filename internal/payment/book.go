@@ -13,7 +13,7 @@ import (
 // book keeps the payments of a Server, the answers to its idempotency keys and its ledger. Each
 // change of a payment is one step under the mutex.
 type book struct {
-	journal  *Journal    // nil: all is kept in memory only
+	journal  *Journal    // nil: the book is kept in memory only
 	happened func(Event) // called for every change, with the mutex held
 
 	mu       sync.Mutex
@@ -134,9 +134,9 @@ func (b *book) capture(id, key string) (Payment, error) {
 	})
 }
 
-// refund refunds a captured payment, or cancels one that was only authorised. Failing says how long
-// after its acceptance the refund of a captured payment fails; it is called only for the first
-// request with the key.
+// refund refunds a captured payment, or cancels one that was only authorised. Failing returns how
+// long after its acceptance the refund of a captured payment fails, or 0; it is called only for the
+// first request with the key.
 func (b *book) refund(id, key string, failing func(reference string) time.Duration) (Payment, error) {
 	var after time.Duration // stays 0 for a repeated request
 	p, err := b.change("refund", id, key, func(p Payment) Status {
@@ -162,7 +162,7 @@ func (b *book) refund(id, key string, failing func(reference string) time.Durati
 func (b *book) failRefund(id, key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, _ = b.once(key, func() (Payment, Status, error) { // the journal remembers its own error
+	_, _ = b.once(key, func() (Payment, Status, error) { // the journal keeps its error
 		p := b.payments[id]
 		if p.Status != Refunding {
 			return p, "", nil
@@ -206,7 +206,7 @@ func (b *book) payment(id string) (Payment, error) {
 	return p, nil
 }
 
-// find returns the newest payments with a reference, at most limit, in order of age, oldest first.
+// find returns the newest payments with a reference, at most limit, the oldest of them first.
 func (b *book) find(reference string, limit int) []Payment {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -37,7 +37,7 @@ func checkKey(key string) error {
 var (
 	visible   = regexp.MustCompile(`^[!-~]+$`)
 	currency  = regexp.MustCompile(`^[A-Z]{3}$`)
-	paymentID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,100}$`) // in a path
+	paymentID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,100}$`) // it is part of a path
 )
 
 // printable reports whether s has 1 to most bytes, each a visible ASCII character.

@@ -22,8 +22,8 @@ const DefaultTimeout = 10 * time.Second
 // ledger.
 const maxReply = 1 << 20
 
-// Client is a Provider over HTTP. It does not repeat a call by itself: after ErrUnavailable the
-// caller decides when to repeat it, with the same key. It is safe for concurrent use.
+// Client is a Provider over HTTP. It does not repeat calls: after ErrUnavailable the caller decides
+// when to repeat the call, with the same key. It is safe for concurrent use.
 type Client struct {
 	base string
 	http *http.Client
@@ -33,8 +33,8 @@ var _ Provider = (*Client)(nil)
 
 // ClientConfig configures a Client.
 type ClientConfig struct {
-	URL       string            // of the provider, such as http://127.0.0.1:8090
-	Timeout   time.Duration     // of one call; default DefaultTimeout
+	URL       string            // the URL of the provider, such as http://127.0.0.1:8090
+	Timeout   time.Duration     // the time limit of one call; default DefaultTimeout
 	Transport http.RoundTripper // default: one of its own
 }
 
@@ -165,7 +165,7 @@ func (c *Client) operation(ctx context.Context, what, path, key string, body any
 	return p, nil
 }
 
-// do sends one request and reads the reply into result, if it is not nil.
+// do sends one request, and reads the reply into result unless that is nil.
 func (c *Client) do(ctx context.Context, method, path, key string, body, result any) error {
 	req, err := c.request(ctx, method, path, key, body)
 	if err != nil {
@@ -214,8 +214,8 @@ func (c *Client) request(ctx context.Context, method, path, key string, body any
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	// net/http repeats a request with an Idempotency-Key on its own when a connection breaks. The
-	// caller should decide on that: without GetBody net/http cannot repeat it.
+	// net/http repeats a request with an Idempotency-Key on its own when a connection breaks. Here
+	// the caller decides: without GetBody net/http cannot repeat the request.
 	req.GetBody = nil
 	return req, nil
 }

@@ -17,13 +17,13 @@ type Deliveries struct {
 	Waiting   int `json:"waiting"`   // to be sent, for the first time or again
 	Delivered int `json:"delivered"` // answered with 2xx
 	Dropped   int `json:"dropped"`   // never sent: see Faults.WebhookDropEvery, or no address was set
-	GivenUp   int `json:"given_up"`  // tried as often as allowed, without a 2xx
+	GivenUp   int `json:"given_up"`  // not answered with 2xx in the allowed number of attempts
 	Attempts  int `json:"attempts"`
 }
 
-// courier delivers events to one address. It tries each until it is accepted or was tried often
-// enough. Webhooks of one payment are sent one after the other, those of different payments
-// concurrently.
+// courier delivers events to one address. It tries each event until it is accepted or the attempts
+// are used up. Webhooks of one payment are sent one after the other, and those of different
+// payments concurrently.
 type courier struct {
 	cfg     Config
 	faulty  *faulty
@@ -103,7 +103,7 @@ func (c *courier) run(ctx context.Context) {
 			c.sleep(ctx, wait)
 			continue
 		}
-		slots <- struct{}{} // each ends within sendTimeout
+		slots <- struct{}{} // a slot becomes free within sendTimeout
 		running.Go(func() {
 			defer func() { <-slots }()
 			c.sent(p, c.send(ctx, address, p.event))
@@ -125,7 +125,7 @@ func (c *courier) sleep(ctx context.Context, most time.Duration) {
 // idle is how long run sleeps when there is nothing to send.
 const idle = time.Minute
 
-// next takes the parcel that is to be sent now, or returns how long to wait for one.
+// next takes the parcel that is to be sent now. If there is none, it returns how long to wait.
 func (c *courier) next(now time.Time) (p *parcel, address string, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +186,7 @@ func (c *courier) sent(p *parcel, err error) {
 	}
 }
 
-// pause returns the time before the next attempt. It doubles after each.
+// pause returns the time before the next attempt. It doubles with each attempt.
 func (c *courier) pause(tried int) time.Duration {
 	pause := c.cfg.RetryFrom
 	for range tried - 1 {
@@ -197,8 +197,8 @@ func (c *courier) pause(tried int) time.Duration {
 	return pause
 }
 
-// sendTimeout limits one attempt. maxAnswer limits how much of the reply is read, which is done so
-// that the connection can be reused.
+// sendTimeout limits one attempt. maxAnswer limits how much of the reply is read. The reply is read
+// so that the connection can be reused.
 const (
 	sendTimeout = 5 * time.Second
 	maxAnswer   = 64 << 10

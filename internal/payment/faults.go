@@ -15,10 +15,10 @@ const (
 )
 
 // Faults say what a Server does wrong. The zero value means no faults. An event is subject to the
-// faults at the time when it happened, a reply to those when it is sent.
+// faults at the time when it happened, and a reply to the faults at the time when it is sent.
 type Faults struct {
 	// LoseReplyTo names operations that are done, but whose connection is then closed without a reply.
-	// LoseEvery limits that to every nth of them; 0 means all.
+	// LoseEvery limits that to every nth reply; 0 means every reply.
 	LoseReplyTo []string `json:"lose_reply_to,omitempty"`
 	LoseEvery   int      `json:"lose_every,omitempty"`
 
@@ -34,8 +34,8 @@ type Faults struct {
 	WebhookTwice     bool     `json:"webhook_twice,omitempty"`      // an accepted webhook is sent once more
 	WebhookDropEvery int      `json:"webhook_drop_every,omitempty"` // every nth event is never sent
 
-	// RefundFails makes refunds of captured payments fail this long after they were accepted. If the
-	// process ends before, they do not fail.
+	// RefundFails makes refunds of captured payments fail this long after they were accepted. If
+	// the process ends before that, they do not fail.
 	RefundFails Duration `json:"refund_fails,omitzero"`
 
 	// WebhookReverse holds back the events of a payment for this long after the first of them, and
@@ -43,7 +43,7 @@ type Faults struct {
 	WebhookReverse Duration `json:"webhook_reverse,omitzero"`
 }
 
-// Duration is a time.Duration that is text in JSON, such as "1.5s".
+// Duration is a time.Duration that is written as text in JSON, such as "1.5s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -56,7 +56,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// maxFaultTime is the longest time in Faults, so that a mistyped one does not last forever.
+// maxFaultTime is the longest time in Faults, so that a typing error does not last forever.
 const maxFaultTime = Duration(time.Hour)
 
 // check returns ErrInvalid if the faults are not valid.
@@ -78,13 +78,13 @@ func (f Faults) check() error {
 	return nil
 }
 
-// switched has faults that are switched on, and their counts.
+// switched holds faults that are switched on, and their counts.
 type switched struct {
 	faults Faults
 	counts struct{ lost, asked, done, events int } // since the faults were set
 }
 
-// faulty has the common faults of all payments, and the faults of single payments.
+// faulty holds the common faults of all payments, and the faults of single payments.
 type faulty struct {
 	mu  sync.Mutex
 	all switched
@@ -143,7 +143,7 @@ func (f *faulty) decline(reference string) bool {
 	return nth(&s.counts.asked, s.faults.DeclineEvery)
 }
 
-// fail reports whether the next operation fails. At this point its payment is not known yet.
+// fail reports whether the next operation fails. The payment of the operation is not known yet.
 func (f *faulty) fail() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +184,7 @@ func (f *faulty) event(reference string) (faults Faults, drop bool) {
 	return s.faults, nth(&s.counts.events, s.faults.WebhookDropEvery)
 }
 
-// nth increments the count, and reports whether it is a multiple of n. With n = 0 it never is.
+// nth increments the count, and reports whether it is a multiple of n. With n = 0 it returns false.
 func nth(count *int, n int) bool {
 	*count++
 	return n > 0 && *count%n == 0

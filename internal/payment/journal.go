@@ -19,7 +19,7 @@ import (
 type Journal struct {
 	file    *os.File
 	size    int64
-	records []record // as read from the file
+	records []record // the records that were read from the file
 	broken  error    // the error after which nothing more is written
 }
 
@@ -27,17 +27,17 @@ type Journal struct {
 type record struct {
 	Key     string       `json:"key"`
 	Request string       `json:"request"`
-	Payment Payment      `json:"payment"` // its state after the request
+	Payment Payment      `json:"payment"` // the payment's state after the request
 	Entry   *Entry       `json:"entry,omitempty"`
 	Error   *problemText `json:"error,omitempty"`
 }
 
 var errInUse = errors.New("another process has it; give each provider a file of its own")
 
-// OpenJournal reads a journal, or creates it. It fails if another process has it open. A process
-// that was killed may have left an incomplete last line. That is dropped, because its request was
-// never answered. Any other line that cannot be read is an error. The caller must close the journal
-// after its Server.
+// OpenJournal reads a journal, or creates it. It fails if another process has the file open. A
+// process that was killed may have left an incomplete last line. That is dropped, because its
+// request was never answered. Any other line that cannot be read is an error. The caller must close
+// the journal after its Server.
 func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -107,8 +107,8 @@ func (j *Journal) read() error {
 	}
 }
 
-// torn reports whether a line is an incomplete record, which only the last line can be. If the line
-// begins differently, this is not a ledger, and must not be truncated.
+// torn reports whether a line is an incomplete record, which only the last line can be. A line that
+// begins differently is not a record: then the file is not a ledger, and must not be truncated.
 func torn(line []byte) bool {
 	const begin = `{"key":"`
 	n := min(len(line), len(begin))
@@ -170,7 +170,7 @@ func (j *Journal) append(r record) error {
 
 // syncFolder makes the name of a new file as durable as its contents.
 func syncFolder(name string) error {
-	if runtime.GOOS == "windows" { // which cannot sync a folder
+	if runtime.GOOS == "windows" { // Windows cannot sync a folder
 		return nil
 	}
 	folder, err := os.Open(filepath.Dir(name))

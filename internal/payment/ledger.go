@@ -15,12 +15,12 @@ type Entry struct {
 	Reference string    `json:"reference"`
 	Amount    int64     `json:"amount"`
 	Currency  string    `json:"currency"`
-	Status    Status    `json:"status"` // the status that it has reached
+	Status    Status    `json:"status"` // the status that the payment has reached
 }
 
 // Books says whether the provider's ledger and the shop's orders agree.
 type Books struct {
-	Authorised int `json:"authorised"` // payments that reached the status
+	Authorised int `json:"authorised"` // the number of payments that reached this status
 	Declined   int `json:"declined"`
 	Captured   int `json:"captured"`
 	Cancelled  int `json:"cancelled"`
@@ -50,14 +50,15 @@ type Account struct {
 }
 
 // Audit compares the provider's ledger with the shop's orders, given as the number of orders for
-// each payment's id. Payments in progress are counted in their current state, so audit when nothing
-// is under way any more.
+// each payment's id. Payments in progress are counted in their current state, so call Audit when no
+// payment is under way.
 func Audit(ledger []Entry, orders map[string]int) Books {
 	return AuditAmounts(ledger, orders, nil)
 }
 
-// AuditAmounts is Audit, but it also compares the captured amount of each payment with the amount
-// due for its orders. Due is by the payment's id. A payment that is not in due may have any amount.
+// AuditAmounts is like Audit, but it also compares the captured amount of each payment with the
+// amount due for its orders. The keys of due are ids of payments. A payment that is not in due may
+// have any amount.
 func AuditAmounts(ledger []Entry, orders map[string]int, due map[string]Money) Books {
 	var books Books
 	wrong := make(map[string]bool) // payments that were captured with a wrong amount
@@ -106,8 +107,8 @@ func AuditAmounts(ledger []Entry, orders map[string]int, due map[string]Money) B
 	return books
 }
 
-// wrong returns how many captures of the payment ended in no or too many orders and refunds, and
-// how many of its orders were never charged.
+// wrong returns how many captures of the payment led to no or too many orders and refunds, and how
+// many of its orders were never charged.
 func (a Account) wrong() (charged, uncharged int) {
 	if a.Captures == 0 {
 		return 0, a.Orders

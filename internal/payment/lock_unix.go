@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// lock locks a file until it is closed or the process ends. It returns errInUse if another
-// process has it.
+// lock locks a file until it is closed or the process ends. It returns errInUse if another process
+// has locked it.
 func lock(file *os.File) error {
 	for {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

@@ -9,7 +9,8 @@ import (
 )
 
 // lock locks a file until it is closed or the process ends. It returns errInUse if another process
-// has it. It locks a byte far beyond the end of the file, because locked bytes cannot be read.
+// has locked it. It locks a byte far beyond the end of the file, because other handles cannot read
+// locked bytes.
 func lock(file *os.File) error {
 	at := &windows.Overlapped{OffsetHigh: math.MaxInt32}
 	err := windows.LockFileEx(windows.Handle(file.Fd()),

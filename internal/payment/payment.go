@@ -1,7 +1,7 @@
 // Package payment contains a payment provider, and the interface that a shop needs. Provider is
-// narrow, so that Stripe or Adyen fit behind it. Client is a Provider over HTTP. Server is a small
-// provider for tests and demonstrations: it moves no money, delivers signed webhooks, fails on
-// request (see Faults), and keeps its state in memory or in a file (see Journal). Audit compares
+// narrow, so that Stripe or Adyen can implement it. Client is a Provider over HTTP. Server is a
+// small provider for tests and demonstrations: it moves no money, delivers signed webhooks, fails
+// on request (see Faults), and keeps its state in memory or in a file (see Journal). Audit compares
 // its ledger with the orders.
 package payment
 
@@ -57,8 +57,8 @@ var (
 // Request is a payment to authorise.
 type Request struct {
 	Key string `json:"-"` // idempotency key: 1 to 255 printable ASCII characters
-	// the shop's name for the thing that is paid, such as a hold's id: 1 to 200 printable ASCII
-	// characters
+	// Reference is the shop's name for what is paid, such as a hold's id: 1 to 200 printable ASCII
+	// characters.
 	Reference string `json:"reference"`
 	Amount    int64  `json:"amount"`   // in minor units, such as cents
 	Currency  string `json:"currency"` // three capital letters, as in ISO 4217
@@ -105,5 +105,5 @@ const (
 	Refunded   Status = "refunded"
 )
 
-// refundFailed is a status of an Entry only: the payment is Captured again.
+// refundFailed is the status of an Entry, never of a Payment: the payment is Captured again.
 const refundFailed Status = "refund_failed"

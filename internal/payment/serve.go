@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The time limits of Serve. A reply may take maxFaultTime.
+// The time limits of Serve. There is none for a reply, which may be delayed by up to maxFaultTime.
 const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 10 * time.Second

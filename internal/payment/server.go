@@ -21,10 +21,10 @@ import (
 // Config configures a Server. Everything except the secret is optional.
 type Config struct {
 	Secret []byte // signs webhooks
-	// where webhooks go, such as http://127.0.0.1:8080/api/payments/webhook; "": nowhere until PUT
-	// /webhook
+	// Webhook is the URL for webhooks, such as http://127.0.0.1:8080/api/payments/webhook; "": none
+	// are sent until PUT /webhook sets one.
 	Webhook string
-	Journal *Journal // where the Server records its answers, and finds earlier ones; nil: in memory only
+	Journal *Journal // the file with the Server's answers, old and new; nil: they are kept in memory only
 	Client  *http.Client
 	Logger  *slog.Logger
 
@@ -59,8 +59,8 @@ func ownTransport() *http.Transport {
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Server is a payment provider that moves no money. Without a Journal it keeps everything in
-// memory, and loses it when its process ends. With one it still has its payments, its ledger and
-// its idempotency keys after a crash, but not the webhooks that were waiting. It is safe for
+// memory, and loses it when its process ends. With a Journal it still has its payments, its ledger
+// and its idempotency keys after a crash, but not the webhooks that were waiting. It is safe for
 // concurrent use.
 type Server struct {
 	cfg     Config
@@ -70,8 +70,8 @@ type Server struct {
 	handler http.Handler
 }
 
-// NewServer returns a provider with the payments of its Journal, and without faults. Run Deliver to have its
-// webhooks sent.
+// NewServer returns a provider with the payments of its Journal, and without faults. Its webhooks
+// are sent while Deliver runs.
 func NewServer(cfg Config) *Server {
 	s := &Server{cfg: cfg.withDefaults(), faulty: new(faulty)}
 	s.courier = newCourier(s.cfg, s.faulty)
@@ -98,12 +98,12 @@ func (s *Server) SetWebhook(address string) error {
 }
 
 // SetFaultsOf gives the payments with a reference faults of their own, which replace the common
-// ones; their FailEvery is ignored. With nil these payments have the common faults again. Otherwise
-// the Server keeps the faults forever.
+// ones; their FailEvery is ignored. With nil these payments have the common faults again. Only such
+// a call removes the faults.
 func (s *Server) SetFaultsOf(reference string, f *Faults) error { return s.faulty.setOf(reference, f) }
 
-// Group returns the entries of the ledger for payments of a group, the oldest first. If there are
-// more than most, it returns only their number.
+// Group returns the ledger's entries for the payments of a group, the oldest first. If there are
+// more than most entries, it returns only their number.
 func (s *Server) Group(name string, most int) (entries []Entry, number int) {
 	return s.book.group(name, most)
 }
@@ -145,7 +145,7 @@ func (s *Server) routes() http.Handler {
 // maxRequest is the most bytes of a request's body.
 const maxRequest = 4 << 10
 
-// ownName reports whether a request is for an IP address, or for a name without a dot such as
+// ownName reports whether the host of a request is an IP address, or a name without a dot such as
 // localhost. This prevents DNS rebinding: a site in a browser could point its own name here, and
 // change the faults.
 func ownName(hostport string) bool {
@@ -167,7 +167,7 @@ func (s *Server) operation(name string, work func(*http.Request) (Payment, error
 			return
 		}
 		p, err := work(r)
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise net/http does not notice that the client leaves
+		_, _ = io.Copy(io.Discard, r.Body) // without this, net/http does not notice that the client leaves
 		stayed := wait(r.Context(), s.faulty.replyDelay(p.Reference, name))
 		if !stayed || err == nil && s.faulty.loseReply(p.Reference, name) {
 			panic(http.ErrAbortHandler) // closes the connection without a reply
@@ -180,7 +180,7 @@ func (s *Server) operation(name string, work func(*http.Request) (Payment, error
 	}
 }
 
-// wait returns false if ctx ends first.
+// wait waits for d, and returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -201,7 +201,7 @@ func (s *Server) authorise(r *http.Request) (Payment, error) {
 	return s.book.authorise(request, s.faulty.decline)
 }
 
-// serve answers a request with the result of its work, or with the error.
+// serve answers a request with the result of work, or with its error.
 func serve[T any](work func(*http.Request) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := work(r)

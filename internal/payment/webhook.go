@@ -18,7 +18,7 @@ import (
 // signs with several secrets, because one of them is being replaced.
 const SignatureHeader = "Payment-Signature"
 
-// Tolerance is how far the time of a signature may be from the clock of the receiver. An older
+// Tolerance is how much the time of a signature may differ from the receiver's clock. An older
 // webhook may be a replay by an attacker.
 const Tolerance = 5 * time.Minute
 
@@ -48,7 +48,7 @@ const (
 )
 
 // Event is the body of a webhook. The same event may arrive several times, late, and after
-// events that are newer. The payment is as it was when the event happened.
+// events that are newer. The payment has the status that it had when the event happened.
 type Event struct {
 	ID      string    `json:"id"` // the same in every delivery
 	Type    EventType `json:"type"`
@@ -132,7 +132,7 @@ func parseSignature(header string) (t string, signatures [][]byte, err error) {
 
 // ParseEvent reads the body of a webhook. It returns ErrEvent unless the body is one JSON object
 // with an id and a type and, if the type begins with "payment." or "refund.", the id of a payment.
-// The rest of the payment may be missing: ask the provider for it. Unknown fields are ignored,
+// The payment's other fields may be missing: ask the provider for them. Unknown fields are ignored,
 // because providers add new ones.
 func ParseEvent(body []byte) (Event, error) {
 	var e Event

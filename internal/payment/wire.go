@@ -32,7 +32,7 @@ type (
 	}
 )
 
-// problems are the errors that have a code.
+// problems lists the errors that have a code.
 var problems = []struct {
 	err    error
 	status int

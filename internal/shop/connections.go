@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// silence is how long a new connection may stay without a request while others wait.
+	// silence is how long a new connection may stay open without a request while others wait.
 	silence = time.Second
 
 	// acceptPause is how long the shop waits after it failed to accept a connection,
@@ -41,14 +41,14 @@ type connections struct {
 
 	ended chan struct{} // closed by Close
 	end   sync.Once
-	freed chan struct{} // wakes pause: there may be room
+	freed chan struct{} // receives a value when there may be room; ends pause
 
-	crowded atomic.Bool // a connection waits to be admitted
+	crowded atomic.Bool // whether a connection waits to be admitted
 
 	mu       sync.Mutex
 	open     map[*connection]struct{}
-	silent   *list.List // without a request so far, the oldest first
-	idle     *list.List // between two requests, the longest idle first
+	silent   *list.List // connections without a request so far, the oldest first
+	idle     *list.List // connections between two requests, the longest idle first
 	draining bool       // connections without a request are closed immediately
 	warnedAt time.Time  // when the last warning was logged
 }
@@ -61,11 +61,11 @@ type connection struct {
 
 	// Guarded by of.mu.
 	accepted time.Time     // when it was admitted
-	in       *list.List    // silent, idle or nil
+	in       *list.List    // of.silent, of.idle or nil
 	element  *list.Element // its element in that list
 
 	mu       sync.Mutex
-	deadline time.Time // for writing, set by a handler
+	deadline time.Time // the deadline for writing that a handler has set
 }
 
 func newConnections(l net.Listener, most int, writeTimeout time.Duration, log *slog.Logger) *connections {
@@ -197,7 +197,7 @@ func (l *connections) warn(what string, args ...any) {
 	}
 }
 
-// track is the ConnState of the server.
+// track implements http.Server.ConnState.
 func (l *connections) track(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,9 +234,9 @@ func (l *connections) closeSilent() {
 	}
 }
 
-// oneEach sends "Connection: close" with each reply while connections wait to be admitted.
-// Otherwise the client might send another request on a connection that is just being closed, and
-// not know whether the request was received.
+// oneEach sends the header "Connection: close" with each reply while connections wait to be
+// admitted. Otherwise the client might send another request on a connection that is just being
+// closed, and not know whether the request was received.
 func (l *connections) oneEach(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.crowded.Load() {

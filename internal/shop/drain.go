@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A shop ends within about five seconds; these two together are less. Sending the last traces may
-// take another second. Docker, for example, kills a process after ten seconds. Tests change these
-// times.
+// A shop ends within about five seconds; the first two of these times together are less. Sending
+// the last traces may take another second. Docker, for example, kills a process after ten seconds.
+// Tests change these times.
 var (
 	// drainTimeout is how long running requests may take to finish.
 	drainTimeout = 4 * time.Second
@@ -22,8 +22,8 @@ var (
 	countTimeout = time.Second
 )
 
-// finishTime is how long a process goes on writing accepted orders after the last request, if Redis
-// outlives it, so that others can write the rest.
+// If Redis outlives this process, other processes can write the remaining orders. So this process
+// goes on writing for only finishTime after the last request.
 const finishTime = 400 * time.Millisecond
 
 // ErrUnfinished means that purchases were still running when the shop had to end.
@@ -57,7 +57,7 @@ func (p *parts) drain(ctx context.Context, server *http.Server, requests *counte
 // ErrLost means that accepted orders were lost: they were not written, and Redis ends with the shop.
 var ErrLost = errors.New("accepted orders are lost: they are not in the database, and Redis ends with the shop")
 
-// finishTime is how long the shop goes on writing accepted orders after the last request.
+// finishTime returns how long the shop goes on writing accepted orders after the last request.
 func (p *parts) finishTime() time.Duration {
 	if !p.cfg.RedisEnds || p.closing.IsZero() {
 		return finishTime
@@ -95,7 +95,8 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-// wait waits until no request is running, at most for limit, and returns how many are.
+// wait waits until no request is running, but at most for limit, and returns how many are still
+// running.
 func (c *counted) wait(limit time.Duration) int64 {
 	for end := time.Now().Add(limit); c.n.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)

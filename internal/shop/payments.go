@@ -34,8 +34,8 @@ type payments struct {
 	serving sync.WaitGroup
 }
 
-// openPayments makes a client of the provider, which it starts if it is embedded, and adds it to
-// the config.
+// openPayments makes a client of the provider and adds it to the config. If the provider is
+// embedded, openPayments starts it.
 func openPayments(ctx context.Context, cfg *Config) (p *payments, err error) {
 	p = &payments{stop: func() {}}
 	address := cfg.Provider
@@ -60,7 +60,7 @@ func openPayments(ctx context.Context, cfg *Config) (p *payments, err error) {
 	return p, nil
 }
 
-// withoutPassword returns the URL of a provider as it may be logged.
+// withoutPassword returns the URL of a provider in a form that may be logged.
 func withoutPassword(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

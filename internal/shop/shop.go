@@ -29,16 +29,16 @@ import (
 	"oversell/internal/web"
 )
 
-// Config configures a shop. Stock, Holds and Web are the configs of its parts. In these the shop
-// itself sets the backends, the strategies and the logger, unless a comment says otherwise.
+// Config configures a shop. Stock, Holds and Web are the configs of its parts. The shop itself sets
+// their backends, strategies and logger, unless a comment says otherwise.
 type Config struct {
 	Stock stock.Config
-	Holds holds.Config // Ledger: the name of Provider in the database; "": its URL
-	Web   web.Config   // WebhookSecret: not for OwnProvider
+	Holds holds.Config // Ledger is the name of Provider in the database; "": its URL
+	Web   web.Config   // WebhookSecret is not used for OwnProvider
 
 	RedisURL string               // see backend.DialRedis
 	DBURL    string               // see backend.DialDatabase
-	Servers  *lockservers.Servers // servers that some strategies need; nil: none
+	Servers  *lockservers.Servers // the servers that some strategies need; nil: none
 	Strategy string               // default strategy
 	Instance string               // unique among all instances; default: a new UUID
 	Logger   *slog.Logger         // default: slog.Default
@@ -46,12 +46,13 @@ type Config struct {
 	TTL    time.Duration // lease of a lock; default 6 s
 	Policy guard.Policy  // how to wait for a lock; default a line
 
-	// Connections is the most connections to clients at the same time. The default is the limit on
-	// open files minus the shop's own files and the OtherFiles of the rest of the process.
+	// Connections is the maximum number of connections to clients at the same time. The default is
+	// the limit on open files minus the shop's own files and the OtherFiles of the rest of the
+	// process.
 	Connections int
 	OtherFiles  int
 
-	// WriteTimeout is how long a client may take to read a piece of a reply before it is
+	// WriteTimeout is how long a client may take to read a piece of a reply before the client is
 	// cut off; default 10 s.
 	WriteTimeout time.Duration
 
@@ -62,18 +63,18 @@ type Config struct {
 	// Provider is the payment provider: "" for none, OwnProvider, or a URL.
 	Provider string
 
-	// Stream says how orders are accepted, and Consumer how they are written. With NoConsumer the shop
-	// leaves writing to other processes, see Work.
+	// Stream says how orders are accepted, and Consumer how they are written. With NoConsumer the
+	// shop leaves writing to other processes; see Work.
 	Stream     stock.Stream
 	Consumer   stream.Consumer
 	NoConsumer bool
 
-	// RedisEnds says that Redis ends with the shop but the database does not. Then the shop goes on
-	// writing accepted orders for as long as a purchase may take, and Run returns ErrLost if some
-	// remain.
+	// RedisEnds says that Redis ends with the shop but the database does not. Then, when it closes,
+	// the shop goes on writing accepted orders for as long as it waits for purchases, and Run
+	// returns ErrLost if some remain.
 	RedisEnds bool
 
-	// When Hurry, if not nil, ends after Run's ctx, Run stops waiting.
+	// If Hurry is not nil and ends after Run's ctx has ended, Run stops waiting.
 	Hurry context.Context
 
 	Item *stock.Item // put on sale unless an item with its SKU exists; may be nil
@@ -81,8 +82,8 @@ type Config struct {
 	// QuickLoads skips Stock.Work in loads into the cache.
 	QuickLoads bool
 
-	// DBHeld, if not nil, is called with the time that a database connection was out of the pool, each
-	// time one is returned.
+	// DBHeld, if not nil, is called each time a database connection is returned to the pool, with
+	// the time that the connection was out of it.
 	DBHeld func(held time.Duration)
 
 	// Hook, if not nil, sees every command to Redis, and Through wraps the connections to the
@@ -100,18 +101,18 @@ type Config struct {
 
 // The defaults of a Config.
 const (
-	// DefaultTTL is how long no buyer is served after a holder was killed. It is shorter than
-	// DefaultWait, so that waiters can still be served after that. A lock that is renewed every third
-	// of it survives stalls and failed renewals of up to 4 s. A lock that is not renewed must last as
-	// long as the work, in which one statement may take 5 s.
+	// DefaultTTL is how long no buyer is served after a holder was killed: the ttl of a lock. It is
+	// shorter than DefaultWait, so that waiters can still be served after that. A lock that is
+	// renewed after each third of its ttl survives stalls and failed renewals of up to 4 s. A lock
+	// that is not renewed must last as long as the work, in which one statement may take 5 s.
 	DefaultTTL  = 6 * time.Second
 	DefaultWait = 10 * time.Second
 	// defaultWriteTimeout is the default of WriteTimeout.
 	defaultWriteTimeout = 10 * time.Second
-	// poolSize is the most connections to Redis of an instance. Waiters share them, so
+	// poolSize is the maximum number of an instance's connections to Redis. Waiters share them, so
 	// that thousands can wait.
 	poolSize = 128
-	// readStrategy guards cached reads if the default strategy cannot.
+	// readStrategy is the strategy that guards cached reads if the default strategy cannot.
 	readStrategy = "local"
 	// DefaultReconcile is how often command shop looks for stranded units. A round costs two reads for
 	// each item, and a count of orders for each item that was sold since the last round.
@@ -272,8 +273,8 @@ func (p *parts) consume(ctx context.Context) (stop func()) {
 	}
 }
 
-// logBackends logs the backends with their versions, and warns if Redis denies the shop INFO. A
-// server may refuse to tell its version.
+// logBackends logs the backends with their versions, and warns if a server does not tell its
+// version or if Redis denies the shop INFO.
 func (c *Config) logBackends(ctx context.Context) {
 	rdb := c.Stock.Redis
 	redisName, redisErr := backend.RedisName(ctx, rdb, c.RedisURL)
@@ -302,7 +303,7 @@ func closing(log *slog.Logger, what string, close func() error) {
 	}
 }
 
-// parts are the parts of a running shop.
+// parts holds the parts of a running shop.
 type parts struct {
 	cfg   Config
 	paid  *payments

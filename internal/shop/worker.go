@@ -11,8 +11,9 @@ import (
 const workerPoll = 20 * time.Millisecond
 
 // Work writes the accepted orders of shops on the same backends until ctx is cancelled, and serves
-// no requests. Several workers may run, in addition to the shops' consumers or instead of them. Of
-// cfg it uses the backends, Stock, Consumer and Logger. It calls Ready with "" when it begins.
+// no requests. Several workers may run, in addition to the shops' consumers or instead of them.
+// From cfg it uses the backends, Stock, Consumer, Hurry, Ready and Logger. It calls Ready with ""
+// when it begins.
 func Work(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	hangUp, err := cfg.dial(ctx)

@@ -14,9 +14,9 @@ import (
 // maxPreferredWait is the longest that a request may wait for its order to be written.
 const maxPreferredWait = 10 * time.Second
 
-// behind answers a purchase whose order is written through a stream: 200 if it is already written,
-// as may be the case after an earlier request with the same key, and otherwise 202. With the header
-// Prefer: wait=SECONDS it waits first.
+// behind answers a purchase whose order is written through a stream: with 200 if the order is
+// written already, as it may be after an earlier request with the same key, and otherwise with 202.
+// With the header Prefer: wait=SECONDS, behind waits first.
 func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
 	answer := sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed, State: res.State, Reason: res.Reason}
 	w.Header().Set("Location", "/api/orders/"+res.Order.ID+"?sku="+url.QueryEscape(res.Order.SKU))
@@ -84,7 +84,7 @@ func (a *API) retryDead(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, done, err)
 }
 
-// defaultOrders is the limit of a page if the request does not name one.
+// defaultOrders is the number of orders on a page if the request sets no limit.
 const defaultOrders = "1000"
 
 // orders answers with a page of the orders of the item's sale. It needs the token, because

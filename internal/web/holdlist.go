@@ -22,8 +22,8 @@ type HoldList struct {
 	Faults bool         `json:"faults"`   // whether the payment of a hold can be made to go wrong
 	Holds  []ListedHold `json:"holds"`
 
-	// Books audit the money of the sale. They are nil if the provider is not embedded, or if the sale
-	// has too many payments.
+	// Books is the audit of the sale's payments. It is nil if the provider is not embedded, or if
+	// the sale has too many payments.
 	Books *payment.Books `json:"books,omitempty"`
 }
 
@@ -55,7 +55,7 @@ type listedPayment struct {
 const maxAudited = 5_000
 
 // listHolds answers with the newest holds of the item's sale. It needs the token, because it lists
-// ids, and with the id of a hold anyone can read it and its buyer.
+// ids, and anyone who knows the id of a hold can read the hold and its buyer.
 func (a *API) listHolds(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	found, err := a.cfg.Holds.List(ctx, r.PathValue("sku"))

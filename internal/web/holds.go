@@ -17,7 +17,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// holdRoutes are the routes of a sale by holds.
+// holdRoutes returns the routes of a sale by holds.
 func (a *API) holdRoutes() problem.Routes {
 	token := a.cfg.Token
 	return problem.Routes{
@@ -79,8 +79,8 @@ func (a *API) getHold(w http.ResponseWriter, r *http.Request) {
 	a.answer(w, r, h, err)
 }
 
-// release gives the units of a hold back. Releasing a hold twice is not an error: the reply to the
-// first request may have been lost.
+// release returns the units of a hold to the stock. Releasing a hold twice is not an error: the
+// reply to the first request may have been lost.
 func (a *API) release(w http.ResponseWriter, r *http.Request) {
 	token, err := strconv.ParseInt(r.URL.Query().Get("token"), 10, 64)
 	if err != nil {
@@ -109,8 +109,8 @@ func (a *API) answerHold(w http.ResponseWriter, r *http.Request, outcome string,
 	a.metrics.request(a.stageOf(r.PathValue("id")), outcome)
 }
 
-// bodyToken reads the token of a hold from the body of a request; it is nil if the body has none. If the body is
-// malformed, bodyToken replies and returns false.
+// bodyToken reads the token of a hold from the body of a request; the token is nil if the body has
+// none. If the body is malformed, bodyToken replies with an error and returns false.
 func bodyToken(w http.ResponseWriter, r *http.Request) (token *int64, ok bool) {
 	var body struct {
 		Token *int64 `json:"token"`
@@ -119,7 +119,7 @@ func bodyToken(w http.ResponseWriter, r *http.Request) (token *int64, ok bool) {
 	return body.Token, ok
 }
 
-// holdToken is bodyToken for a request that needs the token.
+// holdToken is like bodyToken, for a request that needs the token.
 func holdToken(w http.ResponseWriter, r *http.Request) (int64, bool) {
 	token, ok := bodyToken(w, r)
 	if !ok {
@@ -198,14 +198,14 @@ func (a *API) holdStages() []string {
 	return names
 }
 
-// otherHolds is the metrics label for ids that no stage has issued, and webhooks the label for
+// otherHolds is the metrics label for ids that no stage has issued, and webhooks is the label for
 // webhooks.
 const (
 	otherHolds = "unknown_hold"
 	webhooks   = "webhook"
 )
 
-// stageOf returns the stage that may have issued the id of a hold, for the metrics.
+// stageOf returns the stage that may have issued the id of a hold. It is used for the metrics.
 func (a *API) stageOf(id string) string {
 	short, _, _ := strings.Cut(id, "-")
 	for _, stage := range a.holdStages() {
@@ -258,8 +258,8 @@ func (a *API) answerWebhook(w http.ResponseWriter, result string) {
 	reply(w, http.StatusOK, map[string]any{"result": result})
 }
 
-// readWebhook returns the event of a webhook that the provider has signed. Otherwise it
-// replies and returns false.
+// readWebhook returns the event of a webhook. If the provider has not signed the webhook, or it
+// cannot be read, readWebhook replies with an error and returns false.
 func (a *API) readWebhook(w http.ResponseWriter, r *http.Request) (payment.Event, bool) {
 	body, err := io.ReadAll(r.Body)
 	var tooLarge *http.MaxBytesError

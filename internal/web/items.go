@@ -18,7 +18,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// HeldHeader lists when the request was inside the critical section, as FROM-TO in Unix
+// HeldHeader lists the times that the request spent inside the critical section, as FROM-TO in Unix
 // nanoseconds, separated by commas. The bench finds overlapping holders with it.
 const HeldHeader = "Oversell-Held"
 
@@ -80,7 +80,7 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 	defer func() { traced(outcome, res) }()
 	a.metrics.request(name, outcome)
 	a.metrics.lock(name, res.Lock)
-	if err == nil { // so that names that are not items are never audited
+	if err == nil { // only names of items are audited
 		a.metrics.sales.watch(r.PathValue("sku"))
 	}
 	if res.Lock.Release != nil {
@@ -97,7 +97,7 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 }
 
 // oneEach reports whether a buyer may take that many units with the strategy that the request
-// names. Otherwise it replies.
+// names. If not, it replies with an error.
 func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bool {
 	if !a.cfg.OneEach || r.URL.Query().Get("strategy") == "" && quantity == 1 || problem.Authorized(r, a.cfg.Token) {
 		return true
@@ -107,8 +107,9 @@ func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bo
 	return false
 }
 
-// idempotencyKey returns the key of a request, "" for none. If the header is empty or given
-// twice it replies and returns false: the client relies on a key, but it is unclear which.
+// idempotencyKey returns the key of a request, "" for none. If the header is empty or given twice,
+// it replies with an error and returns false: the client relies on a key, but it is unclear on
+// which one.
 func idempotencyKey(w http.ResponseWriter, r *http.Request) (string, bool) {
 	keys := r.Header.Values("Idempotency-Key")
 	switch {
@@ -130,7 +131,7 @@ type sold struct {
 	Remaining int64 `json:"remaining"` // as this buyer saw it
 	Replayed  bool  `json:"replayed"`  // an earlier request with the same key made the order
 
-	// State is the state, as far as known, of an order that is written through a stream.
+	// State is the last known state of an order that is written through a stream.
 	State  string `json:"state,omitempty"`
 	Reason string `json:"reason,omitempty"` // why the order waits for a retry of the dead letters
 }
@@ -229,8 +230,9 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) {
 }
 
 // firstFamily returns the family of the strategy that sells an item first: the named one, or the
-// default one. If the named one does not exist or cannot sell the item, it replies and returns
-// false. The default strategy need not be able to sell the item, because other strategies may.
+// default one. If the named one does not exist or cannot sell the item, firstFamily replies with an
+// error and returns false. The default strategy need not be able to sell the item, because other
+// strategies may.
 func (a *API) firstFamily(w http.ResponseWriter, r *http.Request, named string, item stock.Item) (string, bool) {
 	if named == "" {
 		return a.cfg.Stock.Family(a.strategy.Load().(string)), true
@@ -345,8 +347,8 @@ func (a *API) categories(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// cached reads a value through the cache. The value is nil if it does not exist. After an error it
-// replies and returns false.
+// cached reads a value through the cache. The value is nil if it does not exist. After an error,
+// cached replies with that error and returns false.
 func (a *API) cached(w http.ResponseWriter, r *http.Request, key string, load cache.Load) ([]byte, bool) {
 	name, ok := a.requested(w, r)
 	if !ok {
@@ -406,7 +408,7 @@ type Audit struct {
 	stock.Audit
 	Instance   string           `json:"instance"`    // the instance that answered
 	CacheLoads map[string]int64 `json:"cache_loads"` // loads of the item's cached value, by instance
-	// RedisCommands are the commands that Redis has counted since it started, or nil if Redis denies
-	// INFO.
+	// RedisCommands is the number of commands that Redis has counted since it started, or nil if
+	// Redis denies INFO.
 	RedisCommands *int64 `json:"redis_commands,omitempty"`
 }

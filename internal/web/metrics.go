@@ -12,8 +12,8 @@ import (
 	"oversell/internal/guard"
 )
 
-// metrics are the metrics of /metrics, in their own registry. Only names of existing
-// strategies become labels, so that there are few.
+// metrics holds the metrics of /metrics, in their own registry. Only names of existing strategies
+// become labels, so that there are few labels.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec

@@ -39,7 +39,7 @@ func (a *API) protected(h http.Handler) http.Handler {
 	})
 }
 
-// knownNames returns the configured names, and the host of the address to listen on.
+// knownNames returns the configured names, and the host of addr, the address to listen on.
 func knownNames(addr string, hosts []string) []string {
 	var names []string
 	for _, host := range hosts {

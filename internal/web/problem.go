@@ -60,7 +60,7 @@ var outcomes = []outcome{
 	{stock.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 	{cache.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 
-	// The outcome of a payment comes before its cause: such an error wraps both.
+	// The outcome of a payment must come before its cause, because such an error wraps both.
 	{holds.ErrPending, http.StatusServiceUnavailable, "payment_pending", false},
 	{holds.ErrRefunded, http.StatusConflict, "refunded", false},
 	{holds.ErrUnknownHold, http.StatusNotFound, "unknown_hold", false},
@@ -97,7 +97,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) string {
 	return a.failBy(w, r, "", err)
 }
 
-// failBy is fail for a request with a strategy, whose servers may be the ones that failed.
+// failBy is like fail, for a request with a strategy: the servers of the strategy may be the ones
+// that failed.
 func (a *API) failBy(w http.ResponseWriter, r *http.Request, strategy string, err error) string {
 	for _, o := range a.outcomes {
 		if errors.Is(err, o.err) {

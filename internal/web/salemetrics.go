@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxWatched is how many items have sale metrics: those that were sold or put on sale most
-	// recently. Each costs an audit, and a label must not have many values.
+	// recently. Each item costs an audit, and a label must not have many values.
 	maxWatched = 20
 	// auditedEvery is how old the figures may be before a scrape begins a new round.
 	auditedEvery = 10 * time.Second
@@ -34,13 +34,13 @@ type saleMetrics struct {
 	// not watched or were deleted. It is nil in a shop without holds.
 	countAlarms func(ctx context.Context) (int64, error)
 
-	ctx    context.Context // of all audits
+	ctx    context.Context // the context of all audits
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
 	watched []string      // the most recent is last
 	round   chan struct{} // closed when the latest round has ended
-	found   *saleFigures  // by the last complete round, or nil
+	found   *saleFigures  // what the last complete round found, or nil
 	at      time.Time     // when the latest round began
 
 	units, oversold, lost, foreign, refused, durable, alarms *prometheus.Desc
@@ -75,8 +75,8 @@ func newSaleMetrics(
 	}
 }
 
-// saleFigures are the results of one round. An item whose audit failed is left out, because an old
-// figure would look like a current one. So is the count of alarms if counting failed.
+// saleFigures holds the results of one round. An item whose audit failed is left out, because an
+// old figure would look like a current one. The count of alarms is left out if counting failed.
 type saleFigures struct {
 	audits map[string]saleAudit // by sku
 	alarms *int64
@@ -89,9 +89,9 @@ type saleAudit struct {
 }
 
 // after adds to an audit the number of units that are certainly lost. An audit reads the stock
-// before it counts the orders, so purchases in between look like lost updates. But the orders that
-// the previous audit counted were taken from the stock before this reading of it, so only they are
-// used. Unwritten orders may have been taken since, and are left out.
+// before it counts the orders, so purchases in between look like lost updates. But the units of the
+// orders that the previous audit counted were taken before this reading of the stock, so only these
+// orders are used. Unwritten orders may be newer, and are left out.
 func (before saleAudit) after(a stock.Audit) saleAudit {
 	if before.SaleID != a.SaleID {
 		return saleAudit{Audit: a}
@@ -103,13 +103,13 @@ func (before saleAudit) after(a stock.Audit) saleAudit {
 
 // close prevents new audits, and cancels the running one.
 func (m *saleMetrics) close() {
-	m.mu.Lock() // so that no round is being started
+	m.mu.Lock() // so that no round begins meanwhile
 	defer m.mu.Unlock()
 	m.cancel()
 }
 
-// wait, called after close, waits until the last round has ended, but at most for limit: a running
-// statement is not interrupted.
+// wait waits until the last round has ended, but at most for limit: a running statement is not
+// interrupted. Call it after close.
 func (m *saleMetrics) wait(limit time.Duration) {
 	m.mu.Lock()
 	round := m.round
@@ -219,7 +219,7 @@ func (m *saleMetrics) begin() <-chan struct{} {
 }
 
 // look counts the alarms and audits the items, the most recent first. An audit may end after the
-// round's time is over; the remaining ones then count as failed.
+// round's time is over; then the remaining audits count as failed.
 func (m *saleMetrics) look(watched []string, before *saleFigures) *saleFigures {
 	ctx, cancel := context.WithTimeout(m.ctx, maxAuditTime)
 	defer cancel()

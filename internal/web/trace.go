@@ -21,7 +21,7 @@ const deductRoute = "/api/items/{sku}/deduct"
 // contain no idempotency key or buyer.
 //
 // The steps become spans only when the request is over, so that a purchase that is not sampled
-// costs nothing. So the trace of a request in a killed shop has no steps.
+// costs nothing. The trace of a request has no steps if its shop was killed.
 func (a *API) trace(w http.ResponseWriter, r *http.Request, req *stock.Request) (
 	http.ResponseWriter, func(outcome string, res stock.Result),
 ) {

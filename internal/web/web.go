@@ -36,8 +36,8 @@ type Strategy struct {
 	Breaks string `json:"breaks"`
 	Cache  bool   `json:"cache"` // whether it can also guard the cache's loads
 
-	// Keepers lists where the stock may be kept of an item that the strategy sells, and Limit says
-	// whether it checks an item's limit per buyer. A stage of holds has neither.
+	// Keepers lists the backends whose stock the strategy can sell, and Limit says whether it
+	// checks an item's limit per buyer. They are not set for a stage of holds.
 	Keepers []stock.Backend `json:"keepers,omitempty"`
 	Limit   bool            `json:"limit,omitempty"`
 
@@ -55,7 +55,7 @@ type Config struct {
 	ForReads   string            // the strategy for cached reads if Default cannot guard them
 	Instance   string            // unique among all instances
 	Token      string            // required for changes; "": not required
-	OneEach    bool              // without the token, a buyer may only take one unit, with the default strategy
+	OneEach    bool              // without the token, a buyer may only take one unit with the default strategy
 	Logger     *slog.Logger
 
 	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are its
@@ -66,9 +66,9 @@ type Config struct {
 	HoldStage     string
 	WebhookSecret []byte
 
-	// HoldFaults are the faults of single payments. Ledger reads the provider's entries for a sale, or
-	// only their number if there are more than most. Both are nil if the provider is not in this
-	// process.
+	// HoldFaults sets the faults of single payments. Ledger reads the provider's entries for a
+	// sale. If there are more than most, it returns only their number. Both are nil if the provider
+	// is not in this process.
 	HoldFaults *payfault.Faults
 	Ledger     func(saleID string, most int) (entries []payment.Entry, number int)
 
@@ -89,8 +89,8 @@ type Config struct {
 	Check    func(ctx context.Context) error
 	Commands func(ctx context.Context) (*int64, error)
 
-	// Connections returns for how long, in total, database connections were in use, and how often one
-	// was returned to the pool; nil: there are no such metrics.
+	// Connections returns for how long, in total, database connections were in use, and how many
+	// times one was returned to the pool; nil: there are no such metrics.
 	Connections func() (held time.Duration, times int64)
 
 	// Tracer makes spans of purchases; nil: they are not traced.
@@ -107,8 +107,8 @@ type API struct {
 	owners   atomic.Uint64
 	metrics  *metrics
 	outcomes []outcome
-	failures guard.LogLimit // for the errors of backends
-	withheld guard.LogLimit // for the details that clients must not see
+	failures guard.LogLimit // limits the log of backends' errors
+	withheld guard.LogLimit // limits the log of details that clients must not see
 }
 
 // New returns an API.

@@ -29,8 +29,8 @@ var (
 
 // ReadBody reads a body that is one JSON object into v, a pointer to a struct without nested
 // objects. The object may have only fields of the struct, by their exact names, and each at most
-// once. For any other body, or if an http.MaxBytesReader refuses its length, it replies what is
-// wrong and returns false.
+// once. For any other body, or if an http.MaxBytesReader refuses its length, ReadBody replies with
+// what is wrong and returns false.
 func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	err := decode(body, v)
 	if err == nil {
@@ -58,7 +58,7 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	return false
 }
 
-// kind describes the JSON value that a field of a type takes.
+// kind describes the JSON value that a field of type t takes.
 func kind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -104,7 +104,7 @@ func decode(body io.Reader, v any) error {
 func eachFieldOnce(text []byte, allowed []string) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {
-		return errNoObject // null
+		return errNoObject // the text is null
 	}
 	var seen []string
 	for d.More() {

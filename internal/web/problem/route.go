@@ -49,7 +49,7 @@ func (r *refusal) Write(p []byte) (int, error) { return len(p), nil }
 // NoSuchPath replies that there is nothing at the path of a request.
 func NoSuchPath(w http.ResponseWriter) { Reply(w, http.StatusNotFound, "no_such_path", "no such path") }
 
-// WrongMethod replies that a path allows only these methods.
+// WrongMethod replies that a path allows only the given methods.
 func WrongMethod(w http.ResponseWriter, allowed string) {
 	w.Header().Set("Allow", allowed)
 	Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+allowed)
@@ -64,9 +64,9 @@ func Parameters(next http.HandlerFunc, allowed ...string) http.HandlerFunc {
 	}
 }
 
-// Bodiless refuses requests with a body: the client would not get what it asked for. Besides,
-// during a long request the server can only notice that the client has left if there is no unread
-// body.
+// Bodiless refuses requests with a body: the client would not get what it asked for. Moreover, the
+// server notices during a long request that the client has left only if no part of the body is
+// unread.
 func Bodiless(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {

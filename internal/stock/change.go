@@ -392,10 +392,10 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 // A stock in the database gets a new generation only for a new family, and is counted only for that
 // family's turn. The claims of the last generation end with its pool.
 //
-// A generation for the family of streams is only written to the row here. Redis gets it
-// from publish, once the row is committed. Otherwise a process that is killed in between
-// would leave Redis with a generation that the row does not name, and orders that were
-// accepted in it could never be written.
+// A generation for StreamFamily is only written to the row here. Redis gets it from publish, once
+// the row is committed. Otherwise a process that is killed in between would leave Redis with a
+// generation that the row does not name, and orders that were accepted in it could never be
+// written.
 func (s *Service) startGeneration(ctx context.Context, tx store, item Item, family string) error {
 	last := item.generation()
 	if !item.backend().inRedis() {

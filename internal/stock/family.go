@@ -85,9 +85,9 @@ func (s *Service) clock(at store) (ms int64, err error) {
 	return ms, nil
 }
 
-// yieldTurn ends a turn in which nothing was sold. A purchase that has waited for the turn calls it
-// if it fails, or its buyer has left: otherwise a family that cannot sell would keep the others out
-// for the whole of its turn, again and again.
+// yieldTurn ends a turn in which nothing was sold. A purchase that has waited for the turn calls
+// yieldTurn if it fails or its buyer has left: otherwise a family that cannot sell would keep the
+// others out for the whole of its turn, again and again.
 func (p *purchase) yieldTurn(ctx context.Context) {
 	s := p.service
 	err := s.store.query(ctx, func(db *gorm.DB) *gorm.DB {

@@ -99,8 +99,8 @@ func (l ledger) update(tx *gorm.DB, remaining any, refused func(Item) error, whe
 // lockRow makes a SELECT lock its row.
 func lockRow(db *gorm.DB) []clause.Expression { return locking(db, clause.LockingStrengthUpdate) }
 
-// locking makes a SELECT keep others from changing its row, in MySQL. SQLite has one writer at a
-// time, and does not need it.
+// locking makes a SELECT in MySQL keep others from changing its row. SQLite has one writer at a
+// time, and does not need this.
 func locking(db *gorm.DB, strength string) []clause.Expression {
 	if db.Name() != "mysql" {
 		return nil

@@ -82,8 +82,8 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	return b, err
 }
 
-// Recount puts the units that were stranded in a balance back on sale, and returns by how many
-// units the stock has grown. It returns 0 if another generation has begun since, or if nothing is
+// Recount puts the units that were stranded in a balance back on sale, and returns how many units
+// the stock has gained. It returns 0 if another generation has begun since, or if nothing is
 // missing any more.
 //
 // The stock is not overwritten. With the item's row locked, a new generation begins with the units

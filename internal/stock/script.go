@@ -79,7 +79,7 @@ type batched struct {
 	err    error // the call's error, if there is no answer
 	unsure bool  // too few replicas have the accepted order
 
-	order    Order     // if the units were taken
+	order    Order     // set if the units were taken
 	taken    time.Time // when the script answered; zero: no order was to be written
 	orderErr error     // see writeOrders
 	refused  bool      // the order was not written in the batch, but may succeed alone
@@ -108,7 +108,7 @@ var (
 // claimPeriod is the shortest time that a claim on an idempotency key lasts; the longest is twice
 // that. Most buyers need less time between looking up their key and taking units; for slower ones
 // the unique index in the database decides. Claims of one period share a hash, so that only the
-// claims of two periods are kept, however long the sale.
+// claims of two periods are kept, even in a long sale.
 const claimPeriod = 10 * time.Second
 
 // sell takes the units of a batch and writes the orders of the buyers that got some. It uses no

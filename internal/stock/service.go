@@ -45,7 +45,7 @@ type Config struct {
 type Strategy struct {
 	Guard  Guard
 	Script *ScriptSeller
-	Keeper Backend // where it needs the stock; "": either
+	Keeper Backend // the backend in which it needs the stock; "": either
 	Family string  // strategies of one family exclude each other; "": a family of its own
 }
 

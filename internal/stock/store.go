@@ -23,7 +23,7 @@ const (
 	countTimeout  = 30 * time.Second
 )
 
-// limited returns the context of one statement. It has dbTimeout and does not end with ctx: GORM
+// limited returns the context for one statement. It ends after dbTimeout, but not with ctx: GORM
 // shares prepared statements, so a caller that cancels while one is being prepared fails all
 // callers that wait for it; and interrupting a statement closes its connection.
 func limited(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -40,7 +40,7 @@ func ClockSQL(db *gorm.DB) string {
 	return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 }
 
-// query runs one statement. The error says what it was for.
+// query runs one statement. The error says what the statement was for.
 func (s store) query(ctx context.Context, run func(db *gorm.DB) *gorm.DB, what string, args ...any) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()

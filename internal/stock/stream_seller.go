@@ -65,7 +65,7 @@ type Stream struct {
 }
 
 // DefaultBacklog is the default for how many accepted orders of an item may wait to be written:
-// more than a burst of buyers brings. They take about 12 MB of Redis.
+// more than a burst of buyers brings. They take about 12 MB of Redis's memory.
 const DefaultBacklog = 100_000
 
 // Streamed returns a ScriptSeller that writes no orders: its script takes the units of a
@@ -295,7 +295,7 @@ func (p *purchase) replayLost(ctx context.Context, id string) error {
 	return fmt.Errorf("%w: %s", ErrNotAccepted, reasonLost)
 }
 
-// acceptedItems are the items for which this process has accepted orders or ended a generation.
+// acceptedItems holds the items for which this process has accepted orders or ended a generation.
 type acceptedItems struct {
 	wake     chan struct{}     // wakes the consumer of this process, if there is one
 	follower *guard.Background // finds out whether the orders are written
@@ -306,9 +306,9 @@ type acceptedItems struct {
 
 type acceptedItem struct {
 	fresh bool // orders were accepted since the last takeFresh
-	// told are the orders that were confirmed to buyers as accepted, until they are written or
-	// recorded as lost. Without this record, nobody would notice that a Redis that lost everything had
-	// accepted them.
+	// told holds the orders that were confirmed to buyers as accepted, until they are written or
+	// recorded as lost. Without this record, nobody would notice that a Redis that lost everything
+	// had accepted them.
 	told  map[string]generation // by id
 	ended string                // the last generation that this process has ended; see followEnd
 }

@@ -104,8 +104,8 @@ func (s Sale) took(left int64, err error) error {
 
 // write writes an order.
 //
-// WRONG: nothing checks that a unit is left for it: neither that the sale from which the unit was
-// taken is still on, nor the item's row.
+// WRONG: nothing checks the order against the database: neither whether the sale from which the
+// unit was taken is still on, nor whether the item's row has a unit left.
 func (s Sale) write(ctx context.Context, id string) error {
 	order := stock.Order{ID: id, SKU: s.Item.SKU, SaleID: s.Item.SaleID, Quantity: 1, Strategy: s.Strategy,
 		CreatedAt: time.Now().UTC()}

@@ -117,8 +117,8 @@ func (c Consumer) withDefaults(ctx context.Context) Consumer {
 }
 
 // Consume writes accepted orders of all items until ctx ends. Several processes may consume
-// at the same time. It has one goroutine for each item whose stream is not empty, and
-// returns when all of them have ended: a transaction that has begun is finished.
+// at the same time. It runs one goroutine for each item whose stream is not empty, and returns when
+// all of them have ended: a transaction that has begun is finished.
 func (s Streams) Consume(ctx context.Context, sale Sale, log *slog.Logger, c Consumer) {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -358,8 +358,8 @@ func (r *reader) next(ctx context.Context) (entries []Entry, before bool, err er
 	return entries, false, err
 }
 
-// consume writes orders and removes them from the stream. While the database is away it
-// tries again.
+// consume writes orders and removes them from the stream. While the database is unavailable,
+// consume tries again.
 func (r *reader) consume(ctx context.Context, entries []Entry, before bool) error {
 	for pause := minConsumePause; ; pause = min(2*pause, maxConsumePause) {
 		start := time.Now()

@@ -125,8 +125,8 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 }
 
 // paidBefore returns the error for a hold that was paid with another payment. If this shop's
-// provider does not know that payment, this request may be a repetition of the one that made it at
-// another shop.
+// provider does not know that payment, this request may repeat one that made the payment at another
+// shop.
 func (s *Service) paidBefore(ctx context.Context, h Hold) error {
 	if _, err := s.cfg.Payments.Payment(ctx, h.PaymentID); errors.Is(err, payment.ErrUnknownPayment) {
 		s.log.Warn("a hold was paid at another provider than this shop's; several shops need the same one, as "+
@@ -299,8 +299,8 @@ func untilAnswered(ctx context.Context, f func() error) (err error) {
 	}
 }
 
-// Reference identifies in a payment the hold that it is for, with the fencing token. So the webhook
-// of a payment claims only the hold for which it was authorised.
+// Reference returns the reference of payments for the hold: its id and its fencing token. So the
+// webhook of a payment claims only the hold for which the payment was authorised.
 func (h Hold) Reference() string { return h.ID + "/" + strconv.FormatInt(h.Token, 10) }
 
 func (b begunRow) reference() string { return Hold{ID: b.HoldID, Token: b.Token}.Reference() }

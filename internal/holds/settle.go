@@ -147,7 +147,7 @@ func (s *Service) settleOne(ctx context.Context, b begunRow) error {
 }
 
 // failed counts a failed settlement of a payment, and raises an alarm after too many. It does not
-// count a refund as failed: perhaps the provider only does not answer.
+// increase RefundsFailed, because the provider may just not have answered.
 func (s *Service) failed(ctx context.Context, b begunRow, cause error) error {
 	_, err := s.exec(ctx,
 		"UPDATE oversell_hold_payments SET times_unknown = times_unknown + 1 WHERE hold_id = ? AND idempotency_key = ?",

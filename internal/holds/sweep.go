@@ -145,7 +145,7 @@ func (r *sweeper) split(items []stock.Item) (quick, slow []stock.Item) {
 	return quick, slow
 }
 
-// begin starts the sweep of an item. When it ends, done is called and the channel closed.
+// begin starts the sweep of an item. When it ends, done is called and the channel is closed.
 func (r *sweeper) begin(ctx context.Context, item stock.Item, done func()) <-chan struct{} {
 	r.mark(item.SKU, true)
 	ended := make(chan struct{})

@@ -12,7 +12,7 @@
 //   - a payment reads the hold first and writes the order later, without a condition: a late
 //     payment sells a unit that the sweep has given back, and so does a payment during a release:
 //     TestLatePayment, TestPaymentDuringRelease
-//   - an extension likewise: it restores the hold after its unit went to another buyer:
+//   - an extension has the same flaw: it restores the hold after its unit went to another buyer:
 //     TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both return its units: TestTwoSweeps
 //   - so do two releases, and two cancellations: TestDoubleRelease, TestCancelledTwice
@@ -23,7 +23,7 @@
 //     TestCrashInSweep
 //   - the limit and the idempotency key are read before the step that takes the units:
 //     TestLimitRaced, TestSameKeyAtOnce
-//   - the ttl goes by the clock of Redis, the sweep by that of its own process: TestClocksDiffer
+//   - the ttl uses the clock of Redis, and the sweep that of its own process: TestClocksDiffer
 //   - a counter that Redis has lost, by eviction, by a restart or after a week without a hold,
 //     starts again with all units: TestRedisLosesTheSale
 //   - a hold of a sale that is over can still be paid: TestOldSaleIsStillPaid

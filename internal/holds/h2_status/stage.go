@@ -15,7 +15,7 @@
 //   - the status can change between the read and the write: a late payment sells a unit that the
 //     sweep has given back, and so does a payment during a release: TestLatePayment,
 //     TestPaymentDuringRelease
-//   - an extension likewise: it writes back the status that it has read: TestExtendedAfterItWasSold
+//   - an extension has the same flaw: it writes back the status that it has read: TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both return its units: TestTwoSweeps
 //   - so do two releases, and two cancellations: TestDoubleRelease, TestCancelledTwice
 //   - if a process dies after it took the units, they are lost: TestCrashAfterTake

@@ -239,7 +239,8 @@ func (s *Stage) checkLeft(ctx context.Context, r holds.Request) error {
 	return err
 }
 
-// checkLimit returns ErrLimit unless the buyer may have the units. Holds that have expired do not count.
+// checkLimit returns ErrLimit unless the buyer may take the units. Holds that have expired do not
+// count.
 func (s *Stage) checkLimit(ctx context.Context, r holds.Request) error {
 	has, err := s.number(ctx, "SELECT units - COALESCE((SELECT SUM(quantity) FROM oversell_holds h WHERE "+
 		"h.sale_id = b.sale_id AND h.buyer = b.buyer AND "+s.isDue()+"), 0) FROM oversell_hold_buyers b "+
@@ -426,7 +427,7 @@ func (s *Stage) due(
 func list(values []any) string { return "(?" + strings.Repeat(", ?", len(values)-1) + ")" }
 
 // readAll reads the holds that the given WHERE clause selects. A hold with the status held counts
-// as expired when its time is over, and when its sale is.
+// as expired when its time or its sale is over.
 func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, "+
 		"CASE WHEN status = 'held' AND (expires_at <= "+s.sql.Clock+
@@ -490,8 +491,8 @@ func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, e
 	return u, nil
 }
 
-// left reads the units left of a sale. Only if these are not enough it also counts the units in
-// expired holds, again in one statement. It returns ErrSaleOver if the sale is not current.
+// left reads the units left of a sale. If these are not enough, it also counts the units in expired
+// holds, again in one statement. It returns ErrSaleOver if the sale is not current.
 func (s *Stage) left(ctx context.Context, r holds.Request) (units int64, err error) {
 	const from = " FROM oversell_items i WHERE sku = ? AND sale_id = ? AND keeper = 'holds'"
 	units, err = s.number(ctx, "SELECT remaining"+from, r.SKU, r.SaleID)

@@ -280,8 +280,8 @@ type sqlRule struct {
 	then  locktest.Action
 }
 
-// On applies then to every statement that matches, until the next call. A nil match ends it.
-// An action that fails with locktest.ErrCut breaks the connection.
+// On applies the action then to every statement that matches, until the next call. A nil match
+// removes the rule. An action that fails with locktest.ErrCut breaks the connection.
 func (h *SQLHook) On(match func(statement string) bool, then locktest.Action) {
 	h.rule.Store(&sqlRule{match, then})
 }

@@ -26,7 +26,7 @@ type Books struct {
 	Cancelled  int `json:"cancelled"`
 	Refunded   int `json:"refunded"`
 
-	// ChargedWithoutOrder counts the captures that ended in neither exactly one order nor exactly one
+	// ChargedWithoutOrder counts the captures that led to neither exactly one order nor exactly one
 	// refund: the buyer has paid for nothing, or has both the goods and the money.
 	ChargedWithoutOrder int `json:"charged_without_order"`
 

@@ -242,7 +242,7 @@ func (s *Server) putFaults(r *http.Request) (faults Faults, err error) {
 		err = s.faulty.set(faults)
 	}
 	if err == nil {
-		text, _ := json.Marshal(faults) // a struct of numbers and strings cannot fail
+		text, _ := json.Marshal(faults) // encoding numbers and strings cannot fail
 		s.cfg.Logger.Info("faults are set", "faults", string(text))
 	}
 	return faults, err

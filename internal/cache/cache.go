@@ -309,10 +309,10 @@ func (r *Reader) Loads(ctx context.Context, key string) (map[string]int64, error
 	return counts, nil
 }
 
-// misses limits what reads of missing values store in Redis. Anybody can make up keys, and each key
-// costs Redis a marker, and with some locks more. So at most limit keys may store something: those
-// read in the current or the previous period. A period lasts at least stay, so a key's marker has
-// expired when the key is forgotten. It is safe for concurrent use.
+// misses limits what reads of missing values store in Redis. Anybody can make up keys. Each of them
+// costs Redis a marker and, with some locks, further keys. So at most limit keys may store
+// something: those read in the current or the previous period. A period lasts at least stay, so a
+// key's marker has expired when the key is forgotten. It is safe for concurrent use.
 type misses struct {
 	limit int
 	stay  time.Duration

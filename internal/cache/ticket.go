@@ -88,7 +88,7 @@ func (f failure) since(before string) error {
 
 // failed stores the failure of a load for readers that wait in other instances. It shortens the
 // expiry of the ticket and the count, because the value may not exist. Until the ticket expires,
-// concurrent loads can still be stored.
+// the results of concurrent loads can still be stored.
 func (r *Reader) failed(ctx context.Context, key string, failed error) error {
 	k := keys{key}
 	_, err := r.cfg.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -27,10 +27,11 @@ const (
 	writePiece = 64 << 10
 )
 
-// connections is a listener that limits how many connections are open. Further ones wait, the first
-// in the shop and the others in the operating system's queue. While any wait, a connection without
-// a running request is closed to make room: one that has sent nothing since it was opened, or else
-// the one that has been idle longest. An error of a single connection does not end the listener.
+// connections is a listener that limits how many connections are open. Further connections wait,
+// the first in the shop and the others in the operating system's queue. While connections wait, one
+// without a running request is closed to make room: one that has sent nothing since it was opened,
+// or else the one that has been idle longest. An error of a single connection does not end the
+// listener.
 //
 // It also limits how long a client may take to read a reply.
 type connections struct {

@@ -44,7 +44,7 @@ type Config struct {
 	Logger   *slog.Logger         // default: slog.Default
 
 	TTL    time.Duration // lease of a lock; default 6 s
-	Policy guard.Policy  // how to wait for a lock; default a line
+	Policy guard.Policy  // how to wait for a lock; default: a guard.Line
 
 	// Connections is the maximum number of connections to clients at the same time. The default is
 	// the limit on open files minus the shop's own files and the OtherFiles of the rest of the

@@ -179,8 +179,8 @@ func (a *API) pay(w http.ResponseWriter, r *http.Request) {
 	a.answerHold(w, r, "paid", order, err)
 }
 
-// holdOrder answers with the order that a hold has become. The order is always written: a payment
-// that is under way has none.
+// holdOrder answers with the order that a hold has become. Such an order is always written: a
+// payment under way has no order yet.
 func (a *API) holdOrder(w http.ResponseWriter, r *http.Request) {
 	o, err := a.cfg.Holds.Order(r.Context(), r.PathValue("id"))
 	a.answer(w, r, struct {

@@ -55,7 +55,7 @@ type Config struct {
 	ForReads   string            // the strategy for cached reads if Default cannot guard them
 	Instance   string            // unique among all instances
 	Token      string            // required for changes; "": not required
-	OneEach    bool              // without the token, a buyer may only take one unit with the default strategy
+	OneEach    bool              // buyers without the token get one unit, by the default strategy only
 	Logger     *slog.Logger
 
 	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are its
@@ -279,8 +279,8 @@ func (a *API) names() []string {
 	return names
 }
 
-// requested returns the strategy that the request names, or the default one. If there is
-// no such strategy it replies and returns false.
+// requested returns the strategy that the request names, or the default one. If there is no such
+// strategy, it replies with an error and returns false.
 func (a *API) requested(w http.ResponseWriter, r *http.Request) (string, bool) {
 	name := r.URL.Query().Get("strategy")
 	if name == "" {

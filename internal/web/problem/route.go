@@ -64,9 +64,9 @@ func Parameters(next http.HandlerFunc, allowed ...string) http.HandlerFunc {
 	}
 }
 
-// Bodiless refuses requests with a body: the client would not get what it asked for. Moreover, the
-// server notices during a long request that the client has left only if no part of the body is
-// unread.
+// Bodiless refuses requests with a body: the client would not get what it asked for. Moreover,
+// during a long request the server notices that the client has left only if there is no unread
+// body.
 func Bodiless(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {

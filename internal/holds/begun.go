@@ -44,8 +44,8 @@ type begunRow struct {
 	RefundKey string `gorm:"size:128;not null;default:''"`
 	// RefundsFailed counts the refunds that the provider accepted and that then failed.
 	RefundsFailed int `gorm:"not null;default:0"`
-	// Cancelling says that the order of the payment is being cancelled. Then the order does not
-	// settle the payment.
+	// Cancelling says that the order of the payment is being cancelled. Until that is done,
+	// settling the payment does not delete the row.
 	Cancelling bool `gorm:"not null;default:false"`
 	// Alarm says why an operator has to look at the payment; see the alarms below. It is ""
 	// otherwise.
@@ -233,8 +233,8 @@ func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b beg
 }
 
 // settled deletes the row of a settled payment, if the row has this id, or no id because the
-// payment was not made. A row with another id is another payment. If the deletion fails, the
-// payment is settled again later, which changes nothing.
+// payment was not made. A row with another id belongs to another payment. If the deletion fails,
+// the payment is settled again later, which changes nothing.
 func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
 	err := s.remove(ctx, "hold_id = ? AND idempotency_key = ? AND payment_id IN ('', ?)", b.HoldID, b.Key, paymentID)
 	if err != nil {

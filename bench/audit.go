@@ -17,7 +17,7 @@ import (
 	"oversell/internal/present"
 )
 
-// auditArg makes this program check a sale in a running shop.
+// auditArg is the argument that makes this program check a sale in a running shop.
 const auditArg = "audit"
 
 const auditUsage = `Audit checks the sale of an item in a running shop, after any load tool has bought
@@ -41,7 +41,7 @@ unaccounted for, 2 if the books could not be checked.
 
 `
 
-// auditSale runs the command audit.
+// auditSale runs the audit command.
 func auditSale(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	agree, err := auditShop(ctx, args, stdout)
 	switch {
@@ -123,7 +123,7 @@ func toldBy(name string) (told *audit.Told, err error) {
 	return told, nil
 }
 
-// writeAudit writes a table of the figures, and then what is wrong.
+// writeAudit writes a table of the figures, and below it the problems that were found.
 func writeAudit(out io.Writer, r audit.Result) error {
 	var b strings.Builder
 	a := r.Audit
@@ -147,8 +147,7 @@ func writeAudit(out io.Writer, r audit.Result) error {
 	return err
 }
 
-// line writes a table of one row. The arguments alternate between the name of a column and its
-// figure.
+// line writes a one-row table. The arguments alternate between the name of a column and its figure.
 func line(b *strings.Builder, figures ...any) {
 	t := present.Table[[]any]{Rows: [][]any{figures}}
 	for i := 0; i < len(figures); i += 2 {
@@ -157,7 +156,7 @@ func line(b *strings.Builder, figures ...any) {
 	b.WriteString(t.Text(present.Style{}))
 }
 
-// agreement describes the numbers of a sale in which all of them agree.
+// agreement returns a sentence that says what agrees in a sale without problems.
 func agreement(r audit.Result) string {
 	const stock = "the stock and the orders add up"
 	if r.Told == nil {

@@ -9,7 +9,8 @@ import (
 	"oversell/internal/bench/report"
 )
 
-// compareArg makes this program compare reports instead of writing one.
+// compareArg is the argument that makes this program compare reports instead of writing
+// one.
 const compareArg = "compare"
 
 const compareUsage = `Compare shows what changed between two reports that bench wrote with -json, row by
@@ -29,7 +30,7 @@ be compared.
 Exit code: 0 if the reports were compared, 2 if they cannot be.
 `
 
-// compareReports runs the command compare.
+// compareReports runs the compare command.
 func compareReports(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
 		fmt.Fprint(stdout, compareUsage)

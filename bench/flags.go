@@ -25,14 +25,14 @@ import (
 	"oversell/internal/stock"
 )
 
-// envPrefix begins the names of the environment variables that set defaults of flags.
+// envPrefix is the prefix of the environment variables that set the defaults of flags.
 const envPrefix = "OVERSELL"
 
-// texts are the flags that are parsed later: names and lists.
+// texts holds the flags that interpret parses later: names and lists.
 type texts struct {
 	workload, strategies, conditions, retry, keys, keeper, targets, faults, seam, skew string
 
-	stages []string // of holds, named together with strategies of another workload
+	stages []string // stages of holds that were listed together with strategies of the deduct workload
 }
 
 // allStrategies stands for every strategy that can be run.
@@ -48,8 +48,8 @@ func strategiesUsage() string {
 		strings.Join(catalog.HoldNames(), ", ") + ", which are of workload hold"
 }
 
-// defaultWork is short compared with a sale, and long enough that two instances do not
-// take turns by chance, in which case local would seem to hold.
+// defaultWork is short compared with a sale, but long enough that holders in two instances
+// overlap. If they happened to take turns, the local strategy would seem to hold.
 const defaultWork = 400 * time.Microsecond
 
 // parse reads the flags and the environment. Its errors are one line each; flag.ErrHelp
@@ -67,7 +67,7 @@ func parse(args []string) (options, error) {
 	if !cmdline.Given(fs, "workload") {
 		t.divide()
 	}
-	line := flags(new(options), new(texts)) // given as arguments, not by the environment
+	line := flags(new(options), new(texts)) // only the arguments, without the environment
 	line.SetOutput(io.Discard)
 	if err := line.Parse(args); err != nil {
 		return o, err
@@ -84,7 +84,7 @@ func parse(args []string) (options, error) {
 	return o, o.interpret(fs, t)
 }
 
-// names lists the names that -strategies accepts in the workload.
+// names lists the names that -strategies accepts for the workload.
 func (t texts) names() []string {
 	if t.workload == string(report.WorkloadLock) {
 		return lockbench.Contenders().Names()
@@ -124,7 +124,7 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	return nil
 }
 
-// checkZeros refuses a zero that would stand for the default.
+// checkZeros refuses flags that are set to 0, because a 0 would mean the default.
 func checkZeros(fs *flag.FlagSet) error {
 	for name := range strings.FieldsSeq("requests stock instances items ttl rate duration in-flight repeat") {
 		value := fs.Lookup(name).Value.String()
@@ -135,7 +135,8 @@ func checkZeros(fs *flag.FlagSet) error {
 	return nil
 }
 
-// shown lists the flags that were set, for the report, without passwords.
+// shown lists the flags that were set, for the report. It hides addresses and tokens, which may
+// contain secrets.
 func shown(fs *flag.FlagSet) []string {
 	var list []string
 	fs.Visit(func(f *flag.Flag) {
@@ -153,7 +154,7 @@ func shown(fs *flag.FlagSet) []string {
 	return list
 }
 
-// flags declares the flags. Only -h all shows the part of a usage after its semicolon.
+// flags declares the flags. Only -h all shows the part of a usage text after the semicolon.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.redis, "redis", "embedded", "`WHERE` Redis is: embedded, local, or host:port; "+
@@ -282,7 +283,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
-		o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { // not every machine has them
+		o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { // some machines lack them
 			return name == string(catalog.NeedsZooKeeper) && !cmdline.Given(fs, "zookeeper") ||
 				name == string(catalog.NeedsEtcd) && !cmdline.Given(fs, "etcd") && coordination.FindEtcd() != nil
 		})
@@ -298,17 +299,17 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	return o.addHolds(fs, t)
 }
 
-// withServers adds what is known of the servers before they are started.
+// withServers returns c with what is known about the servers before they are started.
 func (o *options) withServers(c bench.Config) bench.Config {
 	switch o.redis {
 	case "embedded":
 	case "local":
-		c.Failovers = struct{ bench.Failovers }{} // a placeholder: it is started if it is needed
+		c.Failovers = struct{ bench.Failovers }{} // a placeholder: serve starts the set if it is needed
 	default:
 		c.RedisURL = o.redis
 	}
 	if o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") {
-		c.DBURL = "sqlite:" // the rest is not known yet and does not matter here
+		c.DBURL = "sqlite:" // the rest of the URL is not known yet, and does not matter here
 	}
 	if chaos.CheckSpecs(o.redis, o.db) == nil {
 		c.Chaos = new(chaos.Servers) // a placeholder, too
@@ -327,8 +328,8 @@ func parseConditions(t texts) (all []catalog.Condition, err error) {
 	return all, nil
 }
 
-// streamSeams sets the seams of orders that are written behind the sale. Seams of a sale by holds
-// are allowed only if the run has stages of holds, too.
+// streamSeams sets the seams of strategies that write orders behind the sale. Seams of the hold
+// workload are allowed only if the run also has stages of holds.
 func (o *options) streamSeams(t texts) error {
 	if t.seam == allStrategies {
 		o.Seams = bench.Seams()
@@ -342,7 +343,7 @@ func (o *options) streamSeams(t texts) error {
 	return nil
 }
 
-// chaos parses the flags of condition chaos, and gives -rate and -stock their defaults there.
+// chaos parses the flags of the chaos condition, and sets the defaults of -rate and -stock for it.
 func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	if cmdline.Given(fs, "seed") && o.Seed == 0 {
 		return errors.New("-seed is 0, and must be 1 or more")
@@ -359,8 +360,8 @@ func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	return nil
 }
 
-// defaultConditions are those that the run can have, except those that take half a minute or more:
-// late, partition, failover and chaos.
+// defaultConditions returns the conditions that the run can have, except those that take half a
+// minute or more: late, partition, failover and chaos.
 func (o *options) defaultConditions() []catalog.Condition {
 	switch {
 	case len(o.Targets) > 0:

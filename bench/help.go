@@ -88,7 +88,7 @@ Each flag has an environment variable as its default: OVERSELL_REDIS for -redis,
 	},
 }
 
-// help explains the program.
+// help writes the help text.
 func help(w io.Writer, args []string) {
 	helpText.Write(w, flags(new(options), new(texts)), args)
 }

@@ -1,5 +1,6 @@
-// Bench sends 5,000 concurrent requests to a flash sale under each strategy of
-// guarding its stock, and reports what was oversold.
+// Bench sends 5,000 concurrent requests to a flash sale under each strategy for guarding its stock,
+// and
+// reports what was oversold.
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 	pagetexts "oversell/internal/page/texts"
 )
 
-// The exit codes. Programs rely on them.
+// The exit codes. Scripts rely on them.
 const (
 	exitExpected   = 0 // every row matched the catalog's expectation
 	exitUnexpected = 1 // at least one did not
@@ -56,7 +57,7 @@ func start(ctx context.Context, args []string) int {
 	return run(ctx, args, os.Stdout, os.Stderr)
 }
 
-// options are the flags.
+// options holds the values of the flags.
 type options struct {
 	bench.Config
 	redis, db  string
@@ -88,8 +89,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitExpected
 }
 
-// run runs the bench, writes the report of the finished rows even after an error, and
-// returns whether all rows were as expected.
+// run runs the bench, and writes the report of the finished rows even after an error. It returns
+// true if all rows were as expected.
 func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error) {
 	out, err := o.open(stdout, stderr)
 	if err != nil {
@@ -121,7 +122,7 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report report.Re
 	return report, err
 }
 
-// serve opens the backends, and returns their names. The caller must call stop, also after an error.
+// serve opens the backends, and returns their names. The caller must call stop, even after an error.
 func (o *options) serve(ctx context.Context) (redis, db string, others []string, stop func() error, err error) {
 	var stops []func() error
 	stop = func() (err error) {

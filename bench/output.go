@@ -14,7 +14,7 @@ import (
 	"oversell/internal/present"
 )
 
-// output is where the report goes. Call report or close at the end.
+// output holds the destinations of the report. Call report or close at the end.
 type output struct {
 	table io.Writer
 	json  io.Writer // nil: nowhere
@@ -23,8 +23,8 @@ type output struct {
 	files []*atomicfile.File
 }
 
-// open opens the files before the bench runs, so that one that cannot be written is an early error.
-// With JSON on standard output, the table goes to standard error.
+// open opens the files before the bench runs, so that a file that cannot be written is an early
+// error. With JSON on standard output, the table goes to standard error.
 func (o options) open(stdout, stderr io.Writer) (out output, err error) {
 	out.table, out.style = stdout, present.Style{Language: o.language}
 	switch o.json {
@@ -67,8 +67,8 @@ func (w output) write(report report.Report) error {
 	return err
 }
 
-// report writes a report with the function write, and commits its files if that
-// succeeds. Without rows nothing is written, and existing files stay as they were.
+// report calls write, and commits the files if it succeeds. Without rows it writes nothing, and
+// existing files stay as they were.
 func (w output) report(rows int, write func() error) error {
 	if rows == 0 {
 		return w.close()

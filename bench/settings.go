@@ -15,8 +15,8 @@ import (
 	"oversell/internal/naming"
 )
 
-// ownSizes returns the config of a workload with defaults of its own: only flags that were set
-// count.
+// ownSizes returns the config of a workload that has its own defaults. It takes only the flags
+// that were set.
 func (o *options) ownSizes(fs *flag.FlagSet, t texts) bench.Config {
 	c := bench.Config{Strategies: naming.Split(t.strategies), Repeat: o.Repeat}
 	for name, set := range map[string]func(){
@@ -32,7 +32,7 @@ func (o *options) ownSizes(fs *flag.FlagSet, t texts) bench.Config {
 	return c
 }
 
-// locks are the settings of workload lock.
+// locks sets and checks the config of the lock workload.
 func (o *options) locks(fs *flag.FlagSet, t texts) error {
 	c := o.ownSizes(fs, t)
 	c.Wait = o.Wait
@@ -46,7 +46,7 @@ func (o *options) locks(fs *flag.FlagSet, t texts) error {
 	return lockbench.Check(lockbench.Contenders(), o.Config)
 }
 
-// onlyHolds are the settings of workload hold.
+// onlyHolds sets and checks the config of the hold workload.
 func (o *options) onlyHolds(fs *flag.FlagSet, t texts) (err error) {
 	c := o.ownSizes(fs, t)
 	if slices.Equal(c.Strategies, []string{allStrategies}) {
@@ -65,8 +65,8 @@ func (o *options) onlyHolds(fs *flag.FlagSet, t texts) (err error) {
 	return o.withServers(o.Config).Check()
 }
 
-// divide chooses the workload by the strategies: if all are stages of holds, it is workload hold.
-// Stages among other strategies are moved to t.stages.
+// divide chooses the workload from the strategies: if all of them are stages of holds, it is the
+// hold workload. If only some are, divide moves these to t.stages.
 func (t *texts) divide() {
 	var others []string
 	for _, name := range naming.Split(t.strategies) {
@@ -85,8 +85,8 @@ func (t *texts) divide() {
 	}
 }
 
-// addHolds adds the rows of a sale by holds to a run whose workload was not named. If the run
-// cannot have them, that is an error only if stages were named.
+// addHolds adds the rows of a sale by holds to a run that names no workload. If the run cannot
+// have them, that is an error only if stages were named.
 func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 	stages, named := t.stages, len(t.stages) > 0
 	switch {
@@ -158,7 +158,7 @@ func seams(text string) (ofHolds, others []fleet.Seam) {
 	return ofHolds, others
 }
 
-// seamUsage is the usage of -seam.
+// seamUsage returns the usage text of -seam.
 func seamUsage() string {
 	list := func(seams []fleet.Seam) string {
 		return strings.Trim(strings.ReplaceAll(fmt.Sprint(seams), " ", ","), "[]")

@@ -21,7 +21,7 @@ const (
 	asContender = "contender"
 )
 
-// flagsOf are the flags that the workloads take.
+// flagsOf returns the flags that each workload takes.
 func flagsOf() map[catalog.Workload]string {
 	return map[catalog.Workload]string{
 		catalog.Deduct: `workload strategies conditions requests stock instances ttl repeat
@@ -66,10 +66,11 @@ func serve(ctx context.Context, arg string) (code int, found bool) {
 	return exitExpected, true
 }
 
-// A run whose workload is not named sells under the strategies of workload deduct, and then
-// by holds under the stages of workload hold. Each part has its own sizes and its own table.
+// A run that names no workload can have two parts: first a sale under the strategies of the
+// deduct workload, then a sale by holds under the stages of the hold workload. Each part has
+// its own sizes and its own table.
 
-// parts are the configs of the run's parts, on its servers.
+// parts returns the configs of the run's parts, with the run's servers.
 func (o options) parts() []bench.Config {
 	all := []bench.Config{o.Config}
 	if o.holds != nil {
@@ -93,7 +94,7 @@ func (o options) parts() []bench.Config {
 	return all
 }
 
-// manifest says what the parts are run with.
+// manifest returns the manifest of the first part, with those of the other parts in Also.
 func (o options) manifest(redis, db string, servers []string) report.Manifest {
 	var all []report.Manifest
 	for _, part := range o.parts() {
@@ -134,7 +135,7 @@ type partOf struct {
 	before, all int
 }
 
-// Row is part of bench.Progress.
+// Row implements bench.Progress.
 func (p partOf) Row(n, _ int, strategy string, c catalog.Condition) {
 	p.Progress.Row(p.before+n, p.all, strategy, c)
 }

@@ -29,17 +29,18 @@ import (
 const (
 	ChaosRate     = 200 // buyers a second
 	chaosDuration = time.Minute
-	chaosTTL      = 3 * time.Second // longer than a sale may take to recover, to show a lock that is never unlocked
+	chaosTTL      = 3 * time.Second // longer than a sale may take to recover, to show a lock that is never released
 
 	// chaosSpare is added to the stock, so that the item does not sell out while faults are
-	// injected even if every buyer buys one.
+	// injected even if every buyer buys a unit.
 	chaosSpare = 500
 )
 
 // chaotic reports whether the rows are run under chaos.
 func (c Config) chaotic() bool { return slices.Contains(c.Conditions, catalog.Chaos) }
 
-// checkChaos returns an error if faults cannot be injected or have no meaning.
+// checkChaos returns an error if faults cannot be injected, or if the config makes them
+// meaningless.
 func (c Config) checkChaos() error {
 	switch {
 	case len(c.Conditions) > 1:
@@ -72,14 +73,14 @@ func (c Config) kinds() ([]chaos.Kind, error) {
 // chaosRow is a row under chaos in progress.
 type chaosRow struct {
 	*run
-	patience time.Duration // of a buyer
+	patience time.Duration // how long a buyer goes on trying
 	found    report.Chaos
 	repeated atomic.Int64
 	resale   resale
 }
 
-// do runs the row: faults are injected one after the other while buyers come, then the remaining
-// units are sold, and the sale is audited.
+// do runs the row: it injects one fault after the other while buyers come, then sells the remaining
+// units, and audits the sale.
 func (c *chaosRow) do(ctx context.Context) (row report.Row, err error) {
 	l, err := c.prepare(ctx)
 	if err != nil {
@@ -121,11 +122,11 @@ func (c *chaosRow) do(ctx context.Context) (row report.Row, err error) {
 const (
 	chaosPatience  = 30 * time.Second
 	attemptTimeout = 5 * time.Second
-	firstBackoff   = 50 * time.Millisecond // at most; doubles with each attempt
+	firstBackoff   = 50 * time.Millisecond // upper bound of the first random pause; doubles with each attempt
 	maxBackoff     = 2 * time.Second
 )
 
-// buy is one buyer: a request with an idempotency key that is retried at the other shop, with a
+// buy sends the request of one buyer, with an idempotency key. It retries at the next shop, after a
 // growing random backoff or after Retry-After, until there is a final reply. All attempts together
 // count as one request.
 func (c *chaosRow) buy(ctx context.Context, n int, due time.Time, _ time.Duration) (r reply) {
@@ -150,8 +151,8 @@ func (c *chaosRow) buy(ctx context.Context, n int, due time.Time, _ time.Duratio
 	return r
 }
 
-// attempt sends the request once. It returns whether it should be sent again, and the least time to
-// wait before that.
+// attempt sends the request once. It reports whether to send the request again, and the minimum
+// time to wait first.
 func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again bool, after time.Duration) {
 	r = reply{Target: shop, Code: codeNoConn}
 	m := c.shops.Members()[shop]
@@ -161,7 +162,7 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	req := c.cfg.request(n, c.strategy.Name, c.skus[0])
-	req.Prefer = "wait=3" // where orders are written behind the sale
+	req.Prefer = "wait=3" // for strategies that write orders behind the sale
 	sent := time.Now()
 	a := c.admin.Send(ctx, m.URL, req, nil)
 	r.Service = time.Since(sent)
@@ -186,7 +187,7 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 		var order struct {
 			Made time.Time `json:"created_at"`
 		}
-		_ = json.Unmarshal(a.Text, &order) // without a time it is not awaited
+		_ = json.Unmarshal(a.Text, &order) // an order without a time does not show that the item is sold again
 		c.resale.sold(order.Made)
 		return r, false, 0
 	}
@@ -203,8 +204,8 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 type resale struct {
 	mu    sync.Mutex
 	told  int64
-	since time.Time      // an order made since then is awaited; zero: none
-	found chan time.Time // receives the time when a buyer is told of it
+	since time.Time      // an order made since then is awaited; zero: no order is awaited
+	found chan time.Time // receives the time when a buyer is told of that order
 }
 
 // sold records that a buyer was told of an order that was made at the given time.
@@ -225,7 +226,8 @@ func (s *resale) acknowledged() int64 {
 }
 
 // next returns a channel that receives the time when a buyer is first told of an order made since
-// from; orders have their time in milliseconds. Only the last channel receives anything.
+// from, which is truncated to milliseconds like the time of an order. Only the channel that was
+// returned last receives anything.
 func (s *resale) next(from time.Time) <-chan time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,9 +240,10 @@ const (
 	sellsWithin = 2 * time.Second
 	// steady is how long the sale must go on after its recovery before the next fault.
 	steady = 300 * time.Millisecond
-	// shortestStall is longer than the delay of a timer on an idle machine.
+	// shortestStall is the shortest stall that counts. It is longer than the delay of a timer on an
+	// idle machine.
 	shortestStall = 10 * time.Millisecond
-	// endTimeout bounds the end of a fault.
+	// endTimeout limits how long ending a fault may take.
 	endTimeout = 30 * time.Second
 )
 
@@ -265,7 +268,7 @@ func (c *chaosRow) inject(ctx context.Context) error {
 			Amount: float64(f.Amount.Milliseconds()), From: fromEnd, Limit: sellsWithin.Seconds(),
 			StopsFor: f.StopsHolder(c.cfg.TTL),
 		}
-		if f.OfShop() && c.strategy.Kind == catalog.Guarded { // its lock expires with its ttl
+		if f.OfShop() && c.strategy.Kind == catalog.Guarded { // its lock expires only after the ttl
 			d.Limit += c.cfg.TTL.Seconds()
 		}
 		if f.Kind == chaos.ShopKill {
@@ -291,7 +294,7 @@ func (c *chaosRow) inject(ctx context.Context) error {
 	return nil
 }
 
-// strike injects one fault, and waits until the item is sold again or buyers have given up.
+// strike injects one fault, and waits until the item sells again or buyers have given up.
 func (c *chaosRow) strike(
 	ctx context.Context, f chaos.Fault, start time.Time, stalls *fleet.StallWatch, d *report.Fault,
 ) error {
@@ -343,14 +346,14 @@ func (c *chaosRow) restart(ctx context.Context, shop int) error {
 const (
 	// lastBuyers is the number of concurrent buyers of the final sell-out.
 	lastBuyers = 32
-	// lastTime bounds the final sell-out.
+	// lastTime limits the final sell-out.
 	lastTime = 90 * time.Second
-	// backTime is how long units that are neither sold nor on sale may take to come back.
+	// backTime is how long units that are neither sold nor on sale may take to return to the stock.
 	backTime = 5 * time.Second
 )
 
-// sellOut sells the remaining units: only then is it known whether the item was oversold, and
-// whether units are stranded. Its buyers are not counted among those of the load.
+// sellOut sells the remaining units, because only a sold-out item shows whether it was oversold and
+// whether units are stranded. Its buyers do not count as buyers of the load.
 func (c *chaosRow) sellOut(ctx context.Context, t *tally) error {
 	limited, cancel := context.WithTimeout(ctx, lastTime)
 	defer cancel()
@@ -377,7 +380,7 @@ func (c *chaosRow) sellOut(ctx context.Context, t *tally) error {
 		last.Wait()
 		c.found.SoldOut, c.found.BoughtAtEnd = over.Load(), bought.Load()
 		if !over.Load() || c.resale.acknowledged() >= c.cfg.Stock || time.Now().After(end) ||
-			guard.Sleep(limited, backTime/10) != nil { // missing units may still come back
+			guard.Sleep(limited, backTime/10) != nil { // missing units may still return to the stock
 			return context.Cause(ctx)
 		}
 	}
@@ -453,7 +456,7 @@ func chaosDiffers(may catalog.Leeway, found *report.Chaos) string {
 	return strings.Join(wrong, ", ")
 }
 
-// defaultsForChaos fills in the defaults of condition chaos.
+// defaultsForChaos fills in the defaults of the chaos condition.
 func (c Config) defaultsForChaos() Config {
 	c.Rate = cmp.Or(c.Rate, ChaosRate)
 	c.Duration = cmp.Or(c.Duration, chaosDuration)

@@ -35,8 +35,8 @@ func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 }
 
-// Within returns an error that wraps ErrConfig unless v is allowed. Said names v with its value in
-// the error.
+// Within returns an error that wraps ErrConfig unless v is allowed. In the error, said names v and
+// its value.
 func Within[T cmp.Ordered](said string, v, least, most T) error {
 	if least <= v && v <= most {
 		return nil
@@ -63,31 +63,31 @@ type Config struct {
 	Conditions []catalog.Condition
 	Instances  int
 	Keys       Keys
-	SecondLook bool          // cache: readers check it again under the lock
+	SecondLook bool          // in the cache workload, readers check the cache again under the lock
 	Keeper     stock.Backend // of the stock; "": Redis, or the database if the strategy needs the stock there
 	Unfenced   bool          // the stock does not check fencing tokens
 	Replicas   int           // of Redis that must have an accepted order: see stock.Stream
 	Repeat     int           // runs of each row; default 1
-	Seams      []fleet.Seam  // at which condition crash kills processes, in one row; default: in a holder's work
+	Seams      []fleet.Seam  // where the crash condition kills processes, all in one row; default: in a holder's work
 	ID         string        // unique among benches; default random
 
-	// Items is how many items are on sale; default 1. They share Stock equally. Each buyer
-	// wants one of them, drawn by Seed as Skew says.
+	// Items is the number of items on sale; default 1. They share Stock equally. Each buyer wants
+	// one of them, drawn with Seed and Skew.
 	Items int
 	Skew  Skew
 
 	// Rate makes the load open: it sends Rate requests per second for Duration, at most InFlight of
 	// them at once. Requests is then set to their number. Without a rate InFlight is the number of
-	// connections, over which the requests go one after the other; 0 means one for each request.
-	// The default for several Items is 2,000, or fewer if the limit of open files does not allow
-	// that.
+	// connections, over which the requests are sent one after the other; 0 means one connection for
+	// each request. The default for several Items is 2,000, or fewer if the open-file limit does
+	// not allow that.
 	Rate     int
 	Duration time.Duration // default 10 s
 	InFlight int           // default 1,000 at a Rate
 
 	TTL    time.Duration // lease of a lock; default 1 s, or 6 s with several Items
 	Work   time.Duration // how long a holder works
-	Wait   time.Duration // longest wait for a lock; default long enough for every turn
+	Wait   time.Duration // longest wait for a lock; default: long enough for the turn of every holder
 	Policy guard.Policy  // how to wait for a lock
 
 	// Targets are the addresses of running shops. Without any, the bench starts Instances
@@ -99,9 +99,9 @@ type Config struct {
 	DBURL    string
 	Servers  lockservers.Addresses // of other servers that strategies need
 
-	// Chaos is the Redis at RedisURL and the database at DBURL, if faults can be injected
-	// into them. Seed draws the faults of the first run of each row; each further run has
-	// the next seed. Faults are the kinds to draw from; default all.
+	// Chaos is the Redis at RedisURL and the database at DBURL, if faults can be injected into
+	// them. Seed draws the faults of the first run of each row; each further run uses the next
+	// seed. Faults are the kinds to draw from; default all.
 	Chaos  *chaos.Servers
 	Seed   uint64
 	Faults []chaos.Kind
@@ -110,8 +110,8 @@ type Config struct {
 	// an interrupted bench: it may have no primary, and it keeps what was written to it.
 	Failovers Failovers
 
-	// embedded is whether the Redis at RedisURL is an embedded one. A third-party lock gets no
-	// verdict there: how its waiters are served says nothing about a real server.
+	// embedded says that the Redis at RedisURL is an embedded one. A third-party lock gets no
+	// verdict on it: how an embedded Redis serves waiters says nothing about a real server.
 	embedded bool
 
 	slack time.Duration // how long after its expiry a lease may still be held
@@ -120,10 +120,10 @@ type Config struct {
 // Defaults of a Config.
 const (
 	DefaultTTL      = time.Second
-	ItemsTTL        = 6 * time.Second  // default TTL with several items, see defaultTTL
+	ItemsTTL        = 6 * time.Second  // default TTL with several items; see defaultTTL
 	DefaultDuration = 10 * time.Second // of an open load
 	DefaultInFlight = 1000             // of an open load
-	ItemsInFlight   = 2000             // of a burst for several items, see WithDefaults
+	ItemsInFlight   = 2000             // of a burst for several items; see WithDefaults
 )
 
 // Bounds of a Config.
@@ -144,10 +144,11 @@ const (
 const (
 	minimumWait = 10 * time.Second
 	perTurn     = 10 * time.Millisecond // for the turn of one holder, besides its work
-	perBuyer    = 2 * time.Millisecond  // of many items, whether it gets a turn or not
+	perBuyer    = 2 * time.Millisecond  // for each buyer of many items, even if it gets no turn
 
-	// Open files that a shop's connections to an embedded Redis take in the bench's
-	// process, with a reserve, and those of the bench itself. Each request takes one more.
+	// filesPerShop is the number of open files that a shop's connections to an embedded Redis take
+	// in the bench's process, with a reserve; filesForSelf is that of the bench itself. Each
+	// request takes one more.
 	filesPerShop = 150
 	filesForSelf = 200
 )
@@ -177,8 +178,8 @@ func (c Config) WithDefaults() Config {
 	}
 	if n := min(ItemsInFlight, c.room()); c.many() && c.Rate == 0 && c.InFlight == 0 && n < c.Requests {
 		// When one item is sold out its buyers leave, but with a thousand items most buyers stay,
-		// and the shops serve all of them. With 18,000 on 2 cores the shops and Redis stalled for
-		// seconds, so that leases ran out, and every row was run again.
+		// and the shops serve all of them. With 18,000 connections on 2 cores the shops and Redis
+		// stalled for seconds, so that leases expired, and every row was run again.
 		c.InFlight = n
 	}
 	c.Wait = cmp.Or(c.Wait, c.defaultWait())
@@ -187,7 +188,7 @@ func (c Config) WithDefaults() Config {
 
 func newID() string { return uuid.NewString()[:8] }
 
-// forRow returns the config of a row, with the defaults under its condition, and the lease that the
+// forRow returns the config of a row, with the defaults for its condition and the lease that the
 // servers of its strategy grant.
 func (c Config) forRow(of Case, t lockservers.Terms) Config {
 	c.TTL = cmp.Or(of.TTL, c.TTL)
@@ -200,7 +201,8 @@ func (c Config) forRow(of Case, t lockservers.Terms) Config {
 	return c
 }
 
-// defaultWait is long enough for every holder with work to do to get its turn under each condition.
+// defaultWait returns a wait that lets every holder with work to do get its turn under each
+// condition.
 func (c Config) defaultWait() time.Duration {
 	if c.chaotic() {
 		return minimumWait // as in a shop: buyers retry
@@ -229,7 +231,7 @@ func (c Config) turns() int64 {
 	return min(c.Stock, int64(c.Requests))
 }
 
-// shops is the number of shops.
+// shops is the number of shops that the bench starts, or of the targets.
 func (c Config) shops() int {
 	if len(c.Targets) > 0 {
 		return len(c.Targets)
@@ -286,7 +288,8 @@ func (c Config) Check() error {
 	return cmp.Or(c.checkItems(), c.checkStreamSeams(), c.checkFiles())
 }
 
-// CheckRows returns an error if rows are repeated too often, or would be run twice.
+// CheckRows returns an error if rows are repeated too many times, or if a strategy or condition is
+// named twice.
 func (c Config) CheckRows() error {
 	if err := Within(present.Plural(c.Repeat, "run")+" of each row", c.Repeat, 1, MaxRepeat); err != nil {
 		return err
@@ -326,8 +329,8 @@ func (c Config) checkStrategy(s catalog.Strategy) error {
 	return nil
 }
 
-// keeper is the backend of the stock. Under failover it is the database: the row should show what a
-// failover does to a lock, so the stock must not be lost as well.
+// keeper returns the backend of the stock. Under failover that is the database: the row should show
+// what a failover does to a lock, so the stock must not be lost as well.
 func (c Config) keeper(s catalog.Strategy, condition catalog.Condition) stock.Backend {
 	switch {
 	case s.InDatabase(), c.Keeper == "" && condition == catalog.Failover && !s.InRedis():
@@ -371,8 +374,8 @@ func (c Config) checkTargets() error {
 	return nil
 }
 
-// quoted shows an address without its password. One that cannot be parsed may have a
-// password anywhere, and is not shown.
+// quoted returns an address in quotes and without its password. It does not show an address that
+// cannot be parsed, which may have a password anywhere.
 func quoted(u *url.URL) string {
 	if u == nil {
 		return "which is not an address"
@@ -423,7 +426,7 @@ func (c Config) checkRedis() error {
 	case failover && partition:
 		return Invalid("conditions %s and %s in one run: one needs a single Redis, the other a sentinel set",
 			catalog.Partition, catalog.Failover)
-	case !partition || c.RedisURL == "": // it is not started yet
+	case !partition || c.RedisURL == "": // Redis is not started yet
 		return nil
 	}
 	_, err := backend.SingleAddr(c.RedisURL) // its errors do not show the URL, which may have a password
@@ -438,7 +441,7 @@ func (c Config) checkRedis() error {
 	return nil
 }
 
-// checkFiles checks before the first row that all requests can have a connection.
+// checkFiles returns an error if the open-file limit does not allow a connection for each request.
 func (c Config) checkFiles() error {
 	connections, what, less := c.Requests, "requests at once", "-requests, or fewer connections with -in-flight"
 	if c.Rate > 0 {
@@ -487,9 +490,9 @@ func (c Config) AllStrategies() []string {
 	return names
 }
 
-// Manifest says what the rows are run with, on the backends that redis and db describe.
+// Manifest describes what the rows are run with; redis and db describe the backends.
 func (c Config) Manifest(redis, db string) report.Manifest {
-	if c.Workload == catalog.Deduct || c.Workload == catalog.Cache { // others have done so already
+	if c.Workload == catalog.Deduct || c.Workload == catalog.Cache { // the other workloads have done so already
 		if slices.Equal(slices.Compact(slices.Clone(c.Conditions)), []catalog.Condition{catalog.Failover}) {
 			c = c.forCondition(catalog.Failover) // as for every row
 		}

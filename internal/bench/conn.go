@@ -25,12 +25,12 @@ type reply struct {
 	Target   int           // its shop
 	At       time.Duration // from the start of the load
 	Latency  time.Duration // from the common start, or the planned time, to the outcome
-	Service  time.Duration // from the time it was sent
+	Service  time.Duration // from the moment it was sent to the outcome
 	Status   int           // HTTP status; 0: no reply
 	Code     string        // if the outcome is not a 200
 	Order    string        // id in a 200; "": none
 	Quantity int64         // units in a 200
-	CutOff   bool          // an earlier attempt got no reply: an order may be the buyer's
+	CutOff   bool          // an earlier attempt got no reply, so the buyer may have an order
 	Spans    []figures.Span
 }
 
@@ -52,12 +52,12 @@ type conn struct {
 	net.Conn
 	target int
 	reader *bufio.Reader
-	until  time.Time // while idle: when it is too old to be used
+	until  time.Time // while idle: the time after which it is too old to be used
 }
 
 const (
 	dialTimeout = 10 * time.Second
-	replyBuffer = 1 << 10 // bytes; small, because there are thousands
+	replyBuffer = 1 << 10 // bytes; small, because there are thousands of connections
 	maxReply    = 64 << 10
 )
 
@@ -136,7 +136,7 @@ func (c *conn) roundTrip(req *http.Request) (*http.Response, []byte, error) {
 	return res, body, err
 }
 
-// namedOrder returns the order and the quantity in the body of a 200 or 202, or "".
+// namedOrder returns the order and the quantity in the body of a 200 or 202, or "" and 0.
 func namedOrder(body []byte) (id string, quantity int64) {
 	if id, quantity, ok := namedFirst(body); ok {
 		return id, quantity
@@ -151,9 +151,9 @@ func namedOrder(body []byte) (id string, quantity int64) {
 	return sold.Order, sold.Quantity
 }
 
-// namedFirst is namedOrder for a reply that begins with the order's id, as this project's
-// shops write it, and false for any other. Parsing all of the JSON takes half as long as
-// the request itself, on a processor that the bench shares with the shops.
+// namedFirst is like namedOrder, but reads only replies that begin with the order's id, as this
+// project's shops write them; for others it returns false. Parsing all of the JSON would take
+// half as long as the request itself, on a processor that the bench shares with the shops.
 func namedFirst(body []byte) (id string, quantity int64, ok bool) {
 	rest, begins := bytes.CutPrefix(body, []byte(`{"order_id":"`))
 	name, rest, ends := bytes.Cut(rest, []byte(`"`))

@@ -19,17 +19,16 @@ import (
 type Progress interface {
 	// Row begins row n of all, for a strategy under a condition.
 	Row(n, all int, strategy string, c catalog.Condition)
-	// Waiting says what the bench waits for, such as outcomes. The function returns how many are
-	// missing; it may be called until the next call of Waiting or Row.
+	// Waiting says what the bench waits for, such as outcomes. The function missing returns how many
+	// are still to come; it may be called until the next call of Waiting or Row.
 	Waiting(what string, missing func() int64)
-	// Done gets a finished row.
+	// Done receives a finished row.
 	Done(row report.Row)
 }
 
 // Workload runs the rows of one kind of sale.
 type Workload interface {
-	// Row runs a row once, with a sale of its own, so that nothing left of an earlier row counts in
-	// it.
+	// Row runs a row once, with its own sale, so that nothing left over from an earlier row counts.
 	Row(ctx context.Context, c Case) (Result, error)
 }
 
@@ -39,23 +38,23 @@ type Case struct {
 	Condition catalog.Condition
 	Repeat    int               // number of this run of the row, from 1
 	TTL       time.Duration     // of a lease or a hold; 0: that of the config
-	Stalls    *fleet.StallWatch // of the bench's own process in this row
+	Stalls    *fleet.StallWatch // stalls of the bench's own process in this row
 }
 
 // Result is the outcome of one run of a row.
 type Result struct {
 	report.Row
 	TTL    time.Duration // of the run; 0: not known
-	Missed bool          // the fault found no holder: the run shows nothing
+	Missed bool          // the fault found no holder, so the run shows nothing
 	Final  bool          // it counts even if processes stalled or the fault missed
 	Seed   uint64        // of its faults, for error messages; 0: none
-	Fleet  *fleet.Fleet  // the processes, whose stalls count; nil: none. It is set with an error, too.
+	Fleet  *fleet.Fleet  // the processes, whose stalls count; nil: none. It is set even with an error.
 }
 
-// Rows runs all rows of a config one after the other: all once, then all again, as often as they
-// are repeated. A machine that is slow for a while thus slows down all rows and not all runs of
-// one. With an error, such as that of a process that has ended by itself, it returns the rows
-// finished so far.
+// Rows runs all rows of a config one after the other: all of them once, then all again, cfg.Repeat
+// times in total. So a machine that is slow for a while slows down one run of many rows, and not all
+// runs of one row. With an error, such as that of a process that has ended by itself, it returns the
+// rows finished so far.
 func Rows(ctx context.Context, cfg Config, w Workload, p Progress) (rows []report.Row, err error) {
 	stalls := fleet.WatchStalls(Tolerable(cfg.TTL), nil)
 	defer stalls.Stop()
@@ -78,15 +77,16 @@ func Rows(ctx context.Context, cfg Config, w Workload, p Progress) (rows []repor
 	return rows, nil
 }
 
-// maxTries bounds how often a row is run if processes stall or faults miss.
+// maxTries is the maximum number of times a row is run because processes stalled or faults were not
+// injected.
 const maxTries = 4
 
 // Tolerable is how long a process may stall without affecting what a lease of ttl shows.
 func Tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 
-// undisturbed runs a row. The first run without a stall and with all its faults counts. So do a
-// first run that matches an expectation, a final run, and the last try. Each further try has twice
-// the ttl, and tolerates twice the stall. Discarded runs stay in the report.
+// undisturbed runs a row until a run counts: one without a long stall and with all its faults, a first
+// run that matches its expectation, a final run, or the last try. Each further try has twice the ttl,
+// and tolerates twice the stall. Discarded runs stay in the report.
 func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.Row, error) {
 	var discarded []report.Discarded
 	for {

@@ -11,14 +11,14 @@ import (
 	"oversell/internal/guard"
 )
 
-// Failovers is a Redis with replicas that can fail over again and again to one of them,
-// the heir.
+// Failovers is a Redis with replicas. It can fail over repeatedly, each time to the replica that is
+// called the heir.
 type Failovers interface {
 	// Cut stops replication to the heir. Another replica stays connected.
 	Cut(ctx context.Context) error
 	// Failover kills the primary, and returns when the heir has been promoted.
 	Failover(ctx context.Context) error
-	// Heal replaces what was killed by a new replica, and lets the heir replicate again.
+	// Heal replaces the killed server with a new replica, and lets the heir replicate again.
 	Heal(ctx context.Context) error
 }
 
@@ -31,12 +31,12 @@ const (
 	// Redis are refused, so others must arrive after the failover.
 	failoverTime = 10 * time.Second
 
-	// leastFailover is the least time over which buyers must arrive, so that they come throughout
-	// the failover.
+	// leastFailover is the shortest time over which buyers must arrive, so that they arrive
+	// throughout the failover.
 	leastFailover = 4 * time.Second
 
 	// failoverPatience is how long the overtaken holder stays parked after the shop has found the
-	// new primary, so that another buyer can buy. If the lock holds, none can.
+	// new primary, so that another buyer can buy. If the lock holds, no other buyer can.
 	failoverPatience = 2 * time.Second
 )
 
@@ -76,8 +76,7 @@ func (r *run) replacePrimary(ctx context.Context) error {
 	return nil
 }
 
-// overtake fails over while a holder is parked, and waits until another buyer has bought after
-// that.
+// overtake fails over while a holder is parked, and then waits until another buyer has bought.
 func (r *run) overtake(ctx, buyers context.Context) error {
 	if err := r.replacePrimary(ctx); err != nil {
 		return err
@@ -100,9 +99,9 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 	return nil
 }
 
-// beforeFailover stops replication to the heir, so that the heir has no data of a row under
-// failover. The returned function must be called after the row: it replaces the killed servers.
-// Under other conditions both do nothing.
+// beforeFailover stops replication to the heir, so that the heir gets no data of a row under the
+// failover condition. The returned function must be called after the row: it replaces the killed
+// servers. Under other conditions both functions do nothing.
 func beforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) (after func() error, err error) {
 	if cond != catalog.Failover {
 		return func() error { return nil }, nil

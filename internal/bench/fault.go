@@ -16,9 +16,9 @@ type FaultKind string
 
 // The kinds of faults.
 const (
-	Killed  FaultKind = "killed"  // the process of a holder
-	Stopped FaultKind = "stopped" // the process of a holder, for a while
-	CutOff  FaultKind = "cut_off" // the process of a holder, from Redis, for a while
+	Killed  FaultKind = "killed"  // a holder's process was killed
+	Stopped FaultKind = "stopped" // a holder's process was stopped for a while
+	CutOff  FaultKind = "cut_off" // a holder's process was cut off from Redis for a while
 	Slow    FaultKind = "slow"    // a holder works for longer than the lease
 	Late    FaultKind = "late"    // a holder releases after the end of the lease
 )
@@ -33,7 +33,7 @@ type Fault struct {
 	Until float64 `json:"until_ms"`
 }
 
-// faults are the faults of one row. It is safe for concurrent use.
+// faults holds the faults of one row. It is safe for concurrent use.
 type faults struct {
 	mu  sync.Mutex
 	all []span
@@ -95,7 +95,7 @@ func (f *faults) atSeams(settled time.Time, agree bool) *report.Kills {
 	return &k
 }
 
-// after returns the faults by their times since start, the earliest first.
+// after returns the faults with their times since start, the earliest first.
 func (f *faults) after(start time.Time) []Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()

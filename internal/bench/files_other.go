@@ -2,5 +2,5 @@
 
 package bench
 
-// openFilesLimit returns false: there is no such limit here.
+// openFilesLimit returns false: this system has no such limit.
 func openFilesLimit() (uint64, bool) { return 0, false }

@@ -30,16 +30,16 @@ type setup struct {
 	Wait     time.Duration `json:"wait"`
 	Policy   string        `json:"policy"`
 	Unfenced bool          `json:"unfenced"`
-	Holders  bool          `json:"holders,omitempty"` // its gauge counts holders
+	Holders  bool          `json:"holders,omitempty"` // the instance's gauge counts holders
 
-	Replicas   int       `json:"replicas,omitempty"`    // of an accepted order
-	NoConsumer bool      `json:"no_consumer,omitempty"` // it does not write accepted orders: workers do
+	Replicas   int       `json:"replicas,omitempty"`    // of Redis that must have an accepted order
+	NoConsumer bool      `json:"no_consumer,omitempty"` // the shop does not write accepted orders: workers do
 	Worker     bool      `json:"worker,omitempty"`      // the process is a worker, not a shop
-	Fault      fleet.Arm `json:"fault,omitzero"`        // of a worker
+	Fault      fleet.Arm `json:"fault,omitzero"`        // the fault of a worker
 
 	Servers lockservers.Addresses `json:"servers"`
 
-	// Of a sale by holds.
+	// For a sale by holds.
 	Provider string        `json:"provider,omitempty"` // of payments; "": not a sale by holds
 	Ledger   string        `json:"ledger,omitempty"`   // the provider's own address, even if a relay leads to it
 	Secret   []byte        `json:"secret,omitempty"`   // signs webhooks
@@ -62,7 +62,7 @@ func (c Config) setup(token string) setup {
 	return s
 }
 
-// order is a later message to an instance: it has one of these fields.
+// order is a later message to an instance. Exactly one of its fields is set.
 type order struct {
 	Plan  *plan      `json:"plan,omitempty"`
 	Until *time.Time `json:"until,omitempty"` // no holder leaves before this time
@@ -82,11 +82,11 @@ type shops struct {
 	turn    atomic.Uint64
 	later   fleet.Arm // the fault of the row's plan, armed only when all shops take part
 
-	relayed []string // the partners that they reach through relays, which can cut the connections
-	gauged  bool     // their gauges count holders, if the bench can read gauges here
+	relayed []string // the partners that shops reach through relays, which can cut the connections
+	gauged  bool     // their gauges count holders, if the bench can read gauges on this system
 }
 
-// shop says how to start a shop.
+// shop returns how to start the shop with a number.
 func (f *shops) shop(number int) (p fleet.Program, err error) {
 	s := f.setup
 	s.Name = fmt.Sprintf("%s-%d", s.Name, number)
@@ -111,8 +111,8 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 	return p, nil
 }
 
-// next returns the address of a shop that was not killed, each in turn, and that of a stopped shop
-// only if all are stopped.
+// next returns the addresses of the shops in turn, except killed ones. It returns the address of a
+// stopped shop only if all are stopped.
 func (f *shops) next() string {
 	alive := f.Running()
 	running := slices.DeleteFunc(slices.Clone(alive), func(m *fleet.Member) bool { return m.Paused.Load() })
@@ -146,11 +146,11 @@ func (s *setup) relay(to string) (link *fault.Relay, err error) {
 	return link, err
 }
 
-// legible reports whether the shops have gauges of their holders that can be read.
+// legible reports whether the shops have gauges of their holders that the bench can read.
 func (f *shops) legible() bool { return f.gauged && fleet.LiveWords }
 
-// follow gives all shops the plan for the next row. If nothing keeps the shops apart, a call waits
-// for the bench only when all have begun to sell: a shop that sells alone at first could be killed
+// follow gives all shops the plan for the next row. If no lock keeps the shops apart, the fault is
+// armed only when all of them have begun to sell: a shop that sells alone at first could be killed
 // before two holders can meet. With a lock the other shops wait, so the first holders get the
 // fault.
 func (f *shops) follow(ctx context.Context, p plan, unguarded bool) error {
@@ -161,7 +161,7 @@ func (f *shops) follow(ctx context.Context, p plan, unguarded bool) error {
 	return f.Each(func(m *fleet.Member) error { return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout) })
 }
 
-// stay keeps holders that enter from now on inside until the given time, in all shops but one.
+// stay keeps holders that enter from now on inside until the given time, in all shops except but.
 func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) error {
 	return f.Each(func(m *fleet.Member) error {
 		if m == but {
@@ -171,8 +171,8 @@ func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) er
 	})
 }
 
-// inside returns how many holders all shops that were not killed have at one moment, or false if it
-// could not read their gauges at one moment. The gauges must be legible.
+// inside returns the number of holders in all shops that were not killed, or false if it could not
+// read their gauges at one moment. The gauges must be legible.
 func (f *shops) inside() (n int64, ok bool) {
 	read := f.Running()
 	n, ok = inside(read)
@@ -182,8 +182,8 @@ func (f *shops) inside() (n int64, ok bool) {
 	return n, ok
 }
 
-// entered returns how many holders have entered in this row in all shops but without, or -1 if
-// there are no gauges.
+// entered returns how many holders have entered in this row in all shops except the one given, or
+// -1 if there are no gauges.
 func (f *shops) entered(without *fleet.Member) (n int64) {
 	if !f.legible() {
 		return -1
@@ -196,8 +196,9 @@ func (f *shops) entered(without *fleet.Member) (n int64) {
 	return n
 }
 
-// succeeded waits until a holder has entered in a shop other than the stopped one, for at most the
-// time most, or until ctx ends. Before is how many had entered when it was stopped.
+// succeeded waits until a holder has entered in a shop other than the stopped one, until the time
+// most has passed, or until ctx ends. Before is the number of holders that had entered when the
+// shop was stopped.
 func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int64, most time.Duration) {
 	for end := time.Now().Add(most); before >= 0 && f.entered(stopped) == before && time.Now().Before(end); {
 		if guard.Sleep(ctx, glancePause) != nil {
@@ -230,13 +231,14 @@ func (f *shops) urls() []string {
 // errNotInjected means that the fault of a row was not injected.
 var errNotInjected = errors.New("no holder reached the critical section")
 
-// takePart reports whether all running shops have begun to sell. There must be fleet.LiveWords.
+// takePart reports whether all running shops have begun to sell. It needs fleet.LiveWords.
 func (f *shops) takePart() bool {
 	return !slices.ContainsFunc(f.Running(), func(m *fleet.Member) bool { return m.Words.Load(gaugeWork) == 0 })
 }
 
 // inject calls fault with the shop of the first holder that waits at a seam. Holders that reach a
-// seam in other shops are resumed. It returns when ctx ends, when the row is over.
+// seam in other shops are resumed. It returns at the latest when ctx ends, which is when the row is
+// over.
 func (f *shops) inject(ctx context.Context, fault func(m *fleet.Member) error) error {
 	if len(f.later.At) > 0 {
 		for !f.takePart() {
@@ -256,8 +258,8 @@ func (f *shops) inject(ctx context.Context, fault func(m *fleet.Member) error) e
 	return err
 }
 
-// overstayed records slow and late holders until ctx ends, when the row is over. While the first
-// one is late, others that enter stay inside.
+// overstayed records slow and late holders until ctx ends, which is when the row is over. While the
+// first one is late, others that enter stay inside.
 func (r *run) overstayed(ctx context.Context) error {
 	var found atomic.Bool
 	err := r.shops.Each(func(m *fleet.Member) error {
@@ -290,15 +292,15 @@ const (
 	gaugeCame = iota
 	gaugeWent
 	gaugeHeld // nanoseconds that connections to the database were out of the pool
-	gaugeWork // how often the work step was reached, also by scripts, which have no holders
+	gaugeWork // number of times the work step was reached, also by scripts, which have no holders
 	gaugeWords
 )
 
-// maxGlances bounds the attempts to read all gauges at one moment.
+// maxGlances is the maximum number of attempts to read all gauges at one moment.
 const maxGlances = 100
 
-// inside returns how many holders all instances have at one moment. It reads all gauges until two
-// readings agree, or returns false if none do.
+// inside returns the number of holders in all instances at one moment. It reads all gauges until
+// two readings agree, and returns false if none do.
 func inside(all []*fleet.Member) (n int64, ok bool) {
 	sum := func() (came, went int64) {
 		for _, m := range all {
@@ -319,11 +321,12 @@ func inside(all []*fleet.Member) (n int64, ok bool) {
 
 // partition cuts off the instance of the holder that waits, and lets the holder go on.
 //
-// With the stock in the database, only the unlock arrives too late, as under Late. As there,
-// holders in other instances are kept at work until it has arrived.
+// If the stock is in the database, only the unlock arrives too late, as under the late condition.
+// So holders in other instances are kept at work until it has arrived.
 func (r *run) partition(ctx context.Context, m *fleet.Member) error {
 	if r.cfg.keeper(r.strategy, r.cond) == stock.InDatabase && r.strategy.Kind == catalog.Guarded {
-		// Within one process the lock is handed on without Redis.
+		// The instance m is left out, because within one process the lock is handed on without
+		// Redis.
 		if err := r.shops.stay(ctx, time.Now().Add(r.cfg.long()+r.cfg.linger()), m); err != nil {
 			return err
 		}

@@ -13,19 +13,19 @@ import (
 	"oversell/internal/present"
 )
 
-// In workload hold buyers hold a unit and pay later. Its strategies are stages, and its requests
-// are buyers. Faults are injected at the seams of a sale by holds. When the load is over and every
-// hold was paid or released or has expired, the remaining units are sold; then units, holds, orders
-// and the ledger of the payment provider must agree.
+// In the hold workload, buyers hold a unit and pay later. Its strategies are stages, and its
+// requests are buyers. Faults are injected at the seams of a sale by holds. When the load is over
+// and every hold was paid or released or has expired, the remaining units are sold; then units,
+// holds, orders and the ledger of the payment provider must agree.
 
-// The defaults of workload hold.
+// The defaults of the hold workload.
 const (
 	HoldBuyers    = 400
 	HoldStock     = 200
 	holdInstances = 2
 )
 
-// The bounds of workload hold.
+// The bounds of the hold workload.
 const (
 	maxBuyers        = 20_000
 	maxHoldStock     = 100_000
@@ -36,7 +36,7 @@ const (
 	maxHoldTTL = 10 * time.Second
 )
 
-// defaultsForHolds fills in the defaults of workload hold.
+// defaultsForHolds fills in the defaults of the hold workload.
 func (c Config) defaultsForHolds() Config {
 	c.Keys = UniqueKeys
 	if len(c.Strategies) == 0 {
@@ -57,7 +57,7 @@ func (c Config) defaultsForHolds() Config {
 	return c
 }
 
-// checkHolds is Check for workload hold.
+// checkHolds is like Check, for the hold workload.
 func (c Config) checkHolds() error {
 	if err := cmp.Or(
 		Within(present.Plural(c.Requests, "buyer"), c.Requests, 1, maxBuyers),
@@ -81,9 +81,9 @@ func (c Config) checkHolds() error {
 	return cmp.Or(c.CheckRows(), c.checkSeams(HoldSeams()), c.checkRedis())
 }
 
-// holdSeams returns the seams at which crash kills the shops of a stage, in turn. A stage that is
-// not sound may lose units at some seams and sell units twice at others. By default it meets kills
-// with only one of these effects: otherwise the two might cancel out.
+// holdSeams returns the seams at which the crash condition kills the shops of a stage, in turn. A
+// stage that is not sound may lose units at some seams and sell units twice at others. By default
+// the kills of such a stage have only one of these effects, because the two might cancel out.
 func (c Config) holdSeams(stage catalog.HoldStage) []fleet.Seam {
 	switch {
 	case len(c.Seams) > 0:
@@ -102,12 +102,11 @@ func cancels(at []fleet.Seam) bool {
 // sweep is the mean time between two sweeps of a shop.
 func (c Config) sweep() time.Duration { return c.TTL / 10 }
 
-// settlesAfter is the time after which a shop settles an interrupted payment. It is so long that
-// processes that were held up have gone on and webhooks have come: settling must not hide their
-// effects.
+// settlesAfter is the time after which a shop settles an interrupted payment. It leaves enough time
+// for held-up processes to go on and for webhooks to arrive: settling must not hide their effects.
 func (c Config) settlesAfter() time.Duration { return 6 * c.TTL }
 
-// holdRunner is a bench of workload hold in progress.
+// holdRunner is a bench of the hold workload in progress.
 type holdRunner struct {
 	*runner
 	buyers client.Shops

@@ -22,7 +22,7 @@ const (
 	pays     role = iota
 	abandons      // neither pays nor releases: the hold expires
 	releases
-	paysLate       // pays when the hold has expired
+	paysLate       // pays after the hold has expired
 	paysLast       // pays just before the hold expires
 	extends        // extends the hold, and pays
 	paysAndCancels // pays, and cancels the order
@@ -55,11 +55,11 @@ const (
 	unlearned      // no answer came
 )
 
-// purchase records how one buyer fared in the sale.
+// purchase records what happened to one buyer in the sale.
 type purchase struct {
 	fate    fate
 	code    string     // of a refusal
-	hold    holds.Hold // unless none was given
+	hold    holds.Hold // zero if the buyer got none
 	order   string     // id, if one was confirmed
 	asked   bool       // the buyer asked to pay
 	latency time.Duration
@@ -129,12 +129,13 @@ func (r *holdRow) pay(ctx context.Context, p *purchase, name string, stays bool)
 	}
 }
 
-// request makes a request about the buyer's hold.
+// request returns a request about the buyer's hold.
 func (p *purchase) request(path, key string) client.Request {
 	return client.Request{Method: http.MethodPost, Path: path, Key: key, Body: map[string]any{"token": p.hold.Token}}
 }
 
-// served reports whether an answer has the status success. Otherwise it fills in the buyer's fate.
+// served reports whether an answer has the status success. If not, it sets the buyer's fate and
+// code.
 func (p *purchase) served(success int, a client.Answer) bool {
 	if a.Status == success {
 		return true
@@ -155,13 +156,14 @@ func (p *purchase) served(success int, a client.Answer) bool {
 	return false
 }
 
-// buyerName names a buyer, and is the idempotency key of the buyer's requests.
+// buyerName returns the name of a buyer, which is also the idempotency key of the buyer's
+// requests.
 func buyerName(sku, phase string, i int) string { return sku + "-" + phase + strconv.Itoa(i) }
 
-// requestTimeout bounds one request.
+// requestTimeout limits one request.
 const requestTimeout = 12 * time.Second
 
-// newBuyers returns a client that sends each request to the next shop, and again if no answer
+// newBuyers returns a client that sends each request to the next shop, and repeats it if no answer
 // comes.
 func newBuyers(f *shops) client.Shops {
 	return client.Shops{

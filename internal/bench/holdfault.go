@@ -15,7 +15,7 @@ import (
 )
 
 // provided returns the faults of the payment provider at the beginning of a row. Webhooks come so
-// late that they do not settle a payment before a process that was held up does.
+// late that a process that was held up goes on before they settle its payment.
 func (c Config) provided(condition catalog.Condition) (f payment.Faults) {
 	switch condition {
 	case catalog.Late:
@@ -33,7 +33,7 @@ func (c Config) provided(condition catalog.Condition) (f payment.Faults) {
 
 // How many payments are held up between their check and their write.
 const (
-	heldUp      = 4 // by each shop
+	heldUp      = 4 // at most, by each shop
 	betweenHeld = 5 // one in so many payments
 )
 
@@ -57,7 +57,8 @@ func (r *holdRow) inject(ctx context.Context) ([]string, error) {
 }
 
 // late delays some payments between their check and their write, until their hold has expired.
-// Later the provider's replies are late, too: the hold has expired when a capture is answered.
+// Halfway through the load it also makes the provider's replies late: when a capture is answered,
+// the hold has expired.
 func (r *holdRow) late(ctx context.Context) ([]string, error) {
 	holdUp := fleet.Arm{
 		At: []fleet.Seam{BeforeClaim}, Delay: r.cfg.long(), Skip: 1, Every: betweenHeld, Most: heldUp,
@@ -67,7 +68,7 @@ func (r *holdRow) late(ctx context.Context) ([]string, error) {
 	}
 	if guard.Sleep(ctx, r.spread/2) == nil {
 		f := r.cfg.provided(r.cond)
-		f.ReplyDelay = payment.Duration(r.cfg.TTL * 7 / 10) // to the authorisation, and to the capture
+		f.ReplyDelay = payment.Duration(r.cfg.TTL * 7 / 10) // of the authorisation, and then of the capture
 		f.LoseReplyTo, f.LoseEvery = []string{payment.OpCapture}, 5
 		if err := r.provider.SetFaults(ctx, f); err != nil && ctx.Err() == nil {
 			return nil, err
@@ -82,11 +83,11 @@ func (r *holdRow) late(ctx context.Context) ([]string, error) {
 	return nil, notReached(BeforeClaim)
 }
 
-// notReached returns the error that no call reached these seams.
+// notReached returns the error that says that no call reached these seams.
 func notReached(at ...fleet.Seam) error { return fmt.Errorf("%w %v", fleet.ErrNotReached, at) }
 
-// crash kills a shop at each seam in turn, as soon as a call reaches one. A killed shop is
-// replaced before the next one is killed.
+// crash kills a shop at each seam in turn, as soon as a call reaches it. A killed shop is replaced
+// before the next one is killed.
 func (r *holdRow) crash(ctx context.Context) (met []string, err error) {
 	missing := slices.Clone(r.cfg.holdSeams(r.stage))
 	if err := r.shops.Arm(ctx, r.killing(missing)); err != nil {
@@ -134,8 +135,8 @@ func (r *holdRow) replace(ctx context.Context, missing []fleet.Seam) error {
 }
 
 // killing returns the Arm for kills at seams. A kill also interrupts the process's other calls,
-// which a sound stage must bear. In other stages an interrupted call might lose a unit, and so hide
-// one that is sold twice at the seam: there, other calls are kept out.
+// which a sound stage must survive. In other stages an interrupted call might lose a unit, and so
+// hide a unit that is sold twice at the seam. So no other call may move units during the kill.
 func (r *holdRow) killing(at []fleet.Seam) fleet.Arm {
 	if r.stage.Sound() {
 		return fleet.Arm{At: at}
@@ -144,15 +145,15 @@ func (r *holdRow) killing(at []fleet.Seam) fleet.Arm {
 }
 
 // pause stops a shop between the check and the write of a payment, until the hold has expired. The
-// shop has no open transaction meanwhile: the fault is the late write, not a lock that all others
-// wait for.
+// shop has no open transaction meanwhile: the fault is the late write, not a lock in the database
+// that all others wait for.
 func (r *holdRow) pause(ctx context.Context) ([]string, error) {
 	err := r.meet(ctx, fleet.Arm{At: []fleet.Seam{BeforeClaim}, Skip: 2, Around: quiet}, func(m *fleet.Member) error {
 		if err := m.Pause(); err != nil {
 			return fmt.Errorf("stopping a shop: %w", err)
 		}
 		_ = guard.Sleep(ctx, r.cfg.long())
-		// The stopped process reads the command when it goes on.
+		// The stopped process reads the command to resume once it runs again.
 		return errors.Join(m.Resume(), m.Continue())
 	})
 	if err != nil {
@@ -174,7 +175,7 @@ func (r *holdRow) meet(ctx context.Context, a fleet.Arm, fault func(m *fleet.Mem
 	return err
 }
 
-// disarm disarms all seams, and resumes calls that wait there, until ctx ends.
+// disarm disarms all seams, and resumes calls that wait at them, until ctx ends.
 func (r *holdRow) disarm(ctx context.Context) {
 	_ = r.shops.Arm(ctx, fleet.Arm{}) // a shop that has ended fails the row later
 	r.shops.LetGo(ctx)
@@ -219,8 +220,8 @@ func (r *holdRow) cutOff(ctx context.Context, from string, at fleet.Seam) error 
 	return r.meet(ctx, fault, func(m *fleet.Member) error { return m.CutOff(ctx, from, r.cfg.long()) })
 }
 
-// failoverSpread is the least time over which buyers arrive in a row with a failover: some before
-// it, and most after it.
+// failoverSpread is the shortest time over which buyers arrive in a row with a failover: some
+// before it, and most after it.
 const failoverSpread = 6 * time.Second
 
 // failOver kills the primary when a third of the buyers have come. A failover that has begun is

@@ -13,8 +13,9 @@ import (
 // restocks is how many times units are added while buyers come.
 const restocks = 4
 
-// added is how many units each restock adds: half of the stock comes that way. It is 0 for a stage
-// in Redis: its units are not in the item's row, so none can be added there.
+// added returns the number of units that each restock adds: half of the stock is added that way.
+// It is 0 for a stage in Redis: its units are not in the item's row, which is where restocks add
+// units.
 func (r *holdRow) added() int64 {
 	if r.stage.InRedis {
 		return 0
@@ -22,8 +23,8 @@ func (r *holdRow) added() int64 {
 	return r.cfg.Stock / (2 * restocks)
 }
 
-// restock adds units, at times that are evenly spread over the load. A request that is not
-// answered is sent again, with its key, to the next shop.
+// restock adds units at times that are evenly spread over the load. If a request gets no answer,
+// it is sent again with its key to the next shop.
 func (r *holdRow) restock(ctx context.Context) error {
 	add := r.added()
 	if add == 0 {

@@ -22,7 +22,7 @@ import (
 	"oversell/internal/web"
 )
 
-// holdRow is one row of workload hold in progress.
+// holdRow is one row of the hold workload in progress.
 type holdRow struct {
 	cfg      Config
 	stage    catalog.HoldStage
@@ -34,13 +34,13 @@ type holdRow struct {
 
 	spread time.Duration // over which buyers arrive
 	think  time.Duration // most time between a hold and its payment
-	base   int64         // the provider's ledger before the row
+	base   int64         // number of entries in the provider's ledger before the row
 
 	missed  bool         // a fault found no call to hit
 	waiting atomic.Int64 // buyers without an outcome
 }
 
-// observed has the observations of a row.
+// observed holds the observations of a row.
 type observed struct {
 	bought   []purchase // of the load
 	rest     []purchase // of the final sell-out
@@ -164,12 +164,12 @@ func (r *holdRow) load(ctx context.Context) ([]purchase, time.Duration) {
 
 const (
 	sellers = 8 // buyers at a time in the sell-out
-	// sellOutTime bounds the sell-out, in case units never stop coming back.
+	// sellOutTime limits the sell-out, in case units never stop returning to the stock.
 	sellOutTime = time.Minute
 )
 
-// sellOut buys the remaining units until the item is sold out: only then is it known whether the
-// item was oversold.
+// sellOut buys the remaining units until the item is sold out, because only a sold-out item shows
+// whether it was oversold.
 func (r *holdRow) sellOut(ctx context.Context) []purchase {
 	ctx, cancel := context.WithTimeout(ctx, sellOutTime)
 	defer cancel()
@@ -196,14 +196,14 @@ func (r *holdRow) sellOut(ctx context.Context) []purchase {
 
 const (
 	holdLook = 25 * time.Millisecond // between two audits
-	// holdSettleTime bounds the time until the sale has settled, besides the lives of holds and the
-	// delay of webhooks.
+	// holdSettleTime is the longest time that a sale may take to settle, in addition to the lives
+	// of holds and the delay of webhooks.
 	holdSettleTime = 15 * time.Second
 )
 
 // settle waits until every hold has ended and all books agree, or until nothing changes any more.
-// It returns the longest time from the expiry of a hold until its units were back, and the time
-// until all agreed, both nil if they were not seen.
+// It returns the longest time from the expiry of a hold until its units were in the stock again,
+// and the time until all books agreed. Each is in seconds, and nil if it was not observed.
 func (r *holdRow) settle(
 	ctx context.Context, since time.Time, bought []purchase,
 ) (sellable, agrees *float64, err error) {
@@ -268,14 +268,15 @@ func expiring(bought []purchase, now time.Time) (at []time.Time) {
 	return at
 }
 
-// returns measures how long it takes from the expiry of a hold until its unit is back.
+// returns measures how long it takes from the expiry of a hold until its unit is in the stock
+// again.
 type returns struct {
 	expiries []time.Time
-	base     int64    // units left if all holds that expired before have come back
+	base     int64    // units left if all holds that expired before have returned their unit
 	longest  *float64 // in seconds
 }
 
-// see records how many units are left.
+// see records the number of units left.
 func (b *returns) see(remaining int64, now time.Time) {
 	for n := remaining - b.base; n > 0 && len(b.expiries) > 0; n-- {
 		late := max(0, now.Sub(b.expiries[0]).Seconds())
@@ -311,7 +312,7 @@ func (r *holdRow) books(ctx context.Context, saleID string) (_ payment.Books, or
 	if err != nil {
 		return payment.Books{}, nil, err
 	}
-	// Orders show a hash of their payment.
+	// Orders contain a hash of their payment's id.
 	names := make(map[string]string)
 	ledger = slices.DeleteFunc(ledger, func(e payment.Entry) bool { return e.Number <= r.base })
 	for _, e := range ledger {

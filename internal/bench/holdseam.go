@@ -17,14 +17,14 @@ import (
 
 // The seams of a sale by holds, in the order of a hold's life.
 const (
-	AfterTake    fleet.Seam = "take"    // the units are taken from the stock, and the hold is not written
-	AfterCapture fleet.Seam = "capture" // the buyer is charged, and the stage does not know it yet
-	BeforeClaim  fleet.Seam = "claim"   // the payment has read that the hold is there, and has written nothing
+	AfterTake    fleet.Seam = "take"    // the units are taken from the stock, but the hold is not written yet
+	AfterCapture fleet.Seam = "capture" // the buyer is charged, but the stage does not know it yet
+	BeforeClaim  fleet.Seam = "claim"   // the payment has found the hold, but written nothing yet
 	// AfterOrder: the order is written, but the hold is not ended, or the transaction not
 	// committed.
 	AfterOrder    fleet.Seam = "order"
-	BeforeRefund  fleet.Seam = "refund" // the payment was refused, and the refund not requested
-	BeforeRestock fleet.Seam = "sweep"  // the sweep has ended a hold, and not given its units back
+	BeforeRefund  fleet.Seam = "refund" // the payment was refused, but the refund is not requested yet
+	BeforeRestock fleet.Seam = "sweep"  // the sweep has ended a hold, but not returned its units yet
 )
 
 // beforeCapture is where a shop is cut off from the payment provider: the payment is authorised,
@@ -47,7 +47,7 @@ const (
 	alone = "alone"
 )
 
-// holdSeams are the seams of one process.
+// holdSeams holds the seams of one process.
 type holdSeams struct {
 	*fleet.Seams
 	writing sync.RWMutex // held for reading by every write to the database
@@ -66,7 +66,7 @@ func newHoldSeams(of *fleet.Seams) *holdSeams {
 	return s
 }
 
-// alone waits until no other call is moving units, and keeps them from it until end is called.
+// alone waits until no other call is moving units, and blocks such calls until end is called.
 func (s *holdSeams) alone(c *call) (end func()) {
 	if !c.moves {
 		s.hands.Lock()
@@ -80,21 +80,22 @@ func (s *holdSeams) alone(c *call) (end func()) {
 	}
 }
 
-// moving lets a call move units; it waits while another call is alone. The call must call end.
+// moving marks a call as one that moves units. It waits while another call is alone. Call end when
+// c has returned.
 func (s *holdSeams) moving(ctx context.Context, c *call) (_ context.Context, end func()) {
 	c.moves = true
 	s.hands.RLock()
 	return marked(ctx, c), s.hands.RUnlock
 }
 
-// The stages know nothing of seams. Their calls are marked in the context, and the hooks of their
-// connections find the seam by the mark and the command.
+// The stages do not know about seams. Their calls are marked in the context, and the hooks of their
+// connections find the seam from the mark and the command.
 
 // call is a call of a stage.
 type call struct {
 	sweep bool
 	claim bool
-	moves bool        // it takes units or gives some back
+	moves bool        // it takes units from the stock, or returns some
 	wrote atomic.Bool // the claim has begun to write
 }
 
@@ -146,7 +147,7 @@ func (s markedStage) Sweep(ctx context.Context, sku string, limit int) (int, err
 	return s.Stage.Sweep(ctx, sku, limit)
 }
 
-// seamPayments are payments with seams before and after them.
+// seamPayments adds seams before and after calls of the payments.
 type seamPayments struct {
 	holds.Payments
 	seams *holdSeams
@@ -166,8 +167,8 @@ func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (paymen
 	return p.Payments.Refund(ctx, paymentID, key)
 }
 
-// pass is the fault.Hook of the shop. A process that is stopped at a quiet seam holds no lock,
-// neither of its stages nor of the service around them.
+// pass is the fault.Hook of the shop. It ensures that a process that is stopped at a quiet seam
+// holds no lock in the database, neither for its stages nor for the service around them.
 func (s *holdSeams) pass(ctx context.Context, st fault.Statement, send func() (fault.Reply, error)) error {
 	switch {
 	case st.Reads():
@@ -187,7 +188,7 @@ func (s *holdSeams) pass(ctx context.Context, st fault.Statement, send func() (f
 		return err
 	}
 	s.begins(ctx, st.Text)
-	if !st.InTx { // otherwise the transaction holds writing
+	if !st.InTx { // in a transaction, writing is locked already
 		s.writing.RLock()
 	}
 	reply, err := send()
@@ -221,8 +222,8 @@ func (s *holdSeams) done(ctx context.Context, statement string) {
 	}
 }
 
-// redisHook has the seams of the stage with units in Redis: after the command that takes units, and
-// before the one by which a sweep gives them back.
+// redisHook returns a hook with the seams of the stage whose units are in Redis: after the command
+// that takes units, and before the command with which a sweep returns them.
 func (s *holdSeams) redisHook() redis.Hook {
 	return fault.Redis{
 		Before: func(ctx context.Context, commands []redis.Cmder) {
@@ -238,7 +239,7 @@ func (s *holdSeams) redisHook() redis.Hook {
 	}
 }
 
-// sell makes a shop sell by holds, with the seams.
+// sell configures a shop to sell by holds, with the seams.
 func (s *holdSeams) sell(cfg *shop.Config, with setup) {
 	cfg.Provider, cfg.Web.WebhookSecret = with.Provider, with.Secret
 	cfg.Holds = holds.Config{Ledger: with.Ledger, TTL: with.TTL, Sweep: with.Sweep, Settle: with.Settle}

@@ -11,8 +11,9 @@ import (
 )
 
 // Watcher is a Progress that follows a row of one item while it runs. The bench then audits the
-// item repeatedly. The Redis commands of these audits are subtracted from the row's, except those
-// of failed audits. The audits may let a shop notice a little earlier that the item is sold out.
+// item repeatedly. The Redis commands of these audits are subtracted from those of the row, except
+// those of failed audits. The audits may let a shop notice a little earlier that the item is sold
+// out.
 type Watcher interface {
 	Progress
 	// Watch is called when the requests of a row are about to be sent, with a function that returns
@@ -33,8 +34,8 @@ type Live struct {
 	// and for running shops.
 	Holders int64
 
-	// MaxHolders is the most holders at once, known from the replies up to the last audit, or from
-	// the gauges, which are read every millisecond.
+	// MaxHolders is the largest number of holders at once, as known from the replies up to the last
+	// audit, or from the gauges, which are read every millisecond.
 	MaxHolders int
 
 	// Stock is the last audit, which does not read stock and orders at the same moment. Audited is
@@ -42,8 +43,8 @@ type Live struct {
 	Stock   figures.Stock
 	Audited time.Duration
 
-	ServedAt time.Duration // when the last buyer was served, like Elapsed; 0: none was yet
-	Unserved *Unserved     // set once no buyer was served for too long; nil: that did not happen
+	ServedAt time.Duration // when the last buyer was served, like Elapsed; 0: no buyer was served yet
+	Unserved *Unserved     // set once no buyer was served for too long; nil: that has not happened
 	Faults   []Fault       // that were injected so far
 }
 
@@ -75,7 +76,7 @@ type watch struct {
 }
 
 // watched returns the watch of a row, or nil if there is no watcher. It measures the cost of an
-// audit by making another one before any request is sent, which replaces before.
+// audit with a second audit before any request is sent, and stores that audit in before.
 func (r *run) watched(ctx context.Context, l *stream, before *web.Audit) (*watch, error) {
 	if r.watcher == nil {
 		return nil, nil
@@ -129,7 +130,7 @@ func (w *watch) every(ctx context.Context, pause time.Duration, look func(contex
 	}
 }
 
-// look makes one audit. An error is ignored: the shop may be down because of a fault.
+// look makes one audit. It ignores an error: the shop may be down because of a fault.
 func (w *watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -205,21 +206,21 @@ func (w *watch) holders() int64 {
 // buyers waited and units were left.
 type Unserved struct {
 	Since   time.Duration // when a buyer was last served, like Live.Elapsed; 0: never
-	At      time.Duration // when it had lasted too long
+	At      time.Duration // when that had lasted too long
 	Waiting int64         // buyers, when it was noticed
-	Left    int64         // units that were not sold yet, as far as is known
+	Left    int64         // units that were not known to be sold
 }
 
 // service follows whether buyers are being served in a row.
 type service struct {
 	last   time.Duration // when a buyer was last served
 	sold   int64         // by the last audit
-	broken *Unserved     // the first time
+	broken *Unserved     // the first time that no buyer was served for too long; nil: never
 }
 
-// patience is how long one holder may keep all others waiting: by a fault of the bench, its work,
-// and a stall. Before the first buyer is served, all requests have to arrive, which takes longer on
-// a busy machine: until then patience is at least stuckAfter.
+// patience is how long one holder may keep all others waiting: because of a fault of the bench, its
+// work, and a stall. Before the first buyer is served, all requests have to arrive, which takes
+// longer on a busy machine: until then patience is at least stuckAfter.
 func (c Config) patience(condition catalog.Condition, stalled time.Duration, first bool) time.Duration {
 	patience := c.longest(condition) + c.Work + max(Tolerable(c.TTL), stalled)
 	if first {

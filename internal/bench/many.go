@@ -17,17 +17,18 @@ import (
 	"oversell/internal/web"
 )
 
-// A row sells one item, or many: then each has its part of the stock, its own buyers, its own
-// audit and its own verdict, and the row's verdict is the worst of them.
+// A row sells one item or many. With many items, each has its share of the stock, its own buyers,
+// its own audit and its own verdict, and the row's verdict is the worst of them.
 
-// maxItemRows bounds the total number of items in all rows of a run: a report lists each of them.
+// maxItemRows is the maximum number of items in all rows of a run, because a report lists each of
+// them.
 const maxItemRows = 1_000_000
 
 // many reports whether a row has several items.
 func (c Config) many() bool { return c.Items > 1 }
 
-// defaultTTL is the lease of a lock unless another is set. The holders of many items work side by
-// side, amid a crowd that does not shrink when one item is sold out, so the renewals of a lease
+// defaultTTL returns the default lease of a lock. The holders of many items work at the same time,
+// among thousands of buyers who do not leave when one item is sold out, so the renewals of a lease
 // wait for a processor. With 20,000 buyers on 2 busy cores a renewal took up to 2.8 s, and those
 // that failed first had not been waiting for a connection. A lease of 6 s, a shop's default,
 // survives a renewal that takes 4 s.
@@ -67,11 +68,11 @@ func (c Config) checkItems() error {
 
 // spareFiles are open files kept in reserve for connections to an embedded Redis in this process.
 // If it is so slow that commands time out, the shops open new connections before the old ones have
-// ended here; and once miniredis fails to accept a connection, it accepts no more.
-const spareFiles = 1500 // or a tenth of the files that may be open
+// ended in this process; and once miniredis fails to accept a connection, it accepts no more.
+const spareFiles = 1500 // at most a tenth of the open-file limit; see room
 
-// room is the number of requests that can be in flight within the limit of open files of this
-// process and of each shop. Each shop also needs some files for itself.
+// room is the number of requests that can be in flight within the open-file limits of this process
+// and of each shop. Each shop also needs some files for itself.
 func (c Config) room() int {
 	limit, ok := openFilesLimit()
 	if !ok {
@@ -98,8 +99,8 @@ func (c Config) spread() (of func(request int) (item int), units func(item int) 
 	return of, func(item int) int64 { return s.Units(c.Stock, item) }
 }
 
-// firstTurns is how many holders of a row's first item have work to do if the guard holds. It
-// is the item that most buyers want, and faults are injected into its holders.
+// firstTurns returns the number of holders of a row's first item that have work to do if the guard
+// holds. Most buyers want that item, and faults are injected into its holders.
 func (c Config) firstTurns() int64 {
 	if !c.many() || c.Workload == catalog.Cache {
 		return c.turns()
@@ -153,7 +154,7 @@ func eachItem(
 // offer puts all items on sale.
 func (r *run) offer(ctx context.Context) error {
 	_, units := r.cfg.spread()
-	// One after the other: transactions that insert side by side can deadlock in MariaDB.
+	// One after the other: transactions that insert at the same time can deadlock in MariaDB.
 	shop, keeper := r.admin.At(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
 	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1,
 		func(ctx context.Context, item int) error {
@@ -161,8 +162,9 @@ func (r *run) offer(ctx context.Context) error {
 		})
 }
 
-// settle audits all items once all accepted orders are written, and returns that time. It counts
-// the commands of Redis before it audits the items after the first.
+// settle audits all items once all accepted orders are written, and returns the time when they
+// were. It audits the first item before the others, so that the first audit's count of Redis
+// commands leaves out the other audits.
 func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err error) {
 	found, times := make([]web.Audit, len(r.skus)), make([]time.Time, len(r.skus))
 	if found[0], times[0], err = r.settleOne(ctx, r.skus[0]); err != nil {
@@ -199,7 +201,7 @@ func (r *run) compare(ctx context.Context, o *outcome) error {
 	}
 	return eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
 		func(ctx context.Context, item int) error {
-			// Some may have been written since the audit: at most one for each request.
+			// Orders may have been written since the audit: at most one for each request.
 			most, shop := o.audits[item].Orders+o.sent, r.admin.At(r.survivor())
 			if err := shop.EachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
 				all[item].Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
@@ -265,7 +267,7 @@ func (r *run) unexplained(o outcome, locked bool) string {
 	return ""
 }
 
-// judgeSale fills in the sums of all items, and the worst of their verdicts.
+// judgeSale fills in the sums over all items, and the worst of their verdicts.
 func (r *run) judgeSale(row *report.Row, o outcome) {
 	row.Verdict = figures.OK
 	all := make([]report.Item, len(o.audits))
@@ -287,7 +289,8 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 	}
 }
 
-// drained fills in when the orders behind the sale were written, and which processes were killed.
+// drained fills in when the last order behind the sale was written, and which processes were
+// killed.
 func (r *run) drained(row *report.Row, o outcome) {
 	if r.strategy.Kind != catalog.Streamed {
 		return
@@ -300,8 +303,8 @@ func (r *run) drained(row *report.Row, o outcome) {
 	row.Kills = r.faults.atSeams(o.settled, agree)
 }
 
-// settleOne audits an item once all its accepted orders are written, and returns when that was.
-// If Redis was unreachable for a while, the shop's clients may need a moment to reconnect.
+// settleOne audits an item once all its accepted orders are written, and returns the time when they
+// were. If Redis was unreachable for a while, the shop's clients may need a moment to reconnect.
 func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
 	away := r.cond == catalog.Partition || r.cond == catalog.Failover || r.cond == catalog.Chaos
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {

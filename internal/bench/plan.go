@@ -14,12 +14,12 @@ import (
 
 // The seams of a sale's critical section.
 const (
-	seamWork   fleet.Seam = "work"   // the holder has read the stock, and not written it
-	seamUnlock fleet.Seam = "unlock" // it has written, and not unlocked
+	seamWork   fleet.Seam = "work"   // the holder has read the stock, but not written it yet
+	seamUnlock fleet.Seam = "unlock" // it has written, but not unlocked yet
 )
 
-// plan says what the holders in an instance do during one row. It applies in the work step of a
-// sale and nowhere else: lock code knows nothing of it.
+// plan says what the holders in an instance do during one row. It applies in the work step of a sale
+// and nowhere else: lock code does not know about it.
 type plan struct {
 	// Item is what is sold, or its key in the cache; with several items the first, whose holders
 	// get the fault.
@@ -27,8 +27,8 @@ type plan struct {
 	Work  time.Duration `json:"work"`           // how long every holder works
 	Fault fleet.Arm     `json:"fault,omitzero"` // at the seams of the item's holders
 
-	// Gather is how long the first holder of the instance works, as do those that enter meanwhile,
-	// so that waiters gather.
+	// Gather is how long the first holder of the instance works, so that waiters gather. Holders that
+	// enter meanwhile work until the same time.
 	Gather time.Duration `json:"gather"`
 }
 
@@ -64,13 +64,13 @@ func (c Config) plan(item string, condition catalog.Condition) plan {
 	return p
 }
 
-// early is a fault at a seam for one of the first holders of each instance.
+// early returns a fault at a seam for one of the first holders of each instance.
 func (c Config) early(at fleet.Seam) fleet.Arm {
 	return fleet.Arm{At: []fleet.Seam{at}, Skip: int(max(1, c.firstTurns()/int64(4*c.shops()))) - 1}
 }
 
-// long is longer than the ttl by enough for others to enter, but not by so much that they buy the
-// whole stock. Some servers end leases late.
+// long returns a time that exceeds the ttl by enough for others to enter, but not by so much that they
+// buy the whole stock. It allows for servers that end leases late.
 func (c Config) long() time.Duration {
 	if c.Workload == catalog.Hold { // also longer than a sweep may take to find that a hold has expired
 		return c.TTL * 14 / 10
@@ -88,9 +88,9 @@ func (c Config) longest(condition catalog.Condition) time.Duration {
 }
 
 // linger is how long holders that entered while another was late stay inside after its unlock: long
-// enough for the next one to enter, if it can, and not so long that their own lease expires. Their
-// stay begins when the late holder's lease ends. It must bear a tolerable stall, and so must the
-// gap before it.
+// enough for the next one to enter, if it can, and not so long that their own lease expires. Their stay
+// begins when the late holder's lease ends. A tolerable stall must fit into it, and into the gap before
+// it.
 func (c Config) linger() time.Duration { return c.TTL * 3 / 10 }
 
 // delay is how long the condition keeps an instance from selling.
@@ -116,7 +116,7 @@ type worker struct {
 	until time.Time // no holder leaves before this time
 }
 
-// follow begins a row.
+// follow begins a row with its plan.
 func (w *worker) follow(p plan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +166,7 @@ func (w *worker) keep(until time.Time) {
 	}
 }
 
-// begin returns the plan and how long a hold that begins now should work.
+// begin returns the plan, and how long a holder that enters now should work.
 func (w *worker) begin() (plan, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

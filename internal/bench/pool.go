@@ -9,13 +9,13 @@ import (
 
 // pool reuses connections to shops. It is safe for concurrent use. Call close at the end.
 type pool struct {
-	keep int // most idle connections
-	most int // most connections in all, unless more are in use; 0: no limit
+	keep int // maximum number of idle connections
+	most int // maximum number of connections in all, unless more are in use; 0: no limit
 
 	mu      sync.Mutex
-	waiting map[int][]*conn // idle ones by target; the last used is last
-	idle    int             // in waiting
-	dialing int             // about to be opened
+	waiting map[int][]*conn // idle connections by target; the most recently used one is last
+	idle    int             // number of connections in waiting
+	dialing int             // number of connections that are being opened
 	busy    map[*conn]bool
 	ended   bool
 }
@@ -31,7 +31,7 @@ func newPool(keep int) *pool {
 	return &pool{keep: keep, waiting: make(map[int][]*conn), busy: make(map[*conn]bool)}
 }
 
-// get returns a connection for a request that may take as long as the limit. Give it back with put.
+// get returns a connection for a request that may take as long as the limit. Return it with put.
 func (p *pool) get(ctx context.Context, target int, req *http.Request, limit time.Duration) (*conn, error) {
 	if c := p.take(target, limit); c != nil {
 		return c, nil
@@ -51,7 +51,7 @@ func (p *pool) get(ctx context.Context, target int, req *http.Request, limit tim
 
 // reserve counts a connection that is about to be opened, and closes an idle one if that makes too
 // many. The targets of requests change in turn, but if one shop replies faster than another, its
-// connections would stay idle while ever more were opened to the other.
+// connections would stay idle while more and more were opened to the other.
 func (p *pool) reserve() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,14 +71,14 @@ func (p *pool) reserve() {
 	p.idle--
 }
 
-// fill adds a new connection, for a request to come.
+// fill adds a new connection for a later request.
 func (p *pool) fill(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.park(c, staleUnused)
 }
 
-// take returns the last used idle connection, or nil.
+// take returns the most recently used idle connection to a target, or nil.
 func (p *pool) take(target int, limit time.Duration) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *pool) take(target int, limit time.Duration) *conn {
 	return last
 }
 
-// use begins the use of a connection. The caller has locked mu.
+// use marks a connection as busy and sets its deadline. The caller has locked mu.
 func (p *pool) use(c *conn, limit time.Duration) {
 	p.busy[c] = true
 	_ = c.SetDeadline(time.Now().Add(limit)) // a dead connection fails when it is used
@@ -122,7 +122,7 @@ func (p *pool) forget(target int) {
 	p.drop(target)
 }
 
-// put returns a connection, which can be used again or not.
+// put returns a connection to the pool. Again says whether it can be used again.
 func (p *pool) put(c *conn, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +141,7 @@ func (p *pool) park(c *conn, d time.Duration) {
 	p.idle++
 }
 
-// cut ends the wait for all replies, including later ones.
+// cut ends the wait for all replies, including those to later requests.
 func (p *pool) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,8 +28,8 @@ func (Silent) Waiting(string, func() int64) {}
 // Done implements Progress.
 func (Silent) Done(report.Row) {}
 
-// Bar is a Progress that prints a line for each finished row on a terminal and draws one
-// below them: the current row, and how many outcomes are missing. Call Close at the end.
+// Bar is a Progress that prints a line for each finished row on a terminal. Below them
+// it draws the current row, and the number of missing outcomes. Call Close at the end.
 type Bar struct {
 	w    io.Writer
 	bar  *progressbar.ProgressBar
@@ -40,7 +40,7 @@ type Bar struct {
 
 	mu      sync.Mutex
 	label   string
-	what    string // the bench waits for
+	what    string // what the bench waits for
 	missing func() int64
 }
 

@@ -28,7 +28,7 @@ type provider struct {
 // toProvider is the link of a shop to the provider: see fleet.Member.
 const toProvider = "provider"
 
-// webhookConnections is the most idle connections from the provider to each shop.
+// webhookConnections is the maximum number of idle connections from the provider to each shop.
 const webhookConnections = 64
 
 // A webhook that was not accepted is sent again after retryFrom. The pause doubles each time, up to

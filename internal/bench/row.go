@@ -25,7 +25,7 @@ type run struct {
 	skus     []string // of the items
 	targets  []string
 	admin    client.Shops
-	shops    *shops // nil with running shops
+	shops    *shops // nil if the bench did not start the shops
 	progress Progress
 	watcher  Watcher // or nil
 	faults   faults
@@ -124,7 +124,7 @@ func (r *run) prepare(ctx context.Context) (*stream, error) {
 	return s, nil
 }
 
-// outcome has the observations of a row.
+// outcome holds the observations of a row.
 type outcome struct {
 	*tally
 	wall        time.Duration
@@ -136,7 +136,7 @@ type outcome struct {
 	compared    []figures.Comparison
 	settled     time.Time      // when all accepted orders were written
 	commands    *int64         // nil: not counted
-	held        *time.Duration // of connections to the database; nil: not measured
+	held        *time.Duration // time that database connections were out of the pools; nil: not measured
 }
 
 // observe sends the requests, injects faults meanwhile, and serves the watcher.
@@ -227,8 +227,8 @@ func (r *run) limit() time.Duration {
 	return r.cfg.Wait + r.cfg.Work + 4*r.cfg.long() + 30*time.Second
 }
 
-// survivor is the address of a running shop, if possible of one that is neither stopped nor cut
-// off.
+// survivor returns the address of a running shop, if possible of one that is neither stopped nor
+// cut off.
 func (r *run) survivor() string {
 	if r.shops != nil {
 		if m := r.shops.Survivor(); m != nil {
@@ -269,7 +269,7 @@ func (r *run) figures(o outcome) report.Row {
 	return row
 }
 
-// judged fills in whether the row was as expected, or could not be judged.
+// judged sets whether the row was as expected, or its verdict if it is not comparable.
 func (r *run) judged(row report.Row) report.Row {
 	row.Expected = row.Differs == ""
 	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {
@@ -316,7 +316,7 @@ func (r *run) expectation(keeper stock.Backend) catalog.Case {
 	}
 }
 
-// unguarded reports whether nothing keeps the shops from overselling even in calm.
+// unguarded reports whether the strategy may oversell even under calm.
 func (r *run) unguarded() bool {
 	calm := r.expectation(r.cfg.keeper(r.strategy, catalog.Calm))
 	calm.Condition = catalog.Calm
@@ -343,7 +343,7 @@ func (r *run) expect(row *report.Row, o outcome) {
 			row.Differs = r.unexplained(o, e.MaxHolders == 1)
 		}
 	}
-	// No strategy may tell buyers something untrue, whatever else is expected.
+	// No strategy may tell buyers something untrue, even if it may oversell.
 	if untrue := row.Untrue(); untrue != "" {
 		row.Undecided = false
 		if row.Differs != "" {
@@ -353,8 +353,8 @@ func (r *run) expect(row *report.Row, o outcome) {
 	}
 }
 
-// gently adapts an expectation to an open load or many items, where buyers seldom meet: a strategy
-// that breaks in a burst may hold there, and one that holds must still hold.
+// gently adapts an expectation to an open load or many items, where buyers rarely meet: a strategy
+// that oversells in a burst may be ok in such a load, and one that holds must still hold.
 func gently(e catalog.Expectation) catalog.Expectation {
 	if slices.Contains(e.Verdicts, figures.Oversold) {
 		e.Verdicts = append(slices.Clone(e.Verdicts), figures.OK)

@@ -21,8 +21,9 @@ import (
 	"oversell/internal/fleet"
 )
 
-// Run runs all rows of the config: see Rows. When it fails or ctx is cancelled, it returns
-// the finished rows with the error: one of Check, of a shop or a backend, or the cause of ctx.
+// Run runs all rows of the config: see Rows. When it fails or ctx is cancelled, it returns the
+// finished rows with the error, which comes from Check, a shop or a backend, or is the cause of
+// ctx.
 func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
 	if err := cfg.WithDefaults().Check(); err != nil {
 		return nil, err
@@ -103,14 +104,14 @@ type runner struct {
 	progress Progress
 	token    string
 	targets  []string
-	shops    *shops    // nil with running shops
+	shops    *shops    // nil if the bench did not start the shops
 	provider *provider // nil unless the sale is by holds
 	terms    map[catalog.Need]lockservers.Terms
 	admin    client.Shops
-	round    int      // of repeats that the rows are in
-	old      int      // how many of the skus existed when it began
-	sales    int      // begun so far, one for each row
-	skus     []string // that are not removed yet
+	round    int      // the current round of repeats
+	old      int      // number of skus when that round began
+	sales    int      // number of sales so far, one for each row
+	skus     []string // of items that are not removed yet
 }
 
 // Row implements Workload. A run is final if it is not comparable, if buyers were told something
@@ -143,9 +144,9 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 	return r, err
 }
 
-// removeOld removes the items of the round before when a new one begins: late writes for them have
-// arrived by now. With many items there would be too many in the end, so then they are removed a
-// row later.
+// removeOld removes the items of the previous round when a new one begins: by then, late writes
+// for them have arrived. In a run with many items too many would pile up in a round, so there the
+// items of a row are removed one row later.
 func (b *runner) removeOld(ctx context.Context, of Case) error {
 	again := of.TTL > 0
 	if again || b.asked.chaotic() || of.Repeat == b.round && !b.asked.many() {
@@ -182,7 +183,7 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	return err
 }
 
-// row runs one row on its own item, so that nothing left of an earlier row counts in it.
+// row runs one row on its own item, so that nothing left over from an earlier row counts.
 func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, of Case) (report.Row, error) {
 	if b.shops != nil {
 		if err := b.shops.Fill(ctx, cfg.Instances); err != nil {
@@ -243,14 +244,14 @@ const (
 	interruptTimeout = 10 * time.Second // for the removal of the items
 )
 
-// maxNamed bounds how many of the remaining items are named.
+// maxNamed is the maximum number of remaining items that are named.
 const maxNamed = 100
 
 // removeAnew starts an instance to remove the remaining items.
 func (b *runner) removeAnew(ctx context.Context) error {
 	b.shops.relayed = nil
 	if b.asked.Failovers != nil {
-		// The sentinels may be promoting a replica, or have none. Their data is thrown
+		// The sentinels may be promoting a replica, or have no replica left. Their data is thrown
 		// away with them; the database may be the user's own.
 		redis, err := backend.ServeRedis(ctx, "embedded")
 		if err != nil {
@@ -266,7 +267,7 @@ func (b *runner) removeAnew(ctx context.Context) error {
 	return b.remove(ctx, len(b.skus))
 }
 
-// removeTimeout bounds the removal of one item.
+// removeTimeout limits the removal of one item.
 const removeTimeout = 20 * time.Second
 
 // remove removes the first n remaining items.

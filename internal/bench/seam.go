@@ -19,8 +19,8 @@ import (
 // the buyer has no reply yet. The other seams are those of stream.Consumer.
 const SeamScript fleet.Seam = "script"
 
-// Seams lists the seams at which condition crash can kill a process, in the order of an accepted
-// order's life.
+// Seams lists the seams at which the crash condition can kill a process, in the order in which an
+// accepted order reaches them.
 func Seams() []fleet.Seam { return []fleet.Seam{SeamScript, accepted.SeamRead, accepted.SeamWritten} }
 
 // atSeams reports whether a condition kills processes at seams.
@@ -64,8 +64,9 @@ func (r *run) stopWorkers() {
 	}
 }
 
-// killAtSeams kills a shop after its script, and workers, one after the other, where they read and
-// write. Only the workers write orders, and the last one writes the rest.
+// killAtSeams kills a shop after its script, and workers, one after the other, at the seams where
+// they read and write orders. Only the workers write orders, and the last one writes all that
+// remain.
 func (r *run) killAtSeams(ctx, buyers context.Context) error {
 	var g errgroup.Group
 	if slices.Contains(r.cfg.Seams, SeamScript) {
@@ -80,11 +81,10 @@ func (r *run) killAtSeams(ctx, buyers context.Context) error {
 	return g.Wait()
 }
 
-// killWorkers starts a worker for each seam of a consumer, and kills it at the seam when the next
-// one runs. The last one writes the rest.
+// killWorkers starts a worker for each seam of a consumer, and kills it at the seam once the next
+// worker runs. The last worker is not killed, and writes the orders that the killed ones have left.
 func (r *run) killWorkers(ctx context.Context) error {
 	seams := slices.DeleteFunc(slices.Clone(r.cfg.Seams), func(at fleet.Seam) bool { return at == SeamScript })
-	// The last one writes the orders that the killed ones have left.
 	r.workers = fleet.New(func(n int) (fleet.Program, error) { return r.worker(n, seams), nil })
 	var victim *fleet.Member
 	for n := range len(seams) + 1 {
@@ -108,8 +108,8 @@ func (r *run) killWorkers(ctx context.Context) error {
 	return nil
 }
 
-// worker says how to start the n-th process that writes accepted orders. It waits at the n-th seam,
-// if there is one.
+// worker returns how to start the n-th process that writes accepted orders. The process waits at
+// the n-th seam, if there is one.
 func (r *run) worker(n int, seams []fleet.Seam) fleet.Program {
 	s := r.shops.setup
 	s.Name, s.NoConsumer, s.Worker = fmt.Sprintf("%s-worker-%d", r.skus[0], n), false, true
@@ -119,7 +119,7 @@ func (r *run) worker(n int, seams []fleet.Seam) fleet.Program {
 	return fleet.Program{Name: "instance " + s.Name, Command: r.shops.command, Setup: s}
 }
 
-// scriptHook reaches the seam after a script that has accepted orders.
+// scriptHook returns a hook that reaches SeamScript after a script that has accepted an order.
 func scriptHook(seams *fleet.Seams) redis.Hook {
 	return fault.Redis{After: func(ctx context.Context, commands []redis.Cmder) {
 		accepts := func(cmd redis.Cmder) bool { return cmd.Err() == nil && stock.Accepts(cmd) }

@@ -46,7 +46,7 @@ type server struct {
 	worker worker
 }
 
-// shop is the configuration of the instance's shop.
+// shop returns the configuration of the instance's shop.
 func (s *server) shop(with setup) (shop.Config, error) {
 	var policy guard.Policy
 	if with.Policy != "" {
@@ -62,7 +62,7 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		Web:        web.Config{Addr: "127.0.0.1:0", Token: with.Token},
 		Stock:      stock.Config{Wait: with.Wait, Work: s.worker.work, Unfenced: with.Unfenced},
 		Stream:     stock.Stream{Replicas: with.Replicas},
-		Consumer:   accepted.Consumer{ClaimAfter: with.TTL}, // like a lock of a killed process
+		Consumer:   accepted.Consumer{ClaimAfter: with.TTL}, // like the lock of a killed process
 		NoConsumer: with.NoConsumer,
 		Ready:      s.Ready,
 	}
@@ -79,8 +79,8 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		}
 	}
 	if s.worker.gauge != nil {
-		// It stays open until the process ends: a sale that the shop no longer waits for may still
-		// use it.
+		// The gauge stays open until the process ends: a sale that the shop no longer waits for may
+		// still use it.
 		cfg.DBHeld = s.worker.held
 		if with.Holders {
 			cfg.Stock.Inside = s.worker.count

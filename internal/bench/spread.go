@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// maxItems is the most items of a run.
+// maxItems is the maximum number of items of a run.
 const maxItems = 10_000
 
 // ErrSkew is wrapped by the errors of ParseSkew.
@@ -91,8 +91,8 @@ func (s *Spread) Share(item int) float64 {
 	return s.upTo[item] - s.upTo[item-1]
 }
 
-// Units is an item's part of the stock. All items get the same; the first ones get one of the
-// remaining units each.
+// Units returns an item's share of the stock. All items get the same number of units; the units
+// that remain go to the first items, one each.
 func (s *Spread) Units(stock int64, item int) int64 {
 	n := int64(len(s.upTo))
 	units := stock / n

@@ -36,11 +36,11 @@ type stream struct {
 	alive    func(target int) bool
 	exchange func(ctx context.Context, i int, due time.Time, limit time.Duration) reply // default once
 
-	places  chan struct{} // taken by the requests in flight at a rate
+	places  chan struct{} // a slot for each request in flight; used only if requests are sent at a rate
 	pool    *pool
 	dropped int64
 	sent    int64
-	last    time.Duration // when the last one was sent
+	last    time.Duration // when the last request was sent
 	done    atomic.Int64  // outcomes, including dropped requests
 }
 
@@ -66,7 +66,7 @@ func newStream(
 	return s, nil
 }
 
-// dialers bounds the connections that are opened at once, well below the backlog of a
+// dialers is the maximum number of connections that are opened at once, well below the backlog of a
 // listener.
 const dialers = 64
 
@@ -167,7 +167,7 @@ func (s *stream) once(ctx context.Context, i int, due time.Time, limit time.Dura
 		target := (i + n) % len(s.targets)
 		r = reply{Target: target, Code: codeNoConn}
 		if !s.alive(target) {
-			s.pool.forget(target) // connections to the next target need the files
+			s.pool.forget(target) // connections to the next target need their open files
 			continue
 		}
 		req, err := s.request(i, s.targets[target])

@@ -28,7 +28,7 @@ type tally struct {
 	reasons  map[string]int64
 	latency  latencies
 	service  latencies
-	wait     latencies     // of requests that entered the critical section, until they did
+	wait     latencies     // wait for the critical section, of requests that entered it
 	timeline timeline      // of served requests
 	untimely time.Duration // longest delay between planned and sent
 	answers  []answer      // of a sale
@@ -138,14 +138,14 @@ func (t *tally) add(r reply) {
 	}
 }
 
-// note keeps a buyer's answer without counting the outcome.
+// note keeps what a buyer was told, without counting the outcome.
 func (t *tally) note(r reply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.keep(r)
 }
 
-// keep keeps a buyer's answer. The caller has locked mu.
+// keep keeps what a buyer was told about an order. The caller has locked mu.
 func (t *tally) keep(r reply) {
 	cutOff, served := !r.learned() || r.CutOff, r.Status == http.StatusOK || r.Status == http.StatusAccepted
 	switch {
@@ -169,11 +169,11 @@ func (t *tally) elapsed() time.Duration {
 	return time.Since(t.start)
 }
 
-// mostHolders returns the most holders of one item at the same time, as far as is known.
+// mostHolders returns the largest known number of holders of one item at the same time.
 func (t *tally) mostHolders() (most int) {
 	for i := range t.items {
 		t.mu.Lock()
-		holders := t.items[i].holders // what is added later is not in this slice
+		holders := t.items[i].holders // holders that are added later are not in this slice
 		t.mu.Unlock()
 		most = max(most, figures.MaxHolders(holders))
 	}

@@ -34,7 +34,7 @@ func (c Config) requests(strategy string, sku func(i int) string) func(i int, ta
 	return func(i int, target string) (*http.Request, error) { return c.request(i, strategy, sku(i)).To(target) }
 }
 
-// request is the i-th request of a row.
+// request returns the i-th request of a row.
 func (c Config) request(i int, strategy, sku string) client.Request {
 	query := url.Values{"strategy": {strategy}}
 	if c.Workload == catalog.Cache {
@@ -52,7 +52,7 @@ type quantity struct {
 	Quantity int64 `json:"quantity"`
 }
 
-// askedFor is how many units every buyer asks for.
+// askedFor is the number of units that every buyer asks for.
 const askedFor = 1
 
 // key is the idempotency key of the i-th request of a row, or "".

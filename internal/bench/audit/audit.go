@@ -31,11 +31,11 @@ type Config struct {
 // every is the time between two audits of a shop.
 const every = 200 * time.Millisecond
 
-// Result is what was found.
+// Result is what Check found.
 type Result struct {
 	Audit    web.Audit `json:"audit"`
 	Told     *Told     `json:"told,omitempty"`
-	Problems []string  `json:"problems"` // a sentence each; none if all agrees
+	Problems []string  `json:"problems"` // one sentence each; empty if all figures agree
 }
 
 // Check waits until the sale has settled and returns what it found. An error, such as ErrConfig,
@@ -87,8 +87,8 @@ func shopURL(base, sku string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// settle asks for audits until nothing of the sale is under way, for at most cfg.Wait. A shop that
-// is too busy for an audit after the load is asked again.
+// settle repeats the audit until no unit of the sale is in flight, for at most cfg.Wait. It also
+// asks again if the shop is too busy for an audit after the load.
 func settle(ctx context.Context, shop client.Shops, cfg Config) (a web.Audit, settled bool, err error) {
 	for deadline := time.Now().Add(cfg.Wait); ; {
 		shop.For = time.Until(deadline)
@@ -133,7 +133,7 @@ func (r *Result) judgeStock() {
 		}
 	}
 	// Every unit is in one of these figures. Units of unwritten orders are in flight. The units of
-	// a lost update are in two: they are sold, and remain.
+	// a lost update are in two figures: they are counted as sold and as remaining.
 	if sum := a.Remaining + a.Held + a.Sold + a.InFlight + a.Stranded - max(0, a.LostUpdates); sum != a.Initial {
 		r.add("the figures add up to %d units, and the sale began with %d", sum, a.Initial)
 	}

@@ -19,8 +19,8 @@ type Told struct {
 	// CutOff counts requests whose buyer deliberately did not wait for the reply: they were
 	// cancelled, or under way when the load ended. They may have bought.
 	CutOff int64 `json:"cut_off,omitempty"`
-	// Sold is how many different orders the replies confirmed. Without it each reply with a status
-	// of 200 to 299 counts as one order, which is right if no request was repeated.
+	// Sold is the number of different orders that the replies confirmed. Without it, each reply
+	// with a status of 200 to 299 counts as one order, which is right if no request was repeated.
 	Sold *int64 `json:"sold,omitempty"`
 }
 
@@ -79,8 +79,8 @@ func (t *Told) Confirmed() int64 {
 	return t.count(200, 299)
 }
 
-// Unanswered is the number of requests that were not sent, or whose buyer waited for a reply in
-// vain.
+// Unanswered is the number of requests that were not sent or got no reply, except those that were
+// cut off.
 func (t *Told) Unanswered() int64 { return t.Dropped + t.Statuses["0"] }
 
 // unaccounted is the number of requests whose outcome the report does not mention.
@@ -91,7 +91,7 @@ func (t *Told) unaccounted() int64 {
 // Failed is the number of replies that do not say whether the buyer has an order.
 func (t *Told) Failed() int64 { return t.count(1, 199) + t.count(500, 999) }
 
-// Unknown is the number of requests that may have bought without a reply that says so.
+// Unknown is the number of requests that may have bought although no reply says so.
 func (t *Told) Unknown() int64 {
 	return t.Unanswered() + t.unaccounted() + t.Failed() + t.CutOff
 }

@@ -11,7 +11,7 @@ import (
 	"oversell/internal/guard"
 )
 
-// shopUser is the shops' database user, to whom read_only applies.
+// shopUser is the shops' database user, whom read_only keeps from writing.
 const shopUser = local.DatabaseUser
 
 // startDB starts a private database server with a user for the shops.
@@ -49,8 +49,8 @@ func (s *Servers) dbFault(ctx context.Context, f Fault) (end func(context.Contex
 	return nil, fmt.Errorf("%s is not a fault of a database", f.Kind)
 }
 
-// rootDo returns a function that runs a statement as root. It retries after errors: others may hold
-// a lock, or the connection may have ended.
+// rootDo returns a function that runs a statement as root. It retries after errors: another
+// connection may hold a lock, or this one may have ended.
 func (s *Servers) rootDo(statement string) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*adminTimeout)
@@ -66,7 +66,8 @@ func (s *Servers) rootDo(statement string) func(context.Context) error {
 	}
 }
 
-// trigger runs a statement for each order that is inserted.
+// trigger creates a trigger that runs a statement for each inserted order, and returns a function
+// that drops it.
 func (s *Servers) trigger(ctx context.Context, do string) (end func(context.Context) error, err error) {
 	const name = "oversell_chaos"
 	return s.rootDo("DROP TRIGGER IF EXISTS " + name),
@@ -89,7 +90,7 @@ func (s *Servers) killConnections(ctx context.Context) error {
 	return nil
 }
 
-// gone reports whether a connection to kill has already ended.
+// gone reports whether err says that a connection to kill has already ended.
 func gone(err error) bool {
 	const erNoSuchThread = 1094
 	var said *driver.MySQLError

@@ -51,23 +51,23 @@ type part int
 const (
 	shop part = iota
 	redisServer
-	redisLink // between one shop or all of them and Redis
+	redisLink // the connections of one shop, or of all shops, to Redis
 	dbServer
-	dbLink // between one shop or all of them and the database
+	dbLink // the connections of one shop, or of all shops, to the database
 )
 
-// trait describes a kind.
+// trait describes a kind of fault.
 type trait struct {
 	kind Kind
 	part part
-	real bool // it needs a redis-server, or for a fault of the database a MariaDB or MySQL server
+	real bool // it needs a redis-server; faults of the database always need a real server
 
 	// A fault lasts from least to most, plus up to ofTTL times the ttl. If all are zero it
 	// has no duration.
 	least, most time.Duration
 	ofTTL       float64
 
-	// amount bounds the random delay of replies or of an INSERT.
+	// amount is the longest random delay of a reply or an INSERT.
 	amount time.Duration
 
 	// stopsHolder says that the fault may delay a lock holder's write by its duration.
@@ -215,17 +215,17 @@ type Draw struct {
 	Shops    int
 }
 
-// The time from the end of a fault to the next one, and from the last one to the end of
-// the sale.
+// leastGap and mostGap bound the time from the end of a fault to the next one. lastGap is
+// the shortest time from the end of the last fault to the end of the sale.
 const (
 	leastGap = 1000 * time.Millisecond
 	mostGap  = 2500 * time.Millisecond
 	lastGap  = 1000 * time.Millisecond
 )
 
-// Faults draws the faults of a sale, in the order of their beginnings. They do not overlap.
-// The same Draw returns the same faults. Every kind is drawn once before any is drawn
-// again.
+// Faults draws the faults of a sale, ordered by the time when they begin. They do not
+// overlap. The same Draw returns the same faults. Every kind is drawn once before any is
+// drawn again.
 func (d Draw) Faults() []Fault {
 	rng := rand.New(rand.NewPCG(d.Seed, uint64(len(d.Kinds))))
 	var faults []Fault

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// often is the interval of faults that repeat.
+// often is the interval of faults that repeat, and of the retries of rootDo.
 const often = 100 * time.Millisecond
 
 // redisFault injects a fault into Redis itself, and returns a function that ends it.
@@ -56,7 +56,8 @@ func (s *Servers) redisDo(command ...any) func(context.Context) error {
 	}
 }
 
-// loseKeys deletes the keys of an item whose names continue with what; "": all keys.
+// loseKeys deletes the item's keys whose names have what after the item's name; "" deletes all of
+// its keys.
 func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 	prefix := "oversell:{" + sku + "}" + what
 	var keys []string
@@ -83,7 +84,7 @@ func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 	return nil
 }
 
-// again does something immediately and then repeatedly, until end is called.
+// again calls do at once, and then repeatedly in the background until end is called.
 func (s *Servers) again(
 	ctx context.Context, do func(ctx context.Context) error,
 ) (end func(context.Context) error, err error) {
@@ -93,8 +94,8 @@ func (s *Servers) again(
 	return repeat(ctx, often, do), nil
 }
 
-// repeat does something at an interval, first after the first interval, until the returned function
-// is called, which returns the first error.
+// repeat calls do in the background, once in every interval, until do fails or end is called. The
+// first call comes after one interval. The function end returns the error of do.
 func repeat(
 	ctx context.Context, every time.Duration, do func(ctx context.Context) error,
 ) (end func(context.Context) error) {

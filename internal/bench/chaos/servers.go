@@ -41,8 +41,8 @@ const redisLog = "appendonlydir"
 
 func redisArgs() []string { return []string{"--appendonly", "yes", "--appendfsync", "no"} }
 
-// Serve starts the servers for the values of -redis and -db. Call Close at the end. Its
-// errors wrap ErrSpec for the address of the user's own server.
+// Serve starts the servers for the values of -redis and -db. Call Close at the end. The error wraps
+// ErrSpec if a value is the address of the user's own server.
 func Serve(ctx context.Context, redisSpec, dbSpec string) (_ *Servers, err error) {
 	if err := CheckSpecs(redisSpec, dbSpec); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *Servers) dialDB(ctx context.Context, url string) (*gorm.DB, error) {
 	return db, nil
 }
 
-// broken ignores the errors of closing connections that faults may have broken.
+// broken returns close without its error, for connections that faults may have broken.
 func broken(close func() error) func() error {
 	return func() error {
 		_ = close()
@@ -141,7 +141,7 @@ func broken(close func() error) func() error {
 // Kinds lists the faults that can be injected into the servers, and those that cannot.
 func (s *Servers) Kinds() (can, cannot []Kind) { return Kinds(s.redis == nil, s.db == nil) }
 
-// Close stops the servers, whatever state they are in.
+// Close stops the servers, even if faults have stopped or killed them.
 func (s *Servers) Close() error {
 	var errs []error
 	for i := len(s.shutdown) - 1; i >= 0; i-- {
@@ -151,7 +151,7 @@ func (s *Servers) Close() error {
 	return errors.Join(errs...)
 }
 
-// adminTimeout bounds a command that begins or ends a fault.
+// adminTimeout limits a command that begins or ends a fault.
 const adminTimeout = 5 * time.Second
 
 const ordersTable = backend.TablePrefix + "orders"

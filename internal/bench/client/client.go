@@ -1,5 +1,5 @@
-// Package client sends requests to shops. It is not for a burst of thousands of requests at one
-// moment.
+// Package client sends requests to shops. It is not made for a burst of thousands of requests at
+// once.
 package client
 
 import (
@@ -54,10 +54,10 @@ type Request struct {
 // Answer is the outcome of a request.
 type Answer struct {
 	Status int    // 0: the outcome is unknown
-	Code   string // of a problem reply; without one the status
+	Code   string // from a problem reply; without one, the status as text
 	Header http.Header
 	Text   []byte
-	Err    error // why the outcome is unknown, or else the refusal
+	Err    error // why the outcome is unknown, or how the shop refused
 }
 
 // Unanswered reports whether the request should be sent again.
@@ -93,7 +93,7 @@ func (c *Client) Send(ctx context.Context, base string, r Request, v any) Answer
 	return a
 }
 
-// To makes the request to the shop at base, without a token.
+// To returns r as an HTTP request to the shop at base, without a token.
 func (r Request) To(base string) (*http.Request, error) {
 	var content []byte
 	if r.Body != nil {
@@ -135,8 +135,8 @@ func (c *Client) exchange(ctx context.Context, base string, r Request) (a Answer
 	return Answer{Status: res.StatusCode, Header: res.Header, Text: text}, err
 }
 
-// Patience says how to repeat a request that a shop answers with 503, because it cannot serve it
-// now.
+// Patience says how to repeat a request that a shop answers with 503, which means that it cannot
+// serve the request now.
 type Patience struct {
 	First, Last time.Duration // the pause between two tries grows from First to Last
 	For         time.Duration // no try begins after this time
@@ -150,13 +150,13 @@ type Shops struct {
 	Patience
 }
 
-// At returns Shops that ask only the shop at base.
+// At returns a copy of s that asks only the shop at base.
 func (s Shops) At(base string) Shops {
 	s.Base = func() string { return base }
 	return s
 }
 
-// Ask sends a request until a shop gives an answer, as long as the patience lasts.
+// Ask repeats a request until a shop answers it or the patience ends.
 func (s Shops) Ask(ctx context.Context, r Request, v any) Answer {
 	end := time.Now().Add(s.For)
 	for pause := s.First; ; pause = min(2*pause, s.Last) {
@@ -168,7 +168,7 @@ func (s Shops) Ask(ctx context.Context, r Request, v any) Answer {
 	}
 }
 
-// must is Ask for a request that has to succeed.
+// must is like Ask, but returns an error unless the request succeeds.
 func (s Shops) must(ctx context.Context, r Request, v any) error {
 	a := s.Ask(ctx, r, v)
 	if a.Err != nil && ctx.Err() != nil {
@@ -187,13 +187,13 @@ func (s Shops) Put(ctx context.Context, sku string, units int64, keeper stock.Ba
 	return s.must(ctx, Request{Method: http.MethodPut, Path: "/api/items/" + sku, Body: item}, nil)
 }
 
-// Delete removes an item, when its last hold has ended.
+// Delete removes an item, once its last hold has ended.
 func (s Shops) Delete(ctx context.Context, sku string) error {
 	r := Request{Method: http.MethodDelete, Path: "/api/items/" + sku}
 	for {
 		a := s.Ask(ctx, r, nil)
 		switch {
-		case a.Status == http.StatusNotFound: // the first try has deleted it, and its answer was 503
+		case a.Status == http.StatusNotFound: // an earlier try deleted it and was answered with 503
 			return nil
 		case a.Code != "holds_open" || guard.Sleep(ctx, deletePause) != nil:
 			return a.Err

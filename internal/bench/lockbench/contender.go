@@ -26,8 +26,8 @@ type Contender struct {
 
 	Needs catalog.Need // what it needs besides Redis
 
-	// Make makes the guard that all contenders of a process share. It is called once in
-	// each process. A guard that is an io.Closer is closed after the row.
+	// Make returns the guard that all contenders of a process share. It is called once in each
+	// process. A guard that is an io.Closer is closed after the row.
 	Make func(p Process) (guard.Guard, error)
 }
 
@@ -39,11 +39,11 @@ func (c Contender) comparable(embeddedRedis bool) bool {
 	return err != nil || s.Comparable(embeddedRedis)
 }
 
-// Process has what a guard can use in its process.
+// Process holds what a guard can use in its process.
 type Process struct {
 	Redis redis.UniversalClient // one pool for the lock and the counter
 	Key   string                // of the lock; a prefix of its other keys
-	TTL   time.Duration         // for locks without a lease of their own
+	TTL   time.Duration         // for locks that set no lease themselves
 
 	Others *lockservers.Clients // of the other servers that the lock needs
 }
@@ -67,8 +67,8 @@ func (c Catalog) Find(name string) (Contender, error) {
 	return Contender{}, fmt.Errorf("%w of a contender: %q (allowed: %v)", catalog.ErrName, name, c.Names())
 }
 
-// Expand returns the full name of a contender for a short one: the name of a strategy, which may
-// itself be short, such as v4, means its first waiting policy. It returns an unknown name
+// Expand returns the full name of a contender. The name of a strategy, which may be shortened, such
+// as v4, stands for the strategy with its first waiting policy. Expand returns an unknown name
 // unchanged.
 func (c Catalog) Expand(name string) string {
 	strategies := make([]string, len(c))
@@ -131,15 +131,15 @@ func Contenders() Catalog {
 	return append(all, limits()...)
 }
 
-// policies lists the waiting policies for locks without a way of waiting of their own.
+// policies lists the waiting policies for locks that have no way of waiting themselves.
 func policies() []string {
 	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
 }
 
 const ownQueue = "its own queue"
 
-// stages are the locks of package locks, including those that need other servers, with each policy,
-// unless they wait in their own way.
+// stages returns contenders for the locks of package locks, including those that need other
+// servers. A lock has one contender for each policy, or only one if it waits in its own way.
 func stages() Catalog {
 	var all Catalog
 	for _, s := range catalog.Strategies() {
@@ -163,7 +163,7 @@ func stages() Catalog {
 	return all
 }
 
-// stage makes a strategy's guard with a waiting policy.
+// stage returns a function that makes a strategy's guard with a waiting policy.
 func stage(s catalog.Strategy, policy func() (guard.Policy, error)) func(Process) (guard.Guard, error) {
 	return func(p Process) (guard.Guard, error) {
 		wait, err := policy()
@@ -177,7 +177,7 @@ func stage(s catalog.Strategy, policy func() (guard.Policy, error)) func(Process
 // Bare is the contender without a lock in Redis: with several processes it guards nothing.
 const Bare = "mutex+bare"
 
-// limits are upper bounds for locks across processes.
+// limits returns contenders that are upper bounds for locks across processes.
 func limits() Catalog {
 	return Catalog{
 		{

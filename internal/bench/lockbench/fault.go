@@ -10,11 +10,11 @@ import (
 	"oversell/internal/guard"
 )
 
-// fault is a fault that is injected into random processes in the middle of a row: when a quarter of
+// fault is a fault that is injected into random processes in the middle of a row, once a quarter of
 // the contenders are served.
 type fault struct {
-	kill bool // a process
-	stop bool // a process for a while. With kill it is another process, as soon as the first is dead.
+	kill bool // a process is killed
+	stop bool // a process is stopped for a while. With kill it is another process, as soon as the first is dead.
 }
 
 // stopTime is how long a process is stopped.
@@ -32,12 +32,12 @@ func faults() map[catalog.Condition]fault {
 
 func (f fault) any() bool { return f.kill || f.stop }
 
-// hit is a fault that was injected, and when.
+// hit is an injected fault with its times.
 type hit struct {
 	member *member
-	from   time.Time // it was killed, or sent SIGSTOP
-	still  time.Time // it has certainly stopped by then; zero if it was killed
-	to     time.Time // it was sent SIGCONT; zero if it was killed
+	from   time.Time // when it was killed, or sent SIGSTOP
+	still  time.Time // when it had certainly stopped; zero if it was killed
+	to     time.Time // when it was sent SIGCONT; zero if it was killed
 }
 
 func (h hit) killed() bool { return h.to.IsZero() }

@@ -14,8 +14,8 @@ import (
 	"oversell/internal/locks/thirdparty"
 )
 
-// redsyncs are redsync on one server, used as in its README: one pool and one Redsync per
-// process, NewMutex for each holder, Lock, Unlock.
+// redsyncs returns contenders with redsync on one server, used as in its README: one pool
+// and one Redsync per process, NewMutex for each holder, Lock, Unlock.
 func redsyncs() Catalog {
 	return Catalog{
 		{
@@ -49,13 +49,13 @@ func madeOfRedsync(options ...redsync.Option) func(Process) (guard.Guard, error)
 	}
 }
 
-// ofLibrary makes the guard of a library's lock, which waits in its own way.
+// ofLibrary returns the guard of a library's lock, which waits in its own way.
 func ofLibrary(lock func(key string) guard.Lock) *guard.Distributed {
 	return &guard.Distributed{New: lock, NotHeld: []error{thirdparty.ErrNotHeld}}
 }
 
-// redislocks are bsm/redislock, used as in its examples: one Client per process, Obtain,
-// Release.
+// redislocks returns contenders with bsm/redislock, used as in its examples: one Client
+// per process, Obtain, Release.
 func redislocks() Catalog {
 	return Catalog{
 		{
@@ -89,9 +89,9 @@ func madeOfRedislock(retry func() redislock.RetryStrategy) func(Process) (guard.
 	}
 }
 
-// rueidislocks are rueidislock on one server, used as in its README: one Locker per
-// process, WithContext, and the function that it returns to unlock. The counter goes
-// through go-redis, as for all contenders.
+// rueidislocks returns contenders with rueidislock on one server, used as in its README:
+// one Locker per process, WithContext, and the function that it returns to unlock. The
+// counter goes through go-redis, as for all contenders.
 func rueidislocks() Catalog {
 	return Catalog{
 		{

@@ -2,14 +2,13 @@
 // contender of a row takes the lock once, reads a counter with GET, decrements it with
 // SET, and unlocks. Such a turn is called a deduct.
 //
-// The contenders run in separate processes, so that one of them can be killed or stopped
-// in the middle of a row. All have their connections and are ready before the common
-// start. Each row has its own keys and processes: nothing that is left of one row can
-// count for the next.
+// The contenders run in separate processes, so that one of them can be killed or stopped in the
+// middle of a row. All have their connections and are ready before the common start. Each row has
+// its own keys and processes: nothing left over from one row can count in the next.
 //
-// report.Lock has the figures, Contenders the locks. Whether a lock holds is measured without its
-// help: the counter must have decreased by the number of contenders served, and their times inside,
-// by the clock that all processes of a machine share, must not overlap.
+// report.Lock holds the figures, and Contenders lists the locks. Whether a lock holds is measured
+// independently of the lock: the counter must have decreased by the number of contenders served,
+// and their times inside, by the clock that all processes of a machine share, must not overlap.
 package lockbench
 
 import (
@@ -31,7 +30,7 @@ const (
 	maxDuration   = time.Hour
 )
 
-// pool is the most Redis connections of a process.
+// pool is the maximum number of Redis connections of a process.
 const pool = 128
 
 // WithDefaults returns the config with the workload's defaults filled in. Its requests are the
@@ -40,7 +39,7 @@ func WithDefaults(c bench.Config) bench.Config {
 	c.Workload = report.WorkloadLock
 	c.Requests = cmp.Or(c.Requests, 5000)
 	c.Instances = cmp.Or(c.Instances, 1)
-	// As in rueidislock; redsync has 8 s. Libraries keep their own, if they have one.
+	// As in rueidislock; redsync has 8 s. Libraries with a default lease keep it.
 	c.TTL = cmp.Or(c.TTL, 5*time.Second)
 	c.Wait = cmp.Or(c.Wait, time.Minute) // from the common start. After that a contender counts as never served.
 	c.Repeat = cmp.Or(c.Repeat, 1)
@@ -84,7 +83,7 @@ func Check(list Catalog, c bench.Config) error {
 	return c.CheckRows()
 }
 
-// share is how many contenders the i-th process has: they are spread evenly.
+// share returns the number of contenders of the i-th process. They are spread evenly.
 func share(c bench.Config, i int) int {
 	if i < c.Requests%c.Instances {
 		return c.Requests/c.Instances + 1

@@ -15,7 +15,7 @@ import (
 	"oversell/internal/guard"
 )
 
-// part is the contenders of one process.
+// part holds the contenders of one process.
 type part struct {
 	setup  setup
 	slots  slots
@@ -46,7 +46,7 @@ func (c *part) close() {
 // errWaitOver is the cause with which all waits end.
 var errWaitOver = errors.New("the wait is over")
 
-// stand starts all contenders. They wait at the gate. Their waits end with ctx.
+// stand starts all contenders, which wait at the gate. Their waits for the lock end with ctx.
 func (c *part) stand(ctx context.Context) {
 	c.wait, c.end = context.WithCancelCause(ctx)
 	c.ready.Add(c.setup.Contenders)
@@ -113,12 +113,12 @@ func (c *part) entry(i int) guard.Entry {
 	return guard.Entry{Key: c.setup.Key, Owner: fmt.Sprintf("%s-%d", c.setup.Name, i)}
 }
 
-// deduct is the work of a contender inside.
+// deduct is what a contender does inside the lock.
 type deduct struct {
 	*part
 	slot   slot
 	begun  bool
-	unsure bool // whether the counter was written
+	unsure bool // it is unknown whether the counter was written
 }
 
 // do decrements the counter. A lost lease interrupts it, except during the SET, so that the outcome
@@ -198,7 +198,8 @@ func (t *tally) release(s guard.Stats) {
 	}
 }
 
-// MarshalJSON implements json.Marshaler: contenders that are left behind may still add to it.
+// MarshalJSON implements json.Marshaler. It locks the tally, because contenders that were left
+// behind may still add to it.
 func (t *tally) MarshalJSON() ([]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,7 +15,7 @@ type member struct {
 	*fleet.Member
 	contenders int
 	slots      slots
-	tally      tally // once it is over
+	tally      tally // set once the process is over
 }
 
 // ended is a finished row.
@@ -26,8 +26,8 @@ type ended struct {
 	hits      []hit
 	missed    error
 	start     time.Time // the common start
-	end       time.Time // when the last outcome was known or awaited
-	commands  int64     // from the start to the end
+	end       time.Time // when the last outcome was known, or the wait for it ended
+	commands  int64     // that Redis ran from the start to the end
 	initial   int       // of the counter
 	counter   int       // at the end
 }
@@ -67,7 +67,7 @@ func (e ended) each(f func(m *member, s slip)) {
 // outcomes counts the outcomes, and computes waits and throughput.
 func (e ended) outcomes(r *report.Lock) {
 	var waits []time.Duration
-	last := e.start // release
+	last := e.start // the last release
 	e.each(func(m *member, s slip) {
 		if !s.from.IsZero() {
 			waits = append(waits, s.from.Sub(e.start))
@@ -107,9 +107,9 @@ func (e ended) outcomes(r *report.Lock) {
 	}
 }
 
-// fairness counts each process' deducts until the first process has no waiters left, or until a
+// fairness counts each process's deducts until the first process has no waiters left, or until a
 // fault. After that the other processes have the lock to themselves; at the end every contender has
-// had it once, so the index of the whole row would always be 1.
+// had the lock once, so the index of the whole row would always be 1.
 func (e ended) fairness(r *report.Lock) {
 	contended := e.end
 	for _, h := range e.hits {
@@ -178,7 +178,7 @@ func jain(given []int) float64 {
 	return sum * sum / (float64(len(given)) * squares)
 }
 
-// holders computes how many contenders were inside at once.
+// holders computes the largest number of contenders that were inside at once.
 func (e ended) holders(r *report.Lock) {
 	var all, running []figures.Span
 	e.each(func(m *member, s slip) {

@@ -21,8 +21,8 @@ import (
 )
 
 // Run runs all rows of the config, with contenders of the list: see bench.Rows. When it fails or
-// ctx is cancelled, it returns the finished rows with the error: one of Check, of a process or of
-// Redis, or the cause of ctx.
+// ctx is cancelled, it returns the finished rows with the error, which comes from Check, a process
+// or Redis, or is the cause of ctx.
 func Run(ctx context.Context, list Catalog, cfg bench.Config, p bench.Progress) (rows []report.Row, err error) {
 	cfg = WithDefaults(cfg)
 	if err := Check(list, cfg); err != nil {
@@ -30,7 +30,7 @@ func Run(ctx context.Context, list Catalog, cfg bench.Config, p bench.Progress) 
 	}
 	r := &runner{list: list, cfg: cfg, progress: p, id: uuid.NewString()[:8], url: cfg.RedisURL}
 	if slices.ContainsFunc(cfg.Conditions, func(c catalog.Condition) bool { return faults()[c].stop }) {
-		// Replies must not be late after a stop.
+		// A reply must not time out because the process was stopped.
 		if r.url, err = backend.WithReadTimeout(r.url, stopTime+replyTime); err != nil {
 			return nil, err
 		}
@@ -95,8 +95,7 @@ func (r *runner) tidy(ctx context.Context) error {
 	return remove(ctx, r.rdb)
 }
 
-// Row implements bench.Workload. A lock that does not hold is not an error, and each run is final,
-// whatever its figures.
+// Row implements bench.Workload. A lock that does not hold is not an error, and each run is final.
 func (r *runner) Row(ctx context.Context, of bench.Case) (bench.Result, error) {
 	one, err := r.list.Find(of.Strategy)
 	if err != nil {
@@ -118,7 +117,7 @@ func (r *runner) Row(ctx context.Context, of bench.Case) (bench.Result, error) {
 	return bench.Result{Row: row, Final: true}, nil
 }
 
-// needsTracking is why a contender cannot be run on the embedded Redis.
+// needsTracking says why a contender cannot be run on the embedded Redis.
 const needsTracking = "needs a real Redis: this one has no CLIENT TRACKING"
 
 // skip returns why the contender cannot be run on this server, or "".
@@ -126,7 +125,7 @@ func (r *runner) skip(ctx context.Context, c Contender) (string, error) {
 	if !c.Tracking {
 		return "", nil
 	}
-	err := r.rdb.Do(ctx, "client", "getredir").Err() // added with CLIENT TRACKING
+	err := r.rdb.Do(ctx, "client", "getredir").Err() // this command is as old as CLIENT TRACKING
 	var refused redis.Error
 	if errors.As(err, &refused) {
 		return needsTracking, nil
@@ -189,7 +188,7 @@ func (r *runner) counted(ctx context.Context) (int64, error) {
 	return *n, nil
 }
 
-// program says how to start the n-th process of a row, which runs its part of the contenders.
+// program returns how to start the n-th process of a row, which runs its share of the contenders.
 func (r *runner) program(contender, key string, n int) fleet.Program {
 	contenders := share(r.cfg, n-1)
 	s := setup{
@@ -224,9 +223,9 @@ func (r *runner) contend(ctx context.Context, e *ended, f fault) error {
 	return err
 }
 
-// outcomes starts the contenders, and waits until all processes that were not killed report their
-// end. A process that does not in time is killed: some of its contenders never returned from their
-// lock.
+// outcomes starts the contenders, and waits until every process that was not killed reports that
+// it is done. It kills a process that does not report in time: some of its contenders never
+// returned from their lock.
 func (r *runner) outcomes(ctx context.Context, e *ended) error {
 	limit := time.Until(e.start) + r.cfg.Wait + stopTime + 2*grace
 	g, ctx := errgroup.WithContext(ctx) // a process that fails ends the row

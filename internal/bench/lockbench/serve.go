@@ -30,7 +30,7 @@ type setup struct {
 }
 
 // Serve is the main function of a process of a row: it runs its part of the contenders. It takes
-// commands from in and reports events to out: see fleet.Serve. The process should exit when it
+// commands from in and reports events to out: see fleet.Serve. The process should exit when Serve
 // returns: a contender that does not return from its lock is left behind, and so is the reader of
 // in.
 func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error {
@@ -56,7 +56,7 @@ func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error
 	})
 }
 
-// gather makes a part, its connections and its guard. It does not start the contenders.
+// gather returns a part with its connections and its guard. It does not start the contenders.
 func gather(ctx context.Context, catalog Catalog, s setup) (c *part, err error) {
 	one, err := catalog.Find(s.Contender)
 	if err != nil {

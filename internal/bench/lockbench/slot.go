@@ -6,9 +6,9 @@ import (
 	"oversell/internal/fleet"
 )
 
-// slots has the outcomes of a process's contenders, in memory that it shares with the runner:
-// nothing is lost when the process is killed, and nothing has to be sent. Both sides may use the
-// memory concurrently.
+// slots holds the outcomes of a process's contenders, in memory that the process shares with the
+// runner: nothing is lost when the process is killed, and nothing has to be sent. Both sides may
+// use the memory concurrently.
 type slots struct{ *fleet.Words }
 
 // The words of a process: first those about all its contenders, then those of each contender. Times
@@ -21,7 +21,7 @@ const (
 	slotFrom  = 0 // it entered
 	slotTo    = 1 // it wrote the counter, or failed to
 	slotEnd   = 2 // its outcome was known
-	slotState = 3 // see the states
+	slotState = 3 // one of the states below
 	slotSize  = 4
 )
 
@@ -29,11 +29,11 @@ const (
 const (
 	stateWaiting  = iota
 	stateInside   // it is not known whether it has written
-	stateWritten  // the counter, and not unlocked yet
+	stateWritten  // it has written the counter, and not unlocked yet
 	stateServed   // it has unlocked
 	stateTold     // it was refused, or lost the lock
 	stateUnsure   // it got an error, and may have written the counter
-	stateUnserved // it got nothing before the end of its wait
+	stateUnserved // it did not get the lock before the end of its wait
 )
 
 func slotWords(n int) int { return headerWords + slotSize*n }
@@ -75,7 +75,7 @@ func (s slot) ended(state int64) {
 	s.Add(overWord, 1)
 }
 
-// slip is a copy of a slot's values. Times of what has not happened are zero.
+// slip is a copy of a slot's values. The time of an event that has not happened is zero.
 type slip struct {
 	from, to, end time.Time
 	state         int64

@@ -13,7 +13,7 @@ type Chaos struct {
 	Faults []Fault `json:"faults"`
 
 	Acknowledged int64 `json:"acknowledged"`  // buyers who were told of an order, including the sell-out
-	BoughtAtEnd  int64 `json:"bought_at_end"` // of those, in the sell-out
+	BoughtAtEnd  int64 `json:"bought_at_end"` // those of them who bought in the sell-out
 	Repeated     int64 `json:"repeated"`      // requests beyond the first of a buyer
 
 	Sold         int64    `json:"sold"` // units in order rows
@@ -66,8 +66,8 @@ func (d Fault) Recovery() string {
 	return fmt.Sprintf("%.2f s", *d.Again)
 }
 
-// shownRows bounds the rows of a report that shows the faults of every row. A longer one shows only
-// those of rows that did not match the expectation.
+// shownRows is the maximum number of rows of a report that shows the faults of every row. A longer
+// report shows only the faults of rows that did not match the expectation.
 const shownRows = 6
 
 // faults shows the result and the faults of each row under chaos.
@@ -85,7 +85,7 @@ func (r Report) faults(s present.Style) string {
 	return b.String()
 }
 
-// ChaosLine is the result of a row under chaos in one line, or "" for another row.
+// ChaosLine returns the result of a row under chaos in one line, or "" for another row.
 func (r Row) ChaosLine(s present.Style) string {
 	c := r.Chaos
 	if c == nil {
@@ -107,7 +107,7 @@ func (r Row) ChaosLine(s present.Style) string {
 	return text
 }
 
-// FaultTable is the table of the faults of a row under chaos.
+// FaultTable returns the table of the faults of a row under chaos.
 func (c Chaos) FaultTable(s present.Style) present.Table[Fault] {
 	hundredths := func(of func(Fault) float64) func(Fault) string {
 		return func(f Fault) string { return fmt.Sprintf("%.2f", of(f)) }

@@ -46,7 +46,7 @@ func (m Manifest) kind() kind {
 	return sales
 }
 
-// figureColumns are the columns that show a figure, in their order.
+// figureColumns returns the columns that show a figure, in their order.
 func figureColumns() []column {
 	return []column{
 		{title: "planned", figure: "planned", show: whole, of: opens, spare: present.SecondSpare},
@@ -140,7 +140,7 @@ func (r Report) columns() []column {
 	})
 }
 
-// Table is the table of the report's rows, with a heading for each condition.
+// Table returns the table of the report's rows, with a heading for each condition.
 func (r Report) Table(s present.Style) present.Table[Line] {
 	t := present.Table[Line]{Rows: r.lines(), Under: func(l Line) string { return r.heading(l.Condition, s) }}
 	t.Columns = append(t.Columns, present.Column[Line]{Left: true, Cell: Line.name})
@@ -164,7 +164,8 @@ type Line struct {
 	Intervals bool
 }
 
-// lines returns a line for each row, followed by one with intervals if its runs differ.
+// lines returns a line for each row, followed by a line with intervals if the runs of the row
+// differ.
 func (r Report) lines() []Line {
 	var all []Line
 	columns := r.columns()
@@ -192,9 +193,9 @@ func (l Line) verdict(s present.Style) string {
 	return l.Verdict(s)
 }
 
-// cell returns the median, or in a line of intervals the interval, unless all runs are equal. For a
-// single run whose unknown outcomes leave the figure open, it returns the possible range instead of
-// the median.
+// cell returns the median, or in a line of intervals the interval, which is "" if all runs are
+// equal. For a single run whose unknown outcomes leave the figure open, it returns the possible
+// range instead of the median.
 func (c column) cell(l Line) string {
 	if c.figure == worstItem && l.Runs == 1 && l.Rows[0].Items != nil {
 		return fmt.Sprintf("#%d", l.Rows[0].Items.Worst.Number)

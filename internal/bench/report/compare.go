@@ -26,19 +26,19 @@ func free() []string {
 	return append(told(), "id", "started", "targets", "repeat", "planned", "seed", "flags", "also")
 }
 
-// told lists those of them that are shown if they differ, because they may explain other
-// differences.
+// told lists those of the free settings that are shown if they differ, because they may explain
+// other differences.
 func told() []string { return []string{"os", "cpus", "version", "retry"} }
 
 // disagreeing names the settings in which two manifests should agree but do not.
 func disagreeing(a, b Manifest) string {
 	return differing(a, b, func(name string) bool {
-		return !slices.Contains(free(), name) || name == "seed" && a.Items > 0 // it says who buys which item
+		return !slices.Contains(free(), name) || name == "seed" && a.Items > 0 // the seed decides who buys which item
 	})
 }
 
 // differing names the settings in which two manifests differ, with both values, if among accepts
-// them.
+// their names.
 func differing(a, b Manifest, among func(name string) bool) string {
 	other := make(map[string]string)
 	fields(b, func(name string, v reflect.Value) { other[name] = fmt.Sprint(v) })

@@ -202,8 +202,8 @@ func (p pair) sameVerdicts() bool {
 	return same && len(p.old.Verdicts) == len(p.now.Verdicts)
 }
 
-// unusualLeases lists the runs whose ttl differed from the rest: because a process stalled in an
-// earlier try, or because of their strategy or condition.
+// unusualLeases lists the runs whose ttl differed from that of the other runs, because a process
+// stalled in an earlier try, or because of their strategy or condition.
 func (f File) unusualLeases() string {
 	var b strings.Builder
 	for _, row := range f.Rows {

@@ -11,7 +11,7 @@ import (
 )
 
 // Conclusion says which rows are missing, which have no expectation, which were run again, and whether
-// the rest matched the catalog's expectations.
+// the others matched the catalog's expectations.
 func (r Report) Conclusion(s present.Style) string {
 	text := r.Manifest.unfinished(len(r.Rows), s)
 	if r.ofLocks() {

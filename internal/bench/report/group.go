@@ -16,7 +16,7 @@ import (
 type Group struct {
 	Key
 	Runs       int                         `json:"runs"`
-	repeated   bool                        // the bench has run one of its rows more than once
+	repeated   bool                        // at least one row of the report was run more than once
 	Expected   int                         `json:"expected"`   // runs that matched the catalog's expectation
 	Verdicts   map[figures.Verdict]int     `json:"verdicts"`   // runs by their verdict
 	Confidence float64                     `json:"confidence"` // that an interval contains the true median

@@ -9,7 +9,7 @@ import (
 	"oversell/internal/present"
 )
 
-// Items has the figures of a row with several items.
+// Items holds the figures of a row with several items.
 type Items struct {
 	NotOK    int  `json:"not_ok"`   // items whose verdict is not ok
 	Oversold int  `json:"oversold"` // items that were oversold
@@ -36,8 +36,8 @@ type Item struct {
 	Verdict     figures.Verdict `json:"verdict"`
 }
 
-// Each has the figures of all items, in the order of their numbers. A list whose figures are all
-// 0, or whose verdicts are all ok, is left out.
+// Each lists the figures of all items, in the order of their numbers. A list whose figures are
+// all 0, or whose verdicts are all ok, is left out.
 type Each struct {
 	Stock     []int64           `json:"stock,omitempty"`
 	Buyers    []int64           `json:"buyers,omitempty"`
@@ -114,7 +114,7 @@ func worstFirst(a, b Item) int {
 		cmp.Compare(b.Buyers, a.Buyers), cmp.Compare(a.Number, b.Number))
 }
 
-// of describes the items in one line about the row.
+// of returns the part of a row's line that is about the items, or "".
 func (i *Items) of(s present.Style) string {
 	if i == nil || i.NotOK == 0 {
 		return ""
@@ -122,11 +122,11 @@ func (i *Items) of(s present.Style) string {
 	return s.Sayf(", %d items not ok, worst #%d (%s)", i.NotOK, i.Worst.Number, s.Verdict(i.Worst.Verdict))
 }
 
-// maxListed is how many items of a row are listed for a person.
+// maxListed is the maximum number of items of a row that are listed for a person.
 const maxListed = 20
 
-// Table is the table of the row's items for a person: the worst of them, and those with the most
-// buyers. The JSON form has all of them.
+// Table returns a table of the row's items for a person: the worst items, and those with the
+// most buyers. The JSON form lists all of them.
 func (i *Items) Table(s present.Style) present.Table[Item] {
 	all := i.Each.items()
 	slices.SortFunc(all, worstFirst)

@@ -18,7 +18,7 @@ import (
 // WorkloadLock is the workload without a shop: see package lockbench.
 const WorkloadLock catalog.Workload = "lock"
 
-// Lock has the figures of a row in which contenders take one lock. Times are in milliseconds.
+// Lock holds the figures of a row in which contenders take one lock. Times are in milliseconds.
 type Lock struct {
 	Contender string `json:"contender"`
 	Waits     string `json:"waits"` // how a waiter gets the lock
@@ -31,7 +31,7 @@ type Lock struct {
 	Processes   int `json:"processes"`
 	Served      int `json:"served"`       // deducted and unlocked
 	Told        int `json:"told"`         // got an error of the lock or of Redis
-	NeverServed int `json:"never_served"` // got nothing before the end of the wait
+	NeverServed int `json:"never_served"` // did not get the lock before the end of the wait
 	Killed      int `json:"killed"`       // died with their process, without an outcome
 
 	// Throughput is the number served, divided by the time from the start to the last
@@ -56,18 +56,18 @@ type Lock struct {
 	Jain    float64 `json:"jain"`
 	Deducts []int   `json:"deducts"` // of each process in that time
 
-	// MaxHolders is the most holders at one moment. In MaxHoldersRunning a stopped holder counts
-	// only until it was stopped: no lock can prevent what it does afterwards.
+	// MaxHolders is the largest number of holders at one moment. In MaxHoldersRunning a stopped
+	// holder counts only until it was stopped: no lock can prevent what it does afterwards.
 	MaxHolders        int `json:"max_holders"`
 	MaxHoldersRunning int `json:"max_holders_running"`
 
-	// LostUpdates is how many deducts the counter does not show. Unsure is how many
-	// contenders that were not served may have deducted: without a loss, LostUpdates is
-	// between -Unsure and 0.
+	// LostUpdates is the number of deducts that the counter does not show. Unsure is the number of
+	// contenders that were not served but may have deducted: without a loss, LostUpdates is between
+	// -Unsure and 0.
 	LostUpdates int `json:"lost_updates"`
 	Unsure      int `json:"unsure"`
 
-	Lost      int            `json:"lost_leases"`               // expired at the release, according to the lock
+	Lost      int            `json:"lost_leases"`               // leases that had expired at their release
 	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by error
 	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
 	Idle      float64        `json:"idle_ms"`                   // from the last release to the end, with a waiter
@@ -112,7 +112,7 @@ func (l Lock) Verdict() figures.Verdict {
 	return figures.OK
 }
 
-// MarshalJSON leaves out of a row of workload lock the figures of the other workloads.
+// MarshalJSON leaves the figures of the other workloads out of a row of the lock workload.
 func (r Row) MarshalJSON() ([]byte, error) {
 	if r.Lock == nil {
 		type plain Row
@@ -126,7 +126,7 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	}{r.Key, r.Repeat, r.Lock, r.Verdict})
 }
 
-// lockGroup has the runs of one contender under one condition.
+// lockGroup holds the figures of one contender under one condition, over all runs.
 type lockGroup struct {
 	Strategy   string            `json:"strategy"`
 	Condition  catalog.Condition `json:"condition"`
@@ -218,7 +218,7 @@ func (r Report) lockMedians(s present.Style) string {
 		runs, 100*figures.Confidence(runs)) + "\n" + t.Text(s)
 }
 
-// against compares the group's throughput with another's.
+// against compares the group's throughput with that of the first group.
 func (g lockGroup) against(first figures.Estimate, s present.Style) string {
 	if g.Throughput == first || first.Median == 0 {
 		return ""
@@ -233,7 +233,8 @@ func (g lockGroup) against(first figures.Estimate, s present.Style) string {
 	return ratio
 }
 
-// lockTable has a line for each row that was run, and notes on faults, errors and skipped rows below.
+// lockTable returns a line for each row that was run, and below them notes on faults, errors and
+// skipped rows.
 func (r Report) lockTable(rows []Row, s present.Style) string {
 	run := Report{Manifest: r.Manifest}
 	run.Rows = slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return row.Lock.Skipped != "" })

@@ -190,8 +190,8 @@ func (r Row) check(m Manifest) error {
 	return nil
 }
 
-// spread reports whether the row had an open load in a report of bursts, as rows with a failover
-// have.
+// spread reports whether the row had an open load in a report of bursts, as rows under a
+// failover do.
 func (r Row) spread(m Manifest) bool {
 	return r.Condition == catalog.Failover && r.Open != nil && m.Rate == 0
 }

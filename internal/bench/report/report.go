@@ -1,5 +1,5 @@
-// Package report has the report of a bench: its rows and settings, read and written as JSON, drawn
-// as tables, judged in a conclusion, and compared with another report. It runs nothing.
+// Package report defines the report of a bench: its rows and settings. It reads and writes reports as JSON, draws
+// their tables and conclusions, and compares two reports. It runs nothing.
 package report
 
 import (
@@ -43,7 +43,7 @@ type Manifest struct {
 	Workload   string        `json:"workload"`
 	Instances  int           `json:"instances"`
 	Targets    []string      `json:"targets,omitempty"`
-	TTL        string        `json:"ttl,omitempty"` // this and the next three: not of shops at Targets
+	TTL        string        `json:"ttl,omitempty"` // this and the next three are empty for shops at Targets
 	Work       string        `json:"work,omitempty"`
 	Wait       string        `json:"wait,omitempty"`
 	Retry      string        `json:"retry,omitempty"` // waiting policy
@@ -59,7 +59,7 @@ type Manifest struct {
 	Skew       string        `json:"skew,omitempty"`     // of the buyers of several items
 	Flags      []string      `json:"flags,omitempty"`    // given to the bench, without secrets
 
-	// Also has the manifests of the other workloads in the report.
+	// Also lists the manifests of the other workloads in the report.
 	Also []Manifest `json:"also,omitempty"`
 }
 
@@ -97,8 +97,8 @@ type Row struct {
 	Discarded  []Discarded `json:"discarded,omitempty"`  // earlier tries at this row
 
 	Chaos *Chaos `json:"chaos,omitempty"` // of a row under chaos
-	Items *Items `json:"items,omitempty"` // of a row with several
-	Lock  *Lock  `json:"-"`               // of workload lock, which has no other figures
+	Items *Items `json:"items,omitempty"` // of a row with several items
+	Lock  *Lock  `json:"-"`               // of the lock workload, which has no other figures
 }
 
 // Key identifies a row: its runs have the same key.
@@ -114,7 +114,7 @@ func (k Key) in(s present.Style) string {
 	return s.Sayf("%s under %s", k.Strategy, s.Condition(k.Condition))
 }
 
-// Asked has the settings of a row.
+// Asked holds the settings of a row.
 type Asked struct {
 	Key
 	Keeper   stock.Backend `json:"keeper,omitempty"` // where the stock was; older reports lack it
@@ -126,7 +126,7 @@ type Asked struct {
 	TTL      string        `json:"ttl,omitempty"`      // of this row's leases
 }
 
-// Load has what the senders of the requests saw, and what the servers counted meanwhile.
+// Load holds what the senders of the requests observed, and what the servers counted meanwhile.
 type Load struct {
 	Served  int64            `json:"served"`            // requests answered with 200
 	SoldOut int64            `json:"sold_out"`          // buyers told that the item is sold out
@@ -186,8 +186,7 @@ func NewAudit(found figures.Stock, told figures.Told, unresolved, turnedAway int
 	}
 }
 
-// Add adds the figures of another item. Of the times until orders were written it keeps the longer
-// one.
+// Add adds the figures of another item. It keeps the longer of the two times until orders were written.
 func (a *Audit) Add(b Audit) {
 	a.Sold += b.Sold
 	a.Oversold += b.Oversold
@@ -219,7 +218,7 @@ func (r Row) Line(s present.Style) string {
 	return fmt.Sprintf("%-28s %s  %s", r.in(s), what, verdict)
 }
 
-// Held has the figures of a row whose buyers hold a unit first and pay later.
+// Held holds the figures of a row whose buyers hold a unit first and pay later.
 type Held struct {
 	Holds    int64 `json:"holds"`    // number of holds given out, except in the final sell-out
 	Captures int64 `json:"captures"` // payments that the provider has captured
@@ -236,8 +235,8 @@ type Held struct {
 	Seams       []string `json:"seams,omitempty"` // at which a fault was injected, in turn
 }
 
-// Kills has the figures of a row in which processes were killed between two steps of an order
-// that is written behind the sale.
+// Kills holds the figures of a row in which processes were killed between two steps of an order that is written
+// behind the sale.
 type Kills struct {
 	KilledAt []string `json:"killed_at"` // the seams, in turn
 	// AgreesAfterKill is the time from the last kill until all accepted orders were written and
@@ -284,7 +283,7 @@ func (r Report) AsExpected() bool {
 	return true
 }
 
-// ofLocks reports whether the rows are of workload lock.
+// ofLocks reports whether the rows are of the lock workload.
 func (r Report) ofLocks() bool { return r.Manifest.Workload == string(WorkloadLock) }
 
 // WriteJSON writes the report as JSON, with a summary of the runs of each row.
@@ -304,8 +303,8 @@ func (r Report) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// Open has the figures of a row whose requests were sent at a constant rate. The
-// latencies of the row itself are measured from the planned times.
+// Open holds the figures of a row whose requests were sent at a constant rate. The latencies of the row itself are
+// measured from the planned times.
 type Open struct {
 	Planned      int64   `json:"planned"`
 	Sent         int64   `json:"sent"`
@@ -317,7 +316,7 @@ type Open struct {
 	ServiceMax   float64 `json:"service_max_ms"`
 }
 
-// Timeline is how many requests were served in each part of a row.
+// Timeline counts the requests that were served in each part of a row.
 type Timeline struct {
 	Bin    float64 `json:"bin_ms"`
 	Served []int64 `json:"served"`

@@ -42,8 +42,8 @@ func (r Report) WriteTable(w io.Writer, s present.Style) error {
 // Header describes how the figures of a part were measured, and explains them.
 func (r Report) Header(s present.Style) string { return r.header(true, s) }
 
-// header is Header. Without servers it leaves out the servers and the machine, which all parts have
-// in common.
+// header is like Header, but without servers it leaves out the servers and the machine, which all
+// parts have in common.
 func (r Report) header(servers bool, s present.Style) string {
 	m := r.Manifest
 	lines := []string{m.Load(s)}

@@ -14,13 +14,13 @@ type plots struct {
 	Strategies []string `json:"strategies"`
 	Conditions []plot   `json:"conditions"`
 	Open       bool     `json:"open"`  // requests had planned times
-	Reads      bool     `json:"reads"` // of a cold key
+	Reads      bool     `json:"reads"` // the requests are reads of a cold key
 
 	// Words are the translations of what the scripts say; nil: English.
 	Words map[string]string `json:"words,omitempty"`
 }
 
-// plot has the plots of one condition.
+// plot holds the plots of one condition.
 type plot struct {
 	Name    string `json:"name"`
 	Title   string `json:"title"` // for a person
@@ -32,15 +32,15 @@ type plot struct {
 	bin float64 // of Served, in ms
 }
 
-// bar has a strategy's units oversold and undersold, or the loads of a cold key and the readers not
-// served.
+// bar holds a strategy's units oversold and undersold, or the loads of a cold key and the readers
+// not served.
 type bar struct {
 	Strategy string           `json:"strategy"`
 	Over     figures.Estimate `json:"over"`
 	Under    figures.Estimate `json:"under"`
 }
 
-// chart has curves over the same x values.
+// chart is a set of curves over the same x values.
 type chart struct {
 	X      []float64 `json:"x"`
 	Curves []curve   `json:"curves"`
@@ -49,7 +49,7 @@ type chart struct {
 // newChart returns an empty chart, whose lists are not null in JSON.
 func newChart() chart { return chart{X: []float64{}, Curves: []curve{}} }
 
-// curve has the medians and intervals of a strategy's runs. Unknown values are nil.
+// curve holds the medians and intervals of a strategy's runs. Unknown values are nil.
 type curve struct {
 	Strategy string     `json:"strategy"`
 	Runs     int        `json:"runs"`
@@ -87,7 +87,7 @@ func newPlots(r report.Report, s present.Style) plots {
 	return p
 }
 
-// dropZeros empties the plots that have no figure but zero. They are left out.
+// dropZeros empties the plots whose figures are all zero, so that the page leaves them out.
 func (p *plot) dropZeros() {
 	if !slices.ContainsFunc(p.Bars, func(b bar) bool { return b.Over.High != 0 || b.Under.High != 0 }) {
 		p.Bars = []bar{}
@@ -152,7 +152,7 @@ func (c *chart) timeline(strategy string, runs []report.Row, bin float64) {
 		for i, n := range row.Timeline.Served {
 			at := int(float64(i) / each)
 			line[at] += float64(n) / bin * 1e3
-			longest = max(longest, at+2) // and one bin after the last
+			longest = max(longest, at+2) // plus one bin after the last
 		}
 		lines = append(lines, line)
 	}
@@ -162,11 +162,11 @@ func (c *chart) timeline(strategy string, runs []report.Row, bin float64) {
 	c.add(strategy, lines)
 }
 
-// fewBins bounds the bins that are drawn: more would show noise.
+// fewBins limits the bins that are drawn: more would show noise.
 const fewBins = 60
 
-// commonBins returns the length, in ms, and the number of the bins that all timelines of a
-// condition are shown in.
+// commonBins returns the length, in ms, and the number of the bins in which all timelines of a
+// condition are shown.
 func commonBins(rows []report.Row, condition string) (bin float64, bins int) {
 	end := 0.0
 	for _, row := range rows {

@@ -14,7 +14,7 @@ import (
 type view struct {
 	Wrong      bool
 	Headline   []string    // the result of each workload in a sentence
-	Conclusion []string    // first if a row is wrong, and otherwise at the end
+	Conclusion []string    // shown first if a row is wrong, and otherwise at the end
 	Tables     []viewTable // one for each workload
 	Chaos      []details   // the faults of each row under chaos
 	Items      []details   // of each row with several items: the worst, and those with the most buyers

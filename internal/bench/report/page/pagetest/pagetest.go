@@ -37,7 +37,7 @@ var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google
 type Tab struct {
 	Context context.Context // for chromedp
 	t       *testing.T
-	opened  int // pages
+	opened  int // number of opened pages
 
 	mu         sync.Mutex
 	sites      []string // the page may send requests to them
@@ -136,7 +136,8 @@ type Look struct {
 	Scheme        string // of colours: light or dark
 }
 
-// Open opens a file with the network off, with a hash or "".
+// Open opens a file with the network off. Hash is the part of its address that begins with #, or
+// "".
 func (b *Tab) Open(file, hash string, l Look) {
 	b.t.Helper()
 	Call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
@@ -145,7 +146,7 @@ func (b *Tab) Open(file, hash string, l Look) {
 	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},
 	})
-	b.opened++ // otherwise the page would not be loaded again
+	b.opened++ // a new query, so that the page is loaded again
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: fmt.Sprint(b.opened)}
 	b.Do(chromedp.EmulateViewport(l.Width, l.Height), chromedp.Navigate(u.String()+hash))
 }
@@ -168,9 +169,9 @@ func (b *Tab) Until(expression string) {
 	}
 }
 
-// Wait returns when an expression in a tab's page is true, or an error after three minutes, which
-// only ends a hang. If a newly opened page replaces the last one meanwhile, the expression is tried
-// again.
+// Wait waits until an expression in a tab's page is true. It returns an error after three minutes,
+// which only a page that hangs takes. If a newly opened page replaces the last one meanwhile, Wait
+// tries the expression again.
 func Wait(tab context.Context, expression string) error {
 	const limit = 3 * time.Minute
 	for end := time.Now().Add(limit); ; {
@@ -230,8 +231,8 @@ func (b *Tab) Plots() []bool {
 
 // Visit opens a page of a site on this machine; site is the scheme, host and port, and a slash.
 // From then on the page may send requests to that site, and to those visited before: a page that is
-// left may send one more. A path that differs from the
-// last one only after its # does not load the page again.
+// left may send one more. A path that differs from the last one only after its # does not load the
+// page again.
 func (b *Tab) Visit(site, path string, l Look) {
 	b.t.Helper()
 	b.mu.Lock()

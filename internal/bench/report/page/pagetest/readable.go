@@ -2,8 +2,8 @@ package pagetest
 
 import "strings"
 
-// faint lists the texts whose contrast is below what WCAG's level AA asks for. It knows only plain
-// backgrounds, which may overlap. It ignores texts behind an open dialog.
+// faint lists the texts whose contrast is below what WCAG's level AA asks for. It considers only
+// plain backgrounds, which may overlap. It ignores texts behind an open dialog.
 const faint = `(() => {
   const parse = (colour) => { const [r, g, b, a = 1] = colour.match(/[\d.]+/g).map(Number); return [r, g, b, a]; };
   const over = ([r, g, b, a], below) => [r, g, b].map((v, i) => v * a + below[i] * (1 - a));

@@ -27,7 +27,7 @@ var shared sharedBrowser
 type sharedBrowser struct {
 	mu    sync.Mutex
 	users int
-	ctx   context.Context // of chromedp; nil while it does not run
+	ctx   context.Context // of chromedp; nil while the browser does not run
 	stop  func()
 }
 

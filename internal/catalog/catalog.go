@@ -36,7 +36,7 @@ type Options struct {
 
 	Stream stock.Stream // how a Streamed strategy accepts orders
 
-	// For the strategies that need them, see List.With.
+	// For the strategies that need them; see List.With.
 	Nodes       []redis.UniversalClient // independent of each other and of Redis
 	Etcd        func(key string) guard.Lock
 	ZooKeeper   func(key string) guard.Lock
@@ -55,8 +55,8 @@ const (
 	Guarded     Kind = iota // a guard keeps others out, or claims to: Strategy.Guard makes it
 	Optimistic              // all may enter, and the losers are refused at the write
 	Atomic                  // no guard: a script checks and takes in one step
-	Batched                 // as Atomic, with one script for many buyers
-	Streamed                // as Batched, with the orders in a stream until a consumer writes them
+	Batched                 // like Atomic, but with one script for many buyers
+	Streamed                // like Batched, but with the orders in a stream until a consumer writes them
 	Conditional             // the database checks and takes in one statement
 	Versioned               // Optimistic, in the database
 	RowLocked               // the database locks the row for a transaction
@@ -82,8 +82,8 @@ type Strategy struct {
 	// OwnWait means that the lock has its own way of waiting, and ignores the Policy.
 	OwnWait bool
 
-	// Guard makes the guard of a Guarded strategy, with options that meet its need and no
-	// Policy if OwnWait is set: NewGuard sees to both. For the other kinds it is nil.
+	// Guard makes the guard of a Guarded strategy, with options that meet its need and no Policy
+	// if OwnWait is set: NewGuard ensures both. For the other kinds it is nil.
 	Guard func(o Options) guard.Guard
 
 	deduct   map[Condition]Expectation
@@ -453,20 +453,21 @@ func Strategies() List {
 	}
 }
 
-// distributed makes the guard of a lock.
+// distributed returns the guard of a lock.
 func (o Options) distributed(lock func(key string) guard.Lock, notHeld error) *guard.Distributed {
 	return &guard.Distributed{New: lock, Policy: o.Policy, NotHeld: []error{notHeld}}
 }
 
-// leasedLock makes the guard of a lock in Redis that expires.
+// leasedLock returns the guard of a lock in Redis that expires.
 func leasedLock[C redis.Cmdable, L guard.Lock](
 	o Options, lock func(rdb C, key string, ttl time.Duration) L, notHeld error,
 ) *guard.Distributed {
 	return o.distributed(func(key string) guard.Lock { return lock(o.Redis.(C), key, o.TTL) }, notHeld)
 }
 
-// undoable is leasedLock for a lock whose Unlock removes only its own lock (or almost never
-// another, as with v3), so that it may be repeated. WithOwner is nil for a lock without owners.
+// undoable is like leasedLock, but for a lock whose Unlock removes only its own lock (or almost
+// never another, as with v3), so that the Unlock may be repeated. WithOwner is nil for a lock
+// without owners.
 func undoable[C redis.Cmdable, L guard.Lock](
 	o Options, lock func(rdb C, key string, ttl time.Duration) L,
 	withOwner func(ctx context.Context, owner string) context.Context, notHeld error,

@@ -49,7 +49,7 @@ const (
 	Hold   Workload = "hold"   // hold a unit of the hot item and pay later: see HoldStages
 )
 
-// Workloads lists the workloads of the List.
+// Workloads lists the workloads of the strategies in List.
 func Workloads() []Workload { return []Workload{Deduct, Cache} }
 
 // ErrName is wrapped by the errors for an unknown name.

@@ -13,16 +13,16 @@ import (
 // should hold, or if a flaw did not show.
 type Expectation struct {
 	Verdicts   []figures.Verdict // any of these
-	MaxHolders int               // the most holders at once; 0: any number
+	MaxHolders int               // the largest number of holders at once; 0: any number
 	MinLoads   int64             // cache: the fewest loads
 	MaxLoads   int64             // cache: the most loads; 0: any number
 
-	// Undecided means that the project promises nothing: with a third-party library it
-	// is left to chance which buyers of a crowd are served.
+	// Undecided means that the project promises nothing: with a third-party library it is left to
+	// chance which of many buyers at once are served.
 	Undecided bool
 }
 
-// Outcome is the outcome of a run, as far as an Expectation covers it.
+// Outcome is the part of a run's outcome that an Expectation covers.
 type Outcome struct {
 	Verdict    figures.Verdict
 	MaxHolders int
@@ -67,14 +67,14 @@ var (
 	overlaps = Expectation{Verdicts: ok} // several holders at once do no harm
 	breaks   = Expectation{Verdicts: []figures.Verdict{figures.Oversold, figures.Drift}}
 	sticks   = Expectation{Verdicts: []figures.Verdict{figures.Stuck}, MaxHolders: 1}
-	// leftOpen is for third-party locks. Most of them starve a crowd.
+	// leftOpen is for third-party locks. Most of them starve some of many buyers at once.
 	leftOpen = Expectation{Undecided: true}
-	// breaksAcross breaks with more than one instance.
+	// breaksAcross is for a guard that breaks with more than one instance. Expect fills it in.
 	breaksAcross = Expectation{}
 )
 
-// leased is the outcome of a lock with a lease. The stages differ in their outcomes under
-// slow and late.
+// leased returns the outcomes of a lock with a lease. The stages differ only in their outcomes
+// under slow and late.
 func leased(slow, late Expectation) map[Condition]Expectation {
 	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks,
 		Partition: breaks, Failover: breaks}
@@ -85,7 +85,8 @@ func leased(slow, late Expectation) map[Condition]Expectation {
 var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps,
 	Partition: overlaps, Failover: overlaps}
 
-// elsewhere is the outcome of a lease that is not kept on the Redis that fails over or is cut off.
+// elsewhere returns the outcomes of a lease that is not kept on the Redis that fails over or is cut
+// off.
 func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
 	e = maps.Clone(e)
 	e[Partition], e[Failover] = holds, holds
@@ -117,7 +118,7 @@ func always[T any](v T) map[Condition]T {
 	return all
 }
 
-// loads is how often a cold key may be loaded.
+// loads says how many times a cold key may be loaded, and by whom.
 type loads int
 
 const (
@@ -145,7 +146,7 @@ type Case struct {
 	SecondLook bool // cache: whether the readers look again under the lock
 	Unfenced   bool // whether the stock ignores fencing tokens
 	InDatabase bool // whether the stock is in the database instead of Redis
-	Items      int  // sold at once
+	Items      int  // number of items sold at once
 }
 
 // Expect returns the expected outcome of the case, and false if the case does not apply to
@@ -178,8 +179,8 @@ func (s Strategy) Expect(c Case) (Expectation, bool) {
 }
 
 // Comparable reports whether a run of the strategy can be judged. A library's lock, for which the
-// project promises nothing, cannot be judged on an embedded Redis: its waiters are served worse
-// there than by a real server.
+// project promises nothing, cannot be judged on an embedded Redis: an embedded Redis serves its
+// waiters worse than a real server.
 func (s Strategy) Comparable(embeddedRedis bool) bool {
 	return !embeddedRedis || !s.deduct[Calm].Undecided
 }
@@ -206,8 +207,8 @@ type Leeway struct {
 	Undecided bool   // the project promises nothing
 }
 
-// UnderChaos returns the leeway of the case. It follows from the outcomes of the other
-// conditions, because each fault is one of them at another moment.
+// UnderChaos returns the leeway of the case. It follows from the outcomes of the other conditions,
+// because each fault is like one of these conditions at another moment.
 func (s Strategy) UnderChaos(c Case) Leeway {
 	under := func(condition Condition) Expectation {
 		c.Condition = condition
@@ -251,9 +252,9 @@ func (may Leeway) expectation() Expectation {
 	return e
 }
 
-// expectation returns the expected outcome for that many loads. Without the second look each reader
-// that waited loads again. A tenth of the readers is far fewer than that, and far more than with
-// the second look.
+// expectation returns the expected outcome of the case c for that many loads. Without the second
+// look, each reader that waited loads again. The bound of a tenth of the readers is far below that
+// number, and far above the number of loads with the second look.
 func (l loads) expectation(c Case) Expectation {
 	if l == anyLoads {
 		return leftOpen

@@ -58,7 +58,7 @@ func HoldStages() []HoldStage {
 // DefaultHoldStage is the stage that a shop uses unless another is named.
 const DefaultHoldStage = h3.Name
 
-// Holds makes all stages on these backends, by name.
+// Holds returns all stages, made on these backends, by name.
 func Holds(b hold.Backends) map[string]hold.Stage {
 	all := make(map[string]hold.Stage)
 	for _, stage := range HoldStages() {
@@ -67,7 +67,7 @@ func Holds(b hold.Backends) map[string]hold.Stage {
 	return all
 }
 
-// mayBreak is the outcome where chance decides: two shops may sweep at the same time.
+// mayBreak is the outcome if it is left to chance: two shops may sweep at the same time.
 var mayBreak = Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Oversold, figures.Drift}}
 
 // naive is the outcome of a stage that checks first and writes later. Its units are in Redis, and

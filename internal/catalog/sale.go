@@ -82,8 +82,8 @@ func (s Strategy) family() string {
 // opened. If ctx ends it returns the cause.
 type Later func(ctx context.Context, o Options) (Options, error)
 
-// NewGuard makes the guard of a Guarded strategy. If the options meet its need by Later, the
-// guard calls that when it is first used.
+// NewGuard returns the guard of a Guarded strategy. If the options meet its need only by Later, the
+// guard calls Later each time it is used, and is made the first time.
 func (s Strategy) NewGuard(o Options) guard.Guard {
 	if later := o.Later[s.Needs]; later != nil {
 		return &lateGuard{options: o, later: later, make: s.guard}
@@ -98,8 +98,8 @@ func (s Strategy) guard(o Options) guard.Guard {
 	return s.Guard(o)
 }
 
-// Distributed makes the guard of a Guarded strategy with a lock, for code that uses the
-// lock by itself. It panics if the strategy has none.
+// Distributed returns the guard of a Guarded strategy with a lock, for code that uses the lock by
+// itself. It panics if the strategy has none.
 func (s Strategy) Distributed(o Options) *guard.Distributed {
 	return s.Guard(o).(*guard.Distributed)
 }
@@ -181,7 +181,7 @@ func (c List) Needs(names []string) []Need {
 }
 
 const (
-	// quorumTries is how often too few nodes may answer in a row before that is an error.
+	// quorumTries is the number of tries with too few answers after which TryLock returns an error.
 	// On a busy machine all nodes are sometimes late at once.
 	quorumTries = 4
 	// quorumDelay is the longest pause between two of these tries.

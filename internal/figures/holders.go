@@ -48,7 +48,7 @@ func MaxHolders(spans []Span) (most int) {
 	return most
 }
 
-// compare sorts by time, and an end before a beginning at the same time.
+// compare orders edges by time. At the same time, an end comes before a beginning.
 func (e edge) compare(f edge) int {
 	return cmp.Or(cmp.Compare(e.at, f.at), cmp.Compare(e.step, f.step))
 }

@@ -83,8 +83,8 @@ type Difference int
 // The differences.
 const (
 	None    Difference = iota // the intervals overlap
-	Unclear                   // they do not, but with so few runs that may be chance
-	Clear                     // they do not
+	Unclear                   // they do not overlap, but with so few runs that may be chance
+	Clear                     // they do not overlap
 )
 
 // Differs compares two estimates of one figure.
@@ -98,10 +98,10 @@ func (e Estimate) Differs(f Estimate) Difference {
 	return Clear
 }
 
-// apart is the probability that the intervals of n and m runs do not overlap although all
-// runs have the same distribution. All orders of the n+m values are equally likely, so it
-// counts the orders in which at least u of the m, which is the upper end of their interval,
-// come before the l-th of the n, the lower end of theirs, and doubles them:
+// apart returns the probability that the intervals of n and m runs do not overlap although all runs
+// have the same distribution. All orders of the n+m values are equally likely. So apart sums the
+// probabilities of the orders in which the upper end of one interval, the u-th of m values, comes
+// before the lower end of the other, the l-th of n values, and doubles the sum:
 //
 //	2·Σ C(l−1+j,j)·C(n−l+m−j,m−j)/C(n+m,m), j from u to m
 //

@@ -12,8 +12,8 @@ type Step struct {
 	Err error
 }
 
-// Steps are recorded while a purchase is made. A nil Steps records nothing, and costs nothing.
-// They are for one goroutine.
+// Steps records the steps of a purchase. A nil Steps records nothing, and costs nothing. Steps
+// is not safe for concurrent use.
 type Steps struct {
 	all     []Step
 	skipped int

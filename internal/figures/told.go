@@ -150,7 +150,7 @@ func (c *Comparison) Told() Told {
 	return found
 }
 
-// maxNamed is the most orders of each kind that Named returns.
+// maxNamed is the maximum number of orders of each kind that Named returns.
 const maxNamed = 10
 
 func few(ids *[]string, id string) {

@@ -24,14 +24,14 @@ type Language interface {
 	Named(key, english string) string
 }
 
-// Style is how results are shown.
+// Style says how to show results.
 type Style struct {
 	Colour   bool
 	Language Language // nil: English
 }
 
-// Terminals draw lines, arrows and dots one column wide, also where the user's locale is Chinese;
-// without this, go-pretty counts two there.
+// Terminals draw lines, arrows and dots one column wide, even if the user's locale is Chinese;
+// without this, go-pretty counts two columns for them in that locale.
 func init() { text.OverrideRuneWidthEastAsianWidth(false) }
 
 // Say translates a text.
@@ -42,7 +42,7 @@ func (s Style) Say(english string) string {
 	return s.Language.Told(english)
 }
 
-// Sayf translates a format, and formats.
+// Sayf translates a format, and formats the values with it.
 func (s Style) Sayf(format string, values ...any) string {
 	return fmt.Sprintf(s.Say(format), values...)
 }
@@ -55,7 +55,7 @@ func (s Style) Named(key, english string) string {
 	return s.Language.Named(key, english)
 }
 
-// Tag is the language, as in the lang attribute of a page.
+// Tag returns the tag of the language, as in the lang attribute of a page.
 func (s Style) Tag() string {
 	if s.Language == nil {
 		return "en"
@@ -73,10 +73,10 @@ func (s Style) Verdict(v figures.Verdict) string {
 	return s.Named("verdict."+string(v), s.Say(string(v)))
 }
 
-// Count counts things, as Plural does.
+// Count is like Plural, but in the language of s.
 func (s Style) Count(n int, what string) string { return s.Say(Plural(n, what)) }
 
-// Plural counts things: "1 shop", "2 shops", "3 processes", "4 strategies".
+// Plural returns a number of things: "1 shop", "2 shops", "3 processes", "4 strategies".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -91,7 +91,7 @@ func Plural(n int, what string) string {
 }
 
 // Title translates the title of a column. A Chinese title has spaces only to show where its head
-// can be broken: they are removed.
+// can be broken: Title removes them.
 func (s Style) Title(english string) string {
 	return chineseSpace.ReplaceAllString(s.Say(english), "$1$2")
 }

@@ -24,7 +24,7 @@ type Column[Row any] struct {
 	Left  bool // aligned left
 	Cell  func(Row) string
 	Mark  func(Row) text.Colors // or nil
-	Rare  string                // explains a column that is also left out if it has only zeros; "": one that is not
+	Rare  string                // explains a column that is left out if it has only zeros; "": zeros are shown
 	Spare int                   // when it is dropped from a text that is too wide; 0: never
 }
 
@@ -138,7 +138,7 @@ func (t Table[Row]) draw(s Style, gap string) string {
 	return w.Render()
 }
 
-// cell is the text of a cell. The first cell of a row is indented if the table has headings.
+// cell returns the text of a cell. The first cell of a row is indented if the table has headings.
 func (t Table[Row]) cell(c Column[Row], r Row, first bool, s Style) string {
 	drawn := c.Cell(r)
 	if first && t.Under != nil {

@@ -1,5 +1,5 @@
-// Buyers who come at a rate that grows, ask again if they get no answer, and sometimes leave
-// before it. load/run starts it: k6 run load/k6.js
+// Buyers who arrive at a growing rate, ask again if they get no answer, and sometimes leave before
+// the answer comes. load/run starts this script: k6 run load/k6.js
 import http from 'k6/http';
 import { sleep } from 'k6';
 import { Counter } from 'k6/metrics';
@@ -28,8 +28,8 @@ export const options = {
         { target: rate, duration: `${seconds * 500}ms` },
         { target: rate, duration: `${seconds * 500}ms` },
       ],
-      // Longer than a buyer takes at most, five tries of 30 s: k6 does not count an iteration that
-      // it interrupts, and an order may be its.
+      // Longer than the five tries of 30 s that a buyer makes at most: k6 does not count an iteration
+      // that it interrupts, although its buyer may have an order.
       gracefulStop: '160s',
     },
   },
@@ -57,7 +57,7 @@ export default function () {
       note(reply);
       return;
     }
-    sleep(0.05 * i); // the same key: it buys once, whatever became of the first try
+    sleep(0.05 * i); // with the same key a buyer buys only once, even if an earlier try succeeded
   }
 }
 

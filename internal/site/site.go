@@ -1,5 +1,5 @@
 // Package site writes the page as a folder of files that any web server can serve without a shop.
-// The folder has recorded replies of a shop, and the lab compiled for a browser.
+// The folder contains recorded replies of a shop, and the lab compiled for a browser.
 package site
 
 import (
@@ -21,12 +21,12 @@ import (
 	"oversell/internal/atomicfile"
 )
 
-// Config has the contents of a site.
+// Config describes the contents of a site.
 type Config struct {
 	Dir     string
 	Page    http.Handler      // the page of a shop, whose replies are recorded
 	Files   map[string][]byte // the page's files, with index.html, by their paths in Dir
-	Replies map[string]any    // replies that Page does not have, by their paths
+	Replies map[string]any    // replies that Page does not give, by their paths
 	Lab     Lab
 	Version string // of the program
 }

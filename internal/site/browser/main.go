@@ -14,9 +14,9 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// main calls the global JavaScript function labReady with a function that answers questions. That
-// takes a question as JSON and a callback, which receives an HTTP status and the reply as JSON. The
-// program runs until a question asks it to end.
+// main calls the global JavaScript function labReady with a function that answers questions. This
+// function takes a question as JSON and a callback, which receives an HTTP status and the reply as
+// JSON. The program runs until a question asks it to end.
 func main() {
 	end := make(chan struct{})
 	ask := js.FuncOf(func(_ js.Value, args []js.Value) any {

@@ -28,7 +28,7 @@ type admission struct {
 	mu        sync.Mutex
 	owners    int
 	visitors  int
-	addresses map[string]int // of the clients without the token
+	addresses map[string]int // number of streams by address, of clients without the token
 }
 
 // enter admits a stream until leave is called.
@@ -70,8 +70,8 @@ func (a *admission) leaving(leave func()) func() {
 	})
 }
 
-// origin is the address that a request comes from, or for IPv6 its /64 network, because a client
-// has many addresses there. The headers of a proxy are not trusted.
+// origin returns the address that a request comes from, or for IPv6 its /64 network, because one
+// client can use all addresses of such a network. The headers of a proxy are not trusted.
 func origin(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

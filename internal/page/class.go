@@ -21,7 +21,7 @@ const (
 	// classWork is how long a holder works at first. Thirty students asked to buy press within two
 	// or three seconds: without a lock, more of them read the same stock than there are units.
 	classWork = 1500 * time.Millisecond
-	// maxClassWork bounds the work. A buyer without a lock does not wait for another buyer's work.
+	// maxClassWork is the longest work. A buyer without a lock does not wait for another buyer's work.
 	maxClassWork = 10 * time.Second
 	// ClassUnits is the number of units on sale at first.
 	ClassUnits = 10
@@ -40,7 +40,7 @@ type Class struct {
 	code   []byte // the same as a QR code in SVG
 	work   time.Duration
 	inside int
-	most   int // most holders inside at once, since the last change
+	most   int // largest number of holders inside at once, since the last change
 }
 
 // NewClass returns a Class for an item.
@@ -82,7 +82,7 @@ func (c *Class) Inside(sku string, step int) {
 
 // ClassState is a class as it is now. The page relies on its JSON form.
 type ClassState struct {
-	Open       bool   `json:"open"` // false where there is no class
+	Open       bool   `json:"open"` // false if there is no class
 	SKU        string `json:"sku"`
 	URL        string `json:"url"`
 	Work       int64  `json:"work_ms"`
@@ -106,7 +106,7 @@ func (c *Class) State() ClassState {
 // errClassWork means that the work of a holder is out of range.
 var errClassWork = errors.New("work_ms must be 0 to " + strconv.FormatInt(maxClassWork.Milliseconds(), 10))
 
-// SetWork sets how many milliseconds a holder works from now on, and counts the most holders anew.
+// SetWork sets how many milliseconds a holder works from now on, and resets the largest number of holders.
 // It returns errClassWork unless ms is 0 to maxClassWork.
 func (c *Class) SetWork(ms int64) error {
 	if ms < 0 || ms > maxClassWork.Milliseconds() {
@@ -151,10 +151,10 @@ const maxClass = 1 << 10
 // classes returns the handler of the class that buys at this shop; c is nil if there is none:
 //
 //	GET /api/class         the class as it is now
-//	PUT /api/class         {"work_ms"}: how long a holder works from now on; counts the most holders anew
+//	PUT /api/class         {"work_ms"}: how long a holder works from now on; resets most_inside
 //	GET /api/class/qr.svg  the address as a QR code
 //
-// The token is needed for a change; "" if none is. The handler is safe for concurrent use.
+// A change needs the token, unless it is "". The handler is safe for concurrent use.
 func classes(c *Class, token string, logger *slog.Logger) http.Handler {
 	h := &classHandler{class: c, token: token, logger: logger}
 	routes := problem.Routes{"GET /api/class": problem.Parameters(h.get)}

@@ -45,7 +45,7 @@ type file struct {
 	packed []byte // plain compressed with gzip; nil if that is not smaller
 }
 
-// files are the files of the page by their paths.
+// files holds the files of the page by their paths.
 type files map[string]file
 
 // newFiles reads and compresses the assets. index.html is at /, everything else below

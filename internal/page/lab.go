@@ -28,7 +28,7 @@ type Anomalies struct {
 	wg      sync.WaitGroup
 
 	mu       sync.Mutex
-	measured bool // from the begin of a run until its error, if any, was reported
+	measured bool // from the start of a run until its error, if any, was reported
 	done, of int
 	failed   error
 	matrix   *matrix // nil until a run has succeeded
@@ -65,7 +65,7 @@ func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logge
 	return a
 }
 
-// Close stops the run that is under way and waits for its end.
+// Close stops the run that is under way and waits for it to finish.
 func (a *Anomalies) Close() {
 	a.mu.Lock()
 	a.stop()

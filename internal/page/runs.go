@@ -120,7 +120,7 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text.Bytes()) // an error means that the client has gone
 }
 
-// styleIn is the style of a report in a language; "" is English.
+// styleIn returns the style of a report in a language; "" is English.
 func styleIn(lang string) (present.Style, error) {
 	language, err := texts.OfBench(cmp.Or(lang, texts.English))
 	if err != nil {

@@ -21,12 +21,12 @@ const (
 	// allowed takes less.
 	maxSchedule = 4 << 10
 
-	// maxPlaying bounds the schedules that are played at once, maxPlays those that are
-	// played or wait for it.
+	// maxPlaying is the maximum number of schedules that are played at once, maxPlays that of
+	// schedules that are played or waiting.
 	maxPlaying = 2
 	maxPlays   = 32
 
-	// maxWaiting bounds the requests that wait for another search to end.
+	// maxWaiting is the maximum number of requests that wait for another search to end.
 	maxWaiting = 4
 )
 
@@ -91,7 +91,7 @@ type searched struct {
 	Wall int64 `json:"wall_ms"`
 }
 
-// progress is how far a search is. The page relies on its JSON form.
+// progress says how far a search is. The page relies on its JSON form.
 type progress struct {
 	Strategy string `json:"strategy,omitempty"` // none: no search is under way
 	Buyers   int    `json:"buyers,omitempty"`
@@ -248,7 +248,7 @@ func (s *schedules) known(q question) (searched, bool) {
 	return result, ok
 }
 
-// enter waits for a free place. Call leave to give it back.
+// enter waits for a free place and takes it. Call leave to free it.
 func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
 	select {
 	case places <- struct{}{}:

@@ -51,10 +51,10 @@ func newStream(w http.ResponseWriter) (*stream, error) {
 func beginStream(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // by proxies
+	h.Set("X-Accel-Buffering", "no") // proxies must not buffer the stream
 }
 
-// send sends messages in one piece.
+// send sends messages in one write.
 func (s *stream) send(id uint64, messages ...message) error {
 	var b bytes.Buffer
 	for _, m := range messages {

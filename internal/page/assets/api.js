@@ -14,7 +14,7 @@ class Problem extends Error {
   }
 }
 
-/** hasShop is false on a site of recordings, which the lab's -site makes. */
+/** hasShop is false on a site of recordings, which cmd/lab -site writes. */
 export const hasShop = document.documentElement.dataset.site === undefined;
 
 /** at returns the address of a path of the shop. Unlike a shop, a site need not be at the root of its host. */
@@ -36,7 +36,7 @@ export function token(value) {
   }
 }
 
-/** wantsToken returns whether an error is about a missing or wrong token. */
+/** wantsToken reports whether an error is about a missing or wrong token. */
 export const wantsToken = ({ code }) => ["no_token", "wrong_token", "bad_token"].includes(code);
 
 const printable = (given) => /^[\x21-\x7e]*$/.test(given); // a header can contain nothing else

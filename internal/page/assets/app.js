@@ -9,7 +9,7 @@ const systemDark = matchMedia("(prefers-color-scheme: dark)");
 const view = document.getElementById("view");
 let open = null; // the part that is shown: { name, update }
 let stay = new AbortController(); // aborted when the part is left, even while it is loading
-let turn = 0; // counts the addresses, so that a part that loads slowly does not replace the next one
+let turn = 0; // counts the addresses shown, so that a part that loads slowly does not replace the next one
 
 /** address parses what is after the #: #/part/of/it?name=value. */
 function address() {
@@ -75,7 +75,7 @@ async function loaded(name) {
   }
 }
 
-/** pageOf returns the functions by which a part may change the page, until the signal is aborted. */
+/** pageOf returns the functions with which a part may change the page, until the signal is aborted. */
 function pageOf(signal) {
   return {
     signal,

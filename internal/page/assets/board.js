@@ -174,7 +174,7 @@ function newTools(lab, choose) {
 
 const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-/** roam lets the arrow keys go from square to square, across groups. Tab stops at only one square. */
+/** roam lets the arrow keys move the focus from square to square, across groups. Tab stops at only one square. */
 function roam(table, start, chosen) {
   const grid = [...table.tBodies].flatMap((body) => [...body.rows]).filter((row) => !row.matches(".head")).map((row) =>
     [...row.cells].slice(1).map((cell) => cell.querySelector("a.square"))

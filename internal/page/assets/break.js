@@ -8,7 +8,7 @@ import { allProofs } from "./proof.js";
 import { expand } from "./shortname.js";
 import { called, t, told } from "./text.js";
 
-const busyPause = 1500; // milliseconds more until the lab is asked again, when it has to wait for a run
+const busyPause = 1500; // extra milliseconds before the lab is asked again, while it has to wait for a run
 
 let lab = null; // the lab's results; they do not change while the shop runs
 
@@ -16,7 +16,7 @@ let lab = null; // the lab's results; they do not change while the shop runs
 export async function show(box, at, page) {
   const { signal } = page;
   let shown = null; // the cell
-  let asked = 0; // counts the addresses, so that a cell that is late does not replace a newer one
+  let asked = 0; // counts the addresses, so that a cell that loads slowly does not replace a newer one
   let board = null;
   const trouble = el("div");
   const again = el("p.small", { role: "status" });

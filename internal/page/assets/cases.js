@@ -8,8 +8,8 @@ const planned = ({ strategies, conditions }) =>
 
 /**
  * add adds a point that is newer than the last one, and returns the points. The point of the final audit replaces the
- * last one: it is dated when the outcome was known, which is before the sample that found it. Of too many points,
- * every second one is dropped.
+ * last one: it is dated when the outcome was known, which is before the sample that found it. If there are too
+ * many points, every second one is dropped.
  */
 function add(points, point) {
   const last = points.at(-1);
@@ -42,7 +42,7 @@ export function newCases() {
 
   return {
     list: () => all,
-    /** take takes an event of the stream about a run. */
+    /** take applies an event of the stream about a run. */
     take(run) {
       plan(run);
       for (const one of all) one.phase = null;
@@ -67,7 +67,7 @@ export function newCases() {
   };
 }
 
-// The verdicts by how bad they are.
+// How bad each verdict is.
 const weights = { oversold: 5, stuck: 4, drift: 3, undersold: 2, unknown: 1 };
 
 /** badness is more than 0 for a case that failed. */
@@ -80,8 +80,8 @@ const worse = (a, b) =>
 export const worst = (cases) => cases.toSorted(worse)[0];
 
 /**
- * pair is a case and the one to compare it with, in their order. That is one under the same condition: beside a case
- * that failed one that did not, and beside another the one that failed worst.
+ * pair returns a case and the case to compare it with, in the order of the run. The other case is under the same
+ * condition: for a case that failed, it is one that did not fail; for any other case, it is the one that failed worst.
  */
 export function pair(cases, chosen) {
   const others = cases.filter((one) => one !== chosen);

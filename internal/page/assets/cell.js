@@ -8,7 +8,7 @@ import { kindOf, sign, square } from "./square.js";
 import { called, knows, named, t, titleOf, told } from "./text.js";
 import { newTimeline } from "./timeline.js";
 
-const pace = 1100; // milliseconds a step, while it plays
+const pace = 1100; // milliseconds per step during playback
 const ahead = 60; // pixels of the next steps that stay in sight
 
 /** fetchStory fetches all events of a cell. */
@@ -69,7 +69,10 @@ function verdict(lab, cell) {
     price && el("span.price", t("cell.price"), " ", el("a", { href: addressOf(price) }, called(price.anomaly))));
 }
 
-/** priceOf returns the cell in which a lock that never expires is stuck forever, and the fewest other locks are. */
+/**
+ * priceOf returns the cell in which a lock that never expires is stuck forever. If there are several, it returns the
+ * one in which the fewest other locks are stuck.
+ */
 function priceOf(lab, { strategy }) {
   const stuck = lab.anomalies.filter(({ loss }) => loss === "stuck").map(({ name }) => name);
   const broken = lab.cells.filter(({ anomaly, outcome }) => outcome === "breaks" && stuck.includes(anomaly));
@@ -140,8 +143,8 @@ function about(anomaly, cell, { signal }) {
 const part = (title, ...content) => content.some((c) => c !== "") && el("div", el("h3", title), el("p", ...content));
 
 /**
- * newCurtain makes the lanes of a story, in which what comes after a step is a ghost. A click on a row calls chosen
- * with its step.
+ * newCurtain makes the lanes of a story, in which everything after the current step is faded. A click on a row calls
+ * chosen with the step of the row.
  */
 function newCurtain(story, chosen) {
   const timeline = newTimeline(draw);

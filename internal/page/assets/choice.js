@@ -1,4 +1,4 @@
-// Which cells of the matrix are shown: what is pinned and filtered, as the address has it.
+// Which cells of the matrix are shown: the pins and the filter that the address contains.
 
 import { expand } from "./shortname.js";
 import { called, named } from "./text.js";
@@ -6,17 +6,17 @@ import { called, named } from "./text.js";
 /** everything is the choice without pins or a filter. */
 export const everything = { pins: [], words: "", loss: "", rows: "all" };
 
-/** taught are the anomalies that the matrix begins with: those that the stages of the lock are about. */
+/** taught lists the anomalies that the matrix begins with: those that the stages of the lock are about. */
 const taught = ["lost-update", "local-mutex-across-instances", "orphan-after-crash", "expires-while-held",
   "foreign-delete", "check-then-delete", "nested-acquire", "long-work", "starvation", "missed-wake-up", "paused-writer",
   "failover"];
 
-/** controls are the anomalies that show the cure of another one: every strategy holds there, as it should. */
+/** controls lists the anomalies that show the cure of another one: every strategy holds in them, as it should. */
 export const controls = ["committed-before-release", "strategies-take-turns"];
 
 export const rowChoices = ["taught", "all", "broken", "differ"];
 
-/** choiceOf reads a choice from the address. A pin may be a short name, as v6 is. */
+/** choiceOf reads a choice from the address. A pin may be a short name, such as v6. */
 export function choiceOf(lab, query) {
   const { strategies } = lab.manifest;
   const named = (query.get("pin") ?? "").split(",").map((name) => expand(name, strategies));

@@ -7,7 +7,7 @@ import { named, number, t } from "./text.js";
 const mostSquares = 200;
 const mostPeople = 60;
 
-/** show shows the class, and keeps it up to date until the signal. */
+/** show shows the class, and keeps it up to date until the signal aborts. */
 export async function show(box, signal) {
   const room = await call("/api/class", { signal });
   if (!room.open) {

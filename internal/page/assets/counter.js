@@ -1,4 +1,4 @@
-// A sale at once, as a shopper sees it on a phone: a count, one button, and what became of the order.
+// A sale without a payment, as a shopper sees it on a phone: the units left, one button, and the outcome of the order.
 
 import { call, key, token } from "./api.js";
 import { el, every, head, put, scroll, submitted } from "./dom.js";
@@ -11,8 +11,8 @@ const mostOrders = 50;
 const kept = "orders"; // see recall
 
 /**
- * show shows the item, and keeps its count up to date until the signal. alone leaves out all but the count, the button
- * and what became of the order.
+ * show shows the item, and updates the units left until the signal aborts. alone leaves out everything except the units
+ * left, the button and the outcome of the order.
  */
 export async function show(box, signal, alone) {
   const [item, room] = await Promise.all([call(`/api/items/${sku}`, { signal }), call("/api/class", { signal })]);
@@ -21,7 +21,7 @@ export async function show(box, signal, alone) {
   const left = el("strong.units", { id: "left" });
   const level = el("i");
   const orders = newOrders(item.sale_id);
-  const over = el("p.outcome.bad.toomany", { role: "alert", hidden: true }); // that not every buyer gets a unit
+  const over = el("p.outcome.bad.toomany", { role: "alert", hidden: true }); // says that not every buyer gets a unit
   const behind = newBehind(() => state.item, look, signal);
   const buying = newBuying(behind.strategy, look, orders.add);
   const count = el("div.till", el("h2", told(item.name) || sku), el("p.count", left, " ", t("shop.left")),
@@ -42,7 +42,7 @@ export async function show(box, signal, alone) {
   async function look() {
     try {
       const next = await call(`/api/items/${sku}`);
-      if (next.sale_id !== state.item.sale_id) { // the message is about the sale before
+      if (next.sale_id !== state.item.sale_id) { // the message is about the previous sale
         buying.clear();
         orders.clear(next.sale_id);
       }
@@ -117,7 +117,7 @@ function newBuying(strategy, look, ordered) {
   };
 }
 
-/** newBehind makes what a shopper does not see: the strategy, the books, and a new sale. It is folded at first. */
+/** newBehind makes what a shopper does not see: the strategy, the audit, and a new sale. It is folded at first. */
 function newBehind(item, look, signal) {
   const about = el("p.small");
   const choice = el("select", { id: "strategy", onchange: describe });
@@ -130,7 +130,7 @@ function newBehind(item, look, signal) {
   let usual = ""; // the shop's default
   let offered = ""; // the sale that the list was made for
 
-  /** open fetches the strategies when they are first wanted. */
+  /** open fetches the strategies when they are first needed. */
   async function open() {
     if (!all) {
       try {
@@ -175,7 +175,7 @@ function newBehind(item, look, signal) {
     try {
       draw(await call(`/api/audit/${sku}`));
     } catch {
-      // The count says that the shop does not answer.
+      // The units left show already that the shop does not answer.
     }
   }
 
@@ -190,7 +190,7 @@ function newBehind(item, look, signal) {
   return {
     node,
     look: lookBehind,
-    /** strategy returns the strategy of a purchase: "" for the shop's default. */
+    /** strategy returns the name of the strategy of a purchase, or "" for the shop's default, and the quantity. */
     strategy: () => ({ name: choice.value, quantity: Number(quantity.value) || 1 }),
   };
 }

@@ -1,4 +1,4 @@
-// Elements, and what every part does with them.
+// Elements, and functions that every part uses for them.
 
 import { token } from "./api.js";
 import { el, linked, put, svg } from "./lanes.js";
@@ -23,20 +23,20 @@ export function scroll(label, ...children) {
 export const head = (...columns) =>
   el("thead", el("tr", columns.map(([title, name = null]) => el("th", { scope: "col", class: name }, title))));
 
-/** submitted listens for a form that is submitted. */
+/** submitted returns a listener that calls f when a form is submitted. */
 export const submitted = (f) => (event) => {
   event.preventDefault();
   f();
 };
 
-/** tokenInput is a field for the shop's token, which it keeps. */
+/** tokenInput makes a field for the shop's token, and keeps the token. */
 export function tokenInput(id) {
   const keep = () => token(input.value);
   const input = el("input", { id, type: "password", autocomplete: "off", value: token(), oninput: keep });
   return input;
 }
 
-/** byCommand names the command that shows what this page cannot, by the key of its text. */
+/** byCommand makes a line with the command that shows what this page cannot. name is the key of the line's text. */
 export const byCommand = (name, command) => el("p.bycommand.small", t(name), " ", el("code.shell", command));
 
 /** say makes a screen reader announce a text. */
@@ -51,14 +51,14 @@ export async function copy(button, text, done, failed) {
     await navigator.clipboard.writeText(text);
     button.textContent = done;
   } catch {
-    prompt(failed, text); // not allowed: the text can be selected there
+    prompt(failed, text); // not allowed: the text can be selected in the prompt
     return;
   }
   say(done);
   setTimeout(() => button.textContent = button.dataset.before, 1500);
 }
 
-/** every calls f now and again ms after each call, while the page is visible. It returns a function that ends it. */
+/** every calls f now, and ms after each call ends, while the page is visible. It returns a function that stops that. */
 export function every(ms, f) {
   let timer = 0;
   let ended = false;

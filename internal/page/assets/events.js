@@ -6,8 +6,8 @@ import { at, authorization, call, hasShop } from "./api.js";
 const reopen = 2000;
 
 /**
- * listen opens a stream of events and gives the JSON of each to on[its name]. It calls opened when the stream has
- * begun, and ended when it is over, with true if the shop ended it in order. close ends it silently.
+ * listen opens a stream of events and passes the JSON of each event to on[its name]. It calls opened when the stream
+ * has begun, and ended when it is over, with true if the shop ended it regularly. close ends it silently.
  */
 function listen(path, on, opened, ended) {
   const stop = new AbortController();
@@ -57,9 +57,9 @@ function replay(on) {
 }
 
 /**
- * follow keeps a stream of events open while the page is visible, as a browser has few connections to a host. It calls
- * before each time a stream is opened, and lost with whether the last one broke off or the shop is closing. It returns
- * a function that ends it.
+ * follow keeps a stream of events open while the page is visible, because a browser has few connections to a host. It
+ * calls before each time it opens a stream. It calls lost with true when a stream broke off or the shop is closing, and
+ * with false when a stream has begun or has ended regularly. It returns a function that ends the stream.
  */
 export function follow(path, on, before, lost) {
   if (!hasShop) return replay(on);

@@ -31,7 +31,7 @@ function newInputs({ limits, defaults, backends, keepers }) {
   };
 }
 
-/** newChoices makes the lists of strategies and conditions. chosen are those that are ticked and can be run. */
+/** newChoices makes the lists of strategies and conditions. chosen returns those that are ticked and can be run. */
 function newChoices({ strategies, conditions, defaults }) {
   const list = el("div.checks",
     strategies.map(({ name, adds }) =>
@@ -90,8 +90,8 @@ function newCards(presets, start) {
 }
 
 /**
- * newForm makes the cards, and the form that they fill in. start starts a run, and first is the form's settings at
- * first, or null.
+ * newForm makes the cards, and the form that they fill in. start starts a run. first holds the initial settings of the
+ * form, or is null.
  */
 export function newForm(options, start, first) {
   const { limits } = options;

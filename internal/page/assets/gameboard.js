@@ -101,7 +101,7 @@ function locksOf({ lock, players }) {
   ];
 }
 
-/** unitsOf says where each unit is: on the shelf, as the stock has it, or with its buyer. One may be sold twice. */
+/** unitsOf says where each unit is: on the shelf if it is in the stock, or with its buyer. A unit may be sold twice. */
 function unitsOf({ sale, players, findings }) {
   const late = findings.filter(({ kind }) => kind === "oversold").map(({ actor }) => actor);
   const sold = players.filter((p) => p.sold).map(({ name }) => name);
@@ -155,7 +155,7 @@ function pendingOf({ move: own, text, from, script, given_up: givenUp }, can, mo
       }, "✂")), script && el("details.script", el("summary", t("play.script")), el("pre", script)));
 }
 
-/** leaseless are the strategies without a ttl. */
+/** leaseless lists the strategies without a ttl. */
 const leaseless = new Set(["none", "local", "watch", "v1_setnx"]);
 
 /** shopOf makes the shop: its shelf, the lock while it is free, and the clock. */

@@ -15,7 +15,7 @@ function counted(of) {
 
 /**
  * load fetches the lab and compiles it while it arrives. The file is compressed, because not every server of files
- * compresses WebAssembly; one that says so in a header has the browser unpack it.
+ * compresses WebAssembly. If a server says so in a header, the browser unpacks the file.
  */
 async function load() {
   const { wasm } = await (await fetched("../site.json", { cache: "no-cache" })).json(); // the names in it change
@@ -34,7 +34,7 @@ async function fetched(name, how) {
   return reply;
 }
 
-/** start starts a lab, and returns the function to ask it. One starts at a time: it calls labReady. */
+/** start starts a lab, and returns the function to ask it. Only one may start at a time: each calls labReady. */
 async function start(module) {
   const go = new Go();
   const instance = await WebAssembly.instantiate(module, go.importObject);
@@ -54,8 +54,8 @@ let scheduler = null; // a lab that plays schedules, one after the other
 let last = module; // the answer before
 
 /**
- * answer asks a lab. A cell gets one of its own, which ends with it: client libraries keep timers, and those of one
- * cell's virtual time must not get into another's.
+ * answer asks a lab. Each cell gets its own lab, which ends with the cell: client libraries keep timers, and those from
+ * the virtual time of one cell must not be used in another.
  */
 async function answer(question) {
   if (!question.anomaly) {

@@ -5,7 +5,7 @@ import { el, put, say } from "./dom.js";
 import { recall, store } from "./tab.js";
 import { t } from "./text.js";
 
-const faults = { none: 0, slow_bank: 9, lost_reply: 60, slow_shop: 4 }; // and the most seconds of each
+const faults = { none: 0, slow_bank: 9, lost_reply: 60, slow_shop: 4 }; // each with its maximum number of seconds
 const usual = 4; // seconds
 const lastSecond = 1000; // milliseconds before the hold ends
 const mostHad = 50; // holds
@@ -17,7 +17,7 @@ const left = ({ hold }, clock) => (hold ? Date.parse(hold.expires_at) - clock.no
 
 /**
  * newLane makes the i-th buyer. The state of the buyer's hold is read from the list of the sale; only the hold's id
- * and token are kept here.
+ * and token are kept in the lane.
  */
 export function newLane(usualName, i, site) {
   const stored = `lane${i}`;
@@ -55,7 +55,7 @@ export function newLane(usualName, i, site) {
     const list = site.list();
     if (lane.hold && listed()) lane.hold.sale = list.sale_id;
     if (lane.hold && list && lane.hold.sale !== list.sale_id && !busy) {
-      lane.hold = null; // of a sale that is over
+      lane.hold = null; // it belongs to a sale that is over
       view.tell("", "");
       keep();
     }

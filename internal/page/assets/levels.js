@@ -13,7 +13,7 @@ const won = () => (remembered(wonLevels) ?? "").split(",").filter(Boolean);
 /** shortOf returns the short name of a level's strategy, for its button. */
 const shortOf = (name) => name.match(/v\d+/)?.[0] ?? name;
 
-/** allowed returns whether a level can be won by some moves. A faultless level must be won without a fault. */
+/** allowed reports whether a level can be won by some moves. A faultless level must be won without a fault. */
 export const allowed = ({ faultless }, moves) => !faultless || !moves.split(".").some((move) => /^[fkl]/.test(move));
 
 /** winLevel remembers a level as won. */
@@ -170,7 +170,7 @@ function nextLevel({ number }, act) {
 /** notes are the findings that the verdict leaves out, because they need not do harm. */
 const notes = ["overlap", "refused"];
 
-/** wordsOf returns what the engine says about a state, in order of time. It begins a sentence. */
+/** wordsOf returns what the engine says about a state, in chronological order. It begins a sentence. */
 function wordsOf({ verdict, findings, unserved = [] }) {
   const note = findings.findLastIndex(({ kind }) => notes.includes(kind));
   const harm = findings.findLastIndex(({ kind }) => !notes.includes(kind));

@@ -21,7 +21,7 @@ export const soldOf = (one) => one.row?.sold ?? audited(one).at(-1)?.sold ?? nul
 export const soldWords = ({ stock }, sold) =>
   t(sold > stock ? "stage.verdict.oversold" : "live.bar", { sold, stock, n: sold - stock });
 
-/** scaleOf returns one scale for several cases: the ms and units that fit. */
+/** scaleOf returns one scale for several cases: the milliseconds and units that fit all of them. */
 export function scaleOf(cases) {
   const units = cases.map((one) => Math.max(one.stock * 1.25, (soldOf(one) ?? 0) * 1.12));
   return { ms: Math.max(500, ...cases.map(endOf)), units: Math.max(1, ...units) };
@@ -59,7 +59,7 @@ function curve(one, x, y) {
   return { path, area: `${path}L${end[0].toFixed(1)} ${y(0)}L${x(0)} ${y(0)}Z`, end };
 }
 
-/** soldAt returns how many units a case had sold at a time, by its curve. */
+/** soldAt returns how many units a case had sold at a time, according to its curve. */
 const soldAt = (one, ms) => audited(one).findLast(({ audit_ms: at }) => at <= ms)?.sold ?? 0;
 
 /** filled draws the area below a curve: what was sold within the stock, and beyond it. */

@@ -72,8 +72,8 @@ function newChart(host, style, columns) {
 }
 
 /**
- * newCurves makes a plot of the sales of several rows over time. Each row is a name, points and stock, or nothing. The
- * stock is drawn if all have the same.
+ * newCurves makes a plot of the sales of several rows over time. Each row has a name, points and a stock, or is
+ * missing. The stock is drawn if it is the same in all rows.
  */
 export function newCurves(host) {
   let rows = [];

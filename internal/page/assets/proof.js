@@ -1,4 +1,5 @@
-// The results of the search through every schedule: for each strategy and goal the shortest one, or that there is none.
+// The results of the search through every schedule: for each strategy and goal the shortest one, or a proof of
+// impossibility.
 
 import { call, hasShop, wantsToken } from "./api.js";
 import { byCommand, el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";

@@ -10,7 +10,7 @@ const pause = 40; // frames until a sale is replayed
 /** late is the cell of the lab with the payment. */
 const late = { anomaly: "late-payment", strategy: "h2_status" };
 
-/** show shows the recording in place of a way of selling, until the signal. */
+/** show shows the recording in place of a way of selling, until the signal aborts. */
 export const show = (box, way, signal) => way === "seats" ? payment(box, signal) : classroom(box, signal);
 
 async function classroom(box, signal) {

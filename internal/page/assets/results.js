@@ -46,7 +46,7 @@ const columns = [["sold", (row) => `${number(row.sold)} / ${number(row.stock)}`]
   (row) => ms(row.durable_p99_ms),
 ], ["drain_ms", (row) => ms(row.drain_ms)], counted("throughput"), ["redis_commands", perRequest]];
 
-/** seldom are the columns that are hidden while all their values are 0. Some have values only for lua_stream. */
+/** seldom lists the columns that are hidden while all their values are 0. Some have values only for lua_stream. */
 const seldom = ["acknowledged_missing", "unreported", "duplicates", "unknown", "accepted_lost", "durable_p99_ms",
   "drain_ms"];
 
@@ -98,7 +98,7 @@ const rowName = ({ strategy, condition }) => `${strategy} · ${named(`condition.
 const runName = (i) => t("results.run", { n: i + 1 });
 const swatch = () => el("i.swatch.run");
 
-/** stateOf changes when there is more to show of a run. */
+/** stateOf returns a text that changes when there is more to show of a run. */
 const stateOf = ({ id, ended, rows }) => `${id} ${ended ?? rows.filter(Boolean).length}`;
 
 /**

@@ -63,9 +63,9 @@ export async function show(box, at, { signal }) {
 function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
   let latest = null; // the run of the stream; as long as only its rows have arrived it has no settings
   let joined = false; // the stream has reported a run
-  let ids = []; // of the address
+  let ids = []; // the ids of the runs in the address
 
-  /** own returns whether the stage shows the run of the stream. */
+  /** own reports whether the stage shows the run of the stream. */
   const own = () => ids.length === 0 || (ids.length === 1 && ids[0] === latest?.id);
 
   /** stand shows the run of the address on the stage, and no other. */

@@ -13,7 +13,7 @@ const mostUnits = 100;
 const holdTimes = [3, 5, 10, 30, 60, 600]; // seconds
 const kept = "seats"; // see recall
 
-/** show shows the sale and two buyers, and keeps both up to date until the signal. */
+/** show shows the sale and two buyers, and keeps both up to date until the signal aborts. */
 export async function show(box, signal) {
   const [{ holds }, categories] = await Promise.all([call("/api/strategies", { signal }),
     call("/api/categories", { signal })]);
@@ -139,7 +139,7 @@ function newSale({ default: usual, stages }, begun) {
   };
 }
 
-/** ownerOf returns the buyer of a hold. If the stage has forgotten it, it is sought among this page's buyers. */
+/** ownerOf returns the buyer of a hold. If the stage has forgotten the hold, this page's buyers are searched. */
 const ownerOf = (lanes) => ({ id, buyer }) => buyer || lanes.map((lane) => lane.had(id)).find(Boolean);
 
 /** newUnits makes the table of the units and their owners. */

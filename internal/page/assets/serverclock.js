@@ -1,4 +1,4 @@
-// The server's clock, as far as it can be known here.
+// An estimate of the server's clock.
 
 const trusted = 60_000; // milliseconds until a worse measurement replaces a good one
 
@@ -11,7 +11,7 @@ export function newClock() {
 
     /**
      * timed returns the result of ask, and sets the clock by the time that told finds in it. The server read its clock
-     * at some moment of the round trip, so the shortest one tells the most.
+     * at some moment of the round trip, so the shortest round trip gives the best estimate.
      */
     async timed(ask, told) {
       const begun = Date.now();

@@ -1,10 +1,10 @@
-// Shop: a sale as shoppers see it, at once or with a payment, and on a projector for a class.
+// Shop: a sale as shoppers see it, with or without a payment, and as a class sees it on a projector.
 
 import { hasShop } from "./api.js";
 import { byCommand, el } from "./dom.js";
 import { t } from "./text.js";
 
-const ways = { counter: "#/shop", seats: "#/shop/seats", class: "#/shop/class" }; // a module each, and its address
+const ways = { counter: "#/shop", seats: "#/shop/seats", class: "#/shop/class" }; // the modules and their addresses
 
 /** show shows the way of selling that the address names. */
 export async function show(box, at, page) {
@@ -18,7 +18,7 @@ export async function show(box, at, page) {
   box.append(head, inner);
 
   async function update({ of: [name] }) {
-    const alone = name === "phone"; // for a class: only the count and the button
+    const alone = name === "phone"; // for a class: only the units left and the button
     const way = Object.hasOwn(ways, name) ? name : "counter";
     if (shown === `${way} ${alone}`) return;
     shown = `${way} ${alone}`;

@@ -1,4 +1,4 @@
-// The short names of strategies, such as v2 for v2_ttl, which addresses may have.
+// The short names of strategies, such as v2 for v2_ttl, which addresses may contain.
 
 /**
  * expand returns the only one of the names that begins with name, as in the shop's flags and API. If none or

@@ -6,7 +6,7 @@ import { number, t } from "./text.js";
 
 const root = new URL("../", import.meta.url);
 
-/** played are the paths whose POST the lab answers, each with the question for the lab. */
+/** played lists the paths whose POST the lab answers, each with the question for the lab. */
 const played = [
   [/^\/api\/schedule$/, (body) => JSON.parse(body)],
   [/^\/api\/lab\/([^/]+)\/([^/]+)$/, (body, anomaly, strategy) => ({ anomaly, strategy })],

@@ -165,7 +165,7 @@ function newLanes(exclusive) {
   const node = el("div.twolanes", { hidden: true }, lanes.map((lane) => lane.node));
   return {
     node,
-    /** shows returns whether a case is in a lane. */
+    /** shows reports whether a case is in a lane. */
     shows: ({ n }) => lanes.some((lane) => !lane.node.hidden && lane.node.dataset.n === String(n)),
     /** draw shows one or two cases of a run on one scale. look is the chosen one. */
     draw(shown, look, { ended, settings }) {
@@ -211,7 +211,7 @@ export function newStage(options, stop, refused) {
   const cases = newCases();
   let run = null;
   let chosen = 0; // the number of the chosen case; 0: the one under way, or the worst
-  let earlier = false; // it is not the last run
+  let earlier = false; // the run is not the latest one
   let frame = 0;
   let recorded = null; // the run that is replayed
   let stopReplay = () => {};
@@ -284,7 +284,7 @@ export function newStage(options, stop, refused) {
       });
     },
     lost: head.lost,
-    /** closing says that the shop is closing, and the run with it. */
+    /** closing says that the shop is closing, and that the run ends with it. */
     closing() {
       live();
       run = null;

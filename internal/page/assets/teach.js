@@ -1,11 +1,12 @@
-// A lesson of 45 minutes: what to show, what to ask, and an exercise whose answer is a schedule. The arrow keys step.
+// A lesson of 45 minutes: what to show, what to ask, and an exercise whose answer is a schedule. The arrow
+// keys go from step to step.
 
 import { call } from "./api.js";
 import { el, put } from "./dom.js";
 import { t } from "./text.js";
 
 // Each step has five minutes. Its exercise is a goal of a strategy, and a schedule that reaches it in the way of the
-// lesson. The record has the shortest one.
+// lesson. The record contains the shortest one.
 const steps = [
   { id: "none", show: "#/shop/class", exercise: ["none", "oversell", "A.B.A.B"] },
   { id: "local", show: "#/break/local-mutex-across-instances/local", exercise: ["local", "oversell", "A.B.A.B"] },
@@ -30,7 +31,7 @@ const steps = [
   { id: "money", show: "#/shop/seats", exercise: null },
 ];
 
-const minutes = 5; // of a step
+const minutes = 5; // per step
 
 let last = 0; // the step that was shown last: it is shown again when the address names no step
 

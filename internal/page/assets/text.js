@@ -19,7 +19,7 @@ export async function choose(name) {
 
 /**
  * learn loads the forms of the shop's sentences. The first paint needs none; a part needs them before it asks the
- * shop for anything. Without them it shows English, and the next part tries again.
+ * shop for anything. Without them the part shows English, and the next part tries again.
  */
 export async function learn() {
   if (forms || language === "en") return; // the shop speaks English, even before a language is chosen
@@ -97,7 +97,7 @@ const isSentence = (name) => name === "text" || name === "more";
 const one = String.raw`(?:[A-Z](?:/\d+)?|nobody|\d+(?:\.\d+)?(?:µs|ms|s|m\d+s)?)`;
 const value = `${one}(?:, ${one})*(?: and ${one})?`;
 
-/** insideOf translates the values in a form's braces, or returns null if a sentence there has no translation. */
+/** insideOf translates the values in a form's braces, or returns null if a sentence in them has no translation. */
 function insideOf(names, found) {
   const values = {};
   let quoted = 0;
@@ -127,7 +127,7 @@ function form([english, text]) {
   return { pattern: new RegExp(`^${pattern.join("")}$`), names, text, letters };
 }
 
-/** knows returns whether there is a text with this key. */
+/** knows reports whether there is a text with this key. */
 export const knows = (key) => Object.hasOwn(texts, key);
 
 const shown = (value) => (typeof value === "number" ? number(value) : value);

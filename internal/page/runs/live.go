@@ -17,7 +17,7 @@ type Phase string
 const (
 	Setup  Phase = "setup"  // shops start, connections are opened
 	Load   Phase = "load"   // requests are in flight
-	Audit  Phase = "audit"  // every outcome is known, except for the final audit
+	Audit  Phase = "audit"  // every outcome is known; the final audit runs
 	Judged Phase = "judged" // the row is finished
 )
 
@@ -126,8 +126,8 @@ func pointOf(l bench.Live) Point {
 	return p
 }
 
-// lastPoint is the last point of a finished row. The remaining stock follows from the
-// definition of lost updates.
+// lastPoint returns the last point of a finished row. The remaining stock follows from
+// the definition of lost updates.
 func lastPoint(row report.Row) Point {
 	return Point{
 		T: row.Wall, Served: row.Served, SoldOut: row.SoldOut, Failed: row.Failed, Unknown: row.Unknown,

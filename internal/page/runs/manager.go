@@ -90,8 +90,8 @@ func New(ctx context.Context, cfg Config) *Manager {
 	return m
 }
 
-// Close stops the run that is under way, waits for its end, and ends all
-// subscriptions. It may be called more than once.
+// Close stops the run that is under way, waits for it to finish, and ends all subscriptions. It may be called more
+// than once.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.close(ErrClosed)
@@ -159,7 +159,7 @@ func (m *Manager) List() []Summary {
 	return m.list()
 }
 
-// list is List for a caller that has locked mu.
+// list is like List, but the caller has locked mu.
 func (m *Manager) list() []Summary {
 	all := make([]Summary, 0, len(m.runs))
 	for _, r := range slices.Backward(m.runs) {
@@ -168,7 +168,7 @@ func (m *Manager) list() []Summary {
 	return all
 }
 
-// Get returns all that is known of a run, or ErrUnknownRun.
+// Get returns all that is known about a run, or ErrUnknownRun.
 func (m *Manager) Get(id string) (Run, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

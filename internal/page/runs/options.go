@@ -9,7 +9,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// Options are what can be chosen for a run.
+// Options lists what can be chosen for a run.
 type Options struct {
 	Strategies []Strategy      `json:"strategies"`
 	Conditions []Condition     `json:"conditions"`
@@ -115,7 +115,7 @@ func (m *Manager) catalog(b Backend) catalog.List {
 	return offered
 }
 
-// has reports whether a strategy can run on one of the backends.
+// has reports whether a strategy can run on a backend.
 func (m *Manager) has(b Backend, s catalog.Strategy) bool {
 	if b == Embedded {
 		return s.Needs != catalog.NeedsZooKeeper && !s.NeedsMySQL() &&
@@ -137,8 +137,8 @@ type Preset struct {
 	Settings
 }
 
-// few is the stock of the presets in which a single late write may be the only oversold unit: one
-// unit over 12 can be seen in the picture, one over 100 cannot.
+// few is the stock of the presets in which one late write may oversell a single unit: one unit too
+// many is visible in a chart of 12, but not in a chart of 100.
 const few = 12
 
 // presets returns the presets that can be started. Each shows one way to fail, next to a lock that

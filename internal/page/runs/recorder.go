@@ -109,7 +109,7 @@ func (c *recorder) stop() {
 	c.halt = nil
 }
 
-// Series has the points of one row, at most maxPoints of them, and what happened in it.
+// Series holds the points of one row, at most maxPoints of them, and what happened in it.
 type Series struct {
 	Row       int               `json:"n"`
 	Strategy  string            `json:"strategy"`
@@ -123,14 +123,15 @@ const (
 	// pointPause is the time between two samples of the row under way.
 	pointPause = 50 * time.Millisecond
 
-	// maxPoints bounds the points of a row. Beyond it, every second one is dropped.
+	// maxPoints is the maximum number of points of a row. When it is reached, every second
+	// point is dropped.
 	maxPoints = 100
 )
 
 // series collects points, in steps that grow with the length of the row.
 type series struct {
 	Series
-	step float64 // the least time between two points, in ms
+	step float64 // the shortest time between two points, in ms
 }
 
 // add adds a point, unless it is too close to the one before. The last point of a row is

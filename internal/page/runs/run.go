@@ -21,9 +21,9 @@ type State string
 // The states.
 const (
 	Running  State = "running"
-	Stopping State = "stopping" // it is to stop, and has not ended yet
+	Stopping State = "stopping" // it was told to stop, but has not ended yet
 	Done     State = "done"
-	Stopped  State = "stopped" // early
+	Stopped  State = "stopped" // it ended early, on request
 	Failed   State = "failed"
 )
 
@@ -47,7 +47,7 @@ type Summary struct {
 	AsExpected bool              `json:"as_expected"`
 }
 
-// Run is all that is known of a run.
+// Run is all that is known about a run.
 type Run struct {
 	Summary
 	Rows    []report.Row `json:"rows"`
@@ -138,10 +138,10 @@ func (m *Manager) bench(ctx context.Context, r *run) (err error) {
 	return err
 }
 
-// opened are the servers of one run.
+// opened holds the servers of one run.
 type opened struct {
 	*backend.Servers
-	others    *lockservers.Servers // of locks; nil: none were started
+	others    *lockservers.Servers // the lock servers; nil: none were started
 	addresses lockservers.Addresses
 	names     []string
 }

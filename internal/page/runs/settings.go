@@ -62,7 +62,7 @@ func (r Range) check(what string, n int64) error {
 	return nil
 }
 
-// Limits bound the runs, and how many are kept.
+// Limits limits the size of runs, and how many of them are kept.
 type Limits struct {
 	Requests  Range         `json:"requests"`
 	Stock     Range         `json:"stock"`
@@ -105,8 +105,8 @@ func (m *Manager) Defaults() Settings {
 	}
 }
 
-// mostRequests is the largest number of requests that this machine allows within the
-// limits, whatever the conditions and instances: each request takes an open file, and so
+// mostRequests is the largest number of requests that this machine allows within the limits,
+// under any conditions and with any number of instances: each request takes an open file, and so
 // do the shops.
 func (m *Manager) mostRequests() int64 {
 	s, l := m.Defaults(), m.cfg.Limits

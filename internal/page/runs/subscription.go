@@ -13,7 +13,7 @@ type Current struct {
 	Now *Live `json:"now"`
 }
 
-// Event has the changes since a subscriber's last event. It leaves out states that came and went
+// Event holds the changes since a subscriber's last event. It leaves out states that came and went
 // while the subscriber was busy.
 type Event struct {
 	Version uint64
@@ -32,19 +32,19 @@ type NumberedRow struct {
 // eventPause is the least time between two events of a subscriber.
 const eventPause = 100 * time.Millisecond
 
-// Subscription is one subscriber's view of a Manager. It only records what it has
-// delivered: a slow subscriber gets fewer events, and one that goes away leaves nothing
-// behind. It is for one goroutine.
+// Subscription is one subscriber's view of a Manager. It only records what it has delivered: a slow
+// subscriber gets fewer events, and one that goes away leaves nothing behind. It is not safe for
+// concurrent use.
 type Subscription struct {
 	manager *Manager
-	version uint64    // the last one delivered
+	version uint64    // the last version that was delivered
 	begun   bool      // an event was delivered
 	run     string    // the run whose rows were delivered
 	rows    int       // how many of its rows were delivered
 	last    time.Time // when the last event was delivered
 }
 
-// Subscribe returns a subscription. Its first event has the whole state.
+// Subscribe returns a subscription. Its first event contains the whole state.
 func (m *Manager) Subscribe() *Subscription { return &Subscription{manager: m} }
 
 // Next waits until there is a change and eventPause has passed since the last event. It returns the

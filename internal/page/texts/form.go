@@ -33,7 +33,7 @@ const (
 	value = one + `(?:, ` + one + `)*(?: and ` + one + `)?`
 )
 
-// formsOf makes forms of sentences and their translations, those with the most letters first.
+// formsOf returns forms for sentences and their translations, those with the most letters first.
 func formsOf(said map[string]string) []*form {
 	var all []*form
 	for english, text := range said {

@@ -1,9 +1,10 @@
-// Package texts has the texts of the page, and translates terminal output and offline reports into
-// Chinese with the same tables that the page's scripts use (text.js).
+// Package texts holds the texts of the page, and translates terminal output and offline reports
+// into Chinese with the same tables that the page's scripts use (text.js).
 //
-// en.json and zh.json have the texts of the page by their keys. zh.told.json has the translations
-// of sentences that the programs say in English, by their form; zh.lab.json and zh.bench.json have
-// those that only the reports of the lab and of the bench say, which the page need not load.
+// en.json and zh.json contain the texts of the page by their keys. zh.told.json contains the
+// translations of sentences that the programs say in English, by their form. zh.lab.json and
+// zh.bench.json contain the translations of those that only the reports of the lab and of the bench
+// say, which the page need not load.
 package texts
 
 import (

@@ -19,7 +19,7 @@ import (
 	pagetexts "oversell/internal/page/texts"
 )
 
-// options are the flags.
+// options holds the values of the flags.
 type options struct {
 	mode       mode
 	redis      string
@@ -37,7 +37,7 @@ type options struct {
 	language   *pagetexts.Language // nil: English
 }
 
-// texts are the flags with names that are looked up later.
+// texts holds the flags whose names are looked up later.
 type texts struct {
 	anomalies, strategies string
 }
@@ -111,7 +111,7 @@ func (p program) parse(args []string) (options, error) {
 // a shop, for example, is not meant for the lab.
 func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) }
 
-// checkGiven refuses flags that are empty, given twice, or given without another.
+// checkGiven refuses flags that are empty, given twice, or given without a flag that they need.
 func checkGiven(fs *flag.FlagSet) (err error) {
 	if cmdline.Given(fs, "strategy") && cmdline.Given(fs, "strategies") {
 		return errors.New("-strategy and -strategies are the same flag: give one of them, with all strategies")
@@ -228,7 +228,7 @@ func (p program) list(style show.Style) {
 	}
 }
 
-// mode is what the program does. Every mode but the table has its flag as its name.
+// mode is what the program does. Each mode except the table is named after its flag.
 type mode string
 
 const (

@@ -30,7 +30,7 @@ import (
 // The exit codes. Scripts rely on them.
 const (
 	exitExpected   = 0 // every cell has the recorded outcome
-	exitUnexpected = 1 // a cell has not, or a file checked by -check is stale
+	exitUnexpected = 1 // a cell does not, or a file that -check checks is stale
 	exitFailed     = 2 // it could not run, or was interrupted
 )
 
@@ -51,7 +51,7 @@ func tables() []lab.Table { return []lab.Table{anomalies.Locks(), sales.Holds(),
 // program is the command with its tables and its outputs.
 type program struct {
 	tables         []lab.Table
-	recordings     recordings // of a site
+	recordings     recordings // what to record for a site
 	stdout, stderr io.Writer
 }
 
@@ -115,7 +115,7 @@ func (p program) report(ctx context.Context, o options) (asExpected bool, err er
 }
 
 // compare reports whether all cells have their recorded outcomes. With -record it updates the
-// record instead, and reports whether all cells are decided.
+// record instead, and reports whether no outcome is unknown.
 func (p program) compare(o options, r lab.Report) (asExpected bool, err error) {
 	if o.record != "" {
 		decided := !slices.ContainsFunc(r.Everything(), func(c lab.Cell) bool { return c.Outcome == lab.Unknown })
@@ -147,7 +147,7 @@ func (p program) complain(err error) int {
 }
 
 // measure opens the servers and runs the cells. It returns the report on the first table that has
-// cells. The reports on the others are in its fields.
+// cells. The reports on the other tables are in its fields.
 func (p program) measure(ctx context.Context, o options) (report lab.Report, err error) {
 	locks := lab.Config{Redis: lab.Embedded, TTL: o.ttl}
 	server, err := backend.ServeRedis(ctx, o.redis)

@@ -17,7 +17,7 @@ import (
 	"oversell/internal/present"
 )
 
-// schedules are the flags of -search and -replay.
+// schedules holds the flags of -search and -replay.
 type schedules struct {
 	search, goal, replay string
 	buyers               int

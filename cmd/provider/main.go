@@ -30,7 +30,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// options are the values of the flags.
+// options holds the values of the flags.
 type options struct{ addr, secretFile, webhook, ledger string }
 
 func flags(o *options) *flag.FlagSet {
@@ -74,7 +74,7 @@ the end in any case. SIGTERM ends it.
 Flags:
 `
 
-// run is the program. It returns the exit code.
+// run runs the program, and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var o options
 	fs := flags(&o)
@@ -126,7 +126,7 @@ func openJournal(o options, log *slog.Logger) (*payment.Journal, error) {
 	return j, nil
 }
 
-// open makes the provider and listens.
+// open returns the provider, and the listener to serve it on.
 func open(o options, journal *payment.Journal, log *slog.Logger) (*payment.Server, net.Listener, error) {
 	if o.secretFile == "" {
 		return nil, nil, errors.New("-secret-file is missing (provider -h shows an example)")

@@ -44,7 +44,8 @@ func (o options) newClass() *page.Class {
 	return page.NewClass(hot)
 }
 
-// sellTo configures a shop for a class. It passes to ready the URLs at which phones find the shop.
+// sellTo configures a shop for a class. It calls ready with the URLs at which phones find the
+// shop.
 func (o options) sellTo(room *page.Class, cfg *shop.Config, ready func(addr, phones string)) error {
 	hosts, err := o.classHosts()
 	if err != nil {

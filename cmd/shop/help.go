@@ -58,5 +58,5 @@ func strategies() string {
 	return b.String()
 }
 
-// help explains the program.
+// help writes the help text.
 func help(w io.Writer, args []string) { helpText.Write(w, flags(new(options), new(string)), args) }

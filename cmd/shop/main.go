@@ -48,7 +48,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the program. It returns the exit code.
+// run runs the program, and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args)
 	switch {
@@ -93,8 +93,8 @@ func complain(stderr io.Writer, code int, err error) int {
 // hot is the SKU of the item that is on sale from the start.
 const hot = "hot"
 
-// demo is the item that is on sale from the start. Its stock is kept where the default strategy
-// needs it.
+// demo returns the item that is on sale from the start. Its stock is kept where the default
+// strategy needs it.
 func demo(strategy catalog.Strategy) *stock.Item {
 	item := &stock.Item{SKU: hot, Name: "The hot item", Category: "demo", Initial: 1000}
 	if strategy.InDatabase() {
@@ -182,8 +182,8 @@ func hurry(ctx context.Context, o options) (second context.Context, done func())
 	return second, cancel
 }
 
-// otherFiles is how many open files this process needs besides the shop's own, for the embedded
-// servers and the page's runs.
+// otherFiles is the number of open files that this process needs besides the shop's own, for the
+// embedded servers and the page's runs.
 const otherFiles = 512
 
 func welcome(stdout io.Writer, addr string) {

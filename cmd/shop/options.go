@@ -27,10 +27,11 @@ import (
 	"oversell/internal/web"
 )
 
-// envPrefix and a flag's name in capitals form the environment variable with the flag's default.
+// envPrefix and a flag's name in capitals form the name of the environment variable with the flag's
+// default.
 const envPrefix = "OVERSELL"
 
-// options are the values of the flags: the shop's config, and values that serve adds to it.
+// options holds the values of the flags: the shop's config, and values that serve adds to it.
 type options struct {
 	shop.Config
 	redis, db         string // see backend.ServeRedis and backend.ServeDatabase

@@ -28,7 +28,7 @@ const (
 	matrixArg   = "matrix"   // the lab, which writes its findings to standard output
 )
 
-// self returns a function that makes the command of this program with the given argument.
+// self returns a function that returns the command to run this program with the given argument.
 func self(arg string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) {
 		path, err := os.Executable()
@@ -98,8 +98,8 @@ func measureMatrix(ctx context.Context, progress func(done, of int)) (report lab
 	if err != nil {
 		return report, err
 	}
-	// Not the command's own pipe: that is closed when the process ends, even if not
-	// everything has been read.
+	// Not the command's own pipe, which is closed when the process ends, even if not everything
+	// has been read.
 	from, to, err := os.Pipe()
 	if err != nil {
 		return report, fmt.Errorf("running the lab: %w", err)

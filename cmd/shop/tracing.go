@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxSpans is how many spans, of about 1 KB each, may wait to be sent. More are dropped: a slow
-	// collector must not slow down the sale. A purchase has about eight.
+	// maxSpans is the number of spans, of about 1 KB each, that may wait to be sent. More are
+	// dropped: a slow collector must not slow down the sale. A purchase has about eight spans.
 	maxSpans = 1 << 15
 	// flushTime is how long a shop that ends may still send spans.
 	flushTime = time.Second
@@ -51,7 +51,7 @@ type traces struct {
 	log      *slog.Logger
 }
 
-// openTraces returns traces that are sent to the collector at address, see tracesURL. The sampler
+// openTraces returns traces that are sent to the collector at address (see tracesURL). The sampler
 // and the headers can be set by OpenTelemetry's environment variables. If the collector is
 // unavailable, the shop logs that and goes on selling.
 func openTraces(ctx context.Context, address, instance string, log *slog.Logger) (*traces, error) {

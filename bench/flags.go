@@ -283,7 +283,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
-		o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { // some machines lack them
+		o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { // not every machine has these two
 			return name == string(catalog.NeedsZooKeeper) && !cmdline.Given(fs, "zookeeper") ||
 				name == string(catalog.NeedsEtcd) && !cmdline.Given(fs, "etcd") && coordination.FindEtcd() != nil
 		})
@@ -304,7 +304,7 @@ func (o *options) withServers(c bench.Config) bench.Config {
 	switch o.redis {
 	case "embedded":
 	case "local":
-		c.Failovers = struct{ bench.Failovers }{} // a placeholder: serve starts the set if it is needed
+		c.Failovers = struct{ bench.Failovers }{} // a placeholder until serve starts the sentinel set
 	default:
 		c.RedisURL = o.redis
 	}

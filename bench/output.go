@@ -23,8 +23,8 @@ type output struct {
 	files []*atomicfile.File
 }
 
-// open opens the files before the bench runs, so that a file that cannot be written is an early
-// error. With JSON on standard output, the table goes to standard error.
+// open opens the files before the bench runs, so that a file that cannot be written is reported
+// early. With JSON on standard output, the table goes to standard error.
 func (o options) open(stdout, stderr io.Writer) (out output, err error) {
 	out.table, out.style = stdout, present.Style{Language: o.language}
 	switch o.json {

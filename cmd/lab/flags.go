@@ -37,7 +37,7 @@ type options struct {
 	language   *pagetexts.Language // nil: English
 }
 
-// texts holds the flags whose names are looked up later.
+// texts holds the flags that name anomalies and strategies, which are looked up later.
 type texts struct {
 	anomalies, strategies string
 }

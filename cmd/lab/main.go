@@ -30,7 +30,7 @@ import (
 // The exit codes. Scripts rely on them.
 const (
 	exitExpected   = 0 // every cell has the recorded outcome
-	exitUnexpected = 1 // a cell does not, or a file that -check checks is stale
+	exitUnexpected = 1 // a cell has another outcome, or a file that -check checks is stale
 	exitFailed     = 2 // it could not run, or was interrupted
 )
 

@@ -151,8 +151,8 @@ func recordRun(ctx context.Context, manager *benches.Manager, settings benches.S
 	}
 }
 
-// recordCells runs the lab in a process of its own, because client libraries reuse timers, and the
-// benches must not get those of virtual time.
+// recordCells runs the lab in its own process, because client libraries reuse timers, and the
+// benches must not get timers from virtual time.
 func (p program) recordCells(ctx context.Context) (report lab.Report, err error) {
 	var names []string
 	for _, c := range p.tables[0].Subjects {

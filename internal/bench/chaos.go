@@ -401,7 +401,7 @@ func (c *chaosRow) judge(row *report.Row, o outcome) {
 	row.Undecided, row.Differs = may.Undecided, chaosDiffers(may, row.Chaos)
 }
 
-// chaosVerdict is the verdict of a row under chaos.
+// chaosVerdict returns the verdict on a row under chaos.
 func chaosVerdict(found *report.Chaos) figures.Verdict {
 	switch {
 	case found.Oversold > 0:

@@ -462,7 +462,7 @@ func (c Config) checkFiles() error {
 func (c Config) filesBeside() int {
 	perShop := filesPerShop
 	if slices.Contains(c.Conditions, catalog.Partition) || c.chaotic() {
-		perShop *= 3 // each connection goes through a relay with two ends
+		perShop *= 3 // a relay takes two more for each connection
 	}
 	return c.shops()*perShop + filesForSelf
 }

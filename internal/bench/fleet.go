@@ -40,7 +40,7 @@ type setup struct {
 	Servers lockservers.Addresses `json:"servers"`
 
 	// For a sale by holds.
-	Provider string        `json:"provider,omitempty"` // of payments; "": not a sale by holds
+	Provider string        `json:"provider,omitempty"` // URL of the payment provider; "": not a sale by holds
 	Ledger   string        `json:"ledger,omitempty"`   // the provider's own address, even if a relay leads to it
 	Secret   []byte        `json:"secret,omitempty"`   // signs webhooks
 	Sweep    time.Duration `json:"sweep,omitempty"`
@@ -80,13 +80,13 @@ type shops struct {
 	command func() (*exec.Cmd, error) // runs an instance
 	setup   setup
 	turn    atomic.Uint64
-	later   fleet.Arm // the fault of the row's plan, armed only when all shops take part
+	later   fleet.Arm // the fault of the row's plan, armed only once all shops take part
 
 	relayed []string // the partners that shops reach through relays, which can cut the connections
 	gauged  bool     // their gauges count holders, if the bench can read gauges on this system
 }
 
-// shop returns how to start the shop with a number.
+// shop returns the program that starts the shop with this number.
 func (f *shops) shop(number int) (p fleet.Program, err error) {
 	s := f.setup
 	s.Name = fmt.Sprintf("%s-%d", s.Name, number)
@@ -111,8 +111,8 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 	return p, nil
 }
 
-// next returns the addresses of the shops in turn, except killed ones. It returns the address of a
-// stopped shop only if all are stopped.
+// next returns the address of the next shop in turn, leaving out those that were killed. It returns
+// the address of a stopped shop only if all are stopped.
 func (f *shops) next() string {
 	alive := f.Running()
 	running := slices.DeleteFunc(slices.Clone(alive), func(m *fleet.Member) bool { return m.Paused.Load() })

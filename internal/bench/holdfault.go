@@ -33,8 +33,8 @@ func (c Config) provided(condition catalog.Condition) (f payment.Faults) {
 
 // How many payments are held up between their check and their write.
 const (
-	heldUp      = 4 // at most, by each shop
-	betweenHeld = 5 // one in so many payments
+	heldUp      = 4 // maximum number in each shop
+	betweenHeld = 5 // one in this many payments
 )
 
 // inject injects the faults of the condition until ctx ends. It returns the seams where it injected

@@ -33,7 +33,7 @@ type holdRow struct {
 	client   client.Shops
 
 	spread time.Duration // over which buyers arrive
-	think  time.Duration // most time between a hold and its payment
+	think  time.Duration // longest time between a hold and its payment
 	base   int64         // number of entries in the provider's ledger before the row
 
 	missed  bool         // a fault found no call to hit

@@ -207,14 +207,14 @@ func (w *watch) holders() int64 {
 type Unserved struct {
 	Since   time.Duration // when a buyer was last served, like Live.Elapsed; 0: never
 	At      time.Duration // when that had lasted too long
-	Waiting int64         // buyers, when it was noticed
+	Waiting int64         // buyers that waited when this was noticed
 	Left    int64         // units that were not known to be sold
 }
 
 // service follows whether buyers are being served in a row.
 type service struct {
 	last   time.Duration // when a buyer was last served
-	sold   int64         // by the last audit
+	sold   int64         // units sold, by the last audit
 	broken *Unserved     // the first time that no buyer was served for too long; nil: never
 }
 

@@ -67,8 +67,9 @@ func (c Config) checkItems() error {
 }
 
 // spareFiles are open files kept in reserve for connections to an embedded Redis in this process.
-// If it is so slow that commands time out, the shops open new connections before the old ones have
-// ended in this process; and once miniredis fails to accept a connection, it accepts no more.
+// If that Redis is so slow that commands time out, the shops open new connections before the old
+// ones have ended in this process; and once miniredis fails to accept a connection, it accepts no
+// more.
 const spareFiles = 1500 // at most a tenth of the open-file limit; see room
 
 // room is the number of requests that can be in flight within the open-file limits of this process
@@ -323,5 +324,5 @@ func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at ti
 	}
 }
 
-// keyHash is the hash of a request's idempotency key, as in the listed orders.
+// keyHash returns the hash of a request's idempotency key, as in the listed orders.
 func (r *run) keyHash(request int) string { return stock.KeyHash(r.cfg.key(request)) }

@@ -15,7 +15,7 @@ import (
 // The seams of a sale's critical section.
 const (
 	seamWork   fleet.Seam = "work"   // the holder has read the stock, but not written it yet
-	seamUnlock fleet.Seam = "unlock" // it has written, but not unlocked yet
+	seamUnlock fleet.Seam = "unlock" // the holder has written the stock, but not unlocked yet
 )
 
 // plan says what the holders in an instance do during one row. It applies in the work step of a sale
@@ -129,7 +129,7 @@ func (w *worker) follow(p plan) {
 	}
 }
 
-// count implements figures.Inside. Holders that are left from an earlier row do not count.
+// count implements figures.Inside. Holders that are left over from an earlier row do not count.
 func (w *worker) count(item string, step int) {
 	if step > 0 {
 		w.add(item, gaugeCame)

@@ -66,7 +66,7 @@ func (p *pool) reserve() {
 		}
 	}
 	all := p.waiting[fullest]
-	all[0].reset() // the longest idle
+	all[0].reset() // the one that has been idle for the longest
 	p.waiting[fullest] = all[1:]
 	p.idle--
 }

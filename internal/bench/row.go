@@ -269,7 +269,8 @@ func (r *run) figures(o outcome) report.Row {
 	return row
 }
 
-// judged sets whether the row was as expected, or its verdict if it is not comparable.
+// judged sets whether the row was as expected, and the verdict NotComparable if the row cannot be
+// judged.
 func (r *run) judged(row report.Row) report.Row {
 	row.Expected = row.Differs == ""
 	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {
@@ -316,7 +317,7 @@ func (r *run) expectation(keeper stock.Backend) catalog.Case {
 	}
 }
 
-// unguarded reports whether the strategy may oversell even under calm.
+// unguarded reports whether the strategy may oversell even under the calm condition.
 func (r *run) unguarded() bool {
 	calm := r.expectation(r.cfg.keeper(r.strategy, catalog.Calm))
 	calm.Condition = catalog.Calm

@@ -145,7 +145,7 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 }
 
 // removeOld removes the items of the previous round when a new one begins: by then, late writes
-// for them have arrived. In a run with many items too many would pile up in a round, so there the
+// for them have arrived. With many items in each row, too many would pile up in a round, so the
 // items of a row are removed one row later.
 func (b *runner) removeOld(ctx context.Context, of Case) error {
 	again := of.TTL > 0

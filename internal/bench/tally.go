@@ -247,8 +247,8 @@ const (
 	maxBins  = 240
 )
 
-// timeline counts events in bins of equal length. When there are too many bins it merges
-// every two.
+// timeline counts events in bins of equal length. When there are too many bins, it merges them in
+// pairs.
 type timeline struct {
 	bin    time.Duration
 	counts []int64

@@ -39,10 +39,10 @@ const (
 	DBReadOnly     Kind = "db-read-only"    // SET GLOBAL read_only
 	DBSlowInserts  Kind = "db-slow-inserts" // a trigger delays each inserted order
 	DBTableFull    Kind = "db-table-full"   // a trigger fails every INSERT: the table is full
-	DBRepliesLost  Kind = "db-replies-lost" // as for Redis
-	DBRepliesLate  Kind = "db-replies-late" // as for Redis
-	DBBlackHole    Kind = "db-black-hole"   // as for Redis
-	DBDisconnected Kind = "db-disconnected" // as for Redis
+	DBRepliesLost  Kind = "db-replies-lost" // like RedisRepliesLost
+	DBRepliesLate  Kind = "db-replies-late" // like RedisRepliesLate
+	DBBlackHole    Kind = "db-black-hole"   // like RedisBlackHole
+	DBDisconnected Kind = "db-disconnected" // like RedisDisconnected
 )
 
 // part is the kind of a fault's target.

@@ -31,8 +31,8 @@ type Contender struct {
 	Make func(p Process) (guard.Guard, error)
 }
 
-// comparable reports whether a row of the contender can be judged on this kind of Redis, as its
-// strategy can. A limit has no strategy, and is always judged.
+// comparable reports whether a row of the contender can be judged on this kind of Redis, which
+// depends on its strategy. A limit has no strategy, and can always be judged.
 func (c Contender) comparable(embeddedRedis bool) bool {
 	strategy, _, _ := strings.Cut(c.Name, ":") // a library's settings follow the colon
 	s, err := catalog.Strategies().Find(strategy)

@@ -90,8 +90,8 @@ func madeOfRedislock(retry func() redislock.RetryStrategy) func(Process) (guard.
 }
 
 // rueidislocks returns contenders with rueidislock on one server, used as in its README:
-// one Locker per process, WithContext, and the function that it returns to unlock. The
-// counter goes through go-redis, as for all contenders.
+// one Locker per process, WithContext, and the function that WithContext returns, which
+// unlocks. The counter goes through go-redis, as for all contenders.
 func rueidislocks() Catalog {
 	return Catalog{
 		{
@@ -125,7 +125,7 @@ func madeOfRueidislock(o rueidislock.LockerOption) func(Process) (guard.Guard, e
 	}
 }
 
-// rueidisGuard is the guard of a process' Locker, which must be closed.
+// rueidisGuard is the guard of a process's Locker, which must be closed.
 type rueidisGuard struct {
 	*guard.Distributed
 	io.Closer

@@ -60,8 +60,8 @@ func (c *part) stand(ctx context.Context) {
 	c.ready.Wait()
 }
 
-// grace is how long after the end of the wait outcomes are still awaited: requests in
-// flight are not interrupted, and there may be thousands.
+// grace is how long outcomes are still awaited after the end of the wait: requests in flight are
+// not interrupted, and there may be thousands.
 const grace = 10 * time.Second
 
 // tolerable is a stall that is normal on a busy machine.
@@ -126,12 +126,12 @@ type deduct struct {
 func (d *deduct) do(ctx context.Context) error {
 	d.begun = true
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // lost before it began
+		return context.Cause(ctx) // the lease was lost before the work began
 	}
 	d.slot.entered()
 	n, err := d.rdb.Get(ctx, d.setup.Counter).Int64()
 	if ctx.Err() != nil {
-		err = context.Cause(ctx) // lost meanwhile
+		err = context.Cause(ctx) // the lease was lost meanwhile
 	}
 	if err != nil {
 		d.slot.left(false)

@@ -176,7 +176,7 @@ func (r *runner) countedBefore(ctx context.Context) (n, own int64, err error) {
 	return n, n - first, err
 }
 
-// counted is the server's count of commands.
+// counted returns the server's count of commands.
 func (r *runner) counted(ctx context.Context) (int64, error) {
 	n, err := backend.RedisCommands(ctx, r.rdb)
 	if err != nil {

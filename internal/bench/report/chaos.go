@@ -39,11 +39,11 @@ type Fault struct {
 	Amount  float64 `json:"amount_ms,omitempty"` // how late replies are, or how long an INSERT takes
 
 	At     float64  `json:"at_s"`           // when it began
-	Lasted float64  `json:"lasted_s"`       // until its targets were available again
+	Lasted float64  `json:"lasted_s"`       // time until its targets were available again
 	SoldIn int64    `json:"sold_meanwhile"` // orders that buyers were told of while it lasted
 	From   string   `json:"from"`           // what sold_again_s is measured from: "end" or "fault"
-	Again  *float64 `json:"sold_again_s"`   // until a buyer was told of a new order; nil: never
-	Limit  float64  `json:"limit_s"`        // for sold_again_s
+	Again  *float64 `json:"sold_again_s"`   // time until a buyer was told of a new order; nil: never
+	Limit  float64  `json:"limit_s"`        // longest sold_again_s that is allowed
 	// Stalled is the part of Again in which the bench, and presumably the shops, did not get the
 	// CPU.
 	Stalled  float64 `json:"stalled_s"`

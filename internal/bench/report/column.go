@@ -125,7 +125,7 @@ func figureColumns() []column {
 
 // Figures whose columns need special treatment.
 const (
-	oversold       = "oversold"      // up to oversold_possible
+	oversold       = "oversold"      // its upper bound is oversold_possible
 	worstItem      = "worst_item"    // only shown for a single run: each run has a different one
 	maxHolders     = "max_holders"   // for a lock, the count without a stopped holder is added in brackets
 	connectionTime = "connection_ms" // limits the sales of strategies that work in the database alone

@@ -19,7 +19,7 @@ type Group struct {
 	repeated   bool                        // at least one row of the report was run more than once
 	Expected   int                         `json:"expected"`   // runs that matched the catalog's expectation
 	Verdicts   map[figures.Verdict]int     `json:"verdicts"`   // runs by their verdict
-	Confidence float64                     `json:"confidence"` // that an interval contains the true median
+	Confidence float64                     `json:"confidence"` // probability that an interval contains the true median
 	Figures    map[string]figures.Estimate `json:"figures"`    // by their names in a row
 
 	Rows []Row `json:"-"` // the runs

@@ -101,7 +101,7 @@ func holding(all []Finding, unit string, s present.Style) string {
 	return text
 }
 
-// Headline concludes each workload in one sentence.
+// Headline sums up each workload in one sentence.
 func (r Report) Headline(s present.Style) string {
 	var text string
 	for _, part := range r.Parts() {

@@ -24,13 +24,13 @@ type Lock struct {
 	Waits     string `json:"waits"` // how a waiter gets the lock
 	About     string `json:"about"`
 
-	// Skipped says why the row could not be run; all figures are zero then.
+	// Skipped says why the row could not be run; then all figures are zero.
 	Skipped string `json:"skipped,omitempty"`
 
 	Contenders  int `json:"contenders"`
 	Processes   int `json:"processes"`
 	Served      int `json:"served"`       // deducted and unlocked
-	Told        int `json:"told"`         // got an error of the lock or of Redis
+	Told        int `json:"told"`         // got an error from the lock or from Redis
 	NeverServed int `json:"never_served"` // did not get the lock before the end of the wait
 	Killed      int `json:"killed"`       // died with their process, without an outcome
 
@@ -54,7 +54,7 @@ type Lock struct {
 	// Jain is how evenly deducts were distributed among the processes while all of them contended;
 	// 1 is even. It is 0 with one process, or if no contender was served in that time.
 	Jain    float64 `json:"jain"`
-	Deducts []int   `json:"deducts"` // of each process in that time
+	Deducts []int   `json:"deducts"` // deducts of each process in that time
 
 	// MaxHolders is the largest number of holders at one moment. In MaxHoldersRunning a stopped
 	// holder counts only until it was stopped: no lock can prevent what it does afterwards.
@@ -68,9 +68,9 @@ type Lock struct {
 	Unsure      int `json:"unsure"`
 
 	Lost      int            `json:"lost_leases"`               // leases that had expired at their release
-	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by error
+	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by their error
 	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
-	Idle      float64        `json:"idle_ms"`                   // from the last release to the end, with a waiter
+	Idle      float64        `json:"idle_ms"`                   // time from last release to end, if a waiter is left
 	Stalled   float64        `json:"stalled_ms"`                // longest stall that was not injected
 	Disturbed *Disturbed     `json:"disturbed,omitempty"`
 }
@@ -233,8 +233,8 @@ func (g lockGroup) against(first figures.Estimate, s present.Style) string {
 	return ratio
 }
 
-// lockTable returns a line for each row that was run, and below them notes on faults, errors and
-// skipped rows.
+// lockTable returns a table with a line for each row that was run, and below it notes on faults,
+// errors and skipped rows.
 func (r Report) lockTable(rows []Row, s present.Style) string {
 	run := Report{Manifest: r.Manifest}
 	run.Rows = slices.DeleteFunc(slices.Clone(rows), func(row Row) bool { return row.Lock.Skipped != "" })

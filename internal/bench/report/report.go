@@ -35,10 +35,10 @@ type Manifest struct {
 	OS         string        `json:"os"`
 	CPUs       int           `json:"cpus"`
 	Version    string        `json:"version"`             // of the bench
-	Requests   int           `json:"requests"`            // of each row; of an open load: planned
+	Requests   int           `json:"requests"`            // of each row; for an open load, the number planned
 	Rate       int           `json:"rate,omitempty"`      // requests a second of an open load; 0: all at once
 	Duration   string        `json:"duration,omitempty"`  // of an open load
-	InFlight   int           `json:"in_flight,omitempty"` // of a burst: connections; 0: one for each request
+	InFlight   int           `json:"in_flight,omitempty"` // limit at a rate; else connections, 0: one per request
 	Stock      int64         `json:"stock"`
 	Workload   string        `json:"workload"`
 	Instances  int           `json:"instances"`
@@ -49,14 +49,14 @@ type Manifest struct {
 	Retry      string        `json:"retry,omitempty"` // waiting policy
 	Keys       string        `json:"keys"`
 	SecondLook bool          `json:"second_look"`
-	Keeper     stock.Backend `json:"keeper,omitempty"`   // where the stock was asked to be
+	Keeper     stock.Backend `json:"keeper,omitempty"`   // where the bench was asked to keep the stock
 	Unfenced   bool          `json:"unfenced,omitempty"` // the stock does not check fencing tokens
 	Replicas   int           `json:"replicas,omitempty"` // of Redis that must have an accepted order
 	Repeat     int           `json:"repeat"`             // runs of each row asked for
 	Planned    int           `json:"planned,omitempty"`  // rows asked for, times Repeat
-	Seed       uint64        `json:"seed,omitempty"`     // of the first run's faults, or of the buyers' items
-	Items      int           `json:"items,omitempty"`    // on sale, which share the stock equally; 0: one
-	Skew       string        `json:"skew,omitempty"`     // of the buyers of several items
+	Seed       uint64        `json:"seed,omitempty"`     // for the first run's faults, or for who buys what
+	Items      int           `json:"items,omitempty"`    // number on sale, which share the stock equally; 0: one
+	Skew       string        `json:"skew,omitempty"`     // how unequally buyers want the items
 	Flags      []string      `json:"flags,omitempty"`    // given to the bench, without secrets
 
 	// Also lists the manifests of the other workloads in the report.
@@ -84,8 +84,8 @@ type Row struct {
 	Asked
 	Load
 	Audit
-	*Held  // of a sale by holds; nil: another sale
-	*Kills // of a row in which processes were killed at seams; nil: another row
+	*Held  // of a sale by holds; nil for other sales
+	*Kills // of a row in which processes were killed at seams; nil for other rows
 
 	Verdict   figures.Verdict `json:"verdict"`
 	Expected  bool            `json:"expected"`            // it matched the catalog's expectation
@@ -167,7 +167,7 @@ type Audit struct {
 	// What buyers were told, compared with the orders by id. All are 0 in older reports.
 	Duplicates          int64 `json:"duplicates"`
 	AcknowledgedMissing int64 `json:"acknowledged_missing"` // replies that do not match an order in the database
-	Unreported          int64 `json:"unreported"`           // orders that no buyer was told of, except cut-off ones
+	Unreported          int64 `json:"unreported"`           // orders without a reply, except those of cut-off buyers
 
 	// Figures of orders that are written behind the sale; 0 without such orders.
 	AcceptedLost int64   `json:"accepted_lost"`            // orders that were accepted and then lost
@@ -232,7 +232,7 @@ type Held struct {
 	// AgreesAfter is the time from the end of the load until orders, units, holds and
 	// payments agreed; nil: they did not.
 	AgreesAfter *float64 `json:"agrees_after_s"`
-	Seams       []string `json:"seams,omitempty"` // at which a fault was injected, in turn
+	Seams       []string `json:"seams,omitempty"` // where faults were injected: seams, or partners that were cut off
 }
 
 // Kills holds the figures of a row in which processes were killed between two steps of an order that is written
@@ -327,7 +327,7 @@ type Percentiles struct {
 	P       []float64 `json:"p"`
 	Latency []float64 `json:"latency_ms"`
 	Service []float64 `json:"service_ms,omitempty"` // of an open load
-	Wait    []float64 `json:"wait_ms,omitempty"`    // until the critical section, of those that entered it
+	Wait    []float64 `json:"wait_ms,omitempty"`    // wait for the critical section, of requests that entered it
 }
 
 // Untrue describes untrue replies to buyers, or returns "".

@@ -29,7 +29,7 @@ import (
 // timeout ends a browser test that hangs.
 const timeout = 10 * time.Minute
 
-// browsers are the names of Chromium's executable.
+// browsers lists the names of Chromium's executable.
 var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
 
 // Tab is a tab of a headless Chromium that cannot reach the network, with the errors that it
@@ -224,7 +224,7 @@ func (b *Tab) Plots() []bool {
 	b.t.Helper()
 	b.Until(`document.querySelectorAll("figure .chart canvas").length ===
 		document.querySelectorAll("figure .chart").length`)
-	// The charts draw when the browser has time to.
+	// The charts are drawn only when the browser has time.
 	b.Until(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
 	return Eval[[]bool](b, inked)
 }

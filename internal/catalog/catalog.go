@@ -60,7 +60,7 @@ const (
 	Conditional             // the database checks and takes in one statement
 	Versioned               // Optimistic, in the database
 	RowLocked               // the database locks the row for a transaction
-	NameLocked              // the database has a named lock
+	NameLocked              // a named lock in the database keeps others out
 	Pooled                  // the database has a row for each unit, and gives out those that are free
 )
 

@@ -18,7 +18,7 @@ type Expectation struct {
 	MaxLoads   int64             // cache: the most loads; 0: any number
 
 	// Undecided means that the project promises nothing: with a third-party library it is left to
-	// chance which of many buyers at once are served.
+	// chance which buyers are served if many wait at once.
 	Undecided bool
 }
 
@@ -67,7 +67,7 @@ var (
 	overlaps = Expectation{Verdicts: ok} // several holders at once do no harm
 	breaks   = Expectation{Verdicts: []figures.Verdict{figures.Oversold, figures.Drift}}
 	sticks   = Expectation{Verdicts: []figures.Verdict{figures.Stuck}, MaxHolders: 1}
-	// leftOpen is for third-party locks. Most of them starve some of many buyers at once.
+	// leftOpen is for third-party locks. Most of them starve some buyers if many wait at once.
 	leftOpen = Expectation{Undecided: true}
 	// breaksAcross is for a guard that breaks with more than one instance. Expect fills it in.
 	breaksAcross = Expectation{}
@@ -80,7 +80,7 @@ func leased(slow, late Expectation) map[Condition]Expectation {
 		Partition: breaks, Failover: breaks}
 }
 
-// fenced is the outcome of a lease with a stock that refuses holders that have lost it: two
+// fenced lists the outcomes of a lease with a stock that refuses holders that have lost it: two
 // holders may work at once, but only one of them writes.
 var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps,
 	Partition: overlaps, Failover: overlaps}
@@ -93,17 +93,17 @@ func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
 	return e
 }
 
-// unguarded is the outcome without a lock that could be lost. Units that a killed process has taken
-// stay taken. A replica that takes over may have an older stock: a shop sells nothing from it, and
-// rebuilds the stock from the orders.
+// unguarded lists the outcomes without a lock that could be lost. Units that a killed process has
+// taken stay taken. A replica that takes over may have an older stock: a shop sells nothing from
+// it, and rebuilds the stock from the orders.
 var unguarded = map[Condition]Expectation{
 	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps,
 	Crash: {Verdicts: okOrDrift}, Failover: {Verdicts: okOrDrift},
 }
 
-// behindTheSale is the outcome if the script also makes the order durable in Redis. A killed
-// process leaves nothing taken. A replica that takes over may lack orders that were
-// accepted: those are not sold, and their units are sold again.
+// behindTheSale lists the outcomes if the script also makes the order durable in Redis. A killed
+// process leaves nothing taken. A replica that takes over may lack orders that were accepted: those
+// are not sold, and their units are sold again.
 var behindTheSale = map[Condition]Expectation{
 	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps, Crash: overlaps,
 	Failover: {Verdicts: okOrDrift},

@@ -70,8 +70,8 @@ func Holds(b hold.Backends) map[string]hold.Stage {
 // mayBreak is the outcome if it is left to chance: two shops may sweep at the same time.
 var mayBreak = Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Oversold, figures.Drift}}
 
-// naive is the outcome of a stage that checks first and writes later. Its units are in Redis, and
-// are sold again if the replica that takes over has no data of the sale.
+// naive lists the outcomes of a stage that checks first and writes later. Its units are in Redis,
+// and are sold again if the replica that takes over has no data of the sale.
 var naive = map[Condition]Expectation{
 	Calm: mayBreak, Slow: mayBreak, Late: breaks, Crash: breaks, Pause: breaks, Partition: breaks, Failover: breaks,
 }

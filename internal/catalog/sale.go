@@ -13,7 +13,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// Sell sets the strategies of cfg to those that o can make. The caller has set cfg.Redis,
+// Sell sets the strategies of cfg to those that can be made with o. The caller has set cfg.Redis,
 // cfg.DB and cfg.Unfenced.
 func (c List) Sell(cfg *stock.Config, o Options) {
 	cfg.Strategies = make(map[string]stock.Strategy)

@@ -10,7 +10,7 @@ func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // Stock is the audit of one sale of one item. The orders in the database are the ground
 // truth; Remaining is the stock counter.
 type Stock struct {
-	Initial    int64 `json:"initial"`    // units the sale began with, and those added since
+	Initial    int64 `json:"initial"`    // units that the sale began with, and those added since
 	Remaining  int64 `json:"remaining"`  // units left according to the counter
 	Held       int64 `json:"held"`       // units in holds that have not expired; 0 in a sale without holds
 	Unwritten  int64 `json:"unwritten"`  // units in accepted orders that are not written yet
@@ -22,8 +22,8 @@ type Stock struct {
 // Oversold returns how many more units were sold than there were.
 func (s Stock) Oversold() int64 { return max(0, s.Sold-s.Initial) }
 
-// OversoldPossible returns Oversold for the case that all unknown units were sold, too: the upper
-// bound, as Oversold is the lower one.
+// OversoldPossible returns what Oversold would be if all unknown units were sold, too. It is the
+// upper bound, and Oversold the lower one.
 func (s Stock) OversoldPossible(unknown int64) int64 {
 	return max(0, s.Sold+unknown-s.Initial)
 }

@@ -20,7 +20,7 @@ type Language interface {
 	Name() string
 	// Told returns the translation of a sentence, or the sentence if it has none.
 	Told(english string) string
-	// Named returns the text with a key, or else the English.
+	// Named returns the text with a key, or else the English text.
 	Named(key, english string) string
 }
 
@@ -47,7 +47,7 @@ func (s Style) Sayf(format string, values ...any) string {
 	return fmt.Sprintf(s.Say(format), values...)
 }
 
-// Named returns the text with a key, or else the English.
+// Named returns the text with a key, or else the English text.
 func (s Style) Named(key, english string) string {
 	if s.Language == nil {
 		return english

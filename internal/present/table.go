@@ -38,7 +38,7 @@ func (t *Table[Row]) Number(name string, cell func(Row) string) {
 	t.Columns = append(t.Columns, Column[Row]{Name: name, Cell: cell})
 }
 
-// The order in which columns are dropped from a text that is too wide. Those with only zeros go
+// The order in which columns are dropped from a text that is too wide. Columns with only zeros go
 // first. Before ThirdSpare columns go, the gaps between columns are narrowed.
 const (
 	IfZero      = -1 // only if it has no figure but zero

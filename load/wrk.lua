@@ -32,7 +32,7 @@ function done(summary)
   end
   local e = summary.errors
   local dropped = e.connect + e.read + e.write + e.timeout
-  -- wrk does not wait for the replies that are under way at the end: at most one a connection.
+  -- wrk does not wait for the replies that are under way at the end: at most one per connection.
   local cutOff = tonumber(os.getenv("CONNECTIONS"))
   local file = assert(io.open(os.getenv("TOLD"), "w"))
   file:write(string.format('{"requests":%d,"status_codes":{%s},"dropped":%d,"cut_off":%d}\n',

@@ -89,7 +89,7 @@ type ClassState struct {
 	MaxWork    int64  `json:"max_work_ms"`
 	Units      int    `json:"units"`       // units of a new sale, unless the teacher chooses another number
 	Inside     int    `json:"inside"`      // holders at work now
-	MostInside int    `json:"most_inside"` // at once, since the last change
+	MostInside int    `json:"most_inside"` // largest number of holders at once, since the last change
 }
 
 // State returns the class as it is now.

@@ -22,7 +22,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// types are the media types of the files. The operating system's may differ.
+// types lists the media types of the files, because the operating system's may differ.
 var types = map[string]string{
 	".html":  "text/html; charset=utf-8",
 	".css":   "text/css; charset=utf-8",

@@ -14,7 +14,8 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// Measure runs the lab, and calls progress with the number of finished cells and of all.
+// Measure runs the lab, and calls progress with the number of finished cells and the number of all
+// cells.
 type Measure func(ctx context.Context, progress func(done, of int)) (lab.Report, error)
 
 // Anomalies is the handler of the part Break: see Lab.

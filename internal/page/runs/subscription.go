@@ -29,7 +29,7 @@ type NumberedRow struct {
 	Row report.Row `json:"row"`
 }
 
-// eventPause is the least time between two events of a subscriber.
+// eventPause is the shortest time between two events of a subscriber.
 const eventPause = 100 * time.Millisecond
 
 // Subscription is one subscriber's view of a Manager. It only records what it has delivered: a slow

@@ -218,9 +218,9 @@ type service struct {
 	broken *Unserved     // the first time that no buyer was served for too long; nil: never
 }
 
-// patience is how long one holder may keep all others waiting: because of a fault of the bench, its
-// work, and a stall. Before the first buyer is served, all requests have to arrive, which takes
-// longer on a busy machine: until then patience is at least stuckAfter.
+// patience returns how long one holder may keep all others waiting because of a fault of the bench,
+// its own work, and a stall. Before the first buyer is served, all requests have to arrive, which
+// takes longer on a busy machine: until then patience is at least stuckAfter.
 func (c Config) patience(condition catalog.Condition, stalled time.Duration, first bool) time.Duration {
 	patience := c.longest(condition) + c.Work + max(Tolerable(c.TTL), stalled)
 	if first {
@@ -232,8 +232,8 @@ func (c Config) patience(condition catalog.Condition, stalled time.Duration, fir
 // stuckAfter is how long the lock must be free at the end of a row for the verdict to be stuck.
 func (c Config) stuckAfter() time.Duration { return c.Wait / 2 }
 
-// see looks at a row, and returns the first time that no buyer was served for longer than patience,
-// or nil. A buyer was served if a reply has arrived, or an audit finds more units sold.
+// see takes the state of a row, and returns the first time that no buyer was served for longer than
+// patience, or nil. A buyer was served if a reply has arrived, or an audit finds more units sold.
 func (s *service) see(now Live, stock int64, patience func(first bool) time.Duration) *Unserved {
 	s.last = max(s.last, now.ServedAt)
 	if now.Stock.Sold > s.sold {

@@ -88,9 +88,9 @@ func (c Config) longest(condition catalog.Condition) time.Duration {
 }
 
 // linger is how long holders that entered while another was late stay inside after its unlock: long
-// enough for the next one to enter, if it can, and not so long that their own lease expires. Their stay
-// begins when the late holder's lease ends. A tolerable stall must fit into it, and into the gap before
-// it.
+// enough for the next one to enter, if it can, and not so long that their own lease expires. It must be
+// longer than a tolerable stall, and so must the time between the end of the late holder's lease and
+// its unlock.
 func (c Config) linger() time.Duration { return c.TTL * 3 / 10 }
 
 // delay is how long the condition keeps an instance from selling.
@@ -195,8 +195,8 @@ func (w *worker) work(ctx context.Context, item string) (after func(), err error
 	return after, context.Cause(ctx)
 }
 
-// spend lets the time d pass. A sleep shorter than a millisecond takes a millisecond or more, so
-// short work spins, and yields the processor after each look at the clock.
+// spend waits for the time d. A sleep shorter than a millisecond takes a millisecond or more, so short
+// work spins, and yields the processor after each look at the clock.
 func spend(d time.Duration) {
 	if d >= time.Millisecond {
 		time.Sleep(d)

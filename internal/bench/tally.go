@@ -11,9 +11,9 @@ import (
 	"oversell/internal/figures"
 )
 
-// tally counts the outcomes of a row as they become known. It keeps a record for each order that a
-// buyer was told of and each time in the lock, of which few are added once an item is sold out. It
-// is safe for concurrent use.
+// tally counts the outcomes of a row as they become known. It keeps a record of each order that a
+// buyer was told of, and of each time that a holder was inside. Few of them are added once an item
+// is sold out. It is safe for concurrent use.
 type tally struct {
 	// sale says that the requests are purchases: the buyers' answers are kept.
 	sale bool

@@ -118,7 +118,7 @@ func always[T any](v T) map[Condition]T {
 	return all
 }
 
-// loads says how many times a cold key may be loaded, and by whom.
+// loads says how many times a cold key may be loaded, and by which readers.
 type loads int
 
 const (

@@ -54,7 +54,7 @@ func beginStream(h http.Header) {
 	h.Set("X-Accel-Buffering", "no") // proxies must not buffer the stream
 }
 
-// send sends messages in one write.
+// send sends several messages in one write.
 func (s *stream) send(id uint64, messages ...message) error {
 	var b bytes.Buffer
 	for _, m := range messages {

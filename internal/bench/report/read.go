@@ -54,7 +54,7 @@ func unmarshal(text []byte, r *Report) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return errors.New("it is empty")
 	}
-	// Whether the rest can be read depends on the format.
+	// The format decides whether the other fields can be read.
 	var only struct {
 		Manifest *struct {
 			Format int `json:"format"`

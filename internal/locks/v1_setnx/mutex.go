@@ -9,14 +9,14 @@
 //   - "held by another" and "Redis failed" are different results
 //
 // Breaks:
-//   - a holder that dies before Unlock locks everybody out for ever:
+//   - a holder that dies before Unlock locks everybody out forever:
 //     TestOrphanStaysForEver
-//   - so does a TryLock whose reply is lost: its caller cannot tell its own lock
-//     from another's
-//   - Unlock deletes whatever lock is there: repeated after a lost reply, it
-//     deletes the next holder's
+//   - so does a TryLock whose reply is lost: its caller cannot tell whether the lock
+//     is its own
+//   - Unlock deletes the lock even if another holder has it: repeated after a lost
+//     reply, it deletes the next holder's lock
 //
-// TestPromises shows what names no other test.
+// TestPromises checks each line above that names no test.
 package lock
 
 import (
@@ -27,11 +27,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release.
+// ErrNotHeld is returned by Unlock if there was nothing to release.
 var ErrNotHeld = errors.New("lock: not held")
 
-// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
-// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
+// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -41,7 +41,7 @@ type Mutex struct {
 	key string
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
+// New returns a handle on the lock stored at key. It does not acquire the lock.
 func New(rdb redis.Cmdable, key string) *Mutex {
 	return &Mutex{rdb: rdb, key: key}
 }

@@ -1,8 +1,8 @@
 // Package lock is stage 2: the same lock with an expiry, set by the command that acquires it.
 //
-// New: SET NX PX. The key expires by itself after ttl. It has to be one
-// command: a holder that dies between SETNX and a separate EXPIRE leaves the
-// lock of stage 1 behind.
+// New: SET NX PX. The key expires by itself after ttl. It has to be one command: a
+// holder that dies between SETNX and a separate EXPIRE leaves a lock that never
+// expires, as in stage 1.
 //
 // Holds:
 //   - one holder at a time, for at most ttl
@@ -11,15 +11,15 @@
 //   - a dead holder's lock is free after ttl
 //
 // Breaks:
-//   - a late holder deletes the next holder's lock, and that one in turn the
-//     lock of the holder after it: TestForeignDelete
-//   - Unlock deletes whatever lock is there: repeated after a lost reply, it
-//     deletes the next holder's
-//   - a TryLock whose reply is lost locks everybody out for ttl: its caller
-//     cannot tell its own lock from another's
+//   - a late holder deletes the next holder's lock, and that holder in turn deletes
+//     the lock of the one after it: TestForeignDelete
+//   - Unlock deletes the lock even if another holder has it: repeated after a lost
+//     reply, it deletes the next holder's lock
+//   - a TryLock whose reply is lost locks everybody out for ttl: its caller cannot
+//     tell whether the lock is its own
 //   - work that takes longer than ttl lets a second holder in
 //
-// TestPromises shows what names no other test.
+// TestPromises checks each line above that names no test.
 package lock
 
 import (
@@ -30,11 +30,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release.
+// ErrNotHeld is returned by Unlock if there was nothing to release.
 var ErrNotHeld = errors.New("lock: not held")
 
-// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
-// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
+// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -45,8 +45,8 @@ type Mutex struct {
 	ttl time.Duration
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
-// Once acquired, the lock expires after ttl, which must be at least a millisecond.
+// New returns a handle on the lock stored at key. It does not acquire the lock. Once
+// acquired, the lock expires after ttl, which must be at least a millisecond.
 func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }

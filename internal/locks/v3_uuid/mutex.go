@@ -17,7 +17,7 @@
 //     hands: TestCheckThenDelete
 //   - work that takes longer than ttl lets a second holder in
 //
-// TestPromises shows what names no other test.
+// TestPromises checks each line above that names no test.
 package lock
 
 import (
@@ -29,12 +29,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release: the
-// lock has expired, and may be another's by now.
+// ErrNotHeld is returned by Unlock if there was nothing to release: the lock has
+// expired, and another holder may have it by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
-// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
+// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -47,8 +47,8 @@ type Mutex struct {
 	token string // of the last hold
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
-// Once acquired, the lock expires after ttl, which must be at least a millisecond.
+// New returns a handle on the lock stored at key. It does not acquire the lock. Once
+// acquired, the lock expires after ttl, which must be at least a millisecond.
 func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }

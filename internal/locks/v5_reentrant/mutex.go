@@ -1,4 +1,4 @@
-// Package lock is stage 5: the lock is reentrant: its owner may acquire it again.
+// Package lock is stage 5: a reentrant lock, which its owner may acquire again.
 //
 // New: the key is a hash, owner -> number of holds. The owner is in the context
 // (owner.go) and not in the Mutex, so a function deeper in the call stack
@@ -17,13 +17,13 @@
 //     TestInnerTTLShortensNothing
 //
 // Breaks:
-//   - an owner that retries after a lost reply, without Unlock in between, is
-//     counted twice, and the lock stays for ttl
+//   - an owner that retries after a lost reply, without Unlock in between, is counted
+//     twice, and the lock stays held until ttl has passed
 //   - Unlock after a re-entry that Redis never saw releases the outer hold
 //   - work that takes longer than ttl lets a second holder in:
 //     TestExpiresUnderItsHolder
 //
-// TestPromises shows what names no other test.
+// TestPromises checks each line above that names no test.
 package lock
 
 import (
@@ -35,12 +35,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release: the
-// lock has expired, and may be another's by now.
+// ErrNotHeld is returned by Unlock if there was nothing to release: the lock has
+// expired, and another holder may have it by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
-// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
+// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 var (
@@ -61,14 +61,14 @@ type Mutex struct {
 	ttl time.Duration
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
-// Once acquired, the lock expires after ttl, which must be at least a millisecond.
+// New returns a handle on the lock stored at key. It does not acquire the lock. Once
+// acquired, the lock expires after ttl, which must be at least a millisecond.
 func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
 // TryLock acquires the lock for the owner in ctx, if it is free or already that
-// owner's. False means that it is held.
+// owner's. False means that another owner holds it.
 //
 // After an error the outcome is unknown: Redis did not answer, and the lock may
 // or may not have been acquired. Unlock releases it if it was; if it was not,

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// errNoOwner is a bug in the calling program, so nobody needs to match it.
+// errNoOwner reports a bug in the calling program, so callers need not match it.
 var errNoOwner = errors.New("lock: no owner in the context: see WithOwner")
 
 // ownerKey is the type of the context key, so that no other package can set it.
@@ -13,10 +13,10 @@ type ownerKey struct{}
 
 // WithOwner returns a copy of ctx that acquires and releases locks as owner.
 //
-// An owner is one unit of work, such as a request: everything called with its
-// context re-enters the locks it holds. The name must be unique among all
+// An owner is one unit of work, such as a request: every function called with its
+// context re-enters the locks that the owner holds. The name must be unique among all
 // processes, for example a UUID made at start-up plus a request number. Two
-// goroutines with one owner do not keep each other out.
+// goroutines with the same owner do not exclude each other.
 func WithOwner(ctx context.Context, owner string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }

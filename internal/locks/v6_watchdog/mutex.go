@@ -13,20 +13,20 @@
 //   - a lock whose reply was lost can be released
 //   - nothing can come between compare and delete
 //   - the owner can re-enter, and only its last Unlock frees the lock
-//   - each outermost hold has one renewer; the last Unlock ends it, even if it fails:
-//     TestOneRenewer
+//   - each outermost hold has one renewer; the last Unlock stops it, even if that
+//     Unlock fails: TestOneRenewer
 //   - a transient Redis error does no harm
-//   - the holder is told of a loss, at the latest when ttl is over
+//   - the holder learns of a loss, at the latest when ttl is over
 //
 // Breaks:
 //   - an owner that retries after a lost reply, without Unlock in between, is counted
-//     twice, and the lock stays for ttl
+//     twice, and the lock stays held until ttl has passed
 //   - Unlock after a re-entry that Redis never saw releases the outer hold
-//   - a process renews for ever a lock that nobody unlocks
+//   - a lock that nobody unlocks is renewed forever
 //   - a process paused for longer than ttl learns of the loss only when it
 //     resumes, maybe one write too late: TestPausedHolderWritesTooLate
 //
-// TestPromises shows what names no other test.
+// TestPromises checks each line above that names no test.
 package lock
 
 import (
@@ -38,15 +38,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release: the
-// lock has expired, and may be another's by now.
+// ErrNotHeld is returned by Unlock if there was nothing to release: the lock has
+// expired, and another holder may have it by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrLost is the cause of a lost hold's context. Match it with errors.Is.
+// ErrLost is the cause with which the context of a lost hold is cancelled. Match it
+// with errors.Is.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
-// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
+// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 var (
@@ -69,15 +70,15 @@ type Mutex struct {
 	renewal *renewal // of the current hold, or of the last one
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
-// Once acquired, the lock expires ttl after its holder stops renewing it. A quarter
-// of ttl must be ample time for Redis to answer.
+// New returns a handle on the lock stored at key. It does not acquire the lock. Once
+// acquired, the lock expires ttl after its holder stops renewing it. A quarter of ttl
+// must be ample time for Redis to answer.
 func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
 // TryLock acquires the lock for the owner in ctx, if it is free or already that
-// owner's. False means that it is held.
+// owner's. False means that another owner holds it.
 //
 // After an error the outcome is unknown: Redis did not answer, and the lock may
 // or may not have been acquired. Unlock releases it if it was; if it was not,
@@ -106,7 +107,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
 
-	// End the renewal first: it must stop whatever Redis answers.
+	// End the renewal first: it must stop even if Redis fails.
 	if r := leave(hold{m.rdb, m.key, owner}); r != nil {
 		defer r.inFlight.Wait()
 	}
@@ -120,9 +121,9 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// Context returns a copy of parent for the work under the lock. It is cancelled when
-// the lock is lost, with ErrLost as its cause, or released. The clock of a suspended
-// machine does not advance: the next renewal after that detects the loss.
+// Context returns a copy of parent for the work under the lock. The copy is cancelled when the
+// lock is released, or when it is lost, with ErrLost as the cause. A suspended machine's clock
+// stands still: the first renewal after that detects the loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()
@@ -138,7 +139,7 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Renewals returns how often the current hold, or else the last one, was renewed.
+// Renewals returns the number of renewals of the current hold, or else of the last one.
 func (m *Mutex) Renewals() int {
 	mu.Lock()
 	defer mu.Unlock()

@@ -3,7 +3,7 @@
 -- ARGV[1]: the owner
 -- ARGV[2]: ttl, in milliseconds
 -- Returns 1: renewed
---         0: the lock is not the owner's: it has expired, or is another's
+--         0: the lock is not the owner's: it has expired, or another owner has it
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end

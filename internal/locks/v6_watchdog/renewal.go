@@ -16,17 +16,17 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A hold is what gets renewed: one owner's lock at one key, no matter through
-// how many Mutexes it was entered. TryLock stores the owner here, because the
-// timer that renews has no context to read it from.
+// A hold identifies what is renewed: one owner's lock at one key, even if it was
+// entered through several Mutexes. TryLock stores the owner here, because the timer
+// that renews has no context to read it from.
 type hold struct {
 	rdb   redis.Cmdable
 	key   string
 	owner string
 }
 
-// A renewal keeps one hold alive, from its outermost TryLock to its last Unlock.
-// It waits in two timers, not in a goroutine, so it costs short work very little.
+// A renewal keeps one hold alive, from its outermost TryLock to its last Unlock. It
+// uses two timers instead of a goroutine, so it costs little if the work is short.
 type renewal struct {
 	hold
 	ttl      time.Duration
@@ -34,7 +34,7 @@ type renewal struct {
 	next     *time.Timer // sends the next renewal
 	lease    *time.Timer // declares the lock lost
 	expires  time.Time   // when lease fires, by this machine's clock
-	renewed  int         // how often Redis renewed it
+	renewed  int         // number of renewals that Redis confirmed
 	failed   error       // the error of the last renewal, nil if Redis answered
 	cause    error       // why it ended, nil until then
 	onEnd    []context.CancelCauseFunc
@@ -46,12 +46,12 @@ var (
 	holds = map[hold]*renewal{} // until the last Unlock, even if lost
 )
 
-// enter counts a TryLock, sent at the given time, that got the owner its nth hold.
-// The outermost one starts a renewal.
+// enter counts a TryLock that was sent at the given time and gave the owner its nth
+// hold. The outermost one starts a renewal.
 //
-// Depth is counted here because Redis may count higher: a call repeated after
-// a lost reply counts twice there. With that count, the caller's last Unlock would
-// leave it above zero, and the renewal would never stop.
+// Depth is counted here because the count in Redis may be too high: there, a call
+// repeated after a lost reply counts twice. The caller's last Unlock would leave that
+// count above zero, and the renewal would never stop.
 func enter(h hold, ttl time.Duration, sent time.Time, n int) *renewal {
 	mu.Lock()
 	defer mu.Unlock()
@@ -69,8 +69,8 @@ func enter(h hold, ttl time.Duration, sent time.Time, n int) *renewal {
 	return r
 }
 
-// leave counts an Unlock. The last one ends the renewal and returns it, so that
-// the caller can wait for a request in flight; the others return nil.
+// leave counts an Unlock. The last one ends the renewal and returns it, so that the
+// caller can wait for a request in flight; earlier ones return nil.
 func leave(h hold) *renewal {
 	mu.Lock()
 	defer mu.Unlock()
@@ -86,7 +86,8 @@ func leave(h hold) *renewal {
 	return r
 }
 
-// end cancels the holder's contexts; the first cause counts. mu must be locked.
+// end ends the renewal and cancels the holder's contexts. Only the first call has an
+// effect. mu must be locked.
 func (r *renewal) end(cause error) {
 	if r.cause != nil {
 		return
@@ -139,9 +140,9 @@ func (r *renewal) expire() {
 	r.over()
 }
 
-// over reports whether r has ended, and ends it if the last ttl that Redis
-// granted has run out. It reads the clock, as timers may be late, and counts from
-// before the request, so as not to outlast the lease in Redis. mu must be locked.
+// over reports whether r has ended, and ends it if the last ttl that Redis granted is
+// over. It reads the clock, because timers may be late. The ttl counts from before
+// the request, so it never outlasts the lease in Redis. mu must be locked.
 func (r *renewal) over() bool {
 	if !time.Now().Before(r.expires) {
 		r.end(errors.Join(ErrLost, r.failed))

@@ -2,15 +2,15 @@
 -- into the queue.
 -- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds; 0 for
 --          an owner that was handed the lock and has not taken it yet
--- KEYS[2]: the queue, a list of owners, first come first
+-- KEYS[2]: the queue, a list of owners in order of arrival
 -- KEYS[3]: the waiters, a hash: owner -> when its heartbeat expires, in
 --          milliseconds of the server's clock
 -- ARGV[1]: the owner
 -- ARGV[2]: ttl, in milliseconds; it extends the time left, never shortens it
 -- ARGV[3]: 1 to join the queue, 0 not to
 -- Returns n: the owner's holds, including this one; 1 is the outermost
---         -left: another owner has the lock, or is ahead in the queue; in that many
---                milliseconds it may have expired
+--         -left: another owner has the lock, or is ahead in the queue; its lease or heartbeat
+--                may expire in that many milliseconds
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)

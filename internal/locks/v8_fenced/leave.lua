@@ -1,13 +1,13 @@
 -- Takes the owner out of the queue, and ends its wait. If it was handed the lock and
 -- has not taken it yet, the lock goes to the first waiter, or is freed.
 -- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds
--- KEYS[2]: the queue, a list of owners, first come first
+-- KEYS[2]: the queue, a list of owners in order of arrival
 -- KEYS[3]: the waiters, a hash: owner -> when its heartbeat expires, in
 --          milliseconds of the server's clock
 -- KEYS[4]: the list on which the owner waits to be woken
--- and a key derived from KEYS[1]: the same for the first waiter, whom only the script knows
+-- and a key derived from KEYS[1]: the same for the first waiter, which only the script knows
 -- ARGV[1]: the owner
--- ARGV[2]: ttl, in milliseconds, of the wake-up message: perhaps nobody reads it
+-- ARGV[2]: ttl, in milliseconds, of the wake-up message, in case nobody reads it
 -- Returns 1: the owner had been handed the lock, which is released
 --         0: it had not
 redis.call('LREM', KEYS[2], 1, ARGV[1])

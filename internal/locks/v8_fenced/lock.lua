@@ -2,7 +2,7 @@
 -- into the queue.
 -- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds; 0 for
 --          an owner that was handed the lock and has not taken it yet
--- KEYS[2]: the queue, a list of owners, first come first
+-- KEYS[2]: the queue, a list of owners in order of arrival
 -- KEYS[3]: the waiters, a hash: owner -> when its heartbeat expires, in
 --          milliseconds of the server's clock
 -- KEYS[4]: the last token, a string
@@ -11,8 +11,8 @@
 -- ARGV[3]: 1 to join the queue, 0 not to
 -- Returns {n, token}: the owner's holds, including this one; 1 is the outermost; all
 --                     of them have the same token
---         {-left, 0}: another owner has the lock, or is ahead in the queue; in that
---                     many milliseconds it may have expired
+--         {-left, 0}: another owner has the lock, or is ahead in the queue; its lease
+--                     or heartbeat may expire in that many milliseconds
 local time = redis.call('TIME')
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -45,7 +45,7 @@ if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 -- A token is the server's clock, in microseconds. If the clock stands still or goes
--- back, it is the last token plus one, for as long as that is remembered.
+-- back, a token is the last one plus one, as long as Redis remembers that.
 local token = tonumber(redis.call('GET', KEYS[4]) or 0)
 if n == 1 then
   token = math.max(token + 1, time[1] * 1000000 + time[2])

@@ -17,15 +17,15 @@
 //
 // Breaks:
 //   - an owner that retries after a lost reply, without Unlock in between, is counted
-//     twice, and the lock stays for ttl
+//     twice, and the lock stays held until ttl has passed
 //   - Unlock after a re-entry that Redis never saw releases the outer hold
-//   - a process renews for ever a lock that nobody unlocks
+//   - a lock that nobody unlocks is renewed forever
 //   - if the resource does not check, a paused holder writes too late, as in
 //     stage 7: TestPausedHolderIsFenced
 //   - if the server's clock is set back by more than the time for which the last token is
 //     kept, the resource refuses new holds until the clock has caught up
 //
-// TestPromises shows what names no other test.
+// TestPromises checks each line above that names no test.
 package lock
 
 import (
@@ -37,15 +37,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release: the
-// lock has expired, and may be another's by now.
+// ErrNotHeld is returned by Unlock if there was nothing to release: the lock has
+// expired, and another holder may have it by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrLost is the cause of a lost hold's context. Match it with errors.Is.
+// ErrLost is the cause with which the context of a lost hold is cancelled. Match it
+// with errors.Is.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
-// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
+// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 var (
@@ -69,16 +70,16 @@ type Mutex struct {
 	token   int64    // of the current hold, or of the last one
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
-// Once acquired, the lock expires ttl after its holder stops renewing it. A quarter
-// of ttl must be ample time for Redis to answer. The queue is stored under names that
-// begin with key: on a cluster, key needs a hash tag.
+// New returns a handle on the lock stored at key. It does not acquire the lock. Once
+// acquired, the lock expires ttl after its holder stops renewing it. A quarter of ttl
+// must be ample time for Redis to answer. The queue is stored under names that begin
+// with key: on a cluster, key needs a hash tag.
 func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
 // TryLock acquires the lock for the owner in ctx, if it is free or already that
-// owner's. False means that it is held, or that others wait for it.
+// owner's. False means that another owner holds it, or that others wait for it.
 //
 // After an error the outcome is unknown: Redis did not answer, and the lock may
 // or may not have been acquired. Unlock releases it if it was; if it was not,
@@ -103,7 +104,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
 
-	// End the renewal first: it must stop whatever Redis answers.
+	// End the renewal first: it must stop even if Redis fails.
 	if r := leave(hold{m.rdb, m.key, owner}); r != nil {
 		defer r.inFlight.Wait()
 	}
@@ -117,9 +118,9 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// Context returns a copy of parent for the work under the lock. It is cancelled when
-// the lock is lost, with ErrLost as its cause, or released. The clock of a suspended
-// machine does not advance: the next renewal after that detects the loss.
+// Context returns a copy of parent for the work under the lock. The copy is cancelled when the
+// lock is released, or when it is lost, with ErrLost as the cause. A suspended machine's clock
+// stands still: the first renewal after that detects the loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()
@@ -135,7 +136,7 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Renewals returns how often the current hold, or else the last one, was renewed.
+// Renewals returns the number of renewals of the current hold, or else of the last one.
 func (m *Mutex) Renewals() int {
 	mu.Lock()
 	defer mu.Unlock()

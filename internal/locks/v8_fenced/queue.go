@@ -19,14 +19,15 @@ var (
 // leaving limits how many waiters retry leaving the queue at once.
 var leaving = make(chan struct{}, 64)
 
-// keys returns the lock, its queue, and the heartbeats of its waiters.
+// keys returns the keys of the lock, its queue, and its waiters' heartbeats.
 func (m *Mutex) keys() []string { return []string{m.key, m.key + ":queue", m.key + ":waiters"} }
 
-// wake returns the list on which an owner waits to be woken.
+// wake returns the key of the list on which an owner waits to be woken.
 func (m *Mutex) wake(owner string) string { return m.key + ":wake:" + owner }
 
-// ask requests the lock once, and puts the owner into the queue if wait is 1. It returns
-// the owner's holds, or minus the milliseconds after which to ask again.
+// ask requests the lock once. If the lock is not free and wait is 1, the owner joins
+// the queue. ask returns the owner's number of holds, or the milliseconds after which
+// to ask again, as a negative number.
 func (m *Mutex) ask(ctx context.Context, owner string, wait int) (int, error) {
 	sent := time.Now()
 	keys := append(m.keys(), tokenKey(m.key))
@@ -68,13 +69,14 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	}
 }
 
-// sleep waits until the owner is woken, for at most a third of ttl: then it is time to
-// renew the heartbeat, and to check whether a message was lost. It wakes after left at
-// the latest: by then the holder or the first waiter may have died, and the dead wake
-// nobody. The message grants nothing: the owner asks again, and its lease counts from that request.
+// sleep waits until the owner is woken, for at most a third of ttl: then it is time
+// to renew the heartbeat, and to check whether a message was lost. It never sleeps
+// for longer than left: by then the holder or the first waiter may have died without
+// waking anybody. The message grants nothing: the owner asks again, and its lease
+// counts from that request.
 //
-// A subscription would wake it no sooner. A list keeps the message for a waiter whose
-// connection broke.
+// A subscription would not wake the owner sooner, and a list keeps the message for a
+// waiter whose connection broke.
 func (m *Mutex) sleep(owner string, left time.Duration) {
 	limit := min(m.ttl/3, time.Second, left) // below go-redis's read timeout
 	_, err := receive(m.rdb, m.wake(owner), limit)
@@ -83,9 +85,10 @@ func (m *Mutex) sleep(owner string, left time.Duration) {
 	}
 }
 
-// quit takes the owner out of the queue, and hands the lock on if the owner was handed
-// it meanwhile. If Redis fails, quit retries until the owner's heartbeat has expired
-// there. It may run late: it takes no lock from an owner that has asked again.
+// quit takes the owner out of the queue. If the owner has been handed the lock
+// meanwhile, quit hands it on. If Redis fails, quit retries until the owner's
+// heartbeat in Redis has expired. A late quit does no harm: it does not release a
+// lock that the owner has since acquired.
 func (m *Mutex) quit(owner string) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.ttl)
 	defer cancel()
@@ -106,7 +109,8 @@ func (m *Mutex) quit(owner string) {
 	}
 }
 
-// left reports whether quit is done: Redis has answered, or the client is closed.
+// left runs the script once, and reports whether quit is done: Redis has answered, or
+// the client is closed.
 func (m *Mutex) left(ctx context.Context, owner string) bool {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
 	defer cancel()

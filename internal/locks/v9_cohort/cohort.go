@@ -9,24 +9,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxPasses is how often a process hands the lock on to its own waiters before it
-// lets another process have it, if one waits. A process that has had the lock for
-// a whole ttl lets others have it even sooner.
+// maxPasses is the number of times that a process hands the lock on to its own
+// waiters before it lets another process have it, if one waits. A process that has
+// had the lock for a whole ttl lets others have it even sooner.
 const maxPasses = 64
 
-// A location is a lock as one client sees it: Mutexes of one location share a cohort.
+// A location is the lock at one key, reached through one client. Mutexes with the
+// same location share a cohort.
 type location struct {
 	rdb redis.UniversalClient
 	key string
 }
 
-// A cohort is the owners in this process that hold a lock or wait for it. One of
-// them at a time is the holder. When the cohort has no hold on the lock in Redis,
-// one goroutine gets it for all of them.
+// A cohort consists of the owners in this process that hold a lock or wait for it.
+// One of them at a time is the holder. When the cohort has no hold on the lock in
+// Redis, one goroutine gets one for all of them.
 type cohort struct {
 	location
 	ttl     time.Duration
-	turns   map[string]*turn // by owner: the holder's, and those of owners that lost the lock and have not left
+	turns   map[string]*turn // by owner: the holder's turn, and those of owners that lost the lock and have not left
 	holder  *turn            // nil if there is none
 	waiting list.List        // of *waiter, first come first
 	hold    *hold            // nil if this process does not have the lock
@@ -38,13 +39,13 @@ type cohort struct {
 type waiter struct {
 	mutex   *Mutex
 	owner   string
-	served  chan error // nil when it holds the lock
+	served  chan error // receives nil when the waiter holds the lock
 	element *list.Element
 }
 
 var (
 	mu      sync.Mutex               // guards cohorts, every cohort and every hold
-	cohorts = map[location]*cohort{} // those with a turn or a waiter
+	cohorts = map[location]*cohort{} // those that have a turn or a waiter
 )
 
 // cohort returns m's cohort. mu must be locked, here and below.
@@ -65,8 +66,8 @@ func (c *cohort) join(m *Mutex, owner string) *waiter {
 	return w
 }
 
-// quit takes w out of the queue, unless it has been served. The last waiter that
-// quits gives up the ticket in Redis's queue.
+// quit takes w out of the queue and returns true, unless w has been served. The last
+// waiter that quits gives up the ticket in Redis's queue.
 func (c *cohort) quit(w *waiter) bool {
 	if w.element == nil {
 		return false
@@ -87,12 +88,12 @@ func (c *cohort) next() *waiter {
 	return w
 }
 
-// step takes the next step: it lets the first waiter in, starts a request for the
-// lock, or forgets the cohort.
+// step does what is due, if anything: it lets the first waiter in, starts a request
+// for the lock, or forgets the cohort.
 func (c *cohort) step() {
 	switch {
 	case c.holder != nil || c.asking:
-	case c.hold != nil && c.hold.over(): // its end has taken the step
+	case c.hold != nil && c.hold.over(): // over has ended it, and end has called step
 	case c.waiting.Len() == 0:
 		if len(c.turns) == 0 {
 			delete(cohorts, c.location)
@@ -107,22 +108,22 @@ func (c *cohort) step() {
 	}
 }
 
-// fail returns an error to all waiters.
+// fail sends err to all waiters.
 func (c *cohort) fail(err error) {
 	for c.waiting.Len() > 0 {
 		c.next().served <- err
 	}
 }
 
-// leave ends a turn. The lock is handed on in this process, or released in Redis.
-// A lost lock is neither: the cohort has gone on without it.
+// leave ends a turn. It hands the lock on in this process, or releases it in Redis.
+// If the lock is lost, it does neither: the cohort has gone on without it.
 func (c *cohort) leave(ctx context.Context, t *turn) error {
 	h := t.hold
 	lost := h.over()
 	delete(c.turns, t.owner)
 	t.end(context.Canceled)
 	if lost {
-		go c.giveUp(h.ticket, h.ttl) // Redis may keep it for longer than we know
+		go c.giveUp(h.ticket, h.ttl) // the lock may not have expired in Redis yet
 		c.step()
 		return ErrNotHeld
 	}

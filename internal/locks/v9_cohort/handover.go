@@ -15,7 +15,7 @@ func (c *cohort) try(ctx context.Context, m *Mutex, owner string) (bool, error) 
 	mu.Unlock()
 	token, err := c.request(ctx, ticket, m.ttl, 0)
 	if err != nil {
-		go c.giveUp(ticket, m.ttl) // it may have been acquired, and only the reply lost
+		go c.giveUp(ticket, m.ttl) // Redis may have granted the lock, and only the reply was lost
 	}
 	mu.Lock()
 	c.asking = false
@@ -28,13 +28,13 @@ func (c *cohort) try(ctx context.Context, m *Mutex, owner string) (bool, error) 
 }
 
 // giveBack hands the lock to the first process in the queue. If this process still
-// has waiters, the same script queues it up again, behind the others. If Redis does
-// not answer, the release is retried in the background. mu must be locked, and the
-// holder must have left.
+// has waiters, the same script puts this process into the queue again, behind the
+// others. If Redis does not answer, the release is retried in the background. mu must
+// be locked, and the holder must have left.
 func (c *cohort) giveBack(ctx context.Context) error {
 	h := c.hold
 	c.hold, c.asking = nil, true
-	h.end(context.Canceled) // the renewal must stop whatever Redis answers
+	h.end(context.Canceled) // the renewal must stop even if Redis fails
 	if c.waiting.Len() > 0 {
 		c.ticket = newTicket()
 	}
@@ -48,7 +48,7 @@ func (c *cohort) giveBack(ctx context.Context) error {
 		go c.giveUp(h.ticket, h.ttl)
 	}
 	if again != "" && c.ticket != again {
-		go c.giveUp(again, ttl) // all waiters have left, maybe before it was queued
+		go c.giveUp(again, ttl) // all waiters have left, maybe before the ticket was queued
 	}
 	c.asking = false
 	switch {

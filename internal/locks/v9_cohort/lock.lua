@@ -1,12 +1,12 @@
 -- Acquires the lock if it is free and no other ticket is first in the queue, or puts
--- the ticket into the queue. May be repeated: a ticket is served once.
+-- the ticket into the queue. The call may be repeated: a ticket is served only once.
 -- KEYS[1]: the lock, a string: the ticket of its holder
--- KEYS[2]: the queue, a list of tickets, first come first
+-- KEYS[2]: the queue, a list of tickets in order of arrival
 -- KEYS[3]: the waiters, a hash: ticket -> when its heartbeat expires, in
 --          milliseconds of the server's clock
 -- KEYS[4]: the last token, a string
 -- ARGV[1]: the ticket
--- ARGV[2]: ttl, in milliseconds, of the lock, and of a waiter without a heartbeat
+-- ARGV[2]: ttl, in milliseconds, of the lock, and of the ticket's heartbeat
 -- ARGV[3]: 1 to join the queue, 0 not to
 -- ARGV[4]: how many tokens a hold may use, one for each of its holders
 -- Returns token: held, and this is its first token
@@ -15,7 +15,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- A token is the server's clock, in microseconds. If the clock stands still or goes
--- back, it follows the last tokens, for as long as those are remembered.
+-- back, a token follows the last ones, as long as Redis remembers those.
 local token
 local function mint()
   local last = tonumber(redis.call('GET', KEYS[4]) or 0)

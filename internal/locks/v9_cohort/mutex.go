@@ -4,33 +4,34 @@
 // New: a cohort. The waiters of a process queue up in its memory, and one goroutine
 // waits in the queue in Redis for all of them (queue.go). Unlock hands the lock to the
 // next waiter in the process, at most maxPasses times and for no longer than the ttl,
-// without a command to Redis (cohort.go); then to the first process in the queue. Lock
-// cohorting is by Dice, Marathe and Shavit (PPoPP 2012). The queue has tickets, not
-// owners: a ticket is served once, and the process counts re-entries, so a lost reply
-// counts nothing twice. Each holder of a cohort has a token of its own. Unlock writes
-// to a list that only its script can name: on Dragonfly that needs
-// --default_lua_flags=allow-undeclared-keys.
+// without a command to Redis (cohort.go); after that, to the first process in the
+// queue. Lock cohorting was published by Dice, Marathe and Shavit (PPoPP 2012). The
+// queue has tickets, not owners: a ticket is served once, and the process counts
+// re-entries, so nothing is counted twice after a lost reply. Each holder of a cohort
+// has a token of its own. Unlock writes to a list whose name only its script knows:
+// Dragonfly needs --default_lua_flags=allow-undeclared-keys for that.
 //
 // Holds:
 //   - everything that stage 8 holds
-//   - half of the pool stays free, however many locks are waited for
+//   - half of the pool stays free, regardless of how many locks are waited for
 //   - handing the lock on within a process takes no command: TestFIFOInAProcess
 //   - each of these holders has a token of its own, larger than the one before: TestProcessesTakeTurns
 //   - processes take turns, however many waiters one has: TestProcessesTakeTurns
-//   - a lost reply counts nothing twice, and a failed re-entry frees nothing
+//   - nothing is counted twice after a lost reply, and a failed re-entry frees nothing
 //   - a failed Unlock is retried until the ttl is over: TestFailedUnlockIsTriedAgain
 //   - a holder that has lost the lock and hangs blocks nobody: TestLostHoldLetsItsProcessGoOn
-//   - tokens survive a clock that is set back, and a Redis that loses its memory: a resource
-//     that has seen a larger token says so, and the holder gets a later one: TestTokenAfter
+//   - tokens keep growing if the clock is set back or Redis loses its data: a
+//     resource that has seen a larger token says so, and the holder gets an even
+//     larger one: TestTokenAfter
 //   - no holder relies on a longer lease than Redis keeps: TestNobodyReliesOnMoreThanRedisKeeps
 //
 // Breaks:
-//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
+//   - a lock that nobody unlocks is renewed forever: TestForgottenUnlock
 //   - if the resource does not check, a paused holder writes too late, as in stage 7
 //   - the waiters of other processes learn of a holder's death up to a third of ttl after the
 //     lease has expired
 //
-// TestPromises shows what names no other test.
+// TestPromises checks each line above that names no test.
 package lock
 
 import (
@@ -41,15 +42,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release: the
-// lock has expired, and may be another's by now.
+// ErrNotHeld is returned by Unlock if there was nothing to release: the lock has
+// expired, and another holder may have it by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrLost is the cause of a lost hold's context. Match it with errors.Is.
+// ErrLost is the cause with which the context of a lost hold is cancelled. Match it
+// with errors.Is.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
-// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
+// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -58,13 +60,13 @@ type Mutex struct {
 	at  location
 	ttl time.Duration
 
-	turn *turn // the last one
+	turn *turn // the current one, or the last one
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
-// Once acquired, the lock expires ttl after its holder stops renewing it. A quarter
-// of ttl must be ample time for Redis to answer. The queue is stored under
-// names that begin with key: on a cluster, key needs a hash tag.
+// New returns a handle on the lock stored at key. It does not acquire the lock. Once
+// acquired, the lock expires ttl after its holder stops renewing it. A quarter of ttl
+// must be ample time for Redis to answer. The queue is stored under names that begin
+// with key: on a cluster, key needs a hash tag.
 //
 // All Mutexes with the same client and key count as one process: they share its
 // place in the queue and, while they wait, one connection of the client's pool. If the
@@ -73,10 +75,10 @@ func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{at: location{rdb, key}, ttl: ttl}
 }
 
-// Lock waits for the lock, first come, first served, and acquires it for the owner
-// in ctx; an owner that has it re-enters at once, or gets ErrLost. Lock returns the
-// cause of ctx if that ends first, or Redis's error. After an error there is nothing
-// to release.
+// Lock waits for the lock, first come, first served, and acquires it for the owner in
+// ctx; an owner that already has it re-enters at once, or gets ErrLost if the lock is
+// lost. If ctx ends first, Lock returns its cause; if Redis fails, its error. After
+// an error there is nothing to release.
 func (m *Mutex) Lock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -104,12 +106,12 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	if c.quit(w) {
 		return context.Cause(ctx)
 	}
-	return <-w.served // just now
+	return <-w.served // it was served just now
 }
 
-// TryLock acquires the lock for the owner in ctx, if it is free and nobody waits
-// for it, or if it is already that owner's. False means that it is neither. After
-// an error the lock is not held: if it was acquired, it is released.
+// TryLock acquires the lock for the owner in ctx, if it is already that owner's, or
+// if it is free and nobody waits for it. If not, TryLock returns false. After an
+// error the lock is not held: if it was acquired, it is released.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {

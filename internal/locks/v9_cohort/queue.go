@@ -25,14 +25,14 @@ var (
 	leaveScript = redis.NewScript(leaveSource)
 )
 
-// retrying limits how many tickets are retried at once by giveUp.
+// retrying limits how many tickets giveUp retries at once.
 var retrying = make(chan struct{}, 64)
 
 // newTicket returns a name for one request for the lock. It is never used again, so
 // a late wake-up wakes nobody.
 func newTicket() string { return uuid.NewString() }
 
-// keys returns the lock, its queue, the heartbeats of its waiters, and the token.
+// keys returns the keys of the lock, its queue, its waiters' heartbeats, and the last token.
 func (l location) keys() []string {
 	return []string{l.key, l.key + ":queue", l.key + ":waiters", l.key + ":token"}
 }
@@ -48,8 +48,8 @@ func (c *cohort) request(ctx context.Context, ticket string, ttl time.Duration, 
 // sleep waits until the ticket is woken, for at most a third of the ttl: then it is
 // time to renew the heartbeat, and to check whether a message was lost.
 //
-// A subscription would wake it no sooner. A list keeps the message for a waiter whose
-// connection broke, and needs no set-up or clean-up.
+// A subscription would not wake it sooner. A list keeps the message for a waiter
+// whose connection broke, and needs no set-up or clean-up.
 func (c *cohort) sleep(ticket string, ttl time.Duration) (token int64) {
 	limit := min(ttl/3, time.Second) // below go-redis's read timeout
 	reply, err := receive(c.rdb, c.wake(ticket), limit)
@@ -57,13 +57,13 @@ func (c *cohort) sleep(ticket string, ttl time.Duration) (token int64) {
 		time.Sleep(limit / 10) // Redis is unavailable: the next request reports it
 	}
 	if err == nil {
-		_, _ = fmt.Sscanf(reply, "held:%d", &token) // or another message: the ticket was given up
+		_, _ = fmt.Sscanf(reply, "held:%d", &token) // no token in another message: the ticket was given up
 	}
 	return token
 }
 
 // ask gets the lock from Redis for the waiters, and lets the first of them in. It
-// ends when nobody waits any more.
+// returns when nobody waits any more.
 func (c *cohort) ask(ticket string) {
 	for {
 		mu.Lock()
@@ -75,7 +75,7 @@ func (c *cohort) ask(ticket string) {
 			token = c.sleep(ticket, ttl)
 		}
 		mu.Lock()
-		gone := c.ticket != ticket // with the last waiter
+		gone := c.ticket != ticket // the last waiter has left
 		next, done := ticket, gone || err != nil || token > 0
 		switch {
 		case gone && c.waiting.Len() > 0:
@@ -123,7 +123,8 @@ func (c *cohort) giveUp(ticket string, ttl time.Duration) {
 	}
 }
 
-// drop reports whether giveUp is done: Redis has answered, or the client is closed.
+// drop tries to give up the ticket once, and reports whether giveUp is done: Redis
+// has answered, or the client is closed.
 func (c *cohort) drop(ctx context.Context, ticket string, ttl time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
 	defer cancel()

@@ -4,7 +4,7 @@
 -- ARGV[1]: the ticket
 -- ARGV[2]: ttl, in milliseconds
 -- Returns 1: renewed
---         0: the lock is not the ticket's: it has expired, or is another's
+--         0: the lock is not the ticket's: it has expired, or another ticket has it
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

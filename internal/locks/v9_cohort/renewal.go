@@ -16,9 +16,9 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A hold is this process's possession of the lock, from when Redis grants it until
-// it is released there, through the turns of all its holders. Meanwhile it is
-// renewed. It waits in two timers, not in a goroutine.
+// A hold is this process's possession of the lock, from the grant by Redis to the
+// release in Redis, through the turns of all its holders. Meanwhile it is renewed. It
+// uses two timers instead of a goroutine.
 type hold struct {
 	location
 	cohort   *cohort
@@ -26,7 +26,7 @@ type hold struct {
 	ttl      time.Duration // as sent to Redis
 	since    time.Time
 	first    int64          // token of the first holder
-	passes   int            // how often it was handed on in this process
+	passes   int            // number of times it was handed on in this process
 	next     *time.Timer    // sends the next renewal
 	lease    *time.Timer    // declares the lock lost
 	expires  time.Time      // when lease fires, by this machine's clock
@@ -35,8 +35,8 @@ type hold struct {
 	inFlight sync.WaitGroup // the renewal in flight, if any
 }
 
-// newHold starts a hold that Redis granted upon a request sent at the given time.
-// mu must be locked.
+// newHold starts a hold; sent is when the request that Redis granted was sent. mu
+// must be locked.
 func newHold(c *cohort, ticket string, token int64, ttl time.Duration, sent time.Time) *hold {
 	h := &hold{location: c.location, cohort: c, ticket: ticket, first: token, ttl: ttl, since: time.Now(),
 		expires: sent.Add(ttl)}
@@ -45,8 +45,9 @@ func newHold(c *cohort, ticket string, token int64, ttl time.Duration, sent time
 	return h
 }
 
-// end ends the renewal. If the cohort still has the hold, it is lost: its holder is
-// told why, and the others go on without it, even if it hangs. mu must be locked.
+// end ends the renewal. If the cohort still has the hold, the lock is lost: the
+// holder's contexts are cancelled with the cause, and the other owners go on, even if
+// the holder hangs. mu must be locked.
 func (h *hold) end(cause error) {
 	if h.cause != nil {
 		return
@@ -103,9 +104,9 @@ func (h *hold) expire() {
 	h.over()
 }
 
-// over reports whether h has ended, and ends it if the last ttl that Redis
-// granted has run out. It reads the clock, as timers may be late, and counts from
-// before the request, so as not to outlast the lease in Redis. mu must be locked.
+// over reports whether h has ended, and ends it if the last ttl that Redis granted is
+// over. It reads the clock, because timers may be late. The ttl counts from before
+// the request, so it never outlasts the lease in Redis. mu must be locked.
 func (h *hold) over() bool {
 	if !time.Now().Before(h.expires) {
 		h.end(errors.Join(ErrLost, h.failed))

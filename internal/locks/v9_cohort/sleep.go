@@ -10,37 +10,38 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The pause between two polls doubles, up to maxPause, for as long as no message comes. It
-// grows with the number of waiters, so that a client sends at most 50,000 LPOPs a second.
+// While no message comes, the pause between two polls doubles up to maxPause. It is
+// at least pausePerWaiter for each waiter, so that a client sends at most 50,000
+// LPOPs a second.
 const (
 	minPause       = 500 * time.Microsecond
 	pausePerWaiter = 20 * time.Microsecond
 	maxPause       = 20 * time.Millisecond
 )
 
-// sleepers are the waiters of one client. At most half of the connections of its pool
-// block in BLPOP, so that Unlock always gets one. Further waiters are polled for by one
-// goroutine, with one pipeline for all of them.
+// sleepers holds the waiters of one client. At most half of the client's connections
+// block in BLPOP, so that Unlock always gets one. One goroutine polls the lists of
+// all further waiters, in one pipeline.
 type sleepers struct {
 	rdb      redis.UniversalClient
-	blocking int        // waiters with a BLPOP each
+	blocking int        // number of waiters that block in BLPOP
 	polled   []*sleeper // the others
 }
 
-// A sleeper is a waiter that is polled for.
+// A sleeper is a waiter whose list is polled.
 type sleeper struct {
 	list  string
 	until time.Time
-	woken chan *redis.StringCmd // the LPOP that ended the wait
+	woken chan *redis.StringCmd // receives the LPOP that ended the wait
 }
 
 var (
 	sleepMu sync.Mutex                              // guards asleep and all sleepers
-	asleep  = map[redis.UniversalClient]*sleepers{} // by client, those with a waiter
+	asleep  = map[redis.UniversalClient]*sleepers{} // by client, while it has a waiter
 )
 
-// receive takes a message off the list. It waits for one for at most limit and a pause,
-// and then returns redis.Nil.
+// receive takes a message off the list. It waits for a message for at most limit plus
+// one pause; if none comes, it returns redis.Nil.
 func receive(rdb redis.UniversalClient, list string, limit time.Duration) (string, error) {
 	sleepMu.Lock()
 	s := asleep[rdb]
@@ -82,7 +83,8 @@ func (s *sleepers) forget() {
 	}
 }
 
-// poll asks for the messages of all polled waiters, until there are no such waiters.
+// poll asks Redis for the messages of all polled waiters, again and again, until no
+// such waiter is left.
 func (s *sleepers) poll() {
 	ctx, pause := context.Background(), time.Duration(0)
 	for {
@@ -112,12 +114,12 @@ func (s *sleepers) poll() {
 	}
 }
 
-// wake ends the wait of those with a message, or an error, or no time left, and reports
-// whether a message came. No command is in flight for a waiter that is dropped here, so
-// every message that is taken off a list has a receiver.
+// wake ends the wait of each waiter that has a message, an error, or no time left,
+// and reports whether a message came. No command is in flight for a waiter that wake
+// drops, so every message taken off a list reaches its waiter.
 func (s *sleepers) wake(asked []*sleeper, replies []*redis.StringCmd) (came bool) {
 	now := time.Now()
-	waiting := s.polled[len(asked):] // since then
+	waiting := s.polled[len(asked):] // those that joined since the poll
 	for i, w := range asked {
 		if errors.Is(replies[i].Err(), redis.Nil) && now.Before(w.until) {
 			waiting = append(waiting, w)
@@ -130,7 +132,7 @@ func (s *sleepers) wake(asked []*sleeper, replies []*redis.StringCmd) (came bool
 	return came
 }
 
-// poolSize returns how many connections rdb has at most. On a cluster that is for a node.
+// poolSize returns the maximum number of connections of rdb; on a cluster, that of each node.
 func poolSize(rdb redis.UniversalClient) int {
 	switch c := rdb.(type) {
 	case interface{ Options() *redis.Options }:
@@ -140,5 +142,5 @@ func poolSize(rdb redis.UniversalClient) int {
 	case interface{ Options() *redis.RingOptions }:
 		return c.Options().PoolSize
 	}
-	return 0 // unknown, so all waiters are polled for
+	return 0 // unknown, so all waiters are polled
 }

@@ -14,14 +14,14 @@ var (
 	tokenScript = redis.NewScript(tokenSource)
 )
 
-// Token returns the fencing token of the last turn, and 0 before the first. Only
+// Token returns the fencing token of the last turn, or 0 before the first. Only
 // TokenAfter changes it while the lock is held.
 //
 // The holder must send it with its first read: a resource that first sees it with
 // the write still accepts older tokens between the two.
 //
 // A token is the server's clock, in microseconds, unless a larger one was granted
-// before. So the last one need not be kept for ever: it expires twice the ttl after
+// before. So the last one need not be kept forever: it expires twice the ttl after
 // the last renewal.
 //
 // Fencing tokens are Martin Kleppmann's answer to holders that go on working after
@@ -36,10 +36,11 @@ func (m *Mutex) Token() int64 {
 	return m.turn.token
 }
 
-// TokenAfter gives the turn a token larger than seen, the one for which the resource has
-// refused this turn's. It returns ErrLost if the lock is not the holder's any more: then the
-// resource was right. Otherwise the tokens had gone back, because Redis has lost its memory
-// or its clock was set back, and the resource knows best how far the tokens were.
+// TokenAfter gives the turn a token larger than seen. Call it when the resource has
+// refused the turn's token because it had seen a larger one. TokenAfter returns
+// ErrLost if the holder has lost the lock: then the resource was right. If not, the
+// tokens had gone back, because Redis lost its data or its clock was set back. Only
+// the resource knows how large they had been.
 func (m *Mutex) TokenAfter(ctx context.Context, seen int64) (int64, error) {
 	mu.Lock()
 	t := m.turn

@@ -1,13 +1,13 @@
--- Gives the hold other tokens, if the lock is still the ticket's: larger than one that a
--- resource has seen, which remembers it for longer than Redis remembers the last token.
+-- Gives the hold new tokens, larger than one that a resource has seen, if the lock is still
+-- the ticket's. The resource may remember that token for longer than Redis does.
 -- KEYS[1]: the lock, a string: the ticket of its holder
 -- KEYS[2]: the last token, a string
 -- ARGV[1]: the ticket
 -- ARGV[2]: ttl, in milliseconds
 -- ARGV[3]: the token that was seen
 -- ARGV[4]: how many tokens a hold may use, one for each of its holders
--- Returns token: the first of them
---         0: the lock is not the ticket's: it has expired, or is another's
+-- Returns token: the first of the new tokens
+--         0: the lock is not the ticket's: it has expired, or another ticket has it
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

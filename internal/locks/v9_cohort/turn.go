@@ -9,7 +9,7 @@ type turn struct {
 	owner   string
 	token   int64
 	depth   int   // calls of Lock and TryLock not yet matched by Unlock
-	renewed int   // how often Redis renewed it
+	renewed int   // number of renewals that Redis confirmed
 	cause   error // why it ended, nil until then
 	onEnd   []context.CancelCauseFunc
 }
@@ -20,7 +20,8 @@ func (c *cohort) enter(m *Mutex, owner string) {
 	c.holder, c.turns[owner] = m.turn, m.turn
 }
 
-// reenter counts another entry of the holder, but not into a lock that is lost.
+// reenter counts another entry of the owner and returns true, if the owner has a
+// turn. If that turn's lock is lost, reenter counts nothing and returns the cause.
 func (c *cohort) reenter(m *Mutex, owner string) (bool, error) {
 	t := c.turns[owner]
 	switch {
@@ -34,7 +35,7 @@ func (c *cohort) reenter(m *Mutex, owner string) (bool, error) {
 	return true, nil
 }
 
-// end cancels the owner's contexts; the first cause counts.
+// end ends the turn and cancels its contexts. Only the first call has an effect.
 func (t *turn) end(cause error) {
 	if t.cause != nil {
 		return
@@ -45,9 +46,10 @@ func (t *turn) end(cause error) {
 	}
 }
 
-// Context returns a copy of parent for the work under the lock. It is cancelled when
-// the lock is lost, with ErrLost as its cause, or released by this owner. The clock of
-// a suspended machine does not advance: the next renewal after that detects the loss.
+// Context returns a copy of parent for the work under the lock. The copy is cancelled
+// when this owner releases the lock, or when the lock is lost, with ErrLost as the
+// cause. A suspended machine's clock stands still: the first renewal after that
+// detects the loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()
@@ -63,8 +65,7 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Renewals returns how often the lock was renewed in this owner's current or last
-// turn.
+// Renewals returns the number of renewals of the lock in this owner's current or last turn.
 func (m *Mutex) Renewals() int {
 	mu.Lock()
 	defer mu.Unlock()

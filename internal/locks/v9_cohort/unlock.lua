@@ -1,7 +1,7 @@
--- Hands the lock to the first waiter, or frees it, or lets the caller's process have
--- it again, if that has waiters and no other process has.
+-- Hands the lock to the first waiter. If there is none, the caller's process gets the
+-- lock again if it has waiters of its own; if not, the lock is freed.
 -- KEYS[1]: the lock, a string: the ticket of its holder
--- KEYS[2]: the queue, a list of tickets, first come first
+-- KEYS[2]: the queue, a list of tickets in order of arrival
 -- KEYS[3]: the waiters, a hash: ticket -> when its heartbeat expires, in
 --          milliseconds of the server's clock
 -- KEYS[4]: the last token, a string
@@ -9,12 +9,12 @@
 -- which only the script knows
 -- ARGV[1]: the ticket
 -- ARGV[2]: ttl, in milliseconds, of the new ticket
--- ARGV[3]: the new ticket with which the caller's process waits again, or nothing
+-- ARGV[3]: the new ticket with which the caller's process waits again, or empty
 -- ARGV[4]: how many tokens a hold may use, one for each of its holders
 -- Returns token: nobody else waits, so the new ticket has the lock, and this is its
 --                first token
 --         0: released
---        -1: the lock is not the caller's: it has expired, or is another's
+--        -1: the lock is not the caller's: it has expired, or another ticket has it
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return -1
 end
@@ -44,7 +44,7 @@ if not first then
   return 0
 end
 mint()
-redis.call('SET', KEYS[1], first, 'PX', left) -- the rest of its own ttl, on which it relies
+redis.call('SET', KEYS[1], first, 'PX', left) -- the remaining ttl of its heartbeat, on which it relies
 redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, string.format('held:%.0f', token))
 redis.call('PEXPIRE', KEYS[1] .. ':wake:' .. first, left)
 if ARGV[3] ~= '' then

@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to release.
+// ErrNotHeld is returned by Unlock if there was nothing to release.
 var ErrNotHeld = errors.New("lock: not held")
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.

@@ -2,17 +2,16 @@
 // plain transactions and watches.
 //
 // How it works: each contender puts a key, attached to its lease, under the lock's
-// name. The oldest key holds the lock; every other contender watches the key just
-// before its own, so a release wakes only one. When a lease expires, its keys are
-// deleted.
+// name. The oldest key holds the lock; every other contender watches the key just before its own,
+// so a release wakes only one waiter. When a lease expires, its keys are deleted.
 //
-// New, compared with the mutex of etcd's own client: that one watches from a past revision, and the
-// server serves such a watch only every 100 ms, so two processes hand a lock over 23 times a
-// second. Here a watch starts from now, and the preceding key is looked up only after the watch was
-// created (queue.go): more than 1000 hand-overs a second on two idle cores. All goroutines of a
-// process share one lease (session.go); they queue up in memory first, and one at a time goes to
-// etcd (package lease). The lease is timed by this machine's clock, from before each renewal was
-// sent, so a holder is told of a loss before etcd acts on it.
+// New, compared with the mutex of etcd's own client: that mutex watches from a past revision, and
+// the server serves such a watch only every 100 ms, so two processes hand a lock over 23 times a
+// second. Here a watch starts from the current revision, and the preceding key is looked up only
+// after the watch was created (queue.go): this allows more than 1000 hand-overs a second on two
+// idle cores. All goroutines of a process share one lease (session.go); they queue up in memory
+// first, and one at a time goes to etcd (package lease). The lease is timed by this machine's clock, from
+// before each renewal was sent, so a holder learns of a loss before etcd lets the next one in.
 //
 // Holds:
 //   - one holder at a time, in a process and among processes: TestPromises
@@ -22,17 +21,17 @@
 //   - a cancelled caller still releases the lock: TestPromises
 //   - a dead holder's lock is free after ttl: TestPromises
 //   - a late holder leaves the next holder's lock alone: TestLossIsToldFirst
-//   - a holder is told of a loss before the next one has the lock: TestLossIsToldFirst
+//   - a holder learns of a loss before the next one has the lock: TestLossIsToldFirst
 //   - a transient failure of etcd does no harm: TestPromises,
 //     TestLostReply, TestLateLease
-//   - a waiter is woken whenever the one before it goes, even if its watch breaks:
+//   - a waiter is woken when the one before it leaves, even if its watch breaks:
 //     TestDepartureIsNotMissed, TestBrokenWatch
 //   - each holder's token is greater than the one before: TestPromises
-//   - thousands of waiters need one lease and one key: TestOneLeaseForAll
+//   - thousands of waiters in a process need one lease and one key: TestOneLeaseForAll
 //   - no call hangs while etcd is unavailable: TestPromises
 //
 // Breaks:
-//   - a process renews forever a lock that is never unlocked
+//   - a lock that is never unlocked is renewed forever
 //   - if somebody else deletes a key or a lease, the holder learns of it up to a third of the ttl
 //     later: TestForeignDeleteIsToldLate; a waiter learns of it before it could get the lock:
 //     TestForeignDeleteOfPlace; a caller without a place in the queue continues with a new lease:
@@ -51,24 +50,23 @@ import (
 	"oversell/internal/locks/lease"
 )
 
-// ErrNotHeld is returned by Unlock when there was nothing to release: the lease has expired, and
+// ErrNotHeld is returned by Unlock if there was nothing to release: the lease has expired, and
 // another holder may have the lock.
 var ErrNotHeld = fmt.Errorf("etcdlock: %w", lease.ErrNotHeld)
 
-// ErrLost is the cause of a lost hold's context. Match it with errors.Is. Lock
-// returns it, wrapped, when the lease or the place in the queue was lost while
-// waiting.
+// ErrLost is the cause with which the context of a lost hold is cancelled. Match it with errors.Is. The
+// error of Lock wraps it if the lease or the place in the queue was lost while Lock waited.
 var ErrLost = errors.New("etcdlock: lease lost")
 
-// NewSource returns a source of locks that expire ttl after their process stops
-// renewing them. etcd counts in seconds and has a minimum ttl, usually one or two
-// seconds: the ttl is rounded up. The client stays the caller's.
+// NewSource returns a source of locks that expire ttl after their process stops renewing them.
+// The ttl is rounded up, because etcd counts in seconds and has a minimum ttl of usually one or
+// two seconds. The caller still owns the client.
 //
-// Close revokes the lease, which releases whatever is still held.
+// Close revokes the lease, which releases all locks that are still held.
 func NewSource(client *clientv3.Client, ttl time.Duration) *lease.Source {
 	s := &server{client: client, ttl: ttl}
 	return lease.NewSource(lease.Kind{Name: "etcdlock", NotHeld: ErrNotHeld, Lost: ErrLost, Open: s.open})
 }
 
-// New returns a handle on the lock named key. It does not acquire it.
+// New returns a handle on the lock named key. It does not acquire the lock.
 func New(source *lease.Source, key string) *lease.Mutex { return lease.New(source, key) }

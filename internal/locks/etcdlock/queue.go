@@ -26,7 +26,7 @@ type place struct {
 }
 
 func (n *session) place(key string) lease.Place {
-	prefix := url.PathEscape(key) + "/" // so that no lock's prefix is part of another's
+	prefix := url.PathEscape(key) + "/" // no lock's prefix is a prefix of another's
 	return &place{session: n, prefix: prefix, key: fmt.Sprintf("%s%x-%d", prefix, int64(n.id), n.places.Add(1))}
 }
 
@@ -45,10 +45,9 @@ func (p *place) Acquire(ctx context.Context, wait bool) (acquired bool, err erro
 
 func (p *place) Put() bool { return p.rev != 0 }
 
-// Token is the revision at which the holder's key was created: etcd numbers all its changes, and
-// a key waits for every key created before it, so each holder's token is greater
-// than all earlier ones. It can also be compared in etcd itself, in the transaction
-// that does the work.
+// Token returns the revision at which the holder's key was created. etcd numbers all its changes,
+// and a key waits for every key created before it, so each holder's token is greater than all
+// earlier ones. A transaction in etcd can also compare the token itself.
 func (p *place) Token() int64 { return p.rev }
 
 func (p *place) Exists(ctx context.Context) (bool, error) {
@@ -56,7 +55,7 @@ func (p *place) Exists(ctx context.Context) (bool, error) {
 	return err == nil && r.Count > 0, err
 }
 
-// try puts the key if there is no other. Otherwise it leaves nothing behind.
+// try puts the key if the lock has no other key. If it has, try leaves nothing behind.
 func (p *place) try(ctx context.Context) (bool, error) {
 	none := clientv3.Compare(clientv3.CreateRevision(p.prefix).WithPrefix(), "=", 0)
 	_, err := p.put(ctx, none)
@@ -80,13 +79,12 @@ func (p *place) queue(ctx context.Context) error {
 	return err
 }
 
-// put puts the key if the condition holds, and returns the preceding key. It also succeeds if an
-// earlier attempt has put the key and only its reply was lost. errGone means that the key does not
-// exist.
+// put puts the key if the condition on holds, and returns the preceding key. It also succeeds if an earlier
+// attempt has put the key and only the reply was lost. errGone means that the key does not exist.
 //
 // A request that got no reply may be executed later, after the key was deleted. So such a failure
-// retires the session: its holds stay, but once the last of them is released the lease is revoked,
-// and no key can be created with it afterwards.
+// retires the session: its holds remain, but once the last of them is released the lease is
+// revoked, and no key can be created with it afterwards.
 func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
@@ -119,7 +117,7 @@ func lastTwo() []clientv3.OpOption {
 	return append(clientv3.WithLastCreate(), clientv3.WithLimit(2), clientv3.WithKeysOnly())
 }
 
-// look returns the key before p's own, or "" if p's own is the oldest.
+// look asks etcd for the key before p's own. It returns "" if p's own key is the oldest.
 func (p *place) look(ctx context.Context) (before string, err error) {
 	var r *clientv3.GetResponse
 	err = p.session.retry(ctx, func(ctx context.Context) (err error) {
@@ -132,7 +130,7 @@ func (p *place) look(ctx context.Context) (before string, err error) {
 	return p.before(r.Kvs)
 }
 
-// before computes look's answer from the last two keys up to p's own.
+// before returns the key before p's own, or "", from the last two keys up to p's own.
 func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
 	switch {
 	case len(kvs) == 0 || string(kvs[0].Key) != p.key:
@@ -143,13 +141,13 @@ func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
 	return string(kvs[1].Key), nil
 }
 
-// outlast waits until before is deleted, and then returns the new key before p's own.
+// outlast waits until the key before is deleted, and then returns the new key before p's own.
 //
-// The watch is not given a revision to start from: with a past one, such as that of the reply that
+// The watch has no revision to start from: with a past revision, such as that of the reply that
 // named before, the server would serve the watch only every 100 ms (23 hand-overs a second instead
-// of more than 1000). So it misses earlier events, and the preceding key is looked up again once
-// the watch is created. That is also done once per ttl, because a watch on an unreachable server
-// reports nothing.
+// of more than 1000). So the watch misses earlier events, and outlast looks up the preceding key
+// again once the watch is created. It also does so once per ttl, because a watch on an unreachable
+// server reports nothing.
 func (p *place) outlast(ctx context.Context, before string) (string, error) {
 	round, cancel := context.WithTimeout(ctx, p.session.TTL)
 	defer cancel()
@@ -189,12 +187,12 @@ func (p *place) Remove() error {
 		return err
 	})
 	switch {
-	case err != nil && p.session.Over(): // the key goes with the lease
+	case err != nil && p.session.Over(): // the key ends with the lease
 		return errors.Join(ErrNotHeld, err)
-	case err != nil: // the key will go with the lease
+	case err != nil: // the key will end with the lease
 		p.session.Retire()
 		return fmt.Errorf("etcdlock: unlock: %w", err)
-	case deleted == 0 && tries == 1: // otherwise an earlier attempt may have deleted it
+	case deleted == 0 && tries == 1: // after more tries, an earlier one may have deleted it
 		return ErrNotHeld
 	}
 	return nil

@@ -24,7 +24,7 @@ type server struct {
 	ttl    time.Duration
 }
 
-// A session is a lease that is kept alive, and timed by this machine's clock.
+// A session is a lease that this process renews, and times by its machine's clock.
 //
 // The client's own session also keeps its lease alive. But it does not say when a renewal was sent,
 // and reports up to a second late that no renewal was answered for a whole ttl.
@@ -32,7 +32,7 @@ type session struct {
 	*lease.Session
 	client *clientv3.Client
 	id     clientv3.LeaseID
-	places atomic.Int64 // how many places there have been
+	places atomic.Int64 // number of places created so far
 }
 
 // errUnknown means that the lease has expired in etcd, or was revoked.
@@ -40,7 +40,7 @@ var errUnknown = fmt.Errorf("%w: %w", ErrLost, lease.ErrReplaced)
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
-// open gets a lease and keeps it alive from then on.
+// open gets a lease and starts to renew it.
 func (s *server) open(ctx context.Context, source *lease.Source) (*lease.Session, error) {
 	granted, sent, err := s.grant(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *server) open(ctx context.Context, source *lease.Source) (*lease.Session
 	return n.Session, nil
 }
 
-// grant gets a lease. It asks again if the answer is so late that half of the lease is over, as may
-// happen with the first answer after an outage.
+// grant gets a lease. If the answer is so late that half of the lease is over, as may happen after
+// an outage, grant asks again.
 func (s *server) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, time.Time, error) {
 	for {
 		sent := time.Now()
@@ -69,7 +69,7 @@ func (s *server) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, time.
 }
 
 // keep renews the lease until the session ends. A lease that this process gives up is revoked. A
-// lost lease is left to expire, because its holders may only just have been told.
+// lost lease is left to expire, because its holders may have learned of the loss only just now.
 func (n *session) keep() {
 	n.Keep(n.renew)
 	if n.GivenUp() {
@@ -77,8 +77,8 @@ func (n *session) keep() {
 	}
 }
 
-// renew asks for another ttl, once. The client's own method retries by itself, and
-// does not say when it sent the request that was answered.
+// renew sends one renewal. The client's own method retries by itself, and does not say when it sent
+// the request that was answered.
 func (n *session) renew() error {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(n.Ctx), n.TTL/4)
 	defer cancel()
@@ -103,11 +103,11 @@ func (n *session) renew() error {
 func (n *session) revoke() {
 	ctx, cancel := context.WithTimeout(context.Background(), n.TTL)
 	defer cancel()
-	_, _ = n.client.Revoke(ctx, n.id) // it expires anyway
+	_, _ = n.client.Revoke(ctx, n.id) // if this fails, the lease expires
 }
 
-// retry repeats ask until there is an answer, or ctx has ended. Each attempt has a time
-// limit: perhaps only the server that was asked is unavailable.
+// retry calls ask until there is an answer, or until ctx ends. Each attempt has a time limit,
+// because the next one may reach another server, which is available.
 func (n *session) retry(ctx context.Context, ask func(context.Context) error) error {
 	for {
 		once, cancel := context.WithTimeout(ctx, n.TTL)
@@ -120,7 +120,8 @@ func (n *session) retry(ctx context.Context, ask func(context.Context) error) er
 	}
 }
 
-// isTransient reports whether the server is unavailable or has no leader, as opposed to a refusal.
+// isTransient reports whether err means that the server is unavailable or has no leader, and not
+// that it refused the request.
 func isTransient(err error) bool {
 	var refused rpctypes.EtcdError
 	if errors.As(err, &refused) {

@@ -10,17 +10,17 @@ import (
 
 // A Place is a contender's place in a lock's queue on the server.
 type Place interface {
-	// Acquire puts the place into the queue, and waits until it is the first, or until ctx ends.
-	// Without wait, it returns false if it is not the first, and leaves nothing behind.
+	// Acquire puts the place into the queue, and waits until the place is the first or ctx ends. If wait is
+	// false and the place is not the first, Acquire returns false and leaves nothing behind.
 	Acquire(ctx context.Context, wait bool) (bool, error)
 	// Put reports whether the place is known to have been in the queue.
 	Put() bool
 	// Exists asks the server whether the place is still in the queue.
 	Exists(ctx context.Context) (bool, error)
-	// Remove takes the place out of the queue. It tries until it succeeds or the session has ended. It
+	// Remove takes the place out of the queue. It retries until it succeeds or the session ends. It
 	// returns Kind.NotHeld if the place was already gone.
 	Remove() error
-	// Token returns the number of the change that created the place: it grows from holder to holder.
+	// Token returns the number of the server's change that created the place. It grows from holder to holder.
 	Token() int64
 }
 
@@ -32,12 +32,12 @@ type Mutex struct {
 	hold   *hold
 }
 
-// New returns a handle on the lock named key. It does not acquire it.
+// New returns a handle on the lock named key. It does not acquire the lock.
 func New(source *Source, key string) *Mutex { return &Mutex{source: source, key: key} }
 
-// Lock waits for the lock, in order of arrival. It returns the cause of ctx if that ends first, and
-// an error if the place in the queue was lost: because the server was unavailable for too long or
-// ended the session, or somebody deleted the place. After an error there is nothing to release.
+// Lock waits for the lock, in order of arrival. If ctx ends first, it returns the cause. It returns
+// an error if the place in the queue was lost: the server was unavailable for too long or ended the
+// session, or somebody deleted the place. After an error there is nothing to release.
 func (m *Mutex) Lock(ctx context.Context) error {
 	t, err := m.source.local.Lock(ctx, m.key)
 	if err != nil {
@@ -60,8 +60,8 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 }
 
 // enter acquires the lock on the server for the caller whose turn it is in this process. A request
-// may not end before the client is closed, so enter does not wait for it when ctx or the session
-// has ended. The turn ends only after the clean-up.
+// may block until the client is closed, so enter stops waiting for it when ctx or the session ends.
+// The turn in this process ends only after the clean-up.
 func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, error) {
 	type outcome struct {
 		hold *hold
@@ -76,7 +76,7 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 		case attempted <- outcome{h, err}:
 		case <-gone:
 			if h != nil {
-				_ = h.giveBack(context.Background()) // Remove repeats it until it succeeds
+				_ = h.giveBack(context.Background()) // Remove retries until it succeeds
 			}
 		}
 	})
@@ -98,8 +98,8 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 }
 
 // attempt tries to acquire the lock until ctx ends, and calls giveUp when the session is lost. It
-// returns nil without an error if the lock is held and wait is false. If it returns no hold, it has
-// left nothing behind, and the turn is over.
+// returns neither a hold nor an error if the lock is held and wait is false. If it returns no hold,
+// it has left nothing behind, and has ended the turn.
 //
 // The server may have ended the session, which this process notices only at its next request. A
 // caller that has no place in the queue yet has lost nothing, and continues with a new session.
@@ -124,8 +124,8 @@ func (s *Source) attempt(
 	}
 }
 
-// attempt is one attempt in this session. Again means that the session has ended, but that the
-// caller has lost nothing and can try in a new one.
+// attempt tries to acquire the lock in this session. If again is true, the session has ended, but
+// the caller has lost nothing and can try in a new session.
 func (n *Session) attempt(
 	ctx context.Context, giveUp context.CancelCauseFunc, t *guard.KeyHold, wait bool,
 ) (_ *hold, again bool, err error) {
@@ -161,7 +161,7 @@ func (n *Session) replaced() bool { return errors.Is(context.Cause(n.Ctx), ErrRe
 
 // Unlock releases the lock, even if ctx is already cancelled: a caller that gives up must not keep
 // the others waiting. If the server does not answer in time, Unlock returns an error, and the lock
-// is released as soon as the server answers, or with the session.
+// is released as soon as the server answers, or when the session ends.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	h := m.hold
 	if h == nil {
@@ -171,15 +171,15 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	return h.giveBack(ctx)
 }
 
-// Context returns a copy of parent for the work under the lock. It ends when the session is lost,
-// with Kind.Lost as its cause, or when the lock is released. It also ends with Kind.Lost after
-// somebody else has deleted the place, but up to a third of the ttl later: the next holder may
-// have the lock by then.
+// Context returns a copy of parent for the work under the lock. The copy is cancelled when the lock
+// is released, or when the session is lost, with Kind.Lost as the cause. It is also cancelled with
+// Kind.Lost when somebody else has deleted the place, but up to a third of the ttl later: the next
+// holder may have the lock by then.
 //
-// It ends before the server lets the next holder in: this process counts the ttl from before the
-// last answered request was sent, the server from when it received the request, and the last tenth
-// of the ttl is not used. This assumes that neither clock is a tenth slower than the other, and
-// that this process runs.
+// When a session is lost, the copy is cancelled before the server lets the next holder in: this process counts
+// the ttl from before it sent the last answered request, and the server from when it received that request. In
+// addition, this process does not use the last tenth of the ttl. All this assumes that this process is not
+// paused, and that its clock is at most a tenth slower than the server's.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	h := m.hold
@@ -218,15 +218,15 @@ func newHold(n *Session, t *guard.KeyHold, p Place) *hold {
 	return h
 }
 
-// attend checks, as often as the session is renewed, that the place still exists: if it is
-// deleted, the server lets the next holder in although the session goes on.
+// attend checks three times in a ttl that the place still exists: if somebody deletes the place,
+// the server lets the next holder in although the session goes on.
 func (h *hold) attend() {
 	limit := h.session.TTL / 3
 	for Sleep(h.ctx, limit) == nil {
 		ctx, cancel := context.WithTimeout(h.ctx, limit)
 		there, err := h.place.Exists(ctx)
 		cancel()
-		if err == nil && !there { // the session handles errors
+		if err == nil && !there { // errors are left to the session's renewal
 			h.end(fmt.Errorf("%w: somebody deleted the place in the queue", h.session.source.kind.Lost))
 			return
 		}
@@ -242,13 +242,13 @@ func (h *hold) giveBack(ctx context.Context) error {
 		defer close(left)
 		err := h.place.Remove()
 		if err != nil && h.session.Over() {
-			err = s.kind.NotHeld // the lock went with the session
+			err = s.kind.NotHeld // the lock ended with the session
 		}
 		removed <- err
 		h.leave()
 	}) {
 		h.leave()
-		return s.kind.NotHeld // the lock goes with the session
+		return s.kind.NotHeld // the lock ends with the session
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
 	defer cancel()

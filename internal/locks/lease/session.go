@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// Session is a session with the server. While it lasts, the server is certain to keep the locks of
-// this process. It is safe for concurrent use.
+// Session is a session with the server. While it lasts, the server keeps the locks of this
+// process. It is safe for concurrent use.
 type Session struct {
 	Ctx context.Context // ends with the session
 	End context.CancelCauseFunc
 	TTL time.Duration
 
-	// Place returns a place of this session in the queue of the lock named key. It is put
-	// into the queue by Acquire.
+	// Place returns a place of this session in the queue of the lock named key. Acquire puts the
+	// place into the queue.
 	Place func(key string) Place
 
 	source *Source
-	next   time.Time // when to renew it for the first time
+	next   time.Time // when to send the first renewal
 
 	mu      sync.Mutex
 	expires time.Time   // by this machine's clock
 	alarm   *time.Timer // declares the session lost
 	failed  error       // the error of the last renewal, or nil
 	users   int         // attempts and holds
-	retired bool        // end it once there are no users
+	retired bool        // the session ends once there are no users
 }
 
 // NewSession returns a session that the server has granted for the ttl. The ttl counts from when
-// the request was sent. A tenth of the ttl is not used: it is a margin for telling the holder, and
-// for a clock that is slower than the server's. The cause of a lost session wraps Kind.Lost and the
-// error of the last renewal.
+// the request was sent. A tenth of the ttl is not used: it is a margin for the time to notify the
+// holder, and for a clock that is slower than the server's. The cause of a lost session wraps
+// Kind.Lost and the error of the last renewal.
 func (s *Source) NewSession(sent time.Time, ttl time.Duration) *Session {
 	n := &Session{TTL: ttl, source: s, next: sent.Add(ttl / 3), expires: sent.Add(ttl - ttl/10)}
 	n.Ctx, n.End = context.WithCancelCause(s.Ctx)
@@ -41,9 +41,9 @@ func (s *Source) NewSession(sent time.Time, ttl time.Duration) *Session {
 	return n
 }
 
-// Keep renews the session three times in a ttl, until it ends. If renew returns Kind.Lost, it ends
-// the session. Any other error is not yet a loss: there is time left, and the next attempt may
-// succeed.
+// Keep renews the session three times in a ttl, until the session ends. If renew returns
+// Kind.Lost, Keep ends the session. Any other error is not yet a loss: there is time left, and the
+// next attempt may succeed.
 func (n *Session) Keep(renew func() error) {
 	defer n.alarm.Stop()
 	for wait := time.Until(n.next); Sleep(n.Ctx, wait) == nil; {
@@ -72,14 +72,14 @@ func (n *Session) extend(expires time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.failed = nil
-	if n.over() { // the answer came too late: the holder has been told of the loss
+	if n.over() { // the answer came too late: the holders' contexts are already cancelled
 		return
 	}
 	n.expires = expires
 	n.alarm.Reset(time.Until(expires))
 }
 
-// Over reports whether the session has ended, and ends it if its time has run out. It reads the
+// Over reports whether the session has ended, and ends it if its time is over. It reads the
 // clock, because timers may be late.
 func (n *Session) Over() bool {
 	n.mu.Lock()
@@ -87,7 +87,7 @@ func (n *Session) Over() bool {
 	return n.over()
 }
 
-// over is Over for callers that have locked mu.
+// over is like Over, but mu must be locked.
 func (n *Session) over() bool {
 	if !time.Now().Before(n.expires) {
 		n.End(errors.Join(n.source.kind.Lost, n.failed))
@@ -114,7 +114,7 @@ func (n *Session) leave() {
 	n.endUnused()
 }
 
-// Retire prevents new users. The session ends when it has no users any more.
+// Retire prevents new users. The session ends once it has no users.
 func (n *Session) Retire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,7 +130,7 @@ func (n *Session) endUnused() {
 	}
 }
 
-// GivenUp reports whether this process has ended the session, instead of losing it.
+// GivenUp reports whether this process has ended the session itself, and not lost it.
 func (n *Session) GivenUp() bool {
 	cause := context.Cause(n.Ctx)
 	return errors.Is(cause, errUnused) || errors.Is(cause, ErrClosed)
@@ -141,7 +141,7 @@ func (n *Session) lost() error {
 	return n.source.errorf("while waiting: %w", context.Cause(n.Ctx))
 }
 
-// Sleep waits for d, or returns the cause of ctx if that ends first.
+// Sleep waits for d. If ctx ends first, it returns the cause of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -151,5 +151,5 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Rest returns the pause after a request that got no answer.
+// Rest returns the pause before a request that got no answer is repeated.
 func Rest(ttl time.Duration) time.Duration { return min(ttl/20, 100*time.Millisecond) }

@@ -1,7 +1,8 @@
-// Package lease contains what the locks on etcd and ZooKeeper share. All goroutines of a process
-// use one session with the server, which is renewed, and timed by this machine's clock. They queue
-// up in memory first, and one at a time takes a place in the server's queue. A lock only adds how a
-// session is opened and renewed, and what a place is: see Kind and Place.
+// Package lease contains the code that the locks on etcd and ZooKeeper share. All goroutines of a
+// process use one session with the server. The session is renewed, and timed by this machine's
+// clock. The goroutines queue up in memory first, and one at a time takes a place in the server's
+// queue. Each kind of lock implements only the opening and renewal of a session, and a place in the
+// queue (see Kind and Place).
 package lease
 
 import (
@@ -17,34 +18,33 @@ import (
 )
 
 var (
-	// ErrNotHeld is wrapped by the errors of Unlock when there was nothing to release. Code that does
-	// not import the lock's client library, such as a catalog, can match it.
+	// ErrNotHeld is wrapped by the errors that Unlock returns if there was nothing to release. Code
+	// that does not import the lock's client library, such as a catalog, can match it.
 	ErrNotHeld = errors.New("not held")
 
 	// ErrClosed is wrapped by the errors of a source that is closed.
 	ErrClosed = errors.New("the source is closed")
 
-	// ErrReplaced is wrapped by an error, or by the cause of a session's end, when the server no
+	// ErrReplaced is wrapped by an error, or by the cause of a session's end, if the server no
 	// longer knows the session.
 	ErrReplaced = errors.New("the server does not know the session")
 )
 
-// AnswerTimeout limits calls that their caller's context does not limit.
+// AnswerTimeout limits the calls that are not limited by the context of their caller.
 const AnswerTimeout = 5 * time.Second
 
 // Kind describes a kind of lock.
 type Kind struct {
-	Name    string // begins the errors
-	NotHeld error  // the error of Unlock when there is nothing to release
+	Name    string // prefix of error texts
+	NotHeld error  // returned by Unlock if there is nothing to release
 	Lost    error  // wrapped by the cause of a lost session
 
-	// Open opens a session, trying until ctx ends, and keeps it alive: see Source.NewSession and
-	// Source.Go.
+	// Open opens a session, retrying until ctx ends, and keeps it alive (see Source.NewSession and Source.Go).
 	Open func(ctx context.Context, s *Source) (*Session, error)
 }
 
-// A Source is shared by all holders of a process: it has their session, and for each lock a queue
-// of its waiters in this process. It is safe for concurrent use.
+// A Source is shared by all holders in a process. It contains their session, and for each lock a
+// queue of the waiters in this process. It is safe for concurrent use.
 type Source struct {
 	kind    Kind
 	local   guard.KeyedMutex
@@ -56,7 +56,7 @@ type Source struct {
 
 	mu      sync.Mutex
 	closed  bool
-	session *Session // for new holds; nil before the first
+	session *Session // for new holds; nil before the first session
 }
 
 // NewSource returns a source of locks.
@@ -66,7 +66,7 @@ func NewSource(kind Kind) *Source {
 	return s
 }
 
-// Go runs f in a goroutine, unless the source is closed.
+// Go runs f in a goroutine and returns true, unless the source is closed.
 func (s *Source) Go(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +77,8 @@ func (s *Source) Go(f func()) bool {
 	return true
 }
 
-// Close tells all holders that their locks are lost, and ends the session if the server answers.
-// Call it before the client's own Close. It may be called more than once.
+// Close cancels the contexts of all holds with Kind.Lost as the cause, and ends the session if the
+// server answers. Call it before the client's own Close. It may be called more than once.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -97,7 +97,7 @@ func (s *Source) Close() error {
 	}
 }
 
-// use returns the session for new holds, and opens one if there is none. The caller must leave it.
+// use returns the session for new holds, and opens one if there is none. The caller must call leave on it.
 func (s *Source) use(ctx context.Context) (*Session, error) {
 	if n := s.current(); n != nil {
 		return n, nil
@@ -111,8 +111,8 @@ func (s *Source) use(ctx context.Context) (*Session, error) {
 	if n := s.current(); n != nil {
 		return n, nil
 	}
-	// Not the caller's context: an interrupted request might leave behind a session that nobody knows
-	// of. The next caller can use it.
+	// This is not the caller's context: an interrupted request might leave behind a session that no
+	// process knows of. The next caller can use the session.
 	own, end := context.WithTimeout(s.Ctx, AnswerTimeout)
 	defer end()
 	n, err := s.kind.Open(own, s)
@@ -126,7 +126,7 @@ func (s *Source) use(ctx context.Context) (*Session, error) {
 	return n, nil
 }
 
-// current returns the open session, counting a user, or nil.
+// current counts a user of the open session and returns the session, or nil if there is none.
 func (s *Source) current() *Session {
 	s.mu.Lock()
 	n := s.session

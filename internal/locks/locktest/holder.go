@@ -11,11 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Holder takes the lock and releases it.
+// A Holder is a process, or a part of one, that acquires and releases the lock.
 type Holder struct {
 	Mutex Mutex
-	Ctx   context.Context // has the owner's name, if the lock needs one
-	Hook  *Hook           // in the client of its process
+	Ctx   context.Context // contains the owner's name, if the lock needs one
+	Hook  *Hook           // of its process's client
 
 	w       *World
 	name    string
@@ -64,7 +64,7 @@ func (h *Holder) Stop() {
 	})
 }
 
-// GoOn ends Stop.
+// GoOn ends the effect of Stop.
 func (h *Holder) GoOn() {
 	if h.stopped != nil {
 		h.stopped.Off()
@@ -82,10 +82,10 @@ func (h *Holder) TryLock() bool {
 	return ok
 }
 
-// MustLock acquires the lock, which must be free.
+// MustLock acquires the lock. The scenario ends if the lock is held.
 func (h *Holder) MustLock() { h.w.Expect(h.TryLock(), "the lock is held, and %s wants it", h.name) }
 
-// MustNotLock expects that another holder has the lock.
+// MustNotLock calls TryLock and expects that another holder has the lock.
 func (h *Holder) MustNotLock() {
 	h.w.Expect(!h.TryLock(), "%s got the lock of another holder", h.name)
 }
@@ -99,20 +99,21 @@ func (h *Holder) Unlock() bool {
 	return err == nil
 }
 
-// MustUnlock releases the lock.
+// MustUnlock releases the lock. The scenario ends if there is none to release.
 func (h *Holder) MustUnlock() { h.w.Expect(h.Unlock(), "%s has no lock to release", h.name) }
 
-// MustNotHold expects that the holder has no lock to release.
+// MustNotHold calls Unlock and expects that the holder has no lock to release.
 func (h *Holder) MustNotHold() { h.w.Expect(!h.Unlock(), "%s released a lock", h.name) }
 
-// LoseReply asks for the lock, and loses the reply.
+// LoseReply calls TryLock so that its reply is lost.
 func (h *Holder) LoseReply() {
 	h.Hook.On(Any, 1, LoseReply(ErrCut))
 	ok, err := h.Mutex.TryLock(h.Ctx)
 	h.w.Expect(!ok && errors.Is(err, ErrCut), "TryLock = %v, %v, when the reply was lost", ok, err)
 }
 
-// Context returns the context of the holder's work, which never ends if the lock has none.
+// Context returns the context of the holder's work. If the lock has no such context, it returns
+// one that never ends.
 func (h *Holder) Context() context.Context {
 	if m, ok := h.Mutex.(contextual); ok {
 		return m.Context(h.w.ctx)
@@ -139,7 +140,7 @@ type (
 	fenced interface{ Token() int64 }
 )
 
-// lock waits for the lock until ctx ends. It polls a lock that cannot wait.
+// lock waits for the lock until ctx ends. If the lock has no method that waits, it polls.
 func (h *Holder) lock(ctx context.Context) error {
 	if m, ok := h.Mutex.(waiter); ok {
 		return m.Lock(ctx)
@@ -164,7 +165,7 @@ func (h *Holder) start(f func(ctx context.Context) error) (done attempt, cancel 
 	return got, cancel
 }
 
-// wait starts to wait for the lock, and returns when the holder is in the queue.
+// wait starts to wait for the lock in a goroutine, and returns when the holder is in the queue.
 func (h *Holder) wait() (served attempt, cancel context.CancelFunc) {
 	served, cancel = h.start(h.lock)
 	synctest.Wait()
@@ -180,7 +181,7 @@ func (h *Holder) lockNow() time.Duration {
 	return time.Since(start)
 }
 
-// unlocking matches the one command of Unlock that releases the lock.
+// unlocking matches the command with which Unlock releases the lock.
 var unlocking = Command("del", "unlink", "eval", "evalsha", "fcall", "delex", "delifeq")
 
 // unlockUntold releases the lock, but the reply is lost.
@@ -197,8 +198,8 @@ type parking func(*Pause) Action
 func beforeIt(p *Pause) Action { return p.Before }
 func afterIt(p *Pause) Action  { return p.After }
 
-// unlockParked starts an Unlock and returns when it is paused, or has ended without sending such a
-// command. goOn lets it finish.
+// unlockParked starts an Unlock and returns when its release command is paused, or when it has
+// ended without sending one. goOn lets the Unlock finish.
 func (h *Holder) unlockParked(where parking) (goOn func()) {
 	pause := NewPause()
 	rule := h.Hook.On(unlocking, 1, where(pause))
@@ -218,5 +219,5 @@ func (h *Holder) unlockParked(where parking) (goOn func()) {
 	}
 }
 
-// faults has the ways in which a command can fail.
+// faults lists the ways in which a command can fail.
 var faults = map[string]Action{"never sent": Fail(ErrCut), "reply lost": LoseReply(ErrCut), "no answer": Drop}

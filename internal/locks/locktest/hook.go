@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrCut is the error of a broken connection, for faults that need no other.
+// ErrCut stands for the error of a broken connection. Faults that need no particular error use it.
 var ErrCut = errors.New("locktest: connection cut")
 
 // A Match selects the commands for a fault.
@@ -27,8 +27,8 @@ func Command(names ...string) Match {
 	}
 }
 
-// Script matches the runs of one Lua script, given its source: EVAL by the source, EVALSHA by its
-// hash.
+// Script matches the commands that run one Lua script, given its source: EVAL by the source,
+// EVALSHA by its hash.
 func Script(source string) Match {
 	sum := sha1.Sum([]byte(source))
 	hash := hex.EncodeToString(sum[:])
@@ -67,18 +67,18 @@ func All(matches ...Match) Match {
 	}
 }
 
-// Any matches every command of the code under test: all except those that go-redis
+// Any matches every command of the code under test. It does not match the commands that go-redis
 // sends to set up a connection.
 func Any(cmd redis.Cmder) bool { return !setUp(cmd) }
 
 var setUp = Command("hello", "auth", "client", "select", "readonly")
 
-// An Action is what happens to a command. It calls send to have Redis execute the command;
-// otherwise the command is never sent. It returns the caller's result: the error of send, or an
-// error of its own in place of the reply.
+// An Action decides what happens to a command. If it calls send, Redis executes the command; if
+// not, the command is never sent. The error that it returns is the caller's: the error of send, or
+// another one in place of the reply.
 type Action func(ctx context.Context, send func() error) error
 
-// Pass lets the command through: for a rule that only counts.
+// Pass lets the command through. Use it for a rule that only counts commands.
 func Pass(_ context.Context, send func() error) error { return send() }
 
 // Fail fails the command with err. Redis never sees it.
@@ -86,14 +86,13 @@ func Fail(err error) Action {
 	return func(context.Context, func() error) error { return err }
 }
 
-// Drop loses the command on its way: Redis never sees it, and the caller waits
-// for an answer until its context ends.
+// Drop loses the command on its way to Redis. The caller waits for an answer until its context ends.
 func Drop(ctx context.Context, _ func() error) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// LoseReply has Redis execute the command, and fails it with err anyway.
+// LoseReply lets Redis execute the command, but returns err instead of the reply.
 func LoseReply(err error) Action {
 	return func(_ context.Context, send func() error) error {
 		if sent := send(); isNoScript(sent) {
@@ -103,7 +102,7 @@ func LoseReply(err error) Action {
 	}
 }
 
-// A Pause parks a command until it is released.
+// A Pause holds commands back until Release is called.
 type Pause struct {
 	once     sync.Once
 	parked   chan struct{}
@@ -115,8 +114,8 @@ func NewPause() *Pause {
 	return &Pause{parked: make(chan struct{}), released: make(chan struct{})}
 }
 
-// Before parks the command before it is sent. If the caller's context ends
-// meanwhile, it is never sent.
+// Before parks the command before it is sent. If the caller's context ends meanwhile, the command
+// is never sent.
 func (p *Pause) Before(ctx context.Context, send func() error) error {
 	if err := p.park(ctx); err != nil {
 		return err
@@ -124,8 +123,8 @@ func (p *Pause) Before(ctx context.Context, send func() error) error {
 	return send()
 }
 
-// After parks the command once Redis has executed it: its reply is late. If
-// the caller's context ends meanwhile, the reply is lost.
+// After parks the command once Redis has executed it, so the reply is late. If the caller's context
+// ends meanwhile, the reply is lost.
 func (p *Pause) After(ctx context.Context, send func() error) error {
 	sent := send()
 	if isNoScript(sent) {
@@ -150,12 +149,11 @@ func (p *Pause) park(ctx context.Context) error {
 // Parked is closed as soon as a command is parked.
 func (p *Pause) Parked() <-chan struct{} { return p.parked }
 
-// Release lets the parked command go on, and all later ones through. It must
-// be called once.
+// Release lets parked and later commands go on. It must be called exactly once.
 func (p *Pause) Release() { close(p.released) }
 
-// A Hook is a redis.Hook with rules for what happens to which commands. The
-// zero Hook lets everything through:
+// A Hook is a redis.Hook with rules. Each rule applies an action to the commands that it matches.
+// The zero Hook lets all commands through:
 //
 //	hook := new(locktest.Hook)
 //	rdb.AddHook(hook)
@@ -168,17 +166,17 @@ type Hook struct {
 	rules []*Rule
 }
 
-// A Rule is a rule that On has added.
+// A Rule is one rule of a Hook. On and Count return it.
 type Rule struct {
 	hook   *Hook
 	match  Match
 	action Action
-	left   int // how many commands more, negative for no limit
+	left   int // number of commands that it still applies to, negative for no limit
 	hits   int
 }
 
-// On applies action to the next n commands that match, or to every one if n
-// is negative. Where several rules match, the one added first is outermost.
+// On adds a rule that applies action to the next n commands that match, or to all of them if n is
+// negative. If several rules match, the action of the first one is outermost.
 //
 // If Redis does not know a script yet, the client sends EVALSHA, receives NOSCRIPT, and sends EVAL.
 // That counts as one command.
@@ -190,10 +188,10 @@ func (h *Hook) On(match Match, n int, action Action) *Rule {
 	return r
 }
 
-// Count returns a rule that does nothing but count.
+// Count adds a rule that only counts the commands that match.
 func (h *Hook) Count(match Match) *Rule { return h.On(match, -1, Pass) }
 
-// Hits returns how many commands the rule was applied to.
+// Hits returns the number of commands to which the rule was applied.
 func (r *Rule) Hits() int {
 	r.hook.mu.Lock()
 	defer r.hook.mu.Unlock()
@@ -221,7 +219,7 @@ func (h *Hook) take(r *Rule, cmds []redis.Cmder) bool {
 	return true
 }
 
-// giveBack undoes take.
+// giveBack undoes the effect of take.
 func (h *Hook) giveBack(r *Rule) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -265,8 +263,8 @@ func (h *Hook) apply(ctx context.Context, cmds []redis.Cmder, send func() error)
 	return err
 }
 
-// forget removes the value of a reply that the caller of cmd must not see, because go-redis returns
-// a value even together with an error.
+// forget removes the reply's value from cmd. The caller must not see it, and go-redis returns a
+// value even together with an error.
 func forget(cmd redis.Cmder) {
 	switch cmd := cmd.(type) {
 	case interface{ SetVal(bool) }:
@@ -286,17 +284,17 @@ func forget(cmd redis.Cmder) {
 	}
 }
 
-// DialHook is part of redis.Hook.
+// DialHook implements redis.Hook.
 func (h *Hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook is part of redis.Hook.
+// ProcessHook implements redis.Hook.
 func (h *Hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return h.apply(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
 	}
 }
 
-// ProcessPipelineHook is part of redis.Hook.
+// ProcessPipelineHook implements redis.Hook.
 func (h *Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return h.apply(ctx, cmds, func() error { return next(ctx, cmds) })

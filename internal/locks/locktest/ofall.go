@@ -56,8 +56,8 @@ func (r *room) enter(h *Holder) (leave func()) {
 	return r.Enter(h.name)
 }
 
-// judge ends the scenario if two holders were inside at once, or if the tokens do not grow. The
-// tokens of a lock without tokens are not checked.
+// judge ends the scenario if two holders were inside at once, or if the tokens do not grow. It
+// checks no tokens if the lock has none.
 func (r *room) judge(w *World) {
 	for _, overlap := range r.Overlaps() {
 		w.Expect(false, "%s", overlap)
@@ -69,7 +69,8 @@ func (r *room) judge(w *World) {
 	}
 }
 
-// Holders of one process wait for the lock while one of them has it, and then each gets it once.
+// Several holders in one process wait for the lock while another one in the process has it. Then
+// each of them gets it once.
 func together(w *World) {
 	first := w.Holder("a")
 	var others []*Holder
@@ -88,7 +89,7 @@ func together(w *World) {
 		defer cancel()
 		all = append(all, done)
 	}
-	time.Sleep(TTL / 20) // they wait
+	time.Sleep(TTL / 20) // the others wait meanwhile
 	leave()
 	given := first.Unlock()
 	var failed error
@@ -117,7 +118,7 @@ func frank(w *World) {
 	ok, err := a.Mutex.TryLock(a.Ctx)
 	w.Expect(!ok, "TryLock succeeded without Redis")
 	w.Expect(err != nil, "TryLock took silence for a lock that is held")
-	time.Sleep(TTL / 10) // what the attempt acquired may be released meanwhile
+	time.Sleep(TTL / 10) // the attempt may have acquired the lock, which may be released meanwhile
 	a.MustLock()
 	a.Hook.On(Any, 1, Fail(ErrCut))
 	err = a.Mutex.Unlock(a.Ctx)
@@ -179,7 +180,7 @@ func failedUnlock(w *World) {
 func lostForATTL(w *World) {
 	a, b := w.Holder("a"), w.Holder("b")
 	a.LoseReply()
-	time.Sleep(TTL / 10) // what the attempt acquired may be released meanwhile
+	time.Sleep(TTL / 10) // the attempt may have acquired the lock, which may be released meanwhile
 	if a.TryLock() {
 		a.MustUnlock()
 	}
@@ -193,7 +194,7 @@ func forgotten(w *World) {
 	if ok, err := a.Mutex.TryLock(ctx); !ok {
 		panic(failure{fmt.Errorf("TryLock = %v, %w", ok, err)})
 	}
-	cancel() // and returns
+	cancel() // the holder's work ends without Unlock
 	time.Sleep(100 * TTL)
 	w.Expect(b.TryLock(), "the lock stays")
 }
@@ -215,7 +216,7 @@ func foreign(w *World) {
 
 	a.MustLock()
 	a.unlockUntold()
-	time.Sleep(TTL / 10) // an Unlock that failed may be repeated in the background
+	time.Sleep(TTL / 10) // the lock may repeat a failed Unlock in the background
 	b.MustLock()
 	a.Unlock()
 	w.Expect(!c.TryLock(), "unlocking again, it removed the next one's lock")
@@ -276,7 +277,7 @@ func pause(w *World) {
 func lostReply(w *World) {
 	a, b := w.Holder("a"), w.Holder("b")
 	a.LoseReply()
-	time.Sleep(TTL / 10) // what the attempt acquired may be released meanwhile
+	time.Sleep(TTL / 10) // the attempt may have acquired the lock, which may be released meanwhile
 	w.Expect(a.TryLock(), "it waits for the lock that it has")
 	w.Expect(a.Unlock() && b.TryLock(), "it has the lock twice, and releases it once")
 }

@@ -20,7 +20,7 @@ func ofLeases() []promise {
 	})
 }
 
-// endedWith ends the scenario unless ctx has ended, with the cause.
+// endedWith ends the scenario unless ctx has ended with the given cause. A nil cause stands for any.
 func (w *World) endedWith(ctx context.Context, cause error, when string) {
 	got := context.Cause(ctx)
 	w.Expect(got != nil &&
@@ -38,7 +38,7 @@ func contextEnds(w *World) {
 	w.endedWith(a.Context(), context.Canceled, "asked for after Unlock,")
 }
 
-// told lets a holder lose the lock just after it was renewed.
+// told makes a holder lose the lock just after a renewal.
 func told(w *World) {
 	for name, loss := range losses() {
 		a, b := w.Holder("a"), w.Holder("b")
@@ -60,7 +60,7 @@ func told(w *World) {
 
 type loss struct {
 	happens func(a, b *Holder) (restore func())
-	within  time.Duration // the holder is told
+	within  time.Duration // the holder must learn of it
 }
 
 func losses() map[string]loss {
@@ -97,7 +97,7 @@ func hang(a, _ *Holder) (restore func()) {
 	}
 }
 
-// Every second renewal fails.
+// Every other renewal fails.
 func failedRenewals(w *World) {
 	for name, fault := range faults {
 		a, b := w.Holder("a"), w.Holder("b")
@@ -114,7 +114,7 @@ func failedRenewals(w *World) {
 	}
 }
 
-// A re-entry after Redis has lost the hold either starts a new hold, or learns of the loss.
+// A re-entry after Redis has lost the lock either starts a new hold, or learns of the loss.
 func reentryAfterLoss(w *World) {
 	outer, other := w.Holder("a"), w.Holder("b")
 	inner := outer.Sibling("a")
@@ -207,7 +207,7 @@ func renewalInFlight(w *World) {
 		<-pause.Parked()
 		unlocked, _ := a.start(a.Mutex.Unlock)
 		synctest.Wait()
-		b.MustLock() // the lock itself does not wait
+		b.MustLock() // the release does not wait for the renewal
 		w.Expect(errors.Is(unlocked.now(), errGoesOn), "Unlock did not wait")
 		pause.Release()
 		err := unlocked.now()

@@ -1,6 +1,6 @@
 package locktest
 
-// ofOwners returns the promises of a lock whose owners have names, and can take it again.
+// ofOwners returns the promises of a lock whose owners have names and can re-enter it.
 func ofOwners() []promise {
 	return applying(func(l Lock) bool { return l.WithOwner != nil }, []promise{
 		{name: "the owner counts, not the handle", scenario: ownerCounts},
@@ -35,7 +35,8 @@ func unnamed(w *World) {
 	w.Expect(sent.Hits() == 0, "%d commands were sent", sent.Hits())
 }
 
-// The re-entry fails before Redis sees it. Its caller does not know that, and undoes it.
+// The re-entry fails before it reaches Redis. The caller does not know that, and undoes
+// the re-entry.
 func failedReentry(w *World) {
 	outer, other := w.Holder("a"), w.Holder("b")
 	inner := outer.Sibling("a")

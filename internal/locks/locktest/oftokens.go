@@ -41,7 +41,7 @@ func reentryKeepsToken(w *World) {
 		"tokens %d, %d and %d of one hold", first, outer.Token(), inner.Token())
 }
 
-// takes acquires and releases the lock, and returns the token.
+// takes acquires and releases the lock, and returns the token of that hold.
 func (h *Holder) takes() int64 {
 	h.MustLock()
 	defer h.MustUnlock()
@@ -57,7 +57,7 @@ func (w *World) growing() func(token int64) {
 	}
 }
 
-// Holders of two processes take the lock in turn, and hand it on within a process.
+// Holders in two processes acquire the lock in turn, and one of them hands it on within its process.
 func stillClock(w *World) {
 	w.SetTime(time.Now())
 	a, b, grows := w.Holder("a"), w.Holder("b"), w.growing()

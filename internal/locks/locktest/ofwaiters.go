@@ -31,7 +31,7 @@ func waits(w *World) {
 	w.Expect(b.Unlock() && c.TryLock(), "the waiter could not release the lock")
 }
 
-// look is how long a waiter in a queue sleeps at most before it asks again.
+// look is the longest time that a waiter in a queue sleeps before it asks again.
 const look = TTL / 3
 
 // ofQueues returns the promises of a lock whose waiters queue up in Redis.
@@ -58,7 +58,7 @@ func ofQueues() []promise {
 	})
 }
 
-// queued has waiters in the order in which they came.
+// queued starts waiters one after another, and records the order in which they are served.
 type queued struct {
 	w    *World
 	mu   sync.Mutex
@@ -66,7 +66,7 @@ type queued struct {
 	done []attempt
 }
 
-// add starts a waiter that works and releases the lock.
+// add starts a waiter that acquires the lock, works, and releases the lock.
 func (q *queued) add(h *Holder, work time.Duration) {
 	done, _ := h.start(func(ctx context.Context) error {
 		if err := h.lock(ctx); err != nil {
@@ -124,7 +124,7 @@ func newcomer(w *World) {
 	q.served(2*look, "b", "d")
 }
 
-// A waiter sends a heartbeat within each ttl, however short, and is in the queue once.
+// A waiter sends a heartbeat within each ttl, even a short one, and is in the queue only once.
 func keepsPlace(w *World) {
 	const ttl = TTL / 10
 	a, b := w.holderWith("a", ttl), w.holderWith("b", ttl)
@@ -144,7 +144,7 @@ func keepsPlace(w *World) {
 	q.served(0, "c", "b")
 }
 
-// dead puts n waiters into the queue that send nothing after that.
+// dead puts n waiters into the queue, and stops their processes.
 func (w *World) dead(n int) {
 	for i := range n {
 		h := w.Holder(fmt.Sprint("dead ", i))
@@ -153,7 +153,7 @@ func (w *World) dead(n int) {
 	}
 }
 
-// Dead waiters are skipped once their heartbeats have expired, by Unlock and by the next request.
+// Both Unlock and the next request skip dead waiters once their heartbeats have expired.
 func deadWaiters(w *World) {
 	for _, unlocked := range []bool{true, false} {
 		a, q := w.Holder("a"), queued{w: w}
@@ -185,7 +185,7 @@ func deadHeir(w *World) {
 	w.Expect(len(w.queue()) == 0, "the queue has %v, which has the lock", w.queue())
 }
 
-// A holder has died, and with it a waiter of its process.
+// A process with a holder and a waiter dies.
 func deadProcess(w *World) {
 	a, b := w.Holder("a"), w.Holder("b")
 	a.MustLock()
@@ -225,7 +225,7 @@ func givesUp(w *World) {
 	w.mustBeFree()
 }
 
-// Either the request or its withdrawal reaches Redis first.
+// In one case the withdrawal reaches Redis before the request, in the other after it.
 func givesUpDuringRequest(w *World) {
 	for _, where := range []parking{beforeIt, afterIt} {
 		a, b := w.Holder("a"), w.Holder("b")
@@ -271,7 +271,7 @@ func leavingHeir(w *World) {
 	asks := b.Hook.On(Any, 1, pause.Before)
 	a.MustUnlock()
 	synctest.Wait()
-	asks.Off() // if it got the lock with the message
+	asks.Off() // if b got the lock with the message
 	leave()
 	synctest.Wait()
 	if asks.Hits() == 0 {
@@ -279,12 +279,13 @@ func leavingHeir(w *World) {
 	}
 	q.served(0, "c")
 	pause.Release()
-	if err := gone.now(); err == nil { // the lock was free, so it got it after all
+	if err := gone.now(); err == nil { // the lock was free, so b got it after all
 		b.Unlock()
 	}
 }
 
-// The command that removes a waiter from the queue reaches Redis late, when its owner has the lock.
+// The command that removes a waiter from the queue reaches Redis late, when the waiter's owner has
+// acquired the lock.
 func leavesLate(w *World) {
 	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
 	a.MustLock()
@@ -307,7 +308,7 @@ func leavesLate(w *World) {
 	w.mustBeFree()
 }
 
-// While Redis is unavailable, most of the waiters that leave try once.
+// While Redis is unavailable, most of the waiters that give up try only once to leave the queue.
 func fewRetry(w *World) {
 	const many = 640
 	a := w.Holder("a")
@@ -325,7 +326,7 @@ func fewRetry(w *World) {
 	w.Expect(one >= 5 && n <= 3*many+many/10*one, "%d commands of %d waiters, where one sends %d", n, many, one)
 }
 
-// The message is taken from its list, and the connection breaks. The ttl is short.
+// The connection breaks after Redis has taken the message from its list. The ttl is short.
 func lostWakeUp(w *World) {
 	const ttl = TTL / 10
 	a, b := w.holderWith("a", ttl), w.holderWith("b", ttl)
@@ -353,7 +354,7 @@ func lostWakeUp(w *World) {
 	w.Expect(err == nil, "after a third of the ttl: %v", err)
 }
 
-// The holder does not rely on its lease for longer than Redis keeps it.
+// A waiter that gets the lock does not rely on its lease for longer than Redis keeps the lock.
 func leaseOfWaiter(w *World) {
 	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
 	a.MustLock()

@@ -11,13 +11,13 @@ import (
 
 // A Mutex is the handle of one holder.
 //
-// It may have more methods. Context(context.Context) context.Context returns the context of the
-// work under the lock, which is the only way to tell a holder of a loss. Token() int64 returns the
-// fencing token. Lock(context.Context) error waits for the lock until the context ends. Run checks
-// further promises for each of them.
+// It may have more methods, and Run checks further promises for each of them.
+// Context(context.Context) context.Context returns the context of the work under the lock, which is
+// the only way to notify a holder of a loss. Token() int64 returns the fencing token.
+// Lock(context.Context) error waits for the lock until the context ends.
 //
-// The goroutines of a lock must end within two ttls after Unlock, and after its client is closed. A
-// testing/synctest bubble fails the test if one is left.
+// The goroutines of a lock must end within two ttls after Unlock, and within two ttls after its
+// client is closed. If one is left, the testing/synctest bubble fails the test.
 type Mutex interface {
 	// TryLock acquires the lock if it is free. It returns false if another holder has it.
 	TryLock(ctx context.Context) (bool, error)
@@ -25,15 +25,15 @@ type Mutex interface {
 	Unlock(ctx context.Context) error
 }
 
-// A Lock describes a lock to Run.
+// A Lock describes the lock that Run checks.
 type Lock struct {
-	// New returns the handle of one holder. The lock expires within ttl after its holder is gone.
+	// New returns the handle of one holder. The lock must expire within ttl after its holder has died.
 	New func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex
 
-	NotHeld error // matches the error of Unlock when there is nothing to release
-	Lost    error // matches the cause of the Context of a lost hold; nil: any cause
+	NotHeld error // matches the error of Unlock if there is nothing to release
+	Lost    error // matches the cause of the Context of a lost hold; nil matches any cause
 
-	// WithOwner puts the holder's name into ctx; nil for a lock that needs no name.
+	// WithOwner puts the holder's name into ctx. It is nil for a lock that needs no name.
 	WithOwner func(ctx context.Context, owner string) context.Context
 
 	// Queue is the suffix of the key of the list in which waiters queue up. It is empty for a lock
@@ -45,14 +45,14 @@ type Lock struct {
 	Breaks []string
 }
 
-// A promise is something that a lock may promise.
+// A promise is a property that a lock may promise, and the scenario that checks it.
 type promise struct {
 	name     string // a sentence
 	applies  func(lock Lock) bool
 	scenario func(w *World)
 }
 
-// promises returns all promises. A promise may rely on the ones before it.
+// promises returns all promises. The scenario of a promise may rely on the promises before it.
 func promises() []promise {
 	return slices.Concat(ofAll(), ofOwners(), ofLeases(), ofTokens(), ofWaiters(), ofQueues())
 }
@@ -65,7 +65,7 @@ func Promises() (names []string) {
 	return names
 }
 
-// applying sets the locks to which the promises apply.
+// applying sets the condition under which the promises apply to a lock, and returns them.
 func applying(applies func(Lock) bool, all []promise) []promise {
 	for i := range all {
 		all[i].applies = applies
@@ -73,7 +73,7 @@ func applying(applies func(Lock) bool, all []promise) []promise {
 	return all
 }
 
-// handle returns a handle only to see which methods it has.
+// handle returns a handle of the lock that only shows which methods it has.
 func (l Lock) handle() Mutex {
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()
@@ -82,7 +82,7 @@ func (l Lock) handle() Mutex {
 
 // Run checks every promise that applies to the lock, each in a subtest. A subtest is a scenario
 // with faults, on a Redis in memory, in virtual time. A process that is stopped for longer than the
-// ttl loses any lock that expires: only a fencing token helps against that.
+// ttl loses any lock that expires. Only a fencing token protects against that.
 func Run(t *testing.T, lock Lock) {
 	t.Helper()
 	for _, name := range lock.Breaks {

@@ -16,12 +16,12 @@ type Server struct {
 	*miniredis.Miniredis
 
 	Client *redis.Client
-	Hook   *Hook // in Client
+	Hook   *Hook // of Client
 }
 
 // NewServer starts a Redis whose keys expire as time passes. Inside a testing/synctest bubble,
-// time.Sleep moves the clocks of Redis and its clients together, and takes no real time. There the
-// server has to be closed before the bubble ends.
+// time.Sleep moves the clocks of Redis and its clients together, and takes no real time. Close the
+// server before the bubble ends.
 func NewServer() *Server {
 	s := &Server{Miniredis: miniredis.NewMiniRedis()} // the first Dial starts it
 	s.ClockTTL(true)
@@ -29,21 +29,20 @@ func NewServer() *Server {
 	return s
 }
 
-// NewClient returns one more client of the server, such as another process
-// would have, with a hook of its own. The caller must close it.
+// NewClient returns another client of the server, as if for another process, and the client's own
+// hook. The caller must close the client.
 func (s *Server) NewClient() (*redis.Client, *Hook) {
 	rdb := redis.NewClient(&redis.Options{
-		// In memory, by net.Pipe. The address is not dialled, but must be an IP: a
-		// name would be looked up, outside of the bubble.
+		// Connections are in memory, by net.Pipe. The address is not dialled, but must be an IP: a
+		// name would be looked up outside of the bubble.
 		Addr:   "127.0.0.1:0",
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return s.Dial() },
 
-		// So large that no caller waits for a connection: the timers for that are reused across
-		// bubbles.
+		// The pool is so large that no caller waits for a connection, because the timers for such
+		// waits are reused across bubbles.
 		PoolSize: 64,
 
-		// A lock needs a client that keeps deadlines, and does not repeat a command whose reply was
-		// lost.
+		// A lock needs a client that observes deadlines, and does not repeat a command whose reply was lost.
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1,
 
@@ -55,7 +54,7 @@ func (s *Server) NewClient() (*redis.Client, *Hook) {
 	return rdb, hook
 }
 
-// Close closes the server and the client it came with.
+// Close closes the server and its Client. Clients from NewClient stay open.
 func (s *Server) Close() error {
 	err := s.Client.Close()
 	s.Miniredis.Close()
@@ -71,8 +70,8 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// StartTicking starts a NewServer for the duration of the test. In a bubble, t must be the
-// bubble's.
+// StartTicking starts a server for the duration of the test, like NewServer. In a bubble, t must be
+// the bubble's.
 func StartTicking(t testing.TB) *Server {
 	t.Helper()
 	s := NewServer()

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// A Witness watches a critical section without knowing its lock: each holder registers on entry,
-// and must find nobody else inside. It may be used by several goroutines at once. The zero Witness
-// is ready to use.
+// A Witness watches a critical section without knowing its lock. Each holder registers on entry,
+// and no other holder may be inside then. It may be used by several goroutines at once. The zero
+// Witness is ready to use.
 type Witness struct {
 	mu       sync.Mutex
 	inside   []string
@@ -16,7 +16,7 @@ type Witness struct {
 	overlaps []string
 }
 
-// Enter records that a holder has entered. Leave records that it has left, and must be called once.
+// Enter records that a holder has entered. The holder must call leave exactly once, when it leaves.
 func (w *Witness) Enter(who string) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +40,7 @@ func (w *Witness) Most() int {
 	return w.most
 }
 
-// Overlaps describes every entry of a holder that found another one inside.
+// Overlaps describes each entry of a holder while another holder was inside.
 func (w *Witness) Overlaps() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // TTL is the ttl of the locks in a World. It is long compared with the short waits of a scenario,
-// and passes instantly.
+// but passes instantly, because time is virtual.
 const TTL = 3 * time.Second
 
 // Tick is added to a sleep so that it ends after a timer of the same length, not at the same time.
@@ -30,9 +30,9 @@ type World struct {
 	clients []*redis.Client
 }
 
-// Scenario runs a scenario in the way in which Run checks promises: in a bubble of
-// testing/synctest, where time.Sleep moves the clocks of Redis and of all timers together. It fails
-// the test if an expectation is not met, or if a key is left in Redis at the end.
+// Scenario runs a scenario as Run does: in a bubble of testing/synctest, where time.Sleep moves the
+// clock of Redis and all timers together. The test fails if an expectation is not met, or if a key
+// is left in Redis at the end.
 func Scenario(t *testing.T, lock Lock, scenario func(w *World)) {
 	t.Helper()
 	broken, err := play(t, lock, scenario)
@@ -41,9 +41,9 @@ func Scenario(t *testing.T, lock Lock, scenario func(w *World)) {
 	}
 }
 
-// play returns the expectation that was not met, or "" if all were. An error means that the
-// scenario could not be run. A lock that does not exclude a second holder, or cannot be released,
-// fails every scenario, because they rely on both.
+// play runs a scenario. It returns the expectation that was not met, or "" if all were met. An
+// error means that the scenario could not be run. Every scenario fails for a lock that does not
+// exclude a second holder, or cannot be released, because all of them rely on both.
 func play(t *testing.T, lock Lock, scenario func(w *World)) (broken string, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &World{Server: NewServer(), Key: "lock", ctx: t.Context(), lock: lock}
@@ -56,7 +56,7 @@ func play(t *testing.T, lock Lock, scenario func(w *World)) (broken string, err 
 	return broken, err
 }
 
-// These end a scenario early, by panic, so that scenarios need no error handling.
+// The values of these types end a scenario early, by panic, so that scenarios need no error handling.
 type (
 	unmet   string
 	failure struct{ error }
@@ -78,15 +78,15 @@ func (w *World) run(f func()) (broken string, err error) {
 	return
 }
 
-// Expect ends the scenario unless the expectation is met.
+// Expect ends the scenario unless met is true. The text otherwise says what is wrong then.
 func (w *World) Expect(met bool, otherwise string, args ...any) {
 	if !met {
 		panic(unmet(fmt.Sprintf(otherwise, args...)))
 	}
 }
 
-// isLock ends the scenario unless the lock excludes a second holder until it is released. It
-// uses its own key.
+// isLock ends the scenario unless the lock excludes a second holder until it is released. It uses a
+// key of its own.
 func (w *World) isLock() {
 	key := w.Key
 	w.Key = "another lock"
@@ -107,13 +107,13 @@ func (w *World) close() (left []string) {
 	}
 	for _, h := range w.holders {
 		h.waiting.Wait()
-		for range 10 { // it may hold the lock more than once
+		for range 10 { // the holder may hold the lock more than once
 			if h.Mutex.Unlock(h.Ctx) != nil {
 				break
 			}
 		}
 	}
-	time.Sleep(3 * TTL) // retries in the background end, and keys expire
+	time.Sleep(3 * TTL) // until retries in the background end, and keys expire
 	left = w.Keys()
 	for _, rdb := range w.clients {
 		_ = rdb.Close()
@@ -125,10 +125,10 @@ func (w *World) close() (left []string) {
 	return left
 }
 
-// Outlast waits until everything that should expire within a ttl has expired.
+// Outlast waits for a little longer than a ttl, so that every lease that is not renewed has expired.
 func (w *World) Outlast() { time.Sleep(TTL + TTL/10) }
 
-// queue returns the entries of the queue.
+// queue returns the entries of the lock's queue, in order.
 func (w *World) queue() []string {
 	who, _ := w.List(w.Key + w.lock.Queue)
 	return who
@@ -141,7 +141,7 @@ func (w *World) mustBeFree() {
 	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
 }
 
-// attempt receives the error of a call when it returns.
+// attempt receives the error of a call when the call returns.
 type attempt <-chan error
 
 // errGoesOn is the error of a call that has not returned in time.
@@ -157,7 +157,7 @@ func (a attempt) within(limit time.Duration) error {
 	}
 }
 
-// now returns the error of the call, or errGoesOn unless it returns without any time passing.
+// now returns the error of the call, or errGoesOn if the call needs more (virtual) time to return.
 func (a attempt) now() error {
 	synctest.Wait()
 	select {

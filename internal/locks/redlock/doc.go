@@ -1,36 +1,35 @@
 // Package redlock is a lock on several independent Redis servers: a majority decides.
 //
 // The algorithm is Redlock, as in "Distributed Locks with Redis",
-// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/. The nodes
-// are independent of each other: no replicas, no cluster. Its steps, and where
-// they are:
+// https://redis.io/docs/latest/develop/use/patterns/distributed-locks/. The nodes are independent
+// of each other: no replicas, no cluster. These are its steps, and where the code is:
 //
 //  1. Note the time (Mutex.TryLock).
 //  2. Set the same key to the same random token on all nodes, if it does not exist (claim.set),
-//     with a time limit for each node far below the ttl (NodeLimit). The text asks one node after
-//     another; here they are asked concurrently (claim.ask).
+//     with a time limit for each node far below the ttl (NodeLimit). The description asks one
+//     node after another; this package asks all of them concurrently (claim.ask).
 //  3. The lock is held if a majority, N/2+1, did so and some validity is left: the
 //     ttl minus the time this took, minus the drift of the clocks (keep, drift).
-//  4. It is held for that long (Mutex.Validity).
-//  5. Otherwise release it on all nodes, even those that did not answer
-//     (claim.release, unlock.lua), and retry after a random delay. The caller's
-//     waiting policy chooses the delay; TryLock says why it must be random.
+//  4. It is held while that validity lasts (Mutex.Validity).
+//  5. If it is not held, release it on all nodes, even those that did not answer (claim.release,
+//     unlock.lua), and retry after a random delay. The caller's waiting policy chooses the delay.
+//     The comment of TryLock explains why it must be random.
 //
 // New: the lock is kept by a majority instead of one server, so it can be acquired, and stays held,
 // while fewer than half of the servers are down. The renewal of stage 6 also asks a majority
 // (renewal.go). Unlike in stage 6, an owner cannot re-enter.
 //
 // Delayed restarts: a node that restarts without its data, or without the last second of it, must
-// stay down for longer than the longest ttl in use. By then the locks it forgot have expired, or
-// were renewed by a majority without it. This package cannot ensure that: the operator of the nodes
-// must. A node that syncs each write to disk before it answers (appendfsync always) may come back
-// immediately.
+// stay down for longer than the longest ttl in use. By then the locks that it forgot have expired,
+// or were renewed by a majority of the other nodes. This package cannot ensure that: the operator
+// of the nodes must. A node that syncs each write to disk before it answers (appendfsync always)
+// may restart immediately.
 //
 // Holds:
 //   - one holder at a time, also on real servers: TestSchedules, TestMinorityOfProcessesFails
 //   - the same in 200 random schedules, where two or three of five nodes at a time
-//     are down, deaf, mute or slow, crash and restart late, and clocks drift by up
-//     to 1 %; and each holder that lost the lock was told: TestSchedules
+//     are down, deaf, mute or slow, crash and restart late, and clocks drift by up to 1 %; and
+//     each holder that lost the lock learned of it: TestSchedules
 //   - while any two of five nodes fail, in any way, the lock is acquired and
 //     released without delay: TestMinorityFails
 //   - while three fail it is not acquired; the caller learns that within NodeLimit,
@@ -48,21 +47,20 @@
 //   - a dead holder's lock is free in the end: the lab's orphan-after-crash
 //   - a majority renews: TestForgetfulMinority, and the lab's long-work,
 //     renewal-ends-with-an-error and renewal-after-unlock
-//   - the holder is told of a loss, at the latest when the validity ends: TestLossIsTold
+//   - the holder learns of a loss, at the latest when the validity ends: TestLossIsTold
 //   - a node that comes back with its data does no harm, nor does one that comes back
 //     without it after the ttl: TestSchedules, TestDelayedRestart
 //
 // Breaks:
 //   - if a majority's clocks jump, a second holder gets in:
 //     TestClockJumpLetsSecondIn
-//   - likewise if a node comes back empty within the ttl: TestEmptyRestartLetsSecondIn,
-//     TestSchedulesWithoutDelayedRestart
-//   - a process paused for longer than ttl learns of the loss only when it resumes,
-//     maybe one write too late. There is no fencing token by which the resource
-//     could refuse it: the tokens here are random, not ordered:
-//     the lab's stopped-holder
-//   - if several try at the same moment, it may be that none gets the lock: TestSplitVote
-//   - a SET that is executed after its release locks a node for nobody, until the ttl:
-//     TestLateSetStaysUntilTTL
-//   - a process renews forever a lock that is never unlocked: the lab's forgotten-unlock
+//   - a second holder also gets in if a node comes back empty within the ttl:
+//     TestEmptyRestartLetsSecondIn, TestSchedulesWithoutDelayedRestart
+//   - a process paused for longer than ttl learns of the loss only when it resumes, maybe one
+//     write too late. The tokens are random and have no order, so the resource cannot use them as
+//     fencing tokens to refuse it: the lab's stopped-holder
+//   - if several try at the same moment, perhaps none gets the lock: TestSplitVote
+//   - a SET that is executed after its release locks a node for ttl, although nobody holds the
+//     lock: TestLateSetStaysUntilTTL
+//   - a lock that is never unlocked is renewed forever: the lab's forgotten-unlock
 package redlock

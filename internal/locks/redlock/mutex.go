@@ -9,15 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is returned by Unlock when a majority answers that there was nothing to release.
+// ErrNotHeld is returned by Unlock if a majority answers that there was nothing to release.
 // Another holder may have the lock.
 var ErrNotHeld = errors.New("redlock: not held")
 
-// ErrLost is the cause of a lost hold's context. Match it with errors.Is.
+// ErrLost is the cause with which the context of a lost hold is cancelled. Match it with errors.Is.
 var ErrLost = errors.New("redlock: lost while held")
 
 // ErrNoQuorum means that no majority of the nodes answered in time, so it is not known whether the
-// lock is free. Errors that wrap it also wrap the nodes' own.
+// lock is free. Errors that wrap it also wrap the errors of the nodes.
 var ErrNoQuorum = errors.New("redlock: no majority of the nodes answered in time")
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -31,13 +31,13 @@ type Mutex struct {
 	renewal *renewal // of the current hold, or of the last one
 }
 
-// New returns a handle on the lock stored at key on all nodes. It does not acquire
-// it. Once acquired, the lock expires ttl after its holder stops renewing it. All
-// handles must have the same nodes. An odd number is best: four nodes tolerate no
-// more failures than three.
+// New returns a handle on the lock stored at key on all nodes. It does not acquire the lock. Once
+// acquired, the lock expires ttl after its holder stops renewing it. All handles must have the
+// same nodes. An odd number is best: four nodes tolerate no more failures than three.
 //
-// A client should have Options.ContextTimeoutEnabled, or a network call may exceed NodeLimit, and
-// MaxRetries -1: if a SET is repeated because its reply was lost, its own key would make it fail.
+// A client should set Options.ContextTimeoutEnabled, or else a network call may exceed NodeLimit.
+// It should set MaxRetries to -1: a SET that is repeated because its reply was lost would fail
+// because of its own key.
 func New(nodes []redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{nodes: nodes, key: key, ttl: ttl}
 }
@@ -46,13 +46,12 @@ func New(nodes []redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 // answered, but the lock was not free: because of a holder, another attempt at the same moment, or
 // this handle's own hold (there is no re-entry).
 //
-// It returns as soon as the outcome is certain: within NodeLimit, plus the same time
-// to undo a failed attempt. A failed attempt is undone on all nodes, whatever they
-// answered, even if ctx has ended. Slow releases go on in the background for up to
-// twice NodeLimit and are not repeated.
+// It returns as soon as the outcome is certain: within NodeLimit, plus the same time to undo a failed attempt.
+// A failed attempt is undone on all nodes, regardless of their answers, even if ctx has ended. Slow releases
+// go on in the background for up to twice NodeLimit and are not repeated.
 //
-// An even slower SET may be executed after its release. Then nobody has the
-// lock, and the key stays on that node until the ttl of the late SET is over.
+// A SET may be so slow that it is executed after its release. Then nobody has the lock, and the key
+// stays on that node until the ttl of the late SET is over.
 //
 // After false the caller must wait for a random time before it retries. Callers that
 // try at the same moment may split the nodes so that none gets a majority, and with
@@ -86,7 +85,7 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return false, v.noQuorum()
 }
 
-// undo releases a failed attempt. It waits, within NodeLimit, until as many nodes have
+// undo releases a failed attempt. It waits, for at most NodeLimit, until as many nodes have
 // released the lock as had granted it: the next attempt then finds them free.
 func (m *Mutex) undo(ctx context.Context, given int) {
 	ctx, cancel := context.WithTimeout(ctx, NodeLimit(m.ttl))
@@ -104,7 +103,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	if m.renewal != nil {
-		m.renewal.stop() // first: it must stop whatever the nodes answer
+		m.renewal.stop() // first: it must stop even if the nodes fail
 	}
 	v := m.claim.release(context.WithoutCancel(ctx), votes.settled)
 	switch {
@@ -116,8 +115,8 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// Context returns a copy of parent for the work under the lock. It ends when
-// the lock is lost, with ErrLost as its cause, or when it is released.
+// Context returns a copy of parent for the work under the lock. The copy is cancelled when the lock
+// is released, or when it is lost, with ErrLost as the cause.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	r := m.renewal
@@ -135,8 +134,8 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Validity returns how long the lock is certainly held without another renewal, and 0
-// if it is not held.
+// Validity returns how long the lock is certain to be held without another renewal. It returns 0 if
+// the lock is not held.
 func (m *Mutex) Validity() time.Duration {
 	if m.renewal == nil {
 		return 0
@@ -144,7 +143,7 @@ func (m *Mutex) Validity() time.Duration {
 	return m.renewal.valid()
 }
 
-// Renewals returns how often the current hold, or else the last one, was renewed.
+// Renewals returns the number of renewals of the current hold, or else of the last one.
 func (m *Mutex) Renewals() int {
 	if m.renewal == nil {
 		return 0

@@ -11,9 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NodeLimit returns how long one node may take to answer for a lock with that ttl: a
-// tenth of it, between 5 and 50 ms. It is far below the ttl, so that an unavailable
-// node costs little of the validity.
+// NodeLimit returns how long one node may take to answer for a lock with that ttl: a tenth of the ttl, but at
+// least 5 and at most 50 ms. An unavailable node then uses up only a small part of the validity.
 func NodeLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/10, 5*time.Millisecond), 50*time.Millisecond)
 }
@@ -28,8 +27,8 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A claim is one attempt at the lock, and the hold it may become. Each has its own token, so late
-// requests of one attempt cannot affect the next.
+// A claim is one attempt to acquire the lock, and the hold that it may become. Each has its own
+// token, so late requests of one attempt cannot affect the next.
 type claim struct {
 	nodes []redis.UniversalClient
 	key   string
@@ -50,7 +49,7 @@ func newClaim(nodes []redis.UniversalClient, key string, ttl time.Duration) *cla
 	return c
 }
 
-// A request asks one node. Yes means set, renewed, or deleted.
+// A request asks one node. Yes means that the node has set, renewed or deleted the key.
 type request func(ctx context.Context, node redis.UniversalClient) (yes bool, err error)
 
 func (c *claim) set(ctx context.Context, node redis.UniversalClient) (bool, error) {
@@ -69,9 +68,9 @@ func (c *claim) unlock(ctx context.Context, node redis.UniversalClient) (bool, e
 	return unlockScript.Run(ctx, node, []string{c.key}, c.token).Bool()
 }
 
-// release deletes the claim on every node, even one that refused it or did not answer, because it
-// may still have the key. ctx ends only the wait, not the requests. Twice the limit allows for the
-// preceding request and for the release itself.
+// release deletes the claim on every node. A node that refused the claim or did not answer may
+// still have the key. ctx ends only the wait, not the requests. The time limit is twice NodeLimit,
+// for the preceding request and for the release itself.
 func (c *claim) release(ctx context.Context, enough func(votes) bool) votes {
 	return c.ask(ctx, 2*NodeLimit(c.ttl), c.unlock, enough)
 }
@@ -103,7 +102,7 @@ func (c *claim) ask(ctx context.Context, within time.Duration, do request, enoug
 	}
 	c.mu.Unlock()
 
-	// A client may ignore its deadline, so ask has its own.
+	// A client may ignore the deadline of its context, so ask has its own.
 	wait, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	v := votes{heard: make([]bool, len(c.nodes))}

@@ -10,9 +10,9 @@ import (
 // A renewal keeps one hold alive, from its TryLock to its Unlock. It uses two timers instead of a
 // goroutine.
 //
-// It only extends existing keys. If a node no longer has the key, the renewal does not set it
-// again: another caller may have held the lock meanwhile, and setting the key would hide that. So a
-// long hold loses each node that forgets, and once a majority has forgotten, the hold is lost.
+// It only extends existing keys. If a node no longer has the key, the renewal does not set it again: another
+// caller may have held the lock meanwhile, and setting the key would hide that. So a long hold loses each node
+// that forgets its key, and once a majority has forgotten it, the hold is lost.
 type renewal struct {
 	claim *claim
 
@@ -20,9 +20,9 @@ type renewal struct {
 	next    *time.Timer // sends the next renewal
 	lease   *time.Timer // declares the lock lost
 	expires time.Time   // when lease fires, by this machine's clock
-	renewed int         // how often a majority renewed it
+	renewed int         // number of renewals by a majority
 	failed  error       // why the last renewal got no majority, or nil
-	cause   error       // why it ended; nil: it has not
+	cause   error       // why it ended, nil until then
 	onEnd   []context.CancelCauseFunc
 }
 
@@ -30,8 +30,9 @@ type renewal struct {
 // one ttl: 1 %, and 2 ms more for the precision at which keys expire.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// validUntil returns the end of the validity that a majority granted for a request sent at that
-// time. It counts from before the request, so that no node expires sooner.
+// validUntil returns the end of the validity of a lock that a majority granted for a request sent
+// at that time. The validity counts from before the request, so the key does not expire sooner on
+// any of these nodes.
 func validUntil(sent time.Time, ttl time.Duration) time.Time {
 	return sent.Add(ttl - drift(ttl))
 }
@@ -60,7 +61,8 @@ func (r *renewal) stop() {
 	}
 }
 
-// end cancels the holder's contexts; the first cause counts. mu must be locked.
+// end ends the renewal and cancels the holder's contexts. Only the first call has an effect. mu
+// must be locked.
 func (r *renewal) end(cause error) {
 	if r.cause != nil {
 		return
@@ -73,8 +75,8 @@ func (r *renewal) end(cause error) {
 	}
 }
 
-// renew asks the nodes for another ttl. A majority must agree. Too few answers are not yet a loss:
-// some validity is left, and the next attempt may get enough.
+// renew asks the nodes for another ttl. A majority must agree. If too few answer, the lock is not
+// lost yet: some validity is left, and the next attempt may succeed.
 func (r *renewal) renew() {
 	r.mu.Lock()
 	over := r.over() // it may have ended while the timer fired
@@ -112,8 +114,8 @@ func (r *renewal) expire() {
 	r.over()
 }
 
-// over reports whether r has ended, and ends it if the last granted validity has run out. It reads
-// the clock, because timers may be late. mu must be locked.
+// over reports whether r has ended, and ends it if the last granted validity is over. It reads the
+// clock, because timers may be late. mu must be locked.
 func (r *renewal) over() bool {
 	if !time.Now().Before(r.expires) {
 		r.end(errors.Join(ErrLost, r.failed))
@@ -121,7 +123,7 @@ func (r *renewal) over() bool {
 	return r.cause != nil
 }
 
-// valid returns the rest of the validity, 0 after the end.
+// valid returns the remaining validity, or 0 after its end.
 func (r *renewal) valid() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// votes are the nodes' answers to one request. A node that failed counts as neither
-// yes nor no.
+// votes holds the nodes' answers to one request. A node that failed counts as neither yes nor no.
 type votes struct {
 	heard   []bool // by node
 	yes, no int
@@ -34,7 +33,8 @@ func (v *votes) close(err error) {
 	}
 }
 
-// majority returns more than half of the nodes: any two majorities have a node in common.
+// majority returns the smallest number that is more than half of the nodes. Any two majorities
+// have a node in common.
 func (v votes) majority() int { return len(v.heard)/2 + 1 }
 
 // open returns the number of nodes that have not answered yet.
@@ -43,7 +43,7 @@ func (v votes) open() int { return len(v.heard) - v.yes - v.no - len(v.errs) }
 // won reports whether a majority said yes.
 func (v votes) won() bool { return v.yes >= v.majority() }
 
-// gone reports whether so many said no that the others cannot be a majority.
+// gone reports whether so many nodes said no that the others cannot be a majority.
 func (v votes) gone() bool { return len(v.heard)-v.no < v.majority() }
 
 // answered reports whether a majority answered.
@@ -55,10 +55,10 @@ func (v votes) decided() bool {
 	return v.won() || hopeless && v.answered() || v.yes+v.no+v.open() < v.majority()
 }
 
-// settled reports whether no further answer can change whether a claim that was held still is.
+// settled reports whether no further answer can change the decision whether a hold still exists.
 func (v votes) settled() bool { return v.won() || v.gone() && v.answered() }
 
-// noQuorum returns the error for too few answers.
+// noQuorum returns the error that too few nodes answered. It wraps ErrNoQuorum.
 func (v votes) noQuorum() error {
 	return fmt.Errorf("%w: %d of %d did: %w", ErrNoQuorum, v.yes+v.no, len(v.heard), errors.Join(v.errs...))
 }

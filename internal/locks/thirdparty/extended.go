@@ -10,7 +10,7 @@ import (
 	"github.com/go-redsync/redsync/v4"
 )
 
-// extendable is a lock whose library can extend the lease on request.
+// extendable is a lock whose lease can be extended on request.
 type extendable interface {
 	TryLock(ctx context.Context) (bool, error)
 	Lock(ctx context.Context) error
@@ -19,26 +19,26 @@ type extendable interface {
 }
 
 // Extended adds to a lock of redsync or redislock the goroutine that these libraries leave to their
-// users: it extends the lease every third of the ttl while the lock is held. It ends the hold's
-// context with ErrLost when the lock is no longer held, or when, by its own clock, no extension has
-// succeeded before the end of the lease. It must not be used by several goroutines at once.
+// users. While the lock is held, the goroutine extends the lease after each third of the ttl. It
+// cancels the hold's context with ErrLost when the lock is no longer held, or when, by this
+// machine's clock, the lease is over without a successful extension. It must not be used by several
+// goroutines at once.
 type Extended struct {
 	lock extendable
 	ttl  time.Duration
-	life context.Context // of the process: the goroutine ends with it
+	life context.Context // the goroutine ends with it
 
-	held    context.Context // ends with the hold; nil without one
+	held    context.Context // ends with the hold; nil if there is none
 	lose    context.CancelCauseFunc
 	stopped chan struct{} // closed when the goroutine has ended
 }
 
-// Extend returns the lock as an Extended. Ttl is how long its leases last. The goroutine ends when
-// life ends.
+// Extend returns an Extended of the lock, whose leases last for ttl. The goroutine ends when life ends.
 func Extend(lock extendable, ttl time.Duration, life context.Context) *Extended {
 	return &Extended{lock: lock, ttl: ttl, life: life}
 }
 
-// TryLock asks for the lock once, like the library.
+// TryLock asks for the lock once, as the library does.
 func (e *Extended) TryLock(ctx context.Context) (bool, error) {
 	ok, err := e.lock.TryLock(ctx)
 	if ok {
@@ -47,7 +47,7 @@ func (e *Extended) TryLock(ctx context.Context) (bool, error) {
 	return ok, err
 }
 
-// Lock waits like the library.
+// Lock waits as the library does.
 func (e *Extended) Lock(ctx context.Context) error {
 	err := e.lock.Lock(ctx)
 	if err == nil {
@@ -65,7 +65,7 @@ func (e *Extended) begin() {
 // extend extends the lease until the hold ends.
 func (e *Extended) extend(held context.Context, lose context.CancelCauseFunc, stopped chan struct{}) {
 	defer close(stopped)
-	left := e.ttl - e.ttl/100 // like redsync, which allows for clock drift
+	left := e.ttl - e.ttl/100 // as in redsync, which allows for clock drift
 	lease := time.AfterFunc(left, func() { lose(fmt.Errorf("%w: not extended in time", ErrLost)) })
 	defer lease.Stop()
 	tick := time.NewTicker(e.ttl / 3)
@@ -87,8 +87,8 @@ func (e *Extended) extend(held context.Context, lose context.CancelCauseFunc, st
 	}
 }
 
-// Unlock ends the goroutine, waits for it, and releases the lock: neither library allows its
-// lock to be extended and released at the same time.
+// Unlock stops the goroutine, waits for it to return, and then releases the lock: neither library
+// allows its lock to be extended and released at the same time.
 func (e *Extended) Unlock(ctx context.Context) error {
 	if e.held != nil {
 		e.lose(errReleased)
@@ -98,7 +98,8 @@ func (e *Extended) Unlock(ctx context.Context) error {
 	return e.lock.Unlock(ctx)
 }
 
-// Context returns ctx for the work under the lock. It ends with the cause when the lock is lost.
+// Context returns a copy of ctx for the work under the lock. The copy is cancelled when the lock is
+// released or lost; ErrLost is in the cause if it is lost.
 func (e *Extended) Context(ctx context.Context) context.Context {
 	held := e.held
 	if held == nil {
@@ -109,8 +110,7 @@ func (e *Extended) Context(ctx context.Context) context.Context {
 	return inside
 }
 
-// Extend sets the lease to the whole ttl again. It returns an error unless Redis confirms it in
-// time.
+// Extend sets the lease to the whole ttl again. It returns an error unless Redis confirms that in time.
 func (m *RedsyncMutex) Extend(ctx context.Context) error {
 	ok, err := m.mutex.ExtendContext(ctx)
 	if isTaken(err) {

@@ -20,9 +20,8 @@ func LinearBackoff() redislock.RetryStrategy {
 	return redislock.LinearBackoff(redislockBackoff)
 }
 
-// Redislock makes the locks of bsm/redislock: one Client per process, Obtain and Release, as in
-// https://github.com/bsm/redislock/blob/main/README.md. It is safe for concurrent use and needs no
-// closing.
+// Redislock creates locks of bsm/redislock. It uses one Client per process, Obtain and Release, as in
+// https://github.com/bsm/redislock/blob/main/README.md. It is safe for concurrent use and needs no closing.
 //
 // Its defaults (https://pkg.go.dev/github.com/bsm/redislock#Options):
 //   - it asks once and does not wait; to wait, the caller passes a strategy, here the
@@ -30,12 +29,12 @@ func LinearBackoff() redislock.RetryStrategy {
 //   - a wait without a deadline ends after the ttl; here it ends with its context, as
 //     in the example with a deadline;
 //   - an error of Redis ends the wait immediately;
-//   - no refresh: calling Refresh is left to the caller, and is not done here.
+//   - no refresh: the caller must call Refresh, and this adapter does not.
 //
-// 5,000 waiters in a process all poll at the same interval: those that start together
-// return together, wave after wave, and few of each wave get the lock. At half a second
-// 120 to 190 a second were served on a busy machine, with 130 commands for each; at 50
-// ms it was 8.
+// 5,000 waiters in a process all poll at the same interval: those that start together ask again
+// together, wave after wave, and few of each wave get the lock. With an interval of half a second,
+// 120 to 190 waiters a second were served on a busy machine, with 130 commands for each. With 50
+// ms, only 8 a second were served.
 type Redislock struct {
 	Bare   bool // see the package comment; set it before New
 	client *redislock.Client
@@ -43,13 +42,13 @@ type Redislock struct {
 	retry  func() redislock.RetryStrategy
 }
 
-// NewRedislock returns the locks on rdb, with leases of ttl. Retry makes a new strategy for each
-// wait, because some strategies count attempts.
+// NewRedislock returns a Redislock on rdb whose leases last for ttl. retry returns a new strategy
+// for each wait, because some strategies count attempts.
 func NewRedislock(rdb redis.UniversalClient, ttl time.Duration, retry func() redislock.RetryStrategy) *Redislock {
 	return &Redislock{client: redislock.New(rdb), ttl: ttl, retry: retry}
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
+// New returns a handle on the lock stored at key. It does not acquire the lock.
 func (r *Redislock) New(key string) *RedislockMutex {
 	return &RedislockMutex{lib: r, key: key}
 }
@@ -59,11 +58,11 @@ func (r *Redislock) New(key string) *RedislockMutex {
 type RedislockMutex struct {
 	lib  *Redislock
 	key  string
-	held atomic.Pointer[redislock.Lock] // nil before the first hold; Extend may read it meanwhile
+	held atomic.Pointer[redislock.Lock] // nil before the first hold; Extend may read it concurrently
 }
 
-// TryLock asks for the lock once. After an error it is not known whether it was
-// acquired, and only the ttl releases it: the library does not reveal the token.
+// TryLock asks for the lock once. After an error it is not known whether the lock was acquired, and
+// it stays held until the ttl is over: the library does not reveal the token.
 func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
 	err := m.obtain(ctx, nil)
 	if errors.Is(err, redislock.ErrNotObtained) {
@@ -72,13 +71,12 @@ func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Lock waits like redislock. It returns the cause of ctx if ctx has ended, or the error of Redis.
+// Lock waits as redislock does. If ctx has ended, it returns the cause of ctx; if Redis fails, its error.
 //
-// A wait that ends during a request may leave the lock held by nobody until the ttl is
-// over.
+// If a wait ends during a request, the lock may stay locked until the ttl is over, although nobody holds it.
 func (m *RedislockMutex) Lock(ctx context.Context) error {
 	patient := ctx
-	if !m.lib.Bare { // the library only needs some deadline: ctx ends the wait
+	if !m.lib.Bare { // the library demands a deadline; it is ctx that ends the wait
 		var cancel context.CancelFunc
 		patient, cancel = context.WithTimeout(ctx, forever)
 		defer cancel()
@@ -92,7 +90,7 @@ func (m *RedislockMutex) Lock(ctx context.Context) error {
 	return err
 }
 
-// forever is longer than anybody waits.
+// forever is longer than any wait in practice.
 const forever = 24 * time.Hour
 
 // obtain asks for the lock. If it fails, an existing hold is kept.
@@ -104,8 +102,8 @@ func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) error
 	return err
 }
 
-// Unlock releases the lock, even if ctx is already cancelled. It returns ErrNotHeld when the lock
-// has expired or belongs to another holder.
+// Unlock releases the lock, even if ctx is already cancelled. It returns ErrNotHeld if the lock has
+// expired or belongs to another holder.
 func (m *RedislockMutex) Unlock(ctx context.Context) error {
 	ctx, cancel := unlocking(ctx, m.lib.Bare)
 	defer cancel()

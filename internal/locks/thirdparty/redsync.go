@@ -10,36 +10,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redsync makes the locks of go-redsync/redsync: one pool and one Redsync per process, as in
+// Redsync creates locks of go-redsync/redsync. It uses one pool and one Redsync per process, as in
 // https://github.com/go-redsync/redsync/blob/master/README.md. It is safe for concurrent use and
 // needs no closing.
 //
-// Its defaults (https://pkg.go.dev/github.com/go-redsync/redsync/v4#Option), which the shop keeps,
-// except that its ttl replaces the expiry of 8 s:
-//   - 32 tries with random pauses of 50 to 250 ms: a waiter fails after about five seconds, however
-//     long it was willing to wait;
+// Its defaults (https://pkg.go.dev/github.com/go-redsync/redsync/v4#Option) are as follows. The
+// shop keeps them, except that the shop's ttl replaces the expiry of 8 s:
+//   - 32 tries with random pauses of 50 to 250 ms: a waiter fails after about five seconds, even if
+//     its caller would wait longer;
 //   - a twentieth of the ttl for each request (timeoutFactor 0.05): a reply that takes
 //     longer counts as a failed try;
-//   - a hundredth of the ttl is taken off the lease, for clock drift (driftFactor
-//     0.01);
-//   - each failed try costs two requests, one to ask and one to undo it;
-//   - no extension: calling ExtendContext is left to the caller, and is not done here.
+//   - a hundredth of the ttl is subtracted from the lease, for clock drift (driftFactor 0.01);
+//   - each failed try costs two requests, one to ask and one to undo;
+//   - no extension: the caller must call ExtendContext, and this adapter does not.
 //
-// 5,000 waiters in a process all poll: about 33,000 tries a second are due, of two
-// requests each, and the holder's release waits in the same queue for a connection. 2
-// to 74 a second were served, fewer on a busier machine. Some use up their 32 tries.
+// 5,000 waiters in a process all poll: about 33,000 tries a second are due, of two requests each,
+// and the holder's release waits in the same queue for a connection. 2 to 74 waiters a second were
+// served, fewer on a busier machine. Some use up their 32 tries.
 type Redsync struct {
 	Bare    bool // see the package comment; set it before New
 	redsync *redsync.Redsync
 	options []redsync.Option
 }
 
-// NewRedsync returns the locks on rdb, with the given options.
+// NewRedsync returns a Redsync on rdb, with the given options.
 func NewRedsync(rdb redis.UniversalClient, options ...redsync.Option) *Redsync {
 	return &Redsync{redsync: redsync.New(goredis.NewPool(rdb)), options: options}
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
+// New returns a handle on the lock stored at key. It does not acquire the lock.
 func (r *Redsync) New(key string) *RedsyncMutex {
 	return &RedsyncMutex{r.redsync.NewMutex(key, r.options...), r.Bare}
 }
@@ -51,8 +50,8 @@ type RedsyncMutex struct {
 	bare  bool
 }
 
-// TryLock asks for the lock once. After an error it is not held; if Redis could not be reached to
-// undo the try, nobody can get the lock until the ttl is over.
+// TryLock asks for the lock once. After an error the lock is not held; if Redis could not be
+// reached to undo the try, nobody can get the lock until the ttl is over.
 func (m *RedsyncMutex) TryLock(ctx context.Context) (bool, error) {
 	err := m.mutex.TryLockContext(ctx)
 	if isTaken(err) {
@@ -61,11 +60,11 @@ func (m *RedsyncMutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Lock waits like redsync. It returns the cause of ctx if ctx has ended, ErrGaveUp after the last
-// try, and an error of Redis only if the last try had one.
+// Lock waits as redsync does. If ctx has ended, it returns the cause of ctx. After the last try it
+// returns ErrGaveUp, or the error of Redis if that try failed.
 //
-// A wait that ends during a try may leave the lock held by nobody until the ttl is
-// over: redsync undoes the try with the context that has ended.
+// If a wait ends during a try, the lock may stay locked until the ttl is over, although nobody
+// holds it: redsync undoes the try with the context that has ended.
 func (m *RedsyncMutex) Lock(ctx context.Context) error {
 	err := m.mutex.LockContext(ctx)
 	if err == nil || m.bare {
@@ -80,7 +79,7 @@ func (m *RedsyncMutex) Lock(ctx context.Context) error {
 	return err
 }
 
-// Unlock releases the lock, even if ctx is already cancelled. It returns ErrNotHeld when the lock
+// Unlock releases the lock, even if ctx is already cancelled. It returns ErrNotHeld if the lock
 // has expired or belongs to another holder.
 func (m *RedsyncMutex) Unlock(ctx context.Context) error {
 	ctx, cancel := unlocking(ctx, m.bare)

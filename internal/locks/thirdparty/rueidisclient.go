@@ -11,11 +11,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// errClient means that the servers of the go-redis client cannot be determined.
+// errClient means that the go-redis client is of a type whose servers cannot be determined.
 var errClient = errors.New("rueidislock: neither one server, nor a cluster, nor what sentinels name")
 
-// connectTo makes o connect rueidis to the servers of the go-redis client, as the same user. Its
-// other options are kept; timeouts are rueidis's own.
+// connectTo sets the options in o by which rueidis connects to the servers of the go-redis client,
+// as the same user. It does not change other options, such as timeouts.
 func connectTo(rdb redis.UniversalClient, o *rueidis.ClientOption) error {
 	switch c := rdb.(type) {
 	case *redis.Client:

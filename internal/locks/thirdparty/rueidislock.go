@@ -13,55 +13,55 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// rueidisPrefix is the KeyPrefix. The default, "rueidislock", is not a prefix of this project's
-// keys.
+// rueidisPrefix is the KeyPrefix. All keys of this project begin with "oversell:", unlike the
+// default prefix "rueidislock".
 const rueidisPrefix = "oversell:rueidislock"
 
-// RueidislockKey returns the key in Redis of the lock named key.
+// RueidislockKey returns the Redis key of the lock named key.
 func RueidislockKey(key string) string { return rueidisPrefix + ":0:" + key }
 
-// Rueidislock makes the locks of rueidislock: one Locker per process, WithContext, and the function
-// that it returns to unlock, as in
+// Rueidislock creates locks of rueidislock. It uses one Locker per process, WithContext, and the
+// unlock function that WithContext returns, as in
 // https://github.com/redis/rueidis/blob/main/rueidislock/README.md. It is safe for concurrent use.
 // Close must be called at the end.
 //
 // The Locker has a rueidis client of its own, with one connection to the Redis of the go-redis
-// client. It is created for the first lock, or, if that fails, for the next one. The hooks of the
-// go-redis client do not see its commands.
+// client. The first lock creates it, or, if that fails, the next one. The hooks of the go-redis
+// client do not see the commands of the rueidis client.
 //
-// Its defaults (https://github.com/redis/rueidis/tree/main/rueidislock#default-configuration),
-// which the shop keeps, except for KeyValidity, which is its ttl, and KeyMajority, which according
-// to the README must be 1 for a single Redis:
-//   - ExtendInterval: the lease is extended every half of the ttl;
+// Its defaults (https://github.com/redis/rueidis/tree/main/rueidislock#default-configuration) are
+// as follows. The shop keeps them, except for KeyValidity, which is the shop's ttl, and
+// KeyMajority, which according to the README must be 1 for a single Redis:
+//   - ExtendInterval: the lease is extended after each half of the ttl;
 //   - TryNextAfter: a try that takes more than 20 ms has failed, and is undone;
 //   - client-side caching: Redis sends a notice when the lock changes. A waiter asks when it gets a
 //     notice, and a holder learns of its loss immediately. If Redis cannot send notices (the
-//     embedded one, RESP2), waiters ask every 20 ms, and a holder learns of its loss at the next
+//     embedded Redis, RESP2), waiters ask every 20 ms, and a holder learns of its loss at the next
 //     extension;
-//   - NoLoopTracking off: it also gets notices of its own extensions, and extends again for each,
-//     as fast as Redis answers, from half of the ttl until the hold ends;
+//   - NoLoopTracking off: the Locker also gets notices of its own extensions, and extends again
+//     for each. So, from half of the ttl until the hold ends, it extends as fast as Redis answers;
 //   - an error of Redis is swallowed, and the wait goes on until its context ends.
 //
-// The end of a lease is sent as a time of day: if the clocks of the process and Redis differ by
-// more than the ttl, the lease is over immediately.
+// The end of a lease is sent to Redis as an absolute time: if the clock of Redis is ahead of the
+// process's by more than the ttl, the lease is over immediately.
 //
-// 5,000 waiters in a process share one gate, and each notice lets one of them ask: 3,500
-// to 5,000 a second are served, with 14 commands for each. But all ask once when they
-// start, and if Redis does not answer all of them within 20 ms they fail, undo, and ask
-// again until nobody gets the lock: of eight such runs on a busy machine, with this
-// adapter and without, two served none and two stalled half way. Without client-side
-// caching each also asks every 20 ms, and then this is the usual result.
+// 5,000 waiters in a process share one gate, and each notice lets one of them ask: 3,500 to 5,000
+// a second are served, with 14 commands for each. But all ask once when they start. If Redis does
+// not answer all of them within 20 ms, they fail, undo their tries, and ask again, until nobody
+// gets the lock. Of eight such runs on a busy machine, with this adapter and without, two served
+// none and two stalled half way. Without client-side caching each waiter also asks every 20 ms,
+// and a stall is the usual result.
 //
-// A failed try may remove the gate while others still wait at it (lock.go counts a waiter twice if
-// a goroutine is quicker than its creator). Those others then get no notifications: a waiter is
-// never woken, and a holder learns of its loss only at the next extension.
+// A failed try may remove the gate while others still wait at it (the library's lock.go counts a
+// waiter twice if a goroutine is quicker than its creator). Those others then get no notices: a
+// waiter is never woken, and a holder learns of its loss only at the next extension.
 type Rueidislock struct {
 	Bare bool // see the package comment; set it before New
 
 	rdb     redis.UniversalClient
 	options rueidislock.LockerOption
 
-	life context.Context // for all requests and holds
+	life context.Context // limits all requests and holds
 	end  context.CancelCauseFunc
 
 	opening singleflight.Group
@@ -70,24 +70,23 @@ type Rueidislock struct {
 	locker rueidislock.Locker // nil until the first lock is requested
 }
 
-// NewRueidislock returns the locks on rdb's Redis, with the given options except
-// KeyMajority and those by which rdb connects. It does not connect.
+// NewRueidislock returns a Rueidislock on the Redis of rdb. It uses the given options, except
+// KeyMajority and those that rdb determines (see connectTo). It does not connect.
 func NewRueidislock(rdb redis.UniversalClient, o rueidislock.LockerOption) *Rueidislock {
 	life, end := context.WithCancelCause(context.Background())
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, rueidisPrefix)
 	return &Rueidislock{rdb: rdb, options: o, life: life, end: end}
 }
 
-// New returns a handle on the lock named key. It does not acquire it.
+// New returns a handle on the lock named key. It does not acquire the lock.
 func (r *Rueidislock) New(key string) *RueidislockMutex {
 	return &RueidislockMutex{lib: r, key: key}
 }
 
-// Close ends the Locker: present and later waiters get rueidislock.ErrLockerClosed, and
-// holders lose their locks. Call it after the last hold: a held lock may stay in Redis
-// until the ttl is over.
+// Close ends the Locker: waiters, also later ones, get rueidislock.ErrLockerClosed, and holders lose their
+// locks. Call it after the last hold: a held lock may stay in Redis until the ttl is over.
 func (r *Rueidislock) Close() error {
-	// The Locker itself does not reach waiters whose gate was removed.
+	// The Locker's own Close does not end waits whose gate was removed.
 	r.end(rueidislock.ErrLockerClosed)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +121,7 @@ func (r *Rueidislock) open(ctx context.Context) (rueidislock.Locker, error) {
 	}
 }
 
-// opened returns the Locker if it exists, and an error if the Rueidislock is closed.
+// opened returns the Locker, or nil if there is none yet. If the Rueidislock is closed, it returns an error.
 func (r *Rueidislock) opened() (rueidislock.Locker, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,8 +147,8 @@ func (r *Rueidislock) make() (rueidislock.Locker, error) {
 	return locker, nil
 }
 
-// newLocker connects. If Redis cannot send notices of changes, it disables client-side caching, as
-// the library's error says.
+// newLocker creates a Locker, which connects. If Redis cannot send notices of changes, newLocker
+// disables client-side caching, as the library's error advises.
 func newLocker(rdb redis.UniversalClient, o rueidislock.LockerOption) (rueidislock.Locker, error) {
 	o.KeyMajority = 1
 	if err := connectTo(rdb, &o.ClientOption); err != nil {
@@ -168,7 +167,7 @@ func newLocker(rdb redis.UniversalClient, o rueidislock.LockerOption) (rueidislo
 type RueidislockMutex struct {
 	lib  *Rueidislock
 	key  string
-	hold *rueidisHold // nil without one
+	hold *rueidisHold // nil if there is none
 }
 
 // rueidisHold is the result of a call of the Locker.
@@ -177,15 +176,15 @@ type rueidisHold struct {
 	unlock context.CancelFunc
 	err    error // why there is no hold
 
-	end context.CancelCauseFunc // ends ctx from outside
+	end context.CancelCauseFunc // cancels ctx
 }
 
-// errReleased is the cause of a released hold's context.
+// errReleased is the cause with which the context of a released hold is cancelled.
 var errReleased = errors.New("released")
 
-// holding returns the context for a request and its hold. It is not the caller's, unless r is Bare:
-// the Locker would end the lease at the caller's deadline, and the hold when the caller's context
-// is cancelled.
+// holding returns the context for a request and its hold. Unless r is Bare, it is not the caller's
+// context: with that, the Locker would end the lease at the caller's deadline, and the hold when
+// the caller's context is cancelled.
 func (r *Rueidislock) holding(caller context.Context) context.Context {
 	if r.Bare {
 		return caller
@@ -193,8 +192,8 @@ func (r *Rueidislock) holding(caller context.Context) context.Context {
 	return r.life
 }
 
-// acquired calls one of the Locker's methods. If the context ends during the call, the Locker may
-// still acquire the lock, which is then released.
+// acquired calls ask, one of the Locker's methods. If the context ends during the call, the Locker
+// may still acquire the lock. acquired then releases it.
 func acquired(ctx context.Context, end context.CancelCauseFunc, key string,
 	ask func(context.Context, string) (context.Context, context.CancelFunc, error),
 ) *rueidisHold {
@@ -209,8 +208,8 @@ func acquired(ctx context.Context, end context.CancelCauseFunc, key string,
 	return &rueidisHold{ctx: held, unlock: unlock, err: err, end: end}
 }
 
-// TryLock asks for the lock once. After an error it is not held: the library undoes the
-// try, and waits for that while Redis does not answer, but not for longer than the ttl.
+// TryLock asks for the lock once. After an error the lock is not held: the library undoes the try.
+// While Redis does not answer, it waits for that, but not for longer than the ttl.
 func (m *RueidislockMutex) TryLock(ctx context.Context) (bool, error) {
 	locker, err := m.lib.open(ctx)
 	if err != nil {
@@ -228,16 +227,16 @@ func (m *RueidislockMutex) TryLock(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Lock waits like the Locker. It returns the cause of wait if wait has ended, or the error if there
-// is no Locker.
+// Lock waits as the Locker does. If wait has ended, it returns the cause of wait. It also returns
+// the error if the Locker could not be created.
 func (m *RueidislockMutex) Lock(wait context.Context) error {
 	locker, err := m.lib.open(wait)
 	if err != nil {
 		return err
 	}
 	own, end := context.WithCancelCause(m.lib.holding(wait))
-	// In a goroutine, because a Locker that gets no answer from Redis notices the end
-	// of the wait only when the ttl is over.
+	// The call runs in a goroutine, because a Locker that gets no answer from Redis notices the
+	// end of the wait only when the ttl is over.
 	asked := make(chan *rueidisHold, 1)
 	go func() { asked <- acquired(own, end, m.key, locker.WithContext) }()
 	select {
@@ -249,7 +248,7 @@ func (m *RueidislockMutex) Lock(wait context.Context) error {
 		case h.err == nil:
 		case wait.Err() != nil:
 			return context.Cause(wait)
-		default: // the only other reason, because it swallows errors of Redis
+		default: // the only other reason, because the Locker swallows errors of Redis
 			return rueidislock.ErrLockerClosed
 		}
 		m.hold = h
@@ -258,7 +257,7 @@ func (m *RueidislockMutex) Lock(wait context.Context) error {
 }
 
 // Unlock releases the lock, even if ctx is already cancelled. It returns ErrNotHeld if the Locker
-// had reported the loss before; the Locker does not return Redis's answer to the release.
+// had reported the loss before. The Locker does not return Redis's answer to the release.
 func (m *RueidislockMutex) Unlock(context.Context) error {
 	h := m.hold
 	if h == nil {
@@ -285,9 +284,8 @@ func (m *RueidislockMutex) Unlock(context.Context) error {
 
 var errSilent = errors.New("rueidislock: no answer to the release in time")
 
-// Context returns a copy of parent for the work under the lock. It ends when the
-// Locker reports that the lock is lost, with ErrLost as its cause, or when it is
-// released.
+// Context returns a copy of parent for the work under the lock. The copy is cancelled when the
+// lock is released, or when the Locker reports that it is lost, with ErrLost as the cause.
 func (m *RueidislockMutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	h := m.hold

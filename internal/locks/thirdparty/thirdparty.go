@@ -1,13 +1,13 @@
 // Package thirdparty adapts three lock libraries as strategies: redsync, bsm/redislock and
-// rueidislock. Each is used as its own documentation uses it, on one Redis, with its defaults and
-// the shop's ttl, and its mutexes have the same methods as the stages: New, TryLock, Lock, Unlock.
+// rueidislock. Each is used as its own documentation recommends, on one Redis, with its defaults
+// and the shop's ttl. Its mutexes have the same methods as the stages: New, TryLock, Lock, Unlock.
 // The adapters keep each library's defaults and weaknesses: they add no renewal, no fairness and no
 // longer waits.
 //
 // They add only what a careful caller needs: Unlock and the hold do not depend on a context that
 // has ended, Lock returns the cause of its context, and "no longer held" is the same error for all.
-// The lab shows what happens to a caller that is not careful: its locks are Bare, so the library
-// gets the caller's contexts, and its errors are returned unchanged.
+// The lab shows what happens to a caller that is not careful: the lab's locks are Bare, so the
+// library gets the caller's contexts, and the library's errors are returned unchanged.
 //
 // How the libraries differ:
 //
@@ -15,12 +15,12 @@
 //	redsync      asks every 50 to 250 ms,         not extended   no
 //	             gives up after 32 tries
 //	redislock    asks every 500 ms                not extended   no
-//	rueidislock  asks when Redis tells of a       extended       yes
+//	rueidislock  asks when Redis reports a        extended       yes
 //	             change, or every 20 ms where
 //	             Redis cannot
 //
-// This is not a Redlock on five servers: each library can only be as good as the one Redis that
-// keeps the lock.
+// This is not a Redlock on five servers: each library is only as reliable as the one Redis that
+// stores the lock.
 package thirdparty
 
 import (
@@ -29,20 +29,21 @@ import (
 	"time"
 )
 
-// ErrNotHeld is returned, wrapped, by Unlock when there was nothing to release: the lock has
+// ErrNotHeld is wrapped by the error of Unlock if there was nothing to release: the lock has
 // expired, and another holder may have it.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrGaveUp is returned, wrapped, by Lock when the library ended the wait before the caller did.
+// ErrGaveUp is wrapped by the error of Lock if the library ended the wait before the caller did.
 var ErrGaveUp = errors.New("lock: the library gave up waiting")
 
-// ErrLost is the cause of a lost hold's context.
+// ErrLost is the cause with which the context of a lost hold is cancelled.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
 const unlockTimeout = 5 * time.Second
 
-// unlocking returns the context for an Unlock.
+// unlocking returns the context for an Unlock: ctx itself if bare, or else one that lasts for
+// unlockTimeout.
 func unlocking(ctx context.Context, bare bool) (context.Context, context.CancelFunc) {
 	if bare {
 		return ctx, func() {}
@@ -50,8 +51,8 @@ func unlocking(ctx context.Context, bare bool) (context.Context, context.CancelF
 	return context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 }
 
-// over returns the cause of ctx if ctx has ended, and nil otherwise. A deadline in the past counts
-// as ended: a connection has a timer of its own for it, which may fire before that of ctx.
+// over returns the cause of ctx if ctx has ended, or else nil. A ctx whose deadline has passed
+// counts as ended: the timer of a connection with the same deadline may fire before that of ctx.
 func over(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-ctx.Done() // it ends in a moment

@@ -1,13 +1,12 @@
-// Package lock is yours: the place to put a lock of your own, and have it
-// graded by the lab.
+// Package lock is the place for a lock of your own. The lab grades it.
 //
-// As delivered it is where the stages begin: SET NX to acquire the lock, DEL to
-// release it. Run
+// At first it contains the lock of stage 1, which acquires by SET NX and
+// releases by DEL. Run
 //
 //	go run ./cmd/lab -strategies yours
 //
-// and the lab says which promises it keeps, and which is the first that it
-// breaks; docs/your-lock.md tells the rest.
+// and the lab says which promises the lock keeps, and which is the first that it
+// breaks. The guide is docs/your-lock.md.
 package lock
 
 import (
@@ -28,7 +27,7 @@ type Mutex struct {
 	ttl time.Duration // how long the lock may outlive its holder; not used yet
 }
 
-// New returns a handle on the lock stored at key. It does not acquire it.
+// New returns a handle on the lock stored at key. It does not acquire the lock.
 func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }

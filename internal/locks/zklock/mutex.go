@@ -3,13 +3,12 @@
 // How it works: each contender puts a numbered node under the lock's name. The node with the lowest
 // number holds the lock; every other contender watches the node just before its own, so a release
 // wakes one waiter instead of all. When a session ends, ZooKeeper removes its nodes. This is the
-// recipe of ZooKeeper's own documentation.
+// recipe in ZooKeeper's own documentation.
 //
-// New: all goroutines of a process share one session, queue up in memory first, and one at a time
-// goes to ZooKeeper (package lease). The session is timed by this machine's clock, from before each
-// answered request was sent, so a holder is told of a loss before ZooKeeper acts on it (package
-// lease). The client library reports a loss only when it has reached a server again, which may be
-// much later.
+// New: all goroutines of a process share one session, queue up in memory first, and one at a time goes to
+// ZooKeeper (package lease). The session is timed by this machine's clock, from before each answered request
+// was sent, so a holder learns of a loss before ZooKeeper lets the next one in. The client library reports a
+// loss only when it has reached a server again, which may be much later.
 //
 // Holds:
 //   - one holder at a time, in a process and among processes: TestPromises
@@ -21,7 +20,7 @@
 //   - a cancelled caller still releases the lock: TestPromises
 //   - a dead holder's lock is free after the session's timeout: TestPromises
 //   - a late holder leaves the next holder's lock alone: TestLossIsToldFirst
-//   - a holder is told of a loss before the next one has the lock: TestLossIsToldFirst
+//   - a holder learns of a loss before the next one has the lock: TestLossIsToldFirst
 //   - a transient failure of ZooKeeper does no harm: TestPromises
 //   - each holder's token is greater than the one before, even when the lock's
 //     name was removed in between: TestPromises, TestTokenOutlivesTheName
@@ -29,14 +28,14 @@
 //   - no call hangs while ZooKeeper is unavailable: TestPromises
 //
 // Breaks:
-//   - a process keeps forever a lock that is never unlocked
+//   - a lock that is never unlocked is held until its process ends
 //   - if somebody else deletes a node, its holder learns of it up to a third of the timeout later:
 //     the lab's loss-not-told
 //   - if ZooKeeper ends the session, a holder learns of it just as late; a caller without a place
 //     in the queue continues with a new session: TestEndedSessionIsReplaced
 //   - in an ensemble, a server reports an answered request to the leader only at its next tick, at
-//     most half a tick later: if it dies in between, the leader counts from the previous answer,
-//     and may end the session that much earlier
+//     most half a tick later: if the server dies in between, the leader counts from the previous
+//     answer, and may end the session up to half a tick earlier
 //   - a process paused for longer than the timeout learns of the loss only when it
 //     resumes, maybe one write too late: only a resource that checks the token can
 //     refuse it
@@ -52,20 +51,20 @@ import (
 	"oversell/internal/locks/lease"
 )
 
-// ErrNotHeld is returned by Unlock when there was nothing to release: the session has ended, and
+// ErrNotHeld is returned by Unlock if there was nothing to release: the session has ended, and
 // another holder may have the lock.
 var ErrNotHeld = fmt.Errorf("zklock: %w", lease.ErrNotHeld)
 
-// ErrLost is the cause of a lost hold's context. Match it with errors.Is. Lock
-// returns it, wrapped, when the session was lost while waiting.
+// ErrLost is the cause with which the context of a lost hold is cancelled. Match it with errors.Is.
+// The error of Lock wraps it if the session was lost while Lock waited.
 var ErrLost = errors.New("zklock: session lost")
 
 // NewSource returns a source of locks that expire when ZooKeeper has not heard from
-// this process for the timeout. It must be the timeout that the server granted, not
-// the one that was requested. The connection stays the caller's, and its session
-// should have no other use.
+// this process for the timeout. It must be the timeout that the server granted, not the one that
+// was requested. The caller still owns the connection, and should use its session for nothing else.
 //
-// Locks that are still held when the Source is closed end with the connection: close it next.
+// Locks that are still held when the Source is closed end with the connection, so close the
+// connection next.
 func NewSource(conn *zk.Conn, timeout time.Duration) *lease.Source {
 	return lease.NewSource((&server{conn: conn, timeout: timeout}).kind())
 }
@@ -74,6 +73,6 @@ func (s *server) kind() lease.Kind {
 	return lease.Kind{Name: "zklock", NotHeld: ErrNotHeld, Lost: ErrLost, Open: s.open}
 }
 
-// New returns a handle on the lock named key. It does not acquire it. Any key is allowed: its name
-// in ZooKeeper is /oversell/ and the key, with %XX for bytes that are not allowed in a name.
+// New returns a handle on the lock named key. It does not acquire the lock. Any key is allowed: its
+// path in ZooKeeper is /oversell/ and the key, with %XX for bytes that are not allowed in a path.
 func New(source *lease.Source, key string) *lease.Mutex { return lease.New(source, key) }

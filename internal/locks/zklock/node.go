@@ -13,13 +13,12 @@ import (
 	"oversell/internal/locks/lease"
 )
 
-// root is the parent of all locks. It stays when there are none.
+// root is the parent of all locks. It is never removed.
 const root = "/oversell"
 
 var anyone = zk.WorldACL(zk.PermAll)
 
-// nameOf returns the path of a key's queue: a valid name under root, different for
-// each key.
+// nameOf returns the path of a key's queue: a valid path under root, different for each key.
 func nameOf(key string) string {
 	var b strings.Builder
 	b.WriteString(root + "/")
@@ -38,17 +37,17 @@ func nameOf(key string) string {
 
 // A node is one attempt's place in a lock's queue.
 //
-// Its name begins with a unique id, by which it is found again if the connection breaks after
-// ZooKeeper created the node but before it replied. The client library has a call for this, too,
-// but if that call fails, it does not reveal the id, and the node blocks everybody for as long as
-// the session lives.
+// Its name begins with a unique id, by which create finds the node again if the connection breaks
+// after ZooKeeper created the node but before it replied. The client library has a call for this,
+// too. But if that call fails, it does not return the id, and the node blocks all others for as
+// long as the session lives.
 type node struct {
 	session *session
 	conn    *zk.Conn
 	dir     string
 	id      string
-	begun   bool   // it may exist
-	path    string // set once it is known to exist
+	begun   bool   // the node may exist
+	path    string // set once the node is known to exist
 	token   int64
 }
 
@@ -66,7 +65,7 @@ var errLocked = errors.New("zklock: locked")
 func (n *node) Acquire(ctx context.Context, wait bool) (bool, error) {
 	err := n.queue(ctx, wait)
 	if errors.Is(err, errLocked) {
-		_ = n.Remove() // it has already retried, so its error does not matter
+		_ = n.Remove() // Remove has already retried, so its error does not matter
 		return false, nil
 	}
 	return err == nil, err
@@ -95,12 +94,12 @@ func (n *node) queue(ctx context.Context, wait bool) error {
 
 func (n *node) Put() bool { return n.path != "" }
 
-// Token is the czxid of the holder's node, the number of the change that created it: ZooKeeper
-// numbers all its changes, and a node waits for every node created before it, so each holder's
-// token is greater than all earlier ones.
+// Token returns the czxid of the holder's node, the number of the change that created it.
+// ZooKeeper numbers all its changes, and a node waits for every node created before it, so each
+// holder's token is greater than all earlier ones.
 //
-// The number at the end of the node's name would not do. It counts the changes to
-// the lock's name, and starts again at 0 when that was removed and created again.
+// The number at the end of the node's name would not do. It counts the changes below the lock's
+// path, and starts again at 0 when that path is removed and created again.
 func (n *node) Token() int64 { return n.token }
 
 func (n *node) Exists(context.Context) (bool, error) {
@@ -108,7 +107,7 @@ func (n *node) Exists(context.Context) (bool, error) {
 	return there, err
 }
 
-// again repeats ask until there is an answer, which may be zk.ErrNoNode, or until ctx ends.
+// again calls ask until there is an answer, which may be zk.ErrNoNode, or until ctx ends.
 func (n *node) again(ctx context.Context, ask func() error) error {
 	for ctx.Err() == nil {
 		err := ask()
@@ -125,7 +124,7 @@ func (n *node) again(ctx context.Context, ask func() error) error {
 	return context.Cause(ctx)
 }
 
-// final reports whether asking again is useless.
+// final reports whether a request that failed with err would fail again.
 func final(err error) bool {
 	for _, e := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrClosing, zk.ErrInvalidPath,
 		zk.ErrBadArguments} {
@@ -136,10 +135,10 @@ func final(err error) bool {
 	return false
 }
 
-// create creates the node, exactly once.
+// create creates the node exactly once, even if a reply is lost.
 func (n *node) create(ctx context.Context) error {
 	return n.again(ctx, func() error {
-		if n.begun { // but got no answer
+		if n.begun { // an earlier request got no answer
 			mine, err := n.find()
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
@@ -168,8 +167,8 @@ func (n *node) create(ctx context.Context) error {
 
 var errAgain = errors.New("zklock: once more")
 
-// makeDir creates the lock's name. It is a container: ZooKeeper removes it once it has
-// become empty, usually within a minute. That needs ZooKeeper 3.5.3 or later.
+// makeDir creates the parent of the lock's nodes. It is a container: ZooKeeper removes it once it
+// has become empty, usually within a minute. Containers need ZooKeeper 3.5.3 or later.
 func (n *node) makeDir() error {
 	c := n.conn
 	_, err := c.CreateContainer(n.dir, nil, zk.FlagContainer, anyone)
@@ -186,8 +185,8 @@ func (n *node) makeDir() error {
 }
 
 // find returns the paths of all nodes that have this one's id. It asks the server to catch up
-// first: after a broken connection it may be another server, which does not yet know what the first
-// one did.
+// first: after a broken connection the client may be connected to another server, which does not
+// yet know what the first one did.
 func (n *node) find() (mine []string, err error) {
 	if _, err := n.conn.Sync(n.dir); err != nil {
 		return nil, err
@@ -271,8 +270,8 @@ func predecessor(names []string, own string) (before string, err error) {
 // strings.
 func number(name string) string { return name[max(0, len(name)-10):] }
 
-// Remove deletes the node if it exists. It retries until that is done or the source is closed: a
-// session that counts as lost here may live on in ZooKeeper, with all its nodes.
+// Remove deletes the node if it exists. It retries until the node is gone or the source is closed: a session
+// that this process counts as lost may live on in ZooKeeper, with all its nodes.
 func (n *node) Remove() error {
 	if !n.begun {
 		return nil
@@ -280,12 +279,12 @@ func (n *node) Remove() error {
 	first, gone := true, false
 	err := n.again(n.session.closing, func() error {
 		err := n.delete()
-		gone = first && errors.Is(err, zk.ErrNoNode) // otherwise an earlier attempt may have deleted it
+		gone = first && errors.Is(err, zk.ErrNoNode) // if not first, an earlier attempt may have deleted it
 		first = false
 		return err
 	})
 	switch {
-	case gone, n.session.Over(): // after the session is over, the lock may not have been held
+	case gone, n.session.Over(): // once the session is over, the lock may not have been held
 		return ErrNotHeld
 	case errors.Is(err, zk.ErrNoNode):
 		return nil
@@ -293,7 +292,7 @@ func (n *node) Remove() error {
 	return err
 }
 
-// delete deletes the node once. It looks for the node first if it is not known to exist.
+// delete tries once to delete the node. If the node's path is not known, delete looks for the node first.
 func (n *node) delete() error {
 	mine := []string{n.path}
 	if n.path == "" {

@@ -16,9 +16,9 @@ type server struct {
 	timeout time.Duration
 }
 
-// A session is the connection's session, or the part of it during which, by this machine's clock,
-// it is known to be alive. After too long a gap a new one begins, even if ZooKeeper has not noticed
-// the gap.
+// A session is the part of the connection's session during which, by this machine's clock, that
+// session is known to be alive. After too long a gap between answers a new one begins, even if
+// ZooKeeper has not noticed the gap.
 type session struct {
 	*lease.Session
 	server  *server
@@ -26,7 +26,7 @@ type session struct {
 	closing context.Context // ends when the source is closed
 }
 
-// open waits until ZooKeeper answers, and then begins to track the session.
+// open waits until ZooKeeper answers, and then begins to renew the session.
 func (s *server) open(ctx context.Context, source *lease.Source) (*lease.Session, error) {
 	for {
 		id := s.conn.SessionID()
@@ -58,7 +58,7 @@ func (s *server) begin(source *lease.Source, id int64, sent time.Time) (*lease.S
 	return n.Session, nil
 }
 
-// ask makes the server catch up with its leader. A server that is cut off from the others still
+// ask makes the server catch up with its leader. A server that is cut off from the others
 // answers simpler requests for a while, although the others end the session.
 func (s *server) ask() error {
 	_, err := s.conn.Sync(root)

@@ -1,5 +1,5 @@
-// Package leasetest helps to test the locks in etcd and in ZooKeeper, on real servers, in real
-// time. It provides the servers, and an unreliable network between them and their clients.
+// Package leasetest helps to test the locks on etcd and ZooKeeper with real servers and in real time. It
+// provides the servers, and an unreliable network between them and their clients.
 package leasetest
 
 import (
@@ -19,15 +19,15 @@ const (
 	Slack = 6 * time.Second
 )
 
-// ErrEnough is the cause of the end of a wait.
+// ErrEnough is the cause with which a test ends a wait.
 var ErrEnough = errors.New("waited long enough")
 
 // Network is the network between a process and the server: a fault.Relay, or its equivalent in
 // memory.
 type Network interface {
-	Hole()    // messages are lost silently
-	Cut()     // connections are broken, and new ones refused
-	Restore() // it works again
+	Hole()    // silently drops all messages
+	Cut()     // breaks all connections, and refuses new ones
+	Restore() // ends the failure
 }
 
 // Failures returns the ways in which the network fails.
@@ -35,7 +35,7 @@ func Failures() map[string]func(Network) {
 	return map[string]func(Network){"hole": Network.Hole, "cut": Network.Cut}
 }
 
-// Wait reports whether the mutex got the lock in time.
+// Wait reports whether m acquires the lock within Calm. If not, the test has failed, but goes on.
 func Wait(t *testing.T, m *lease.Mutex) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), Calm, ErrEnough)
@@ -47,7 +47,7 @@ func Wait(t *testing.T, m *lease.Mutex) bool {
 	return true
 }
 
-// MustLock waits for the lock.
+// MustLock acquires the lock. If that takes longer than Calm, the test ends.
 func MustLock(t *testing.T, m *lease.Mutex) {
 	t.Helper()
 	if !Wait(t, m) {
@@ -55,7 +55,7 @@ func MustLock(t *testing.T, m *lease.Mutex) {
 	}
 }
 
-// TryLock reports whether the lock was free.
+// TryLock reports whether m has acquired the lock without waiting.
 func TryLock(t *testing.T, m *lease.Mutex) bool {
 	t.Helper()
 	ok, err := m.TryLock(t.Context())
@@ -65,7 +65,7 @@ func TryLock(t *testing.T, m *lease.Mutex) bool {
 	return ok
 }
 
-// Unlock releases the lock.
+// Unlock releases the lock. An error fails the test.
 func Unlock(t *testing.T, m *lease.Mutex) {
 	t.Helper()
 	if err := m.Unlock(t.Context()); err != nil {
@@ -73,7 +73,7 @@ func Unlock(t *testing.T, m *lease.Mutex) {
 	}
 }
 
-// Eventually waits until is returns true.
+// Eventually waits until is returns true. If that takes longer than Slack, the test fails with what.
 func Eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Slack); !is(); time.Sleep(2 * time.Millisecond) {

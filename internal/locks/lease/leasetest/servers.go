@@ -28,7 +28,7 @@ func Etcd(t testing.TB) string {
 	return etcd.Addresses[0]
 }
 
-// DialEtcd connects for the length of the test.
+// DialEtcd connects to etcd for the length of the test.
 func DialEtcd(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	client, err := coordination.DialEtcd(t.Context(), []string{endpoint})
@@ -39,11 +39,10 @@ func DialEtcd(t testing.TB, endpoint string) *clientv3.Client {
 	return client
 }
 
-// zooKeeper is shared by the tests of a package, because it takes a second to
-// start.
+// zooKeeper is shared by the tests of a package, because the server takes a second to start.
 var zooKeeper struct {
 	sync.Mutex
-	server *coordination.Server // nil: none runs
+	server *coordination.Server // nil if none runs
 }
 
 // ZooKeeper returns the address of a private server, which StopZooKeeper stops. If
@@ -69,8 +68,7 @@ func ZooKeeper(t testing.TB) string {
 	return zooKeeper.server.Addresses[0]
 }
 
-// StopZooKeeper stops the server that ZooKeeper started, if any. TestMain calls it
-// at the end.
+// StopZooKeeper stops the server that ZooKeeper started, if any. TestMain must call it after the tests.
 func StopZooKeeper() error {
 	zooKeeper.Lock()
 	defer zooKeeper.Unlock()
@@ -81,7 +79,7 @@ func StopZooKeeper() error {
 	return server.Close()
 }
 
-// DialZooKeeper connects for the length of the test.
+// DialZooKeeper connects to ZooKeeper for the length of the test.
 func DialZooKeeper(t testing.TB, server string, timeout time.Duration) *coordination.ZooKeeper {
 	t.Helper()
 	conn, err := coordination.DialZooKeeper(t.Context(), []string{server}, timeout)
@@ -92,8 +90,7 @@ func DialZooKeeper(t testing.TB, server string, timeout time.Duration) *coordina
 	return conn
 }
 
-// NewRelay puts a relay, which can disturb the network, in front of target for the length of the
-// test.
+// NewRelay starts a relay to target for the length of the test. The relay can disturb the network.
 func NewRelay(t testing.TB, target string) *fault.Relay {
 	t.Helper()
 	r, err := fault.StartRelay(target)

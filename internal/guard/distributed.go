@@ -17,36 +17,35 @@ import (
 type Distributed struct {
 	New func(key string) Lock // returns a lock for one holder
 
-	// Policy says how to wait for the lock. It is nil for a Waiter, which has its own way of waiting.
+	// Policy is the way of waiting for the lock. It must be nil if the lock is a Waiter, to use the
+	// lock's own method.
 	Policy Policy
 
-	// OneWaits lets only one caller of this process at a time call Lock of a Waiter for
-	// each key; the others wait in memory. It is for a lock whose waiters need a
-	// connection each. The next caller calls Lock as soon as the last one has the lock.
+	// OneWaits lets only one caller of this process at a time call Lock of a Waiter for each key;
+	// the others wait in memory. Use it for a lock whose waiters need a connection each. The next
+	// caller calls Lock as soon as the previous one has the lock.
 	OneWaits bool
 	waiting  KeyedMutex
 
-	// WithOwner puts the owner into the context for the lock; nil for a lock without
-	// owners.
+	// WithOwner puts the owner into the context for the lock. It is nil for a lock without owners.
 	WithOwner func(ctx context.Context, owner string) context.Context
 
-	// NotHeld are the errors that Unlock returns if it came too late: the lease had run out, and
+	// NotHeld contains the errors that Unlock returns if it comes too late: the lease is over, and
 	// another holder may have the lock.
 	NotHeld []error
 
-	// Undo means that Unlock is safe after a failed attempt, because it removes only the
-	// caller's own lock. Do then calls it, in case the attempt took the lock and only the
-	// reply was lost.
+	// Undo means that Unlock is safe after a failed attempt, because it releases only the caller's own lock. Do
+	// then calls Unlock, in case the attempt acquired the lock and only the reply was lost.
 	//
-	// With a reentrant lock only the outermost hold can be undone. In Do it always is the outermost,
-	// because each Do has a new owner, and ends after a failed attempt.
+	// With a reentrant lock, only an attempt at the outermost hold can be undone. In Do it always is
+	// the outermost, because each call of Do has a new owner, and ends after a failed attempt.
 	Undo bool
 
-	// Retry reports whether Unlock may be called again after it failed with err. Do
-	// then repeats it in the background for RetryFor. Nil: never.
+	// Retry reports whether Unlock may be called again after it failed with err. Do then repeats
+	// Unlock in the background for RetryFor. If Retry is nil, Do never repeats it.
 	//
-	// If Unlock removes only the caller's own lock, it can always be repeated. If it removes anybody's
-	// lock, it may be repeated only while nobody else can have the lock.
+	// If Unlock releases only the caller's own lock, it can always be repeated. If it releases the
+	// lock of any holder, it may be repeated only while no other holder can have the lock.
 	Retry    func(err error) bool
 	RetryFor time.Duration // after this time the lock has expired
 
@@ -60,7 +59,7 @@ const (
 	// maxReleasing limits the releases that are being repeated at the same time. Usually there is one
 	// for each key.
 	maxReleasing = 1024
-	// The first pause before Unlock is repeated; it doubles each time, up to maxPause.
+	// The pause before Unlock is repeated begins at firstPause, and doubles each time up to maxPause.
 	firstPause, maxPause = 10 * time.Millisecond, 200 * time.Millisecond
 )
 
@@ -91,14 +90,14 @@ func (d *Distributed) Do(ctx context.Context, e Entry, section func(context.Cont
 	return h.stats, err
 }
 
-// handle is one caller's handle on the lock. It is for one goroutine.
+// handle is one caller's handle on the lock. It is not safe for concurrent use.
 type handle struct {
 	guard   *Distributed
 	key     string
 	lock    Lock
-	begun   time.Time // the call of Do
+	begun   time.Time // when Do was called
 	entered bool      // the section has run
-	held    bool      // the last attempt succeeded, and the lock was not released since
+	held    bool      // the last attempt succeeded, and the lock has not been released since
 	stats   Stats
 }
 
@@ -109,7 +108,7 @@ func (h *handle) try(ctx context.Context) (ok bool, err error) {
 	}
 	h.stats.Attempts++
 	asked := time.Now()
-	// WithoutCancel: an interrupted command could leave a lock that no process knows of.
+	// Without WithoutCancel, an interrupted command could leave a lock that no process knows of.
 	h.held, err = h.lock.TryLock(context.WithoutCancel(ctx))
 	if h.held {
 		h.stats.Taking = time.Since(asked)
@@ -145,8 +144,8 @@ func (h *handle) wait(ctx context.Context) error {
 	return err
 }
 
-// run runs the section and releases the lock. The section's context ends when the lock is
-// lost, and carries the fencing token.
+// run runs the section and releases the lock. The section's context ends when the lock is lost, and
+// contains the fencing token.
 func (h *handle) run(ctx context.Context, section func(context.Context) error) error {
 	entered := time.Now()
 	if !h.entered {
@@ -167,15 +166,14 @@ func (h *handle) run(ctx context.Context, section func(context.Context) error) e
 	return section(inside)
 }
 
-// tokenKey is the type of the context key: unexported, so that it cannot collide.
+// tokenKey is the type of the context key, so that no other package can set it.
 type tokenKey struct{}
 
 // tokens is a lock that gives its holder a fencing token.
 type tokens interface{ Token() int64 }
 
-// Token returns the fencing token of the hold under which a section runs, or false if its
-// lock has none. The section must send the token with every read and write of the guarded
-// resource.
+// Token returns the fencing token of the hold under which a section runs, or false if the lock has
+// no tokens. The section must send the token with every read and write of the guarded resource.
 func Token(ctx context.Context) (int64, bool) {
 	l, ok := ctx.Value(tokenKey{}).(tokens)
 	if !ok {
@@ -184,9 +182,9 @@ func Token(ctx context.Context) (int64, bool) {
 	return l.Token(), true
 }
 
-// TokenAfter returns a fencing token of the same hold that is larger than seen, for a section whose
-// token the resource has refused because it has seen that one. False means that the section is
-// late: its lock gives it no other token.
+// TokenAfter returns a fencing token of the same hold that is larger than seen. A section calls it
+// if the resource has refused its token because it had seen a larger one, seen. False means that
+// the section is late: its lock gives it no other token.
 func TokenAfter(ctx context.Context, seen int64) (int64, bool) {
 	l, ok := ctx.Value(tokenKey{}).(interface {
 		TokenAfter(ctx context.Context, seen int64) (int64, error)
@@ -198,9 +196,8 @@ func TokenAfter(ctx context.Context, seen int64) (int64, bool) {
 	return token, err == nil
 }
 
-// release releases the lock. If the lease had run out, release records that in the stats and
-// returns no error, because the section's work is done. A failed release is recorded too, and
-// repeated in the background.
+// release releases the lock. If the lease was over, release only records that in the stats, because
+// the section's work is done. It also records a failed release, and repeats it in the background.
 func (h *handle) release(ctx context.Context) {
 	err := h.lock.Unlock(ctx)
 	if l, ok := h.lock.(interface{ Renewals() int }); ok && h.held {
@@ -222,14 +219,14 @@ func (h *handle) release(ctx context.Context) {
 // undo releases lock after an attempt that failed. It does so in the background, so that the caller
 // gets its error immediately even if Redis hangs.
 func (d *Distributed) undo(ctx context.Context, lock Lock) {
-	ctx = context.WithoutCancel(ctx) // the goroutine outlives the caller
+	ctx = context.WithoutCancel(ctx) // the goroutine outlives the call
 	inBackground(&d.undoing, maxUndoing, func() {
-		d.repeatUnlock(ctx, lock, lock.Unlock(ctx)) // "not held", most of the time
+		d.repeatUnlock(ctx, lock, lock.Unlock(ctx)) // the error is ErrNotHeld most of the time
 	})
 }
 
-// inBackground runs f in a goroutine, unless so many are running that Redis must be down. Then the
-// lock is left to expire.
+// inBackground runs f in a goroutine, unless so many such goroutines are running that Redis must be
+// down. In that case the lock is left to expire.
 func inBackground(running *atomic.Int32, most int32, f func()) {
 	if running.Add(1) > most {
 		running.Add(-1)
@@ -241,8 +238,8 @@ func inBackground(running *atomic.Int32, most int32, f func()) {
 	}()
 }
 
-// repeatUnlock calls Unlock after it failed with err, until it succeeds or must not be
-// repeated. It ends when the Redis client is closed.
+// repeatUnlock calls Unlock again after it failed with err, until it succeeds or must not be
+// repeated. It returns when the Redis client is closed.
 func (d *Distributed) repeatUnlock(ctx context.Context, lock Lock, err error) {
 	end := time.Now().Add(d.RetryFor)
 	for pause := firstPause; d.retries(err) && time.Now().Before(end); pause = min(2*pause, maxPause) {
@@ -256,34 +253,34 @@ func (d *Distributed) retries(err error) bool {
 	return err != nil && !d.tooLate(err) && !errors.Is(err, redis.ErrClosed) && d.Retry != nil && d.Retry(err)
 }
 
-// tooLate reports whether err means that the lease had run out.
+// tooLate reports whether err means that the lease was over.
 func (d *Distributed) tooLate(err error) bool {
 	return slices.ContainsFunc(d.NotHeld, func(lost error) bool { return errors.Is(err, lost) })
 }
 
 // Line queues the callers of this process for each key, in order of arrival. Only the first one
-// asks for the lock, after each delay, and immediately when this process has released it. So Redis
-// sees one caller per process, however many wait. If 5,000 callers each polled Redis, most would
-// never be served.
+// asks for the lock: after each delay, and immediately when this process has released the lock. So
+// Redis serves one caller per process, regardless of the number of waiters. If 5,000 callers each
+// polled Redis, most would never be served.
 //
-// A line is not a lock: the next caller already asks while the last one is still in its section,
-// and only the lock decides.
+// A Line is not a lock: the next caller already asks while the previous one is still in its
+// section, and only the lock excludes it.
 type Line struct {
-	Delay time.Duration // mean time between two attempts, jittered by half
+	Delay time.Duration // mean time between two attempts; a random jitter changes it by up to half
 
 	asking KeyedMutex // held by the first caller of each key
 
 	mu   sync.Mutex
-	held map[string]*holds // the locks that this process holds
+	held map[string]*holds // by key: the holds of this process
 }
 
-// holds are the holds of one key. There are several if the lock failed to exclude.
+// holds counts the holds of one key. There are several if the lock failed to exclude other holders.
 type holds struct {
 	n     int
 	freed chan struct{} // closed when one of them is released
 }
 
-// Acquire implements Policy. The caller must call Released after it released the lock.
+// Acquire implements Policy. The caller must call Released after it has released the lock.
 func (p *Line) Acquire(ctx context.Context, key string, try func() (bool, error)) error {
 	first, err := p.asking.Lock(ctx, key)
 	if err != nil {
@@ -324,8 +321,8 @@ func (p *Line) pause(ctx context.Context, freed <-chan struct{}) error {
 	}
 }
 
-// freed returns a channel that is closed when this process releases the lock of the key,
-// or nil if it does not hold it.
+// freed returns a channel that is closed when this process releases the lock of the key, or nil if
+// this process does not hold the lock.
 func (p *Line) freed(key string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -349,7 +346,7 @@ func (p *Line) took(key string) {
 	h.n++
 }
 
-// Released makes the first waiting caller for the key ask immediately.
+// Released makes the first caller that waits for the key ask immediately.
 func (p *Line) Released(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // KeyedMutex is a FIFO mutex for each key: the goroutines of a process get it one at a time, in
-// order of arrival. The zero value is ready, and safe for concurrent use.
+// order of arrival. The zero value is ready to use. KeyedMutex is safe for concurrent use.
 type KeyedMutex struct {
 	mu   sync.Mutex
 	keys map[string]*keyEntry
@@ -20,14 +20,14 @@ type keyEntry struct {
 	users int // the holder and the waiters
 }
 
-// KeyHold is one caller's hold of the mutex of one key.
+// KeyHold is one caller's hold of the mutex of a key.
 type KeyHold struct {
 	mutex *KeyedMutex
 	key   string
 	entry *keyEntry
 }
 
-// Lock waits for the mutex of the key. If ctx ends first it returns the cause.
+// Lock waits for the mutex of the key. If ctx ends first, Lock returns the cause.
 func (m *KeyedMutex) Lock(ctx context.Context, key string) (*KeyHold, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -40,7 +40,7 @@ func (m *KeyedMutex) Lock(ctx context.Context, key string) (*KeyHold, error) {
 	return h, nil
 }
 
-// TryLock locks the mutex of the key if it is free, and returns nil otherwise.
+// TryLock locks the mutex of the key if it is free. If it is not, TryLock returns nil.
 func (m *KeyedMutex) TryLock(key string) *KeyHold {
 	h := m.join(key)
 	if !h.entry.held.TryAcquire(1) {
@@ -53,13 +53,13 @@ func (m *KeyedMutex) TryLock(key string) *KeyHold {
 // Key returns the key of the mutex.
 func (h *KeyHold) Key() string { return h.key }
 
-// Unlock gives the mutex to the first waiter. It must be called once.
+// Unlock hands the mutex to the first waiter. It must be called exactly once.
 func (h *KeyHold) Unlock() {
 	h.entry.held.Release(1)
 	h.leave()
 }
 
-// Users returns how many callers hold the mutex of the key or wait for it.
+// Users returns the number of callers that hold the mutex of the key or wait for it.
 func (m *KeyedMutex) Users(key string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

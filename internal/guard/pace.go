@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// BatchSize limits how many orders are written in one statement, depending on how long the last
-// statement took: the slower the database, the fewer orders, so that a statement ends well before
-// its timeout. It is safe for concurrent use.
+// BatchSize limits the number of orders that are written in one statement. The slower the last
+// statement was, the fewer orders the next one may have, so that it ends well before its timeout.
+// It is safe for concurrent use.
 type BatchSize struct {
 	most int64
 	next atomic.Int64
 }
 
 const (
-	// maxStatement is the longest that a statement should take: a tenth of its timeout.
+	// maxStatement is the longest time that a statement should take: a tenth of its timeout.
 	maxStatement = 500 * time.Millisecond
-	// firstBatch is the most orders in the first statement.
+	// firstBatch is the maximum number of orders in the first statement.
 	firstBatch = 32
 )
 
@@ -29,11 +29,12 @@ func NewBatchSize(most int) *BatchSize {
 	return b
 }
 
-// Size returns how many orders the next statement may have.
+// Size returns the maximum number of orders in the next statement.
 func (b *BatchSize) Size() int { return int(b.next.Load()) }
 
-// Wrote records how long it took to write n orders. The size doubles as long as a statement of that
-// size stays within maxStatement, and otherwise shrinks to the largest that does.
+// Wrote records how long it took to write n orders. The size doubles while a statement of that size
+// is expected to take at most maxStatement. If it would take longer, the size becomes the largest
+// one that stays within the limit.
 func (b *BatchSize) Wrote(n int, took time.Duration) {
 	if n == 0 {
 		return
@@ -46,14 +47,14 @@ func (b *BatchSize) Wrote(n int, took time.Duration) {
 }
 
 // LogLimit limits a log to one line a second, for errors that occur in large numbers. The zero
-// value is ready, and safe for concurrent use.
+// value is ready to use. LogLimit is safe for concurrent use.
 type LogLimit struct {
 	next    atomic.Int64 // when the next line may be written, in Unix nanoseconds
 	skipped atomic.Int64
 }
 
-// Allow reports whether a line may be written now, and how many were skipped since the
-// last one.
+// Allow reports whether a line may be written now. If so, it returns the number of lines skipped
+// since the last one.
 func (l *LogLimit) Allow() (skipped int64, ok bool) {
 	now, next := time.Now().UnixNano(), l.next.Load()
 	if now < next || !l.next.CompareAndSwap(next, now+int64(time.Second)) {
@@ -63,8 +64,8 @@ func (l *LogLimit) Allow() (skipped int64, ok bool) {
 	return l.skipped.Swap(0), true
 }
 
-// Background repeats a step in a goroutine of its own: from Wake until the step reports that
-// nothing is left to do, or the context ends. It is safe for concurrent use.
+// Background repeats a step in a goroutine of its own: from a call of Wake until the step reports
+// that nothing is left to do, or the context ends. It is safe for concurrent use.
 type Background struct {
 	Context context.Context
 	Step    func(ctx context.Context) (more bool)
@@ -75,7 +76,7 @@ type Background struct {
 	all     sync.WaitGroup
 }
 
-// Wake makes sure that the step runs once more.
+// Wake starts the step, or makes it run once more if it is running.
 func (b *Background) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,16 +100,16 @@ func (b *Background) again(more bool) bool {
 	return b.running
 }
 
-// Idle reports whether no step is under way.
+// Idle reports whether no step is running.
 func (b *Background) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.running
 }
 
-// Wait waits for the last step. The caller has cancelled the context.
+// Wait waits until the last step has returned. The caller must have cancelled the context.
 func (b *Background) Wait() {
 	defer b.all.Wait()
-	b.mu.Lock() // a Wake under way adds its goroutine first
+	b.mu.Lock() // a concurrent Wake adds its goroutine first
 	defer b.mu.Unlock()
 }

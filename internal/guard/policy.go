@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Policy says how a caller waits for a lock that cannot wait by itself, because it has only
-// TryLock. It is safe for concurrent use.
+// Policy is a way of waiting for a lock that has no method that waits, only TryLock. It is safe
+// for concurrent use.
 type Policy interface {
-	// Acquire calls try until it returns true, and then returns nil. It returns the
-	// error of try, or the cause of ctx if that ends first.
+	// Acquire calls try until it returns true, and then returns nil. If try fails, Acquire returns
+	// its error; if ctx ends first, the cause of ctx.
 	Acquire(ctx context.Context, key string, try func() (bool, error)) error
 	// String returns the policy in the form that ParsePolicy reads.
 	String() string
@@ -22,7 +22,7 @@ type Policy interface {
 // ErrNoWait means that a Distributed has no Policy and its lock is not a Waiter.
 var ErrNoWait = errors.New("the lock has no way of waiting")
 
-// Fixed waits the same time between two attempts.
+// Fixed waits for the same time between any two attempts.
 type Fixed struct{ Delay time.Duration }
 
 // Acquire implements Policy.
@@ -32,9 +32,9 @@ func (f Fixed) Acquire(ctx context.Context, _ string, try func() (bool, error)) 
 
 func (f Fixed) String() string { return "fixed:" + f.Delay.String() }
 
-// Backoff waits a random time between two attempts. The upper bound begins at Min and doubles up to
-// Max. The randomness keeps callers that collided once from colliding again ("full jitter", Marc
-// Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
+// Backoff waits for a random time between two attempts. The upper bound begins at Min and doubles
+// up to Max. The randomness keeps callers that collided once from colliding again ("full jitter",
+// Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
 type Backoff struct{ Min, Max time.Duration }
 
 // Acquire implements Policy.
@@ -50,7 +50,7 @@ func (b Backoff) Acquire(ctx context.Context, _ string, try func() (bool, error)
 
 func (b Backoff) String() string { return fmt.Sprintf("backoff:%v-%v", b.Min, b.Max) }
 
-// poll tries, sleeps and tries again.
+// poll calls try until it returns true or an error, and sleeps between the calls.
 func poll(ctx context.Context, try func() (bool, error), delay func(attempt int) time.Duration) error {
 	for attempt := 0; ; attempt++ {
 		if ok, err := try(); ok || err != nil {
@@ -68,11 +68,11 @@ var ErrPolicy = errors.New("unknown waiting policy")
 const policyForms = "allowed: line:DELAY, fixed:DELAY, backoff:MIN-MAX, recursive:DELAY, with durations such as " +
 	"2ms, of a minute at most"
 
-// maxDelay is longer than any caller waits for a lock.
+// maxDelay is the longest delay that ParsePolicy accepts. No caller waits that long for a lock.
 const maxDelay = time.Minute
 
-// ParsePolicy reads a policy from text: a name, a colon and a delay. A name alone has its
-// default delay. The error wraps ErrPolicy.
+// ParsePolicy parses a policy: a name, a colon and a delay. A name alone stands for the policy
+// with its default delay. The error wraps ErrPolicy.
 func ParsePolicy(text string) (Policy, error) {
 	name, arg, given := strings.Cut(text, ":")
 	if !given {
@@ -99,8 +99,8 @@ func ParsePolicy(text string) (Policy, error) {
 	return Recursive{Fixed{from}}, nil
 }
 
-// defaultDelays are the delays of a policy given by its name alone. The line's delay is short,
-// because at most one caller per process polls.
+// defaultDelays contains the delay of each policy that is given by its name alone. The delay of
+// line is short, because at most one caller per process polls.
 var defaultDelays = map[string]string{
 	"line":      "2ms",
 	"fixed":     "50ms",
@@ -110,9 +110,9 @@ var defaultDelays = map[string]string{
 
 // Recursive makes a well-known mistake on purpose: the loser sleeps and calls itself. When the
 // inner call returns, having done the work, the outer call continues and does the work again,
-// without the lock, and without the context by which the lock could stop it. A buyer that waited n
-// times buys n+1 times, with any lock. The stack grows with the wait, too. Because the mistake is
-// in how the section is run, Distributed calls run instead of Acquire. The embedded policy by
+// without the lock, and without the context with which the lock could stop it. A buyer that waited
+// n times buys n+1 times, with any lock. The stack grows with the wait, too. The mistake is in the
+// code that runs the section, so Distributed calls run instead of Acquire. The embedded policy by
 // itself waits correctly.
 type Recursive struct{ Fixed }
 

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// A RedisHandler decides what happens to a command. It calls send once, to let the server
-// execute it, or not at all, and returns the reply for the client. An error breaks the
-// connection instead.
+// A RedisHandler decides what happens to a command. It calls send at most once; send lets the
+// server execute the command. The handler returns the reply for the client, or an error, which
+// breaks the connection.
 //
-// Ctx ends when the client has hung up. The RedisHandler may then send or drop a command that
-// is under way: in a real network it may arrive or not.
+// ctx ends when the client has hung up. The handler may then send its command or drop it: in a real
+// network a command may arrive or not in this case.
 type RedisHandler func(ctx context.Context, cmd Command, send func() (Value, error)) (Value, error)
 
-// RelayRedis passes commands and replies between a client and a server until one of
-// them hangs up, ctx ends, or handle returns an error. It then closes both
-// connections, and returns when none of its goroutines is left.
+// RelayRedis passes commands and replies between a client and a server until one of them hangs up,
+// ctx ends, or handle returns an error. It then closes both connections, and returns when all of
+// its goroutines have returned.
 func RelayRedis(ctx context.Context, client, server net.Conn, handle RedisHandler) {
 	ctx, hangUp := context.WithCancel(ctx)
 	defer hangUp()
@@ -30,20 +30,20 @@ func RelayRedis(ctx context.Context, client, server net.Conn, handle RedisHandle
 
 	var all sync.WaitGroup
 	all.Go(func() { defer hangUp(); l.receive() })
-	// A client that sends several commands before it reads the first reply is not blocked.
+	// The queue lets a client send several commands before it reads the first reply.
 	queue := make(chan Command, maxQueue)
 	all.Go(func() { defer hangUp(); l.read(queue) })
 	all.Go(func() { defer hangUp(); l.serve(ctx, queue, handle) })
 	all.Wait()
 }
 
-// maxQueue bounds the waiting commands of a client.
+// maxQueue is the maximum number of waiting commands of a client.
 const maxQueue = 4096
 
 type link struct {
 	client, server net.Conn
-	replies        chan Value    // of the server, except pushes
-	over           chan struct{} // closed when no command will wait for a reply any more
+	replies        chan Value    // from the server, except pushes
+	over           chan struct{} // closed when no command waits for a reply any more
 	writing        sync.Mutex    // a push may come while a reply is written
 }
 
@@ -62,7 +62,7 @@ func (l *link) read(out chan<- Command) {
 }
 
 // serve handles one command after the other. If the client hangs up, the connection to the server
-// stays open for the command under way: a write that was sent still arrives.
+// stays open until the current command is handled, so a write that was sent still arrives.
 func (l *link) serve(ctx context.Context, queue <-chan Command, handle RedisHandler) {
 	defer l.server.Close()
 	defer close(l.over)
@@ -76,7 +76,7 @@ func (l *link) serve(ctx context.Context, queue <-chan Command, handle RedisHand
 		}
 	}
 	l.client.Close()
-	for range queue { // what comes after the break is lost
+	for range queue { // later commands are lost
 	}
 }
 
@@ -121,8 +121,8 @@ func (l *link) write(v Value) error {
 }
 
 // Pipe is net.Pipe, except that a deadline can be set after the other end was closed, as on a
-// network connection. Otherwise a client that sets a deadline before it reads would get a different
-// error from one that is already reading, and chance would decide which.
+// network connection. With net.Pipe, a client that sets a deadline before it reads would get a
+// different error from one that is already reading, so the error would depend on chance.
 func Pipe() (net.Conn, net.Conn) {
 	one, other := net.Pipe()
 	return end{one}, end{other}

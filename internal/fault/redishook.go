@@ -7,25 +7,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis is a hook of a Redis client, which sees its commands. A nil function is not called.
+// Redis is a redis.Hook that calls functions before and after the commands of a client. A
+// nil function is not called.
 type Redis struct {
-	Before func(ctx context.Context, commands []redis.Cmder) // one, or those of a pipeline
-	After  func(ctx context.Context, commands []redis.Cmder) // likewise, with their replies
+	Before func(ctx context.Context, commands []redis.Cmder) // one command, or those of a pipeline
+	After  func(ctx context.Context, commands []redis.Cmder) // the same commands, with their replies
 }
 
-// DialHook is part of redis.Hook.
+// DialHook implements redis.Hook.
 func (Redis) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
-// ProcessHook is part of redis.Hook.
+// ProcessHook implements redis.Hook.
 func (r Redis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return r.see(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
 	}
 }
 
-// ProcessPipelineHook is part of redis.Hook.
+// ProcessPipelineHook implements redis.Hook.
 func (r Redis) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		return r.see(ctx, commands, func() error { return next(ctx, commands) })

@@ -1,6 +1,6 @@
-// Package fault injects faults between a program and its servers: a Relay delays, loses or holds
-// what it forwards, RelayRedis lets a handler decide about each command to Redis, and an Injector
-// does so with the statements of a database.
+// Package fault injects faults between a program and its servers. A Relay delays, loses or holds
+// back the data that it forwards. RelayRedis lets a handler decide about each command to Redis,
+// and an Injector lets a hook decide about each statement to a database.
 package fault
 
 import (
@@ -24,14 +24,14 @@ type Relay struct {
 	mu     sync.Mutex
 	gate   chan struct{} // closed while data may pass
 	down   bool
-	closed bool          // Restore has no effect any more
+	closed bool          // Restore has no effect
 	late   time.Duration // delay of replies
-	lose   bool          // the next reply
-	lost   bool          // LoseReply has lost its reply
+	lose   bool          // LoseReply was called, and no reply has been lost yet
+	lost   bool          // a reply has been lost since the last LoseReply
 	conns  map[net.Conn]bool
 }
 
-// StartRelay forwards to target, a host:port, until Close.
+// StartRelay starts a relay to target, a host:port. It forwards until Close.
 func StartRelay(target string) (*Relay, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -47,8 +47,8 @@ func StartRelay(target string) (*Relay, error) {
 	return r, nil
 }
 
-// accept accepts connections until Close. During a Hole it accepts only the one that it was
-// waiting for: clients that give up and dial again would pile up.
+// accept accepts connections until Close. After Hole it accepts only the one connection that it was waiting
+// for: otherwise the connections of clients that give up and dial again would pile up.
 func (r *Relay) accept(ctx context.Context) {
 	for {
 		r.pass()
@@ -57,7 +57,7 @@ func (r *Relay) accept(ctx context.Context) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			time.Sleep(acceptAgain) // too many open files, perhaps: some will be closed
+			time.Sleep(acceptAgain) // perhaps too many files are open; some will be closed
 			continue
 		}
 		r.running.Go(func() { r.serve(ctx, c) })
@@ -66,8 +66,8 @@ func (r *Relay) accept(ctx context.Context) {
 
 const acceptAgain = 10 * time.Millisecond
 
-// Close closes all connections, and returns when nothing is forwarded any more. After that
-// the other methods have no effect.
+// Close closes all connections, and returns when nothing is forwarded any more. Afterwards the
+// other methods have no effect.
 func (r *Relay) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -82,10 +82,10 @@ func (r *Relay) Close() error {
 	return nil
 }
 
-// Hole forwards nothing until Restore. Connections stay open, and what was sent arrives
-// afterwards, even if its sender has given up: as when packets are lost and TCP retransmits
-// them. This holds for a megabyte in each direction of a connection; more is not read
-// before Restore, and may be lost with its sender. The server gets no new connections.
+// Hole stops forwarding until Restore. Connections stay open, and data that was sent arrives after
+// Restore, even if its sender has given up, as when packets are lost and TCP retransmits them. This
+// is so for the first megabyte in each direction of a connection. More data is not read before
+// Restore, and may be lost if its sender closes the connection. The server gets no new connections.
 func (r *Relay) Hole() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,23 +94,23 @@ func (r *Relay) Hole() {
 	}
 }
 
-// Late delays everything that the server sends by d, until Restore. It is for protocols in
-// which a client waits for the reply before it sends more: the delays of consecutive
-// replies on one connection add up.
+// Late delays all data from the server by d, until Restore. Use it only for protocols in which a
+// client waits for the reply before it sends more: the delays of consecutive replies on one
+// connection add up.
 func (r *Relay) Late(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.late = d
 }
 
-// LoseReply makes the next reply of the server get lost and its connection break.
+// LoseReply drops the next reply of the server and breaks that connection.
 func (r *Relay) LoseReply() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lose, r.lost = true, false
 }
 
-// ReplyLost reports whether the reply of the last LoseReply has been lost.
+// ReplyLost reports whether a reply has been lost since the last call of LoseReply.
 func (r *Relay) ReplyLost() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,8 +127,7 @@ func (r *Relay) loses() bool {
 	return true
 }
 
-// Cut closes all connections, and refuses new ones until Restore. What is held by a Hole is
-// lost.
+// Cut closes all connections, and refuses new ones until Restore. Data that Hole holds back is lost.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +138,7 @@ func (r *Relay) Cut() {
 	r.open()
 }
 
-// Restore ends Hole, Cut and Late.
+// Restore ends the effects of Hole, Cut and Late.
 func (r *Relay) Restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,7 +149,7 @@ func (r *Relay) Restore() {
 	r.open()
 }
 
-// open opens the gate. The caller has locked mu, as for isOpen.
+// open opens the gate. mu must be locked, also for isOpen.
 func (r *Relay) open() {
 	if !r.isOpen() {
 		close(r.gate)
@@ -173,8 +172,8 @@ func (r *Relay) pass() {
 	<-gate
 }
 
-// register adds a connection for Cut to close. During a Cut it closes the connection and returns
-// false.
+// register adds a connection to those that Cut closes. If Cut is in effect, register closes the
+// connection and returns false.
 func (r *Relay) register(c net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,8 +192,8 @@ func (r *Relay) forget(c net.Conn) {
 	_ = c.Close()
 }
 
-// serve forwards between a client and the server until the server closes the connection. When the
-// client closes it, the server learns of it after everything that was sent before.
+// serve forwards between a client and the server until the server closes its connection. When the client closes
+// its own, the server learns that after it has received all data that the client sent.
 func (r *Relay) serve(ctx context.Context, client net.Conn) {
 	if !r.register(client) {
 		return
@@ -235,8 +234,8 @@ func (r *Relay) delay(ctx context.Context) {
 	}
 }
 
-// listen reads into the queue until the connection ends, or breaks it when a reply is to be
-// lost.
+// listen reads from the connection into the queue until the connection ends. If lose returns true
+// for a part, listen drops that part and closes the connection.
 func listen(from net.Conn, q *queue, lose func() bool) {
 	defer q.end()
 	buf := make([]byte, 32<<10)
@@ -256,8 +255,8 @@ func listen(from net.Conn, q *queue, lose func() bool) {
 }
 
 // tell forwards the queue to its receiver, and returns when the queue has ended. It calls delay
-// before each part, and waits while nothing may pass. If the receiver has gone it drops the rest: a
-// server whose replies are not read would not read further requests.
+// before each part, and waits while the gate is closed. If the receiver has gone, tell drops the
+// remaining data: a server whose replies are not read would not read further requests.
 func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
 	gone := false
 	for said, more := q.take(nil); more; said, more = q.take(said) {
@@ -271,11 +270,11 @@ func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
 	r.pass()
 }
 
-// maxHeld bounds a queue, in bytes. Adding more waits.
+// maxHeld is the maximum size of a queue, in bytes. add waits if it would exceed that.
 const maxHeld = 1 << 20
 
-// queue holds what one side has sent until it is forwarded. One goroutine adds to it and one
-// takes from it.
+// queue holds the data that one side has sent until it is forwarded. One goroutine adds to it, and
+// one takes from it.
 type queue struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -289,7 +288,7 @@ func newQueue() *queue {
 	return q
 }
 
-// add waits until there is room, and copies p.
+// add waits until there is room, and appends a copy of p.
 func (q *queue) add(p []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -307,8 +306,8 @@ func (q *queue) end() {
 	q.changed.Signal()
 }
 
-// take waits for data and returns all there is, or false at the end. The caller passes in
-// the last buffer to be reused.
+// take waits for data and returns all of it, or false if the queue has ended. The caller passes in
+// the buffer of the last call, which take reuses.
 func (q *queue) take(last []byte) ([]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

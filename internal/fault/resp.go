@@ -14,17 +14,18 @@ import (
 // ErrProtocol is wrapped by errors about malformed requests and replies.
 var ErrProtocol = errors.New("fault: not the Redis protocol")
 
-// Bounds of a value that is read. Locks need little; anything longer is a mistake.
+// These are the limits of a value that is read. The commands of this project are far smaller, so
+// a larger value is an error.
 const (
 	maxBulk  = 16 << 20
 	maxItems = 64 << 10
 	maxDepth = 16
 )
 
-// A Value is one value as it came over the wire, with its line ends.
+// A Value is one value as it was sent on the connection, with its line ends.
 type Value []byte
 
-// Push reports whether v was sent by the server unasked.
+// Push reports whether v is a push, which the server sends without a request.
 func (v Value) Push() bool { return len(v) > 0 && v[0] == '>' }
 
 // Err returns the text of an error reply, or "".
@@ -38,7 +39,7 @@ func (v Value) Err() string {
 // ErrorReply returns text, such as "BUSY …", as an error reply.
 func ErrorReply(text string) Value { return Value("-" + text + "\r\n") }
 
-// String shows a value as redis-cli would, on one line.
+// String returns the value as redis-cli would show it, but on one line.
 func (v Value) String() string {
 	p, err := parse(bufio.NewReader(bytes.NewReader(v)), 0)
 	if err != nil {
@@ -55,8 +56,8 @@ func ReadValue(r *bufio.Reader) (Value, error) {
 
 type parsed struct {
 	raw   Value
-	text  string   // as it is shown, unless it is an array
-	array bool     // or another aggregate
+	text  string   // what String returns, unless the value is an aggregate
+	array bool     // or another aggregate, such as a map
 	parts []parsed // of an array
 }
 
@@ -71,7 +72,7 @@ func (p parsed) shown() string {
 	return "[" + strings.Join(texts, " ") + "]"
 }
 
-// parse reads one value. It returns io.EOF only if no value has begun.
+// parse reads one value. It returns io.EOF only if the input ends before the value begins.
 func parse(r *bufio.Reader, depth int) (p parsed, err error) {
 	if depth > maxDepth {
 		return p, fmt.Errorf("%w: values inside values inside values", ErrProtocol)
@@ -109,7 +110,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// length returns the length in the first line, or -1 for a nil value.
+// length returns the length that the first line gives, or -1 for a nil value.
 func (p *parsed) length(most int) (int, error) {
 	n, err := strconv.Atoi(p.text)
 	if err != nil || n < -1 || n > most {
@@ -162,7 +163,7 @@ func (p *parsed) aggregate(r *bufio.Reader, depth int) error {
 // A Command is a client's request.
 type Command struct {
 	Raw  Value
-	Args []string // the name first, as the client wrote it
+	Args []string // the first is the name, as the client wrote it
 }
 
 // ReadCommand reads one command: an array of strings.
@@ -184,7 +185,7 @@ func ReadCommand(r *bufio.Reader) (Command, error) {
 	return c, nil
 }
 
-// NewCommand returns a command as a client would send it.
+// NewCommand returns the command with these arguments, encoded as a client would send it.
 func NewCommand(args ...string) Command {
 	raw := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, arg := range args {
@@ -196,13 +197,13 @@ func NewCommand(args ...string) Command {
 // Name returns the command's name in capitals.
 func (c Command) Name() string { return strings.ToUpper(c.Args[0]) }
 
-// Is reports whether the command has one of the names, given in capitals.
+// Is reports whether the command's name is one of the names, which must be in capitals.
 func (c Command) Is(names ...string) bool { return slices.Contains(names, c.Name()) }
 
 // Script reports whether the command runs a Lua script.
 func (c Command) Script() bool { return c.Is("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO") }
 
-// Blocks reports whether the command may wait at the server until another client adds something.
+// Blocks reports whether the server may hold the command back until another client adds an element.
 func (c Command) Blocks() bool {
 	return c.Is("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP") ||
 		c.Is("XREAD", "XREADGROUP") && slices.ContainsFunc(c.Args,

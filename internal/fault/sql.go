@@ -14,7 +14,7 @@ import (
 
 // A Statement is a statement that the program sends.
 type Statement struct {
-	Text string // in SQL; or Begin, Commit or Rollback
+	Text string // SQL text, or Begin, Commit or Rollback
 	Args []driver.Value
 	InTx bool // its connection is in a transaction
 }
@@ -32,12 +32,12 @@ const (
 // Reply is the database's answer.
 type Reply struct {
 	Rows    [][]driver.Value // of a query
-	Changed int64            // by a statement that is no query
+	Changed int64            // number of rows that a statement changed, if it is no query
 	Query   bool
-	Tx      bool // to the begin or the end of a transaction
+	Tx      bool // it answers the begin or the end of a transaction
 }
 
-// String shows a reply on one line. A time is a Unix time in milliseconds.
+// String returns the reply on one line. It shows a time as a Unix time in milliseconds.
 func (r Reply) String() string {
 	switch {
 	case r.Tx:
@@ -71,30 +71,31 @@ func values(row []driver.Value) string {
 	return strings.Join(words, ", ")
 }
 
-// A Hook decides what happens to a statement. It calls send once, to let the database
-// execute it, or not at all. The program gets the hook's error; without one it gets the
-// reply. An error that wraps ErrBroken closes the connection.
+// A Hook decides what happens to a statement. It calls send at most once; send lets the database
+// execute the statement. If the hook returns an error, the program gets it instead of the reply.
+// An error that wraps ErrBroken closes the connection.
 type Hook func(ctx context.Context, s Statement, send func() (Reply, error)) error
 
-// ErrBroken means that the connection broke. Database/sql does not repeat the statement, because
-// the database may have executed it.
+// ErrBroken means that the connection broke. Package database/sql does not repeat the statement,
+// because the database may have executed it.
 var ErrBroken = errors.New("the connection to the database broke")
 
-// An Injector puts a hook into the connections to a database: each statement, and each begin and
-// end of a transaction, passes it. It works with every driver of database/sql that takes contexts.
+// An Injector puts a hook into the connections to a database. Each statement passes the hook, also
+// the begin and the end of a transaction. It works with every database/sql driver whose
+// connections and statements accept contexts.
 type Injector struct {
 	Hook Hook
 
-	// Rewrite, if not nil, changes the text of a statement before anything else: tests use it to
-	// break a program.
+	// Rewrite, if not nil, changes the text of a statement before the hook sees it. Tests use it
+	// to break a program.
 	Rewrite func(text string) string
 }
 
-// Through returns a connector that takes its connections from inner, and puts the hook into them.
+// Through returns a connector that gets its connections from inner, and puts the hook into them.
 func (i Injector) Through(inner driver.Connector) driver.Connector { return connector{inner, i} }
 
-// Pool returns a pool that takes its connections from db, and puts the hook into them. It leaves db
-// a quarter of its connections, and must be closed before db.
+// Pool returns a pool that gets its connections from db, and puts the hook into them. It leaves a
+// quarter of the connections to db, and must be closed before db.
 func (i Injector) Pool(db *sql.DB) *sql.DB {
 	pool := sql.OpenDB(lender{db, i})
 	if most := db.Stats().MaxOpenConnections; most > 0 {
@@ -118,7 +119,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return c.injector.conn(inner, inner.Close)
 }
 
-// lender is a connector that takes its connections from a pool.
+// lender is a connector that gets its connections from a pool.
 type lender struct {
 	pool     *sql.DB
 	injector Injector
@@ -136,7 +137,7 @@ func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(err, lent.Close())
 	}
 	return l.injector.conn(inner, func() error {
-		// It may have broken within a transaction, so the pool does not get it back.
+		// The connection may have broken within a transaction, so the pool must not reuse it.
 		_ = lent.Raw(func(any) error { return driver.ErrBadConn })
 		return nil
 	})
@@ -150,15 +151,15 @@ func (i Injector) conn(inner driver.Conn, closing func() error) (driver.Conn, er
 	return &conn{Injector: i, inner: full, closing: closing}, nil
 }
 
-// fullConn has the interfaces that the drivers of this project implement. Statements are always
-// prepared, so that all of them pass the hook in one place.
+// fullConn combines the interfaces that the drivers of this project implement. Statements are
+// always prepared, so that all of them pass the hook in one place.
 type fullConn interface {
 	driver.Conn
 	driver.ConnBeginTx
 	driver.ConnPrepareContext
 }
 
-// conn is a connection that passes the hook. Package sql uses it from one goroutine at a time.
+// conn is a connection whose statements pass the hook. Package sql uses it from one goroutine at a time.
 type conn struct {
 	Injector
 	inner   fullConn
@@ -201,7 +202,7 @@ func (c *conn) Begin() (driver.Tx, error) {
 	return c.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// pass lets a statement pass the hook.
+// pass calls the hook with a statement, or send if there is no hook.
 func (c *conn) pass(ctx context.Context, s Statement, send func() (Reply, error)) (err error) {
 	if c.broken {
 		return ErrBroken
@@ -297,8 +298,7 @@ func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (d
 	return done, err
 }
 
-// QueryContext reads all rows before the program gets the first, so that the reply is one
-// step.
+// QueryContext reads all rows before the program gets the first one, so that the hook sees the whole reply.
 func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	read := &rows{}
 	err := s.c.pass(ctx, s.with(args), func() (Reply, error) {

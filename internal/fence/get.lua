@@ -1,5 +1,5 @@
--- Reads the value for the holder of a lock, unless a later holder has been here. After
--- that earlier holders are refused, and holders of any other lock.
+-- Reads the value for the holder of a lock, unless a later holder has been here. From then
+-- on, earlier holders and holders of any other lock are refused.
 -- KEYS[1]: the value, a string
 -- KEYS[2]: the fence, a hash: of, the lock that was here last; token, its largest token
 -- ARGV[1]: the name of the holder's lock

@@ -3,7 +3,7 @@
 -- KEYS[2]: the fence, a hash: of, the lock that was here last; token, its largest token
 -- ARGV[1]: the name of the holder's lock
 -- ARGV[2]: the holder's fencing token
--- ARGV[3]: the value from now on
+-- ARGV[3]: the new value
 -- Returns 1: written
 --         0: a larger token, or one of another lock, has been seen
 --        -1: there is no value

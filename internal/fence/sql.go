@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// Schema creates the table of Show, for MySQL, MariaDB and SQLite. Each resource needs a row,
-// inserted with the resource: INSERT INTO fences (resource) VALUES (?). Names are compared byte
-// by byte: "stock" and "STOCK" are two resources.
+// Schema creates the table that Show uses, in MySQL, MariaDB and SQLite. Each resource needs a
+// row, which must be inserted together with the resource: INSERT INTO fences (resource) VALUES
+// (?). Names are compared byte by byte: "stock" and "STOCK" are two resources.
 const Schema = `CREATE TABLE IF NOT EXISTS fences (
 	resource VARBINARY(255) NOT NULL PRIMARY KEY,
 	token BIGINT NOT NULL DEFAULT 0,
@@ -17,7 +17,7 @@ const Schema = `CREATE TABLE IF NOT EXISTS fences (
 )`
 
 // The statement increments shown so that it changes the row even if the token is the same as
-// before: MySQL counts the rows that it changed, not those that it matched.
+// before: MySQL counts only rows that it changed, not those that matched.
 const show = "UPDATE fences SET token = ?, shown = shown + 1 WHERE resource = ? AND token <= ?"
 
 // Show shows the token of a holder to a resource, as the first statement of the transaction in

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Fleet has the processes of a bench that do the same work. It is safe for concurrent use.
+// Fleet is a set of processes of a bench that do the same work. It is safe for concurrent use.
 type Fleet struct {
 	program func(n int) (Program, error)
 	reached chan Arrival
@@ -20,17 +20,17 @@ type Fleet struct {
 	started int
 }
 
-// New returns a fleet without a process. Program is called for each one, with its number, from 1 on.
-// It must be safe for concurrent use.
+// New returns a fleet without processes. It calls program for each process, with the process's
+// number; the first is 1. program must be safe for concurrent use.
 func New(program func(n int) (Program, error)) *Fleet {
 	return &Fleet{program: program, reached: make(chan Arrival, maxParked)}
 }
 
-// Of returns a fleet of members that do not run, for tests.
+// Of returns a fleet of the given members, which need not run. It is for tests.
 func Of(members ...*Member) *Fleet { return &Fleet{members: members} }
 
-// Fill starts processes until n of them run, and begins a row. The very first process starts alone,
-// because it may create data that all of them use.
+// Fill starts processes until n of them run, and resets what the members recorded in the row
+// before. The very first process starts alone, because it may create data that all of them use.
 func (f *Fleet) Fill(ctx context.Context, n int) error {
 	if err := f.Crashed(0); err != nil {
 		return err
@@ -48,8 +48,8 @@ func (f *Fleet) Fill(ctx context.Context, n int) error {
 	}
 	for {
 		select {
-		case a := <-f.reached: // it is left from the row before
-			_ = a.Member.Resume() // if it has ended, the row fails
+		case a := <-f.reached: // this call is left from the row before
+			_ = a.Member.Resume() // if the process has ended, the row fails
 		default:
 			return nil
 		}
@@ -79,7 +79,7 @@ func (f *Fleet) Add(ctx context.Context) (*Member, error) {
 	return all[len(all)-1], nil
 }
 
-// Replace starts a process in the place of the i-th member, which has ended.
+// Replace starts a process in place of the i-th member, which must have ended.
 func (f *Fleet) Replace(ctx context.Context, i int) (*Member, error) {
 	m, err := f.start(ctx, f.number())
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *Fleet) Replace(ctx context.Context, i int) (*Member, error) {
 	return m, nil
 }
 
-// number is the number of the next process.
+// number returns the number of the next process.
 func (f *Fleet) number() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,8 +108,8 @@ func (f *Fleet) start(ctx context.Context, number int) (*Member, error) {
 	return Run(ctx, p, f.reached)
 }
 
-// add starts n processes. Those that started are members even if another did not, so that Stop
-// ends them.
+// add starts n processes. Those that started become members even if another one failed to start,
+// so that Stop ends them.
 func (f *Fleet) add(ctx context.Context, n int) error {
 	more := make([]*Member, max(0, n))
 	g, starting := errgroup.WithContext(ctx)
@@ -127,20 +127,21 @@ func (f *Fleet) add(ctx context.Context, n int) error {
 	return err
 }
 
-// Members are the processes that were started and not yet replaced, including those that were
-// killed in this row.
+// Members returns the processes that were started and not yet replaced, including those that
+// were killed in this row.
 func (f *Fleet) Members() []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.members)
 }
 
-// Running are the members that run.
+// Running returns the members that run.
 func (f *Fleet) Running() []*Member {
 	return slices.DeleteFunc(f.Members(), func(m *Member) bool { return !m.Runs() })
 }
 
-// Survivor is a member that runs, if possible one that is neither stopped nor cut off; or nil.
+// Survivor returns a member that runs, if possible one that is neither stopped nor cut off. It
+// returns nil if none runs.
 func (f *Fleet) Survivor() *Member {
 	running := f.Running()
 	for _, m := range running {
@@ -154,7 +155,7 @@ func (f *Fleet) Survivor() *Member {
 	return running[0]
 }
 
-// Each calls do for all members that run, at the same time, and returns the first error.
+// Each calls do concurrently for all members that run, and returns the first error.
 func (f *Fleet) Each(do func(m *Member) error) error {
 	var g errgroup.Group
 	for _, m := range f.Running() {
@@ -169,7 +170,7 @@ func (f *Fleet) Arm(ctx context.Context, a Arm) error {
 }
 
 // Crashed returns the error of a member that ended by itself. The connections of a process break
-// before its end is known, so it keeps checking for the grace time.
+// before its exit is known, so Crashed keeps checking for the grace time.
 func (f *Fleet) Crashed(grace time.Duration) error {
 	for end := time.Now().Add(grace); ; time.Sleep(grace / 20) {
 		for _, m := range f.Members() {
@@ -183,7 +184,7 @@ func (f *Fleet) Crashed(grace time.Duration) error {
 	}
 }
 
-// Stalled is the longest stall of a member in this row that was not injected.
+// Stalled returns the longest stall in this row, except for members that were stopped on purpose.
 func (f *Fleet) Stalled() (longest time.Duration) {
 	for _, m := range f.Members() {
 		if !m.Paused.Load() {
@@ -193,7 +194,7 @@ func (f *Fleet) Stalled() (longest time.Duration) {
 	return longest
 }
 
-// Stop ends all members, and kills those that take longer than the grace time.
+// Stop ends all members, and kills those that still run after the grace time.
 func (f *Fleet) Stop(grace time.Duration) {
 	var all sync.WaitGroup
 	for _, m := range f.Members() {
@@ -208,7 +209,8 @@ func (f *Fleet) Stop(grace time.Duration) {
 // ErrNotReached means that no call reached a seam at which a fault was to be injected.
 var ErrNotReached = errors.New("nobody reached the seam")
 
-// Next returns the next call that waits at a seam, or the error of a member that ends by itself.
+// Next waits for the next call that waits at a seam, and returns it. If a member ends by itself,
+// Next returns its error. If ctx ends first, it returns ErrNotReached.
 func (f *Fleet) Next(ctx context.Context) (Arrival, error) {
 	looks := time.NewTicker(ExitGrace)
 	defer looks.Stop()
@@ -246,7 +248,7 @@ func (f *Fleet) LetGo(ctx context.Context) {
 	for {
 		select {
 		case a := <-f.reached:
-			_ = a.Member.Resume() // if it has ended, the row fails or has killed it
+			_ = a.Member.Resume() // if the process has ended, the row fails or has killed it
 		case <-ctx.Done():
 			return
 		}

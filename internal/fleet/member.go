@@ -21,13 +21,13 @@ import (
 	"oversell/internal/guard"
 )
 
-// The errors of a Member.
+// These errors are wrapped by the errors of a Member.
 var (
 	ErrDied = errors.New("ended by itself")
 	ErrLate = errors.New("did not answer")
 )
 
-// ExitGrace is how long a process may take to end after its pipes and connections broke.
+// ExitGrace is the time that a process may take to exit after its pipes and connections broke.
 const ExitGrace = 200 * time.Millisecond
 
 // The time limits of a member.
@@ -36,56 +36,56 @@ const (
 	armTimeout   = 5 * time.Second
 )
 
-// command is what a member reads from its standard input, one JSON object a line. It goes
-// through a pipe and not through arguments, because it may hold passwords.
+// command is one line, a JSON object, that a member reads from its standard input. Commands go
+// through a pipe and not through arguments, because they may contain passwords.
 type command struct {
-	Setup  json.RawMessage `json:"setup,omitempty"` // the first command has it
-	Words  *shared         `json:"words,omitempty"` // also in the first command, if there are any
-	ID     int             `json:"id,omitempty"`    // of a command that wants an answer
+	Setup  json.RawMessage `json:"setup,omitempty"` // only in the first command
+	Words  *shared         `json:"words,omitempty"` // only in the first command, if words are shared
+	ID     int             `json:"id,omitempty"`    // not 0 if the command needs an answer
 	Order  json.RawMessage `json:"order,omitempty"`
 	Arm    *Arm            `json:"arm,omitempty"`
 	Resume bool            `json:"resume,omitempty"` // a call that waits at a seam may go on
 }
 
-// shared names the file of the Words, and their number.
+// shared describes the Words: their file and number.
 type shared struct {
 	Path string `json:"path"`
 	N    int    `json:"n"`
 }
 
-// event is what a member writes to its standard output, also one JSON object a line. It has one of
-// these fields.
+// event is one line, a JSON object, that a member writes to its standard output. An answer has an
+// ID, and perhaps Answer; any other event has one of the other fields.
 type event struct {
-	Ready   *string         `json:"ready,omitempty"`   // it is ready, and serves at this address, if any
+	Ready   *string         `json:"ready,omitempty"`   // the member is ready and serves here, unless this is empty
 	ID      int             `json:"id,omitempty"`      // of the command that is answered
 	Answer  json.RawMessage `json:"answer,omitempty"`  // to an order
 	Reached Seam            `json:"reached,omitempty"` // a call waits at this seam
-	HeldUp  *time.Time      `json:"held_up,omitempty"` // a call is held up at a seam, until then
-	Stalled time.Duration   `json:"stalled,omitempty"` // the process stalled for so long
+	HeldUp  *time.Time      `json:"held_up,omitempty"` // a call is held up at a seam until this time
+	Stalled time.Duration   `json:"stalled,omitempty"` // the process stalled for this long
 }
 
-// Program says how to start a Member.
+// Program describes a Member to start.
 type Program struct {
 	Name    string // for error messages
 	Command func() (*exec.Cmd, error)
-	Setup   any                     // what its Serve receives first
-	Words   int                     // the number of words that it shares
-	Links   map[string]*fault.Relay // its connections that can be cut; Run or its Member closes them
+	Setup   any                     // the setup that its Serve receives
+	Words   int                     // the number of words that it shares with this process
+	Links   map[string]*fault.Relay // connections that can be cut; Run or the Member closes them
 }
 
-// Member is a process that was started by Run and runs Serve. When this process ends, its standard
-// input is closed, and it ends too.
+// Member is a process that was started by Run and runs Serve. When this process ends, the member's
+// standard input is closed, and the member ends too.
 type Member struct {
 	*Process
 	URL    string // where it serves HTTP, or ""
 	Words  *Words // or nil
 	Links  map[string]*fault.Relay
-	HeldUp <-chan time.Time // receives until when a call is held up at a seam; buffers one
+	HeldUp <-chan time.Time // receives the time until which a call is held up at a seam; buffers one
 	Stalls LongestStall
 
-	Killed atomic.Bool // by Kill, or End has begun
-	Paused atomic.Bool // by Pause, in this row
-	Cut    atomic.Bool // the bench has cut it off from a partner in this row
+	Killed atomic.Bool // Kill or End was called
+	Paused atomic.Bool // Pause was called in this row
+	Cut    atomic.Bool // CutOff was called in this row
 
 	name string
 	in   io.WriteCloser
@@ -96,18 +96,18 @@ type Member struct {
 	reached chan<- Arrival
 
 	mu      sync.Mutex
-	last    int // id of the last command that wants an answer
+	last    int // id of the last command that needed an answer
 	answers map[int]chan json.RawMessage
 }
 
-// Arrival is a call that waits at a seam.
+// Arrival is a call in a process that waits at a seam.
 type Arrival struct {
 	Member *Member
 	At     Seam
 }
 
-// Run starts a process and waits until it is ready. Calls that wait at its seams are sent to
-// reached, which must have room.
+// Run starts a process and waits until it is ready. The member sends the calls that wait at its
+// seams to reached, which must have room: a call is dropped if the channel is full.
 func Run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err error) {
 	m := &Member{
 		name: p.Name, Links: p.Links, ready: make(chan string, 1), heldUp: make(chan time.Time, 1),
@@ -138,12 +138,12 @@ func Run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err
 		m.URL = "http://" + addr
 	}
 	if m.Words != nil && LiveWords {
-		_ = m.Words.Remove() // both have opened it; at worst a small file is left
+		_ = m.Words.Remove() // both processes have opened the file; at worst a small file is left
 	}
 	return m, nil
 }
 
-// prepare returns the first command.
+// prepare returns the first command, and creates the words if the program shares any.
 func (m *Member) prepare(p Program) (first command, err error) {
 	if first.Setup, err = json.Marshal(p.Setup); err != nil || p.Words == 0 {
 		return first, err
@@ -173,7 +173,7 @@ func (m *Member) start(program func() (*exec.Cmd, error)) error {
 	return nil
 }
 
-// listen passes the events on until there are no more.
+// listen handles the member's events until its output ends.
 func (m *Member) listen(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
@@ -198,7 +198,7 @@ func (m *Member) listen(out io.Reader) {
 	}
 }
 
-// post puts v into a channel unless it is full.
+// post sends v to a channel, but drops it if the channel is full.
 func post[T any](to chan<- T, v T) {
 	select {
 	case to <- v:
@@ -215,8 +215,9 @@ func (m *Member) answer(id int, text json.RawMessage) {
 	}
 }
 
-// Tell gives the process an order, and reads its answer into answer, unless that is nil. The
-// error wraps ErrDied if the process ends first, ErrLate after the limit, or is the cause of ctx.
+// Tell sends the process an order, waits for the reply, and decodes it into answer, unless that is
+// nil. The error wraps ErrDied if the process ends first, and ErrLate after the limit. If ctx
+// ends, the error is its cause.
 func (m *Member) Tell(ctx context.Context, order, answer any, limit time.Duration) error {
 	text, err := json.Marshal(order)
 	if err != nil {
@@ -232,7 +233,7 @@ func (m *Member) Tell(ctx context.Context, order, answer any, limit time.Duratio
 	return nil
 }
 
-// Arm arms the seams of the process, instead of those that were armed before.
+// Arm arms the seams of the process. It replaces the previous Arm.
 func (m *Member) Arm(ctx context.Context, a Arm) error {
 	_, err := m.ask(ctx, command{Arm: &a}, armTimeout)
 	return err
@@ -252,7 +253,7 @@ func (m *Member) ask(ctx context.Context, c command, limit time.Duration) (json.
 	return await(ctx, m, answer, limit)
 }
 
-// Resume lets a call that waits at a seam go on. A stopped process obeys once it is continued.
+// Resume lets a call that waits at a seam go on. A stopped process does so once it is continued.
 func (m *Member) Resume() error { return m.send(command{Resume: true}) }
 
 // send sends a command. The error wraps ErrDied if the process has ended.
@@ -272,7 +273,7 @@ func (m *Member) send(c command) error {
 	return nil
 }
 
-// await returns the next value of a channel that the events of a process feed.
+// await returns the next value from a channel that listen fills.
 func await[T any](ctx context.Context, m *Member, from <-chan T, limit time.Duration) (value T, err error) {
 	select {
 	case v := <-from:
@@ -286,7 +287,7 @@ func await[T any](ctx context.Context, m *Member, from <-chan T, limit time.Dura
 	}
 }
 
-// died returns the error of a process that has ended by itself.
+// died returns the error that the process has ended by itself, with the end of its log.
 func (m *Member) died() error {
 	return fmt.Errorf("%s %w: %v%s", m.name, ErrDied, m.State(), &m.log)
 }
@@ -299,7 +300,7 @@ func (m *Member) Err() error {
 	return nil
 }
 
-// ended reports whether the process has ended. One that was never started, in a test, has not.
+// ended reports whether the process has ended. A member that was never started, in a test, has not.
 func (m *Member) ended() bool {
 	if m.Process == nil {
 		return false
@@ -315,7 +316,7 @@ func (m *Member) ended() bool {
 // Runs reports whether the process has not ended and is not about to be killed.
 func (m *Member) Runs() bool { return !m.Killed.Load() && !m.ended() }
 
-// Kill kills the process, as a crash would. Its words stay.
+// Kill kills the process, as a crash would. Its words can still be read.
 func (m *Member) Kill() {
 	m.Killed.Store(true)
 	m.Process.Kill()
@@ -329,7 +330,7 @@ func (m *Member) Pause() error {
 }
 
 // CutOff cuts one of the process's links, for the given time or until ctx ends, while a call waits
-// at a seam. The call goes on, and what it sends arrives when the link is restored.
+// at a seam. The call goes on, and the data that it sends arrives when the link is restored.
 func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error {
 	m.Cut.Store(true)
 	m.Links[link].Hole()
@@ -341,8 +342,8 @@ func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error
 	return nil
 }
 
-// End ends the process when it has finished its work, or kills it after the grace time. Its words
-// stay.
+// End lets the process finish its work and exit, or kills it after the grace time. Its words can
+// still be read.
 func (m *Member) End(grace time.Duration) {
 	m.Killed.Store(true)
 	_ = m.in.Close()
@@ -359,7 +360,7 @@ func (m *Member) Close(grace time.Duration) {
 	m.release()
 }
 
-// release frees what this process keeps for one that has ended or did not start.
+// release frees the resources of this process for a member that has ended or did not start.
 func (m *Member) release() {
 	m.unlink()
 	if m.Words != nil {
@@ -372,7 +373,7 @@ func (m *Member) release() {
 
 func (m *Member) unlink() {
 	for _, link := range m.Links {
-		_ = link.Close() // it is no longer used
+		_ = link.Close() // the link is no longer used
 	}
 }
 
@@ -387,7 +388,7 @@ func (m *Member) begin() {
 	m.Stalls.Reset()
 }
 
-// tail keeps the end of what is written to it, for an error message. It is safe for
+// tail keeps the last tailSize bytes that are written to it, for an error message. It is safe for
 // concurrent use; the zero value is empty.
 type tail struct {
 	mu   sync.Mutex
@@ -406,7 +407,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what was kept as an addition to an error message.
+// String returns the kept text in a form that can be appended to an error message.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

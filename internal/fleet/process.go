@@ -1,6 +1,6 @@
-// Package fleet runs processes that must not outlive this one or receive its Ctrl-C: their start
-// and end, the protocol on their pipes, the seams at which they are held or killed, memory that
-// they share, and their stalls.
+// Package fleet runs processes that must not outlive this one or receive its Ctrl-C. It starts
+// and ends them, and contains the protocol on their pipes, the seams at which they are held or
+// killed, the memory that they share, and the detection of their stalls.
 package fleet
 
 import (
@@ -22,7 +22,7 @@ type Process struct {
 	done chan struct{}
 }
 
-// Start runs cmd, whose SysProcAttr it sets.
+// Start starts cmd. It sets cmd.SysProcAttr.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = attributes()
 	p := &Process{cmd: cmd, done: make(chan struct{})}
@@ -34,9 +34,9 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// run starts the child and waits for it on one thread. Linux sends the parent-death signal
-// when the thread that started the child ends, not the process, so that thread must last
-// as long as the child.
+// run starts the child and waits for it, both on the same thread. Linux sends the parent-death
+// signal when the thread that started the child ends, not the process, so that thread must
+// last as long as the child.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -46,17 +46,17 @@ func (p *Process) run(started chan<- error) {
 		return
 	}
 	defer close(p.done)
-	// A child that is ended on purpose returns an error too; see State.
+	// Wait returns an error also for a child that is ended on purpose (see State).
 	_ = p.cmd.Wait()
 }
 
 // Done is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// State says how the child ended. Call it only after Done is closed.
+// State returns the state with which the child ended. Call it only after Done is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
-// Pid is the child's process id.
+// Pid returns the child's process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Signal sends sig to the child. The error wraps os.ErrProcessDone if it has ended.
@@ -67,7 +67,8 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Stop terminates the child, kills it after grace, and waits for its end.
+// Stop terminates the child (with SIGTERM on Unix), kills it if it still runs after grace, and
+// waits for it to exit.
 func (p *Process) Stop(grace time.Duration) {
 	p.terminate()
 	select {
@@ -77,13 +78,13 @@ func (p *Process) Stop(grace time.Duration) {
 	}
 }
 
-// Kill ends the child at once and waits for its end.
+// Kill kills the child and waits for it to exit.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // an error means that it has ended
 	<-p.done
 }
 
-// KillGroup kills the child and the processes it started, and waits for the child's end.
+// KillGroup kills the child and the processes that it started, and waits for the child to exit.
 func (p *Process) KillGroup() {
 	p.killGroup()
 	<-p.done

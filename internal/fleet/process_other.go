@@ -6,12 +6,12 @@ import "syscall"
 
 func attributes() *syscall.SysProcAttr { return nil }
 
-// terminate kills the child: there is no SIGTERM here.
+// terminate kills the child: this operating system has no SIGTERM.
 func (p *Process) terminate() { _ = p.cmd.Process.Kill() }
 func (p *Process) killGroup() { _ = p.cmd.Process.Kill() }
 
-// Pause is not possible here.
+// Pause returns ErrUnsupported.
 func (p *Process) Pause() error { return ErrUnsupported }
 
-// Continue is not possible here.
+// Continue returns ErrUnsupported.
 func (p *Process) Continue() error { return ErrUnsupported }

@@ -8,34 +8,33 @@ import (
 	"time"
 )
 
-// Seam is a place where a process can be held or killed: what comes before it has been done,
-// and what comes after has not.
+// Seam is a point between two steps of a call. A process can be held or killed when a call has
+// done the first step and not begun the second.
 type Seam string
 
-// Arm says which calls meet a fault, at which seams. The zero value arms no seam.
+// Arm selects the calls that meet a fault, and the seams at which they do. The zero value arms no seam.
 type Arm struct {
 	At    []Seam `json:"at,omitempty"`
-	Skip  int    `json:"skip,omitempty"`  // this many arrivals at the seams are let pass first
-	Every int    `json:"every,omitempty"` // then every n-th arrival meets the fault, from the first on; default 1
-	Most  int    `json:"most,omitempty"`  // most calls that meet the fault; default 1
+	Skip  int    `json:"skip,omitempty"`  // number of arrivals at the seams that pass first
+	Every int    `json:"every,omitempty"` // then the first and every n-th arrival after it meets the fault; default 1
+	Most  int    `json:"most,omitempty"`  // maximum number of calls that meet the fault; default 1
 
-	// Delay is how long a call is held up; 0: it waits until Member.Resume, or until the process
-	// is killed.
+	// Delay is the time for which a call is held up. If it is 0, the call waits until
+	// Member.Resume, or until the process is killed.
 	Delay time.Duration `json:"delay,omitempty"`
 
-	// Around names what must not go on while a call waits: see Seams.
+	// Around names the activity that must not go on while a call waits (see Seams).
 	Around string `json:"around,omitempty"`
 }
 
-// Seams are the seams of one process. They are safe for concurrent use.
+// Seams contains the state of all seams of one process. It is safe for concurrent use.
 type Seams struct {
-	// Around is called before a call waits, if the Arm has an Around, and end when the call goes
-	// on.
+	// Around is called before a call waits, if the Arm has an Around. end is called when the call goes on.
 	Around func(ctx context.Context, what string) (end func())
 
-	// Park is called by a call that waits, and returns when it may go on.
+	// Park is called for a call that has to wait, and returns when the call may go on.
 	Park func(at Seam)
-	// HeldUp is called by a call that is delayed, with the end of the delay.
+	// HeldUp is called for a call that is delayed, with the end of the delay.
 	HeldUp func(until time.Time)
 
 	mu     sync.Mutex
@@ -44,15 +43,15 @@ type Seams struct {
 	met    int
 }
 
-// Set replaces the armed seams.
+// Set replaces the Arm, and restarts its counts.
 func (s *Seams) Set(a Arm) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.armed, s.passed, s.met = a, 0, 0
 }
 
-// Reach is called by a call at a seam, and returns when the call may go on. It reports whether
-// the call waited for the bench.
+// Reach must be called by a call that reaches a seam. It returns when the call may go on, and
+// reports whether the call waited for the bench.
 func (s *Seams) Reach(ctx context.Context, at Seam) (waited bool) {
 	a, met := s.meets(at)
 	switch {

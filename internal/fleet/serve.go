@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Server is a member's side of the protocol. It is safe for concurrent use.
+// Server is the member's side of the protocol. It is safe for concurrent use.
 type Server struct {
 	Seams *Seams
-	Words *Words // that the process shares, or nil
+	Words *Words // the shared words, or nil if there are none
 
 	resume  chan struct{}
 	obeying chan obeyer
@@ -24,16 +24,16 @@ type Server struct {
 	err error // of the protocol
 }
 
-// obeyer carries out an order, and returns the answer.
+// obeyer carries out an order and returns the answer.
 type obeyer = func(ctx context.Context, order json.RawMessage) (answer any, err error)
 
-// maxParked exceeds the number of calls that wait at seams at the same time.
+// maxParked is larger than the number of calls that wait at seams at the same time.
 const maxParked = 64
 
 // Serve is the main function of a member: it reads the setup from in, and calls run with it. It
-// returns nil when in ends, so that no process outlives the one that started it, or when ctx is
-// cancelled; otherwise the error of run, or of a command that cannot be read or carried out. The
-// process should exit then.
+// returns nil when in ends or ctx is cancelled. in ends with the process that started this one,
+// so this one does not outlive it. In all other cases Serve returns the error of run, or of a
+// command that cannot be read or carried out. The process should exit after Serve.
 func Serve[Setup any](
 	ctx context.Context, in io.Reader, out io.Writer, run func(ctx context.Context, with Setup, s *Server) error,
 ) error {
@@ -73,7 +73,8 @@ func (s *Server) begin(ctx context.Context, c command, run func() error) (err er
 		return cmp.Or(s.failed(), errors.New("the first command is not a setup"))
 	}
 	if c.Words != nil {
-		// They stay mapped until the process ends: what run leaves behind may still use them.
+		// The words stay mapped until the process ends: goroutines that run leaves behind may
+		// still use them.
 		if s.Words, err = OpenWords(c.Words.Path, c.Words.N); err != nil {
 			return err
 		}
@@ -81,8 +82,8 @@ func (s *Server) begin(ctx context.Context, c command, run func() error) (err er
 	return run()
 }
 
-// listen reads commands until there are no more, and then calls over. A call that waits at a
-// seam goes on then, so that the process can end.
+// listen reads commands until there are no more, and then calls over. Calls that wait at a seam
+// then go on, so that the process can end.
 func (s *Server) listen(ctx context.Context, over func(), in *json.Decoder, first chan<- command) {
 	defer close(s.resume)
 	defer over()
@@ -118,7 +119,7 @@ func (s *Server) carryOut(ctx context.Context, over func(), c command, obey obey
 	case c.Resume:
 		post(s.resume, struct{}{})
 	default:
-		go func() { // it may take long, and must not delay others
+		go func() { // an order may take long, and must not delay other commands
 			answer, err := obey(ctx, c.Order)
 			text, wrong := json.Marshal(answer)
 			if err = errors.Join(err, wrong); err != nil {
@@ -131,20 +132,20 @@ func (s *Server) carryOut(ctx context.Context, over func(), c command, obey obey
 	}
 }
 
-// Obey calls obey for each order, in a goroutine, and sends the answer that it returns. An error
-// ends the process. Until Obey is called, commands wait.
+// Obey sets the function that carries out each order, in a goroutine. Its result is sent as the
+// answer; an error ends the process. Until Obey is called, commands wait.
 func (s *Server) Obey(obey obeyer) { s.obeying <- obey }
 
-// Ready says that the process is ready, and serves HTTP at this address, if it is not "".
+// Ready reports to the parent that the process is ready, and serves HTTP at addr, unless that is "".
 func (s *Server) Ready(addr string) { s.send(event{Ready: &addr}) }
 
-// WatchStalls reports stalls of the process that are longer than limit, until stop is called.
+// WatchStalls reports stalls of the process that are longer than limit to the parent, until stop is called.
 func (s *Server) WatchStalls(limit time.Duration) (stop func()) {
 	w := WatchStalls(limit, func(d time.Duration) { s.send(event{Stalled: d}) })
 	return func() { w.Stop() }
 }
 
-// send reports an event. If the reader has gone, the commands end, too.
+// send writes an event. It ignores errors: if the parent has gone, the commands end, too.
 func (s *Server) send(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// A process stalls because it was stopped, because the machine is busy, or because the
-// host of a virtual machine does not schedule it. A stalled process can neither renew a
-// lease nor notice that it expires, so what a run shows about leases counts only if its
-// processes did not stall.
+// A process stalls because it was stopped, because the machine is busy, or because the host of
+// a virtual machine does not schedule it. A stalled process can neither renew a lease nor
+// notice that it expires. So the results of a run about leases are valid only if its processes
+// did not stall.
 
-// beat is the time between two looks at the clock.
+// beat is the time between two readings of the clock.
 const beat = 5 * time.Millisecond
 
-// LongestStall is the longest of many stalls. It is safe for concurrent use; its zero value is
-// ready to use.
+// LongestStall records the longest of many stalls. It is safe for concurrent use. The zero
+// value is ready to use.
 type LongestStall struct{ nanoseconds atomic.Int64 }
 
 // Add records a stall.
@@ -33,20 +33,20 @@ func (l *LongestStall) Get() time.Duration { return time.Duration(l.nanoseconds.
 // Reset forgets all stalls.
 func (l *LongestStall) Reset() { l.nanoseconds.Store(0) }
 
-// StallWatch watches its own process for stalls. Call Stop at the end; the other methods
-// are safe for concurrent use.
+// StallWatch detects stalls of this process. Call Stop at the end. The other methods are safe
+// for concurrent use.
 type StallWatch struct {
 	LongestStall
 	limit time.Duration
 	total atomic.Int64 // nanoseconds
 	tell  func(time.Duration)
-	last  time.Time // the last look at the clock
+	last  time.Time // when the clock was last read
 	done  chan struct{}
 	all   sync.WaitGroup
 }
 
-// WatchStalls watches for stalls longer than limit. It calls tell, unless it is nil, for each,
-// from one goroutine.
+// WatchStalls starts to watch for stalls longer than limit. It calls tell for each of them,
+// from one goroutine. tell may be nil.
 func WatchStalls(limit time.Duration, tell func(time.Duration)) *StallWatch {
 	if tell == nil {
 		tell = func(time.Duration) {}
@@ -81,7 +81,7 @@ func (w *StallWatch) look(now time.Time) {
 // Total returns the sum of all stalls so far.
 func (w *StallWatch) Total() time.Duration { return time.Duration(w.total.Load()) }
 
-// Stop ends the watch and returns the longest stall since Reset, or 0.
+// Stop ends the watch, and returns the longest stall since Reset, or 0. It must be called once.
 func (w *StallWatch) Stop() time.Duration {
 	close(w.done)
 	w.all.Wait()

@@ -2,8 +2,8 @@ package fleet
 
 import "runtime/debug"
 
-// Version returns the commit that the program was built from, for reports. Without one it
-// returns the module's version, or "unknown" if there is no build information.
+// Version returns the commit from which the program was built, for reports. If the commit is not
+// known, it returns the module's version, or "unknown" if there is no build information.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -7,31 +7,31 @@ import (
 )
 
 // Words are 64-bit words of memory that processes on one machine share through a file. They
-// begin as zero and are accessed atomically. What a process has written survives when it
-// is killed, and can be read while it is stopped. They are safe for concurrent use by
-// goroutines and processes.
+// begin as zero and are accessed atomically. The values that a process has written survive
+// when it is killed, and can be read while it is stopped. Words are safe for concurrent use
+// by goroutines and processes.
 type Words struct {
 	path    string
 	words   []int64
 	release func() error
 }
 
-// wordSize is in bytes.
+// wordSize is the size of a word in bytes.
 const wordSize = 8
 
-// CreateWords makes the file at path, which must not exist, with n words.
+// CreateWords creates the file at path, with n words. The file must not exist.
 func CreateWords(path string, n int) (w *Words, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("making shared memory: %w", err)
 	}
 	defer func() {
-		_ = f.Close() // the mapping stays
+		_ = f.Close() // the memory stays mapped
 		if err != nil {
 			_ = os.Remove(path)
 		}
 	}()
-	// A sparse file would take its space on the disk when it is used, and a full disk would
+	// A sparse file would get its disk space only when it is used, and a full disk would
 	// then crash the process.
 	if _, err := f.Write(make([]byte, n*wordSize)); err != nil {
 		return nil, fmt.Errorf("making shared memory: %w", err)
@@ -39,7 +39,7 @@ func CreateWords(path string, n int) (w *Words, err error) {
 	return newWords(f, n)
 }
 
-// OpenWords opens the n words that CreateWords made, in another process.
+// OpenWords opens the n words that CreateWords created in another process.
 func OpenWords(path string, n int) (*Words, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -65,16 +65,16 @@ func newWords(f *os.File, n int) (*Words, error) {
 	return &Words{path: f.Name(), words: words, release: release}, nil
 }
 
-// Load returns a word.
+// Load returns the i-th word.
 func (w *Words) Load(i int) int64 { return atomic.LoadInt64(&w.words[i]) }
 
-// Store sets a word.
+// Store sets the i-th word.
 func (w *Words) Store(i int, v int64) { atomic.StoreInt64(&w.words[i], v) }
 
-// Add adds to a word, and returns the result.
+// Add adds d to the i-th word, and returns the result.
 func (w *Words) Add(i int, d int64) int64 { return atomic.AddInt64(&w.words[i], d) }
 
-// Close unmaps the memory in this process. The file stays.
+// Close unmaps the memory in this process. It does not remove the file.
 func (w *Words) Close() error {
 	if err := w.release(); err != nil {
 		return fmt.Errorf("closing shared memory: %w", err)

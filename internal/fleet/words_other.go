@@ -9,8 +9,9 @@ import (
 	"os"
 )
 
-// LiveWords says that other processes see a write at once. Here they see it after Flush and
-// Fetch, and what a killed process has not flushed is lost.
+// LiveWords reports whether other processes see a write immediately. On this operating
+// system they see it after Flush and Fetch, and the writes that a killed process has not
+// flushed are lost.
 const LiveWords = false
 
 func mapWords(_ *os.File, n int) ([]int64, func() error, error) {
@@ -21,7 +22,7 @@ func mapWords(_ *os.File, n int) ([]int64, func() error, error) {
 func (w *Words) Flush() error {
 	var out bytes.Buffer
 	for i := range w.words {
-		_ = binary.Write(&out, binary.LittleEndian, w.Load(i)) // a Buffer does not fail
+		_ = binary.Write(&out, binary.LittleEndian, w.Load(i)) // writing to a Buffer does not fail
 	}
 	if err := os.WriteFile(w.path, out.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("writing shared memory: %w", err)
@@ -29,7 +30,7 @@ func (w *Words) Flush() error {
 	return nil
 }
 
-// Fetch reads what another process has flushed. The words must not be in use.
+// Fetch reads the words that another process has flushed. The words must not be in use meanwhile.
 func (w *Words) Fetch() error {
 	raw, err := os.ReadFile(w.path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// LiveWords says that other processes see a write at once.
+// LiveWords reports whether other processes see a write immediately.
 const LiveWords = true
 
 func mapWords(f *os.File, n int) ([]int64, func() error, error) {
@@ -16,12 +16,12 @@ func mapWords(f *os.File, n int) ([]int64, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	words := unsafe.Slice((*int64)(unsafe.Pointer(&memory[0])), n) // a page is aligned
+	words := unsafe.Slice((*int64)(unsafe.Pointer(&memory[0])), n) // a mapping begins with a page
 	return words, func() error { return syscall.Munmap(memory) }, nil
 }
 
-// Flush does nothing: other processes see writes at once.
+// Flush does nothing: other processes see writes immediately.
 func (w *Words) Flush() error { return nil }
 
-// Fetch does nothing: see Flush.
+// Fetch does nothing, for the same reason as Flush.
 func (w *Words) Fetch() error { return nil }

@@ -13,27 +13,27 @@ import (
 	"github.com/google/uuid"
 )
 
-// File is a file that is written completely or not at all: the old contents stay until
-// Commit. Call Close at the end. It is not safe for concurrent use.
+// File is a file that is written completely or not at all: it keeps its old contents until Commit.
+// Call Close at the end. It is not safe for concurrent use.
 type File struct {
 	path   string   // of the file to replace
 	beside *os.File // temporary file with the new contents
 
-	// The existing file, if it is a device or a pipe, or no temporary file can be created. The new
-	// contents are then kept in memory, and written to it at Commit.
+	// there is the existing file, if it is a device or a pipe, or if no temporary file can be created. The new
+	// contents are then kept in memory, and Commit writes them to the existing file.
 	there *os.File
 	kept  bytes.Buffer
 }
 
-// Create checks that a file can be written at the path, and changes nothing there. A
-// symbolic link stays one. The errors name the path.
+// Create checks that a file can be written at path, and does not change an existing one. If path is
+// a symbolic link, Commit replaces the file that it points to. The errors name the path.
 func Create(path string) (*File, error) {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		path = to
 	}
 	there, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return newBeside(path, 0o666) // less the umask
+		return newBeside(path, 0o666) // the umask applies
 	}
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func Create(path string) (*File, error) {
 	}
 	f, err := newBeside(path, info.Mode().Perm())
 	if err != nil {
-		return &File{path: path, there: there}, nil // the file can be written and its folder cannot
+		return &File{path: path, there: there}, nil // the file is writable, but its folder is not
 	}
 	if err := errors.Join(f.beside.Chmod(info.Mode().Perm()), there.Close()); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -55,7 +55,7 @@ func Create(path string) (*File, error) {
 	return f, nil
 }
 
-// newBeside creates the temporary file for the path. Its errors name the path.
+// newBeside creates the temporary file beside path. Its errors name path.
 func newBeside(path string, mode fs.FileMode) (*File, error) {
 	beside, err := os.OpenFile(path+"."+uuid.NewString()[:8], os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	var at *fs.PathError
@@ -73,7 +73,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return f.beside.Write(p)
 }
 
-// Commit replaces the old contents with what was written.
+// Commit replaces the old contents with the new ones.
 func (f *File) Commit() error {
 	if err := f.put(); err != nil {
 		return fmt.Errorf("writing %s: %w", f.path, err)
@@ -101,7 +101,7 @@ func (f *File) put() error {
 	return nil
 }
 
-// Close discards what was written, unless it was committed.
+// Close discards the new contents, unless they were committed.
 func (f *File) Close() error {
 	if f.there != nil {
 		return f.there.Close()
@@ -116,7 +116,8 @@ func (f *File) Close() error {
 	return nil
 }
 
-// Write replaces the file at path with what draw writes.
+// Write replaces the contents of the file at path with what draw writes. After an error of draw the
+// file is unchanged.
 func Write(path string, draw func(io.Writer) error) error {
 	f, err := Create(path)
 	if err != nil {
@@ -125,7 +126,7 @@ func Write(path string, draw func(io.Writer) error) error {
 	return errors.Join(f.Fill(draw), f.Close())
 }
 
-// Fill writes what draw writes, and commits it.
+// Fill calls draw to write the new contents, and commits them.
 func (f *File) Fill(draw func(io.Writer) error) error {
 	if err := draw(f); err != nil {
 		return err

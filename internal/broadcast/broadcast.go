@@ -1,5 +1,5 @@
-// Package broadcast ends all waits for a key together when there is nothing left to wait for, for
-// example when an item has sold out.
+// Package broadcast ends all waits for a key at once when there is nothing left to wait for, for
+// example when an item is sold out.
 package broadcast
 
 import (
@@ -8,34 +8,33 @@ import (
 	"time"
 )
 
-// Interval is how often the look function is called for a key with waiters, unless there are more
-// than fullPace such keys: then each key is looked at less often, so that the total rate stays that
-// of fullPace keys.
+// Interval is the time between two calls of the look function for a key with waiters. If there are
+// more than fullPace such keys, the time is longer, so that the total rate stays the same.
 const Interval = 20 * time.Millisecond
 
-// fullPace is how many keys are looked at every Interval.
+// fullPace is the number of keys for which look is called every Interval.
 const fullPace = 8
 
 // Broadcaster ends the waits of this process for a key as soon as its look function returns a
-// cause. It runs one goroutine for each key with waiters, however many waiters a key has. It is
-// safe for concurrent use.
+// cause. It runs one goroutine for each key with waiters, regardless of their number. It is safe
+// for concurrent use.
 type Broadcaster struct {
 	look func(ctx context.Context, key string) error
 
 	mu      sync.Mutex
-	closed  error // what Close was called with
+	closed  error // the cause that Close was called with
 	keys    map[string]*waiters
 	looking sync.WaitGroup
 }
 
-// waiters are the waiters for one key.
+// waiters contains the waiters for one key.
 type waiters struct {
 	all  map[*Waiter]bool
 	stop context.CancelFunc // ends the goroutine that calls look
 }
 
-// New returns a Broadcaster. Look returns nil while there is a reason to wait for the key, and
-// otherwise the cause to end the waits with.
+// New returns a Broadcaster. look must return nil while there is a reason to wait for the key.
+// When there is none, it returns the cause with which the waits end.
 func New(look func(ctx context.Context, key string) error) *Broadcaster {
 	return &Broadcaster{look: look, keys: make(map[string]*waiters)}
 }
@@ -51,7 +50,7 @@ func (b *Broadcaster) Wait(
 	return wait, w.Done
 }
 
-// Waiter is one wait. It is for one goroutine.
+// Waiter is one wait. It is not safe for concurrent use.
 type Waiter struct {
 	from   *Broadcaster
 	cancel context.CancelCauseFunc
@@ -59,13 +58,13 @@ type Waiter struct {
 	key    string
 }
 
-// Begin is Wait for a caller that does not know its key yet. Until it calls Attend, the
-// wait ends only with Close, or with late after limit. The caller must call Done when it
-// no longer waits.
+// Begin is like Wait, but for a caller that does not know its key yet. Until the caller calls
+// Attend, the wait ends only with Close, or with late after limit. The caller must call Done
+// when it no longer waits.
 func (b *Broadcaster) Begin(ctx context.Context, limit time.Duration, late error) (context.Context, *Waiter) {
 	wait, cancel := context.WithCancelCause(ctx)
-	// Thousands wait at a time, and a timer costs less than a second context with a
-	// deadline.
+	// There may be thousands of waits at a time, and a timer costs less than a second context
+	// with a deadline.
 	w := &Waiter{from: b, cancel: cancel}
 	w.timer = time.AfterFunc(limit, func() { cancel(late) })
 	b.mu.Lock()
@@ -74,10 +73,10 @@ func (b *Broadcaster) Begin(ctx context.Context, limit time.Duration, late error
 	return wait, w
 }
 
-// noKey is the key of waiters that do not know their key yet. Look is not called for it.
+// noKey is the key of waiters that do not know their key yet. look is not called for it.
 const noKey = ""
 
-// Attend sets the key that the caller waits for from now on.
+// Attend makes the caller wait for key from now on.
 func (w *Waiter) Attend(key string) {
 	if w.key == key {
 		return
@@ -97,7 +96,7 @@ func (w *Waiter) Done() {
 	w.cancel(nil)
 }
 
-// join adds a waiter to those for a key. The caller has locked b.mu.
+// join adds a waiter to those for a key. b.mu must be locked.
 func (b *Broadcaster) join(w *Waiter, key string) {
 	if b.closed != nil {
 		w.cancel(b.closed)
@@ -117,7 +116,7 @@ func (b *Broadcaster) join(w *Waiter, key string) {
 	c.all[w] = true
 }
 
-// leave removes a waiter from those for its key. The caller has locked b.mu.
+// leave removes a waiter from those for its key. b.mu must be locked.
 func (b *Broadcaster) leave(w *Waiter) {
 	c := b.keys[w.key]
 	if c == nil || !c.all[w] {
@@ -129,7 +128,7 @@ func (b *Broadcaster) leave(w *Waiter) {
 	}
 }
 
-// pace returns how long to wait before a key is looked at again.
+// pace returns the time until look is called again for a key.
 func (b *Broadcaster) pace() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +163,7 @@ func (b *Broadcaster) End(key string, cause error) {
 }
 
 // Close ends all waits with cause, also those that begin later, and waits for the Broadcaster's
-// goroutines to end.
+// goroutines to return.
 func (b *Broadcaster) Close(cause error) {
 	b.mu.Lock()
 	b.closed = cause

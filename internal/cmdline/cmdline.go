@@ -1,5 +1,5 @@
-// Package cmdline reads the flags of the programs, and shows their help: -h the flags that most
-// people use, and -h all every flag.
+// Package cmdline parses the flags of the programs, and writes their help: -h shows the flags
+// that most people use, and -h all shows every flag.
 package cmdline
 
 import (
@@ -18,8 +18,8 @@ import (
 	"oversell/internal/naming"
 )
 
-// Parse reads the arguments. With a prefix, environment variables that begin with it are the
-// defaults. An error is one line, or flag.ErrHelp.
+// Parse parses the arguments. If prefix is not "", environment variables that begin with it
+// override the defaults. The error is flag.ErrHelp or has a text of one line.
 func Parse(fs *flag.FlagSet, args []string, prefix string) error {
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
 	fs.Usage = func() {}
@@ -38,7 +38,7 @@ func Parse(fs *flag.FlagSet, args []string, prefix string) error {
 
 var badValue = regexp.MustCompile(`^invalid value "(.*)" for flag -(\S+): parse error$`)
 
-// explain adds to an error of package flag what to write instead.
+// explain returns an error of package flag with advice on what to write instead.
 func explain(fs *flag.FlagSet, err error) error {
 	if errors.Is(err, flag.ErrHelp) {
 		return flag.ErrHelp
@@ -71,14 +71,14 @@ func isTime(f *flag.Flag) bool {
 	return ok
 }
 
-// Names lists the names of the flags.
+// Names returns the names of all flags, sorted.
 func Names(fs *flag.FlagSet) []string {
 	var list []string
 	fs.VisitAll(func(f *flag.Flag) { list = append(list, f.Name) })
 	return list
 }
 
-// Given reports whether a flag was set.
+// Given reports whether a flag was set, by an argument or the environment.
 func Given(fs *flag.FlagSet, name string) (found bool) {
 	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
 	return found
@@ -86,18 +86,18 @@ func Given(fs *flag.FlagSet, name string) (found bool) {
 
 // Help is the text that -h shows.
 type Help struct {
-	Program string  // the name that it is run by
-	Usage   string  // what it does, and five examples
-	Usual   string  // the names of the flags that most people use
-	End     string  // what follows the flags
-	More    string  // what -h all adds to Usage
-	Groups  []Group // of all flags
+	Program string  // the command that runs it
+	Usage   string  // what the program does, and five examples
+	Usual   string  // names of the flags that most people use
+	End     string  // the text after the flags
+	More    string  // the text that -h all adds to Usage
+	Groups  []Group // all flags
 }
 
-// Group is a title and the names of flags.
+// Group is a group of flags with a title. Flags contains their names, separated by spaces.
 type Group struct{ Title, Flags string }
 
-// Write writes the help that the arguments ask for.
+// Write writes the help that the arguments ask for: all flags after -h all, or else the usual ones.
 func (h Help) Write(w io.Writer, fs *flag.FlagSet, args []string) {
 	var b strings.Builder
 	defer func() { io.WriteString(w, b.String()) }()
@@ -120,7 +120,7 @@ func (h Help) Write(w io.Writer, fs *flag.FlagSet, args []string) {
 	fmt.Fprintf(&b, "\n%s\n", h.End)
 }
 
-// all reports whether -h all was asked for.
+// all reports whether the arguments contain -h all.
 func all(args []string) bool {
 	for i, arg := range args[:max(len(args)-1, 0)] {
 		if slices.Contains([]string{"h", "help"}, strings.TrimLeft(arg, "-")) && args[i+1] == "all" {
@@ -132,18 +132,18 @@ func all(args []string) bool {
 
 func whole(text string) string { return text }
 
-// brief cuts a description at its first semicolon.
+// brief returns the description up to its first semicolon.
 func brief(text string) string {
 	text, _, _ = strings.Cut(text, ";")
 	return text
 }
 
 const (
-	left  = 27  // the width of the names
-	width = 100 // of a line
+	left  = 27  // width of the column of names
+	width = 100 // maximum width of a line
 )
 
-// describe writes a flag, its usage as shorten cuts it, and its default.
+// describe writes a flag, its usage after shorten, and its default.
 func describe(b *strings.Builder, f *flag.Flag, shorten func(string) string) {
 	value, text := flag.UnquoteUsage(f)
 	text = shorten(text)
@@ -162,7 +162,7 @@ func describe(b *strings.Builder, f *flag.Flag, shorten func(string) string) {
 	b.WriteString(line + "\n")
 }
 
-// maxLines is the most lines that -h may have.
+// maxLines is the maximum number of lines of -h.
 const maxLines = 33
 
 // Check returns an error unless -h fits on a screen, -h all has each flag in one group, and the

@@ -1,4 +1,4 @@
-// Package naming finds the names that a user means by a short or misspelled one.
+// Package naming finds the name that a user means by a short or misspelled one.
 package naming
 
 import (
@@ -8,8 +8,8 @@ import (
 )
 
 // Expand returns the only one of the names that begins with name, such as v2_ttl for v2. It returns
-// name itself if it is one of the names, or if none or several begin with it, so that the error
-// about an unknown strategy shows what the user wrote.
+// name unchanged if it is one of the names, or if none or several of them begin with it, so that
+// the error about an unknown strategy shows what the user wrote.
 func Expand(name string, names []string) string {
 	if name == "" || slices.Contains(names, name) {
 		return name
@@ -29,7 +29,7 @@ func ExpandAll(list, names []string) []string {
 	return whole
 }
 
-// Split splits a list at its commas, and trims its parts.
+// Split splits a list at its commas, trims the parts, and drops empty ones.
 func Split(list string) []string {
 	var parts []string
 	for part := range strings.SplitSeq(list, ",") {
@@ -40,7 +40,8 @@ func Split(list string) []string {
 	return parts
 }
 
-// Hint ends an error about an unknown name: it lists the similar names, or all if none is similar.
+// Hint returns the end of an error about an unknown name: it lists the similar names, or all names
+// if none is similar.
 func Hint[S ~string](name string, names []S) string {
 	all := make([]string, len(names))
 	for i, n := range names {
@@ -52,8 +53,8 @@ func Hint[S ~string](name string, names []S) string {
 	return "allowed: " + strings.Join(all, ", ")
 }
 
-// Near returns the names that are similar to name: those that begin with it, or else the closest
-// ones by edit distance, or else those with the longest common beginning.
+// Near returns the names that are similar to name: those that begin with name, or else the closest
+// ones by edit distance, or else those that share the longest beginning with it.
 func Near(name string, names []string) []string {
 	if name == "" {
 		return nil
@@ -83,7 +84,8 @@ func beginning(start string, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !begins(n) })
 }
 
-// distance counts the characters to insert, remove or replace between two words (Levenshtein).
+// distance returns the number of characters to insert, remove or replace to turn a into b
+// (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,9 +1,8 @@
 // Package backend opens the servers that the flags -redis and -db name.
 //
-// It takes two steps, because one process may start a server that other
-// processes use: ServeRedis and ServeDatabase turn a flag's value into a URL,
-// and start a server if the value asks for one; DialRedis and DialDatabase
-// connect to such a URL from any process on the machine.
+// This takes two steps, because one process may start a server that other processes use.
+// ServeRedis and ServeDatabase turn a flag's value into a URL, and start a server if the value
+// asks for one. DialRedis and DialDatabase connect to such a URL from any process on the machine.
 package backend
 
 import (
@@ -16,20 +15,20 @@ import (
 )
 
 var (
-	// ErrSpec is returned, wrapped, when the value of -redis or -db is invalid.
-	// The message is one line and says what is allowed.
+	// ErrSpec is wrapped by errors about an invalid value of -redis or -db. Their message is one
+	// line and says what is allowed.
 	ErrSpec = errors.New("invalid value")
 
-	// ErrMissing is returned, wrapped, when "local" needs a binary that is
-	// not in the PATH. The message names it and how to install it.
+	// ErrMissing is wrapped by the error if "local" needs a binary that is not in the PATH. The
+	// message names the binary and says how to install it.
 	ErrMissing = local.ErrMissing
 
-	// ErrUnreachable is returned, wrapped with its cause, when no server answers at a well-formed
-	// address, or when the server refuses the password.
+	// ErrUnreachable is wrapped, together with the cause, by the error if no server answers at a
+	// well-formed address, or if the server refuses the password.
 	ErrUnreachable = errors.New("unreachable")
 )
 
-// The values of -redis and -db that start a server. The last is for -redis only.
+// These values of -redis and -db start a server. The last one is for -redis only.
 const (
 	embedded       = "embedded"
 	privateOnly    = "local"
@@ -45,8 +44,8 @@ func StartsRedis(spec string) bool {
 // dialTimeout limits DialRedis and DialDatabase.
 const dialTimeout = 3 * time.Second
 
-// moduleVersion returns the version of a module that this program was built
-// with, without the v, or "" if the build does not record it.
+// moduleVersion returns the version, without the v, of a module in this program. It returns "" if
+// the build does not record it.
 func moduleVersion(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -60,8 +59,8 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// isWord reports whether s is a short word that is safe to repeat in an error:
-// a longer string, or one with other characters, may hold a password.
+// isWord reports whether s is a short word that is safe to repeat in an error: a longer string,
+// or one with other characters, may contain a password.
 func isWord(s string) bool {
 	if len(s) > 16 {
 		return false

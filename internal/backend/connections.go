@@ -9,25 +9,26 @@ import (
 	"time"
 )
 
-// Connections measures for how long the connections of a database's pool are in use: from when one
-// is taken out of the pool until it is returned. A pool has few connections, so this time limits
-// how much a shop can sell, even if the database is not busy. The zero value is ready, and safe for
-// concurrent use.
+// Connections measures how long the connections of a database's pool are in use, from when one is
+// taken out of the pool until it is returned. A pool has few connections, so this time limits the
+// number of sales, even if the database is not busy. The zero value is ready to use. Connections is
+// safe for concurrent use.
 type Connections struct {
-	// Returned, if not nil, is called when a connection is returned, with the time that it was in use.
+	// Returned, if not nil, is called when a connection is returned, with the time for which it was in use.
 	Returned func(held time.Duration)
 
 	held  atomic.Int64
 	times atomic.Int64
 }
 
-// Held returns the total time of all connections in use, and how often one was returned. The time
-// of a connection that is still in use is added when it is returned.
+// Held returns the total time for which connections were in use, and the number of times that one was returned.
+// The time of a connection that is still in use is added when the connection is returned.
 func (c *Connections) Held() (held time.Duration, times int64) {
 	return time.Duration(c.held.Load()), c.times.Load()
 }
 
-// Through returns a connector whose connections are measured, for DialDatabaseThrough.
+// Through returns a connector that gets its connections from inner and measures them. It is an
+// argument for DialDatabaseThrough.
 func (c *Connections) Through(inner driver.Connector) driver.Connector {
 	return measuredConnector{inner, c}
 }
@@ -59,14 +60,14 @@ type contextConn interface {
 	driver.QueryerContext
 }
 
-// measuredConn knows when it is taken and returned, because package sql calls ResetSession when it
-// takes a connection out of its pool, and IsValid when it puts one back. A new connection is not
-// reset. It may be put into the pool unused, so its time counts from its first use. It needs no
+// measuredConn measures how long it is out of the pool: package sql calls ResetSession when it takes a
+// connection out of its pool, and IsValid when it returns one. Package sql does not reset a new connection. It
+// may put a new connection into the pool unused, so its time counts from its first use. A measuredConn needs no
 // mutex, because package sql locks a connection while it uses it.
 type measuredConn struct {
 	contextConn
 	connections *Connections
-	taken       time.Time // zero: it is in the pool
+	taken       time.Time // zero while it is in the pool
 }
 
 func (c *measuredConn) take() {
@@ -104,13 +105,13 @@ func (c *measuredConn) IsValid() bool {
 	return !ok || inner.IsValid()
 }
 
-// Close is called without IsValid if the connection broke.
+// Close is called without a call of IsValid if the connection broke.
 func (c *measuredConn) Close() error {
 	c.giveBack()
 	return c.contextConn.Close()
 }
 
-// CheckNamedValue leaves arguments to package sql if the driver does.
+// CheckNamedValue leaves the check of an argument to the driver, or to package sql if the driver has none.
 func (c *measuredConn) CheckNamedValue(v *driver.NamedValue) error {
 	if inner, ok := c.contextConn.(driver.NamedValueChecker); ok {
 		return inner.CheckNamedValue(v)

@@ -17,10 +17,10 @@ import (
 // ServeDatabase resolves the value of -db:
 //
 //   - "embedded" is an SQLite file in a temporary folder;
-//   - "local" starts a private mariadbd or mysqld, see package local;
+//   - "local" starts a private mariadbd or mysqld (see package local);
 //   - "sqlite:/path/to/file.db" is an SQLite file that is kept, and created if needed;
-//   - a DSN such as user:password@tcp(host:3306)/database is the user's own MySQL
-//     or MariaDB, see DialDatabase.
+//   - a DSN such as user:password@tcp(host:3306)/database is the user's own MySQL or MariaDB (see
+//     DialDatabase).
 //
 // ctx limits the start of the server, which runs until Close. Errors wrap ErrSpec, ErrMissing, or
 // the reason why the server did not start.

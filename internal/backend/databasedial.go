@@ -19,24 +19,24 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// TablePrefix begins the name of every table of this project, so that tables of
-// the user's database are never touched.
+// TablePrefix begins the name of every table of this project, so that other tables in the user's
+// database are never touched.
 const TablePrefix = "oversell_"
 
 // DialDatabase connects to the URL of a database's Server and checks that the
 // database answers. To close the connection, close the *sql.DB that its DB
 // method returns.
 //
-// The connection recovers on its own after the server was away. Errors wrap
-// ErrSpec for a wrong URL, and ErrUnreachable if there is no answer within
-// three seconds or the password is refused; no error contains the password.
-// Later errors are translated to GORM's, such as gorm.ErrDuplicatedKey.
+// The connection recovers by itself after the server was down. Errors wrap ErrSpec for a wrong URL,
+// and ErrUnreachable if there is no answer within three seconds or the password is refused. No
+// error contains the password. The errors of statements are translated to GORM's, such as
+// gorm.ErrDuplicatedKey.
 func DialDatabase(ctx context.Context, url string) (*gorm.DB, error) {
 	return DialDatabaseThrough(ctx, url, func(c sqldriver.Connector) sqldriver.Connector { return c })
 }
 
-// DialDatabaseThrough is DialDatabase with a connector wrapped around the driver's, so that faults
-// can be injected into statements.
+// DialDatabaseThrough is like DialDatabase, but through wraps a connector around the driver's, so
+// that faults can be injected into statements.
 func DialDatabaseThrough(
 	ctx context.Context, url string, through func(sqldriver.Connector) sqldriver.Connector,
 ) (*gorm.DB, error) {
@@ -58,12 +58,11 @@ func dialMySQL(
 		return nil, fmt.Errorf("%w for -db: the driver refuses it; %s", ErrSpec, databaseSpecs)
 	}
 	pool := sql.OpenDB(through(connector))
-	// Keep as many idle as open: under load a returned connection is needed again immediately, and if
-	// it had been closed, it would have to be dialled.
+	// The pool keeps as many idle connections as open ones: under load a returned connection is
+	// needed again immediately, and would have to be dialled again if it had been closed.
 	pool.SetMaxOpenConns(32)
 	pool.SetMaxIdleConns(32)
-	// Shorter than the time after which servers and proxies silently cut
-	// connections.
+	// This is shorter than the time after which servers and proxies silently cut connections.
 	pool.SetConnMaxLifetime(5 * time.Minute)
 	return open(ctx, pool, mysql.New(mysql.Config{Conn: pool, DSNConfig: c}), c.Addr)
 }
@@ -80,38 +79,36 @@ func dialSQLite(
 		return nil, fmt.Errorf("database at %s: %w: %w", file, ErrUnreachable, err)
 	}
 	pool := sql.OpenDB(through(connector))
-	// SQLite allows one writer at a time, so more connections would only add
-	// waiters. One would be too few: a query beside an open transaction would
-	// wait forever.
+	// SQLite allows one writer at a time, so more connections would only add waiters. One would be
+	// too few: a query outside of a transaction that is still open would wait forever.
 	pool.SetMaxOpenConns(4)
 	pool.SetMaxIdleConns(4)
-	// The dialector does not dial: its DSN is only for DatabaseName.
+	// The dialector does not dial. Only DatabaseName uses its DSN.
 	return open(ctx, pool, &sqlite.Dialector{DSN: file, Conn: pool}, file)
 }
 
-// sqliteDSN adds the settings of each connection to a file's name.
+// sqliteDSN returns a file's name with the settings of each connection.
 func sqliteDSN(file string) string {
 	q := url.Values{
 		"_pragma": {
 			// Readers continue while one connection writes.
 			"journal_mode(WAL)",
-			// In WAL mode a commit then does not wait for the disk. A killed
-			// process still loses nothing; only a power failure may lose
-			// commits.
+			// With this, a commit in WAL mode does not wait for the disk. A killed process still
+			// loses nothing; only a power failure may lose commits.
 			"synchronous(NORMAL)",
-			// A connection that finds the file busy fails immediately, and waitingConn does the waiting.
-			// This must come last, so that the switch to WAL still waits for the driver's own five seconds.
+			// A connection that finds the file busy fails immediately, and waitingConn waits instead. This
+			// pragma must be the last, so that the switch to WAL waits for the driver's own five seconds.
 			"busy_timeout(0)",
 		},
-		// A transaction takes the write lock when it begins. Otherwise one that
-		// reads first and writes later would fail with SQLITE_BUSY, without
-		// waiting, if another has written in between.
+		// A transaction takes the write lock when it begins. Otherwise a transaction that reads
+		// first and writes later would fail with SQLITE_BUSY, without waiting, if another one has
+		// written in between.
 		"_txlock": {"immediate"},
 	}
 	return filepath.ToSlash(file) + "?" + q.Encode()
 }
 
-// open checks that pool's database answers and opens GORM on it. It owns pool.
+// open checks that the pool's database answers, and opens GORM on it. If it fails, it closes the pool.
 func open(ctx context.Context, pool *sql.DB, d gorm.Dialector, addr string) (*gorm.DB, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -129,14 +126,14 @@ func open(ctx context.Context, pool *sql.DB, d gorm.Dialector, addr string) (*go
 	return db, nil
 }
 
-// forEver is the one lifetime of prepared statements that GORM treats as
-// unlimited. For any other value it starts a goroutine that never ends.
+// forEver is the only lifetime of prepared statements that GORM treats as unlimited. For any other
+// value GORM starts a goroutine that never ends.
 const forEver = 10 * 365 * 24 * time.Hour
 
 // statementPool shares prepared statements among all callers, but only outside of transactions.
-// GORM would also share them within transactions, which is dangerous: a transaction waits until
-// another caller has prepared a statement, and that caller waits for a connection, all of which may
-// be waiting for a row that the transaction has locked.
+// GORM would also share them within transactions, which can cause a deadlock: a transaction waits
+// until another caller has prepared a statement, that caller waits for a connection, and all
+// connections may be waiting for a row that the transaction has locked.
 type statementPool struct {
 	*gorm.PreparedStmtDB
 	pool *sql.DB
@@ -150,13 +147,13 @@ func (p statementPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.T
 func settings() *gorm.Config {
 	return &gorm.Config{
 		NamingStrategy: schema.NamingStrategy{TablePrefix: TablePrefix},
-		// GORM also returns what it would log, and some of it is not a failure
-		// here, such as a second order with the same key.
+		// GORM also returns the errors that it would log. Some of them are expected, such as that
+		// of a second order with the same key.
 		Logger:         logger.Discard,
 		TranslateError: true,
 		// A single statement is already a transaction.
 		SkipDefaultTransaction: true,
-		// Both databases store milliseconds and no time zone.
+		// The databases store times in milliseconds and without a time zone.
 		NowFunc: func() time.Time { return time.Now().UTC().Round(time.Millisecond) },
 	}
 }

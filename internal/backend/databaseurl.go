@@ -9,14 +9,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// databaseSpecs is the part of every error that lists what -db accepts.
+// databaseSpecs is the part of each error that lists the values that -db accepts.
 const databaseSpecs = "want embedded, local, sqlite:FILE or user:password@tcp(host:3306)/database"
 
 const sqliteScheme = "sqlite:"
 
 // databaseTarget is a parsed URL of a database. One of its fields is set.
 type databaseTarget struct {
-	file  string // SQLite's
+	file  string // of SQLite
 	mysql *mysql.Config
 }
 
@@ -39,8 +39,7 @@ func parseDatabase(spec string) (databaseTarget, error) {
 	}
 	c, err := mysql.ParseDSN(spec)
 	if err != nil {
-		// The driver's own message may repeat a piece of the password that it
-		// took for something else.
+		// The driver's message may repeat a part of the password that it mistook for something else.
 		return databaseTarget{}, errors.New("it does not parse as a DSN")
 	}
 	if c.Net != "tcp" && c.Net != "unix" {
@@ -89,14 +88,14 @@ func withOwnSettings(c *mysql.Config) *mysql.Config {
 	// A statement that is not kept prepared is sent with its values, in one round trip instead of
 	// three.
 	c.InterpolateParams = true
-	// Count changed rows as affected, not found rows. Otherwise an INSERT that finds an existing row
-	// would look as if it had inserted it.
+	// The affected rows are the changed rows, not the found ones. Otherwise an INSERT that finds an
+	// existing row would look as if it had inserted the row.
 	c.ClientFoundRows = false
 	c.Logger = &mysql.NopLogger{} // every failure is also returned as an error
 	c.Timeout = orElse(c.Timeout, 2*time.Second)
-	// The longest silence of a healthy server is a wait for a row lock, so that wait gets a shorter
-	// limit: it then ends with the server's error instead of a broken connection and an unknown
-	// outcome. A caller's context can end either sooner.
+	// A healthy server is silent for the longest time while it waits for a row lock, so that wait
+	// gets a shorter limit. It then ends with the server's error, and not with a broken connection
+	// and an unknown outcome. A caller's context can end both waits sooner.
 	c.ReadTimeout = orElse(c.ReadTimeout, 15*time.Second)
 	c.WriteTimeout = orElse(c.WriteTimeout, 15*time.Second)
 	if c.Params == nil {
@@ -108,13 +107,12 @@ func withOwnSettings(c *mysql.Config) *mysql.Config {
 	return c
 }
 
-// ErrNotRelayed is returned for the URL of a database whose connections cannot be relayed: an
-// SQLite file, a Unix socket, or a server with TLS.
+// ErrNotRelayed means that a relay cannot be put in front of the database at a URL: it is an SQLite
+// file, a Unix socket, or a server with TLS.
 var ErrNotRelayed = errors.New("not a MySQL or MariaDB at host:port without TLS")
 
-// DatabaseAddr returns the host:port in the URL of a MySQL or MariaDB. Its errors wrap ErrSpec
-// for a wrong URL and ErrNotRelayed for another kind of database, and never contain the
-// password.
+// DatabaseAddr returns the host:port in the URL of a MySQL or MariaDB. Errors wrap ErrSpec for a
+// wrong URL, and ErrNotRelayed for any other kind of database. They never contain the password.
 func DatabaseAddr(url string) (string, error) {
 	target, err := parseDatabaseURL(url)
 	if err != nil {
@@ -126,15 +124,15 @@ func DatabaseAddr(url string) (string, error) {
 	return target.mysql.Addr, nil
 }
 
-// WithDatabaseAddr returns the URL of a MySQL or MariaDB with its host:port replaced. See
-// DatabaseAddr for the errors.
+// WithDatabaseAddr returns the URL of a MySQL or MariaDB with addr in place of its host:port. Its
+// errors are those of DatabaseAddr.
 func WithDatabaseAddr(url, addr string) (string, error) {
 	if _, err := DatabaseAddr(url); err != nil {
 		return "", err
 	}
 	c, err := mysql.ParseDSN(url)
 	if err != nil {
-		// err may repeat a piece of the password.
+		// err may repeat a part of the password.
 		return "", fmt.Errorf("%w for -db: it does not parse as a DSN", ErrSpec)
 	}
 	c.Addr = addr

@@ -15,11 +15,11 @@ import (
 
 // ServeRedis resolves the value of -redis:
 //
-//   - "embedded" serves miniredis from this process, on a free loopback port,
-//     with its clock ticking and a random password;
-//   - "local" starts a private redis-server, see package local;
+//   - "embedded" serves miniredis from this process, on a free loopback port, with a running clock
+//     and a random password;
+//   - "local" starts a private redis-server (see package local);
 //   - "local:cluster" starts a private cluster of three primaries and three replicas;
-//   - a URL of the user's own Redis, or its host:port, is checked and kept, see DialRedis.
+//   - a URL of the user's own Redis, or its host:port, is checked and kept (see DialRedis).
 //
 // ctx limits the start of the server, which runs until Close. Errors wrap ErrSpec, ErrMissing, or
 // the reason why the server did not start.
@@ -61,7 +61,8 @@ func serveMiniredis() (*Server, error) {
 	return &Server{URL: "redis://:" + password + "@" + m.Addr(), stop: stop}, nil
 }
 
-// EmbeddedRedis reports whether the server at a URL is embedded. Its errors are those of DialRedis.
+// EmbeddedRedis reports whether the server at a URL is a miniredis. Its errors are those of
+// DialRedis, and of a request for the version.
 func EmbeddedRedis(ctx context.Context, url string) (_ bool, err error) {
 	rdb, err := DialRedis(ctx, url, 1)
 	if err != nil {
@@ -72,9 +73,8 @@ func EmbeddedRedis(ctx context.Context, url string) (_ bool, err error) {
 	return version == "", err
 }
 
-// RedisName describes the server behind rdb for the first lines of a report,
-// such as "redis 7.0.15 at 127.0.0.1:6379", without credentials. The url is the
-// one that rdb was dialled with.
+// RedisName describes the server behind rdb for the first lines of a report, such as "redis 7.0.15
+// at 127.0.0.1:6379", without credentials. url must be the URL with which rdb was dialled.
 func RedisName(ctx context.Context, rdb redis.UniversalClient, url string) (string, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {

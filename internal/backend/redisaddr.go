@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// ErrNotSingle is returned for the URL of a Redis that is not a single server
-// without TLS: a proxy cannot be put between it and its clients.
+// ErrNotSingle means that the Redis at a URL is not a single server without TLS, so a proxy cannot
+// be put between it and its clients.
 var ErrNotSingle = errors.New("not a single Redis without TLS")
 
 // SingleAddr returns the host:port in the URL of a single Redis without TLS. Errors wrap ErrSpec
-// for a wrong URL and ErrNotSingle for any other kind of Redis, and never contain the password. For
-// the value "local:cluster" of -redis it returns ErrNotSingle.
+// for a wrong URL, and ErrNotSingle for any other kind of Redis, also for the value "local:cluster"
+// of -redis. They never contain the password.
 func SingleAddr(url string) (string, error) {
-	if url == privateCluster { // it is not started yet
+	if url == privateCluster { // the cluster is not started yet
 		return "", ErrNotSingle
 	}
 	target, err := parseRedisURL(url)
@@ -28,8 +28,8 @@ func SingleAddr(url string) (string, error) {
 	return target.addrs[0], nil
 }
 
-// WithAddr returns the URL of a single Redis with its host:port replaced. See
-// SingleAddr for the errors.
+// WithAddr returns the URL of a single Redis with addr in place of its host:port. Its errors are
+// those of SingleAddr.
 func WithAddr(url, addr string) (string, error) {
 	if _, err := SingleAddr(url); err != nil {
 		return "", err
@@ -43,8 +43,8 @@ func WithAddr(url, addr string) (string, error) {
 	return scheme + "://" + user + addr + tail, nil
 }
 
-// WithReadTimeout returns the URL of a Redis with the given read timeout added,
-// unless the URL already has one. The error wraps ErrSpec for a wrong URL.
+// WithReadTimeout adds the read timeout to the URL of a Redis, unless the URL already has one, and
+// returns the URL. The error wraps ErrSpec for a wrong URL.
 func WithReadTimeout(url string, d time.Duration) (string, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {

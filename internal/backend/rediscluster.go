@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// newCluster returns a cluster's client, which w watches unless it is nil.
+// newCluster returns the client of a cluster, which w watches unless w is nil.
 func newCluster(o *redis.UniversalOptions, w *RedisWatch) *redis.ClusterClient {
 	options := o.Cluster()
 	options.OnConnect = nil
@@ -27,12 +27,12 @@ func newCluster(o *redis.UniversalOptions, w *RedisWatch) *redis.ClusterClient {
 
 // nodeHook corrects two behaviours of a cluster's client when a node is unavailable.
 //
-// The client resends a command after a lost reply, as often as it follows MOVED and ASK; MaxRetries
-// does not limit that. The hook lets through only commands that no server has executed, because a
-// server has refused them or could not be dialled.
+// The client resends a command after a lost reply, up to the same limit as for MOVED and ASK;
+// MaxRetries does not prevent that. The hook lets a resent command through only if no server has
+// executed it, because the server has refused it or could not be dialled.
 //
-// The client asks for the list of nodes once a minute, so it would go on dialling a primary that a
-// replica has replaced. The hook makes it ask when a node does not answer.
+// The client asks for the list of nodes only once a minute, so it would go on dialling a primary
+// that a replica has replaced. The hook makes the client ask when a node does not answer.
 type nodeHook struct {
 	reload func() // returns immediately
 }
@@ -59,8 +59,8 @@ func (h nodeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook implements redis.Hook. Each command keeps its result: if the connection
-// breaks, earlier commands already have their replies.
+// ProcessPipelineHook implements redis.Hook. It keeps the result of each command: if the
+// connection breaks, earlier commands already have their replies.
 func (h nodeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
@@ -80,7 +80,7 @@ func maybeExecuted(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return false
-	case errors.As(err, &reply): // it refused the command
+	case errors.As(err, &reply): // the server refused the command
 		return false
 	case errors.As(err, &network) && network.Op == "dial":
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// DialRedis connects to the URL of a Redis and checks that the server
-// answers. The URLs are, with go-redis' parameters after a question mark:
+// DialRedis connects to the URL of a Redis and checks that the server answers. These are the forms
+// of URLs. Parameters of go-redis may follow after a question mark.
 //
 //	redis://user:password@host:port/db       one server
 //	rediss://…                               the same, and all below, over TLS
@@ -21,17 +21,17 @@ import (
 // User and password are those of the server; the credentials of the sentinels
 // themselves go into the parameters sentinel_username and sentinel_password.
 //
-// poolSize limits the connections to each server; 0 means go-redis' default. A
-// parameter of the URL overrides it.
+// poolSize limits the number of connections to each server; 0 stands for the default of go-redis. A
+// parameter of the URL overrides poolSize.
 //
-// The client recovers on its own after the server was away. Errors wrap ErrSpec
-// for a wrong URL, and ErrUnreachable if there is no answer within three
-// seconds or the password is refused; no error contains the password.
+// The client recovers by itself after the server was down. Errors wrap ErrSpec for a wrong URL, and
+// ErrUnreachable if there is no answer within three seconds or the password is refused. No error
+// contains the password.
 func DialRedis(ctx context.Context, url string, poolSize int) (redis.UniversalClient, error) {
 	return dialRedis(ctx, url, poolSize, nil)
 }
 
-// dialRedis is DialRedis for a client that w watches, unless w is nil.
+// dialRedis is like DialRedis, but w watches the client, unless w is nil.
 func dialRedis(ctx context.Context, url string, poolSize int, w *RedisWatch) (redis.UniversalClient, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {
@@ -47,8 +47,7 @@ func dialRedis(ctx context.Context, url string, poolSize int, w *RedisWatch) (re
 	return rdb, nil
 }
 
-// NewRedis is DialRedis for a server that does not have to answer yet. The
-// error wraps ErrSpec.
+// NewRedis is like DialRedis, but does not check that the server answers. The error wraps ErrSpec.
 func NewRedis(url string, poolSize int) (redis.UniversalClient, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {
@@ -57,7 +56,7 @@ func NewRedis(url string, poolSize int) (redis.UniversalClient, error) {
 	return target.client(poolSize, nil), nil
 }
 
-// client creates the client for t without dialling.
+// client returns a client for t. It does not dial.
 func (t *redisTarget) client(poolSize int, w *RedisWatch) redis.UniversalClient {
 	o := t.universal()
 	if o.PoolSize == 0 {
@@ -75,8 +74,8 @@ func (t *redisTarget) client(poolSize int, w *RedisWatch) redis.UniversalClient 
 	return redis.NewClient(o.Simple())
 }
 
-// universal returns the settings of every client. A duration in the URL
-// overrides the default; nothing else in a URL can change what a lock means.
+// universal returns the settings of every client. A duration in the URL overrides the default. No
+// other parameter can change the guarantees of a lock.
 func (t *redisTarget) universal() *redis.UniversalOptions {
 	o := t.options
 	readTimeout := orElse(o.ReadTimeout, 1500*time.Millisecond)
@@ -92,54 +91,52 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 		Protocol:         o.Protocol,
 		ClientName:       o.ClientName,
 
-		// Never send a command twice. If the reply to an acquire is lost, the
-		// repeated SET NX finds its own key and reports "taken"; a repeated
-		// HINCRBY counts twice. The lock decides what to do instead. A cluster's client
-		// needs a nodeHook as well.
+		// A command is never sent twice. If the reply to a lock request is lost, a repeated SET NX would find
+		// its own key and report that the lock is held, and a repeated HINCRBY would count twice. The lock
+		// decides what to do instead. A cluster's client needs a nodeHook as well.
 		MaxRetries: -1,
 
-		// One dial attempt: a refused connection is reported immediately, and the next command tries
-		// again anyway.
+		// There is only one dial attempt: a refused connection is reported immediately, and the next
+		// command dials again anyway.
 		DialerRetries: 1,
 		DialTimeout:   orElse(o.DialTimeout, time.Second),
 
-		// A hung server is noticed within two seconds, dialling included.
+		// A server that hangs is noticed within two seconds, including the time to dial.
 		ReadTimeout:  readTimeout,
 		WriteTimeout: orElse(o.WriteTimeout, 1500*time.Millisecond),
 
 		// A caller's deadline also ends a running command, not only the wait for a connection: a renewal
-		// that completes after the ttl is useless. The price is a connection, which is dropped together
+		// that completes after the ttl is useless. This costs a connection, which is dropped together
 		// with its late reply.
 		ContextTimeoutEnabled: true,
 
-		// Thousands of buyers share a few connections. An attempt to take a lock must not be interrupted,
-		// so this ends its wait for a connection, not the caller's context. The limit includes the read
-		// timeout, because a server that answers within it has not failed.
+		// Thousands of buyers share a few connections. A request for a lock must not be interrupted, so
+		// it is this timeout that ends its wait for a connection, not the caller's context. It includes
+		// the read timeout, because a server that answers within that has not failed.
 		PoolTimeout: orElse(o.PoolTimeout, readTimeout+queueTime),
 		PoolSize:    o.PoolSize,
 		PoolFIFO:    o.PoolFIFO,
-		// Pipelines use the same pool, so that its size is the number of
-		// connections.
+		// Pipelines use the same pool, so that the pool's size is the number of connections.
 		PipelinePoolSize: -1,
 
-		MinIdleConns:    o.MinIdleConns, // 0: connections are opened when needed
+		MinIdleConns:    o.MinIdleConns, // if 0, connections are opened when needed
 		MaxIdleConns:    o.MaxIdleConns,
 		MaxActiveConns:  o.MaxActiveConns,
 		ConnMaxIdleTime: o.ConnMaxIdleTime,
 		ConnMaxLifetime: o.ConnMaxLifetime,
 
-		// Saves two commands for each new connection; the bench counts the
-		// server's commands.
+		// This saves two commands for each new connection. The bench counts the server's commands.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
 // queueTime limits the wait for a connection beyond the read timeout. It is longer than the wait
-// for a busy Redis that answers, and short enough for one that hangs: behind a small pool, each
-// command ahead has to time out first. 5,000 buyers that each retry every 50 ms, on 128 connections
-// per instance and two cores with six times the work they could do, waited between one and two
-// seconds. A lock's release gives up after five seconds, so a longer wait would not help a holder.
+// for a Redis that is busy but answers. It is also short enough for a Redis that hangs, where each
+// earlier command in the queue for a small pool must time out first. 5,000 buyers that each retried
+// every 50 ms waited between one and two seconds, on 128 connections per instance and two cores
+// with six times the work that they could do. A lock's release gives up after five seconds, so a
+// longer wait would not help a holder.
 const queueTime = 4 * time.Second
 
 // orElse returns d, or fallback if d is zero.

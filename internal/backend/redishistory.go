@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisHistory returns a function that asks Redis for the id of the history that the data at a key
-// belongs to. It is Redis's replication id. The id changes when a server restarts, perhaps from an
-// older file, and when a replica is promoted, perhaps without the last writes. As long as it stays
-// the same, no write has been lost. It is "" for a server that does not report an id, such as
+// RedisHistory returns a function that asks Redis for the history id of the data at a key, which
+// is Redis's replication id. The id changes when a server restarts, perhaps from an older file,
+// and when a replica is promoted, perhaps without the last writes. As long as the id stays the
+// same, no write has been lost. It is "" for a server that does not report an id, such as
 // miniredis, or that refuses INFO.
 func RedisHistory(rdb redis.UniversalClient) func(ctx context.Context, key string) (string, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
@@ -34,7 +34,7 @@ func historyOf(ctx context.Context, node redis.Cmdable) (string, error) {
 	return id, err
 }
 
-// replicationOf is historyOf, but also returns whether the server is a replica.
+// replicationOf returns a server's history id, and whether the server is a replica.
 func replicationOf(ctx context.Context, node redis.Cmdable) (history string, replica bool, err error) {
 	info, err := node.Info(ctx, "replication").Result()
 	if infoRefused(err) || redis.HasErrorPrefix(err, "section (replication) is not supported") {
@@ -46,10 +46,10 @@ func replicationOf(ctx context.Context, node redis.Cmdable) (history string, rep
 	return infoField(info, "master_replid"), infoField(info, "role") == "slave", nil
 }
 
-// RedisWatch detects when the connections of a client lead to a different history than before, see
-// RedisHistory. It asks on each new connection before any command is sent over it, and adds no cost
-// to the commands themselves. So a process notices that it talks to a different Redis even if none
-// of its commands failed. The zero value is ready for use by one client.
+// RedisWatch detects that the connections of a client lead to a different history than before (see
+// RedisHistory). It asks for the id on each new connection, before any command is sent over it, and
+// adds no cost to the commands. So a process notices that it talks to a different Redis even if
+// none of its commands failed. The zero value is ready for use by one client.
 //
 // A cluster's client gets no connection to a replica: the connection would survive the replica's
 // promotion, and the history would not be checked again.
@@ -60,20 +60,20 @@ type RedisWatch struct {
 	last map[string]string // history by address of a cluster's node; key "" for any other server
 }
 
-// Changes returns how often a connection led to a different history than the one
-// before, or to a new node of a cluster. The change is counted before the first
-// command is sent over that connection.
+// Changes returns the number of connections that led to a different history than the connection
+// before, or to a new node of a cluster. The change is counted before the first command is sent
+// over that connection.
 func (w *RedisWatch) Changes() uint64 { return w.changes.Load() }
 
-// Dial is DialRedis for a client that w watches.
+// Dial is like DialRedis, but w watches the client.
 func (w *RedisWatch) Dial(ctx context.Context, url string, poolSize int) (redis.UniversalClient, error) {
 	return dialRedis(ctx, url, poolSize, w)
 }
 
-// watched makes w check each new connection of a client with these options.
+// watched sets an option so that w checks each new connection of the client.
 func (w *RedisWatch) watched(o *redis.UniversalOptions) { o.OnConnect = w.at("") }
 
-// errReplica refuses a connection to a replica of a cluster.
+// errReplica is the error of a new connection to a replica in a cluster.
 var errReplica = errors.New("the node is a replica")
 
 // at returns the function to call on each new connection to the named server. The name is the

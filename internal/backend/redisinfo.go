@@ -12,14 +12,15 @@ import (
 )
 
 // infoRefused reports whether err means that the user of a Redis may not use INFO, or that the
-// server has no such command. Managed servers may be configured like that.
+// server has no such command. Managed servers may be configured in this way.
 func infoRefused(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") // without ERR
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") // ERR is cut off
 }
 
-// RedisCommands returns how many commands the server has executed since its start, summed over the
-// masters of a cluster, or nil if it refuses INFO. It counts the commands of all clients, including
-// this one; after a failover to a replica the count continues from the replica's count.
+// RedisCommands returns the number of commands that the server has executed since its start, summed
+// over the masters of a cluster. It returns nil if the server refuses INFO. The number includes the
+// commands of all clients, also this one. After a failover, the count of the new master continues
+// that of the replica.
 func RedisCommands(ctx context.Context, rdb redis.UniversalClient) (*int64, error) {
 	var sum atomic.Int64 // the nodes of a cluster are asked concurrently
 	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
@@ -48,8 +49,8 @@ func commandsOf(ctx context.Context, node redis.Cmdable) (int64, error) {
 	return n, nil
 }
 
-// redisVersion returns the server's version, or "" for miniredis, which does
-// not know the section of INFO that has it.
+// redisVersion returns the server's version. It returns "" for miniredis, which does not support
+// the section of INFO with the version.
 func redisVersion(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 	info, err := rdb.Info(ctx, "server").Result()
 	if redis.HasErrorPrefix(err, "section (server) is not supported") {
@@ -92,7 +93,7 @@ func eachMaster(ctx context.Context, rdb redis.UniversalClient, f func(context.C
 	})
 }
 
-// infoField finds a "name:value" line in a reply to INFO.
+// infoField returns the value in the "name:value" line of a reply to INFO, or "".
 func infoField(info, name string) string {
 	lines := bufio.NewScanner(strings.NewReader(info))
 	for lines.Scan() {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisSpecs is the part of every error that lists what -redis accepts.
+// redisSpecs is the part of each error that lists the values that -redis accepts.
 const redisSpecs = "want embedded, local, local:cluster, host:port, " +
 	"redis://[user:password@]host:port[/db] (rediss:// for TLS, several comma-separated addresses for a cluster) " +
 	"or redis+sentinel://host:port,…/master[/db]"
@@ -23,8 +23,8 @@ var errTwoURLs = errors.New("several addresses have one scheme, as in redis://a:
 type redisTarget struct {
 	addrs   []string       // host:port of the server, the cluster's nodes, or the sentinels
 	cluster bool           // addrs are nodes of a cluster
-	master  string         // the name that the sentinels know it by; "" without sentinels
-	options *redis.Options // everything else: credentials, database, TLS, the parameters
+	master  string         // the master's name in the sentinels; "" without sentinels
+	options *redis.Options // the other settings: credentials, database, TLS, the parameters
 
 	sentinelUser, sentinelPassword string
 }
@@ -63,8 +63,8 @@ func parseRedis(spec string) (*redisTarget, error) {
 	return t, nil
 }
 
-// redisOptions lets go-redis parse what follows the addresses. It does not get the credentials,
-// because its errors repeat the input.
+// redisOptions lets go-redis parse the part after the addresses. go-redis does not get the
+// credentials, because its errors repeat the input.
 func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options, error) {
 	o, err := redis.ParseURL((&url.URL{
 		Scheme:   scheme,
@@ -79,7 +79,8 @@ func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options
 		return nil, errors.New("max_retries is not for you to choose: a repeated command may lock or count twice")
 	}
 	if o.TLSConfig != nil {
-		// Empty means the host that is dialled, which with several addresses is not always the first.
+		// An empty name stands for the host that is dialled. With several addresses that is not
+		// always the first one.
 		o.TLSConfig.ServerName = ""
 	}
 	if parts.user != nil {
@@ -101,8 +102,7 @@ func cutMaster(path string) (master, rest string, err error) {
 	return master, rest, nil
 }
 
-// redisParts is a URL split into its parts. Unlike net/url, it allows many
-// addresses.
+// redisParts contains the parts of a URL. Unlike net/url, it allows several addresses.
 type redisParts struct {
 	scheme string
 	user   *url.Userinfo
@@ -140,8 +140,8 @@ func splitRedisURL(spec string) (*redisParts, error) {
 	return p, p.splitTail(tail)
 }
 
-// withScheme turns host:port, or several of them, into a URL. If later addresses repeat the scheme, it
-// is left out there.
+// withScheme turns host:port, or several of them, into a URL. It removes the scheme from later
+// addresses that repeat it.
 func withScheme(spec string) string {
 	scheme, _, _ := strings.Cut(spec, "://")
 	if first, others, found := strings.Cut(spec, ","+scheme+"://"); found && !strings.Contains(others, "@") {
@@ -173,7 +173,7 @@ func unknownScheme(scheme string) error {
 	return errors.New("unknown scheme")
 }
 
-// cutAuthority splits what follows a URL's scheme at the start of its path.
+// cutAuthority splits the part after a URL's scheme at the start of the path.
 func cutAuthority(rest string) (authority, tail string) {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		return rest[:i], rest[i:]

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Server is a Redis or a database to dial: one that was started here, or the user's own.
+// Server is a Redis or a database to dial: one that this package started, or the user's own.
 type Server struct {
 	// URL is for DialRedis or DialDatabase, in any process on this machine. It may contain a password,
 	// so it must never be logged.
@@ -17,8 +17,8 @@ type Server struct {
 	stop func() error // nil if it is the user's own
 }
 
-// Close stops the server, or removes the file, if it was created here, and leaves the user's own
-// alone. It may be called more than once. Connections that are still open break.
+// Close stops the server or removes the file, unless it is the user's own. Close may be called more
+// than once. Connections that are still open break.
 func (s *Server) Close() error {
 	if s == nil || s.stop == nil {
 		return nil
@@ -26,11 +26,11 @@ func (s *Server) Close() error {
 	return s.stop()
 }
 
-// Servers are a Redis and a database to dial from any process on this machine,
-// and their names for the first lines of a report.
+// Servers is a Redis and a database that can be dialled from any process on this machine. It
+// contains their names for the first lines of a report.
 type Servers struct {
-	RedisURL, RedisName string // the URL may hold a password
-	DBURL, DBName       string // the URL may hold a password
+	RedisURL, RedisName string // the URL may contain a password
+	DBURL, DBName       string // the URL may contain a password
 
 	redis, db *Server
 }
@@ -48,7 +48,7 @@ func Serve(ctx context.Context, redisSpec, dbSpec string) (*Servers, error) {
 	return s, nil
 }
 
-// ServeRedisAlone is Serve without a database.
+// ServeRedisAlone is like Serve, but without a database.
 func ServeRedisAlone(ctx context.Context, redisSpec string) (*Servers, error) {
 	s := &Servers{DBName: "none"}
 	if err := s.serveRedis(ctx, redisSpec); err != nil {

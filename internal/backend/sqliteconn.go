@@ -12,10 +12,9 @@ import (
 	"github.com/glebarez/go-sqlite"
 )
 
-// sqliteConnector opens connections to an SQLite file that wait in Go for their
-// turn to write. SQLite's own waiting ignores the caller's context and is
-// unfair: it retries only every 100 ms, and may fail to get the lock for many
-// seconds while others write one after another.
+// sqliteConnector opens connections to an SQLite file. If another connection is writing, they wait in Go.
+// SQLite's own wait ignores the caller's context and is unfair: it retries only every 100 ms, and may fail to
+// get the lock for many seconds while other connections write one after another.
 //
 // It implements driver.Connector.
 type sqliteConnector struct {
@@ -24,7 +23,7 @@ type sqliteConnector struct {
 }
 
 // newSQLiteConnector returns a connector with the driver that is registered with package sql,
-// because custom functions are registered with that one.
+// because custom functions are registered with that driver.
 func newSQLiteConnector(dsn string) (*sqliteConnector, error) {
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
@@ -82,7 +81,7 @@ func (c waitingConn) PrepareContext(ctx context.Context, query string) (driver.S
 	return waitingStmt{inner}, nil
 }
 
-// waitingStmt is waitingConn for a prepared statement.
+// waitingStmt is like waitingConn, but for a prepared statement.
 type waitingStmt struct{ sqliteStmt }
 
 func (s waitingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
@@ -96,8 +95,8 @@ func (s waitingStmt) QueryContext(ctx context.Context, args []driver.NamedValue)
 // busyLimit limits the wait if the caller's context does not.
 const busyLimit = 10 * time.Second
 
-// whenFree calls f until it does not fail as busy, busyLimit has passed or ctx
-// ends. The error is f's, or ctx's together with f's.
+// whenFree calls f until its error is not one of a busy file, or until busyLimit has passed or ctx
+// ends. The error is that of f, or wraps both that of ctx and that of f.
 func whenFree[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	limit := time.Now().Add(busyLimit)
 	for {
@@ -113,15 +112,15 @@ func whenFree[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// busyPause is random and about as long as a short transaction: the gap between
-// two transactions is brief, and a writer that retries often, and out of step
-// with the others, soon finds one.
+// busyPause returns a random pause, about as long as a short transaction. The gap between two
+// transactions is brief, but a writer that retries often, and out of step with the other writers,
+// soon finds one.
 func busyPause() time.Duration {
 	return 200*time.Microsecond + rand.N(800*time.Microsecond)
 }
 
-// isBusy reports whether waiting helps. It does not help a reader that wants to
-// write after its data has changed: that error has a different code.
+// isBusy reports whether it helps to wait and try again. It does not help a transaction that has
+// read and then wants to write, if its data has changed: that error has a different code.
 func isBusy(err error) bool {
 	const busy, busyRecovery = 5, 5 | 1<<8 // SQLITE_BUSY, SQLITE_BUSY_RECOVERY
 	var e *sqlite.Error

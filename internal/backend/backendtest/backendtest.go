@@ -1,10 +1,10 @@
-// Package backendtest gives tests the backends that the program runs on:
-// private servers for each test, which are removed when the test is over.
+// Package backendtest starts the backends of the program for tests: private servers for each test,
+// which are stopped and removed when the test is over.
 //
-// Without the build tag system only the embedded backends are tested: a test that needs a
-// real server, a browser or a compiler is skipped. With the tag, a test that needs a binary
-// that is not installed is skipped, with a hint on how to install it; with CI=true in the
-// environment it fails instead, so that no gap in the tests goes unnoticed.
+// Without the build tag system only the embedded backends are tested: a test that needs a real
+// server, a browser or a compiler is skipped. With the tag, a test is skipped only if it needs a
+// binary that is not installed; the message says how to install it. With CI=true in the
+// environment such a test fails, so that no gap in the tests goes unnoticed.
 package backendtest
 
 import (
@@ -21,8 +21,8 @@ import (
 	"oversell/internal/backend"
 )
 
-// Kinds returns the values of -redis and -db that do not need a server of the user: "embedded", and
-// "local" with the build tag system.
+// Kinds returns the values of -redis and -db that the tests use: "embedded" and, with the build tag
+// system, "local".
 func Kinds() []string {
 	if !tagged {
 		return []string{"embedded"}
@@ -30,7 +30,7 @@ func Kinds() []string {
 	return []string{"embedded", "local"}
 }
 
-// Times returns the number of rounds of a test: fast, or all with the build tag system.
+// Times returns the number of rounds of a test: fast, or, with the build tag system, all.
 func Times(fast, all int) int {
 	if tagged {
 		return all
@@ -47,15 +47,15 @@ func System(t testing.TB) {
 	}
 }
 
-// Slack is added to the time limits of tests, because a machine may be busy. Such a test only
-// distinguishes a wait that ends from one that does not; measuring speed is for benchmarks.
+// Slack is added to the time limits of tests, because a machine may be busy. Such a limit only
+// distinguishes a wait that ends from one that does not. Only benchmarks measure speed.
 const Slack = 6 * time.Second
 
 // startTimeout limits the start of one server.
 const startTimeout = time.Minute
 
-// Each runs f as the subtests "embedded", on miniredis and SQLite, and, with the tag
-// system, "local", on a real redis-server and a real MariaDB or MySQL.
+// Each runs f as the subtest "embedded", with miniredis and SQLite, and, with the tag system, as
+// the subtest "local", with a real redis-server and a real MariaDB or MySQL.
 func Each(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB)) {
 	t.Helper()
 	for _, kind := range Kinds() {
@@ -85,8 +85,8 @@ func EachDatabase(t *testing.T, f func(t *testing.T, db *gorm.DB)) {
 	}
 }
 
-// Need calls System, and skips the test if one of the binaries is not in the PATH, or
-// fails it with CI=true.
+// Need calls System, and skips the test if one of the binaries is not in the PATH. With CI=true
+// the test fails instead.
 func Need(t testing.TB, binaries ...string) {
 	t.Helper()
 	System(t)
@@ -97,7 +97,8 @@ func Need(t testing.TB, binaries ...string) {
 	}
 }
 
-// must fails the test if err is not nil, or skips it if a binary is missing.
+// must fails the test if err is not nil. If err means that a binary is missing, must skips the
+// test instead, or fails it with CI=true.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, backend.ErrMissing) {

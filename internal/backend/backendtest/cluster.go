@@ -22,12 +22,12 @@ func Cluster(t testing.TB) string {
 	return LocalCluster(t).URL()
 }
 
-// RedisCluster is a cluster whose slots a test may move, and whose primaries it may kill.
+// RedisCluster is a cluster whose slots a test can move, and whose primaries it can kill.
 type RedisCluster struct {
 	*local.Cluster
 
 	password string
-	clients  map[string]*redis.Client // by address; each to a single node
+	clients  map[string]*redis.Client // by address; each for a single node
 }
 
 // LocalCluster runs a RedisCluster for the length of the test.
@@ -63,7 +63,7 @@ func (c *RedisCluster) Slot(t testing.TB, key string) int {
 	return int(slot)
 }
 
-// owner asks a node, and returns the primary that has a slot, and another primary.
+// owner asks a node which primary has a slot. It returns that primary, and another one.
 func owner(ctx context.Context, node *redis.Client, slot int) (with, other redis.Node, err error) {
 	shards, err := node.ClusterShards(ctx).Result()
 	for _, s := range shards {
@@ -81,8 +81,7 @@ func owner(ctx context.Context, node *redis.Client, slot int) (with, other redis
 	return with, other, err
 }
 
-// Cut keeps later writes to a slot from reaching the replica of its primary, so that a Failover
-// loses them.
+// Cut prevents later writes to a slot from reaching the replica of its primary, so that a Failover loses them.
 func (c *RedisCluster) Cut(t testing.TB, slot int) {
 	t.Helper()
 	ctx := starting(t)
@@ -95,7 +94,7 @@ func (c *RedisCluster) Cut(t testing.TB, slot int) {
 		if !strings.Contains(role, "master_port:"+strconv.FormatInt(from.Port, 10)+"\r\n") {
 			continue
 		}
-		// It reconnects immediately, but with a password that its primary refuses.
+		// The replica reconnects immediately, but with a password that its primary refuses.
 		must(t, replica.ConfigSet(ctx, "masterauth", "cut").Err())
 		eventually(t, ctx, "the replica's connection is killed", func() bool {
 			killed, err := replica.ClientKillByFilter(ctx, "TYPE", "master").Result()
@@ -107,13 +106,13 @@ func (c *RedisCluster) Cut(t testing.TB, slot int) {
 }
 
 // Failover kills the primary of a slot, and returns when its replica has replaced it and all other
-// nodes know.
+// nodes know that.
 func (c *RedisCluster) Failover(t testing.TB, slot int) {
 	t.Helper()
 	ctx := starting(t)
 	was, _, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
 	must(t, err)
-	for _, n := range c.running() { // otherwise they would wait for five seconds
+	for _, n := range c.running() { // by default they wait for five seconds
 		must(t, c.clients[n.Addr].ConfigSet(ctx, "cluster-node-timeout", "500").Err())
 	}
 	for _, n := range c.running() {
@@ -133,8 +132,9 @@ func (c *RedisCluster) Failover(t testing.TB, slot int) {
 func addr(n redis.Node) string { return net.JoinHostPort(n.IP, strconv.FormatInt(n.Port, 10)) }
 
 // Migrate moves a slot to another primary, one key after the other, as redis-cli --cluster reshard
-// --cluster-replace does: scripts of v7 and later use keys that are derived from the lock's, which
-// may be on both sides for a while. It calls moved after each key, with the number of keys left.
+// --cluster-replace does. The scripts of v7 and later use keys that are derived from the lock's
+// key, and such a key may exist on both primaries for a while. Migrate calls moved after each key,
+// with the number of keys left.
 func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
 	t.Helper()
 	ctx := starting(t)
@@ -165,7 +165,7 @@ func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
 	}
 }
 
-// eventually waits until holds returns true, or fails the test when ctx ends.
+// eventually waits until holds returns true. If ctx ends first, the test fails with what.
 func eventually(t testing.TB, ctx context.Context, what string, holds func() bool) {
 	t.Helper()
 	for !holds() {

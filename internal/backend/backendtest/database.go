@@ -21,9 +21,8 @@ import (
 // length of the test and returns the URL to dial, which is also a value for
 // -db.
 //
-// A "local" database is created on a server that is shared by tests that run at
-// the same time; with Main in the package's TestMain, all of its tests share
-// one server.
+// Tests that run at the same time share one server for their "local" databases. If the package's
+// TestMain calls Main, all tests of the package share it.
 func Database(t testing.TB, spec string) string {
 	t.Helper()
 	if spec == "local" {
@@ -50,7 +49,7 @@ func DialDatabase(t testing.TB, url string) *gorm.DB {
 
 // Main runs a package's tests and keeps their shared "local" database server running until the last
 // test, which saves half a second per test. Then it calls the functions in ends, and fails if a
-// goroutine is left behind. It is for TestMain:
+// goroutine is left behind. Call it in TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 func Main(m *testing.M, ends ...func() error) (code int) {
@@ -66,7 +65,7 @@ func Main(m *testing.M, ends ...func() error) (code int) {
 
 func run(m *testing.M) int {
 	debug.SetGCPercent(400)            // tests allocate a lot and keep little
-	_ = flag.Set("test.parallel", "8") // they mostly wait; the flag -parallel overrides it
+	_ = flag.Set("test.parallel", "8") // tests mostly wait; the flag -parallel overrides this
 	shared.keep(true)
 	defer shared.keep(false)
 	return m.Run()
@@ -82,12 +81,12 @@ func sharedDatabase(t testing.TB) string {
 
 	dsn, drop, err := s.Offer(starting(t), fmt.Sprintf("test_%d", databases.Add(1)))
 	must(t, err)
-	t.Cleanup(func() { _ = drop(context.WithoutCancel(t.Context())) }) // the server may already be gone
+	t.Cleanup(func() { _ = drop(context.WithoutCancel(t.Context())) }) // the server may already be stopped
 	return dsn
 }
 
-// shared and databases are the state of one test binary. They are global
-// because TestMain and the tests have no other place to share it.
+// shared and databases are the state of one test binary. They are global because TestMain and the
+// tests cannot share state in any other way.
 var (
 	shared    sharedServer
 	databases atomic.Int64
@@ -101,7 +100,7 @@ type sharedServer struct {
 	server *local.Database
 }
 
-// acquire starts the server for its first user.
+// acquire counts a user of the server, and starts the server if it does not run.
 func (s *sharedServer) acquire(ctx context.Context) (*local.Database, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +122,7 @@ func (s *sharedServer) release() {
 	s.stopUnused()
 }
 
-// keep sets whether the server keeps running while it has no user.
+// keep sets whether the server keeps running while it has no users.
 func (s *sharedServer) keep(kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,17 +134,16 @@ func (s *sharedServer) stopUnused() {
 	if s.users > 0 || s.kept || s.server == nil {
 		return
 	}
-	_ = s.server.Close() // the system cleans the temporary folder if this fails
+	_ = s.server.Close() // if this fails, the system will clean the temporary folder
 	s.server = nil
 }
 
-// LocalDatabase is a private database server that a test may kill, stop and
-// restart.
+// LocalDatabase is a private database server that a test can kill, pause and restart.
 type LocalDatabase struct {
 	*local.Server
 
-	// URL is a value for backend.DialDatabase and -db. AdminURL logs in as a user with more rights,
-	// see local.Database.
+	// URL is a value for backend.DialDatabase and -db. AdminURL is for a user with more rights (see
+	// local.Database).
 	URL, AdminURL string
 }
 

@@ -14,14 +14,14 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// role is the environment variable by which a test binary knows that a test has started it as a
-// process, see Play.
+// role is the environment variable that tells a test binary that a test has started it as a
+// process (see Play).
 const role = "OVERSELL_TEST_ROLE"
 
-// Play runs serve, with this process's role, and exits, if the process was started by Processes.
-// Otherwise it does nothing. TestMain calls it first.
+// Play runs serve with this process's role, and exits, if the process was started by Processes.
+// If not, it does nothing. TestMain must call Play first.
 func Play(serve func(ctx context.Context, role string, in io.Reader, out, log io.Writer) error) {
-	logging.Disable() // go-redis also returns the errors that it would print
+	logging.Disable() // go-redis also returns the errors that it logs
 	as := os.Getenv(role)
 	if as == "" {
 		return
@@ -35,13 +35,14 @@ func Play(serve func(ctx context.Context, role string, in io.Reader, out, log io
 	os.Exit(0)
 }
 
-// Processes starts and tracks processes of the test's own binary. It is safe for concurrent use.
+// Processes creates and tracks commands that run the test's own binary. It is safe for
+// concurrent use.
 type Processes struct {
 	mu   sync.Mutex
 	cmds []*exec.Cmd
 }
 
-// Command returns a function that makes a command to start this binary in a role.
+// Command returns a function that returns a new command. The command starts this binary in the role as.
 func (p *Processes) Command(as string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) {
 		cmd := exec.Command(os.Args[0])
@@ -53,14 +54,14 @@ func (p *Processes) Command(as string) func() (*exec.Cmd, error) {
 	}
 }
 
-// All returns all commands made so far.
+// All returns all commands created so far.
 func (p *Processes) All() []*exec.Cmd {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.cmds
 }
 
-// CheckEnded fails the test unless all processes have ended.
+// CheckEnded fails the test if any of the processes still runs.
 func (p *Processes) CheckEnded(t testing.TB) {
 	t.Helper()
 	for _, cmd := range p.All() {

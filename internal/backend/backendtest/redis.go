@@ -32,7 +32,7 @@ func DialRedis(t testing.TB, url string) redis.UniversalClient {
 	return rdb
 }
 
-// LocalRedis is a private redis-server that a test may kill, stop and restart.
+// LocalRedis is a private redis-server that a test can kill, pause and restart.
 type LocalRedis struct {
 	*local.Server
 
@@ -41,7 +41,7 @@ type LocalRedis struct {
 }
 
 // RestartableRedis runs a private redis-server for the length of the test. The
-// args are added to its command line, see local.StartRedis.
+// args are added to its command line (see local.StartRedis).
 func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
 	t.Helper()
 	System(t)

@@ -6,7 +6,7 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// SentinelSet is a master, one replica, and a sentinel that promotes the replica in a Failover.
+// SentinelSet is a primary, one replica, and a sentinel that promotes the replica in a Failover.
 type SentinelSet struct {
 	*local.Sentinels
 	URL string // for backend.DialRedis and -redis
@@ -23,7 +23,7 @@ func Sentinels(t testing.TB) *SentinelSet {
 	return &SentinelSet{set, set.URL(), &LocalRedis{Server: replica.Server, URL: replica.URL()}}
 }
 
-// Failovers runs a set that can fail over repeatedly, for the length of the test.
+// Failovers runs, for the length of the test, a set of servers that can fail over repeatedly.
 func Failovers(t testing.TB) *local.Sentinels {
 	t.Helper()
 	System(t)

@@ -1,9 +1,9 @@
 // Package coordination opens the servers that the flags -etcd and -zookeeper name.
 //
-// It takes two steps, because one process may start a server that other
-// processes use: ServeEtcd and ServeZooKeeper turn a flag's value into
-// addresses, and start a server if the value asks for one; DialEtcd and
-// DialZooKeeper connect to such addresses from any process on the machine.
+// This takes two steps, because one process may start a server that other processes
+// use. ServeEtcd and ServeZooKeeper turn a flag's value into addresses, and start a
+// server if the value asks for one. DialEtcd and DialZooKeeper connect to such
+// addresses from any process on the machine.
 package coordination
 
 import (
@@ -20,25 +20,25 @@ import (
 )
 
 var (
-	// ErrSpec is returned, wrapped, when the value of -etcd or -zookeeper is
-	// invalid. The message is one line and says what is allowed.
+	// ErrSpec is wrapped by errors about an invalid value of -etcd or -zookeeper.
+	// Their message is one line and says what is allowed.
 	ErrSpec = errors.New("invalid value")
 
-	// ErrMissing is returned, wrapped, when "local" needs a program that is not
-	// installed. The message names it and how to install it.
+	// ErrMissing is wrapped by the error if "local" needs a program that is not
+	// installed. The message names the program and says how to install it.
 	ErrMissing = local.ErrMissing
 
-	// ErrUnreachable is returned, wrapped with its cause, when no server
+	// ErrUnreachable is wrapped, together with the cause, by the error if no server
 	// answers at a well-formed address.
 	ErrUnreachable = errors.New("unreachable")
 
-	// ErrEnded is returned, wrapped, when a server that was started here has
+	// ErrEnded is wrapped by the error if a server that this package started has
 	// ended by itself.
 	ErrEnded = errors.New("the private server has ended")
 )
 
 const (
-	host = "127.0.0.1" // the only address that servers started here listen on
+	host = "127.0.0.1" // the only address on which private servers listen
 
 	// dialTimeout limits DialEtcd and DialZooKeeper.
 	dialTimeout = 3 * time.Second
@@ -47,7 +47,7 @@ const (
 	startTimeout = 30 * time.Second
 )
 
-// Server is an etcd or a ZooKeeper to dial: one that was started here, or the user's own.
+// Server is an etcd or a ZooKeeper to dial: one that this package started, or the user's own.
 type Server struct {
 	Addresses []string // for DialEtcd or DialZooKeeper, in any process on this machine
 
@@ -55,7 +55,7 @@ type Server struct {
 	name   string
 }
 
-// start runs a server, and returns its address with the scheme before it.
+// start runs a server, and returns it. Its address begins with the scheme.
 func start(ctx context.Context, scheme string, c local.Command) (*Server, error) {
 	server, err := local.Start(ctx, c)
 	if err != nil {
@@ -64,7 +64,8 @@ func start(ctx context.Context, scheme string, c local.Command) (*Server, error)
 	return &Server{[]string{scheme + server.Addr}, server, c.Name}, nil
 }
 
-// Err returns ErrEnded if the server was started here and no longer runs.
+// Err returns an error that wraps ErrEnded if this package started the server and it
+// no longer runs.
 func (s *Server) Err() error {
 	if s.server == nil || s.server.Pid() != 0 {
 		return nil
@@ -72,8 +73,7 @@ func (s *Server) Err() error {
 	return fmt.Errorf("%s: %w", s.name, ErrEnded)
 }
 
-// Close stops the server if it was started here, and leaves the user's own alone. It
-// may be called more than once.
+// Close stops the server, unless it is the user's own. It may be called more than once.
 func (s *Server) Close() error {
 	if s.server == nil {
 		return nil
@@ -149,7 +149,7 @@ func zkFault(server string) string {
 	return "it is not a host and a port, and nothing else"
 }
 
-// shown formats an address for an error, or returns "" if it may hold a password.
+// shown formats an address for an error. It returns "" if the address may contain a password.
 func shown(address string) string {
 	if address == "" || strings.ContainsAny(address, "@?") {
 		return ""
@@ -157,7 +157,7 @@ func shown(address string) string {
 	return " " + strconv.Quote(address)
 }
 
-// isHostPort reports whether s names a host and a port, and nothing else.
+// isHostPort reports whether s is a host and a port, and nothing else.
 func isHostPort(s string) bool {
 	name, port, err := net.SplitHostPort(s)
 	if err != nil || name == "" || strings.ContainsAny(name, "/@ \t\n") {

@@ -45,7 +45,7 @@ func ServeEtcd(ctx context.Context, spec string) (*Server, error) {
 	}
 	return start(ctx, "http://", local.Command{
 		Name: "etcd", Path: path, Args: etcdArgs, Ready: isHealthy, OnPort: true, Timeout: startTimeout,
-		Without: "ETCD_", // its own environment variables would contradict the arguments
+		Without: "ETCD_", // variables for etcd would contradict the arguments
 	})
 }
 
@@ -55,7 +55,7 @@ const etcdTool = "go.etcd.io/etcd/server/v3"
 var errNoEtcd = fmt.Errorf("etcd %w: install it (https://etcd.io/docs/latest/install), or run this in the source of "+
 	"oversell, where the go command builds it", ErrMissing)
 
-// FindEtcd reports whether "local" can start an etcd, without building it. The error wraps ErrMissing.
+// FindEtcd returns an error that wraps ErrMissing if "local" cannot start an etcd. It does not build etcd.
 func FindEtcd() error {
 	if _, err := exec.LookPath("etcd"); err == nil {
 		return nil
@@ -84,8 +84,8 @@ func inSource() bool {
 	return false
 }
 
-// findEtcd returns the path of an etcd, and builds it if necessary: from an empty
-// build cache that takes about a minute.
+// findEtcd returns the path of an etcd. It builds etcd if necessary, which takes about a minute
+// with an empty build cache.
 func findEtcd(ctx context.Context) (string, error) {
 	if path, err := exec.LookPath("etcd"); err == nil {
 		return path, nil
@@ -103,10 +103,9 @@ func findEtcd(ctx context.Context) (string, error) {
 	return string(bytes.TrimSpace(out)), nil
 }
 
-// etcdArgs configures an etcd of one member. It trades durability for speed, because
-// its data is thrown away at the end. A single member does not have to wait for others:
-// with short ticks it starts immediately, and allows leases of one second, where the
-// default minimum is two.
+// etcdArgs returns the arguments of an etcd with one member. They trade durability for speed,
+// because the data is deleted at the end. A single member does not have to wait for others. With
+// short ticks it starts immediately, and allows leases of one second; the default minimum is two.
 func etcdArgs(dir string, port int) []string {
 	client, peer := fmt.Sprintf("http://%s:%d", host, port), "http://"+host+":0"
 	return []string{
@@ -117,7 +116,7 @@ func etcdArgs(dir string, port int) []string {
 	}
 }
 
-// isHealthy asks etcd whether it has a leader and can write.
+// isHealthy asks etcd whether it has a leader and can write. It returns an error if not.
 func isHealthy(c net.Conn) error {
 	if _, err := io.WriteString(c, "GET /health HTTP/1.0\r\n\r\n"); err != nil {
 		return err
@@ -129,21 +128,20 @@ func isHealthy(c net.Conn) error {
 	return err
 }
 
-// DialEtcd connects to the endpoints that ServeEtcd returned, and checks within
-// a few seconds that they answer and have a leader. The error wraps
-// ErrUnreachable.
+// DialEtcd connects to the endpoints that ServeEtcd returned, and checks that they answer and have
+// a leader. If that takes longer than a few seconds, the error wraps ErrUnreachable.
 func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   endpoints,
 		DialTimeout: dialTimeout,
 		Logger:      zap.NewNop(),
 
-		// Keepalives detect a connection that died silently, so that it is
-		// replaced; until then its requests wait.
+		// Keepalives detect a connection that died silently, so that it is replaced. Until then its
+		// requests wait.
 		DialKeepAliveTime:    dialTimeout,
 		DialKeepAliveTimeout: dialTimeout,
 
-		// By default, attempts to reconnect can be minutes apart.
+		// By default, two attempts to reconnect can be minutes apart.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
 				BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second,
@@ -157,15 +155,14 @@ func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error)
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if _, err := client.Get(ctx, "oversell", clientv3.WithCountOnly()); err != nil {
-		_ = client.Close() // it never worked
+		_ = client.Close() // the connection never worked
 		return nil, fmt.Errorf("etcd at %s: %w: %w", strings.Join(endpoints, ","), ErrUnreachable, err)
 	}
 	return client, nil
 }
 
-// LeastLease returns the shortest lease that the etcd at the endpoints grants,
-// which depends on its configuration. The error is DialEtcd's, or that of the
-// request.
+// LeastLease returns the shortest lease that the etcd at the endpoints grants. It depends on etcd's
+// configuration. The error is that of DialEtcd or of the request.
 func LeastLease(ctx context.Context, endpoints []string) (least time.Duration, err error) {
 	client, err := DialEtcd(ctx, endpoints)
 	if err != nil {

@@ -49,11 +49,11 @@ func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
 		},
 		Args: func(dir string, _ int) []string {
 			return []string{
-				// A quick start matters more than speed.
+				// A quick start is more important than speed.
 				"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 				"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 				"-Dzookeeper.jmx.log4j.disable=true",
-				"-Dzookeeper.forceSync=no", // its data is thrown away anyway
+				"-Dzookeeper.forceSync=no", // the data is deleted at the end
 				"-Dzookeeper.preAllocSize=1024",
 				"-Dznode.container.checkIntervalMs=1000",
 				"-cp", classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", filepath.Join(dir, zkConfigFile),
@@ -65,24 +65,24 @@ func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
 	})
 }
 
-// zkConfigFile is the file in the server's folder with its configuration.
+// zkConfigFile is the configuration file in the server's folder.
 const zkConfigFile = "zoo.cfg"
 
-// debianJar is where Debian's package installs ZooKeeper. Its manifest names
+// debianJar is the path at which Debian's package installs ZooKeeper. The jar's manifest names
 // the other jars that it needs, except for a logging backend.
 const (
 	debianJar    = "/usr/share/java/zookeeper.jar"
 	debianLogger = "/usr/share/java/slf4j-simple.jar"
 )
 
-// FindZooKeeper reports whether "local" can start a ZooKeeper. The error wraps ErrMissing.
+// FindZooKeeper returns an error that wraps ErrMissing if "local" cannot start a ZooKeeper.
 func FindZooKeeper() error {
 	_, _, err := findZooKeeper()
 	return err
 }
 
-// findZooKeeper looks for Java and for ZooKeeper: the one that ZOOKEEPER_HOME names, unpacked from
-// the archive of the ZooKeeper project, or Debian's.
+// findZooKeeper looks for Java and for ZooKeeper. It uses the ZooKeeper in the folder ZOOKEEPER_HOME, which
+// must be unpacked from the archive of the ZooKeeper project, or else Debian's.
 func findZooKeeper() (java, classPath string, err error) {
 	if home := os.Getenv("ZOOKEEPER_HOME"); home != "" {
 		classPath = filepath.Join(home, "lib", "*")
@@ -99,8 +99,8 @@ func findZooKeeper() (java, classPath string, err error) {
 	return java, classPath, nil
 }
 
-// zkConfig allows sessions from a second to a minute. The server rounds the end
-// of a session to a tick.
+// zkConfig returns a configuration that allows session timeouts from a second to a minute. The
+// server rounds the end of a session to a tick.
 func zkConfig(dir string, port int) string {
 	return fmt.Sprintf(`dataDir=%s
 clientPort=%d
@@ -126,7 +126,7 @@ func isOK(c net.Conn) error {
 	return err
 }
 
-// ZooKeeper is a connection and the session timeout that the server granted.
+// ZooKeeper is a connection to ZooKeeper, with the session timeout that the server granted.
 type ZooKeeper struct {
 	*zk.Conn
 
@@ -135,9 +135,9 @@ type ZooKeeper struct {
 	Timeout time.Duration
 }
 
-// DialZooKeeper connects to the servers that ServeZooKeeper returned, requests a
-// session with the timeout, and checks within a few seconds that there is one.
-// The error wraps ErrUnreachable. Close ends the session.
+// DialZooKeeper connects to the servers that ServeZooKeeper returned, and requests a session with
+// the timeout. If there is no session within a few seconds, the error wraps ErrUnreachable. Close
+// ends the session.
 func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration) (*ZooKeeper, error) {
 	var agreed atomic.Int64
 	dial := func(network, addr string, limit time.Duration) (net.Conn, error) {
@@ -175,9 +175,9 @@ func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration)
 	return nil, fmt.Errorf("zookeeper at %s: %w: %w", strings.Join(servers, ","), ErrUnreachable, context.Cause(ctx))
 }
 
-// hosts decides the order in which servers are tried. With a single server, the client library's
-// own order pauses a second before each try, even if the connection has only just broken; hosts
-// pauses only after all servers were tried without success.
+// hosts decides the order in which servers are tried. With a single server, the client library
+// pauses for a second before each try, even if the connection has only just broken. hosts pauses
+// only after all servers were tried without success.
 type hosts struct {
 	mu      sync.Mutex
 	servers []string
@@ -208,7 +208,7 @@ func (h *hosts) Connected() {
 	h.tried = 0
 }
 
-// silent discards the client's log, which only repeats the errors.
+// silent discards the client's log, which only repeats errors that the client also returns.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
@@ -217,8 +217,8 @@ func (silent) Printf(string, ...any) {}
 // not expose it. The first reply on a connection begins with its length and the
 // protocol version, of four bytes each, and then the timeout in milliseconds.
 //
-// It also limits the wait for that reply. The client would wait for several times the session's
-// timeout, and try no other server meanwhile.
+// listener also limits the wait for that reply. The client would wait for several times the
+// session's timeout, and try no other server meanwhile.
 type listener struct {
 	net.Conn
 	limit  time.Duration
@@ -240,7 +240,7 @@ func (l *listener) Read(p []byte) (int, error) {
 	if len(l.head) < headLength && n > 0 {
 		l.head = append(l.head, p[:min(n, headLength-len(l.head))]...)
 		if len(l.head) == headLength {
-			if ms := binary.BigEndian.Uint32(l.head[8:]); ms > 0 { // 0: the session is over
+			if ms := binary.BigEndian.Uint32(l.head[8:]); ms > 0 { // 0 means that the session is over
 				l.agreed.Store(int64(ms))
 			}
 		}

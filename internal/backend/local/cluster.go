@@ -15,23 +15,23 @@ import (
 )
 
 const (
-	// clusterPrimaries is how many primaries a Cluster has, each with one replica.
+	// clusterPrimaries is the number of primaries of a Cluster. Each has one replica.
 	clusterPrimaries = 3
 
 	// clusterSlots is the number of hash slots of every Redis cluster.
 	clusterSlots = 16384
 
-	// nodeTimeout is how long a node may be silent until the others consider it down and let its
+	// nodeTimeout is the time for which a node may be silent before the others consider it down and let its
 	// replica take over. On a busy machine even a healthy node may be silent for a second or two.
 	nodeTimeout = 5 * time.Second
 
-	// hurriedTimeout replaces nodeTimeout until the cluster is ready: nodes exchange what they know
-	// after half of it.
+	// hurriedTimeout replaces nodeTimeout until the cluster is ready, because nodes exchange their
+	// knowledge of the cluster after half of the timeout.
 	hurriedTimeout = 400 * time.Millisecond
 )
 
-// Cluster is a private Redis cluster: three primaries, each with a third of the slots
-// and one replica. Nobody else on this machine has its password.
+// Cluster is a private Redis cluster: three primaries, each with a third of the slots and one
+// replica. No other program on this machine knows its password.
 type Cluster struct {
 	nodes    []*ClusterNode // the primaries, and then their replicas in the same order
 	password string
@@ -42,11 +42,11 @@ type ClusterNode struct {
 	*Server
 
 	client *redis.Client
-	bus    int // the port on which the nodes talk to each other
+	bus    int // the port for messages between the nodes
 }
 
-// StartCluster runs a private cluster and returns when all nodes agree on who has which
-// slots, and the replicas are in sync, which takes about two seconds. It needs Redis 7.
+// StartCluster runs a private cluster. It returns when all nodes agree on the owners of the slots,
+// and the replicas are in sync. That takes about two seconds. It needs Redis 7.
 //
 // The error wraps ErrMissing if redis-server is not installed.
 func StartCluster(ctx context.Context) (*Cluster, error) {
@@ -109,7 +109,7 @@ func startClusterNode(ctx context.Context, path, password string) (_ *ClusterNod
 		Name: "redis-server",
 		Path: path,
 		Prepare: func(_ context.Context, dir string, _ int) (err error) {
-			if n.bus, err = FreePort(); err != nil { // a different port at each attempt
+			if n.bus, err = FreePort(); err != nil { // each attempt uses a different port
 				return err
 			}
 			return writeRedisConf(dir, password)
@@ -137,15 +137,14 @@ func (n *ClusterNode) args(dir string, port int) []string {
 		"--cluster-config-file", "nodes.conf",
 		"--cluster-port", strconv.Itoa(n.bus),
 		"--cluster-node-timeout", strconv.FormatInt(hurriedTimeout.Milliseconds(), 10),
-		// A replica follows its own primary for life, and takes over however long ago it
-		// last heard from it.
+		// A replica always follows the same primary. It takes over even if it last heard from its
+		// primary a long time ago.
 		"--cluster-allow-replica-migration", "no",
 		"--cluster-replica-validity-factor", "0",
 	)
 }
 
-// prepare gives node number i an epoch of its own, so that no two nodes have the same, and its
-// slots if it is a primary.
+// prepare gives node number i an epoch that no other node has, and its slots if it is a primary.
 func (n *ClusterNode) prepare(ctx context.Context, i int) error {
 	if err := n.client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 		return err
@@ -157,7 +156,7 @@ func (n *ClusterNode) prepare(ctx context.Context, i int) error {
 	return n.client.ClusterAddSlotsRange(ctx, first, next-1).Err()
 }
 
-// setTimeout sets how long another node may be silent until this one considers it down.
+// setTimeout sets the time for which another node may be silent before this one considers it down.
 func (n *ClusterNode) setTimeout(ctx context.Context, timeout time.Duration) error {
 	err := n.client.ConfigSet(ctx, "cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10)).Err()
 	if err != nil {
@@ -166,7 +165,7 @@ func (n *ClusterNode) setTimeout(ctx context.Context, timeout time.Duration) err
 	return nil
 }
 
-// meet tells a node about another one.
+// meet introduces another node to n.
 func (n *ClusterNode) meet(ctx context.Context, other *ClusterNode) error {
 	host, port, err := net.SplitHostPort(other.Addr)
 	if err != nil {
@@ -175,7 +174,7 @@ func (n *ClusterNode) meet(ctx context.Context, other *ClusterNode) error {
 	return n.client.Do(ctx, "CLUSTER", "MEET", host, port, other.bus).Err()
 }
 
-// follow makes a node the replica of a primary, once it has heard of the primary.
+// follow makes n the replica of a primary, once n knows the primary.
 func (n *ClusterNode) follow(ctx context.Context, primary *ClusterNode) error {
 	id, err := primary.client.ClusterMyID(ctx).Result()
 	if err != nil {
@@ -186,8 +185,7 @@ func (n *ClusterNode) follow(ctx context.Context, primary *ClusterNode) error {
 	})
 }
 
-// awaitReady waits until every node could serve every client, and every replica could
-// take over.
+// awaitReady waits until all nodes know the whole cluster, and every replica is ready to take over.
 func (c *Cluster) awaitReady(ctx context.Context) error {
 	for _, n := range c.nodes {
 		err := await(ctx, "the node at "+n.Addr+" knows the cluster", func() error { return n.knowsAll(ctx) })
@@ -253,8 +251,8 @@ func (c *Cluster) Nodes() []*ClusterNode { return slices.Clone(c.nodes) }
 func (c *Cluster) Close() error {
 	var servers []*Server
 	for _, n := range c.nodes {
-		if n != nil { // it was started
-			_ = n.client.Close() // after the first Close it is already closed
+		if n != nil { // the node was started
+			_ = n.client.Close() // the second Close of the cluster finds it closed
 			servers = append(servers, n.Server)
 		}
 	}

@@ -33,12 +33,12 @@ type Database struct {
 	password, adminPassword string
 }
 
-// DSN returns a value for backend.DialDatabase and -db. Its user may do anything with the database
-// DatabaseName, but nothing else: SQL can neither read nor write files. It contains the password.
+// DSN returns a value for backend.DialDatabase and -db. Its user has all rights to the database DatabaseName,
+// but no others: SQL can neither read nor write files. The DSN contains the password.
 func (d *Database) DSN() string { return d.as(DatabaseUser, d.password, DatabaseName).FormatDSN() }
 
-// AdminDSN is for preparing or disturbing the server: creating a database, killing other
-// connections, changing global settings. It contains a password.
+// AdminDSN returns a DSN whose user can create databases, kill other connections, and change
+// global settings. It contains the user's password.
 func (d *Database) AdminDSN() string {
 	return d.as(adminUser, d.adminPassword, DatabaseName).FormatDSN()
 }
@@ -49,8 +49,8 @@ func (d *Database) as(user, password, database string) *mysql.Config {
 	return c
 }
 
-// Offer creates another database, which the user of DSN may also use, and returns
-// its DSN. drop removes the database.
+// Offer creates another database for the user of DSN, and returns the database's DSN. drop
+// removes the database.
 func (d *Database) Offer(ctx context.Context, name string) (dsn string, drop func(context.Context) error, err error) {
 	err = d.administer(ctx, "CREATE DATABASE "+name, "GRANT ALL ON "+name+".* TO '"+DatabaseUser+"'@'"+host+"'")
 	if err != nil {
@@ -60,7 +60,7 @@ func (d *Database) Offer(ctx context.Context, name string) (dsn string, drop fun
 	return dsn, func(ctx context.Context) error { return d.administer(ctx, "DROP DATABASE "+name) }, nil
 }
 
-// administer runs statements that need an administrator.
+// administer runs statements as the administrator.
 func (d *Database) administer(ctx context.Context, statements ...string) error {
 	c := d.as(adminUser, d.adminPassword, DatabaseName)
 	c.Logger = &mysql.NopLogger{} // every failure is also returned as an error
@@ -89,19 +89,18 @@ func initSQL(password, adminPassword string) string {
 		"CREATE USER IF NOT EXISTS " + admin + " IDENTIFIED BY '" + adminPassword + "';",
 		"GRANT ALL ON *.* TO " + admin + " WITH GRANT OPTION;",
 		"REVOKE FILE ON *.* FROM " + admin + ";",
-		// MariaDB creates more than one root, all without a password. The
-		// remaining one gets a password that nobody knows.
+		// MariaDB creates more than one root, all without a password. The remaining root gets a
+		// random password that is not kept.
 		"DROP USER IF EXISTS 'root'@'" + host + "', 'root'@'::1';",
 		"ALTER USER 'root'@'localhost' IDENTIFIED BY '" + newSecret() + "';",
 		"",
 	}, "\n")
 }
 
-// StartDatabase runs a private MariaDB or MySQL server with an empty database
-// DatabaseName. It gives up durability for speed, because its data is thrown
-// away at the end.
+// StartDatabase runs a private MariaDB or MySQL server with an empty database DatabaseName. It
+// trades durability for speed, because the data is deleted at the end.
 //
-// The error wraps ErrMissing when a server is not installed, or not completely.
+// The error wraps ErrMissing if no server is installed, or only a part of one.
 func StartDatabase(ctx context.Context) (*Database, error) {
 	d, err := findDatabase(ctx)
 	if err != nil {
@@ -122,8 +121,7 @@ func StartDatabase(ctx context.Context) (*Database, error) {
 	return &Database{server, d.password, d.adminPassword}, nil
 }
 
-// database is an installed server: MariaDB, whose data folder a script creates,
-// or MySQL, which creates its own.
+// database is an installed server. A script creates the data folder of MariaDB; MySQL creates its own.
 type database struct {
 	name    string
 	server  string
@@ -132,8 +130,8 @@ type database struct {
 	password, adminPassword string
 }
 
-// findDatabase looks for MariaDB first, because it starts in half a second and
-// MySQL in several. A program named mysqld may be either.
+// findDatabase looks for MariaDB first, because MariaDB starts in half a second, and MySQL takes
+// several seconds. A program named mysqld may be either.
 func findDatabase(ctx context.Context) (database, error) {
 	server, err := lookPath("mariadbd", "mysqld")
 	if err != nil {
@@ -155,7 +153,7 @@ func findDatabase(ctx context.Context) (database, error) {
 	return database{name: "mariadbd", server: server, install: install}, nil
 }
 
-// lookPath finds the first of the names that is in the PATH.
+// lookPath returns the path of the first of the names that is in the PATH.
 func lookPath(names ...string) (string, error) {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -175,8 +173,8 @@ func isMariaDB(ctx context.Context, server string) (bool, error) {
 	return strings.Contains(string(out), "MariaDB"), nil
 }
 
-// prepare creates the data folder, the only folder in which SQL may read and write
-// files, and the file of initSQL.
+// prepare creates the data folder, the folder in which SQL may read and write files, the folder for
+// temporary tables, and the file with initSQL.
 func (d database) prepare(ctx context.Context, dir string, _ int) error {
 	if err := writeSecret(dir, initFile, initSQL(d.password, d.adminPassword)); err != nil {
 		return err
@@ -223,17 +221,16 @@ func (d database) installArgs(dir string) []string {
 	)
 }
 
-// logSize is small because the log, which is created in full at the start, makes
-// up most of the data folder.
+// logSize is small because the log makes up most of the data folder: it is created in full at the start.
 const logSize = "16M"
 
 // storageArgs returns the arguments for both the server and the program that creates its data
-// folder. Each server has its own folder for temporary tables: at its start, a server removes those
-// that it finds there, even if they belong to another running server.
+// folder. Each server has its own folder for temporary tables: a server that starts removes the
+// tables in that folder, even if they belong to another running server.
 func storageArgs(dir string) []string {
 	args := []string{"--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + filepath.Join(dir, temporaryFiles)}
 	if os.Geteuid() == 0 {
-		args = append(args, "--user=root") // servers refuse to run as root without it
+		args = append(args, "--user=root") // servers refuse to run as root without this
 	}
 	return args
 }
@@ -248,33 +245,32 @@ func (d database) args(dir string, port int) []string {
 		"--init-file="+filepath.Join(dir, initFile),
 		"--secure-file-priv="+filepath.Join(dir, sqlFiles),
 		"--local-infile=OFF",
-		"--loose-skip-symbolic-links", // MySQL 9 no longer has it
+		"--loose-skip-symbolic-links", // MySQL 9 has no such option
 		"--skip-name-resolve",
 		"--skip-log-bin",
 		"--character-set-server=utf8mb4", // only MariaDB defaults to latin1
 		"--max-connections=500",
 		"--innodb-buffer-pool-size=64M",
-		// The log is written at each commit and synced once a second: a killed
-		// server loses nothing, a power failure may lose commits.
+		// The log is written at each commit and synced once a second: a killed server loses
+		// nothing, but a power failure may lose commits.
 		"--innodb-flush-log-at-trx-commit=2",
 	)
 	if d.install == "" {
-		return append(args, "--mysqlx=OFF") // it would open a second port, on all interfaces
+		return append(args, "--mysqlx=OFF") // the X plugin would open a second port, on all interfaces
 	}
 	return append(args, "--innodb-log-file-size="+logSize)
 }
 
-// In a server's folder: the file that creates its users, the empty folder to which
-// SQL is confined, and the folder for temporary tables.
+// These are in a server's folder: the file that creates its users, the only folder in which SQL may
+// read and write files, and the folder for temporary tables.
 const (
 	initFile       = "init.sql"
 	sqlFiles       = "files"
 	temporaryFiles = "tmp"
 )
 
-// greets reports whether a MySQL server is ready: the server speaks first, with
-// a packet header of four bytes and then its protocol version, or 0xff to
-// refuse.
+// greets returns an error unless a MySQL server is ready. The server sends the first packet: a
+// header of four bytes and then its protocol version, or 0xff if it refuses the connection.
 func greets(c net.Conn) error {
 	hello := make([]byte, 5)
 	if _, err := io.ReadFull(c, hello); err != nil {

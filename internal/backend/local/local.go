@@ -2,9 +2,9 @@
 // redis-server, a mariadbd, an etcd or a ZooKeeper, on a free loopback port, with all
 // its files in a temporary folder.
 //
-// A server does not outlive the program. Close stops it and removes the folder;
-// where the operating system can signal a child when its parent dies (Linux),
-// it also dies with a killed parent, although the folder is then left behind.
+// A server does not outlive the program. Close stops it and removes the folder; on Linux,
+// which can signal a child when its parent dies, it also dies with a killed program, but the
+// folder is then left behind.
 package local
 
 import (
@@ -25,50 +25,50 @@ import (
 	"oversell/internal/fleet"
 )
 
-// ErrMissing is returned, wrapped, when a binary that a server needs is not
-// in the PATH. The message names the binary and a way to install it.
+// ErrMissing is wrapped by the error if a binary that a server needs is not in the PATH. The
+// message names the binary and a way to install it.
 var ErrMissing = errors.New("not found in PATH")
 
-// host is the only address that servers listen on.
+// host is the only address on which the servers listen.
 const host = "127.0.0.1"
 
-// stopGrace is how long a server may take to end after a termination signal
-// before it is killed. Its data is thrown away, so killing it does no harm.
+// stopGrace is the time that a server may take to exit after a termination signal before it
+// is killed. Its data is deleted anyway, so to kill it does no harm.
 const stopGrace = 5 * time.Second
 
-// Command says how to run a server and how to check that it is ready.
+// Command describes how to run a server and how to check that it is ready.
 type Command struct {
-	// Name names the server in errors.
+	// Name is the server's name in errors.
 	Name string
 	// Path is the executable.
 	Path string
-	// Args are the arguments for a server that keeps its files in dir, listens
-	// on port of 127.0.0.1 and, unless OnPort is set, on the socket SocketPath(dir).
+	// Args returns the arguments for a server that keeps its files in dir, and listens on
+	// port of 127.0.0.1. Unless OnPort is set, it also listens on the socket SocketPath(dir).
 	Args func(dir string, port int) []string
 	// Prepare creates the files that the first start needs. It may be nil.
 	Prepare func(ctx context.Context, dir string, port int) error
-	// Ready asks the server behind c whether it can be used yet. A nil error
-	// means yes; after any other error, Ready is called again.
+	// Ready asks the server at c whether it is ready for use. It returns nil if so. After an
+	// error, Ready is called again.
 	Ready func(c net.Conn) error
 	// Without, if not empty, is a prefix: the server does not get environment variables whose names
 	// begin with it.
 	Without string
-	// OnPort says that the server has no socket, and is asked on its port.
+	// OnPort means that the server has no socket, so Ready gets a connection to its port.
 	OnPort bool
-	// Timeout limits preparing and starting.
+	// Timeout limits each call of Start, including Prepare, and each Restart.
 	Timeout time.Duration
-	// InMemory says that the files are small and that the server waits for the disk
-	// when it writes them: the folder is then kept in memory, if the system has
-	// such a place and TMPDIR does not name another.
+	// InMemory means that the files are small and that the server waits for the disk when it
+	// writes them. The folder is then kept in memory if the system has /dev/shm, unless
+	// TMPDIR is set.
 	InMemory bool
 }
 
-// SocketPath is the Unix socket of a server whose files are in dir. Readiness
-// is checked on it and not on the port, because another process may have taken
-// the port in the meantime.
+// SocketPath returns the path of the Unix socket of a server whose files are in dir.
+// Readiness is checked on the socket and not on the port, because another process may have
+// taken the port in the meantime.
 func SocketPath(dir string) string { return filepath.Join(dir, "s") }
 
-// Server is a running server. Its methods may be called concurrently.
+// Server is a server process that this package has started. It is safe for concurrent use.
 type Server struct {
 	// Addr is the host:port to dial.
 	Addr string
@@ -87,8 +87,8 @@ type Server struct {
 func Start(ctx context.Context, c Command) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	// A port that was free a moment ago may be taken by the time the server
-	// listens on it. Then another port is tried, a few times.
+	// A port that was free a moment ago may be taken when the server tries to listen on it.
+	// In that case Start tries other ports, a few times.
 	for attempt := 1; ; attempt++ {
 		s, err := startOnce(ctx, c)
 		if err == nil {
@@ -146,8 +146,8 @@ func (s *Server) run(ctx context.Context) error {
 	return nil
 }
 
-// awaitReady asks the server every few milliseconds whether it is ready, until it is, it dies, or
-// ctx ends.
+// awaitReady asks the server every few milliseconds whether it is ready. It returns nil when the
+// server is ready, or an error if the server dies or ctx ends.
 func (s *Server) awaitReady(ctx context.Context, p *fleet.Process, log string) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -181,7 +181,7 @@ func (s *Server) ask() error {
 	return s.command.Ready(c)
 }
 
-// Pid returns the id of the server's process, or 0 if it does not run.
+// Pid returns the id of the server's process, or 0 if the server does not run.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,16 +189,16 @@ func (s *Server) Pid() int {
 		return 0
 	}
 	select {
-	case <-s.process.Done(): // it has died by itself
+	case <-s.process.Done(): // the process has died by itself
 		return 0
 	default:
 		return s.process.Pid()
 	}
 }
 
-// Pause stops the server's process until Continue, like a machine that hangs: it keeps its
-// connections and accepts new ones, but does not answer. Pause and Continue fail on operating
-// systems that cannot pause a process.
+// Pause stops the server's process until Continue. Like a machine that hangs, the server
+// keeps its connections and accepts new ones, but does not answer. Pause and Continue fail on
+// operating systems that cannot pause a process.
 func (s *Server) Pause() error {
 	if err := s.withProcess((*fleet.Process).Pause); err != nil {
 		return err
@@ -236,8 +236,7 @@ func (s *Server) withProcess(do func(*fleet.Process) error) error {
 	return nil
 }
 
-// Kill ends the server without warning and waits until it is gone. Its files
-// stay for Restart.
+// Kill kills the server and waits for it to exit. Restart can use its files.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,8 +246,8 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart starts a killed server again on the same port, with the files it
-// left. A server that is still running is killed first.
+// Restart starts a killed server again on the same port and with the same files. A server
+// that still runs is killed first.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,8 +266,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Forget removes a file or folder of a killed server, so that it restarts
-// without that data. The name is relative to the server's folder.
+// Forget removes a file or folder of a killed server, so that the server restarts without
+// that data. The name is relative to the server's folder.
 func (s *Server) Forget(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -284,8 +283,8 @@ func (s *Server) Forget(name string) error {
 	return nil
 }
 
-// Close stops the server, by force when it takes more than 5 seconds, waits
-// until it is gone and removes its files. Calls after the first do nothing.
+// Close terminates the server, kills it if it still runs after 5 seconds, waits for it to
+// exit, and removes its files. Calls after the first do nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,7 +321,7 @@ func tempDir(inMemory bool) (string, error) {
 	return dir, nil
 }
 
-// FreePort finds an unused TCP port of the loopback interface. The port is not reserved.
+// FreePort returns an unused TCP port of the loopback interface. It does not reserve the port.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -338,7 +337,7 @@ func portTaken(err error) bool {
 	return strings.Contains(strings.ToLower(err.Error()), "already in use")
 }
 
-// startLogged runs cmd with its output going to the file log.
+// startLogged starts cmd. Its output goes to the file log.
 func startLogged(cmd *exec.Cmd, log string) (*fleet.Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -349,7 +348,7 @@ func startLogged(cmd *exec.Cmd, log string) (*fleet.Process, error) {
 	return fleet.Start(cmd)
 }
 
-// lastLines returns the end of a log, to be added to an error message.
+// lastLines returns the last lines of a log, in a form that can be appended to an error message.
 func lastLines(log string) string {
 	const most = 8
 	b, err := os.ReadFile(log)
@@ -360,12 +359,12 @@ func lastLines(log string) string {
 	return "; it logged:\n" + strings.Join(lines[max(0, len(lines)-most):], "\n")
 }
 
-// newSecret returns a password that nobody can guess. It needs no escaping in a URL,
-// in SQL or in a configuration file.
+// newSecret returns a random password. It needs no escaping in a URL, in SQL or in a
+// configuration file.
 func newSecret() string { return rand.Text() }
 
-// writeSecret writes a file in the folder dir that no other user can read. Servers
-// get their passwords from such a file, because every user can see command lines.
+// writeSecret writes a file in the folder dir that no other user can read. Servers get their
+// passwords from such a file, because all users can see command lines.
 func writeSecret(dir, name, text string) error {
 	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write the file %s: %w", name, err)

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// maxClients leaves room for several processes with thousands of connections
-// each. redis-server lowers it to what the limit on open files allows.
+// maxClients is high enough for several processes with thousands of connections each.
+// redis-server lowers it if the limit on open files is too low.
 const maxClients = 20_000
 
-// Redis is a private redis-server, which asks for a password.
+// Redis is a private redis-server, which requires a password.
 type Redis struct {
 	*Server
 
@@ -27,8 +27,8 @@ type Redis struct {
 }
 
 // StartRedis runs a private redis-server that keeps nothing on disk and has a random
-// password. The args are added to its command line after the project's own; the
-// password of a --requirepass among them replaces the random one.
+// password. The args are added to the end of its command line. If they contain
+// --requirepass, that password replaces the random one.
 //
 // The error wraps ErrMissing if redis-server is not installed.
 func StartRedis(ctx context.Context, args ...string) (*Redis, error) {
@@ -71,7 +71,7 @@ func writeRedisConf(dir, password string) error {
 	return writeSecret(dir, redisConf, "requirepass "+quoted+"\nmasterauth "+quoted+"\n")
 }
 
-// RedisPath finds redis-server in the PATH. The error wraps ErrMissing.
+// RedisPath returns the path of redis-server. If it is not in the PATH, the error wraps ErrMissing.
 func RedisPath() (string, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -84,8 +84,8 @@ func RedisPath() (string, error) {
 // redisArgs returns the arguments for a server whose folder was prepared by writeRedisConf.
 func redisArgs(dir string, port int) []string {
 	return []string{
-		// Included, because sentinels would make the server rewrite its main configuration file, with the
-		// password that Cut has changed.
+		// The file is included, because sentinels would make the server rewrite its main configuration
+		// file, with the password that Cut has changed.
 		"--include", filepath.Join(dir, redisConf),
 		"--bind", host,
 		"--port", strconv.Itoa(port),
@@ -99,9 +99,8 @@ func redisArgs(dir string, port int) []string {
 	}
 }
 
-// answersTo is the Ready function of a server with a password. It logs in first,
-// because without the password PING is refused even while the server is loading
-// data.
+// answersTo is the Ready function of a server with a password. It logs in first, because without
+// the password PING gets the same error when the server is ready and while it is loading data.
 func answersTo(c net.Conn, password string) error {
 	if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n", len(password), password); err != nil {
 		return err
@@ -116,8 +115,8 @@ func answersTo(c net.Conn, password string) error {
 	return AnswersPing(c)
 }
 
-// AnswersPing is the Ready function of servers that speak the Redis protocol. A
-// server that asks for a password is ready as well.
+// AnswersPing is the Ready function of servers with the Redis protocol. A server that requires a
+// password counts as ready.
 func AnswersPing(c net.Conn) error {
 	if _, err := io.WriteString(c, "PING\r\n"); err != nil {
 		return err

@@ -21,21 +21,22 @@ const (
 	// masterName is the sentinel's name for its primary.
 	masterName = "oversell"
 
-	// patience is how long a primary may be silent before the sentinel replaces it by itself. It is
-	// long because Failover does not wait for it, and because a sentinel does not promote a replica
-	// that was cut off for ten times as long.
+	// patience is the time for which a primary may be silent before the sentinel replaces it by
+	// itself. It is long because Failover does not wait for that, and because a sentinel does not
+	// promote a replica that was cut off for ten times as long.
 	patience = time.Minute
 
-	// failoverTimeout limits a failover of the sentinel. If one fails, the sentinel is asked again.
+	// failoverTimeout limits one failover by the sentinel. If it fails, promote asks the sentinel again.
 	failoverTimeout = 1500 * time.Millisecond
 
 	// groupLimit limits the start of servers that belong together, and each change to them.
 	groupLimit = 30 * time.Second
 )
 
-// Sentinels is a primary redis-server, two replicas, and a sentinel that promotes a replica: always
-// the one called the heir. The other replica, the bystander, is never promoted, however recent its
-// data, because of its priority. The methods must not be called concurrently.
+// Sentinels is a primary redis-server, two replicas, and a sentinel that promotes a replica. It
+// always promotes the one called the heir. The priority of the other replica, the bystander,
+// prevents its promotion, even if its data is more recent. The methods must not be called
+// concurrently.
 type Sentinels struct {
 	primary, heir, bystander *node // the heir does not run between Failover and Heal
 	sentinel                 *Server
@@ -56,8 +57,8 @@ const (
 	never    = 0
 )
 
-// StartSentinels runs a private set and returns when the replicas are in sync
-// and the sentinel knows them, which takes about a second.
+// StartSentinels runs a private set of servers. It returns when the replicas are in sync and the
+// sentinel knows them. That takes about a second.
 //
 // The error wraps ErrMissing if redis-server is not installed.
 func StartSentinels(ctx context.Context) (*Sentinels, error) {
@@ -85,7 +86,7 @@ func (s *Sentinels) start(ctx context.Context) (err error) {
 	if s.bystander, err = startNode(ctx, s.password, never, follow...); err != nil {
 		return err
 	}
-	// The sentinel looks for replicas when it starts, and then only occasionally.
+	// The sentinel looks for replicas when it starts, and later only occasionally.
 	if err := s.awaitSync(ctx); err != nil {
 		return err
 	}
@@ -124,17 +125,17 @@ func (s *Sentinels) startSentinel(ctx context.Context) error {
 		},
 		Ready:   AnswersPing,
 		Timeout: 10 * time.Second,
-		// A sentinel syncs its configuration to disk at every change, and does
-		// not answer meanwhile: on a busy disk, for seconds.
+		// A sentinel syncs its configuration to disk at every change, and does not answer
+		// meanwhile: on a busy disk that can take seconds.
 		InMemory: true,
 	})
 	if err != nil {
 		return err
 	}
 	s.client = redis.NewSentinelClient(clientOptions(s.sentinel.Addr, s.password))
-	// This makes it ask the servers more often than every ten seconds, and makes it inactive for two
-	// seconds instead of thirty after the machine was paused. Versions before Redis 7 do not support
-	// this, so everything takes longer there.
+	// This makes the sentinel ask the servers more often than every ten seconds, and makes it
+	// inactive for two seconds instead of thirty after the machine was paused. Versions before Redis
+	// 7 do not support this, so all changes take longer with them.
 	_ = s.client.Process(ctx, redis.NewStatusCmd(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", 500, "TILT-PERIOD", 2000))
 	return nil
 }
@@ -142,7 +143,8 @@ func (s *Sentinels) startSentinel(ctx context.Context) error {
 // sentinelConf is the file in a sentinel's folder that contains its state.
 const sentinelConf = "sentinel.conf"
 
-// sentinelConfig makes the sentinel require the password, like the servers that it watches.
+// sentinelConfig returns the sentinel's configuration. The sentinel requires the same password as
+// the servers that it watches.
 func (s *Sentinels) sentinelConfig(dir string, port int) string {
 	primaryHost, primaryPort, _ := net.SplitHostPort(s.primary.Addr)
 	return strings.Join([]string{
@@ -160,8 +162,8 @@ func (s *Sentinels) sentinelConfig(dir string, port int) string {
 	}, "\n")
 }
 
-// clientOptions returns options for a caller that would rather ask a private server again than wait
-// for it.
+// clientOptions returns options for a client of a private server, whose caller repeats its
+// requests: the client does not retry, and does not wait for long.
 func clientOptions(addr, password string) *redis.Options {
 	return &redis.Options{
 		Addr:                     addr,
@@ -188,7 +190,7 @@ func (s *Sentinels) Nodes() (primary, heir, bystander *Redis) {
 	return s.primary.Redis, s.heir.Redis, s.bystander.Redis
 }
 
-// change runs the steps of a change to the set within groupLimit, and names the change in errors.
+// change runs the steps of a change to the set, for at most groupLimit in total. Errors begin with doing.
 func (s *Sentinels) change(ctx context.Context, doing string, steps ...func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, groupLimit)
 	defer cancel()
@@ -200,10 +202,10 @@ func (s *Sentinels) change(ctx context.Context, doing string, steps ...func(cont
 	return nil
 }
 
-// Cut keeps all writes that the primary receives after Cut returns from reaching the heir, so that
-// a Failover loses them. The heir has all writes from before Cut was called. The primary continues
-// to serve, the bystander continues to acknowledge writes, and the sentinel does not notice. Heal
-// lets the heir catch up.
+// Cut prevents writes that the primary receives after Cut returns from reaching the heir, so that a
+// Failover loses them. The heir has all writes from before the call of Cut. The primary continues
+// to serve, the bystander continues to acknowledge writes, and the sentinel does not notice the
+// Cut. Heal lets the heir catch up.
 func (s *Sentinels) Cut(ctx context.Context) error {
 	return s.change(ctx, "cut off the heir", s.cutOff)
 }
@@ -212,8 +214,8 @@ func (s *Sentinels) cutOff(ctx context.Context) error {
 	if err := awaitOffset(ctx, s.heir.client, s.primary.client); err != nil {
 		return err
 	}
-	// Killing the connection is not enough: the replica reconnects immediately and receives what it
-	// missed. So it first gets a password that its primary refuses before it sends anything.
+	// It is not enough to kill the connection: the replica would reconnect immediately and receive
+	// the missed writes. So the replica first gets a password that its primary refuses.
 	if err := s.heir.client.ConfigSet(ctx, "masterauth", "cut").Err(); err != nil {
 		return fmt.Errorf("change the replica's password: %w", err)
 	}
@@ -226,18 +228,18 @@ func (s *Sentinels) cutOff(ctx context.Context) error {
 	})
 }
 
-// uncut ends the Cut of the heir, if there was one.
+// uncut ends the effect of Cut, if any.
 func (s *Sentinels) uncut(ctx context.Context) error {
 	return await(ctx, "the replica may follow again", func() error {
 		return s.heir.client.ConfigSet(ctx, "masterauth", s.password).Err()
 	})
 }
 
-// Failover kills the primary and returns when the heir is primary in its place,
-// and accepts writes. That takes about a second. It fails after 30 seconds.
+// Failover kills the primary. It returns when the heir has become the primary and accepts writes.
+// That takes about a second. Failover fails after 30 seconds.
 //
-// Until Heal, there is no heir. The bystander follows the new primary and, sooner or later, loses
-// the writes that the new primary never received.
+// Until Heal, there is no heir. The bystander follows the new primary, and then loses the writes
+// that the new primary never received.
 func (s *Sentinels) Failover(ctx context.Context) error {
 	if s.heir.Pid() == 0 {
 		return errors.New("fail over: there is no heir, it needs Heal")
@@ -246,7 +248,7 @@ func (s *Sentinels) Failover(ctx context.Context) error {
 	return s.change(ctx, "fail over", s.promote)
 }
 
-// promote makes the heir the primary in place of one that was killed.
+// promote makes the heir the primary, in place of the killed one.
 func (s *Sentinels) promote(ctx context.Context) error {
 	err := await(ctx, "the heir is promoted", func() error {
 		addr, err := s.client.GetMasterAddrByName(ctx, masterName).Result()
@@ -254,10 +256,10 @@ func (s *Sentinels) promote(ctx context.Context) error {
 			return err
 		}
 		if net.JoinHostPort(addr[0], addr[1]) != s.heir.Addr {
-			asked := s.client.Failover(ctx, masterName).Err() // an error if one is under way
+			asked := s.client.Failover(ctx, masterName).Err() // an error if a failover is in progress
 			return errors.Join(fmt.Errorf("the sentinel names %v", addr), asked)
 		}
-		// Accepted only by a primary, and changes nothing.
+		// Only a primary accepts this command, which changes nothing.
 		return s.heir.client.Del(ctx, "oversell:nothing").Err()
 	})
 	if err != nil {
@@ -270,10 +272,10 @@ func (s *Sentinels) promote(ctx context.Context) error {
 	return nil
 }
 
-// Heal starts the server that Failover killed again, empty and on the same port, as the heir of
-// the current primary, and ends a Cut. It returns when both replicas are in sync and the sentinel
-// knows them, so that the next Failover works. That takes one to two seconds. It fails after 30
-// seconds. If the caller gave up on a Failover, it ends that first.
+// Heal restarts the server that Failover killed, empty and on the same port, as the heir of the
+// current primary. It also ends the effect of Cut. Heal returns when both replicas are in sync and
+// the sentinel knows them, so that the next Failover works. That takes one to two seconds. Heal
+// fails after 30 seconds. If a Failover ended early, Heal completes it first.
 func (s *Sentinels) Heal(ctx context.Context) error {
 	steps := []func(context.Context) error{s.restart, s.uncut, s.awaitSync, s.awaitKnown}
 	if s.primary.Pid() == 0 {
@@ -282,7 +284,7 @@ func (s *Sentinels) Heal(ctx context.Context) error {
 	return s.change(ctx, "heal the sentinel's set", steps...)
 }
 
-// restart starts the heir again if it was killed.
+// restart starts the heir again, as a replica, if it was killed.
 func (s *Sentinels) restart(ctx context.Context) error {
 	if s.heir.Pid() != 0 {
 		return nil
@@ -291,12 +293,12 @@ func (s *Sentinels) restart(ctx context.Context) error {
 		return err
 	}
 	host, port, _ := net.SplitHostPort(s.primary.Addr)
-	// Its client may report for another second that it is unavailable.
+	// For about a second, the heir's client may still report that the heir is unavailable.
 	return await(ctx, "the heir follows", func() error { return s.heir.client.ReplicaOf(ctx, host, port).Err() })
 }
 
-// awaitSync waits until the replicas have their primary's data, and then until they receive its
-// changes, which begins up to a second later.
+// awaitSync waits until the replicas have their primary's data, and then until they receive
+// changes, which they begin to do up to a second later.
 func (s *Sentinels) awaitSync(ctx context.Context) error {
 	for range 2 {
 		for _, replica := range []*node{s.heir, s.bystander} {
@@ -304,7 +306,7 @@ func (s *Sentinels) awaitSync(ctx context.Context) error {
 				return err
 			}
 		}
-		// A command that is replicated but changes nothing.
+		// This command is replicated, but changes nothing.
 		if err := s.primary.client.Publish(ctx, "oversell:nothing", "").Err(); err != nil {
 			return fmt.Errorf("tell the replicas something: %w", err)
 		}
@@ -312,7 +314,7 @@ func (s *Sentinels) awaitSync(ctx context.Context) error {
 	return nil
 }
 
-// awaitOffset waits until a replica has everything that its primary has now.
+// awaitOffset waits until a replica has all the data that its primary has now.
 func awaitOffset(ctx context.Context, replica, primary *redis.Client) error {
 	info, err := replication(ctx, primary)
 	if err != nil {
@@ -356,7 +358,7 @@ func (s *Sentinels) awaitKnown(ctx context.Context) error {
 	})
 }
 
-// usable reports whether the sentinel knows that the replica follows the primary, and its priority.
+// usable reports whether the sentinel knows the replica's priority, and that the replica follows the primary.
 func (s *Sentinels) usable(known map[string]string, replica *node) bool {
 	return net.JoinHostPort(known["ip"], known["port"]) == replica.Addr &&
 		net.JoinHostPort(known["master-host"], known["master-port"]) == s.primary.Addr &&
@@ -382,7 +384,7 @@ func (s *Sentinels) Close() error {
 	return closeAll(servers)
 }
 
-// closeAll closes servers at the same time.
+// closeAll closes all servers concurrently.
 func closeAll(servers []*Server) error {
 	errs := make([]error, len(servers))
 	var stopping sync.WaitGroup
@@ -417,9 +419,9 @@ func number(s string) int64 {
 	return n
 }
 
-// failed wraps err, and adds the cause of ctx: a command that ctx interrupted may only report a
-// timeout. The connection has a timer of its own for the deadline, which may fire before that of
-// ctx.
+// failed wraps err, and the cause of ctx if ctx has ended: the error of a command that ctx
+// interrupted may be only a timeout. A ctx whose deadline has passed counts as ended, because the
+// timer of the connection may fire before that of ctx.
 func failed(ctx context.Context, doing string, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-ctx.Done() // it ends in a moment
@@ -430,7 +432,8 @@ func failed(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// await calls holds every few milliseconds until it returns nil.
+// await calls holds every few milliseconds until it returns nil. If ctx ends first, the error wraps
+// its cause and the last error of holds.
 func await(ctx context.Context, what string, holds func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

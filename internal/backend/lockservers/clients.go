@@ -14,17 +14,17 @@ import (
 	"oversell/internal/locks/zklock"
 )
 
-// Clients are the connections of one process to these servers.
+// Clients contains the connections of one process to the servers of locks.
 type Clients struct {
 	nodes     []redis.UniversalClient
 	etcd      func(key string) guard.Lock
 	zooKeeper func(key string) guard.Lock
-	later     map[catalog.Need]catalog.Later // servers that are dialled at their first use
+	later     map[catalog.Need]catalog.Later // for servers that are dialled at their first use
 
 	closers []func() error
 }
 
-// nodePool is how many connections a process has to each of Redlock's nodes.
+// nodePool is the maximum number of connections of a process to each of Redlock's nodes.
 const nodePool = 16
 
 // dial connects to the servers for a need.
@@ -32,7 +32,7 @@ func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []strin
 	switch need {
 	case catalog.NeedsNodes:
 		for _, url := range addresses {
-			rdb, err := backend.NewRedis(url, nodePool) // without dialling: some nodes may be down
+			rdb, err := backend.NewRedis(url, nodePool) // this does not dial: some nodes may be down
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []strin
 	return nil
 }
 
-// dialLater arranges that the servers for a need are dialled when a guard is first used.
+// dialLater sets c.later so that the servers for a need are dialled when a guard is first used.
 func (c *Clients) dialLater(s *Servers, need catalog.Need, ttl time.Duration) {
 	connected := newOnDemand(func(ctx context.Context) (*Clients, error) {
 		there, err := s.server(ctx, need)
@@ -80,13 +80,13 @@ func (c *Clients) dialLater(s *Servers, need catalog.Need, ttl time.Duration) {
 	}
 }
 
-// Add adds these connections to the options of a guard.
+// Add returns the options of a guard with these connections added.
 func (c *Clients) Add(o catalog.Options) catalog.Options {
 	o.Nodes, o.Etcd, o.ZooKeeper, o.Later = c.nodes, c.etcd, c.zooKeeper, c.later
 	return o
 }
 
-// Close ends the connections. It may be called more than once.
+// Close closes the connections. It may be called more than once.
 func (c *Clients) Close() error {
 	closers := c.closers
 	c.closers = nil

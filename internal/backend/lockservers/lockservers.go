@@ -1,6 +1,6 @@
 // Package lockservers opens the servers that only some locks need: the nodes of Redlock, etcd and
-// ZooKeeper. One process starts the servers, when they are first needed. All processes of the
-// machine can use their Addresses.
+// ZooKeeper. One process starts a server when it is first needed. All processes on the machine
+// can use its Addresses.
 package lockservers
 
 import (
@@ -14,12 +14,11 @@ import (
 	"oversell/internal/catalog"
 )
 
-// Specs are the values of -redlock, -etcd and -zookeeper. Those that are not
-// needed may be empty.
+// Specs contains the values of -redlock, -etcd and -zookeeper. A value that is not needed may be empty.
 type Specs struct {
 	Redlock   string // embedded or local, which start DefaultNodes nodes, or addresses of the user's own nodes
-	Etcd      string // local, or the user's own
-	ZooKeeper string // local, or the user's own
+	Etcd      string // local, or addresses of the user's own
+	ZooKeeper string // local, or addresses of the user's own
 }
 
 const (
@@ -40,8 +39,8 @@ func (s Specs) Needs() []catalog.Need {
 	return needs
 }
 
-// starts reports whether a server is started for the need. It returns an error if that
-// server is not installed.
+// starts reports whether the spec of a need starts a server. It returns an error if that server
+// is not installed.
 func (s Specs) starts(need catalog.Need) (bool, error) {
 	switch {
 	case need == catalog.NeedsNodes && s.Redlock == own:
@@ -55,7 +54,7 @@ func (s Specs) starts(need catalog.Need) (bool, error) {
 	return need == catalog.NeedsNodes && s.Redlock == embedded, nil
 }
 
-// server is the server for one need, or the nodes of Redlock.
+// server is the server for one need. For Redlock it is all nodes together.
 type server struct {
 	addresses []string
 	name      string       // for the first lines of a report
@@ -63,7 +62,7 @@ type server struct {
 	stop      func() error
 }
 
-// Close stops the server if it was started here.
+// Close stops the server, unless it is the user's own.
 func (s *server) Close() error { return s.stop() }
 
 // serve opens the server for a need.
@@ -86,23 +85,23 @@ func (s Specs) serve(ctx context.Context, need catalog.Need) (*server, error) {
 	return &server{there.Addresses, string(need) + ": " + name, there.Err, there.Close}, nil
 }
 
-// Addresses has the addresses of running servers, by need. They may contain passwords.
+// Addresses contains the addresses of running servers, by need. They may contain passwords.
 type Addresses map[catalog.Need][]string
 
-// Servers are the servers of a process: the user's own, and those that start when they are first
-// needed. They are safe for concurrent use. A nil *Servers has none.
+// Servers contains the servers of locks that a process can use: the user's own, and private ones, which start
+// when they are first needed. It is safe for concurrent use. A nil *Servers contains none.
 type Servers struct{ of map[catalog.Need]source }
 
 // source opens a server.
 type source struct {
 	*onDemand[*server]
-	late bool // it is opened when it is first needed
+	late bool // the server is opened when it is first needed
 }
 
-// New resolves the values of flags, and starts nothing yet: it checks the addresses of the user's
-// own servers, and that the servers that "local" starts are installed. Needs without servers are
-// skipped. The caller must call Close. Errors wrap backend.ErrSpec, coordination.ErrSpec, or the
-// reason why a server cannot be used.
+// New resolves the values of flags, but does not start servers yet. It checks the addresses of the
+// user's own servers, and that the servers that "local" starts are installed. It skips needs
+// without servers. The caller must call Close. Errors wrap backend.ErrSpec, coordination.ErrSpec,
+// or the reason why a server cannot be used.
 func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, error) {
 	s := &Servers{of: make(map[catalog.Need]source)}
 	for _, need := range needs {
@@ -124,7 +123,7 @@ func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, err
 	return s, nil
 }
 
-// Running returns Servers that run already. There is nothing to close.
+// Running returns Servers with the given addresses, which must already run. They need not be closed.
 func Running(a Addresses) *Servers {
 	s := &Servers{of: make(map[catalog.Need]source)}
 	nothing := func() error { return nil }
@@ -140,10 +139,10 @@ func (s *Servers) Has(need catalog.Need) bool {
 	return s != nil && s.of[need].onDemand != nil
 }
 
-// Open returns the addresses of the servers for the needs, and their names for the first
-// lines of a report. It starts those that do not run yet, and waits for them until ctx
-// ends; a start in progress then continues. A failed start is retried by the next caller,
-// but not within a second. Needs without servers are skipped.
+// Open returns the addresses of the servers for the needs, and their names for the first lines of a
+// report. It starts those that do not run yet, and waits for them until ctx ends; a start in
+// progress then continues. After a failed start, the next caller starts the server again, but not
+// within a second. Open skips needs without servers.
 func (s *Servers) Open(ctx context.Context, needs ...catalog.Need) (a Addresses, names []string, err error) {
 	a = make(Addresses)
 	for _, need := range needs {
@@ -160,9 +159,9 @@ func (s *Servers) Open(ctx context.Context, needs ...catalog.Need) (a Addresses,
 	return a, names, nil
 }
 
-// server returns the server for a need that s has. It also returns an error if the server
-// has failed since its start. Such a server is not replaced: a new etcd in its place
-// would let a second holder in, and restart the numbering of its tokens.
+// server returns the server for a need that s has. It also returns an error if the server has ended
+// since its start. Such a server is not replaced: a new etcd would let a second holder in, and its
+// tokens would begin again.
 func (s *Servers) server(ctx context.Context, need catalog.Need) (*server, error) {
 	there, err := s.of[need].get(ctx)
 	if err == nil {
@@ -171,9 +170,9 @@ func (s *Servers) server(ctx context.Context, need catalog.Need) (*server, error
 	return there, err
 }
 
-// Dial connects to the servers that already run, and returns Clients that connect to the
-// others when a guard is first used, for locks with the given lease. The Clients must be
-// closed before s, after all locks are released.
+// Dial connects to the servers that already run, and returns Clients that connect to the others
+// when a guard is first used. ttl is the lease of the locks. Close the Clients before s, after all
+// locks are released.
 func (s *Servers) Dial(ctx context.Context, ttl time.Duration) (*Clients, error) {
 	c := &Clients{later: make(map[catalog.Need]catalog.Later)}
 	if s == nil {
@@ -195,8 +194,8 @@ func (s *Servers) Dial(ctx context.Context, ttl time.Duration) (*Clients, error)
 	return c, nil
 }
 
-// Close stops the servers that were started, and prevents further starts. It waits for the
-// end of a start in progress. It may be called more than once.
+// Close stops the servers that were started, and prevents further starts. It cancels a start in
+// progress and waits for it to return. It may be called more than once.
 func (s *Servers) Close() error {
 	if s == nil {
 		return nil

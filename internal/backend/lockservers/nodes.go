@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// DefaultNodes is how many nodes "embedded" and "local" start for Redlock:
-	// the number in the examples of its author.
+	// DefaultNodes is the number of nodes that "embedded" and "local" start for Redlock. The
+	// description of Redlock uses the same number.
 	DefaultNodes = 5
 
 	// MinNodes is the smallest number of nodes that keeps a majority when one is lost.
 	MinNodes = 3
 )
 
-// nodes returns a value of -redis for each node of Redlock.
+// nodes splits the value of -redlock into a value of -redis for each node.
 func nodes(spec string) ([]string, error) {
 	if spec == embedded || spec == own {
 		return slices.Repeat([]string{spec}, DefaultNodes), nil
@@ -50,9 +50,8 @@ func nodes(spec string) ([]string, error) {
 	return all, nil
 }
 
-// wrongNode says what is wrong with a node, given those named before it, or returns "". It does not
-// repeat the error of SingleAddr, because that lists what -redis accepts, which is a different
-// flag.
+// wrongNode returns what is wrong with a node, or "". before contains the nodes named before it. It
+// does not repeat the error of SingleAddr, which lists the values of a different flag, -redis.
 func wrongNode(node string, before []string) string {
 	if word := strings.TrimPrefix(node, "redis://"); word == embedded || word == own {
 		return word + ", which must be the only value"
@@ -67,7 +66,7 @@ func wrongNode(node string, before []string) string {
 	return ""
 }
 
-// serveNodes starts nodes that are independent of each other.
+// serveNodes starts the nodes of Redlock, which are independent of each other, or connects to the user's own.
 func serveNodes(ctx context.Context, spec string) (*server, error) {
 	specs, err := nodes(spec)
 	if err != nil {
@@ -125,7 +124,7 @@ func reachable(ctx context.Context, nodes []string) error {
 	return fmt.Errorf("%d of %d do not answer, and a majority must: %w", len(errs), len(nodes), errs[0])
 }
 
-// closeAll calls the functions, the last one first.
+// closeAll calls the functions in reverse order.
 func closeAll(closers []func() error) error {
 	var errs []error
 	for _, end := range slices.Backward(closers) {

@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// errClosed is returned by calls after Close, and by those that are waiting when
-// Close is called.
+// errClosed is the error of calls after Close, and of calls that are waiting when Close is called.
 var errClosed = errors.New("the servers of locks are closed")
 
-// retryAfter is how long the error of a failed start is returned to all callers. Without
-// it, each request to a server that does not start would cost as much as a start.
+// retryAfter is the time for which all callers get the error of a failed start. Without that, each
+// request for a server that does not start would cost as much as a start.
 const retryAfter = time.Second
 
 // onDemand opens a T at the first call of get, and keeps it. It is safe for
 // concurrent use.
 type onDemand[T io.Closer] struct {
 	open func(ctx context.Context) (T, error)
-	ctx  context.Context // for every attempt: an attempt does not end with its caller
+	ctx  context.Context // of every attempt: an attempt does not end with its caller
 	end  context.CancelCauseFunc
 	stop func() error
 
@@ -44,8 +43,8 @@ func newOnDemand[T io.Closer](open func(ctx context.Context) (T, error)) *onDema
 	return d
 }
 
-// get returns the T, and waits for it until ctx ends. The error is that of open, the cause
-// of ctx, or errClosed.
+// get waits until the T is open or ctx ends, and returns the T. The error is that of open, the
+// cause of ctx, or errClosed.
 func (d *onDemand[T]) get(ctx context.Context) (value T, err error) {
 	a, err := d.attempt()
 	if err != nil {
@@ -64,8 +63,8 @@ func (d *onDemand[T]) get(ctx context.Context) (value T, err error) {
 	}
 }
 
-// attempt returns the last attempt, or a new one if the last one failed a while
-// ago.
+// attempt returns the last attempt. If there is none, or it failed at least retryAfter ago,
+// attempt begins a new one.
 func (d *onDemand[T]) attempt() (*attempt[T], error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +83,7 @@ func (d *onDemand[T]) attempt() (*attempt[T], error) {
 	return d.last, nil
 }
 
-// stale reports whether the attempt failed long enough ago for another one.
+// stale reports whether the attempt failed at least retryAfter ago.
 func (a *attempt[T]) stale() bool {
 	select {
 	case <-a.done:
@@ -94,8 +93,8 @@ func (a *attempt[T]) stale() bool {
 	}
 }
 
-// Close cancels an attempt in progress, waits for its end, and closes the opened T.
-// Nothing is opened afterwards. It may be called more than once.
+// Close cancels an attempt in progress, waits for it to finish, and closes the T if one is open.
+// Later calls of get open nothing. Close may be called more than once.
 func (d *onDemand[T]) Close() error { return d.stop() }
 
 func (d *onDemand[T]) shut() error {

@@ -9,12 +9,12 @@ import (
 	"oversell/internal/catalog"
 )
 
-// Terms describe how a server times its leases. With the zero value, a lease lasts
-// exactly as long as requested.
+// Terms describes the lengths of the leases that a server grants. With the zero value, a lease
+// lasts exactly as long as requested.
 type Terms struct {
 	Least time.Duration // the shortest lease that the server grants
-	Unit  time.Duration // a lease is rounded up to a multiple of it, unless it is 0
-	Slack time.Duration // how much later than its end a lease may expire
+	Unit  time.Duration // a lease is rounded up to a multiple of Unit, unless it is 0
+	Slack time.Duration // maximum delay between the end of a lease and its expiry
 }
 
 // Lease returns the lease that the server grants for a requested ttl.
@@ -26,22 +26,22 @@ func (t Terms) Lease(ttl time.Duration) time.Duration {
 }
 
 const (
-	// etcdSlack allows for etcd looking for expired leases only every half second, and for the time
-	// its members need to agree on them. Up to a second was observed.
+	// etcdSlack is needed because etcd looks for expired leases only every half second, and its
+	// members take time to agree on them. Up to a second was observed.
 	etcdSlack = 1500 * time.Millisecond
 
-	// zooKeeperSlack allows for the time that ending a session takes, in addition to the tick to which
-	// the server rounds it up.
+	// zooKeeperSlack allows for the time that the server takes to end a session, in addition to the
+	// tick to which it rounds the end up.
 	zooKeeperSlack = 500 * time.Millisecond
 
-	// zooKeeperAsked is less than the shortest session that a server grants, unless its ticks are very
-	// short. It is not even shorter, because the client waits for the server's answer only a few times
-	// as long, and a busy server may need a while.
+	// zooKeeperAsked is a session timeout that is shorter than any that a server grants, unless its
+	// ticks are very short. It is not even shorter, because the client waits for the server's answer
+	// only for a few times as long, and a busy server may need a while.
 	zooKeeperAsked = 200 * time.Millisecond
 )
 
-// Ask asks etcd and ZooKeeper, if they have an address, for the terms of their leases. The errors
-// wrap coordination.ErrUnreachable if there is no answer.
+// Ask asks etcd and ZooKeeper, if a contains their addresses, for the terms of their leases. The
+// errors wrap coordination.ErrUnreachable if there is no answer.
 func Ask(ctx context.Context, a Addresses) (map[catalog.Need]Terms, error) {
 	terms := make(map[catalog.Need]Terms)
 	if etcd := a[catalog.NeedsEtcd]; len(etcd) > 0 {

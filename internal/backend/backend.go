@@ -15,16 +15,16 @@ import (
 )
 
 var (
-	// ErrSpec is wrapped by errors about an invalid value of -redis or -db. Their message is one
-	// line and says what is allowed.
+	// ErrSpec means that a value of -redis or -db is invalid. The text of an error that wraps it
+	// is one line and says what is allowed.
 	ErrSpec = errors.New("invalid value")
 
-	// ErrMissing is wrapped by the error if "local" needs a binary that is not in the PATH. The
-	// message names the binary and says how to install it.
+	// ErrMissing means that "local" needs a binary that is not in the PATH. The text of an error
+	// that wraps it names the binary and says how to install it.
 	ErrMissing = local.ErrMissing
 
-	// ErrUnreachable is wrapped, together with the cause, by the error if no server answers at a
-	// well-formed address, or if the server refuses the password.
+	// ErrUnreachable means that no server answers at a well-formed address, or that the server
+	// refuses the password. Errors that wrap it also wrap the cause.
 	ErrUnreachable = errors.New("unreachable")
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// DialRedis connects to the URL of a Redis and checks that the server answers. These are the forms
-// of URLs. Parameters of go-redis may follow after a question mark.
+// DialRedis connects to the URL of a Redis and checks that the server answers. The URL has one of
+// these forms. Parameters of go-redis may follow after a question mark.
 //
 //	redis://user:password@host:port/db       one server
 //	rediss://…                               the same, and all below, over TLS

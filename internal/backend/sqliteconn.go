@@ -12,7 +12,7 @@ import (
 	"github.com/glebarez/go-sqlite"
 )
 
-// sqliteConnector opens connections to an SQLite file. If another connection is writing, they wait in Go.
+// sqliteConnector opens connections to an SQLite file. While another connection writes, they wait in Go code.
 // SQLite's own wait ignores the caller's context and is unfair: it retries only every 100 ms, and may fail to
 // get the lock for many seconds while other connections write one after another.
 //

@@ -91,8 +91,8 @@ func (l *link) exchange(cmd Command) (Value, error) {
 	return reply, nil
 }
 
-// receive reads what the server sends: a reply goes to the command that waits for it, a push to the
-// client immediately.
+// receive reads the values from the server. It passes a reply to the command that waits for it, and
+// sends a push to the client immediately.
 func (l *link) receive() {
 	defer close(l.replies)
 	r := bufio.NewReader(l.server)
@@ -102,7 +102,7 @@ func (l *link) receive() {
 			return
 		}
 		if v.Push() {
-			_ = l.write(v) // the client's reader notices if it has gone
+			_ = l.write(v) // if the client has gone, l.read notices that
 			continue
 		}
 		select {
@@ -120,9 +120,9 @@ func (l *link) write(v Value) error {
 	return err
 }
 
-// Pipe is net.Pipe, except that a deadline can be set after the other end was closed, as on a
-// network connection. With net.Pipe, a client that sets a deadline before it reads would get a
-// different error from one that is already reading, so the error would depend on chance.
+// Pipe is like net.Pipe, but a deadline can be set after the other end was closed, as on a network
+// connection. With net.Pipe, a client that sets a deadline before it reads would get a different
+// error from one that is already reading, so the error would depend on chance.
 func Pipe() (net.Conn, net.Conn) {
 	one, other := net.Pipe()
 	return end{one}, end{other}

@@ -56,7 +56,7 @@ type shared struct {
 // event is one line, a JSON object, that a member writes to its standard output. An answer has an
 // ID, and perhaps Answer; any other event has one of the other fields.
 type event struct {
-	Ready   *string         `json:"ready,omitempty"`   // the member is ready and serves here, unless this is empty
+	Ready   *string         `json:"ready,omitempty"`   // the member is ready; its HTTP address, or ""
 	ID      int             `json:"id,omitempty"`      // of the command that is answered
 	Answer  json.RawMessage `json:"answer,omitempty"`  // to an order
 	Reached Seam            `json:"reached,omitempty"` // a call waits at this seam
@@ -253,7 +253,8 @@ func (m *Member) ask(ctx context.Context, c command, limit time.Duration) (json.
 	return await(ctx, m, answer, limit)
 }
 
-// Resume lets a call that waits at a seam go on. A stopped process does so once it is continued.
+// Resume lets a call that waits at a seam go on. In a stopped process, the call goes on once the
+// process is continued.
 func (m *Member) Resume() error { return m.send(command{Resume: true}) }
 
 // send sends a command. The error wraps ErrDied if the process has ended.
@@ -380,7 +381,7 @@ func (m *Member) unlink() {
 // begin resets what was recorded in the row before.
 func (m *Member) begin() {
 	select {
-	case <-m.heldUp: // it is left from the row before
+	case <-m.heldUp: // this value is left from the row before
 	default:
 	}
 	m.Paused.Store(false)

@@ -96,7 +96,7 @@ type handle struct {
 	key     string
 	lock    Lock
 	begun   time.Time // when Do was called
-	entered bool      // the section has run
+	entered bool      // the section has begun at least once
 	held    bool      // the last attempt succeeded, and the lock has not been released since
 	stats   Stats
 }
@@ -152,7 +152,7 @@ func (h *handle) run(ctx context.Context, section func(context.Context) error) e
 		h.entered, h.stats.Waited = true, entered.Sub(h.begun)
 	}
 	defer func() { h.stats.Held += time.Since(entered) }()
-	live := context.WithoutCancel(ctx) // ctx ends only the waiting, see Guard
+	live := context.WithoutCancel(ctx) // ctx ends only the wait (see Guard)
 	defer h.release(live)
 	inside := live
 	if l, ok := h.lock.(interface {

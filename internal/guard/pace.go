@@ -71,7 +71,7 @@ type Background struct {
 	Step    func(ctx context.Context) (more bool)
 
 	mu      sync.Mutex
-	woken   bool // since the step began
+	woken   bool // Wake was called since the step began
 	running bool
 	all     sync.WaitGroup
 }

@@ -165,7 +165,8 @@ func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
 	}
 }
 
-// eventually waits until holds returns true. If ctx ends first, the test fails with what.
+// eventually waits until holds returns true. If ctx ends first, the test fails. what describes the
+// wait in the message.
 func eventually(t testing.TB, ctx context.Context, what string, holds func() bool) {
 	t.Helper()
 	for !holds() {

@@ -20,20 +20,19 @@ import (
 )
 
 var (
-	// ErrSpec is wrapped by errors about an invalid value of -etcd or -zookeeper.
-	// Their message is one line and says what is allowed.
+	// ErrSpec means that a value of -etcd or -zookeeper is invalid. The text of an error that
+	// wraps it is one line and says what is allowed.
 	ErrSpec = errors.New("invalid value")
 
-	// ErrMissing is wrapped by the error if "local" needs a program that is not
-	// installed. The message names the program and says how to install it.
+	// ErrMissing means that "local" needs a program that is not installed. The text of an
+	// error that wraps it names the program and says how to install it.
 	ErrMissing = local.ErrMissing
 
-	// ErrUnreachable is wrapped, together with the cause, by the error if no server
-	// answers at a well-formed address.
+	// ErrUnreachable means that no server answers at a well-formed address. Errors that wrap
+	// it also wrap the cause.
 	ErrUnreachable = errors.New("unreachable")
 
-	// ErrEnded is wrapped by the error if a server that this package started has
-	// ended by itself.
+	// ErrEnded means that a server that this package started has ended by itself.
 	ErrEnded = errors.New("the private server has ended")
 )
 

@@ -182,7 +182,7 @@ type hosts struct {
 	mu      sync.Mutex
 	servers []string
 	next    int
-	tried   int // since the last connection
+	tried   int // number of tries since the last connection
 }
 
 func (h *hosts) Init(servers []string) error {

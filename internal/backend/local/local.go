@@ -2,9 +2,8 @@
 // redis-server, a mariadbd, an etcd or a ZooKeeper, on a free loopback port, with all
 // its files in a temporary folder.
 //
-// A server does not outlive the program. Close stops it and removes the folder; on Linux,
-// which can signal a child when its parent dies, it also dies with a killed program, but the
-// folder is then left behind.
+// A server does not outlive the program. Close stops it and removes the folder. On Linux, a
+// server also dies if the program is killed, but its folder is then left behind.
 package local
 
 import (
@@ -25,8 +24,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// ErrMissing is wrapped by the error if a binary that a server needs is not in the PATH. The
-// message names the binary and a way to install it.
+// ErrMissing means that a binary that a server needs is not in the PATH. The text of an error
+// that wraps it names the binary and a way to install it.
 var ErrMissing = errors.New("not found in PATH")
 
 // host is the only address on which the servers listen.

@@ -190,7 +190,7 @@ func (s *Sentinels) Nodes() (primary, heir, bystander *Redis) {
 	return s.primary.Redis, s.heir.Redis, s.bystander.Redis
 }
 
-// change runs the steps of a change to the set, for at most groupLimit in total. Errors begin with doing.
+// change runs the steps of a change to the set, for at most groupLimit in total. Errors begin with the text doing.
 func (s *Sentinels) change(ctx context.Context, doing string, steps ...func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, groupLimit)
 	defer cancel()

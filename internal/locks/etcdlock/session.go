@@ -24,7 +24,7 @@ type server struct {
 	ttl    time.Duration
 }
 
-// A session is a lease that this process renews, and times by its machine's clock.
+// A session is a lease that this process renews, and times by this machine's clock.
 //
 // The client's own session also keeps its lease alive. But it does not say when a renewal was sent,
 // and reports up to a second late that no renewal was answered for a whole ttl.
@@ -93,7 +93,7 @@ func (n *session) renew() error {
 	if err != nil {
 		return err
 	}
-	if seconds(answer.GetTTL()) < n.TTL { // 0: it has expired or was revoked
+	if seconds(answer.GetTTL()) < n.TTL { // 0 if the lease has expired or was revoked
 		return errUnknown
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Holder is a process, or a part of one, that acquires and releases the lock.
+// A Holder acquires and releases the lock. It is a process, or one of several holders in a process.
 type Holder struct {
 	Mutex Mutex
 	Ctx   context.Context // contains the owner's name, if the lock needs one
@@ -105,7 +105,7 @@ func (h *Holder) MustUnlock() { h.w.Expect(h.Unlock(), "%s has no lock to releas
 // MustNotHold calls Unlock and expects that the holder has no lock to release.
 func (h *Holder) MustNotHold() { h.w.Expect(!h.Unlock(), "%s released a lock", h.name) }
 
-// LoseReply calls TryLock so that its reply is lost.
+// LoseReply calls TryLock and loses the reply.
 func (h *Holder) LoseReply() {
 	h.Hook.On(Any, 1, LoseReply(ErrCut))
 	ok, err := h.Mutex.TryLock(h.Ctx)

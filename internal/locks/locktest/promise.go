@@ -73,7 +73,7 @@ func applying(applies func(Lock) bool, all []promise) []promise {
 	return all
 }
 
-// handle returns a handle of the lock that only shows which methods it has.
+// handle returns a handle whose methods can be checked. It must not be used for anything else.
 func (l Lock) handle() Mutex {
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()

@@ -78,7 +78,7 @@ func (w *World) run(f func()) (broken string, err error) {
 	return
 }
 
-// Expect ends the scenario unless met is true. The text otherwise says what is wrong then.
+// Expect ends the scenario unless met is true. otherwise and args are the format of the message.
 func (w *World) Expect(met bool, otherwise string, args ...any) {
 	if !met {
 		panic(unmet(fmt.Sprintf(otherwise, args...)))

@@ -21,9 +21,9 @@
 //
 // Delayed restarts: a node that restarts without its data, or without the last second of it, must
 // stay down for longer than the longest ttl in use. By then the locks that it forgot have expired,
-// or were renewed by a majority of the other nodes. This package cannot ensure that: the operator
-// of the nodes must. A node that syncs each write to disk before it answers (appendfsync always)
-// may restart immediately.
+// or were renewed by a majority of the other nodes. This package cannot ensure that: only the
+// operator of the nodes can. A node that syncs each write to disk before it answers (appendfsync
+// always) may restart immediately.
 //
 // Holds:
 //   - one holder at a time, also on real servers: TestSchedules, TestMinorityOfProcessesFails

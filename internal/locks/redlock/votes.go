@@ -55,10 +55,11 @@ func (v votes) decided() bool {
 	return v.won() || hopeless && v.answered() || v.yes+v.no+v.open() < v.majority()
 }
 
-// settled reports whether no further answer can change the decision whether a hold still exists.
+// settled reports whether it is certain if a hold still exists, so that no further answer can change that.
 func (v votes) settled() bool { return v.won() || v.gone() && v.answered() }
 
-// noQuorum returns the error that too few nodes answered. It wraps ErrNoQuorum.
+// noQuorum returns an error that says how many nodes answered. It wraps ErrNoQuorum and the
+// errors of the nodes.
 func (v votes) noQuorum() error {
 	return fmt.Errorf("%w: %d of %d did: %w", ErrNoQuorum, v.yes+v.no, len(v.heard), errors.Join(v.errs...))
 }

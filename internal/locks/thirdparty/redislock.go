@@ -61,8 +61,8 @@ type RedislockMutex struct {
 	held atomic.Pointer[redislock.Lock] // nil before the first hold; Extend may read it concurrently
 }
 
-// TryLock asks for the lock once. After an error it is not known whether the lock was acquired, and
-// it stays held until the ttl is over: the library does not reveal the token.
+// TryLock asks for the lock once. After an error it is not known whether the lock was acquired. If
+// it was, it stays held until the ttl is over: the library does not reveal the token.
 func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
 	err := m.obtain(ctx, nil)
 	if errors.Is(err, redislock.ErrNotObtained) {

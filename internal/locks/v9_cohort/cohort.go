@@ -22,14 +22,14 @@ type location struct {
 }
 
 // A cohort consists of the owners in this process that hold a lock or wait for it.
-// One of them at a time is the holder. When the cohort has no hold on the lock in
-// Redis, one goroutine gets one for all of them.
+// One of them at a time is the holder. If the cohort does not have the lock in Redis,
+// one goroutine acquires it for all of them.
 type cohort struct {
 	location
 	ttl     time.Duration
 	turns   map[string]*turn // by owner: the holder's turn, and those of owners that lost the lock and have not left
 	holder  *turn            // nil if there is none
-	waiting list.List        // of *waiter, first come first
+	waiting list.List        // of *waiter, in order of arrival
 	hold    *hold            // nil if this process does not have the lock
 	asking  bool             // a request to acquire or release the lock in Redis is under way
 	ticket  string           // in Redis's queue, for all waiters; "" if there is none

@@ -14,7 +14,8 @@
 // Holds:
 //   - everything that stage 8 holds
 //   - half of the pool stays free, regardless of how many locks are waited for
-//   - handing the lock on within a process takes no command: TestFIFOInAProcess
+//   - handing the lock on within a process takes no command to Redis:
+//     TestFIFOInAProcess
 //   - each of these holders has a token of its own, larger than the one before: TestProcessesTakeTurns
 //   - processes take turns, however many waiters one has: TestProcessesTakeTurns
 //   - nothing is counted twice after a lost reply, and a failed re-entry frees nothing
@@ -110,8 +111,8 @@ func (m *Mutex) Lock(ctx context.Context) error {
 }
 
 // TryLock acquires the lock for the owner in ctx, if it is already that owner's, or
-// if it is free and nobody waits for it. If not, TryLock returns false. After an
-// error the lock is not held: if it was acquired, it is released.
+// if it is free and nobody waits for it. In all other cases TryLock returns false.
+// After an error the lock is not held: if it was acquired, it is released.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {

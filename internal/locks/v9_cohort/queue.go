@@ -57,7 +57,7 @@ func (c *cohort) sleep(ticket string, ttl time.Duration) (token int64) {
 		time.Sleep(limit / 10) // Redis is unavailable: the next request reports it
 	}
 	if err == nil {
-		_, _ = fmt.Sscanf(reply, "held:%d", &token) // no token in another message: the ticket was given up
+		_, _ = fmt.Sscanf(reply, "held:%d", &token) // another message has no token: the ticket was given up
 	}
 	return token
 }

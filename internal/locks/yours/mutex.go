@@ -1,7 +1,6 @@
 // Package lock is the place for a lock of your own. The lab grades it.
 //
-// At first it contains the lock of stage 1, which acquires by SET NX and
-// releases by DEL. Run
+// At first it is the lock of stage 1, acquired by SET NX and released by DEL. Run
 //
 //	go run ./cmd/lab -strategies yours
 //

@@ -5,10 +5,10 @@
 // wakes one waiter instead of all. When a session ends, ZooKeeper removes its nodes. This is the
 // recipe in ZooKeeper's own documentation.
 //
-// New: all goroutines of a process share one session, queue up in memory first, and one at a time goes to
-// ZooKeeper (package lease). The session is timed by this machine's clock, from before each answered request
-// was sent, so a holder learns of a loss before ZooKeeper lets the next one in. The client library reports a
-// loss only when it has reached a server again, which may be much later.
+// New: all goroutines of a process share one session. They queue up in memory first, and one at a time goes
+// to ZooKeeper (package lease). The session is timed by this machine's clock, from before each answered
+// request was sent, so a holder learns of a loss before ZooKeeper lets the next one in. The client library
+// reports a loss only when it has reached a server again, which may be much later.
 //
 // Holds:
 //   - one holder at a time, in a process and among processes: TestPromises

@@ -35,7 +35,7 @@ func Failures() map[string]func(Network) {
 	return map[string]func(Network){"hole": Network.Hole, "cut": Network.Cut}
 }
 
-// Wait reports whether m acquires the lock within Calm. If not, the test has failed, but goes on.
+// Wait reports whether m acquires the lock within Calm. If not, Wait marks the test as failed.
 func Wait(t *testing.T, m *lease.Mutex) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), Calm, ErrEnough)
@@ -47,7 +47,7 @@ func Wait(t *testing.T, m *lease.Mutex) bool {
 	return true
 }
 
-// MustLock acquires the lock. If that takes longer than Calm, the test ends.
+// MustLock acquires the lock. If that takes longer than Calm, the test fails and ends.
 func MustLock(t *testing.T, m *lease.Mutex) {
 	t.Helper()
 	if !Wait(t, m) {
@@ -73,7 +73,8 @@ func Unlock(t *testing.T, m *lease.Mutex) {
 	}
 }
 
-// Eventually waits until is returns true. If that takes longer than Slack, the test fails with what.
+// Eventually waits until is returns true. If that takes longer than Slack, the test fails. what
+// describes the wait in the message.
 func Eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Slack); !is(); time.Sleep(2 * time.Millisecond) {

@@ -17,8 +17,8 @@ import (
 // Specs contains the values of -redlock, -etcd and -zookeeper. A value that is not needed may be empty.
 type Specs struct {
 	Redlock   string // embedded or local, which start DefaultNodes nodes, or addresses of the user's own nodes
-	Etcd      string // local, or addresses of the user's own
-	ZooKeeper string // local, or addresses of the user's own
+	Etcd      string // local, or addresses of the user's own servers
+	ZooKeeper string // local, or addresses of the user's own servers
 }
 
 const (
@@ -123,7 +123,7 @@ func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, err
 	return s, nil
 }
 
-// Running returns Servers with the given addresses, which must already run. They need not be closed.
+// Running returns Servers for the addresses of servers that already run. It need not be closed.
 func Running(a Addresses) *Servers {
 	s := &Servers{of: make(map[catalog.Need]source)}
 	nothing := func() error { return nil }

@@ -15,23 +15,25 @@ import (
 	"oversell/internal/fault"
 )
 
-// Database is a running database.
+// Database is a database for one cell.
 type Database struct {
-	// Dial connects to it. It passes the driver's connector to through and uses the one returned.
+	// Dial opens a connection pool. It passes the driver's connector to through, and uses the
+	// connector that through returns.
 	Dial func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error)
 
-	TablePrefix string // of the tables' names
+	TablePrefix string // begins the name of each table
 	Close       func() error
 }
 
-// OpenDatabase starts a database, or connects to the one at an address: spec is Config.Database.
-// Package lab imports no database driver, so it also builds for a browser.
+// OpenDatabase starts a database, or connects to the one at an address, as spec says. Spec has the
+// form of Config.Database. Package lab imports no database driver, so that it also builds for a
+// browser.
 type OpenDatabase func(ctx context.Context, spec string) (*Database, error)
 
-// database is a cell's database with its connection pools.
+// database holds a cell's database and its connection pools.
 type database struct {
 	open OpenDatabase
-	spec string // for open
+	spec string // passed to open
 
 	mu     sync.Mutex
 	server *Database // nil until the first dial
@@ -40,8 +42,8 @@ type database struct {
 
 var errNoDatabase = errors.New("the subject has no database")
 
-// dial connects to the database. The first call starts it. The connections are closed with the
-// cell.
+// dial connects to the database; the first call starts it. The connections are closed when the cell
+// ends.
 func (d *database) dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -62,7 +64,7 @@ func (d *database) dial(ctx context.Context, through func(driver.Connector) driv
 	return db, err
 }
 
-// close closes all connections, and removes a database that was the cell's own.
+// close closes all connections and the database.
 func (d *database) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +88,7 @@ func (w *World) SideDatabase() *gorm.DB {
 // Database connects the process to the cell's database. The trace shows its statements, and faults
 // can be injected into them.
 func (p *Process) Database() *gorm.DB {
-	var connected atomic.Bool // statements sent before that are the library's own
+	var connected atomic.Bool // until then, the statements are the library's own
 	hook := func(_ context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
 		if !connected.Load() {
 			_, err := send()
@@ -108,7 +110,7 @@ func SQL(cmd fault.Command) string {
 	return cmd.Args[1]
 }
 
-// Sends matches the statements that contain a text.
+// Sends returns a Match for the SQL statements that contain a text.
 func Sends(text string) Match {
 	return func(cmd fault.Command) bool { return strings.Contains(SQL(cmd), text) }
 }
@@ -124,7 +126,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 		w.trace.add(p.Name, Fault, planned.text+": "+text)
 	}
 	e := w.trace.begin(p.Name, text)
-	var refused error // by the database
+	var refused error // the database's error
 	_, err := planned.apply(p.life, func() (fault.Value, error) {
 		w.trace.now(e)
 		reply, err := send()

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A Claim is something that must have happened in a cell before its outcome can be "holds". It
-// calls Need, which fails the claim. Claims are computed from the records of the cell, or tried out
-// at its end; they do not use the scenario's own verdict.
+// A Claim checks something that must have happened in a cell before its outcome can be "holds". It
+// fails by calling Need. It checks the records of the cell, or tries the lock when the scenario is
+// over; it does not use the scenario's own verdict.
 type Claim func(w *World)
 
 type deed struct {
@@ -38,7 +38,7 @@ func (w *World) Did(what, who string) bool {
 	return w.deeds[deed{what, who}] > 0
 }
 
-// Times returns how often the deed was recorded, for all actors together.
+// Times returns the number of times that the deed was recorded, for all actors together.
 func (w *World) Times(what string) (sum int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,7 +51,7 @@ func (w *World) Times(what string) (sum int) {
 }
 
 // examined returns the scenario's verdict, or Unknown if something that it requires did not happen.
-// Otherwise a lock that is never granted would seem to keep every promise.
+// Without this check, a lock that is never granted would seem to keep every promise.
 func (w *World) examined(s Scenario, v Verdict) Verdict {
 	if v.Outcome != Holds && v.Outcome != Breaks {
 		return v
@@ -89,18 +89,18 @@ func (w *World) undecided(missing string) Verdict {
 	return v
 }
 
-// IsLock claims that the lock still works at the end of the cell. Everybody gives back
-// what they have; then Y takes the lock, Z is refused, Y gives it back, and Z takes it.
-// Without this claim an unlock that does nothing would keep every promise about unlocks,
-// and a lock that is granted to everybody would keep every promise about re-entry. If
-// the claim is true, the trace does not show how it was checked.
+// IsLock claims that the lock still works at the end of the cell. All holders release what they
+// hold; then Y takes the lock, Z is refused, Y releases the lock, and Z takes it. Without this
+// claim an unlock that does nothing would keep every promise about unlocks, and a lock that is
+// granted to everybody would keep every promise about re-entry. If the claim is true, the trace
+// does not show the check.
 func IsLock(w *World) {
 	cut := w.trace.mark()
 	for _, p := range w.actors() {
 		p.settle()
 	}
 	y, z := w.newcomer("Y"), w.newcomer("Z")
-	// What the scenario left behind may take a lease to expire.
+	// A lock that the scenario left behind may be held until its lease expires.
 	Need(y.Obtain(2*w.TTL), "nobody gets the lock after everybody has given it back")
 	Need(!z.Try(), "the lock keeps nobody out")
 	_ = y.Unlock()
@@ -110,8 +110,8 @@ func IsLock(w *World) {
 	cut()
 }
 
-// newcomer returns a holder in a new process. If the lock is in memory, it shares the instance of
-// the others.
+// newcomer returns a holder in a new process. If the lock is in memory, the process is in the same
+// instance as the others.
 func (w *World) newcomer(name string) *Holder {
 	if w.Subject.InProcess {
 		return w.actors()[0].Another(name).Holder()
@@ -119,7 +119,8 @@ func (w *World) newcomer(name string) *Holder {
 	return w.Start(name).Holder()
 }
 
-// settle makes the holders of the process give back what they have, if the process can.
+// settle makes the holders of the process release what they hold, if the process can reach the
+// server.
 func (p *Process) settle() {
 	p.mu.Lock()
 	reachable := !p.killed && !p.cut && !p.refused && p.frozen == nil
@@ -134,8 +135,8 @@ func (p *Process) settle() {
 	}
 }
 
-// enters records that an actor has the lock, or has it once more. It returns the other actors that
-// believe that they hold it.
+// enters records that an actor has taken the lock, perhaps once more. It returns the other actors
+// that believe that they hold it.
 func (w *World) enters(who string) (others []string) {
 	w.Record(HadLock, who)
 	w.mu.Lock()
@@ -171,7 +172,7 @@ func (w *World) loses(who string) {
 	w.inside = slices.DeleteFunc(w.inside, func(other string) bool { return other == who })
 }
 
-// Overlaps describes, in a sentence each, the times when two actors had the lock at once.
+// Overlaps returns a sentence for each time that two actors had the lock at once.
 func (w *World) Overlaps() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

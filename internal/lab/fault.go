@@ -11,24 +11,24 @@ import (
 	"oversell/internal/fault"
 )
 
-// A Match selects the commands to Redis and the SQL statements that a fault is injected into: see
-// SQL.
+// A Match selects the Redis commands and the SQL statements (see SQL) that a fault is injected
+// into.
 type Match func(fault.Command) bool
 
 // AnyCommand matches every command to Redis.
 func AnyCommand(cmd fault.Command) bool { return SQL(cmd) == "" }
 
-// An Effect decides what happens to a command. It calls send to have Redis execute it. Ctx ends
-// with the cell, or when the process that sent the command is killed.
+// An Effect decides what happens to a command. To have Redis execute the command, it calls send.
+// Ctx ends when the cell is over, or when the process that sent the command is killed.
 type Effect func(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error)
 
-// What happened to a command, in the words of the trace.
+// What happened to a command without a reply. The trace shows these texts.
 var (
 	errReplyLost = errors.New("executed; the reply is lost")
 	errDropped   = errors.New("never arrived")
 )
 
-// loseReply has Redis execute the command, and breaks the connection.
+// loseReply has Redis execute the command, and breaks the connection before the reply arrives.
 func loseReply(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	if reply, err := send(); err != nil || isNoScript(reply) {
 		return reply, err // nothing was executed yet: the fault is for the EVAL that follows
@@ -39,7 +39,7 @@ func loseReply(_ context.Context, send func() (fault.Value, error)) (fault.Value
 // Drop breaks the connection, and Redis never sees the command.
 func Drop(context.Context, func() (fault.Value, error)) (fault.Value, error) { return nil, errDropped }
 
-// Answer replies in place of Redis, which never sees the command.
+// Answer returns an Effect that replies in place of Redis, which never sees the command.
 func Answer(reply fault.Value) Effect {
 	return func(context.Context, func() (fault.Value, error)) (fault.Value, error) { return reply, nil }
 }
@@ -55,8 +55,9 @@ func (p *Process) LoseReply(match Match) {
 	p.member.each((*fault.Relay).LoseReply)
 }
 
-// LoseQuestion breaks the connection before the next request arrives, until mend is called. With
-// spare, the process may also send no request, and the cell is still decided.
+// LoseQuestion breaks the connection before the next request arrives. If the lock is not in Redis,
+// the connection stays broken until mend is called. If spare is set, the process need not send a
+// request for the cell to have an outcome.
 func (p *Process) LoseQuestion(spare bool) (mend func()) {
 	if p.member == nil {
 		p.Inject(AnyCommand, 1, "the connection breaks before Redis sees it", Drop).Spare = spare
@@ -68,7 +69,8 @@ func (p *Process) LoseQuestion(spare bool) (mend func()) {
 }
 
 // Delay delays the reply to the next request until letGo is called. If the lock is not in Redis, it
-// delays the request as well. The channel under is closed when the delay begins.
+// delays everything that the process sends and receives. The channel under is closed when the delay
+// begins.
 func (p *Process) Delay() (under <-chan struct{}, letGo func()) {
 	if p.member == nil {
 		late := NewPause()
@@ -94,7 +96,7 @@ func NewPause() *Pause {
 }
 
 // Before parks the command before Redis sees it. Like a packet on the network, the command still
-// arrives if its caller has given up.
+// arrives even if its caller has given up.
 func (p *Pause) Before(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	if err := p.park(ctx); err != nil {
 		return nil, errDropped
@@ -124,7 +126,7 @@ func (p *Pause) park(ctx context.Context) error {
 	}
 }
 
-// Release lets the command go on. It must be called once.
+// Release lets the command continue. It must not be called twice.
 func (p *Pause) Release() { close(p.released) }
 
 // Planned is a fault that is waiting for a matching command.
@@ -132,14 +134,14 @@ type Planned struct {
 	match    Match
 	act      Effect
 	text     string // what the trace says
-	left     []int  // how many more commands it affects, by server
-	happened bool   // it affected a command
+	left     []int  // number of commands that it will still affect, by server
+	happened bool   // it has affected a command
 
-	Spare bool // the cell is decided even if no command matched
+	Spare bool // the cell has an outcome even if no command matches
 }
 
 // Inject injects a fault into the next n commands that match, or into n at each server if the lock
-// is on several. A cell in which no command matched is not decided, unless Spare is set.
+// is on several. If no command matches, the outcome of the cell is Unknown, unless Spare is set.
 func (p *Process) Inject(match Match, n int, text string, act Effect) *Planned {
 	f := &Planned{match: match, act: act, text: text, left: slices.Repeat([]int{n}, len(p.links))}
 	p.mu.Lock()
@@ -155,8 +157,8 @@ func (p *Process) Park(match Match) *Pause {
 	return stop
 }
 
-// fault returns the first planned fault that matches a command to a server, and uses it once. It
-// returns nil if none matches.
+// fault returns the first planned fault that matches a command to a server, and counts one use of
+// it. It returns nil if no fault matches.
 func (p *Process) fault(server int, cmd fault.Command) *Planned {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,14 +15,13 @@ import (
 )
 
 // Play plays a schedule from its start, in virtual time and on a Redis of its own, and returns the
-// resulting State, which is the same each time. So a move is taken back by playing the schedule
-// without it. The error wraps ErrSchedule if the schedule is out of bounds, or has a move that was
-// not possible.
+// resulting State, which is the same each time. So to undo a move, play the schedule without it.
+// The error wraps ErrSchedule if the schedule is out of bounds or contains an impossible move.
 //
 // Each buyer is a process that buys one unit with the guard and the stock of the shop. Play is safe
 // for concurrent use, and leaves no goroutine behind.
 //
-// Unlike Run, it may be called in a process that goes on in real time. Only pooled timers could
+// Unlike Run, it may be called in a process that continues in real time. Only pooled timers could
 // leak out of virtual time. go-redis takes one of its pooled timers only while a caller waits for
 // an exhausted connection pool, and a buyer uses only a few of its 256 connections. The other
 // client libraries have pools of their own, but none of the Levels uses them.
@@ -47,7 +46,7 @@ func (sc Schedule) play(look func(*game)) error {
 		if failed = g.all(sc.Moves); failed == nil {
 			look(g)
 		}
-		if v := g.w.failure; failed == nil && v != nil { // from a goroutine that could not go on
+		if v := g.w.failure; failed == nil && v != nil { // from a goroutine that got stuck or panicked
 			failed = fmt.Errorf("playing a schedule: %s", v.Note)
 		}
 	})
@@ -68,8 +67,8 @@ type game struct {
 	findings []Finding
 }
 
-// newGame prepares a game without starting the buyers. Each starts with its first step, because its
-// commands age from then on.
+// newGame prepares a game without starting the buyers. A buyer starts at its first step, so that it
+// sends no command before then.
 func newGame(server *server, c Subject, sc Schedule) *game {
 	w := newWorld(context.Background(), server, c, virtualTTL)
 	w.keyless, w.names.micros = true, true // state reads all keys at the end
@@ -95,8 +94,8 @@ func (g *game) come(b *Shopper) {
 	g.settle()
 }
 
-// opens sets the text of a command, and loads its script into Redis, so that nothing depends on
-// which buyer sends the script first.
+// opens sets the text of a command, and loads its script into Redis, so that the result does not
+// depend on which buyer sends the script first.
 func (s *Shopper) opens(c *Request) {
 	if c.Source != "" {
 		s.w.unread(s.w.Side.ScriptLoad(s.w.ctx, c.Source).Err())
@@ -106,7 +105,7 @@ func (s *Shopper) opens(c *Request) {
 
 func (s *Shopper) text(c Request) string { return s.w.names.text(s.Name, c.Wire) }
 
-// let has Redis execute a command. One that blocks in Redis does not hold up the others.
+// let has Redis execute a command. A command that blocks in Redis does not hold up the others.
 func (g *game) let(b *Shopper, c Request, lost bool) {
 	b.Let(c, func(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 		if lost {
@@ -212,8 +211,8 @@ func (g *game) pass(d time.Duration) {
 	}
 }
 
-// letWatchdogs lets the renewals go, in the order of the buyers, so that the result is the same
-// each time.
+// letWatchdogs lets the pending renewals go, in the order of the buyers, so that the result is the
+// same each time.
 func (g *game) letWatchdogs() {
 	for _, b := range g.buyers {
 		for {
@@ -229,7 +228,7 @@ func (g *game) letWatchdogs() {
 
 func (g *game) settle() { Settle(g.buyers...) }
 
-// changed records a finding if a command of an actor deleted the lock of another.
+// changed records a finding if a command of an actor deleted the lock of another actor.
 func (g *game) changed(actor string, before, after lockState) {
 	if !before.held || after.held {
 		return
@@ -239,8 +238,8 @@ func (g *game) changed(actor string, before, after lockState) {
 	}
 }
 
-// lookForSelfWait finds a buyer that sleeps in its section until the lock is free, and holds the
-// lock itself. A buyer in its section always has a command to send, unless it has asked for the
+// lookForSelfWait records a finding for a buyer that waits in its section for the lock that it
+// holds itself. A buyer in its section always has a command to send, unless it has asked for the
 // lock again and was refused.
 func (g *game) lookForSelfWait() {
 	if !g.w.Subject.InRedis() {
@@ -254,7 +253,7 @@ func (g *game) lookForSelfWait() {
 	}
 }
 
-// saw records the findings about what a buyer does.
+// saw records what a buyer does, and the findings that follow from it.
 func (g *game) saw(b *Shopper, m moment) {
 	switch m {
 	case enters:
@@ -270,8 +269,8 @@ func (g *game) saw(b *Shopper, m moment) {
 	g.shop.saw(b.Process, m)
 }
 
-// find records a finding. An overlap is only a note in the trace, because it need not do harm, and
-// so is a refused write.
+// find records a finding. The trace shows an overlap or a refused write only as a note, because
+// neither need do harm.
 func (g *game) find(kind FindingKind, actor, text string) {
 	mark := Break
 	if kind == Overlap || kind == Refused {
@@ -283,7 +282,7 @@ func (g *game) find(kind FindingKind, actor, text string) {
 	g.findings = append(g.findings, Finding{At: g.w.trace.ms(), Kind: kind, Actor: actor, Text: text})
 }
 
-// entered records an Overlap if other buyers are in the section when one enters with a lock.
+// entered records an Overlap if b enters the section with a lock while other buyers are in it.
 func (g *game) entered(b *Shopper) {
 	if g.w.Subject.Lock == nil {
 		return
@@ -309,8 +308,8 @@ func (t *trace) len() int {
 	return len(t.entries)
 }
 
-// arrange sorts the events of one move, those from an index on, so that their order does not depend
-// on goroutines: the buyer that moved comes before those that it woke.
+// arrange sorts the events of one move, which begin at index from, so that their order does not
+// depend on goroutines: the buyer that moved comes before the buyers that it woke.
 func (t *trace) arrange(from int, mover string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -320,17 +319,17 @@ func (t *trace) arrange(from int, mover string) {
 	})
 }
 
-// Goal is something that a schedule can lead to and that the strategy should prevent. The
-// scheduler wins a level by reaching its goal, and package search looks for the shortest
-// schedule to each.
+// Goal is something that a schedule can lead to and that the strategy should prevent. A player wins
+// a level by reaching its goal, and package search looks for the shortest schedule that reaches
+// each goal.
 type Goal string
 
 // The goals.
 const (
 	GoalOversell      Goal = "oversell"       // more units are sold than there are
 	GoalOverlap       Goal = "overlap"        // two buyers are in the section at once
-	GoalForeignDelete Goal = "foreign-delete" // a buyer deletes another's lock
-	GoalSelfWait      Goal = "self-wait"      // a buyer in its section waits for the lock that it has itself
+	GoalForeignDelete Goal = "foreign-delete" // a buyer deletes another buyer's lock
+	GoalSelfWait      Goal = "self-wait"      // a buyer in its section waits for the lock that it holds itself
 	GoalStuck         Goal = "stuck"          // a buyer waits and is never served
 )
 
@@ -377,8 +376,8 @@ func Game() []Level {
 	}
 }
 
-// shownBy maps a goal to the kind of finding that reaches it. GoalStuck has none: PlayFor finds out
-// by playing on after the schedule.
+// shownBy maps a goal to the kind of finding that shows that it was reached. GoalStuck has none:
+// PlayFor plays on after the schedule to see which buyers are never served.
 var shownBy = map[Goal]FindingKind{
 	GoalOversell: Oversold, GoalOverlap: Overlap, GoalForeignDelete: ForeignDelete, GoalSelfWait: SelfWait,
 }
@@ -388,10 +387,10 @@ const Patience = 10 * ScheduleTTL
 
 // Question is a schedule and a goal, as the page sends them.
 type Question struct {
-	Strategy string `json:"strategy"` // or a short name: see naming.Expand
+	Strategy string `json:"strategy"` // or a short name (see naming.Expand)
 	Buyers   int    `json:"buyers"`
-	Moves    string `json:"moves"` // as ParseMoves reads them
-	Goal     Goal   `json:"goal"`  // as PlayFor takes it
+	Moves    string `json:"moves"` // in the form that ParseMoves reads
+	Goal     Goal   `json:"goal"`  // one of Goals, or ""
 }
 
 // Answer plays the schedule for the goal. The error wraps ErrSchedule if the question is not valid.
@@ -440,9 +439,9 @@ func reached(findings []Finding) []Goal {
 	return goals
 }
 
-// outlast lets all living buyers go on for d without another fault: frozen processes thaw, each
-// buyer's commands are let go in turn, and time passes when there are none. It returns the buyers
-// that are not served by then.
+// outlast lets all living buyers go on for d without another fault: frozen processes thaw, the
+// buyers' commands are let go in turn, and time passes when there are none. It returns the buyers
+// that have not been served by then.
 func (g *game) outlast(d time.Duration) (waiting []string) {
 	for _, b := range g.buyers {
 		switch {
@@ -467,7 +466,7 @@ func (g *game) outlast(d time.Duration) (waiting []string) {
 	return waiting
 }
 
-// round lets one command of each buyer go. It reports whether there were any.
+// round lets one command of each buyer go, and reports whether there were any.
 func (g *game) round() (any bool) {
 	for _, b := range g.buyers {
 		if commands := b.Requests(); len(commands) > 0 {

@@ -16,7 +16,7 @@ import (
 type State struct {
 	Strategy string    `json:"strategy"`
 	Buyers   int       `json:"buyers"`
-	Moves    string    `json:"moves"` // as ParseMoves reads them
+	Moves    string    `json:"moves"` // in the form that ParseMoves reads
 	TTL      float64   `json:"ttl_ms"`
 	Now      float64   `json:"now_ms"`  // since the sale began
 	Left     float64   `json:"left_ms"` // how much time may still pass
@@ -26,7 +26,7 @@ type State struct {
 	Players  []Player  `json:"players"`
 	Findings []Finding `json:"findings"`
 	Reached  []Goal    `json:"reached"`            // see PlayFor
-	Unserved []string  `json:"unserved,omitempty"` // stuck: the buyers that wait for ever
+	Unserved []string  `json:"unserved,omitempty"` // if GoalStuck is reached: the buyers that wait forever
 	Keys     []Key     `json:"keys"`
 	Can      []string  `json:"can"` // the possible moves; time may also pass in other steps
 	Trace    []Event   `json:"trace"`
@@ -43,9 +43,9 @@ type Standing string
 
 // The standings.
 const (
-	Open Standing = "open" // more may still be sold than there was
-	Won  Standing = "won"  // more was sold than there was
-	Over Standing = "over" // no buyer can do anything more, and no more was sold than there was
+	Open Standing = "open" // more units may still be sold than there were
+	Won  Standing = "won"  // more units were sold than there were
+	Over Standing = "over" // no buyer can do anything more, and no more units were sold than there were
 )
 
 // Sale compares the stock with the orders.
@@ -61,7 +61,7 @@ type Sale struct {
 // Holding says which buyers have the lock.
 type Holding struct {
 	Redis  string   `json:"redis"`            // the holder in Redis, "free", or "" if the lock is not in Redis
-	TTL    *float64 `json:"ttl_ms,omitempty"` // of the lease
+	TTL    *float64 `json:"ttl_ms,omitempty"` // time left on the lease
 	Inside []string `json:"inside"`           // the buyers in the section, which rely on the lock
 }
 
@@ -86,7 +86,7 @@ type Result string
 const (
 	Bought  Result = "bought"
 	SoldOut Result = "sold_out"
-	Fenced  Result = "fenced"    // the stock refused it: it has seen a later token
+	Fenced  Result = "fenced"    // the stock refused its write, because it had seen a later token
 	Told    Result = "lock_lost" // it learned in time that its lock was lost
 	Failed  Result = "failed"
 )
@@ -96,7 +96,7 @@ type Player struct {
 	Name   string    `json:"name"`
 	Status Status    `json:"status"`
 	Says   string    `json:"says"`               // the status, as a sentence
-	Until  *float64  `json:"until_ms,omitempty"` // asleep, waiting: when it goes on by itself
+	Until  *float64  `json:"until_ms,omitempty"` // if asleep or waiting: when it continues by itself
 	Inside bool      `json:"inside"`             // it is in the section
 	Read   *int64    `json:"read,omitempty"`     // the stock that it read last
 	Wrote  *int64    `json:"wrote,omitempty"`    // the stock that it wrote
@@ -110,7 +110,7 @@ type Player struct {
 type Pending struct {
 	Move    string  `json:"move"`               // the move that lets it go
 	Text    string  `json:"text"`               // as typed into redis-cli
-	Since   float64 `json:"since_ms"`           // when it was sent: leases count from then on
+	Since   float64 `json:"since_ms"`           // when it was sent; leases are counted from then on
 	From    string  `json:"from"`               // "buyer", or "watchdog", which renews the lock
 	Script  string  `json:"script,omitempty"`   // its source
 	GivenUp bool    `json:"given_up,omitempty"` // its caller no longer waits for the reply
@@ -122,9 +122,9 @@ type FindingKind string
 // The kinds of findings.
 const (
 	Oversold      FindingKind = "oversold"       // an order was written and no unit was left for it
-	ForeignDelete FindingKind = "foreign_delete" // a buyer deleted another's lock
-	Overlap       FindingKind = "overlap"        // the lock was granted while another relied on it
-	SelfWait      FindingKind = "self_wait"      // a buyer waits for the lock that it has itself
+	ForeignDelete FindingKind = "foreign_delete" // a buyer deleted another buyer's lock
+	Overlap       FindingKind = "overlap"        // the lock was granted while another buyer relied on it
+	SelfWait      FindingKind = "self_wait"      // a buyer waits for the lock that it holds itself
 	Unserved      FindingKind = "unserved"       // a buyer waits and is never served
 	Refused       FindingKind = "refused"        // the stock refused a write with an older fencing token
 )
@@ -165,8 +165,8 @@ func (s *Shopper) waitsFor() *Request {
 func (s *Shopper) isInside() bool { return s.Section == Begun && !s.isKilled() }
 
 // state reads the whole state. At the end it starts the buyers that have not arrived, to see what
-// they will send, and lets time pass, to see when those that wait go on. So no move can be played
-// after it.
+// they will send, and lets time pass, to see when the waiting buyers continue. So no move can be
+// played after it.
 func (g *game) state() State {
 	st := State{
 		Strategy: g.sc.Strategy, Buyers: g.sc.Buyers, Moves: MovesText(g.sc.Moves),
@@ -293,7 +293,7 @@ func (g *game) can() []string {
 	for i, b := range g.buyers {
 		if b.able(Step) == nil {
 			n := len(b.Requests())
-			if !b.came { // it will have one command to send once it has come
+			if !b.came { // it will have one command to send once it has arrived
 				n = 1
 			}
 			for n := range n {
@@ -347,7 +347,7 @@ func (g *game) verdict(st State) Judgment {
 	return Judgment{Over, sentence}
 }
 
-// why names the buyers that wrote the same stock because they had read the same.
+// why names the buyers that wrote the same stock because they had read the same value.
 func (g *game) why(st State) string {
 	wrote := make(map[int64][]string)
 	for _, p := range st.Players {
@@ -394,11 +394,11 @@ func (g *game) events() []Event {
 	return out
 }
 
-// mostProbed is how long state lets time pass to see which buyers go on.
+// mostProbed is how long state lets time pass at most to see which buyers continue.
 const mostProbed = 10 * time.Second
 
-// wakeUps lets time pass, and returns when the buyers that sleep or wait go on by themselves; nil
-// for the others.
+// wakeUps lets time pass, and returns when each buyer that sleeps or waits continues by itself; nil
+// for the other buyers.
 func (g *game) wakeUps() []*float64 {
 	out := make([]*float64, len(g.buyers))
 	left := make(map[int]*Shopper)

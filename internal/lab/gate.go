@@ -18,12 +18,12 @@ import (
 
 // Request is a command that a buyer has sent and that has no reply yet.
 type Request struct {
-	ID       int // counts its buyer's commands from 1; 0: not yet numbered
-	Conn     int // counts its buyer's connections from 0
+	ID       int // number among its buyer's commands, from 1; 0: not numbered yet
+	Conn     int // number among its buyer's connections, from 0
 	Wire     fault.Command
 	Source   string        // of the script that it runs
-	Text     string        // orders commands of the same moment: Opens may set it
-	Since    time.Duration // when it was sent, since Begin
+	Text     string        // orders commands that were sent at the same time; Opens may set it
+	Since    time.Duration // when it was sent, counted from Begin
 	From     time.Duration // when the program began to send it, which may be before it had a connection
 	Watchdog bool          // it renews the lock: the buyer's own work does not wait for it
 	GivenUp  bool          // its caller no longer waits for the reply
@@ -41,7 +41,7 @@ type gatedConn struct {
 	index int
 	busy  bool          // a command on it has no reply yet
 	held  bool          // its set-up waits until the process thaws
-	from  time.Duration // when that wait began, since Begin
+	from  time.Duration // when that wait began, counted from Begin
 }
 
 // connection adds a connection. Over removes it.
@@ -89,7 +89,7 @@ func (c *gatedConn) free() {
 	c.busy = false
 }
 
-// setUp answers a command that sets up the connection, once the process is not frozen.
+// setUp answers a command that sets up the connection. It waits while the process is frozen.
 func (c *gatedConn) setUp(
 	ctx context.Context, cmd fault.Command, send func() (fault.Value, error),
 ) (fault.Value, error) {
@@ -150,8 +150,9 @@ func (s *Shopper) Let(c Request, do Effect) {
 	s.open = slices.Delete(s.open, i, i+1)
 }
 
-// Connections returns when the commands began that wait for a new connection of a frozen process,
-// and whether there is a spare connection for one more command.
+// Connections describes the connections of the process. Held lists, for each new connection that
+// waits until the process thaws, when that wait began. Spare reports whether a connection is free
+// for one more command.
 func (s *Shopper) Connections() (held []time.Duration, spare bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,8 +178,8 @@ func Settle(all ...*Shopper) {
 }
 
 // number numbers the new commands. It is called when all goroutines wait, so that the numbers do
-// not depend on which was quicker. A buyer in its section uses only the stock, so any other command
-// there renews the lock.
+// not depend on which goroutine was quicker. A buyer in its section uses only the stock, so any
+// other command renews the lock.
 func (s *Shopper) number() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +194,9 @@ func (s *Shopper) number() {
 	}
 }
 
-// Requests returns the commands without a reply: the buyer's own before renewals, then by the time
-// at which they were sent. A killed process has none.
+// Requests returns the commands that have no reply yet. The buyer's own commands come before
+// renewals; otherwise the commands are sorted by the time at which they were sent. A killed process
+// has none.
 func (s *Shopper) Requests() []Request {
 	if s.isKilled() {
 		return nil
@@ -236,15 +238,15 @@ func ScriptHash(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// turnstile is a hook that lets the commands of a client out one at a time, in an order that
-// does not depend on which goroutine was quicker.
+// turnstile is a hook that lets the commands of a client pass one at a time, in an order that does
+// not depend on which goroutine was quicker.
 //
-// A buyer has several goroutines that may send at the same moment of virtual time: its own line of
-// work, a renewal, and a release that is repeated in the background. Which of them gets the idle
-// connection, and which has to open another, would depend on the scheduler of Go. If two send the
-// same command, Redis cannot tell them apart: a function and the helper that it calls release the
-// same reentrant lock with the same command. So they are put in order before they get a connection,
-// where it is still known which call they belong to.
+// A buyer has several goroutines that may send at the same moment of virtual time: its own work, a
+// renewal, and a release that is repeated in the background. Which of them gets the idle
+// connection, and which has to open a new one, would depend on Go's scheduler. If two send the same
+// command, Redis cannot tell them apart: a function and the helper that it calls release the same
+// reentrant lock with the same command. So the turnstile puts the commands in order before they get
+// a connection, while it still knows which call they belong to.
 type turnstile struct {
 	life   context.Context // when it ends, all commands go through
 	notice func()          // is called when a command waits
@@ -259,9 +261,9 @@ type turn struct {
 	opens chan struct{}
 }
 
-// next lets one command through: an outer call's before an inner call's, then in the order of the
-// texts. It returns false if no command waits. It may be called only when all goroutines wait,
-// because only then have all commands of this moment come.
+// next lets one command through: the command of an outer call before that of an inner call, then in
+// the order of their texts. It returns false if no command waits. It may be called only when all
+// goroutines wait, because only then have all commands of this moment arrived.
 func (t *turnstile) next() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,7 +18,7 @@ type Grade struct {
 	Told   map[string]Anomaly // by name
 }
 
-// StageGrade has the cells whose promises this stage is the first to keep.
+// StageGrade lists the cells whose promises this stage is the first to keep.
 type StageGrade struct {
 	Stage string // "" for promises that no stage keeps
 	Cells []Cell
@@ -45,7 +45,8 @@ func GradeOf(r Report, scenarios []Scenario, strategy string) Grade {
 	return g
 }
 
-// solvedBy returns the stage from which on all stages hold, according to the record, or "".
+// solvedBy returns the first stage from which on every stage keeps the promise, according to the
+// record, or "".
 func solvedBy(s Scenario) string {
 	solved := ""
 	for _, stage := range locks.Stages() {

@@ -17,7 +17,7 @@ type Holder struct {
 	p    *Process
 	Name string // in the trace
 	lock guard.Lock
-	ctx  context.Context // has the owner in it
+	ctx  context.Context // carries the owner
 
 	notHeld []error // errors of Unlock if the lock was not held
 
@@ -29,10 +29,10 @@ type Holder struct {
 	unwatch func() bool
 }
 
-// Holder makes a handle on the lock. It does not take it.
+// Holder makes a handle on the lock, without taking the lock.
 func (p *Process) Holder() *Holder { return p.HolderAs(p.Name + "/1") }
 
-// Holding makes a handle on the lock and takes it. The lock must be free.
+// Holding makes a handle on the lock, and takes the lock, which must be free.
 func (p *Process) Holding() *Holder {
 	h := p.Holder()
 	h.MustLock()
@@ -65,7 +65,7 @@ func (p *Process) holder(name, owner string) *Holder {
 	return h
 }
 
-// contextual is a lock that can tell its holder that it is lost: the context ends.
+// contextual is a lock that ends a context to tell its holder that the lock is lost.
 type contextual interface {
 	Context(context.Context) context.Context
 }
@@ -73,10 +73,10 @@ type contextual interface {
 // Ask asks for the lock once.
 func (h *Holder) Ask() (bool, error) { return h.AskIn(h.ctx) }
 
-// Context returns a context with the owner in it. It ends with the cell.
+// Context returns a context that carries the owner. It ends when the cell is over.
 func (h *Holder) Context() context.Context { return h.ctx }
 
-// AskIn asks for the lock once, in a context made from h.ctx.
+// AskIn asks for the lock once. Ctx must be derived from h.ctx.
 func (h *Holder) AskIn(ctx context.Context) (bool, error) {
 	ok, err := h.lock.TryLock(ctx)
 	switch {
@@ -91,7 +91,7 @@ func (h *Holder) AskIn(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// Try asks for the lock once. An error leaves the cell undecided.
+// Try asks for the lock once. After an error, the outcome of the cell is Unknown.
 func (h *Holder) Try() bool {
 	ok, err := h.Ask()
 	Need(err == nil, "%s could not ask for the lock: %v", h.Name, err)
@@ -105,8 +105,8 @@ func (h *Holder) AskFor(limit time.Duration) {
 	_, _ = h.AskIn(ctx)
 }
 
-// TryExpired asks for a lock whose lease has expired. A service removes expired leases
-// only from time to time, so there it asks for a while.
+// TryExpired asks for a lock whose lease has expired. A service removes expired leases only from
+// time to time, so if the lock is at a service, TryExpired asks for a while.
 func (h *Holder) TryExpired() bool {
 	if h.p.member == nil {
 		return h.Try()
@@ -143,7 +143,8 @@ func (h *Holder) Obtain(patience time.Duration) bool {
 // its patience runs out or the process dies. An error counts as a refusal.
 //
 // The context of a successful wait is not cancelled when Wait returns, because rueidislock ends the
-// hold with it. It still ends when the patience runs out, so the hold should be over by then.
+// hold when that context ends. It still ends when the patience runs out, so the hold should be over
+// by then.
 func (h *Holder) Wait(patience time.Duration) bool {
 	waiter, ok := h.lock.(guard.Waiter)
 	if !ok {
@@ -164,8 +165,8 @@ func (h *Holder) Wait(patience time.Duration) bool {
 	return false
 }
 
-// acquired records that the lock was granted. It returns false if the handle says at once that it
-// is lost.
+// acquired records that the lock was granted. It returns false if the handle says at once that the
+// lock is lost.
 func (h *Holder) acquired() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,7 +207,7 @@ func (h *Holder) lost(told chan struct{}, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.depth == 0 || h.told != told || h.p.w.ctx.Err() != nil {
-		return // it has given the lock back, or the cell is over
+		return // it has released the lock, or the cell is over
 	}
 	h.depth = 0
 	h.p.w.loses(h.Name)
@@ -247,10 +248,10 @@ func (h *Holder) end() {
 	h.p.w.trace.add(h.Name, Release, "is dead")
 }
 
-// Unlock gives the lock back.
+// Unlock releases the lock.
 func (h *Holder) Unlock() error { return h.UnlockIn(h.ctx) }
 
-// UnlockIn gives the lock back in a context made from h.ctx.
+// UnlockIn releases the lock. Ctx must be derived from h.ctx.
 func (h *Holder) UnlockIn(ctx context.Context) error {
 	h.Done()
 	h.mu.Lock()
@@ -288,8 +289,8 @@ func (h *Holder) Token() int64 {
 	return l.Token()
 }
 
-// TokenAfter asks the handle for a token of its hold that is larger than seen. It returns an
-// error if the lock has none.
+// TokenAfter asks the handle for a token of its hold that is larger than seen. It returns an error
+// if the lock has no such method.
 func (h *Holder) TokenAfter(ctx context.Context, seen int64) (int64, error) {
 	l, ok := h.lock.(interface {
 		TokenAfter(ctx context.Context, seen int64) (int64, error)
@@ -300,7 +301,7 @@ func (h *Holder) TokenAfter(ctx context.Context, seen int64) (int64, error) {
 	return l.TokenAfter(ctx, seen)
 }
 
-// Brief returns the text of an error in one line, shortened.
+// Brief returns the text of an error as one line, shortened if it is long.
 func Brief(err error) string {
 	if err == nil {
 		return "nothing"

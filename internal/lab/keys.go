@@ -18,13 +18,13 @@ type Key struct {
 	TTL   *float64 `json:"ttl_ms,omitempty"` // absent: no ttl
 }
 
-// mostWords and mostRunes limit the part of a value that is shown.
+// mostWords and mostRunes limit how much of a value is shown.
 const (
 	mostWords = 24
 	mostRunes = 400
 )
 
-// After returns the key as it is after that many milliseconds if nothing else happens: with a
+// After returns the key as it will be after that many milliseconds if nothing else happens: with a
 // shorter ttl, or gone.
 func (k Key) After(passed float64) Key {
 	if k.TTL == nil {
@@ -38,7 +38,8 @@ func (k Key) After(passed float64) Key {
 	return k
 }
 
-// key returns a key with the names of the trace and the ttl that it has at a moment.
+// key returns a key with the names that the trace uses, and with the ttl that it has at a given
+// time.
 func (w *World) key(name string, state keyState, at time.Time) Key {
 	k := Key{Name: w.names.key(name), Type: state.kind}
 	if !state.there() {
@@ -58,8 +59,8 @@ func (n *names) key(name string) string {
 	return n.name("", name)
 }
 
-// words returns a value with names, or the beginning of a long one. Pairs are shown as
-// "field=value".
+// words returns the text of a value, with names for its keys and tokens. A long value is cut. Pairs
+// are shown as "field=value".
 func (n *names) words(state keyState) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,9 +83,9 @@ func (n *names) words(state keyState) string {
 	return string(text) + more
 }
 
-// members returns the words of a value, with pairs together, in the order in which they are shown.
-// A hash has no order, so its fields are replaced by their names and sorted. Named is how many
-// words of each member are already replaced.
+// members returns the members of a value, each with one word or two, in the order in which they are
+// shown. A hash has no order, so its fields are replaced by their names and sorted. Named is the
+// number of words of each member that are already replaced.
 func (n *names) members(state keyState, longest []string) (members [][]string, named int) {
 	size := 1
 	if state.pairs() {
@@ -101,7 +102,8 @@ func (n *names) members(state keyState, longest []string) (members [][]string, n
 	return members, 1
 }
 
-// word returns a word of a value with names. Longest are the known keys, the longest first.
+// word returns a word of a value, with names for its keys and tokens. Longest lists the known keys,
+// the longest first.
 func (n *names) word(word string, longest []string) string {
 	if when, ok := n.moment(word); ok {
 		return when
@@ -109,8 +111,7 @@ func (n *names) word(word string, longest []string) string {
 	return n.replaced(word, longest)
 }
 
-// touched adds the keys of a command, and those that its script creates beside them, to the
-// keyspace.
+// touched adds the keys of a command to the keyspace, and the further keys that its script creates.
 func (w *World) touched(l *link, cmd fault.Command) {
 	var names []string
 	for _, arg := range cmd.Args[1:] {
@@ -127,9 +128,10 @@ func (w *World) touched(l *link, cmd fault.Command) {
 	w.spaces[l.node].know(names...)
 }
 
-// see reads servers without faults. It returns the lock as of the event, and adds to the event the
-// keys that have changed since the trace last showed them. Server 0 is the one Redis, the others
-// are redlock's nodes. No command may be running. If a server cannot be read, ok is false.
+// see reads servers without faults. It returns the state of the lock at the time of the event, and
+// adds to the event the keys that have changed since the trace last showed them. Server 0 is the
+// one Redis; the others are redlock's nodes. No command may be running. If a server cannot be read,
+// ok is false.
 func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
 	onOne, at := w.Subject.InRedis() && len(w.server.nodes) == 0, w.trace.ms()
 	if e != nil {
@@ -197,8 +199,8 @@ func (w *World) Begins(name, value string) {
 	w.trace.there = append(w.trace.there, w.changes(0, 0, map[string]keyState{name: state})...)
 }
 
-// nodeName returns the prefix for one of redlock's nodes, which are numbered as in redlock's
-// errors.
+// nodeName returns the prefix of names on one of redlock's nodes, which are numbered as in
+// redlock's errors.
 func nodeName(i int) string { return fmt.Sprintf("node %d: ", i) }
 
 func (w *World) keepers() []*keyspace {

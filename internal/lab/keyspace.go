@@ -19,7 +19,7 @@ const Gone = "none"
 type keyState struct {
 	kind  string        // the reply to TYPE
 	words []string      // its value; in pairs if it is a hash or a sorted set
-	left  time.Duration // the rest of its ttl; negative: it has none
+	left  time.Duration // time until it expires; negative: it has no ttl
 
 	from, to time.Time // it was read between these times
 }
@@ -29,13 +29,13 @@ func (k keyState) there() bool { return k.kind != Gone }
 // pairs reports whether the words are pairs.
 func (k keyState) pairs() bool { return k.kind == "hash" || k.kind == "zset" }
 
-// ends returns the earliest and the latest moment at which the ttl may run out. Redis computed the
-// rest of it at an unknown moment between from and to.
+// ends returns the earliest and the latest time at which the ttl may run out. Redis computed the
+// remaining ttl at an unknown time between from and to.
 func (k keyState) ends() (earliest, latest time.Time) { return k.from.Add(k.left), k.to.Add(k.left) }
 
 const pttlUnit = time.Millisecond
 
-// follows reports whether the key may be unchanged since o was read, apart from a ttl that went on
+// follows reports whether the key may be unchanged since o was read, apart from a ttl that kept
 // running down or ran out.
 func (k keyState) follows(o keyState) bool {
 	earlier, later := o.ends()
@@ -53,8 +53,8 @@ func (k keyState) follows(o keyState) bool {
 
 func ranOut(left time.Duration) bool { return left <= 0 }
 
-// asOf returns the rest of a ttl at the moment at, if left was the rest at seen. The clock of the
-// trace counts whole microseconds.
+// asOf returns how much of a ttl remains at the time at, given that left remained at the time seen.
+// The clock of the trace counts whole microseconds.
 func asOf(at time.Time, left time.Duration, seen time.Time) time.Duration {
 	if left < 0 {
 		return left
@@ -62,8 +62,8 @@ func asOf(at time.Time, left time.Duration, seen time.Time) time.Duration {
 	return left + seen.Sub(at).Truncate(time.Microsecond)
 }
 
-// lock reads the key as a lock. The value of a string is the token, and a hash has the owner and
-// the number of holds.
+// lock interprets the key as a lock. A string contains the token; a hash contains the owner and the
+// number of holds.
 func (k keyState) lock() lockState {
 	l := lockState{left: k.left, seen: k.from}
 	switch {
@@ -76,7 +76,7 @@ func (k keyState) lock() lockState {
 	return l
 }
 
-// keyspace has the keys of a server that a cell uses.
+// keyspace keeps track of the keys that a cell uses on one server.
 type keyspace struct {
 	side *redis.Client // observes the server, without faults
 	node string        // prefix of the keys' names if there are several servers
@@ -84,7 +84,7 @@ type keyspace struct {
 	mu     sync.Mutex
 	names  []string            // keys in commands, and those that their scripts create
 	shown  map[string]keyState // what the trace showed last
-	awaits map[string]int      // how many blocking commands wait for the key
+	awaits map[string]int      // number of blocking commands that wait for the key
 }
 
 func newKeyspace(side *redis.Client, node string) *keyspace {
@@ -108,7 +108,8 @@ func (s *keyspace) known() []string {
 }
 
 // await records that a blocking command waits for keys, until over is called. While it waits, the
-// keys do not exist: Redis serves it before it executes another command.
+// keys do not exist: as soon as one exists, Redis serves the waiting command before it executes
+// another.
 func (s *keyspace) await(keys []string) (over func()) {
 	add := func(n int) {
 		s.mu.Lock()
@@ -142,8 +143,9 @@ func (s *keyspace) read(ctx context.Context, names []string) (map[string]keyStat
 	return states, nil
 }
 
-// mostAsked is the most keys in one pipeline. Miniredis reads 4096 bytes from a connection at a
-// time, and its connections are pipes: while it waits for a reply to be read, it reads nothing.
+// mostAsked is the maximum number of keys in one pipeline. Miniredis reads 4096 bytes from a
+// connection at a time, and its connections are pipes: while it waits for a reply to be read, it
+// reads nothing.
 const mostAsked = 8
 
 // ask reads keys into states: first their types, and then their values.
@@ -223,8 +225,8 @@ func valueOf(ctx context.Context, pipe redis.Pipeliner, kind, key string) func()
 	return func() []string { return []string{"?"} }
 }
 
-// changes stores the states that were read as shown, and returns the names of the keys that have
-// changed since the trace last showed them.
+// changes returns the names of the keys that have changed since the trace last showed them, and
+// records their new states as shown.
 func (s *keyspace) changes(states map[string]keyState) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,11 +248,11 @@ type lockState struct {
 	held  bool
 	value string        // the token, or the owner
 	count string        // the owner's holds, if the lock counts them
-	left  time.Duration // the rest of the lease at seen; negative: it has none
+	left  time.Duration // time left on the lease at seen; negative: no lease
 	seen  time.Time
 }
 
-// asOf returns the lock with the rest of its lease at a moment.
+// asOf returns the lock with the time left on its lease at a given time.
 func (s lockState) asOf(at time.Time) lockState {
 	if s.held {
 		s.left, s.seen = asOf(at, s.left, s.seen), at
@@ -258,7 +260,7 @@ func (s lockState) asOf(at time.Time) lockState {
 	return s
 }
 
-// look reads the lock without faults. If that fails, the cell is not decided.
+// look reads the lock without faults. If that fails, the outcome of the cell is Unknown.
 func (w *World) look() lockState {
 	lock, err := w.tryLook()
 	w.unread(err)
@@ -267,7 +269,7 @@ func (w *World) look() lockState {
 
 func (w *World) tryLook() (lockState, error) {
 	if s := w.server.service; s != nil {
-		// The rest of the lease is not read: a service only knows it in seconds.
+		// The time left on the lease is not read, because a service knows it only in seconds.
 		place, err := s.First(w.ctx, w.lockKey)
 		return lockState{held: err == nil && place != "", value: place, left: w.TTL}, err
 	}
@@ -288,8 +290,8 @@ func (w *World) tryLook() (lockState, error) {
 	return byMajority(seen), nil
 }
 
-// unread leaves the cell undecided, because its servers could not be read. An error after the end
-// of the cell does not matter.
+// unread sets the outcome of the cell to Unknown if err says that its servers could not be read. An
+// error after the end of the cell does not matter.
 func (w *World) unread(err error) {
 	if err == nil || w.ctx.Err() != nil {
 		return
@@ -301,7 +303,7 @@ func (w *World) unread(err error) {
 }
 
 // byMajority returns the lock that more than half of the servers have. Its lease ends when too few
-// are left for a majority.
+// of their leases are left for a majority.
 func byMajority(seen []lockState) lockState {
 	by := make(map[string][]lockState)
 	for _, s := range seen {
@@ -320,8 +322,8 @@ func byMajority(seen []lockState) lockState {
 	return lockState{}
 }
 
-// show returns the holder of the lock, and the rest of the lease in milliseconds, or nil if it has
-// none.
+// show returns the holder of the lock and the time left on the lease in milliseconds, or nil if
+// there is no lease.
 func (n *names) show(s lockState) (string, *float64) {
 	if !s.held {
 		return "free", nil

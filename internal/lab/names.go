@@ -22,11 +22,11 @@ type names struct {
 	micros  bool // fencing tokens are shown as times too
 	mu      sync.Mutex
 	known   map[string]string // key or token -> its name
-	tokens  map[string]int    // actor -> how many tokens it has used
+	tokens  map[string]int    // actor -> number of tokens that it has used
 	users   map[string]string // token or owner -> the actor that first used it
-	holders map[string]string // value of the lock -> the actor that holds it then
+	holders map[string]string // value of the lock -> the actor that holds the lock with this value
 	scripts map[string]string // hash -> name
-	ids     int               // how many UUIDs were named when a reply brought them
+	ids     int               // number of UUIDs that were first seen in a reply
 }
 
 func newNames(start time.Time) *names {
@@ -95,7 +95,7 @@ var (
 	// momentForm matches a Unix time in milliseconds or microseconds, and the id of an entry in a
 	// stream, which has a number after the time.
 	momentForm = regexp.MustCompile(`\b\d{12,16}(-\d+)?\b`)
-	// idForm matches a UUID. One that no command has sent has no name yet when a reply brings it.
+	// idForm matches a UUID. A UUID that no command has sent is named when a reply contains it.
 	idForm = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 )
 
@@ -138,7 +138,7 @@ func (n *names) beside(actor, arg string) (string, bool) {
 }
 
 // holds records that a command of an actor has set the lock to value. The holder is the actor that
-// first used that token, because another may have handed the lock to it.
+// first used that token, because another actor may have handed the lock to it.
 func (n *names) holds(actor, value string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -161,8 +161,8 @@ func (n *names) used(actor, owner string) {
 	}
 }
 
-// moment shows a Unix time in milliseconds, also in the id of an entry in a stream, as the time
-// since the cell began. In a schedule it does so for the microseconds of a fencing token, too.
+// moment replaces a Unix time in milliseconds, also in the id of an entry in a stream, by the time
+// since the cell began. In a schedule it also replaces the microseconds of a fencing token.
 func (n *names) moment(arg string) (string, bool) {
 	text, nth, entry := strings.Cut(arg, "-")
 	value, err := strconv.ParseInt(text, 10, 64)
@@ -184,7 +184,7 @@ func (n *names) moment(arg string) (string, bool) {
 	return fmt.Sprintf("start+%d", since), true
 }
 
-// ReplaceRandom replaces the random parts of an argument: the UUIDs in it, or all of it.
+// ReplaceRandom replaces the random parts of an argument: the UUIDs in it, or the whole argument.
 func ReplaceRandom(arg string, by func(random string) string) string {
 	if len(arg) >= 16 && !strings.Contains(arg, ":") && strings.ContainsFunc(arg, unicode.IsLetter) &&
 		!idForm.MatchString(arg) {

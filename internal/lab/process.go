@@ -46,13 +46,13 @@ type Process struct {
 // link is a process's connection to one server.
 type link struct {
 	p      *Process
-	node   int // from 1 on; 0 is the one Redis
+	node   int // redlock's nodes are numbered from 1; 0 is the one Redis
 	server *server
 	rdb    *redis.Client
 	asked  atomic.Int64 // commands that were sent, whether or not they arrived
 }
 
-// Redis is the process's client.
+// Redis returns the process's Redis client.
 func (p *Process) Redis() redis.UniversalClient { return p.rdb }
 
 // Nodes returns the process's clients of redlock's nodes.
@@ -64,10 +64,10 @@ func (p *Process) Nodes() []redis.UniversalClient {
 	return nodes
 }
 
-// TTL is the lease of its locks.
+// TTL returns the lease of the process's locks.
 func (p *Process) TTL() time.Duration { return p.w.TTL }
 
-// Life ends when the process is killed, or the cell is over.
+// Life returns a context that ends when the process is killed or the cell is over.
 func (p *Process) Life() context.Context { return p.life }
 
 // Start starts a process.
@@ -253,8 +253,7 @@ func (p *Process) Restore() {
 	p.suffer("reaches "+p.w.where()+" again", func() { p.cut, p.refused = false, false }, (*fault.Relay).Restore)
 }
 
-// Refuse breaks the connections of the process and refuses new ones, as if the server
-// had gone away.
+// Refuse breaks the connections of the process and refuses new ones, as if the server were down.
 func (p *Process) Refuse() {
 	p.suffer(p.w.where()+" is away: connections are refused", func() {
 		p.refused = true
@@ -296,7 +295,7 @@ func (p *Process) close() {
 		unwatch := h.unwatch
 		h.mu.Unlock()
 		if unwatch != nil {
-			unwatch() // so that none of its timers is left
+			unwatch() // so that none of its timers remains
 		}
 	}
 	_ = p.rueidis.Close() // always nil

@@ -21,8 +21,8 @@ const (
 var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd +
 	", in this order, or those of another table")
 
-// ReplaceTable returns a Markdown text with each marked table replaced by the one of a report. The
-// report must cover all these scenarios.
+// ReplaceTable returns a Markdown text in which each marked table is replaced by the table of a
+// report. The report must cover all the given scenarios.
 func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
 	found := false
 	replace := func(name, table string) {
@@ -115,7 +115,7 @@ func brokenBy(r Report, strategy string, less []string) []string {
 	return names
 }
 
-// brokenByAll lists the anomalies that every lock in Redis breaks under.
+// brokenByAll lists the anomalies under which every lock in Redis breaks.
 func brokenByAll(r Report) []string {
 	inRedis := slices.DeleteFunc(Subjects(), func(c Subject) bool { return !c.InRedis() })
 	outcomes := r.outcomes()
@@ -140,7 +140,7 @@ func quoted(names []string) string {
 }
 
 // compared returns the locks of libraries, and after them the stages that they are compared with.
-// Theirs is how many are from libraries.
+// Theirs is the number of locks of libraries.
 func compared() (names []string, theirs int) {
 	return []string{"redsync", "redsync_extended", "redislock", "redislock_refreshed", "rueidislock", "v4_lua",
 		"v6_watchdog", "v8_fenced", "v9_cohort"}, 5
@@ -158,7 +158,7 @@ func lockSource(name string) string {
 }
 
 // librariesTable returns a table in Markdown, for a file in docs, that compares the locks of
-// libraries with the stages. It has the anomalies that apply to at least one library and whose
+// libraries with the stages. It lists the anomalies that apply to at least one library and whose
 // outcomes differ. The names of locks and anomalies link to their code, and each cell links to its
 // run on the page of a shop on this machine.
 func librariesTable(r Report, all []Scenario) string {

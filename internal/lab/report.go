@@ -4,9 +4,9 @@
 // The outcome is computed from what happened, and compared with the outcome on record.
 //
 // A Scenario plays an anomaly in a World: it starts a Process for each actor, takes the
-// lock with a Holder, injects faults into processes and servers, and returns a Verdict.
-// The catalogue of scenarios is package anomalies. The scheduler (Play, Search) plays
-// two or three buyers command by command.
+// lock with a Holder, injects faults into processes and servers, and returns a Verdict. The
+// catalogue of scenarios is package anomalies. The scheduler (Play) plays two or three buyers
+// command by command, and package search tries all schedules.
 package lab
 
 import (
@@ -26,9 +26,9 @@ type Outcome string
 // The outcomes.
 const (
 	Holds   Outcome = "holds"   // the strategy keeps the promise
-	Breaks  Outcome = "breaks"  // it does not
+	Breaks  Outcome = "breaks"  // the strategy does not keep it
 	NA      Outcome = "n/a"     // the anomaly does not apply to it; the note says why
-	Unknown Outcome = "unknown" // the cell was not decided; the note says what did not happen
+	Unknown Outcome = "unknown" // the run was inconclusive; the note says what did not happen
 
 	NoRecord Outcome = "" // of Cell.Expected: no outcome is on record, as for a lock of your own
 )
@@ -113,8 +113,8 @@ const (
 	// Redis was called.
 	Command Kind = "command"
 	Hold    Kind = "hold"    // from here on the actor believes that it holds the lock
-	Release Kind = "release" // from here on it no longer does: it gave the lock back
-	Lost    Kind = "lost"    // from here on it no longer does: it has learned that the lock is lost
+	Release Kind = "release" // from here on it no longer does, because it released the lock
+	Lost    Kind = "lost"    // from here on it no longer does, because it has learned that the lock is lost
 	Fault   Kind = "fault"   // a fault was injected into the actor: frozen, killed, a reply lost
 	Note    Kind = "note"    // what the actor does or learns
 	Break   Kind = "break"   // the moment when the promise is broken
@@ -131,13 +131,13 @@ type Event struct {
 	// Lock is the holder of the lock in Redis after a command, or "free". It is absent after a
 	// command that blocked in Redis.
 	Lock string   `json:"lock,omitempty"`
-	TTL  *float64 `json:"ttl_ms,omitempty"` // after a command: the rest of the lease; absent: no lease
+	TTL  *float64 `json:"ttl_ms,omitempty"` // after a command: the time left on the lease; absent: no lease
 	// Keys are the keys that a command or a fault changed, compared with what the events before it
-	// showed. A ttl that only went on running down is no change.
+	// showed. A ttl that has only run down is not a change.
 	Keys []Key `json:"keys,omitempty"`
 
-	// LeftOut says that this event stands for commands that were left out. From the last command
-	// before it on, the keys in Redis are not known.
+	// LeftOut says that this event stands for commands that were left out. After the last command
+	// before this event, the keys in Redis are not known.
 	LeftOut bool `json:"left_out,omitempty"`
 }
 
@@ -183,7 +183,7 @@ type Scenario struct {
 	Anomaly
 
 	// Clocks says that the scenario sets the clocks of the servers that keep the lock. That is
-	// possible only for servers in memory: on others it does not apply.
+	// possible only for servers in memory; on other servers the scenario does not apply.
 	Clocks bool
 
 	// MySQL says that the scenario needs MySQL or MariaDB. It does not apply on SQLite.
@@ -241,10 +241,10 @@ func (o Outcome) Because(format string, args ...any) Verdict {
 }
 
 // stuck is the value of the panic that ends a scenario which cannot go on, because something that
-// it needs did not happen. play recovers it, and the cell is not decided.
+// it needs did not happen. play recovers it, and the outcome of the cell is Unknown.
 type stuck struct{ why string }
 
-// Need ends the scenario undecided unless ok.
+// Need ends the scenario with the outcome Unknown unless ok.
 func Need(ok bool, format string, args ...any) {
 	if !ok {
 		panic(stuck{fmt.Sprintf(format, args...)})

@@ -38,9 +38,9 @@ type Config struct {
 	Services map[catalog.Need]ConnectService // for locks outside Redis: see anomalies.Services
 	Servers  []string                        // what the report calls them
 
-	TTL time.Duration // lease of a lock; 0 means 3s, 1s in real time, and 2s on etcd and ZooKeeper
+	TTL time.Duration // lease of a lock; 0 means 3s in virtual time, 1s in real time, and 2s on etcd and ZooKeeper
 
-	Attempts int // at a cell that is undecided in real time; 0 means 4
+	Attempts int // most runs of a cell that stays inconclusive in real time; 0 means 4
 }
 
 const (
@@ -49,9 +49,9 @@ const (
 	// Whole seconds, and longer than etcd and ZooKeeper take to notice an expired lease.
 	serviceTTL   = 2 * time.Second
 	virtualLimit = time.Hour // of a cell, in virtual time
-	realLimit    = 40        // of a cell, in real time, in ttls
+	realLimit    = 40        // of a cell, in real time, in multiples of the ttl
 	parallel     = 16        // cells at a time in real time: they mostly sleep
-	attempts     = 4         // at an undecided cell in real time, with twice the ttl each time
+	attempts     = 4         // most runs of a cell in real time, with twice the ttl each time
 	tolerance    = 25        // a stall is longer than the ttl divided by this
 )
 
@@ -60,7 +60,7 @@ const (
 // during which this machine stalled is tried again, with a longer ttl. Subjects that
 // cannot run in virtual time are run in real time, after the others.
 //
-// A cell without the recorded outcome is not an error: see Report.Unexpected.
+// A cell without the recorded outcome is not an error (see Report.Unexpected).
 func Run(ctx context.Context, cfg Config, progress func(Cell)) (Report, error) {
 	start := time.Now()
 	r := &run{cfg: cfg, progress: progress}
@@ -91,7 +91,7 @@ func (r *run) virtual(c Subject) bool {
 	return r.cfg.Redis == Embedded && !c.InService() && (c.Needs != catalog.NeedsNodes || len(r.cfg.Nodes) == 0)
 }
 
-// inMySQL reports whether orders are kept on a database server, and not in SQLite.
+// inMySQL reports whether orders are kept on a database server rather than in SQLite.
 func (c Config) inMySQL() bool {
 	return c.Database != "" && c.Database != Embedded && !strings.HasPrefix(c.Database, "sqlite:")
 }
@@ -134,7 +134,7 @@ func (r *run) runVirtual(ctx context.Context, cells []int) error {
 			if ctx.Err() != nil {
 				return
 			}
-			// Not with ctx, which was made outside of virtual time.
+			// ctx cannot be used here, because it was made outside of virtual time.
 			_, c := r.at(i)
 			s := inMemoryFor(c)
 			cell, _ := r.cell(context.Background(), s, i, r.ttl(c), virtualLimit)
@@ -161,9 +161,9 @@ func (r *run) runReal(ctx context.Context, cells []int) error {
 	return ctx.Err()
 }
 
-// pass runs some cells for the n-th time, with twice the ttl of the pass before, and returns those
-// that are still undecided because the scenario got stuck or this machine was too slow. In the last
-// pass such cells are reported as undecided.
+// pass runs some cells for the n-th time, with twice the ttl of the pass before, and returns the
+// cells that are still inconclusive because the scenario got stuck or this machine was too slow. In
+// the last pass such cells are reported as Unknown.
 func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 	var mu sync.Mutex
 	var left []int
@@ -223,7 +223,7 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 	v := w.play(func(w *World) Verdict {
 		v := scenario.Run(w)
 		// Let goroutines finish what takes no time, such as leaving a queue in the background, so
-		// that the end of the trace does not depend on which is quicker.
+		// that the end of the trace does not depend on which goroutine is quicker.
 		w.Sleep(w.TTL / tolerance)
 		return w.examined(scenario, v)
 	}, limit)

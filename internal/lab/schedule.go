@@ -55,8 +55,8 @@ const (
 	MaxSchedule = 5 * time.Minute // of all moves together
 )
 
-// ErrSchedule is wrapped by the errors of a schedule that cannot be played. Their text
-// is for its author.
+// ErrSchedule is wrapped by the errors of a schedule that cannot be played. Their text is meant for
+// the author of the schedule.
 var ErrSchedule = errors.New("no schedule")
 
 // Refusal reports whether an error wraps ErrSchedule, and returns its text without that prefix, for

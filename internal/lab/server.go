@@ -28,8 +28,8 @@ type server struct {
 
 	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
 	back    func(time.Duration) // sets the clock back and stops it
-	nodes   []*server           // redlock's; nil: the lock is elsewhere
-	service *Service            // not Redis; nil: the lock is in Redis
+	nodes   []*server           // the nodes of redlock; nil: the lock is elsewhere
+	service *Service            // keeps the lock in place of Redis; nil: the lock is in Redis
 }
 
 // inMemory returns a Redis in this process. It uses the clock of this process, and its connections
@@ -48,7 +48,7 @@ func inMemory() *server {
 	}
 }
 
-// inMemoryFor is inMemory with the nodes that the subject's lock needs.
+// inMemoryFor is like inMemory, but adds the nodes that the subject's lock needs.
 func inMemoryFor(c Subject) *server {
 	s := inMemory()
 	if c.Needs != catalog.NeedsNodes {
@@ -67,7 +67,8 @@ func inMemoryFor(c Subject) *server {
 	return s
 }
 
-// nodesInMemory is how many nodes redlock has in virtual time: five, as in its author's examples.
+// nodesInMemory is the number of nodes that redlock has in virtual time: five, as in its author's
+// examples.
 const nodesInMemory = 5
 
 // keepers returns the servers that keep the lock. A majority of them decides who holds it.
@@ -82,7 +83,7 @@ var errOneServer = errors.New("the lab stands between a lock and one server: emb
 	"rediss://host:port")
 
 // CheckRedis returns an error for a value of -redis that names several servers, such as a cluster
-// or sentinels. Other mistakes are found when it is dialled.
+// or sentinels. Other mistakes are found when the lab connects.
 func CheckRedis(spec string) error {
 	if strings.Contains(spec, ",") || strings.HasPrefix(spec, "redis+sentinel:") || spec == "local:cluster" {
 		return errOneServer
@@ -110,15 +111,15 @@ func at(url string) (*server, error) {
 // would be looked up outside of virtual time.
 const address = "127.0.0.1:6379"
 
-// options are the settings of every go-redis client of the lab: the shop's, except for
-// timeouts, which depend on the ttl.
+// options returns the settings of the lab's go-redis clients. They are the shop's settings, except
+// for the timeouts, which depend on the ttl.
 func (s *server) options(dial func(ctx context.Context) (net.Conn, error)) *redis.Options {
 	return &redis.Options{
 		Addr:     address,
 		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		Username: s.username, Password: s.password, DB: s.db,
 
-		// So large that no caller waits for the pool. For a wait, go-redis takes a timer that it
+		// So large that no caller waits for the pool. To wait, go-redis takes a timer that it
 		// reuses, and a timer of virtual time must not be used outside of it.
 		PoolSize: 256,
 
@@ -131,10 +132,10 @@ func (s *server) options(dial func(ctx context.Context) (net.Conn, error)) *redi
 	}
 }
 
-// Servers returns how many servers keep the lock.
+// Servers returns the number of servers that keep the lock.
 func (w *World) Servers() int { return len(w.keepers()) }
 
-// Majority returns how many of them are a majority.
+// Majority returns how many of these servers are a majority.
 func (w *World) Majority() int { return w.Servers()/2 + 1 }
 
 // ServerNames returns the names of the first n servers that keep the lock.
@@ -189,8 +190,8 @@ func (w *World) LoseKeys(why string) {
 	})
 }
 
-// JumpClocks sets the clocks of n servers ahead by the ttl. Only the leases end: TIME does not
-// jump, because the clock of a server in memory cannot run on from where it was set.
+// JumpClocks sets the clocks of n servers ahead by the ttl. Only the leases end. TIME does not
+// jump, because a clock in memory cannot run on from the time to which it was set.
 func (w *World) JumpClocks(n int) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(n)+" jumps ahead by "+About(w.TTL))
@@ -201,7 +202,8 @@ func (w *World) JumpClocks(n int) {
 	})
 }
 
-// SetClocksBack sets the clocks of all servers back by d. They stand still until the next call.
+// SetClocksBack sets the clocks of all servers back by d. The clocks then stand still until the
+// next call.
 func (w *World) SetClocksBack(d time.Duration) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(w.Servers())+" is set back by "+About(d))
@@ -226,7 +228,7 @@ func (w *World) PersistLock() {
 type site struct {
 	server *server
 	ttl    time.Duration
-	apart  bool // others may run in virtual time, or with another lease
+	apart  bool // other subjects may run in virtual time, or with another lease
 }
 
 var errNoServers = errors.New("the servers of its lock are not given")

@@ -72,7 +72,7 @@ func (m *Member) leave() {
 		return
 	}
 	if m.Close != nil {
-		_ = m.Close() // the cell is over: a session that is left expires
+		_ = m.Close() // the cell is over: a session that stays open expires
 	}
 	for _, r := range m.relays {
 		_ = r.Close()
@@ -80,7 +80,7 @@ func (m *Member) leave() {
 }
 
 // join connects the process to the service, and opens its session by asking for the lock once. So
-// failures from now on are due to the scenario. If the lock is held, it does not get it.
+// later failures are due to the scenario. If join gets the lock, it releases it again.
 func (p *Process) join() {
 	m, err := p.w.server.service.Dial(p.w.ctx, p.w.TTL)
 	Need(err == nil, "%s could not connect: %v", p.Name, err)
@@ -128,8 +128,8 @@ func (l recordedLock) Unlock(ctx context.Context) (err error) {
 	return l.serviceLock.Unlock(ctx)
 }
 
-// record adds a call to the trace. The function that it returns must be called when the call is
-// over, with a function that returns its outcome.
+// record adds a call to the trace. The function that record returns must be called when the call is
+// over, with a function that returns the outcome of the call.
 func (l recordedLock) record(call string) func(outcome func() string) {
 	w := l.p.w
 	e := w.trace.begin(l.p.Name, w.where()+": "+call+" "+w.names.value(l.key))

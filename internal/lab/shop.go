@@ -37,7 +37,7 @@ func (w *World) OpenShop(initial int64) *Shop {
 	return &Shop{w: w, initial: initial}
 }
 
-// Buyer buys one unit on behalf of a process, inside the guard: see Shop.
+// Buyer buys one unit on behalf of a process, inside the guard (see Shop).
 type Buyer struct {
 	p     *Process
 	owner string                  // unique, also among the buyers of one process
@@ -54,7 +54,7 @@ func (s *Shop) Buyer(p *Process, work time.Duration) *Buyer {
 		sees: func(m moment, _ int64) { s.saw(p, m) }}
 }
 
-// Buy buys one unit. It waits for the lock without a limit.
+// Buy buys one unit. It waits for the lock without a time limit.
 func (b *Buyer) Buy() error { return b.BuyWithin(b.p.w.ctx) }
 
 // BuyWithin buys one unit. It stops waiting for the lock when the context wait ends.
@@ -93,12 +93,12 @@ type moment byte
 
 // The moments of a sale, in their order.
 const (
-	enters  moment = iota // the section
-	works                 // in the section, after the helper's call if the subject is nested
-	read                  // the stock
-	isTold                // it learns that the lock is lost
+	enters  moment = iota // the section begins
+	works                 // the work begins, after the helper's call if the subject is nested
+	read                  // the stock was read
+	isTold                // the buyer learns that the lock is lost
 	refused               // the stock refuses the write
-	wrote                 // the stock
+	wrote                 // the stock was written
 	leaves                // the work is over
 	ends                  // the section is over
 )
@@ -156,7 +156,8 @@ func (b *Buyer) sell(ctx context.Context, c stock.Counter) error {
 	return nil
 }
 
-// late calls sees if err says that the stock refused an outdated fencing token.
+// late returns err. If err says that the stock refused an outdated fencing token, it calls sees
+// first.
 func (b *Buyer) late(err error) error {
 	if errors.Is(err, stock.ErrFenced) {
 		b.sees(refused, 0)

@@ -18,7 +18,7 @@ import (
 // in a goroutine of its own, and Settle after each reply or fault.
 type Shopper struct {
 	*Process        // from Begin on
-	Owner    string // the owner's name that it gives to a lock
+	Owner    string // the name under which it asks for a lock
 
 	SetUp func(fault.Command) fault.Value // replies to a command that sets up a connection; nil: the server does
 	Opens func(*Request)                  // is called with each command that is sent
@@ -37,7 +37,7 @@ type Shopper struct {
 
 	// The state of the sale. It may be read while all goroutines wait.
 	Section     Section
-	Told        bool // in the section: the lock is lost, and it knows
+	Told        bool // in the section: the lock is lost, and the buyer knows it
 	Read, Wrote *int64
 	Sold        bool
 	Done        bool

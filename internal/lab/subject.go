@@ -36,10 +36,10 @@ type Subject struct {
 	// under the lock. That context is cancelled, with the reason, when the lock is lost.
 	Lock func(p *Process) *guard.Distributed
 
-	// Guard makes an instance's guard; nil: it is made from Lock.
+	// Guard makes an instance's guard. Nil: the guard is made from Lock.
 	Guard func(p *Process) guard.Guard
 
-	// Optimistic says that nobody is locked out: the write fails if the stock has changed.
+	// Optimistic says that nobody is locked out; instead, the write fails if the stock has changed.
 	Optimistic bool
 
 	// InProcess says that the lock is in the memory of one process.
@@ -49,10 +49,11 @@ type Subject struct {
 	// NeedsEtcd or NeedsZooKeeper.
 	Needs catalog.Need
 
-	// Tokens says that a handle has Token() int64, the fencing token of its hold.
+	// Tokens says that a handle has a method Token() int64, which returns the fencing token of its
+	// hold.
 	Tokens bool
 
-	// RedisKey returns the key of the lock in Redis; nil: its own name.
+	// RedisKey returns the key of the lock in Redis. Nil: the key is the lock's name.
 	RedisKey func(key string) string
 
 	// Beside returns the keys, not among KEYS, that a script of the lock at key derives from its
@@ -71,11 +72,12 @@ type Subject struct {
 	// Nil: they are sent unchanged.
 	Rewrite func(statement string) string
 
-	// Nested says that the work under the lock calls a helper that takes the lock again:
-	// see Shopper. Only schedules have such subjects.
+	// Nested says that the work under the lock calls a helper that takes the lock again. Only
+	// schedules have such subjects.
 	Nested bool
 
-	// HolderOnly says that Unlock can only be called by a holder: TryLock returns what it needs.
+	// HolderOnly says that only a holder can call Unlock, because Unlock needs something that a
+	// successful TryLock has stored.
 	HolderOnly bool
 }
 
@@ -122,8 +124,8 @@ func Subjects() []Subject {
 	return append(listed, added(stages, listed)...)
 }
 
-// added returns the locks in the catalog that are not listed. A new lock there needs no entry in
-// Subjects: it is tried with the settings of the catalog.
+// added returns the locks in the catalog that are not listed. So a new lock in the catalog needs no
+// entry in Subjects: it is tried with the settings of the catalog.
 func added(stages catalog.List, listed []Subject) (more []Subject) {
 	for _, s := range stages {
 		if s.Guard == nil || s.Extra || slices.ContainsFunc(listed, func(c Subject) bool { return c.Name == s.Name }) {
@@ -153,7 +155,8 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 	}
 }
 
-// lockOf returns a Subject.Lock for a lock that is not in the catalog, or has other settings there.
+// lockOf returns a Subject.Lock for a lock that is not in the catalog, or that has other settings
+// in the catalog.
 func lockOf(handle func(p *Process, key string) guard.Lock, notHeld error) func(*Process) *guard.Distributed {
 	return func(p *Process) *guard.Distributed {
 		lock := func(key string) guard.Lock { return handle(p, key) }
@@ -172,7 +175,7 @@ func Coordinated() []Subject {
 	}
 }
 
-// ofTicket is a Subject.Beside: it returns the list that wakes the waiter with this ticket.
+// ofTicket is a Subject.Beside. It returns the list that wakes the waiter with this ticket.
 func ofTicket(key, arg string) []string {
 	if looksRandom(arg) {
 		return []string{key + ":wake:" + arg}
@@ -180,7 +183,7 @@ func ofTicket(key, arg string) []string {
 	return nil
 }
 
-// ofOwner is a Subject.Beside: it returns the list that wakes this owner, and the key of the last
+// ofOwner is a Subject.Beside. It returns the list that wakes this owner, and the key of the last
 // token.
 func ofOwner(key, arg string) []string {
 	if _, err := strconv.Atoi(arg); err == nil {
@@ -264,7 +267,7 @@ func (c Subject) InService() bool {
 }
 
 // Leased reports whether a handle has a context that ends when the lock is lost. Only such a handle
-// depends on the time.
+// depends on time.
 func (c Subject) Leased() bool {
 	if !c.InRedis() {
 		return false
@@ -280,7 +283,7 @@ func (c Subject) Leased() bool {
 func (p *Process) Guard() guard.Guard { return p.w.Subject.guard(p, nil) }
 
 // StockGuard makes the subject's guard around the stock for this instance. Callers that are refused
-// wait as the policy says, or in the subject's own way if it is nil.
+// wait as the policy says, or in the subject's own way if the policy is nil.
 func (p *Process) StockGuard(policy guard.Policy) stock.Guard {
 	c := p.w.Subject
 	if c.Optimistic {

@@ -21,10 +21,10 @@ type Table struct {
 // All returns all subjects.
 func (t Table) All() []Subject { return slices.Concat(t.Subjects, t.Others) }
 
-// Cells returns how many cells there are by default.
+// Cells returns the number of cells that are tried by default.
 func (t Table) Cells() int { return len(t.Subjects) * len(t.Scenarios) }
 
-// Pick returns the tables with only the named anomalies and strategies; without names, with all
+// Pick returns the tables with only the named anomalies and strategies. Without names it keeps all
 // anomalies and all default subjects. Some of the tables may have no cell.
 func Pick(tables []Table, anomalies, strategies []string) ([]Table, error) {
 	var scenarios []Scenario
@@ -85,7 +85,7 @@ func AnomalyNamed(name string) Anomaly {
 //go:embed record.json
 var recordFile []byte
 
-// Record has the outcome of every cell in an earlier run, by strategy and then by anomaly. The
+// Record contains the outcome of every cell in an earlier run, by strategy and then by anomaly. The
 // outcomes of a strategy are in one place, so that a diff of the record can be reviewed.
 type Record map[string]map[string]Outcome
 
@@ -99,8 +99,8 @@ var Recorded = sync.OnceValue(func() Record {
 })
 
 // With returns the record updated with the outcomes of a run, without the entries that are no
-// longer in the tables. An undecided cell does not change the record, nor does one that does not
-// apply where it was run, such as one about MySQL on SQLite.
+// longer in the tables. A cell with the outcome Unknown does not change the record. Nor does a cell
+// that does not apply on the servers of the run, such as a MySQL anomaly on SQLite.
 func (r Record) With(tables []Table, cells []Cell) Record {
 	found := make(map[[2]string]Outcome)
 	for _, c := range cells {

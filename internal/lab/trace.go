@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// maxTrace bounds a cell's trace. Of a retry storm, it keeps the beginning.
+// maxTrace is the length at which a trace takes no more commands. So the trace shows only the
+// beginning of a retry storm.
 const maxTrace = 400
 
 // trace collects the events of a cell. It is safe for concurrent use.
@@ -49,7 +50,7 @@ func (t *trace) overlap(actor string, others []string) {
 	t.held = append(t.held, &Event{At: t.ms(), Actor: actor, Kind: Break, Text: text})
 }
 
-// judge adds the overlaps to the trace, because they decide the cell.
+// judge adds the overlaps to the trace, because they decide the outcome of the cell.
 func (t *trace) judge() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,14 +58,15 @@ func (t *trace) judge() {
 	t.held = nil
 }
 
-// acquit removes the breaks from the trace, because the cell is not decided.
+// acquit removes the breaks from the trace, because the outcome of the cell is Unknown.
 func (t *trace) acquit() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.entries = slices.DeleteFunc(t.entries, func(e *Event) bool { return e.Kind == Break })
 }
 
-// mark returns a function that removes the events added to the trace since.
+// mark returns a function that removes the events that were added to the trace after the call of
+// mark.
 func (t *trace) mark() (cut func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,7 +105,7 @@ func (t *trace) begin(actor, text string) *Event {
 	return t.add(actor, Command, text)
 }
 
-// change applies f to an event with the trace locked. E may be nil, if it was left out.
+// change applies f to an event with the trace locked. E is nil if the event was left out.
 func (t *trace) change(e *Event, f func(*Event)) {
 	if e == nil {
 		return
@@ -113,8 +115,8 @@ func (t *trace) change(e *Event, f func(*Event)) {
 	f(e)
 }
 
-// now moves an event to this moment and returns the moment, because a command counts from when
-// Redis receives it. E may be nil, if it was left out.
+// now sets the time of an event to the present and returns it, because a command counts from when
+// Redis receives it. E is nil if the event was left out.
 func (t *trace) now(e *Event) float64 {
 	if e == nil {
 		return 0
@@ -133,7 +135,7 @@ func (t *trace) drop(e *Event) {
 	t.entries = slices.DeleteFunc(t.entries, func(other *Event) bool { return other == e })
 }
 
-// events returns the collected events in the order of time.
+// events returns the collected events in chronological order.
 func (t *trace) events() []Event {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 )
 
 // InVirtualTime runs f in virtual time, outside of a test. It returns an error if f panics, or
-// leaves behind a goroutine that waits for ever.
+// leaves behind a goroutine that waits forever.
 //
 // When all goroutines in it wait, the clock jumps to the end of the shortest wait, so a lease of
 // three seconds expires at once, and nothing comes too early or too late. The standard library
@@ -22,7 +22,7 @@ import (
 // client library pools, so code that uses such a library freely should all run in a single
 // InVirtualTime.
 func InVirtualTime(f func()) (err error) {
-	defer recovered(&err) // a goroutine that waits for ever was left behind
+	defer recovered(&err) // synctest panics if a goroutine that waits forever was left behind
 	synctest.Test(new(testing.T), func(*testing.T) {
 		defer recovered(&err) // f panicked
 		f()

@@ -37,15 +37,15 @@ type World struct {
 	keyless  bool                                        // only the lock is read after each command
 	changed  func(actor string, before, after lockState) // is called after commands that mention the lock; may be nil
 	names    *names
-	scripts  sync.Map // those that buyers at a gate have sent in full, by hash
+	scripts  sync.Map // scripts that buyers at a gate have sent in full, by hash
 	database database
 
 	mu        sync.Mutex
 	processes []*Process
-	deeds     map[deed]int // how often
+	deeds     map[deed]int // how many times each was done
 	inside    []string     // the holders of the lock, once for each hold
 	overlaps  []string     // one sentence each
-	steps     int          // how often the lock was taken or given back
+	steps     int          // how many times the lock was taken or given up
 	failure   *Verdict     // from a goroutine that could not go on, or if a server could not be read
 	cleanups  []func()
 	all       sync.WaitGroup
@@ -127,15 +127,15 @@ func (w *World) close() {
 	}
 }
 
-// Cleanup calls f when the cell is over. Functions are called in the reverse order.
+// Cleanup calls f when the cell is over. Functions are called in reverse order.
 func (w *World) Cleanup(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cleanups = append(w.cleanups, f)
 }
 
-// play runs a scenario and returns its verdict. A scenario that gets stuck, panics, or does not end
-// in time leaves the cell undecided.
+// play runs a scenario and returns its verdict. If the scenario gets stuck, panics, or does not end
+// in time, the outcome is Unknown.
 func (w *World) play(run func(*World) Verdict, limit time.Duration) Verdict {
 	out := make(chan Verdict, 1)
 	w.all.Go(func() {
@@ -198,8 +198,8 @@ func (w *World) Sleep(d time.Duration) {
 	}
 }
 
-// within returns a function to call at the end of something that should take d. It marks the cell
-// as late if that took much longer.
+// within returns a function that must be called at the end of something that should take d. That
+// function marks the cell as late if it took much longer.
 func (w *World) within(d time.Duration) (done func()) {
 	start := time.Now()
 	return func() {
@@ -275,7 +275,7 @@ func (w *World) First(actor string, kind Kind) (at time.Duration, ok bool) {
 	return w.trace.first(actor, kind)
 }
 
-// Context ends with the cell.
+// Context returns a context that ends when the cell is over.
 func (w *World) Context() context.Context { return w.ctx }
 
 // NameKey sets the name by which the trace shows a key, a token or an id.
@@ -287,8 +287,8 @@ func (w *World) Readable(text string) string { return w.names.value(text) }
 // LockHeld reports whether the lock is held according to its servers.
 func (w *World) LockHeld() bool { return w.look().held }
 
-// LeaseLeft returns the rest of the lease. It is 0 if the lock is free, and negative if it is held
-// without a lease.
+// LeaseLeft returns the time left on the lease. It is 0 if the lock is free, and negative if it is
+// held without a lease.
 func (w *World) LeaseLeft() time.Duration { return w.look().left }
 
 // Entry returns the entry with which an owner asks a guard for the lock.

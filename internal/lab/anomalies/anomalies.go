@@ -37,7 +37,8 @@ func All() []lab.Scenario {
 
 // The functions below say why an anomaly does not apply to a subject. Several anomalies share them.
 
-// not returns why for the subjects of which so is true, and calls next for the others.
+// not returns a function that returns why for the subjects for which so is true, and calls next for
+// the others.
 func not(so func(lab.Subject) bool, why string, next func(lab.Subject) string) func(lab.Subject) string {
 	return func(c lab.Subject) string {
 		if so(c) {

@@ -63,7 +63,7 @@ var cacheFailedLoad = lab.Try("cache-failed-load", needsCacheGuard, func(w *lab.
 }, loaded(2*perInstance+1),
 	times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load"))
 
-// perInstance is how many readers in each instance wait for a load that fails.
+// perInstance is the number of readers in each instance that wait for a load that fails.
 const perInstance = 2
 
 var errAway = errors.New("the database is away")
@@ -73,8 +73,8 @@ type coldKey struct {
 	w       *lab.World
 	load    time.Duration // how long one load takes
 	missing bool          // the value does not exist
-	unwary  bool          // do not look into the cache again under the lock
-	failing int64         // each load fails, after that many readers have asked for the lock
+	unwary  bool          // readers with the lock do not look into the cache again
+	failing int64         // if not 0: each load fails once that many readers have asked for the lock
 	waiting *atomic.Int64 // readers that have asked for the lock
 	asked   *atomic.Int64 // queries to the database
 }

@@ -13,8 +13,8 @@ const (
 	isOfFamily = "family" // its strategy is of the same family as the subject's
 )
 
-// of claims that check is true for all names. Missing is the format of the message for the first
-// name for which it is not.
+// of returns a claim that check is true for all names. Missing is the format of the message for the
+// first name for which check is false.
 func of(names []string, missing string, check func(w *lab.World, who string) bool) lab.Claim {
 	return func(w *lab.World) {
 		for _, who := range names {
@@ -33,7 +33,7 @@ func refused(names ...string) lab.Claim {
 	return of(names, "%s was never refused", did(lab.WasRefused))
 }
 
-// answered claims that each of the actors was granted the lock or refused it.
+// answered claims that each of the actors was either granted or refused the lock.
 func answered(names ...string) lab.Claim {
 	return of(names, "%s asked for the lock and got no answer", func(w *lab.World, who string) bool {
 		return w.Did(lab.HadLock, who) || w.Did(lab.WasRefused, who)

@@ -13,7 +13,7 @@ var orphan = lab.Try("orphan-after-crash", needsLock, func(w *lab.World) lab.Ver
 	return freeAgain(w, b, "A")
 }, had("A", "B"), faulted("A"), unlessInMemory(refused("B")))
 
-// freeAgain reports whether b gets the lock in the end, after the process that held it died.
+// freeAgain returns Holds if b gets the lock in the end, after the process that held it died.
 func freeAgain(w *lab.World, b *lab.Process, dead string) lab.Verdict {
 	ok := b.Holder().Obtain(3 * w.TTL)
 	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end",

@@ -41,8 +41,8 @@ func keptApart(names ...string) lab.Claim {
 	})
 }
 
-// sellBeside lets A sell by the subject's strategy, and B by another one while A is at work. The
-// shop keeps the two apart unless it is mixed.
+// sellBeside lets A sell by the subject's strategy, and B by another strategy while A is at work.
+// The shop keeps the two apart unless mixed is set.
 func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 	f := openFlashSale(w, 2)
 	inside, goOn := make(chan struct{}), make(chan struct{})
@@ -133,7 +133,7 @@ func (f *flashSale) openDatabase() {
 	lab.Need(err == nil, "there is no database: %v", err)
 }
 
-// begins adds a key that the till has set to the keys that the trace begins with.
+// begins makes the trace begin with a key that the till has set.
 func (f *flashSale) begins(key, name string) {
 	value, err := f.w.Side.Get(f.w.Context(), key).Result()
 	lab.Need(err == nil, "the item could not be put on sale: %v", err)
@@ -175,8 +175,9 @@ type outlet struct {
 	service  *stock.Service
 }
 
-// open starts an instance. There the subject's strategy uses the subject's guard, and any other
-// strategy is the shop's. If it is mixed, strategies of several families may sell at the same time.
+// open starts an instance. In it, the subject's strategy uses the subject's guard, and any other
+// strategy is the shop's. If mixed is set, strategies of several families may sell at the same
+// time.
 func (f *flashSale) open(o *outlet, mixed bool) *outlet {
 	w, p := f.w, o.p
 	cfg := stock.Config{

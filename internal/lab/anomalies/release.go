@@ -170,8 +170,7 @@ var unlockAfterCancel = lab.Try("unlock-after-cancel", needsLock, func(w *lab.Wo
 	return soonFree(w, b, "")
 }, had("A", "B"), lab.IsLock)
 
-// soonFree reports whether b gets the lock without waiting for its lease to
-// run out.
+// soonFree returns Holds if b gets the lock without waiting for a lease to run out.
 func soonFree(w *lab.World, b *lab.Holder, why string) lab.Verdict {
 	ok := b.Obtain(w.TTL / 2)
 	return w.Verdict(ok, b.Name, b.Name+" gets the lock soon",

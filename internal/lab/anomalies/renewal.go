@@ -8,7 +8,7 @@ import (
 const notRenewed = "nothing renews it"
 
 // outlivesTTL lets one and a half times the ttl pass, and reports whether the lock is still held.
-// Its holder is alive.
+// The holder must be alive.
 func outlivesTTL(w *lab.World) bool {
 	w.Sleep(w.TTL + w.TTL/2)
 	return w.LeaseLeft() > 0
@@ -37,7 +37,7 @@ var renewalAfterUnlock = lab.Try("renewal-after-unlock", needsRedisLock, func(w 
 	return lab.Holds.Because("after its unlock A sends nothing, and the lock is free")
 }, had("A", "B"))
 
-// renewalsPerTTL is more than any lock here needs: three are common.
+// renewalsPerTTL is more renewals in a ttl than any of the locks needs: three are common.
 const renewalsPerTTL = 4
 
 var secondRenewer = lab.Try("second-renewer", needsRedisLock, func(w *lab.World) lab.Verdict {

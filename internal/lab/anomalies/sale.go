@@ -87,7 +87,7 @@ var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdic
 	return soonFree(w, b, "A has the lock twice and gives it back once: ")
 }, had("A", "B"), lab.IsLock)
 
-// abortsPerSale is how many aborted attempts per sale are acceptable. A lock has none, and many
+// abortsPerSale is the acceptable number of aborted attempts per sale. A lock has none, and many
 // concurrent buyers without a lock have far more.
 const abortsPerSale = 1
 

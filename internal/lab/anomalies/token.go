@@ -63,9 +63,9 @@ var successorsToken = lab.Try("successors-token", needsToken, func(w *lab.World)
 	return lab.Holds.Because("A is told its own token, and its write is refused; B's is not")
 }, had("A", "B"), faulted("A"))
 
-// clockBack takes the lock twice, each time after the clock of its server was set back by another
-// ten times the ttl: first when the last token has expired, and then when all keys of the lock are
-// lost.
+// clockBack takes the lock again twice, each time after the clock of its server was set back by a
+// further ten times the ttl: first when the last token has expired, and then when all keys of the
+// lock are lost.
 var clockBack = lab.Scenario{
 	Anomaly:  lab.AnomalyNamed("clock-back"),
 	Requires: []lab.Claim{had("A", "B", "C")},

@@ -24,7 +24,7 @@ var missedWakeUp = lab.Try("missed-wake-up", needsLock, func(w *lab.World) lab.V
 		"B sleeps on, "+lab.About(took)+" after the lock became free")
 }, had("A", "B"))
 
-// overtakings is how often B is overtaken before it counts as starved.
+// overtakings is the number of times that B is overtaken before it counts as starved.
 const overtakings = 12
 
 var overtaken = lab.Try("starvation", needsLock, func(w *lab.World) lab.Verdict {
@@ -89,7 +89,7 @@ func asks(w *lab.World, p *lab.Process) (next func() (arrive func()), letGo func
 
 var needsCommands = not(lab.Subject.InService, noCommands, needsLock)
 
-// commandsPerHold is how many commands per hold are acceptable. A queue takes about five, and many
+// commandsPerHold is the acceptable number of commands per hold. A queue takes about five, and many
 // polling callers take far more.
 const commandsPerHold = 10
 

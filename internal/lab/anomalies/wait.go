@@ -32,7 +32,7 @@ func waiting(w *lab.World, p *lab.Process, wait context.Context) <-chan error {
 
 var errStillWaiting = errors.New("it still waits")
 
-// ended returns the error of a wait, and how long it took.
+// ended returns the error of a wait and how long the wait took, or errStillWaiting after limit.
 func ended(w *lab.World, out <-chan error, limit time.Duration) (took time.Duration, err error) {
 	start := time.Now()
 	select {
@@ -43,7 +43,7 @@ func ended(w *lab.World, out <-chan error, limit time.Duration) (took time.Durat
 	}
 }
 
-// stillWaits ends the scenario undecided if the wait is already over.
+// stillWaits ends the scenario with the outcome Unknown if the wait is already over.
 func stillWaits(who string, out <-chan error) {
 	lab.Need(len(out) == 0, "%s does not wait for a lock that another has", who)
 }

@@ -16,7 +16,7 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// naively has the subjects of package naive, each with a function that sets its mistakes.
+// naively maps each subject of package naive to a function that sets its mistakes.
 var naively = map[string]func(*naive.Consumer){
 	overwrite: func(*naive.Consumer) {},
 	ackFirst:  func(c *naive.Consumer) { c.AckFirst = true },
@@ -30,13 +30,13 @@ func streams(c lab.Subject) bool {
 	return c.Name == luaStream || c.Name == ackFirst || c.Name == noClaim || c.Name == newID
 }
 
-// seller is what a process does in a sale.
+// seller has the methods by which a process takes part in a sale.
 type seller interface {
 	// buy takes one unit, and returns when the order is written or accepted.
 	buy(ctx context.Context, owner string) error
 	// repair corrects the stock while the sale goes on.
 	repair(ctx context.Context) error
-	// form opens an admin's form that shows the units left. Save adds a unit in it.
+	// form opens an admin's form that shows the units left. Save adds one unit through that form.
 	form(ctx context.Context) (save func() error, err error)
 	// consume writes accepted orders until ctx ends.
 	consume(ctx context.Context, name string)
@@ -45,7 +45,7 @@ type seller interface {
 // behind is a sale of one item with a subject of Behind or a subject that sells from a pool.
 type behind struct {
 	*onSale
-	audit seller // sells the rest at the end, without faults
+	audit seller // sells the remaining units at the end, without faults
 	books bookkeeper
 
 	stops  []func()        // stop the consumers
@@ -90,7 +90,7 @@ func openBehind(w *lab.World, units int64) *behind {
 	return b
 }
 
-// claimAfter is how long a consumer may take for an order before another may claim it.
+// claimAfter is how long a consumer may take for an order before another consumer may claim it.
 func (b *behind) claimAfter() time.Duration { return b.w.TTL / 8 }
 
 // seller makes a process's seller.
@@ -156,12 +156,12 @@ func (r realSeller) form(ctx context.Context) (save func() error, err error) {
 }
 
 // pollEvery is how often a consumer looks for orders that other processes have accepted. No other
-// timer has this period or a multiple of it: two that fire at once would make the trace differ from
-// run to run.
+// timer has this period or a multiple of it, because two timers that fire at once would make the
+// trace differ from run to run.
 const pollEvery = 233 * time.Millisecond
 
 func (r realSeller) consume(ctx context.Context, name string) {
-	ours := func(sku string) bool { return sku == r.b.item.SKU } // on servers the cells share a database
+	ours := func(sku string) bool { return sku == r.b.item.SKU } // on a database server, the cells share a database
 	r.Consume(ctx, stream.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery, Only: ours})
 }
 
@@ -239,7 +239,8 @@ func (p *writer) writes() (done <-chan struct{}) {
 	return done
 }
 
-// verdict has all orders written, sells the rest, and counts.
+// verdict has all orders written, sells the remaining units, and checks that every unit is sold
+// once.
 func (b *behind) verdict() lab.Verdict {
 	b.w.Sleep(tick) // for commands that were just let go
 	for _, stop := range b.stops {
@@ -266,7 +267,8 @@ func (b *behind) verdict() lab.Verdict {
 	return lab.Holds.Because("%d of %d units were sold, each once", b.units, b.units)
 }
 
-// sellRest sells until nothing is left, and has the orders written.
+// sellRest sells until nothing is left, has the orders written, and returns the number of units
+// that it sold.
 func (b *behind) sellRest() (rest int64) {
 	ctx, stop := context.WithCancel(b.w.Context())
 	done := b.w.Go(func() { b.audit.consume(ctx, "Z") })
@@ -288,7 +290,8 @@ func (b *behind) sellRest() (rest int64) {
 	return 0
 }
 
-// ask has the buyers of accepted orders ask for their state, after Redis has lost some.
+// ask has the buyers of accepted orders ask for the state of their orders, after Redis has lost
+// some.
 func (b *behind) ask() {
 	b.denied = make(map[string]bool)
 	for _, id := range b.books.accepted {

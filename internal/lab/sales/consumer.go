@@ -114,8 +114,8 @@ func (p *writer) writesAlone() error {
 	return nil
 }
 
-// takenOverBy starts a consumer that takes over the orders that another has left, and returns the
-// verdict.
+// takenOverBy starts a consumer that takes over the orders that another consumer has left, and
+// returns the verdict.
 func (b *behind) takenOverBy(d *writer) lab.Verdict {
 	d.writes()
 	b.w.Sleep(3 * b.claimAfter())

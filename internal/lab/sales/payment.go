@@ -91,7 +91,8 @@ var orderWithoutStatus = lab.Try("killed-between-order-and-hold", nil, func(w *l
 	return s.verdict()
 }, had(hasHold, "A"), had(wasTold, "C", "D"))
 
-// secondWrite matches the second of the two writes by which a payment becomes an order.
+// secondWrite matches the second of the two writes after a payment: one writes the order, the other
+// changes the hold.
 func secondWrite(c lab.Subject) lab.Match {
 	if c.Name == h1.Name {
 		return func(cmd fault.Command) bool { return cmd.Is("DEL") }

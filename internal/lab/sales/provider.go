@@ -104,7 +104,7 @@ func (c cashier) call(what string, f func() (payment.Payment, error)) (payment.P
 	return p, err
 }
 
-// namePayment gives a payment a number for its name in the trace.
+// namePayment sets the name of a payment in the trace: payment-1 for the first one, and so on.
 func (s *sale) namePayment(p payment.Payment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,8 +37,8 @@ func accepts(cmd fault.Command) bool {
 		func(arg string) bool { return strings.HasSuffix(arg, ":stream") })
 }
 
-// killedAfter runs f until the reply to a command is on its way, and kills the process before
-// it arrives.
+// killedAfter runs f until the reply to a matching command is on its way, and kills the process
+// before the reply arrives.
 func (p *writer) killedAfter(f func() error, match lab.Match) {
 	stop := lab.NewPause()
 	p.Inject(match, 1, "is killed before the reply arrives", stop.After)
@@ -114,7 +114,7 @@ func lacksRepair(c lab.Subject) string {
 }
 
 // inFlight has A buy a unit, and delays the write of the order. If orders are written
-// asynchronously, D is the writer, and A has its answer at once.
+// asynchronously, D writes the order, and A gets its answer at once.
 func (b *behind) inFlight(a *writer) (stop *lab.Pause, bought <-chan struct{}) {
 	if !streams(b.w.Subject) {
 		stop = a.Park(writesOrder)

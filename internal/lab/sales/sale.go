@@ -48,13 +48,13 @@ func put(w *lab.World, item stock.Item) *onSale {
 
 type sale struct {
 	*onSale
-	audit *shop // sells the rest at the end, without faults
+	audit *shop // sells the remaining units at the end, without faults
 
 	provider *provider
 
 	mu       sync.Mutex
 	payments []string // ids, in the order in which they were authorised
-	buyers   []string // of each hold that was asked for
+	buyers   []string // the buyer of each hold that was asked for
 }
 
 func open(w *lab.World, units int64) *sale {
@@ -67,8 +67,9 @@ func open(w *lab.World, units int64) *sale {
 	return s
 }
 
-// migrated has the servers whose tables exist. It is locked for changes to tables that cells share,
-// because cells run concurrently, and a table that is being altered may look empty to a reader.
+// migrated lists the servers on which the tables exist. It is locked during changes to tables that
+// cells share, because cells run concurrently, and a table that is being altered may look empty to
+// a reader.
 var migrated struct {
 	sync.Mutex
 	servers []string
@@ -134,7 +135,8 @@ func (s *sale) newID(who string) string {
 	return id
 }
 
-// verdict sells the rest, and counts.
+// verdict sells the remaining units, and checks that every unit is sold once and every payment has
+// one order or one refund.
 func (s *sale) verdict() lab.Verdict {
 	rest := s.sellRest()
 	sold, broken := s.counted(rest)
@@ -149,7 +151,7 @@ func (s *sale) verdict() lab.Verdict {
 	return lab.Holds.Because("%d of %d units were sold, and every payment has one order or one refund", sold, s.units)
 }
 
-// counted checks that every unit is sold once. Rest is how many were sold by sellRest.
+// counted checks that every unit is sold once. Rest is the number of units that sellRest sold.
 func (o *onSale) counted(rest int64) (sold int64, broken lab.Verdict) {
 	sold = o.sold()
 	if rest > 0 {
@@ -164,7 +166,8 @@ func (o *onSale) counted(rest int64) (sold int64, broken lab.Verdict) {
 	return sold, broken
 }
 
-// sellRest sweeps expired holds, and sells until nothing is left.
+// sellRest sweeps expired holds, sells until nothing is left, and returns the number of units that
+// it sold.
 func (s *sale) sellRest() (rest int64) {
 	s.sweepAll()
 	for range mostBuyers {

@@ -4,8 +4,8 @@
 // code of the stages of package holds, or of package stock, while SQL statements and commands to
 // Redis are delayed or lost.
 //
-// The outcome does not depend on what a stage returned. It is counted at the end: the orders in the
-// database must match the units, and every captured payment must match an order or a refund.
+// The outcome does not depend on what a stage returned. It is computed at the end: the orders in
+// the database must match the units, and every captured payment must match an order or a refund.
 package sales
 
 import (
@@ -105,14 +105,14 @@ func aboutHolds(s lab.Scenario) func(lab.Subject) string {
 
 func isPool(c lab.Subject) bool { return c.Name == sqlSnapshot || c.Name == sqlUnits }
 
-// stages has the constructor of each subject's stage.
+// stages maps each subject to the constructor of its stage.
 var stages = map[string]func(holds.Backends) holds.Stage{
 	h1.Name: func(b holds.Backends) holds.Stage { return h1.New(b) },
 	h2.Name: func(b holds.Backends) holds.Stage { return h2.New(b) },
 	h3.Name: func(b holds.Backends) holds.Stage { return h3.New(b) },
 }
 
-// openDatabase is the lab.OpenDatabase of all subjects. It takes what the flag -db takes.
+// openDatabase is the lab.OpenDatabase of all subjects. Spec has the form of the -db flag.
 func openDatabase(ctx context.Context, spec string) (*lab.Database, error) {
 	server, err := backend.ServeDatabase(ctx, spec)
 	if err != nil {

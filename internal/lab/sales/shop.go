@@ -29,7 +29,7 @@ type shop struct {
 func (s *sale) shop(name string) *shop { return s.shopWith(name, shopConfig{}) }
 
 type shopConfig struct {
-	ahead     time.Duration // of its clock
+	ahead     time.Duration // how far its clock is ahead
 	isolation sql.IsolationLevel
 }
 
@@ -47,7 +47,7 @@ func (s *sale) shopWith(name string, c shopConfig) *shop {
 const (
 	hasHold   = "hold"   // it got a hold
 	wasTold   = "told"   // one of its calls returned
-	hasOrder  = "order"  // its payment became an order
+	hasOrder  = "order"  // it has an order
 	hasRefund = "refund" // its payment was refunded
 )
 
@@ -74,15 +74,15 @@ func (p *shop) ask(buyer string, limit int64) (holds.Hold, error) {
 	return h, err
 }
 
-// take asks for a hold, and leaves the cell undecided if it gets none.
+// take asks for a hold. If it gets none, the outcome of the cell is Unknown.
 func (p *shop) take(buyer string) holds.Hold {
 	h, err := p.ask(buyer, 0)
 	lab.Need(err == nil, "%s got no hold: %v", p.name, err)
 	return h
 }
 
-// pay pays for a hold: the money is captured, and then the hold is claimed. A payment
-// that gets no order is refunded.
+// pay pays for a hold: the money is captured, and then the hold is claimed. A payment that does not
+// lead to an order is refunded.
 func (p *shop) pay(h holds.Hold) error {
 	_, err := p.till.Pay(p.s.w.Context(), h.ID, h.Token, "key-"+p.name)
 	p.say(hasOrder, err, "has an order")
@@ -151,7 +151,7 @@ func (p actor) say(done string, err error, good string) {
 	w.Note(p.name, "%s", good)
 }
 
-// told returns the text of an error with the names of the trace.
+// told returns the text of an error with the names that the trace uses.
 func told(w *lab.World, err error) string { return lab.Brief(errors.New(w.Readable(err.Error()))) }
 
 // begin runs f in the background.
@@ -219,7 +219,7 @@ func (p actor) killedAt(f func() error, match lab.Match) {
 	p.killedIn(f, stop)
 }
 
-// killedIn runs f until it is parked, and kills the process.
+// killedIn runs f until stop parks it, and kills the process.
 func (p actor) killedIn(f func() error, stop *lab.Pause) {
 	done := p.begin(f)
 	p.mustPark(stop, done)

@@ -14,7 +14,7 @@
 // of each buyer, and the faults that are left (state).
 //
 // A buyer has several goroutines. Commands that they send at the same moment are put in order
-// before they get a connection (lab.Shopper), so that a run does the same each time.
+// before they get a connection (lab.Shopper), so that every run does the same.
 //
 // The scheduler in package lab runs all buyers with one server. The tests compare the search with
 // it after random moves, and it must be able to replay each break that the search finds.
@@ -22,9 +22,9 @@
 // # Which states are merged
 //
 // Two states are merged if the following are the same in both (state.id): the data in Redis, with
-// the rest of each ttl; for each buyer, the commands without a reply, what it would do without
-// further inputs and when, and its past inputs; the faults that are left; and how many units are
-// sold. Two buyers may have changed places.
+// the remaining ttl of each key; for each buyer, the commands without a reply, what it would do
+// without further inputs and when, and its past inputs; the faults that are left; and how many
+// units are sold. Two buyers may have changed places.
 //
 // Times are relative: the clock of Redis shows the same moment in every state, and times that are
 // stored in Redis are shifted instead. Random values are replaced by numbers. Fencing tokens are
@@ -32,10 +32,10 @@
 //
 // Buyers are merged in the same way (histories.add): a buyer whose inputs were different, but which
 // does the same from here on, continues from another history. Its random values and its tokens have
-// other names there, so they are renamed (names.go). So each strategy is run a few thousand times,
-// and not once for each state. Which history is kept is chosen after each level of the search, in a
-// fixed order (histories.settle), so the result does not depend on which worker was quicker. The
-// tests keep a different one, and find the same.
+// other names in that history, so they are renamed (names.go). So each strategy is run a few
+// thousand times, and not once for each state. Which history is kept is chosen after each level of
+// the search, in a fixed order (histories.settle), so the result does not depend on which worker
+// was quicker. The tests keep a different history, and get the same result.
 //
 // Past inputs are ignored where the program no longer depends on them. That assumes six things
 // about the programs:
@@ -50,10 +50,10 @@
 //   - The reply to a renewal matters only through the timers that the program sets after it.
 //     Whether the last reply was lost is kept, but not how many were.
 //   - A program that has ended and waits for no reply does nothing more.
-//   - A program that depends on the time has a timer, or counts a lease from the command that
-//     acquired or renewed it. Ages above a lease are all the same to it. If it cannot tell its
-//     holder that the lock is lost, it does not depend on the time. If it asks once more when it
-//     is woken (lab.Subject.AsksAgain), its lease counts from there.
+//   - A program that depends on time has a timer, or measures the age of its lease from the command
+//     that acquired or renewed it. Ages above a lease are all the same to it. If it cannot tell its
+//     holder that the lock is lost, it does not depend on time. If it asks once more when it is
+//     woken (lab.Subject.AsksAgain), its lease counts from that request.
 //
 // The tests also search the stages without merging and with all moves, as far as that is feasible,
 // and compare the lengths of the shortest breaks.
@@ -64,7 +64,7 @@
 // released in the background, because the scheduler does not allow that either. Time passes up to
 // the next event: a key expires, a buyer goes on by itself, or a command that waits in Redis gets
 // its reply. Events in a frozen process, or of a buyer that would only be refused again, count only
-// if there are no others. Renewals are sent when they are due; one that a frozen process has given
-// up is never executed. Moves that commute are tried in one order (state.moves). If only some
-// moves would be tried from a state, it is skipped when it is already known with all moves.
+// if there are no others. Renewals are sent when they are due; a renewal that a frozen process has
+// given up is never executed. Moves that commute are tried in one order (state.moves). A state from
+// which only some moves would be tried is skipped if it is already known with all moves.
 package search

@@ -41,9 +41,9 @@ type outcome struct {
 	err     error
 }
 
-// histories has the histories of all buyers. Of those with the same id, one is kept. It is chosen
-// when all workers have finished a level of the search, so it does not depend on how quick they
-// are.
+// histories holds the histories of all buyers. It keeps one history of each id, which it chooses
+// when all workers have finished a level of the search. So the choice does not depend on how quick
+// the workers are.
 type histories struct {
 	mu    sync.Mutex
 	byID  map[string]*history
@@ -55,11 +55,11 @@ func newHistories() *histories {
 	return &histories{byID: make(map[string]*history), fresh: make(map[string][]*history), order: compareInputs}
 }
 
-// past has the past inputs of a buyer that may still matter.
+// past holds the past inputs of a buyer that may still matter.
 type past struct {
 	seen []answer      // replies to its own commands
 	kept string        // the last renewal if its reply was lost, or ""
-	sent time.Duration // when the command was sent from which its lease counts
+	sent time.Duration // when it sent the command from which its lease counts
 }
 
 // answer is a command that a buyer has sent, and the reply.
@@ -95,7 +95,7 @@ func (n *history) hear(in input) (*outcome, error) {
 	return c, c.err
 }
 
-// add adds a history. If one with the same id is kept, that replaces it.
+// add adds a history. If a history with the same id is already kept, that one replaces n.
 func (all *histories) add(n *history) {
 	if all == nil {
 		return
@@ -110,8 +110,8 @@ func (all *histories) add(n *history) {
 	all.fresh[id] = append(all.fresh[id], n)
 }
 
-// settle chooses which of the new histories with the same id is kept. No worker may use them
-// meanwhile.
+// settle chooses which of the new histories with the same id is kept. No worker may use the
+// histories meanwhile.
 func (all *histories) settle() {
 	for id, alike := range all.fresh {
 		first := slices.MinFunc(alike, func(a, b *history) int { return all.order(a.inputs(), b.inputs()) })
@@ -204,7 +204,7 @@ func (n *history) next(in input) past {
 		return p
 	}
 	p.sent = o.From
-	if e.blocks && len(p.seen) > 0 { // its lease counts from the command before
+	if e.blocks && len(p.seen) > 0 { // its lease counts from the previous command
 		p.sent = n.past.sent
 	}
 	p.seen = append(slices.Clone(until(p.seen, e.text, e.at)), e)
@@ -217,9 +217,8 @@ func (n *history) next(in input) past {
 }
 
 // until returns the answers before a command was sent for the first time. A program that sends it
-// again is in a loop, and so in the same place as then. That does not hold for another part of its
-// work, where it may send the command for another reason, such as to take a lock again that it
-// holds.
+// again is in a loop, and so in the same place as then. In another part of its work, it may send
+// the same command for another reason, such as to take a lock again that it holds.
 func until(seen []answer, text string, at lab.Section) []answer {
 	i := slices.IndexFunc(seen, func(o answer) bool { return o.at == at && masked(o.text) == masked(text) })
 	if i < 0 {
@@ -231,7 +230,7 @@ func until(seen []answer, text string, at lab.Section) []answer {
 // oldest is the greatest age that matters: no program compares times that are further apart.
 const oldest = lab.ScheduleTTL
 
-// shape returns the shape of describe.
+// shape returns the shape of the text that describe returns.
 func (n *history) shape(idle time.Duration) shape {
 	n.mu.Lock()
 	defer n.mu.Unlock()

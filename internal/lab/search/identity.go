@@ -15,7 +15,7 @@ import (
 // interchangeable, so it stays the same if two of them change places.
 type identity struct {
 	sum  [sha256.Size]byte
-	only limit // its buyer is a place
+	only limit // only.buyer is a place, not an index
 }
 
 func (s *state) id() identity {
@@ -103,7 +103,7 @@ func flags(to []byte, all ...bool) []byte {
 	return to
 }
 
-// describer describes a state. Random values are numbered in the order in which they are met, and
+// describer describes a state. Random values are numbered in the order in which they appear, and
 // owners are replaced by the places of their buyers.
 type describer struct {
 	state  *state
@@ -252,7 +252,7 @@ type shape struct {
 	refs []string // stand-ins, and names of tokens
 }
 
-// shapeOf splits a text into its shape.
+// shapeOf returns the shape of a text.
 func shapeOf(text string) shape {
 	var sh shape
 	text = numbers(text, nil, func(name int64) int64 {

@@ -7,8 +7,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// moves returns the possible moves in a state, except for letting time pass. Of moves that lead to
-// the same state in any order, it allows one order:
+// moves returns the possible moves in a state, except for letting time pass. If moves lead to the
+// same state in any order, it allows only one order:
 //
 //   - Freezing or killing a process has no effect until time passes: the process might as well
 //     take no step. So time passes next, unless the process waits in Redis, where it matters what

@@ -45,7 +45,7 @@ func (s *state) rename(i int, names map[string]string) {
 	}
 }
 
-// known reports whether drawn has all of the buyer's random values that are in Redis.
+// known reports whether drawn contains all of the buyer's random values that are in Redis.
 func (s *state) known(i int, drawn map[string]string) bool {
 	var used []string
 	size := len(drawn)
@@ -129,7 +129,7 @@ const apart = 1000
 var digits = regexp.MustCompile(`[0-9]+`)
 
 // numbers replaces the times of Redis in a text: moment maps those in milliseconds, and fence those
-// in microseconds, which are fencing tokens. Nil: they stay.
+// in microseconds, which are fencing tokens. A nil function leaves them unchanged.
 func numbers(text string, moment, fence func(int64) int64) string {
 	const near = "9466" // prefix of times near epoch
 	if !strings.Contains(text, near) {
@@ -230,7 +230,7 @@ func (d data) each(f func(word string) string) data {
 }
 
 // earlier returns the data with all times shifted back by the given duration, but not to before the
-// time of the clock: past times are all the same.
+// time of the clock, because all past times count as the same.
 func (d data) earlier(by time.Duration) data {
 	return d.each(func(word string) string {
 		return numbers(word, func(ms int64) int64 { return max(ms-by.Milliseconds(), epoch.UnixMilli()) }, nil)

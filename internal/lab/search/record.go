@@ -20,14 +20,14 @@ import (
 //go:embed record.json
 var recorded []byte
 
-// Record has the results of searches. The page relies on its JSON form.
+// Record contains the results of searches. The page relies on its JSON form.
 type Record struct {
 	Goals   []lab.Goal `json:"goals"`
 	Results []Result   `json:"results"` // by the number of buyers, then in the order of lab.Levels
 }
 
-// Recorded returns the record that this program was built with. A search of the same code has the
-// same result. It must not be changed.
+// Recorded returns the record that this program was built with. A search of the same code gives the
+// same results. The record must not be changed.
 var Recorded = sync.OnceValue(func() (r Record) {
 	if err := json.Unmarshal(recorded, &r); err != nil {
 		panic(fmt.Sprintf("search: record.json: %v", err)) // it is part of the program
@@ -73,7 +73,7 @@ func (r Result) Same(o Result) bool {
 		maps.Equal(r.Breaks, o.Breaks) && slices.Equal(r.NotApplicable, o.NotApplicable)
 }
 
-// MovesOf returns how many moves a schedule has.
+// MovesOf returns the number of moves in a schedule.
 func MovesOf(schedule string) int {
 	if schedule == "" {
 		return 0
@@ -81,10 +81,10 @@ func MovesOf(schedule string) int {
 	return strings.Count(schedule, ".") + 1
 }
 
-// Words has the words of the table in one language.
+// Words are the words of the table in one language.
 type Words struct{ Strategy, Buyers, Impossible, States string }
 
-// English and Chinese have the words for the docs.
+// English and Chinese are the words that the docs use.
 var (
 	English = Words{"strategy", "buyers", "impossible", "states"}
 	Chinese = Words{"策略", "买家", "不可能", "状态数"}
@@ -111,7 +111,7 @@ func (r Record) Markdown(w Words) string {
 	return t.Markdown()
 }
 
-// errNotReplayed means that the scheduler does not reach the goal that the search has found. Then
+// errNotReplayed means that the scheduler does not reach the goal that the search has reached, so
 // the search is wrong.
 var errNotReplayed = errors.New("the scheduler does not reach it")
 

@@ -21,10 +21,10 @@ type key struct {
 	name  string
 	kind  string        // string, list or hash: the locks and the stock need no other
 	words []string      // its value; in pairs if it is a hash
-	left  time.Duration // the rest of its ttl; negative: none
+	left  time.Duration // remaining ttl; negative: it has none
 }
 
-// data has the keys of Redis, sorted by name. It is immutable.
+// data holds the keys of Redis, sorted by name. It is immutable.
 type data []key
 
 // find returns a key. Its kind is "" if it does not exist.
@@ -36,7 +36,7 @@ func (d data) find(name string) key {
 	return d[i]
 }
 
-// after returns the data after that much time.
+// after returns the data as it is when that much time has passed.
 func (d data) after(passed time.Duration) data {
 	var out data
 	for _, k := range d {
@@ -51,7 +51,7 @@ func (d data) after(passed time.Duration) data {
 	return out.earlier(passed)
 }
 
-// sameBut reports whether two are the same except for the ttls.
+// sameBut reports whether d and o are the same except for the ttls.
 func (d data) sameBut(o data) bool { return slices.EqualFunc(d, o, key.has) }
 
 // has reports whether two keys have the same name and value.
@@ -90,7 +90,7 @@ func (t *transaction) seeing(before, after data) *transaction {
 }
 
 // redis is Redis as a function: it executes a command on given data, and returns the new data. It
-// is for one goroutine.
+// is not safe for concurrent use.
 type redis struct {
 	m     *miniredis.Miniredis
 	known *sync.Map // cached results by questionOf, shared between workers
@@ -116,7 +116,7 @@ type result struct {
 // null is the reply to an aborted EXEC, and to a blocking command that timed out.
 const null = "_\r\n"
 
-// execute executes a command on a connection. In is its transaction, or nil.
+// execute executes a command on a connection. In is the transaction of the connection, or nil.
 func (r *redis) execute(d data, cmd fault.Command, in *transaction) (result, error) {
 	if in != nil && in.stale && cmd.Is("EXEC") {
 		return result{fault.Value(null), d}, nil
@@ -144,7 +144,8 @@ func (r *redis) execute(d data, cmd fault.Command, in *transaction) (result, err
 	return result{reply, after}, err
 }
 
-// questionOf returns all that a result depends on: the data, and the commands on one connection.
+// questionOf returns a text of all that a result depends on: the data, and the commands on one
+// connection.
 func questionOf(d data, sent []fault.Command) string {
 	var b strings.Builder
 	for _, cmd := range sent {

@@ -17,7 +17,7 @@ const (
 	sku      = "search"
 	lockKey  = "oversell:{search}:lock"
 	stockKey = "oversell:{search}:stock"
-	owner    = "~.0~" // of every buyer; to Redis it is sent with the buyer's letter
+	owner    = "~.0~" // the owner's name of every buyer; Redis receives it with the buyer's letter
 )
 
 // horizon is how long a buyer is watched after its last input. Its timers are shorter, so it does
@@ -28,7 +28,7 @@ const horizon = 4 * lab.ScheduleTTL
 type program struct {
 	subject   lab.Subject
 	lock      string // its key in Redis
-	leased    bool   // it depends on the time: see lab.Subject.Leased
+	leased    bool   // it depends on time (see lab.Subject.Leased)
 	setUp     func(fault.Command) fault.Value
 	histories *histories
 }
@@ -166,8 +166,8 @@ type snapshot struct {
 	told    bool // in the section: it knows that the lock is lost
 	done    bool
 	sold    bool
-	held    []time.Duration // when the commands began that wait for a new connection of a frozen process
-	spare   bool            // there is an idle connection: a frozen process opens none
+	held    []time.Duration // for each command that waits for a new connection of a frozen process: when it began
+	spare   bool            // there is an idle connection; a frozen process opens no new one
 	text    string          // all that matters for what follows, except the ages of commands
 }
 

@@ -37,7 +37,7 @@ type Budget struct {
 	Time   time.Duration
 }
 
-// errBudget means that the time of the budget is over.
+// errBudget means that the time budget is used up.
 var errBudget = errors.New("the budget is used up")
 
 // Result is the result of a search.
@@ -47,11 +47,12 @@ type Result struct {
 	Faults   Faults `json:"faults"`
 	States   int    `json:"states"` // after merging
 	Moves    int    `json:"moves"`  // moves tried from these states
-	// Breaks has the shortest schedule to each goal. A goal without an entry cannot be reached.
+	// Breaks contains the shortest schedule that reaches each goal. A goal without an entry cannot
+	// be reached.
 	Breaks map[lab.Goal]string `json:"breaks"`
-	// NotApplicable has the goals that do not apply to the strategy: see lab.Goal.NotApplicable.
+	// NotApplicable lists the goals that do not apply to the strategy (see lab.Goal.NotApplicable).
 	NotApplicable []lab.Goal `json:"not_applicable,omitempty"`
-	// Cut says that the budget ran out before all states were explored: goals that are not in
+	// Cut says that the budget ran out before all states were explored, so goals that are not in
 	// Breaks may still be reachable.
 	Cut  bool          `json:"cut,omitempty"`
 	Wall time.Duration `json:"-"`
@@ -218,8 +219,8 @@ type step struct {
 	found []lab.Goal
 }
 
-// expand makes every possible move. Time passes in one move up to each of the coming events, not
-// only up to the first.
+// expand makes every possible move. There is a move that lets time pass up to each of the coming
+// events, not only up to the first.
 func (x *explorer) expand(e *engine, v reached) ([]step, error) {
 	var out []step
 	try := func(from *state, m lab.Move) (*state, error) {
@@ -258,7 +259,7 @@ func (x *explorer) expand(e *engine, v reached) ([]step, error) {
 	}
 }
 
-// reach adds a state to the graph.
+// reach adds a state to the graph, and returns its index.
 func (x *explorer) reach(s *state, from int, m lab.Move) int {
 	v := reached{from: from, move: m, s: s, done: true}
 	for _, b := range s.buyers {
@@ -276,7 +277,7 @@ type Faults struct {
 	Losses  int `json:"losses"`  // Redis executes a command, but the connection breaks before the reply
 }
 
-// OneOfEach has the faults allowed in the table of the docs.
+// OneOfEach allows one fault of each kind, as in the table of the docs.
 var OneOfEach = Faults{1, 1, 1}
 
 // String names the faults.
@@ -296,7 +297,7 @@ func (f Faults) String() string {
 	return strings.Join(words, ", ")
 }
 
-// add adds the result of a move. It reports whether the state is new.
+// add adds the result of a move. It returns the index of the state, and whether the state is new.
 func (x *explorer) add(from int, st step) (v int, fresh bool) {
 	for _, goal := range st.found {
 		if _, ok := x.out.Breaks[goal]; !ok {
@@ -326,8 +327,8 @@ func (x *explorer) path(v reached) (moves []lab.Move) {
 	return moves
 }
 
-// findStuck finds the first state from which a living buyer is never served, whatever follows
-// without another fault.
+// findStuck finds the first state from which some living buyer is never served, unless another
+// fault happens.
 func (x *explorer) findStuck() {
 	before := make([][]int, len(x.graph))
 	var open []int

@@ -56,7 +56,7 @@ type limitKind byte
 
 const (
 	noLimit  limitKind = iota
-	thenPass           // time passes, or something else stops first
+	thenPass           // time passes, or another process is frozen or killed first
 	thenStep           // this buyer takes a step, or time passes
 )
 
@@ -106,7 +106,7 @@ func (s *state) sold() (n int) {
 // letter names a buyer in the data.
 func letter(i int) string { return string(rune('A' + i)) }
 
-// engine makes moves. It is for one goroutine.
+// engine makes moves. It is not safe for concurrent use.
 type engine struct {
 	root  *history // of each buyer
 	redis *redis
@@ -200,7 +200,7 @@ func (e *engine) tell(s *state, i int, in input) error {
 	return nil
 }
 
-// goOn moves a buyer to another history. Before has its commands until then.
+// goOn moves a buyer to another history. Before lists the commands that it had until then.
 func (s *state) goOn(i int, at *outcome, before []lab.Request) {
 	b := &s.buyers[i]
 	b.history = at.history

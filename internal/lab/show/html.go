@@ -55,20 +55,20 @@ type view struct {
 	Counts   string
 	Recorded string
 	Columns  []viewColumn
-	Width    int // number of columns, with the names'
+	Width    int // number of columns, including the column of names
 	Rows     []viewRow
 	Wrong    []viewCell // outcomes that differ from the record
 }
 
 type viewColumn struct {
-	Stage, Rest   string // its name; a line may break between the two
+	Stage, Rest   string // the two parts of its name; a line may break between them
 	Breaks, Asked int
 	NewGroup      bool // the group of stages begins or ends here
 }
 
 type viewRow struct {
 	titled
-	Heading string // of the group that begins here, or ""
+	Heading string // heading of the group that begins here, or ""
 	Cells   []viewCell
 }
 

@@ -61,7 +61,7 @@ func (g matrix) parts() (all []string) {
 	return all
 }
 
-// sums stands for the last row, which has the totals.
+// sums stands for the last row, which contains the totals.
 var sums = lab.Anomaly{Loss: "sums"}
 
 func (g matrix) name(a lab.Anomaly) string {

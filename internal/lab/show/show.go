@@ -183,7 +183,7 @@ func wrap(s, first, rest string) string {
 // before and after it.
 func isWide(r rune) bool { return text.RuneWidth(r) > 1 }
 
-// Punctuation that must not begin a line, and that must not end one.
+// Punctuation that must not begin a line, and punctuation that must not end one.
 const (
 	closing = "，。、；：？！）》”’"
 	opening = "（《“‘"

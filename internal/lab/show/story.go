@@ -30,7 +30,7 @@ type story struct {
 	Unit   string   `json:"unit"`
 	Lock   bool     `json:"lock"`           // the trace shows a lock in Redis
 	Free   string   `json:"free,omitempty"` // the word for a free lock; "" in English
-	Rows   []row    `json:"rows"`           // in order of time
+	Rows   []row    `json:"rows"`           // in chronological order
 }
 
 // row is a moment of a story. Most fields are empty in most rows.
@@ -45,11 +45,11 @@ type row struct {
 	Waits   bool     `json:"waits,omitempty"`   // the reply comes in a later row
 	Answers bool     `json:"answers,omitempty"` // it is the reply to an earlier row
 	Arrives int      `json:"arrives,omitempty"` // the row in which a command or reply delayed here arrives, or 0
-	Again   string   `json:"again,omitempty"`   // how often it was repeated, and until when
+	Again   string   `json:"again,omitempty"`   // how many times it happened in a row, and until when
 
 	Holder  string   `json:"holder,omitempty"` // the holder of the lock in Redis; "" if there is no lock
 	Holding int      `json:"holding"`          // the holder as an actor, or everyone if it is not an actor
-	TTL     *float64 `json:"ttl,omitempty"`    // the rest of the lease; nil if there is no lease
+	TTL     *float64 `json:"ttl,omitempty"`    // the time left on the lease; nil if there is no lease
 	Left    string   `json:"left,omitempty"`   // the formatted ttl
 	Believe []int    `json:"believe,omitempty"`
 
@@ -57,7 +57,7 @@ type row struct {
 	Blind bool     `json:"blind,omitempty"` // the state of Redis was no longer recorded
 
 	keys  []lab.Key
-	times int     // how often the same thing happened, without interruption
+	times int     // how many times in a row the same thing happened
 	last  float64 // the last time that it happened
 }
 
@@ -185,9 +185,9 @@ func moments(trace []lab.Event) []moment {
 	return out
 }
 
-// replyOrder is the place of the reply to the i-th event among moments at the same time. A command
-// without a recorded lock blocked in Redis until others acted, so their actions come first. The
-// next action of its own actor comes after it.
+// replyOrder returns the place of the reply to the i-th event among moments at the same time. A
+// command without a recorded lock blocked in Redis until others acted, so their actions come first.
+// The next action of its own actor comes after it.
 func replyOrder(i int, trace []lab.Event) int {
 	e := trace[i]
 	if e.Lock != "" {
@@ -206,8 +206,8 @@ func overtaken(e lab.Event, trace []lab.Event) bool {
 	})
 }
 
-// replyHeldUp reports whether the reply was delayed, and not the command: the
-// fault injected at that moment says which.
+// replyHeldUp reports whether the reply was delayed rather than the command: the fault injected at
+// that moment says which.
 func replyHeldUp(e lab.Event, trace []lab.Event) bool {
 	return slices.ContainsFunc(trace, func(f lab.Event) bool {
 		return f.Kind == lab.Fault && f.Actor == e.Actor && math.Abs(f.At-e.At) < slowReply &&

@@ -144,8 +144,8 @@ func (s sheet) heads() (left, right string) {
 	return left, strings.Join(lanes, between)
 }
 
-// standing formats the moment, the holder of the lock according to Redis, and
-// the rest of the lease.
+// standing formats the time of the row, the holder of the lock according to Redis, and the time
+// left on the lease.
 func (s sheet) standing(r row) string {
 	out := alignRight(r.Time, momentWidth)
 	if !s.Lock {
@@ -190,7 +190,7 @@ const (
 	noBands      = "   "
 )
 
-// beside returns the lines to the right of the standing.
+// beside returns the lines to the right of what standing returns.
 func (s sheet) beside(r row) []string {
 	switch {
 	case r.Kind == lab.Break:
@@ -276,7 +276,7 @@ func (s sheet) listed(r row) []string {
 	return out
 }
 
-// maxLines is how many lines one row may take. Longer text is cut.
+// maxLines is the maximum number of lines in one row. Longer text is cut.
 const maxLines = 4
 
 var signs = map[lab.Kind]string{
@@ -316,7 +316,7 @@ func (s sheet) outcome(r row) string {
 	return out
 }
 
-// again returns how often the same thing happened, and until when, or "" if only once.
+// again returns how many times the same thing happened and until when, or "" if it happened once.
 func (r row) again(c clock) string {
 	if r.times < 2 {
 		return ""

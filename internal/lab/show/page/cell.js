@@ -1,4 +1,4 @@
-// A cell: the dialog with what it is about, its lanes, and the list of its moments.
+// The dialog of a cell: what the cell is about, its lanes, and the list of its moments.
 
 const dialog = document.getElementById("cell");
 const part = (selector) => dialog.querySelector(selector);
@@ -6,7 +6,7 @@ let redraw = null; // draws the lanes of the open cell again
 
 new ResizeObserver(() => redraw?.()).observe(part(".story"));
 
-/** say is a text in the language of the page, with values for what is in braces. */
+/** say returns a text in the language of the page, with values in place of the names in braces. */
 function say(english, values = {}) {
   return (data.words?.[english] ?? english).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 }
@@ -62,7 +62,7 @@ function fillStory(cell) {
   redraw();
 }
 
-/** showMoment shows all that is known of a moment. */
+/** showMoment shows all that is known about a moment. */
 function showMoment(cell, row, event) {
   part(".event.shown")?.classList.remove("shown");
   event.classList.add("shown");
@@ -83,7 +83,7 @@ function showKeys(cell, row) {
   put(part(".inredis"), row.blind ? el("p.small", unknown) : keyTable(keysAt(cell, row), ofKeys));
 }
 
-/** standing is the state after a moment. */
+/** standing returns a sentence about the state after a moment. */
 function standing(cell, row) {
   const who = (row.believe ?? []).map((actor) => cell.actors[actor]).join(say(" and ")) || say("nobody");
   if (!cell.lock) return row.believe ? say("Believes to hold the lock: {who}.", { who }) : "";
@@ -109,7 +109,7 @@ part(".copy").addEventListener("click", async () => {
     await navigator.clipboard.writeText(code.textContent);
     part(".copy").textContent = say("copied");
   } catch {
-    getSelection().selectAllChildren(code); // the user copies it
+    getSelection().selectAllChildren(code); // the user can copy it
     part(".copy").textContent = say("selected: press Ctrl+C");
   }
 });

@@ -1,27 +1,27 @@
 // Lanes: a story drawn downwards, with a lane for each actor. The browser lays out the rows,
 // so that long commands wrap; bands and ticks are drawn behind them, at the rows' positions.
-// Also the elements that this page and the shop's have in common.
+// This file also has the helpers that this page and the shop's page share.
 
 const BAND = 6; // width of a band; a lane begins with two of them
 const WIDE = 128; // narrower lanes have their texts beside them
 const THIN = 20;
-const TEXT = 110; // the least width of those texts
+const TEXT = 110; // minimum width of texts beside the lanes
 const GAP = 6; // between columns
-const ARC = 60; // how far the arc of a command that is held up bends out of its lane's ticks
+const ARC = 60; // how far the arc of a delayed command bends away from the ticks of its lane
 const MIDDLE = 11; // from the top of a row to the middle of its first line of text
 
-/** zoom is by how much the page's type is larger than usual, as on a projector. */
+/** zoom returns how many times larger the page's type is than usual, for example on a projector. */
 export const zoom = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
 
 /**
  * el makes an element: el("p.small", { title }, "text"), where the attributes may be left out.
- * Strings among its children become text, never markup. Attributes that are functions listen.
+ * Strings among its children become text, never markup. Attributes that are functions become event listeners.
  */
 export function el(tag, ...children) {
   const [name, ...classes] = tag.split(".");
   const node = document.createElement(name);
   if (classes.length > 0) node.className = classes.join(" ");
-  if (name === "button") node.type = "button"; // unless it says that it submits
+  if (name === "button") node.type = "button"; // unless its attributes make it a submit button
   const attributes = children[0]?.constructor === Object ? children.shift() : {};
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") node.addEventListener(name.slice(2), value);
@@ -39,7 +39,7 @@ export function put(node, ...children) {
 
 const present = (children) => children.flat().filter((child) => child != null && child !== false);
 
-/** linked makes links of the addresses in a text. */
+/** linked returns the parts of a text, with links in place of addresses. */
 export function linked(text) {
   return text.split(/(\s+)/).map((word) =>
     /^https?:\/\/\S+$/.test(word) && URL.canParse(word) ? el("a", { href: word, rel: "noreferrer" }, word) : word
@@ -54,7 +54,7 @@ export function svg(tag, attributes) {
 
 const hue = (actor) => (actor < 0 ? "nobody" : `a${actor % 6}`);
 
-/** words is what a row says: its text, or a shorter one, and the reply. */
+/** words returns what a row says: its text, or a shorter one, and the reply. */
 export function words(row, text = row.text) {
   const sign = { hold: "▼ ", release: "▲ ", lost: "△ ", fault: "‡ ", break: "✗ " }[row.kind] ?? "";
   let reply = row.reply ? ` → ${row.reply}` : "";
@@ -100,7 +100,7 @@ function placed(column, node) {
   return node;
 }
 
-/** drawRow is one moment: its time, what Redis has, and what happens. */
+/** drawRow draws one moment: its time, the lock in Redis, and what happens. */
 function drawRow(cell, row, before, { wide, redis, column, show }) {
   const { text, reply } = words(row, row.short);
   const who = row.actor >= 0 && !wide && row.kind !== "break" && el("span.who", `${cell.actors[row.actor]} `);
@@ -121,11 +121,11 @@ function drawRow(cell, row, before, { wide, redis, column, show }) {
   return line;
 }
 
-/** holdsWith tells whether a hold that is one actor's in Redis is another's too: A/1 is a caller in process A. */
+/** holdsWith tells whether actor has the lock that Redis records for holding: A/1 is a caller in process A. */
 export const holdsWith = (actors, holding, actor) =>
   holding === actor || (actors[actor] ?? "").startsWith(`${actors[holding]}/`);
 
-/** drawBands draws, behind the rows, who holds the lock and who believes so. */
+/** drawBands draws, behind the rows, which actors hold the lock and which believe that they do. */
 function drawBands(cell, heads, rows, redis, box) {
   const bottom = rows.at(-1).offsetTop + rows.at(-1).offsetHeight;
   const picture = svg("svg", { width: box.scrollWidth, height: bottom, "aria-hidden": "true" });
@@ -176,7 +176,7 @@ function drawLease(picture, cell, tops, x, width) {
   });
 }
 
-/** drawTick marks a row in its actor's lane, and a command that is held up by an arc to its arrival. */
+/** drawTick marks a row in its actor's lane, and draws an arc from a delayed command to its arrival. */
 function drawTick(picture, { kind, actor, arrives }, i, tops, left, laneEnd) {
   const draw = (tag, attributes) => picture.append(svg(tag, attributes));
   if (kind === "break") draw("line", { class: "broken", x1: left[0] ?? 0, x2: laneEnd, y1: tops[i], y2: tops[i] });
@@ -191,15 +191,15 @@ function drawTick(picture, { kind, actor, arrives }, i, tops, left, laneEnd) {
   if (kind === "command") draw("circle", { class: `tick ${hue(actor)}`, cx: x, cy: tops[i], r: 3 });
 }
 
-/** arc leads down from one row to another. It bends out below the text of the first, and above that of the second. */
+/** arc returns a path down from one row to another. It bends out between the texts of the two rows. */
 function arc(x, from, below, to, room) {
   const above = to - 13;
-  const out = x + Math.max(6, room) * 4 / 3; // a curve comes as far as three quarters of that
+  const out = x + Math.max(6, room) * 4 / 3; // the curve reaches three quarters of that
   const bend = above - below > 16 ? ` C${out} ${below + 6} ${out} ${above - 6} ${x} ${above}` : "";
   return `M${x} ${from} V${Math.min(below, above)}${bend} V${above}`;
 }
 
-const FEW = 8; // of no more keys, those that do not exist are shown too, so that the others keep their places
+const FEW = 8; // with at most this many keys, missing keys are shown too, so that the others keep their places
 
 /** keysAt returns the keys of a cell as Redis has them after a row, and which of them the row changed. */
 export function keysAt(cell, row) {
@@ -216,7 +216,7 @@ export function keysAt(cell, row) {
   ).sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** keyTable is a table of keys. say returns what the table itself says, by its name. */
+/** keyTable returns a table of keys. say returns the words of the table by their names. */
 export function keyTable(keys, say) {
   const row = ({ name, type, value, ttl, gone, changed }) =>
     el("tr", { class: `${gone ? "gone" : ""} ${changed ? "changed" : ""}` },

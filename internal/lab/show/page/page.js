@@ -1,4 +1,4 @@
-// The page: which cell is open is in the address, #anomaly/strategy.
+// The page. Its address says which cell is open: #anomaly/strategy.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const cells = new Map(data.cells.map((cell) => [`${cell.anomaly}/${cell.strategy}`, cell]));

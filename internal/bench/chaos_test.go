@@ -86,8 +86,8 @@ func TestSaleInChaos(t *testing.T) {
 	}
 }
 
-// A shop that is restarted is replaced by another process, and one that is stopped answers when it
-// goes on.
+// A shop that is restarted is replaced by another process, and a shop that is stopped answers when
+// it resumes.
 func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []chaos.Kind{chaos.ShopRestart, chaos.ShopStop} {

@@ -113,7 +113,7 @@ func TestDefaultWaitIsEnoughForEverybodysTurn(t *testing.T) {
 	}
 }
 
-// A crowd that buys many items at once delays renewals by more than a short lease.
+// Many buyers of many items at once delay renewals by more than a short lease.
 func TestManyItemsHaveALongerLease(t *testing.T) {
 	for _, tt := range []struct {
 		items     int

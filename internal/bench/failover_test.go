@@ -30,8 +30,8 @@ func failingOver(t *testing.T) bench.Config {
 	return cfg
 }
 
-// runFailovers is run. On a busy machine the sentinels may take longer than buyers arrive: such
-// rows are run again with buyers arriving for longer.
+// runFailovers is like run, for failovers. On a busy machine the sentinels may take longer than
+// buyers arrive: such rows are run again with buyers arriving for longer.
 func runFailovers(t *testing.T, cfg bench.Config) map[string]report.Row {
 	t.Helper()
 	rows := make(map[string]report.Row)

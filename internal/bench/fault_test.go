@@ -47,8 +47,8 @@ func TestFaultsAreSeenAsTheyHappened(t *testing.T) {
 	}
 }
 
-// A lock that its dead holder keeps forever lets no buyer in, but a lock that expires does. That is
-// seen while the buyers still wait.
+// A lock that its dead holder keeps forever lets no buyer in, but a lock that expires does. The
+// bench sees that while the buyers still wait.
 func TestNobodyIsServedBehindAnOrphanedLock(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")

@@ -17,7 +17,7 @@ import (
 	"oversell/internal/fleet"
 )
 
-// holdRows runs a small bench of workload hold on backends of a kind. All rows must be as the
+// holdRows runs a small bench of the hold workload on backends of a kind. All rows must be as the
 // catalog expects. They mostly wait for holds to expire and settle, so the tests run in parallel.
 func holdRows(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
 	t.Helper()
@@ -27,7 +27,7 @@ func holdRows(t *testing.T, kind string, stages []string, conditions ...catalog.
 	})
 }
 
-// holdRowsOn is holdRows on the backends of a config.
+// holdRowsOn is like holdRows, but runs a config.
 func holdRowsOn(t *testing.T, cfg bench.Config) []report.Row {
 	t.Helper()
 	cfg.Workload, cfg.Requests, cfg.Stock, cfg.TTL = catalog.Hold, 150, 80, time.Second
@@ -87,8 +87,8 @@ func checkAllSeams(t *testing.T, name string, row report.Row) {
 	}
 }
 
-// Whatever is late, killed, stopped or cut off: h3_claim sells each unit once, loses none, and every
-// capture ends in one order or one refund.
+// Even if shops are late, killed, stopped or cut off, h3_claim sells each unit once and loses none,
+// and every capture leads to one order or one refund.
 func TestClaimIsSound(t *testing.T) {
 	t.Parallel()
 	for kind, conditions := range map[string][]catalog.Condition{

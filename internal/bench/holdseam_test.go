@@ -9,8 +9,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// comes waits until a call waits for mu, which is held for reading, and reports false, or true if
-// the call does not wait for mu and reaches the seam.
+// comes waits until a call waits for mu, which is held for reading, or reaches the seam. It reports
+// whether the call reached the seam.
 func comes(mu *sync.RWMutex, parked <-chan struct{}) bool {
 	for mu.TryRLock() {
 		mu.RUnlock()
@@ -24,7 +24,7 @@ func comes(mu *sync.RWMutex, parked <-chan struct{}) bool {
 	return false
 }
 
-// A call that waits quietly begins when no write is open, and lets none begin.
+// A call that waits quietly begins when no write is open, and lets no write begin.
 func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	parked, resume := make(chan struct{}), make(chan struct{})
 	s := newHoldSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
@@ -47,8 +47,8 @@ func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	}
 }
 
-// A call that waits alone begins when no other call is moving units, and keeps others from it. A
-// call that is moving units does not wait for itself.
+// A call that waits alone begins when no other call is moving units, and blocks such calls. A call
+// that is moving units does not wait for itself.
 func TestAloneNobodyElseMovesUnits(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		parked, resume := make(chan struct{}), make(chan struct{})

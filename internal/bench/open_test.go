@@ -10,7 +10,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// openLoad is a small open load.
+// openLoad returns a small open load.
 func openLoad(t *testing.T, rate int) bench.Config {
 	t.Helper()
 	cfg := config(t, "embedded")

@@ -16,7 +16,7 @@ import (
 // slots is the number of hash slots of a Redis cluster.
 const slots = 16384
 
-// slot is the hash slot of a key's hash tag: its CRC-16 (XMODEM), modulo the number of slots.
+// slot returns the hash slot of a key's hash tag: its CRC-16 (XMODEM), modulo the number of slots.
 func slot(tag string) int {
 	crc := uint16(0)
 	for _, b := range []byte(tag) {
@@ -32,10 +32,10 @@ func slot(tag string) int {
 	return int(crc) % slots
 }
 
-// shard is the primary with the slot, if each of them has an equal range of slots.
+// shard returns the primary that has the slot, if all primaries have equal ranges of slots.
 func shard(slot, primaries int) int { return slot * primaries / slots }
 
-// busiest is the largest share of the buyers that one primary serves. The items have the names
+// busiest returns the largest share of the buyers that one primary serves. The items have the names
 // of the given sale.
 func busiest(s *bench.Spread, n, sale, primaries int) float64 {
 	shares := make([]float64, primaries)

@@ -46,7 +46,8 @@ func TestSkewsAreReadAsWritten(t *testing.T) {
 }
 
 // The number of buyers of each item fits its probability, by Pearson's chi-square test. With n
-// degrees of freedom the sum has mean n and variance 2n; the bound is six deviations off.
+// degrees of freedom the sum has mean n and variance 2n; the bound is six standard deviations above
+// the mean.
 func TestBuyersAreSpreadAsTheSkewSays(t *testing.T) {
 	for _, tt := range []struct {
 		skew string

@@ -41,8 +41,8 @@ func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 	})
 }
 
-// A fault is injected only when all shops sell: a shop that is alone at first could be killed
-// before two holders ever meet.
+// A fault is injected only when all shops sell. Otherwise a shop that is alone at first could be
+// killed before two holders ever meet.
 func TestFaultsWaitForAllShops(t *testing.T) {
 	if !fleet.LiveWords {
 		t.Skip("gauges cannot be read here")

@@ -244,8 +244,8 @@ func TestConnectionsToAKilledShopAreClosed(t *testing.T) {
 	}
 }
 
-// A pool has no more connections than it was given, even if one shop is slow and those to the
-// other are idle: an idle one is closed for each that is opened.
+// A pool never exceeds its limit. If one shop is slow and the connections to the other are idle, it
+// closes an idle connection for each new one.
 func TestPoolKeepsToItsConnections(t *testing.T) {
 	const most = 6
 	p := newPool(most)
@@ -285,8 +285,8 @@ func TestPoolKeepsToItsConnections(t *testing.T) {
 	}
 }
 
-// A shop closes a connection on which nothing comes for a while after it was opened, and the
-// request that comes then would be cut off.
+// A shop closes a new connection if no request comes for a while, and a request that is sent just
+// then would be cut off.
 func TestPoolUsesNoConnectionThatWaitedTooLongForItsFirstRequest(t *testing.T) {
 	shop := newShopLike(t, fine)
 	req, err := http.NewRequest(http.MethodGet, shop.URL, nil)

@@ -101,8 +101,8 @@ func TestTargetThatIsAwayIsSaid(t *testing.T) {
 	}
 }
 
-// unreliable is a proxy in front of a shop. It cuts off the first few deducts after the shop has
-// answered: their units are sold, but their buyers do not know.
+// unreliable starts a proxy in front of a shop, and returns its address. It cuts off the first few
+// deducts after the shop has answered: their units are sold, but their buyers do not know.
 func unreliable(t *testing.T, base string, cut int64) string {
 	t.Helper()
 	to, err := url.Parse(base)

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// every is a lie about every third order.
+// every returns a lie about every third order.
 func every(what lie) func(n int) lie {
 	return func(n int) lie {
 		if n%3 == 0 {
@@ -23,7 +23,7 @@ func every(what lie) func(n int) lie {
 	}
 }
 
-// The bench finds out a shop that lies to its buyers, whatever the strategy.
+// The bench finds a shop that lies to its buyers, with every strategy.
 func TestShopThatLies(t *testing.T) {
 	for _, tt := range []struct {
 		name                            string

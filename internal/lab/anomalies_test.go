@@ -60,7 +60,7 @@ func after(t *testing.T, c lab.Cell, actor, text string, n int) string {
 
 var bigNumber = regexp.MustCompile(`\b\d{15,16}\b`)
 
-// After each command the trace has the keys in Redis, with the rest of each ttl.
+// After each command the trace shows the keys in Redis, with the remaining ttl of each.
 func TestTraceHasTheKeys(t *testing.T) {
 	for _, tt := range []struct {
 		anomaly, strategy, actor, event string
@@ -74,7 +74,7 @@ func TestTraceHasTheKeys(t *testing.T) {
 		{"missed-wake-up", "v7_queue", "A", "EVAL ", 2, "lock hash B/1=0 2377"},
 		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 2, "lock hash B/1=1 3000, lock:token string TOKEN 6000"},
 		// The queue of v9, its token, and the list that wakes the next waiter. B has the lock for
-		// the rest of the ttl of its place in the queue.
+		// the remaining ttl of its place in the queue.
 		{"missed-wake-up", "v9_cohort", "A", "EVAL ", 1,
 			"lock string token-A1 3000, lock:token string TOKEN 6000"},
 		{"missed-wake-up", "v9_cohort", "B", "EVALSHA ", 1,

@@ -8,7 +8,7 @@ import (
 	"oversell/internal/fault"
 )
 
-// tried runs one scenario of its own on v4_lua, in virtual time.
+// tried runs the scenario s on v4_lua, in virtual time.
 func tried(t *testing.T, s Scenario) Cell {
 	t.Helper()
 	s.Name = "tried"
@@ -20,7 +20,7 @@ func tried(t *testing.T, s Scenario) Cell {
 	return r.Cells[0]
 }
 
-// If a fault met no command, the cell is not decided: the break that is seen has another cause.
+// If no command matched a fault, the outcome is Unknown, because a break must have another cause.
 func TestFaultThatDidNotHappenDecidesNothing(t *testing.T) {
 	for _, spare := range []bool{false, true} {
 		c := tried(t, Scenario{Run: func(w *World) Verdict {

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// played plays moves. They must be possible.
+// played plays moves, which must be possible.
 func played(t *testing.T, strategy string, buyers int, text string) State {
 	t.Helper()
 	moves, err := ParseMoves(text)
@@ -264,8 +264,8 @@ func TestScriptIsOneStep(t *testing.T) {
 	}
 }
 
-// A late holder removes the lock of the next one, unless it uses a script. Both ways oversell all
-// the same.
+// A late holder removes the next holder's lock, unless it uses a script. In both cases the shop
+// oversells.
 func TestLateHolderDeletesTheNextOnesLock(t *testing.T) {
 	const moves = "A.A.fA.p3000.B.tA.A"
 	v2 := played(t, "v2_ttl", 2, moves+".A")
@@ -285,14 +285,14 @@ func TestLateHolderDeletesTheNextOnesLock(t *testing.T) {
 			t.Errorf("%s: found %q", s.Strategy, got)
 		}
 	}
-	// Stage 3 checks first, and is late between the check and the DEL.
+	// Stage 3 checks first, and is delayed between the check and the DEL.
 	v3 := played(t, "v3_uuid", 2, "A.A.A.A.p3000.B.A")
 	if got := found(v3, ForeignDelete); len(got) != 1 {
 		t.Errorf("v3: found %q", got)
 	}
 }
 
-// Without a freeze the lock is kept, however long its holder takes.
+// Without a freeze the lock is kept, even if its holder takes long.
 func TestWatchdogKeepsTheLockUnlessItIsStopped(t *testing.T) {
 	kept := played(t, "v6_watchdog", 2, "A.A.p3000.p3000.p3000.B")
 	if kept.Lock.Redis != "A" || kept.Players[1].Status != Asleep {

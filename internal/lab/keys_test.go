@@ -55,8 +55,8 @@ func briefKeys(keys map[string]Key, ttls bool) string {
 	return strings.Join(out, ", ")
 }
 
-// addsUp plays a scenario, and compares the keys of the trace with those in Redis. It returns how
-// many there are.
+// addsUp plays a scenario, and compares the keys of the trace with those in Redis. It returns the
+// number of keys.
 func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	s := inMemoryFor(c)
 	defer s.close()
@@ -85,7 +85,7 @@ func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	return len(has)
 }
 
-// Every type of value is shown, and a key that changes its type.
+// Every type of value is shown, and so is a key that changes its type.
 func TestKeysOfEveryKind(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
@@ -199,7 +199,7 @@ func TestLooksAtTheSameTTL(t *testing.T) {
 	})
 }
 
-// breaking is a client of the world's Redis whose connections break at the n-th command.
+// breaking returns a client of the world's Redis whose connections break at the n-th command.
 func breaking(w *World, n int) *redis.Client {
 	return redis.NewClient(w.server.options(func(ctx context.Context) (net.Conn, error) {
 		server, err := w.server.dial(ctx)
@@ -225,7 +225,7 @@ func breaking(w *World, n int) *redis.Client {
 }
 
 // If reading the keys fails at any point, nothing is recorded about the keys and the lock, and the
-// cell is not decided.
+// outcome of the cell is Unknown.
 func TestLookThatFails(t *testing.T) {
 	for n := 1; n <= 3; n++ { // TYPE, PTTL, GET
 		inWorld(t, func(t *testing.T, w *World) {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}), goleak.IgnoreTopFunction("oversell/internal/fleet.(*Process).run"),
-		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of ZooKeeper, which is stopped later
+		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // waits for ZooKeeper, which is stopped later
 }
 
 // subject returns one of the subjects.

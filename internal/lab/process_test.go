@@ -75,7 +75,7 @@ func TestFaultIsForTheEvalAfterNoScript(t *testing.T) {
 	})
 }
 
-// The trace has the server's replies about the lock, and no passwords.
+// The trace contains the server's replies about the lock, and no passwords.
 func TestTraceShowsTheLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		h := w.Start("A").Holder()
@@ -101,7 +101,7 @@ func TestTraceShowsTheLock(t *testing.T) {
 	})
 }
 
-// leavesNothing checks that all keys of a cell are removed from Redis, whatever their names.
+// leavesNothing checks that all keys of a cell are removed from Redis, regardless of their names.
 func leavesNothing(t *testing.T, scenarios []Scenario) {
 	err := InVirtualTime(func() {
 		s := inMemory()

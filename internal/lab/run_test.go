@@ -11,7 +11,8 @@ import (
 	"oversell/internal/locks"
 )
 
-// A scenario that panics, gets stuck or does not end is unknown, and the next ones still run.
+// A scenario that panics, gets stuck or does not end has the outcome Unknown, and the next
+// scenarios still run.
 func TestCellsThatGoWrongAreUnknown(t *testing.T) {
 	told := func(name string, run func(*World) Verdict) Scenario {
 		return Scenario{Anomaly: Anomaly{Name: name}, Run: run}

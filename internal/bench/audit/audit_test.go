@@ -35,7 +35,7 @@ func shop(t *testing.T, audits ...stock.Audit) string {
 	return server.URL
 }
 
-// sold is the audit of a sale of ten units with n written orders.
+// sold returns the audit of a sale of ten units with n written orders.
 func sold(n int64) stock.Audit {
 	return stock.Audit{SKU: "hot", SaleID: "sale",
 		Stock: figures.Stock{Initial: 10, Remaining: 10 - n, Sold: n, Orders: n}}

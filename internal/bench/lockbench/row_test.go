@@ -20,7 +20,7 @@ func at(millisecond int) time.Time {
 	return begun.Add(time.Duration(millisecond) * time.Millisecond)
 }
 
-// in is a contender that entered, left, and was served.
+// in returns a contender that entered, left, and was served.
 func in(from, to int) slip { return slip{at(from), at(to), at(to + 1), stateServed} }
 
 // processOf makes a member whose contenders have these outcomes.
@@ -44,7 +44,7 @@ func processOf(t *testing.T, slips ...slip) *member {
 	return &member{Member: new(fleet.Member), contenders: len(slips), slots: all}
 }
 
-// over is a finished row of these processes, without lost updates.
+// over returns a finished row of these processes, without lost updates.
 func over(end int, members ...*member) ended {
 	e := ended{members: members, start: begun, end: at(end), initial: 100, counter: 100}
 	e.each(func(_ *member, s slip) {
@@ -147,14 +147,14 @@ func TestKilledContenders(t *testing.T) {
 	)
 	m.Killed.Store(true)
 	e := over(1000, m)
-	e.counter-- // that of the second
+	e.counter-- // the update of the second contender
 	r := e.row()
 	if r.Served != 2 || r.Killed != 3 || r.NeverServed != 0 || r.Unsure != 1 || r.LostUpdates != 0 ||
 		r.Verdict() != figures.OK {
 		t.Errorf("%d served, %d killed, %d never served, %d unsure, %d lost: %s", r.Served, r.Killed, r.NeverServed,
 			r.Unsure, r.LostUpdates, r.Verdict())
 	}
-	e.counter-- // that of the third, which could not record it
+	e.counter-- // the update of the third contender, which could not record it
 	if r := e.row(); r.LostUpdates != -1 || r.Verdict() != figures.OK {
 		t.Errorf("%d lost: %s; want -1, which is within what is unsure", r.LostUpdates, r.Verdict())
 	}

@@ -58,7 +58,7 @@ func TestContendersServeAll(t *testing.T) {
 				}
 				want := figures.OK
 				if kind == "embedded" && strings.HasPrefix(r.Strategy, "red") {
-					want = figures.NotComparable // it serves all even so
+					want = figures.NotComparable // it still serves all contenders
 				}
 				checkAllServed(t, r, want)
 			}
@@ -154,7 +154,7 @@ func TestCancelEndsTheRow(t *testing.T) {
 	}
 }
 
-// disturbed is a config whose rows have a fault.
+// disturbed returns a config whose rows have a fault.
 func disturbed(t *testing.T, kind string, c catalog.Condition) bench.Config {
 	t.Helper()
 	cfg, _ := config(t, kind)

@@ -12,8 +12,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// measured is a report of three strategies under two conditions, in runs with noise.
-// Latencies grow by the factor.
+// measured returns a report of three strategies under two conditions, in runs with noise. Latencies
+// grow by the factor.
 func measured(runs int, factor float64) report.Report {
 	r := report.Report{Manifest: report.Manifest{
 		Format: 1, Redis: "redis 7.0.15 (local)", DB: "MariaDB 10.11.6 (local)", Go: "go1.26.8", OS: "linux/amd64",
@@ -160,7 +160,7 @@ func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 	}
 }
 
-// Two runs of one thing do not differ, however many there are.
+// Two reports on the same thing do not differ, no matter how many runs they have.
 func TestNoiseIsNoDifference(t *testing.T) {
 	for _, runs := range []int{1, 3, 20} {
 		c, err := report.CompareFiles(file("a.json", measured(runs, 1)), file("b.json", measured(runs, 1)))

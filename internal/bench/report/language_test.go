@@ -80,7 +80,7 @@ func everything() map[string]report.Report {
 	return all
 }
 
-// chaotic is a report of a row under chaos.
+// chaotic returns a report of a row under chaos.
 func chaotic() report.Report {
 	r := sale()
 	r.Rows = r.Rows[:1]

@@ -126,7 +126,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The rows of workload lock have other figures.
+// The rows of the lock workload have other figures.
 func TestReportOfLocksIsRefusedByName(t *testing.T) {
 	_,
 		err := report.Read(strings.NewReader(

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// sale is a report with a row of every kind.
+// sale returns a report with a row of every kind.
 func sale() report.Report {
 	row := func(strategy string, c catalog.Condition, v figures.Verdict, change func(*report.Row)) report.Row {
 		r := report.Row{
@@ -72,7 +72,7 @@ func sale() report.Report {
 	}
 }
 
-// repeated is a report whose rows were run five times, except the last, at which the bench was
+// repeated returns a report whose rows were run five times, except the last, at which the bench was
 // interrupted.
 func repeated() report.Report {
 	once := sale()
@@ -106,7 +106,7 @@ func repeated() report.Report {
 	return r
 }
 
-// reading is a report on the cache, by shops that run already.
+// reading returns a report on the cache, by shops that were already running.
 func reading() report.Report {
 	r := sale()
 	r.Manifest.Workload, r.Manifest.SecondLook = "cache", false
@@ -123,7 +123,7 @@ func reading() report.Report {
 	return r
 }
 
-// opened is a report of an open load.
+// opened returns a report of an open load.
 func opened() report.Report {
 	r := sale()
 	r.Manifest.Rate, r.Manifest.Duration, r.Manifest.InFlight = 500, "10s", 1000
@@ -172,7 +172,7 @@ func checkGolden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// It says so at its end, too, which may be all that a reader sees.
+// A report that was cut short says so at its end too, which may be all that a reader sees.
 func TestReportThatWasCutShortSaysSo(t *testing.T) {
 	r := report.Report{Manifest: report.Manifest{Planned: 3}, Rows: []report.Row{{Expected: true}}}
 	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "Not finished: 1 of 3 rows done.") {
@@ -188,8 +188,8 @@ func TestReportThatWasCutShortSaysSo(t *testing.T) {
 	}
 }
 
-// afterFailover is a report in which one row had other buyers than the rest, and its
-// commands were not counted.
+// afterFailover returns a report in which one row had other buyers than the rest, and its commands
+// were not counted.
 func afterFailover() report.Report {
 	r := sale()
 	row := r.Rows[1]
@@ -227,7 +227,7 @@ func lengths(of, prefix string) []int {
 	return all
 }
 
-// cellsOf are the cells of a column, or the names of all columns.
+// cellsOf returns the cells of a column, or the names of all columns.
 func cellsOf(r report.Report, column string) (all []string) {
 	table := r.Table(present.Style{})
 	for _, c := range table.Columns {
@@ -243,8 +243,8 @@ func cellsOf(r report.Report, column string) (all []string) {
 	return all
 }
 
-// Connections limit the strategies that work in the database, so the table has them if one of
-// these was run, and then for every row.
+// Connections limit the strategies that work in the database, so the table shows their time in
+// every row if one of these strategies was run.
 func TestTimeOfConnectionsIsShownBesideDatabaseStrategies(t *testing.T) {
 	r := sale()
 	for i := range r.Rows {
@@ -265,7 +265,7 @@ func TestTimeOfConnectionsIsShownBesideDatabaseStrategies(t *testing.T) {
 	}
 }
 
-// A zero would say that Redis had nothing to do.
+// What was not counted is blank, because a zero would say that Redis had nothing to do.
 func TestWhatWasNotCountedIsBlank(t *testing.T) {
 	r := afterFailover()
 	if got := cellsOf(r, "cmds/req"); !slices.Equal(got, []string{"2.3", "2.3", ""}) {

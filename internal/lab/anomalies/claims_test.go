@@ -8,7 +8,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// tried runs one scenario of its own on v4_lua, in virtual time.
+// tried runs the scenario s on v4_lua, in virtual time.
 func tried(t *testing.T, s lab.Scenario) lab.Cell {
 	t.Helper()
 	s.Name = "tried"

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}), goleak.IgnoreTopFunction("oversell/internal/fleet.(*Process).run"),
-		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"), // of ZooKeeper, which is stopped later
+		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"), // waits for ZooKeeper, which is stopped later
 		// A client of a killed process tries to dial again, and notices only a second later that it
 		// is closed.
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))

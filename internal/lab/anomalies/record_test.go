@@ -17,7 +17,7 @@ import (
 	"oversell/internal/page/texts"
 )
 
-// tables has all tables. Each is run once for all tests, because a run takes seconds.
+// tables holds all tables. Each is run once for all tests, because a run takes seconds.
 var tables = []struct {
 	name string
 	lab.Table
@@ -79,8 +79,8 @@ func TestRealServersAreAsOnRecord(t *testing.T) {
 	}
 }
 
-// Subjects that sell from a pool need MySQL or MariaDB. There a naive claim breaks, and sql_units
-// does not. On SQLite neither can be tried.
+// Subjects that sell from a pool need MySQL or MariaDB. On these servers, a naive claim breaks, and
+// sql_units does not. On SQLite neither can be tried.
 func TestPoolsAreAsOnRecord(t *testing.T) {
 	for spec, want := range map[string]int{lab.Embedded: 0, "local": 1} {
 		t.Run(spec, func(t *testing.T) {
@@ -194,7 +194,8 @@ func TestSalesAreToldInChinese(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	han, reference := regexp.MustCompile(`\p{Han}`), regexp.MustCompile(`^\S+$`) // a reference to an issue, without words
+	// reference matches a reference to an issue, without words.
+	han, reference := regexp.MustCompile(`\p{Han}`), regexp.MustCompile(`^\S+$`)
 	eachTable(t, func(t *testing.T, cfg lab.Config, r lab.Report) {
 		if cfg.Subjects[0].Database == nil {
 			t.Skip("the page's test has the locks")
@@ -252,8 +253,8 @@ func TestAnomaliesAreTold(t *testing.T) {
 	}
 }
 
-// Every cell that breaks shows where, and its trace is in order. A loss that its note shows is the
-// anomaly's loss, or a lesser one.
+// The trace of a cell marks a break if and only if the cell breaks, and its events are in
+// chronological order. The worst loss that the notes of an anomaly show is the anomaly's loss.
 func TestBrokenCellsMarkTheMoment(t *testing.T) {
 	eachTable(t, func(t *testing.T, cfg lab.Config, r lab.Report) {
 		worst := make(map[string]lab.Loss) // by anomaly

@@ -10,8 +10,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// A mistake in a statement of h3_claim changes the outcomes of the cells about it, and of no
-// others.
+// A mistake in a statement of h3_claim changes the outcomes of the cells about it, and no other
+// outcome.
 func TestMutantsAreNoticed(t *testing.T) {
 	for _, m := range []struct {
 		what     string
@@ -19,7 +19,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 		turns    []string
 	}{
 		{"the status decides nothing", "AND token = ? AND status = 'held' AND", "AND token = ? AND", []string{
-			// A late claim ends the hold too, and gives its unit back once more.
+			// A late claim ends the hold too, and returns its unit to the stock once more.
 			"late-payment", "extended-after-sold", "released-still-payable", "captured-twice",
 			"reply-lost-after-capture",
 			"killed-between-order-and-hold", "double-release", "compensation-clobbers-next-holder",

@@ -7,7 +7,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// The shortest schedule for a level is allowed there, and wins it. Only the goal of v8 is
+// The shortest schedule for a level is allowed in that level, and wins it. Only the goal of v8 is
 // impossible. No schedule on record wins three levels in a row.
 func TestGameIsOnRecord(t *testing.T) {
 	game := lab.Game()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The record has all strategies, and its results of the quick ones are those of a new search.
+// The record contains all strategies, and a new search of the quick ones gives the same results.
 func TestRecordIsUpToDate(t *testing.T) {
 	r := Recorded()
 	for _, name := range searched() {
@@ -37,7 +37,7 @@ func TestRecordIsUpToDate(t *testing.T) {
 	}
 }
 
-// Each break on record is replayed by the scheduler, also those of searches that take long.
+// The scheduler can replay each break on record, even those of searches that take long.
 func TestRecordedBreaksAreReplayed(t *testing.T) {
 	r := Recorded()
 	replayed := 0

@@ -27,7 +27,7 @@ func TestStatesAreThoseOfTheScheduler(t *testing.T) {
 	}
 }
 
-// searched are the strategies that have a schedule, without the reader's own.
+// searched returns the strategies that can be scheduled, without the reader's own.
 func searched() []string {
 	return slices.DeleteFunc(lab.Levels(), func(name string) bool { return name == "yours" })
 }
@@ -123,7 +123,7 @@ func compare(t *testing.T, name string, moves []lab.Move, s *state) string {
 		differ("what "+p.Name+" is about to send", got, want)
 		if p.Until != nil && !b.frozen {
 			next, ok := b.next()
-			lost := false // then the scheduler says when it has noticed
+			lost := false // if true, Until is when the buyer has noticed the loss
 			for _, w := range s.waits {
 				if w.buyer == i {
 					next, ok, lost = w.left, true, w.lost

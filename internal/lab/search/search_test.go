@@ -33,7 +33,7 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// Of the histories with the same id, any one may be kept.
+// Any one of the histories with the same id may be kept.
 func TestAnyOfTheBuyersThatAreAlikeMayBeKept(t *testing.T) {
 	for _, name := range []string{"v3_uuid", "v6_watchdog", "v7_queue"}[:backendtest.Times(1, 3)] {
 		var first Result

@@ -9,9 +9,9 @@ import (
 	"oversell/internal/lab"
 )
 
-// A search that merges nothing and leaves out no move finds breaks of the same lengths, as far as
-// it gets. The merged results for one fault of each kind come from the record, which -search all
-// checks.
+// A search that merges nothing and leaves out no move finds breaks of the same lengths, up to its
+// limit of moves. The merged results for one fault of each kind come from the record, which -search
+// all checks.
 func TestNothingIsLostByMerging(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -46,7 +46,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer x.close()
-			x.root.program.histories = nil // no two are merged
+			x.root.program.histories = nil // no two histories are merged
 			e, err := x.engine()
 			if err != nil {
 				t.Fatal(err)
@@ -69,7 +69,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 	}
 }
 
-// tree makes all possible moves, and after each of them again, up to most.
+// tree makes all sequences of at most most possible moves.
 func tree(t *testing.T, e *engine, s *state, made, most int, shortest map[lab.Goal]int) {
 	if made == most {
 		return

@@ -116,7 +116,7 @@ func checkThenDelete() []lab.Event {
 	}
 }
 
-// lateReply has a reply that is delayed: Redis executed the command at once.
+// lateReply returns a trace with a reply that is delayed: Redis executed the command at once.
 func lateReply() []lab.Event {
 	return []lab.Event{
 		{At: 0, Actor: "A", Kind: lab.Fault, Text: "its reply is delayed: SET lock 6f1c… PX 100 NX"},
@@ -133,8 +133,8 @@ func lateReply() []lab.Event {
 	}
 }
 
-// handOver has a command that waits in Redis, and a reply that arrives at the
-// same moment as the event that it waited for.
+// handOver returns a trace with a command that waits in Redis, and a reply that arrives at the same
+// moment as the event that it waited for.
 func handOver() []lab.Event {
 	return []lab.Event{
 		{At: 0, Until: 0, Actor: "A", Kind: lab.Command, Text: "EVALSHA «Takes the lock» lock lock:queue token-A1 100",
@@ -164,7 +164,7 @@ func orphan() []lab.Event {
 	}
 }
 
-// longCommands has a script, an error and a command that never gets a reply.
+// longCommands returns a trace with a script, an error and a command that never gets a reply.
 func longCommands() []lab.Event {
 	script := `EVALSHA e9f69f2beb755be68b5e456ee2ce9aadfbc4ebf4 1 lock 6f1c7a52-3d8e-4c4b-9f0e-8f1f3a6f2b11 30000`
 	return []lab.Event{
@@ -184,7 +184,7 @@ func longCommands() []lab.Event {
 	}
 }
 
-// storm has more actors than fit in lanes.
+// storm returns a trace with more actors than fit in lanes.
 func storm() []lab.Event {
 	out := []lab.Event{
 		{At: 0, Actor: "a01", Kind: lab.Command, Text: "HSET lock a01 1", Reply: "1", Lock: "a01 ×2", TTL: ms(100)},
@@ -200,7 +200,7 @@ func storm() []lab.Event {
 			Text: "4,212 commands for 12 acquisitions, where 10 each would do"})
 }
 
-// counting is about stock: there is no lock, and the last row has no actor.
+// counting returns a trace about stock: there is no lock, and the last row has no actor.
 func counting() []lab.Event {
 	return []lab.Event{
 		{At: 0, Actor: "A", Kind: lab.Command, Text: "GET stock", Reply: "1"},

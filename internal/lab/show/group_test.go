@@ -10,8 +10,8 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// The anomalies are grouped by loss, the worst first, whatever their order in the report. Those
-// without a loss come last, without a heading.
+// The anomalies are grouped by loss, the worst first, regardless of their order in the report.
+// Those without a loss come last, without a heading.
 func TestMatrixGroupsByLoss(t *testing.T) {
 	r := lab.Report{Manifest: lab.Manifest{Strategies: []string{"v2_ttl"}}}
 	losses := append([]lab.Loss{""}, lab.Losses()...)

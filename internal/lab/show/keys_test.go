@@ -10,7 +10,7 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// keyed is a trace with keys: a lease that expires, and a loser that retries.
+// keyed returns a trace with keys: a lease that expires, and a loser that retries.
 func keyed() []lab.Event {
 	lock := func(token string, left float64) lab.Key {
 		return lab.Key{Name: "lock", Type: "string", Value: token, TTL: &left}
@@ -90,7 +90,7 @@ func storyOf(t *testing.T, trace []lab.Event) string {
 	return strings.Join(got, "|")
 }
 
-// Merged rows pass their changes on to the next row, as of that moment. A key that has
+// Merged rows pass their changes on to the next row, with the ttls of that moment. A key that has
 // expired is shown like one that was deleted.
 func TestStoryHasTheKeys(t *testing.T) {
 	want := "0: stock=10 lock=a/100|10 ×4:|50: stock=8 hint=x/5|60: hint=|100: lock=|130: lock=b/100"

@@ -17,7 +17,7 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// parts has the selectors of the elements of lanes.
+// parts lists the selectors of the elements of lanes.
 var parts = map[string]string{
 	"hold": "rect.holds", "belief": "rect.believes", "belief alone": "rect.alone", "two at once": "rect.two",
 	"lease": "polygon.lease", "command": "circle.tick", "command under way": "path.flight",

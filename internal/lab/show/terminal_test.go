@@ -123,8 +123,8 @@ func find(t *testing.T, r lab.Report, anomaly, strategy string) lab.Cell {
 	return lab.Cell{}
 }
 
-// If Redis records a lock for a process, it belongs to that process's caller: no
-// alarm. A caller of another process that believes the same raises one.
+// If Redis records a lock for a process, a caller of that process may believe that it holds it: no
+// alarm. A caller of another process that believes so raises an alarm.
 func TestCallersHoldWithTheirProcess(t *testing.T) {
 	text.EnableColors()
 	events := []lab.Event{

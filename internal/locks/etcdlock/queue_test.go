@@ -74,7 +74,7 @@ func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *lease.Sou
 	return s
 }
 
-// once returns a function that calls f the first time that it gets the method.
+// once returns a function that calls f the first time that it is called with this method.
 func once(method string, f func()) func(string) {
 	var one sync.Once
 	return func(got string) {
@@ -116,9 +116,8 @@ func TestDepartureIsNotMissed(t *testing.T) {
 	}
 }
 
-// The waiter's watch breaks, and the lock is released before the watch is
-// restored; by then, etcd may have compacted the history of the previous key
-// away.
+// The waiter's watch breaks, and the lock is released before the watch is restored; by then, etcd
+// may have compacted the history of the previous key.
 func TestBrokenWatch(t *testing.T) {
 	t.Parallel()
 	for name, fail := range leasetest.Failures() {

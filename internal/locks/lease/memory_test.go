@@ -259,7 +259,7 @@ func (p *memoryPlace) Remove() error {
 	return err
 }
 
-// inMemory are processes on a server in memory, each with its own source.
+// inMemory returns processes on a server in memory, each with its own source.
 func inMemory(t *testing.T, ttl time.Duration, links ...*memoryLink) processes {
 	server := newMemory()
 	var sources []*lease.Source
@@ -281,7 +281,7 @@ func inMemory(t *testing.T, ttl time.Duration, links ...*memoryLink) processes {
 	}
 }
 
-// memoryKind is the kind of lock in memory. Its scenarios run in virtual time.
+// memoryKind describes the lock in memory. Its scenarios run in virtual time.
 var memoryKind = kind{
 	start: func(t *testing.T, n int, ttl time.Duration) processes {
 		links := make([]*memoryLink, n)

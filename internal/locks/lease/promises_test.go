@@ -28,22 +28,22 @@ const ttl = time.Second
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, leasetest.StopZooKeeper)) }
 
-// processes are processes that use one lock of the test's own.
+// processes are processes that use the same lock, which belongs to the test.
 type processes struct {
 	named  func(process int, key string) *lease.Mutex // a new handle
-	places func() int                                 // how many places the queue of mutex has on the server
-	leases func() int                                 // how many leases the server has; nil to trust it
-	end    func(process int) error                    // ends a process in order
+	places func() int                                 // number of places in the queue of mutex on the server
+	leases func() int                                 // number of leases on the server; nil: not checked
+	end    func(process int) error                    // ends a process cleanly
 }
 
 // mutex returns a new handle on the lock of a test, and other a handle on another lock.
 func (p processes) mutex(process int) *lease.Mutex { return p.named(process, "a") }
 func (p processes) other(process int) *lease.Mutex { return p.named(process, "b") }
 
-// A kind is the kind of lock under test.
+// A kind describes a kind of lock under test.
 type kind struct {
 	start func(t *testing.T, processes int, ttl time.Duration) processes
-	// apart starts process 0 behind a network that may fail, and process 1 beside it.
+	// apart starts process 0 behind a network that may fail, and process 1 on a network that works.
 	apart         func(t *testing.T, ttl time.Duration) (leasetest.Network, processes)
 	notHeld, lost error
 	virtual       bool // its tests run in virtual time
@@ -462,7 +462,7 @@ func processEnds(t *testing.T, l kind) {
 	}
 }
 
-// A holder is told of a loss before the next one has the lock.
+// A holder is told of a loss before the next holder has the lock.
 func TestLossIsToldFirst(t *testing.T) {
 	for name, lock := range locks {
 		for failure, fail := range leasetest.Failures() {

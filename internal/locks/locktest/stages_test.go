@@ -67,7 +67,7 @@ func (s stage) lock(ctx context.Context, m locktest.Mutex) error {
 	}
 }
 
-// The promises for which a real server differs from one in memory, in real time.
+// The stages keep, in real time, the promises for which a real server differs from one in memory.
 func TestStagesInTime(t *testing.T) {
 	url := backendtest.Redis(t, "local")
 	for i, s := range stages(t) {
@@ -116,7 +116,7 @@ func (s stage) excludes(t *testing.T, url string) {
 	}
 }
 
-// expires lets a holder die.
+// expires lets a holder die, and checks that its lock is free after the ttl.
 func (s stage) expires(t *testing.T, url string) {
 	const ttl = 200 * time.Millisecond
 	key, dying, hook := locktest.Key(t), backendtest.DialRedis(t, url), new(locktest.Hook)

@@ -23,7 +23,7 @@ func changed(change func(m *lock.Mutex, rdb redis.UniversalClient) Mutex) Lock {
 	}
 }
 
-// constant has the same token for every holder, and falling has ever smaller ones.
+// constant gives every holder the same token, and falling gives ever smaller tokens.
 type (
 	constant struct{ *lock.Mutex }
 	falling  struct{ *lock.Mutex }

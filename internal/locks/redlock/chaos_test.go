@@ -177,7 +177,7 @@ func (l link) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// delay is how long a message takes.
+// delay returns how long a message takes.
 func (l link) delay() time.Duration {
 	limit := NodeLimit(l.ttl)
 	l.mu.Lock()

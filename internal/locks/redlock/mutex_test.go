@@ -13,7 +13,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// patience only ends a hang.
+// patience only limits how long a test can hang.
 const patience = 5 * time.Minute
 
 // wait acquires the lock, retrying with random delays, because on a busy
@@ -97,7 +97,7 @@ func TestNoQuorum(t *testing.T) {
 	}
 }
 
-// Of four nodes, three are a majority; of two, both.
+// Three of four nodes are a majority, and both of two.
 func TestEvenNumber(t *testing.T) {
 	for n, may := range map[int]int{1: 0, 2: 0, 3: 1, 4: 1, 5: 2} {
 		inBubble(t, func(t *testing.T, ns nodes) {

@@ -32,8 +32,8 @@ func (s *tally) add(f func()) {
 	f()
 }
 
-// A contender acquires the lock twice, with random delays, and works for up to
-// one and a half ttl each time.
+// A contender acquires the lock twice, with random delays, and works for up to one and a half ttls
+// each time.
 type contender struct {
 	*chaos
 	*Mutex

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 const ttl = 30 * time.Second
 
-// mutex is what the catalog's guards need from a lock that waits on its own.
+// mutex has the methods that the catalog's guards need of a lock that waits on its own.
 type mutex interface {
 	TryLock(ctx context.Context) (bool, error)
 	Lock(ctx context.Context) error

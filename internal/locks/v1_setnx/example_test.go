@@ -9,7 +9,7 @@ import (
 	lock "oversell/internal/locks/v1_setnx"
 )
 
-// A holder that dies locks everybody out for ever.
+// A holder that dies locks everybody out forever.
 func Example() {
 	server := locktest.NewServer()
 	defer server.Close()

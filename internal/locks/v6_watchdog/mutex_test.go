@@ -43,7 +43,8 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// However often its owner enters it, a hold is renewed three times a ttl, until the last Unlock.
+// A hold is renewed three times a ttl until the last Unlock, no matter how often its owner enters
+// it.
 func TestOneRenewer(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		outer := w.Holder("a")
@@ -74,8 +75,8 @@ func TestOneRenewer(t *testing.T) {
 	})
 }
 
-// A flaw: a paused process does not see time pass. When it resumes, the lock is
-// another's, and it does not know it yet.
+// A flaw: a paused process does not see time pass. When it resumes, another process holds the lock,
+// and the paused one does not know that yet.
 func TestPausedHolderWritesTooLate(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")

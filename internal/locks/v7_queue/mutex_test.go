@@ -43,8 +43,8 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// A waiter that is handed the lock at once needs four commands, Unlock included. One
-// that waits longer needs two more each time it asks again.
+// A waiter that is handed the lock at once needs four commands, Unlock included. A waiter that
+// waits longer needs two more commands each time that it asks again.
 func TestWaitingTakesFewCommands(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		const look = locktest.TTL / 3
@@ -63,8 +63,8 @@ func TestWaitingTakesFewCommands(t *testing.T) {
 	})
 }
 
-// A flaw: a paused process does not see time pass. When it resumes, the lock is
-// another's, and it does not know it yet.
+// A flaw: a paused process does not see time pass. When it resumes, another process holds the lock,
+// and the paused one does not know that yet.
 func TestPausedHolderWritesTooLate(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// asleepIn returns how many waiters of a client sleep.
+// asleepIn returns the number of waiters of a client that sleep.
 func asleepIn(rdb redis.UniversalClient) int {
 	sleepMu.Lock()
 	defer sleepMu.Unlock()
@@ -23,8 +23,8 @@ func asleepIn(rdb redis.UniversalClient) int {
 	return 0
 }
 
-// crowded runs f with a client of whose pool half is blocked, so that further waiters are
-// polled for. Soon after f nothing is left of them.
+// crowded runs f with a client whose pool is half blocked, so that further waiters are polled. It
+// checks that no waiter is left soon after f.
 func crowded(t *testing.T, f func(w *locktest.World)) {
 	t.Helper()
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
@@ -50,8 +50,8 @@ func crowded(t *testing.T, f func(w *locktest.World)) {
 	})
 }
 
-// A waiter that is polled for has its message at most 20 ms late, and if it is the only one,
-// at most as much later as it has waited.
+// A polled waiter gets its message at most 20 ms late. If it is the only one, the delay is at most
+// minPause longer than its wait.
 func TestPolledWaiterIsWokenSoon(t *testing.T) {
 	crowded(t, func(w *locktest.World) {
 		for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 99 * time.Millisecond,
@@ -67,8 +67,8 @@ func TestPolledWaiterIsWokenSoon(t *testing.T) {
 	})
 }
 
-// A waiter that is polled for wakes when its time is up, so as to renew its heartbeat. A
-// message that comes just then is received, or stays on the list.
+// A polled waiter wakes when its time is up, to renew its heartbeat. A message that comes just then
+// is received, or stays on the list.
 func TestPolledWaiterMissesNoMessage(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	crowded(t, func(w *locktest.World) {
@@ -96,7 +96,7 @@ func TestPolledWaiterMissesNoMessage(t *testing.T) {
 	})
 }
 
-// Waiters that come while others are polled for are woken too.
+// Waiters that come while others are polled are woken too.
 func TestPolledWaitersComeAndGo(t *testing.T) {
 	crowded(t, func(w *locktest.World) {
 		var all sync.WaitGroup
@@ -114,8 +114,8 @@ func TestPolledWaitersComeAndGo(t *testing.T) {
 	})
 }
 
-// However often messages come, and however many waiters are polled for, a client sends at
-// most 50,000 LPOPs a second.
+// A client sends at most 50,000 LPOPs a second, no matter how many messages come and how many
+// waiters are polled.
 func TestPollingIsBounded(t *testing.T) {
 	crowded(t, func(w *locktest.World) {
 		const waiters, long = 100, 500 * time.Millisecond
@@ -141,8 +141,7 @@ func TestPollingIsBounded(t *testing.T) {
 	})
 }
 
-// A waiter that is polled for and leaves, before it is handed the lock or while it is,
-// hands it on.
+// A polled waiter that leaves, before it is handed the lock or just then, hands the lock on.
 func TestPolledWaiterThatLeavesHandsOn(t *testing.T) {
 	for _, handed := range []bool{false, true} {
 		crowded(t, func(w *locktest.World) {

@@ -60,8 +60,8 @@ func (r *resource) use(token int64) bool {
 	return true
 }
 
-// A paused process does not see time pass. When it resumes, the lock is another's,
-// and it does not know it yet. The resource does, if it checks tokens.
+// A paused process does not see time pass. When it resumes, another process holds the lock, and the
+// paused one does not know that yet. The resource knows it, if it checks tokens.
 func TestPausedHolderIsFenced(t *testing.T) {
 	for _, checks := range []bool{true, false} {
 		locktest.Scenario(t, stage(), func(w *locktest.World) {

@@ -11,9 +11,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// However a holder got the lock, and whatever the previous holder's ttl: until the
-// holder is told of a loss, nobody else is let in. And if the holder dies, the lock is
-// free after the larger ttl.
+// Until a holder is told of a loss, nobody else is let in, no matter how the holder got the lock
+// and what ttl the previous holder had. If the holder dies, the lock is free after the larger ttl.
 func TestNobodyReliesOnMoreThanRedisKeeps(t *testing.T) {
 	const short, long = 300 * time.Millisecond, 6 * time.Second
 	for _, ttls := range [][2]time.Duration{{short, long}, {long, short}} {
@@ -129,7 +128,7 @@ func TestFailedUnlockIsTriedAgain(t *testing.T) {
 	}
 }
 
-// retries waits for the lock again and again, as buyers do who retry, and releases it.
+// retries waits for the lock again and again, as buyers that retry do, and releases it.
 func retries(h *locktest.Holder) {
 	for mutex(h).Lock(h.Ctx) != nil {
 		if h.Ctx.Err() != nil {
@@ -153,7 +152,7 @@ func TestFailedGivingUpIsTriedAgain(t *testing.T) {
 		start := time.Now()
 		err = mutex(c).Lock(c.Ctx)
 		w.Expect(err == nil && time.Since(start) <= 2*outage, "c: %v after %v", err, time.Since(start))
-		// b waits and leaves, and Redis does not learn it.
+		// b waits and leaves, and Redis does not learn of it.
 		ctx, leave := context.WithCancel(b.Ctx)
 		gone := begin(ctx, b)
 		rule = b.Hook.On(locktest.Script(leaveSource), -1, locktest.Fail(errReadOnly))

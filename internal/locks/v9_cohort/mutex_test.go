@@ -50,7 +50,7 @@ func stage() locktest.Lock {
 	}
 }
 
-// withTTL is this stage's lock with the ttl that is there when a handle is made.
+// withTTL returns this stage's lock, with the ttl that *ttl has when a handle is made.
 func withTTL(ttl *time.Duration) locktest.Lock {
 	lock := stage()
 	lock.New = func(rdb redis.UniversalClient, key string, _ time.Duration) locktest.Mutex {
@@ -111,8 +111,8 @@ func (o *order) wait(h *locktest.Holder, note string) {
 	synctest.Wait() // it is in the queue
 }
 
-// served returns who had the lock, in this order, when all have had it. A later holder must have a
-// larger token.
+// served waits until all waiters have had the lock, and returns them in the order in which they had
+// it. A later holder must have a larger token.
 func (o *order) served(w *locktest.World) []string {
 	o.all.Wait()
 	w.Expect(o.failed == nil, "a waiter fails: %v", o.failed)
@@ -142,8 +142,8 @@ func TestFIFOInAProcess(t *testing.T) {
 	})
 }
 
-// However many waiters one process has, the others get their turn after maxPasses. The tokens grow in a
-// process, where the lock is handed on, and from one to the next.
+// The other processes get their turn after maxPasses, no matter how many waiters one process has.
+// Tokens grow from holder to holder, within a process and from one process to the next.
 func TestProcessesTakeTurns(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		processes := []*locktest.Holder{w.Holder("a"), w.Holder("b"), w.Holder("c")}

@@ -86,8 +86,8 @@ func TestLateGrantLetsNobodyIn(t *testing.T) {
 	})
 }
 
-// A renewal is counted for the holder whose turn it was, not for all to which the
-// lock was handed on.
+// A renewal is counted for the holder whose turn it was, not for the holders to which the lock was
+// handed on.
 func TestRenewalIsCountedOnce(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a := w.Holder("a")

@@ -49,7 +49,7 @@ func newSource(t *testing.T, server string, timeout time.Duration) (*lease.Sourc
 	return s, conn.Conn
 }
 
-// apart gives the test one process behind a network that may fail, and another.
+// apart gives the test one process behind a network that may fail, and one on a network that works.
 func apart(t *testing.T, timeout time.Duration) (key string, link *fault.Relay, here, there *lease.Source) {
 	t.Helper()
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestLostReply(t *testing.T) {
 	}
 	leasetest.Unlock(t, a)
 
-	// The same, but the caller has given up before the connection is back.
+	// The same happens, but the caller has given up before the connection is back.
 	relay.LoseReply()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error, 1)

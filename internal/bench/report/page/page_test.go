@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 var strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
 	"v6_watchdog", "v7_queue"}
 
-// measured is a hand-made report with the given number of runs of each row.
+// measured returns a hand-made report with the given number of runs of each row.
 func measured(runs int) report.Report {
 	r := report.Report{Manifest: report.Manifest{
 		Format: 1, ID: "0a1b2c3d", Started: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
@@ -129,7 +129,7 @@ func TestPage(t *testing.T) {
 	b.Quiet()
 }
 
-// chaotic is a report of a row under chaos.
+// chaotic returns a report of a row under chaos.
 func chaotic() report.Report {
 	r := measured(1)
 	r.Rows = r.Rows[:1]
@@ -143,7 +143,7 @@ func chaotic() report.Report {
 	return r
 }
 
-// withHolds is a report of two workloads.
+// withHolds returns a report of two workloads.
 func withHolds() report.Report {
 	r := measured(1)
 	held := r.Manifest

@@ -99,10 +99,11 @@ func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
 		elsewhere := s.instance(t, withMixed)
 		s.put(t, elsewhere, 1)
 		waits := make(chan struct{})
+		asked := sync.OnceFunc(func() { close(waits) })
 		service := s.instance(t,
 			withGuard(guardFunc(func(ctx context.Context, e guard.Entry,
 				section func(context.Context, stock.Counter) error) error {
-				close(waits)
+				asked() // again, if the message that the item was put on sale comes late
 				return waiting(ctx, e, section)
 			})))
 		outcome := make(chan error, 1)
@@ -137,8 +138,9 @@ func TestWaitIsBounded(t *testing.T) {
 func TestCloseTurnsWaitersAwayAndLetsTheHolderFinish(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		working, resume := make(chan struct{}), make(chan struct{})
+		began := sync.OnceFunc(func() { close(working) })
 		service := s.instance(t, withWork(func(context.Context, string) (func(), error) {
-			close(working)
+			began()
 			<-resume
 			return nil, nil
 		}))

@@ -104,8 +104,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// Each stage in the README names a test and a file that are in its folder.
-func TestReadmeNamesWhatIsInTheStages(t *testing.T) {
+// The README names a file in the folder of each stage.
+func TestReadmeNamesAFileOfEachStage(t *testing.T) {
 	stages, err := filepath.Glob("internal/locks/v[0-9]_*")
 	if err != nil || len(stages) == 0 {
 		t.Fatalf("%v, %v", stages, err)
@@ -113,20 +113,13 @@ func TestReadmeNamesWhatIsInTheStages(t *testing.T) {
 	text := read(t, readme)
 	for _, dir := range stages {
 		name := filepath.Base(dir)
-		pattern := "(?m)^\\| `" + name + "` \\| .* \\| `(Test\\w+)` \\| `(\\w+\\.\\w+)` \\|$"
-		row := regexp.MustCompile(pattern).FindStringSubmatch(text)
+		row := regexp.MustCompile("(?m)^\\| `" + name + "` \\| .* \\| `(\\w+\\.\\w+)` \\|$").FindStringSubmatch(text)
 		if row == nil {
-			t.Errorf("%s has no row of %s with a test and a file", readme, filepath.Base(dir))
+			t.Errorf("%s has no row of %s with a file", readme, name)
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(dir, row[2])); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, row[1])); err != nil {
 			t.Error(err)
-		}
-		tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		if err != nil || !slices.ContainsFunc(tests, func(file string) bool {
-			return strings.Contains(read(t, file), "func "+row[1]+"(")
-		}) {
-			t.Errorf("%s names %s, which is not in %s (%v)", readme, row[1], dir, err)
 		}
 	}
 }

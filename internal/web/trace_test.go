@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +64,21 @@ func attributes(span sdktrace.ReadOnlySpan) map[attribute.Key]string {
 	return all
 }
 
+// buyTraced buys a unit of a new item, and returns the span of the request and the names of its steps.
+func (s *site) buyTraced(t *testing.T, recorder *tracetest.SpanRecorder, strategy string) (
+	sku string, res *httptest.ResponseRecorder, root sdktrace.ReadOnlySpan, steps string) {
+	t.Helper()
+	recorder.Reset()
+	sku = s.put(t, 1)
+	res = s.ask(http.MethodPost, "/api/items/"+sku+"/deduct?strategy="+strategy, `{"quantity":1}`,
+		"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	if res.Code/100 != 2 {
+		t.Fatalf("%s: %d %s", strategy, res.Code, res.Body)
+	}
+	root, all := split(t, recorder.Ended())
+	return sku, res, root, strings.Join(all, " ")
+}
+
 // The steps of a purchase are spans in the span of its request, whatever the stock is guarded by.
 func TestDeductIsTraced(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
@@ -73,18 +89,10 @@ func TestDeductIsTraced(t *testing.T) {
 			"lua_batch":  "look join work wait take order",
 			"lua_stream": "look join work wait take",
 		} {
-			recorder.Reset()
-			sku := s.put(t, 1)
-			res := s.ask(http.MethodPost, "/api/items/"+sku+"/deduct?strategy="+strategy, `{"quantity":1}`,
-				"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-			if res.Code/100 != 2 {
-				t.Fatalf("%s: %d %s", strategy, res.Code, res.Body)
-			}
-			root, steps := split(t, recorder.Ended())
-			got := strings.Join(steps, " ")
-			// It took longer than the last comparison is valid, and began again.
-			for strings.HasPrefix(got, "look join look") {
-				got = strings.TrimPrefix(got, "look join ")
+			sku, res, root, got := s.buyTraced(t, recorder, strategy)
+			// A purchase begins again if a message about the new sale comes late.
+			for try := 0; strings.Count(got, "look") > 1 && try < 20; try++ {
+				sku, res, root, got = s.buyTraced(t, recorder, strategy)
 			}
 			if got != want {
 				t.Errorf("%s: the steps are %s, want %s", strategy, got, want)

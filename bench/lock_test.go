@@ -14,23 +14,26 @@ func locksOnly(args ...string) []string {
 	return append(strings.Fields("-workload lock -requests 40 -instances 2"), args...)
 }
 
+// lockReport is a report on locks, as JSON.
+type lockReport struct {
+	Rows []struct {
+		report.Key
+		Repeat  int
+		Verdict figures.Verdict
+		report.Lock
+	}
+	Summary []struct {
+		Throughput figures.Estimate `json:"deducts_per_s"`
+	}
+}
+
 func TestLockWorkload(t *testing.T) {
 	t.Parallel()
 	got := try(t, locksOnly("-strategies", "v7_queue,v4_lua+line:2ms", "-repeat", "2", "-json", "-")...)
 	if got.code != exitExpected {
 		t.Fatalf("exit code %d\n%s", got.code, got.stderr)
 	}
-	var report struct {
-		Rows []struct {
-			report.Key
-			Repeat  int
-			Verdict figures.Verdict
-			report.Lock
-		}
-		Summary []struct {
-			Throughput figures.Estimate `json:"deducts_per_s"`
-		}
-	}
+	var report lockReport
 	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -78,12 +79,22 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 	}
 }
 
-// Locks on other servers can be measured too.
+// Locks on other servers can be measured too. On a busy machine the nodes of Redlock answer too late
+// for some contenders.
 func TestLockWorkloadOnOtherServers(t *testing.T) {
 	t.Parallel()
-	got := try(t, "-workload", "lock", "-requests", "6", "-instances", "2", "-strategies", "etcd,redlock")
-	if got.code != exitExpected || !strings.Contains(got.stdout, "etcd") ||
-		strings.Count(got.stdout, "       6        .") != 2 {
-		t.Errorf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
+	got := try(t, "-workload", "lock", "-requests", "6", "-instances", "2", "-strategies", "etcd,redlock", "-json", "-")
+	if got.code != exitExpected {
+		t.Fatalf("exit code %d\n%s", got.code, got.stderr)
+	}
+	var report lockReport
+	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Rows) != 2 || report.Rows[0].Strategy != "etcd" || report.Rows[0].Served != 6 {
+		t.Fatalf("%+v, want six deducts under etcd, and a row of redlock", report.Rows)
+	}
+	if r := report.Rows[1]; r.Strategy != "redlock+line:2ms" || r.Served+r.Told != 6 || r.MaxHolders > 1 {
+		t.Errorf("%+v, want six contenders with an outcome", r)
 	}
 }

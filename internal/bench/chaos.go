@@ -225,9 +225,9 @@ func (s *resale) acknowledged() int64 {
 	return s.told
 }
 
-// next returns a channel that receives the time when a buyer is first told of an order made since
-// from, which is truncated to milliseconds like the time of an order. Only the channel that was
-// returned last receives anything.
+// next returns a channel that receives the time when a buyer is first told of an order that was
+// made at the given time or later. The time is truncated to milliseconds, as in an order. Only the
+// channel that was returned last receives anything.
 func (s *resale) next(from time.Time) <-chan time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,14 +236,14 @@ func (s *resale) next(from time.Time) <-chan time.Time {
 }
 
 const (
-	// sellsWithin is how long a sale may take to recover from a fault.
+	// sellsWithin limits the time in which a sale must recover from a fault.
 	sellsWithin = 2 * time.Second
-	// steady is how long the sale must go on after its recovery before the next fault.
+	// steady is the time from the recovery of the sale to the next fault.
 	steady = 300 * time.Millisecond
 	// shortestStall is the shortest stall that counts. It is longer than the delay of a timer on an
 	// idle machine.
 	shortestStall = 10 * time.Millisecond
-	// endTimeout limits how long ending a fault may take.
+	// endTimeout limits the time that it takes to end a fault.
 	endTimeout = 30 * time.Second
 )
 
@@ -333,7 +333,7 @@ func (c *chaosRow) strike(
 	return c.shops.Crashed(0)
 }
 
-// restart starts a shop in the place of one that has ended.
+// restart replaces a shop whose process has ended.
 func (c *chaosRow) restart(ctx context.Context, shop int) error {
 	m, err := c.shops.Replace(ctx, shop)
 	if err != nil {
@@ -348,7 +348,8 @@ const (
 	lastBuyers = 32
 	// lastTime limits the final sell-out.
 	lastTime = 90 * time.Second
-	// backTime is how long units that are neither sold nor on sale may take to return to the stock.
+	// backTime limits the time in which units that are neither sold nor on sale return to the
+	// stock.
 	backTime = 5 * time.Second
 )
 

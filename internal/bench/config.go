@@ -35,8 +35,8 @@ func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 }
 
-// Within returns an error that wraps ErrConfig unless v is allowed. In the error, said names v and
-// its value.
+// Within returns an error that wraps ErrConfig unless v is between least and most. The error text
+// begins with said, which names the setting and its value.
 func Within[T cmp.Ordered](said string, v, least, most T) error {
 	if least <= v && v <= most {
 		return nil
@@ -50,8 +50,8 @@ type Keys string
 // The kinds of Keys.
 const (
 	NoKeys     Keys = "none"   // no request has a key
-	UniqueKeys Keys = "unique" // each request has its own
-	PairedKeys Keys = "pairs"  // every two requests share one, like a double click
+	UniqueKeys Keys = "unique" // each request has its own key
+	PairedKeys Keys = "pairs"  // two requests share a key, like a double click
 )
 
 // Config says what to run. A duration or Repeat of zero and an empty ID mean the default.
@@ -77,7 +77,7 @@ type Config struct {
 	Skew  Skew
 
 	// Rate makes the load open: it sends Rate requests per second for Duration, at most InFlight of
-	// them at once. Requests is then set to their number. Without a rate InFlight is the number of
+	// them at once. Requests is then set to their number. If Rate is 0, InFlight is the number of
 	// connections, over which the requests are sent one after the other; 0 means one connection for
 	// each request. The default for several Items is 2,000, or fewer if the open-file limit does
 	// not allow that.
@@ -111,7 +111,7 @@ type Config struct {
 	Failovers Failovers
 
 	// embedded says that the Redis at RedisURL is an embedded one. A third-party lock gets no
-	// verdict on it: how an embedded Redis serves waiters says nothing about a real server.
+	// verdict on it, because an embedded Redis may serve waiters differently from a real server.
 	embedded bool
 
 	slack time.Duration // how long after its expiry a lease may still be held
@@ -147,7 +147,7 @@ const (
 	perBuyer    = 2 * time.Millisecond  // for each buyer of many items, even if it gets no turn
 
 	// filesPerShop is the number of open files that a shop's connections to an embedded Redis take
-	// in the bench's process, with a reserve; filesForSelf is that of the bench itself. Each
+	// in the bench's process, with a reserve; filesForSelf is the number for the bench itself. Each
 	// request takes one more.
 	filesPerShop = 150
 	filesForSelf = 200
@@ -201,8 +201,8 @@ func (c Config) forRow(of Case, t lockservers.Terms) Config {
 	return c
 }
 
-// defaultWait returns a wait that lets every holder with work to do get its turn under each
-// condition.
+// defaultWait returns a wait that is long enough for the turn of every holder that has work to do,
+// under any condition.
 func (c Config) defaultWait() time.Duration {
 	if c.chaotic() {
 		return minimumWait // as in a shop: buyers retry
@@ -222,8 +222,8 @@ func (c Config) defaultWait() time.Duration {
 	return wait
 }
 
-// turns is the number of holders that have work to do if the guard holds. A cold key is loaded only
-// once.
+// turns returns the number of holders that have work to do if the guard holds. A cold key is loaded
+// only once.
 func (c Config) turns() int64 {
 	if c.Workload == catalog.Cache {
 		return 1
@@ -231,7 +231,7 @@ func (c Config) turns() int64 {
 	return min(c.Stock, int64(c.Requests))
 }
 
-// shops is the number of shops that the bench starts, or of the targets.
+// shops returns the number of shops that the bench starts, or of the targets.
 func (c Config) shops() int {
 	if len(c.Targets) > 0 {
 		return len(c.Targets)
@@ -458,7 +458,7 @@ func (c Config) checkFiles() error {
 	return nil
 }
 
-// filesBeside is the number of open files besides the connections of requests.
+// filesBeside returns the number of open files besides the connections of requests.
 func (c Config) filesBeside() int {
 	perShop := filesPerShop
 	if slices.Contains(c.Conditions, catalog.Partition) || c.chaotic() {
@@ -490,7 +490,7 @@ func (c Config) AllStrategies() []string {
 	return names
 }
 
-// Manifest describes what the rows are run with; redis and db describe the backends.
+// Manifest describes the settings of the rows; redis and db describe the backends.
 func (c Config) Manifest(redis, db string) report.Manifest {
 	if c.Workload == catalog.Deduct || c.Workload == catalog.Cache { // the other workloads have done so already
 		if slices.Equal(slices.Compact(slices.Clone(c.Conditions)), []catalog.Condition{catalog.Failover}) {

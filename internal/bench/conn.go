@@ -166,7 +166,8 @@ func namedFirst(body []byte) (id string, quantity int64, ok bool) {
 	return string(name), quantity, err == nil
 }
 
-// notInID reports whether a character cannot be in an id, such as an escape.
+// notInID reports whether an id cannot contain the character. Ids contain no backslash, which
+// begins an escape in JSON.
 func notInID(r rune) bool {
 	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
 }

@@ -53,8 +53,8 @@ type Result struct {
 
 // Rows runs all rows of a config one after the other: all of them once, then all again, cfg.Repeat
 // times in total. So a machine that is slow for a while slows down one run of many rows, and not all
-// runs of one row. With an error, such as that of a process that has ended by itself, it returns the
-// rows finished so far.
+// runs of one row. If it fails, for example because a process ended by itself, it returns the rows
+// finished so far and the error.
 func Rows(ctx context.Context, cfg Config, w Workload, p Progress) (rows []report.Row, err error) {
 	stalls := fleet.WatchStalls(Tolerable(cfg.TTL), nil)
 	defer stalls.Stop()
@@ -81,12 +81,14 @@ func Rows(ctx context.Context, cfg Config, w Workload, p Progress) (rows []repor
 // injected.
 const maxTries = 4
 
-// Tolerable is how long a process may stall without affecting what a lease of ttl shows.
+// Tolerable returns how long a process may stall without affecting the result of a row whose leases
+// last ttl.
 func Tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 
-// undisturbed runs a row until a run counts: one without a long stall and with all its faults, a first
-// run that matches its expectation, a final run, or the last try. Each further try has twice the ttl,
-// and tolerates twice the stall. Discarded runs stay in the report.
+// undisturbed repeats a row until a run counts. A run without a long stall and with all its faults
+// counts, as does a final run, the last try, and a first run that matches its expectation. Each
+// further try has twice the ttl, and tolerates a stall that is twice as long. Discarded runs stay in
+// the report.
 func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.Row, error) {
 	var discarded []report.Discarded
 	for {

@@ -27,12 +27,12 @@ const (
 	// so that the lease does not expire while there is no Redis.
 	failoverTTL = 10 * time.Second
 
-	// failoverTime is how long buyers arrive in such a row. Buyers who arrive while there is no
-	// Redis are refused, so others must arrive after the failover.
+	// failoverTime is the time over which buyers arrive in such a row. Buyers who arrive while
+	// there is no Redis are refused, so others must arrive after the failover.
 	failoverTime = 10 * time.Second
 
-	// leastFailover is the shortest time over which buyers must arrive, so that they arrive
-	// throughout the failover.
+	// leastFailover is the shortest allowed time over which buyers arrive. It ensures that they
+	// arrive throughout the failover.
 	leastFailover = 4 * time.Second
 
 	// failoverPatience is how long the overtaken holder stays parked after the shop has found the
@@ -123,5 +123,5 @@ func beforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) 
 	}, nil
 }
 
-// healTime is how long the set may take until it can fail over again.
+// healTime limits the time until the set can fail over again.
 const healTime = 30 * time.Second

@@ -4,8 +4,8 @@ package bench
 
 import "syscall"
 
-// openFilesLimit returns how many files this process may have open. Go raises
-// the soft limit to the hard one when a program starts.
+// openFilesLimit returns the number of files that this process may have open. Go raises the soft
+// limit to the hard one when a program starts.
 func openFilesLimit() (uint64, bool) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -125,8 +125,8 @@ func (f *shops) next() string {
 	return running[f.turn.Add(1)%uint64(len(running))].URL
 }
 
-// relay puts a relay between an instance and a partner. A database that is not reached by TCP gets
-// no relay.
+// relay puts a relay between an instance and a partner. A database that is not reached over TCP
+// gets no relay.
 func (s *setup) relay(to string) (link *fault.Relay, err error) {
 	switch to {
 	case chaos.ToRedis:
@@ -161,7 +161,8 @@ func (f *shops) follow(ctx context.Context, p plan, unguarded bool) error {
 	return f.Each(func(m *fleet.Member) error { return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout) })
 }
 
-// stay keeps holders that enter from now on inside until the given time, in all shops except but.
+// stay keeps holders that enter from now on inside until the given time, in all shops except the
+// one passed as but.
 func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) error {
 	return f.Each(func(m *fleet.Member) error {
 		if m == but {
@@ -176,7 +177,7 @@ func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) er
 func (f *shops) inside() (n int64, ok bool) {
 	read := f.Running()
 	n, ok = inside(read)
-	for _, m := range read { // the gauge of a shop killed meanwhile still counts its holders
+	for _, m := range read { // the gauge of a shop killed in the meantime still counts its holders
 		ok = ok && m.Runs()
 	}
 	return n, ok
@@ -196,9 +197,9 @@ func (f *shops) entered(without *fleet.Member) (n int64) {
 	return n
 }
 
-// succeeded waits until a holder has entered in a shop other than the stopped one, until the time
-// most has passed, or until ctx ends. Before is the number of holders that had entered when the
-// shop was stopped.
+// succeeded waits until a holder has entered in a shop other than the stopped one, until the
+// maximum time has passed, or until ctx ends. The number of holders that had entered when the shop
+// was stopped is passed as before.
 func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int64, most time.Duration) {
 	for end := time.Now().Add(most); before >= 0 && f.entered(stopped) == before && time.Now().Before(end); {
 		if guard.Sleep(ctx, glancePause) != nil {
@@ -207,8 +208,8 @@ func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int
 	}
 }
 
-// held returns how long connections to the database were out of the pools of all shops in this row,
-// including killed ones, or false if that was not measured.
+// held returns the total time for which connections to the database were out of the pool in this
+// row, in all shops including killed ones, or false if it was not measured.
 func (f *shops) held() (sum time.Duration, ok bool) {
 	for _, m := range f.Members() {
 		if m.Words == nil {

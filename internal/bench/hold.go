@@ -94,16 +94,18 @@ func (c Config) holdSeams(stage catalog.HoldStage) []fleet.Seam {
 	return []fleet.Seam{AfterCapture, AfterOrder}
 }
 
-// cancels reports whether units that are lost at one seam may hide units that are sold twice.
+// cancels reports whether units that are lost at one of the seams may hide units that are sold
+// twice at another.
 func cancels(at []fleet.Seam) bool {
 	return slices.Contains(at, AfterTake) || slices.Contains(at, BeforeRestock) || !slices.Contains(at, AfterOrder)
 }
 
-// sweep is the mean time between two sweeps of a shop.
+// sweep returns the mean time between two sweeps of a shop.
 func (c Config) sweep() time.Duration { return c.TTL / 10 }
 
-// settlesAfter is the time after which a shop settles an interrupted payment. It leaves enough time
-// for held-up processes to go on and for webhooks to arrive: settling must not hide their effects.
+// settlesAfter returns the time after which a shop settles an interrupted payment. It leaves enough
+// time for held-up processes to go on and for webhooks to arrive: settling must not hide their
+// effects.
 func (c Config) settlesAfter() time.Duration { return 6 * c.TTL }
 
 // holdRunner is a bench of the hold workload in progress.

@@ -37,9 +37,9 @@ const (
 	betweenHeld = 5 // one in this many payments
 )
 
-// inject injects the faults of the condition until ctx ends. It returns the seams where it injected
-// a fault, or the partners that it cut shops off from, in turn, and an error if a fault could not
-// be injected.
+// inject injects the faults of the condition until ctx ends. It returns, in order, the seams where
+// it injected a fault, or the partners that it cut shops off from. It returns an error if a fault
+// could not be injected.
 func (r *holdRow) inject(ctx context.Context) ([]string, error) {
 	switch r.cond {
 	case catalog.Late:
@@ -83,7 +83,7 @@ func (r *holdRow) late(ctx context.Context) ([]string, error) {
 	return nil, notReached(BeforeClaim)
 }
 
-// notReached returns the error that says that no call reached these seams.
+// notReached returns an error that wraps fleet.ErrNotReached and names the seams.
 func notReached(at ...fleet.Seam) error { return fmt.Errorf("%w %v", fleet.ErrNotReached, at) }
 
 // crash kills a shop at each seam in turn, as soon as a call reaches it. A killed shop is replaced
@@ -125,7 +125,7 @@ func (r *holdRow) goOn(ctx context.Context, m *fleet.Member, missing []fleet.Sea
 	return errors.Join(m.Arm(ctx, r.killing(missing)), m.Resume())
 }
 
-// replace starts a shop in the place of a killed one.
+// replace starts a shop to replace a killed one.
 func (r *holdRow) replace(ctx context.Context, missing []fleet.Seam) error {
 	started, err := r.shops.Add(ctx)
 	if err != nil {
@@ -145,8 +145,8 @@ func (r *holdRow) killing(at []fleet.Seam) fleet.Arm {
 }
 
 // pause stops a shop between the check and the write of a payment, until the hold has expired. The
-// shop has no open transaction meanwhile: the fault is the late write, not a lock in the database
-// that all others wait for.
+// shop has no open transaction while it is stopped: the fault is the late write, not a lock in the
+// database that all others wait for.
 func (r *holdRow) pause(ctx context.Context) ([]string, error) {
 	err := r.meet(ctx, fleet.Arm{At: []fleet.Seam{BeforeClaim}, Skip: 2, Around: quiet}, func(m *fleet.Member) error {
 		if err := m.Pause(); err != nil {
@@ -182,7 +182,7 @@ func (r *holdRow) disarm(ctx context.Context) {
 }
 
 // partition cuts a shop off from each of its partners in turn, until a hold has expired. What the
-// shop sends meanwhile arrives when the link is restored:
+// shop sends in the meantime arrives when the link is restored:
 //
 //   - from the database and from Redis, as a payment is about to write: its writes arrive when
 //     the hold has expired;

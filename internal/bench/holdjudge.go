@@ -60,7 +60,8 @@ func (r *holdRow) expect(row *report.Row, o observed) {
 	row.Expected = row.Differs == ""
 }
 
-// countBought counts the outcomes of the load, and returns how long buyers waited for answers.
+// countBought counts the outcomes of the load, and returns the times that buyers waited for
+// answers.
 func countBought(row *report.Row, bought []purchase) (waits []time.Duration) {
 	for _, p := range bought {
 		if p.hold.ID != "" {

@@ -10,12 +10,12 @@ import (
 	"oversell/internal/guard"
 )
 
-// restocks is how many times units are added while buyers come.
+// restocks is the number of times that units are added while buyers arrive.
 const restocks = 4
 
-// added returns the number of units that each restock adds: half of the stock is added that way.
-// It is 0 for a stage in Redis: its units are not in the item's row, which is where restocks add
-// units.
+// added returns the number of units that each restock adds. All restocks together add half of the
+// stock. The number is 0 for a stage in Redis: restocks add units to the item's row, and such a
+// stage keeps its units elsewhere.
 func (r *holdRow) added() int64 {
 	if r.stage.InRedis {
 		return 0

@@ -55,7 +55,7 @@ type observed struct {
 }
 
 // do runs the row: it puts the item on sale, lets the buyers come, adds units, injects the faults,
-// waits until the sale has settled, sells the remaining units, and audits.
+// waits until the sale has settled, sells the remaining units, and audits the sale.
 func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return report.Row{}, err
@@ -202,8 +202,8 @@ const (
 )
 
 // settle waits until every hold has ended and all books agree, or until nothing changes any more.
-// It returns the longest time from the expiry of a hold until its units were in the stock again,
-// and the time until all books agreed. Each is in seconds, and nil if it was not observed.
+// It returns the longest time from the expiry of a hold to the return of its units to the stock,
+// and the time until all books agreed. Both are in seconds, and nil if they were not observed.
 func (r *holdRow) settle(
 	ctx context.Context, since time.Time, bought []purchase,
 ) (sellable, agrees *float64, err error) {
@@ -268,11 +268,10 @@ func expiring(bought []purchase, now time.Time) (at []time.Time) {
 	return at
 }
 
-// returns measures how long it takes from the expiry of a hold until its unit is in the stock
-// again.
+// returns measures the time from the expiry of a hold to the return of its unit to the stock.
 type returns struct {
 	expiries []time.Time
-	base     int64    // units left if all holds that expired before have returned their unit
+	base     int64    // units left once all holds that expired earlier have returned their units
 	longest  *float64 // in seconds
 }
 

@@ -20,16 +20,16 @@ const (
 	AfterTake    fleet.Seam = "take"    // the units are taken from the stock, but the hold is not written yet
 	AfterCapture fleet.Seam = "capture" // the buyer is charged, but the stage does not know it yet
 	BeforeClaim  fleet.Seam = "claim"   // the payment has found the hold, but written nothing yet
-	// AfterOrder: the order is written, but the hold is not ended, or the transaction not
-	// committed.
+	// AfterOrder: the order is written, but the hold has not ended yet, or the transaction is not
+	// committed yet.
 	AfterOrder    fleet.Seam = "order"
 	BeforeRefund  fleet.Seam = "refund" // the payment was refused, but the refund is not requested yet
 	BeforeRestock fleet.Seam = "sweep"  // the sweep has ended a hold, but not returned its units yet
 )
 
-// beforeCapture is where a shop is cut off from the payment provider: the payment is authorised,
-// and the request to capture it is about to be sent. No shop is killed there: it would not have
-// charged the buyer.
+// beforeCapture is the seam at which a shop is cut off from the payment provider: the payment is
+// authorised, and the request to capture it is about to be sent. No shop is killed at this seam,
+// because it would not have charged the buyer.
 const beforeCapture fleet.Seam = "authorised"
 
 // HoldSeams lists the seams of a sale by holds at which a shop may be killed.
@@ -37,12 +37,12 @@ func HoldSeams() []fleet.Seam {
 	return []fleet.Seam{AfterTake, AfterCapture, BeforeClaim, AfterOrder, BeforeRefund, BeforeRestock}
 }
 
-// What must not go on in the process while a call waits at a seam: see fleet.Arm.
+// What must not happen in the process while a call waits at a seam; see fleet.Arm.
 const (
 	// quiet keeps the process from having an open transaction, so that it holds no lock in the
 	// database while it is stopped.
 	quiet = "quiet"
-	// alone keeps other calls of the process from moving units, so that a kill interrupts none of
+	// alone keeps other calls of the process from moving units, so that a kill does not interrupt
 	// them halfway.
 	alone = "alone"
 )
@@ -95,7 +95,7 @@ func (s *holdSeams) moving(ctx context.Context, c *call) (_ context.Context, end
 type call struct {
 	sweep bool
 	claim bool
-	moves bool        // it takes units from the stock, or returns some
+	moves bool        // it takes units from the stock or returns them
 	wrote atomic.Bool // the claim has begun to write
 }
 

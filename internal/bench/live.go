@@ -158,7 +158,7 @@ func (w *watch) stop() {
 	w.gauged, w.during = false, false // the fleet may change
 }
 
-// cost is the number of Redis commands of the audits.
+// cost returns the number of Redis commands that the audits ran.
 func (w *watch) cost() int64 {
 	if w == nil {
 		return 0
@@ -189,7 +189,7 @@ func (w *watch) live() Live {
 	return now
 }
 
-// holders is the number of holders at this moment, or -1. The caller has locked mu.
+// holders returns the number of holders at this moment, or -1. The caller must hold mu.
 func (w *watch) holders() int64 {
 	if !w.gauged {
 		return -1
@@ -206,7 +206,7 @@ func (w *watch) holders() int64 {
 // buyers waited and units were left.
 type Unserved struct {
 	Since   time.Duration // when a buyer was last served, like Live.Elapsed; 0: never
-	At      time.Duration // when that had lasted too long
+	At      time.Duration // when the time since then became too long
 	Waiting int64         // buyers that waited when this was noticed
 	Left    int64         // units that were not known to be sold
 }
@@ -219,8 +219,8 @@ type service struct {
 }
 
 // patience returns how long one holder may keep all others waiting because of a fault of the bench,
-// its own work, and a stall. Before the first buyer is served, all requests have to arrive, which
-// takes longer on a busy machine: until then patience is at least stuckAfter.
+// its own work, and a stall. If no buyer has been served yet (first), the result is at least
+// stuckAfter: all requests have to arrive first, which takes longer on a busy machine.
 func (c Config) patience(condition catalog.Condition, stalled time.Duration, first bool) time.Duration {
 	patience := c.longest(condition) + c.Work + max(Tolerable(c.TTL), stalled)
 	if first {
@@ -229,7 +229,8 @@ func (c Config) patience(condition catalog.Condition, stalled time.Duration, fir
 	return patience
 }
 
-// stuckAfter is how long the lock must be free at the end of a row for the verdict to be stuck.
+// stuckAfter returns how long the lock must be free at the end of a row for the verdict to be
+// stuck.
 func (c Config) stuckAfter() time.Duration { return c.Wait / 2 }
 
 // see takes the state of a row, and returns the first time that no buyer was served for longer than

@@ -27,11 +27,11 @@ const maxItemRows = 1_000_000
 // many reports whether a row has several items.
 func (c Config) many() bool { return c.Items > 1 }
 
-// defaultTTL returns the default lease of a lock. The holders of many items work at the same time,
-// among thousands of buyers who do not leave when one item is sold out, so the renewals of a lease
-// wait for a processor. With 20,000 buyers on 2 busy cores a renewal took up to 2.8 s, and those
-// that failed first had not been waiting for a connection. A lease of 6 s, a shop's default,
-// survives a renewal that takes 4 s.
+// defaultTTL returns the default lease of a lock. With many items, many holders work at once, among
+// thousands of buyers who stay when one item is sold out. Lease renewals then have to wait for CPU
+// time. With 20,000 buyers on 2 busy cores a renewal took up to 2.8 s, and those that failed first
+// had not been waiting for a connection. A lease of 6 s, a shop's default, survives a renewal that
+// takes 4 s.
 func (c Config) defaultTTL() time.Duration {
 	switch {
 	case c.many():
@@ -66,14 +66,14 @@ func (c Config) checkItems() error {
 	return nil
 }
 
-// spareFiles are open files kept in reserve for connections to an embedded Redis in this process.
-// If that Redis is so slow that commands time out, the shops open new connections before the old
-// ones have ended in this process; and once miniredis fails to accept a connection, it accepts no
-// more.
+// spareFiles is the number of open files kept in reserve for connections to an embedded Redis in
+// this process. If that Redis is so slow that commands time out, the shops open new connections
+// before this process has closed the old ones. Once miniredis fails to accept a connection, it
+// accepts no more.
 const spareFiles = 1500 // at most a tenth of the open-file limit; see room
 
-// room is the number of requests that can be in flight within the open-file limits of this process
-// and of each shop. Each shop also needs some files for itself.
+// room returns the number of requests that can be in flight within the open-file limits of this
+// process and of each shop. Each shop also needs some files for itself.
 func (c Config) room() int {
 	limit, ok := openFilesLimit()
 	if !ok {
@@ -89,8 +89,8 @@ func (c Config) takesTurns() bool {
 	return c.Rate == 0 && c.InFlight > 0 && c.InFlight < c.Requests
 }
 
-// spread returns functions for the item of each request and the units of each item. Both requests
-// of a pair are for the same item: one buyer sent them.
+// spread returns two functions: one returns the item of a request, the other the units of an item.
+// Both requests of a pair are for the same item: one buyer sent them.
 func (c Config) spread() (of func(request int) (item int), units func(item int) int64) {
 	s := NewSpread(max(1, c.Items), c.Skew, c.Seed)
 	of = s.Of
@@ -123,10 +123,10 @@ func (c Config) skus(row int) []string {
 	return all
 }
 
-// auditsAtOnce is how many items are audited at once after a row.
+// auditsAtOnce is the number of items that are audited at once after a row.
 const auditsAtOnce = 16
 
-// eachItem calls f for n items, a limited number at once, and returns the first error.
+// eachItem calls f for n items, at most atOnce of them at a time, and returns the first error.
 func eachItem(
 	ctx context.Context, p Progress, doing string, n, atOnce int, f func(ctx context.Context, item int) error,
 ) error {
@@ -163,8 +163,8 @@ func (r *run) offer(ctx context.Context) error {
 		})
 }
 
-// settle audits all items once all accepted orders are written, and returns the time when they
-// were. It audits the first item before the others, so that the first audit's count of Redis
+// settle audits all items once all accepted orders are written, and returns the time when they were
+// written. It audits the first item before the others, so that the first audit's count of Redis
 // commands leaves out the other audits.
 func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err error) {
 	found, times := make([]web.Audit, len(r.skus)), make([]time.Time, len(r.skus))
@@ -245,8 +245,8 @@ func (r *run) sale(o outcome, item int) (report.Audit, report.Item) {
 
 // unexplained describes an item with a drift that the killed process cannot have caused, or returns
 // "". Each buyer whose connection ended with that process may have taken a unit without an order.
-// With a lock that is at most one buyer for each item, and none for the first item, whose holder
-// was killed before it took anything.
+// If the strategy locks, this applies to at most one buyer for each item, and to none for the first
+// item, whose holder was killed before it took anything.
 func (r *run) unexplained(o outcome, locked bool) string {
 	for item := range o.audits {
 		var most int64
@@ -290,8 +290,8 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 	}
 }
 
-// drained fills in when the last order behind the sale was written, and which processes were
-// killed.
+// drained fills in the time when the last order behind the sale was written, and the processes that
+// were killed.
 func (r *run) drained(row *report.Row, o outcome) {
 	if r.strategy.Kind != catalog.Streamed {
 		return
@@ -305,7 +305,8 @@ func (r *run) drained(row *report.Row, o outcome) {
 }
 
 // settleOne audits an item once all its accepted orders are written, and returns the time when they
-// were. If Redis was unreachable for a while, the shop's clients may need a moment to reconnect.
+// were written. If Redis was unreachable for a while, the shop's clients may need a moment to
+// reconnect.
 func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
 	away := r.cond == catalog.Partition || r.cond == catalog.Failover || r.cond == catalog.Chaos
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {

@@ -21,14 +21,14 @@ const (
 // plan says what the holders in an instance do during one row. It applies in the work step of a sale
 // and nowhere else: lock code does not know about it.
 type plan struct {
-	// Item is what is sold, or its key in the cache; with several items the first, whose holders
-	// get the fault.
+	// Item is the item that is sold, or its key in the cache. If there are several items, it is the
+	// first one, whose holders get the fault.
 	Item  string        `json:"item"`
 	Work  time.Duration `json:"work"`           // how long every holder works
 	Fault fleet.Arm     `json:"fault,omitzero"` // at the seams of the item's holders
 
-	// Gather is how long the first holder of the instance works, so that waiters gather. Holders that
-	// enter meanwhile work until the same time.
+	// Gather is the time that the first holder of the instance works, so that waiters gather. Holders
+	// that enter in the meantime work until the same moment.
 	Gather time.Duration `json:"gather"`
 }
 
@@ -78,8 +78,8 @@ func (c Config) long() time.Duration {
 	return c.TTL*13/10 + c.slack
 }
 
-// longest is the longest time that a fault of the condition lasts. A process stays stopped for
-// longer if no other holder has entered meanwhile.
+// longest returns the longest time that a fault of the condition lasts. A process stays stopped for
+// longer if no other holder has entered in the meantime.
 func (c Config) longest(condition catalog.Condition) time.Duration {
 	if condition == catalog.Pause {
 		return c.long() + c.TTL*7/10
@@ -87,13 +87,13 @@ func (c Config) longest(condition catalog.Condition) time.Duration {
 	return c.long()
 }
 
-// linger is how long holders that entered while another was late stay inside after its unlock: long
-// enough for the next one to enter, if it can, and not so long that their own lease expires. It must be
-// longer than a tolerable stall, and so must the time between the end of the late holder's lease and
-// its unlock.
+// linger returns how long holders that entered while another was late stay inside after its unlock:
+// long enough for the next one to enter, if it can, but not so long that their own lease expires. It
+// must be longer than a tolerable stall, and so must the time between the end of the late holder's
+// lease and its unlock.
 func (c Config) linger() time.Duration { return c.TTL * 3 / 10 }
 
-// delay is how long the condition keeps an instance from selling.
+// delay returns how long the condition keeps an instance from selling.
 func (c Config) delay(condition catalog.Condition) time.Duration {
 	switch condition {
 	case catalog.Calm, catalog.Crash:
@@ -159,7 +159,7 @@ func (w *worker) stay(until time.Time) {
 	w.keep(until)
 }
 
-// keep moves the time before which no holder leaves. The caller has locked mu.
+// keep postpones the time before which no holder leaves. The caller must hold mu.
 func (w *worker) keep(until time.Time) {
 	if until.After(w.until) {
 		w.until = until
@@ -195,8 +195,8 @@ func (w *worker) work(ctx context.Context, item string) (after func(), err error
 	return after, context.Cause(ctx)
 }
 
-// spend waits for the time d. A sleep shorter than a millisecond takes a millisecond or more, so short
-// work spins, and yields the processor after each look at the clock.
+// spend waits for the time d. A sleep of less than a millisecond takes a millisecond or more, so for a
+// short time spend reads the clock in a loop and yields the processor each time.
 func spend(d time.Duration) {
 	if d >= time.Millisecond {
 		time.Sleep(d)

@@ -20,8 +20,8 @@ type pool struct {
 	ended   bool
 }
 
-// How long a connection may be idle: after that the shop, or a proxy, may be about to close it. The
-// time is shorter for an unused connection: a shop closes a new one if nothing comes for 5 s.
+// The time that a connection may be idle. After that, the shop or a proxy may be about to close it.
+// The time is shorter for an unused connection: a shop closes a new one if nothing comes for 5 s.
 const (
 	stale       = 20 * time.Second
 	staleUnused = 4 * time.Second
@@ -31,7 +31,7 @@ func newPool(keep int) *pool {
 	return &pool{keep: keep, waiting: make(map[int][]*conn), busy: make(map[*conn]bool)}
 }
 
-// get returns a connection for a request that may take as long as the limit. Return it with put.
+// get returns a connection for a request that may take up to the limit. Return it with put.
 func (p *pool) get(ctx context.Context, target int, req *http.Request, limit time.Duration) (*conn, error) {
 	if c := p.take(target, limit); c != nil {
 		return c, nil
@@ -49,9 +49,9 @@ func (p *pool) get(ctx context.Context, target int, req *http.Request, limit tim
 	return c, nil
 }
 
-// reserve counts a connection that is about to be opened, and closes an idle one if that makes too
-// many. The targets of requests change in turn, but if one shop replies faster than another, its
-// connections would stay idle while more and more were opened to the other.
+// reserve counts a connection that is about to be opened, and closes an idle one if there would be
+// too many. The targets of requests change in turn, but if one shop replies faster than another,
+// its connections would stay idle while more and more were opened to the other.
 func (p *pool) reserve() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *pool) take(target int, limit time.Duration) *conn {
 	return last
 }
 
-// use marks a connection as busy and sets its deadline. The caller has locked mu.
+// use marks a connection as busy and sets its deadline. The caller must hold mu.
 func (p *pool) use(c *conn, limit time.Duration) {
 	p.busy[c] = true
 	_ = c.SetDeadline(time.Now().Add(limit)) // a dead connection fails when it is used
@@ -106,7 +106,7 @@ func (p *pool) use(c *conn, limit time.Duration) {
 	}
 }
 
-// drop closes the idle connections to a target. The caller has locked mu.
+// drop closes the idle connections to a target. The caller must hold mu.
 func (p *pool) drop(target int) {
 	for _, c := range p.waiting[target] {
 		c.reset()
@@ -122,7 +122,7 @@ func (p *pool) forget(target int) {
 	p.drop(target)
 }
 
-// put returns a connection to the pool. Again says whether it can be used again.
+// put returns a connection to the pool, or closes it if it cannot be used again.
 func (p *pool) put(c *conn, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *pool) put(c *conn, again bool) {
 	p.park(c, stale)
 }
 
-// park keeps an idle connection for the time d. The caller has locked mu.
+// park keeps an idle connection for the time d. The caller must hold mu.
 func (p *pool) park(c *conn, d time.Duration) {
 	c.until = time.Now().Add(d)
 	p.waiting[c.target] = append(p.waiting[c.target], c)

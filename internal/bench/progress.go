@@ -13,7 +13,7 @@ import (
 	"oversell/internal/present"
 )
 
-// Outcomes is what a row waits for while its requests are in flight.
+// Outcomes names what a row waits for while its requests are in flight.
 const Outcomes = "outcomes"
 
 // Silent is a Progress that shows nothing.
@@ -28,8 +28,8 @@ func (Silent) Waiting(string, func() int64) {}
 // Done implements Progress.
 func (Silent) Done(report.Row) {}
 
-// Bar is a Progress that prints a line for each finished row on a terminal. Below them
-// it draws the current row, and the number of missing outcomes. Call Close at the end.
+// Bar is a Progress that prints a line for each finished row on a terminal. Below these lines it
+// draws the current row and the number of missing outcomes. Call Close at the end.
 type Bar struct {
 	w    io.Writer
 	bar  *progressbar.ProgressBar
@@ -44,7 +44,7 @@ type Bar struct {
 	missing func() int64
 }
 
-// redraw is how often the bar is drawn.
+// redraw is the interval at which the bar is drawn.
 const redraw = 100 * time.Millisecond
 
 // NewBar returns a Bar that draws on w.

@@ -33,8 +33,8 @@ type run struct {
 	workers  *fleet.Fleet      // that write accepted orders; nil: the shops write them
 }
 
-// do runs the row: it puts the items on sale, sends the requests, waits for every outcome,
-// and audits.
+// do runs the row: it puts the items on sale, sends the requests, waits for every outcome, and
+// audits the sale.
 func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	l, err := r.prepare(ctx)
 	if err != nil {
@@ -79,8 +79,8 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	return r.judged(row), nil
 }
 
-// commandsBetween returns how many commands Redis has executed between two audits, or 0 if that was
-// not counted.
+// commandsBetween returns the number of commands that Redis executed between two audits, or 0 if
+// they were not counted.
 func commandsBetween(before, after web.Audit) int64 {
 	if before.RedisCommands == nil || after.RedisCommands == nil {
 		return 0
@@ -92,10 +92,10 @@ func commandsBetween(before, after web.Audit) int64 {
 const (
 	minDrainPause = 10 * time.Millisecond
 	maxDrainPause = 200 * time.Millisecond
-	drainTime     = time.Minute // how long accepted orders may take until they are written
+	drainTime     = time.Minute // limit for writing the accepted orders
 )
 
-// settleTime is how long shops may take to reconnect to Redis.
+// settleTime limits the time that shops take to reconnect to Redis.
 const settleTime = 10 * time.Second
 
 // prepare puts the items on sale, gives the shops their plan, and prepares the requests.
@@ -139,7 +139,7 @@ type outcome struct {
 	held        *time.Duration // time that database connections were out of the pools; nil: not measured
 }
 
-// observe sends the requests, injects faults meanwhile, and serves the watcher.
+// observe sends the requests. In the meantime it injects faults and serves the watcher.
 func (r *run) observe(
 	ctx context.Context, l *stream, w *watch, inject func(ctx, load context.Context) error,
 ) (outcome, error) {
@@ -172,7 +172,7 @@ func (r *run) observe(
 	return o, nil
 }
 
-// inject injects the fault of the condition. Load ends when all requests have their
+// inject injects the fault of the condition. The context load ends when all requests have their
 // outcomes. The error says why the fault was not injected.
 func (r *run) inject(ctx, load context.Context) error {
 	switch {
@@ -213,7 +213,7 @@ func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 	return err
 }
 
-// stalled is the longest stall so far in this row that was not injected.
+// stalled returns the longest stall so far in this row that was not injected.
 func (r *run) stalled() time.Duration {
 	if r.shops == nil {
 		return r.stalls.Get()
@@ -221,7 +221,7 @@ func (r *run) stalled() time.Duration {
 	return max(r.stalls.Get(), r.shops.Stalled())
 }
 
-// limit is how long to wait for an outcome before it counts as unknown: longer than any
+// limit returns the time after which a missing outcome counts as unknown. It is longer than any
 // request may take.
 func (r *run) limit() time.Duration {
 	return r.cfg.Wait + r.cfg.Work + 4*r.cfg.long() + 30*time.Second
@@ -279,8 +279,8 @@ func (r *run) judged(row report.Row) report.Row {
 	return row
 }
 
-// unresolved is the number of requests whose sale the audit may have missed: their shop
-// still runs and may still be serving them. A killed process writes nothing any more.
+// unresolved returns the number of requests whose sale the audit may have missed, because their
+// shop is still running and may still be serving them. A killed process writes nothing any more.
 func (r *run) unresolved(o outcome) int64 {
 	return r.notKilled(o.unknown)
 }
@@ -308,7 +308,7 @@ func (r *run) judgeCache(row *report.Row, o outcome) {
 	row.Verdict = figures.CacheRun{Loads: row.DBLoads, Served: row.Served, GaveUp: row.Failed}.Verdict()
 }
 
-// expectation returns the catalog's case for the row.
+// expectation returns the case for which the catalog has the expectation of the row.
 func (r *run) expectation(keeper stock.Backend) catalog.Case {
 	return catalog.Case{
 		Workload: r.cfg.Workload, Condition: r.cond, Instances: r.cfg.shops(),

@@ -22,8 +22,7 @@ import (
 )
 
 // Run runs all rows of the config: see Rows. When it fails or ctx is cancelled, it returns the
-// finished rows with the error, which comes from Check, a shop or a backend, or is the cause of
-// ctx.
+// finished rows and the error, which comes from Check, a shop or a backend, or is the cause of ctx.
 func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
 	if err := cfg.WithDefaults().Check(); err != nil {
 		return nil, err
@@ -88,14 +87,14 @@ func (b *runner) configure(cfg Config) (err error) {
 	}
 	if cfg.chaotic() {
 		b.shops.setup.RedisURL = cfg.RedisURL
-		return nil // how long faults last is not known beforehand
+		return nil // the duration of the faults is not known beforehand
 	}
 	b.shops.setup.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)
 	return err
 }
 
-// replyTime is how long an instance waits for Redis beyond the time that it may be paused, so that
-// a reply that it was waiting for does not time out when the process goes on.
+// replyTime is how long an instance waits for Redis in addition to the time for which it may be
+// paused. So a reply that it was waiting for does not time out when the process goes on.
 const replyTime = 2 * time.Second
 
 // runner is a bench in progress.
@@ -111,7 +110,7 @@ type runner struct {
 	round    int      // the current round of repeats
 	old      int      // number of skus when that round began
 	sales    int      // number of sales so far, one for each row
-	skus     []string // of items that are not removed yet
+	skus     []string // of items that have not been removed yet
 }
 
 // Row implements Workload. A run is final if it is not comparable, if buyers were told something
@@ -144,9 +143,9 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 	return r, err
 }
 
-// removeOld removes the items of the previous round when a new one begins: by then, late writes
-// for them have arrived. With many items in each row, too many would pile up in a round, so the
-// items of a row are removed one row later.
+// removeOld removes the items of the previous round when a new one begins: by then, late writes for
+// them have arrived. If a row has many items, too many would pile up in a round, so they are
+// removed one row later.
 func (b *runner) removeOld(ctx context.Context, of Case) error {
 	again := of.TTL > 0
 	if again || b.asked.chaotic() || of.Repeat == b.round && !b.asked.many() {
@@ -159,8 +158,8 @@ func (b *runner) removeOld(ctx context.Context, of Case) error {
 	return nil
 }
 
-// restart replaces the instances if cfg or the condition needs others. Instances are not stopped
-// after a row: the last ones are needed to tidy up.
+// restart replaces the instances if cfg or the condition needs different ones. Instances are not
+// stopped after a row: the last ones are needed to tidy up.
 func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	var relayed []string
 	switch {
@@ -206,10 +205,10 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 	return r.do(ctx)
 }
 
-// tidy removes the items, orders and keys of the bench. After an interruption instances may still
-// be selling, and would write again what was removed: they are stopped, and a new one removes the
-// data. A new one is also started if none has survived. The user is waiting, so this takes a few
-// seconds at most.
+// tidy removes the items, orders and keys of the bench. After an interruption, instances may still
+// be selling, and would write data again after its removal. So they are stopped, and a new one
+// removes the data. A new one is also started if none has survived. The user is waiting, so this
+// takes at most a few seconds.
 func (b *runner) tidy(interrupted bool) error {
 	if b.asked.chaotic() {
 		if interrupted && b.shops != nil { // a stopped shop would not end by itself
@@ -226,7 +225,8 @@ func (b *runner) tidy(interrupted bool) error {
 	return b.mayBeLeft(b.removeAnew(ctx))
 }
 
-// mayBeLeft adds the names of the items that were not removed to the error that prevented it.
+// mayBeLeft adds the names of the items that were not removed to the error that prevented their
+// removal.
 func (b *runner) mayBeLeft(err error) error {
 	if err == nil {
 		return nil
@@ -251,8 +251,8 @@ const maxNamed = 100
 func (b *runner) removeAnew(ctx context.Context) error {
 	b.shops.relayed = nil
 	if b.asked.Failovers != nil {
-		// The sentinels may be promoting a replica, or have no replica left. Their data is thrown
-		// away with them; the database may be the user's own.
+		// The sentinels may be promoting a replica, or have no replica left. The Redis data is
+		// thrown away with the servers, but the database may be the user's own.
 		redis, err := backend.ServeRedis(ctx, "embedded")
 		if err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)

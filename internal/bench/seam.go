@@ -28,7 +28,7 @@ func (c Config) atSeams(condition catalog.Condition) bool {
 	return condition == catalog.Crash && len(c.Seams) > 0 && c.Workload != catalog.Hold
 }
 
-// checkSeams returns an error if nothing can be killed at one of the seams.
+// checkSeams returns an error if no process can be killed at one of the seams.
 func (c Config) checkSeams(allowed []fleet.Seam) error {
 	if len(c.Seams) > 0 && !slices.Contains(c.Conditions, catalog.Crash) {
 		return Invalid("seams without condition %s, which kills there", catalog.Crash)
@@ -64,9 +64,9 @@ func (r *run) stopWorkers() {
 	}
 }
 
-// killAtSeams kills a shop after its script, and workers, one after the other, at the seams where
-// they read and write orders. Only the workers write orders, and the last one writes all that
-// remain.
+// killAtSeams kills a shop after its script. It also kills workers, one after the other, at the
+// seams where they read and write orders. Only the workers write orders, and the last one writes
+// all that remain.
 func (r *run) killAtSeams(ctx, buyers context.Context) error {
 	var g errgroup.Group
 	if slices.Contains(r.cfg.Seams, SeamScript) {
@@ -82,7 +82,8 @@ func (r *run) killAtSeams(ctx, buyers context.Context) error {
 }
 
 // killWorkers starts a worker for each seam of a consumer, and kills it at the seam once the next
-// worker runs. The last worker is not killed, and writes the orders that the killed ones have left.
+// worker is running. The last worker is not killed, and writes the orders that the killed ones have
+// left.
 func (r *run) killWorkers(ctx context.Context) error {
 	seams := slices.DeleteFunc(slices.Clone(r.cfg.Seams), func(at fleet.Seam) bool { return at == SeamScript })
 	r.workers = fleet.New(func(n int) (fleet.Program, error) { return r.worker(n, seams), nil })
@@ -108,7 +109,7 @@ func (r *run) killWorkers(ctx context.Context) error {
 	return nil
 }
 
-// worker returns how to start the n-th process that writes accepted orders. The process waits at
+// worker returns the program of the n-th process that writes accepted orders. The process waits at
 // the n-th seam, if there is one.
 func (r *run) worker(n int, seams []fleet.Seam) fleet.Program {
 	s := r.shops.setup

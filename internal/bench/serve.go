@@ -17,8 +17,8 @@ import (
 )
 
 // Serve is the main function of an instance: it runs a shop that takes its setup and plans from in,
-// and reports events to out: see fleet.Serve. Adjust, unless it is nil, may change the shop's
-// configuration before it starts: tests use it to break a lock.
+// and reports events to out: see fleet.Serve. If adjust is not nil, it may change the shop's
+// configuration before the shop starts. Tests use it to break a lock.
 func Serve(ctx context.Context, in io.Reader, out, log io.Writer, adjust func(*shop.Config)) error {
 	return fleet.Serve(ctx, in, out, func(ctx context.Context, with setup, parent *fleet.Server) error {
 		s := &server{Server: parent, worker: worker{seams: parent.Seams, gauge: parent.Words}}
@@ -40,7 +40,7 @@ func Serve(ctx context.Context, in io.Reader, out, log io.Writer, adjust func(*s
 	})
 }
 
-// server is an instance's side of the protocol with the bench.
+// server implements the instance's side of the protocol with the bench.
 type server struct {
 	*fleet.Server
 	worker worker

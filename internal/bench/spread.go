@@ -23,12 +23,13 @@ const (
 	maxExponent = 10
 )
 
-// Skew says how unequally buyers want the items. The zero Skew is uniform: every item is equally
-// likely. With an exponent s the k-th item is wanted in proportion to 1/k^s (Zipf).
+// Skew says how unequal the demand for the items is. The zero Skew is uniform: every item is
+// equally likely. If it has an exponent s, the demand for the k-th item is proportional to 1/k^s
+// (Zipf).
 type Skew struct{ exponent float64 }
 
 // ParseSkew parses uniform or zipf:S, with an exponent S over 0 and up to 10. Its error wraps
-// ErrSkew, is one line, and says what is allowed.
+// ErrSkew and says in one line what is allowed.
 func ParseSkew(text string) (Skew, error) {
 	if text == uniform {
 		return Skew{}, nil
@@ -51,8 +52,8 @@ func (s Skew) String() string {
 	return zipf + ":" + strconv.FormatFloat(s.exponent, 'g', -1, 64)
 }
 
-// Spread says which item each buyer wants. The same arguments of NewSpread always give
-// the same spread. It is safe for concurrent use.
+// Spread says which item each buyer wants. Calls of NewSpread with the same arguments return the
+// same spread. It is safe for concurrent use.
 type Spread struct {
 	seed uint64
 	upTo []float64 // cumulative probability, by item
@@ -83,7 +84,7 @@ func (s *Spread) Of(buyer int) int {
 	return min(sort.SearchFloat64s(s.upTo, math.Nextafter(draw, 1)), len(s.upTo)-1)
 }
 
-// Share is the probability that a buyer wants an item.
+// Share returns the probability that a buyer wants an item.
 func (s *Spread) Share(item int) float64 {
 	if item == 0 {
 		return s.upTo[0]

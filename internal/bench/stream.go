@@ -20,13 +20,13 @@ import (
 // without waiting for earlier replies. A request is dropped if too many are in flight at
 // its planned time.
 //
-// Latencies are measured from the planned time. Measured from the time a request was sent, requests
-// that a slow shop delayed would look as if no buyer had waited: "coordinated omission" (Gil Tene,
-// "How NOT to Measure Latency", 2013).
+// Latencies are measured from the planned time. If they were measured from the time of sending,
+// requests that a slow shop delayed would look as if no buyer had waited: "coordinated omission"
+// (Gil Tene, "How NOT to Measure Latency", 2013).
 //
-// Without a rate it is a burst whose requests are all planned for the start. Its connections are
-// opened beforehand, one for each request or fewer. With fewer, requests wait for a connection
-// instead of being dropped.
+// If there is no rate, the stream is a burst whose requests are all planned for the start. Its
+// connections are opened beforehand, one for each request or fewer. If there are fewer, requests
+// wait for a connection instead of being dropped.
 type stream struct {
 	rate     int
 	planned  int
@@ -44,7 +44,8 @@ type stream struct {
 	done    atomic.Int64  // outcomes, including dropped requests
 }
 
-// newStream returns the stream for cfg. Alive reports whether a target has not been killed.
+// newStream returns the stream for cfg. The function alive returns false for targets that were
+// killed.
 func newStream(
 	cfg Config, targets []string, request func(i int, target string) (*http.Request, error),
 	alive func(target int) bool,
@@ -93,8 +94,8 @@ func (s *stream) connect(ctx context.Context) error {
 	return g.Wait()
 }
 
-// fire sends the requests, and returns when all outcomes are known or ctx ends. No outcome takes
-// longer than the limit.
+// fire sends the requests, and returns when all outcomes are known or ctx ends. A request fails if
+// it takes longer than the limit.
 func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	stop := context.AfterFunc(ctx, s.pool.cut)
 	defer stop()
@@ -180,7 +181,7 @@ func (s *stream) once(ctx context.Context, i int, due time.Time, limit time.Dura
 		}
 		if err != nil {
 			s.pool.forget(target)
-			continue // it was killed meanwhile
+			continue // it was killed in the meantime
 		}
 		sent := time.Now()
 		again := false
@@ -193,7 +194,7 @@ func (s *stream) once(ctx context.Context, i int, due time.Time, limit time.Dura
 	return r
 }
 
-// awaited is the number of missing outcomes.
+// awaited returns the number of missing outcomes.
 func (s *stream) awaited() int64 { return int64(s.planned) - s.done.Load() }
 
 // close closes all connections.

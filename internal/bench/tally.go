@@ -12,8 +12,8 @@ import (
 )
 
 // tally counts the outcomes of a row as they become known. It keeps a record of each order that a
-// buyer was told of, and of each time that a holder was inside. Few of them are added once an item
-// is sold out. It is safe for concurrent use.
+// buyer was told of, and of each holder's time inside. Few records are added once an item is sold
+// out. It is safe for concurrent use.
 type tally struct {
 	// sale says that the requests are purchases: the buyers' answers are kept.
 	sale bool
@@ -30,7 +30,7 @@ type tally struct {
 	service  latencies
 	wait     latencies     // wait for the critical section, of requests that entered it
 	timeline timeline      // of served requests
-	untimely time.Duration // longest delay between planned and sent
+	untimely time.Duration // longest delay of a request after its planned time
 	answers  []answer      // of a sale
 	cutOff   []int         // of a sale: requests with an unknown outcome
 	unkept   int64         // answers and cut-off requests beyond maxKept
@@ -48,7 +48,7 @@ type itemTally struct {
 	left                    time.Time // when the last holder left
 }
 
-// item returns the tally of the item that a request is for. The caller has locked mu.
+// item returns the tally of the item that a request is for. The caller must hold mu.
 func (t *tally) item(request int) *itemTally {
 	if t.of == nil {
 		return &t.items[0]
@@ -56,7 +56,7 @@ func (t *tally) item(request int) *itemTally {
 	return &t.items[t.of(request)]
 }
 
-// answer is what a buyer was told about an order.
+// answer records what a buyer was told about an order.
 type answer struct {
 	request  int
 	order    string
@@ -64,8 +64,8 @@ type answer struct {
 	accepted bool // the order was not written yet
 }
 
-// maxKept bounds the answers and the cut-off requests that are kept. A sale of the whole
-// stock has fewer orders, even if every second answer is a replay.
+// maxKept is the maximum number of answers, and of cut-off requests, that are kept. A sale of the
+// whole stock has fewer orders, even if every second answer is a replay.
 const maxKept = 2*maxStock + 2*MaxRequests
 
 // newTally returns a tally for requests that take at most the limit.
@@ -145,7 +145,7 @@ func (t *tally) note(r reply) {
 	t.keep(r)
 }
 
-// keep keeps what a buyer was told about an order. The caller has locked mu.
+// keep keeps what a buyer was told about an order. The caller must hold mu.
 func (t *tally) keep(r reply) {
 	cutOff, served := !r.learned() || r.CutOff, r.Status == http.StatusOK || r.Status == http.StatusAccepted
 	switch {
@@ -159,7 +159,7 @@ func (t *tally) keep(r reply) {
 	}
 }
 
-// elapsed is the time since the load began, or 0 before.
+// elapsed returns the time since the load began, or 0 before the start.
 func (t *tally) elapsed() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -209,8 +209,8 @@ func (l *latencies) add(d time.Duration) {
 	_ = l.RecordValue(min(us, l.HighestTrackableValue())) // it fails only above the bound
 }
 
-// ms returns a percentile in ms. The histogram rounds up by a thousandth, except for the
-// longest.
+// ms returns a percentile in ms. The histogram rounds values up by at most a thousandth. The
+// longest duration is exact.
 func (l *latencies) ms(percentile float64) float64 {
 	return float64(min(l.ValueAtQuantile(percentile), l.longest)) / 1e3
 }

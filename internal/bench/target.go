@@ -18,7 +18,7 @@ import (
 
 const (
 	adminTimeout = 30 * time.Second
-	// After a rush backends may still be busy: a shop that answers with 503 is asked again.
+	// After a rush, backends may still be busy: a shop that answers with 503 is asked again.
 	askAgain  = time.Second
 	askingFor = 20 * time.Second
 )
@@ -55,7 +55,7 @@ type quantity struct {
 // askedFor is the number of units that every buyer asks for.
 const askedFor = 1
 
-// key is the idempotency key of the i-th request of a row, or "".
+// key returns the idempotency key of the i-th request of a row, or "" if it has none.
 func (c Config) key(i int) string {
 	switch c.Keys {
 	case UniqueKeys:
@@ -105,7 +105,7 @@ func strategies(ctx context.Context, shop client.Shops) ([]string, error) {
 }
 
 // refused returns an error that wraps ErrConfig if a running shop could not run the strategy at
-// all: such a row says nothing about the strategy.
+// all. A row of such a shop says nothing about the strategy.
 func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error {
 	for code := range row.Reasons {
 		if code != "unknown_strategy" && code != "wrong_keeper" {
@@ -118,7 +118,7 @@ func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error 
 				return a.Err
 			}
 			var said problem.Problem
-			_ = json.Unmarshal(a.Text, &said) // a reply that is not a problem leaves it empty
+			_ = json.Unmarshal(a.Text, &said) // said stays empty if the reply is not a problem
 			if said.Code == code {
 				return Invalid("the shop at %s says: %s", target, report.Printable(said.Detail))
 			}

@@ -1,6 +1,7 @@
-// Package audit checks the sale of a running shop from outside, after any load tool has bought
-// from it: whether stock and orders agree, and whether there are as many orders as buyers were
-// told of. It compares numbers: a load tool does not say which orders its buyers were told of.
+// Package audit checks the sale of a running shop from outside, after any load tool has bought from
+// it: whether stock and orders agree, and whether the number of orders equals the number that
+// buyers were told of. It compares only numbers, because a load tool does not report which orders
+// its buyers were told of.
 package audit
 
 import (
@@ -17,7 +18,7 @@ import (
 	"oversell/internal/web"
 )
 
-// ErrConfig is wrapped by the errors for an impossible Config or report.
+// ErrConfig is wrapped by the errors about an invalid Config or report.
 var ErrConfig = errors.New("invalid config")
 
 // Config says which sale to check.

@@ -11,7 +11,7 @@ import (
 // Told is a load tool's report on its requests, all of which bought from one sale. A JSON report of
 // vegeta has the fields requests and status_codes; the scripts in load/ write all of them.
 type Told struct {
-	Requests int64 `json:"requests"` // that were sent, or were to be sent
+	Requests int64 `json:"requests"` // sent or planned
 	// Statuses counts the replies by their status. "0" counts requests without a reply.
 	Statuses map[string]int64 `json:"status_codes"`
 	// Dropped counts requests, besides those in Statuses, that were not sent or not answered.
@@ -24,7 +24,7 @@ type Told struct {
 	Sold *int64 `json:"sold,omitempty"`
 }
 
-// maxTold bounds what ReadTold reads, in bytes.
+// maxTold is the maximum size of a report in bytes.
 const maxTold = 16 << 20
 
 // ReadTold reads the JSON of a load tool. Fields that it does not know are ignored. A report that
@@ -71,7 +71,7 @@ func (t *Told) check() error {
 	return nil
 }
 
-// Confirmed is the number of orders that buyers were told of.
+// Confirmed returns the number of orders that buyers were told of.
 func (t *Told) Confirmed() int64 {
 	if t.Sold != nil {
 		return *t.Sold
@@ -79,24 +79,24 @@ func (t *Told) Confirmed() int64 {
 	return t.count(200, 299)
 }
 
-// Unanswered is the number of requests that were not sent or got no reply, except those that were
-// cut off.
+// Unanswered returns the number of requests that were not sent or got no reply, except those that
+// were cut off.
 func (t *Told) Unanswered() int64 { return t.Dropped + t.Statuses["0"] }
 
-// unaccounted is the number of requests whose outcome the report does not mention.
+// unaccounted returns the number of requests whose outcome the report does not mention.
 func (t *Told) unaccounted() int64 {
 	return max(0, t.Requests-t.count(0, 999)-t.Dropped-t.CutOff)
 }
 
-// Failed is the number of replies that do not say whether the buyer has an order.
+// Failed returns the number of replies that do not say whether the buyer has an order.
 func (t *Told) Failed() int64 { return t.count(1, 199) + t.count(500, 999) }
 
-// Unknown is the number of requests that may have bought although no reply says so.
+// Unknown returns the number of requests that may have bought although no reply says so.
 func (t *Told) Unknown() int64 {
 	return t.Unanswered() + t.unaccounted() + t.Failed() + t.CutOff
 }
 
-// Refused is the number of replies that say that the buyer has no order.
+// Refused returns the number of replies that say that the buyer has no order.
 func (t *Told) Refused() int64 { return t.count(300, 499) }
 
 // count counts the replies with a status in a range.

@@ -11,7 +11,7 @@ import (
 	"oversell/internal/guard"
 )
 
-// shopUser is the shops' database user, whom read_only keeps from writing.
+// shopUser is the shops' database user, which cannot write while read_only is set.
 const shopUser = local.DatabaseUser
 
 // startDB starts a private database server with a user for the shops.
@@ -90,7 +90,7 @@ func (s *Servers) killConnections(ctx context.Context) error {
 	return nil
 }
 
-// gone reports whether err says that a connection to kill has already ended.
+// gone reports whether err means that the connection to be killed has already ended.
 func gone(err error) bool {
 	const erNoSuchThread = 1094
 	var said *driver.MySQLError

@@ -30,7 +30,7 @@ const (
 	RedisClientPause  Kind = "redis-client-pause"   // CLIENT PAUSE
 	RedisRepliesLost  Kind = "redis-replies-lost"   // every 20 ms a reply is lost and its connection broken
 	RedisRepliesLate  Kind = "redis-replies-late"   // replies are delayed
-	RedisBlackHole    Kind = "redis-black-hole"     // nothing gets through, and what was sent arrives afterwards
+	RedisBlackHole    Kind = "redis-black-hole"     // nothing gets through until the end, then all of it
 	RedisDisconnected Kind = "redis-disconnected"   // connections are broken and new ones refused
 
 	DBKill         Kind = "db-kill"         // the server is killed, and restarted later
@@ -62,8 +62,8 @@ type trait struct {
 	part part
 	real bool // it needs a redis-server; faults of the database always need a real server
 
-	// A fault lasts from least to most, plus up to ofTTL times the ttl. If all are zero it
-	// has no duration.
+	// A fault lasts at least the time least, and at most the time most plus ofTTL times the ttl. If
+	// all three are zero, it has no duration.
 	least, most time.Duration
 	ofTTL       float64
 
@@ -136,7 +136,7 @@ func Kinds(embeddedRedis, embeddedDB bool) (can, cannot []Kind) {
 	return can, cannot
 }
 
-// ParseKinds returns the kinds with the names.
+// ParseKinds returns the kinds with the given names.
 func ParseKinds(names []string) ([]Kind, error) {
 	var kinds []Kind
 	for _, name := range names {
@@ -270,7 +270,7 @@ func (d Draw) one(rng *rand.Rand, k Kind, at time.Duration) Fault {
 	return f
 }
 
-// between draws a time from least to most, in whole milliseconds.
+// between draws a duration between least and most, in whole milliseconds.
 func between(rng *rand.Rand, least, most time.Duration) time.Duration {
 	span := int64((most - least) / time.Millisecond)
 	return least.Round(time.Millisecond) + time.Duration(rng.Int64N(span+1))*time.Millisecond

@@ -56,8 +56,8 @@ func (s *Servers) redisDo(command ...any) func(context.Context) error {
 	}
 }
 
-// loseKeys deletes the item's keys whose names have what after the item's name; "" deletes all of
-// its keys.
+// loseKeys deletes the item's keys in whose names the item's name is followed by what. If what is
+// "", it deletes all keys of the item.
 func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 	prefix := "oversell:{" + sku + "}" + what
 	var keys []string
@@ -94,8 +94,8 @@ func (s *Servers) again(
 	return repeat(ctx, often, do), nil
 }
 
-// repeat calls do in the background, once in every interval, until do fails or end is called. The
-// first call comes after one interval. The function end returns the error of do.
+// repeat calls do in the background at every interval, until do fails or end is called. The first
+// call comes after one interval. The function end returns the error of do.
 func repeat(
 	ctx context.Context, every time.Duration, do func(ctx context.Context) error,
 ) (end func(context.Context) error) {

@@ -130,7 +130,8 @@ func (s *Servers) dialDB(ctx context.Context, url string) (*gorm.DB, error) {
 	return db, nil
 }
 
-// broken returns close without its error, for connections that faults may have broken.
+// broken returns a function that calls close and ignores its error, for connections that faults may
+// have broken.
 func broken(close func() error) func() error {
 	return func() error {
 		_ = close()

@@ -24,7 +24,7 @@ func StartRedisRelay(url string) (r *fault.Relay, through string, err error) {
 }
 
 // StartDatabaseRelay starts a relay to the database at a URL, and returns the URL through it. The
-// error wraps backend.ErrNotRelayed for a database that is not reached by TCP.
+// error wraps backend.ErrNotRelayed if the database is not reached over TCP.
 func StartDatabaseRelay(url string) (r *fault.Relay, through string, err error) {
 	return relay(url, backend.DatabaseAddr, backend.WithDatabaseAddr)
 }
@@ -51,11 +51,11 @@ type World struct {
 	Shops   []*fleet.Member
 	SKU     string // of the item that is sold
 
-	// Start starts a shop in the place of one that has ended.
+	// Start replaces a shop whose process has ended.
 	Start func(ctx context.Context, shop int) error
 }
 
-// stopTimeout is how long a shop may take to shut down.
+// stopTimeout limits the shutdown of a shop.
 const stopTimeout = 6 * time.Second
 
 // Begin injects a fault, and returns a function that ends it, which must be called even

@@ -177,8 +177,8 @@ func (s Shops) must(ctx context.Context, r Request, v any) error {
 	return a.Err
 }
 
-// Put puts an item on sale. The item is sold under the strategy unless a request names another; "":
-// the shop's default.
+// Put puts an item on sale. Requests that name no strategy buy under the given one, or under the
+// shop's default if it is "".
 func (s Shops) Put(ctx context.Context, sku string, units int64, keeper stock.Backend, strategy string) error {
 	item := map[string]any{"stock": units, "name": "the bench's item", "keeper": keeper}
 	if strategy != "" {
@@ -207,7 +207,8 @@ func (s Shops) Audit(ctx context.Context, sku string) (found web.Audit, err erro
 	return found, err
 }
 
-// EachOrder calls f with each order of a sale of an item. More orders than most are an error.
+// EachOrder calls f with each order of one sale of an item. It returns an error if the number of
+// orders exceeds the limit.
 func (s Shops) EachOrder(ctx context.Context, sku, saleID string, most int64, f func(stock.ListedOrder)) error {
 	var n int64
 	for after := ""; ; {

@@ -31,8 +31,8 @@ type Contender struct {
 	Make func(p Process) (guard.Guard, error)
 }
 
-// comparable reports whether a row of the contender can be judged on this kind of Redis, which
-// depends on its strategy. A limit has no strategy, and can always be judged.
+// comparable reports whether a row of the contender can be judged on this kind of Redis. That
+// depends on the contender's strategy. A limit has no strategy, and can always be judged.
 func (c Contender) comparable(embeddedRedis bool) bool {
 	strategy, _, _ := strings.Cut(c.Name, ":") // a library's settings follow the colon
 	s, err := catalog.Strategies().Find(strategy)
@@ -56,8 +56,8 @@ func (p Process) options(wait guard.Policy) catalog.Options {
 // Catalog is a list of contenders.
 type Catalog []Contender
 
-// Find returns the contender called name. The error wraps catalog.ErrName and
-// lists the names that are allowed.
+// Find returns the contender with the given name. The error wraps catalog.ErrName and lists the
+// allowed names.
 func (c Catalog) Find(name string) (Contender, error) {
 	for _, one := range c {
 		if one.Name == name {
@@ -67,8 +67,8 @@ func (c Catalog) Find(name string) (Contender, error) {
 	return Contender{}, fmt.Errorf("%w of a contender: %q (allowed: %v)", catalog.ErrName, name, c.Names())
 }
 
-// Expand returns the full name of a contender. The name of a strategy, which may be shortened, such
-// as v4, stands for the strategy with its first waiting policy. Expand returns an unknown name
+// Expand returns the full name of a contender. The name of a strategy stands for the strategy with
+// its first waiting policy, and may be shortened, as in v4. Expand returns an unknown name
 // unchanged.
 func (c Catalog) Expand(name string) string {
 	strategies := make([]string, len(c))
@@ -82,7 +82,7 @@ func (c Catalog) Expand(name string) string {
 	return name
 }
 
-// Needs returns what the contenders called names need besides Redis.
+// Needs returns what the named contenders need besides Redis.
 func (c Catalog) Needs(names []string) []catalog.Need {
 	var needs []catalog.Need
 	for _, one := range c {
@@ -131,7 +131,7 @@ func Contenders() Catalog {
 	return append(all, limits()...)
 }
 
-// policies lists the waiting policies for locks that have no way of waiting themselves.
+// policies lists the waiting policies for locks that have no way of waiting of their own.
 func policies() []string {
 	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
 }

@@ -17,7 +17,7 @@ type fault struct {
 	stop bool // a process is stopped for a while. With kill it is another process, as soon as the first is dead.
 }
 
-// stopTime is how long a process is stopped.
+// stopTime is the time for which a process is stopped.
 const stopTime = 3 * time.Second
 
 // faults returns the fault of each condition.
@@ -36,7 +36,7 @@ func (f fault) any() bool { return f.kill || f.stop }
 type hit struct {
 	member *member
 	from   time.Time // when it was killed, or sent SIGSTOP
-	still  time.Time // when it had certainly stopped; zero if it was killed
+	still  time.Time // from when it was certainly stopped; zero if it was killed
 	to     time.Time // when it was sent SIGCONT; zero if it was killed
 }
 
@@ -109,10 +109,10 @@ func stop(ctx context.Context, m *member) (hit, error) {
 	return h, m.Continue()
 }
 
-// glance is the time between two looks at the outcomes.
+// glance is the time between two checks of the outcomes.
 const glance = time.Millisecond
 
-// until polls for a condition, and reports whether it became true before ctx ended.
+// until polls a condition until it is true or ctx ends, and reports whether it became true.
 func until(ctx context.Context, is func() bool) bool {
 	ticker := time.NewTicker(glance)
 	defer ticker.Stop()

@@ -1,6 +1,6 @@
-// Package lockbench measures one hot lock with many contenders. There is no shop: each
-// contender of a row takes the lock once, reads a counter with GET, decrements it with
-// SET, and unlocks. Such a turn is called a deduct.
+// Package lockbench measures one hot lock with many contenders. There is no shop: each contender of
+// a row takes the lock once, reads a counter with GET, decrements it with SET, and unlocks. Such a
+// turn is called a deduction.
 //
 // The contenders run in separate processes, so that one of them can be killed or stopped in the
 // middle of a row. All have their connections and are ready before the common start. Each row has
@@ -8,7 +8,8 @@
 //
 // report.Lock holds the figures, and Contenders lists the locks. Whether a lock holds is measured
 // independently of the lock: the counter must have decreased by the number of contenders served,
-// and their times inside, by the clock that all processes of a machine share, must not overlap.
+// and the times that they spent inside, on the clock that all processes of a machine share, must
+// not overlap.
 package lockbench
 
 import (
@@ -41,7 +42,7 @@ func WithDefaults(c bench.Config) bench.Config {
 	c.Instances = cmp.Or(c.Instances, 1)
 	// As in rueidislock; redsync has 8 s. Libraries with a default lease keep it.
 	c.TTL = cmp.Or(c.TTL, 5*time.Second)
-	c.Wait = cmp.Or(c.Wait, time.Minute) // from the common start. After that a contender counts as never served.
+	c.Wait = cmp.Or(c.Wait, time.Minute) // from the common start; a contender that waits longer counts as never served
 	c.Repeat = cmp.Or(c.Repeat, 1)
 	if len(c.Strategies) == 0 {
 		c.Strategies = Usual()

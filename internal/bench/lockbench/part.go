@@ -43,7 +43,7 @@ func (c *part) close() {
 	}
 }
 
-// errWaitOver is the cause with which all waits end.
+// errWaitOver is the cancellation cause at the end of all waits.
 var errWaitOver = errors.New("the wait is over")
 
 // stand starts all contenders, which wait at the gate. Their waits for the lock end with ctx.
@@ -60,8 +60,8 @@ func (c *part) stand(ctx context.Context) {
 	c.ready.Wait()
 }
 
-// grace is how long outcomes are still awaited after the end of the wait: requests in flight are
-// not interrupted, and there may be thousands.
+// grace is the additional time for outcomes after the end of the wait: requests in flight are not
+// interrupted, and there may be thousands of them.
 const grace = 10 * time.Second
 
 // tolerable is a stall that is normal on a busy machine.
@@ -87,8 +87,8 @@ func (c *part) run(start time.Time) *tally {
 	return &c.tally
 }
 
-// contend runs one contender, from its wait to its outcome. Its wait has a context of its own, like
-// that of a request.
+// contend runs one contender, from its wait to its outcome. The wait has its own context, like that
+// of a request.
 func (c *part) contend(i int) {
 	wait, cancel := context.WithCancel(c.wait)
 	defer cancel()
@@ -131,7 +131,7 @@ func (d *deduct) do(ctx context.Context) error {
 	d.slot.entered()
 	n, err := d.rdb.Get(ctx, d.setup.Counter).Int64()
 	if ctx.Err() != nil {
-		err = context.Cause(ctx) // the lease was lost meanwhile
+		err = context.Cause(ctx) // the lease was lost in the meantime
 	}
 	if err != nil {
 		d.slot.left(false)
@@ -149,7 +149,7 @@ type tally struct {
 	mu      sync.Mutex
 	Told    map[string]int `json:"told,omitempty"`    // contenders by their error
 	Release map[string]int `json:"release,omitempty"` // releases that failed, by their error
-	Lost    int            `json:"lost,omitempty"`    // leases that had expired at the release
+	Lost    int            `json:"lost,omitempty"`    // leases that had expired before they were released
 }
 
 // add adds the tally of another process.
@@ -163,8 +163,8 @@ func (t *tally) add(other *tally) {
 	t.Lost += other.Lost
 }
 
-// maxReasons bounds the number of different errors, and maxReason their length in bytes: some
-// errors contain the port of each connection.
+// maxReasons limits the number of different errors, and maxReason the length of each in bytes: some
+// errors contain the port of a connection.
 const (
 	maxReasons = 8
 	maxReason  = 160

@@ -27,7 +27,7 @@ type ended struct {
 	missed    error
 	start     time.Time // the common start
 	end       time.Time // when the last outcome was known, or the wait for it ended
-	commands  int64     // that Redis ran from the start to the end
+	commands  int64     // number of commands that Redis ran from the start to the end
 	initial   int       // of the counter
 	counter   int       // at the end
 }
@@ -107,9 +107,9 @@ func (e ended) outcomes(r *report.Lock) {
 	}
 }
 
-// fairness counts each process's deducts until the first process has no waiters left, or until a
-// fault. After that the other processes have the lock to themselves; at the end every contender has
-// had the lock once, so the index of the whole row would always be 1.
+// fairness counts each process's deductions until the first process has no waiters left, or until a
+// fault. After that, the other processes have the lock to themselves. At the end of the row, every
+// contender has had the lock once, so the index of the whole row would always be 1.
 func (e ended) fairness(r *report.Lock) {
 	contended := e.end
 	for _, h := range e.hits {

@@ -21,7 +21,7 @@ import (
 )
 
 // Run runs all rows of the config, with contenders of the list: see bench.Rows. When it fails or
-// ctx is cancelled, it returns the finished rows with the error, which comes from Check, a process
+// ctx is cancelled, it returns the finished rows and the error, which comes from Check, a process
 // or Redis, or is the cause of ctx.
 func Run(ctx context.Context, list Catalog, cfg bench.Config, p bench.Progress) (rows []report.Row, err error) {
 	cfg = WithDefaults(cfg)
@@ -57,7 +57,8 @@ type runner struct {
 	rows     int
 }
 
-// replyTime is how long a process waits for Redis beyond the time that it may be stopped.
+// replyTime is how long a process waits for Redis, in addition to the time for which it may be
+// stopped.
 const replyTime = 2 * time.Second
 
 // prefix is the prefix of the runner's keys, which are on one node of a cluster.
@@ -120,7 +121,7 @@ func (r *runner) Row(ctx context.Context, of bench.Case) (bench.Result, error) {
 // needsTracking says why a contender cannot be run on the embedded Redis.
 const needsTracking = "needs a real Redis: this one has no CLIENT TRACKING"
 
-// skip returns why the contender cannot be run on this server, or "".
+// skip returns the reason why the contender cannot be run on this server, or "" if it can.
 func (r *runner) skip(ctx context.Context, c Contender) (string, error) {
 	if !c.Tracking {
 		return "", nil
@@ -188,7 +189,7 @@ func (r *runner) counted(ctx context.Context) (int64, error) {
 	return *n, nil
 }
 
-// program returns how to start the n-th process of a row, which runs its share of the contenders.
+// program returns the program of the n-th process of a row, which runs its share of the contenders.
 func (r *runner) program(contender, key string, n int) fleet.Program {
 	contenders := share(r.cfg, n-1)
 	s := setup{
@@ -199,10 +200,10 @@ func (r *runner) program(contender, key string, n int) fleet.Program {
 	return fleet.Program{Name: "process " + s.Name, Command: r.cfg.Command, Setup: s, Words: slotWords(contenders)}
 }
 
-// stopTimeout is how long a process may take to end when it is asked to.
+// stopTimeout limits the time that a process takes to end when it is asked to.
 const stopTimeout = 5 * time.Second
 
-// lead is how long before the common start the processes are told its time.
+// lead is the time between telling the processes the common start and the start itself.
 const lead = 20 * time.Millisecond
 
 // contend starts the contenders, injects the fault, and waits for the outcomes.
@@ -247,7 +248,7 @@ func (r *runner) outcomes(ctx context.Context, e *ended) error {
 	return g.Wait()
 }
 
-// awaited is the number of missing outcomes.
+// awaited returns the number of missing outcomes.
 func (e *ended) awaited() (n int64) {
 	for _, m := range e.members {
 		n += int64(m.contenders) - m.slots.over()

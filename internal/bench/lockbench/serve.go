@@ -31,8 +31,8 @@ type setup struct {
 
 // Serve is the main function of a process of a row: it runs its part of the contenders. It takes
 // commands from in and reports events to out: see fleet.Serve. The process should exit when Serve
-// returns: a contender that does not return from its lock is left behind, and so is the reader of
-// in.
+// returns: the goroutine that reads from in may still be running, and so may contenders that do not
+// return from their lock.
 func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error {
 	return fleet.Serve(ctx, in, out, func(ctx context.Context, with setup, s *fleet.Server) error {
 		c, err := gather(ctx, list, with)
@@ -84,7 +84,7 @@ func gather(ctx context.Context, catalog Catalog, s setup) (c *part, err error) 
 	return c, nil
 }
 
-// warm opens n connections. On a cluster it opens as many as n concurrent commands take.
+// warm opens n connections. On a cluster it opens as many as n concurrent commands need.
 func warm(ctx context.Context, rdb redis.UniversalClient, n int) error {
 	client, ok := rdb.(*redis.Client)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// slots holds the outcomes of a process's contenders, in memory that the process shares with the
-// runner: nothing is lost when the process is killed, and nothing has to be sent. Both sides may
+// slots holds the outcomes of a process's contenders in memory that the process shares with the
+// runner, so nothing is lost when the process is killed, and nothing has to be sent. Both sides may
 // use the memory concurrently.
 type slots struct{ *fleet.Words }
 
@@ -28,8 +28,8 @@ const (
 // The states of a contender.
 const (
 	stateWaiting  = iota
-	stateInside   // it is not known whether it has written
-	stateWritten  // it has written the counter, and not unlocked yet
+	stateInside   // it is not known whether it has written the counter
+	stateWritten  // it has written the counter, but not unlocked yet
 	stateServed   // it has unlocked
 	stateTold     // it was refused, or lost the lock
 	stateUnsure   // it got an error, and may have written the counter

@@ -34,9 +34,9 @@ type Chaos struct {
 type Fault struct {
 	Kind    string  `json:"kind"`
 	Victim  string  `json:"victim"`
-	Planned float64 `json:"planned_s"`           // when it was to begin, after the start
+	Planned float64 `json:"planned_s"`           // when it was to begin, measured from the start
 	For     float64 `json:"for_s"`               // how long it was to last; 0: it has no duration
-	Amount  float64 `json:"amount_ms,omitempty"` // how late replies are, or how long an INSERT takes
+	Amount  float64 `json:"amount_ms,omitempty"` // delay of replies or of an INSERT
 
 	At     float64  `json:"at_s"`           // when it began
 	Lasted float64  `json:"lasted_s"`       // time until its targets were available again

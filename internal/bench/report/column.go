@@ -15,7 +15,7 @@ type column struct {
 	figure string // the figure's name in JSON
 	show   func(v float64) string
 	of     kind   // which tables have it
-	rare   string // explains a column that is shown only if it has a figure other than 0
+	rare   string // explains a column that is shown only if one of its figures is not 0
 	many   bool   // only tables of several items have it
 	spare  int    // see present.Column
 }
@@ -46,7 +46,7 @@ func (m Manifest) kind() kind {
 	return sales
 }
 
-// figureColumns returns the columns that show a figure, in their order.
+// figureColumns returns the columns that show a figure, in order.
 func figureColumns() []column {
 	return []column{
 		{title: "planned", figure: "planned", show: whole, of: opens, spare: present.SecondSpare},
@@ -131,7 +131,7 @@ const (
 	connectionTime = "connection_ms" // limits the sales of strategies that work in the database alone
 )
 
-// columns returns the columns that the report may have.
+// columns returns the columns that can appear in the report.
 func (r Report) columns() []column {
 	inDatabase := func(row Row) bool { return strings.HasPrefix(row.Strategy, "sql_") }
 	return slices.DeleteFunc(figureColumns(), func(c column) bool {

@@ -21,13 +21,13 @@ type File struct {
 }
 
 // free lists the settings in which reports may differ, since most comparisons are of two builds.
-// Other settings must agree: backends, their versions and sizes.
+// All other settings must agree, such as the backends, their versions and the sizes.
 func free() []string {
 	return append(told(), "id", "started", "targets", "repeat", "planned", "seed", "flags", "also")
 }
 
-// told lists those of the free settings that are shown if they differ, because they may explain
-// other differences.
+// told lists the free settings that are shown if they differ, because they may explain other
+// differences.
 func told() []string { return []string{"os", "cpus", "version", "retry"} }
 
 // disagreeing names the settings in which two manifests should agree but do not.
@@ -37,8 +37,8 @@ func disagreeing(a, b Manifest) string {
 	})
 }
 
-// differing names the settings in which two manifests differ, with both values, if among accepts
-// their names.
+// differing lists the settings in which two manifests differ, with both values. It considers only
+// settings whose names the function among accepts.
 func differing(a, b Manifest, among func(name string) bool) string {
 	other := make(map[string]string)
 	fields(b, func(name string, v reflect.Value) { other[name] = fmt.Sprint(v) })
@@ -68,14 +68,14 @@ func fields(of any, f func(name string, v reflect.Value)) {
 type Comparison struct {
 	Old, New File
 	pairs    []pair
-	alone    []string // says which groups are only in one of the reports
+	alone    []string // names the groups that are in only one of the reports
 }
 
 // pair is two groups to compare. It is named after the new one.
 type pair struct{ old, now Group }
 
-// CompareFiles compares the rows that both reports have. The error wraps ErrDiffer when
-// they are of different backends, versions or sizes, or have no row in common.
+// CompareFiles compares the rows that both reports have. The error wraps ErrDiffer if the reports
+// have different backends, versions or sizes, or have no row in common.
 func CompareFiles(older, newer File) (Comparison, error) {
 	older.Report, newer.Report = older.withoutPorts(), newer.withoutPorts()
 	if diff := disagree(older.Report, newer.Report); diff != "" {
@@ -128,7 +128,7 @@ func (r Report) withoutPorts() Report {
 // address matches the address in the name of a server.
 var address = regexp.MustCompile(` at \S+`)
 
-// disagree names the settings in which parts of the same workload should agree but do not. If the
+// disagree names the settings in which parts with the same workload should agree but do not. If the
 // reports have no workload in common, it names the workloads.
 func disagree(a, b Report) string {
 	common := false

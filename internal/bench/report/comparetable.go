@@ -14,8 +14,8 @@ import (
 // unclear marks a difference that may be noise.
 const unclear = " ?"
 
-// WriteFiles writes what CompareFiles found to have changed from one report to the other: for each
-// figure a table of all rows, and then the changed verdicts.
+// WriteFiles writes the changes that CompareFiles found from one report to the other: for each figure
+// a table of all rows, and then the changed verdicts.
 func (c Comparison) WriteFiles(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "old: %s\nnew: %s\n", c.Old.title(), c.New.title())
@@ -112,7 +112,8 @@ func (c Comparison) tables(b *strings.Builder, columns func(f figure, t *present
 	}
 }
 
-// estimate adds the columns of a figure's medians and, where runs differ, of their intervals.
+// estimate adds a column of a figure's medians and a column of their intervals, which are shown where
+// runs differ.
 func (f figure) estimate(name string, of func(pair) Group, t *present.Table[pair]) {
 	show := func(v float64) string { return fmt.Sprintf(f.format, v) }
 	t.Number(name, func(p pair) string {
@@ -133,7 +134,8 @@ func change(old, now float64) string { return fmt.Sprintf("%+.1f%%", 100*(now/ol
 
 func ratio(old, now float64) string { return fmt.Sprintf("%.2f×", now/old) }
 
-// difference returns by how much a figure differs, or "" if one of the groups lacks it.
+// difference describes how much a figure differs between the groups, or returns "" if one of them
+// lacks it.
 func (p pair) difference(f figure, say func(old, now float64) string) string {
 	old, before := p.old.Figures[f.name]
 	now, after := p.now.Figures[f.name]
@@ -179,7 +181,7 @@ func (c Comparison) conclusion() string {
 	return text + fmt.Sprintf("%d faster or slower, most of all %s: %s\n", faster, most.now.in(present.Style{}), by)
 }
 
-// verdicts lists the rows whose verdicts changed, or the share of runs that were as expected.
+// verdicts lists the rows whose verdicts changed, or whose share of expected runs changed.
 func (c Comparison) verdicts() string {
 	var b strings.Builder
 	for _, p := range c.pairs {

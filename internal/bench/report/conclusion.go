@@ -10,8 +10,8 @@ import (
 	"oversell/internal/present"
 )
 
-// Conclusion says which rows are missing, which have no expectation, which were run again, and whether
-// the others matched the catalog's expectations.
+// Conclusion says which rows are missing, have no expectation or were run again, and whether the
+// others matched the catalog's expectations.
 func (r Report) Conclusion(s present.Style) string {
 	text := r.Manifest.unfinished(len(r.Rows), s)
 	if r.ofLocks() {
@@ -64,14 +64,13 @@ func (r Report) undecided(s present.Style) string {
 	return text
 }
 
-// distinct joins the names without duplicates.
+// distinct sorts the names, removes duplicates, and joins the rest with commas.
 func distinct(names []string) string {
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// leases names the strategies whose servers granted a different lease from the one that was asked
-// for.
+// leases names the strategies whose servers granted a different lease from the one requested.
 func (r Report) leases(s present.Style) string {
 	var all []string
 	for _, row := range r.Rows {
@@ -104,7 +103,7 @@ func (r Report) repeated(s present.Style) string {
 		b.String()
 }
 
-// name names a row, with the number of its run if it was repeated.
+// name returns the name of a row, with the number of its run if rows were repeated.
 func (r Report) name(row Row, s present.Style) string {
 	name := row.in(s)
 	if r.repeats() {

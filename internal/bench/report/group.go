@@ -65,8 +65,8 @@ func newGroup(k Key, runs []Row) Group {
 	return g
 }
 
-// figures returns the row's figures by their names in JSON, including those of an open
-// load. Figures that were not counted are left out.
+// figures returns the row's figures by their names in JSON, including those of an open load.
+// Figures that were not measured are left out.
 func (r Row) figures() map[string]float64 {
 	all := make(map[string]float64)
 	add := func(name string, v reflect.Value) {
@@ -122,8 +122,9 @@ func (g Group) Worst() string {
 	return worst
 }
 
-// Verdict names the verdicts of the runs, the most frequent first. It ends in (!) if a
-// run did not match the catalog's expectation. Where rows are repeated, it counts the runs.
+// Verdict names the verdicts of the runs, the most frequent first. The text ends in (!) if a run
+// did not match the catalog's expectation. If rows were repeated, it also says how many runs had
+// each verdict.
 func (g Group) Verdict(s present.Style) string {
 	verdicts := slices.SortedFunc(maps.Keys(g.Verdicts), func(a, b figures.Verdict) int {
 		return cmp.Or(cmp.Compare(g.Verdicts[b], g.Verdicts[a]), cmp.Compare(a, b))

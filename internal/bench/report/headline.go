@@ -19,13 +19,14 @@ type Finding struct {
 	Strategy  string
 	Condition catalog.Condition
 	Verdict   figures.Verdict
-	Broke     string  // how, such as "oversold 7"; "": it held
-	By        int64   // how much, to compare findings with the same verdict
+	Broke     string  // how it broke, such as "oversold 7"; "": it held
+	By        int64   // by how much, to compare findings with the same verdict
 	Speed     float64 // median
 }
 
-// Headline returns one sentence: which strategies broke, under which condition and by how much, and
-// which held under all conditions, or only the fastest of them if speeds have a unit.
+// Headline says in one sentence which strategies broke, under which condition and by how much, and
+// which held under all conditions. If speeds have a unit, it names only the fastest of those that
+// held.
 func Headline(all []Finding, unit string, s present.Style) string {
 	if len(all) == 0 {
 		return ""
@@ -37,7 +38,7 @@ func Headline(all []Finding, unit string, s present.Style) string {
 	return text + "\n"
 }
 
-// maxNamed bounds the number of broken strategies that are named.
+// maxNamed is the maximum number of broken strategies that are named.
 const maxNamed = 2
 
 // breaking names the worst row of each strategy that broke, the worst of them first.
@@ -74,8 +75,9 @@ func worstFinding(a, b Finding) int {
 	return cmp.Or(cmp.Compare(b.By, a.By), cmp.Compare(a.Strategy, b.Strategy))
 }
 
-// holding names the strategies that held under every condition, or compares the fastest of them
-// with the next, by their speeds under the first condition.
+// holding names the strategies that held under every condition. If speeds have a unit, it names the
+// fastest of them and compares it with the next one. The speeds are those under the first
+// condition.
 func holding(all []Finding, unit string, s present.Style) string {
 	held := slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
 		return f.Condition != all[0].Condition || slices.ContainsFunc(all, func(g Finding) bool {
@@ -110,8 +112,8 @@ func (r Report) Headline(s present.Style) string {
 	return text
 }
 
-// speed returns the unit of the speeds of a report's rows. It is "" if buyers came at a given rate,
-// so that the strategies did not decide the speed.
+// speed returns the unit in which the speeds of the rows are given. It is "" if buyers came at a
+// given rate, so that the strategies did not decide the speed.
 func (r Report) speed() string {
 	switch r.Manifest.kind() {
 	case locks:

@@ -19,7 +19,7 @@ type Items struct {
 
 // Item is the result of one item of a row.
 type Item struct {
-	Number      int             `json:"number"` // from 1: the lower, the more buyers want it
+	Number      int             `json:"number"` // from 1; more buyers want the items with lower numbers
 	Stock       int64           `json:"stock"`
 	Buyers      int64           `json:"buyers"`
 	Sold        int64           `json:"sold"`
@@ -51,8 +51,8 @@ type Each struct {
 	Verdicts  []figures.Verdict `json:"verdicts,omitempty"`
 }
 
-// lists returns the lists of figures, each with its title and the figure of an item that it
-// contains.
+// lists returns the lists of figures. Each has a title, and functions that return the list and the
+// figure of an item.
 func lists() []list {
 	return []list{
 		{"stock", func(e *Each) *[]int64 { return &e.Stock }, func(i *Item) *int64 { return &i.Stock }},
@@ -73,7 +73,7 @@ type list struct {
 	in    func(*Item) *int64
 }
 
-// NewItems sums up the items of a row, of which there is at least one.
+// NewItems sums up the items of a row. There must be at least one.
 func NewItems(all []Item) *Items {
 	i := &Items{Worst: slices.MinFunc(all, worstFirst)}
 	for _, l := range lists() {
@@ -114,7 +114,7 @@ func worstFirst(a, b Item) int {
 		cmp.Compare(b.Buyers, a.Buyers), cmp.Compare(a.Number, b.Number))
 }
 
-// of returns the part of a row's line that is about the items, or "".
+// of returns the part of a row's line that is about the items, or "" if all are ok.
 func (i *Items) of(s present.Style) string {
 	if i == nil || i.NotOK == 0 {
 		return ""
@@ -122,7 +122,7 @@ func (i *Items) of(s present.Style) string {
 	return s.Sayf(", %d items not ok, worst #%d (%s)", i.NotOK, i.Worst.Number, s.Verdict(i.Worst.Verdict))
 }
 
-// maxListed is the maximum number of items of a row that are listed for a person.
+// maxListed is the maximum number of items of a row in the table for a person.
 const maxListed = 20
 
 // Table returns a table of the row's items for a person: the worst items, and those with the

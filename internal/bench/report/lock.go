@@ -42,7 +42,7 @@ type Lock struct {
 	// last outcome, including those inside scripts, per contender served.
 	Commands float64 `json:"commands_per_deduct"`
 
-	// The waits of contenders that entered, from the start.
+	// The waits of the contenders that entered, measured from the start.
 	P50 float64 `json:"wait_p50_ms"`
 	P99 float64 `json:"wait_p99_ms"`
 	Max float64 `json:"wait_max_ms"`
@@ -51,23 +51,23 @@ type Lock struct {
 	// a steady pace.
 	Spread float64 `json:"wait_max_to_p50"`
 
-	// Jain is how evenly deducts were distributed among the processes while all of them contended;
-	// 1 is even. It is 0 with one process, or if no contender was served in that time.
+	// Jain is Jain's fairness index of the processes' deductions while all of them contended; 1 is
+	// even. It is 0 with one process, or if no contender was served in that time.
 	Jain    float64 `json:"jain"`
-	Deducts []int   `json:"deducts"` // deducts of each process in that time
+	Deducts []int   `json:"deducts"` // deductions of each process in that time
 
 	// MaxHolders is the largest number of holders at one moment. In MaxHoldersRunning a stopped
 	// holder counts only until it was stopped: no lock can prevent what it does afterwards.
 	MaxHolders        int `json:"max_holders"`
 	MaxHoldersRunning int `json:"max_holders_running"`
 
-	// LostUpdates is the number of deducts that the counter does not show. Unsure is the number of
-	// contenders that were not served but may have deducted: without a loss, LostUpdates is between
-	// -Unsure and 0.
+	// LostUpdates is the number of deductions that the counter does not show. Unsure is the number
+	// of contenders that were not served but may have deducted. If no update was lost, LostUpdates
+	// is between -Unsure and 0.
 	LostUpdates int `json:"lost_updates"`
 	Unsure      int `json:"unsure"`
 
-	Lost      int            `json:"lost_leases"`               // leases that had expired at their release
+	Lost      int            `json:"lost_leases"`               // leases that had expired before they were released
 	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by their error
 	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
 	Idle      float64        `json:"idle_ms"`                   // time from last release to end, if a waiter is left
@@ -218,7 +218,7 @@ func (r Report) lockMedians(s present.Style) string {
 		runs, 100*figures.Confidence(runs)) + "\n" + t.Text(s)
 }
 
-// against compares the group's throughput with that of the first group.
+// against compares the group's throughput with that of the first group, or returns "".
 func (g lockGroup) against(first figures.Estimate, s present.Style) string {
 	if g.Throughput == first || first.Median == 0 {
 		return ""
@@ -276,7 +276,7 @@ func lockNotes(rows []Row, s present.Style) string {
 	return b.String()
 }
 
-// notes describes what happened in a row. Errors are in English, as programs return them.
+// notes describes what happened in a row. Errors are in English in every language.
 func (l *Lock) notes(s present.Style) []string {
 	if l.Skipped != "" {
 		return []string{l.Skipped}

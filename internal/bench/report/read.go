@@ -16,7 +16,7 @@ import (
 	"oversell/internal/catalog"
 )
 
-// ErrFormat is wrapped by the errors for a report that cannot be read.
+// ErrFormat is wrapped by the errors about a report that cannot be read.
 var ErrFormat = errors.New("not a bench report")
 
 // Bounds of a report that is read. 100 runs of 50 rows stay well within them.
@@ -49,7 +49,7 @@ func Read(from io.Reader) (Report, error) {
 	return r, nil
 }
 
-// unmarshal reads JSON. Its errors say briefly what is wrong.
+// unmarshal reads a report in JSON. Its errors are brief.
 func unmarshal(text []byte, r *Report) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return errors.New("it is empty")

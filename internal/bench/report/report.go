@@ -23,7 +23,7 @@ type Report struct {
 	Rows     []Row    `json:"rows"`
 }
 
-// Manifest says what the rows of a report were measured with.
+// Manifest describes how the rows of a report were measured.
 type Manifest struct {
 	Format     int           `json:"format"` // of the report
 	ID         string        `json:"id"`     // of the bench: its items are called bench-ID-1 and so on
@@ -38,7 +38,7 @@ type Manifest struct {
 	Requests   int           `json:"requests"`            // of each row; for an open load, the number planned
 	Rate       int           `json:"rate,omitempty"`      // requests a second of an open load; 0: all at once
 	Duration   string        `json:"duration,omitempty"`  // of an open load
-	InFlight   int           `json:"in_flight,omitempty"` // limit at a rate; else connections, 0: one per request
+	InFlight   int           `json:"in_flight,omitempty"` // limit at a rate; otherwise connections, 0: one per request
 	Stock      int64         `json:"stock"`
 	Workload   string        `json:"workload"`
 	Instances  int           `json:"instances"`
@@ -108,8 +108,8 @@ type Key struct {
 	Workload  catalog.Workload  `json:"workload"`
 }
 
-// in returns the name of the row in the language of s. It is not called String, because Row embeds Key and would then
-// have that method, too.
+// in returns the name of the row in the language of s. It is not called String, because Row embeds Key and would
+// inherit that method.
 func (k Key) in(s present.Style) string {
 	return s.Sayf("%s under %s", k.Strategy, s.Condition(k.Condition))
 }
@@ -118,7 +118,7 @@ func (k Key) in(s present.Style) string {
 type Asked struct {
 	Key
 	Keeper   stock.Backend `json:"keeper,omitempty"` // where the stock was; older reports lack it
-	Repeat   int           `json:"repeat"`           // number of this run of the row, from 1
+	Repeat   int           `json:"repeat"`           // the number of this run, from 1
 	Requests int           `json:"requests"`
 	Stock    int64         `json:"stock"`
 	Rate     int           `json:"rate,omitempty"`     // of an open load, in requests a second
@@ -126,12 +126,12 @@ type Asked struct {
 	TTL      string        `json:"ttl,omitempty"`      // of this row's leases
 }
 
-// Load holds what the senders of the requests observed, and what the servers counted meanwhile.
+// Load holds what the senders of the requests observed, and what the servers counted in that time.
 type Load struct {
 	Served  int64            `json:"served"`            // requests answered with 200
 	SoldOut int64            `json:"sold_out"`          // buyers told that the item is sold out
 	Failed  int64            `json:"failed"`            // requests refused for another reason
-	Unknown int64            `json:"unknown"`           // requests whose outcome was not learned
+	Unknown int64            `json:"unknown"`           // requests whose outcome is not known
 	Reasons map[string]int64 `json:"reasons,omitempty"` // failed and unknown requests by their code
 
 	MaxHolders int              `json:"max_holders"`
@@ -146,8 +146,8 @@ type Load struct {
 	Throughput    float64  `json:"throughput"`     // units sold, or values read, per second
 	RedisCommands *float64 `json:"redis_commands"` // that the server counted per request; nil: not counted
 
-	// ConnectionTime is how long the shops had connections to the database out of their pools, in
-	// milliseconds per unit sold; nil: not measured.
+	// ConnectionTime is the time for which the shops used database connections, in milliseconds per unit sold;
+	// nil: not measured.
 	ConnectionTime *float64 `json:"connection_ms,omitempty"`
 
 	Open        *Open        `json:"open,omitempty"` // of an open load
@@ -172,7 +172,7 @@ type Audit struct {
 	// Figures of orders that are written behind the sale; 0 without such orders.
 	AcceptedLost int64   `json:"accepted_lost"`            // orders that were accepted and then lost
 	DurableP99   float64 `json:"durable_p99_ms,omitempty"` // time until 99 of 100 accepted orders were written
-	Drain        float64 `json:"drain_ms,omitempty"`       // time from the last reply until all were written
+	Drain        float64 `json:"drain_ms,omitempty"`       // time from the last reply until all orders were written
 }
 
 // NewAudit computes the figures of one item from its stock, what buyers were told, the number of
@@ -238,14 +238,14 @@ type Held struct {
 // Kills holds the figures of a row in which processes were killed between two steps of an order that is written
 // behind the sale.
 type Kills struct {
-	KilledAt []string `json:"killed_at"` // the seams, in turn
+	KilledAt []string `json:"killed_at"` // the seams, in order
 	// AgreesAfterKill is the time from the last kill until all accepted orders were written and
 	// the stock agreed with them; nil: it did not.
 	AgreesAfterKill *float64 `json:"agrees_after_kill_s"`
 }
 
-// Discarded is a try at a row that does not count, because a process stalled for so long that the
-// run says nothing about the lock.
+// Discarded is a run of a row that does not count, because a process stalled for so long that the run says nothing
+// about the lock.
 type Discarded struct {
 	TTL     string          `json:"ttl"`
 	Verdict figures.Verdict `json:"verdict"`
@@ -253,8 +253,8 @@ type Discarded struct {
 	Stalled float64         `json:"stalled_ms"`
 }
 
-// Parts divides the report by workload: each part has the rows of one workload, and the
-// manifest that they were run with. A part may have no rows.
+// Parts divides the report by workload. Each part has the rows of one workload and their manifest. A part may have
+// no rows.
 func (r Report) Parts() []Report {
 	if len(r.Manifest.Also) == 0 {
 		return []Report{r}
@@ -310,19 +310,19 @@ type Open struct {
 	Sent         int64   `json:"sent"`
 	Dropped      int64   `json:"dropped"`       // too many were in flight at the planned time
 	AchievedRate float64 `json:"achieved_rate"` // requests sent per second
-	Late         float64 `json:"late_ms"`       // longest delay between planned and sent
+	Late         float64 `json:"late_ms"`       // longest delay of a request after its planned time
 	ServiceP50   float64 `json:"service_p50_ms"`
 	ServiceP99   float64 `json:"service_p99_ms"`
 	ServiceMax   float64 `json:"service_max_ms"`
 }
 
-// Timeline counts the requests that were served in each part of a row.
+// Timeline counts the requests that were served in each interval of a row.
 type Timeline struct {
 	Bin    float64 `json:"bin_ms"`
 	Served []int64 `json:"served"`
 }
 
-// Percentiles are percentiles of the times of a row, in ms.
+// Percentiles holds percentiles of a row's latencies and waits, in ms.
 type Percentiles struct {
 	P       []float64 `json:"p"`
 	Latency []float64 `json:"latency_ms"`
@@ -330,7 +330,7 @@ type Percentiles struct {
 	Wait    []float64 `json:"wait_ms,omitempty"`    // wait for the critical section, of requests that entered it
 }
 
-// Untrue describes untrue replies to buyers, or returns "".
+// Untrue describes the untrue replies to buyers, or returns "" if there were none.
 func (a Audit) Untrue() string {
 	var wrong []string
 	for _, w := range []struct {

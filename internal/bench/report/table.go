@@ -15,8 +15,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// WriteTable writes the report for a person: what it ran on, a line for each row, the
-// conclusion, and the headline. With colour it colours verdicts.
+// WriteTable writes the report for a person: what it ran on, a line for each row, the conclusion,
+// and the headline. If s has colour, verdicts are coloured.
 func (r Report) WriteTable(w io.Writer, s present.Style) error {
 	var out strings.Builder
 	if r.ofLocks() {
@@ -42,7 +42,7 @@ func (r Report) WriteTable(w io.Writer, s present.Style) error {
 // Header describes how the figures of a part were measured, and explains them.
 func (r Report) Header(s present.Style) string { return r.header(true, s) }
 
-// header is like Header, but without servers it leaves out the servers and the machine, which all
+// header is like Header. If servers is false, it leaves out the servers and the machine, which all
 // parts have in common.
 func (r Report) header(servers bool, s present.Style) string {
 	m := r.Manifest
@@ -69,7 +69,7 @@ func (r Report) header(servers bool, s present.Style) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// latencies explains from when to when latencies are measured, in a line each.
+// latencies explains the measured times, one line for each of them.
 func (m Manifest) latencies(s present.Style) []string {
 	switch {
 	case m.kind() == held:
@@ -131,7 +131,7 @@ func (m Manifest) Load(s present.Style) string {
 	return line + s.Say("; ") + settings
 }
 
-// perSecond describes the number of buyers of an open load.
+// perSecond describes the rate and the duration of an open load.
 func perSecond(s present.Style, rate int, duration string) string {
 	return s.Sayf("%s a second for %s", s.Count(rate, "buyer"), s.Say(duration))
 }
@@ -145,7 +145,7 @@ func (m Manifest) units(s present.Style) string {
 	return s.Sayf("%s of %s (%s)", units, s.Count(m.Items, "item"), m.Skew)
 }
 
-// items explains the figures of several items, in a line each.
+// items explains the figures of a run with several items, in one line each.
 func (m Manifest) items(s present.Style) []string {
 	if m.Items == 0 {
 		return nil
@@ -199,7 +199,7 @@ func (r Report) heading(c catalog.Condition, s present.Style) string {
 	return s.Sayf("%s: %s", s.Condition(c), strings.Join(how, s.Say("; ")))
 }
 
-// oversold returns the colours of the figure.
+// oversold returns the colours of the oversold figure.
 func (l Line) oversold() text.Colors {
 	e := l.Figures["oversold"]
 	if e.Median > 0 || l.Intervals && e.High > 0 {

@@ -16,7 +16,7 @@ type plots struct {
 	Open       bool     `json:"open"`  // requests had planned times
 	Reads      bool     `json:"reads"` // the requests are reads of a cold key
 
-	// Words are the translations of what the scripts say; nil: English.
+	// Words maps the texts of the scripts to their translations; nil: English.
 	Words map[string]string `json:"words,omitempty"`
 }
 
@@ -162,11 +162,11 @@ func (c *chart) timeline(strategy string, runs []report.Row, bin float64) {
 	c.add(strategy, lines)
 }
 
-// fewBins limits the bins that are drawn: more would show noise.
+// fewBins is the maximum number of bins that are drawn: more would show noise.
 const fewBins = 60
 
-// commonBins returns the length, in ms, and the number of the bins in which all timelines of a
-// condition are shown.
+// commonBins returns the length in ms and the number of the bins that all timelines of a condition
+// share.
 func commonBins(rows []report.Row, condition string) (bin float64, bins int) {
 	end := 0.0
 	for _, row := range rows {

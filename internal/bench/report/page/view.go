@@ -33,7 +33,7 @@ type viewTable struct {
 
 // viewLine is a line of the table.
 type viewLine struct {
-	Condition string // heads the lines from here on; "" for the same as above
+	Condition string // heading of this and the next lines; "" for the same as above
 	Name      string // of a row; "" for the intervals below it
 	Cells     []string
 	Verdict   string
@@ -123,7 +123,7 @@ func newTable(r report.Report, s present.Style) viewTable {
 	return t
 }
 
-// settings lists what the report was measured with, and for further workloads what differs.
+// settings lists the settings of the report. For further workloads it lists only those that differ.
 func settings(m report.Manifest, s present.Style) []setting {
 	all := settingsOf(m, s)
 	for _, also := range m.Also {

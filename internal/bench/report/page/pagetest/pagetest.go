@@ -32,8 +32,8 @@ const timeout = 10 * time.Minute
 // browsers lists the names of Chromium's executable.
 var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
 
-// Tab is a tab of a headless Chromium that cannot reach the network, with the errors that it
-// reported.
+// Tab is a tab of a headless Chromium that cannot reach the network. It records the errors that the
+// page reports.
 type Tab struct {
 	Context context.Context // for chromedp
 	t       *testing.T
@@ -45,8 +45,8 @@ type Tab struct {
 	requests   []string
 }
 
-// New opens a tab that shares no state with others, in a browser that concurrent tests share.
-// Without a browser the test is skipped, or fails with CI=true.
+// New opens a tab that shares no state with other tabs, in a browser that concurrent tests share.
+// If there is no browser, the test is skipped, or fails if CI=true.
 func New(t *testing.T) *Tab {
 	t.Helper()
 	running, err := shared.acquire(browser(t))
@@ -81,7 +81,7 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// listen records what must not happen: errors, and requests to other sites.
+// listen records events that must not happen: errors, and requests to other sites.
 func (b *Tab) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +130,7 @@ func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
 	}
 }
 
-// Look says how to show a page.
+// Look describes how to show a page.
 type Look struct {
 	Width, Height int64
 	Scheme        string // of colours: light or dark
@@ -169,9 +169,9 @@ func (b *Tab) Until(expression string) {
 	}
 }
 
-// Wait waits until an expression in a tab's page is true. It returns an error after three minutes,
-// which only a page that hangs takes. If a newly opened page replaces the last one meanwhile, Wait
-// tries the expression again.
+// Wait waits until an expression in a tab's page is true. It returns an error after three minutes:
+// only a page that hangs takes so long. If a newly opened page replaces the last one in the
+// meantime, Wait tries the expression again.
 func Wait(tab context.Context, expression string) error {
 	const limit = 3 * time.Minute
 	for end := time.Now().Add(limit); ; {
@@ -200,8 +200,8 @@ func (b *Tab) Keep(name string) {
 	}
 }
 
-// inked returns for each plot whether something is drawn in it: whether there are colours inside
-// its axes besides those of the grid.
+// inked returns for each plot whether something is drawn in it, that is, whether the area inside
+// its axes has colours other than those of the grid.
 const inked = `[...document.querySelectorAll("figure .chart")].map((host) => {
   const canvas = host.querySelector("canvas");
   if (!canvas) return false;
@@ -230,9 +230,9 @@ func (b *Tab) Plots() []bool {
 }
 
 // Visit opens a page of a site on this machine; site is the scheme, host and port, and a slash.
-// From then on the page may send requests to that site, and to those visited before: a page that is
-// left may send one more. A path that differs from the last one only after its # does not load the
-// page again.
+// From then on the page may send requests to that site and to the sites visited before, because a
+// page that is left may send one more request. If the path differs from the last one only after the
+// #, the page is not loaded again.
 func (b *Tab) Visit(site, path string, l Look) {
 	b.t.Helper()
 	b.mu.Lock()

@@ -2,7 +2,7 @@ package pagetest
 
 import "strings"
 
-// faint lists the texts whose contrast is below what WCAG's level AA asks for. It considers only
+// faint lists the texts whose contrast is below the minimum of WCAG level AA. It considers only
 // plain backgrounds, which may overlap. It ignores texts behind an open dialog.
 const faint = `(() => {
   const parse = (colour) => { const [r, g, b, a = 1] = colour.match(/[\d.]+/g).map(Number); return [r, g, b, a]; };
@@ -30,8 +30,8 @@ const faint = `(() => {
   return out;
 })()`
 
-// wide lists the elements that are wider than their containers, except those that scroll in a box
-// of their own.
+// wide lists the elements that are wider than their containers, except those that scroll in their
+// own box.
 const wide = `["html", "body", "figure", ".chart", ".legend", ".settings", "dialog", "dialog .body",
   "dialog .lanes:not(.many)"].filter((selector) =>
   [...document.querySelectorAll(selector)].some((node) =>

@@ -11,7 +11,7 @@ import (
 )
 
 // Keep keeps the browser that the tests of a package share running, from the first tab until done
-// is called. It is for TestMain.
+// is called. TestMain should call it.
 func Keep() (done func()) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -19,8 +19,8 @@ func Keep() (done func()) {
 	return shared.release
 }
 
-// shared is the state of one test binary. It is global because TestMain and the tests have no other
-// way to share it.
+// shared is the browser of one test binary. It is global because TestMain and the tests have no
+// other way to share it.
 var shared sharedBrowser
 
 // sharedBrowser is a browser that runs while at least one test uses it.

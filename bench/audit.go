@@ -17,7 +17,7 @@ import (
 	"oversell/internal/present"
 )
 
-// auditArg is the argument that makes this program check a sale in a running shop.
+// auditArg is the argument for the command that checks a sale in a running shop.
 const auditArg = "audit"
 
 const auditUsage = `Audit checks the sale of an item in a running shop, after any load tool has bought
@@ -156,7 +156,7 @@ func line(b *strings.Builder, figures ...any) {
 	b.WriteString(t.Text(present.Style{}))
 }
 
-// agreement returns a sentence that says what agrees in a sale without problems.
+// agreement says in one sentence what agrees in a sale without problems.
 func agreement(r audit.Result) string {
 	const stock = "the stock and the orders add up"
 	if r.Told == nil {

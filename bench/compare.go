@@ -9,8 +9,7 @@ import (
 	"oversell/internal/bench/report"
 )
 
-// compareArg is the argument that makes this program compare reports instead of writing
-// one.
+// compareArg is the argument for the command that compares reports.
 const compareArg = "compare"
 
 const compareUsage = `Compare shows what changed between two reports that bench wrote with -json, row by

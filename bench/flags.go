@@ -28,7 +28,7 @@ import (
 // envPrefix is the prefix of the environment variables that set the defaults of flags.
 const envPrefix = "OVERSELL"
 
-// texts holds the flags that interpret parses later: names and lists.
+// texts holds the names and lists in flags, which interpret parses later.
 type texts struct {
 	workload, strategies, conditions, retry, keys, keeper, targets, faults, seam, skew string
 
@@ -52,8 +52,8 @@ func strategiesUsage() string {
 // overlap. If they happened to take turns, the local strategy would seem to hold.
 const defaultWork = 400 * time.Microsecond
 
-// parse reads the flags and the environment. Its errors are one line each; flag.ErrHelp
-// means that help was asked for.
+// parse reads the flags and the environment. Each error is one line. It returns flag.ErrHelp if
+// help is requested.
 func parse(args []string) (options, error) {
 	var o options
 	var t texts
@@ -92,8 +92,9 @@ func (t texts) names() []string {
 	return slices.Concat(catalog.Strategies().Names(), catalog.HoldNames(), []string{allStrategies})
 }
 
-// checkGiven refuses empty lists, flags of other workloads and, with -target, flags that configure
-// shops. The last two are refused only as arguments: the environment may be meant for another run.
+// checkGiven refuses empty lists, flags of other workloads and, if -target is set, flags that
+// configure shops. It refuses the last two only as arguments: the environment may be meant for
+// another run.
 func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	for name, list := range map[string]string{
 		"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam,
@@ -154,7 +155,8 @@ func shown(fs *flag.FlagSet) []string {
 	return list
 }
 
-// flags declares the flags. Only -h all shows the part of a usage text after the semicolon.
+// flags declares the flags. The part of a usage text after the first semicolon is shown only by -h
+// all.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.redis, "redis", "embedded", "`WHERE` Redis is: embedded, local, or host:port; "+
@@ -283,7 +285,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
-		o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { // not every machine has these two
+		o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { // not every machine has their servers
 			return name == string(catalog.NeedsZooKeeper) && !cmdline.Given(fs, "zookeeper") ||
 				name == string(catalog.NeedsEtcd) && !cmdline.Given(fs, "etcd") && coordination.FindEtcd() != nil
 		})
@@ -299,7 +301,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	return o.addHolds(fs, t)
 }
 
-// withServers returns c with what is known about the servers before they are started.
+// withServers adds to c what is known about the servers before they are started.
 func (o *options) withServers(c bench.Config) bench.Config {
 	switch o.redis {
 	case "embedded":

@@ -1,6 +1,5 @@
 // Bench sends 5,000 concurrent requests to a flash sale under each strategy for guarding its stock,
-// and
-// reports what was oversold.
+// and reports what was oversold.
 package main
 
 import (
@@ -30,7 +29,7 @@ import (
 // The exit codes. Scripts rely on them.
 const (
 	exitExpected   = 0 // every row matched the catalog's expectation
-	exitUnexpected = 1 // at least one did not
+	exitUnexpected = 1 // at least one row did not match
 	exitFailed     = 2 // it could not run, or was interrupted
 )
 

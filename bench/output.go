@@ -24,7 +24,7 @@ type output struct {
 }
 
 // open opens the files before the bench runs, so that a file that cannot be written is reported
-// early. With JSON on standard output, the table goes to standard error.
+// early. If the JSON goes to standard output, the table goes to standard error.
 func (o options) open(stdout, stderr io.Writer) (out output, err error) {
 	out.table, out.style = stdout, present.Style{Language: o.language}
 	switch o.json {
@@ -67,8 +67,8 @@ func (w output) write(report report.Report) error {
 	return err
 }
 
-// report calls write, and commits the files if it succeeds. Without rows it writes nothing, and
-// existing files stay as they were.
+// report calls write, and commits the files if write succeeds. If there are no rows, it writes
+// nothing, and existing files stay as they were.
 func (w output) report(rows int, write func() error) error {
 	if rows == 0 {
 		return w.close()

@@ -40,7 +40,7 @@ func (o *options) locks(fs *flag.FlagSet, t texts) error {
 		c.Strategies[i] = lockbench.Contenders().Expand(name)
 	}
 	for _, name := range naming.Split(t.conditions) {
-		c.Conditions = append(c.Conditions, catalog.Condition(name)) // the workload has conditions of its own
+		c.Conditions = append(c.Conditions, catalog.Condition(name)) // the workload has its own conditions
 	}
 	o.Config = lockbench.WithDefaults(c)
 	return lockbench.Check(lockbench.Contenders(), o.Config)
@@ -65,8 +65,8 @@ func (o *options) onlyHolds(fs *flag.FlagSet, t texts) (err error) {
 	return o.withServers(o.Config).Check()
 }
 
-// divide chooses the workload from the strategies: if all of them are stages of holds, it is the
-// hold workload. If only some are, divide moves these to t.stages.
+// divide chooses the workload by the strategies. If all of them are stages of holds, it chooses the
+// hold workload. If only some are, it moves these to t.stages.
 func (t *texts) divide() {
 	var others []string
 	for _, name := range naming.Split(t.strategies) {

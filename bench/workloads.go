@@ -15,7 +15,7 @@ import (
 	"oversell/internal/catalog"
 )
 
-// The arguments with which the bench starts this program as one of its own processes.
+// The arguments with which the bench starts this program again as one of its processes.
 const (
 	asInstance  = "instance"
 	asContender = "contender"
@@ -94,7 +94,7 @@ func (o options) parts() []bench.Config {
 	return all
 }
 
-// manifest returns the manifest of the first part, with those of the other parts in Also.
+// manifest returns the manifest of the first part. Its field Also holds those of the other parts.
 func (o options) manifest(redis, db string, servers []string) report.Manifest {
 	var all []report.Manifest
 	for _, part := range o.parts() {

@@ -37,12 +37,12 @@ type options struct {
 	language   *pagetexts.Language // nil: English
 }
 
-// texts holds the flags that name anomalies and strategies, which are looked up later.
+// texts holds the names of anomalies and strategies in flags, which are looked up later.
 type texts struct {
 	anomalies, strategies string
 }
 
-// flags declares the flags. Only -h all shows the text after a semicolon.
+// flags declares the flags. The text after a semicolon is shown only by -h all.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("lab", flag.ContinueOnError)
 	fs.StringVar(&t.anomalies, "run", "", "`ANOMALIES` to try, separated by commas; by default all; -list shows them")
@@ -76,7 +76,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	return fs
 }
 
-// parse reads the flags. If help is asked for, it writes the help and returns flag.ErrHelp.
+// parse reads the flags. If help is requested, it writes the help and returns flag.ErrHelp.
 func (p program) parse(args []string) (options, error) {
 	var o options
 	var t texts
@@ -107,8 +107,8 @@ func (p program) parse(args []string) (options, error) {
 	return o, nil
 }
 
-// fromEnv returns the default of -redis or -db. The other flags have no variable, because a ttl for
-// a shop, for example, is not meant for the lab.
+// fromEnv returns the default of -redis or -db. The other flags have no environment variable: a
+// shop's ttl, for example, is not meant for the lab.
 func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) }
 
 // checkGiven refuses flags that are empty, given twice, or given without a flag that they need.
@@ -160,8 +160,8 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 	return nil
 }
 
-// giveNodes chooses redlock's nodes to match -redis. With the user's own Redis
-// redlock is left out, unless it is named.
+// giveNodes chooses redlock's nodes to match -redis. If -redis is the user's own Redis, redlock is
+// left out, unless it is named.
 func (o *options) giveNodes(named bool) error {
 	if o.servers.Redlock != "" {
 		return nil
@@ -182,8 +182,8 @@ func (o *options) giveNodes(named bool) error {
 // local is the value of -redis and -redlock that starts private servers.
 const local = "local"
 
-// needs returns the servers that the subjects' locks need. The lab itself makes
-// redlock's nodes in memory, in virtual time.
+// needs returns the servers that the subjects' locks need. In virtual time the lab itself makes
+// redlock's nodes in memory.
 func (o options) needs() []catalog.Need {
 	var needs []catalog.Need
 	for _, c := range o.tables[0].Subjects {
@@ -209,7 +209,8 @@ func (p program) names() []string {
 	return names
 }
 
-// minTTL is the shortest lease that a machine can keep in real time.
+// minTTL is the shortest lease that is allowed in real time. For a shorter one a machine may be too
+// slow.
 const minTTL = 300 * time.Millisecond
 
 // list prints the anomalies and strategies.
@@ -228,7 +229,7 @@ func (p program) list(style show.Style) {
 	}
 }
 
-// mode is what the program does. Each mode except the table is named after its flag.
+// mode says what the program does. Each mode except the table is named after its flag.
 type mode string
 
 const (
@@ -249,8 +250,8 @@ var flagsOf = map[mode][]string{
 	modeSite:   strings.Fields("site"),
 }
 
-// modeOf returns the mode that the flags choose. It is an error if a flag does not belong to the
-// mode.
+// modeOf returns the mode that the flags choose. It returns an error if a flag does not belong to
+// the mode.
 func modeOf(fs *flag.FlagSet) (m mode, err error) {
 	m = modeTable
 	for _, named := range []mode{modeSite, modeSearch, modeReplay, modeList} {

@@ -114,8 +114,8 @@ func (p program) report(ctx context.Context, o options) (asExpected bool, err er
 	return asExpected && fresh, err
 }
 
-// compare reports whether all cells have their recorded outcomes. With -record it updates the
-// record instead, and reports whether no outcome is unknown.
+// compare reports whether all cells have their recorded outcomes. If -record is set, it updates the
+// record instead, and reports whether all outcomes are known.
 func (p program) compare(o options, r lab.Report) (asExpected bool, err error) {
 	if o.record != "" {
 		decided := !slices.ContainsFunc(r.Everything(), func(c lab.Cell) bool { return c.Outcome == lab.Unknown })
@@ -147,7 +147,7 @@ func (p program) complain(err error) int {
 }
 
 // measure opens the servers and runs the cells. It returns the report on the first table that has
-// cells. The reports on the other tables are in its fields.
+// cells. The fields of this report hold the reports on the other tables.
 func (p program) measure(ctx context.Context, o options) (report lab.Report, err error) {
 	locks := lab.Config{Redis: lab.Embedded, TTL: o.ttl}
 	server, err := backend.ServeRedis(ctx, o.redis)
@@ -235,7 +235,7 @@ func (p program) runAll(ctx context.Context, tables []lab.Table, with []lab.Conf
 	return beside(reports[0], reports[1], reports[2]), nil
 }
 
-// beside returns the first report that is not nil, with the others in its fields.
+// beside returns the first report that is not nil. The fields of this report hold the others.
 func beside(locks, holds, behind *lab.Report) (r lab.Report) {
 	switch {
 	case locks != nil:

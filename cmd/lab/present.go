@@ -54,8 +54,8 @@ func (o options) put(r lab.Report) func(text []byte) ([]byte, error) {
 	return func(text []byte) ([]byte, error) { return lab.ReplaceTable(text, r, o.tables[0].Scenarios) }
 }
 
-// rewrite updates the tables in the file of -readme. With -check it only reports whether they are
-// up to date.
+// rewrite updates the tables in the file of -readme. If -check is set, it only reports whether they
+// are up to date.
 func (p program) rewrite(o options, put func(text []byte) ([]byte, error)) (fresh bool, err error) {
 	old, text, err := o.replace(put)
 	if err != nil {
@@ -81,8 +81,8 @@ func (p program) rewrite(o options, put func(text []byte) ([]byte, error)) (fres
 	})
 }
 
-// writeRows writes the lines of text that other does not have. It ignores their order, because rows
-// of tables do not move.
+// writeRows writes the lines of text that other does not have. It ignores the order of the lines,
+// because the rows of a table do not change theirs.
 func writeRows(w io.Writer, sign string, text, other []byte) {
 	there := slices.Collect(strings.Lines(string(other)))
 	for line := range strings.Lines(string(text)) {

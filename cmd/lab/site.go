@@ -44,7 +44,7 @@ func instance(ctx context.Context) int {
 	return exitExpected
 }
 
-// The cell that a site shows instead of a shop that sells by holds: see the page's recorded.js.
+// The cell that a site shows in place of a sale by holds: see the page's recorded.js.
 const (
 	latePayment = "late-payment"
 	lateStage   = "h2_status"
@@ -151,8 +151,8 @@ func recordRun(ctx context.Context, manager *benches.Manager, settings benches.S
 	}
 }
 
-// recordCells runs the lab in its own process, because client libraries reuse timers, and the
-// benches must not get timers from virtual time.
+// recordCells runs the lab in its own process: client libraries reuse timers, and the benches must
+// not get timers from virtual time.
 func (p program) recordCells(ctx context.Context) (report lab.Report, err error) {
 	var names []string
 	for _, c := range p.tables[0].Subjects {

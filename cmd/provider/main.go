@@ -114,7 +114,7 @@ func complain(stderr io.Writer, code int, err error) int {
 	return code
 }
 
-// openJournal opens the file that -ledger names, or returns nil without the flag.
+// openJournal opens the file that -ledger names, or returns nil if the flag is not set.
 func openJournal(o options, log *slog.Logger) (*payment.Journal, error) {
 	if o.ledger == "" {
 		return nil, nil

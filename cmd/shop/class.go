@@ -36,7 +36,7 @@ func (o options) withClass(fs *flag.FlagSet) options {
 	return o
 }
 
-// newClass returns the class that buys in this shop, or nil.
+// newClass returns the class that buys in this shop, or nil if -class is not set.
 func (o options) newClass() *page.Class {
 	if !o.class {
 		return nil
@@ -68,8 +68,9 @@ func (o options) sellTo(room *page.Class, cfg *shop.Config, ready func(addr, pho
 	return nil
 }
 
-// classHosts returns the host names at which phones find the shop: those of -hosts, or the address
-// that the shop listens on, or, if that is all addresses, those of this machine in its networks.
+// classHosts returns the host names at which phones find the shop: those of -hosts, or else the
+// address that the shop listens on. If it listens on all addresses, these are the addresses of this
+// machine in its networks.
 func (o options) classHosts() ([]string, error) {
 	hosts, err := web.ParseHosts(o.hosts)
 	if err != nil || len(hosts) > 0 {
@@ -98,7 +99,7 @@ func (o options) classHosts() ([]string, error) {
 	return hosts, nil
 }
 
-// classURL returns the URL for phones of a shop that listens on addr, with one of its host names.
+// classURL returns the URL for phones under a host name of the shop, which listens on addr.
 func classURL(host, addr string) string {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

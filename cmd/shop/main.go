@@ -1,5 +1,5 @@
-// Command shop is the flash sale: an HTTP API for one hot item, with a switch for how its stock is
-// guarded, and a page that shows how it breaks.
+// Command shop runs a flash sale: an HTTP API for one hot item, with a switch for the strategy that
+// guards its stock, and a page that shows how the strategies break.
 package main
 
 import (
@@ -161,9 +161,9 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 	return shop.Run(ctx, cfg)
 }
 
-// hurry returns a context that the second signal ends, so that the shop can still report how many
-// accepted orders are lost. It returns nil if the shop cannot lose any. A third signal ends the
-// program immediately. The caller must call done.
+// hurry returns a context that the second signal ends, so that the shop can still report the number
+// of accepted orders that are lost. It returns nil if the shop cannot lose any. A third signal ends
+// the program immediately. The caller must call done.
 func hurry(ctx context.Context, o options) (second context.Context, done func()) {
 	if !o.losesOrders() {
 		return nil, func() {}
@@ -193,8 +193,9 @@ func welcome(stdout io.Writer, addr string) {
 `, localAddr(addr))
 }
 
-// localAddr returns the address at which this machine reaches a shop that listens on addr. A shop
-// that listens on all addresses does not answer to the name 0.0.0.0.
+// localAddr returns the address at which this machine reaches a shop that listens on addr. It
+// replaces 0.0.0.0, on which a shop listens for all addresses, because the shop does not answer to
+// that name.
 func localAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

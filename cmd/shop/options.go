@@ -27,8 +27,8 @@ import (
 	"oversell/internal/web"
 )
 
-// envPrefix and a flag's name in capitals form the name of the environment variable with the flag's
-// default.
+// envPrefix, followed by a flag's name in capitals, is the name of the environment variable that
+// sets the default of the flag.
 const envPrefix = "OVERSELL"
 
 // options holds the values of the flags: the shop's config, and values that serve adds to it.
@@ -74,7 +74,7 @@ func parse(args []string) (options, error) {
 		o = o.withClass(fs)
 	}
 	o = o.withServers()
-	if o.worker && given(args, "addr") { // a container's environment may set one for its shops
+	if o.worker && given(args, "addr") { // the environment of a container may set an address for its shops
 		return o, errors.New("-worker serves no requests, and -addr is where to serve them")
 	}
 	return o, o.validate()
@@ -89,8 +89,8 @@ func given(args []string, name string) bool {
 // alone reports whether the shop starts its own Redis.
 func (o options) alone() bool { return backend.StartsRedis(o.redis) }
 
-// losesOrders reports whether Redis ends with the shop but the database does not, so that accepted
-// orders that are not written would be lost.
+// losesOrders reports whether Redis ends with the shop but the database does not. Accepted orders
+// that are not written yet would then be lost.
 func (o options) losesOrders() bool { return o.alone() && o.db != "embedded" && o.db != "local" }
 
 // onSQLite reports whether the database is SQLite.
@@ -100,8 +100,8 @@ func (o options) onSQLite() bool { return o.db == "embedded" || strings.HasPrefi
 const none = "none"
 
 // withServers makes a shop with its own Redis start the servers that need no installation, and
-// turns off those set to none. Shops on a shared Redis do not start any, because they have to share
-// the nodes, too.
+// turns off those set to none. Shops on a shared Redis do not start any servers, because they have
+// to share the nodes, too.
 func (o options) withServers() options {
 	if o.alone() {
 		o.servers.Redlock = cmp.Or(o.servers.Redlock, "embedded")
@@ -182,8 +182,8 @@ func (o options) validate() error {
 	return nil
 }
 
-// flags declares the flags. The retry policy stays text. Only -h all shows the part of a usage text
-// after a semicolon.
+// flags declares the flags. The retry policy is not parsed yet. The part of a usage text after a
+// semicolon is shown only by -h all.
 func flags(o *options, retry *string) *flag.FlagSet {
 	fs := flag.NewFlagSet("shop", flag.ContinueOnError)
 	fs.StringVar(&o.Web.Addr, "addr", "127.0.0.1:8080", "`ADDRESS` to listen on; port 0 takes a free one")

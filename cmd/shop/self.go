@@ -28,7 +28,7 @@ const (
 	matrixArg   = "matrix"   // the lab, which writes its findings to standard output
 )
 
-// self returns a function that returns the command to run this program with the given argument.
+// self returns a function that makes the command to run this program with the given argument.
 func self(arg string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) {
 		path, err := os.Executable()
@@ -65,7 +65,7 @@ func matrix(ctx context.Context, stdout, stderr io.Writer) int {
 	far := finding{Of: len(cfg.Subjects) * len(cfg.Scenarios)}
 	report, err := lab.Run(ctx, cfg, func(lab.Cell) {
 		far.Done++
-		_ = out.Encode(far) // if it fails, so does the last Encode
+		_ = out.Encode(far) // if it fails, the last Encode fails, too
 	})
 	if err == nil {
 		far.Report = &report
@@ -98,8 +98,8 @@ func measureMatrix(ctx context.Context, progress func(done, of int)) (report lab
 	if err != nil {
 		return report, err
 	}
-	// Not the command's own pipe, which is closed when the process ends, even if not everything
-	// has been read.
+	// This does not use the command's own pipe, which is closed when the process ends, even if not
+	// everything has been read.
 	from, to, err := os.Pipe()
 	if err != nil {
 		return report, fmt.Errorf("running the lab: %w", err)
@@ -125,12 +125,12 @@ func measureMatrix(ctx context.Context, progress func(done, of int)) (report lab
 	}
 }
 
-// budget limits a search of all schedules of a strategy. With two buyers v9_cohort has 360,000
-// states; with three it has too many.
+// budget limits the search of all schedules of a strategy. For two buyers, v9_cohort has 360,000
+// states; for three it has too many.
 var budget = search.Budget{States: 500_000, Time: 3 * time.Minute}
 
 // newPage returns the page of a shop on these backends. The page's runs end with ctx. The caller
-// must call close, which waits for them, before it closes the backends.
+// must call close, which waits for the runs, before it closes the backends.
 func newPage(
 	ctx context.Context, o options, on runs.Backends, room *page.Class, log *slog.Logger,
 ) (h http.Handler, close func(), err error) {

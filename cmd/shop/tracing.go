@@ -21,17 +21,18 @@ import (
 )
 
 const (
-	// maxSpans is the number of spans, of about 1 KB each, that may wait to be sent. More are
-	// dropped: a slow collector must not slow down the sale. A purchase has about eight spans.
+	// maxSpans is the maximum number of spans, of about 1 KB each, that wait to be sent. Further
+	// spans are dropped: a slow collector must not slow down the sale. A purchase has about eight
+	// spans.
 	maxSpans = 1 << 15
-	// flushTime is how long a shop that ends may still send spans.
+	// flushTime limits the time that a shop takes to send its last spans when it ends.
 	flushTime = time.Second
 	// tracesPath is the usual path at which collectors accept traces over HTTP.
 	tracesPath = "/v1/traces"
 )
 
-// trace makes the shop record purchases as spans if -otlp is set. The caller must call closing
-// after the shop has ended.
+// trace makes the shop record purchases as spans if -otlp is set. The caller must call the returned
+// function after the shop has ended.
 func (o options) trace(ctx context.Context, cfg *shop.Config) (closing func(), err error) {
 	if o.otlp == "" {
 		return func() {}, nil
@@ -51,8 +52,8 @@ type traces struct {
 	log      *slog.Logger
 }
 
-// openTraces returns traces that are sent to the collector at address (see tracesURL). The sampler
-// and the headers can be set by OpenTelemetry's environment variables. If the collector is
+// openTraces returns a traces that sends spans to the collector at address (see tracesURL).
+// OpenTelemetry's environment variables can set the sampler and the headers. If the collector is
 // unavailable, the shop logs that and goes on selling.
 func openTraces(ctx context.Context, address, instance string, log *slog.Logger) (*traces, error) {
 	u, err := tracesURL(address)
@@ -86,8 +87,8 @@ func (t *traces) close() {
 	}
 }
 
-// tracesURL returns the URL to which spans are sent: the collector's, with the usual path if it has
-// none.
+// tracesURL returns the URL to which spans are sent: the collector's URL, with the usual path if it
+// has none.
 func tracesURL(address string) (string, error) {
 	u, err := url.Parse(address)
 	switch {

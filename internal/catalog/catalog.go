@@ -1,6 +1,6 @@
-// Package catalog lists the strategies of the shop: what each adds to the one before, what
-// it still breaks, what it needs, how it is made, and the expected outcome of a run under
-// each condition.
+// Package catalog lists the strategies of the shop. For each it says what the strategy adds to the
+// one before, what still breaks, what it needs, how it is made, and the expected outcome of a run
+// under each condition.
 package catalog
 
 import (
@@ -28,7 +28,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// Options are what a guard is made with.
+// Options configure a guard.
 type Options struct {
 	Redis  redis.UniversalClient
 	TTL    time.Duration // lease of a lock, for those that have one
@@ -36,14 +36,14 @@ type Options struct {
 
 	Stream stock.Stream // how a Streamed strategy accepts orders
 
-	// For the strategies that need them; see List.With.
+	// Needed only by some strategies; see List.With.
 	Nodes       []redis.UniversalClient // independent of each other and of Redis
 	Etcd        func(key string) guard.Lock
 	ZooKeeper   func(key string) guard.Lock
 	Rueidislock *thirdparty.Rueidislock
 
-	// Later fills in what is missing above, for needs that are met when a guard is first
-	// used: see Strategy.NewGuard.
+	// Later fills in the fields above for needs that are met only when a guard is first used: see
+	// Strategy.NewGuard.
 	Later map[Need]Later
 }
 
@@ -53,7 +53,7 @@ type Kind int
 // The kinds.
 const (
 	Guarded     Kind = iota // a guard keeps others out, or claims to: Strategy.Guard makes it
-	Optimistic              // all may enter, and the losers are refused at the write
+	Optimistic              // all buyers may enter, and the writes of the losers are refused
 	Atomic                  // no guard: a script checks and takes in one step
 	Batched                 // like Atomic, but with one script for many buyers
 	Streamed                // like Batched, but with the orders in a stream until a consumer writes them
@@ -61,22 +61,22 @@ const (
 	Versioned               // Optimistic, in the database
 	RowLocked               // the database locks the row for a transaction
 	NameLocked              // a named lock in the database keeps others out
-	Pooled                  // the database has a row for each unit, and gives out those that are free
+	Pooled                  // the database has a row for each unit, and hands out free rows
 )
 
-// Strategy is one way of keeping the stock correct, and what is claimed about it.
+// Strategy describes one way of keeping the stock correct, and what is claimed about it.
 type Strategy struct {
 	Name   string
 	Kind   Kind
-	Adds   string // what it has that the one before lacks
+	Adds   string // what the strategy before it lacks
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
 
 	// Needs says what it needs besides a Redis and a database.
 	Needs Need
 
-	// Extra means that the bench runs the strategy only on request, because the default
-	// run takes long enough without it.
+	// Extra means that the bench runs the strategy only on request, because the default run takes
+	// long enough already.
 	Extra bool
 
 	// OwnWait means that the lock has its own way of waiting, and ignores the Policy.
@@ -87,18 +87,18 @@ type Strategy struct {
 	Guard func(o Options) guard.Guard
 
 	deduct   map[Condition]Expectation
-	unfenced map[Condition]Expectation // outcomes if the stock does not check fencing tokens; nil: as deduct
+	unfenced map[Condition]Expectation // outcomes if the stock does not check fencing tokens; nil: the same as deduct
 	loads    map[Condition]loads
 }
 
-// GuardsLoads reports whether the strategy can guard the load of a cold key. That takes a
-// guard that keeps others out, so that one reader loads while the others wait.
+// GuardsLoads reports whether the strategy can guard the load of a cold key. It needs a guard that
+// keeps other readers out, so that one reader loads while the others wait.
 func (s Strategy) GuardsLoads() bool { return s.Kind == Guarded }
 
 // HasToken reports whether a hold has a fencing token that the stock checks.
 func (s Strategy) HasToken() bool { return s.unfenced != nil }
 
-// Keepers returns the backends in which the strategy can have the stock. A Guarded strategy works
+// Keepers returns the backends in which the strategy can keep the stock. A Guarded strategy works
 // with the stock in either backend.
 func (s Strategy) Keepers() []stock.Backend {
 	switch s.Kind {
@@ -110,8 +110,7 @@ func (s Strategy) Keepers() []stock.Backend {
 	return []stock.Backend{stock.InRedis, stock.InDatabase}
 }
 
-// InDatabase reports whether the strategy works in the database alone, and needs the stock
-// there.
+// InDatabase reports whether the strategy works in the database alone, and needs the stock in it.
 func (s Strategy) InDatabase() bool { return !slices.Contains(s.Keepers(), stock.InRedis) }
 
 // InRedis reports whether the strategy needs the stock in Redis.
@@ -125,7 +124,7 @@ func (s Strategy) NeedsMySQL() bool {
 // List is a list of strategies, in the order of the lessons.
 type List []Strategy
 
-// Find returns the strategy called name. Its error wraps ErrName and lists the allowed
+// Find returns the strategy with the given name. Its error wraps ErrName and lists the allowed
 // names.
 func (c List) Find(name string) (Strategy, error) { return find("strategy", name, c, nameOf) }
 
@@ -465,9 +464,9 @@ func leasedLock[C redis.Cmdable, L guard.Lock](
 	return o.distributed(func(key string) guard.Lock { return lock(o.Redis.(C), key, o.TTL) }, notHeld)
 }
 
-// undoable is like leasedLock, but for a lock whose Unlock removes only its own lock (or almost
-// never another, as with v3), so that the Unlock may be repeated. WithOwner is nil for a lock
-// without owners.
+// undoable is like leasedLock, but for a lock whose Unlock removes only its own lock, so that the
+// Unlock may be repeated. (In v3 it may, very rarely, remove the lock of another holder.) Pass nil
+// for withOwner if the lock has no owners.
 func undoable[C redis.Cmdable, L guard.Lock](
 	o Options, lock func(rdb C, key string, ttl time.Duration) L,
 	withOwner func(ctx context.Context, owner string) context.Context, notHeld error,

@@ -21,8 +21,8 @@ const (
 	// replica takes over. The stock is in the database.
 	Failover Condition = "failover"
 
-	// Partition cuts the process that holds the lock off from Redis as it writes, for
-	// longer than the ttl. The write arrives when the network is repaired.
+	// Partition cuts the process that holds the lock off from Redis as it writes, for longer than
+	// the ttl. The write arrives once the network is restored.
 	Partition Condition = "partition"
 
 	// Chaos injects random faults into the shops, Redis, the database and the network,
@@ -52,10 +52,10 @@ const (
 // Workloads lists the workloads of the strategies in List.
 func Workloads() []Workload { return []Workload{Deduct, Cache} }
 
-// ErrName is wrapped by the errors for an unknown name.
+// ErrName is wrapped by the errors about an unknown name.
 var ErrName = errors.New("unknown name")
 
-// find returns the element of all that is called name. Its error wraps ErrName and lists the
+// find returns the element of all with the given name. Its error wraps ErrName and lists the
 // allowed names.
 func find[T any](what, name string, all []T, nameOf func(T) string) (found T, err error) {
 	var names []string
@@ -68,12 +68,12 @@ func find[T any](what, name string, all []T, nameOf func(T) string) (found T, er
 	return found, fmt.Errorf("%w of a %s: %q (%s)", ErrName, what, name, naming.Hint(name, names))
 }
 
-// ParseCondition returns the condition called name, or ErrName.
+// ParseCondition returns the condition with the given name, or an error that wraps ErrName.
 func ParseCondition(name string) (Condition, error) {
 	return find("condition", name, Conditions(), func(c Condition) string { return string(c) })
 }
 
-// ParseWorkload returns the workload called name, or ErrName.
+// ParseWorkload returns the workload with the given name, or an error that wraps ErrName.
 func ParseWorkload(name string) (Workload, error) {
 	return find("workload", name, Workloads(), func(w Workload) string { return string(w) })
 }

@@ -9,16 +9,16 @@ import (
 	"oversell/internal/figures"
 )
 
-// Expectation is the expected outcome of a run. A run differs from it if a lock broke that
-// should hold, or if a flaw did not show.
+// Expectation is the expected outcome of a run. A run differs from it if a lock that should hold
+// broke, or if a flaw did not show.
 type Expectation struct {
 	Verdicts   []figures.Verdict // any of these
 	MaxHolders int               // the largest number of holders at once; 0: any number
 	MinLoads   int64             // cache: the fewest loads
 	MaxLoads   int64             // cache: the most loads; 0: any number
 
-	// Undecided means that the project promises nothing: with a third-party library it is left to
-	// chance which buyers are served if many wait at once.
+	// Undecided means that the project promises nothing: if many buyers wait at once for a
+	// third-party lock, chance decides which of them are served.
 	Undecided bool
 }
 
@@ -67,9 +67,11 @@ var (
 	overlaps = Expectation{Verdicts: ok} // several holders at once do no harm
 	breaks   = Expectation{Verdicts: []figures.Verdict{figures.Oversold, figures.Drift}}
 	sticks   = Expectation{Verdicts: []figures.Verdict{figures.Stuck}, MaxHolders: 1}
-	// leftOpen is for third-party locks. Most of them starve some buyers if many wait at once.
+	// leftOpen is the expectation for third-party locks. Most of them starve some buyers if many
+	// wait at once.
 	leftOpen = Expectation{Undecided: true}
-	// breaksAcross is for a guard that breaks with more than one instance. Expect fills it in.
+	// breaksAcross marks a guard that breaks if there is more than one instance. Expect replaces
+	// it.
 	breaksAcross = Expectation{}
 )
 
@@ -80,12 +82,12 @@ func leased(slow, late Expectation) map[Condition]Expectation {
 		Partition: breaks, Failover: breaks}
 }
 
-// fenced lists the outcomes of a lease with a stock that refuses holders that have lost it: two
+// fenced lists the outcomes of a lease if the stock refuses holders that have lost their lease: two
 // holders may work at once, but only one of them writes.
 var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps,
 	Partition: overlaps, Failover: overlaps}
 
-// elsewhere returns the outcomes of a lease that is not kept on the Redis that fails over or is cut
+// elsewhere adapts the outcomes to a lease that is not kept on the Redis that fails over or is cut
 // off.
 func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
 	e = maps.Clone(e)
@@ -93,23 +95,23 @@ func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
 	return e
 }
 
-// unguarded lists the outcomes without a lock that could be lost. Units that a killed process has
-// taken stay taken. A replica that takes over may have an older stock: a shop sells nothing from
-// it, and rebuilds the stock from the orders.
+// unguarded lists the outcomes of strategies that have no lock to lose. Units that a killed process
+// has taken stay taken. A replica that takes over may have an older stock: a shop sells nothing
+// from it, and rebuilds the stock from the orders.
 var unguarded = map[Condition]Expectation{
 	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps,
 	Crash: {Verdicts: okOrDrift}, Failover: {Verdicts: okOrDrift},
 }
 
-// behindTheSale lists the outcomes if the script also makes the order durable in Redis. A killed
-// process leaves nothing taken. A replica that takes over may lack orders that were accepted: those
-// are not sold, and their units are sold again.
+// behindTheSale lists the outcomes if the script also writes the order to a stream in Redis. A
+// killed process leaves no units taken without an order. A replica that takes over may lack
+// accepted orders: these orders are lost, and their units are sold again.
 var behindTheSale = map[Condition]Expectation{
 	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps, Crash: overlaps,
 	Failover: {Verdicts: okOrDrift},
 }
 
-// always gives every condition the same value.
+// always returns a map with the same value for every condition.
 func always[T any](v T) map[Condition]T {
 	all := make(map[Condition]T)
 	for _, c := range Conditions() {
@@ -123,15 +125,15 @@ type loads int
 
 const (
 	once            loads = iota + 1 // by one reader among all instances
-	twice                            // by the holder that was killed or lost its lease, and by the next
+	twice                            // by the holder that was killed or lost its lease, and by the next holder
 	twiceOrMore                      // by every holder that outlives its lease
 	oncePerInstance                  // by one reader of each instance
 	everyMiss                        // by every reader that comes before the first load is stored
-	onceAndStuck                     // by the holder that was killed; there is no next one
+	onceAndStuck                     // by the holder that was killed; there is no next holder
 	anyLoads                         // nothing is promised: Expectation.Undecided
 )
 
-// The expected loads of a cold key under a lease, and under one that is renewed.
+// The expected loads of a cold key under a lease, and under a renewed lease.
 var (
 	leasedLoads  = map[Condition]loads{Calm: once, Slow: twiceOrMore, Late: once, Crash: twice, Pause: twice}
 	renewedLoads = map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: twice, Pause: twice}
@@ -179,15 +181,15 @@ func (s Strategy) Expect(c Case) (Expectation, bool) {
 }
 
 // Comparable reports whether a run of the strategy can be judged. A library's lock, for which the
-// project promises nothing, cannot be judged on an embedded Redis: an embedded Redis serves its
-// waiters worse than a real server.
+// project promises nothing, cannot be judged on an embedded Redis, which serves waiters worse than
+// a real server.
 func (s Strategy) Comparable(embeddedRedis bool) bool {
 	return !embeddedRedis || !s.deduct[Calm].Undecided
 }
 
 // takenByKilled adapts an expectation to several items whose stock is in Redis. The killed process
-// has holders of other items, too, at any step. One of them may have taken units and not written
-// the order yet, which no lock can prevent.
+// also has holders of other items, at any step of their work. One of them may have taken units but
+// not written the order yet. No lock can prevent that.
 func (e Expectation) takenByKilled() Expectation {
 	if slices.Contains(e.Verdicts, figures.OK) && !slices.Contains(e.Verdicts, figures.Drift) {
 		e.Verdicts = append(slices.Clone(e.Verdicts), figures.Drift)
@@ -195,11 +197,10 @@ func (e Expectation) takenByKilled() Expectation {
 	return e
 }
 
-// Leeway is what may go wrong in a sale during which shops, Redis, the database and the
-// network fail. With every strategy no confirmed order may be missing, and no idempotency
-// key may buy twice.
+// Leeway says what may go wrong in a sale during which shops, Redis, the database and the network
+// fail. Under no strategy may a confirmed order be missing, or an idempotency key buy twice.
 type Leeway struct {
-	Oversells string // what makes it oversell; "": it never does
+	Oversells string // what makes the strategy oversell; "": nothing does
 	Strands   string // which units may be stranded; "": none
 	Sticks    bool   // a killed holder may block the sale for good
 	Always    bool   // it oversells without any fault
@@ -207,8 +208,8 @@ type Leeway struct {
 	Undecided bool   // the project promises nothing
 }
 
-// UnderChaos returns the leeway of the case. It follows from the outcomes of the other conditions,
-// because each fault is like one of these conditions at another moment.
+// UnderChaos returns the leeway of the case. It follows from the outcomes under the other
+// conditions, because each fault resembles one of these conditions at a different moment.
 func (s Strategy) UnderChaos(c Case) Leeway {
 	under := func(condition Condition) Expectation {
 		c.Condition = condition
@@ -252,8 +253,8 @@ func (may Leeway) expectation() Expectation {
 	return e
 }
 
-// expectation returns the expected outcome of the case c for that many loads. Without the second
-// look, each reader that waited loads again. The bound of a tenth of the readers is far below that
+// expectation returns the expected outcome of the case c for these loads. Without the second look,
+// each reader that waited loads again. A tenth of the readers, the lower bound, is far below that
 // number, and far above the number of loads with the second look.
 func (l loads) expectation(c Case) Expectation {
 	if l == anyLoads {

@@ -10,10 +10,10 @@ import (
 	h3 "oversell/internal/holds/h3_claim"
 )
 
-// HoldStage is one way of keeping holds, and what is claimed about it.
+// HoldStage describes one way of keeping holds, and what is claimed about it.
 type HoldStage struct {
 	Name   string
-	Adds   string // what it has that the one before lacks
+	Adds   string // what the stage before it lacks
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
 
@@ -55,10 +55,10 @@ func HoldStages() []HoldStage {
 	}
 }
 
-// DefaultHoldStage is the stage that a shop uses unless another is named.
+// DefaultHoldStage is the stage that a shop uses unless a request names another stage.
 const DefaultHoldStage = h3.Name
 
-// Holds returns all stages, made on these backends, by name.
+// Holds makes all stages on the given backends, and returns them by name.
 func Holds(b hold.Backends) map[string]hold.Stage {
 	all := make(map[string]hold.Stage)
 	for _, stage := range HoldStages() {
@@ -67,11 +67,11 @@ func Holds(b hold.Backends) map[string]hold.Stage {
 	return all
 }
 
-// mayBreak is the outcome if it is left to chance: two shops may sweep at the same time.
+// mayBreak is the expectation if chance decides the outcome: two shops may sweep at the same time.
 var mayBreak = Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Oversold, figures.Drift}}
 
 // naive lists the outcomes of a stage that checks first and writes later. Its units are in Redis,
-// and are sold again if the replica that takes over has no data of the sale.
+// and are sold again if a replica without the data of the sale takes over.
 var naive = map[Condition]Expectation{
 	Calm: mayBreak, Slow: mayBreak, Late: breaks, Crash: breaks, Pause: breaks, Partition: breaks, Failover: breaks,
 }
@@ -90,7 +90,7 @@ func HoldNames() []string {
 	return names
 }
 
-// FindHoldStage returns the stage called name. Its error wraps ErrName.
+// FindHoldStage returns the stage with the given name. Its error wraps ErrName.
 func FindHoldStage(name string) (HoldStage, error) {
 	return find("stage of holds", name, HoldStages(), func(s HoldStage) string { return s.Name })
 }

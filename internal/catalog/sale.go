@@ -13,8 +13,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// Sell sets the strategies of cfg to those that can be made with o. The caller has set cfg.Redis,
-// cfg.DB and cfg.Unfenced.
+// Sell sets the strategies of cfg to those that can be made with o. The caller must have set
+// cfg.Redis, cfg.DB and cfg.Unfenced.
 func (c List) Sell(cfg *stock.Config, o Options) {
 	cfg.Strategies = make(map[string]stock.Strategy)
 	backends := stock.Backends{Redis: cfg.Redis, DB: cfg.DB, Unfenced: cfg.Unfenced}
@@ -51,8 +51,8 @@ func (c List) Sell(cfg *stock.Config, o Options) {
 	}
 }
 
-// Guards returns, by name, the guards of the strategies that can guard the load of a cached
-// value and whose needs o meets.
+// Guards returns the guards, by name, of all strategies that can guard the load of a cached value
+// and whose needs o meets.
 func (c List) Guards(o Options) map[string]guard.Guard {
 	guards := make(map[string]guard.Guard)
 	for _, s := range c.With(o) {
@@ -71,19 +71,19 @@ func (s Strategy) family() string {
 	case Optimistic, Atomic, Batched:
 		return "watch and lua"
 	case Streamed:
-		return stock.StreamFamily // its orders are written later: a change of family writes them first
+		return stock.StreamFamily // its orders are written later, but before the family changes
 	case Conditional, Versioned, RowLocked:
 		return "sql"
 	}
 	return s.Name
 }
 
-// Later fills in what the options lack. It is called for every section, so it must keep what it has
-// opened. If ctx ends it returns the cause.
+// Later fills in options that are missing. It is called for every section, so it must keep the
+// connections that it has opened. If ctx ends, it returns the cause.
 type Later func(ctx context.Context, o Options) (Options, error)
 
-// NewGuard returns the guard of a Guarded strategy. If the options meet its need only by Later, the
-// guard calls Later each time it is used, and is made the first time.
+// NewGuard returns the guard of a Guarded strategy. If the options meet the strategy's need only
+// through Later, the guard calls Later each time it is used, and is made the first time.
 func (s Strategy) NewGuard(o Options) guard.Guard {
 	if later := o.Later[s.Needs]; later != nil {
 		return &lateGuard{options: o, later: later, make: s.guard}
@@ -98,8 +98,8 @@ func (s Strategy) guard(o Options) guard.Guard {
 	return s.Guard(o)
 }
 
-// Distributed returns the guard of a Guarded strategy with a lock, for code that uses the lock by
-// itself. It panics if the strategy has none.
+// Distributed returns the guard of a Guarded strategy with a lock, for code that uses only the
+// lock. It panics if the strategy has no lock.
 func (s Strategy) Distributed(o Options) *guard.Distributed {
 	return s.Guard(o).(*guard.Distributed)
 }
@@ -114,7 +114,7 @@ type lateGuard struct {
 	guard guard.Guard
 }
 
-// Do calls later each time, because what it opened may have failed since.
+// Do calls later each time, because the connections that it opened may have failed since.
 func (g *lateGuard) Do(ctx context.Context, e guard.Entry, section func(context.Context) error) (guard.Stats, error) {
 	start := time.Now()
 	o, err := g.later(ctx, g.options)
@@ -128,7 +128,7 @@ func (g *lateGuard) Do(ctx context.Context, e guard.Entry, section func(context.
 	return stats, err
 }
 
-// Need is what a strategy needs besides one Redis and a database.
+// Need names what a strategy needs besides one Redis and a database.
 type Need string
 
 // The needs.
@@ -145,7 +145,7 @@ func (n Need) OfServers() bool {
 	return n == NeedsNodes || n == NeedsEtcd || n == NeedsZooKeeper
 }
 
-// Meets reports whether the options meet a need, now or by Later.
+// Meets reports whether the options meet a need, either now or through Later.
 func (o Options) Meets(n Need) bool {
 	if o.Later[n] != nil {
 		return true
@@ -181,8 +181,8 @@ func (c List) Needs(names []string) []Need {
 }
 
 const (
-	// quorumTries is the number of tries with too few answers after which TryLock returns an error.
-	// On a busy machine all nodes are sometimes late at once.
+	// quorumTries is the number of tries after which TryLock returns an error if too few nodes
+	// answer. On a busy machine, all nodes are sometimes late at once.
 	quorumTries = 4
 	// quorumDelay is the longest pause between two of these tries.
 	quorumDelay = 50 * time.Millisecond

@@ -25,8 +25,8 @@ type File struct {
 	kept  bytes.Buffer
 }
 
-// Create checks that a file can be written at path, and does not change an existing one. If path is
-// a symbolic link, Commit replaces the file that it points to. The errors name the path.
+// Create checks that a file can be written at path. It does not change an existing file. If path is a symbolic
+// link, Commit replaces the file that it points to. The errors name the path.
 func Create(path string) (*File, error) {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		path = to
@@ -116,8 +116,7 @@ func (f *File) Close() error {
 	return nil
 }
 
-// Write replaces the contents of the file at path with what draw writes. After an error of draw the
-// file is unchanged.
+// Write replaces the contents of the file at path with what draw writes. If draw fails, the file is unchanged.
 func Write(path string, draw func(io.Writer) error) error {
 	f, err := Create(path)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // Parse parses the arguments. If prefix is not "", environment variables that begin with it
-// override the defaults. The error is flag.ErrHelp or has a text of one line.
+// override the defaults. It returns flag.ErrHelp or a one-line error.
 func Parse(fs *flag.FlagSet, args []string, prefix string) error {
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
 	fs.Usage = func() {}
@@ -84,7 +84,7 @@ func Given(fs *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-// Help is the text that -h shows.
+// Help holds the texts that -h shows.
 type Help struct {
 	Program string  // the command that runs it
 	Usage   string  // what the program does, and five examples
@@ -97,7 +97,8 @@ type Help struct {
 // Group is a group of flags with a title. Flags contains their names, separated by spaces.
 type Group struct{ Title, Flags string }
 
-// Write writes the help that the arguments ask for: all flags after -h all, or else the usual ones.
+// Write writes the help that the arguments ask for: all flags for -h all, otherwise the usual
+// flags.
 func (h Help) Write(w io.Writer, fs *flag.FlagSet, args []string) {
 	var b strings.Builder
 	defer func() { io.WriteString(w, b.String()) }()
@@ -143,7 +144,7 @@ const (
 	width = 100 // maximum width of a line
 )
 
-// describe writes a flag, its usage after shorten, and its default.
+// describe writes a flag, its shortened usage, and its default.
 func describe(b *strings.Builder, f *flag.Flag, shorten func(string) string) {
 	value, text := flag.UnquoteUsage(f)
 	text = shorten(text)

@@ -19,25 +19,25 @@ type Stock struct {
 	Duplicates int64 `json:"duplicates"` // orders beyond the first for one idempotency key
 }
 
-// Oversold returns how many more units were sold than there were.
+// Oversold returns the number of units that were sold beyond those that existed.
 func (s Stock) Oversold() int64 { return max(0, s.Sold-s.Initial) }
 
-// OversoldPossible returns what Oversold would be if all unknown units were sold, too. It is the
-// upper bound, and Oversold the lower one.
+// OversoldPossible returns what Oversold would return if all unknown units were sold, too. It is an
+// upper bound of the units oversold, and Oversold is the lower bound.
 func (s Stock) OversoldPossible(unknown int64) int64 {
 	return max(0, s.Sold+unknown-s.Initial)
 }
 
-// LostUpdates is the number of sold units that the counter does not show. It is negative
-// if stock was taken without an order.
+// LostUpdates returns the number of sold units that the counter does not show. It is negative if
+// stock was taken without an order.
 func (s Stock) LostUpdates() int64 { return s.Sold - (s.Initial - s.Remaining - s.Held - s.Unwritten) }
 
-// Stranded is the number of units that nobody can buy: they are not in an order, the counter, a
-// hold or an accepted order.
+// Stranded returns the number of units that nobody can buy. They are not in an order, the counter,
+// a hold or an accepted order.
 func (s Stock) Stranded() int64 { return max(0, s.Initial-s.Sold-s.Remaining-s.Held-s.Unwritten) }
 
-// Undersold is the number of units left although turnedAway buyers were told that the item
-// is sold out, or gave up. A unit counts as left only if it is neither in an order nor
+// Undersold returns the number of units left although buyers were turned away: they were told that
+// the item is sold out, or gave up. A unit counts as left only if it is neither in an order nor
 // missing from the counter.
 func (s Stock) Undersold(turnedAway int64) int64 {
 	if turnedAway == 0 {

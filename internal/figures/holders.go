@@ -9,8 +9,8 @@ import (
 // Span is the time one holder spent inside a critical section.
 type Span struct{ From, To time.Time }
 
-// Inside is called when a holder enters the critical section of a key, with +1, and when it
-// leaves, with -1, both within its span.
+// Inside is called with +1 when a holder enters the critical section of a key, and with -1 when it
+// leaves. Both calls are within its span.
 type Inside func(key string, step int)
 
 // Enter begins a span, and returns a function that ends it. A nil Inside is not called.
@@ -32,7 +32,7 @@ type edge struct {
 	step int
 }
 
-// MaxHolders returns the largest number of spans that overlap at any moment: evidence that does not
+// MaxHolders returns the largest number of spans that overlap at any moment. This evidence does not
 // depend on the lock. Spans that only touch do not overlap.
 func MaxHolders(spans []Span) (most int) {
 	var edges []edge

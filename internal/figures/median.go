@@ -31,7 +31,7 @@ func MedianOf(values []float64) Estimate {
 	return Estimate{Median: middle, Low: sorted[k-1], High: sorted[n-k], Runs: n}
 }
 
-// Confidence is the probability that the interval of n runs contains the true median.
+// Confidence returns the probability that the interval of n runs contains the true median.
 //
 // Whether a run is above or below the true median is like a coin toss. The interval from the k-th
 // smallest to the k-th largest value misses the median if fewer than k runs are on one side of it,
@@ -42,9 +42,9 @@ func MedianOf(values []float64) Estimate {
 // See H. A. David, H. N. Nagaraja, Order Statistics, 3rd ed., 2003, section 7.1.
 func Confidence(n int) float64 { return 1 - 2*fewerThan(rank(n), n) }
 
-// rank returns the largest k for which the interval of n runs reaches the confidence. With fewer
-// than six runs there is no such k, and rank returns 1: the interval from the smallest value to the
-// largest.
+// rank returns the largest k for which the interval of n runs reaches the confidence. For fewer
+// than six runs there is no such k, and rank returns 1, the rank of the interval from the smallest
+// value to the largest.
 func rank(n int) int {
 	k, outside := 1, heads(0, n)
 	for k < (n+1)/2 {
@@ -56,7 +56,7 @@ func rank(n int) int {
 	return k
 }
 
-// fewerThan is the probability of fewer than k heads in n coin tosses.
+// fewerThan returns the probability of fewer than k heads in n coin tosses.
 func fewerThan(k, n int) float64 {
 	sum := 0.0
 	for i := range k {
@@ -65,10 +65,10 @@ func fewerThan(k, n int) float64 {
 	return sum
 }
 
-// heads is the probability of k heads in n coin tosses.
+// heads returns the probability of k heads in n coin tosses.
 func heads(k, n int) float64 { return math.Exp(choose(n, k) - float64(n)*math.Ln2) }
 
-// choose is the logarithm of the number of ways to choose k of n.
+// choose returns the logarithm of the number of ways to choose k of n.
 func choose(n, k int) float64 {
 	log := func(n int) float64 {
 		v, _ := math.Lgamma(float64(n) + 1) // the argument is positive
@@ -83,7 +83,7 @@ type Difference int
 // The differences.
 const (
 	None    Difference = iota // the intervals overlap
-	Unclear                   // they do not overlap, but with so few runs that may be chance
+	Unclear                   // they do not overlap, but after so few runs this may be chance
 	Clear                     // they do not overlap
 )
 
@@ -98,8 +98,8 @@ func (e Estimate) Differs(f Estimate) Difference {
 	return Clear
 }
 
-// apart returns the probability that the intervals of n and m runs do not overlap although all runs
-// have the same distribution. All orders of the n+m values are equally likely. So apart sums the
+// apart returns the probability that the intervals of n and m runs do not overlap if all runs have
+// the same distribution. All orders of the n+m values are equally likely. So apart sums the
 // probabilities of the orders in which the upper end of one interval, the u-th of m values, comes
 // before the lower end of the other, the l-th of n values, and doubles the sum:
 //

@@ -19,7 +19,7 @@ type Steps struct {
 	skipped int
 }
 
-// maxSteps limits the recorded steps of one purchase, which may retry very often.
+// maxSteps is the maximum number of recorded steps of one purchase, which may retry very often.
 const maxSteps = 64
 
 // Begin begins a step, and returns a function that ends it.
@@ -44,7 +44,8 @@ func (s *Steps) Add(name string, span Span, err error) {
 	}
 }
 
-// All returns the steps in the order in which they began, and how many more there were.
+// All returns the recorded steps in the order in which they began, and the number of steps that
+// were not recorded.
 func (s *Steps) All() (all []Step, skipped int) {
 	if s == nil {
 		return nil, 0

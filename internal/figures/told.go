@@ -24,14 +24,14 @@ type Written struct {
 // Told is the result of comparing the replies of a sale with its orders. All figures are 0
 // if the shop tells the truth.
 type Told struct {
-	// AcknowledgedMissing is the number of replies that do not match an order in the
-	// database: there is none, or it has another quantity or idempotency key, or belongs to
-	// another buyer.
+	// AcknowledgedMissing is the number of replies that do not match an order in the database: the
+	// order does not exist, or it has another quantity or idempotency key, or it belongs to another
+	// buyer.
 	AcknowledgedMissing int64
 	// Unreported is the number of orders that no buyer was told of, not counting those of buyers who
 	// were cut off.
 	Unreported int64
-	// AcceptedLost is the number of orders that buyers were told are accepted, and that are not in the
+	// AcceptedLost is the number of orders that were reported to buyers as accepted but are not in the
 	// database.
 	AcceptedLost int64
 	// Duplicates is the number of orders beyond the first for one idempotency key.
@@ -52,8 +52,8 @@ type Comparison struct {
 	untrue, doubled []string // ids of a few orders that do not match, and of a few duplicates
 }
 
-// acknowledged is an order as it was confirmed to buyers with one key. If it is not what they asked
-// for, it does not match.
+// acknowledged is an order as the shop confirmed it to buyers with one key. If it is not what they
+// asked for, it does not match.
 type acknowledged struct {
 	key      string
 	quantity int64
@@ -62,8 +62,8 @@ type acknowledged struct {
 	durable  int64 // replies that said that the order is in the database
 }
 
-// Answer adds a reply. Several replies may name the same order if all have its idempotency key: the
-// buyer has retried.
+// Answer adds a reply. Several replies may name the same order if all have its idempotency key,
+// because a buyer may retry.
 func (c *Comparison) Answer(a Answer) {
 	if a.Order == "" {
 		c.found.AcknowledgedMissing++
@@ -120,8 +120,8 @@ func (c *Comparison) Order(o Written) {
 	}
 }
 
-// untrue returns the number of replies that do not match the order. Without a key, an order matches
-// one reply.
+// untrue returns the number of replies that do not match the order. An order without a key matches
+// only one reply.
 func untrue(told []acknowledged, o Written) (n int64) {
 	for _, t := range told {
 		n += t.replies
@@ -136,7 +136,7 @@ func untrue(told []acknowledged, o Written) (n int64) {
 	return n
 }
 
-// Told returns the result, once everything was added.
+// Told returns the result. Call it after everything was added.
 func (c *Comparison) Told() Told {
 	found := c.found
 	for _, told := range c.told {

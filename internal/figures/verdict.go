@@ -18,15 +18,16 @@ const (
 	Unknown   Verdict = "unknown"   // it may have oversold: some outcomes are unknown
 	Reloaded  Verdict = "reloaded"  // cache: the cold key was loaded more than once
 
-	// NotComparable is not a verdict: a third-party lock ran on a different server than it was written
-	// for.
+	// NotComparable means that there is no verdict: a third-party lock ran on a server for which it
+	// was not written.
 	NotComparable Verdict = "not comparable"
 )
 
 // Worse reports whether a verdict on a sale is worse than another.
 func (v Verdict) Worse(than Verdict) bool { return v.rank() > than.rank() }
 
-// rank orders the verdicts on a sale from OK to the worst, in the same order as Run.Verdict.
+// rank returns the place of a verdict on a sale, from OK to the worst, in the same order as
+// Run.Verdict.
 func (v Verdict) rank() int {
 	return slices.Index([]Verdict{OK, Undersold, Drift, Unknown, Stuck, Oversold}, v)
 }
@@ -39,8 +40,8 @@ type Run struct {
 	GaveUp     int64         // buyers who gave up waiting, or were refused for another reason
 	Unresolved int64         // units that may have been sold
 	Charged    int64         // captures that ended in neither exactly one order nor exactly one refund
-	Idle       time.Duration // how long at the end no buyer entered, while buyers waited
-	StuckAfter time.Duration // the Idle time from which the guard counts as stuck
+	Idle       time.Duration // time at the end in which no buyer entered although buyers waited
+	StuckAfter time.Duration // the shortest Idle time for which the guard counts as stuck
 }
 
 // Verdict returns the worst verdict that applies to a sale.
@@ -69,7 +70,7 @@ type CacheRun struct {
 }
 
 // Verdict returns the verdict on a cold key. It is Stuck if no reader was served. If some readers
-// gave up it is Undersold: they were refused although the value was available.
+// gave up, it is Undersold: they were refused although the value was available.
 func (r CacheRun) Verdict() Verdict {
 	switch {
 	case r.Served == 0:

@@ -1,4 +1,4 @@
-// Package naming finds the name that a user means by a short or misspelled one.
+// Package naming finds the name that a user means by an abbreviated or misspelled one.
 package naming
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Expand returns the only one of the names that begins with name, such as v2_ttl for v2. It returns
+// Expand returns the only one of names that begins with name, such as v2_ttl for v2. It returns
 // name unchanged if it is one of the names, or if none or several of them begin with it, so that
 // the error about an unknown strategy shows what the user wrote.
 func Expand(name string, names []string) string {

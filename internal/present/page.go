@@ -17,8 +17,8 @@ type Page struct {
 	files    fs.FS
 }
 
-// NewPage returns the page whose template is dir/page.html. In it t translates a text, and tf a
-// format.
+// NewPage returns the page whose template is dir/page.html. In the template, the function t
+// translates a text, and tf translates a format.
 func NewPage(files fs.FS, dir string) Page {
 	files, err := fs.Sub(files, dir)
 	if err != nil {
@@ -75,8 +75,8 @@ func (s Style) Words(script string) map[string]string {
 	return words
 }
 
-// policy is the page's content security policy: this style, this script, and nothing else. Even
-// if a text of a report got through as markup, it would not run.
+// policy returns the page's content security policy, which allows only this style and this script.
+// Even if a text of a report got through as markup, it would not run.
 func policy(style, script string) string {
 	return "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src " +
 		hash(style) + "; script-src " + hash(script)

@@ -30,8 +30,8 @@ type Style struct {
 	Language Language // nil: English
 }
 
-// Terminals draw lines, arrows and dots one column wide, even if the user's locale is Chinese;
-// without this, go-pretty counts two columns for them in that locale.
+// Terminals draw lines, arrows and dots one column wide, even if the user's locale is Chinese.
+// Without this call, go-pretty counts two columns for them in that locale.
 func init() { text.OverrideRuneWidthEastAsianWidth(false) }
 
 // Say translates a text.
@@ -63,12 +63,13 @@ func (s Style) Tag() string {
 	return s.Language.Name()
 }
 
-// Condition names a condition. After a translation comes the English name, which flags take.
+// Condition returns the name of a condition. A translation is followed by the English name, which
+// flags accept.
 func (s Style) Condition(c catalog.Condition) string {
 	return strings.TrimLeft(s.Named("condition."+string(c), "")+" "+string(c), " ")
 }
 
-// Verdict names a verdict.
+// Verdict returns the name of a verdict.
 func (s Style) Verdict(v figures.Verdict) string {
 	return s.Named("verdict."+string(v), s.Say(string(v)))
 }
@@ -90,8 +91,8 @@ func Plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Title translates the title of a column. A Chinese title has spaces only to show where its head
-// can be broken: Title removes them.
+// Title translates the title of a column. A Chinese title contains spaces only to show where a
+// heading can be broken: Title removes them.
 func (s Style) Title(english string) string {
 	return chineseSpace.ReplaceAllString(s.Say(english), "$1$2")
 }

@@ -14,18 +14,19 @@ type Table[Row any] struct {
 	Columns []Column[Row]
 	Rows    []Row
 
-	// Under heads the rows that have the same text; nil: no row has a heading.
+	// Under returns the heading of a row, which is shown once above all rows that have it; nil: no
+	// headings.
 	Under func(Row) string
 }
 
-// Column is a column of a table. If it is blank in all rows it is left out.
+// Column is a column of a table. A column that is blank in all rows is left out.
 type Column[Row any] struct {
 	Name  string
 	Left  bool // aligned left
 	Cell  func(Row) string
 	Mark  func(Row) text.Colors // or nil
 	Rare  string                // explains a column that is left out if it has only zeros; "": zeros are shown
-	Spare int                   // when it is dropped from a text that is too wide; 0: never
+	Spare int                   // place in the order in which columns of a wide text are dropped; 0: never
 }
 
 // Add adds a column that is aligned left.
@@ -41,7 +42,7 @@ func (t *Table[Row]) Number(name string, cell func(Row) string) {
 // The order in which columns are dropped from a text that is too wide. Columns with only zeros go
 // first. Before ThirdSpare columns go, the gaps between columns are narrowed.
 const (
-	IfZero      = -1 // only if it has no figure but zero
+	IfZero      = -1 // only if all its figures are zero
 	FirstSpare  = 1
 	SecondSpare = 2
 	ThirdSpare  = 3
@@ -50,7 +51,7 @@ const (
 // maxWidth is the width that the text of a table should not exceed, in characters.
 const maxWidth = 120
 
-// Zero stands for a zero in a table, so that the other figures stand out.
+// Zero replaces a zero in a table, so that the other figures stand out.
 const Zero = "."
 
 // Filled returns the columns that are not blank.
@@ -60,12 +61,13 @@ func (t Table[Row]) Filled() []Column[Row] {
 	})
 }
 
-// zero reports whether a column has no figure but zero.
+// zero reports whether all figures of a column are zero.
 func (t Table[Row]) zero(c Column[Row]) bool {
 	return !slices.ContainsFunc(t.Rows, func(r Row) bool { return c.Cell(r) != "" && c.Cell(r) != Zero })
 }
 
-// Text draws the table for a terminal. If it is too wide, it drops some columns, and names them.
+// Text draws the table for a terminal. If the table is too wide, Text drops some columns and names
+// them.
 func (t Table[Row]) Text(s Style) string {
 	t.Columns = t.Filled()
 	if len(t.Columns) == 0 {
@@ -81,8 +83,9 @@ func (t Table[Row]) Text(s Style) string {
 	return shown
 }
 
-// fit draws the table, and drops columns until it is narrow enough: those that go first, up to the
-// order last, and among equals from the right. It returns the titles of the dropped columns.
+// fit draws the table, and drops columns until it is narrow enough. It drops them in their order,
+// up to the order last, and from the right among columns with the same order. It returns the titles
+// of the dropped columns.
 func (t Table[Row]) fit(s Style, gap string, last int) (drawn string, left []string, fits bool) {
 	t.Columns = slices.Clone(t.Columns)
 	drawn = t.draw(s, gap)
@@ -98,7 +101,8 @@ func (t Table[Row]) fit(s Style, gap string, last int) (drawn string, left []str
 	return t.under(drawn) + "\n", left, !wide()
 }
 
-// breaks breaks a head into lines, except that of the first column.
+// breaks puts line breaks into a column heading. draw leaves the heading of the first column on one
+// line.
 var breaks = strings.NewReplacer(" ", "\n", "/", "\n/")
 
 // draw draws the table without headings.
@@ -150,7 +154,7 @@ func (t Table[Row]) cell(c Column[Row], r Row, first bool, s Style) string {
 	return drawn
 }
 
-// under puts the headings between the lines of the rows. They may be wider than the table.
+// under puts the headings between the lines of the rows. A heading may be wider than the table.
 func (t Table[Row]) under(drawn string) string {
 	if t.Under == nil {
 		return drawn

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/page/texts"
 )
 
-// record writes the replies of a shop's page to files: the fixed ones, each cell of the lab's
+// record writes the replies of a shop's page to files: those at fixed paths, each cell of the lab's
 // matrix, and each run of the bench with its downloadable report. A file cannot have a query, so
 // the language of a report is in its name, except for English.
 func (w *writer) record(ctx context.Context, page http.Handler) error {
@@ -61,7 +61,7 @@ func (w *writer) record(ctx context.Context, page http.Handler) error {
 	return nil
 }
 
-// again is the pause before a reply that is not ready yet is requested again.
+// again is the pause before ask repeats a request whose reply was not ready.
 const again = 20 * time.Millisecond
 
 // ask returns the reply to a GET of path, and waits until it is ready.

@@ -26,7 +26,7 @@ type Config struct {
 	Dir     string
 	Page    http.Handler      // the page of a shop, whose replies are recorded
 	Files   map[string][]byte // the page's files, with index.html, by their paths in Dir
-	Replies map[string]any    // replies that Page does not give, by their paths
+	Replies map[string]any    // replies that do not come from Page, by their paths
 	Lab     Lab
 	Version string // of the program
 }
@@ -61,10 +61,10 @@ const (
 	manifestFile = "site.json"
 )
 
-// ErrTaken is wrapped by the error for a folder that has files and is not a site.
+// ErrTaken is wrapped by the error about a folder that has files and is not a site.
 var ErrTaken = errors.New("it has files, and is no site that this program wrote")
 
-// Check returns an error if a site cannot be written to dir, because it is not a folder or has
+// Check returns an error if a site cannot be written to dir, because dir is not a folder or has
 // other files (ErrTaken).
 func Check(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -82,7 +82,7 @@ func Check(dir string) error {
 	return nil
 }
 
-// Written says how large a written site is.
+// Written holds the size of a written site.
 type Written struct {
 	Files int
 	Bytes int64
@@ -110,7 +110,7 @@ func (w *writer) all(ctx context.Context, cfg Config) error {
 	if err := Check(cfg.Dir); err != nil {
 		return err
 	}
-	// The manifest is first, so that an unfinished site can be written again.
+	// The manifest is written first, so that an unfinished site can be overwritten.
 	m := manifest{kind, cfg.Version, time.Now().UTC().Truncate(time.Second), cfg.Lab.files()}
 	if err := w.json(manifestFile, m); err != nil {
 		return err
@@ -147,8 +147,8 @@ func recordingOf(path string) string { return strings.TrimPrefix(path, "/") + ".
 const policy = `<meta http-equiv="Content-Security-Policy" ` +
 	`content="default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'">`
 
-// marked returns index.html with the attribute by which the page's api.js recognises a site, and
-// with the policy that a shop sends as a header.
+// marked adds to index.html the attribute by which the page's api.js recognises a site, and the
+// policy that a shop sends as a header.
 func marked(index []byte) ([]byte, error) {
 	for _, change := range []struct{ where, more string }{
 		{`<html lang="en"`, ` data-site`}, {`<meta charset="utf-8">`, "\n" + policy},

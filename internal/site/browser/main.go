@@ -14,9 +14,9 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// main calls the global JavaScript function labReady with a function that answers questions. This
-// function takes a question as JSON and a callback, which receives an HTTP status and the reply as
-// JSON. The program runs until a question asks it to end.
+// main calls the global JavaScript function labReady with a function that answers questions. The
+// answering function takes a question as JSON and a callback, which receives an HTTP status and the
+// reply as JSON. The program runs until a question asks it to end.
 func main() {
 	end := make(chan struct{})
 	ask := js.FuncOf(func(_ js.Value, args []js.Value) any {
@@ -98,7 +98,7 @@ const (
 // errElsewhere is returned for a cell that cannot run in a browser.
 var errElsewhere = errors.New("this cell cannot run in a browser")
 
-// cell runs one cell as a shop does. The program must not run a second one: see lab.InVirtualTime.
+// cell runs one cell as a shop does. The program must not run a second cell: see lab.InVirtualTime.
 func cell(anomaly, strategy string) (show.Told, error) {
 	subjects, err := lab.FindSubjects(lab.Subjects(), []string{strategy})
 	if err != nil {

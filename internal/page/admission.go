@@ -8,10 +8,10 @@ import (
 	"sync"
 )
 
-// The streams of events that may be open at once.
+// The maximum numbers of event streams that may be open at once.
 const (
 	maxStreams        = 64 // of clients without the token
-	maxAddressStreams = 16 // of those, from one address
+	maxAddressStreams = 16 // of these clients, from one address
 	maxOwnerStreams   = 16 // of clients with the token
 )
 
@@ -21,9 +21,8 @@ var (
 	errManyOwners  = fmt.Errorf("%d streams are open already with the token", maxOwnerStreams)
 )
 
-// admission limits the streams that are open at once. Clients with the token have a limit of their
-// own, so that clients without it cannot keep the owner of a shop out. It is safe for concurrent
-// use.
+// admission limits the streams that are open at once. Clients with the token have their own limit,
+// so that other clients cannot keep the owner of a shop out. It is safe for concurrent use.
 type admission struct {
 	mu        sync.Mutex
 	owners    int

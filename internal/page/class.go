@@ -18,20 +18,22 @@ import (
 )
 
 const (
-	// classWork is how long a holder works at first. Thirty students asked to buy press within two
-	// or three seconds: without a lock, more of them read the same stock than there are units.
+	// classWork is the initial work time of a holder. When thirty students are asked to buy, they press the
+	// button within two or three seconds. Without a lock, more of them read the same stock than there are
+	// units.
 	classWork = 1500 * time.Millisecond
-	// maxClassWork is the longest work. A buyer without a lock does not wait for another buyer's work.
+	// maxClassWork is the longest work time. Without a lock, a buyer does not wait for another buyer's
+	// work.
 	maxClassWork = 10 * time.Second
 	// ClassUnits is the number of units on sale at first.
 	ClassUnits = 10
-	// ClassWait is how long a buyer waits for a lock: long enough to sell all units one after the
-	// other, even at the longest work, and then to tell the others that the item is sold out.
+	// ClassWait is how long a buyer waits for a lock. It is long enough to sell all units one after the
+	// other, even at the longest work time, and then to tell the other buyers that the item is sold out.
 	ClassWait = ClassUnits*maxClassWork + 20*time.Second
 )
 
-// Class is a sale for a class: students buy from their phones, the work under the lock takes as long as the
-// teacher says, and a projector shows how many holders are inside. It is safe for concurrent use.
+// Class is a sale for a class: students buy from their phones, the teacher sets how long the work under the
+// lock takes, and a projector shows how many holders are inside. It is safe for concurrent use.
 type Class struct {
 	sku string
 
@@ -58,7 +60,7 @@ func (c *Class) Open(url string) error {
 	return nil
 }
 
-// Work is the work of a holder of the item: a pause whose length the teacher sets.
+// Work pauses a holder of the item for the time that the teacher has set. It is a stock.Work.
 func (c *Class) Work(ctx context.Context, sku string) (after func(), err error) {
 	if sku != c.sku {
 		return nil, nil
@@ -80,7 +82,7 @@ func (c *Class) Inside(sku string, step int) {
 	c.most = max(c.most, c.inside)
 }
 
-// ClassState is a class as it is now. The page relies on its JSON form.
+// ClassState is the current state of a class. The page relies on its JSON form.
 type ClassState struct {
 	Open       bool   `json:"open"` // false if there is no class
 	SKU        string `json:"sku"`
@@ -92,7 +94,7 @@ type ClassState struct {
 	MostInside int    `json:"most_inside"` // largest number of holders at once, since the last change
 }
 
-// State returns the class as it is now.
+// State returns the current state of the class.
 func (c *Class) State() ClassState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +120,7 @@ func (c *Class) SetWork(ms int64) error {
 	return nil
 }
 
-// Code returns the address as a QR code in SVG. It is nil until Open.
+// Code returns the address as a QR code in SVG, or nil before Open.
 func (c *Class) Code() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +130,7 @@ func (c *Class) Code() []byte {
 // quiet is the margin that a QR code needs, in modules.
 const quiet = 4
 
-// svg draws a code, black on white even on a dark page, because cameras need that.
+// svg draws a code. It is black on white even on a dark page, because cameras need that.
 func svg(code *qr.Code) []byte {
 	var b strings.Builder
 	size := code.Size + 2*quiet
@@ -145,7 +147,7 @@ func svg(code *qr.Code) []byte {
 	return []byte(b.String())
 }
 
-// maxClass bounds the body with a change of a class, in bytes.
+// maxClass is the maximum size of a request body that changes a class, in bytes.
 const maxClass = 1 << 10
 
 // classes returns the handler of the class that buys at this shop; c is nil if there is none:
@@ -199,5 +201,5 @@ func (h *classHandler) put(w http.ResponseWriter, r *http.Request) {
 func (h *classHandler) code(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "image/svg+xml")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(h.class.Code()) // an error means that the client has gone
+	_, _ = w.Write(h.class.Code()) // an error means that the client is gone
 }

@@ -22,7 +22,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// types lists the media types of the files, because the operating system's may differ.
+// types lists the media types of the files, because those of the operating system may differ.
 var types = map[string]string{
 	".html":  "text/html; charset=utf-8",
 	".css":   "text/css; charset=utf-8",
@@ -48,7 +48,7 @@ type file struct {
 // files holds the files of the page by their paths.
 type files map[string]file
 
-// newFiles reads and compresses the assets. index.html is at /, everything else below
+// newFiles reads and compresses the assets. index.html is at /, and all other files are below
 // /page/.
 func newFiles() (files, error) {
 	all := make(files)

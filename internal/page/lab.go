@@ -29,13 +29,13 @@ type Anomalies struct {
 	wg      sync.WaitGroup
 
 	mu       sync.Mutex
-	measured bool // from the start of a run until its error, if any, was reported
+	measured bool // from the start of a run until its error, if any, has been reported
 	done, of int
 	failed   error
 	matrix   *matrix // nil until a run has succeeded
 }
 
-// matrix is the result of a run of the lab, in the form in which it is sent.
+// matrix is the result of a run of the lab, in the form in which it is sent to clients.
 type matrix struct {
 	index      file
 	strategies []string
@@ -48,9 +48,9 @@ type matrix struct {
 //	GET /api/lab/recorded              the recorded matrix, which is available immediately
 //	GET /api/lab/{anomaly}/{strategy}  one cell with its timeline; the strategy may have a short name
 //
-// The lab runs once, at the first request that arrives while the bench is idle. Until it is done
-// the reply is 202 with its progress. If it fails, one request gets the error, and the next one
-// starts it again. The run ends with ctx. Close must be called in the end.
+// The lab runs once, at the first request that arrives while the bench is idle. Until the run has
+// finished, the reply is 202 with its progress. If the run fails, one request gets the error, and the
+// next request starts another run. The run ends with ctx. Close must be called in the end.
 func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logger) *Anomalies {
 	a := &Anomalies{measure: measure, occupy: occupy, logger: logger, of: len(lab.Subjects()) * len(anomalies.All())}
 	a.ctx, a.stop = context.WithCancel(ctx)
@@ -95,8 +95,8 @@ type labProgress struct {
 	Of   int `json:"of"`
 }
 
-// look returns the matrix, or the progress of the run. It begins a run if there was none and no
-// bench is under way.
+// look returns the matrix, or the progress of the run. It begins a run if none has begun and no bench
+// is under way.
 func (a *Anomalies) look() (*matrix, labProgress, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,8 +110,8 @@ func (a *Anomalies) look() (*matrix, labProgress, error) {
 	return a.matrix, labProgress{a.done, a.of}, nil
 }
 
-// begin begins a run, unless a bench is under way: then a later request tries again. The caller has
-// locked mu.
+// begin begins a run. If a bench is under way it does nothing, and a later request tries again. The
+// caller must hold mu.
 func (a *Anomalies) begin() {
 	leave, err := a.occupy("the lab, for the matrix")
 	if err != nil {

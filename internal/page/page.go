@@ -17,7 +17,7 @@ type Config struct {
 	Token     string        // needed to start and stop a run, to search, and to change a class; "": none is needed
 	Anomalies Measure       // of the part Break
 	Budget    search.Budget // of a search through every schedule
-	Class     *Class        // that buys at this shop; nil: none
+	Class     *Class        // class that buys at this shop; nil: none
 	Logger    *slog.Logger  // nil: slog.Default
 }
 
@@ -28,11 +28,11 @@ type Page struct {
 	anomalies *Anomalies
 }
 
-// Occupy keeps runs of the bench from starting until leave is called. Its error
-// wraps runs.ErrBusy while one is under way, or runs.ErrClosed.
+// Occupy keeps runs of the bench from starting until leave is called. Its error wraps runs.ErrBusy
+// while a run is under way, or runs.ErrClosed.
 type Occupy func(what string) (leave func(), err error)
 
-// New returns a Page. The lab's run and the searches end with ctx, the streams of events with the
+// New returns a Page. The lab's run and the searches end with ctx. The event streams end with the
 // Manager of the runs. Page does not check the origin of requests that change state: see
 // web.Config.
 func New(ctx context.Context, cfg Config) (*Page, error) {
@@ -64,7 +64,7 @@ func New(ctx context.Context, cfg Config) (*Page, error) {
 	return p, nil
 }
 
-// Close ends the lab's run and waits for it.
+// Close stops the lab's run and waits for it to finish.
 func (p *Page) Close() { p.anomalies.Close() }
 
 // policy is the content security policy: the page loads what the shop serves, and runs
@@ -82,7 +82,7 @@ func protected(h http.Handler) http.Handler {
 }
 
 // ownSite refuses requests that a browser sends on behalf of another site. That site could not read
-// the reply, but the request would cost the shop much work. Only browsers tell which site a request
+// the reply, but the request would cost the shop much work. Only browsers say which site a request
 // comes from.
 func ownSite(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ import (
 type stage struct {
 	Name   string   `json:"name"`
 	Before string   `json:"before,omitempty"` // the stage that it is compared with; the first has none
-	Adds   string   `json:"adds"`             // what it has that the one before lacks
+	Adds   string   `json:"adds"`             // what the stage before it lacks
 	Breaks string   `json:"breaks"`           // what still breaks
 	Files  []source `json:"files"`
 }

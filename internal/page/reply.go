@@ -8,7 +8,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// replyJSON replies with v as JSON, which is not to be cached.
+// replyJSON replies with v as JSON, which must not be cached.
 func replyJSON(w http.ResponseWriter, logger *slog.Logger, status int, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -19,5 +19,5 @@ func replyJSON(w http.ResponseWriter, logger *slog.Logger, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // an error means that the client has gone
+	_, _ = w.Write(text) // an error means that the client is gone
 }

@@ -16,7 +16,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// maxSettings bounds the body with a run's settings, in bytes.
+// maxSettings is the maximum size of a request body with a run's settings, in bytes.
 const maxSettings = 4 << 10
 
 // Runs returns the handler of the part Run, which starts benches and shows them:
@@ -29,9 +29,9 @@ const maxSettings = 4 << 10
 //	GET  /api/runs/{id}/report.html the bench's report, which needs no network; ?lang=zh in Chinese
 //	GET  /api/runs/events           a stream of events
 //
-// A run does not belong to a client: it goes on when the client that started it has gone, and all
-// clients see the same. The handler is safe for concurrent use. Its streams end when the Manager is
-// closed.
+// A run does not belong to a client: it goes on when the client that started it is gone, and all
+// clients see the same state. The handler is safe for concurrent use. Its streams end when the
+// Manager is closed.
 func Runs(m *runs.Manager, token string, logger *slog.Logger) http.Handler {
 	h := &runsHandler{manager: m, token: token, logger: logger}
 	return problem.Routes{
@@ -117,7 +117,7 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Disposition", `attachment; filename="oversell-`+id+`.html"`) // the id exists
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(text.Bytes()) // an error means that the client has gone
+	_, _ = w.Write(text.Bytes()) // an error means that the client is gone
 }
 
 // styleIn returns the style of a report in a language; "" is English.
@@ -167,7 +167,7 @@ func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	s, err := newStream(w)
 	if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
 	end := time.Now().Add(streamLife)
 	for subscription := h.manager.Subscribe(); err == nil && time.Now().Before(end); {
@@ -176,7 +176,7 @@ func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
 }
 
 // next waits for an event and sends it. An error means that there are no more events, or that the
-// client has gone.
+// client is gone.
 func (h *runsHandler) next(ctx context.Context, subscription *runs.Subscription, s *stream) error {
 	quiet, cancel := context.WithTimeoutCause(ctx, heartbeat, errQuiet)
 	defer cancel()

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// maxSchedule bounds the body with a schedule, in bytes. The longest schedule that is
-	// allowed takes less.
+	// maxSchedule is the maximum size of a request body with a schedule, in bytes. The longest
+	// allowed schedule takes less.
 	maxSchedule = 4 << 10
 
-	// maxPlaying is the maximum number of schedules that are played at once, maxPlays that of
-	// schedules that are played or waiting.
+	// maxPlaying is the maximum number of schedules that are played at once. maxPlays is the
+	// maximum number of schedules that are played or waiting.
 	maxPlaying = 2
 	maxPlays   = 32
 
@@ -43,9 +43,9 @@ const (
 //	                           how far the search under way is
 //
 // Replies do not depend on earlier ones: a schedule is played from its start each time. A search
-// ends with its budget, the request or ctx. One runs at a time, and not during a run of the bench.
-// Its result is kept, unless the time limit ended it. The handler is safe for concurrent use. A
-// strategy may have a short name.
+// ends with its budget, the request or ctx. Only one search runs at a time, and none during a run
+// of the bench. The result of a search is kept, unless the time limit ended it. The handler is safe
+// for concurrent use. A strategy may have a short name.
 func Schedules(
 	ctx context.Context, token string, budget search.Budget, occupy Occupy, logger *slog.Logger,
 ) http.Handler {
@@ -91,12 +91,12 @@ type searched struct {
 	Wall int64 `json:"wall_ms"`
 }
 
-// progress says how far a search is. The page relies on its JSON form.
+// progress is the progress of a search. The page relies on its JSON form.
 type progress struct {
-	Strategy string `json:"strategy,omitempty"` // none: no search is under way
+	Strategy string `json:"strategy,omitempty"` // empty: no search is under way
 	Buyers   int    `json:"buyers,omitempty"`
 	States   int    `json:"states"`
-	Open     int    `json:"open"` // states that are not explored yet
+	Open     int    `json:"open"` // states that have not been explored yet
 }
 
 func (s *schedules) record(w http.ResponseWriter, _ *http.Request) {
@@ -110,7 +110,7 @@ func (s *schedules) progress(w http.ResponseWriter, _ *http.Request) {
 	replyJSON(w, s.logger, http.StatusOK, far)
 }
 
-// tell records how far the search is.
+// tell records the progress of the search.
 func (s *schedules) tell(far progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +189,9 @@ func readQuestion(asked map[string]string) (question, error) {
 	return q, err
 }
 
-// answer searches, unless the answer is known. Only one search runs at a time; other requests wait.
-// A search ends with the request that began it, and the next one starts over.
+// answer returns the result of a search, and searches if it is not known yet. Only one search runs
+// at a time; other requests wait. A search ends with the request that began it, and the next
+// request starts over.
 func (s *schedules) answer(ctx context.Context, q question) (searched, error) {
 	if result, ok := s.known(q); ok {
 		return result, nil

@@ -14,18 +14,18 @@ const (
 	// closes it.
 	heartbeat = 15 * time.Second
 
-	// sendTimeout is how long a client may take to read what it was sent.
+	// sendTimeout limits the time that a client takes to read what it was sent.
 	sendTimeout = 10 * time.Second
 
-	// streamLife is the time after which a stream ends, and the client opens another: a
-	// client that does not read is noticed only once the buffers are full.
+	// streamLife is the time after which a stream ends, and the client opens a new one. Otherwise a
+	// client that does not read would be noticed only once the buffers are full.
 	streamLife = 10 * time.Minute
 
 	// retryAfter is the number of milliseconds after which a client reconnects.
 	retryAfter = 2000
 )
 
-// errQuiet means that nothing has happened for a heartbeat.
+// errQuiet means that nothing has happened for the time of a heartbeat.
 var errQuiet = errors.New("nothing has happened")
 
 // message is one event of a stream.
@@ -40,7 +40,7 @@ type stream struct {
 	control *http.ResponseController
 }
 
-// newStream begins a stream. The error says that the client has gone.
+// newStream begins a stream. An error means that the client is gone.
 func newStream(w http.ResponseWriter) (*stream, error) {
 	s := &stream{w, http.NewResponseController(w)}
 	beginStream(w.Header())

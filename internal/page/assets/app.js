@@ -137,7 +137,7 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 systemDark.addEventListener("change", () => dispatchEvent(new Event("themechange")));
 
-/** present switches to large type on the whole screen, for a projector, and back. */
+/** present turns large type on the full screen, for a projector, on or off. */
 async function present() {
   const { dataset } = document.documentElement;
   if ("present" in dataset) {

@@ -7,9 +7,9 @@ import { kindOf, kinds, newTip, sign, square } from "./square.js";
 import { named, t, titleOf, told } from "./text.js";
 
 const compared = [["redsync", "v6_watchdog", "v8_fenced"], ["v1_setnx", "v2_ttl", "v4_lua"]]; // as examples
-const turn = 12; // milliseconds of writing notes at a time
+const turn = 12; // milliseconds for which notes are written without a pause
 
-/** newBoard makes the matrix of a lab. It writes what is pinned and filtered into the address. */
+/** newBoard makes the matrix of a lab. It writes the pins and the filter into the address. */
 export function newBoard(lab, query, page) {
   const cells = new Map(lab.cells.map((cell) => [`${cell.anomaly}/${cell.strategy}`, cell]));
   const cellAt = (anomaly, strategy) => cells.get(`${anomaly}/${strategy}`);

@@ -1,4 +1,4 @@
-// Break: the matrix of anomalies and strategies, the cell that the address names, and what every schedule leads to.
+// Break: the matrix of anomalies and strategies, the cell that the address names, and the results of the searches.
 
 import { call, hasShop } from "./api.js";
 import { newBoard } from "./board.js";

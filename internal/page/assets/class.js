@@ -30,7 +30,7 @@ export async function show(box, signal) {
       lost.hidden = true;
       scene.draw(now, audit, strategy);
     } catch {
-      lost.hidden = false; // until the next look
+      lost.hidden = false; // until the next reply
     }
     box.classList.toggle("stale", !lost.hidden);
   }

@@ -1,11 +1,11 @@
-// Columns that do not fit: which of a table's columns are out of sight, and a way to them.
+// A hint that shows which columns of a table are out of sight, and leads to them.
 
 import { el } from "./dom.js";
 import { t } from "./text.js";
 
 /**
  * newColumns makes a hint at the columns that are out of sight in a box that scrolls sideways. Their names are in
- * data-column of the table's heads; the first head stays in sight.
+ * the data-column of the headings; the first heading stays in sight.
  */
 export function newColumns(box) {
   const go = (by) => () => box.scrollBy({ left: by * box.clientWidth * 0.6, behavior: "smooth" });

@@ -49,7 +49,7 @@ export async function show(box, signal, alone) {
       state.item = next;
       box.classList.remove("stale");
     } catch {
-      box.classList.add("stale"); // until the next look
+      box.classList.add("stale"); // until the next reply
     }
     draw();
     await tell();
@@ -59,7 +59,7 @@ export async function show(box, signal, alone) {
   /** tell warns a buyer when more units were sold than there are. */
   async function tell() {
     const audit = orders.any() ? await call(`/api/audit/${sku}`).catch(() => null) : null;
-    if (orders.any() && !audit) return; // until the next look
+    if (orders.any() && !audit) return; // until the next reply
     over.hidden = !(audit?.oversold > 0);
     if (!over.hidden) over.textContent = t("shop.toomany", audit);
   }

@@ -36,7 +36,7 @@ export function tokenInput(id) {
   return input;
 }
 
-/** byCommand makes a line with the command that shows what this page cannot. name is the key of the line's text. */
+/** byCommand makes a line with a command that shows what this page cannot show. name is the key of its text. */
 export const byCommand = (name, command) => el("p.bycommand.small", t(name), " ", el("code.shell", command));
 
 /** say makes a screen reader announce a text. */

@@ -7,7 +7,7 @@ const reopen = 2000;
 
 /**
  * listen opens a stream of events and passes the JSON of each event to on[its name]. It calls opened when the stream
- * has begun, and ended when it is over, with true if the shop ended it regularly. close ends it silently.
+ * has begun, and ended when it is over, with true if the shop ended it regularly. close does not call ended.
  */
 function listen(path, on, opened, ended) {
   const stop = new AbortController();

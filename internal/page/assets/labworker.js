@@ -1,7 +1,7 @@
 // A worker with the lab: Go, compiled to WebAssembly. It gets { id, question } and posts { kind: "answer", id, status,
 // text }, besides "loading" with the progress, "loaded", and "failed" with the reason.
 
-/** counted passes bytes on, and reports how many have come. */
+/** counted passes bytes on, and reports the number received so far. */
 function counted(of) {
   let done = 0;
   return new TransformStream({
@@ -14,7 +14,7 @@ function counted(of) {
 }
 
 /**
- * load fetches the lab and compiles it while it arrives. The file is compressed, because not every server of files
+ * load fetches the lab and compiles it while it arrives. The file is compressed, because not every file server
  * compresses WebAssembly. If a server says so in a header, the browser unpacks the file.
  */
 async function load() {
@@ -51,7 +51,7 @@ async function start(module) {
 
 const module = load();
 let scheduler = null; // a lab that plays schedules, one after the other
-let last = module; // the answer before
+let last = module; // the previous answer
 
 /**
  * answer asks a lab. Each cell gets its own lab, which ends with the cell: client libraries keep timers, and those from

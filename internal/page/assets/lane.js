@@ -12,7 +12,7 @@ const mostHad = 50; // holds
 
 const tenths = (ms) => (Math.ceil(ms / 100) / 10).toFixed(1);
 
-/** left returns how many milliseconds are left of a buyer's hold. */
+/** left returns the number of milliseconds that are left of a buyer's hold. */
 const left = ({ hold }, clock) => (hold ? Date.parse(hold.expires_at) - clock.now() : 0);
 
 /**
@@ -30,7 +30,7 @@ export function newLane(usualName, i, site) {
   const listed = () => site.list()?.holds.find(({ id }) => id === lane.hold?.id);
   const phase = () => phaseOf(lane.hold, listed(), left(lane, site.clock));
 
-  /** during does something that the buyer waits for, and shows how it ended. */
+  /** during runs a task that the buyer waits for, and shows its result. */
   async function during(what) {
     if (busy) return;
     const now = (name) => {
@@ -55,7 +55,7 @@ export function newLane(usualName, i, site) {
     const list = site.list();
     if (lane.hold && listed()) lane.hold.sale = list.sale_id;
     if (lane.hold && list && lane.hold.sale !== list.sale_id && !busy) {
-      lane.hold = null; // it belongs to a sale that is over
+      lane.hold = null; // the hold belongs to a sale that is over
       view.tell("", "");
       keep();
     }
@@ -63,7 +63,7 @@ export function newLane(usualName, i, site) {
     tick();
   }
 
-  /** tick shows the time that is left, and says once when it is over. */
+  /** tick shows the time that is left, and says once that it is over. */
   function tick() {
     const ms = left(lane, site.clock);
     const now = phase();
@@ -78,7 +78,7 @@ export function newLane(usualName, i, site) {
   return { node: view.node, draw, tick, had: (id) => lane.had[id] };
 }
 
-/** acts are the actions of a buyer. Each returns a message for the buyer, or throws. */
+/** acts holds the actions of a buyer. Each returns a message for the buyer, or throws. */
 const acts = { hold, pay, last, extend, release, cancel };
 
 async function hold(lane, { sku, stage, list }) {
@@ -110,7 +110,7 @@ async function spoil(lane, { clock, list }) {
   lane.hold.spoilt = chosen;
 }
 
-/** last pays in the last second. */
+/** last pays in the last second of the hold. */
 async function last(lane, site, now) {
   while (left(lane, site.clock) > lastSecond) {
     await new Promise((done) => setTimeout(done, 20));
@@ -142,7 +142,7 @@ async function cancel({ hold }) {
 }
 
 /**
- * phaseOf returns the phase of a hold, by the shop's list. A hold that is not listed was made a moment ago,
+ * phaseOf returns the phase of a hold in the shop's list. A hold that is not listed was made a moment ago,
  * or its stage has forgotten that it ended.
  */
 function phaseOf(hold, listed, left) {

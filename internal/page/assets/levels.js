@@ -125,7 +125,7 @@ export function newCard(act) {
         explored(level, act));
       help.show(level);
     },
-    /** state shows how far a schedule has come. It returns whether the goal is reached. */
+    /** state shows the progress of a schedule, and returns whether the goal is reached. */
     state(state) {
       const n = movesOf(state.moves);
       if (n > 0) claimed = "";
@@ -149,7 +149,7 @@ const isLevel = ({ number }) => number > 0;
 const reasons = ["alone", "late", "renewed"]; // why a level cannot be won
 const why = "late";
 
-/** explored says what no schedule leads to. For a level it says only that all are explored, not the answer. */
+/** explored says what no schedule leads to. In a level, it does not reveal the answer. */
 function explored(level, act) {
   const { states, cut, breaks, not_applicable: none = [] } = level.result ?? { cut: true };
   if (cut) return null;
@@ -167,7 +167,7 @@ function nextLevel({ number }, act) {
   return next && el("button.primary.next", { onclick: () => act.level(next) }, t("play.next"), " →");
 }
 
-/** notes are the findings that the verdict leaves out, because they need not do harm. */
+/** notes lists the kinds of findings that the verdict leaves out, because they need not do harm. */
 const notes = ["overlap", "refused"];
 
 /** wordsOf returns what the engine says about a state, in chronological order. It begins a sentence. */

@@ -14,7 +14,7 @@ export const nameOf = ({ strategy, condition }) => `${strategy} · ${named(`cond
 const audited = ({ points }) => points.filter(({ audit_ms: at }) => at >= 0);
 const endOf = ({ points }) => points.at(-1)?.t_ms ?? 0;
 
-/** soldOf returns how many units a case has sold, or null if that is not known. */
+/** soldOf returns the number of units that a case has sold, or null if it is not known. */
 export const soldOf = (one) => one.row?.sold ?? audited(one).at(-1)?.sold ?? null;
 
 /** soldWords says how many of the units a case has sold, and whether that is too many. */
@@ -27,7 +27,7 @@ export function scaleOf(cases) {
   return { ms: Math.max(500, ...cases.map(endOf)), units: Math.max(1, ...units) };
 }
 
-/** steps returns round values from 0 to most, about as many as wanted. */
+/** steps returns round values from 0 to a maximum, about as many as wanted. */
 function steps(most, wanted) {
   const rough = most / wanted;
   const ten = 10 ** Math.floor(Math.log10(rough));
@@ -59,7 +59,7 @@ function curve(one, x, y) {
   return { path, area: `${path}L${end[0].toFixed(1)} ${y(0)}L${x(0)} ${y(0)}Z`, end };
 }
 
-/** soldAt returns how many units a case had sold at a time, according to its curve. */
+/** soldAt returns the number of units that a case had sold at a time, according to its curve. */
 const soldAt = (one, ms) => audited(one).findLast(({ audit_ms: at }) => at <= ms)?.sold ?? 0;
 
 /** filled draws the area below a curve: what was sold within the stock, and beyond it. */

@@ -11,7 +11,7 @@ import { t } from "./text.js";
 import { newTimeline } from "./timeline.js";
 import { rowsOf } from "./trace.js";
 
-const pace = 800; // milliseconds a move, while it is replayed
+const pace = 800; // milliseconds per move during a replay
 
 /** here returns the address of a schedule. */
 const here = ({ strategy, buyers, moves }) =>
@@ -38,7 +38,7 @@ async function load(signal) {
 export async function show(box, at, page) {
   const { signal } = page;
   const { levels, strategies, record, game } = await load(signal);
-  // own is the address that the reader's last move led to: a level is not won by a link.
+  // own is the address that the reader's last move led to: opening a link does not win a level.
   const now = { level: { strategy: "", buyers: 2, moves: [] }, own: "" };
   let asked = 0; // counts the requests, so that an old reply does not replace a newer one
 

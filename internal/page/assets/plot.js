@@ -1,4 +1,4 @@
-// Plots, by uPlot, which is loaded when there is something to draw.
+// Plots, drawn by uPlot, which is loaded when there is something to draw.
 
 import { colour, el } from "./dom.js";
 import { number, t } from "./text.js";

@@ -36,7 +36,7 @@ export function newProof(record, play) {
       node.open = true;
       node.scrollIntoView({ block: "start" });
     },
-    /** level shows the recorded result for a level, ends a search of another one, and returns the level. */
+    /** level shows the recorded result for a level, ends the search of another level, and returns the level. */
     level(level) {
       const { strategy, buyers } = level;
       if (strategy === shown.strategy && buyers === shown.buyers) return level;

@@ -1,4 +1,4 @@
-// Replays a recorded run, more slowly than it was, and repeats it after a while.
+// Replays a recorded run in slow motion, and repeats it after a pause.
 
 const duration = 6000; // ms
 const rest = 5000;

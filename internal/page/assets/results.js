@@ -20,7 +20,7 @@ const signs = { ok: "✓", "not comparable": "–" };
 export const verdict = ({ verdict: name }) =>
   el(`span.mark.${marks[name] ?? "unknown"}`, `${signs[name] ?? "✗"} ${named(`verdict.${name}`, name)}`);
 
-/** bar makes a number with a bar whose full width means most. */
+/** bar makes a number with a bar, whose full width stands for the value most. */
 function bar(value, most, kind) {
   const fill = el(`i.${kind}`);
   fill.style.width = `${most > 0 ? (100 * Math.max(0, value)) / most : 0}%`;

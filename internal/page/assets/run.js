@@ -59,7 +59,7 @@ export async function show(box, at, { signal }) {
   };
 }
 
-/** newRuns shows the runs of the address, and the one of the stream, in the sections of the page. */
+/** newRuns shows the runs of the address, and the run of the stream, in the sections of the page. */
 function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
   let latest = null; // the run of the stream; as long as only its rows have arrived it has no settings
   let joined = false; // the stream has reported a run

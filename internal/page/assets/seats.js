@@ -58,7 +58,7 @@ export async function show(box, signal) {
       Object.assign(state, { list, audit });
       box.classList.remove("stale");
     } catch (error) {
-      box.classList.add("stale"); // until the next look
+      box.classList.add("stale"); // until the next reply
       if (error.status >= 400 && error.status < 500) {
         state.known = false; // every further request would be refused
         sale.refused(error);
@@ -72,7 +72,7 @@ export async function show(box, signal) {
   draw();
 }
 
-/** newSale makes the form that puts the units on sale. begun is called when there may be a sale. */
+/** newSale makes the form that puts the units on sale. begun is called when a sale may have begun. */
 function newSale({ default: usual, stages }, begun) {
   const before = recall(kept) ?? { stage: usual, seconds: 10, stock: 1 };
   const option = (value, text, chosen) => el("option", { value, selected: value === chosen }, text);

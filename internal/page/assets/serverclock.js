@@ -4,7 +4,7 @@ const trusted = 60_000; // milliseconds until a worse measurement replaces a goo
 
 /** newClock makes a clock that shows this browser's time until it has been set. */
 export function newClock() {
-  let ahead = 0; // milliseconds that the server's clock is ahead of this one
+  let ahead = 0; // milliseconds by which the server's clock is ahead of this one
   let best = { trip: Infinity, at: -Infinity };
   return {
     now: () => Date.now() + ahead,

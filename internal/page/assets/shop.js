@@ -14,7 +14,7 @@ export async function show(box, at, page) {
   const head = el("div", el("h1", t("shop.title")), el("nav.levels.ways", { "aria-label": t("shop.ways") }, links));
   const inner = el("div");
   let shown = "";
-  let left = new AbortController(); // aborted when the other way is chosen
+  let left = new AbortController(); // aborted when another way is chosen
   box.append(head, inner);
 
   async function update({ of: [name] }) {

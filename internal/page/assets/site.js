@@ -1,5 +1,5 @@
-// The replacement of the shop on a site of recordings: the recorded files, and for a schedule or a cell of
-// the lab the lab itself, which runs in a worker.
+// Replaces the shop on a site of recordings. Recorded files answer most requests. The lab, which runs in a
+// worker, answers those for a schedule or a cell.
 
 import { el, put } from "./dom.js";
 import { number, t } from "./text.js";

@@ -5,7 +5,7 @@ import { called, t, told } from "./text.js";
 
 const outcomes = { holds: "holds", breaks: "breaks", "n/a": "na", unknown: "unknown" };
 
-/** kinds are the kinds of squares. */
+/** kinds lists the kinds of squares. */
 export const kinds = ["breaks", "holds", "endless", "na", "unknown"];
 
 /** kindOf returns the kind of a cell's square. A lock that holds only because it never expires has its own kind. */

@@ -11,7 +11,7 @@ const facts = ["waiting", "remaining", "sold_out", "failed", "unknown", "holders
 const invariants = ["stock", "holders", "service"];
 const stacked = 700; // px: in a narrower stage the lanes are below each other
 
-/** figure formats a number of a point. -1 holders are unknown; other numbers may be negative. */
+/** figure formats a number of a point. -1 for holders means unknown; other numbers may be negative. */
 const figure = (name, value) => (value == null || (name === "holders" && value < 0) ? "–" : number(value));
 
 /** pointOf returns the last point of a finished case. */
@@ -167,7 +167,7 @@ function newLanes(exclusive) {
     node,
     /** shows reports whether a case is in a lane. */
     shows: ({ n }) => lanes.some((lane) => !lane.node.hidden && lane.node.dataset.n === String(n)),
-    /** draw shows one or two cases of a run on one scale. look is the chosen one. */
+    /** draw shows one or two cases of a run on one scale. look is the chosen case. */
     draw(shown, look, { ended, settings }) {
       const all = node.clientWidth;
       const narrow = all < stacked;

@@ -5,8 +5,8 @@ import { call } from "./api.js";
 import { el, put } from "./dom.js";
 import { t } from "./text.js";
 
-// Each step has five minutes. Its exercise is a goal of a strategy, and a schedule that reaches it in the way of the
-// lesson. The record contains the shortest one.
+// Each step takes five minutes. Its exercise is a goal of a strategy, with a schedule that reaches the goal in the way
+// that the lesson explains. The record contains the shortest schedule.
 const steps = [
   { id: "none", show: "#/shop/class", exercise: ["none", "oversell", "A.B.A.B"] },
   { id: "local", show: "#/break/local-mutex-across-instances/local", exercise: ["local", "oversell", "A.B.A.B"] },

@@ -17,7 +17,7 @@ type Phase string
 const (
 	Setup  Phase = "setup"  // shops start, connections are opened
 	Load   Phase = "load"   // requests are in flight
-	Audit  Phase = "audit"  // every outcome is known; the final audit runs
+	Audit  Phase = "audit"  // every outcome is known; the final audit is running
 	Judged Phase = "judged" // the row is finished
 )
 
@@ -59,10 +59,10 @@ type Invariant string
 const (
 	StockHolds Invariant = "stock"   // no more units are sold than there were
 	OneHolder  Invariant = "holders" // at most one holder is inside, if the strategy promises it
-	Served     Invariant = "service" // buyers are being served while some wait and units are left
+	Served     Invariant = "service" // while buyers wait and units are left, buyers are being served
 )
 
-// Broken is an invariant that was violated, and when that was first seen.
+// Broken is a violated invariant, with the time when the violation was first seen.
 type Broken struct {
 	Invariant Invariant `json:"invariant"`
 	At        float64   `json:"t_ms"`

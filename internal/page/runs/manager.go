@@ -2,8 +2,8 @@
 // under way. All figures come from the bench: this package only chooses which points of a row to
 // keep.
 //
-// Everything is bounded: one run at a time, of a bounded size and time. The last few are
-// kept, each with a bounded number of points.
+// Everything is bounded: only one run is under way at a time, and its size and time are limited. The last few runs
+// are kept, each with a limited number of points.
 package runs
 
 import (
@@ -70,7 +70,7 @@ type Manager struct {
 	mu      sync.Mutex
 	runs    []*run        // the oldest first
 	others  []string      // names of the tasks that keep runs from starting: see Occupy
-	version uint64        // of the state that subscribers see
+	version uint64        // number of the state that subscribers see
 	listed  uint64        // the version in which a run last began or ended
 	changed chan struct{} // closed when version changes
 }
@@ -134,8 +134,8 @@ func (m *Manager) Start(s Settings) (id string, err error) {
 	return r.ID, nil
 }
 
-// Stop stops a run; its finished rows stay. It returns at once, with ErrUnknownRun, or
-// ErrNotRunning if the run has ended.
+// Stop stops a run, and keeps its finished rows. It does not wait for the run to end. Its error wraps ErrUnknownRun,
+// or ErrNotRunning if the run has ended.
 func (m *Manager) Stop(id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -159,7 +159,7 @@ func (m *Manager) List() []Summary {
 	return m.list()
 }
 
-// list is like List, but the caller has locked mu.
+// list is like List, but the caller must hold mu.
 func (m *Manager) list() []Summary {
 	all := make([]Summary, 0, len(m.runs))
 	for _, r := range slices.Backward(m.runs) {
@@ -168,7 +168,7 @@ func (m *Manager) list() []Summary {
 	return all
 }
 
-// Get returns all that is known about a run, or ErrUnknownRun.
+// Get returns everything that is known about a run, or an error that wraps ErrUnknownRun.
 func (m *Manager) Get(id string) (Run, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,8 +179,8 @@ func (m *Manager) Get(id string) (Run, error) {
 	return r.whole(), nil
 }
 
-// Report writes the bench's offline report of the finished rows of a run. It returns
-// ErrUnknownRun, or ErrNoReport if there are none.
+// Report writes the bench's offline report of the finished rows of a run. Its error wraps ErrUnknownRun, or
+// ErrNoReport if there are no finished rows.
 func (m *Manager) Report(id string, w io.Writer, style present.Style) error {
 	m.mu.Lock()
 	r, err := m.find(id)
@@ -198,7 +198,7 @@ func (m *Manager) Report(id string, w io.Writer, style present.Style) error {
 	return page.HTML(w, found, style)
 }
 
-// find returns a run. The caller has locked mu.
+// find returns the run with the id. The caller must hold mu.
 func (m *Manager) find(id string) (*run, error) {
 	for _, r := range m.runs {
 		if r.ID == id {
@@ -216,19 +216,19 @@ func (m *Manager) update(change func()) {
 	m.touch()
 }
 
-// touch wakes the subscribers. The caller has locked mu.
+// touch wakes the subscribers. The caller must hold mu.
 func (m *Manager) touch() {
 	m.version++
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-// now returns the current time as it is shown.
+// now returns the current time in UTC, in whole milliseconds.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// Occupy keeps runs from starting until leave is called. It is for work that uses the processor for
-// a long time, and would distort what a run measures. The error wraps ErrBusy while a run is under
-// way, or is ErrClosed. Several such tasks may run at once, and leave may be called more than once.
+// Occupy keeps runs from starting until leave is called. Call it for work that uses the processor for a long time,
+// and would distort the measurements of a run. The error wraps ErrBusy while a run is under way, or is ErrClosed.
+// Several such tasks may run at once, and leave may be called more than once.
 func (m *Manager) Occupy(what string) (leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -244,8 +244,7 @@ func (m *Manager) Occupy(what string) (leave func(), err error) {
 	}), nil
 }
 
-// underWay returns ErrClosed, or an error that wraps ErrBusy while a run is under way. The
-// caller has locked mu.
+// underWay returns ErrClosed, or an error that wraps ErrBusy while a run is under way. The caller must hold mu.
 func (m *Manager) underWay() error {
 	if m.ctx.Err() != nil {
 		return ErrClosed

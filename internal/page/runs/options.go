@@ -89,8 +89,8 @@ func (m *Manager) strategies() []Strategy {
 	return all
 }
 
-// exclusive reports whether a strategy promises one holder at a time. A strategy that refuses the
-// losers' writes lets several in.
+// exclusive reports whether a strategy promises one holder at a time. A strategy that only refuses
+// the losers' writes (optimistic locking) lets several holders into the section at once.
 func exclusive(s catalog.Strategy) bool {
 	return s.Kind == catalog.Guarded || s.Kind == catalog.RowLocked || s.Kind == catalog.NameLocked
 }
@@ -137,14 +137,14 @@ type Preset struct {
 	Settings
 }
 
-// few is the stock of the presets in which one late write may oversell a single unit: one unit too
-// many is visible in a chart of 12, but not in a chart of 100.
+// few is the stock of the presets in which one late write may oversell a single unit. In a chart,
+// one unit too many is visible if the stock is 12, but not if it is 100.
 const few = 12
 
-// presets returns the presets that can be started. Each shows one way to fail, next to a lock that
-// does not fail in that way. Only "unfenced" shows a single strategy: Unfenced applies to a whole
-// run, so v8_fenced with the check cannot run next to v8_fenced without it. Settings that a preset
-// leaves open get their defaults.
+// presets returns the presets that can be started. Each preset shows one way to fail, next to a
+// lock that does not fail in that way. Only "unfenced" shows a single strategy: Unfenced applies to
+// a whole run, so v8_fenced with the check cannot run next to v8_fenced without it. Settings that a
+// preset does not set get their defaults.
 func (m *Manager) presets() []Preset {
 	var can []Preset
 	for _, p := range []Preset{

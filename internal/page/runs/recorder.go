@@ -11,8 +11,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// recorder records a run. It is the Progress of the bench, which calls it from one
-// goroutine at a time.
+// recorder records a run. It implements bench.Watcher. The bench calls it from one goroutine at a
+// time.
 type recorder struct {
 	manager *Manager
 	run     *run
@@ -65,7 +65,7 @@ func (c *recorder) sample(look func() bench.Live, halt <-chan struct{}) {
 	}
 }
 
-// see records a sample of the row under way. The caller has locked the manager's mu.
+// see records a sample of the row under way. The caller must hold the manager's mu.
 func (c *recorder) see(l bench.Live) {
 	live, p := c.run.now, pointOf(l)
 	live.Phase = Load
@@ -77,7 +77,8 @@ func (c *recorder) see(l bench.Live) {
 	c.add(p, false)
 }
 
-// add adds a point to the series of the row under way, and updates its violations and faults.
+// add adds a point to the series of the row under way, and updates the violations and faults of the
+// series.
 func (c *recorder) add(p Point, last bool) {
 	s := c.run.series[len(c.run.series)-1]
 	s.add(p, last)
@@ -91,7 +92,7 @@ func (c *recorder) Done(row report.Row) {
 		p := lastPoint(row)
 		c.run.rows = append(c.run.rows, row)
 		c.run.now.see(p)
-		if c.look != nil { // for what happened since the last sample
+		if c.look != nil { // records what has happened since the last sample
 			c.run.now.happened(c.look())
 		}
 		c.run.now.Phase = Judged
@@ -128,14 +129,14 @@ const (
 	maxPoints = 100
 )
 
-// series collects points, in steps that grow with the length of the row.
+// series collects points. The time between two points grows with the length of the row.
 type series struct {
 	Series
 	step float64 // the shortest time between two points, in ms
 }
 
-// add adds a point, unless it is too close to the one before. The last point of a row is
-// always added.
+// add adds a point, unless it is too close to the previous one. The last point of a row is always
+// added.
 func (s *series) add(p Point, last bool) {
 	n := len(s.Points)
 	if n > 0 && !last && p.T < s.Points[n-1].T+s.step {

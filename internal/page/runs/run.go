@@ -27,12 +27,12 @@ const (
 	Failed   State = "failed"
 )
 
-// Summary is a run without its rows.
+// Summary describes a run without its rows.
 type Summary struct {
 	ID       string     `json:"id"`
 	State    State      `json:"state"`
 	Started  time.Time  `json:"started"`
-	Ended    *time.Time `json:"ended"` // nil while it runs
+	Ended    *time.Time `json:"ended"` // nil while the run is under way
 	Settings Settings   `json:"settings"`
 	RowsAll  int        `json:"rows_all"`
 	RowsDone int        `json:"rows_done"`
@@ -40,14 +40,14 @@ type Summary struct {
 	DB       string     `json:"db"`
 	Error    string     `json:"error"` // why it failed
 
-	// Of the finished rows: the most units that a row oversold, the different verdicts, and whether
-	// all rows match the catalog's expectation.
+	// Figures of the finished rows: the largest number of units that a row oversold, the different
+	// verdicts, and whether all rows match the catalog's expectation.
 	Oversold   int64             `json:"oversold"`
 	Verdicts   []figures.Verdict `json:"verdicts"`
 	AsExpected bool              `json:"as_expected"`
 }
 
-// Run is all that is known about a run.
+// Run holds everything that is known about a run.
 type Run struct {
 	Summary
 	Rows    []report.Row `json:"rows"`
@@ -55,8 +55,8 @@ type Run struct {
 	Samples []Series     `json:"samples"` // of the rows that have begun
 }
 
-// run is a run. The Manager's mu guards the fields that change. Fields of its Summary that follow
-// from other fields are not set: see summary.
+// run is a run. The Manager's mu guards the fields that change. Fields of its Summary that can be
+// computed from other fields are not set: see summary.
 type run struct {
 	Summary
 	cfg  bench.Config
@@ -146,8 +146,8 @@ type opened struct {
 	names     []string
 }
 
-// open opens the backends of a run, and the lock servers that its strategies need. The
-// caller closes them.
+// open opens the backends of a run, and the lock servers that its strategies need. The caller must
+// close them.
 func (m *Manager) open(ctx context.Context, s Settings) (o opened, err error) {
 	needs := catalog.Strategies().Needs(s.Strategies)
 	if s.Backend == Shop {

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// ErrSettings is wrapped by the errors for invalid Settings, which say what is allowed.
+// ErrSettings is wrapped by the errors about invalid Settings. They say what is allowed.
 var ErrSettings = errors.New("invalid settings")
 
 // Backend says which Redis and database the shops of a run use.
@@ -22,7 +22,7 @@ type Backend string
 
 // The backends.
 const (
-	Embedded Backend = "embedded" // started for the run alone
+	Embedded Backend = "embedded" // started only for the run
 	Shop     Backend = "shop"     // those of the shop that shows the run
 )
 
@@ -46,10 +46,10 @@ func (s Settings) clone() Settings {
 	return s
 }
 
-// rows is the number of rows.
+// rows returns the number of rows.
 func (s Settings) rows() int { return len(s.Strategies) * len(s.Conditions) }
 
-// Range is the range of values that is allowed.
+// Range is a range of allowed values.
 type Range struct {
 	Min int64 `json:"min"`
 	Max int64 `json:"max"`
@@ -62,7 +62,7 @@ func (r Range) check(what string, n int64) error {
 	return nil
 }
 
-// Limits limits the size of runs, and how many of them are kept.
+// Limits limits the size of runs, and the number of runs that are kept.
 type Limits struct {
 	Requests  Range         `json:"requests"`
 	Stock     Range         `json:"stock"`
@@ -74,7 +74,7 @@ type Limits struct {
 	Kept      int           `json:"kept"` // runs that are kept, including the one under way
 }
 
-// DefaultLimits returns limits for a page that is open to anybody.
+// DefaultLimits returns limits that suit a page that anybody can use.
 func DefaultLimits() Limits {
 	return Limits{
 		Requests: Range{1, 20_000}, Stock: Range{1, 10_000}, Instances: Range{1, 4},
@@ -82,14 +82,14 @@ func DefaultLimits() Limits {
 	}
 }
 
-// defaultWork is how long a holder works, as in the bench.
+// defaultWork is the default work time of a holder, as in the bench.
 const defaultWork = 400 * time.Microsecond
 
-// policyDelay is the delay of the waiting policy line, as in the bench by default.
+// policyDelay is the delay of the waiting policy line. It equals the bench's default.
 const policyDelay = 2 * time.Millisecond
 
 // conditions lists the conditions that can be chosen. Failover needs a Redis with replicas, chaos
-// needs servers of its own, and both need an open load.
+// needs its own servers, and both need an open load.
 func conditions() []catalog.Condition {
 	return slices.DeleteFunc(catalog.Conditions(), func(c catalog.Condition) bool {
 		return c == catalog.Failover || c == catalog.Chaos
@@ -105,9 +105,9 @@ func (m *Manager) Defaults() Settings {
 	}
 }
 
-// mostRequests is the largest number of requests that this machine allows within the limits,
-// under any conditions and with any number of instances: each request takes an open file, and so
-// do the shops.
+// mostRequests returns the largest number of requests that this machine allows within the limits,
+// under any conditions and with any number of instances. Each request takes an open file, and the
+// shops need open files, too.
 func (m *Manager) mostRequests() int64 {
 	s, l := m.Defaults(), m.cfg.Limits
 	s.Conditions, s.Instances = conditions(), int(l.Instances.Max)
@@ -124,8 +124,8 @@ func (m *Manager) mostRequests() int64 {
 	}))
 }
 
-// check returns the bench's config for the settings, without its backends, or an error
-// that wraps ErrSettings.
+// check returns the bench's config for the settings, without the backends. Its error wraps
+// ErrSettings.
 func (m *Manager) check(s Settings) (bench.Config, error) {
 	l := m.cfg.Limits
 	for _, err := range []error{
@@ -187,7 +187,7 @@ func (m *Manager) checkNames(s Settings) error {
 	return nil
 }
 
-// eachOnce returns an error unless all names are allowed and different.
+// eachOnce returns an error unless all names are allowed and no name occurs twice.
 func eachOnce[T ~string](what string, names, allowed []T) error {
 	for i, name := range names {
 		if !slices.Contains(allowed, name) {
@@ -200,7 +200,7 @@ func eachOnce[T ~string](what string, names, allowed []T) error {
 	return nil
 }
 
-// short quotes a client's text, cut to a readable length.
+// short quotes a text from a client, and cuts it to a readable length.
 func short(text string) string {
 	if len(text) > 64 {
 		text = text[:64] + "..."

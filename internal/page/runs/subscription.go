@@ -17,7 +17,7 @@ type Current struct {
 // while the subscriber was busy.
 type Event struct {
 	Version uint64
-	List    []Summary     // the runs, newest first; nil: none has begun or ended
+	List    []Summary     // the runs, newest first; nil: no run has begun or ended
 	Rows    []NumberedRow // rows of the latest run that have finished since the last event
 	Run     *Current      // the latest run, or nil
 }
@@ -32,15 +32,15 @@ type NumberedRow struct {
 // eventPause is the shortest time between two events of a subscriber.
 const eventPause = 100 * time.Millisecond
 
-// Subscription is one subscriber's view of a Manager. It only records what it has delivered: a slow
-// subscriber gets fewer events, and one that goes away leaves nothing behind. It is not safe for
-// concurrent use.
+// Subscription is one subscriber's view of a Manager. It only records what it has delivered, so a
+// slow subscriber gets fewer events, and a subscriber that goes away leaves nothing behind. It is
+// not safe for concurrent use.
 type Subscription struct {
 	manager *Manager
 	version uint64    // the last version that was delivered
 	begun   bool      // an event was delivered
 	run     string    // the run whose rows were delivered
-	rows    int       // how many of its rows were delivered
+	rows    int       // number of its rows that were delivered
 	last    time.Time // when the last event was delivered
 }
 
@@ -48,7 +48,7 @@ type Subscription struct {
 func (m *Manager) Subscribe() *Subscription { return &Subscription{manager: m} }
 
 // Next waits until there is a change and eventPause has passed since the last event. It returns the
-// cause of ctx if that ends first, and ErrClosed when the Manager is closed.
+// cause of ctx if ctx ends first, and ErrClosed when the Manager is closed.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	if err := await(ctx, s.manager, time.After(time.Until(s.last.Add(eventPause)))); err != nil {
 		return Event{}, err
@@ -103,7 +103,7 @@ func (s *Subscription) take() (e Event, changed <-chan struct{}, ok bool) {
 	return e, nil, true
 }
 
-// newRows returns the rows of the latest run that were not delivered yet.
+// newRows returns the rows of the latest run that have not been delivered yet.
 func (s *Subscription) newRows(r *run) []NumberedRow {
 	if s.run != r.ID {
 		s.run, s.rows = r.ID, 0

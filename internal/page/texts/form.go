@@ -33,7 +33,8 @@ const (
 	value = one + `(?:, ` + one + `)*(?: and ` + one + `)?`
 )
 
-// formsOf returns forms for sentences and their translations, those with the most letters first.
+// formsOf returns forms for sentences and their translations. Those with the most letters come
+// first.
 func formsOf(said map[string]string) []*form {
 	var all []*form
 	for english, text := range said {
@@ -63,8 +64,8 @@ func newForm(english, text string) *form {
 	return f
 }
 
-// The names in the braces of a form: a number stands for a value, text and more for sentences of
-// their own, and any other name for a quote, such as a command, an error or a name.
+// The names in the braces of a form: a number stands for a value, text and more stand for
+// sentences, and any other name for a quote, such as a command, an error or a name.
 func isValue(name string) bool    { return strings.Trim(name, "0123456789") == "" }
 func isSentence(name string) bool { return name == "text" || name == "more" }
 
@@ -118,7 +119,7 @@ func (l *Language) translate(english string) translation {
 	return best
 }
 
-// fill puts values into the translation of a form. It finds no translation if one of the values is
+// fill puts values into the translation of a form. The result is not found if one of the values is
 // a sentence without a translation.
 func (l *Language) fill(f *form, values map[string]string) translation {
 	quoted := 0

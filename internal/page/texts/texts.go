@@ -2,9 +2,9 @@
 // into Chinese with the same tables that the page's scripts use (text.js).
 //
 // en.json and zh.json contain the texts of the page by their keys. zh.told.json contains the
-// translations of sentences that the programs say in English, by their form. zh.lab.json and
-// zh.bench.json contain the translations of those that only the reports of the lab and of the bench
-// say, which the page need not load.
+// translations of sentences that the programs write in English, by their form. zh.lab.json and
+// zh.bench.json contain the translations of sentences that occur only in the reports of the lab and
+// of the bench. The page need not load these two files.
 package texts
 
 import (
@@ -55,7 +55,7 @@ func Read(name string) (map[string]string, error) {
 	return texts, nil
 }
 
-// English is the language that the programs speak.
+// English is the language of the texts in the programs.
 const English = "en"
 
 // Languages returns the languages that can be chosen, English first.
@@ -72,8 +72,8 @@ type Language struct {
 // In returns a language with the sentences of the lab's reports, or nil for English.
 func In(name string) (*Language, error) { return in(name, ".lab") }
 
-// OfBench returns a language as In does, with the sentences of the bench's reports. The same
-// English word in both, such as a verdict, can have two Chinese translations.
+// OfBench is like In, but returns a language with the sentences of the bench's reports. An English
+// word that occurs in both reports, such as a verdict, can have two Chinese translations.
 func OfBench(name string) (*Language, error) { return in(name, ".bench") }
 
 func in(name, reports string) (*Language, error) {
@@ -134,8 +134,8 @@ type Listener struct {
 	Untold []string
 }
 
-// Listen returns a Listener with the texts that a function such as OfBench returns. It panics on an
-// error.
+// Listen returns a Listener with the language that the function of (In or OfBench) returns. It
+// panics on an error.
 func Listen(of func(name string) (*Language, error)) *Listener {
 	chinese, err := of("zh")
 	if err != nil {

@@ -8,7 +8,7 @@ const rate = Number(__ENV.RATE);
 const seconds = Number(__ENV.SECONDS);
 const url = `${__ENV.URL}/api/items/${__ENV.SKU}/deduct${__ENV.STRATEGY ? `?strategy=${__ENV.STRATEGY}` : ''}`;
 
-// What buyers were told. A metric's tags are not in the summary, so each status has its own.
+// What buyers were told. A metric's tags are not in the summary, so each status has its own metric.
 const watched = [0, 200, 202, 400, 404, 409, 422, 429, 500, 502, 503, 504];
 const replies = Object.fromEntries(watched.map((status) => [status, new Counter(`status_${status}`)]));
 const otherReplies = new Counter('status_599');
@@ -28,8 +28,8 @@ export const options = {
         { target: rate, duration: `${seconds * 500}ms` },
         { target: rate, duration: `${seconds * 500}ms` },
       ],
-      // Longer than the five tries of 30 s that a buyer makes at most: k6 does not count an iteration
-      // that it interrupts, although its buyer may have an order.
+      // Longer than five tries of 30 s, the most that a buyer makes: k6 does not count an iteration that it
+      // interrupts, although its buyer may have an order.
       gracefulStop: '160s',
     },
   },

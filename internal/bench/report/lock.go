@@ -70,7 +70,7 @@ type Lock struct {
 	Lost      int            `json:"lost_leases"`               // leases that had expired before they were released
 	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by their error
 	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
-	Idle      float64        `json:"idle_ms"`                   // time from last release to end, if a waiter is left
+	Idle      float64        `json:"idle_ms"`                   // time from last release to end, if waiters are left
 	Stalled   float64        `json:"stalled_ms"`                // longest stall that was not injected
 	Disturbed *Disturbed     `json:"disturbed,omitempty"`
 }

@@ -5,7 +5,7 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 
 const hues = 8;
 
-/** look returns how to draw a strategy: its colour, and dashes from the ninth strategy on. */
+/** look returns the style of a strategy: its colour, and dashes from the ninth strategy on. */
 function look(index) {
   return {
     stroke: colour(`--hue${index % hues}`),
@@ -33,7 +33,7 @@ function words(value) {
 const between = (median, low, high) =>
   low === high ? words(median) : `${words(median)} (${words(low)}..${words(high)})`;
 
-/** mount creates a chart that the arrow keys move along, and writes the values under the cursor. */
+/** mount creates a chart with a cursor that the arrow keys move, and writes the values at the cursor. */
 function mount(host, readout, options, data, read) {
   const write = (u) => readout.textContent = u.cursor.idx == null ? "" : read(u.cursor.idx);
   const chart = new uPlot({

@@ -12,7 +12,7 @@ function say(english, values = {}) {
 /** percent names a percentile. */
 const percent = (p) => (p === 0 ? say("min") : p === 100 ? say("max") : `p${p}`);
 
-/** overPercentiles returns the options of a chart whose x axis is percentiles. */
+/** overPercentiles returns the options of a chart whose x axis shows percentiles. */
 function overPercentiles(chart) {
   const named = new Set([0, 25, 50, 75, 90, 99, 100]);
   const splits = () => chart.x.flatMap((p, i) => (named.has(p) ? [i] : []));
@@ -61,7 +61,7 @@ function element(name, className, text = "") {
   return node;
 }
 
-/** frame makes the figure of a plot, and returns how to draw it. A plot without data is left out. */
+/** frame makes the figure of a plot, and returns a function that draws it. A plot without data is left out. */
 function frame(grid, condition, { name, note, draw, empty }) {
   if (empty) return null;
   const figure = element("figure", "");

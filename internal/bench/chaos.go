@@ -73,7 +73,7 @@ func (c Config) kinds() ([]chaos.Kind, error) {
 // chaosRow is a row under chaos in progress.
 type chaosRow struct {
 	*run
-	patience time.Duration // how long a buyer goes on trying
+	patience time.Duration // how long a buyer keeps trying
 	found    report.Chaos
 	repeated atomic.Int64
 	resale   resale

@@ -27,7 +27,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// ErrConfig is wrapped by the errors for a Config that cannot be run.
+// ErrConfig is wrapped by the errors about a Config that cannot be run.
 var ErrConfig = errors.New("cannot be run")
 
 // Invalid returns an error that wraps ErrConfig.
@@ -66,7 +66,7 @@ type Config struct {
 	SecondLook bool          // in the cache workload, readers check the cache again under the lock
 	Keeper     stock.Backend // of the stock; "": Redis, or the database if the strategy needs the stock there
 	Unfenced   bool          // the stock does not check fencing tokens
-	Replicas   int           // of Redis that must have an accepted order: see stock.Stream
+	Replicas   int           // number of Redis replicas that must have an accepted order: see stock.Stream
 	Repeat     int           // runs of each row; default 1
 	Seams      []fleet.Seam  // where the crash condition kills processes, all in one row; default: in a holder's work
 	ID         string        // unique among benches; default random
@@ -90,7 +90,7 @@ type Config struct {
 	Wait   time.Duration // longest wait for a lock; default: long enough for the turn of every holder
 	Policy guard.Policy  // how to wait for a lock
 
-	// Targets are the addresses of running shops. Without any, the bench starts Instances
+	// Targets are the addresses of running shops. If there are none, the bench starts Instances
 	// shops with Command, which must run Serve, on the backends at RedisURL and DBURL.
 	Targets  []string
 	Token    string // of the shops at Targets
@@ -329,7 +329,7 @@ func (c Config) checkStrategy(s catalog.Strategy) error {
 	return nil
 }
 
-// keeper returns the backend of the stock. Under failover that is the database: the row should show
+// keeper returns the backend of the stock. Under failover it is the database: the row should show
 // what a failover does to a lock, so the stock must not be lost as well.
 func (c Config) keeper(s catalog.Strategy, condition catalog.Condition) stock.Backend {
 	switch {
@@ -492,7 +492,7 @@ func (c Config) AllStrategies() []string {
 
 // Manifest describes the settings of the rows; redis and db describe the backends.
 func (c Config) Manifest(redis, db string) report.Manifest {
-	if c.Workload == catalog.Deduct || c.Workload == catalog.Cache { // the other workloads have done so already
+	if c.Workload == catalog.Deduct || c.Workload == catalog.Cache { // the other workloads already have their defaults
 		if slices.Equal(slices.Compact(slices.Clone(c.Conditions)), []catalog.Condition{catalog.Failover}) {
 			c = c.forCondition(catalog.Failover) // as for every row
 		}

@@ -21,13 +21,13 @@ import (
 
 // reply is the outcome of one request.
 type reply struct {
-	Request  int           // its number in the row
-	Target   int           // its shop
+	Request  int           // the request's number in the row
+	Target   int           // index of the shop
 	At       time.Duration // from the start of the load
 	Latency  time.Duration // from the common start, or the planned time, to the outcome
 	Service  time.Duration // from the moment it was sent to the outcome
 	Status   int           // HTTP status; 0: no reply
-	Code     string        // if the outcome is not a 200
+	Code     string        // set if the outcome is not a 200
 	Order    string        // id in a 200; "": none
 	Quantity int64         // units in a 200
 	CutOff   bool          // an earlier attempt got no reply, so the buyer may have an order

@@ -110,7 +110,7 @@ func beforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) 
 		return nil, fmt.Errorf("stopping replication to the heir: %w", err)
 	}
 	return func() error {
-		// An interrupted bench does not use the set again, and does not wait.
+		// An interrupted bench does not use the set again, so it does not wait.
 		if ctx.Err() != nil {
 			return nil
 		}

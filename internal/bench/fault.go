@@ -26,10 +26,10 @@ const (
 // Fault is a fault that was injected into a row, as it happened.
 type Fault struct {
 	Kind FaultKind `json:"kind"`
-	At   float64   `json:"t_ms"` // when it began, since the common start
+	At   float64   `json:"t_ms"` // when it began, measured from the common start
 
-	// Until is its end, which is in the future for a holder that is slow or late; 0: it has
-	// not ended, as for a process that was killed.
+	// Until is the end of the fault. For a holder that is slow or late, it may be in the future. It
+	// is 0 if the fault has not ended, as after a kill.
 	Until float64 `json:"until_ms"`
 }
 
@@ -74,7 +74,7 @@ func (f *faults) kill(m *fleet.Member, at fleet.Seam) {
 	m.Kill()
 }
 
-// atSeams returns the report of the kills at seams, or nil if there were none. Settled is the time
+// atSeams returns the report of the kills at seams, or nil if there were none. The time settled is
 // when all accepted orders were written.
 func (f *faults) atSeams(settled time.Time, agree bool) *report.Kills {
 	f.mu.Lock()

@@ -32,7 +32,7 @@ type setup struct {
 	Unfenced bool          `json:"unfenced"`
 	Holders  bool          `json:"holders,omitempty"` // the instance's gauge counts holders
 
-	Replicas   int       `json:"replicas,omitempty"`    // of Redis that must have an accepted order
+	Replicas   int       `json:"replicas,omitempty"`    // number of Redis replicas that must have an accepted order
 	NoConsumer bool      `json:"no_consumer,omitempty"` // the shop does not write accepted orders: workers do
 	Worker     bool      `json:"worker,omitempty"`      // the process is a worker, not a shop
 	Fault      fleet.Arm `json:"fault,omitzero"`        // the fault of a worker
@@ -183,8 +183,8 @@ func (f *shops) inside() (n int64, ok bool) {
 	return n, ok
 }
 
-// entered returns how many holders have entered in this row in all shops except the one given, or
-// -1 if there are no gauges.
+// entered returns the number of holders that have entered in this row in all shops except the given
+// one, or -1 if there are no gauges.
 func (f *shops) entered(without *fleet.Member) (n int64) {
 	if !f.legible() {
 		return -1
@@ -260,7 +260,7 @@ func (f *shops) inject(ctx context.Context, fault func(m *fleet.Member) error) e
 }
 
 // overstayed records slow and late holders until ctx ends, which is when the row is over. While the
-// first one is late, others that enter stay inside.
+// first late holder is late, other holders that enter stay inside.
 func (r *run) overstayed(ctx context.Context) error {
 	var found atomic.Bool
 	err := r.shops.Each(func(m *fleet.Member) error {

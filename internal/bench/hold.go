@@ -57,7 +57,7 @@ func (c Config) defaultsForHolds() Config {
 	return c
 }
 
-// checkHolds is like Check, for the hold workload.
+// checkHolds does the work of Check for the hold workload.
 func (c Config) checkHolds() error {
 	if err := cmp.Or(
 		Within(present.Plural(c.Requests, "buyer"), c.Requests, 1, maxBuyers),

@@ -15,7 +15,7 @@ import (
 	"oversell/internal/holds"
 )
 
-// role is what a buyer does with a hold.
+// role says what a buyer does with a hold.
 type role int
 
 const (
@@ -134,7 +134,7 @@ func (p *purchase) request(path, key string) client.Request {
 	return client.Request{Method: http.MethodPost, Path: path, Key: key, Body: map[string]any{"token": p.hold.Token}}
 }
 
-// served reports whether an answer has the status success. If not, it sets the buyer's fate and
+// served reports whether an answer has the expected status. If not, it sets the buyer's fate and
 // code.
 func (p *purchase) served(success int, a client.Answer) bool {
 	if a.Status == success {

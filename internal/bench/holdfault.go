@@ -31,7 +31,7 @@ func (c Config) provided(condition catalog.Condition) (f payment.Faults) {
 	return f
 }
 
-// How many payments are held up between their check and their write.
+// The number of payments that are held up between their check and their write.
 const (
 	heldUp      = 4 // maximum number in each shop
 	betweenHeld = 5 // one in this many payments

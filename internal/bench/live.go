@@ -39,12 +39,12 @@ type Live struct {
 	MaxHolders int
 
 	// Stock is the last audit, which does not read stock and orders at the same moment. Audited is
-	// its time, like Elapsed; 0: none yet.
+	// the time of the audit, measured like Elapsed; 0: there was no audit yet.
 	Stock   figures.Stock
 	Audited time.Duration
 
 	ServedAt time.Duration // when the last buyer was served, like Elapsed; 0: no buyer was served yet
-	Unserved *Unserved     // set once no buyer was served for too long; nil: that has not happened
+	Unserved *Unserved     // set once no buyer has been served for too long; nil: that has not happened
 	Faults   []Fault       // that were injected so far
 }
 
@@ -202,8 +202,8 @@ func (w *watch) holders() int64 {
 	return n
 }
 
-// Unserved says that no buyer was served for longer than any fault of the bench explains, while
-// buyers waited and units were left.
+// Unserved says that buyers waited and units were left, but no buyer was served for longer than a
+// fault of the bench can explain.
 type Unserved struct {
 	Since   time.Duration // when a buyer was last served, like Live.Elapsed; 0: never
 	At      time.Duration // when the time since then became too long

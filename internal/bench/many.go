@@ -17,8 +17,8 @@ import (
 	"oversell/internal/web"
 )
 
-// A row sells one item or many. With many items, each has its share of the stock, its own buyers,
-// its own audit and its own verdict, and the row's verdict is the worst of them.
+// A row sells one item or many. If there are many, each item has its share of the stock, its own
+// buyers, its own audit and its own verdict, and the row's verdict is the worst of them.
 
 // maxItemRows is the maximum number of items in all rows of a run, because a report lists each of
 // them.

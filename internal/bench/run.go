@@ -99,7 +99,7 @@ const replyTime = 2 * time.Second
 
 // runner is a bench in progress.
 type runner struct {
-	asked    Config // without defaults: those of a row depend on its condition
+	asked    Config // without defaults: the defaults of a row depend on its condition
 	progress Progress
 	token    string
 	targets  []string

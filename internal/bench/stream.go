@@ -34,7 +34,7 @@ type stream struct {
 	targets  []string
 	request  func(i int, target string) (*http.Request, error)
 	alive    func(target int) bool
-	exchange func(ctx context.Context, i int, due time.Time, limit time.Duration) reply // default once
+	exchange func(ctx context.Context, i int, due time.Time, limit time.Duration) reply // once by default
 
 	places  chan struct{} // a slot for each request in flight; used only if requests are sent at a rate
 	pool    *pool
@@ -128,8 +128,9 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	}
 }
 
-// burst sends as many requests at the start as there are connections. They are prepared beforehand,
-// so that they are sent at the same time. The others follow as connections become free.
+// burst sends as many requests at the start as there are connections. These requests are prepared
+// beforehand, so that they are sent at the same time. The other requests follow as connections
+// become free.
 func (s *stream) burst(ctx context.Context, limit time.Duration, t *tally) {
 	var start time.Time
 	var next atomic.Int64

@@ -15,7 +15,7 @@ import (
 // buyer was told of, and of each holder's time inside. Few records are added once an item is sold
 // out. It is safe for concurrent use.
 type tally struct {
-	// sale says that the requests are purchases: the buyers' answers are kept.
+	// sale says that the requests are purchases, so that the replies to buyers are kept.
 	sale bool
 
 	mu       sync.Mutex
@@ -77,7 +77,7 @@ func newTally(limit time.Duration) *tally {
 	}
 }
 
-// spread says which of n items each request is for. It is called before begin.
+// spread sets the item that each request is for, out of n items. It must be called before begin.
 func (t *tally) spread(n int, of func(request int) (item int)) {
 	t.items, t.of = make([]itemTally, n), of
 }

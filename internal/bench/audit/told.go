@@ -8,8 +8,9 @@ import (
 	"strconv"
 )
 
-// Told is a load tool's report on its requests, all of which bought from one sale. A JSON report of
-// vegeta has the fields requests and status_codes; the scripts in load/ write all of them.
+// Told is a load tool's report on its requests, which were all purchases from one sale. A JSON
+// report of vegeta has the fields requests and status_codes; the scripts in load/ write all of
+// them.
 type Told struct {
 	Requests int64 `json:"requests"` // sent or planned
 	// Statuses counts the replies by their status. "0" counts requests without a reply.
@@ -19,8 +20,9 @@ type Told struct {
 	// CutOff counts requests whose buyer deliberately did not wait for the reply: they were
 	// cancelled, or under way when the load ended. They may have bought.
 	CutOff int64 `json:"cut_off,omitempty"`
-	// Sold is the number of different orders that the replies confirmed. Without it, each reply
-	// with a status of 200 to 299 counts as one order, which is right if no request was repeated.
+	// Sold is the number of different orders that the replies confirmed. If it is missing, each
+	// reply with a status of 200 to 299 counts as one order, which is right if no request was
+	// repeated.
 	Sold *int64 `json:"sold,omitempty"`
 }
 
@@ -47,7 +49,8 @@ func ReadTold(r io.Reader) (*Told, error) {
 	return &t, nil
 }
 
-// maxRequests bounds every figure, so that no sum of a few of them overflows.
+// maxRequests is the maximum of each figure. It is so low that sums of a few figures do not
+// overflow.
 const maxRequests = 1 << 50
 
 func (t *Told) check() error {

@@ -161,7 +161,7 @@ func join(kinds []Kind) string {
 // Fault is one randomly drawn fault.
 type Fault struct {
 	Kind   Kind
-	Victim int           // index of the shop or link; all: every one
+	Victim int           // index of the shop or link; all: every shop or link
 	At     time.Duration // when it begins, after the start
 	For    time.Duration // how long it lasts; 0: it has no duration
 	Amount time.Duration // delay of replies or of an INSERT
@@ -215,8 +215,8 @@ type Draw struct {
 	Shops    int
 }
 
-// leastGap and mostGap bound the time from the end of a fault to the next one. lastGap is
-// the shortest time from the end of the last fault to the end of the sale.
+// leastGap and mostGap limit the time from the end of a fault to the next fault. lastGap is the
+// shortest time from the end of the last fault to the end of the sale.
 const (
 	leastGap = 1000 * time.Millisecond
 	mostGap  = 2500 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// ErrSpec is wrapped by the errors for servers that chaos must not break.
+// ErrSpec is wrapped by the errors about servers that chaos must not break.
 var ErrSpec = errors.New("chaos breaks its servers, and so needs some that the bench starts: embedded or local")
 
 // The values of -redis and -db that start a server.

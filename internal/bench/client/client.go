@@ -22,7 +22,7 @@ import (
 
 const (
 	maxConnections = 256
-	// maxReply bounds a reply, in bytes. An order takes less than 400.
+	// maxReply is the maximum size of a reply in bytes. An order takes less than 400 bytes.
 	maxReply = 400*stock.MaxOrders + 64<<10
 	// deletePause is the pause between two tries to delete an item with open holds.
 	deletePause = 100 * time.Millisecond
@@ -47,7 +47,7 @@ func New(token string, timeout time.Duration) *Client {
 type Request struct {
 	Method, Path string
 	Key          string // idempotency key, or ""
-	Prefer       string // the header, or ""
+	Prefer       string // the Prefer header, or ""
 	Body         any    // sent as JSON; nil: none
 }
 
@@ -57,7 +57,7 @@ type Answer struct {
 	Code   string // from a problem reply; without one, the status as text
 	Header http.Header
 	Text   []byte
-	Err    error // why the outcome is unknown, or how the shop refused
+	Err    error // why the outcome is unknown, or why the shop refused
 }
 
 // Unanswered reports whether the request should be sent again.
@@ -81,7 +81,7 @@ func (c *Client) Send(ctx context.Context, base string, r Request, v any) Answer
 	var problem struct {
 		Code string `json:"code"`
 	}
-	_ = json.Unmarshal(a.Text, &problem) // a reply without a code is known by its status
+	_ = json.Unmarshal(a.Text, &problem) // a reply without a code is identified by its status
 	if a.Code = problem.Code; a.Code == "" {
 		a.Code = strconv.Itoa(a.Status)
 	}

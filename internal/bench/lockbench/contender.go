@@ -131,7 +131,7 @@ func Contenders() Catalog {
 	return append(all, limits()...)
 }
 
-// policies lists the waiting policies for locks that have no way of waiting of their own.
+// policies lists the waiting policies for locks that do not bring their own way of waiting.
 func policies() []string {
 	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
 }
@@ -145,7 +145,7 @@ func stages() Catalog {
 	for _, s := range catalog.Strategies() {
 		switch {
 		case s.Kind != catalog.Guarded || s.Name == "none" || s.Name == "local": // no lock across processes
-		case s.Extra && !s.Needs.OfServers(): // libraries have contenders of their own
+		case s.Extra && !s.Needs.OfServers(): // libraries have their own contenders
 		case s.OwnWait:
 			all = append(all, Contender{
 				Name: s.Name, Waits: ownQueue, About: s.Adds, Needs: s.Needs,

@@ -14,7 +14,7 @@ import (
 // the contenders are served.
 type fault struct {
 	kill bool // a process is killed
-	stop bool // a process is stopped for a while. With kill it is another process, as soon as the first is dead.
+	stop bool // a process is stopped for a while; if kill is set, another one, once the first is dead
 }
 
 // stopTime is the time for which a process is stopped.

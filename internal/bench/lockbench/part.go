@@ -113,7 +113,7 @@ func (c *part) entry(i int) guard.Entry {
 	return guard.Entry{Key: c.setup.Key, Owner: fmt.Sprintf("%s-%d", c.setup.Name, i)}
 }
 
-// deduct is what a contender does inside the lock.
+// deduct is the work of a contender inside the lock.
 type deduct struct {
 	*part
 	slot   slot

@@ -28,8 +28,8 @@ type ended struct {
 	start     time.Time // the common start
 	end       time.Time // when the last outcome was known, or the wait for it ended
 	commands  int64     // number of commands that Redis ran from the start to the end
-	initial   int       // of the counter
-	counter   int       // at the end
+	initial   int       // initial value of the counter
+	counter   int       // value of the counter at the end
 }
 
 // row computes the figures.

@@ -64,7 +64,7 @@ const replyTime = 2 * time.Second
 // prefix is the prefix of the runner's keys, which are on one node of a cluster.
 func (r *runner) prefix() string { return "oversell:{lockbench-" + r.id + "}" }
 
-// tidyTimeout bounds the removal of the keys.
+// tidyTimeout limits the removal of the keys.
 const tidyTimeout = 20 * time.Second
 
 // close removes the runner's keys and closes its connections.

@@ -13,8 +13,8 @@ type Chaos struct {
 	Faults []Fault `json:"faults"`
 
 	Acknowledged int64 `json:"acknowledged"`  // buyers who were told of an order, including the sell-out
-	BoughtAtEnd  int64 `json:"bought_at_end"` // those of them who bought in the sell-out
-	Repeated     int64 `json:"repeated"`      // requests beyond the first of a buyer
+	BoughtAtEnd  int64 `json:"bought_at_end"` // the buyers among them who bought in the sell-out
+	Repeated     int64 `json:"repeated"`      // requests beyond each buyer's first
 
 	Sold         int64    `json:"sold"` // units in order rows
 	Missing      int64    `json:"acknowledged_missing"`

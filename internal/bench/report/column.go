@@ -14,9 +14,9 @@ type column struct {
 	title  string
 	figure string // the figure's name in JSON
 	show   func(v float64) string
-	of     kind   // which tables have it
+	of     kind   // the tables that have the column
 	rare   string // explains a column that is shown only if one of its figures is not 0
-	many   bool   // only tables of several items have it
+	many   bool   // only tables with several items have the column
 	spare  int    // see present.Column
 }
 

@@ -71,7 +71,7 @@ type Comparison struct {
 	alone    []string // names the groups that are in only one of the reports
 }
 
-// pair is two groups to compare. It is named after the new one.
+// pair holds two groups to compare. Tables show it under the name of the new group.
 type pair struct{ old, now Group }
 
 // CompareFiles compares the rows that both reports have. The error wraps ErrDiffer if the reports

@@ -52,7 +52,7 @@ type Lock struct {
 	Spread float64 `json:"wait_max_to_p50"`
 
 	// Jain is Jain's fairness index of the processes' deductions while all of them contended; 1 is
-	// even. It is 0 with one process, or if no contender was served in that time.
+	// even. It is 0 if there is one process, or if no contender was served in that time.
 	Jain    float64 `json:"jain"`
 	Deducts []int   `json:"deducts"` // deductions of each process in that time
 
@@ -89,7 +89,7 @@ type Disturbed struct {
 const (
 	Skipped figures.Verdict = "skipped"
 	Broken  figures.Verdict = "broken"  // two holders at once, or lost updates
-	Late    figures.Verdict = "late"    // the same, but only by a process that had been stopped
+	Late    figures.Verdict = "late"    // like Broken, but only because of a process that had been stopped
 	Starved figures.Verdict = "starved" // some contenders were neither served nor refused
 	GaveUp  figures.Verdict = "gave up" // some contenders were refused
 )

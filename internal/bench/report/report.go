@@ -51,11 +51,11 @@ type Manifest struct {
 	SecondLook bool          `json:"second_look"`
 	Keeper     stock.Backend `json:"keeper,omitempty"`   // where the bench was asked to keep the stock
 	Unfenced   bool          `json:"unfenced,omitempty"` // the stock does not check fencing tokens
-	Replicas   int           `json:"replicas,omitempty"` // of Redis that must have an accepted order
+	Replicas   int           `json:"replicas,omitempty"` // number of Redis replicas that must have an accepted order
 	Repeat     int           `json:"repeat"`             // runs of each row asked for
 	Planned    int           `json:"planned,omitempty"`  // rows asked for, times Repeat
 	Seed       uint64        `json:"seed,omitempty"`     // for the first run's faults, or for who buys what
-	Items      int           `json:"items,omitempty"`    // number on sale, which share the stock equally; 0: one
+	Items      int           `json:"items,omitempty"`    // number of items, which share the stock equally; 0: one
 	Skew       string        `json:"skew,omitempty"`     // how unequally buyers want the items
 	Flags      []string      `json:"flags,omitempty"`    // given to the bench, without secrets
 
@@ -169,7 +169,7 @@ type Audit struct {
 	AcknowledgedMissing int64 `json:"acknowledged_missing"` // replies that do not match an order in the database
 	Unreported          int64 `json:"unreported"`           // orders without a reply, except those of cut-off buyers
 
-	// Figures of orders that are written behind the sale; 0 without such orders.
+	// Figures of orders that are written behind the sale; 0 if there are no such orders.
 	AcceptedLost int64   `json:"accepted_lost"`            // orders that were accepted and then lost
 	DurableP99   float64 `json:"durable_p99_ms,omitempty"` // time until 99 of 100 accepted orders were written
 	Drain        float64 `json:"drain_ms,omitempty"`       // time from the last reply until all orders were written
@@ -220,7 +220,7 @@ func (r Row) Line(s present.Style) string {
 
 // Held holds the figures of a row whose buyers hold a unit first and pay later.
 type Held struct {
-	Holds    int64 `json:"holds"`    // number of holds given out, except in the final sell-out
+	Holds    int64 `json:"holds"`    // number of holds that buyers got before the final sell-out
 	Captures int64 `json:"captures"` // payments that the provider has captured
 	Refunds  int64 `json:"refunds"`
 	// ChargedWithoutOrder is the number of captures that ended in neither exactly one order
@@ -245,7 +245,7 @@ type Kills struct {
 }
 
 // Discarded is a run of a row that does not count, because a process stalled for so long that the run says nothing
-// about the lock.
+// about the lock, or because a fault was not injected.
 type Discarded struct {
 	TTL     string          `json:"ttl"`
 	Verdict figures.Verdict `json:"verdict"`

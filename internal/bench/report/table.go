@@ -136,7 +136,7 @@ func perSecond(s present.Style, rate int, duration string) string {
 	return s.Sayf("%s a second for %s", s.Count(rate, "buyer"), s.Say(duration))
 }
 
-// units describes how many units of how many items are on sale.
+// units describes the numbers of units and items on sale.
 func (m Manifest) units(s present.Style) string {
 	units := s.Count(int(m.Stock), "unit")
 	if m.Items == 0 {

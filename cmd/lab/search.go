@@ -195,7 +195,7 @@ func (s schedules) width() int {
 	return width
 }
 
-// The lines of a Markdown file between which the table of the searches is written.
+// The lines of a Markdown file that enclose the table of the searches.
 const (
 	searchBegin   = "<!-- search:begin -->"
 	searchBeginZH = "<!-- search:begin zh -->"

@@ -20,7 +20,7 @@ import (
 // The exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // it failed while it ran
+	exitFailed = 1 // it failed while running
 	exitUnable = 2 // it could not start
 )
 

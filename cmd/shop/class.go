@@ -111,7 +111,7 @@ func classURL(host, addr string) string {
 	return "http://" + net.JoinHostPort(strings.Trim(host, "[]"), port) + "/#/shop/phone"
 }
 
-// welcomeClass prints what the teacher has to open.
+// welcomeClass prints the addresses and the token that the teacher needs.
 func welcomeClass(stdout io.Writer, addr, phones, token string) {
 	fmt.Fprintf(stdout, `The class is open. Show this page on the projector; it has a QR code for the phones:
   http://%s/#/shop/class

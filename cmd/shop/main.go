@@ -31,7 +31,7 @@ import (
 // The exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // the shop failed while it ran, or -check found a problem
+	exitFailed = 1 // the shop failed while running, or -check found a problem
 	exitUnable = 2 // the shop could not start
 )
 

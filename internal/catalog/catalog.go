@@ -31,7 +31,7 @@ import (
 // Options configure a guard.
 type Options struct {
 	Redis  redis.UniversalClient
-	TTL    time.Duration // lease of a lock, for those that have one
+	TTL    time.Duration // lease of the locks that have one
 	Policy guard.Policy  // how to wait for a lock
 
 	Stream stock.Stream // how a Streamed strategy accepts orders
@@ -52,7 +52,7 @@ type Kind int
 
 // The kinds.
 const (
-	Guarded     Kind = iota // a guard keeps others out, or claims to: Strategy.Guard makes it
+	Guarded     Kind = iota // a guard keeps other buyers out, or claims to: Strategy.Guard makes it
 	Optimistic              // all buyers may enter, and the writes of the losers are refused
 	Atomic                  // no guard: a script checks and takes in one step
 	Batched                 // like Atomic, but with one script for many buyers
@@ -60,7 +60,7 @@ const (
 	Conditional             // the database checks and takes in one statement
 	Versioned               // Optimistic, in the database
 	RowLocked               // the database locks the row for a transaction
-	NameLocked              // a named lock in the database keeps others out
+	NameLocked              // a named lock in the database keeps other buyers out
 	Pooled                  // the database has a row for each unit, and hands out free rows
 )
 
@@ -72,7 +72,7 @@ type Strategy struct {
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
 
-	// Needs says what it needs besides a Redis and a database.
+	// Needs says what the strategy needs besides a Redis and a database.
 	Needs Need
 
 	// Extra means that the bench runs the strategy only on request, because the default run takes

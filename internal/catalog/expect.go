@@ -201,7 +201,7 @@ func (e Expectation) takenByKilled() Expectation {
 // fail. Under no strategy may a confirmed order be missing, or an idempotency key buy twice.
 type Leeway struct {
 	Oversells string // what makes the strategy oversell; "": nothing does
-	Strands   string // which units may be stranded; "": none
+	Strands   string // the units that may be stranded; "": none
 	Sticks    bool   // a killed holder may block the sale for good
 	Always    bool   // it oversells without any fault
 	LosesLock bool   // if Redis loses its keys, a second holder enters and the stock does not notice

@@ -10,7 +10,7 @@ func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 // Stock is the audit of one sale of one item. The orders in the database are the ground
 // truth; Remaining is the stock counter.
 type Stock struct {
-	Initial    int64 `json:"initial"`    // units that the sale began with, and those added since
+	Initial    int64 `json:"initial"`    // units that the sale began with, and units added since
 	Remaining  int64 `json:"remaining"`  // units left according to the counter
 	Held       int64 `json:"held"`       // units in holds that have not expired; 0 in a sale without holds
 	Unwritten  int64 `json:"unwritten"`  // units in accepted orders that are not written yet

@@ -10,7 +10,7 @@ type Verdict string
 
 // The verdicts. Only OK is good; the catalog says which one to expect.
 const (
-	OK        Verdict = "ok"        // sold what was there, and the counter agrees
+	OK        Verdict = "ok"        // no more units were sold than there were, and the counter agrees
 	Oversold  Verdict = "oversold"  // more units sold than there were
 	Drift     Verdict = "drift"     // counter, orders, payments and what buyers were told disagree, nothing oversold
 	Undersold Verdict = "undersold" // buyers were refused although units were left

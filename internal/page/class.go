@@ -105,7 +105,7 @@ func (c *Class) State() ClassState {
 	}
 }
 
-// errClassWork means that the work of a holder is out of range.
+// errClassWork means that the work time of a holder is out of range.
 var errClassWork = errors.New("work_ms must be 0 to " + strconv.FormatInt(maxClassWork.Milliseconds(), 10))
 
 // SetWork sets how many milliseconds a holder works from now on, and resets the largest number of holders.

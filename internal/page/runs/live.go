@@ -10,7 +10,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// Phase is the stage of progress of a row.
+// Phase is a phase of a row in progress.
 type Phase string
 
 // The phases.

@@ -27,7 +27,7 @@ import (
 	"oversell/internal/present"
 )
 
-// The errors that a Manager returns, wrapped.
+// The errors that a Manager wraps.
 var (
 	ErrBusy       = errors.New("a run is under way")
 	ErrOccupied   = errors.New("no run can start meanwhile")
@@ -37,7 +37,7 @@ var (
 	ErrClosed     = errors.New("the shop is closing")
 )
 
-// The reasons why a run is ended early.
+// The causes with which a run is ended early.
 var (
 	errStopped   = errors.New("stopped")
 	errTimeLimit = errors.New("took longer than the limit")

@@ -30,8 +30,8 @@ type Strategy struct {
 	OwnWait   bool            `json:"own_wait"`  // the lock has its own way of waiting
 	Exclusive bool            `json:"exclusive"` // it promises one holder at a time
 	Needs     catalog.Need    `json:"needs"`
-	Backends  []Backend       `json:"backends"` // that it can run on
-	Keepers   []stock.Backend `json:"keepers"`  // that it can work with
+	Backends  []Backend       `json:"backends"` // backends that it can run on
+	Keepers   []stock.Backend `json:"keepers"`  // keepers that it can work with
 }
 
 // Condition is a condition that can be chosen.

@@ -27,7 +27,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// ErrConfig is wrapped by the errors about a Config that cannot be run.
+// ErrConfig is wrapped by the errors for a Config that cannot be run.
 var ErrConfig = errors.New("cannot be run")
 
 // Invalid returns an error that wraps ErrConfig.
@@ -35,8 +35,8 @@ func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 }
 
-// Within returns an error that wraps ErrConfig unless v is between least and most. The error text
-// begins with said, which names the setting and its value.
+// Within returns an error that wraps ErrConfig unless v is allowed. In the error, said names v and
+// its value.
 func Within[T cmp.Ordered](said string, v, least, most T) error {
 	if least <= v && v <= most {
 		return nil

@@ -28,8 +28,8 @@ type Page struct {
 	anomalies *Anomalies
 }
 
-// Occupy keeps runs of the bench from starting until leave is called. Its error wraps runs.ErrBusy
-// while a run is under way, or runs.ErrClosed.
+// Occupy keeps runs of the bench from starting until leave is called. Its error
+// wraps runs.ErrBusy while one is under way, or runs.ErrClosed.
 type Occupy func(what string) (leave func(), err error)
 
 // New returns a Page. The lab's run and the searches end with ctx. The event streams end with the

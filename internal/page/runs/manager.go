@@ -70,7 +70,7 @@ type Manager struct {
 	mu      sync.Mutex
 	runs    []*run        // the oldest first
 	others  []string      // names of the tasks that keep runs from starting: see Occupy
-	version uint64        // number of the state that subscribers see
+	version uint64        // of the state that subscribers see
 	listed  uint64        // the version in which a run last began or ended
 	changed chan struct{} // closed when version changes
 }
@@ -226,9 +226,9 @@ func (m *Manager) touch() {
 // now returns the current time in UTC, in whole milliseconds.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// Occupy keeps runs from starting until leave is called. Call it for work that uses the processor for a long time,
-// and would distort the measurements of a run. The error wraps ErrBusy while a run is under way, or is ErrClosed.
-// Several such tasks may run at once, and leave may be called more than once.
+// Occupy keeps runs from starting until leave is called. It is for work that uses the processor for
+// a long time, and would distort what a run measures. The error wraps ErrBusy while a run is under
+// way, or is ErrClosed. Several such tasks may run at once, and leave may be called more than once.
 func (m *Manager) Occupy(what string) (leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// ErrSettings is wrapped by the errors about invalid Settings. They say what is allowed.
+// ErrSettings is wrapped by the errors for invalid Settings, which say what is allowed.
 var ErrSettings = errors.New("invalid settings")
 
 // Backend says which Redis and database the shops of a run use.

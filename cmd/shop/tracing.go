@@ -52,7 +52,7 @@ type traces struct {
 	log      *slog.Logger
 }
 
-// openTraces returns a traces that sends spans to the collector at address (see tracesURL).
+// openTraces returns traces that send spans to the collector at address (see tracesURL).
 // OpenTelemetry's environment variables can set the sampler and the headers. If the collector is
 // unavailable, the shop logs that and goes on selling.
 func openTraces(ctx context.Context, address, instance string, log *slog.Logger) (*traces, error) {

@@ -238,7 +238,7 @@ func (s *resale) next(from time.Time) <-chan time.Time {
 const (
 	// sellsWithin limits the time in which a sale must recover from a fault.
 	sellsWithin = 2 * time.Second
-	// steady is the time from the recovery of the sale to the next fault.
+	// steady is the shortest time from the recovery of the sale to the next fault.
 	steady = 300 * time.Millisecond
 	// shortestStall is the shortest stall that counts. It is longer than the delay of a timer on an
 	// idle machine.

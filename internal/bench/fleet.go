@@ -162,7 +162,7 @@ func (f *shops) follow(ctx context.Context, p plan, unguarded bool) error {
 }
 
 // stay keeps holders that enter from now on inside until the given time, in all shops except the
-// one passed as but.
+// given one.
 func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) error {
 	return f.Each(func(m *fleet.Member) error {
 		if m == but {
@@ -198,8 +198,8 @@ func (f *shops) entered(without *fleet.Member) (n int64) {
 }
 
 // succeeded waits until a holder has entered in a shop other than the stopped one, until the
-// maximum time has passed, or until ctx ends. The number of holders that had entered when the shop
-// was stopped is passed as before.
+// maximum time has passed, or until ctx ends. The argument before is the number of holders that had
+// entered when the shop was stopped.
 func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int64, most time.Duration) {
 	for end := time.Now().Add(most); before >= 0 && f.entered(stopped) == before && time.Now().Before(end); {
 		if guard.Sleep(ctx, glancePause) != nil {
@@ -259,8 +259,8 @@ func (f *shops) inject(ctx context.Context, fault func(m *fleet.Member) error) e
 	return err
 }
 
-// overstayed records slow and late holders until ctx ends, which is when the row is over. While the
-// first late holder is late, other holders that enter stay inside.
+// overstayed records slow and late holders until ctx ends, which is when the row is over. Once a
+// first holder is late, other holders that enter stay inside for a while.
 func (r *run) overstayed(ctx context.Context) error {
 	var found atomic.Bool
 	err := r.shops.Each(func(m *fleet.Member) error {

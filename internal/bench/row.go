@@ -308,7 +308,7 @@ func (r *run) judgeCache(row *report.Row, o outcome) {
 	row.Verdict = figures.CacheRun{Loads: row.DBLoads, Served: row.Served, GaveUp: row.Failed}.Verdict()
 }
 
-// expectation returns the case for which the catalog has the expectation of the row.
+// expectation returns the row as a case of the catalog.
 func (r *run) expectation(keeper stock.Backend) catalog.Case {
 	return catalog.Case{
 		Workload: r.cfg.Workload, Condition: r.cond, Instances: r.cfg.shops(),

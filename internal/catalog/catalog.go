@@ -68,7 +68,7 @@ const (
 type Strategy struct {
 	Name   string
 	Kind   Kind
-	Adds   string // what the strategy before it lacks
+	Adds   string // what it adds to the strategy before it
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
 

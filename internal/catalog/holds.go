@@ -13,7 +13,7 @@ import (
 // HoldStage describes one way of keeping holds, and what is claimed about it.
 type HoldStage struct {
 	Name   string
-	Adds   string // what the stage before it lacks
+	Adds   string // what it adds to the stage before it
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
 
@@ -55,7 +55,7 @@ func HoldStages() []HoldStage {
 	}
 }
 
-// DefaultHoldStage is the stage that a shop uses unless a request names another stage.
+// DefaultHoldStage is the stage that a shop and the bench use by default.
 const DefaultHoldStage = h3.Name
 
 // Holds makes all stages on the given backends, and returns them by name.

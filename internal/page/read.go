@@ -19,7 +19,7 @@ import (
 type stage struct {
 	Name   string   `json:"name"`
 	Before string   `json:"before,omitempty"` // the stage that it is compared with; the first has none
-	Adds   string   `json:"adds"`             // what the stage before it lacks
+	Adds   string   `json:"adds"`             // what it adds to the stage before it
 	Breaks string   `json:"breaks"`           // what still breaks
 	Files  []source `json:"files"`
 }

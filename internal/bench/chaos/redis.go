@@ -56,8 +56,8 @@ func (s *Servers) redisDo(command ...any) func(context.Context) error {
 	}
 }
 
-// loseKeys deletes the item's keys whose names continue with the text in what after the item's
-// name. If what is "", it deletes all keys of the item.
+// loseKeys deletes the item's keys in whose names the given text follows the item's name. If the
+// text is "", it deletes all keys of the item.
 func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 	prefix := "oversell:{" + sku + "}" + what
 	var keys []string

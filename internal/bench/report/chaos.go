@@ -13,7 +13,7 @@ type Chaos struct {
 	Faults []Fault `json:"faults"`
 
 	Acknowledged int64 `json:"acknowledged"`  // buyers who were told of an order, including the sell-out
-	BoughtAtEnd  int64 `json:"bought_at_end"` // the buyers among them who bought in the sell-out
+	BoughtAtEnd  int64 `json:"bought_at_end"` // how many of them bought in the sell-out
 	Repeated     int64 `json:"repeated"`      // requests beyond each buyer's first
 
 	Sold         int64    `json:"sold"` // units in order rows

@@ -75,8 +75,8 @@ type watch struct {
 	during  bool // the requests are in flight, so that the fleet does not change
 }
 
-// watched returns the watch of a row, or nil if there is no watcher. It measures the cost of an
-// audit with a second audit before any request is sent, and stores that audit in before.
+// watched returns the watch of a row, or nil if there is no watcher. It makes a second audit before
+// any request is sent, to measure the cost of an audit, and stores it in *before.
 func (r *run) watched(ctx context.Context, l *stream, before *web.Audit) (*watch, error) {
 	if r.watcher == nil {
 		return nil, nil

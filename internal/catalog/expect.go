@@ -198,7 +198,7 @@ func (e Expectation) takenByKilled() Expectation {
 }
 
 // Leeway says what may go wrong in a sale during which shops, Redis, the database and the network
-// fail. Under no strategy may a confirmed order be missing, or an idempotency key buy twice.
+// fail. No strategy may lose a confirmed order, or let an idempotency key buy twice.
 type Leeway struct {
 	Oversells string // what makes the strategy oversell; "": nothing does
 	Strands   string // the units that may be stranded; "": none

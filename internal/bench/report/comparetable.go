@@ -91,7 +91,7 @@ func ranOn(m Manifest) string {
 	return m.Load(present.Style{}) + "\n" + fmt.Sprintf("redis: %s; db: %s; %s\n", m.Redis, m.DB, m.Go)
 }
 
-// tables writes a table of each figure of each workload.
+// tables writes a table for each figure of each workload.
 func (c Comparison) tables(b *strings.Builder, columns func(f figure, t *present.Table[pair])) {
 	for i, part := range c.Old.Parts() {
 		pairs := slices.DeleteFunc(slices.Clone(c.pairs), func(p pair) bool {

@@ -93,7 +93,7 @@ func (l *Live) see(p Point) {
 	}
 }
 
-// happened records the faults so far, and whether buyers were no longer served.
+// happened records the faults so far, and a violation if buyers were no longer served.
 func (l *Live) happened(now bench.Live) {
 	l.Faults = now.Faults
 	u := now.Unserved

@@ -119,7 +119,7 @@ func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.
 			return row, nil
 		}
 		discarded = append(discarded, report.Discarded{
-			TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled,
+			TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled, Missed: r.Missed,
 		})
 		c.TTL = 2 * r.TTL
 	}

@@ -93,8 +93,8 @@ func TestRowIsRunAgainAfterAStall(t *testing.T) {
 			t.Errorf("%s: %d tries, %v, %+v", name, tries, err, found)
 		}
 		for i, d := range found[0].Discarded {
-			if want := (time.Second << i).String(); d.TTL != want {
-				t.Errorf("%s: try %d had a ttl of %s, want %s", name, i+1, d.TTL, want)
+			if want := (time.Second << i).String(); d.TTL != want || d.Missed != tt.first.Missed {
+				t.Errorf("%s: try %d: %+v, want a ttl of %s", name, i+1, d, want)
 			}
 		}
 	}

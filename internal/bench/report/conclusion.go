@@ -92,14 +92,18 @@ func (r Report) repeated(s present.Style) string {
 	var b strings.Builder
 	for _, row := range r.Rows {
 		for _, d := range row.Discarded {
-			b.WriteString("  " + s.Sayf("%s: %s; a process stalled for %.0f ms, with a ttl of %s",
-				r.name(row, s), s.Say(cmp.Or(d.Differs, "verdict "+string(d.Verdict))), d.Stalled, s.Say(d.TTL)) + "\n")
+			reason := s.Sayf("a process stalled for %.0f ms, with a ttl of %s", d.Stalled, s.Say(d.TTL))
+			if d.Missed {
+				reason = s.Say("a fault was not injected")
+			}
+			b.WriteString("  " + s.Sayf("%s: %s; %s",
+				r.name(row, s), s.Say(cmp.Or(d.Differs, "verdict "+string(d.Verdict))), reason) + "\n")
 		}
 	}
 	if b.Len() == 0 {
 		return ""
 	}
-	return s.Say("Run again with twice the ttl, because a process stalled for more than a fifth of it:") + "\n" +
+	return s.Say("Run again with twice the ttl, because a process stalled or a fault was not injected:") + "\n" +
 		b.String()
 }
 

@@ -251,6 +251,7 @@ type Discarded struct {
 	Verdict figures.Verdict `json:"verdict"`
 	Differs string          `json:"differs,omitempty"` // from the expectation
 	Stalled float64         `json:"stalled_ms"`
+	Missed  bool            `json:"missed,omitempty"` // a fault of the row was not injected
 }
 
 // Parts divides the report by workload. Each part has the rows of one workload and their manifest. A part may have

@@ -62,7 +62,7 @@ func sale() report.Report {
 				r.Expected, r.Differs = false, "verdict unknown instead of ok"
 				r.Stalled, r.Discarded = 211, []report.Discarded{
 					{TTL: "1s", Verdict: figures.OK, Differs: "2 holders at once instead of at most 1", Stalled: 812.4},
-					{TTL: "2s", Verdict: figures.OK, Stalled: 611.3},
+					{TTL: "2s", Verdict: figures.OK, Stalled: 11.3, Missed: true},
 				}
 			}),
 			row("watch", catalog.Crash, figures.Drift, func(r *report.Row) {

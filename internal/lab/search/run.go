@@ -58,7 +58,7 @@ const (
 
 // errNondeterministic means that a program behaved differently after the same inputs. Such a
 // program cannot be searched.
-var errNondeterministic = errors.New("told the same twice, the buyer does not do the same")
+var errNondeterministic = errors.New("the buyer behaved differently after the same replies")
 
 // play runs the program with the given inputs, and returns its snapshots from then on, without
 // further inputs.

@@ -17,17 +17,16 @@ import (
 
 // Database is a database for one cell.
 type Database struct {
-	// Dial opens a connection pool. It passes the driver's connector to through, and uses the
+	// Dial opens a connection pool. It calls through with the driver's connector, and uses the
 	// connector that through returns.
 	Dial func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error)
 
-	TablePrefix string // begins the name of each table
+	TablePrefix string // prefix of every table name
 	Close       func() error
 }
 
-// OpenDatabase starts a database, or connects to the one at an address, as spec says. Spec has the
-// form of Config.Database. Package lab imports no database driver, so that it also builds for a
-// browser.
+// OpenDatabase starts a database or connects to an existing one, as spec says. Spec has the form of
+// Config.Database. Package lab imports no database driver, so that it also builds for a browser.
 type OpenDatabase func(ctx context.Context, spec string) (*Database, error)
 
 // database holds a cell's database and its connection pools.
@@ -88,7 +87,7 @@ func (w *World) SideDatabase() *gorm.DB {
 // Database connects the process to the cell's database. The trace shows its statements, and faults
 // can be injected into them.
 func (p *Process) Database() *gorm.DB {
-	var connected atomic.Bool // until then, the statements are the library's own
+	var connected atomic.Bool // before that, the library itself sends statements
 	hook := func(_ context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
 		if !connected.Load() {
 			_, err := send()
@@ -102,7 +101,7 @@ func (p *Process) Database() *gorm.DB {
 	return db
 }
 
-// SQL returns the SQL statement that a command stands for, or "" for a command to Redis.
+// SQL returns the SQL statement in a command, or "" if it is a Redis command.
 func SQL(cmd fault.Command) string {
 	if !cmd.Is("SQL") {
 		return ""
@@ -110,7 +109,7 @@ func SQL(cmd fault.Command) string {
 	return cmd.Args[1]
 }
 
-// Sends returns a Match for the SQL statements that contain a text.
+// Sends returns a Match for SQL statements that contain a given text.
 func Sends(text string) Match {
 	return func(cmd fault.Command) bool { return strings.Contains(SQL(cmd), text) }
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A Claim checks something that must have happened in a cell before its outcome can be "holds". It
-// fails by calling Need. It checks the records of the cell, or tries the lock when the scenario is
-// over; it does not use the scenario's own verdict.
+// A Claim checks that something happened in a cell. Only if all claims are true can the outcome be
+// "holds". A claim checks the records of the cell, or tries the lock after the scenario; it does
+// not rely on the scenario's own verdict. If the claim is false, it calls Need.
 type Claim func(w *World)
 
 type deed struct {
@@ -17,7 +17,7 @@ type deed struct {
 	who  string
 }
 
-// The deeds that are counted for each actor.
+// The deeds that are counted per actor.
 const (
 	HadLock    = "had"     // it had the lock
 	WasRefused = "refused" // it asked for the lock and was refused
@@ -38,7 +38,7 @@ func (w *World) Did(what, who string) bool {
 	return w.deeds[deed{what, who}] > 0
 }
 
-// Times returns the number of times that the deed was recorded, for all actors together.
+// Times returns the number of times that the deed was recorded, summed over all actors.
 func (w *World) Times(what string) (sum int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,8 +90,8 @@ func (w *World) undecided(missing string) Verdict {
 }
 
 // IsLock claims that the lock still works at the end of the cell. All holders release what they
-// hold; then Y takes the lock, Z is refused, Y releases the lock, and Z takes it. Without this
-// claim an unlock that does nothing would keep every promise about unlocks, and a lock that is
+// hold. Then Y takes the lock, Z is refused, Y releases the lock, and Z takes it. Without this
+// claim, an unlock that does nothing would keep every promise about unlocks, and a lock that is
 // granted to everybody would keep every promise about re-entry. If the claim is true, the trace
 // does not show the check.
 func IsLock(w *World) {
@@ -111,7 +111,7 @@ func IsLock(w *World) {
 }
 
 // newcomer returns a holder in a new process. If the lock is in memory, the process is in the same
-// instance as the others.
+// instance as the earlier processes.
 func (w *World) newcomer(name string) *Holder {
 	if w.Subject.InProcess {
 		return w.actors()[0].Another(name).Holder()
@@ -135,8 +135,8 @@ func (p *Process) settle() {
 	}
 }
 
-// enters records that an actor has taken the lock, perhaps once more. It returns the other actors
-// that believe that they hold it.
+// enters records that an actor has taken the lock, possibly again. It returns the other actors that
+// believe that they hold it.
 func (w *World) enters(who string) (others []string) {
 	w.Record(HadLock, who)
 	w.mu.Lock()

@@ -11,32 +11,32 @@ import (
 	"oversell/internal/fault"
 )
 
-// A Match selects the Redis commands and the SQL statements (see SQL) that a fault is injected
-// into.
+// A Match selects the commands that a fault is injected into: Redis commands or SQL statements (see
+// SQL).
 type Match func(fault.Command) bool
 
 // AnyCommand matches every command to Redis.
 func AnyCommand(cmd fault.Command) bool { return SQL(cmd) == "" }
 
-// An Effect decides what happens to a command. To have Redis execute the command, it calls send.
-// Ctx ends when the cell is over, or when the process that sent the command is killed.
+// An Effect decides what happens to a command. It calls send to have Redis execute the command. Ctx
+// ends when the cell is over, or when the process that sent the command is killed.
 type Effect func(ctx context.Context, send func() (fault.Value, error)) (fault.Value, error)
 
-// What happened to a command without a reply. The trace shows these texts.
+// The reasons why a command has no reply. The trace shows these texts.
 var (
 	errReplyLost = errors.New("executed; the reply is lost")
 	errDropped   = errors.New("never arrived")
 )
 
-// loseReply has Redis execute the command, and breaks the connection before the reply arrives.
+// loseReply lets Redis execute the command, and breaks the connection before the reply arrives.
 func loseReply(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 	if reply, err := send(); err != nil || isNoScript(reply) {
-		return reply, err // nothing was executed yet: the fault is for the EVAL that follows
+		return reply, err // nothing was executed; the fault applies to the EVAL that follows
 	}
 	return nil, errReplyLost
 }
 
-// Drop breaks the connection, and Redis never sees the command.
+// Drop breaks the connection before Redis sees the command.
 func Drop(context.Context, func() (fault.Value, error)) (fault.Value, error) { return nil, errDropped }
 
 // Answer returns an Effect that replies in place of Redis, which never sees the command.
@@ -44,8 +44,8 @@ func Answer(reply fault.Value) Effect {
 	return func(context.Context, func() (fault.Value, error)) (fault.Value, error) { return reply, nil }
 }
 
-// LoseReply breaks the connection before the reply to the next command that matches
-// arrives, or, if the lock is not in Redis, before the next reply.
+// LoseReply breaks the connection before the reply to the next matching command arrives. If the
+// lock is not in Redis, it breaks the connection before the next reply.
 func (p *Process) LoseReply(match Match) {
 	if p.member == nil {
 		p.Inject(match, 1, "the connection breaks before the reply arrives", loseReply)
@@ -56,8 +56,8 @@ func (p *Process) LoseReply(match Match) {
 }
 
 // LoseQuestion breaks the connection before the next request arrives. If the lock is not in Redis,
-// the connection stays broken until mend is called. If spare is set, the process need not send a
-// request for the cell to have an outcome.
+// the connection stays broken until mend is called. If spare is set, the outcome of the cell does
+// not become Unknown if the process sends no request.
 func (p *Process) LoseQuestion(spare bool) (mend func()) {
 	if p.member == nil {
 		p.Inject(AnyCommand, 1, "the connection breaks before Redis sees it", Drop).Spare = spare
@@ -69,8 +69,8 @@ func (p *Process) LoseQuestion(spare bool) (mend func()) {
 }
 
 // Delay delays the reply to the next request until letGo is called. If the lock is not in Redis, it
-// delays everything that the process sends and receives. The channel under is closed when the delay
-// begins.
+// delays everything that the process sends and receives. The returned channel is closed when the
+// delay begins.
 func (p *Process) Delay() (under <-chan struct{}, letGo func()) {
 	if p.member == nil {
 		late := NewPause()
@@ -134,14 +134,15 @@ type Planned struct {
 	match    Match
 	act      Effect
 	text     string // what the trace says
-	left     []int  // number of commands that it will still affect, by server
+	left     []int  // number of commands that it will still affect, per server
 	happened bool   // it has affected a command
 
 	Spare bool // the cell has an outcome even if no command matches
 }
 
-// Inject injects a fault into the next n commands that match, or into n at each server if the lock
-// is on several. If no command matches, the outcome of the cell is Unknown, unless Spare is set.
+// Inject injects a fault into the next n commands that match. If the lock is on several servers, n
+// counts for each server. If no command matches, the outcome of the cell is Unknown, unless Spare
+// is set.
 func (p *Process) Inject(match Match, n int, text string, act Effect) *Planned {
 	f := &Planned{match: match, act: act, text: text, left: slices.Repeat([]int{n}, len(p.links))}
 	p.mu.Lock()
@@ -150,14 +151,14 @@ func (p *Process) Inject(match Match, n int, text string, act Effect) *Planned {
 	return f
 }
 
-// Park parks the next command that matches, before Redis sees it.
+// Park parks the next matching command before Redis sees it.
 func (p *Process) Park(match Match) *Pause {
 	stop := NewPause()
 	p.Inject(match, 1, "delayed on its way", stop.Before)
 	return stop
 }
 
-// fault returns the first planned fault that matches a command to a server, and counts one use of
+// fault returns the first planned fault that matches a command to a server, and counts this use of
 // it. It returns nil if no fault matches.
 func (p *Process) fault(server int, cmd fault.Command) *Planned {
 	p.mu.Lock()
@@ -172,7 +173,7 @@ func (p *Process) fault(server int, cmd fault.Command) *Planned {
 	return nil
 }
 
-// giveBack undoes one use of a fault. F may be nil.
+// giveBack undoes the counting of one use of a fault. F may be nil.
 func (p *Process) giveBack(f *Planned, server int) {
 	if f == nil {
 		return

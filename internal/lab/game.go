@@ -14,24 +14,25 @@ import (
 	"oversell/internal/naming"
 )
 
-// Play plays a schedule from its start, in virtual time and on a Redis of its own, and returns the
-// resulting State, which is the same each time. So to undo a move, play the schedule without it.
-// The error wraps ErrSchedule if the schedule is out of bounds or contains an impossible move.
+// Play plays a schedule from its start, in virtual time and on its own Redis, and returns the
+// resulting State. The same schedule always leads to the same State. So to undo a move, play the
+// schedule without it. The error wraps ErrSchedule if the schedule is out of bounds or contains an
+// impossible move.
 //
 // Each buyer is a process that buys one unit with the guard and the stock of the shop. Play is safe
 // for concurrent use, and leaves no goroutine behind.
 //
-// Unlike Run, it may be called in a process that continues in real time. Only pooled timers could
-// leak out of virtual time. go-redis takes one of its pooled timers only while a caller waits for
-// an exhausted connection pool, and a buyer uses only a few of its 256 connections. The other
-// client libraries have pools of their own, but none of the Levels uses them.
+// Unlike Run, Play may be called in a process that continues in real time. Only pooled timers could
+// leak out of virtual time. go-redis uses a pooled timer only while a caller waits for an exhausted
+// connection pool, and a buyer uses only a few of its 256 connections. The other client libraries
+// have pools of their own, but none of the Levels uses them.
 func Play(sc Schedule) (State, error) {
 	var state State
 	err := sc.play(func(g *game) { state = g.state() })
 	return state, err
 }
 
-// play plays a schedule, and calls look with the result.
+// play plays a schedule, and calls look with the finished game.
 func (sc Schedule) play(look func(*game)) error {
 	c, err := sc.check()
 	if err != nil {
@@ -46,7 +47,7 @@ func (sc Schedule) play(look func(*game)) error {
 		if failed = g.all(sc.Moves); failed == nil {
 			look(g)
 		}
-		if v := g.w.failure; failed == nil && v != nil { // from a goroutine that got stuck or panicked
+		if v := g.w.failure; failed == nil && v != nil { // set by a goroutine that got stuck or panicked
 			failed = fmt.Errorf("playing a schedule: %s", v.Note)
 		}
 	})
@@ -61,7 +62,7 @@ type game struct {
 	w      *World
 	shop   *Shop
 	buyers []*Shopper
-	news   chan struct{} // has a value when something has changed
+	news   chan struct{} // receives a value when something has changed
 
 	mu       sync.Mutex
 	findings []Finding
@@ -105,7 +106,7 @@ func (s *Shopper) opens(c *Request) {
 
 func (s *Shopper) text(c Request) string { return s.w.names.text(s.Name, c.Wire) }
 
-// let has Redis execute a command. A command that blocks in Redis does not hold up the others.
+// let lets Redis execute a command. A command that blocks in Redis does not block the other commands.
 func (g *game) let(b *Shopper, c Request, lost bool) {
 	b.Let(c, func(_ context.Context, send func() (fault.Value, error)) (fault.Value, error) {
 		if lost {
@@ -195,8 +196,8 @@ func (s *Shopper) able(a Action) error {
 	return errors.New(s.Name + " " + why)
 }
 
-// pass lets time pass. Renewals need no move: they are sent when their timers fire, unless the
-// process is frozen.
+// pass lets time pass. Renewals need no move: each is sent when its timer fires, unless its process
+// is frozen.
 func (g *game) pass(d time.Duration) {
 	g.letWatchdogs()
 	timer := time.After(d)
@@ -211,8 +212,8 @@ func (g *game) pass(d time.Duration) {
 	}
 }
 
-// letWatchdogs lets the pending renewals go, in the order of the buyers, so that the result is the
-// same each time.
+// letWatchdogs lets the pending renewals go. It takes the buyers in their order, so that the result
+// is the same each time.
 func (g *game) letWatchdogs() {
 	for _, b := range g.buyers {
 		for {
@@ -228,7 +229,7 @@ func (g *game) letWatchdogs() {
 
 func (g *game) settle() { Settle(g.buyers...) }
 
-// changed records a finding if a command of an actor deleted the lock of another actor.
+// changed records a finding if an actor's command deleted another actor's lock.
 func (g *game) changed(actor string, before, after lockState) {
 	if !before.held || after.held {
 		return
@@ -253,7 +254,7 @@ func (g *game) lookForSelfWait() {
 	}
 }
 
-// saw records what a buyer does, and the findings that follow from it.
+// saw records a moment of a buyer, and the findings that follow from it.
 func (g *game) saw(b *Shopper, m moment) {
 	switch m {
 	case enters:
@@ -269,8 +270,8 @@ func (g *game) saw(b *Shopper, m moment) {
 	g.shop.saw(b.Process, m)
 }
 
-// find records a finding. The trace shows an overlap or a refused write only as a note, because
-// neither need do harm.
+// find records a finding. The trace shows an overlap or a refused write only as a note, because it
+// may be harmless.
 func (g *game) find(kind FindingKind, actor, text string) {
 	mark := Break
 	if kind == Overlap || kind == Refused {
@@ -309,7 +310,7 @@ func (t *trace) len() int {
 }
 
 // arrange sorts the events of one move, which begin at index from, so that their order does not
-// depend on goroutines: the buyer that moved comes before the buyers that it woke.
+// depend on goroutines. The buyer that moved comes before the buyers that it woke.
 func (t *trace) arrange(from int, mover string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -326,7 +327,7 @@ type Goal string
 
 // The goals.
 const (
-	GoalOversell      Goal = "oversell"       // more units are sold than there are
+	GoalOversell      Goal = "oversell"       // more units are sold than exist
 	GoalOverlap       Goal = "overlap"        // two buyers are in the section at once
 	GoalForeignDelete Goal = "foreign-delete" // a buyer deletes another buyer's lock
 	GoalSelfWait      Goal = "self-wait"      // a buyer in its section waits for the lock that it holds itself
@@ -354,13 +355,13 @@ func (g Goal) NotApplicable(c Subject) string {
 type Level struct {
 	Strategy  string `json:"strategy"`
 	Goal      Goal   `json:"goal"`
-	Faultless bool   `json:"faultless,omitempty"` // only a schedule without faults wins it
+	Faultless bool   `json:"faultless,omitempty"` // only a schedule without faults wins the level
 }
 
-// Game returns the levels in their order. Each shows a flaw of one stage of the lock that the next
-// stage fixes. The goal of v8 cannot be reached, which the player has to find out. A frozen process
-// would break v5 as well as v6 and v7, so v5 must be won without a fault: otherwise one schedule
-// would win three levels in a row.
+// Game returns the levels in their order. Each level but the last shows a flaw of one stage of the
+// lock that the next stage fixes. The goal of v8 cannot be reached, and the player has to find that
+// out. A frozen process would break v5 as well as v6 and v7, so v5 must be won without a fault:
+// otherwise one schedule would win three levels in a row.
 func Game() []Level {
 	return []Level{
 		{Strategy: "none", Goal: GoalOversell},
@@ -376,16 +377,17 @@ func Game() []Level {
 	}
 }
 
-// shownBy maps a goal to the kind of finding that shows that it was reached. GoalStuck has none:
-// PlayFor plays on after the schedule to see which buyers are never served.
+// shownBy maps a goal to the kind of finding that shows that it was reached. GoalStuck has no such
+// finding: PlayFor continues after the schedule to see which buyers are never served.
 var shownBy = map[Goal]FindingKind{
 	GoalOversell: Oversold, GoalOverlap: Overlap, GoalForeignDelete: ForeignDelete, GoalSelfWait: SelfWait,
 }
 
-// Patience is how long all buyers go on before one that is still waiting counts as stuck.
+// Patience is the time that all buyers are given after a schedule. A buyer that still waits at the
+// end counts as stuck.
 const Patience = 10 * ScheduleTTL
 
-// Question is a schedule and a goal, as the page sends them.
+// Question is a schedule and a goal, in the form in which the page sends them.
 type Question struct {
 	Strategy string `json:"strategy"` // or a short name (see naming.Expand)
 	Buyers   int    `json:"buyers"`
@@ -402,8 +404,8 @@ func (q Question) Answer() (State, error) {
 	return PlayFor(Schedule{Strategy: naming.Expand(q.Strategy, Levels()), Buyers: q.Buyers, Moves: moves}, q.Goal)
 }
 
-// PlayFor plays a schedule as Play does. If goal is GoalStuck, it also plays the schedule a second
-// time and lets all buyers go on, to see which are never served. Play itself finds the other goals.
+// PlayFor plays a schedule as Play does. If goal is GoalStuck, it plays the schedule a second time
+// and lets all buyers go on, to see which are never served. For the other goals, Play is enough.
 func PlayFor(sc Schedule, goal Goal) (State, error) {
 	if goal != "" && !slices.Contains(Goals(), goal) {
 		return State{}, fmt.Errorf("%w: unknown goal %s", ErrSchedule, shorten(string(goal)))
@@ -439,9 +441,9 @@ func reached(findings []Finding) []Goal {
 	return goals
 }
 
-// outlast lets all living buyers go on for d without another fault: frozen processes thaw, the
-// buyers' commands are let go in turn, and time passes when there are none. It returns the buyers
-// that have not been served by then.
+// outlast lets all living buyers go on for d without another fault. Frozen processes thaw, the
+// buyers' commands are let go in turn, and time passes when no command is pending. It returns the
+// buyers that have not been served by then.
 func (g *game) outlast(d time.Duration) (waiting []string) {
 	for _, b := range g.buyers {
 		switch {
@@ -466,7 +468,7 @@ func (g *game) outlast(d time.Duration) (waiting []string) {
 	return waiting
 }
 
-// round lets one command of each buyer go, and reports whether there were any.
+// round lets one command of each buyer go, and reports whether any command was pending.
 func (g *game) round() (any bool) {
 	for _, b := range g.buyers {
 		if commands := b.Requests(); len(commands) > 0 {

@@ -12,14 +12,14 @@ import (
 	"oversell/internal/stock"
 )
 
-// State is the result of a schedule. The page relies on its JSON form.
+// State is the result of a schedule. The page depends on its JSON form.
 type State struct {
 	Strategy string    `json:"strategy"`
 	Buyers   int       `json:"buyers"`
 	Moves    string    `json:"moves"` // in the form that ParseMoves reads
 	TTL      float64   `json:"ttl_ms"`
 	Now      float64   `json:"now_ms"`  // since the sale began
-	Left     float64   `json:"left_ms"` // how much time may still pass
+	Left     float64   `json:"left_ms"` // how much more time may pass
 	Verdict  Judgment  `json:"verdict"`
 	Sale     Sale      `json:"sale"`
 	Lock     Holding   `json:"lock"`

@@ -18,14 +18,14 @@ import (
 
 // Request is a command that a buyer has sent and that has no reply yet.
 type Request struct {
-	ID       int // number among its buyer's commands, from 1; 0: not numbered yet
-	Conn     int // number among its buyer's connections, from 0
+	ID       int // its number among the buyer's commands, from 1; 0: not numbered yet
+	Conn     int // the number of the connection, from 0 for each buyer
 	Wire     fault.Command
 	Source   string        // of the script that it runs
 	Text     string        // orders commands that were sent at the same time; Opens may set it
 	Since    time.Duration // when it was sent, counted from Begin
 	From     time.Duration // when the program began to send it, which may be before it had a connection
-	Watchdog bool          // it renews the lock: the buyer's own work does not wait for it
+	Watchdog bool          // it renews the lock, and the buyer's work does not wait for its reply
 	GivenUp  bool          // its caller no longer waits for the reply
 }
 
@@ -40,11 +40,11 @@ type gatedConn struct {
 	l     *link
 	index int
 	busy  bool          // a command on it has no reply yet
-	held  bool          // its set-up waits until the process thaws
+	held  bool          // its setup waits until the process thaws
 	from  time.Duration // when that wait began, counted from Begin
 }
 
-// connection adds a connection. Over removes it.
+// connection adds a connection. The function over removes it.
 func (s *Shopper) connection(l *link) (c *gatedConn, over func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +106,8 @@ func (c *gatedConn) setUp(
 	return send()
 }
 
-// opened records a command that waits at the gate. It returns nil for a script that has not been
-// sent in full yet.
+// opened records a command that waits at the gate. It returns nil if the command runs a script
+// whose source has not been sent yet.
 func (c *gatedConn) opened(cmd fault.Command) *openRequest {
 	s := c.s
 	s.mu.Lock()
@@ -129,7 +129,7 @@ func (c *gatedConn) opened(cmd fault.Command) *openRequest {
 	return r
 }
 
-// script returns the source of a script, or "" if its hash is unknown.
+// script returns the source of the script that a command runs, or "" if its hash is unknown.
 func (s *Shopper) script(cmd fault.Command) string {
 	if !cmd.Is("EVALSHA", "EVALSHA_RO") {
 		s.w.scripts.Store(ScriptHash(cmd.Args[1]), cmd.Args[1])
@@ -140,8 +140,8 @@ func (s *Shopper) script(cmd fault.Command) string {
 	return text
 }
 
-// Let lets a command go: do decides what happens to it. A frozen process receives the reply, or
-// notices that the connection is broken, when it thaws.
+// Let lets a command go. The Effect do decides what happens to it. A frozen process receives the
+// reply, or notices that the connection is broken, when it thaws.
 func (s *Shopper) Let(c Request, do Effect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,9 +150,9 @@ func (s *Shopper) Let(c Request, do Effect) {
 	s.open = slices.Delete(s.open, i, i+1)
 }
 
-// Connections describes the connections of the process. Held lists, for each new connection that
-// waits until the process thaws, when that wait began. Spare reports whether a connection is free
-// for one more command.
+// Connections describes the connections of the process. Held contains the start of the wait of each
+// new connection that waits until the process thaws. Spare reports whether a connection is free for
+// one more command.
 func (s *Shopper) Connections() (held []time.Duration, spare bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,8 +166,8 @@ func (s *Shopper) Connections() (held []time.Duration, spare bool) {
 	return held, spare
 }
 
-// Settle waits until all other goroutines wait, and numbers the commands that these buyers have
-// sent.
+// Settle waits until all other goroutines are blocked, and numbers the commands that these buyers
+// have sent.
 func Settle(all ...*Shopper) {
 	for AwaitOthers(); slices.ContainsFunc(all, func(s *Shopper) bool { return s.turns.next() }); {
 		AwaitOthers()
@@ -177,9 +177,9 @@ func Settle(all ...*Shopper) {
 	}
 }
 
-// number numbers the new commands. It is called when all goroutines wait, so that the numbers do
-// not depend on which goroutine was quicker. A buyer in its section uses only the stock, so any
-// other command renews the lock.
+// number numbers the new commands. It is called when all goroutines are blocked, so that the
+// numbers do not depend on which goroutine was faster. A buyer in its section only uses the stock,
+// so any other command of that buyer renews the lock.
 func (s *Shopper) number() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,8 +195,8 @@ func (s *Shopper) number() {
 }
 
 // Requests returns the commands that have no reply yet. The buyer's own commands come before
-// renewals; otherwise the commands are sorted by the time at which they were sent. A killed process
-// has none.
+// renewals; within each group, commands are sorted by the time at which they were sent. A killed
+// process has no commands.
 func (s *Shopper) Requests() []Request {
 	if s.isKilled() {
 		return nil
@@ -239,7 +239,7 @@ func ScriptHash(source string) string {
 }
 
 // turnstile is a hook that lets the commands of a client pass one at a time, in an order that does
-// not depend on which goroutine was quicker.
+// not depend on which goroutine was faster.
 //
 // A buyer has several goroutines that may send at the same moment of virtual time: its own work, a
 // renewal, and a release that is repeated in the background. Which of them gets the idle
@@ -261,9 +261,10 @@ type turn struct {
 	opens chan struct{}
 }
 
-// next lets one command through: the command of an outer call before that of an inner call, then in
-// the order of their texts. It returns false if no command waits. It may be called only when all
-// goroutines wait, because only then have all commands of this moment arrived.
+// next lets one command through. Commands of an outer call come before those of an inner call; at
+// the same depth, commands are sorted by text. It returns false if no command is waiting. It may be
+// called only when all goroutines are blocked, because only then have all commands of this moment
+// arrived.
 func (t *turnstile) next() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -317,7 +318,7 @@ func callOf(ctx context.Context) int {
 	return n
 }
 
-// withoutRandom returns the text of the commands without their random parts.
+// withoutRandom returns the text of the commands without random values.
 func withoutRandom(cmds []redis.Cmder) string {
 	var b strings.Builder
 	for _, cmd := range cmds {

@@ -18,9 +18,9 @@ type Grade struct {
 	Told   map[string]Anomaly // by name
 }
 
-// StageGrade lists the cells whose promises this stage is the first to keep.
+// StageGrade lists the cells whose promises no stage before this one keeps.
 type StageGrade struct {
-	Stage string // "" for promises that no stage keeps
+	Stage string // "" for the promises that no stage keeps
 	Cells []Cell
 }
 
@@ -45,8 +45,8 @@ func GradeOf(r Report, scenarios []Scenario, strategy string) Grade {
 	return g
 }
 
-// solvedBy returns the first stage from which on every stage keeps the promise, according to the
-// record, or "".
+// solvedBy returns the first stage that keeps the promise together with all later stages, according
+// to the record. If the last stage breaks the promise, solvedBy returns "".
 func solvedBy(s Scenario) string {
 	solved := ""
 	for _, stage := range locks.Stages() {
@@ -60,8 +60,8 @@ func solvedBy(s Scenario) string {
 	return solved
 }
 
-// Write writes the grade as text: how many promises of each stage are kept, which are broken, and
-// which to keep first.
+// Write writes the grade as text. For each stage it says how many promises are kept and which are
+// broken, and it suggests which promise to keep first.
 func (g Grade) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, stage by stage, on %s\n\n", g.Name, g.Redis)
@@ -89,7 +89,7 @@ func (s StageGrade) broken() []Cell {
 	return slices.DeleteFunc(slices.Clone(s.Cells), func(c Cell) bool { return c.Outcome == Holds })
 }
 
-// begin says which promise to keep first.
+// begin returns a sentence that says which promise to keep first.
 func (g Grade) begin(stage string, c Cell) string {
 	does := "breaks"
 	if c.Outcome == Unknown {

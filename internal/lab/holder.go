@@ -29,7 +29,7 @@ type Holder struct {
 	unwatch func() bool
 }
 
-// Holder makes a handle on the lock, without taking the lock.
+// Holder makes a handle on the lock. It does not take the lock.
 func (p *Process) Holder() *Holder { return p.HolderAs(p.Name + "/1") }
 
 // Holding makes a handle on the lock, and takes the lock, which must be free.
@@ -43,9 +43,9 @@ func (p *Process) Holding() *Holder {
 // the owner.
 func (p *Process) HolderAs(owner string) *Holder { return p.holder(p.Name, owner) }
 
-// Caller makes a handle for one of several callers in the process, which share its client and its
-// memory. In the trace the callers are named A/1, A/2 and so on, while commands carry the name of
-// the process.
+// Caller makes a handle for one of several callers in the process, which share the process's client
+// and memory. In the trace the callers are named A/1, A/2 and so on; commands carry the name of the
+// process.
 func (p *Process) Caller(number int) *Holder {
 	name := fmt.Sprintf("%s/%d", p.Name, number)
 	return p.holder(name, name)
@@ -65,7 +65,7 @@ func (p *Process) holder(name, owner string) *Holder {
 	return h
 }
 
-// contextual is a lock that ends a context to tell its holder that the lock is lost.
+// contextual is a lock that cancels a context to tell its holder that the lock is lost.
 type contextual interface {
 	Context(context.Context) context.Context
 }
@@ -105,8 +105,8 @@ func (h *Holder) AskFor(limit time.Duration) {
 	_, _ = h.AskIn(ctx)
 }
 
-// TryExpired asks for a lock whose lease has expired. A service removes expired leases only from
-// time to time, so if the lock is at a service, TryExpired asks for a while.
+// TryExpired asks for a lock whose lease has expired. If the lock is at a service, TryExpired keeps
+// asking for a while, because a service removes expired leases only periodically.
 func (h *Holder) TryExpired() bool {
 	if h.p.member == nil {
 		return h.Try()
@@ -198,8 +198,8 @@ func (h *Holder) acquired() bool {
 	return true
 }
 
-// lost records that the holder learns that its lock is lost. The holder in a stopped process learns
-// it when the process resumes.
+// lost records that the holder learns that its lock is lost. A holder in a frozen process learns it
+// when the process thaws.
 func (h *Holder) lost(told chan struct{}, cause error) {
 	if !h.p.running() {
 		return
@@ -222,8 +222,8 @@ func (h *Holder) Told() <-chan struct{} {
 	return h.told
 }
 
-// Done ends the work under the lock: from now on the holder does not rely on it, though it may
-// release it later.
+// Done ends the work under the lock. From now on the holder does not rely on the lock, though it
+// may release the lock later.
 func (h *Holder) Done() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -277,7 +277,7 @@ func (h *Holder) Misled() bool {
 	return h.void
 }
 
-// SaysNotHeld reports whether an error of Unlock says that the lock was not held.
+// SaysNotHeld reports whether err, returned by Unlock, says that the lock was not held.
 func (h *Holder) SaysNotHeld(err error) bool {
 	return slices.ContainsFunc(h.notHeld, func(known error) bool { return errors.Is(err, known) })
 }

@@ -12,9 +12,9 @@ import (
 
 // Key is a key in Redis.
 type Key struct {
-	Name  string   `json:"name"`             // on a node of redlock: "node 0: lock"
+	Name  string   `json:"name"`             // with a prefix on a node of redlock, such as "node 0: lock"
 	Type  string   `json:"type"`             // the reply to TYPE; Gone: the key no longer exists
-	Value string   `json:"value"`            // of a collection, its first members
+	Value string   `json:"value"`            // for a collection, its first members
 	TTL   *float64 `json:"ttl_ms,omitempty"` // absent: no ttl
 }
 
@@ -24,7 +24,7 @@ const (
 	mostRunes = 400
 )
 
-// After returns the key as it will be after that many milliseconds if nothing else happens: with a
+// After returns the key as it will be after passed milliseconds if nothing else happens: with a
 // shorter ttl, or gone.
 func (k Key) After(passed float64) Key {
 	if k.TTL == nil {
@@ -38,8 +38,8 @@ func (k Key) After(passed float64) Key {
 	return k
 }
 
-// key returns a key with the names that the trace uses, and with the ttl that it has at a given
-// time.
+// key returns the Key for a key of Redis, with the names that the trace uses and with the ttl at a
+// given time.
 func (w *World) key(name string, state keyState, at time.Time) Key {
 	k := Key{Name: w.names.key(name), Type: state.kind}
 	if !state.there() {
@@ -59,8 +59,8 @@ func (n *names) key(name string) string {
 	return n.name("", name)
 }
 
-// words returns the text of a value, with names for its keys and tokens. A long value is cut. Pairs
-// are shown as "field=value".
+// words returns the text of a value, in which names stand for keys and tokens. A long value is cut.
+// Pairs are shown as "field=value".
 func (n *names) words(state keyState) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -83,9 +83,10 @@ func (n *names) words(state keyState) string {
 	return string(text) + more
 }
 
-// members returns the members of a value, each with one word or two, in the order in which they are
-// shown. A hash has no order, so its fields are replaced by their names and sorted. Named is the
-// number of words of each member that are already replaced.
+// members returns the members of a value in the order in which they are shown. A member is one
+// word, or two if the value consists of pairs. A hash has no order, so its fields are replaced by
+// their names and then sorted. Named is the number of words of each member that are already
+// replaced.
 func (n *names) members(state keyState, longest []string) (members [][]string, named int) {
 	size := 1
 	if state.pairs() {
@@ -102,8 +103,8 @@ func (n *names) members(state keyState, longest []string) (members [][]string, n
 	return members, 1
 }
 
-// word returns a word of a value, with names for its keys and tokens. Longest lists the known keys,
-// the longest first.
+// word returns a word of a value, in which names stand for keys and tokens. Longest lists the known
+// keys, the longest first.
 func (n *names) word(word string, longest []string) string {
 	if when, ok := n.moment(word); ok {
 		return when
@@ -111,7 +112,7 @@ func (n *names) word(word string, longest []string) string {
 	return n.replaced(word, longest)
 }
 
-// touched adds the keys of a command to the keyspace, and the further keys that its script creates.
+// touched adds the keys of a command and the keys that its script derives from them to the keyspace.
 func (w *World) touched(l *link, cmd fault.Command) {
 	var names []string
 	for _, arg := range cmd.Args[1:] {
@@ -128,8 +129,8 @@ func (w *World) touched(l *link, cmd fault.Command) {
 	w.spaces[l.node].know(names...)
 }
 
-// see reads servers without faults. It returns the state of the lock at the time of the event, and
-// adds to the event the keys that have changed since the trace last showed them. Server 0 is the
+// see reads servers, without faults. It returns the state of the lock at the time of the event. To
+// the event it adds the keys that have changed since the trace last showed them. Server 0 is the
 // one Redis; the others are redlock's nodes. No command may be running. If a server cannot be read,
 // ok is false.
 func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
@@ -170,7 +171,7 @@ func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
 	return lock.asOf(w.trace.moment(at)), true
 }
 
-// stands adds the holder of the lock to an event.
+// stands adds the holder of the lock and the time left on the lease to an event.
 func (w *World) stands(e *Event, lock lockState) {
 	if w.Subject.InRedis() {
 		w.trace.change(e, func(e *Event) { e.Lock, e.TTL = w.names.show(lock) })
@@ -189,7 +190,7 @@ func (w *World) changes(server int, at float64, states map[string]keyState) []Ke
 	return keys
 }
 
-// Begins adds a key without a ttl to the keys that the trace begins with.
+// Begins adds a key without a ttl to the keys at the beginning of the trace.
 func (w *World) Begins(name, value string) {
 	w.spaces[0].know(name)
 	if w.keyless {
@@ -199,8 +200,8 @@ func (w *World) Begins(name, value string) {
 	w.trace.there = append(w.trace.there, w.changes(0, 0, map[string]keyState{name: state})...)
 }
 
-// nodeName returns the prefix of names on one of redlock's nodes, which are numbered as in
-// redlock's errors.
+// nodeName returns the prefix of key names on a node of redlock. Nodes are numbered as in redlock's
+// errors.
 func nodeName(i int) string { return fmt.Sprintf("node %d: ", i) }
 
 func (w *World) keepers() []*keyspace {

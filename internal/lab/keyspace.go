@@ -19,9 +19,9 @@ const Gone = "none"
 type keyState struct {
 	kind  string        // the reply to TYPE
 	words []string      // its value; in pairs if it is a hash or a sorted set
-	left  time.Duration // time until it expires; negative: it has no ttl
+	left  time.Duration // time until the key expires; negative: it has no ttl
 
-	from, to time.Time // it was read between these times
+	from, to time.Time // the key was read between these times
 }
 
 func (k keyState) there() bool { return k.kind != Gone }
@@ -29,14 +29,14 @@ func (k keyState) there() bool { return k.kind != Gone }
 // pairs reports whether the words are pairs.
 func (k keyState) pairs() bool { return k.kind == "hash" || k.kind == "zset" }
 
-// ends returns the earliest and the latest time at which the ttl may run out. Redis computed the
+// ends returns the earliest and the latest time at which the key may expire. Redis computed the
 // remaining ttl at an unknown time between from and to.
 func (k keyState) ends() (earliest, latest time.Time) { return k.from.Add(k.left), k.to.Add(k.left) }
 
 const pttlUnit = time.Millisecond
 
-// follows reports whether the key may be unchanged since o was read, apart from a ttl that kept
-// running down or ran out.
+// follows reports whether the key may be unchanged since o was read. A ttl that has run down, or
+// has run out, is not a change.
 func (k keyState) follows(o keyState) bool {
 	earlier, later := o.ends()
 	switch {
@@ -53,8 +53,8 @@ func (k keyState) follows(o keyState) bool {
 
 func ranOut(left time.Duration) bool { return left <= 0 }
 
-// asOf returns how much of a ttl remains at the time at, given that left remained at the time seen.
-// The clock of the trace counts whole microseconds.
+// asOf returns the ttl that remains at one time, given that left remained at the time seen. The
+// clock of the trace counts whole microseconds.
 func asOf(at time.Time, left time.Duration, seen time.Time) time.Duration {
 	if left < 0 {
 		return left
@@ -62,7 +62,7 @@ func asOf(at time.Time, left time.Duration, seen time.Time) time.Duration {
 	return left + seen.Sub(at).Truncate(time.Microsecond)
 }
 
-// lock interprets the key as a lock. A string contains the token; a hash contains the owner and the
+// lock interprets the key as a lock. A string is the token; a hash contains the owner and the
 // number of holds.
 func (k keyState) lock() lockState {
 	l := lockState{left: k.left, seen: k.from}
@@ -83,8 +83,8 @@ type keyspace struct {
 
 	mu     sync.Mutex
 	names  []string            // keys in commands, and those that their scripts create
-	shown  map[string]keyState // what the trace showed last
-	awaits map[string]int      // number of blocking commands that wait for the key
+	shown  map[string]keyState // state that the trace showed last
+	awaits map[string]int      // number of blocking commands that are waiting for the key
 }
 
 func newKeyspace(side *redis.Client, node string) *keyspace {
@@ -107,9 +107,9 @@ func (s *keyspace) known() []string {
 	return slices.Clone(s.names)
 }
 
-// await records that a blocking command waits for keys, until over is called. While it waits, the
-// keys do not exist: as soon as one exists, Redis serves the waiting command before it executes
-// another.
+// await records that a blocking command waits for keys, until over is called. While the command
+// waits, none of the keys exists: as soon as one exists, Redis serves the waiting command before it
+// executes another command.
 func (s *keyspace) await(keys []string) (over func()) {
 	add := func(n int) {
 		s.mu.Lock()
@@ -169,7 +169,7 @@ func (s *keyspace) ask(ctx context.Context, names []string, states map[string]ke
 	}
 	for i, name := range names {
 		state := keyState{kind: Gone, from: from, to: to}
-		if words := values[i](); len(words) > 0 { // otherwise it does not exist, or has expired meanwhile
+		if words := values[i](); len(words) > 0 { // otherwise it does not exist, or has just expired
 			state.kind, state.words, state.left = kinds[i].Val(), words, left[i].Val()
 		}
 		states[name] = state
@@ -290,8 +290,8 @@ func (w *World) tryLook() (lockState, error) {
 	return byMajority(seen), nil
 }
 
-// unread sets the outcome of the cell to Unknown if err says that its servers could not be read. An
-// error after the end of the cell does not matter.
+// unread sets the outcome of the cell to Unknown if err says that the cell's servers could not be
+// read. Errors after the end of the cell are ignored.
 func (w *World) unread(err error) {
 	if err == nil || w.ctx.Err() != nil {
 		return
@@ -302,8 +302,8 @@ func (w *World) unread(err error) {
 	w.failure = &v
 }
 
-// byMajority returns the lock that more than half of the servers have. Its lease ends when too few
-// of their leases are left for a majority.
+// byMajority returns the lock that a majority of the servers stores. Its lease ends when fewer than
+// a majority of their leases are left.
 func byMajority(seen []lockState) lockState {
 	by := make(map[string][]lockState)
 	for _, s := range seen {
@@ -314,7 +314,7 @@ func byMajority(seen []lockState) lockState {
 	most := len(seen) / 2
 	for _, same := range by {
 		if len(same) > most {
-			// As an unsigned number, a negative lease, which has no end, is the longest.
+			// A negative lease has no end. As an unsigned number it is the largest.
 			slices.SortFunc(same, func(a, b lockState) int { return cmp.Compare(uint64(b.left), uint64(a.left)) })
 			return same[most]
 		}

@@ -15,8 +15,8 @@ import (
 	"oversell/internal/fault"
 )
 
-// names makes commands and replies readable: keys, tokens and scripts get short names,
-// the same ones in every run.
+// names makes commands and replies readable. It gives keys, tokens and scripts short names, which
+// are the same in every run.
 type names struct {
 	start   time.Time
 	micros  bool // fencing tokens are shown as times too
@@ -26,7 +26,7 @@ type names struct {
 	users   map[string]string // token or owner -> the actor that first used it
 	holders map[string]string // value of the lock -> the actor that holds the lock with this value
 	scripts map[string]string // hash -> name
-	ids     int               // number of UUIDs that were first seen in a reply
+	ids     int               // number of UUIDs that first appeared in a reply
 }
 
 func newNames(start time.Time) *names {
@@ -41,7 +41,7 @@ func (n *names) call(arg, name string) {
 	n.known[arg] = name
 }
 
-// text returns a command as typed into redis-cli, with names.
+// text returns a command as typed into redis-cli, with names in place of keys and tokens.
 func (n *names) text(actor string, cmd fault.Command) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,8 +56,8 @@ func (n *names) text(actor string, cmd fault.Command) string {
 	return strings.Join(words, " ")
 }
 
-// value returns a reply with names. The longest keys are replaced first, because a key may be part
-// of another.
+// value returns a reply with names in place of keys and tokens. The longest keys are replaced
+// first, because a key may be part of another key.
 func (n *names) value(text string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,8 +70,7 @@ func (n *names) longest() []string {
 	})
 }
 
-// replaced returns a text in which the known keys, in that order, and all times and UUIDs are
-// replaced by names.
+// replaced replaces the known keys, in that order, and then all times and UUIDs in a text by names.
 func (n *names) replaced(text string, known []string) string {
 	for _, arg := range known {
 		text = strings.ReplaceAll(text, arg, n.known[arg])
@@ -92,10 +91,10 @@ func (n *names) replaced(text string, known []string) string {
 }
 
 var (
-	// momentForm matches a Unix time in milliseconds or microseconds, and the id of an entry in a
-	// stream, which has a number after the time.
+	// momentForm matches a Unix time in milliseconds or microseconds, and the id of a stream entry,
+	// in which a number follows the time.
 	momentForm = regexp.MustCompile(`\b\d{12,16}(-\d+)?\b`)
-	// idForm matches a UUID. A UUID that no command has sent is named when a reply contains it.
+	// idForm matches a UUID. A UUID that no command has sent is named when it first appears in a reply.
 	idForm = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 )
 
@@ -137,8 +136,8 @@ func (n *names) beside(actor, arg string) (string, bool) {
 	return name + ":" + n.name(actor, arg[i+1:]), true
 }
 
-// holds records that a command of an actor has set the lock to value. The holder is the actor that
-// first used that token, because another actor may have handed the lock to it.
+// holds records that an actor's command has set the lock to value. The holder is the actor that
+// first used that token: the command's sender may have handed the lock to it.
 func (n *names) holds(actor, value string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -152,7 +151,7 @@ func (n *names) holder(value string) string {
 	return n.holders[value]
 }
 
-// used records the first actor that uses an owner's name.
+// used records which actor is the first to use an owner's name.
 func (n *names) used(actor, owner string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -161,8 +160,8 @@ func (n *names) used(actor, owner string) {
 	}
 }
 
-// moment replaces a Unix time in milliseconds, also in the id of an entry in a stream, by the time
-// since the cell began. In a schedule it also replaces the microseconds of a fencing token.
+// moment replaces a Unix time in milliseconds, also in the id of a stream entry, by the time since
+// the cell began. In a schedule it also replaces a fencing token, which is a time in microseconds.
 func (n *names) moment(arg string) (string, bool) {
 	text, nth, entry := strings.Cut(arg, "-")
 	value, err := strconv.ParseInt(text, 10, 64)
@@ -184,7 +183,8 @@ func (n *names) moment(arg string) (string, bool) {
 	return fmt.Sprintf("start+%d", since), true
 }
 
-// ReplaceRandom replaces the random parts of an argument: the UUIDs in it, or the whole argument.
+// ReplaceRandom replaces the random parts of an argument: the UUIDs in it, or the whole argument if
+// it looks random.
 func ReplaceRandom(arg string, by func(random string) string) string {
 	if len(arg) >= 16 && !strings.Contains(arg, ":") && strings.ContainsFunc(arg, unicode.IsLetter) &&
 		!idForm.MatchString(arg) {
@@ -201,7 +201,8 @@ func looksRandom(arg string) bool {
 	return len(arg) >= 16 && strings.ContainsFunc(arg, unicode.IsLetter)
 }
 
-// script names a script by the first sentence of its comment, or else by the commands in it.
+// script names a script after the first sentence of its comment, or, without a comment, after the
+// commands in it.
 func (n *names) script(cmd fault.Command) string {
 	source := cmd.Args[1]
 	if cmd.Is("EVALSHA", "EVALSHA_RO") {
@@ -229,8 +230,8 @@ func ScriptName(source string) string {
 	return "«" + strings.Join(calls, ", ") + "»"
 }
 
-// firstSentence returns the first sentence of the comment at the top of a script. It is the first
-// line if no sentence ends, and "" if there is no comment.
+// firstSentence returns the first sentence of the comment at the top of a script. It returns the
+// first line if the comment has no full stop, and "" if there is no comment.
 func firstSentence(source string) string {
 	var text, first string
 	for line := range strings.Lines(strings.TrimSpace(source)) {

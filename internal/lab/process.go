@@ -18,8 +18,8 @@ import (
 	"oversell/internal/locks/thirdparty"
 )
 
-// Process is an actor. To Redis it looks like a process of its own: it has its own connections,
-// into which faults are injected.
+// Process is an actor. To Redis it looks like a separate process: it has its own connections, into
+// which faults are injected.
 type Process struct {
 	w    *World
 	Name string
@@ -28,19 +28,19 @@ type Process struct {
 
 	rdb     *redis.Client
 	rueidis *thirdparty.Rueidislock
-	mutex   *guard.Local // in memory, shared by the actors of one instance
-	gate    *Shopper     // lets its commands go one by one; nil: they are not held back
+	mutex   *guard.Local // in memory; shared by all actors in one instance
+	gate    *Shopper     // holds its commands back and lets them go one by one; nil: commands are sent at once
 	links   []*link      // to the one Redis, then to each of redlock's nodes
 	member  *Member      // its session at the service that keeps the lock; may be nil
 
 	mu      sync.Mutex
 	frozen  chan struct{} // closed by Thaw; nil while it runs
-	cut     bool          // what it sends gets lost
+	cut     bool          // everything that it sends is lost
 	refused bool          // Redis refuses its connections
 	killed  bool
 	conns   map[net.Conn]struct{}
 	holders []*Holder
-	planned []*Planned // those for the one Redis also match SQL statements
+	planned []*Planned // faults for the one Redis also match SQL statements
 }
 
 // link is a process's connection to one server.
@@ -64,7 +64,7 @@ func (p *Process) Nodes() []redis.UniversalClient {
 	return nodes
 }
 
-// TTL returns the lease of the process's locks.
+// TTL returns the length of a lease on the process's locks.
 func (p *Process) TTL() time.Duration { return p.w.TTL }
 
 // Life returns a context that ends when the process is killed or the cell is over.
@@ -75,9 +75,9 @@ func (w *World) Start(name string) *Process {
 	return w.start(&Process{Name: name, mutex: new(guard.Local)})
 }
 
-// Another starts an actor in the same instance as p: they share a mutex. It has a client of its
-// own, so that faults affect it alone. To a lock that keeps its waiters in memory per client, it is
-// another instance.
+// Another starts an actor in the same instance as p, so that both share a mutex. The actor has its
+// own client, so that faults affect it alone. A lock that keeps its waiters in memory per client
+// treats it as another instance.
 func (p *Process) Another(name string) *Process {
 	return p.w.start(&Process{Name: name, mutex: p.mutex})
 }
@@ -162,8 +162,8 @@ func (l *link) handle(ctx context.Context, cmd fault.Command, send func() (fault
 
 var errCut = errors.New("lost on the way")
 
-// passage waits while the process is stopped. Once the process is cut off it waits until
-// the client gives up.
+// passage waits while the process is frozen. If the process is cut off, passage waits until the
+// client gives up.
 func (p *Process) passage(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -174,7 +174,7 @@ func (p *Process) passage(ctx context.Context) error {
 			return errCut
 		}
 		if frozen == nil {
-			return cmp.Or(p.life.Err(), ctx.Err()) // a goroutine that waits for life may go on before ctx ends
+			return cmp.Or(p.life.Err(), ctx.Err()) // a goroutine that waits for life may continue before ctx ends
 		}
 		select {
 		case <-frozen:
@@ -184,7 +184,8 @@ func (p *Process) passage(ctx context.Context) error {
 	}
 }
 
-// suffer records a fault, changes the process, and applies relays to its connections to a service.
+// suffer records a fault, changes the process, and calls relays for each of its connections to a
+// service.
 func (p *Process) suffer(text string, change func(), relays func(*fault.Relay)) {
 	p.w.trace.add(p.Name, Fault, text)
 	p.mu.Lock()
@@ -193,14 +194,14 @@ func (p *Process) suffer(text string, change func(), relays func(*fault.Relay)) 
 	p.member.each(relays)
 }
 
-// Freeze stops the process: it sends and receives nothing, and learns that its lock is lost only
-// when it resumes. Commands already on their way arrive. Its other timers keep running in this
-// program.
+// Freeze freezes the process: it sends and receives nothing until it thaws, and only then learns
+// that its lock is lost. Commands already on their way arrive. The other timers of the process keep
+// running.
 func (p *Process) Freeze() {
 	p.suffer("stopped", func() { p.frozen = make(chan struct{}) }, (*fault.Relay).Hole)
 }
 
-// Thaw resumes the process, if it is stopped.
+// Thaw resumes the process if it is frozen.
 func (p *Process) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,8 +226,8 @@ func (p *Process) isFrozen() bool {
 	return p.frozen != nil
 }
 
-// running waits while the process is stopped. It returns false if the process is killed
-// meanwhile.
+// running waits while the process is frozen. It returns false if the process is killed in the
+// meantime.
 func (p *Process) running() bool {
 	p.mu.Lock()
 	frozen := p.frozen
@@ -242,13 +243,13 @@ func (p *Process) running() bool {
 	}
 }
 
-// Cut drops everything that the process sends from now on. The process gets no error.
+// Cut drops everything that the process sends from now on. The process sees no error.
 func (p *Process) Cut() {
 	p.suffer("cut off from "+p.w.where()+": nothing arrives, nothing comes back", func() { p.cut = true },
 		(*fault.Relay).Hole)
 }
 
-// Restore ends Cut and Refuse for what is sent from now on.
+// Restore ends Cut and Refuse for everything that is sent from now on.
 func (p *Process) Restore() {
 	p.suffer("reaches "+p.w.where()+" again", func() { p.cut, p.refused = false, false }, (*fault.Relay).Restore)
 }
@@ -263,7 +264,7 @@ func (p *Process) Refuse() {
 	}, (*fault.Relay).Cut)
 }
 
-// Kill kills the process on the spot. It cannot clean up.
+// Kill kills the process immediately, so that it cannot clean up.
 func (p *Process) Kill() {
 	var holders []*Holder
 	p.suffer("killed", func() {
@@ -275,8 +276,8 @@ func (p *Process) Kill() {
 	}
 }
 
-// Asked returns how many commands the process has sent to the server that received most.
-// Commands that set up a connection do not count.
+// Asked returns the number of commands that the process has sent to one server: the server to which
+// it sent most. Commands that set up a connection do not count.
 func (p *Process) Asked() int {
 	var most int64
 	for _, l := range p.links {
@@ -304,19 +305,20 @@ func (p *Process) close() {
 	}
 }
 
-// leave ends the process's session at a service, when no goroutine uses it any more.
+// leave ends the process's session at a service. It must be called when no goroutine uses the
+// session any more.
 func (p *Process) leave() {
 	p.mu.Lock()
 	lost := p.killed || p.cut || p.refused
 	p.mu.Unlock()
 	if lost {
-		p.member.each((*fault.Relay).Cut) // the server cannot be told, so do not wait for that
+		p.member.each((*fault.Relay).Cut) // the server cannot be reached, so do not wait for it
 	}
 	p.member.leave()
 }
 
-// command sends a command of a process to a server, unless a fault prevents it, and
-// records the result.
+// command sends a process's command to a server, unless a fault prevents that, and records the
+// result.
 func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
 	p := l.p
 	text := w.names.text(p.Name, cmd)
@@ -334,7 +336,7 @@ func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, er
 	start := time.Now()
 	reply, err := planned.apply(p.life, execute)
 	if l.node > 0 && planned == nil && time.Since(start) > redlock.NodeLimit(w.TTL)/2 {
-		w.late.Store(true) // no fault: redlock takes the node for down because this machine is slow
+		w.late.Store(true) // no fault was injected: redlock believes that the node is down because this machine is slow
 	}
 	if isNoScript(reply) {
 		// Nothing was executed: the client sends the script again, in full.
@@ -353,8 +355,8 @@ func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, er
 	return reply, err
 }
 
-// execute sends the command while no other is running, and reads the keys before and
-// after. A command that waits in Redis does not block the others.
+// execute sends the command while no other command is running, and reads the keys before and after.
+// A command that waits in Redis does not block other commands.
 func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
 	p := l.p
 	select {
@@ -400,8 +402,8 @@ func (w *World) execute(l *link, e *Event, cmd fault.Command, send func() (fault
 }
 
 // takes reports whether a blocking command can be answered at once because one of its keys exists.
-// (If that key expires on the way, the cell is late.) If none does, the command is about to wait,
-// and takes adds its keys to the event.
+// (If that key expires before the command arrives, the cell is late.) If no key exists, the command
+// is about to wait, and takes adds its keys to the event.
 func (w *World) takes(l *link, e *Event, at float64, cmd fault.Command) bool {
 	if e == nil || w.keyless {
 		return false

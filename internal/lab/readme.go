@@ -11,18 +11,18 @@ import (
 	"oversell/internal/present"
 )
 
-// The lines of a Markdown file between which the table of strategies is written.
+// The marks in a Markdown file: the table of strategies is written between these lines.
 const (
 	TableBegin = "<!-- strategies:begin -->"
 	TableEnd   = "<!-- strategies:end -->"
 )
 
-// ErrMarks is returned for a file without marks for any table.
+// ErrMarks is returned for a file that has no marks.
 var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd +
 	", in this order, or those of another table")
 
-// ReplaceTable returns a Markdown text in which each marked table is replaced by the table of a
-// report. The report must cover all the given scenarios.
+// ReplaceTable returns a Markdown text with each marked table replaced by a table of the report.
+// The report must cover all given scenarios.
 func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
 	found := false
 	replace := func(name, table string) {
@@ -80,8 +80,8 @@ func inTable(o Outcome) string {
 	return string(o)
 }
 
-// strategiesTable returns the table of strategies in Markdown: what each adds, and which anomalies
-// still break it.
+// strategiesTable returns the table of strategies in Markdown: what each strategy adds, and which
+// anomalies still break it.
 func strategiesTable(r Report) string {
 	common := brokenByAll(r)
 	t := present.Table[string]{Rows: r.Manifest.Strategies}
@@ -115,7 +115,7 @@ func brokenBy(r Report, strategy string, less []string) []string {
 	return names
 }
 
-// brokenByAll lists the anomalies under which every lock in Redis breaks.
+// brokenByAll lists the anomalies that break every lock in Redis.
 func brokenByAll(r Report) []string {
 	inRedis := slices.DeleteFunc(Subjects(), func(c Subject) bool { return !c.InRedis() })
 	outcomes := r.outcomes()
@@ -139,8 +139,8 @@ func quoted(names []string) string {
 	return "`" + strings.Join(names, "`, `") + "`"
 }
 
-// compared returns the locks of libraries, and after them the stages that they are compared with.
-// Theirs is the number of locks of libraries.
+// compared returns the names of the library locks, followed by the stages that they are compared
+// with. Theirs is the number of library locks.
 func compared() (names []string, theirs int) {
 	return []string{"redsync", "redsync_extended", "redislock", "redislock_refreshed", "rueidislock", "v4_lua",
 		"v6_watchdog", "v8_fenced", "v9_cohort"}, 5
@@ -157,10 +157,10 @@ func lockSource(name string) string {
 	}
 }
 
-// librariesTable returns a table in Markdown, for a file in docs, that compares the locks of
-// libraries with the stages. It lists the anomalies that apply to at least one library and whose
-// outcomes differ. The names of locks and anomalies link to their code, and each cell links to its
-// run on the page of a shop on this machine.
+// librariesTable returns a table in Markdown, for a file in docs, that compares library locks with
+// the stages. It lists the anomalies that apply to at least one library and have different
+// outcomes. The names of locks and anomalies link to their code, and each cell links to its run on
+// the page of a shop on this machine.
 func librariesTable(r Report, all []Scenario) string {
 	names, theirs := compared()
 	outcomes := r.outcomes()

@@ -1,7 +1,7 @@
 // Package lab breaks each strategy on purpose, in the same way every time. A cell is one anomaly
-// tried on one strategy. In it several actors, each with its own connection to Redis, run the real
-// lock code while faults are injected: replies are delayed or lost, processes are frozen or killed.
-// The outcome is computed from what happened, and compared with the outcome on record.
+// tried on one strategy. In a cell several actors, each with its own connection to Redis, run the
+// real lock code while faults are injected: replies are delayed or lost, processes are frozen or
+// killed. The outcome is computed from what happened, and compared with the outcome on record.
 //
 // A Scenario plays an anomaly in a World: it starts a Process for each actor, takes the
 // lock with a Holder, injects faults into processes and servers, and returns a Verdict. The
@@ -30,25 +30,25 @@ const (
 	NA      Outcome = "n/a"     // the anomaly does not apply to it; the note says why
 	Unknown Outcome = "unknown" // the run was inconclusive; the note says what did not happen
 
-	NoRecord Outcome = "" // of Cell.Expected: no outcome is on record, as for a lock of your own
+	NoRecord Outcome = "" // the value of Cell.Expected if no outcome is on record, as for your own lock
 )
 
 // Report is the result of a run of the lab. Other programs rely on its JSON form.
 type Report struct {
 	Manifest  Manifest  `json:"manifest"`
-	Anomalies []Anomaly `json:"anomalies"` // those of the cells, in their order
+	Anomalies []Anomaly `json:"anomalies"` // the anomalies of the cells, in the order of the cells
 	Cells     []Cell    `json:"cells"`
 
-	// In a report on locks, Holds is the report on the stages of holds. It is nil if none of them
-	// ran.
+	// In a report on locks, Holds is the report on the stages of a sale by holds. It is nil if none
+	// of these stages ran.
 	Holds *Report `json:"holds,omitempty"`
 
 	// In the first report of a run, Behind is the report on repairs and on orders that are written
-	// asynchronously. It is nil if none of them ran.
+	// asynchronously. It is nil if no such cell ran.
 	Behind *Report `json:"behind,omitempty"`
 }
 
-// Manifest describes the run that a report came from.
+// Manifest describes the run that produced a report.
 type Manifest struct {
 	Started    time.Time     `json:"started"`
 	Redis      string        `json:"redis"` // kind and version
@@ -62,16 +62,16 @@ type Manifest struct {
 	Wall       time.Duration `json:"wall_ns"`                // how long the run took
 	Strategies []string      `json:"strategies"`
 	Database   string        `json:"database,omitempty"` // kind and version, if sales were tried
-	Servers    []string      `json:"servers,omitempty"`  // besides Redis: the servers of some strategies' locks
+	Servers    []string      `json:"servers,omitempty"`  // servers, other than Redis, of some strategies' locks
 }
 
 // Anomaly describes one thing that can go wrong.
 type Anomaly struct {
 	Name     string `json:"name"`
-	Loss     Loss   `json:"loss"`     // what it costs the shop's users
-	Sentence string `json:"sentence"` // one that a beginner understands
+	Loss     Loss   `json:"loss"`     // the damage to the shop's users
+	Sentence string `json:"sentence"` // a sentence that a beginner understands
 	Sequence string `json:"sequence"` // what happens in which order
-	Source   string `json:"source"`   // where it happened in production, or is described
+	Source   string `json:"source"`   // a report of it from production, or a description
 }
 
 // Loss is the damage to a shop's users when an anomaly breaks its lock or its sale. An anomaly that
@@ -80,11 +80,11 @@ type Loss string
 
 // The losses.
 const (
-	SellsTwice Loss = "sells-twice" // a unit goes to two buyers, or two holders are inside at once
+	SellsTwice Loss = "sells-twice" // a unit goes to two buyers, or two holders are in the section at once
 	Stuck      Loss = "stuck"       // a lock or a unit stays taken, and nobody can ever get it
-	// WaitsForNothing: a caller waits or is refused although the lock is free, or could be.
+	// WaitsForNothing: a caller waits or is refused although the lock is free or could be freed.
 	WaitsForNothing Loss = "waits-for-nothing"
-	WastedWork      Loss = "wasted-work" // work is done more than once, or thrown away
+	WastedWork      Loss = "wasted-work" // work is done more than once or thrown away
 	APITrap         Loss = "api-trap"    // a call returns something that its caller does not expect
 )
 
@@ -109,7 +109,7 @@ type Kind string
 
 // The kinds of events.
 const (
-	// Command: a command was sent to Redis, whether or not it arrived; or a lock that is not in
+	// Command: a command was sent to Redis (it may not have arrived), or a lock that is not in
 	// Redis was called.
 	Command Kind = "command"
 	Hold    Kind = "hold"    // from here on the actor believes that it holds the lock
@@ -123,7 +123,7 @@ const (
 // Event is one moment of a cell's timeline.
 type Event struct {
 	At    float64 `json:"at_ms"`              // since the cell began
-	Until float64 `json:"until_ms,omitempty"` // command: when its reply came, or 0 if none did
+	Until float64 `json:"until_ms,omitempty"` // command: when its reply arrived, or 0 if none did
 	Actor string  `json:"actor"`              // "" for an event that concerns all actors
 	Kind  Kind    `json:"kind"`
 	Text  string  `json:"text"`            // a command as typed into redis-cli, or what happened
@@ -132,12 +132,12 @@ type Event struct {
 	// command that blocked in Redis.
 	Lock string   `json:"lock,omitempty"`
 	TTL  *float64 `json:"ttl_ms,omitempty"` // after a command: the time left on the lease; absent: no lease
-	// Keys are the keys that a command or a fault changed, compared with what the events before it
-	// showed. A ttl that has only run down is not a change.
+	// Keys are the keys that a command or a fault changed since an earlier event showed them. A ttl
+	// that has only run down is not a change.
 	Keys []Key `json:"keys,omitempty"`
 
-	// LeftOut says that this event stands for commands that were left out. After the last command
-	// before this event, the keys in Redis are not known.
+	// LeftOut says that this event stands for commands that were left out. From the last command
+	// before this event on, the keys in Redis are not known.
 	LeftOut bool `json:"left_out,omitempty"`
 }
 
@@ -182,15 +182,15 @@ func (r Report) WriteJSON(w io.Writer) error {
 type Scenario struct {
 	Anomaly
 
-	// Clocks says that the scenario sets the clocks of the servers that keep the lock. That is
-	// possible only for servers in memory; on other servers the scenario does not apply.
+	// Clocks says that the scenario sets the clocks of the servers that keep the lock. Only the
+	// clocks of servers in memory can be set; on other servers the scenario does not apply.
 	Clocks bool
 
 	// MySQL says that the scenario needs MySQL or MariaDB. It does not apply on SQLite.
 	MySQL bool
 
-	// NotApplicable returns why the scenario does not apply to a subject, or "". Nil: it applies to
-	// all.
+	// NotApplicable returns why the scenario does not apply to a subject, or "" if it does. Nil:
+	// the scenario applies to all subjects.
 	NotApplicable func(c Subject) string
 
 	Run func(w *World) Verdict
@@ -199,8 +199,8 @@ type Scenario struct {
 	Requires []Claim
 }
 
-// Try returns the scenario of an anomaly that anomalies.json describes. WhyNot becomes
-// NotApplicable and may be nil.
+// Try returns the scenario for an anomaly described in anomalies.json. WhyNot becomes NotApplicable
+// and may be nil.
 func Try(anomaly string, whyNot func(Subject) string, run func(*World) Verdict, requires ...Claim) Scenario {
 	return Scenario{Anomaly: AnomalyNamed(anomaly), NotApplicable: whyNot, Run: run, Requires: requires}
 }
@@ -229,7 +229,7 @@ func (s Scenario) whyNot(c Subject) string {
 	return s.NotApplicable(c)
 }
 
-// Verdict is the outcome of a cell, and what decided it.
+// Verdict is the outcome of a cell and the reason for it.
 type Verdict struct {
 	Outcome Outcome
 	Note    string
@@ -240,8 +240,8 @@ func (o Outcome) Because(format string, args ...any) Verdict {
 	return Verdict{o, fmt.Sprintf(format, args...)}
 }
 
-// stuck is the value of the panic that ends a scenario which cannot go on, because something that
-// it needs did not happen. play recovers it, and the outcome of the cell is Unknown.
+// stuck is the value of the panic that ends a scenario that cannot go on because something that it
+// needs did not happen. play recovers from the panic, and the outcome of the cell is Unknown.
 type stuck struct{ why string }
 
 // Need ends the scenario with the outcome Unknown unless ok.

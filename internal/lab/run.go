@@ -19,46 +19,46 @@ import (
 // Embedded is the value of Config.Redis for a Redis in this process that runs in virtual time.
 const Embedded = "embedded"
 
-// Config says what to run, and on which servers.
+// Config selects what to run, and on which servers.
 type Config struct {
 	Subjects  []Subject
 	Scenarios []Scenario
 
 	Redis     string // Embedded, or the URL of one server
-	RedisName string // what the report calls it
+	RedisName string // its name in the report
 
 	// Database is where subjects that are sales keep their orders: "" or Embedded for an SQLite
 	// file per cell, or an address that Subject.Database accepts.
 	Database     string
-	DatabaseName string // what the report calls it
+	DatabaseName string // its name in the report
 
 	// The servers of some subjects' locks. If Nodes is empty and Redis is Embedded, redlock has
 	// nodes in memory, in virtual time.
 	Nodes    []string                        // URLs of redlock's nodes
 	Services map[catalog.Need]ConnectService // for locks outside Redis: see anomalies.Services
-	Servers  []string                        // what the report calls them
+	Servers  []string                        // their names in the report
 
 	TTL time.Duration // lease of a lock; 0 means 3s in virtual time, 1s in real time, and 2s on etcd and ZooKeeper
 
-	Attempts int // most runs of a cell that stays inconclusive in real time; 0 means 4
+	Attempts int // maximum number of runs of a cell that stays inconclusive in real time; 0 means 4
 }
 
 const (
 	virtualTTL = 3 * time.Second
 	realTTL    = time.Second
-	// Whole seconds, and longer than etcd and ZooKeeper take to notice an expired lease.
+	// In whole seconds, and longer than etcd and ZooKeeper need to notice an expired lease.
 	serviceTTL   = 2 * time.Second
 	virtualLimit = time.Hour // of a cell, in virtual time
 	realLimit    = 40        // of a cell, in real time, in multiples of the ttl
-	parallel     = 16        // cells at a time in real time: they mostly sleep
-	attempts     = 4         // most runs of a cell in real time, with twice the ttl each time
-	tolerance    = 25        // a stall is longer than the ttl divided by this
+	parallel     = 16        // number of cells that run at once in real time: they mostly sleep
+	attempts     = 4         // maximum number of runs of a cell in real time; the ttl doubles each time
+	tolerance    = 25        // the ttl divided by this is the shortest delay that counts as a stall
 )
 
-// Run tries every anomaly on every subject, and calls progress with each finished cell,
-// one at a time. In virtual time every run has the same outcomes. In real time a cell
-// during which this machine stalled is tried again, with a longer ttl. Subjects that
-// cannot run in virtual time are run in real time, after the others.
+// Run tries every anomaly on every subject, and calls progress with each finished cell. Calls of
+// progress do not overlap. In virtual time every run has the same outcomes. In real time a cell
+// during which this machine stalled is tried again, with a longer ttl. Subjects that cannot run in
+// virtual time are run in real time, after the others.
 //
 // A cell without the recorded outcome is not an error (see Report.Unexpected).
 func Run(ctx context.Context, cfg Config, progress func(Cell)) (Report, error) {
@@ -80,7 +80,7 @@ type run struct {
 	cfg      Config
 	progress func(Cell)
 	cells    []Cell
-	sites    map[string]site // by name, of the subjects in real time
+	sites    map[string]site // of the subjects that run in real time, by name
 	mu       sync.Mutex      // held during a call of progress
 }
 
@@ -134,7 +134,7 @@ func (r *run) runVirtual(ctx context.Context, cells []int) error {
 			if ctx.Err() != nil {
 				return
 			}
-			// ctx cannot be used here, because it was made outside of virtual time.
+			// ctx was made outside of virtual time, so it cannot be used here.
 			_, c := r.at(i)
 			s := inMemoryFor(c)
 			cell, _ := r.cell(context.Background(), s, i, r.ttl(c), virtualLimit)
@@ -161,7 +161,7 @@ func (r *run) runReal(ctx context.Context, cells []int) error {
 	return ctx.Err()
 }
 
-// pass runs some cells for the n-th time, with twice the ttl of the pass before, and returns the
+// pass runs some cells for the n-th time, with twice the ttl of the previous pass. It returns the
 // cells that are still inconclusive because the scenario got stuck or this machine was too slow. In
 // the last pass such cells are reported as Unknown.
 func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
@@ -171,7 +171,7 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 	var all sync.WaitGroup
 	for _, i := range cells {
 		_, subject := r.at(i)
-		weight := int64(1) // how many cells it counts as
+		weight := int64(1) // the number of cells that this one counts as
 		if subject.Needs == catalog.NeedsNodes {
 			weight = 4 // a node has only 50 ms to answer redlock
 		}
@@ -223,7 +223,7 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 	v := w.play(func(w *World) Verdict {
 		v := scenario.Run(w)
 		// Let goroutines finish what takes no time, such as leaving a queue in the background, so
-		// that the end of the trace does not depend on which goroutine is quicker.
+		// that the end of the trace does not depend on which goroutine is faster.
 		w.Sleep(w.TTL / tolerance)
 		return w.examined(scenario, v)
 	}, limit)
@@ -255,7 +255,7 @@ func (r *run) manifest(start time.Time) Manifest {
 		Wall: time.Since(start),
 	}
 	if len(r.cfg.Subjects) > 0 {
-		// The manifest describes virtual time, if any subject runs in it.
+		// If any subject runs in virtual time, the manifest describes virtual time.
 		first := r.cfg.Subjects[max(0, slices.IndexFunc(r.cfg.Subjects, r.virtual))]
 		m.TTL, m.Virtual = r.ttl(first), r.virtual(first)
 		if on, ok := r.sites[first.Name]; ok {

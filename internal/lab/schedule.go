@@ -13,7 +13,7 @@ import (
 )
 
 // Schedule is the order of events while a few buyers, each in its own process, buy the last units
-// of an item. Nothing happens that is not in it.
+// of an item. Nothing else happens.
 type Schedule struct {
 	Strategy string // one of Levels
 	Buyers   int    // 2 or 3; there is one unit fewer
@@ -25,19 +25,19 @@ type Action byte
 
 // The actions.
 const (
-	Step   Action = 's' // Redis receives a buyer's pending command, and answers
+	Step   Action = 's' // Redis receives a buyer's pending command and replies
 	Pass   Action = 'p' // time passes
-	Freeze Action = 'f' // a buyer's process stops
-	Thaw   Action = 't' // it goes on
-	Kill   Action = 'k' // it dies
+	Freeze Action = 'f' // a buyer's process freezes
+	Thaw   Action = 't' // a frozen process resumes
+	Kill   Action = 'k' // a buyer's process is killed
 	Lose   Action = 'l' // like Step, but the connection breaks before the reply arrives
 )
 
 // Move is one entry of a Schedule.
 type Move struct {
 	Action Action
-	Buyer  int           // 0 is A; unused by Pass
-	Nth    int           // Step, Lose: which of the buyer's commands, from 1; 0 means the first
+	Buyer  int           // 0 means A; not used by Pass
+	Nth    int           // Step, Lose: number of the buyer's command, from 1; 0 means the first
 	For    time.Duration // Pass: how long, in whole milliseconds
 }
 
@@ -55,8 +55,8 @@ const (
 	MaxSchedule = 5 * time.Minute // of all moves together
 )
 
-// ErrSchedule is wrapped by the errors of a schedule that cannot be played. Their text is meant for
-// the author of the schedule.
+// ErrSchedule is wrapped by every error about a schedule that cannot be played. The text of such an
+// error is meant for the author of the schedule.
 var ErrSchedule = errors.New("no schedule")
 
 // Refusal reports whether an error wraps ErrSchedule, and returns its text without that prefix, for
@@ -69,8 +69,8 @@ const moveForms = "allowed, with dots between them: A, B, C for a buyer's next c
 	"A2 for the second one it is about to send, lA or lA2 for the same with the reply lost, " +
 	"p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
 
-// Levels returns the strategies that can be scheduled. The others use several servers, or other
-// clients. In the nested ones the work under the lock calls a helper that locks again.
+// Levels returns the strategies that can be scheduled. Other strategies use several servers or
+// other clients. In a nested strategy, the work under the lock calls a helper that locks again.
 func Levels() []string {
 	names := slices.Concat([]string{"none", "local"}, locks.Stages(), []string{"watch"})
 	for _, s := range nested() {
@@ -79,7 +79,7 @@ func Levels() []string {
 	return append(names, "yours")
 }
 
-// ParseMoves reads moves as MovesText writes them. The error wraps ErrSchedule.
+// ParseMoves parses moves in the form that MovesText writes. The error wraps ErrSchedule.
 func ParseMoves(text string) ([]Move, error) {
 	if text == "" {
 		return nil, nil
@@ -108,7 +108,7 @@ func parseMove(word string) (Move, bool) {
 	case m == nil:
 		return Move{}, false
 	case m[1] != "":
-		ms, _ := strconv.Atoi(m[2]) // the form allows only digits
+		ms, _ := strconv.Atoi(m[2]) // moveForm allows only digits
 		d := time.Duration(ms) * time.Millisecond
 		return Move{Action: Pass, For: d}, d <= MaxPass
 	case m[3] != "":
@@ -125,7 +125,7 @@ func parseMove(word string) (Move, bool) {
 	return move, true
 }
 
-// shorten quotes a text from outside, cut to a readable length.
+// shorten quotes an untrusted text, cut to a readable length.
 func shorten(text string) string {
 	const most = 20
 	if len(text) > most {
@@ -143,7 +143,7 @@ func MovesText(moves []Move) string {
 	return strings.Join(words, ".")
 }
 
-// String returns the move as ParseMoves reads it.
+// String returns the move in the form that ParseMoves parses.
 func (m Move) String() string {
 	switch {
 	case m.Action == Pass:
@@ -163,8 +163,8 @@ func (m Move) String() string {
 
 func buyerName(i int) string { return string(rune('A' + i)) }
 
-// Units returns how many units there are for that many buyers: one too few. With three buyers, the
-// first can buy, unlock late, and harm the other two.
+// Units returns the number of units for that many buyers: one fewer than there are buyers. With
+// three buyers, the first can buy, unlock late, and harm the other two.
 func Units(buyers int) int { return buyers - 1 }
 
 // check returns the subject of the schedule's strategy, or an error that wraps ErrSchedule if the

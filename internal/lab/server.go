@@ -18,8 +18,7 @@ import (
 	"oversell/internal/catalog"
 )
 
-// server is the Redis that the cells run on, with the other servers of their subject's
-// lock.
+// server is the Redis that cells run on, together with the other servers of their subject's lock.
 type server struct {
 	dial               func(ctx context.Context) (net.Conn, error)
 	username, password string
@@ -29,11 +28,11 @@ type server struct {
 	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
 	back    func(time.Duration) // sets the clock back and stops it
 	nodes   []*server           // the nodes of redlock; nil: the lock is elsewhere
-	service *Service            // keeps the lock in place of Redis; nil: the lock is in Redis
+	service *Service            // keeps the lock instead of Redis; nil: the lock is in Redis
 }
 
-// inMemory returns a Redis in this process. It uses the clock of this process, and its connections
-// are pipes, which work in virtual time.
+// inMemory returns a Redis in this process. It works in virtual time, because it uses the clock of
+// this process and its connections are pipes.
 func inMemory() *server {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
@@ -42,7 +41,7 @@ func inMemory() *server {
 		close: m.Close,
 		jump:  m.FastForward,
 		back: func(d time.Duration) {
-			m.Exists("") // removes the keys that have expired by now
+			m.Exists("") // removes the expired keys
 			m.SetTime(time.Now().Add(-d))
 		},
 	}
@@ -67,8 +66,8 @@ func inMemoryFor(c Subject) *server {
 	return s
 }
 
-// nodesInMemory is the number of nodes that redlock has in virtual time: five, as in its author's
-// examples.
+// nodesInMemory is the number of redlock's nodes in virtual time: five, as in the examples of its
+// author.
 const nodesInMemory = 5
 
 // keepers returns the servers that keep the lock. A majority of them decides who holds it.
@@ -82,8 +81,8 @@ func (s *server) keepers() []*server {
 var errOneServer = errors.New("the lab stands between a lock and one server: embedded, local, redis://host:port or " +
 	"rediss://host:port")
 
-// CheckRedis returns an error for a value of -redis that names several servers, such as a cluster
-// or sentinels. Other mistakes are found when the lab connects.
+// CheckRedis returns an error if spec, the value of -redis, names several servers, such as a
+// cluster or sentinels. Other mistakes are found when the lab connects.
 func CheckRedis(spec string) error {
 	if strings.Contains(spec, ",") || strings.HasPrefix(spec, "redis+sentinel:") || spec == "local:cluster" {
 		return errOneServer
@@ -94,7 +93,7 @@ func CheckRedis(spec string) error {
 func at(url string) (*server, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil || strings.Contains(url, ",") {
-		return nil, errOneServer // the URL, and so the error, may contain a password
+		return nil, errOneServer // the URL may contain a password, and so may the error
 	}
 	dial := new(net.Dialer).DialContext
 	if o.TLSConfig != nil {
@@ -107,8 +106,8 @@ func at(url string) (*server, error) {
 	}, nil
 }
 
-// address is the address that clients are configured with. It is an IP address, because a name
-// would be looked up outside of virtual time.
+// address is the server address in the configuration of clients. It is an IP address, because a
+// name would be looked up outside of virtual time.
 const address = "127.0.0.1:6379"
 
 // options returns the settings of the lab's go-redis clients. They are the shop's settings, except
@@ -119,8 +118,8 @@ func (s *server) options(dial func(ctx context.Context) (net.Conn, error)) *redi
 		Dialer:   func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		Username: s.username, Password: s.password, DB: s.db,
 
-		// So large that no caller waits for the pool. To wait, go-redis takes a timer that it
-		// reuses, and a timer of virtual time must not be used outside of it.
+		// The pool is so large that no caller waits for it. go-redis would wait with a timer that
+		// it reuses, and a timer of virtual time must not be used outside of virtual time.
 		PoolSize: 256,
 
 		ContextTimeoutEnabled: true,
@@ -135,7 +134,7 @@ func (s *server) options(dial func(ctx context.Context) (net.Conn, error)) *redi
 // Servers returns the number of servers that keep the lock.
 func (w *World) Servers() int { return len(w.keepers()) }
 
-// Majority returns how many of these servers are a majority.
+// Majority returns how many of the servers that keep the lock form a majority.
 func (w *World) Majority() int { return w.Servers()/2 + 1 }
 
 // ServerNames returns the names of the first n servers that keep the lock.
@@ -151,7 +150,7 @@ func (w *World) ServerNames(n int) string {
 }
 
 // LoseLock removes the lock, and the keys that its scripts keep beside it, from the first n servers
-// that keep it. The holder is not told.
+// that keep the lock. The holder is not notified.
 func (w *World) LoseLock(n int, why string) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, why)
@@ -179,8 +178,8 @@ func (w *World) LoseLock(n int, why string) {
 	})
 }
 
-// LoseKeys removes all keys that the commands of the cell have named, as if Redis had restarted
-// without them.
+// LoseKeys removes all keys that the cell's commands have named, as if Redis had restarted without
+// them.
 func (w *World) LoseKeys(why string) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, why)
@@ -190,8 +189,8 @@ func (w *World) LoseKeys(why string) {
 	})
 }
 
-// JumpClocks sets the clocks of n servers ahead by the ttl. Only the leases end. TIME does not
-// jump, because a clock in memory cannot run on from the time to which it was set.
+// JumpClocks sets the clocks of n servers ahead by the ttl. The jump only makes leases expire. It
+// does not affect TIME, because a clock in memory stops once it is set.
 func (w *World) JumpClocks(n int) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(n)+" jumps ahead by "+About(w.TTL))
@@ -224,7 +223,7 @@ func (w *World) PersistLock() {
 	}
 }
 
-// site says where a subject runs in real time.
+// site is where a subject runs in real time.
 type site struct {
 	server *server
 	ttl    time.Duration
@@ -233,7 +232,7 @@ type site struct {
 
 var errNoServers = errors.New("the servers of its lock are not given")
 
-// open connects to the servers that the subjects in real time need, and stores them in r.sites.
+// open connects to the servers of the subjects that run in real time, and stores them in r.sites.
 func (r *run) open(ctx context.Context) (stops []func(), err error) {
 	redis := inMemory()
 	if r.cfg.Redis != Embedded {
@@ -268,7 +267,8 @@ func (r *run) open(ctx context.Context) (stops []func(), err error) {
 	return stops, nil
 }
 
-// connect connects to the servers that a subject's lock needs besides or instead of the one Redis.
+// connect connects to the servers that a subject's lock needs in addition to, or instead of, the
+// one Redis.
 func (r *run) connect(ctx context.Context, c Subject, on *server) (err error) {
 	switch {
 	case c.InService():

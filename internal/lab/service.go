@@ -14,14 +14,14 @@ import (
 type Service struct {
 	Name string
 
-	// Dial connects a process through relays of its own. Its session has a lease of ttl.
+	// Dial connects a process through its own relays. The lease of its session is ttl.
 	Dial func(ctx context.Context, ttl time.Duration) (*Member, error)
 
-	// Granted returns the lease that a process gets if it asks for ttl: services have a minimum.
+	// Granted returns the lease that a process gets if it asks for ttl, because services have a minimum.
 	Granted func(ctx context.Context, ttl time.Duration) (time.Duration, error)
 
-	// First returns the entry of the lock's holder, or "". Lose removes an entry behind its
-	// holder's back. No fault affects either.
+	// First returns the entry of the lock's holder, or "". Lose removes an entry without notifying
+	// its holder. Faults do not affect First and Lose.
 	First func(ctx context.Context, key string) (place string, err error)
 	Lose  func(ctx context.Context, place string) error
 
@@ -66,7 +66,7 @@ func (m *Member) each(fault func(*fault.Relay)) {
 	}
 }
 
-// leave ends the session at the server, if that can be reached, and closes the relays.
+// leave ends the session at the server, if the server can be reached, and closes the relays.
 func (m *Member) leave() {
 	if m == nil {
 		return
@@ -79,8 +79,8 @@ func (m *Member) leave() {
 	}
 }
 
-// join connects the process to the service, and opens its session by asking for the lock once. So
-// later failures are due to the scenario. If join gets the lock, it releases it again.
+// join connects the process to the service, and opens its session by asking for the lock once, so
+// that later failures are due to the scenario. If join gets the lock, it releases the lock again.
 func (p *Process) join() {
 	m, err := p.w.server.service.Dial(p.w.ctx, p.w.TTL)
 	Need(err == nil, "%s could not connect: %v", p.Name, err)
@@ -105,8 +105,8 @@ type serviceLock interface {
 	Token() int64
 }
 
-// recordedLock adds its calls to the trace. For a lock in Redis the trace has commands, but the
-// protocol of a service is not parsed here.
+// recordedLock adds calls of the lock to the trace. The trace of a lock in Redis contains commands,
+// but the protocol of a service is not parsed.
 type recordedLock struct {
 	serviceLock
 	p   *Process
@@ -128,8 +128,8 @@ func (l recordedLock) Unlock(ctx context.Context) (err error) {
 	return l.serviceLock.Unlock(ctx)
 }
 
-// record adds a call to the trace. The function that record returns must be called when the call is
-// over, with a function that returns the outcome of the call.
+// record adds a call to the trace. The returned function must be called when the call is over, with
+// a function that returns the outcome of the call.
 func (l recordedLock) record(call string) func(outcome func() string) {
 	w := l.p.w
 	e := w.trace.begin(l.p.Name, w.where()+": "+call+" "+w.names.value(l.key))

@@ -12,8 +12,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// Shop sells one item as the flash sale does: read the stock, check it, work, write it back, write
-// the order, all inside the subject's guard.
+// Shop sells one item like a flash sale: read the stock, check it, work, write it back, write the
+// order, all inside the subject's guard.
 type Shop struct {
 	w       *World
 	initial int64
@@ -29,7 +29,7 @@ var (
 	errLost    = errors.New("the lock was lost before anything was sold")
 )
 
-// OpenShop starts a sale of that many units.
+// OpenShop starts a sale of the given number of units.
 func (w *World) OpenShop(initial int64) *Shop {
 	err := w.Side.Set(w.ctx, w.StockKey(), initial, 0).Err()
 	Need(err == nil, "the stock could not be set: %v", err)
@@ -40,9 +40,9 @@ func (w *World) OpenShop(initial int64) *Shop {
 // Buyer buys one unit on behalf of a process, inside the guard (see Shop).
 type Buyer struct {
 	p     *Process
-	owner string                  // unique, also among the buyers of one process
-	work  time.Duration           // time between reading and writing
-	sees  func(m moment, n int64) // called at each moment; n is the stock that was read or written
+	owner string                  // unique, even among the buyers of one process
+	work  time.Duration           // time between reading and writing the stock
+	sees  func(m moment, n int64) // called at each moment; n is the stock that the buyer read or wrote
 
 	Guard    stock.Guard
 	Ordering func() error // called after the stock is written; may be nil
@@ -70,7 +70,7 @@ func (b *Buyer) BuyWithin(wait context.Context) error {
 	return err
 }
 
-// saw records what a buyer does.
+// saw records a moment of a buyer.
 func (s *Shop) saw(p *Process, m moment) {
 	w := s.w
 	switch m {
@@ -94,7 +94,7 @@ type moment byte
 // The moments of a sale, in their order.
 const (
 	enters  moment = iota // the section begins
-	works                 // the work begins, after the helper's call if the subject is nested
+	works                 // the work begins; in a nested subject, after the call of the helper
 	read                  // the stock was read
 	isTold                // the buyer learns that the lock is lost
 	refused               // the stock refuses the write
@@ -111,7 +111,7 @@ func (b *Buyer) buy(wait context.Context) (guard.Stats, error) {
 		b.sees(enters, 0)
 		defer b.sees(ends, 0)
 		if w.Subject.Nested {
-			// A helper takes the lock while its caller has it, as the same owner, and releases it.
+			// A helper takes the lock as the same owner while its caller holds it, and releases it.
 			nothing := func(context.Context, stock.Counter) error { return nil }
 			inner := context.WithValue(ctx, callKey{}, callOf(ctx)+1)
 			if _, err := b.Guard.Do(inner, at, entry, nothing); err != nil {
@@ -156,7 +156,7 @@ func (b *Buyer) sell(ctx context.Context, c stock.Counter) error {
 	return nil
 }
 
-// late returns err. If err says that the stock refused an outdated fencing token, it calls sees
+// late returns err. If err says that the stock refused an outdated fencing token, late calls sees
 // first.
 func (b *Buyer) late(err error) error {
 	if errors.Is(err, stock.ErrFenced) {
@@ -178,7 +178,8 @@ func (s *Shop) sold() int64 {
 	return s.Orders
 }
 
-// Audit checks that as many units were sold as the stock has lost, and no more than there were.
+// Audit checks that the number of units sold equals the reduction of the stock, and is at most the
+// initial stock.
 func (s *Shop) Audit() Verdict {
 	left, err := s.w.Side.Get(s.w.ctx, s.w.StockKey()).Int64()
 	Need(err == nil, "the stock could not be read: %v", err)

@@ -14,30 +14,30 @@ import (
 // commands waits at a gate until it is let go. In the game, all buyers share one Redis that
 // executes their commands. Package search runs each buyer alone, and computes the replies.
 //
-// A Shopper runs in virtual time, and one goroutine drives it. Begin must be called first, then Run
-// in a goroutine of its own, and Settle after each reply or fault.
+// A Shopper runs in virtual time and is driven by one goroutine. Begin must be called first, then
+// Run in its own goroutine, and Settle after each reply or fault.
 type Shopper struct {
-	*Process        // from Begin on
+	*Process        // set by Begin
 	Owner    string // the name under which it asks for a lock
 
 	SetUp func(fault.Command) fault.Value // replies to a command that sets up a connection; nil: the server does
 	Opens func(*Request)                  // is called with each command that is sent
-	sees  func(moment)                    // is called with what the buyer does; may be nil
-	// News has a buffer of one. A value is put into it when something has changed.
+	sees  func(moment)                    // is called with each moment of the buyer; may be nil
+	// News has a buffer of one. It receives a value when something has changed.
 	News chan struct{}
 
 	start time.Time
-	turns *turnstile // where commands wait before they get a connection
+	turns *turnstile // holds commands until they may get a connection
 
 	mu    sync.Mutex
-	dials int // connections so far
+	dials int // number of connections so far
 	conns []*gatedConn
 	open  []*openRequest
-	sent  int // commands so far
+	sent  int // number of commands so far
 
-	// The state of the sale. It may be read while all goroutines wait.
+	// The state of the sale. It may be read while all goroutines are blocked.
 	Section     Section
-	Told        bool // in the section: the lock is lost, and the buyer knows it
+	Told        bool // in the section, the buyer has learned that the lock is lost
 	Read, Wrote *int64
 	Sold        bool
 	Done        bool
@@ -60,7 +60,7 @@ const (
 	Ended
 )
 
-// Begin starts the process in a world of its own, without a server. The buyer uses the guard of the
+// Begin starts the process in its own world, without a server. The buyer uses the guard of the
 // given subject.
 func (s *Shopper) Begin(c Subject, sku string) {
 	w := &World{TTL: ScheduleTTL, Delay: RetryDelay, Subject: c, SKU: sku, server: nowhere}
@@ -119,7 +119,7 @@ func (s *Shopper) note(change func()) {
 	s.changed()
 }
 
-// changed puts a value into News. The caller has locked mu.
+// changed puts a value into News. The caller must hold mu.
 func (s *Shopper) changed() {
 	select {
 	case s.News <- struct{}{}:

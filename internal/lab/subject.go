@@ -39,7 +39,8 @@ type Subject struct {
 	// Guard makes an instance's guard. Nil: the guard is made from Lock.
 	Guard func(p *Process) guard.Guard
 
-	// Optimistic says that nobody is locked out; instead, the write fails if the stock has changed.
+	// Optimistic says that buyers do not wait for each other; instead, a write fails if the stock
+	// has changed.
 	Optimistic bool
 
 	// InProcess says that the lock is in the memory of one process.
@@ -56,12 +57,12 @@ type Subject struct {
 	// RedisKey returns the key of the lock in Redis. Nil: the key is the lock's name.
 	RedisKey func(key string) string
 
-	// Beside returns the keys, not among KEYS, that a script of the lock at key derives from its
-	// argument arg. Nil: there are none.
+	// Beside returns the keys that a script of the lock at key derives from its argument arg and
+	// that are not in KEYS. Nil: there are none.
 	Beside func(key, arg string) []string
 
-	// AsksAgain says that a waiter asks for the lock once more after it is woken. So its lease does
-	// not depend on when it first asked.
+	// AsksAgain says that a waiter asks for the lock once more after it is woken, so that its lease
+	// does not depend on when it first asked.
 	AsksAgain bool
 
 	// Database opens the database in which a subject that is a sale keeps its orders. Nil: the
@@ -124,8 +125,8 @@ func Subjects() []Subject {
 	return append(listed, added(stages, listed)...)
 }
 
-// added returns the locks in the catalog that are not listed. So a new lock in the catalog needs no
-// entry in Subjects: it is tried with the settings of the catalog.
+// added returns the locks in the catalog that are not listed. They are tried with the settings of
+// the catalog, so a new lock there needs no entry in Subjects.
 func added(stages catalog.List, listed []Subject) (more []Subject) {
 	for _, s := range stages {
 		if s.Guard == nil || s.Extra || slices.ContainsFunc(listed, func(c Subject) bool { return c.Name == s.Name }) {
@@ -138,7 +139,7 @@ func added(stages catalog.List, listed []Subject) (more []Subject) {
 	return more
 }
 
-// stageOf returns a stage of the lock as a subject. It uses the same lock as the shop.
+// stageOf returns a stage of the lock as a subject. The subject uses the same lock as the shop.
 func stageOf(stages catalog.List, name, about string, beside func(key, arg string) []string) Subject {
 	s, err := stages.Find(name)
 	if err != nil {
@@ -155,8 +156,8 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 	}
 }
 
-// lockOf returns a Subject.Lock for a lock that is not in the catalog, or that has other settings
-// in the catalog.
+// lockOf returns a Subject.Lock for a lock that is not in the catalog, or whose settings in the
+// catalog are different.
 func lockOf(handle func(p *Process, key string) guard.Lock, notHeld error) func(*Process) *guard.Distributed {
 	return func(p *Process) *guard.Distributed {
 		lock := func(key string) guard.Lock { return handle(p, key) }
@@ -175,7 +176,7 @@ func Coordinated() []Subject {
 	}
 }
 
-// ofTicket is a Subject.Beside. It returns the list that wakes the waiter with this ticket.
+// ofTicket implements Subject.Beside. It returns the list that wakes the waiter with this ticket.
 func ofTicket(key, arg string) []string {
 	if looksRandom(arg) {
 		return []string{key + ":wake:" + arg}
@@ -183,8 +184,8 @@ func ofTicket(key, arg string) []string {
 	return nil
 }
 
-// ofOwner is a Subject.Beside. It returns the list that wakes this owner, and the key of the last
-// token.
+// ofOwner implements Subject.Beside. It returns the list that wakes this owner, and the key of the
+// last token.
 func ofOwner(key, arg string) []string {
 	if _, err := strconv.Atoi(arg); err == nil {
 		return nil
@@ -193,7 +194,8 @@ func ofOwner(key, arg string) []string {
 }
 
 // nested returns the subjects that only schedules use: two stages whose holder calls a helper that
-// locks again. With v4_lua the helper waits for its own caller, with v5_reentrant it does not.
+// locks again. With v4_lua, the helper waits for a lock that its own caller holds; with
+// v5_reentrant, it gets the lock.
 func nested() []Subject {
 	var all []Subject
 	for _, s := range Subjects() {
@@ -221,8 +223,8 @@ func Yours() Subject {
 		}}
 }
 
-// FindSubjects returns the subjects with these names, or an error. The error hints at the valid
-// names, or says why the lab does not try a strategy of the shop.
+// FindSubjects returns the subjects with these names. The error for an unknown name lists valid
+// names, or says why the lab does not try this strategy of the shop.
 func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 	for _, name := range names {
 		s, err := catalog.Strategies().Find(name)
@@ -237,7 +239,7 @@ func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 	return find("strategy", all, Subject.name, names)
 }
 
-// find returns the elements with the given names, in the order of all. An unknown name is an error.
+// find returns the elements with the picked names, in the order of all. An unknown name is an error.
 func find[T any](what string, all []T, name func(T) string, picked []string) ([]T, error) {
 	allowed := make([]string, len(all))
 	for i, one := range all {
@@ -266,8 +268,8 @@ func (c Subject) InService() bool {
 	return c.Needs == catalog.NeedsEtcd || c.Needs == catalog.NeedsZooKeeper
 }
 
-// Leased reports whether a handle has a context that ends when the lock is lost. Only such a handle
-// depends on time.
+// Leased reports whether a handle has a context that is cancelled when the lock is lost. Only such
+// a handle depends on time.
 func (c Subject) Leased() bool {
 	if !c.InRedis() {
 		return false
@@ -282,8 +284,8 @@ func (c Subject) Leased() bool {
 // Guard makes the subject's guard for this instance.
 func (p *Process) Guard() guard.Guard { return p.w.Subject.guard(p, nil) }
 
-// StockGuard makes the subject's guard around the stock for this instance. Callers that are refused
-// wait as the policy says, or in the subject's own way if the policy is nil.
+// StockGuard makes the subject's guard around the stock for this instance. A refused caller waits
+// as the policy says, or in the subject's own way if the policy is nil.
 func (p *Process) StockGuard(policy guard.Policy) stock.Guard {
 	c := p.w.Subject
 	if c.Optimistic {
@@ -308,7 +310,7 @@ func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {
 // redsync's default unless an option sets it, and nothing extends the lease.
 func redsyncOf(p *Process, key string, more ...redsync.Option) *thirdparty.RedsyncMutex {
 	options := append([]redsync.Option{redsync.WithExpiry(p.w.TTL), redsync.WithRetryDelay(p.w.Delay)}, more...)
-	if p.w.TTL < 2*time.Second { // redsync's own limit for a reply is too short for a busy machine
+	if p.w.TTL < 2*time.Second { // redsync's default reply timeout is too short for a busy machine
 		options = append(options, redsync.WithTimeoutFactor(0.2))
 	}
 	lib := thirdparty.NewRedsync(p.rdb, options...)
@@ -325,12 +327,12 @@ func redislockOf(p *Process, key string) *thirdparty.RedislockMutex {
 }
 
 // rueidis makes a process's rueidislock. DisableCache, a documented option, makes it poll, because
-// the embedded Redis has no client tracking. It polls on every server, so that the tables can be
+// the embedded Redis has no client tracking. It polls on all servers, so that the tables can be
 // compared.
 func (w *World) rueidis(rdb redis.UniversalClient) *thirdparty.Rueidislock {
 	lib := thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{
 		KeyValidity:  w.TTL,
-		TryNextAfter: w.TTL / 20, // a try that takes longer fails
+		TryNextAfter: w.TTL / 20, // an attempt that takes longer fails
 		ClientOption: rueidis.ClientOption{DisableCache: true, ClientSetInfo: rueidis.DisableClientSetInfo},
 	})
 	lib.Bare = true
@@ -366,7 +368,7 @@ func (l *localLock) Lock(ctx context.Context) error {
 	return err
 }
 
-// took stores the hold, and has it released when the process ends.
+// took stores the hold, and arranges its release at the end of the process.
 func (l *localLock) took(hold *guard.KeyHold) {
 	l.hold, l.stop = hold, context.AfterFunc(l.p.life, hold.Unlock)
 }

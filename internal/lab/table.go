@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Table is a table of the lab: anomalies and the subjects that they are tried on.
+// Table is a table of the lab: its anomalies, and the subjects on which they are tried.
 type Table struct {
 	Scenarios []Scenario
 	Subjects  []Subject // tried by default
@@ -64,7 +64,7 @@ var anomaliesFile []byte
 var described = sync.OnceValue(func() map[string]Anomaly {
 	var all []Anomaly
 	if err := json.Unmarshal(anomaliesFile, &all); err != nil {
-		panic(fmt.Sprintf("lab: anomalies.json: %v", err)) // it is part of the program
+		panic(fmt.Sprintf("lab: anomalies.json: %v", err)) // the file is part of the program
 	}
 	byName := make(map[string]Anomaly, len(all))
 	for _, a := range all {
@@ -73,7 +73,7 @@ var described = sync.OnceValue(func() map[string]Anomaly {
 	return byName
 })
 
-// AnomalyNamed returns what anomalies.json says about an anomaly.
+// AnomalyNamed returns the description of an anomaly in anomalies.json.
 func AnomalyNamed(name string) Anomaly {
 	a, ok := described()[name]
 	if !ok {
@@ -86,21 +86,21 @@ func AnomalyNamed(name string) Anomaly {
 var recordFile []byte
 
 // Record contains the outcome of every cell in an earlier run, by strategy and then by anomaly. The
-// outcomes of a strategy are in one place, so that a diff of the record can be reviewed.
+// outcomes of each strategy are together, so that a diff of the record can be reviewed.
 type Record map[string]map[string]Outcome
 
 // Recorded returns the record that this program was built with. It must not be changed.
 var Recorded = sync.OnceValue(func() Record {
 	var r Record
 	if err := json.Unmarshal(recordFile, &r); err != nil {
-		panic(fmt.Sprintf("lab: record.json: %v", err)) // it is part of the program
+		panic(fmt.Sprintf("lab: record.json: %v", err)) // the file is part of the program
 	}
 	return r
 })
 
-// With returns the record updated with the outcomes of a run, without the entries that are no
-// longer in the tables. A cell with the outcome Unknown does not change the record. Nor does a cell
-// that does not apply on the servers of the run, such as a MySQL anomaly on SQLite.
+// With returns the record updated with the outcomes of a run, without entries that are no longer in
+// the tables. A cell does not change the record if its outcome is Unknown, or if it does not apply
+// on the servers of the run, such as a MySQL anomaly on SQLite.
 func (r Record) With(tables []Table, cells []Cell) Record {
 	found := make(map[[2]string]Outcome)
 	for _, c := range cells {
@@ -125,7 +125,7 @@ func (r Record) With(tables []Table, cells []Cell) Record {
 	return out
 }
 
-// WriteJSON writes the record in the format of record.json, one anomaly a line.
+// WriteJSON writes the record in the format of record.json, with one anomaly per line.
 func (r Record) WriteJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", " ")

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxTrace is the length at which a trace takes no more commands. So the trace shows only the
-// beginning of a retry storm.
+// maxTrace is the length from which on a trace accepts no more commands. A trace therefore shows
+// only the beginning of a retry storm.
 const maxTrace = 400
 
 // trace collects the events of a cell. It is safe for concurrent use.
@@ -19,7 +19,7 @@ type trace struct {
 
 	mu      sync.Mutex
 	entries []*Event
-	held    []*Event // overlaps: judge adds them to entries
+	held    []*Event // overlaps that judge adds to entries
 	left    int      // commands left out because the trace was full
 	there   []Key    // the keys at the beginning
 }
@@ -41,8 +41,8 @@ func (t *trace) add(actor string, kind Kind, text string) *Event {
 	return e
 }
 
-// overlap records that the actor has the lock while others have it. The trace shows it only if
-// judge is called.
+// overlap records that the actor has the lock while others have it. The trace shows the overlap
+// only if judge is called.
 func (t *trace) overlap(actor string, others []string) {
 	text := fmt.Sprintf("%s has the lock, and %s too", actor, list(others))
 	t.mu.Lock()
@@ -65,8 +65,7 @@ func (t *trace) acquit() {
 	t.entries = slices.DeleteFunc(t.entries, func(e *Event) bool { return e.Kind == Break })
 }
 
-// mark returns a function that removes the events that were added to the trace after the call of
-// mark.
+// mark returns a function that removes all events added to the trace since mark was called.
 func (t *trace) mark() (cut func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +104,7 @@ func (t *trace) begin(actor, text string) *Event {
 	return t.add(actor, Command, text)
 }
 
-// change applies f to an event with the trace locked. E is nil if the event was left out.
+// change applies f to an event while the trace is locked. E is nil if the event was left out.
 func (t *trace) change(e *Event, f func(*Event)) {
 	if e == nil {
 		return
@@ -115,8 +114,8 @@ func (t *trace) change(e *Event, f func(*Event)) {
 	f(e)
 }
 
-// now sets the time of an event to the present and returns it, because a command counts from when
-// Redis receives it. E is nil if the event was left out.
+// now sets the time of an event to the current time, and returns that time. The time of a command
+// is when Redis receives it. E is nil if the event was left out.
 func (t *trace) now(e *Event) float64 {
 	if e == nil {
 		return 0

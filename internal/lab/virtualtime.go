@@ -7,33 +7,33 @@ import (
 	"time"
 )
 
-// InVirtualTime runs f in virtual time, outside of a test. It returns an error if f panics, or
+// InVirtualTime runs f in virtual time, outside of a test. It returns an error if f panics or
 // leaves behind a goroutine that waits forever.
 //
-// When all goroutines in it wait, the clock jumps to the end of the shortest wait, so a lease of
-// three seconds expires at once, and nothing comes too early or too late. The standard library
-// offers this only to tests. synctest.Test takes a *testing.T, but does not use it: it makes its
-// own for the function that it runs. So a zero *testing.T will do. That is not documented, and
-// TestVirtualTime fails if a later release of Go changes it. To keep this trick in one place,
-// nothing else in the lab imports testing or testing/synctest outside of tests.
+// When all of f's goroutines wait, the clock jumps to the end of the shortest wait. So a lease of
+// three seconds expires at once, and nothing happens too early or too late. The standard library
+// offers virtual time only to tests. synctest.Test takes a *testing.T, but does not use it: it
+// makes its own for the function that it runs. So a zero *testing.T is enough. This is not
+// documented, and TestVirtualTime fails if a later release of Go changes it. To keep this trick in
+// one place, nothing else in the lab imports testing or testing/synctest outside of tests.
 //
-// f must not wait for anything made outside, such as a context: that stops the clock for good.
-// Nothing that was made in one InVirtualTime may be used in another. That includes timers which a
-// client library pools, so code that uses such a library freely should all run in a single
-// InVirtualTime.
+// f must not wait for anything made outside, such as a context, because the clock would stop for
+// good. Nothing that was made in one call of InVirtualTime may be used in another. That includes
+// timers that a client library pools, so all code that uses such a library without restrictions
+// should run in a single call of InVirtualTime.
 func InVirtualTime(f func()) (err error) {
 	defer recovered(&err) // synctest panics if a goroutine that waits forever was left behind
 	synctest.Test(new(testing.T), func(*testing.T) {
 		defer recovered(&err) // f panicked
 		f()
-		// Virtual time ends with this function, and a lock whose process is gone may sleep before
-		// it notices.
+		// Virtual time ends with this function, and a lock may sleep before it notices that its
+		// process is gone.
 		time.Sleep(lingering)
 	})
 	return err
 }
 
-// AwaitOthers returns when all other goroutines in the same InVirtualTime wait.
+// AwaitOthers returns when all other goroutines in the same InVirtualTime are blocked.
 func AwaitOthers() { synctest.Wait() }
 
 // lingering is more than long enough for a goroutine to notice that its process is gone.

@@ -15,8 +15,8 @@ import (
 	"oversell/internal/guard"
 )
 
-// World is what one cell runs in: a server, the processes that use it, and the record of what they
-// do.
+// World is the environment of one cell: a server, the processes that use it, and the record of
+// their actions.
 type World struct {
 	TTL   time.Duration // lease of a lock
 	Delay time.Duration // between two attempts of a waiter
@@ -24,16 +24,16 @@ type World struct {
 	Subject Subject
 	server  *server
 	SKU     string // in the name of every key
-	lockKey string // as it is passed to the strategy
+	lockKey string // the key that is passed to the strategy
 	ctx     context.Context
 	end     context.CancelFunc
 	Side    *redis.Client // observes Redis, without faults
 	turn    chan struct{} // one command at a time, so that its effect can be seen
 
-	late atomic.Bool // something took too long
+	late atomic.Bool // an operation took too long
 
 	trace    trace
-	spaces   []*keyspace                                 // of the one Redis, then of each of redlock's nodes
+	spaces   []*keyspace                                 // of the one Redis, then of each redlock node
 	keyless  bool                                        // only the lock is read after each command
 	changed  func(actor string, before, after lockState) // is called after commands that mention the lock; may be nil
 	names    *names
@@ -44,9 +44,9 @@ type World struct {
 	processes []*Process
 	deeds     map[deed]int // how many times each was done
 	inside    []string     // the holders of the lock, once for each hold
-	overlaps  []string     // one sentence each
+	overlaps  []string     // a sentence about each
 	steps     int          // how many times the lock was taken or given up
-	failure   *Verdict     // from a goroutine that could not go on, or if a server could not be read
+	failure   *Verdict     // set if a goroutine could not go on or a server could not be read
 	cleanups  []func()
 	all       sync.WaitGroup
 }
@@ -73,7 +73,7 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 	return w
 }
 
-// SetLockKey sets the key of the lock. It must be called before any actor asks for the lock.
+// SetLockKey sets the key of the lock. It must be called before an actor asks for the lock.
 func (w *World) SetLockKey(key string) {
 	w.lockKey = key
 	w.names.call(w.lockKey, "lock")
@@ -110,13 +110,13 @@ func (w *World) close() {
 	w.all.Wait()
 	if w.server.service != nil {
 		var all sync.WaitGroup
-		for _, p := range processes { // concurrently, because a process that is cut off takes long
+		for _, p := range processes { // concurrently, because a process that is cut off takes long to leave
 			all.Go(p.leave)
 		}
 		all.Wait()
 	}
 	w.database.close()
-	// The cell is over, and its caller's context may be too.
+	// The cell is over, and the context of its caller may have ended, too.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, space := range w.spaces {
@@ -198,8 +198,8 @@ func (w *World) Sleep(d time.Duration) {
 	}
 }
 
-// within returns a function that must be called at the end of something that should take d. That
-// function marks the cell as late if it took much longer.
+// within starts to time an operation that should take d. The function done must be called when the
+// operation is over; it marks the cell as late if the operation took much longer.
 func (w *World) within(d time.Duration) (done func()) {
 	start := time.Now()
 	return func() {
@@ -209,7 +209,7 @@ func (w *World) within(d time.Duration) (done func()) {
 	}
 }
 
-// Settle sleeps briefly, so that all goroutines finish what takes no time.
+// Settle sleeps briefly, so that all goroutines can finish what takes no time.
 func (w *World) Settle() { w.Sleep(w.TTL / 50) }
 
 // Await reports whether ch is closed within limit.
@@ -224,7 +224,7 @@ func (w *World) Await(ch <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// Must ends the scenario unless ch is closed soon enough.
+// Must ends the scenario with the outcome Unknown unless ch is closed soon enough.
 func (w *World) Must(ch <-chan struct{}, what string) {
 	Need(w.Await(ch, 20*w.TTL), "%s: it did not happen", what)
 }
@@ -241,7 +241,7 @@ func (w *World) Broke(actor, format string, args ...any) Verdict {
 		w.trace.add(actor, Break, v.Note)
 		return v
 	}
-	w.alone(func() { w.show(w.trace.add(actor, Break, v.Note)) }) // the commands that led to it are not shown
+	w.alone(func() { w.show(w.trace.add(actor, Break, v.Note)) }) // the commands that led to the break are not shown
 	return v
 }
 
@@ -270,7 +270,7 @@ func (w *World) actors() []*Process {
 // Trace adds an event to the trace. Actor may be "".
 func (w *World) Trace(actor string, kind Kind, text string) { w.trace.add(actor, kind, text) }
 
-// First returns when an actor first had an event of that kind.
+// First returns the time of an actor's first event of a kind.
 func (w *World) First(actor string, kind Kind) (at time.Duration, ok bool) {
 	return w.trace.first(actor, kind)
 }
@@ -291,7 +291,7 @@ func (w *World) LockHeld() bool { return w.look().held }
 // held without a lease.
 func (w *World) LeaseLeft() time.Duration { return w.look().left }
 
-// Entry returns the entry with which an owner asks a guard for the lock.
+// Entry returns the guard.Entry with which an owner asks for the lock.
 func (w *World) Entry(owner string) guard.Entry {
 	return guard.Entry{Key: w.lockKey, Owner: owner}
 }

@@ -1,5 +1,5 @@
-// Package anomalies is the catalogue of what can go wrong with a lock. Each file is a family
-// of anomalies, and each anomaly is a lab.Scenario: what happens, and the run that shows it.
+// Package anomalies is the catalogue of what can go wrong with a lock. Each file is a family of
+// anomalies. Each anomaly is a lab.Scenario: a description, and a run that shows it.
 package anomalies
 
 import (
@@ -35,10 +35,11 @@ func All() []lab.Scenario {
 	)
 }
 
-// The functions below say why an anomaly does not apply to a subject. Several anomalies share them.
+// The functions below return why an anomaly does not apply to a subject, or "". Several anomalies
+// share them.
 
-// not returns a function that returns why for the subjects for which so is true, and calls next for
-// the others.
+// not returns a check that answers why for every subject that satisfies so. For any other subject
+// it calls next.
 func not(so func(lab.Subject) bool, why string, next func(lab.Subject) string) func(lab.Subject) string {
 	return func(c lab.Subject) string {
 		if so(c) {

@@ -63,7 +63,7 @@ var cacheFailedLoad = lab.Try("cache-failed-load", needsCacheGuard, func(w *lab.
 }, loaded(2*perInstance+1),
 	times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load"))
 
-// perInstance is the number of readers in each instance that wait for a load that fails.
+// perInstance is the number of readers in each instance that wait for the failing load.
 const perInstance = 2
 
 var errAway = errors.New("the database is away")
@@ -73,7 +73,7 @@ type coldKey struct {
 	w       *lab.World
 	load    time.Duration // how long one load takes
 	missing bool          // the value does not exist
-	unwary  bool          // readers with the lock do not look into the cache again
+	unwary  bool          // a reader that gets the lock does not check the cache again
 	failing int64         // if not 0: each load fails once that many readers have asked for the lock
 	waiting *atomic.Int64 // readers that have asked for the lock
 	asked   *atomic.Int64 // queries to the database
@@ -89,7 +89,7 @@ func (c counted) Do(ctx context.Context, e guard.Entry, section func(context.Con
 	return c.Guard.Do(ctx, e, section)
 }
 
-// cold returns a value that is not cached yet. Load is how long its load takes.
+// cold returns a value that is not cached yet. Loading it takes the duration load.
 func cold(w *lab.World, load time.Duration) coldKey {
 	k := coldKey{w: w, load: load, waiting: new(atomic.Int64), asked: new(atomic.Int64)}
 	w.NameKey(k.named(""), "cache")
@@ -97,7 +97,7 @@ func cold(w *lab.World, load time.Duration) coldKey {
 	return k
 }
 
-// named returns the name of a key that package cache uses.
+// named returns the name of one of the keys of package cache. The name ends with rest.
 func (k coldKey) named(rest string) string { return "oversell:{cache:" + k.w.SKU + "}" + rest }
 
 func (k coldKey) reader(p *lab.Process) *cache.Reader {
@@ -119,7 +119,7 @@ func (k coldKey) reader(p *lab.Process) *cache.Reader {
 	return r
 }
 
-// read reads the value. It tries again if the lock gives up waiting.
+// read reads the value. It tries again if the wait for the lock times out.
 func (k coldKey) read(r *cache.Reader, owner string) {
 	req := cache.Request{Key: k.w.SKU, Strategy: k.w.Subject.Name, Owner: owner, NoSecondLook: k.unwary}
 	var err error

@@ -13,8 +13,8 @@ const (
 	isOfFamily = "family" // its strategy is of the same family as the subject's
 )
 
-// of returns a claim that check is true for all names. Missing is the format of the message for the
-// first name for which check is false.
+// of returns a claim that holds if check is true for every name. Missing is the format of the
+// message about the first name that fails.
 func of(names []string, missing string, check func(w *lab.World, who string) bool) lab.Claim {
 	return func(w *lab.World) {
 		for _, who := range names {
@@ -33,7 +33,7 @@ func refused(names ...string) lab.Claim {
 	return of(names, "%s was never refused", did(lab.WasRefused))
 }
 
-// answered claims that each of the actors was either granted or refused the lock.
+// answered claims that each actor was either granted or refused the lock.
 func answered(names ...string) lab.Claim {
 	return of(names, "%s asked for the lock and got no answer", func(w *lab.World, who string) bool {
 		return w.Did(lab.HadLock, who) || w.Did(lab.WasRefused, who)
@@ -76,7 +76,7 @@ func oneAtATime(w *lab.World) {
 	}
 }
 
-// release matches the command that releases a lock.
+// release matches a command that releases a lock.
 func release(cmd fault.Command) bool {
 	return cmd.Is("DEL", "UNLINK") || cmd.Script()
 }
@@ -85,13 +85,13 @@ func named(names ...string) lab.Match {
 	return func(cmd fault.Command) bool { return cmd.Is(names...) }
 }
 
-// on matches the commands with these names that have key among their arguments.
+// on returns a Match for the commands with these names that have key among their arguments.
 func on(key string, names ...string) lab.Match {
 	return func(cmd fault.Command) bool { return cmd.Is(names...) && cmd.Mentions(key) }
 }
 
-// fencedWrite matches the script that writes the stock at key with a fencing token: unlike the
-// script that reads it, it also has a value.
+// fencedWrite matches the script that writes the stock at key with a fencing token. Unlike the
+// script that reads the stock, it has one more argument: the value.
 func fencedWrite(key string) lab.Match {
 	return func(cmd fault.Command) bool {
 		return cmd.Script() && cmd.Mentions(key) && len(cmd.Args) == 8 // EVALSHA sha 2 stock fence of token left

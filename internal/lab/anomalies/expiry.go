@@ -13,7 +13,7 @@ var orphan = lab.Try("orphan-after-crash", needsLock, func(w *lab.World) lab.Ver
 	return freeAgain(w, b, "A")
 }, had("A", "B"), faulted("A"), unlessInMemory(refused("B")))
 
-// freeAgain returns Holds if b gets the lock in the end, after the process that held it died.
+// freeAgain returns Holds if b gets the lock sooner or later, after the process that held it died.
 func freeAgain(w *lab.World, b *lab.Process, dead string) lab.Verdict {
 	ok := b.Holder().Obtain(3 * w.TTL)
 	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end",
@@ -59,7 +59,7 @@ var handedOnHolderDies = lab.Try("handed-on-holder-dies", needsRemoteLock, func(
 
 var forgottenUnlock = lab.Try("forgotten-unlock", needsLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
-	b := a.Another("B") // in the same instance, or a local lock would not exclude them
+	b := a.Another("B") // in A's instance, because a local lock excludes nobody outside it
 	h := a.Holding()
 	h.Done()
 	ok := b.Holder().Obtain(3 * w.TTL)

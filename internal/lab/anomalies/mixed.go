@@ -17,8 +17,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// beside is the strategy that sells at the same time as the subject's: a script that checks and
-// takes in one step, without a lock.
+// beside is the strategy that sells at the same time as the subject's. Its script checks the stock
+// and takes the unit in one step, without a lock.
 const beside = "lua_atomic"
 
 func mixedScenarios() []lab.Scenario {
@@ -33,8 +33,8 @@ var strategiesTakeTurns = lab.Try("strategies-take-turns", nil, func(w *lab.Worl
 	return sellBeside(w, false)
 }, sold("A", "B"), keptApart("B"))
 
-// keptApart claims that each of the actors was refused, unless its strategy is of the subject's
-// family. Strategies of a family need not take turns.
+// keptApart claims that each actor was refused, unless its strategy belongs to the subject's
+// family. Strategies of one family need not take turns.
 func keptApart(names ...string) lab.Claim {
 	return of(names, "%s was never refused", func(w *lab.World, who string) bool {
 		return w.Did(lab.WasRefused, who) || w.Did(isOfFamily, who)
@@ -42,7 +42,7 @@ func keptApart(names ...string) lab.Claim {
 }
 
 // sellBeside lets A sell by the subject's strategy, and B by another strategy while A is at work.
-// The shop keeps the two apart unless mixed is set.
+// The shop does not let both sell at once unless mixed is set.
 func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 	f := openFlashSale(w, 2)
 	inside, goOn := make(chan struct{}), make(chan struct{})
@@ -78,10 +78,10 @@ func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 	return f.audit()
 }
 
-// mostRequests is more than enough: B asks three or four times.
+// mostRequests limits the requests of a buyer. It is more than enough: B needs three or four.
 const mostRequests = 50
 
-// answer buys until the shop's answer is anything but "busy".
+// answer sends purchase requests until the shop answers something other than "busy".
 func (o *outlet) answer() error {
 	for range mostRequests {
 		err := o.buy()
@@ -94,8 +94,8 @@ func (o *outlet) answer() error {
 	return nil
 }
 
-// flashSale is the shop's own sale, with package stock. Each cell has a database for the orders.
-// The trace does not show the till's commands to Redis.
+// flashSale is a sale that uses package stock, as the shop does. Each cell has a database for its
+// orders. The trace does not show the till's commands to Redis.
 type flashSale struct {
 	w    *lab.World
 	db   *gorm.DB
@@ -133,7 +133,7 @@ func (f *flashSale) openDatabase() {
 	lab.Need(err == nil, "there is no database: %v", err)
 }
 
-// begins makes the trace begin with a key that the till has set.
+// begins adds a key that the till has set to the keys at the beginning of the trace.
 func (f *flashSale) begins(key, name string) {
 	value, err := f.w.Side.Get(f.w.Context(), key).Result()
 	lab.Need(err == nil, "the item could not be put on sale: %v", err)
@@ -141,7 +141,7 @@ func (f *flashSale) begins(key, name string) {
 	f.w.Begins(key, value)
 }
 
-// serve starts a service. It does not log, because its callers get the same errors.
+// serve starts a service. It does not log, because it returns the same errors to its callers.
 func (f *flashSale) serve(cfg stock.Config) *stock.Service {
 	cfg.DB, cfg.Logger = f.db, slog.New(slog.DiscardHandler)
 	cfg.Now = time.Now // which may be virtual
@@ -175,9 +175,9 @@ type outlet struct {
 	service  *stock.Service
 }
 
-// open starts an instance. In it, the subject's strategy uses the subject's guard, and any other
-// strategy is the shop's. If mixed is set, strategies of several families may sell at the same
-// time.
+// open starts an instance. Its version of the subject's strategy uses the subject's guard; any
+// other strategy is configured as in the shop. If mixed is set, strategies of several families may
+// sell at the same time.
 func (f *flashSale) open(o *outlet, mixed bool) *outlet {
 	w, p := f.w, o.p
 	cfg := stock.Config{

@@ -24,8 +24,8 @@ var cutOff = lab.Try("cut-off-holder", needsRemoteLock, func(w *lab.World) lab.V
 	return handedOver(w, "A", "B")
 }, had("A"), faulted("A"), refused("B"))
 
-// handedOver returns the verdict of Exclusive. The note says when the first holder learned of its
-// loss, compared with when the next holder got the lock.
+// handedOver returns the verdict of Exclusive. Its note compares the time at which the first holder
+// learned of its loss with the time at which the next holder got the lock.
 func handedOver(w *lab.World, first, next string) lab.Verdict {
 	v := w.Exclusive()
 	told, wasTold := w.First(first, lab.Lost)

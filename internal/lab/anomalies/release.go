@@ -49,7 +49,7 @@ var foreignChain = lab.Try("foreign-delete-chain", needsRemoteLock, func(w *lab.
 		holders[i].Done()
 		processes[i].Freeze()
 		if foreign < i {
-			break // the lock was not removed: the chain ends here
+			break // the lock was not removed, so the chain ends
 		}
 	}
 	for _, p := range processes {

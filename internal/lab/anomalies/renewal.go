@@ -37,7 +37,7 @@ var renewalAfterUnlock = lab.Try("renewal-after-unlock", needsRedisLock, func(w 
 	return lab.Holds.Because("after its unlock A sends nothing, and the lock is free")
 }, had("A", "B"))
 
-// renewalsPerTTL is more renewals in a ttl than any of the locks needs: three are common.
+// renewalsPerTTL is the acceptable number of renewals per ttl. Most locks send three.
 const renewalsPerTTL = 4
 
 var secondRenewer = lab.Try("second-renewer", needsRedisLock, func(w *lab.World) lab.Verdict {

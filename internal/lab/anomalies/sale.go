@@ -77,7 +77,7 @@ var recursiveRetry = lab.Try("recursive-retry", needsLoser, func(w *lab.World) l
 
 var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
-	b := a.Another("B").Holder() // in the same instance, or a local lock would not exclude them
+	b := a.Another("B").Holder() // in A's instance, because a local lock excludes nobody outside it
 	h := a.Holding()
 	w.Note("A", "asks again, in the condition of its loop")
 	if !h.Obtain(w.TTL / 2) {
@@ -123,8 +123,8 @@ var lateRelease = lab.Try("committed-before-release", needsSharedLock, func(w *l
 // lastUnit lets A and B try to buy the last unit. They commit their orders a while after they write
 // them: within the lock, or after they have released it.
 func lastUnit(w *lab.World, within bool) lab.Verdict {
-	var orders atomic.Int64        // committed, and so visible
-	var commits, late atomic.Int64 // late: entries after a commit
+	var orders atomic.Int64        // committed, so they are visible
+	var commits, late atomic.Int64 // late: sections that began after a commit
 	sell := func(p *lab.Process) func() {
 		guard := p.StockGuard(nil)
 		return func() {

@@ -20,9 +20,9 @@ import (
 	"oversell/internal/lab"
 )
 
-// Services returns the lab.Config.Services for etcd at its endpoints, and for ZooKeeper at its
-// servers (host:port). Either may be empty. It does not exist in a browser, where their clients are
-// not linked in.
+// Services returns the value of lab.Config.Services for etcd at its endpoints and ZooKeeper at its
+// servers (host:port). Either list may be empty. Services is not built for a browser, because the
+// clients of etcd and ZooKeeper are not linked in there.
 func Services(etcd, zooKeeper []string) map[catalog.Need]lab.ConnectService {
 	at := make(map[catalog.Need]lab.ConnectService)
 	if len(etcd) > 0 {
@@ -36,7 +36,7 @@ func Services(etcd, zooKeeper []string) map[catalog.Need]lab.ConnectService {
 	return at
 }
 
-// inEtcd connects to etcd. It finds a lock's entries where etcdlock keeps them.
+// inEtcd connects to etcd. It looks for a lock's entries where etcdlock stores them.
 func inEtcd(ctx context.Context, endpoints []string) (*lab.Service, error) {
 	client, err := coordination.DialEtcd(ctx, endpoints)
 	if err != nil {
@@ -64,8 +64,8 @@ func inEtcd(ctx context.Context, endpoints []string) (*lab.Service, error) {
 // machine.
 const zkLooking = 30 * time.Second
 
-// inZooKeeper connects to ZooKeeper. It finds a lock's entries where zklock keeps them. The lab's
-// keys need no escaping.
+// inZooKeeper connects to ZooKeeper. It looks for a lock's entries where zklock stores them. The
+// lab's keys need no escaping.
 func inZooKeeper(ctx context.Context, hosts []string) (*lab.Service, error) {
 	conn, err := coordination.DialZooKeeper(ctx, hosts, zkLooking)
 	if err != nil {
@@ -92,8 +92,8 @@ func inZooKeeper(ctx context.Context, hosts []string) (*lab.Service, error) {
 // byNumber compares nodes by the ten digits that ZooKeeper appends to their names.
 func byNumber(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) }
 
-// serviceOf returns the part of a service that processes use, each through its own relays. An
-// address of the service is the scheme and host:port.
+// serviceOf returns the part of a service that processes use. Each process connects through its own
+// relays. An address of the service is the scheme and host:port.
 func serviceOf(
 	need catalog.Need, scheme string, addresses []string, newLock func(catalog.Options) func(key string) guard.Lock,
 ) *lab.Service {

@@ -63,9 +63,9 @@ var successorsToken = lab.Try("successors-token", needsToken, func(w *lab.World)
 	return lab.Holds.Because("A is told its own token, and its write is refused; B's is not")
 }, had("A", "B"), faulted("A"))
 
-// clockBack takes the lock again twice, each time after the clock of its server was set back by a
-// further ten times the ttl: first when the last token has expired, and then when all keys of the
-// lock are lost.
+// clockBack takes the lock three times. Before the second and the third time, the server's clock is
+// set back by ten times the ttl. By the second time the last token has expired, and by the third
+// time all keys of the lock are lost.
 var clockBack = lab.Scenario{
 	Anomaly:  lab.AnomalyNamed("clock-back"),
 	Requires: []lab.Claim{had("A", "B", "C")},
@@ -103,7 +103,7 @@ func readStock(ctx context.Context, c stock.Counter) error {
 	return err
 }
 
-// withToken runs a section on the stock with the token of lock, without taking the lock.
+// withToken runs a section on the stock with the lock's token, without taking the lock.
 func withToken(w *lab.World, p *lab.Process, lock guard.Lock, section stock.Section) error {
 	guard := &guard.Distributed{
 		New:    func(string) guard.Lock { return lock },

@@ -62,9 +62,9 @@ var overtaken = lab.Try("starvation", needsLock, func(w *lab.World) lab.Verdict 
 	return lab.Holds.Because("times that B was overtaken: %d", n)
 }, had("A", "B"))
 
-// asks returns next, which waits until p's next request is on its way to Redis and
-// returns a function that lets it arrive, and letGo, which stops delaying requests. A
-// waiter that sends no requests is in a queue, in memory or at a service.
+// asks delays the requests of p, a waiter. Next waits until p's next request is on its way to
+// Redis, and returns a function that lets the request arrive. LetGo stops the delays. If the lock
+// is not in Redis, p waits in a queue in memory or at a service, and nothing is delayed.
 func asks(w *lab.World, p *lab.Process) (next func() (arrive func()), letGo func()) {
 	if !w.Subject.InRedis() {
 		return func() func() {
@@ -74,7 +74,7 @@ func asks(w *lab.World, p *lab.Process) (next func() (arrive func()), letGo func
 	}
 	question := lab.AnyCommand
 	if w.Subject.Needs == catalog.NeedsNodes {
-		question = named("SET") // not the commands that undo a grant on some of the nodes
+		question = named("SET") // but not the commands that undo a grant on a minority of the nodes
 	}
 	stop := lab.NewPause()
 	p.Inject(question, 1, "", stop.Before)
@@ -89,8 +89,8 @@ func asks(w *lab.World, p *lab.Process) (next func() (arrive func()), letGo func
 
 var needsCommands = not(lab.Subject.InService, noCommands, needsLock)
 
-// commandsPerHold is the acceptable number of commands per hold. A queue takes about five, and many
-// polling callers take far more.
+// commandsPerHold is the acceptable number of commands per hold. A queue needs about five. Many
+// callers that poll need far more.
 const commandsPerHold = 10
 
 var retryStorm = lab.Try("retry-storm", needsCommands, func(w *lab.World) lab.Verdict {

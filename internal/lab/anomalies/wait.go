@@ -32,7 +32,8 @@ func waiting(w *lab.World, p *lab.Process, wait context.Context) <-chan error {
 
 var errStillWaiting = errors.New("it still waits")
 
-// ended returns the error of a wait and how long the wait took, or errStillWaiting after limit.
+// ended returns how long a wait took and its error, which is errStillWaiting if the wait is not
+// over after limit.
 func ended(w *lab.World, out <-chan error, limit time.Duration) (took time.Duration, err error) {
 	start := time.Now()
 	select {
@@ -48,7 +49,7 @@ func stillWaits(who string, out <-chan error) {
 	lab.Need(len(out) == 0, "%s does not wait for a lock that another has", who)
 }
 
-// kept makes a process hold the lock for the whole cell, without an expiry.
+// kept makes a process hold the lock, without an expiry, until the end of the cell.
 func kept(w *lab.World, by *lab.Process) {
 	by.Holding()
 	w.PersistLock()

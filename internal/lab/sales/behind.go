@@ -16,7 +16,7 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// naively maps each subject of package naive to a function that sets its mistakes.
+// naively maps each subject of package naive to a function that enables the subject's mistakes.
 var naively = map[string]func(*naive.Consumer){
 	overwrite: func(*naive.Consumer) {},
 	ackFirst:  func(c *naive.Consumer) { c.AckFirst = true },
@@ -30,19 +30,20 @@ func streams(c lab.Subject) bool {
 	return c.Name == luaStream || c.Name == ackFirst || c.Name == noClaim || c.Name == newID
 }
 
-// seller has the methods by which a process takes part in a sale.
+// seller is the interface through which a process takes part in a sale.
 type seller interface {
 	// buy takes one unit, and returns when the order is written or accepted.
 	buy(ctx context.Context, owner string) error
 	// repair corrects the stock while the sale goes on.
 	repair(ctx context.Context) error
-	// form opens an admin's form that shows the units left. Save adds one unit through that form.
+	// form opens an admin's form that shows the number of units left. Save uses the form to add one
+	// unit.
 	form(ctx context.Context) (save func() error, err error)
 	// consume writes accepted orders until ctx ends.
 	consume(ctx context.Context, name string)
 }
 
-// behind is a sale of one item with a subject of Behind or a subject that sells from a pool.
+// behind is a sale of one item by a subject of Behind, or by a subject that sells from a pool.
 type behind struct {
 	*onSale
 	audit seller // sells the remaining units at the end, without faults
@@ -90,7 +91,8 @@ func openBehind(w *lab.World, units int64) *behind {
 	return b
 }
 
-// claimAfter is how long a consumer may take for an order before another consumer may claim it.
+// claimAfter returns the time after which another consumer may claim an order that a consumer has
+// not finished.
 func (b *behind) claimAfter() time.Duration { return b.w.TTL / 8 }
 
 // seller makes a process's seller.
@@ -115,7 +117,7 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	}
 	service := stock.New(stock.Config{
 		DB: db, Redis: rdb, Strategies: map[string]stock.Strategy{name: how}, Logger: slog.New(slog.DiscardHandler),
-		Mixed: true, // there is only one strategy, so it need not wait for others
+		Mixed: true, // the only strategy need not wait for other strategies
 	})
 	b.w.Cleanup(service.Close)
 	return realSeller{service, b}
@@ -136,8 +138,8 @@ func (r realSeller) buy(ctx context.Context, owner string) error {
 	return err
 }
 
-// repair does what the reconciler does, except that it does not wait to see whether the missing
-// units are in flight.
+// repair does what the reconciler does, but does not wait to see whether the missing units are in
+// flight.
 func (r realSeller) repair(ctx context.Context) error {
 	b, err := r.Balance(ctx, r.b.item.SKU, stock.Balance{})
 	if err == nil {
@@ -146,7 +148,7 @@ func (r realSeller) repair(ctx context.Context) error {
 	return err
 }
 
-// form reads the number of units, and saves only the difference.
+// form reads the number of units. Save writes only the difference.
 func (r realSeller) form(ctx context.Context) (save func() error, err error) {
 	_, _, err = r.Left(ctx, r.b.item.SKU)
 	return func() error {
@@ -155,13 +157,13 @@ func (r realSeller) form(ctx context.Context) (save func() error, err error) {
 	}, err
 }
 
-// pollEvery is how often a consumer looks for orders that other processes have accepted. No other
-// timer has this period or a multiple of it, because two timers that fire at once would make the
-// trace differ from run to run.
+// pollEvery is the interval at which a consumer looks for orders that other processes have
+// accepted. No other timer has this period or a multiple of it, because two timers that fire at
+// once would make the trace differ from run to run.
 const pollEvery = 233 * time.Millisecond
 
 func (r realSeller) consume(ctx context.Context, name string) {
-	ours := func(sku string) bool { return sku == r.b.item.SKU } // on a database server, the cells share a database
+	ours := func(sku string) bool { return sku == r.b.item.SKU } // cells on one database server share a database
 	r.Consume(ctx, stream.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery, Only: ours})
 }
 
@@ -227,7 +229,8 @@ func (p *writer) repairs() {
 	p.say(wasTold, p.repair(p.w.Context()), "has repaired the stock")
 }
 
-// writes writes accepted orders in the background, until the process dies or the cell ends.
+// writes writes accepted orders in the background until the process dies or the scenario reaches
+// its verdict.
 func (p *writer) writes() (done <-chan struct{}) {
 	p.w.Sleep(tick)
 	ctx, stop := context.WithCancel(p.Life())
@@ -239,10 +242,10 @@ func (p *writer) writes() (done <-chan struct{}) {
 	return done
 }
 
-// verdict has all orders written, sells the remaining units, and checks that every unit is sold
-// once.
+// verdict waits until all orders are written, sells the remaining units, and checks that every unit
+// is sold once.
 func (b *behind) verdict() lab.Verdict {
-	b.w.Sleep(tick) // for commands that were just let go
+	b.w.Sleep(tick) // lets commands arrive that have just been released
 	for _, stop := range b.stops {
 		stop()
 	}
@@ -267,8 +270,8 @@ func (b *behind) verdict() lab.Verdict {
 	return lab.Holds.Because("%d of %d units were sold, each once", b.units, b.units)
 }
 
-// sellRest sells until nothing is left, has the orders written, and returns the number of units
-// that it sold.
+// sellRest sells until nothing is left, waits until the orders are written, and returns the number
+// of units that it sold.
 func (b *behind) sellRest() (rest int64) {
 	ctx, stop := context.WithCancel(b.w.Context())
 	done := b.w.Go(func() { b.audit.consume(ctx, "Z") })
@@ -290,8 +293,8 @@ func (b *behind) sellRest() (rest int64) {
 	return 0
 }
 
-// ask has the buyers of accepted orders ask for the state of their orders, after Redis has lost
-// some.
+// ask lets the buyers of accepted orders ask for the state of their orders, after Redis has lost
+// some of them.
 func (b *behind) ask() {
 	b.denied = make(map[string]bool)
 	for _, id := range b.books.accepted {
@@ -302,8 +305,8 @@ func (b *behind) ask() {
 	}
 }
 
-// written reports whether an accepted order is in the database. If not, its state must be "not
-// accepted" or unknown.
+// written reports whether an accepted order is in the database. An order that is not must be
+// unknown or have the state "not accepted".
 func (b *behind) written(id string) bool {
 	service, ok := b.audit.(realSeller)
 	lab.Need(ok, "nobody can tell what has become of an order")

@@ -42,9 +42,10 @@ var diesBetweenTwoOrders = lab.Try("consumer-dies-between-two-orders", lacksCons
 	return b.takenOverBy(d)
 }, had(hasOrder, "A", "B"))
 
-// halfway matches the statement that a consumer sends halfway through the work on two orders.
+// halfway returns a Match for the statement that a consumer sends halfway through its work on two
+// orders.
 func halfway(c lab.Subject) lab.Match {
-	written := c.Name == luaStream // it takes the units first, then writes both orders in one statement
+	written := c.Name == luaStream // it takes the units before it writes both orders in one statement
 	return func(cmd fault.Command) bool {
 		if !writesOrder(cmd) {
 			return false
@@ -100,7 +101,7 @@ var redisLosesAccepted = lab.Try("redis-loses-accepted-orders", lacksConsumer, f
 	d.writes()
 	w.Sleep(2 * b.claimAfter())
 	if w.Subject.Name == luaStream {
-		b.ask() // package naive cannot tell
+		b.ask() // package naive does not know the state of an order
 	}
 	stop.Release()
 	w.Sleep(b.claimAfter())

@@ -91,13 +91,13 @@ var orderWithoutStatus = lab.Try("killed-between-order-and-hold", nil, func(w *l
 	return s.verdict()
 }, had(hasHold, "A"), had(wasTold, "C", "D"))
 
-// secondWrite matches the second of the two writes after a payment: one writes the order, the other
-// changes the hold.
+// secondWrite returns a Match for the second of the two writes after a payment: the order and the
+// change of the hold, in either order.
 func secondWrite(c lab.Subject) lab.Match {
 	if c.Name == h1.Name {
 		return func(cmd fault.Command) bool { return cmd.Is("DEL") }
 	}
-	written := false // statements of one process, one at a time
+	written := false // one process sends its statements one at a time
 	return func(cmd fault.Command) bool {
 		text := lab.SQL(cmd)
 		if !strings.HasPrefix(text, "INSERT INTO oversell_orders") &&

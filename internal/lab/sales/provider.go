@@ -12,7 +12,7 @@ import (
 	"oversell/internal/payment"
 )
 
-// provider is the payment provider of a cell, with the lab's own client.
+// provider is the payment provider of a cell, together with a client for the lab itself.
 type provider struct {
 	server *payment.Server
 	client *payment.Client
@@ -23,7 +23,7 @@ func newProvider() *provider {
 	return &provider{server, newClient(server)}
 }
 
-// newClient returns a client whose requests do not leave the program, so that they work in
+// newClient returns a client that calls the server directly, without a network, so that it works in
 // virtual time.
 func newClient(server *payment.Server) *payment.Client {
 	c, err := payment.NewClient(payment.ClientConfig{URL: "http://provider", Timeout: time.Minute,
@@ -53,7 +53,7 @@ func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	return resp, nil
 }
 
-// cashier is a process's client of the provider. The trace shows its calls.
+// cashier is the client that a process uses to call the provider. The trace shows its calls.
 type cashier struct {
 	p *shop
 	c *payment.Client
@@ -104,7 +104,7 @@ func (c cashier) call(what string, f func() (payment.Payment, error)) (payment.P
 	return p, err
 }
 
-// namePayment sets the name of a payment in the trace: payment-1 for the first one, and so on.
+// namePayment sets the name of a payment in the trace: payment-1 for the first payment, and so on.
 func (s *sale) namePayment(p payment.Payment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

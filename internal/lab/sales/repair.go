@@ -61,7 +61,7 @@ var absoluteSave = lab.Try("absolute-save", func(c lab.Subject) string {
 	return b.verdict()
 }, had(hasOrder, "A"), had(wasTold, "C"))
 
-// opensForm reads how many units are left.
+// opensForm opens the admin's form, which reads the number of units left.
 func (p *writer) opensForm() (save func() error) {
 	p.w.Sleep(tick)
 	save, err := p.form(p.w.Context())
@@ -70,7 +70,7 @@ func (p *writer) opensForm() (save func() error) {
 	return save
 }
 
-// saves saves the form with one unit more.
+// saves saves the form with one more unit.
 func (p *writer) saves(save func() error) {
 	p.w.Sleep(tick)
 	p.w.Note(p.name, "saves one unit more")
@@ -113,8 +113,8 @@ func lacksRepair(c lab.Subject) string {
 	return ""
 }
 
-// inFlight has A buy a unit, and delays the write of the order. If orders are written
-// asynchronously, D writes the order, and A gets its answer at once.
+// inFlight lets A buy a unit, and delays the write of the order. If orders are written
+// asynchronously, process D writes the order, and A gets its answer at once.
 func (b *behind) inFlight(a *writer) (stop *lab.Pause, bought <-chan struct{}) {
 	if !streams(b.w.Subject) {
 		stop = a.Park(writesOrder)

@@ -21,7 +21,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// onSale is an item on sale, in a database of its own or in rows of its own.
+// onSale is an item on sale. It has its own database, or its own rows in a shared one.
 type onSale struct {
 	w     *lab.World
 	units int64
@@ -54,7 +54,7 @@ type sale struct {
 
 	mu       sync.Mutex
 	payments []string // ids, in the order in which they were authorised
-	buyers   []string // the buyer of each hold that was asked for
+	buyers   []string // the buyer of each requested hold
 }
 
 func open(w *lab.World, units int64) *sale {
@@ -67,8 +67,8 @@ func open(w *lab.World, units int64) *sale {
 	return s
 }
 
-// migrated lists the servers on which the tables exist. It is locked during changes to tables that
-// cells share, because cells run concurrently, and a table that is being altered may look empty to
+// migrated lists the database servers on which the tables exist. Cells run concurrently, so it is
+// locked during changes to tables that they share: a table that is being altered may look empty to
 // a reader.
 var migrated struct {
 	sync.Mutex
@@ -78,7 +78,7 @@ var migrated struct {
 func migrate(ctx context.Context, db *gorm.DB) error {
 	d, ok := db.Dialector.(*mysql.Dialector)
 	if !ok {
-		return errors.Join(stock.Migrate(ctx, db), holds.Migrate(ctx, db)) // a file of this cell only
+		return errors.Join(stock.Migrate(ctx, db), holds.Migrate(ctx, db)) // the file belongs to this cell
 	}
 	server := d.DSNConfig.Addr + "/" + d.DSNConfig.DBName
 	migrated.Lock()
@@ -102,7 +102,8 @@ func pool(db *gorm.DB) *sql.DB {
 	return p
 }
 
-// stage makes the subject's stage. In SQLite it replaces the clock, which would not be virtual.
+// stage makes the subject's stage. SQLite's own clock does not run in virtual time, so stage
+// replaces it.
 func (s *sale) stage(b holds.Backends, db *gorm.DB) holds.Stage {
 	b.SQL = holds.DialectOf(db)
 	if db.Name() == "sqlite" {
@@ -115,7 +116,8 @@ func (s *sale) stage(b holds.Backends, db *gorm.DB) holds.Stage {
 
 const clockName = "oversell_lab_clock"
 
-// A connection only has the functions that are registered before it is opened.
+// The function is registered here because a connection has only the functions that were registered
+// before it was opened.
 func init() {
 	sqlite.MustRegisterScalarFunction(clockName, 0,
 		func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
@@ -123,7 +125,7 @@ func init() {
 		})
 }
 
-// newID returns an id for a hold. It is the same in every run, apart from the item.
+// newID returns an id for a hold. Only the item in it differs from run to run.
 func (s *sale) newID(who string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +153,7 @@ func (s *sale) verdict() lab.Verdict {
 	return lab.Holds.Because("%d of %d units were sold, and every payment has one order or one refund", sold, s.units)
 }
 
-// counted checks that every unit is sold once. Rest is the number of units that sellRest sold.
+// counted checks that every unit was sold once. Rest is the number of units that sellRest sold.
 func (o *onSale) counted(rest int64) (sold int64, broken lab.Verdict) {
 	sold = o.sold()
 	if rest > 0 {
@@ -193,15 +195,15 @@ func (s *sale) forget() {
 	for _, buyer := range s.buyers {
 		keys = append(keys, prefix+s.item.SaleID+":has:"+buyer)
 	}
-	_ = s.w.Side.Del(ctx, keys...).Err() // an error is harmless: they expire
-	// Each table has an index that begins with the column.
+	_ = s.w.Side.Del(ctx, keys...).Err() // an error is harmless, because the keys expire
+	// Each table has an index that begins with the given column.
 	s.forgetRows(ctx, "sku", s.item.SKU, "items", "orders", "holds", "hold_payments")
 	s.forgetRows(ctx, "sale_id", s.item.SaleID, "hold_buyers", "hold_sales")
 }
 
 func (o *onSale) forgetRows(ctx context.Context, column, value string, tables ...string) {
 	if o.db.Name() == "sqlite" {
-		return // a file of this cell only
+		return // the file belongs to this cell
 	}
 	migrated.Lock()
 	defer migrated.Unlock()
@@ -210,7 +212,7 @@ func (o *onSale) forgetRows(ctx context.Context, column, value string, tables ..
 	}
 }
 
-// never is longer than any cell takes.
+// never is longer than the run of any cell.
 const never = 1000 * time.Hour
 
 // serve starts a service for a stage. Sweep is the time between two sweeps.

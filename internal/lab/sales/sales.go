@@ -1,8 +1,8 @@
 // Package sales is the catalogue of what can go wrong with a sale: with holds (Holds), and with
-// repairs and orders that are written asynchronously (Behind). It is built like package anomalies:
-// each file is a family of anomalies, and each anomaly is a lab.Scenario. A scenario runs the real
-// code of the stages of package holds, or of package stock, while SQL statements and commands to
-// Redis are delayed or lost.
+// repairs and orders that are written asynchronously (Behind). It is organized like package
+// anomalies: each file is a family of anomalies, and each anomaly is a lab.Scenario. A scenario
+// runs the real code of package stock or of the stages of package holds, while SQL statements and
+// commands to Redis are delayed or lost.
 //
 // The outcome does not depend on what a stage returned. It is computed at the end: the orders in
 // the database must match the units, and every captured payment must match an order or a refund.
@@ -22,7 +22,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// Subjects with deliberate mistakes: see package naive.
+// The subjects with deliberate mistakes (see package naive).
 const (
 	overwrite   = "overwrite"
 	ackFirst    = "ack_first"
@@ -66,7 +66,7 @@ func Holds() lab.Table {
 	}
 }
 
-// Behind returns the table of repairs, and of orders that are written asynchronously.
+// Behind returns the table of repairs and of orders that are written asynchronously.
 func Behind() lab.Table {
 	return lab.Table{
 		Scenarios: []lab.Scenario{
@@ -90,7 +90,8 @@ func subject(name, about string) lab.Subject {
 	return lab.Subject{Name: name, About: about, Database: openDatabase}
 }
 
-// aboutHolds returns the NotApplicable of a scenario, extended to exclude pools.
+// aboutHolds returns a NotApplicable that is like the scenario's, but also excludes subjects that
+// sell from a pool.
 func aboutHolds(s lab.Scenario) func(lab.Subject) string {
 	return func(c lab.Subject) string {
 		switch {
@@ -112,7 +113,7 @@ var stages = map[string]func(holds.Backends) holds.Stage{
 	h3.Name: func(b holds.Backends) holds.Stage { return h3.New(b) },
 }
 
-// openDatabase is the lab.OpenDatabase of all subjects. Spec has the form of the -db flag.
+// openDatabase implements lab.OpenDatabase for all subjects. Spec has the form of the -db flag.
 func openDatabase(ctx context.Context, spec string) (*lab.Database, error) {
 	server, err := backend.ServeDatabase(ctx, spec)
 	if err != nil {

@@ -29,7 +29,7 @@ type shop struct {
 func (s *sale) shop(name string) *shop { return s.shopWith(name, shopConfig{}) }
 
 type shopConfig struct {
-	ahead     time.Duration // how far its clock is ahead
+	ahead     time.Duration // the clock of the shop is ahead by this
 	isolation sql.IsolationLevel
 }
 
@@ -74,14 +74,14 @@ func (p *shop) ask(buyer string, limit int64) (holds.Hold, error) {
 	return h, err
 }
 
-// take asks for a hold. If it gets none, the outcome of the cell is Unknown.
+// take asks for a hold. If the request fails, the outcome of the cell is Unknown.
 func (p *shop) take(buyer string) holds.Hold {
 	h, err := p.ask(buyer, 0)
 	lab.Need(err == nil, "%s got no hold: %v", p.name, err)
 	return h
 }
 
-// pay pays for a hold: the money is captured, and then the hold is claimed. A payment that does not
+// pay pays for a hold: it captures the money, and then claims the hold. A payment that does not
 // lead to an order is refunded.
 func (p *shop) pay(h holds.Hold) error {
 	_, err := p.till.Pay(p.s.w.Context(), h.ID, h.Token, "key-"+p.name)
@@ -151,7 +151,7 @@ func (p actor) say(done string, err error, good string) {
 	w.Note(p.name, "%s", good)
 }
 
-// told returns the text of an error with the names that the trace uses.
+// told returns the text of an error, with the names that the trace uses in place of keys and tokens.
 func told(w *lab.World, err error) string { return lab.Brief(errors.New(w.Readable(err.Error()))) }
 
 // begin runs f in the background.
@@ -159,11 +159,11 @@ func (p actor) begin(f func() error) <-chan struct{} {
 	return p.w.Go(func() { _ = f() })
 }
 
-// midway runs f until just before its first write, then meanwhile, and then the rest of f. By then,
-// what f has read is outdated.
+// midway runs f until just before its first write, then runs meanwhile, and then the rest of f. By
+// then, f has outdated data.
 func (p actor) midway(f func() error, meanwhile func()) { p.parkedAt(writes, f, meanwhile) }
 
-// parkedAt is like midway, but stops f before the first command that matches.
+// parkedAt is like midway, but stops f before the first matching command.
 func (p actor) parkedAt(match lab.Match, f func() error, meanwhile func()) {
 	stop := p.Park(match)
 	done := p.begin(f)
@@ -183,8 +183,8 @@ func (p actor) mustPark(stop *lab.Pause, done <-chan struct{}) {
 	}
 }
 
-// writes matches the first command of a stage's write, to Redis or to the database. The record of a
-// payment does not count.
+// writes matches a command that changes data in Redis, or that begins a write to the database.
+// Writes to the table of payments do not count.
 func writes(cmd fault.Command) bool {
 	text := lab.SQL(cmd)
 	switch {
@@ -211,7 +211,7 @@ func (s *sale) expire(h holds.Hold) {
 	lab.Need(false, "the hold does not expire")
 }
 
-// killedAt runs f until it sends a command that matches, and kills the process before the command
+// killedAt runs f until it sends a matching command, and kills the process before the command
 // arrives.
 func (p actor) killedAt(f func() error, match lab.Match) {
 	stop := lab.NewPause()
@@ -219,7 +219,7 @@ func (p actor) killedAt(f func() error, match lab.Match) {
 	p.killedIn(f, stop)
 }
 
-// killedIn runs f until stop parks it, and kills the process.
+// killedIn runs f until stop parks one of its commands, and then kills the process.
 func (p actor) killedIn(f func() error, stop *lab.Pause) {
 	done := p.begin(f)
 	p.mustPark(stop, done)

@@ -13,7 +13,7 @@ import (
 var lastUnit = lab.Try("last-unit-raced", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
 	a, b := s.shop("A"), s.shop("B")
-	// The first read sets the counter of h1_counter.
+	// The first read initializes the counter of h1_counter.
 	_, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
 	lab.Need(err == nil, "the units could not be counted: %v", err)
 	a.midway(a.buy, func() { _ = b.pay(b.take("B")) })
@@ -98,7 +98,7 @@ var replyLostAfterTake = lab.Try("reply-lost-after-take", nil, func(w *lab.World
 }, had(wasTold, "A", "B"))
 
 func commitOf(text string) lab.Match {
-	sent := false // statements of one process, one at a time
+	sent := false // one process sends its statements one at a time
 	return func(cmd fault.Command) bool {
 		if strings.HasPrefix(lab.SQL(cmd), text) {
 			sent = true
@@ -131,7 +131,8 @@ var snapshot = lab.Scenario{
 	},
 }
 
-// lastUnitOfPool lets A begin to claim the last unit, and B buy it before A has locked the row.
+// lastUnitOfPool lets A begin to claim the last unit, and lets B buy that unit before A has locked
+// the row.
 func lastUnitOfPool(w *lab.World) lab.Verdict {
 	p := openBehind(w, 1)
 	a, b := p.start("A"), p.start("B")

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// history is a buyer after certain inputs at certain times. It is safe for concurrent use.
+// history is a buyer after a sequence of inputs at certain times. It is safe for concurrent use.
 type history struct {
 	program   program
 	parent    *history
@@ -21,19 +21,19 @@ type history struct {
 	frozen    bool
 	past      past
 	snapshots []snapshot
-	kept      *outcome // the history that replaces it; nil: none does
+	kept      *outcome // the history that replaces this one; nil: none does
 
 	mu       sync.Mutex
 	outcomes map[input]*outcome
 	shapes   map[time.Duration]shape
 }
 
-// newHistory returns the history of a buyer without any input.
+// newHistory returns the history of a buyer that has had no input.
 func newHistory(p program) *history {
 	return &history{program: p, outcomes: make(map[input]*outcome), shapes: make(map[time.Duration]shape)}
 }
 
-// outcome is the history that an input leads to.
+// outcome is the history to which an input leads.
 type outcome struct {
 	play    sync.Once
 	history *history
@@ -41,13 +41,13 @@ type outcome struct {
 	err     error
 }
 
-// histories holds the histories of all buyers. It keeps one history of each id, which it chooses
-// when all workers have finished a level of the search. So the choice does not depend on how quick
-// the workers are.
+// histories holds the histories of all buyers. It keeps one history for each id, which it chooses
+// when all workers have finished a level of the search. So the choice does not depend on the speed
+// of the workers.
 type histories struct {
 	mu    sync.Mutex
 	byID  map[string]*history
-	fresh map[string][]*history // added since the last settle
+	fresh map[string][]*history // added since the last call of settle
 	order func(a, b []input) int
 }
 
@@ -69,8 +69,8 @@ type answer struct {
 	at          lab.Section
 }
 
-// hear returns the history after one more input. It may return a different history that was found
-// at an earlier level, if the buyer does the same from there on.
+// hear returns the history after one more input. It may return a different history, found at an
+// earlier level, if the buyer behaves in the same way from there on.
 func (n *history) hear(in input) (*outcome, error) {
 	n.mu.Lock()
 	c := n.outcomes[in]
@@ -95,7 +95,7 @@ func (n *history) hear(in input) (*outcome, error) {
 	return c, c.err
 }
 
-// add adds a history. If a history with the same id is already kept, that one replaces n.
+// add adds a history. If a history with the same id is already kept, that history replaces n.
 func (all *histories) add(n *history) {
 	if all == nil {
 		return
@@ -110,8 +110,8 @@ func (all *histories) add(n *history) {
 	all.fresh[id] = append(all.fresh[id], n)
 }
 
-// settle chooses which of the new histories with the same id is kept. No worker may use the
-// histories meanwhile.
+// settle chooses which of several new histories with the same id to keep. No worker may use the
+// histories during the call.
 func (all *histories) settle() {
 	for id, alike := range all.fresh {
 		first := slices.MinFunc(alike, func(a, b *history) int { return all.order(a.inputs(), b.inputs()) })
@@ -125,7 +125,7 @@ func (all *histories) settle() {
 	clear(all.fresh)
 }
 
-// compareInputs orders shorter sequences of inputs first.
+// compareInputs compares two sequences of inputs. Shorter sequences come first.
 func compareInputs(a, b []input) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), slices.CompareFunc(a, b, func(a, b input) int {
 		return cmp.Or(cmp.Compare(a.after, b.after), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id),
@@ -143,7 +143,7 @@ func (n *history) keep(other *history) {
 	n.kept = &outcome{history: other, names: names}
 }
 
-// id identifies what the buyer does from here on.
+// id returns a text that identifies the behaviour of the buyer from here on.
 func (n *history) id() string {
 	sh := n.shape(0)
 	var b strings.Builder
@@ -155,7 +155,7 @@ func (n *history) id() string {
 			fmt.Fprintf(&b, " %d", slices.Index(sh.refs, ref))
 		}
 	}
-	if n.program.subject.Optimistic { // WATCH belongs to a connection
+	if n.program.subject.Optimistic { // WATCH is bound to a connection
 		for _, o := range n.snapshots[0].open {
 			fmt.Fprintf(&b, " %d", o.Conn)
 		}
@@ -171,7 +171,7 @@ func (n *history) inputs() (all []input) {
 	return all
 }
 
-// current returns the snapshot after idle time without an input, and its index.
+// current returns the snapshot that is current after the time idle without input, and its index.
 func (n *history) current(idle time.Duration) (snapshot, int) {
 	i := len(n.snapshots) - 1
 	for i > 0 && n.snapshots[i].at > idle {
@@ -208,7 +208,7 @@ func (n *history) next(in input) past {
 		p.sent = n.past.sent
 	}
 	p.seen = append(slices.Clone(until(p.seen, e.text, e.at)), e)
-	if e.blocks { // earlier replies are in its arguments
+	if e.blocks { // earlier replies are contained in its arguments
 		for j := range p.seen[:len(p.seen)-1] {
 			p.seen[j].reply = ""
 		}
@@ -216,9 +216,10 @@ func (n *history) next(in input) past {
 	return p
 }
 
-// until returns the answers before a command was sent for the first time. A program that sends it
-// again is in a loop, and so in the same place as then. In another part of its work, it may send
-// the same command for another reason, such as to take a lock again that it holds.
+// until returns the answers that came before a command was first sent. A program that sends the
+// command again is in a loop, and is at the same point as then. In another part of its work, a
+// program may send the same command for another reason, for example to lock again what it already
+// holds.
 func until(seen []answer, text string, at lab.Section) []answer {
 	i := slices.IndexFunc(seen, func(o answer) bool { return o.at == at && masked(o.text) == masked(text) })
 	if i < 0 {
@@ -227,7 +228,7 @@ func until(seen []answer, text string, at lab.Section) []answer {
 	return seen[:i]
 }
 
-// oldest is the greatest age that matters: no program compares times that are further apart.
+// oldest is the greatest age that matters, because no program compares times that are further apart.
 const oldest = lab.ScheduleTTL
 
 // shape returns the shape of the text that describe returns.
@@ -242,8 +243,8 @@ func (n *history) shape(idle time.Duration) shape {
 	return sh
 }
 
-// describe describes a buyer after idle time without an input: its past inputs, the ages of its
-// commands, and what it will do without an input.
+// describe describes a buyer after the time idle without input: its past inputs, the ages of its
+// commands, and what it will do without further input.
 func (n *history) describe(idle time.Duration) string {
 	v, i := n.current(idle)
 	var b strings.Builder
@@ -305,8 +306,8 @@ func (n *history) seen(v snapshot, i int) []answer {
 	return seen
 }
 
-// polls reports whether the buyer, after idle time without an input, sleeps before it sends its
-// last command again, or is about to send it again.
+// polls reports whether the buyer, after the time idle without input, sleeps before it repeats its
+// last command, or is ready to repeat it.
 func (n *history) polls(idle time.Duration) (sleeps, ready bool) {
 	if len(n.past.seen) == 0 {
 		return false, false
@@ -326,7 +327,7 @@ func (n *history) polls(idle time.Duration) (sleeps, ready bool) {
 	return len(next) == 1 && masked(next[0].Text) == last, false
 }
 
-// masked returns a text in which all stand-ins are the same.
+// masked returns a text with all stand-ins replaced by the same one.
 func masked(text string) string {
 	var b strings.Builder
 	split(text, func(text string) { b.WriteString(text) }, func(string) { b.WriteString("~~") })

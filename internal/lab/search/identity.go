@@ -12,7 +12,7 @@ import (
 )
 
 // identity identifies a state. States with the same identity are merged. Buyers are
-// interchangeable, so it stays the same if two of them change places.
+// interchangeable, so the identity stays the same if two buyers change places.
 type identity struct {
 	sum  [sha256.Size]byte
 	only limit // only.buyer is a place, not an index
@@ -40,8 +40,8 @@ func (s *state) id() identity {
 	return identity{sha256.Sum256(least), only}
 }
 
-// orders returns the sequences of buyers that id compares: sorted by look, with all permutations of
-// buyers that look the same.
+// orders returns the sequences of buyers that id compares. Buyers are sorted by look, and all
+// permutations of buyers that look the same are included.
 func (s *state) orders() [][]int {
 	looks := make([][]byte, len(s.buyers))
 	order := make([]int, len(s.buyers))
@@ -79,7 +79,7 @@ func permutations(of []int) [][]int {
 	return all
 }
 
-// look describes a buyer without names of random values.
+// look describes a buyer, without the names of random values.
 func (s *state) look(i int) []byte {
 	b := &s.buyers[i]
 	switch {
@@ -162,7 +162,7 @@ func (d *describer) add(text string) {
 		func(stand string) { d.text = append(d.text, d.name(stand)...) })
 }
 
-// split calls named with each stand-in of a text, and plain with the text around them.
+// split calls named with each stand-in in a text, and plain with the text between stand-ins.
 func split(text string, plain, named func(string)) {
 	for {
 		i := strings.IndexByte(text, '~')
@@ -191,7 +191,8 @@ func standInAt(text string) (string, bool) {
 	return text[:end+2], true
 }
 
-// name returns the name of a stand-in: the place of an owner, or the number of a random value.
+// name returns the name of a stand-in. For an owner it is the owner's place; for a random value it
+// is a number.
 func (d *describer) name(stand string) string {
 	if stand[2] == '0' {
 		return "~" + strconv.Itoa(d.places[stand[1]-'A']) + ".0~"
@@ -216,7 +217,7 @@ func (d *describer) renamed(text string) string {
 	return name
 }
 
-// data adds the data in Redis, in an order that does not depend on names.
+// data adds the data in Redis to the text, in an order that does not depend on names.
 func (d *describer) data() {
 	type named struct {
 		name string
@@ -246,10 +247,11 @@ func (d *describer) data() {
 	}
 }
 
-// shape is the hash of a text without the names that differ from buyer to buyer, and these names.
+// shape is the hash of a text without the names that differ from buyer to buyer, together with
+// those names.
 type shape struct {
 	sum  [16]byte
-	refs []string // stand-ins, and names of tokens
+	refs []string // stand-ins and names of tokens
 }
 
 // shapeOf returns the shape of a text.

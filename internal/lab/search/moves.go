@@ -7,12 +7,12 @@ import (
 	"oversell/internal/lab"
 )
 
-// moves returns the possible moves in a state, except for letting time pass. If moves lead to the
-// same state in any order, it allows only one order:
+// moves returns the possible moves in a state, except for letting time pass. If several moves lead
+// to the same state in any order, moves allows only one order:
 //
-//   - Freezing or killing a process has no effect until time passes: the process might as well
-//     take no step. So time passes next, unless the process waits in Redis, where it matters what
-//     it receives first.
+//   - Freezing or killing a process has no effect until time passes, because the process might as
+//     well take no step. So time passes next, unless the process waits in Redis, where it matters
+//     what the process receives before.
 //   - A process that thaws takes a step next, or time passes.
 //   - A buyer whose last command changed nothing does not send it again while the data is still
 //     the same, because it would be refused again.
@@ -72,14 +72,14 @@ func (s *state) steps(i int) []lab.Move {
 	return out
 }
 
-// inVain reports whether the buyer's last command changed nothing, and the data in Redis is still
+// inVain reports whether the buyer's last command changed nothing and the data in Redis is still
 // the same.
 func (s *state) inVain(i int) bool {
 	b := &s.buyers[i]
 	return b.vain && b.asked.sameBut(s.data)
 }
 
-// limited sets which moves may follow a move.
+// limited records which moves may follow the move m, which has led to this state.
 func (s *state) limited(m lab.Move) {
 	waits := slices.ContainsFunc(s.waits, func(w wait) bool { return w.buyer == m.Buyer })
 	switch m.Action {
@@ -92,9 +92,10 @@ func (s *state) limited(m lab.Move) {
 	}
 }
 
-// nearest returns the time until something happens by itself: a key expires, a program goes on, or
-// a command that waits in Redis gets its reply. Until then nothing changes. Events in a frozen
-// process, or of a buyer that wakes only to be refused again, count only if there are no others.
+// nearest returns the time until the next event that needs no move: a key expires, a program
+// continues, or a command that waits in Redis gets its reply. Until then nothing changes. Events in
+// a frozen process, or of a buyer that wakes only to be refused again, count only if there are no
+// other events.
 func (s *state) nearest() (time.Duration, bool) {
 	soon, vain := time.Duration(0), time.Duration(0)
 	sooner := func(d *time.Duration, left time.Duration) {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// stale is the first number for random values of a buyer that its program no longer knows.
+// stale is the first number for random values that the buyer's program no longer knows.
 const stale = 500
 
-// rename renames a buyer's tokens and random values as they are named in its new history.
+// rename gives a buyer's tokens and random values the names that they have in its new history.
 func (s *state) rename(i int, names map[string]string) {
 	b := &s.buyers[i]
 	fences := make([]int64, len(b.fences))
@@ -59,8 +59,8 @@ func (s *state) known(i int, drawn map[string]string) bool {
 	return len(all) == size
 }
 
-// renamed replaces the names of a buyer's random values. Those that are not in drawn get names that
-// the buyer does not know.
+// renamed replaces the names of a buyer's random values. A value that is not in drawn gets a name
+// that the buyer does not know.
 func renamed(text string, whose byte, drawn map[string]string, used *[]string) string {
 	var b strings.Builder
 	split(text, func(text string) { b.WriteString(text) }, func(stand string) {
@@ -111,25 +111,26 @@ func trimmed(fences []int64) []int64 {
 	return fences
 }
 
-// fenceNumber returns the index in buyer.fences that a name of a token stands for.
+// fenceNumber returns the index in buyer.fences of the token with a given name.
 func fenceNumber(ref string) (int, bool) {
 	name, err := strconv.ParseInt(ref, 10, 64)
 	i := int((name-epoch.UnixMicro())/apart) - 1
 	return i, err == nil && i >= 0
 }
 
-// A fencing token is the time of Redis in microseconds, or one more than the token before. Only the
-// order of tokens matters. So in each state they are renumbered, all before the time of the clock.
-// A buyer has its own name for each token that it received. The order of these names does not
-// matter, because a buyer only passes tokens on.
+// A fencing token is the time of Redis in microseconds, or one more than the previous token. Only
+// the order of tokens matters, so in each state they are renumbered, and all of them are before the
+// time of the clock. A buyer has its own name for each token that it received. The order of these
+// names does not matter, because a buyer only passes tokens on.
 
-// apart is the distance between two tokens. A buyer may add to a token before it sends it.
+// apart is the distance between two tokens. It leaves room for a buyer that adds to a token before
+// it sends the token.
 const apart = 1000
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// numbers replaces the times of Redis in a text: moment maps those in milliseconds, and fence those
-// in microseconds, which are fencing tokens. A nil function leaves them unchanged.
+// numbers replaces the times of Redis in a text. Moment maps times in milliseconds, and fence maps
+// times in microseconds, which are fencing tokens. A nil function leaves such times unchanged.
 func numbers(text string, moment, fence func(int64) int64) string {
 	const near = "9466" // prefix of times near epoch
 	if !strings.Contains(text, near) {
@@ -147,12 +148,12 @@ func numbers(text string, moment, fence func(int64) int64) string {
 		if of == nil || !strings.HasPrefix(word, near) {
 			return word
 		}
-		value, _ := strconv.ParseInt(word, 10, 64) // digits, and it fits
+		value, _ := strconv.ParseInt(word, 10, 64) // it consists of digits and fits into an int64
 		return strconv.FormatInt(of(value), 10)
 	})
 }
 
-// told replaces the tokens in a reply by the buyer's names.
+// told replaces the tokens in a reply by the buyer's names for them.
 func (b *buyer) told(reply string) string {
 	return numbers(reply, nil, func(value int64) int64 {
 		i := slices.Index(b.fences, value)
@@ -176,7 +177,7 @@ func (b *buyer) actual(arg string) string {
 	})
 }
 
-// rank renumbers all tokens in their order.
+// rank renumbers all tokens, and keeps their order.
 func (s *state) rank() {
 	var all []int64
 	for _, b := range s.buyers {
@@ -229,8 +230,8 @@ func (d data) each(f func(word string) string) data {
 	return out
 }
 
-// earlier returns the data with all times shifted back by the given duration, but not to before the
-// time of the clock, because all past times count as the same.
+// earlier returns the data with all times shifted back by the given duration. No time is shifted to
+// before the time of the clock, because all past times count as the same.
 func (d data) earlier(by time.Duration) data {
 	return d.each(func(word string) string {
 		return numbers(word, func(ms int64) int64 { return max(ms-by.Milliseconds(), epoch.UnixMilli()) }, nil)

@@ -20,17 +20,17 @@ import (
 //go:embed record.json
 var recorded []byte
 
-// Record contains the results of searches. The page relies on its JSON form.
+// Record contains the results of searches. The page depends on its JSON form.
 type Record struct {
 	Goals   []lab.Goal `json:"goals"`
-	Results []Result   `json:"results"` // by the number of buyers, then in the order of lab.Levels
+	Results []Result   `json:"results"` // sorted by the number of buyers, then in the order of lab.Levels
 }
 
-// Recorded returns the record that this program was built with. A search of the same code gives the
+// Recorded returns the record that is embedded in this program. A search of the same code has the
 // same results. The record must not be changed.
 var Recorded = sync.OnceValue(func() (r Record) {
 	if err := json.Unmarshal(recorded, &r); err != nil {
-		panic(fmt.Sprintf("search: record.json: %v", err)) // it is part of the program
+		panic(fmt.Sprintf("search: record.json: %v", err)) // the file is part of the program
 	}
 	return r
 })
@@ -44,7 +44,7 @@ func (r Record) Find(strategy string, buyers int) (Result, bool) {
 	return r.Results[i], true
 }
 
-// With returns the record with results in place of older ones.
+// With returns the record with the given results in place of older ones.
 func (r Record) With(results ...Result) Record {
 	all := slices.DeleteFunc(slices.Clone(r.Results), func(o Result) bool {
 		return slices.ContainsFunc(results, func(n Result) bool {
@@ -67,7 +67,7 @@ func (r Record) WriteJSON(w io.Writer) error {
 	return out.Encode(r)
 }
 
-// Same reports whether two searches have the same result.
+// Same reports whether two searches had the same result.
 func (r Result) Same(o Result) bool {
 	return r.Strategy == o.Strategy && r.Buyers == o.Buyers && r.Faults == o.Faults && r.States == o.States &&
 		maps.Equal(r.Breaks, o.Breaks) && slices.Equal(r.NotApplicable, o.NotApplicable)
@@ -81,7 +81,7 @@ func MovesOf(schedule string) int {
 	return strings.Count(schedule, ".") + 1
 }
 
-// Words are the words of the table in one language.
+// Words contains the words of the table in one language.
 type Words struct{ Strategy, Buyers, Impossible, States string }
 
 // English and Chinese are the words that the docs use.
@@ -111,8 +111,8 @@ func (r Record) Markdown(w Words) string {
 	return t.Markdown()
 }
 
-// errNotReplayed means that the scheduler does not reach the goal that the search has reached, so
-// the search is wrong.
+// errNotReplayed means that the scheduler does not reach a goal that the search has reached, so the
+// search is wrong.
 var errNotReplayed = errors.New("the scheduler does not reach it")
 
 // Replay plays a schedule as the page does, with all buyers on one server, and returns an error

@@ -19,9 +19,9 @@ import (
 
 type key struct {
 	name  string
-	kind  string        // string, list or hash: the locks and the stock need no other
+	kind  string        // string, list or hash: the locks and the stock use no other type
 	words []string      // its value; in pairs if it is a hash
-	left  time.Duration // remaining ttl; negative: it has none
+	left  time.Duration // remaining ttl; negative: the key has no ttl
 }
 
 // data holds the keys of Redis, sorted by name. It is immutable.
@@ -36,7 +36,7 @@ func (d data) find(name string) key {
 	return d[i]
 }
 
-// after returns the data as it is when that much time has passed.
+// after returns the data as it is after the time passed.
 func (d data) after(passed time.Duration) data {
 	var out data
 	for _, k := range d {
@@ -51,7 +51,7 @@ func (d data) after(passed time.Duration) data {
 	return out.earlier(passed)
 }
 
-// sameBut reports whether d and o are the same except for the ttls.
+// sameBut reports whether d and o are the same, apart from the ttls.
 func (d data) sameBut(o data) bool { return slices.EqualFunc(d, o, key.has) }
 
 // has reports whether two keys have the same name and value.
@@ -61,11 +61,11 @@ func (k key) has(o key) bool {
 
 // transaction is the state of a connection between WATCH or MULTI and EXEC.
 type transaction struct {
-	sent  []fault.Command // on the connection so far
+	sent  []fault.Command // sent on the connection so far
 	stale bool            // a watched key was changed
 }
 
-// then returns the transaction after one more command.
+// then returns the transaction after one more command on its connection.
 func (t *transaction) then(cmd fault.Command) *transaction {
 	switch {
 	case cmd.Is("EXEC", "DISCARD", "UNWATCH"), t == nil && !cmd.Is("WATCH", "MULTI"):
@@ -76,7 +76,7 @@ func (t *transaction) then(cmd fault.Command) *transaction {
 	return &transaction{sent: append(slices.Clone(t.sent), cmd), stale: t.stale}
 }
 
-// seeing returns the transaction after a command of another connection has changed the data.
+// seeing returns the transaction after a command on another connection has changed the data.
 func (t *transaction) seeing(before, after data) *transaction {
 	if t == nil || t.stale || !t.sent[0].Is("WATCH") {
 		return t
@@ -89,17 +89,17 @@ func (t *transaction) seeing(before, after data) *transaction {
 	return t
 }
 
-// redis is Redis as a function: it executes a command on given data, and returns the new data. It
-// is not safe for concurrent use.
+// redis is Redis as a function: it executes a command on given data and returns the new data. It is
+// not safe for concurrent use.
 type redis struct {
 	m     *miniredis.Miniredis
-	known *sync.Map // cached results by questionOf, shared between workers
+	known *sync.Map // cached results by the text of questionOf, shared between workers
 }
 
 // newRedis starts a server in memory. close must be called.
 func newRedis(known *sync.Map) (*redis, error) {
 	m := miniredis.NewMiniRedis()
-	conn, err := m.Dial() // starts it, without a listener
+	conn, err := m.Dial() // starts the server without a listener
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,8 @@ type result struct {
 // null is the reply to an aborted EXEC, and to a blocking command that timed out.
 const null = "_\r\n"
 
-// execute executes a command on a connection. In is the transaction of the connection, or nil.
+// execute executes a command on a connection. The parameter in is the open transaction of the
+// connection, or nil.
 func (r *redis) execute(d data, cmd fault.Command, in *transaction) (result, error) {
 	if in != nil && in.stale && cmd.Is("EXEC") {
 		return result{fault.Value(null), d}, nil
@@ -144,8 +145,8 @@ func (r *redis) execute(d data, cmd fault.Command, in *transaction) (result, err
 	return result{reply, after}, err
 }
 
-// questionOf returns a text of all that a result depends on: the data, and the commands on one
-// connection.
+// questionOf returns a text that contains everything that a result depends on: the data, and the
+// commands on one connection.
 func questionOf(d data, sent []fault.Command) string {
 	var b strings.Builder
 	for _, cmd := range sent {

@@ -17,11 +17,11 @@ const (
 	sku      = "search"
 	lockKey  = "oversell:{search}:lock"
 	stockKey = "oversell:{search}:stock"
-	owner    = "~.0~" // the owner's name of every buyer; Redis receives it with the buyer's letter
+	owner    = "~.0~" // the owner name of every buyer; Redis receives it with the buyer's letter inserted
 )
 
-// horizon is how long a buyer is watched after its last input. Its timers are shorter, so it does
-// nothing after that.
+// horizon is the time for which a buyer is watched after its last input. All timers of a buyer are
+// shorter, so the buyer does nothing after that.
 const horizon = 4 * lab.ScheduleTTL
 
 // program is the code of one buyer, which buys one unit under a subject's guard.
@@ -35,14 +35,14 @@ type program struct {
 
 type run struct {
 	*lab.Shopper
-	randoms []string // the program's random values, in the order in which they were sent
+	randoms []string // the program's random values, in the order in which it sent them
 }
 
-// input is one input of a buyer, and the time since the input before.
+// input is one input of a buyer, together with the time since the previous input.
 type input struct {
 	after time.Duration
 	kind  inputKind
-	id    int    // of the command that it answers
+	id    int    // of the command to which the input is the reply
 	reply string // in the wire format
 }
 
@@ -60,8 +60,8 @@ const (
 // program cannot be searched.
 var errNondeterministic = errors.New("the buyer behaved differently after the same replies")
 
-// play runs the program with the given inputs, and returns its snapshots from then on, without
-// further inputs.
+// play runs the program with the given inputs. It returns the snapshots of the program after these
+// inputs, without further input.
 func (p program) play(inputs []input) (snapshots []snapshot, err error) {
 	failed := lab.InVirtualTime(func() {
 		r := new(run)
@@ -80,7 +80,7 @@ func (p program) play(inputs []input) (snapshots []snapshot, err error) {
 	return snapshots, errors.Join(err, failed)
 }
 
-// tell gives the program one input, and returns when all goroutines wait again.
+// tell gives the program one input, and returns when all goroutines are blocked again.
 func (r *run) tell(in input) error {
 	for over := time.After(in.after); in.after > 0; {
 		select {
@@ -124,15 +124,15 @@ func (r *run) opens(c *lab.Request) {
 	c.Wire = fault.Command{Args: args}
 	words := slices.Clone(args[1:])
 	if c.Source != "" {
-		// The name comes first, because the scheduler orders commands by it. The hash tells scripts
-		// with the same name apart.
+		// The name comes first, because the scheduler sorts commands by it. The hash distinguishes
+		// scripts with the same name.
 		words[0] = lab.ScriptName(c.Source) + lab.ScriptHash(c.Source)[:8]
 	}
 	c.Text = c.Wire.Name() + " " + strings.Join(words, " ")
 }
 
-// standIn returns a stand-in for a random value: its number, padded to the same length. It is the
-// same in each run.
+// standIn returns a stand-in for a random value: the number of the value, padded to the same
+// length. It is the same in each run.
 func (r *run) standIn(random string) string {
 	i := slices.Index(r.randoms, random)
 	if i < 0 {
@@ -158,23 +158,23 @@ func (r *run) drawn(reply string) string {
 	return reply
 }
 
-// snapshot is the visible state of a buyer from a moment on.
+// snapshot is the visible state of a buyer from one moment until the next change.
 type snapshot struct {
 	at      time.Duration // since the last input
-	open    []lab.Request // in the order in which the scheduler counts them
+	open    []lab.Request // in the order of the scheduler's numbers
 	section lab.Section
-	told    bool // in the section: it knows that the lock is lost
+	told    bool // in the section, the buyer knows that the lock is lost
 	done    bool
 	sold    bool
-	held    []time.Duration // for each command that waits for a new connection of a frozen process: when it began
-	spare   bool            // there is an idle connection; a frozen process opens no new one
-	text    string          // all that matters for what follows, except the ages of commands
+	held    []time.Duration // when each command that waits for a new connection of a frozen process began
+	spare   bool            // there is an idle connection (a frozen process opens no new one)
+	text    string          // everything that affects what follows, except the ages of commands
 }
 
 func (v snapshot) inside() bool { return v.section == lab.Begun }
 
-// never reports whether a command is never let go: it is a renewal that a process sent while it was
-// frozen and no longer waits for.
+// never reports whether a command is never let go. Such a command is a renewal that a process sent
+// while it was frozen, and for whose reply it no longer waits.
 func never(o lab.Request) bool { return o.Watchdog && o.GivenUp }
 
 // watch lets time pass up to the horizon, and returns a snapshot for each change.

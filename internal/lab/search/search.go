@@ -21,9 +21,9 @@ import (
 // Config says what to search.
 type Config struct {
 	Subject lab.Subject
-	Buyers  int // 2 or 3; there is one unit fewer
+	Buyers  int // 2 or 3; there is one unit less than there are buyers
 	Faults  Faults
-	Workers int // 0: as many as there are processors
+	Workers int // 0: one for each processor
 	Budget  Budget
 
 	// Progress is called from one goroutine, after each level of the search, with the number of
@@ -58,14 +58,14 @@ type Result struct {
 	Wall time.Duration `json:"-"`
 }
 
-// ErrNotSearched is wrapped by the error for a subject that cannot be searched.
+// ErrNotSearched is wrapped by the error about a subject that cannot be searched.
 var ErrNotSearched = errors.New("not searched")
 
 // reached is a node of the graph of states.
 type reached struct {
 	from int // the state before move; -1: this is the first state
 	move lab.Move
-	s    *state // nil after it was explored
+	s    *state // nil once the state has been explored
 	next []int  // the states that follow without a fault
 	done bool   // every living buyer is done
 }
@@ -81,8 +81,8 @@ type explorer struct {
 	setUp *redis
 }
 
-// Search explores all schedules. The error wraps the cause of ctx if that ends, and ErrNotSearched
-// for a subject that cannot be searched.
+// Search explores all schedules. If ctx ends, the error wraps its cause. For a subject that cannot
+// be searched, the error wraps ErrNotSearched.
 func Search(ctx context.Context, cfg Config) (Result, error) {
 	begin := time.Now()
 	x, err := newExplorer(cfg)
@@ -134,7 +134,7 @@ func newExplorer(cfg Config) (*explorer, error) {
 
 func (x *explorer) close() { x.setUp.close() }
 
-// engine makes an engine. Its redis must be closed.
+// engine makes an engine. The caller must close its redis.
 func (x *explorer) engine() (*engine, error) {
 	r, err := newRedis(&x.known)
 	return &engine{root: x.root, redis: r}, err
@@ -148,7 +148,8 @@ func (x *explorer) first() *state {
 // setUp answers a command that sets up a connection. It is safe for concurrent use.
 func (r *redis) setUp(cmd fault.Command) fault.Value { return r.connect().send(cmd) }
 
-// run explores the states breadth first: those after one move, then those after two, and so on.
+// run explores the states breadth first: first the states after one move, then the states after
+// two, and so on.
 func (x *explorer) run(ctx context.Context) error {
 	level := []int{x.reach(x.first(), -1, lab.Move{})}
 	for len(level) > 0 {
@@ -184,7 +185,7 @@ func (x *explorer) run(ctx context.Context) error {
 	return nil
 }
 
-// parallel calls f with 0 to n-1 from several workers. Each worker has its own engine.
+// parallel calls f with each number from 0 to n-1, from several workers. Each worker has its own engine.
 func (x *explorer) parallel(ctx context.Context, n int, f func(e *engine, i int) error) error {
 	workers := x.cfg.Workers
 	if workers == 0 {
@@ -219,8 +220,8 @@ type step struct {
 	found []lab.Goal
 }
 
-// expand makes every possible move. There is a move that lets time pass up to each of the coming
-// events, not only up to the first.
+// expand makes every possible move. Time may pass not only up to the next event, but also up to
+// each later one.
 func (x *explorer) expand(e *engine, v reached) ([]step, error) {
 	var out []step
 	try := func(from *state, m lab.Move) (*state, error) {
@@ -269,18 +270,17 @@ func (x *explorer) reach(s *state, from int, m lab.Move) int {
 	return len(x.graph) - 1
 }
 
-// Faults says how many faults of each kind a schedule may have. Time may pass as often as there is
-// something to wait for.
+// Faults limits the faults of each kind in a schedule. The passing of time is not limited.
 type Faults struct {
-	Freezes int `json:"freezes"` // a process stops, and may go on later
+	Freezes int `json:"freezes"` // a process freezes, and may thaw later
 	Kills   int `json:"kills"`   // a process dies
 	Losses  int `json:"losses"`  // Redis executes a command, but the connection breaks before the reply
 }
 
-// OneOfEach allows one fault of each kind, as in the table of the docs.
+// OneOfEach allows one fault of each kind, like the table in the docs.
 var OneOfEach = Faults{1, 1, 1}
 
-// String names the faults.
+// String returns the numbers and kinds of the faults as text.
 func (f Faults) String() string {
 	var words []string
 	for _, w := range []struct {
@@ -297,7 +297,8 @@ func (f Faults) String() string {
 	return strings.Join(words, ", ")
 }
 
-// add adds the result of a move. It returns the index of the state, and whether the state is new.
+// add adds the result of a move to the graph. It returns the index of the state, and reports
+// whether the state is new.
 func (x *explorer) add(from int, st step) (v int, fresh bool) {
 	for _, goal := range st.found {
 		if _, ok := x.out.Breaks[goal]; !ok {
@@ -318,7 +319,7 @@ func (x *explorer) add(from int, st step) (v int, fresh bool) {
 	return v, !ok
 }
 
-// path returns the moves that lead to a state.
+// path returns the moves from the first state to a state.
 func (x *explorer) path(v reached) (moves []lab.Move) {
 	for ; v.from >= 0; v = x.graph[v.from] {
 		moves = append(moves, v.move)
@@ -327,8 +328,8 @@ func (x *explorer) path(v reached) (moves []lab.Move) {
 	return moves
 }
 
-// findStuck finds the first state from which some living buyer is never served, unless another
-// fault happens.
+// findStuck finds the first state from which at least one living buyer is never served, if no
+// further fault happens.
 func (x *explorer) findStuck() {
 	before := make([][]int, len(x.graph))
 	var open []int

@@ -11,16 +11,17 @@ import (
 	"oversell/internal/lab"
 )
 
-// epoch is the time of Redis in every state: times in the data are shifted instead.
+// epoch is the time of Redis in every state. When time passes, the times in the data are shifted
+// instead.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// state is a state of the search: the data in Redis, where each buyer is, and which faults may
-// still happen. A state that is in the graph does not change, except in settle.
+// state is a state of the search: the data in Redis, the progress of each buyer, and the faults
+// that may still happen. A state in the graph does not change, except in settle.
 type state struct {
 	data   data
 	buyers []buyer
 	waits  []wait // in the order in which they began
-	holder int    // of the lock; nobody if it is free
+	holder int    // buyer that holds the lock; nobody if it is free
 	left   Faults
 	only   limit
 }
@@ -28,14 +29,14 @@ type state struct {
 const nobody = -1
 
 type buyer struct {
-	history *history      // nil: it has not started
+	history *history      // nil: the buyer has not started
 	idle    time.Duration // since the last input
 	frozen  bool
 	dead    bool
 	asked   data           // the data after its last command
 	vain    bool           // that command changed nothing
 	txs     []*transaction // by connection
-	fences  []int64        // the fencing tokens that it received: see names.go
+	fences  []int64        // the fencing tokens that it received (see names.go)
 }
 
 type wait struct {
@@ -45,8 +46,8 @@ type wait struct {
 	lost  bool // its reply will be lost
 }
 
-// limit says which moves may follow. The others would lead only to states that are also reached by
-// making them earlier or later.
+// limit says which moves may follow. All other moves would lead only to states that can also be
+// reached by making these moves earlier or later.
 type limit struct {
 	kind  limitKind
 	buyer int
@@ -76,7 +77,7 @@ func (b *buyer) now() snapshot {
 	return v
 }
 
-// held returns the commands that a buyer is about to send.
+// held returns the commands of a buyer that have not reached Redis.
 func (s *state) held(i int) []lab.Request {
 	var out []lab.Request
 	for _, o := range s.buyers[i].now().open {
@@ -103,10 +104,10 @@ func (s *state) sold() (n int) {
 	return n
 }
 
-// letter names a buyer in the data.
+// letter returns the letter that stands for a buyer in the data.
 func letter(i int) string { return string(rune('A' + i)) }
 
-// engine makes moves. It is not safe for concurrent use.
+// engine executes moves. It is not safe for concurrent use.
 type engine struct {
 	root  *history // of each buyer
 	redis *redis
@@ -142,7 +143,7 @@ func (e *engine) make(s *state, m lab.Move) (*state, error) {
 	return next, nil
 }
 
-// look adds the goals that can be seen by comparing the states before and after a move.
+// look adds the goals that show in a comparison of the states before and after a move.
 func (e *engine) look(before, after *state) {
 	if n := after.sold(); n > before.sold() && n > lab.Units(len(after.buyers)) {
 		e.found = append(e.found, lab.GoalOversell)
@@ -200,7 +201,7 @@ func (e *engine) tell(s *state, i int, in input) error {
 	return nil
 }
 
-// goOn moves a buyer to another history. Before lists the commands that it had until then.
+// goOn moves a buyer to another history. Before lists the open commands of the buyer in its old history.
 func (s *state) goOn(i int, at *outcome, before []lab.Request) {
 	b := &s.buyers[i]
 	b.history = at.history
@@ -214,7 +215,7 @@ func (s *state) goOn(i int, at *outcome, before []lab.Request) {
 	}
 }
 
-// settle moves the buyers to the histories that are kept.
+// settle moves the buyers to the histories that have replaced theirs.
 func (s *state) settle() {
 	for i := range s.buyers {
 		if b := &s.buyers[i]; b.alive() && b.history.kept != nil {
@@ -223,8 +224,8 @@ func (s *state) settle() {
 	}
 }
 
-// renumber replaces a buyer's commands that wait in Redis by those of its new history, where they
-// may have other numbers.
+// renumber replaces a buyer's commands that wait in Redis by the same commands in its new history,
+// where they may have other numbers.
 func (s *state) renumber(i int, before []lab.Request) {
 	s.waits = slices.Clone(s.waits)
 	before, after := blocking(before), blocking(s.buyers[i].now().open)
@@ -257,7 +258,7 @@ func (e *engine) execute(s *state, i int, o lab.Request, lost bool) error {
 	return e.wake(s)
 }
 
-// send has Redis execute a command, and gives the buyer the reply.
+// send lets Redis execute a command, and gives the buyer the reply.
 func (e *engine) send(s *state, i int, o lab.Request, lost bool) error {
 	b := &s.buyers[i]
 	args := slices.Clone(o.Wire.Args)
@@ -317,7 +318,7 @@ func (s *state) setTransaction(i, conn int, t *transaction) {
 	b.txs[conn] = t
 }
 
-// wake serves the commands that wait, if one of their keys exists now.
+// wake serves each waiting command if one of its keys exists now.
 func (e *engine) wake(s *state) error {
 	for i := 0; i < len(s.waits); i++ {
 		w := s.waits[i]
@@ -358,8 +359,8 @@ func (e *engine) watch(s *state, actor int, before data) {
 	}
 }
 
-// holding returns the value of a lock: the token in a string, or the owner in a hash. It is "" if
-// the lock is free.
+// holding returns the value of a lock: the token in a string, or the owner in a hash. It returns ""
+// if the lock is free.
 func holding(k key) string {
 	if len(k.words) == 0 {
 		return ""
@@ -367,7 +368,7 @@ func holding(k key) string {
 	return k.words[0]
 }
 
-// global translates what a buyer sends into what Redis receives; local is the reverse.
+// global translates the text that a buyer sends into the text that Redis receives; local is the reverse.
 func (b *buyer) global(text string, i int) string {
 	return b.actual(strings.ReplaceAll(text, "~.", "~"+letter(i)))
 }
@@ -378,8 +379,8 @@ func (b *buyer) local(text string, i int) string {
 
 func global(text string, i int) string { return strings.ReplaceAll(text, "~.", "~"+letter(i)) }
 
-// pass lets time pass. The renewals that become due meanwhile are sent, unless their
-// process is frozen.
+// pass lets time pass. Each renewal that becomes due in this time is sent, unless its process is
+// frozen.
 func (e *engine) pass(s *state, d time.Duration) error {
 	if err := e.renew(s); err != nil {
 		return err
@@ -402,7 +403,7 @@ func (e *engine) pass(s *state, d time.Duration) error {
 	return nil
 }
 
-// next returns the time until the buyer does something by itself.
+// next returns the time until the buyer does something without a move.
 func (b *buyer) next() (time.Duration, bool) {
 	if !b.alive() {
 		return 0, false
@@ -414,7 +415,7 @@ func (b *buyer) next() (time.Duration, bool) {
 	return b.history.snapshots[i+1].at - b.idle, true
 }
 
-// elapse lets time pass. Events may happen only at its end.
+// elapse lets time pass. Events may happen only at the end of d.
 func (e *engine) elapse(s *state, d time.Duration) error {
 	s.data = s.data.after(d)
 	if s.holder != nobody && s.data.find(e.root.program.lock).kind == "" {

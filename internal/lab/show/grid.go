@@ -9,15 +9,17 @@ import (
 	"oversell/internal/lab"
 )
 
-// grid is a report's cells as a table. A pair that was not run has no cell.
+// grid arranges the cells of a report as a table. A pair of anomaly and strategy that was not run
+// has no cell.
 type grid struct {
 	anomalies  []lab.Anomaly
 	strategies []string
 	cells      map[[2]string]lab.Cell // by anomaly and strategy
 }
 
-// newGrid arranges the cells of r in rows and columns: first those that the report lists, in its
-// order, then those that only its cells name. Rows are grouped by loss, the worst first.
+// newGrid arranges the cells of r in rows and columns. Rows and columns that the report lists come
+// first, in its order, and then those that only its cells name. Rows are grouped by loss, the worst
+// first.
 func newGrid(r lab.Report) grid {
 	g := grid{cells: make(map[[2]string]lab.Cell, len(r.Cells))}
 	ran := make(map[string]bool) // strategies
@@ -55,13 +57,13 @@ func rank(l lab.Loss) int {
 	return len(lab.Losses())
 }
 
-// lossTitles are the headings of the groups of anomalies in English.
+// lossTitles contains the English headings of the groups of anomalies.
 var lossTitles = map[lab.Loss]string{
 	lab.SellsTwice: "Sells twice", lab.Stuck: "Stuck for ever", lab.WaitsForNothing: "Waits for nothing",
 	lab.WastedWork: "Wasted work", lab.APITrap: "API trap",
 }
 
-// heading returns the title of the group that begins with the i-th anomaly, or "".
+// heading returns the title of the group that begins with the i-th anomaly, or "" if none does.
 func (g grid) heading(i int, s Style) string {
 	loss := g.anomalies[i].Loss
 	if i > 0 && g.anomalies[i-1].Loss == loss {
@@ -88,7 +90,7 @@ func (g grid) anomaly(name string) lab.Anomaly {
 	return lab.Anomaly{Name: name}
 }
 
-// broken returns how many anomalies break the strategy, and how many apply to it.
+// broken returns the number of anomalies that break the strategy and the number that apply to it.
 func (g grid) broken(strategy string) (breaks, asked int) {
 	for _, a := range g.anomalies {
 		c, ok := g.at(a.Name, strategy)
@@ -137,7 +139,7 @@ func (s Style) asRecorded(r lab.Report) string {
 	return s.Say("All as recorded.")
 }
 
-// shortNames are the column heads of strategies whose names are too long.
+// shortNames contains the column headings of strategies whose names are too long.
 var shortNames = map[string]string{
 	"redsync":             "rsync",
 	"redislock":           "rlock",
@@ -148,8 +150,8 @@ var shortNames = map[string]string{
 	"zookeeper":           "zk",
 }
 
-// stageName matches the stages, such as v1_setnx or h1_counter. The strategies after them
-// are third-party locks.
+// stageName matches the names of stages, such as v1_setnx or h1_counter. The strategies that follow
+// the stages are third-party locks.
 var stageName = regexp.MustCompile(`^[vh]\d+_`)
 
 const headWidth = 6
@@ -177,15 +179,14 @@ func shortened(strategies []string) string {
 	return strings.Join(out, ", ")
 }
 
-// newGroup reports whether the group of stages begins or ends before the i-th
-// strategy.
+// newGroup reports whether the group of stages begins or ends just before the i-th strategy.
 func newGroup(strategies []string, i int) bool {
 	return i > 0 && stageName.MatchString(strategies[i]) != stageName.MatchString(strategies[i-1])
 }
 
 // OnlyEndless reports whether a cell holds only because its lock never expires: Redis kept the lock
 // without an expiry for longer than a lease, or while its clock was set ahead. A lock with an
-// expiry would have ended then, unless it was renewed.
+// expiry would have expired, unless it was renewed.
 func OnlyEndless(m lab.Manifest, c lab.Cell) bool {
 	if c.Outcome != lab.Holds {
 		return false

@@ -16,7 +16,7 @@ type data struct {
 	Words     map[string]string `json:"words,omitempty"` // translations for the scripts; empty in English
 }
 
-// titled is an anomaly with its title.
+// titled is an anomaly together with its title.
 type titled struct {
 	lab.Anomaly
 	Title string `json:"title,omitempty"`
@@ -24,7 +24,7 @@ type titled struct {
 
 func (s Style) titled(a lab.Anomaly) titled { return titled{s.about(a), s.title(a.Name)} }
 
-// told is a cell and its timeline.
+// told is a cell together with its timeline.
 type told struct {
 	viewCell
 	Command string `json:"command"`
@@ -141,11 +141,11 @@ var assets embed.FS
 
 var page = present.NewPage(assets, "page")
 
-// HTML writes the report as one file that can be opened from disk and needs no network: the matrix,
-// and the timeline of each cell. The matrix is rendered here, so it does not need a script. The
-// browser draws the timelines, from the same stories as the terminal.
+// HTML writes the report as one file that can be opened from disk and needs no network. It contains
+// the matrix and the timeline of each cell. The matrix is rendered here, so it needs no script. The
+// browser draws the timelines from the same stories as the terminal.
 func HTML(w io.Writer, r lab.Report, s Style) error {
-	own := page.File("cell.js", "page.js") // lanes.js has no words to translate
+	own := page.File("cell.js", "page.js") // lanes.js contains no words to translate
 	views, reports := []view{newView(s, r)}, []lab.Report{r}
 	for _, part := range s.Parts(r) {
 		v := newView(s, part.Report)
@@ -158,13 +158,13 @@ func HTML(w io.Writer, r lab.Report, s Style) error {
 		map[string]any{"Views": views, "Data": all})
 }
 
-// Part is a further table of a report, after the first one.
+// Part is one of the tables of a report after the first.
 type Part struct {
 	Title  string
 	Report lab.Report
 }
 
-// Parts returns the tables after the first one, in their order.
+// Parts returns the tables of a report after the first, in their order.
 func (s Style) Parts(r lab.Report) (parts []Part) {
 	if r.Holds != nil {
 		parts = append(parts, Part{s.Say("A sale by holds"), *r.Holds})
@@ -175,11 +175,11 @@ func (s Style) Parts(r lab.Report) (parts []Part) {
 	return parts
 }
 
-// Lanes returns the JavaScript module that draws a timeline in lanes, also used
-// by the report that HTML writes. It draws what Story returns.
+// Lanes returns the JavaScript module that draws a timeline in lanes. Its input is what Story
+// returns. The report that HTML writes contains the same module.
 func Lanes() []byte { return []byte(page.File("lanes.js")) }
 
-// Told is a cell with its timeline, in the JSON form that the page relies on.
+// Told is a cell together with its timeline. The page depends on its JSON form.
 type Told struct {
 	lab.Cell
 	Story any `json:"story"`

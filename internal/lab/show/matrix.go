@@ -12,12 +12,12 @@ import (
 	"oversell/internal/present"
 )
 
-// marks are the texts of the outcomes. Breaks are in capitals, so that they
-// stand out without colour too.
+// marks contains the texts of the outcomes. A break is in capitals, so that it stands out even
+// without colour.
 var marks = map[lab.Outcome]string{lab.Holds: "ok", lab.Breaks: "BREAK", lab.NA: ".", lab.Unknown: "?"}
 
-// Matrix writes the report as text: the environment, anomalies × strategies,
-// and the outcomes that differ from the record, in at most 120 columns.
+// Matrix writes the report as text in at most 120 columns: the environment, the outcomes of
+// anomalies × strategies, and the outcomes that differ from the record.
 func Matrix(w io.Writer, r lab.Report, s Style) error {
 	var b strings.Builder
 	g := matrix{newGrid(r), s, r}
@@ -37,7 +37,7 @@ type matrix struct {
 	of lab.Report
 }
 
-// parts splits the table into parts that each fit the terminal, and draws them.
+// parts splits the table into parts that fit into the width of the terminal, and draws each part.
 func (g matrix) parts() (all []string) {
 	names := present.Column[lab.Anomaly]{Left: true, Cell: g.name}
 	t := present.Table[lab.Anomaly]{Rows: append(slices.Clone(g.anomalies), sums), Under: g.heading}
@@ -102,8 +102,8 @@ func (g matrix) column(strategy string) present.Column[lab.Anomaly] {
 // endlessMark follows the mark of a cell that holds only because its lock never expires.
 const endlessMark = "∞"
 
-// mark returns the text of the cell's outcome. An exclamation mark means that
-// it differs from the record.
+// mark returns the text of the cell's outcome. An exclamation mark in it means that the outcome
+// differs from the record.
 func (g matrix) mark(c lab.Cell) string {
 	m, known := marks[c.Outcome]
 	if !known {
@@ -150,7 +150,8 @@ func (g matrix) legend() string {
 	return out
 }
 
-// writeSummary writes whether all outcomes match the record, which do not, and how to see why.
+// writeSummary writes whether all outcomes match the record, lists the outcomes that do not, and
+// says how to see why.
 func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
 	unexpected := r.Unexpected()
 	style := text.Colors{text.FgGreen}

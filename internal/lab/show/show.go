@@ -1,10 +1,10 @@
-// Package show draws the results of the failure lab: the matrix of anomalies
-// and strategies and the timeline of one cell for a terminal, and both together
-// as one HTML file that needs no network.
+// Package show draws the results of the failure lab. For a terminal, it draws the matrix of
+// anomalies and strategies, or the timeline of one cell. It also draws both together as one HTML
+// file that needs no network.
 //
-// A timeline is computed once, as a story: for each moment what happens, which actor holds the lock
-// according to Redis, how much of the lease is left, and which actors believe that they hold it.
-// The terminal and the page draw the same story.
+// A timeline is computed once, as a story. For each moment, a story says what happens, which actor
+// holds the lock according to Redis, how much of the lease is left, and which actors believe that
+// they hold the lock. The terminal and the page draw the same story.
 package show
 
 import (
@@ -63,7 +63,7 @@ func roundWall(d time.Duration) time.Duration {
 	return d.Round(10 * time.Millisecond)
 }
 
-// verdict describes the outcome of a cell, and how it compares with the record.
+// verdict describes the outcome of a cell, and compares it with the record.
 func (s Style) verdict(m lab.Manifest, c lab.Cell) string {
 	outcome := s.Say(string(c.Outcome))
 	if OnlyEndless(m, c) {
@@ -78,9 +78,9 @@ func (s Style) verdict(m lab.Manifest, c lab.Cell) string {
 	return s.Sayf("%s, where %s is on record", outcome, s.Say(string(c.Expected)))
 }
 
-// command returns the command that runs the cell again and shows its timeline. A cell that ran on a
-// real Redis is run on a private one, because the address of the user's own server may contain a
-// password.
+// command returns the command that runs the cell again and shows its timeline. For a cell that ran
+// on a real Redis, the command starts a private Redis, because the address of the user's server may
+// contain a password.
 func command(m lab.Manifest, anomaly, strategy string) string {
 	out := "go run ./cmd/lab -run " + quote(anomaly) + " -strategies " + quote(strategy)
 	if strings.HasPrefix(m.Redis, "redis ") {
@@ -95,8 +95,8 @@ func command(m lab.Manifest, anomaly, strategy string) string {
 	return out
 }
 
-// quote quotes s as one word for a shell. Names do not need it, unless another
-// program wrote the report.
+// quote quotes s as one word for a shell. Names need no quotes, unless another program wrote the
+// report.
 func quote(s string) string {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./", r)
@@ -107,8 +107,8 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// clean replaces control characters that would move a terminal's cursor or change its colours,
-// because replies and errors are untrusted.
+// clean replaces control characters, which could move a terminal's cursor or change its colours.
+// Replies and errors are untrusted.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -121,10 +121,10 @@ func clean(s string) string {
 	}, s)
 }
 
-// Style is how a report is shown.
+// Style selects the language and the colours in which a report is shown.
 type Style struct{ present.Style }
 
-// Brief returns the sentence of an anomaly, after its title if it has one.
+// Brief returns the title of an anomaly, if it has one, followed by its sentence.
 func (s Style) Brief(a lab.Anomaly) string {
 	sentence := s.about(a).Sentence
 	if title := s.title(a.Name); title != "" {
@@ -149,8 +149,8 @@ func (s Style) about(a lab.Anomaly) lab.Anomaly {
 	return a
 }
 
-// row translates the text of a row. Commands and replies are not translated, but the words that say
-// why there is no reply are.
+// row translates the text of a row. It does not translate commands and replies, but it translates
+// the reason why a command has no reply.
 func (s Style) row(kind lab.Kind, text, reply string) (toldText, toldReply string) {
 	if kind != lab.Command {
 		text = s.Say(text)
@@ -179,18 +179,18 @@ func wrap(s, first, rest string) string {
 	return first + strings.Join(lines, "\n"+rest)
 }
 
-// isWide reports whether a character takes two columns, as Chinese ones do. A line may be broken
-// before and after it.
+// isWide reports whether a character is two columns wide, as Chinese characters are. A line may be
+// broken before and after a wide character.
 func isWide(r rune) bool { return text.RuneWidth(r) > 1 }
 
-// Punctuation that must not begin a line, and punctuation that must not end one.
+// Punctuation that must not begin a line, and punctuation that must not end a line.
 const (
 	closing = "，。、；：？！）》”’"
 	opening = "（《“‘"
 )
 
-// fold breaks a text into lines of at most n columns: at spaces, next to wide characters, and
-// inside words that are too long.
+// fold breaks a text into lines of at most n columns. Lines are broken at spaces, next to wide
+// characters, and inside words that are too long.
 func fold(s string, n int) []string {
 	var lines []string
 	line := ""
@@ -215,7 +215,7 @@ func fold(s string, n int) []string {
 	return lines
 }
 
-// pieces cuts a text where a line may end.
+// pieces cuts a text at every point where a line may end.
 func pieces(s string) []string {
 	var all []string
 	piece, last := "", ' '

@@ -9,22 +9,23 @@ import (
 	"oversell/internal/lab"
 )
 
-// expiry is the kind of a row without an event: the lease that remained after
-// the last command expires.
+// expiry is the kind of a row that has no event: in it, the lease that remained after the last
+// command expires.
 const expiry lab.Kind = "expiry"
 
 // free stands for the holder of a free lock.
 const free = "free"
 
-// slowReply is in milliseconds. A command that takes at least this long, while
-// other actors act, is shown twice: when it was sent, and when its reply came.
+// slowReply is in milliseconds. A command that takes at least this long while other actors act is
+// shown twice: when it was sent, and when its reply arrived.
 const slowReply = 2
 
-// everyone is the actor of events that concern all actors.
+// everyone is the actor number of events that concern all actors.
 const everyone = -1
 
-// story is a cell's trace as a list of moments, with the state after each. It is already
-// translated, and its numbers are formatted, so that the page and the terminal show the same.
+// story is a cell's trace as a list of moments, with the state after each moment. Its text is
+// already translated and its numbers are formatted, so that the page and the terminal show the
+// same.
 type story struct {
 	Actors []string `json:"actors"` // in order of their first appearance
 	Unit   string   `json:"unit"`
@@ -37,15 +38,15 @@ type story struct {
 type row struct {
 	At      float64  `json:"at"`
 	Time    string   `json:"time"`
-	Actor   int      `json:"actor"` // in story.Actors, or everyone
+	Actor   int      `json:"actor"` // index in story.Actors, or everyone
 	Kind    lab.Kind `json:"kind"`
 	Text    string   `json:"text"`
-	Short   string   `json:"short,omitempty"` // Text, abridged, if it is long
+	Short   string   `json:"short,omitempty"` // the abridged Text, if Text is long
 	Reply   string   `json:"reply,omitempty"`
 	Waits   bool     `json:"waits,omitempty"`   // the reply comes in a later row
 	Answers bool     `json:"answers,omitempty"` // it is the reply to an earlier row
-	Arrives int      `json:"arrives,omitempty"` // the row in which a command or reply delayed here arrives, or 0
-	Again   string   `json:"again,omitempty"`   // how many times it happened in a row, and until when
+	Arrives int      `json:"arrives,omitempty"` // the row in which a command or reply delayed in this row arrives, or 0
+	Again   string   `json:"again,omitempty"`   // the number of repetitions in a row, and the time of the last one
 
 	Holder  string   `json:"holder,omitempty"` // the holder of the lock in Redis; "" if there is no lock
 	Holding int      `json:"holding"`          // the holder as an actor, or everyone if it is not an actor
@@ -53,11 +54,11 @@ type row struct {
 	Left    string   `json:"left,omitempty"`   // the formatted ttl
 	Believe []int    `json:"believe,omitempty"`
 
-	Keys  []rowKey `json:"keys,omitempty"`  // in Redis, if they changed since the previous row
+	Keys  []rowKey `json:"keys,omitempty"`  // the keys in Redis that changed since the previous row
 	Blind bool     `json:"blind,omitempty"` // the state of Redis was no longer recorded
 
 	keys  []lab.Key
-	times int     // how many times in a row the same thing happened
+	times int     // number of times in a row that the same thing happened
 	last  float64 // the last time that it happened
 }
 
@@ -97,7 +98,7 @@ func tell(c lab.Cell, style Style) story {
 // format sets the derived fields of a row, and translates it.
 func (s story) format(r *row, c clock, style Style) {
 	if r.Kind == lab.Break && r.Actor != everyone && !strings.HasPrefix(r.Text, s.Actors[r.Actor]+" ") {
-		r.Text = s.Actors[r.Actor] + ": " + r.Text // the actor that the break is about
+		r.Text = s.Actors[r.Actor] + ": " + r.Text // names the actor that the break is about
 	}
 	if short := abridge(r.Text); short != r.Text {
 		r.Short, _ = style.row(r.Kind, short, "")
@@ -117,8 +118,8 @@ func (s story) format(r *row, c clock, style Style) {
 	r.At = *micro(&r.At)
 }
 
-// micro rounds milliseconds to whole microseconds, which makes the JSON shorter. It returns nil for
-// nil.
+// micro rounds milliseconds to whole microseconds, which makes the JSON shorter. It returns nil if
+// ms is nil.
 func micro(ms *float64) *float64 {
 	if ms == nil {
 		return nil
@@ -131,8 +132,9 @@ func micro(ms *float64) *float64 {
 // follows.
 const heldUp = "delayed on its way: "
 
-// arrival returns the later row in which a command that the i-th row delays reaches Redis, or in
-// which the reply to the i-th row reaches its actor. It returns 0 if there is none.
+// arrival returns the index of a row after the i-th. If the i-th row delays a command, this is the
+// row in which the command reaches Redis; if the i-th row waits for a reply, this is the row in
+// which the reply arrives. It returns 0 if there is no such row.
 func arrival(rows []row, i int) int {
 	from := rows[i]
 	text, fault := strings.CutPrefix(from.Text, heldUp)
@@ -147,30 +149,30 @@ func arrival(rows []row, i int) int {
 	return 0
 }
 
-// isWith reports whether the lock that Redis records for the holding actor is
-// also this actor's: A/1 is a caller of process A.
+// isWith reports whether a lock that the actor holding has according to Redis also belongs to
+// actor. A lock of process A also belongs to its caller A/1.
 func (s story) isWith(holding, actor int) bool {
 	return holding == actor || holding != everyone && strings.HasPrefix(s.Actors[actor], s.Actors[holding]+"/")
 }
 
-// moment is a point in time at which an event, or a part of it, is shown.
+// moment is a point in time at which an event, or a part of an event, is shown.
 type moment struct {
 	lab.Event
 	at    float64
-	order int  // among moments at the same time
+	order int  // position among moments at the same time
 	waits bool // the command was sent, but its reply comes later
 	reply bool // this is the reply
-	quiet bool // the event's state of Redis does not belong to this moment
+	quiet bool // the state of Redis in the event does not belong to this moment
 }
 
-// moments sorts a trace by time. A command whose reply was delayed while others acted has two
-// moments, because its effect may show in between.
+// moments sorts a trace by time. A command has two moments if other actors acted before its reply
+// arrived, because its effect may show in between.
 func moments(trace []lab.Event) []moment {
 	var out []moment
 	for i, e := range trace {
 		if overtaken(e, trace) {
-			// Either the command was delayed, or its reply. In the second case
-			// Redis executed the command at the first moment.
+			// Either the command or its reply was delayed. If the reply was delayed, Redis executed
+			// the command at the first moment.
 			replied := replyHeldUp(e, trace)
 			out = append(out,
 				moment{Event: e, at: e.At, order: 2 * i, waits: true, quiet: !replied},
@@ -185,9 +187,9 @@ func moments(trace []lab.Event) []moment {
 	return out
 }
 
-// replyOrder returns the place of the reply to the i-th event among moments at the same time. A
-// command without a recorded lock blocked in Redis until others acted, so their actions come first.
-// The next action of its own actor comes after it.
+// replyOrder returns the position of the reply to the i-th event among moments at the same time. A
+// command without a recorded lock blocked in Redis until other actors acted, so their actions come
+// before the reply. The next action of the command's own actor comes after the reply.
 func replyOrder(i int, trace []lab.Event) int {
 	e := trace[i]
 	if e.Lock != "" {
@@ -206,8 +208,8 @@ func overtaken(e lab.Event, trace []lab.Event) bool {
 	})
 }
 
-// replyHeldUp reports whether the reply was delayed rather than the command: the fault injected at
-// that moment says which.
+// replyHeldUp reports whether the reply was delayed rather than the command. The text of the fault
+// that was injected at that moment says which.
 func replyHeldUp(e lab.Event, trace []lab.Event) bool {
 	return slices.ContainsFunc(trace, func(f lab.Event) bool {
 		return f.Kind == lab.Fault && f.Actor == e.Actor && math.Abs(f.At-e.At) < slowReply &&
@@ -215,16 +217,16 @@ func replyHeldUp(e lab.Event, trace []lab.Event) bool {
 	})
 }
 
-// narrator keeps the current state while it goes through the moments in order.
+// narrator goes through the moments in order, and keeps track of the current state.
 type narrator struct {
 	actors  []string
 	rows    []row
 	holder  string
 	holding int
-	ttl     *float64 // as of the time since
+	ttl     *float64 // left at the time since
 	since   float64
 	believe []int // sorted
-	seen    int   // the order of the last moment at which the state of Redis is known, until it is recorded again
+	seen    int   // order of the last moment of known state; later moments are blind until a state is recorded
 	blind   bool
 }
 
@@ -264,8 +266,8 @@ func (n *narrator) look(m moment) {
 	n.holding = max(slices.Index(n.actors, m.Lock), slices.Index(n.actors, name))
 }
 
-// ask records what the actor believes after the event. A killed actor believes
-// nothing; a frozen one keeps its belief.
+// ask records whether the actor believes, after the event, that it holds the lock. A killed actor
+// believes nothing; a frozen actor keeps its belief.
 func (n *narrator) ask(e lab.Event, actor int) {
 	i, found := slices.BinarySearch(n.believe, actor)
 	switch {
@@ -287,9 +289,9 @@ func (n *narrator) add(r row) {
 	n.rows = append(n.rows, r)
 }
 
-// merge combines what an actor repeats, such as polling, into one row. That row shows
-// the keys after the first time; the next row shows what has changed since. If there is
-// no next row and keys have changed, the last time gets its own row.
+// merge combines the repetitions of a command, such as polling, into one row. That row shows the
+// keys after the first time; the next row shows what has changed since then. If there is no next
+// row and keys have changed, the last repetition gets its own row.
 func merge(rows []row) []row {
 	var out []row
 	var left keyChanges
@@ -321,14 +323,13 @@ func (r row) repeats(o row) bool {
 		r.Actor == o.Actor && r.Text == o.Text && r.Reply == o.Reply && r.Holder == o.Holder
 }
 
-// keyChanges are keys that have changed, with their state at one moment.
+// keyChanges contains keys that have changed, with their state at one moment.
 type keyChanges struct {
 	at   float64
 	keys []lab.Key
 }
 
-// then adds the changes of a later row. They replace older ones of the same
-// keys.
+// then adds the changes of a later row. They replace older changes of the same keys.
 func (c keyChanges) then(r row) keyChanges {
 	all := slices.Clone(r.keys)
 	for _, k := range c.keys {
@@ -339,7 +340,7 @@ func (c keyChanges) then(r row) keyChanges {
 	return keyChanges{r.At, all}
 }
 
-// tellRunOut adds the keys that have expired since the previous row to each row.
+// tellRunOut adds to each row the keys that have expired since the previous row.
 func tellRunOut(rows []row) {
 	var known keyChanges
 	for i, r := range rows {
@@ -353,8 +354,9 @@ func tellRunOut(rows []row) {
 	}
 }
 
-// lastSeen returns the order of the last moment at which the state of Redis is known: the last
-// command before the trace left out commands. If none were left out, that is math.MaxInt.
+// lastSeen returns the order of the last moment at which the state of Redis is known. This is the
+// last command before the trace left out commands. If no commands were left out, lastSeen returns
+// math.MaxInt.
 func lastSeen(trace []lab.Event) int {
 	if len(trace) == 0 || !trace[len(trace)-1].LeftOut {
 		return math.MaxInt

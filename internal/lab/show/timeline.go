@@ -14,7 +14,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// Timeline writes what happened in one cell of r: the anomaly, the outcome, and for each moment
+// Timeline writes what happened in one cell of r: the anomaly, the outcome, and, for each moment,
 // what each actor did, which actor holds the lock according to Redis, and which actors believe that
 // they hold it. It ends with the command that reproduces the cell.
 func Timeline(w io.Writer, r lab.Report, c lab.Cell, style Style) error {
@@ -30,7 +30,7 @@ func Timeline(w io.Writer, r lab.Report, c lab.Cell, style Style) error {
 	return write(w, "timeline", b.String())
 }
 
-// Schedule writes the result of a schedule: the verdict, and for each moment what each buyer did.
+// Schedule writes the result of a schedule: the verdict, and what each buyer did at each moment.
 func Schedule(w io.Writer, s lab.State, style Style) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", paint(text.Colors{text.Bold}, clean(s.Strategy+": "+s.Moves), style.Colour))
@@ -75,16 +75,15 @@ const (
 	holderWidth = 12
 	leaseWidth  = 8
 	actorWidth  = 10
-	minLane     = 24 // if lanes would be narrower, there are none
+	minLane     = 24 // if lanes would be narrower, no lanes are drawn
 	between     = "  "
 )
 
-// hues are the colours of the actors; red is reserved for what goes wrong.
+// hues contains the colours of the actors. Red is reserved for what goes wrong.
 var hues = []text.Color{text.FgCyan, text.FgMagenta, text.FgYellow, text.FgBlue, text.FgGreen}
 
-// sheet draws a story for a terminal: with a column for each actor, or, if
-// there are too many actors, with one column in which each line names its
-// actor.
+// sheet draws a story for a terminal, with one column for each actor. If there are too many actors,
+// it draws a single column in which each line names its actor.
 type sheet struct {
 	story
 	Style
@@ -190,7 +189,7 @@ const (
 	noBands      = "   "
 )
 
-// beside returns the lines to the right of what standing returns.
+// beside returns the lines to the right of the columns that standing formats.
 func (s sheet) beside(r row) []string {
 	switch {
 	case r.Kind == lab.Break:
@@ -239,7 +238,7 @@ func (s sheet) lanes(r row, content string) string {
 }
 
 // bands draws the two bands of an actor. The second is red if the actor believes that it holds the
-// lock, and according to Redis it does not.
+// lock although, according to Redis, it does not.
 func (s sheet) bands(r row, actor int) string {
 	holds, believes := " ", " "
 	if r.Holding == actor {
@@ -254,8 +253,8 @@ func (s sheet) bands(r row, actor int) string {
 	return holds + believes + " "
 }
 
-// listed draws a row without lanes: which actors believe that they hold the
-// lock, which one acts, and what it does.
+// listed draws a row without lanes: which actors believe that they hold the lock, which actor acts,
+// and what it does.
 func (s sheet) listed(r row) []string {
 	var believe []string
 	for _, a := range r.Believe {
@@ -283,8 +282,8 @@ var signs = map[lab.Kind]string{
 	lab.Hold: "▼ ", lab.Release: "▲ ", lab.Lost: "△ ", lab.Fault: "‡ ", lab.Note: "· ", expiry: "· ",
 }
 
-// lines formats what happens in the row, in lines of at most n columns. A long
-// command is cut before its reply is cut.
+// lines formats what happens in the row, in lines of at most n columns. If the text is too long,
+// the command is cut before the reply.
 func (s sheet) lines(r row, n int) []string {
 	reply := s.outcome(r)
 	what := signs[r.Kind]
@@ -292,7 +291,7 @@ func (s sheet) lines(r row, n int) []string {
 		what = "↳ "
 	}
 	what += abridge(clean(r.Text))
-	room := n * (maxLines - 1) // the last line is a reserve, because lines break at spaces
+	room := n * (maxLines - 1) // the last line is kept in reserve, because lines break at spaces
 	reply = text.Snip(reply, max(n, room/2), "…")
 	lines := fold(text.Snip(what, room-text.StringWidth(reply), "…")+reply, n)
 	if len(lines) > maxLines {
@@ -316,7 +315,8 @@ func (s sheet) outcome(r row) string {
 	return out
 }
 
-// again returns how many times the same thing happened and until when, or "" if it happened once.
+// again says how many times the same thing happened and when it last happened, or returns "" if it
+// happened once.
 func (r row) again(c clock) string {
 	if r.times < 2 {
 		return ""
@@ -327,14 +327,14 @@ func (r row) again(c clock) string {
 	return fmt.Sprintf("×%d until %s", r.times, c.format(r.last))
 }
 
-// Long names that are shortened: the hash of a script, a UUID token, and the name of a script,
+// The long names that are shortened: the hash of a script, a UUID token, and the name of a script,
 // which is its first comment.
 var (
 	longHex    = regexp.MustCompile(`\b([0-9a-f]{8})([0-9a-f]{32}|-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b`)
 	longScript = regexp.MustCompile(`«([^»]{22})[^»]{4,}»`)
 )
 
-// abridge shortens long names, to leave room for what distinguishes commands.
+// abridge shortens long names, to leave room for the parts in which commands differ.
 func abridge(s string) string {
 	return longScript.ReplaceAllString(longHex.ReplaceAllString(s, "$1…"), "«$1…»")
 }
@@ -361,8 +361,8 @@ type clock struct {
 	decimals int
 }
 
-// newClock chooses the unit by the last moment, and uses decimals only where
-// needed: in virtual time, moments are whole milliseconds.
+// newClock chooses the unit according to the last moment. It uses decimals only if they are needed:
+// in virtual time, moments are whole milliseconds.
 func newClock(rows []row) clock {
 	c := clock{unit: "ms", factor: 1}
 	for _, r := range rows {

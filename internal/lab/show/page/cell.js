@@ -1,4 +1,4 @@
-// The dialog of a cell: what the cell is about, its lanes, and the list of its moments.
+// The dialog of a cell: a description of the cell, its lanes, and the list of its moments.
 
 const dialog = document.getElementById("cell");
 const part = (selector) => dialog.querySelector(selector);

@@ -1,9 +1,9 @@
-// Lanes: a story drawn downwards, with a lane for each actor. The browser lays out the rows,
-// so that long commands wrap; bands and ticks are drawn behind them, at the rows' positions.
-// This file also has the helpers that this page and the shop's page share.
+// Lanes: a story drawn from top to bottom, with a lane for each actor. The browser lays out the
+// rows, so that long commands wrap; bands and ticks are drawn behind them, at the positions of the
+// rows. This file also contains the helpers that this page and the shop's page share.
 
 const BAND = 6; // width of a band; a lane begins with two of them
-const WIDE = 128; // narrower lanes have their texts beside them
+const WIDE = 128; // if lanes are narrower, texts are beside them
 const THIN = 20;
 const TEXT = 110; // minimum width of texts beside the lanes
 const GAP = 6; // between columns
@@ -54,7 +54,7 @@ export function svg(tag, attributes) {
 
 const hue = (actor) => (actor < 0 ? "nobody" : `a${actor % 6}`);
 
-/** words returns what a row says: its text, or a shorter one, and the reply. */
+/** words returns the words of a row: its text, or a shorter version, and the reply. */
 export function words(row, text = row.text) {
   const sign = { hold: "▼ ", release: "▲ ", lost: "△ ", fault: "‡ ", break: "✗ " }[row.kind] ?? "";
   let reply = row.reply ? ` → ${row.reply}` : "";
@@ -63,7 +63,7 @@ export function words(row, text = row.text) {
   return { text: (row.answers ? "↳ " : sign) + text, reply };
 }
 
-/** drawLanes fills box with the cell's story. show is called with the row that is pointed at. */
+/** drawLanes fills box with the cell's story. It calls show with the row under the pointer. */
 export function drawLanes(box, cell, show) {
   const narrow = box.clientWidth < 600;
   const size = zoom();
@@ -72,7 +72,7 @@ export function drawLanes(box, cell, show) {
   const room = box.clientWidth - time - (redis ? redis + GAP : 0); // for the lanes, each with its gap
   const wide = cell.actors.length > 0 && room / cell.actors.length - GAP >= WIDE * size;
   const many = !wide && room - cell.actors.length * (THIN + GAP) - GAP < TEXT * size;
-  // Texts are in the lanes, or right of thin lanes, or left of them if the lanes are scrolled.
+  // Texts are inside the lanes, to the right of thin lanes, or to the left of lanes that are scrolled.
   const lanes = cell.actors.map(() => (wide ? "minmax(0, 1fr)" : `${THIN}px`));
   if (!wide) many ? lanes.unshift(`${210 * size}px`) : lanes.push("minmax(0, 1fr)");
   box.style.setProperty("--columns", [`${time}px`, ...(redis ? [`${redis}px`] : []), ...lanes].join(" "));
@@ -121,7 +121,7 @@ function drawRow(cell, row, before, { wide, redis, column, show }) {
   return line;
 }
 
-/** holdsWith tells whether actor has the lock that Redis records for holding: A/1 is a caller in process A. */
+/** holdsWith tells whether actor shares the lock that holding has in Redis: A/1 is a caller in process A. */
 export const holdsWith = (actors, holding, actor) =>
   holding === actor || (actors[actor] ?? "").startsWith(`${actors[holding]}/`);
 
@@ -131,7 +131,7 @@ function drawBands(cell, heads, rows, redis, box) {
   const picture = svg("svg", { width: box.scrollWidth, height: bottom, "aria-hidden": "true" });
   const tops = [...rows.map((row) => row.offsetTop + MIDDLE * zoom()), bottom];
   const left = [...heads.querySelectorAll(".actor")].map((head) => head.offsetLeft);
-  const last = heads.querySelector(".actor:last-child"); // it may be out of sight, right of the rows
+  const last = heads.querySelector(".actor:last-child"); // it may be out of sight to the right of the rows
   const laneEnd = Math.max(rows[0].offsetLeft + rows[0].offsetWidth, last ? last.offsetLeft + last.offsetWidth : 0) - 1;
 
   const bar = (cls, x, from, to, width) =>
@@ -152,7 +152,7 @@ function drawBands(cell, heads, rows, redis, box) {
   return picture;
 }
 
-/** runs calls draw for each run of rows with the same what(row). */
+/** runs calls draw for each run of consecutive rows with the same value of what(row). */
 function runs(rows, what, draw) {
   let from = 0;
   for (let i = 1; i <= rows.length; i++) {
@@ -191,17 +191,17 @@ function drawTick(picture, { kind, actor, arrives }, i, tops, left, laneEnd) {
   if (kind === "command") draw("circle", { class: `tick ${hue(actor)}`, cx: x, cy: tops[i], r: 3 });
 }
 
-/** arc returns a path down from one row to another. It bends out between the texts of the two rows. */
+/** arc returns a path from one row down to another. It bends outwards between the texts of the two rows. */
 function arc(x, from, below, to, room) {
   const above = to - 13;
-  const out = x + Math.max(6, room) * 4 / 3; // the curve reaches three quarters of that
+  const out = x + Math.max(6, room) * 4 / 3; // the curve reaches three quarters of this distance
   const bend = above - below > 16 ? ` C${out} ${below + 6} ${out} ${above - 6} ${x} ${above}` : "";
   return `M${x} ${from} V${Math.min(below, above)}${bend} V${above}`;
 }
 
-const FEW = 8; // with at most this many keys, missing keys are shown too, so that the others keep their places
+const FEW = 8; // up to this number of keys, missing keys are shown too, so that the other keys keep their places
 
-/** keysAt returns the keys of a cell as Redis has them after a row, and which of them the row changed. */
+/** keysAt returns the keys that Redis has after a row of a cell, and says which of them the row changed. */
 export function keysAt(cell, row) {
   const keys = new Map(cell.rows.flatMap((each) => each.keys ?? []).map(({ name }) => [name, { name, gone: true }]));
   for (const { at, keys: changed } of cell.rows.slice(0, cell.rows.indexOf(row) + 1)) {
@@ -216,7 +216,7 @@ export function keysAt(cell, row) {
   ).sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** keyTable returns a table of keys. say returns the words of the table by their names. */
+/** keyTable returns a table of keys. It calls say with the name of each word in the table. */
 export function keyTable(keys, say) {
   const row = ({ name, type, value, ttl, gone, changed }) =>
     el("tr", { class: `${gone ? "gone" : ""} ${changed ? "changed" : ""}` },

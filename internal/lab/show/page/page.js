@@ -1,4 +1,4 @@
-// The page. Its address says which cell is open: #anomaly/strategy.
+// The page. Its address names the open cell: #anomaly/strategy.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const cells = new Map(data.cells.map((cell) => [`${cell.anomaly}/${cell.strategy}`, cell]));
@@ -6,7 +6,7 @@ const grid = [...document.querySelectorAll(".matrix tbody tr:not(.loss)")].map((
   [...row.cells].slice(1).map((cell) => cell.querySelector("a"))
 );
 const links = grid.flat().filter(Boolean);
-let current = links[0]; // the cell that is open, or was open last
+let current = links[0]; // the cell that is open or was open last
 
 /** go shows what the address says. */
 function go() {
@@ -26,14 +26,14 @@ function decoded(address) {
   }
 }
 
-/** choose makes a cell the one where Tab stops. */
+/** choose makes a cell the only one that Tab reaches. */
 function choose(link) {
   current.tabIndex = -1;
   current = link;
   current.tabIndex = 0;
 }
 
-/** move goes to the next cell in a direction. */
+/** move moves the focus to the next cell in a direction. */
 function move(down, right) {
   let row = grid.findIndex((line) => line.includes(current));
   let column = grid[row].indexOf(current);
@@ -66,7 +66,7 @@ document.addEventListener("keydown", (event) => {
 function alongEvents(event, step) {
   const events = [...dialog.querySelectorAll(".event")];
   const next = events[events.indexOf(document.activeElement) + step];
-  if (!events.includes(document.activeElement) || !next) return; // the arrows scroll
+  if (!events.includes(document.activeElement) || !next) return; // the arrow keys scroll
   event.preventDefault();
   next.focus();
 }

@@ -1,5 +1,5 @@
-// Package locks contains the source code of the stages as texts. The stages are packages
-// of their own, in the folders v1_setnx to v9_cohort.
+// Package locks contains the source code of the stages as texts. Each stage is a
+// separate package, in one of the folders v1_setnx to v9_cohort.
 package locks
 
 import (
@@ -8,16 +8,17 @@ import (
 	"slices"
 )
 
-// The patterns leave out the tests: among Go files, only the names of tests end in "st.go".
+// The patterns exclude tests: among the Go files, only the names of tests end in "st.go".
 //
 //go:embed v[0-9]_*/*[^t].go v[0-9]_*/*[^s]t.go v[0-9]_*/*.lua
 var sources embed.FS
 
-// Sources returns the source code of the stages: a folder for each, named after the
-// strategy, with its Go files and scripts, but without its tests.
+// Sources returns the source code of the stages. It has one folder per stage, named
+// after the strategy, with the Go files and scripts of the stage, but without its
+// tests.
 func Sources() fs.FS { return sources }
 
-// stages are the names of the folders. They are numbered, so they sort in teaching order.
+// stages contains the names of the folders. They are numbered, so they sort in teaching order.
 var stages = func() (names []string) {
 	folders, err := sources.ReadDir(".")
 	if err != nil {

@@ -54,8 +54,8 @@ import (
 // another holder may have the lock.
 var ErrNotHeld = fmt.Errorf("etcdlock: %w", lease.ErrNotHeld)
 
-// ErrLost is the cause with which the context of a lost hold is cancelled. Match it with errors.Is. The
-// error of Lock wraps it if the lease or the place in the queue was lost while Lock waited.
+// ErrLost is the cancellation cause of the context of a lost hold. Match it with errors.Is. The error
+// of Lock wraps it if the lease or the place in the queue was lost while Lock waited.
 var ErrLost = errors.New("etcdlock: lease lost")
 
 // NewSource returns a source of locks that expire ttl after their process stops renewing them.

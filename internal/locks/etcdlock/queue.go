@@ -26,7 +26,7 @@ type place struct {
 }
 
 func (n *session) place(key string) lease.Place {
-	prefix := url.PathEscape(key) + "/" // no lock's prefix is a prefix of another's
+	prefix := url.PathEscape(key) + "/" // no lock's prefix is a prefix of another lock's
 	return &place{session: n, prefix: prefix, key: fmt.Sprintf("%s%x-%d", prefix, int64(n.id), n.places.Add(1))}
 }
 
@@ -47,7 +47,8 @@ func (p *place) Put() bool { return p.rev != 0 }
 
 // Token returns the revision at which the holder's key was created. etcd numbers all its changes,
 // and a key waits for every key created before it, so each holder's token is greater than all
-// earlier ones. A transaction in etcd can also compare the token itself.
+// earlier ones. If the guarded data is in etcd too, the transaction that writes it can check the
+// holder's key instead of the token.
 func (p *place) Token() int64 { return p.rev }
 
 func (p *place) Exists(ctx context.Context) (bool, error) {
@@ -55,7 +56,7 @@ func (p *place) Exists(ctx context.Context) (bool, error) {
 	return err == nil && r.Count > 0, err
 }
 
-// try puts the key if the lock has no other key. If it has, try leaves nothing behind.
+// try puts the key if the lock has no other key. If it does have another key, try leaves nothing behind.
 func (p *place) try(ctx context.Context) (bool, error) {
 	none := clientv3.Compare(clientv3.CreateRevision(p.prefix).WithPrefix(), "=", 0)
 	_, err := p.put(ctx, none)
@@ -79,12 +80,12 @@ func (p *place) queue(ctx context.Context) error {
 	return err
 }
 
-// put puts the key if the condition on holds, and returns the preceding key. It also succeeds if an earlier
-// attempt has put the key and only the reply was lost. errGone means that the key does not exist.
+// put puts the key if the condition on is true, and returns the preceding key. It also succeeds if an
+// earlier attempt has put the key and only the reply was lost. errGone means that the key does not exist.
 //
-// A request that got no reply may be executed later, after the key was deleted. So such a failure
-// retires the session: its holds remain, but once the last of them is released the lease is
-// revoked, and no key can be created with it afterwards.
+// A request that got no reply may be executed later, after the key was deleted. So put retires the
+// session after such a failure: the holds of the session remain, but once the last of them is
+// released the lease is revoked, and no key can be created with it afterwards.
 func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
@@ -143,11 +144,11 @@ func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
 
 // outlast waits until the key before is deleted, and then returns the new key before p's own.
 //
-// The watch has no revision to start from: with a past revision, such as that of the reply that
-// named before, the server would serve the watch only every 100 ms (23 hand-overs a second instead
-// of more than 1000). So the watch misses earlier events, and outlast looks up the preceding key
-// again once the watch is created. It also does so once per ttl, because a watch on an unreachable
-// server reports nothing.
+// The watch does not start from a given revision: if that were a past revision, such as that of the
+// reply that named before, the server would serve the watch only every 100 ms (23 hand-overs a
+// second instead of more than 1000). The watch therefore misses earlier events, and outlast looks
+// up the preceding key again once the watch is created. It also does so once per ttl, because a
+// watch on an unreachable server reports nothing.
 func (p *place) outlast(ctx context.Context, before string) (string, error) {
 	round, cancel := context.WithTimeout(ctx, p.session.TTL)
 	defer cancel()
@@ -159,7 +160,7 @@ func (p *place) outlast(ctx context.Context, before string) (string, error) {
 		}
 		told = next(round, watch)
 	}
-	if len(told.Events) == 0 { // the watch broke, or was silent for a ttl
+	if len(told.Events) == 0 { // the watch broke or was silent for a ttl
 		_ = lease.Sleep(ctx, lease.Rest(p.session.TTL)) // look returns the error of ctx
 	}
 	return p.look(ctx)
@@ -187,12 +188,12 @@ func (p *place) Remove() error {
 		return err
 	})
 	switch {
-	case err != nil && p.session.Over(): // the key ends with the lease
+	case err != nil && p.session.Over(): // the key is deleted with the lease
 		return errors.Join(ErrNotHeld, err)
-	case err != nil: // the key will end with the lease
+	case err != nil: // the key will be deleted with the lease
 		p.session.Retire()
 		return fmt.Errorf("etcdlock: unlock: %w", err)
-	case deleted == 0 && tries == 1: // after more tries, an earlier one may have deleted it
+	case deleted == 0 && tries == 1: // after several tries, an earlier one may have deleted it
 		return ErrNotHeld
 	}
 	return nil

@@ -24,10 +24,10 @@ type server struct {
 	ttl    time.Duration
 }
 
-// A session is a lease that this process renews, and times by this machine's clock.
+// A session is a lease that this process renews, and whose time it measures by this machine's clock.
 //
-// The client's own session also keeps its lease alive. But it does not say when a renewal was sent,
-// and reports up to a second late that no renewal was answered for a whole ttl.
+// The client library's own session also keeps its lease alive. But it does not say when a renewal
+// was sent, and if no renewal was answered for a whole ttl, it reports that up to a second late.
 type session struct {
 	*lease.Session
 	client *clientv3.Client
@@ -56,8 +56,8 @@ func (s *server) open(ctx context.Context, source *lease.Source) (*lease.Session
 	return n.Session, nil
 }
 
-// grant gets a lease. If the answer is so late that half of the lease is over, as may happen after
-// an outage, grant asks again.
+// grant gets a lease. If the answer is so late that half of the lease is over, which may happen
+// after an outage, grant asks again.
 func (s *server) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, time.Time, error) {
 	for {
 		sent := time.Now()
@@ -106,8 +106,8 @@ func (n *session) revoke() {
 	_, _ = n.client.Revoke(ctx, n.id) // if this fails, the lease expires
 }
 
-// retry calls ask until there is an answer, or until ctx ends. Each attempt has a time limit,
-// because the next one may reach another server, which is available.
+// retry calls ask until it gets an answer or ctx ends. Each attempt has a time limit, because the
+// next attempt may reach a different server that is available.
 func (n *session) retry(ctx context.Context, ask func(context.Context) error) error {
 	for {
 		once, cancel := context.WithTimeout(ctx, n.TTL)
@@ -120,8 +120,8 @@ func (n *session) retry(ctx context.Context, ask func(context.Context) error) er
 	}
 }
 
-// isTransient reports whether err means that the server is unavailable or has no leader, and not
-// that it refused the request.
+// isTransient reports whether err means that the server is unavailable or has no leader, rather
+// than that it refused the request.
 func isTransient(err error) bool {
 	var refused rpctypes.EtcdError
 	if errors.As(err, &refused) {

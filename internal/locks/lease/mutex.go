@@ -10,8 +10,8 @@ import (
 
 // A Place is a contender's place in a lock's queue on the server.
 type Place interface {
-	// Acquire puts the place into the queue, and waits until the place is the first or ctx ends. If wait is
-	// false and the place is not the first, Acquire returns false and leaves nothing behind.
+	// Acquire puts the place into the queue, and waits until the place is first or ctx ends. If wait is
+	// false and the place is not first, Acquire returns false and leaves nothing behind.
 	Acquire(ctx context.Context, wait bool) (bool, error)
 	// Put reports whether the place is known to have been in the queue.
 	Put() bool
@@ -20,7 +20,8 @@ type Place interface {
 	// Remove takes the place out of the queue. It retries until it succeeds or the session ends. It
 	// returns Kind.NotHeld if the place was already gone.
 	Remove() error
-	// Token returns the number of the server's change that created the place. It grows from holder to holder.
+	// Token returns the server's number of the change that created the place. It increases from holder to
+	// holder.
 	Token() int64
 }
 
@@ -35,9 +36,9 @@ type Mutex struct {
 // New returns a handle on the lock named key. It does not acquire the lock.
 func New(source *Source, key string) *Mutex { return &Mutex{source: source, key: key} }
 
-// Lock waits for the lock, in order of arrival. If ctx ends first, it returns the cause. It returns
-// an error if the place in the queue was lost: the server was unavailable for too long or ended the
-// session, or somebody deleted the place. After an error there is nothing to release.
+// Lock waits for the lock, in order of arrival. If ctx ends first, it returns the cause. It also
+// returns an error if the place in the queue was lost: the server was unavailable for too long or
+// ended the session, or somebody deleted the place. After an error there is nothing to release.
 func (m *Mutex) Lock(ctx context.Context) error {
 	t, err := m.source.local.Lock(ctx, m.key)
 	if err != nil {
@@ -61,7 +62,7 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 
 // enter acquires the lock on the server for the caller whose turn it is in this process. A request
 // may block until the client is closed, so enter stops waiting for it when ctx or the session ends.
-// The turn in this process ends only after the clean-up.
+// The caller's turn in this process ends only after the cleanup.
 func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, error) {
 	type outcome struct {
 		hold *hold
@@ -101,7 +102,7 @@ func (m *Mutex) enter(ctx context.Context, t *guard.KeyHold, wait bool) (bool, e
 // returns neither a hold nor an error if the lock is held and wait is false. If it returns no hold,
 // it has left nothing behind, and has ended the turn.
 //
-// The server may have ended the session, which this process notices only at its next request. A
+// The server may have ended the session, and this process notices that only at its next request. A
 // caller that has no place in the queue yet has lost nothing, and continues with a new session.
 func (s *Source) attempt(
 	ctx context.Context, giveUp context.CancelCauseFunc, t *guard.KeyHold, wait bool,
@@ -218,8 +219,8 @@ func newHold(n *Session, t *guard.KeyHold, p Place) *hold {
 	return h
 }
 
-// attend checks three times in a ttl that the place still exists: if somebody deletes the place,
-// the server lets the next holder in although the session goes on.
+// attend checks three times per ttl whether the place still exists. If somebody deletes the place,
+// the server lets the next holder in although the session continues.
 func (h *hold) attend() {
 	limit := h.session.TTL / 3
 	for Sleep(h.ctx, limit) == nil {

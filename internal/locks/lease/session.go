@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Session is a session with the server. While it lasts, the server keeps the locks of this
-// process. It is safe for concurrent use.
+// Session is a session with the server, which keeps the locks of this process as long as
+// the session lasts. It is safe for concurrent use.
 type Session struct {
 	Ctx context.Context // ends with the session
 	End context.CancelCauseFunc
 	TTL time.Duration
 
-	// Place returns a place of this session in the queue of the lock named key. Acquire puts the
-	// place into the queue.
+	// Place returns a new place of this session for the queue of the lock named key. Place.Acquire
+	// puts it into the queue.
 	Place func(key string) Place
 
 	source *Source
@@ -30,10 +30,10 @@ type Session struct {
 	retired bool        // the session ends once there are no users
 }
 
-// NewSession returns a session that the server has granted for the ttl. The ttl counts from when
-// the request was sent. A tenth of the ttl is not used: it is a margin for the time to notify the
-// holder, and for a clock that is slower than the server's. The cause of a lost session wraps
-// Kind.Lost and the error of the last renewal.
+// NewSession returns a session that the server has granted for the ttl. The ttl counts from the
+// time sent, when the request was sent. A tenth of the ttl is kept as a margin, because it takes
+// time to notify the holder and this machine's clock may be slower than the server's. The cause of
+// a lost session wraps Kind.Lost and the error of the last renewal.
 func (s *Source) NewSession(sent time.Time, ttl time.Duration) *Session {
 	n := &Session{TTL: ttl, source: s, next: sent.Add(ttl / 3), expires: sent.Add(ttl - ttl/10)}
 	n.Ctx, n.End = context.WithCancelCause(s.Ctx)
@@ -41,9 +41,9 @@ func (s *Source) NewSession(sent time.Time, ttl time.Duration) *Session {
 	return n
 }
 
-// Keep renews the session three times in a ttl, until the session ends. If renew returns
-// Kind.Lost, Keep ends the session. Any other error is not yet a loss: there is time left, and the
-// next attempt may succeed.
+// Keep renews the session three times per ttl, until the session ends. If renew returns Kind.Lost,
+// Keep ends the session. Any other error is not yet a loss: there is time left, and the next
+// attempt may succeed.
 func (n *Session) Keep(renew func() error) {
 	defer n.alarm.Stop()
 	for wait := time.Until(n.next); Sleep(n.Ctx, wait) == nil; {
@@ -72,7 +72,7 @@ func (n *Session) extend(expires time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.failed = nil
-	if n.over() { // the answer came too late: the holders' contexts are already cancelled
+	if n.over() { // the answer came too late, and the holders' contexts are already cancelled
 		return
 	}
 	n.expires = expires
@@ -87,7 +87,7 @@ func (n *Session) Over() bool {
 	return n.over()
 }
 
-// over is like Over, but mu must be locked.
+// over is like Over, but the caller must hold mu.
 func (n *Session) over() bool {
 	if !time.Now().Before(n.expires) {
 		n.End(errors.Join(n.source.kind.Lost, n.failed))
@@ -130,7 +130,7 @@ func (n *Session) endUnused() {
 	}
 }
 
-// GivenUp reports whether this process has ended the session itself, and not lost it.
+// GivenUp reports whether this process has ended the session itself, rather than lost it.
 func (n *Session) GivenUp() bool {
 	cause := context.Cause(n.Ctx)
 	return errors.Is(cause, errUnused) || errors.Is(cause, ErrClosed)
@@ -151,5 +151,5 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Rest returns the pause before a request that got no answer is repeated.
+// Rest returns the pause before an unanswered request is repeated.
 func Rest(ttl time.Duration) time.Duration { return min(ttl/20, 100*time.Millisecond) }

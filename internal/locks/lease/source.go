@@ -1,8 +1,8 @@
 // Package lease contains the code that the locks on etcd and ZooKeeper share. All goroutines of a
 // process use one session with the server. The session is renewed, and timed by this machine's
 // clock. The goroutines queue up in memory first, and one at a time takes a place in the server's
-// queue. Each kind of lock implements only the opening and renewal of a session, and a place in the
-// queue (see Kind and Place).
+// queue. A kind of lock only needs to implement how a session is opened and renewed, and a place in
+// the queue (see Kind and Place).
 package lease
 
 import (
@@ -18,8 +18,8 @@ import (
 )
 
 var (
-	// ErrNotHeld is wrapped by the errors that Unlock returns if there was nothing to release. Code
-	// that does not import the lock's client library, such as a catalog, can match it.
+	// ErrNotHeld is wrapped by every error that Unlock returns if there was nothing to release.
+	// Code that does not import the lock's client library, such as a catalog, can match it.
 	ErrNotHeld = errors.New("not held")
 
 	// ErrClosed is wrapped by the errors of a source that is closed.
@@ -30,7 +30,7 @@ var (
 	ErrReplaced = errors.New("the server does not know the session")
 )
 
-// AnswerTimeout limits the calls that are not limited by the context of their caller.
+// AnswerTimeout limits calls that the caller's context does not limit.
 const AnswerTimeout = 5 * time.Second
 
 // Kind describes a kind of lock.
@@ -77,8 +77,8 @@ func (s *Source) Go(f func()) bool {
 	return true
 }
 
-// Close cancels the contexts of all holds with Kind.Lost as the cause, and ends the session if the
-// server answers. Call it before the client's own Close. It may be called more than once.
+// Close cancels the contexts of all holds with Kind.Lost as the cause. It also ends the session, if
+// the server answers. Call it before the client's own Close. It may be called more than once.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -97,7 +97,8 @@ func (s *Source) Close() error {
 	}
 }
 
-// use returns the session for new holds, and opens one if there is none. The caller must call leave on it.
+// use returns the session for new holds, and opens one if there is none. The caller must call its leave
+// method.
 func (s *Source) use(ctx context.Context) (*Session, error) {
 	if n := s.current(); n != nil {
 		return n, nil
@@ -111,8 +112,8 @@ func (s *Source) use(ctx context.Context) (*Session, error) {
 	if n := s.current(); n != nil {
 		return n, nil
 	}
-	// This is not the caller's context: an interrupted request might leave behind a session that no
-	// process knows of. The next caller can use the session.
+	// The caller's context is not used here, because an interrupted request might leave behind a
+	// session that no process knows of. If this caller gives up, the next one can use the session.
 	own, end := context.WithTimeout(s.Ctx, AnswerTimeout)
 	defer end()
 	n, err := s.kind.Open(own, s)
@@ -126,7 +127,7 @@ func (s *Source) use(ctx context.Context) (*Session, error) {
 	return n, nil
 }
 
-// current counts a user of the open session and returns the session, or nil if there is none.
+// current returns the open session and counts a user of it. It returns nil if there is no open session.
 func (s *Source) current() *Session {
 	s.mu.Lock()
 	n := s.session

@@ -15,7 +15,7 @@ import (
 type Holder struct {
 	Mutex Mutex
 	Ctx   context.Context // contains the owner's name, if the lock needs one
-	Hook  *Hook           // of its process's client
+	Hook  *Hook           // the hook in the client of its process
 
 	w       *World
 	name    string
@@ -27,7 +27,7 @@ type Holder struct {
 	waiting sync.WaitGroup
 }
 
-// Holder returns a holder in a process of its own.
+// Holder returns a holder in a new process.
 func (w *World) Holder(name string) *Holder { return w.holderWith(name, TTL) }
 
 func (w *World) holderWith(name string, ttl time.Duration) *Holder {
@@ -99,7 +99,7 @@ func (h *Holder) Unlock() bool {
 	return err == nil
 }
 
-// MustUnlock releases the lock. The scenario ends if there is none to release.
+// MustUnlock releases the lock. The scenario ends if there is no lock to release.
 func (h *Holder) MustUnlock() { h.w.Expect(h.Unlock(), "%s has no lock to release", h.name) }
 
 // MustNotHold calls Unlock and expects that the holder has no lock to release.
@@ -112,8 +112,8 @@ func (h *Holder) LoseReply() {
 	h.w.Expect(!ok && errors.Is(err, ErrCut), "TryLock = %v, %v, when the reply was lost", ok, err)
 }
 
-// Context returns the context of the holder's work. If the lock has no such context, it returns
-// one that never ends.
+// Context returns the context of the holder's work. If the lock has no such context, Context
+// returns one that never ends.
 func (h *Holder) Context() context.Context {
 	if m, ok := h.Mutex.(contextual); ok {
 		return m.Context(h.w.ctx)
@@ -157,7 +157,7 @@ func (h *Holder) lock(ctx context.Context) error {
 	}
 }
 
-// start runs f in a goroutine, with the holder's context. Cancel ends that context.
+// start runs f in a goroutine, with a context derived from the holder's. Cancel ends that context.
 func (h *Holder) start(f func(ctx context.Context) error) (done attempt, cancel context.CancelFunc) {
 	ctx, cancel := context.WithCancel(h.Ctx)
 	got := make(chan error, 1)
@@ -184,7 +184,7 @@ func (h *Holder) lockNow() time.Duration {
 // unlocking matches the command with which Unlock releases the lock.
 var unlocking = Command("del", "unlink", "eval", "evalsha", "fcall", "delex", "delifeq")
 
-// unlockUntold releases the lock, but the reply is lost.
+// unlockUntold releases the lock, but loses the reply.
 func (h *Holder) unlockUntold() {
 	h.Hook.On(unlocking, 1, LoseReply(ErrCut))
 	if err := h.Mutex.Unlock(h.Ctx); !errors.Is(err, ErrCut) {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrCut stands for the error of a broken connection. Faults that need no particular error use it.
+// ErrCut represents a broken connection. Faults that need no particular error use it.
 var ErrCut = errors.New("locktest: connection cut")
 
 // A Match selects the commands for a fault.
@@ -27,7 +27,7 @@ func Command(names ...string) Match {
 	}
 }
 
-// Script matches the commands that run one Lua script, given its source: EVAL by the source,
+// Script matches the commands that run the Lua script with the given source: EVAL by the source,
 // EVALSHA by its hash.
 func Script(source string) Match {
 	sum := sha1.Sum([]byte(source))
@@ -74,8 +74,8 @@ func Any(cmd redis.Cmder) bool { return !setUp(cmd) }
 var setUp = Command("hello", "auth", "client", "select", "readonly")
 
 // An Action decides what happens to a command. If it calls send, Redis executes the command; if
-// not, the command is never sent. The error that it returns is the caller's: the error of send, or
-// another one in place of the reply.
+// not, the command is never sent. The caller gets the error that the action returns, which is the
+// error of send or a different one in place of the reply.
 type Action func(ctx context.Context, send func() error) error
 
 // Pass lets the command through. Use it for a rule that only counts commands.
@@ -96,7 +96,7 @@ func Drop(ctx context.Context, _ func() error) error {
 func LoseReply(err error) Action {
 	return func(_ context.Context, send func() error) error {
 		if sent := send(); isNoScript(sent) {
-			return sent // nothing was executed yet: the EVAL that follows loses its reply
+			return sent // nothing was executed, so the EVAL that follows loses its reply
 		}
 		return err
 	}
@@ -114,8 +114,8 @@ func NewPause() *Pause {
 	return &Pause{parked: make(chan struct{}), released: make(chan struct{})}
 }
 
-// Before parks the command before it is sent. If the caller's context ends meanwhile, the command
-// is never sent.
+// Before parks the command before it is sent. If the caller's context ends first, the command is
+// never sent.
 func (p *Pause) Before(ctx context.Context, send func() error) error {
 	if err := p.park(ctx); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (p *Pause) Before(ctx context.Context, send func() error) error {
 }
 
 // After parks the command once Redis has executed it, so the reply is late. If the caller's context
-// ends meanwhile, the reply is lost.
+// ends before Release, the reply is lost.
 func (p *Pause) After(ctx context.Context, send func() error) error {
 	sent := send()
 	if isNoScript(sent) {
@@ -146,10 +146,10 @@ func (p *Pause) park(ctx context.Context) error {
 	}
 }
 
-// Parked is closed as soon as a command is parked.
+// Parked returns a channel that is closed as soon as a command is parked.
 func (p *Pause) Parked() <-chan struct{} { return p.parked }
 
-// Release lets parked and later commands go on. It must be called exactly once.
+// Release lets parked and later commands through. It must be called exactly once.
 func (p *Pause) Release() { close(p.released) }
 
 // A Hook is a redis.Hook with rules. Each rule applies an action to the commands that it matches.
@@ -175,8 +175,8 @@ type Rule struct {
 	hits   int
 }
 
-// On adds a rule that applies action to the next n commands that match, or to all of them if n is
-// negative. If several rules match, the action of the first one is outermost.
+// On adds a rule that applies action to the next n matching commands, or to all of them if n is
+// negative. If several rules match, the action of the first rule is outermost.
 //
 // If Redis does not know a script yet, the client sends EVALSHA, receives NOSCRIPT, and sends EVAL.
 // That counts as one command.
@@ -188,7 +188,7 @@ func (h *Hook) On(match Match, n int, action Action) *Rule {
 	return r
 }
 
-// Count adds a rule that only counts the commands that match.
+// Count adds a rule that only counts matching commands.
 func (h *Hook) Count(match Match) *Rule { return h.On(match, -1, Pass) }
 
 // Hits returns the number of commands to which the rule was applied.

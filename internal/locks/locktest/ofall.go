@@ -56,8 +56,8 @@ func (r *room) enter(h *Holder) (leave func()) {
 	return r.Enter(h.name)
 }
 
-// judge ends the scenario if two holders were inside at once, or if the tokens do not grow. It
-// checks no tokens if the lock has none.
+// judge ends the scenario if two holders were inside at once, or if a token is not larger than the
+// previous one. For a lock without tokens, judge checks only the overlaps.
 func (r *room) judge(w *World) {
 	for _, overlap := range r.Overlaps() {
 		w.Expect(false, "%s", overlap)
@@ -69,8 +69,8 @@ func (r *room) judge(w *World) {
 	}
 }
 
-// Several holders in one process wait for the lock while another one in the process has it. Then
-// each of them gets it once.
+// Several holders wait for the lock while another holder in the same process has it. Then each of
+// them gets the lock once.
 func together(w *World) {
 	first := w.Holder("a")
 	var others []*Holder
@@ -89,7 +89,7 @@ func together(w *World) {
 		defer cancel()
 		all = append(all, done)
 	}
-	time.Sleep(TTL / 20) // the others wait meanwhile
+	time.Sleep(TTL / 20) // the others start to wait
 	leave()
 	given := first.Unlock()
 	var failed error
@@ -118,7 +118,7 @@ func frank(w *World) {
 	ok, err := a.Mutex.TryLock(a.Ctx)
 	w.Expect(!ok, "TryLock succeeded without Redis")
 	w.Expect(err != nil, "TryLock took silence for a lock that is held")
-	time.Sleep(TTL / 10) // the attempt may have acquired the lock, which may be released meanwhile
+	time.Sleep(TTL / 10) // lets a background release end, in case the attempt acquired the lock
 	a.MustLock()
 	a.Hook.On(Any, 1, Fail(ErrCut))
 	err = a.Mutex.Unlock(a.Ctx)
@@ -180,7 +180,7 @@ func failedUnlock(w *World) {
 func lostForATTL(w *World) {
 	a, b := w.Holder("a"), w.Holder("b")
 	a.LoseReply()
-	time.Sleep(TTL / 10) // the attempt may have acquired the lock, which may be released meanwhile
+	time.Sleep(TTL / 10) // lets a background release end, in case the attempt acquired the lock
 	if a.TryLock() {
 		a.MustUnlock()
 	}
@@ -277,7 +277,7 @@ func pause(w *World) {
 func lostReply(w *World) {
 	a, b := w.Holder("a"), w.Holder("b")
 	a.LoseReply()
-	time.Sleep(TTL / 10) // the attempt may have acquired the lock, which may be released meanwhile
+	time.Sleep(TTL / 10) // lets a background release end, in case the attempt acquired the lock
 	w.Expect(a.TryLock(), "it waits for the lock that it has")
 	w.Expect(a.Unlock() && b.TryLock(), "it has the lock twice, and releases it once")
 }

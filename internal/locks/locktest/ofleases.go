@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ofLeases returns the promises of a lock that gives its holder a context for the work.
+// ofLeases returns the promises of a lock that gives its holder a context for its work.
 func ofLeases() []promise {
 	return applying(func(l Lock) bool { _, ok := l.handle().(contextual); return ok }, []promise{
 		{name: "the context of the work ends with the hold", scenario: contextEnds},
@@ -20,7 +20,7 @@ func ofLeases() []promise {
 	})
 }
 
-// endedWith ends the scenario unless ctx has ended with the given cause. A nil cause stands for any.
+// endedWith ends the scenario unless ctx has ended with the given cause. A nil cause matches any cause.
 func (w *World) endedWith(ctx context.Context, cause error, when string) {
 	got := context.Cause(ctx)
 	w.Expect(got != nil &&
@@ -60,7 +60,7 @@ func told(w *World) {
 
 type loss struct {
 	happens func(a, b *Holder) (restore func())
-	within  time.Duration // the holder must learn of it
+	within  time.Duration // the holder must learn of the loss within this time
 }
 
 func losses() map[string]loss {
@@ -114,7 +114,7 @@ func failedRenewals(w *World) {
 	}
 }
 
-// A re-entry after Redis has lost the lock either starts a new hold, or learns of the loss.
+// If Redis has lost the lock, a re-entry either starts a new hold or learns of the loss.
 func reentryAfterLoss(w *World) {
 	outer, other := w.Holder("a"), w.Holder("b")
 	inner := outer.Sibling("a")
@@ -188,7 +188,7 @@ func unlockEndsRenewal(w *World) {
 	if w.lock.WithOwner != nil {
 		last = outer.Sibling("a")
 		last.MustLock()
-		outer.MustUnlock() // in the wrong order
+		outer.MustUnlock() // the outer hold is released first, which is the wrong order
 		time.Sleep(2 * TTL)
 		other.MustNotLock()
 	}

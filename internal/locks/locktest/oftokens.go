@@ -48,7 +48,7 @@ func (h *Holder) takes() int64 {
 	return h.Token()
 }
 
-// growing returns a function that expects each token to be larger than the one before.
+// growing returns a function that expects each token to be larger than the previous one.
 func (w *World) growing() func(token int64) {
 	var last int64
 	return func(token int64) {
@@ -57,7 +57,7 @@ func (w *World) growing() func(token int64) {
 	}
 }
 
-// Holders in two processes acquire the lock in turn, and one of them hands it on within its process.
+// Holders in two processes take turns with the lock, and one of them hands it on within its process.
 func stillClock(w *World) {
 	w.SetTime(time.Now())
 	a, b, grows := w.Holder("a"), w.Holder("b"), w.growing()

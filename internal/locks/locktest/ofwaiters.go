@@ -31,7 +31,7 @@ func waits(w *World) {
 	w.Expect(b.Unlock() && c.TryLock(), "the waiter could not release the lock")
 }
 
-// look is the longest time that a waiter in a queue sleeps before it asks again.
+// look is the longest time for which a waiter in a queue sleeps before it asks again.
 const look = TTL / 3
 
 // ofQueues returns the promises of a lock whose waiters queue up in Redis.
@@ -153,7 +153,7 @@ func (w *World) dead(n int) {
 	}
 }
 
-// Both Unlock and the next request skip dead waiters once their heartbeats have expired.
+// Both Unlock and the next request skip a dead waiter once its heartbeat has expired.
 func deadWaiters(w *World) {
 	for _, unlocked := range []bool{true, false} {
 		a, q := w.Holder("a"), queued{w: w}
@@ -225,7 +225,7 @@ func givesUp(w *World) {
 	w.mustBeFree()
 }
 
-// In one case the withdrawal reaches Redis before the request, in the other after it.
+// In one case the withdrawal reaches Redis before the request; in the other, after it.
 func givesUpDuringRequest(w *World) {
 	for _, where := range []parking{beforeIt, afterIt} {
 		a, b := w.Holder("a"), w.Holder("b")
@@ -271,7 +271,7 @@ func leavingHeir(w *World) {
 	asks := b.Hook.On(Any, 1, pause.Before)
 	a.MustUnlock()
 	synctest.Wait()
-	asks.Off() // if b got the lock with the message
+	asks.Off() // in case b got the lock together with the message
 	leave()
 	synctest.Wait()
 	if asks.Hits() == 0 {
@@ -284,8 +284,8 @@ func leavingHeir(w *World) {
 	}
 }
 
-// The command that removes a waiter from the queue reaches Redis late, when the waiter's owner has
-// acquired the lock.
+// The command that removes a waiter from the queue reaches Redis late: by then, the waiter's owner
+// has acquired the lock.
 func leavesLate(w *World) {
 	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
 	a.MustLock()

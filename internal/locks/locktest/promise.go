@@ -11,13 +11,13 @@ import (
 
 // A Mutex is the handle of one holder.
 //
-// It may have more methods, and Run checks further promises for each of them.
-// Context(context.Context) context.Context returns the context of the work under the lock, which is
+// It may have three more methods, and Run checks further promises for each of them.
+// Context(context.Context) context.Context returns the context of the work under the lock; it is
 // the only way to notify a holder of a loss. Token() int64 returns the fencing token.
 // Lock(context.Context) error waits for the lock until the context ends.
 //
 // The goroutines of a lock must end within two ttls after Unlock, and within two ttls after its
-// client is closed. If one is left, the testing/synctest bubble fails the test.
+// client is closed. If a goroutine is left, the testing/synctest bubble fails the test.
 type Mutex interface {
 	// TryLock acquires the lock if it is free. It returns false if another holder has it.
 	TryLock(ctx context.Context) (bool, error)
@@ -47,12 +47,12 @@ type Lock struct {
 
 // A promise is a property that a lock may promise, and the scenario that checks it.
 type promise struct {
-	name     string // a sentence
+	name     string // the promise, as a sentence
 	applies  func(lock Lock) bool
 	scenario func(w *World)
 }
 
-// promises returns all promises. The scenario of a promise may rely on the promises before it.
+// promises returns all promises. The scenario of a promise may rely on earlier promises in the list.
 func promises() []promise {
 	return slices.Concat(ofAll(), ofOwners(), ofLeases(), ofTokens(), ofWaiters(), ofQueues())
 }
@@ -65,7 +65,7 @@ func Promises() (names []string) {
 	return names
 }
 
-// applying sets the condition under which the promises apply to a lock, and returns them.
+// applying returns the promises with a condition that says to which locks they apply.
 func applying(applies func(Lock) bool, all []promise) []promise {
 	for i := range all {
 		all[i].applies = applies
@@ -73,7 +73,7 @@ func applying(applies func(Lock) bool, all []promise) []promise {
 	return all
 }
 
-// handle returns a handle whose methods can be checked. It must not be used for anything else.
+// handle returns a handle on which only type assertions may be made: it has no Redis client.
 func (l Lock) handle() Mutex {
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()

@@ -23,7 +23,7 @@ type Server struct {
 // time.Sleep moves the clocks of Redis and its clients together, and takes no real time. Close the
 // server before the bubble ends.
 func NewServer() *Server {
-	s := &Server{Miniredis: miniredis.NewMiniRedis()} // the first Dial starts it
+	s := &Server{Miniredis: miniredis.NewMiniRedis()} // the first Dial starts the server
 	s.ClockTTL(true)
 	s.Client, s.Hook = s.NewClient()
 	return s
@@ -62,7 +62,7 @@ func (s *Server) Close() error {
 }
 
 // Start starts a Redis for the duration of the test. Its clock stands still: only FastForward makes
-// keys expire. It is for locks without timers of their own.
+// keys expire. Use it for locks that have no timers.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := StartTicking(t)

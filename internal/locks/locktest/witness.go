@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A Witness watches a critical section without knowing its lock. Each holder registers on entry,
-// and no other holder may be inside then. It may be used by several goroutines at once. The zero
+// A Witness watches a critical section without knowing its lock. Each holder registers on entry; if
+// another holder is inside, that is an overlap. A Witness is safe for concurrent use. The zero
 // Witness is ready to use.
 type Witness struct {
 	mu       sync.Mutex

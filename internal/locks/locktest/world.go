@@ -43,7 +43,7 @@ func Scenario(t *testing.T, lock Lock, scenario func(w *World)) {
 
 // play runs a scenario. It returns the expectation that was not met, or "" if all were met. An
 // error means that the scenario could not be run. Every scenario fails for a lock that does not
-// exclude a second holder, or cannot be released, because all of them rely on both.
+// exclude a second holder or that cannot be released, because all scenarios rely on both.
 func play(t *testing.T, lock Lock, scenario func(w *World)) (broken string, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &World{Server: NewServer(), Key: "lock", ctx: t.Context(), lock: lock}
@@ -86,7 +86,7 @@ func (w *World) Expect(met bool, otherwise string, args ...any) {
 }
 
 // isLock ends the scenario unless the lock excludes a second holder until it is released. It uses a
-// key of its own.
+// different key.
 func (w *World) isLock() {
 	key := w.Key
 	w.Key = "another lock"
@@ -113,19 +113,19 @@ func (w *World) close() (left []string) {
 			}
 		}
 	}
-	time.Sleep(3 * TTL) // until retries in the background end, and keys expire
+	time.Sleep(3 * TTL) // in this time, retries in the background end and keys expire
 	left = w.Keys()
 	for _, rdb := range w.clients {
 		_ = rdb.Close()
 	}
-	// Renewals in the background notice only after their next pause that their client is closed,
-	// and the pause may be a large part of the ttl.
+	// Renewals in the background notice that their client is closed only after their next pause,
+	// which may be a large part of the ttl.
 	time.Sleep(2 * TTL)
 	_ = w.Server.Close()
 	return left
 }
 
-// Outlast waits for a little longer than a ttl, so that every lease that is not renewed has expired.
+// Outlast waits for a little longer than a ttl, so that every lease that is not renewed expires.
 func (w *World) Outlast() { time.Sleep(TTL + TTL/10) }
 
 // queue returns the entries of the lock's queue, in order.

@@ -13,7 +13,7 @@ import (
 // Another holder may have the lock.
 var ErrNotHeld = errors.New("redlock: not held")
 
-// ErrLost is the cause with which the context of a lost hold is cancelled. Match it with errors.Is.
+// ErrLost is the cancellation cause of the context of a lost hold. Match it with errors.Is.
 var ErrLost = errors.New("redlock: lost while held")
 
 // ErrNoQuorum means that no majority of the nodes answered in time, so it is not known whether the
@@ -43,8 +43,8 @@ func New(nodes []redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 }
 
 // TryLock acquires the lock if a majority of the nodes grants it. False means that a majority
-// answered, but the lock was not free: because of a holder, another attempt at the same moment, or
-// this handle's own hold (there is no re-entry).
+// answered, but the lock was not free: it was held, possibly by this handle (there is no re-entry),
+// or another caller tried at the same moment.
 //
 // It returns as soon as the outcome is certain: within NodeLimit, plus the same time to undo a failed attempt.
 // A failed attempt is undone on all nodes, regardless of their answers, even if ctx has ended. Slow releases
@@ -86,24 +86,23 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 }
 
 // undo releases a failed attempt. It waits, for at most NodeLimit, until as many nodes have
-// released the lock as had granted it: the next attempt then finds them free.
+// released the lock as had granted it, so that the next attempt finds them free.
 func (m *Mutex) undo(ctx context.Context, given int) {
 	ctx, cancel := context.WithTimeout(ctx, NodeLimit(m.ttl))
 	defer cancel()
 	m.claim.release(ctx, func(v votes) bool { return v.yes >= given })
 }
 
-// Unlock releases the lock, even if ctx is already cancelled: a caller
-// that gives up must not keep the others waiting. It takes at
-// most twice NodeLimit. After ErrNoQuorum it may be called again, and ErrNotHeld may
-// then mean that the first call succeeded; the lock expires anyway. After an error of
-// TryLock it undoes the attempt once more.
+// Unlock releases the lock, even if ctx is already cancelled: a caller that gives up
+// must not keep the others waiting. It takes at most twice NodeLimit. After ErrNoQuorum
+// it may be called again; ErrNotHeld may then mean that the first call succeeded. The
+// lock expires in any case. After an error of TryLock it undoes the attempt once more.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	if m.claim == nil {
 		return ErrNotHeld
 	}
 	if m.renewal != nil {
-		m.renewal.stop() // first: it must stop even if the nodes fail
+		m.renewal.stop() // stop first, because the renewal must end even if the nodes fail
 	}
 	v := m.claim.release(context.WithoutCancel(ctx), votes.settled)
 	switch {
@@ -143,7 +142,8 @@ func (m *Mutex) Validity() time.Duration {
 	return m.renewal.valid()
 }
 
-// Renewals returns the number of renewals of the current hold, or else of the last one.
+// Renewals returns the number of renewals of the current hold. If there is none, it returns that of
+// the last hold.
 func (m *Mutex) Renewals() int {
 	if m.renewal == nil {
 		return 0

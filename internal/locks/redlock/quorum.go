@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NodeLimit returns how long one node may take to answer for a lock with that ttl: a tenth of the ttl, but at
-// least 5 and at most 50 ms. An unavailable node then uses up only a small part of the validity.
+// NodeLimit returns the time in which a node must answer, for a lock with the given ttl: a tenth of the ttl,
+// but at least 5 and at most 50 ms. An unavailable node thus uses up only a small part of the validity.
 func NodeLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/10, 5*time.Millisecond), 50*time.Millisecond)
 }
@@ -27,8 +27,8 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A claim is one attempt to acquire the lock, and the hold that it may become. Each has its own
-// token, so late requests of one attempt cannot affect the next.
+// A claim is one attempt to acquire the lock, and the hold that it may become. Each claim has its
+// own token, so late requests of one attempt cannot affect the next attempt.
 type claim struct {
 	nodes []redis.UniversalClient
 	key   string
@@ -36,7 +36,7 @@ type claim struct {
 	ttl   time.Duration
 
 	mu   sync.Mutex
-	last []chan struct{} // by node: closed when the latest request to it has ended
+	last []chan struct{} // by node; each is closed when the latest request to the node has ended
 }
 
 func newClaim(nodes []redis.UniversalClient, key string, ttl time.Duration) *claim {
@@ -49,7 +49,7 @@ func newClaim(nodes []redis.UniversalClient, key string, ttl time.Duration) *cla
 	return c
 }
 
-// A request asks one node. Yes means that the node has set, renewed or deleted the key.
+// A request asks one node. If yes is true, the node has set, renewed or deleted the key.
 type request func(ctx context.Context, node redis.UniversalClient) (yes bool, err error)
 
 func (c *claim) set(ctx context.Context, node redis.UniversalClient) (bool, error) {
@@ -75,14 +75,14 @@ func (c *claim) release(ctx context.Context, enough func(votes) bool) votes {
 	return c.ask(ctx, 2*NodeLimit(c.ttl), c.unlock, enough)
 }
 
-// ask sends a request to all nodes concurrently and counts the answers, until there are enough, or
-// the time is up, or ctx ends. Unanswered requests go on in the background until the time is up.
+// ask sends a request to all nodes concurrently, and counts the answers until there are enough, the
+// time is up, or ctx ends. Unanswered requests go on in the background until the time is up.
 //
 // The requests of one claim reach a node one after another: a release must not
 // overtake the request that it undoes.
 func (c *claim) ask(ctx context.Context, within time.Duration, do request, enough func(votes) bool) votes {
 	deadline := time.Now().Add(within)
-	answers := make(chan answer, len(c.nodes)) // room for all: late answers must not block
+	answers := make(chan answer, len(c.nodes)) // has room for all answers, so that late ones do not block
 	c.mu.Lock()
 	for i, node := range c.nodes {
 		before, done := c.last[i], make(chan struct{})
@@ -102,7 +102,7 @@ func (c *claim) ask(ctx context.Context, within time.Duration, do request, enoug
 	}
 	c.mu.Unlock()
 
-	// A client may ignore the deadline of its context, so ask has its own.
+	// A client may ignore the deadline of its context, so ask enforces it, too.
 	wait, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	v := votes{heard: make([]bool, len(c.nodes))}

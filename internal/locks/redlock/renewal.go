@@ -11,8 +11,8 @@ import (
 // goroutine.
 //
 // It only extends existing keys. If a node no longer has the key, the renewal does not set it again: another
-// caller may have held the lock meanwhile, and setting the key would hide that. So a long hold loses each node
-// that forgets its key, and once a majority has forgotten it, the hold is lost.
+// caller may have held the lock in the meantime, and setting the key would hide that. So a long hold loses
+// each node that forgets its key, and once a majority has forgotten it, the hold is lost.
 type renewal struct {
 	claim *claim
 
@@ -21,24 +21,24 @@ type renewal struct {
 	lease   *time.Timer // declares the lock lost
 	expires time.Time   // when lease fires, by this machine's clock
 	renewed int         // number of renewals by a majority
-	failed  error       // why the last renewal got no majority, or nil
-	cause   error       // why it ended, nil until then
+	failed  error       // the reason why the last renewal got no majority, or nil
+	cause   error       // the reason for its end; nil until then
 	onEnd   []context.CancelCauseFunc
 }
 
-// drift is how much faster the nodes' clocks may run than this machine's during
-// one ttl: 1 %, and 2 ms more for the precision at which keys expire.
+// drift returns the time that a node's clock may gain on this machine's clock during
+// one ttl: 1 % of the ttl, plus 2 ms for the precision of key expiry.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // validUntil returns the end of the validity of a lock that a majority granted for a request sent
-// at that time. The validity counts from before the request, so the key does not expire sooner on
-// any of these nodes.
+// at the given time. The validity counts from before the request, so the key does not expire
+// earlier on any of these nodes.
 func validUntil(sent time.Time, ttl time.Duration) time.Time {
 	return sent.Add(ttl - drift(ttl))
 }
 
-// keep starts the renewal of a claim that a majority granted for a request sent at that time. It
-// returns nil if the validity was over when the answer came.
+// keep starts the renewal of a claim that a majority granted for a request sent at the given time.
+// It returns nil if the validity was over when the answer came.
 func keep(c *claim, sent time.Time) *renewal {
 	r := &renewal{claim: c, expires: validUntil(sent, c.ttl)}
 	valid := time.Until(r.expires)
@@ -61,8 +61,8 @@ func (r *renewal) stop() {
 	}
 }
 
-// end ends the renewal and cancels the holder's contexts. Only the first call has an effect. mu
-// must be locked.
+// end ends the renewal and cancels the holder's contexts. Only the first call has an effect. The
+// caller must hold mu.
 func (r *renewal) end(cause error) {
 	if r.cause != nil {
 		return
@@ -79,7 +79,7 @@ func (r *renewal) end(cause error) {
 // lost yet: some validity is left, and the next attempt may succeed.
 func (r *renewal) renew() {
 	r.mu.Lock()
-	over := r.over() // it may have ended while the timer fired
+	over := r.over() // r may have ended while the timer fired
 	r.mu.Unlock()
 	if over {
 		return
@@ -92,7 +92,7 @@ func (r *renewal) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.cause != nil: // it ended meanwhile
+	case r.cause != nil: // r ended during the request
 		return
 	case v.won():
 		r.renewed++
@@ -115,7 +115,7 @@ func (r *renewal) expire() {
 }
 
 // over reports whether r has ended, and ends it if the last granted validity is over. It reads the
-// clock, because timers may be late. mu must be locked.
+// clock, because timers may be late. The caller must hold mu.
 func (r *renewal) over() bool {
 	if !time.Now().Before(r.expires) {
 		r.end(errors.Join(ErrLost, r.failed))

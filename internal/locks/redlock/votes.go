@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// votes holds the nodes' answers to one request. A node that failed counts as neither yes nor no.
+// votes holds the nodes' answers to one request. A node that failed counts neither as yes nor as no.
 type votes struct {
-	heard   []bool // by node
+	heard   []bool // by node; true if the node has answered or failed
 	yes, no int
 	errs    []error
 }
@@ -33,8 +33,8 @@ func (v *votes) close(err error) {
 	}
 }
 
-// majority returns the smallest number that is more than half of the nodes. Any two majorities
-// have a node in common.
+// majority returns the smallest number of nodes that is more than half. Any two majorities have a
+// node in common.
 func (v votes) majority() int { return len(v.heard)/2 + 1 }
 
 // open returns the number of nodes that have not answered yet.
@@ -43,7 +43,7 @@ func (v votes) open() int { return len(v.heard) - v.yes - v.no - len(v.errs) }
 // won reports whether a majority said yes.
 func (v votes) won() bool { return v.yes >= v.majority() }
 
-// gone reports whether so many nodes said no that the others cannot be a majority.
+// gone reports whether so many nodes said no that the remaining nodes cannot form a majority.
 func (v votes) gone() bool { return len(v.heard)-v.no < v.majority() }
 
 // answered reports whether a majority answered.
@@ -55,7 +55,8 @@ func (v votes) decided() bool {
 	return v.won() || hopeless && v.answered() || v.yes+v.no+v.open() < v.majority()
 }
 
-// settled reports whether it is certain if a hold still exists, so that no further answer can change that.
+// settled reports whether the answers so far decide whether a hold still exists. Further answers cannot
+// change that.
 func (v votes) settled() bool { return v.won() || v.gone() && v.answered() }
 
 // noQuorum returns an error that says how many nodes answered. It wraps ErrNoQuorum and the

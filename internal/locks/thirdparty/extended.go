@@ -18,22 +18,22 @@ type extendable interface {
 	Extend(ctx context.Context) error
 }
 
-// Extended adds to a lock of redsync or redislock the goroutine that these libraries leave to their
-// users. While the lock is held, the goroutine extends the lease after each third of the ttl. It
-// cancels the hold's context with ErrLost when the lock is no longer held, or when, by this
-// machine's clock, the lease is over without a successful extension. It must not be used by several
-// goroutines at once.
+// Extended adds automatic extension to a lock of redsync or redislock, which these libraries leave
+// to their users. While the lock is held, a goroutine extends the lease after each third of the
+// ttl. It cancels the hold's context with ErrLost when the lock is no longer held, or when, by this
+// machine's clock, the lease is over without a successful extension. An Extended must not be used
+// by several goroutines at once.
 type Extended struct {
 	lock extendable
 	ttl  time.Duration
-	life context.Context // the goroutine ends with it
+	life context.Context // the goroutine ends when it ends
 
 	held    context.Context // ends with the hold; nil if there is none
 	lose    context.CancelCauseFunc
 	stopped chan struct{} // closed when the goroutine has ended
 }
 
-// Extend returns an Extended of the lock, whose leases last for ttl. The goroutine ends when life ends.
+// Extend returns an Extended for the lock, whose leases last for ttl. Its goroutine ends when life ends.
 func Extend(lock extendable, ttl time.Duration, life context.Context) *Extended {
 	return &Extended{lock: lock, ttl: ttl, life: life}
 }
@@ -87,8 +87,8 @@ func (e *Extended) extend(held context.Context, lose context.CancelCauseFunc, st
 	}
 }
 
-// Unlock stops the goroutine, waits for it to return, and then releases the lock: neither library
-// allows its lock to be extended and released at the same time.
+// Unlock stops the goroutine, waits until it has returned, and then releases the lock, because
+// neither library allows a lock to be extended and released at the same time.
 func (e *Extended) Unlock(ctx context.Context) error {
 	if e.held != nil {
 		e.lose(errReleased)
@@ -99,7 +99,7 @@ func (e *Extended) Unlock(ctx context.Context) error {
 }
 
 // Context returns a copy of ctx for the work under the lock. The copy is cancelled when the lock is
-// released or lost; ErrLost is in the cause if it is lost.
+// released or lost. If it is lost, the cause wraps ErrLost.
 func (e *Extended) Context(ctx context.Context) context.Context {
 	held := e.held
 	if held == nil {
@@ -110,7 +110,7 @@ func (e *Extended) Context(ctx context.Context) context.Context {
 	return inside
 }
 
-// Extend sets the lease to the whole ttl again. It returns an error unless Redis confirms that in time.
+// Extend sets the lease to the full ttl again. It returns an error unless Redis confirms that in time.
 func (m *RedsyncMutex) Extend(ctx context.Context) error {
 	ok, err := m.mutex.ExtendContext(ctx)
 	if isTaken(err) {
@@ -122,7 +122,7 @@ func (m *RedsyncMutex) Extend(ctx context.Context) error {
 	return err
 }
 
-// Extend sets the lease to the whole ttl again.
+// Extend sets the lease to the full ttl again.
 func (m *RedislockMutex) Extend(ctx context.Context) error {
 	held := m.held.Load()
 	if held == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redislockBackoff is how long LinearBackoff waits between two attempts.
+// redislockBackoff is the pause of LinearBackoff between two attempts.
 const redislockBackoff = 500 * time.Millisecond
 
 // LinearBackoff returns the strategy from the library's example of a wait with a deadline:
@@ -31,12 +31,12 @@ func LinearBackoff() redislock.RetryStrategy {
 //   - an error of Redis ends the wait immediately;
 //   - no refresh: the caller must call Refresh, and this adapter does not.
 //
-// 5,000 waiters in a process all poll at the same interval: those that start together ask again
-// together, wave after wave, and few of each wave get the lock. With an interval of half a second,
-// 120 to 190 waiters a second were served on a busy machine, with 130 commands for each. With 50
-// ms, only 8 a second were served.
+// If 5,000 callers in a process wait, they all poll at the same interval. Those that start together
+// ask again together, wave after wave, and few of each wave get the lock. With an interval of half
+// a second, 120 to 190 waiters a second were served on a busy machine, with 130 commands for each.
+// With 50 ms, only 8 a second were served.
 type Redislock struct {
-	Bare   bool // see the package comment; set it before New
+	Bare   bool // see the package comment; must be set before New
 	client *redislock.Client
 	ttl    time.Duration
 	retry  func() redislock.RetryStrategy
@@ -62,7 +62,7 @@ type RedislockMutex struct {
 }
 
 // TryLock asks for the lock once. After an error it is not known whether the lock was acquired. If
-// it was, it stays held until the ttl is over: the library does not reveal the token.
+// it was, it stays locked until the ttl is over, because the library does not reveal the token.
 func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
 	err := m.obtain(ctx, nil)
 	if errors.Is(err, redislock.ErrNotObtained) {
@@ -71,12 +71,13 @@ func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Lock waits as redislock does. If ctx has ended, it returns the cause of ctx; if Redis fails, its error.
+// Lock waits in redislock's way. If ctx ends, it returns the cause of ctx. If Redis fails, it returns the
+// error.
 //
 // If a wait ends during a request, the lock may stay locked until the ttl is over, although nobody holds it.
 func (m *RedislockMutex) Lock(ctx context.Context) error {
 	patient := ctx
-	if !m.lib.Bare { // the library demands a deadline; it is ctx that ends the wait
+	if !m.lib.Bare { // the library requires a deadline, but ctx ends the wait
 		var cancel context.CancelFunc
 		patient, cancel = context.WithTimeout(ctx, forever)
 		defer cancel()
@@ -93,7 +94,7 @@ func (m *RedislockMutex) Lock(ctx context.Context) error {
 // forever is longer than any wait in practice.
 const forever = 24 * time.Hour
 
-// obtain asks for the lock. If it fails, an existing hold is kept.
+// obtain asks for the lock. If the request fails, an existing hold is kept.
 func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) error {
 	held, err := m.lib.client.Obtain(ctx, m.key, m.lib.ttl, o)
 	if err == nil {

@@ -24,11 +24,11 @@ import (
 //   - each failed try costs two requests, one to ask and one to undo;
 //   - no extension: the caller must call ExtendContext, and this adapter does not.
 //
-// 5,000 waiters in a process all poll: about 33,000 tries a second are due, of two requests each,
-// and the holder's release waits in the same queue for a connection. 2 to 74 waiters a second were
-// served, fewer on a busier machine. Some use up their 32 tries.
+// If 5,000 callers in a process wait, they all poll. About 33,000 tries a second are due, of two
+// requests each, and the holder's release waits in the same queue for a connection. Between 2 and
+// 74 waiters a second were served, fewer on a busier machine. Some used up their 32 tries.
 type Redsync struct {
-	Bare    bool // see the package comment; set it before New
+	Bare    bool // see the package comment; must be set before New
 	redsync *redsync.Redsync
 	options []redsync.Option
 }
@@ -50,8 +50,8 @@ type RedsyncMutex struct {
 	bare  bool
 }
 
-// TryLock asks for the lock once. After an error the lock is not held; if Redis could not be
-// reached to undo the try, nobody can get the lock until the ttl is over.
+// TryLock asks for the lock once. After an error the lock is not held. If Redis could not be
+// reached to undo the attempt, nobody can get the lock until the ttl is over.
 func (m *RedsyncMutex) TryLock(ctx context.Context) (bool, error) {
 	err := m.mutex.TryLockContext(ctx)
 	if isTaken(err) {
@@ -60,11 +60,11 @@ func (m *RedsyncMutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Lock waits as redsync does. If ctx has ended, it returns the cause of ctx. After the last try it
+// Lock waits in redsync's way. If ctx ends, it returns the cause of ctx. After the last try it
 // returns ErrGaveUp, or the error of Redis if that try failed.
 //
 // If a wait ends during a try, the lock may stay locked until the ttl is over, although nobody
-// holds it: redsync undoes the try with the context that has ended.
+// holds it, because redsync tries to undo the attempt with the context that has ended.
 func (m *RedsyncMutex) Lock(ctx context.Context) error {
 	err := m.mutex.LockContext(ctx)
 	if err == nil || m.bare {

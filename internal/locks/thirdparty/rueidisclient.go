@@ -14,16 +14,16 @@ import (
 // errClient means that the go-redis client is of a type whose servers cannot be determined.
 var errClient = errors.New("rueidislock: neither one server, nor a cluster, nor what sentinels name")
 
-// connectTo sets the options in o by which rueidis connects to the servers of the go-redis client,
-// as the same user. It does not change other options, such as timeouts.
+// connectTo sets options in o so that rueidis connects to the servers of the go-redis client, as
+// the same user. It does not change other options, such as timeouts.
 func connectTo(rdb redis.UniversalClient, o *rueidis.ClientOption) error {
 	switch c := rdb.(type) {
 	case *redis.Client:
 		from := c.Options()
 		o.InitAddress, o.ForceSingleClient, o.AlwaysRESP2 = []string{from.Addr}, true, from.Protocol == 2
 		o.Username, o.Password, o.SelectDB, o.ClientName = from.Username, from.Password, from.DB, from.ClientName
-		// The go-redis client's own dialer uses its TLS settings, and for a client of sentinels dials the
-		// current master.
+		// The dialer of the go-redis client uses the client's TLS settings. If the client uses sentinels,
+		// it dials the current master.
 		o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return from.Dialer(ctx, from.Network, addr)
 		}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// rueidisPrefix is the KeyPrefix. All keys of this project begin with "oversell:", unlike the
-// default prefix "rueidislock".
+// rueidisPrefix is the Locker's KeyPrefix. It replaces the default, "rueidislock", because all keys
+// of this project begin with "oversell:".
 const rueidisPrefix = "oversell:rueidislock"
 
 // RueidislockKey returns the Redis key of the lock named key.
@@ -25,38 +25,38 @@ func RueidislockKey(key string) string { return rueidisPrefix + ":0:" + key }
 // https://github.com/redis/rueidis/blob/main/rueidislock/README.md. It is safe for concurrent use.
 // Close must be called at the end.
 //
-// The Locker has a rueidis client of its own, with one connection to the Redis of the go-redis
-// client. The first lock creates it, or, if that fails, the next one. The hooks of the go-redis
-// client do not see the commands of the rueidis client.
+// The Locker has its own rueidis client, with one connection to the Redis of the go-redis client.
+// It is created when the first lock is requested; if that fails, it is created at the next request.
+// The hooks of the go-redis client do not see the commands of the rueidis client.
 //
 // Its defaults (https://github.com/redis/rueidis/tree/main/rueidislock#default-configuration) are
 // as follows. The shop keeps them, except for KeyValidity, which is the shop's ttl, and
 // KeyMajority, which according to the README must be 1 for a single Redis:
 //   - ExtendInterval: the lease is extended after each half of the ttl;
-//   - TryNextAfter: a try that takes more than 20 ms has failed, and is undone;
+//   - TryNextAfter: a try that takes more than 20 ms counts as failed and is undone;
 //   - client-side caching: Redis sends a notice when the lock changes. A waiter asks when it gets a
 //     notice, and a holder learns of its loss immediately. If Redis cannot send notices (the
 //     embedded Redis, RESP2), waiters ask every 20 ms, and a holder learns of its loss at the next
 //     extension;
 //   - NoLoopTracking off: the Locker also gets notices of its own extensions, and extends again
 //     for each. So, from half of the ttl until the hold ends, it extends as fast as Redis answers;
-//   - an error of Redis is swallowed, and the wait goes on until its context ends.
+//   - an error of Redis is swallowed, and the wait continues until its context ends.
 //
-// The end of a lease is sent to Redis as an absolute time: if the clock of Redis is ahead of the
-// process's by more than the ttl, the lease is over immediately.
+// The end of a lease is sent to Redis as an absolute time. If the clock of Redis is ahead of the
+// process's clock by more than the ttl, the lease is over immediately.
 //
-// 5,000 waiters in a process share one gate, and each notice lets one of them ask: 3,500 to 5,000
-// a second are served, with 14 commands for each. But all ask once when they start. If Redis does
-// not answer all of them within 20 ms, they fail, undo their tries, and ask again, until nobody
-// gets the lock. Of eight such runs on a busy machine, with this adapter and without, two served
-// none and two stalled half way. Without client-side caching each waiter also asks every 20 ms,
-// and a stall is the usual result.
+// If 5,000 callers in a process wait, they share one gate, and each notice lets one of them ask.
+// Between 3,500 and 5,000 waiters a second are served, with 14 commands for each. But all waiters
+// ask once when they start. If Redis does not answer all of them within 20 ms, they fail, undo
+// their tries, and ask again, until nobody gets the lock. Of eight such runs on a busy machine,
+// with and without this adapter, two served nobody and two stalled halfway. Without client-side
+// caching each waiter also asks every 20 ms, and a stall is the usual result.
 //
-// A failed try may remove the gate while others still wait at it (the library's lock.go counts a
-// waiter twice if a goroutine is quicker than its creator). Those others then get no notices: a
+// A failed try may remove the gate while other callers still use it (the library's lock.go counts a
+// waiter twice if a goroutine is faster than its creator). Those callers then get no notices: a
 // waiter is never woken, and a holder learns of its loss only at the next extension.
 type Rueidislock struct {
-	Bare bool // see the package comment; set it before New
+	Bare bool // see the package comment; must be set before New
 
 	rdb     redis.UniversalClient
 	options rueidislock.LockerOption
@@ -70,8 +70,8 @@ type Rueidislock struct {
 	locker rueidislock.Locker // nil until the first lock is requested
 }
 
-// NewRueidislock returns a Rueidislock on the Redis of rdb. It uses the given options, except
-// KeyMajority and those that rdb determines (see connectTo). It does not connect.
+// NewRueidislock returns a Rueidislock on the Redis of rdb. It uses the given options, except for
+// KeyMajority and the options that connectTo takes from rdb. It does not connect.
 func NewRueidislock(rdb redis.UniversalClient, o rueidislock.LockerOption) *Rueidislock {
 	life, end := context.WithCancelCause(context.Background())
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, rueidisPrefix)
@@ -83,8 +83,8 @@ func (r *Rueidislock) New(key string) *RueidislockMutex {
 	return &RueidislockMutex{lib: r, key: key}
 }
 
-// Close ends the Locker: waiters, also later ones, get rueidislock.ErrLockerClosed, and holders lose their
-// locks. Call it after the last hold: a held lock may stay in Redis until the ttl is over.
+// Close ends the Locker. Current and later waiters get rueidislock.ErrLockerClosed, and holders lose their
+// locks. Call it after the last hold, because a held lock may stay in Redis until the ttl is over.
 func (r *Rueidislock) Close() error {
 	// The Locker's own Close does not end waits whose gate was removed.
 	r.end(rueidislock.ErrLockerClosed)
@@ -97,14 +97,14 @@ func (r *Rueidislock) Close() error {
 	return nil
 }
 
-// Open connects now instead of at the first lock.
+// Open connects now rather than at the first lock.
 func (r *Rueidislock) Open(ctx context.Context) error {
 	_, err := r.open(ctx)
 	return err
 }
 
-// open returns the Locker. Concurrent callers wait together until it is created, and
-// share the error if there is one.
+// open returns the Locker, and creates it if necessary. Concurrent callers wait for the
+// same creation, and share its error.
 func (r *Rueidislock) open(ctx context.Context) (rueidislock.Locker, error) {
 	if locker, err := r.opened(); locker != nil || err != nil {
 		return locker, err
@@ -128,7 +128,7 @@ func (r *Rueidislock) opened() (rueidislock.Locker, error) {
 	return r.locker, context.Cause(r.life)
 }
 
-// make creates the Locker, unless another call has just done so.
+// make creates the Locker and returns it. If another call has just created it, make returns that one.
 func (r *Rueidislock) make() (rueidislock.Locker, error) {
 	if locker, err := r.opened(); locker != nil || err != nil {
 		return locker, err
@@ -147,8 +147,8 @@ func (r *Rueidislock) make() (rueidislock.Locker, error) {
 	return locker, nil
 }
 
-// newLocker creates a Locker, which connects. If Redis cannot send notices of changes, newLocker
-// disables client-side caching, as the library's error advises.
+// newLocker creates a Locker, which connects to Redis. If Redis cannot send notices of changes,
+// newLocker disables client-side caching, as the library's error advises.
 func newLocker(rdb redis.UniversalClient, o rueidislock.LockerOption) (rueidislock.Locker, error) {
 	o.KeyMajority = 1
 	if err := connectTo(rdb, &o.ClientOption); err != nil {
@@ -170,21 +170,21 @@ type RueidislockMutex struct {
 	hold *rueidisHold // nil if there is none
 }
 
-// rueidisHold is the result of a call of the Locker.
+// rueidisHold is the result of one request to the Locker.
 type rueidisHold struct {
 	ctx    context.Context // ends with the hold
 	unlock context.CancelFunc
-	err    error // why there is no hold
+	err    error // the reason why there is no hold
 
 	end context.CancelCauseFunc // cancels ctx
 }
 
-// errReleased is the cause with which the context of a released hold is cancelled.
+// errReleased is the cancellation cause of the context of a released hold.
 var errReleased = errors.New("released")
 
-// holding returns the context for a request and its hold. Unless r is Bare, it is not the caller's
-// context: with that, the Locker would end the lease at the caller's deadline, and the hold when
-// the caller's context is cancelled.
+// holding returns the context for a request and its hold. If r is Bare, it is derived from the
+// caller's context. Otherwise it is not, because the Locker would end the lease at the caller's
+// deadline, and the hold when the caller's context is cancelled.
 func (r *Rueidislock) holding(caller context.Context) context.Context {
 	if r.Bare {
 		return caller
@@ -193,7 +193,7 @@ func (r *Rueidislock) holding(caller context.Context) context.Context {
 }
 
 // acquired calls ask, one of the Locker's methods. If the context ends during the call, the Locker
-// may still acquire the lock. acquired then releases it.
+// may still acquire the lock; acquired then releases it.
 func acquired(ctx context.Context, end context.CancelCauseFunc, key string,
 	ask func(context.Context, string) (context.Context, context.CancelFunc, error),
 ) *rueidisHold {
@@ -208,8 +208,8 @@ func acquired(ctx context.Context, end context.CancelCauseFunc, key string,
 	return &rueidisHold{ctx: held, unlock: unlock, err: err, end: end}
 }
 
-// TryLock asks for the lock once. After an error the lock is not held: the library undoes the try.
-// While Redis does not answer, it waits for that, but not for longer than the ttl.
+// TryLock asks for the lock once. After an error the lock is not held, because the library undoes
+// the try. If Redis does not answer, TryLock waits for at most the ttl.
 func (m *RueidislockMutex) TryLock(ctx context.Context) (bool, error) {
 	locker, err := m.lib.open(ctx)
 	if err != nil {
@@ -227,8 +227,8 @@ func (m *RueidislockMutex) TryLock(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Lock waits as the Locker does. If wait has ended, it returns the cause of wait. It also returns
-// the error if the Locker could not be created.
+// Lock waits in the Locker's way. If the context wait ends, Lock returns its cause. If the Locker
+// could not be created, Lock returns that error.
 func (m *RueidislockMutex) Lock(wait context.Context) error {
 	locker, err := m.lib.open(wait)
 	if err != nil {
@@ -241,14 +241,14 @@ func (m *RueidislockMutex) Lock(wait context.Context) error {
 	go func() { asked <- acquired(own, end, m.key, locker.WithContext) }()
 	select {
 	case <-wait.Done():
-		end(errReleased) // a lock that is acquired nevertheless is released
+		end(errReleased) // if the lock is acquired nevertheless, it is released
 		return context.Cause(wait)
 	case h := <-asked:
 		switch {
 		case h.err == nil:
 		case wait.Err() != nil:
 			return context.Cause(wait)
-		default: // the only other reason, because the Locker swallows errors of Redis
+		default: // no other reason is left, because the Locker swallows errors of Redis
 			return rueidislock.ErrLockerClosed
 		}
 		m.hold = h
@@ -257,7 +257,7 @@ func (m *RueidislockMutex) Lock(wait context.Context) error {
 }
 
 // Unlock releases the lock, even if ctx is already cancelled. It returns ErrNotHeld if the Locker
-// had reported the loss before. The Locker does not return Redis's answer to the release.
+// has already reported the loss. The Locker does not return Redis's answer to the release.
 func (m *RueidislockMutex) Unlock(context.Context) error {
 	h := m.hold
 	if h == nil {

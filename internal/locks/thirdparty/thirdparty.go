@@ -5,9 +5,9 @@
 // longer waits.
 //
 // They add only what a careful caller needs: Unlock and the hold do not depend on a context that
-// has ended, Lock returns the cause of its context, and "no longer held" is the same error for all.
-// The lab shows what happens to a caller that is not careful: the lab's locks are Bare, so the
-// library gets the caller's contexts, and the library's errors are returned unchanged.
+// has ended, Lock returns the cause of its context, and "no longer held" is the same error for all
+// libraries. The lab shows what happens to a caller that is not careful. Its locks are Bare: the
+// library gets the caller's contexts, and its errors are returned unchanged.
 //
 // How the libraries differ:
 //
@@ -36,14 +36,14 @@ var ErrNotHeld = errors.New("lock: not held")
 // ErrGaveUp is wrapped by the error of Lock if the library ended the wait before the caller did.
 var ErrGaveUp = errors.New("lock: the library gave up waiting")
 
-// ErrLost is the cause with which the context of a lost hold is cancelled.
+// ErrLost is the cancellation cause of the context of a lost hold.
 var ErrLost = errors.New("lock: lost while held")
 
 // unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
 const unlockTimeout = 5 * time.Second
 
-// unlocking returns the context for an Unlock: ctx itself if bare, or else one that lasts for
-// unlockTimeout.
+// unlocking returns the context for an Unlock: ctx itself if bare, or otherwise a context that
+// lasts for unlockTimeout.
 func unlocking(ctx context.Context, bare bool) (context.Context, context.CancelFunc) {
 	if bare {
 		return ctx, func() {}
@@ -51,11 +51,12 @@ func unlocking(ctx context.Context, bare bool) (context.Context, context.CancelF
 	return context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 }
 
-// over returns the cause of ctx if ctx has ended, or else nil. A ctx whose deadline has passed
-// counts as ended: the timer of a connection with the same deadline may fire before that of ctx.
+// over returns the cause of ctx if ctx has ended, and nil otherwise. A context whose deadline has
+// passed counts as ended, because the timer of a connection with the same deadline may fire before
+// the timer of ctx.
 func over(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // it ends in a moment
+		<-ctx.Done() // ctx ends in a moment
 	}
 	return context.Cause(ctx)
 }

@@ -30,11 +30,11 @@ import (
 )
 
 // ErrNotHeld is returned by Unlock if there was nothing to release: the lock has
-// expired, and another holder may have it by now.
+// expired, and another holder may have it now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
-// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled. It
+// ends a network call of go-redis only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.

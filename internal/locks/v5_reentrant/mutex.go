@@ -36,11 +36,11 @@ import (
 )
 
 // ErrNotHeld is returned by Unlock if there was nothing to release: the lock has
-// expired, and another holder may have it by now.
+// expired, and another holder may have it now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
-// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled. It
+// ends a network call of go-redis only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 var (
@@ -67,8 +67,8 @@ func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
-// TryLock acquires the lock for the owner in ctx, if it is free or already that
-// owner's. False means that another owner holds it.
+// TryLock acquires the lock for the owner in ctx, if the lock is free or that owner
+// already has it. False means that another owner holds it.
 //
 // After an error the outcome is unknown: Redis did not answer, and the lock may
 // or may not have been acquired. Unlock releases it if it was; if it was not,

@@ -41,15 +41,15 @@ import (
 )
 
 // ErrNotHeld is returned by Unlock if there was nothing to release: the lock has
-// expired, and another holder may have it by now.
+// expired, and another holder may have it now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrLost is the cause with which the context of a lost hold is cancelled. Match it
-// with errors.Is.
+// ErrLost is the cancellation cause of the context of a lost hold. Match it with
+// errors.Is.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
-// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled. It
+// ends a network call of go-redis only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 var (
@@ -80,8 +80,8 @@ func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
-// TryLock acquires the lock for the owner in ctx, if it is free or already that
-// owner's. False means that another owner holds it, or that others wait for it.
+// TryLock acquires the lock for the owner in ctx, if the lock is free or that owner
+// already has it. False means that another owner holds it, or that others wait for it.
 //
 // After an error the outcome is unknown: Redis did not answer, and the lock may
 // or may not have been acquired. Unlock releases it if it was; if it was not,
@@ -106,7 +106,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
 
-	// End the renewal first: it must stop even if Redis fails.
+	// End the renewal first, because it must stop even if Redis fails.
 	if r := leave(hold{m.rdb, m.key, owner}); r != nil {
 		defer r.inFlight.Wait()
 	}
@@ -120,9 +120,9 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// Context returns a copy of parent for the work under the lock. The copy is cancelled when the
-// lock is released, or when it is lost, with ErrLost as the cause. A suspended machine's clock
-// stands still: the first renewal after that detects the loss.
+// Context returns a copy of parent for the work under the lock. The copy is cancelled when the lock
+// is released, or when it is lost, with ErrLost as the cause. While a machine is suspended, its
+// clock stands still; the first renewal after that detects a loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()
@@ -138,7 +138,8 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Renewals returns the number of renewals of the current hold, or else of the last one.
+// Renewals returns the number of renewals of the current hold, or of the last hold if there is no
+// current one.
 func (m *Mutex) Renewals() int {
 	mu.Lock()
 	defer mu.Unlock()

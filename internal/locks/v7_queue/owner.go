@@ -21,7 +21,7 @@ func WithOwner(ctx context.Context, owner string) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }
 
-// ownerFrom returns the owner that WithOwner put into ctx.
+// ownerFrom returns the owner that WithOwner has put into ctx.
 func ownerFrom(ctx context.Context) (string, error) {
 	if owner, _ := ctx.Value(ownerKey{}).(string); owner != "" {
 		return owner, nil

@@ -16,7 +16,7 @@ var (
 	leaveScript = redis.NewScript(leaveSource)
 )
 
-// leaving limits how many waiters retry leaving the queue at once.
+// leaving limits the number of waiters that try again to leave the queue at the same time.
 var leaving = make(chan struct{}, 64)
 
 // keys returns the keys of the lock, its queue, and its waiters' heartbeats.
@@ -38,9 +38,9 @@ func (m *Mutex) ask(ctx context.Context, owner string, wait int) (int, error) {
 }
 
 // Lock waits for the lock, first come, first served, and acquires it for the owner in
-// ctx; an owner that has it re-enters at once. If ctx ends first, Lock returns its cause,
-// and there is nothing to release. After any other error the outcome is unknown, as with
-// TryLock.
+// ctx. An owner that already has the lock re-enters at once. If ctx ends first, Lock
+// returns its cause, and there is nothing to release. After any other error the outcome
+// is unknown, as with TryLock.
 func (m *Mutex) Lock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -51,39 +51,39 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	}
 	defer context.AfterFunc(ctx, func() { m.quit(owner) })()
 	for {
-		// A request in flight is not cancelled: it may be granted the lock.
+		// A request in flight is not cancelled, because it may be granted the lock.
 		n, err := m.ask(context.WithoutCancel(ctx), owner, 1)
 		switch {
 		case n > 0:
 			return nil
 		case err != nil || ctx.Err() != nil:
-			go m.quit(owner) // again, now that no request is in flight
+			go m.quit(owner) // quit again, now that no request is in flight
 			return cmp.Or(err, context.Cause(ctx))
 		}
 		m.sleep(owner, time.Duration(1-n)*time.Millisecond)
 	}
 }
 
-// sleep waits until the owner is woken, for at most a third of ttl: then it is time
-// to renew the heartbeat, and to check whether a message was lost. It never sleeps
-// for longer than left: by then the holder or the first waiter may have died without
-// waking anybody. The message grants nothing: the owner asks again, and its lease
-// counts from that request.
+// sleep waits until the owner is woken, but for at most a third of ttl. After that it
+// is time to renew the heartbeat, and to check whether a message was lost. It never
+// sleeps for longer than left: by then the holder or the first waiter may have died
+// without waking anybody. The message does not grant the lock: the owner asks again,
+// and its lease counts from that request.
 //
 // A subscription would not wake the owner sooner, and a list keeps the message for a
 // waiter whose connection broke.
 func (m *Mutex) sleep(owner string, left time.Duration) {
-	limit := min(m.ttl/3, time.Second, left) // below go-redis's read timeout
+	limit := min(m.ttl/3, time.Second, left) // the limit is below go-redis's read timeout
 	_, err := receive(m.rdb, m.wake(owner), limit)
 	if err != nil && err != redis.Nil {
 		time.Sleep(limit / 10) // Redis is unavailable: the next request reports it
 	}
 }
 
-// quit takes the owner out of the queue. If the owner has been handed the lock
-// meanwhile, quit hands it on. If Redis fails, quit retries until the owner's
-// heartbeat in Redis has expired. A late quit does no harm: it does not release a
-// lock that the owner has since acquired.
+// quit takes the owner out of the queue. If the owner has just been handed the lock,
+// quit hands it on. If Redis fails, quit retries until the owner's heartbeat in Redis
+// has expired. A late quit does no harm: it does not release a lock that the owner has
+// since acquired.
 func (m *Mutex) quit(owner string) {
 	ctx, cancel := context.WithTimeout(context.Background(), m.ttl)
 	defer cancel()
@@ -94,7 +94,7 @@ func (m *Mutex) quit(owner string) {
 	case leaving <- struct{}{}:
 		defer func() { <-leaving }()
 	default:
-		return // so many fail that Redis must be unavailable
+		return // so many attempts fail that Redis must be unavailable
 	}
 	for pause := m.ttl / 1000; ctx.Err() == nil; pause = min(2*pause, m.ttl/10) {
 		time.Sleep(pause)
@@ -104,8 +104,8 @@ func (m *Mutex) quit(owner string) {
 	}
 }
 
-// left runs the script once, and reports whether quit is done: Redis has answered, or
-// the client is closed.
+// left runs the script once, and reports whether quit can stop, because Redis has
+// answered or the client is closed.
 func (m *Mutex) left(ctx context.Context, owner string) bool {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
 	defer cancel()

@@ -16,9 +16,9 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A hold identifies what is renewed: one owner's lock at one key, even if it was
-// entered through several Mutexes. TryLock stores the owner here, because the timer
-// that renews has no context to read it from.
+// A hold identifies a lock that is renewed: one owner's lock at one key, even if it was
+// entered through several Mutexes. It includes the owner, because the timer that renews
+// the lock has no context from which to read it.
 type hold struct {
 	rdb   redis.Cmdable
 	key   string
@@ -30,15 +30,15 @@ type hold struct {
 type renewal struct {
 	hold
 	ttl      time.Duration
-	depth    int         // calls of TryLock not yet matched by Unlock
+	depth    int         // number of calls of TryLock without a matching Unlock so far
 	next     *time.Timer // sends the next renewal
 	lease    *time.Timer // declares the lock lost
 	expires  time.Time   // when lease fires, by this machine's clock
 	renewed  int         // number of renewals that Redis confirmed
-	failed   error       // the error of the last renewal, nil if Redis answered
-	cause    error       // why it ended, nil until then
+	failed   error       // the error of the last renewal; nil if Redis answered
+	cause    error       // the reason for its end; nil until then
 	onEnd    []context.CancelCauseFunc
-	inFlight sync.WaitGroup // the renewal in flight, if any
+	inFlight sync.WaitGroup // counts the renewal in flight
 }
 
 var (
@@ -47,7 +47,7 @@ var (
 )
 
 // enter counts a TryLock that was sent at the given time and gave the owner its nth
-// hold. The outermost one starts a renewal.
+// hold. The outermost TryLock starts a renewal.
 //
 // Depth is counted here because the count in Redis may be too high: there, a call
 // repeated after a lost reply counts twice. The caller's last Unlock would leave that
@@ -69,8 +69,8 @@ func enter(h hold, ttl time.Duration, sent time.Time, n int) *renewal {
 	return r
 }
 
-// leave counts an Unlock. The last one ends the renewal and returns it, so that the
-// caller can wait for a request in flight; earlier ones return nil.
+// leave counts an Unlock. For the last Unlock, it ends the renewal and returns it, so
+// that the caller can wait for a request in flight; otherwise it returns nil.
 func leave(h hold) *renewal {
 	mu.Lock()
 	defer mu.Unlock()
@@ -87,7 +87,7 @@ func leave(h hold) *renewal {
 }
 
 // end ends the renewal and cancels the holder's contexts. Only the first call has an
-// effect. mu must be locked.
+// effect. The caller must hold mu.
 func (r *renewal) end(cause error) {
 	if r.cause != nil {
 		return
@@ -100,11 +100,11 @@ func (r *renewal) end(cause error) {
 	}
 }
 
-// renew asks Redis for another ttl. An error is not yet a loss: the lease has
-// time left, and the next attempt may succeed.
+// renew asks Redis for another ttl. An error is not yet a loss: time is left on the
+// lease, and the next attempt may succeed.
 func (r *renewal) renew() {
 	mu.Lock()
-	if r.over() { // ended while the timer fired
+	if r.over() { // it ended while the timer fired
 		mu.Unlock()
 		return
 	}
@@ -121,7 +121,7 @@ func (r *renewal) renew() {
 	defer mu.Unlock()
 	r.failed = err
 	switch {
-	case r.cause != nil: // ended meanwhile
+	case r.cause != nil: // it ended during the request
 		return
 	case err == nil && n == 0:
 		r.end(ErrLost)
@@ -141,8 +141,8 @@ func (r *renewal) expire() {
 }
 
 // over reports whether r has ended, and ends it if the last ttl that Redis granted is
-// over. It reads the clock, because timers may be late. The ttl counts from before
-// the request, so it never outlasts the lease in Redis. mu must be locked.
+// over. It reads the clock, because timers may be late. The ttl counts from before the
+// request, so it never ends after the lease in Redis. The caller must hold mu.
 func (r *renewal) over() bool {
 	if !time.Now().Before(r.expires) {
 		r.end(errors.Join(ErrLost, r.failed))

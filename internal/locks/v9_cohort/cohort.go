@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxPasses is the number of times that a process hands the lock on to its own
-// waiters before it lets another process have it, if one waits. A process that has
-// had the lock for a whole ttl lets others have it even sooner.
+// maxPasses is the number of times that a process hands the lock on to its own waiters
+// before it lets a waiting process have it. After a whole ttl, a process lets others
+// have the lock even sooner.
 const maxPasses = 64
 
 // A location is the lock at one key, reached through one client. Mutexes with the
@@ -21,18 +21,18 @@ type location struct {
 	key string
 }
 
-// A cohort consists of the owners in this process that hold a lock or wait for it.
-// One of them at a time is the holder. If the cohort does not have the lock in Redis,
-// one goroutine acquires it for all of them.
+// A cohort consists of the owners in this process that hold a lock or wait for it. One
+// owner at a time is the holder. If the cohort does not have the lock in Redis, one
+// goroutine acquires it for all owners.
 type cohort struct {
 	location
 	ttl     time.Duration
-	turns   map[string]*turn // by owner: the holder's turn, and those of owners that lost the lock and have not left
+	turns   map[string]*turn // by owner: the turns of the holder, and of owners that lost the lock and have not left
 	holder  *turn            // nil if there is none
 	waiting list.List        // of *waiter, in order of arrival
 	hold    *hold            // nil if this process does not have the lock
 	asking  bool             // a request to acquire or release the lock in Redis is under way
-	ticket  string           // in Redis's queue, for all waiters; "" if there is none
+	ticket  string           // the ticket of all waiters in Redis's queue; "" if there is none
 }
 
 // A waiter is one call of Lock.
@@ -45,10 +45,10 @@ type waiter struct {
 
 var (
 	mu      sync.Mutex               // guards cohorts, every cohort and every hold
-	cohorts = map[location]*cohort{} // those that have a turn or a waiter
+	cohorts = map[location]*cohort{} // the cohorts that have a turn or a waiter
 )
 
-// cohort returns m's cohort. mu must be locked, here and below.
+// cohort returns m's cohort. The callers of cohort and of the functions below must hold mu.
 func (m *Mutex) cohort() *cohort {
 	c := cohorts[m.at]
 	if c == nil {
@@ -88,8 +88,8 @@ func (c *cohort) next() *waiter {
 	return w
 }
 
-// step does what is due, if anything: it lets the first waiter in, starts a request
-// for the lock, or forgets the cohort.
+// step takes the next step, if one is due: it lets the first waiter in, starts a
+// request for the lock, or forgets the cohort.
 func (c *cohort) step() {
 	switch {
 	case c.holder != nil || c.asking:
@@ -115,8 +115,8 @@ func (c *cohort) fail(err error) {
 	}
 }
 
-// leave ends a turn. It hands the lock on in this process, or releases it in Redis.
-// If the lock is lost, it does neither: the cohort has gone on without it.
+// leave ends a turn. It hands the lock on in this process, or releases it in Redis. If
+// the lock is lost, it does neither, because the cohort has continued without it.
 func (c *cohort) leave(ctx context.Context, t *turn) error {
 	h := t.hold
 	lost := h.over()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// try requests the lock once. mu must be locked.
+// try requests the lock once. The caller must hold mu.
 func (c *cohort) try(ctx context.Context, m *Mutex, owner string) (bool, error) {
 	if c.holder != nil || c.asking || c.waiting.Len() > 0 {
 		return false, nil
@@ -27,10 +27,10 @@ func (c *cohort) try(ctx context.Context, m *Mutex, owner string) (bool, error) 
 	return token > 0, err
 }
 
-// giveBack hands the lock to the first process in the queue. If this process still
-// has waiters, the same script puts this process into the queue again, behind the
-// others. If Redis does not answer, the release is retried in the background. mu must
-// be locked, and the holder must have left.
+// giveBack hands the lock to the first process in the queue. If this process still has
+// waiters, the same script puts this process into the queue again, behind the other
+// processes. If Redis does not answer, the release is retried in the background. The
+// caller must hold mu, and the holder must have left.
 func (c *cohort) giveBack(ctx context.Context) error {
 	h := c.hold
 	c.hold, c.asking = nil, true
@@ -52,7 +52,7 @@ func (c *cohort) giveBack(ctx context.Context) error {
 	}
 	c.asking = false
 	switch {
-	case c.ticket == "": // nobody waits with this ticket any more
+	case c.ticket == "": // nobody is waiting with this ticket any more
 	case err == nil && n > 0: // nobody else waits
 		c.ticket = ""
 		c.hold = newHold(c, again, n, ttl, sent)

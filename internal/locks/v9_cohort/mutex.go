@@ -44,15 +44,15 @@ import (
 )
 
 // ErrNotHeld is returned by Unlock if there was nothing to release: the lock has
-// expired, and another holder may have it by now.
+// expired, and another holder may have it now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrLost is the cause with which the context of a lost hold is cancelled. Match it
-// with errors.Is.
+// ErrLost is the cancellation cause of the context of a lost hold. Match it with
+// errors.Is.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled.
-// go-redis ends a network call by it only if Options.ContextTimeoutEnabled is set.
+// unlockTimeout limits Unlock, which runs even if its caller's context is cancelled. It
+// ends a network call of go-redis only if Options.ContextTimeoutEnabled is set.
 const unlockTimeout = 5 * time.Second
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -77,9 +77,9 @@ func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 }
 
 // Lock waits for the lock, first come, first served, and acquires it for the owner in
-// ctx; an owner that already has it re-enters at once, or gets ErrLost if the lock is
-// lost. If ctx ends first, Lock returns its cause; if Redis fails, its error. After
-// an error there is nothing to release.
+// ctx. An owner that already has the lock re-enters at once, or gets ErrLost if the
+// lock is lost. If ctx ends first, Lock returns its cause. If Redis fails, Lock returns
+// the error. After an error there is nothing to release.
 func (m *Mutex) Lock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	if c.quit(w) {
 		return context.Cause(ctx)
 	}
-	return <-w.served // it was served just now
+	return <-w.served // w has just been served
 }
 
 // TryLock acquires the lock for the owner in ctx, if it is already that owner's, or

@@ -25,11 +25,11 @@ var (
 	leaveScript = redis.NewScript(leaveSource)
 )
 
-// retrying limits how many tickets giveUp retries at once.
+// retrying limits the number of tickets that giveUp retries at the same time.
 var retrying = make(chan struct{}, 64)
 
-// newTicket returns a name for one request for the lock. It is never used again, so
-// a late wake-up wakes nobody.
+// newTicket returns a name for one request for the lock. The name is never used again,
+// so a late wake-up wakes nobody.
 func newTicket() string { return uuid.NewString() }
 
 // keys returns the keys of the lock, its queue, its waiters' heartbeats, and the last token.
@@ -45,25 +45,25 @@ func (c *cohort) request(ctx context.Context, ticket string, ttl time.Duration, 
 	return lockScript.Run(ctx, c.rdb, c.keys(), ticket, ttl.Milliseconds(), wait, maxPasses+1).Int64()
 }
 
-// sleep waits until the ticket is woken, for at most a third of the ttl: then it is
-// time to renew the heartbeat, and to check whether a message was lost.
+// sleep waits until the ticket is woken, but for at most a third of the ttl. After that
+// it is time to renew the heartbeat, and to check whether a message was lost.
 //
-// A subscription would not wake it sooner. A list keeps the message for a waiter
-// whose connection broke, and needs no set-up or clean-up.
+// A subscription would not wake it sooner. A list keeps the message for a waiter whose
+// connection broke, and needs no setup or cleanup.
 func (c *cohort) sleep(ticket string, ttl time.Duration) (token int64) {
-	limit := min(ttl/3, time.Second) // below go-redis's read timeout
+	limit := min(ttl/3, time.Second) // the limit is below go-redis's read timeout
 	reply, err := receive(c.rdb, c.wake(ticket), limit)
 	if err != nil && err != redis.Nil {
 		time.Sleep(limit / 10) // Redis is unavailable: the next request reports it
 	}
 	if err == nil {
-		_, _ = fmt.Sscanf(reply, "held:%d", &token) // another message has no token: the ticket was given up
+		_, _ = fmt.Sscanf(reply, "held:%d", &token) // any other message has no token: the ticket was given up
 	}
 	return token
 }
 
-// ask gets the lock from Redis for the waiters, and lets the first of them in. It
-// returns when nobody waits any more.
+// ask gets the lock from Redis for the waiters, and lets the first waiter in. It
+// returns when nobody is waiting any more.
 func (c *cohort) ask(ticket string) {
 	for {
 		mu.Lock()
@@ -92,7 +92,7 @@ func (c *cohort) ask(ticket string) {
 		}
 		mu.Unlock()
 		if gone || err != nil {
-			go c.giveUp(ticket, ttl) // again, now that no request for it is in flight
+			go c.giveUp(ticket, ttl) // give it up again, now that no request for it is in flight
 		}
 		if done {
 			return
@@ -101,8 +101,9 @@ func (c *cohort) ask(ticket string) {
 	}
 }
 
-// giveUp takes a ticket out of Redis's queue, and releases the lock if the ticket
-// has it. If Redis fails, giveUp retries for a ttl: by then the ticket has expired.
+// giveUp takes a ticket out of Redis's queue, and releases the lock if the ticket has
+// it. If Redis fails, giveUp retries for one ttl, because by then the ticket has
+// expired.
 func (c *cohort) giveUp(ticket string, ttl time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), ttl)
 	defer cancel()
@@ -113,7 +114,7 @@ func (c *cohort) giveUp(ticket string, ttl time.Duration) {
 	case retrying <- struct{}{}:
 		defer func() { <-retrying }()
 	default:
-		return // so many fail that Redis must be unavailable
+		return // so many attempts fail that Redis must be unavailable
 	}
 	for pause := ttl / 1000; ctx.Err() == nil; pause = min(2*pause, ttl/10) {
 		time.Sleep(pause)
@@ -123,8 +124,8 @@ func (c *cohort) giveUp(ticket string, ttl time.Duration) {
 	}
 }
 
-// drop tries to give up the ticket once, and reports whether giveUp is done: Redis
-// has answered, or the client is closed.
+// drop tries once to give up the ticket, and reports whether giveUp can stop, because
+// Redis has answered or the client is closed.
 func (c *cohort) drop(ctx context.Context, ticket string, ttl time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
 	defer cancel()

@@ -17,26 +17,26 @@ var (
 )
 
 // A hold is this process's possession of the lock, from the grant by Redis to the
-// release in Redis, through the turns of all its holders. Meanwhile it is renewed. It
-// uses two timers instead of a goroutine.
+// release in Redis, through the turns of all its holders. It renews the lock during
+// this time, with two timers instead of a goroutine.
 type hold struct {
 	location
 	cohort   *cohort
 	ticket   string
-	ttl      time.Duration // as sent to Redis
+	ttl      time.Duration // the ttl that is sent to Redis
 	since    time.Time
 	first    int64          // token of the first holder
-	passes   int            // number of times it was handed on in this process
+	passes   int            // number of times that the lock was handed on in this process
 	next     *time.Timer    // sends the next renewal
 	lease    *time.Timer    // declares the lock lost
 	expires  time.Time      // when lease fires, by this machine's clock
-	failed   error          // the error of the last renewal, nil if Redis answered
-	cause    error          // why it ended, nil until then
-	inFlight sync.WaitGroup // the renewal in flight, if any
+	failed   error          // the error of the last renewal; nil if Redis answered
+	cause    error          // the reason for its end; nil until then
+	inFlight sync.WaitGroup // counts the renewal in flight
 }
 
-// newHold starts a hold; sent is when the request that Redis granted was sent. mu
-// must be locked.
+// newHold starts a hold. The request that Redis granted was sent at the time sent. The
+// caller must hold mu.
 func newHold(c *cohort, ticket string, token int64, ttl time.Duration, sent time.Time) *hold {
 	h := &hold{location: c.location, cohort: c, ticket: ticket, first: token, ttl: ttl, since: time.Now(),
 		expires: sent.Add(ttl)}
@@ -46,8 +46,8 @@ func newHold(c *cohort, ticket string, token int64, ttl time.Duration, sent time
 }
 
 // end ends the renewal. If the cohort still has the hold, the lock is lost: the
-// holder's contexts are cancelled with the cause, and the other owners go on, even if
-// the holder hangs. mu must be locked.
+// holder's contexts are cancelled with the cause, and the other owners continue, even
+// if the holder hangs. The caller must hold mu.
 func (h *hold) end(cause error) {
 	if h.cause != nil {
 		return
@@ -64,11 +64,11 @@ func (h *hold) end(cause error) {
 	}
 }
 
-// renew asks Redis for another ttl. An error is not yet a loss: the lease has
-// time left, and the next attempt may succeed.
+// renew asks Redis for another ttl. An error is not yet a loss: time is left on the
+// lease, and the next attempt may succeed.
 func (h *hold) renew() {
 	mu.Lock()
-	if h.over() { // ended while the timer fired
+	if h.over() { // it ended while the timer fired
 		mu.Unlock()
 		return
 	}
@@ -85,7 +85,7 @@ func (h *hold) renew() {
 	defer mu.Unlock()
 	h.failed = err
 	switch {
-	case h.cause != nil: // ended meanwhile
+	case h.cause != nil: // it ended during the request
 		return
 	case err == nil && n == 0:
 		h.end(ErrLost)
@@ -105,8 +105,8 @@ func (h *hold) expire() {
 }
 
 // over reports whether h has ended, and ends it if the last ttl that Redis granted is
-// over. It reads the clock, because timers may be late. The ttl counts from before
-// the request, so it never outlasts the lease in Redis. mu must be locked.
+// over. It reads the clock, because timers may be late. The ttl counts from before the
+// request, so it never ends after the lease in Redis. The caller must hold mu.
 func (h *hold) over() bool {
 	if !time.Now().Before(h.expires) {
 		h.end(errors.Join(ErrLost, h.failed))

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// While no message comes, the pause between two polls doubles up to maxPause. It is
-// at least pausePerWaiter for each waiter, so that a client sends at most 50,000
-// LPOPs a second.
+// While no message arrives, the pause between two polls doubles up to maxPause. It is
+// at least pausePerWaiter times the number of waiters, so that a client sends at most
+// 50,000 LPOPs a second.
 const (
 	minPause       = 500 * time.Microsecond
 	pausePerWaiter = 20 * time.Microsecond
@@ -25,7 +25,7 @@ const (
 type sleepers struct {
 	rdb      redis.UniversalClient
 	blocking int        // number of waiters that block in BLPOP
-	polled   []*sleeper // the others
+	polled   []*sleeper // the other waiters, whose lists are polled
 }
 
 // A sleeper is a waiter whose list is polled.
@@ -40,8 +40,8 @@ var (
 	asleep  = map[redis.UniversalClient]*sleepers{} // by client, while it has a waiter
 )
 
-// receive takes a message off the list. It waits for a message for at most limit plus
-// one pause; if none comes, it returns redis.Nil.
+// receive takes a message off the list. It waits for at most limit plus one pause. If
+// no message arrives, it returns redis.Nil.
 func receive(rdb redis.UniversalClient, list string, limit time.Duration) (string, error) {
 	sleepMu.Lock()
 	s := asleep[rdb]
@@ -76,7 +76,7 @@ func (s *sleepers) unblock() {
 	s.forget()
 }
 
-// forget removes s if no waiter is left. sleepMu must be locked, here and in wake.
+// forget removes s if no waiter is left. The caller of forget, or of wake, must hold sleepMu.
 func (s *sleepers) forget() {
 	if s.blocking == 0 && len(s.polled) == 0 {
 		delete(asleep, s.rdb)
@@ -114,12 +114,12 @@ func (s *sleepers) poll() {
 	}
 }
 
-// wake ends the wait of each waiter that has a message, an error, or no time left,
-// and reports whether a message came. No command is in flight for a waiter that wake
+// wake ends the wait of each waiter that has a message, an error, or no time left, and
+// reports whether a message arrived. No command is in flight for a waiter that wake
 // drops, so every message taken off a list reaches its waiter.
 func (s *sleepers) wake(asked []*sleeper, replies []*redis.StringCmd) (came bool) {
 	now := time.Now()
-	waiting := s.polled[len(asked):] // those that joined since the poll
+	waiting := s.polled[len(asked):] // the waiters that joined after the poll began
 	for i, w := range asked {
 		if errors.Is(replies[i].Err(), redis.Nil) && now.Before(w.until) {
 			waiting = append(waiting, w)
@@ -132,7 +132,8 @@ func (s *sleepers) wake(asked []*sleeper, replies []*redis.StringCmd) (came bool
 	return came
 }
 
-// poolSize returns the maximum number of connections of rdb; on a cluster, that of each node.
+// poolSize returns the maximum number of connections of rdb. On a cluster, this is the number for
+// each node.
 func poolSize(rdb redis.UniversalClient) int {
 	switch c := rdb.(type) {
 	case interface{ Options() *redis.Options }:

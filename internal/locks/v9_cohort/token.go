@@ -17,12 +17,12 @@ var (
 // Token returns the fencing token of the last turn, or 0 before the first. Only
 // TokenAfter changes it while the lock is held.
 //
-// The holder must send it with its first read: a resource that first sees it with
-// the write still accepts older tokens between the two.
+// The holder must send the token with its first read: if the resource sees it only with
+// the write, it still accepts older tokens between the read and the write.
 //
-// A token is the server's clock, in microseconds, unless a larger one was granted
-// before. So the last one need not be kept forever: it expires twice the ttl after
-// the last renewal.
+// A token is the time of the server's clock, in microseconds, unless a larger token was
+// granted before. So the last token need not be kept forever: it expires twice the ttl
+// after the last renewal.
 //
 // Fencing tokens are Martin Kleppmann's answer to holders that go on working after
 // their lease has expired ("How to do distributed locking", 2016). Chubby calls such
@@ -37,10 +37,10 @@ func (m *Mutex) Token() int64 {
 }
 
 // TokenAfter gives the turn a token larger than seen. Call it when the resource has
-// refused the turn's token because it had seen a larger one. TokenAfter returns
-// ErrLost if the holder has lost the lock: then the resource was right. If not, the
-// tokens had gone back, because Redis lost its data or its clock was set back. Only
-// the resource knows how large they had been.
+// refused the turn's token because it had seen a larger one. If the holder has lost the
+// lock, the resource was right, and TokenAfter returns ErrLost. Otherwise the tokens
+// have become smaller, because Redis lost its data or its clock was set back. Only the
+// resource knows how large they were before.
 func (m *Mutex) TokenAfter(ctx context.Context, seen int64) (int64, error) {
 	mu.Lock()
 	t := m.turn
@@ -66,6 +66,6 @@ func (m *Mutex) TokenAfter(ctx context.Context, seen int64) (int64, error) {
 	return token, nil
 }
 
-// token returns the current holder's token: each holder of one hold has its own.
-// mu must be locked.
+// token returns the current holder's token. Each holder in one hold has its own token.
+// The caller must hold mu.
 func (h *hold) token() int64 { return h.first + int64(h.passes) }

@@ -8,20 +8,20 @@ type turn struct {
 	hold    *hold
 	owner   string
 	token   int64
-	depth   int   // calls of Lock and TryLock not yet matched by Unlock
+	depth   int   // number of calls of Lock and TryLock without a matching Unlock so far
 	renewed int   // number of renewals that Redis confirmed
-	cause   error // why it ended, nil until then
+	cause   error // the reason for its end; nil until then
 	onEnd   []context.CancelCauseFunc
 }
 
-// enter makes owner the holder. mu must be locked, here and below.
+// enter makes owner the holder. The callers of enter and of the functions below must hold mu.
 func (c *cohort) enter(m *Mutex, owner string) {
 	m.turn = &turn{hold: c.hold, owner: owner, token: c.hold.token(), depth: 1}
 	c.holder, c.turns[owner] = m.turn, m.turn
 }
 
-// reenter counts another entry of the owner and returns true, if the owner has a
-// turn. If that turn's lock is lost, reenter counts nothing and returns the cause.
+// reenter counts another entry of the owner and returns true if the owner has a turn.
+// If the lock of that turn is lost, reenter counts nothing and returns the cause.
 func (c *cohort) reenter(m *Mutex, owner string) (bool, error) {
 	t := c.turns[owner]
 	switch {
@@ -48,8 +48,8 @@ func (t *turn) end(cause error) {
 
 // Context returns a copy of parent for the work under the lock. The copy is cancelled
 // when this owner releases the lock, or when the lock is lost, with ErrLost as the
-// cause. A suspended machine's clock stands still: the first renewal after that
-// detects the loss.
+// cause. While a machine is suspended, its clock stands still; the first renewal after
+// that detects a loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()

@@ -23,7 +23,7 @@ var ErrNotHeld = errors.New("lock: not held")
 type Mutex struct {
 	rdb redis.Cmdable
 	key string
-	ttl time.Duration // how long the lock may outlive its holder; not used yet
+	ttl time.Duration // time after which the lock of a dead holder expires; not used yet
 }
 
 // New returns a handle on the lock stored at key. It does not acquire the lock.

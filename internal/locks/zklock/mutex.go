@@ -55,16 +55,16 @@ import (
 // another holder may have the lock.
 var ErrNotHeld = fmt.Errorf("zklock: %w", lease.ErrNotHeld)
 
-// ErrLost is the cause with which the context of a lost hold is cancelled. Match it with errors.Is.
-// The error of Lock wraps it if the session was lost while Lock waited.
+// ErrLost is the cancellation cause of the context of a lost hold. Match it with errors.Is. The
+// error of Lock wraps it if the session was lost while Lock waited.
 var ErrLost = errors.New("zklock: session lost")
 
-// NewSource returns a source of locks that expire when ZooKeeper has not heard from
-// this process for the timeout. It must be the timeout that the server granted, not the one that
-// was requested. The caller still owns the connection, and should use its session for nothing else.
+// NewSource returns a source of locks that expire when ZooKeeper has not heard from this process
+// for the timeout. The timeout must be the one that the server granted, not the one that was
+// requested. The caller still owns the connection, and should use its session for nothing else.
 //
-// Locks that are still held when the Source is closed end with the connection, so close the
-// connection next.
+// If locks are still held when the Source is closed, they end with the connection, so close
+// the connection next.
 func NewSource(conn *zk.Conn, timeout time.Duration) *lease.Source {
 	return lease.NewSource((&server{conn: conn, timeout: timeout}).kind())
 }
@@ -73,6 +73,7 @@ func (s *server) kind() lease.Kind {
 	return lease.Kind{Name: "zklock", NotHeld: ErrNotHeld, Lost: ErrLost, Open: s.open}
 }
 
-// New returns a handle on the lock named key. It does not acquire the lock. Any key is allowed: its
-// path in ZooKeeper is /oversell/ and the key, with %XX for bytes that are not allowed in a path.
+// New returns a handle on the lock named key. It does not acquire the lock. Any key is allowed. Its
+// path in ZooKeeper is /oversell/ followed by the key, with %XX for bytes that are not allowed in a
+// path.
 func New(source *lease.Source, key string) *lease.Mutex { return lease.New(source, key) }

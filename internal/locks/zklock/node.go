@@ -37,10 +37,10 @@ func nameOf(key string) string {
 
 // A node is one attempt's place in a lock's queue.
 //
-// Its name begins with a unique id, by which create finds the node again if the connection breaks
-// after ZooKeeper created the node but before it replied. The client library has a call for this,
-// too. But if that call fails, it does not return the id, and the node blocks all others for as
-// long as the session lives.
+// Its name begins with a unique id. If the connection breaks after ZooKeeper has created the node
+// but before it replied, create uses the id to find the node. The client library has a call for
+// this, too. But if that call fails, it does not return the id, and the node blocks all others for
+// as long as the session lives.
 type node struct {
 	session *session
 	conn    *zk.Conn
@@ -61,7 +61,7 @@ var errGone = fmt.Errorf("zklock: the place in the queue is gone: %w", ErrLost)
 // errLocked ends an attempt that does not wait for a held lock.
 var errLocked = errors.New("zklock: locked")
 
-// Acquire puts the node into the queue, and waits until it is the first if wait is set.
+// Acquire puts the node into the queue. If wait is set, it waits until the node is first.
 func (n *node) Acquire(ctx context.Context, wait bool) (bool, error) {
 	err := n.queue(ctx, wait)
 	if errors.Is(err, errLocked) {
@@ -94,11 +94,11 @@ func (n *node) queue(ctx context.Context, wait bool) error {
 
 func (n *node) Put() bool { return n.path != "" }
 
-// Token returns the czxid of the holder's node, the number of the change that created it.
-// ZooKeeper numbers all its changes, and a node waits for every node created before it, so each
-// holder's token is greater than all earlier ones.
+// Token returns the czxid of the holder's node, which is the number of the change that created the
+// node. ZooKeeper numbers all its changes, and a node waits for every node created before it, so
+// each holder's token is greater than all earlier ones.
 //
-// The number at the end of the node's name would not do. It counts the changes below the lock's
+// The number at the end of the node's name is not suitable. It counts the changes below the lock's
 // path, and starts again at 0 when that path is removed and created again.
 func (n *node) Token() int64 { return n.token }
 
@@ -107,7 +107,7 @@ func (n *node) Exists(context.Context) (bool, error) {
 	return there, err
 }
 
-// again calls ask until there is an answer, which may be zk.ErrNoNode, or until ctx ends.
+// again calls ask until it gets an answer, which may be zk.ErrNoNode, or until ctx ends.
 func (n *node) again(ctx context.Context, ask func() error) error {
 	for ctx.Err() == nil {
 		err := ask()
@@ -124,7 +124,7 @@ func (n *node) again(ctx context.Context, ask func() error) error {
 	return context.Cause(ctx)
 }
 
-// final reports whether a request that failed with err would fail again.
+// final reports whether a request that failed with err would fail again if it were repeated.
 func final(err error) bool {
 	for _, e := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrClosing, zk.ErrInvalidPath,
 		zk.ErrBadArguments} {
@@ -167,8 +167,8 @@ func (n *node) create(ctx context.Context) error {
 
 var errAgain = errors.New("zklock: once more")
 
-// makeDir creates the parent of the lock's nodes. It is a container: ZooKeeper removes it once it
-// has become empty, usually within a minute. Containers need ZooKeeper 3.5.3 or later.
+// makeDir creates the parent of the lock's nodes. The parent is a container: ZooKeeper removes it
+// once it has become empty, usually within a minute. Containers need ZooKeeper 3.5.3 or later.
 func (n *node) makeDir() error {
 	c := n.conn
 	_, err := c.CreateContainer(n.dir, nil, zk.FlagContainer, anyone)
@@ -184,9 +184,9 @@ func (n *node) makeDir() error {
 	return err
 }
 
-// find returns the paths of all nodes that have this one's id. It asks the server to catch up
-// first: after a broken connection the client may be connected to another server, which does not
-// yet know what the first one did.
+// find returns the paths of all nodes that have the id of n. It asks the server to catch up first,
+// because after a broken connection the client may be connected to a different server, which does
+// not yet have the changes of the first one.
 func (n *node) find() (mine []string, err error) {
 	if _, err := n.conn.Sync(n.dir); err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (n *node) find() (mine []string, err error) {
 	return mine, nil
 }
 
-// advance waits until no node is before this one.
+// advance waits until no node is before n.
 func (n *node) advance(ctx context.Context, wait bool) error {
 	for {
 		var names []string
@@ -270,8 +270,8 @@ func predecessor(names []string, own string) (before string, err error) {
 // strings.
 func number(name string) string { return name[max(0, len(name)-10):] }
 
-// Remove deletes the node if it exists. It retries until the node is gone or the source is closed: a session
-// that this process counts as lost may live on in ZooKeeper, with all its nodes.
+// Remove deletes the node if it exists. It retries until the node is gone or the source is closed, because a
+// session that this process counts as lost may live on in ZooKeeper, with all its nodes.
 func (n *node) Remove() error {
 	if !n.begun {
 		return nil
@@ -284,7 +284,7 @@ func (n *node) Remove() error {
 		return err
 	})
 	switch {
-	case gone, n.session.Over(): // once the session is over, the lock may not have been held
+	case gone, n.session.Over(): // once the session is over, the lock may no longer be held
 		return ErrNotHeld
 	case errors.Is(err, zk.ErrNoNode):
 		return nil

@@ -16,9 +16,9 @@ type server struct {
 	timeout time.Duration
 }
 
-// A session is the part of the connection's session during which, by this machine's clock, that
-// session is known to be alive. After too long a gap between answers a new one begins, even if
-// ZooKeeper has not noticed the gap.
+// A session is a part of the connection's session in ZooKeeper: the time in which, by this
+// machine's clock, that session is known to be alive. After too long a gap between answers a new
+// session begins, even if ZooKeeper has not noticed the gap.
 type session struct {
 	*lease.Session
 	server  *server
@@ -32,7 +32,7 @@ func (s *server) open(ctx context.Context, source *lease.Source) (*lease.Session
 		id := s.conn.SessionID()
 		sent := time.Now()
 		failed := make(chan error, 1)
-		go func() { failed <- s.ask() }() // it ends when the connection is closed, if not before
+		go func() { failed <- s.ask() }() // it ends, at the latest, when the connection is closed
 		var err error
 		select {
 		case err = <-failed:
@@ -58,8 +58,9 @@ func (s *server) begin(source *lease.Source, id int64, sent time.Time) (*lease.S
 	return n.Session, nil
 }
 
-// ask makes the server catch up with its leader. A server that is cut off from the others
-// answers simpler requests for a while, although the others end the session.
+// ask makes the server catch up with its leader. A server that is cut off from the other
+// servers answers simpler requests for a while, although the other servers end the
+// session.
 func (s *server) ask() error {
 	_, err := s.conn.Sync(root)
 	return err

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// Calm is a ttl longer than any test with a healthy server takes.
+	// Calm is a ttl that is longer than any test with a healthy server.
 	Calm = 20 * time.Second
 
 	// Slack is added to the time limit of a wait, because the machine may be busy.
 	Slack = 6 * time.Second
 )
 
-// ErrEnough is the cause with which a test ends a wait.
+// ErrEnough is the cause that a test uses to end a wait.
 var ErrEnough = errors.New("waited long enough")
 
 // Network is the network between a process and the server: a fault.Relay, or its equivalent in
@@ -30,12 +30,13 @@ type Network interface {
 	Restore() // ends the failure
 }
 
-// Failures returns the ways in which the network fails.
+// Failures returns the ways in which a network can fail, by name.
 func Failures() map[string]func(Network) {
 	return map[string]func(Network){"hole": Network.Hole, "cut": Network.Cut}
 }
 
-// Wait reports whether m acquires the lock within Calm. If not, Wait marks the test as failed.
+// Wait waits for the lock, and reports whether m acquires it within Calm. If not, Wait marks the
+// test as failed.
 func Wait(t *testing.T, m *lease.Mutex) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), Calm, ErrEnough)

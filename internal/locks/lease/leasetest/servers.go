@@ -16,7 +16,7 @@ import (
 	"oversell/internal/fault"
 )
 
-// Etcd starts a private etcd for the length of the test and returns its address.
+// Etcd starts a private etcd for the duration of the test and returns its address.
 func Etcd(t testing.TB) string {
 	t.Helper()
 	backendtest.System(t)
@@ -28,7 +28,7 @@ func Etcd(t testing.TB) string {
 	return etcd.Addresses[0]
 }
 
-// DialEtcd connects to etcd for the length of the test.
+// DialEtcd connects to etcd for the duration of the test.
 func DialEtcd(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	client, err := coordination.DialEtcd(t.Context(), []string{endpoint})
@@ -42,11 +42,11 @@ func DialEtcd(t testing.TB, endpoint string) *clientv3.Client {
 // zooKeeper is shared by the tests of a package, because the server takes a second to start.
 var zooKeeper struct {
 	sync.Mutex
-	server *coordination.Server // nil if none runs
+	server *coordination.Server // nil if no server is running
 }
 
 // ZooKeeper returns the address of a private server, which StopZooKeeper stops. If
-// ZooKeeper is not installed, the test is skipped, or fails with CI=true.
+// ZooKeeper is not installed, the test is skipped. With CI=true, it fails instead.
 func ZooKeeper(t testing.TB) string {
 	t.Helper()
 	backendtest.System(t)
@@ -68,7 +68,8 @@ func ZooKeeper(t testing.TB) string {
 	return zooKeeper.server.Addresses[0]
 }
 
-// StopZooKeeper stops the server that ZooKeeper started, if any. TestMain must call it after the tests.
+// StopZooKeeper stops the server that ZooKeeper started, if it started one. TestMain must call it after
+// the tests.
 func StopZooKeeper() error {
 	zooKeeper.Lock()
 	defer zooKeeper.Unlock()
@@ -79,7 +80,7 @@ func StopZooKeeper() error {
 	return server.Close()
 }
 
-// DialZooKeeper connects to ZooKeeper for the length of the test.
+// DialZooKeeper connects to ZooKeeper for the duration of the test.
 func DialZooKeeper(t testing.TB, server string, timeout time.Duration) *coordination.ZooKeeper {
 	t.Helper()
 	conn, err := coordination.DialZooKeeper(t.Context(), []string{server}, timeout)
@@ -90,7 +91,7 @@ func DialZooKeeper(t testing.TB, server string, timeout time.Duration) *coordina
 	return conn
 }
 
-// NewRelay starts a relay to target for the length of the test. The relay can disturb the network.
+// NewRelay starts a relay to target for the duration of the test. The relay can inject network faults.
 func NewRelay(t testing.TB, target string) *fault.Relay {
 	t.Helper()
 	r, err := fault.StartRelay(target)

@@ -1,7 +1,7 @@
 // Package backend opens the servers that the flags -redis and -db name.
 //
-// This takes two steps, because one process may start a server that other processes use.
-// ServeRedis and ServeDatabase turn a flag's value into a URL, and start a server if the value
+// Opening takes two steps, because one process may start a server that other processes use.
+// ServeRedis and ServeDatabase turn the value of a flag into a URL, and start a server if the value
 // asks for one. DialRedis and DialDatabase connect to such a URL from any process on the machine.
 package backend
 
@@ -28,7 +28,7 @@ var (
 	ErrUnreachable = errors.New("unreachable")
 )
 
-// These values of -redis and -db start a server. The last one is for -redis only.
+// These values of -redis and -db start a server. The last value is only for -redis.
 const (
 	embedded       = "embedded"
 	privateOnly    = "local"
@@ -59,8 +59,8 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// isWord reports whether s is a short word that is safe to repeat in an error: a longer string,
-// or one with other characters, may contain a password.
+// isWord reports whether s is a short word that is safe to repeat in an error. A longer string, or
+// a string with other characters, may contain a password.
 func isWord(s string) bool {
 	if len(s) > 16 {
 		return false

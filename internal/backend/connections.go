@@ -9,26 +9,27 @@ import (
 	"time"
 )
 
-// Connections measures how long the connections of a database's pool are in use, from when one is
-// taken out of the pool until it is returned. A pool has few connections, so this time limits the
-// number of sales, even if the database is not busy. The zero value is ready to use. Connections is
-// safe for concurrent use.
+// Connections measures the time for which the connections of a database's pool are in use. A
+// connection is in use from when it is taken out of the pool until it is returned. A pool has few
+// connections, so this time limits the number of sales, even if the database is not busy. The zero
+// value is ready to use. Connections is safe for concurrent use.
 type Connections struct {
-	// Returned, if not nil, is called when a connection is returned, with the time for which it was in use.
+	// Returned, if not nil, is called when a connection is returned, with the time for which the connection
+	// was in use.
 	Returned func(held time.Duration)
 
 	held  atomic.Int64
 	times atomic.Int64
 }
 
-// Held returns the total time for which connections were in use, and the number of times that one was returned.
-// The time of a connection that is still in use is added when the connection is returned.
+// Held returns the total time for which connections were in use, and the number of times that a connection was
+// returned. The time of a connection that is still in use is added when the connection is returned.
 func (c *Connections) Held() (held time.Duration, times int64) {
 	return time.Duration(c.held.Load()), c.times.Load()
 }
 
-// Through returns a connector that gets its connections from inner and measures them. It is an
-// argument for DialDatabaseThrough.
+// Through returns a connector that gets its connections from inner and measures them. Pass the
+// method Through to DialDatabaseThrough.
 func (c *Connections) Through(inner driver.Connector) driver.Connector {
 	return measuredConnector{inner, c}
 }
@@ -60,10 +61,10 @@ type contextConn interface {
 	driver.QueryerContext
 }
 
-// measuredConn measures how long it is out of the pool: package sql calls ResetSession when it takes a
-// connection out of its pool, and IsValid when it returns one. Package sql does not reset a new connection. It
-// may put a new connection into the pool unused, so its time counts from its first use. A measuredConn needs no
-// mutex, because package sql locks a connection while it uses it.
+// measuredConn measures the time for which it is out of the pool. Package sql calls ResetSession when it takes
+// a connection out of its pool, and IsValid when it returns the connection. Package sql does not reset a new
+// connection. It may put a new connection into the pool unused, so its time counts from its first use. A
+// measuredConn needs no mutex, because package sql locks a connection while it uses it.
 type measuredConn struct {
 	contextConn
 	connections *Connections
@@ -111,7 +112,8 @@ func (c *measuredConn) Close() error {
 	return c.contextConn.Close()
 }
 
-// CheckNamedValue leaves the check of an argument to the driver, or to package sql if the driver has none.
+// CheckNamedValue leaves the check of an argument to the driver, or to package sql if the driver has no
+// check.
 func (c *measuredConn) CheckNamedValue(v *driver.NamedValue) error {
 	if inner, ok := c.contextConn.(driver.NamedValueChecker); ok {
 		return inner.CheckNamedValue(v)

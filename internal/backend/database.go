@@ -55,15 +55,15 @@ func serveSQLite() (*Server, error) {
 	return &Server{URL: sqliteScheme + filepath.Join(dir, temporaryName), stop: stop}, nil
 }
 
-// The embedded database is a file named temporaryName in a folder whose name
-// begins with temporaryFolder. Other processes recognise it by these names.
+// The embedded database is a file named temporaryName in a folder whose name begins
+// with temporaryFolder. Other processes recognise the embedded database by these names.
 const (
 	temporaryFolder = "oversell-"
 	temporaryName   = "oversell.db"
 )
 
-// isTemporary reports whether a file was created by serveSQLite, in this
-// process or another.
+// isTemporary reports whether a file was created by serveSQLite, in this process or in
+// another.
 func isTemporary(file string) bool {
 	dir, name := filepath.Split(file)
 	parent, folder := filepath.Split(filepath.Clean(dir))

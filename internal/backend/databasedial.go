@@ -19,7 +19,7 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// TablePrefix begins the name of every table of this project, so that other tables in the user's
+// TablePrefix is the prefix of every table name in this project, so that other tables in the user's
 // database are never touched.
 const TablePrefix = "oversell_"
 
@@ -27,16 +27,16 @@ const TablePrefix = "oversell_"
 // database answers. To close the connection, close the *sql.DB that its DB
 // method returns.
 //
-// The connection recovers by itself after the server was down. Errors wrap ErrSpec for a wrong URL,
-// and ErrUnreachable if there is no answer within three seconds or the password is refused. No
+// The connection recovers by itself after the server has been down. Errors wrap ErrSpec for a wrong
+// URL, and ErrUnreachable if there is no answer within three seconds or the password is refused. No
 // error contains the password. The errors of statements are translated to GORM's, such as
 // gorm.ErrDuplicatedKey.
 func DialDatabase(ctx context.Context, url string) (*gorm.DB, error) {
 	return DialDatabaseThrough(ctx, url, func(c sqldriver.Connector) sqldriver.Connector { return c })
 }
 
-// DialDatabaseThrough is like DialDatabase, but through wraps a connector around the driver's, so
-// that faults can be injected into statements.
+// DialDatabaseThrough is like DialDatabase, but through wraps the driver's connector, so that
+// faults can be injected into statements.
 func DialDatabaseThrough(
 	ctx context.Context, url string, through func(sqldriver.Connector) sqldriver.Connector,
 ) (*gorm.DB, error) {
@@ -58,8 +58,8 @@ func dialMySQL(
 		return nil, fmt.Errorf("%w for -db: the driver refuses it; %s", ErrSpec, databaseSpecs)
 	}
 	pool := sql.OpenDB(through(connector))
-	// The pool keeps as many idle connections as open ones: under load a returned connection is
-	// needed again immediately, and would have to be dialled again if it had been closed.
+	// The pool may keep all of its connections idle: under load a returned connection is needed
+	// again immediately, and would have to be dialled again if it had been closed.
 	pool.SetMaxOpenConns(32)
 	pool.SetMaxIdleConns(32)
 	// This is shorter than the time after which servers and proxies silently cut connections.
@@ -79,30 +79,32 @@ func dialSQLite(
 		return nil, fmt.Errorf("database at %s: %w: %w", file, ErrUnreachable, err)
 	}
 	pool := sql.OpenDB(through(connector))
-	// SQLite allows one writer at a time, so more connections would only add waiters. One would be
-	// too few: a query outside of a transaction that is still open would wait forever.
+	// SQLite allows one writer at a time, so more connections would only add waiters. One
+	// connection would not be enough: a query outside of a transaction that is still open would
+	// wait forever.
 	pool.SetMaxOpenConns(4)
 	pool.SetMaxIdleConns(4)
-	// The dialector does not dial. Only DatabaseName uses its DSN.
+	// The dialector does not dial. Its DSN is used only by DatabaseName.
 	return open(ctx, pool, &sqlite.Dialector{DSN: file, Conn: pool}, file)
 }
 
-// sqliteDSN returns a file's name with the settings of each connection.
+// sqliteDSN returns the name of a file with the settings of each connection.
 func sqliteDSN(file string) string {
 	q := url.Values{
 		"_pragma": {
 			// Readers continue while one connection writes.
 			"journal_mode(WAL)",
-			// With this, a commit in WAL mode does not wait for the disk. A killed process still
-			// loses nothing; only a power failure may lose commits.
+			// With this setting, a commit in WAL mode does not wait for the disk. A killed process
+			// still loses nothing; only a power failure may lose commits.
 			"synchronous(NORMAL)",
 			// A connection that finds the file busy fails immediately, and waitingConn waits instead. This
-			// pragma must be the last, so that the switch to WAL waits for the driver's own five seconds.
+			// pragma must be the last one, so that the switch to WAL may wait for the driver's default of
+			// five seconds.
 			"busy_timeout(0)",
 		},
 		// A transaction takes the write lock when it begins. Otherwise a transaction that reads
-		// first and writes later would fail with SQLITE_BUSY, without waiting, if another one has
-		// written in between.
+		// first and writes later would fail with SQLITE_BUSY, without waiting, if another
+		// transaction has written in between.
 		"_txlock": {"immediate"},
 	}
 	return filepath.ToSlash(file) + "?" + q.Encode()

@@ -9,14 +9,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// databaseSpecs is the part of each error that lists the values that -db accepts.
+// databaseSpecs lists the values that -db accepts. It is part of every error about a value.
 const databaseSpecs = "want embedded, local, sqlite:FILE or user:password@tcp(host:3306)/database"
 
 const sqliteScheme = "sqlite:"
 
 // databaseTarget is a parsed URL of a database. One of its fields is set.
 type databaseTarget struct {
-	file  string // of SQLite
+	file  string // path of an SQLite file
 	mysql *mysql.Config
 }
 
@@ -80,22 +80,22 @@ func checkDSN(spec string) error {
 	return nil
 }
 
-// withOwnSettings adds the settings that the project relies on to a user's DSN.
-// It sets timeouts only where the DSN does not.
+// withOwnSettings adds the settings on which this project relies to a user's DSN. It
+// sets only those timeouts that the DSN does not set.
 func withOwnSettings(c *mysql.Config) *mysql.Config {
 	c.ParseTime = true
 	c.Loc = time.UTC
-	// A statement that is not kept prepared is sent with its values, in one round trip instead of
-	// three.
+	// A statement that is not kept prepared is sent together with its values, in one round trip
+	// instead of three.
 	c.InterpolateParams = true
-	// The affected rows are the changed rows, not the found ones. Otherwise an INSERT that finds an
-	// existing row would look as if it had inserted the row.
+	// The affected rows are the rows that were changed, not the rows that were found. Otherwise an
+	// INSERT that finds an existing row would look as if it had inserted the row.
 	c.ClientFoundRows = false
 	c.Logger = &mysql.NopLogger{} // every failure is also returned as an error
 	c.Timeout = orElse(c.Timeout, 2*time.Second)
-	// A healthy server is silent for the longest time while it waits for a row lock, so that wait
-	// gets a shorter limit. It then ends with the server's error, and not with a broken connection
-	// and an unknown outcome. A caller's context can end both waits sooner.
+	// The longest silence of a healthy server is a wait for a row lock, so that wait has a shorter
+	// limit. It then ends with the server's error, rather than with a broken connection and an
+	// unknown outcome. The caller's context can end both waits sooner.
 	c.ReadTimeout = orElse(c.ReadTimeout, 15*time.Second)
 	c.WriteTimeout = orElse(c.WriteTimeout, 15*time.Second)
 	if c.Params == nil {
@@ -107,8 +107,8 @@ func withOwnSettings(c *mysql.Config) *mysql.Config {
 	return c
 }
 
-// ErrNotRelayed means that a relay cannot be put in front of the database at a URL: it is an SQLite
-// file, a Unix socket, or a server with TLS.
+// ErrNotRelayed means that no relay can be put in front of the database at a URL, because the URL
+// names an SQLite file, a Unix socket, or a server with TLS.
 var ErrNotRelayed = errors.New("not a MySQL or MariaDB at host:port without TLS")
 
 // DatabaseAddr returns the host:port in the URL of a MySQL or MariaDB. Errors wrap ErrSpec for a

@@ -62,7 +62,7 @@ func serveMiniredis() (*Server, error) {
 }
 
 // EmbeddedRedis reports whether the server at a URL is a miniredis. Its errors are those of
-// DialRedis, and of a request for the version.
+// DialRedis and of a request for the version.
 func EmbeddedRedis(ctx context.Context, url string) (_ bool, err error) {
 	rdb, err := DialRedis(ctx, url, 1)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 var ErrNotSingle = errors.New("not a single Redis without TLS")
 
 // SingleAddr returns the host:port in the URL of a single Redis without TLS. Errors wrap ErrSpec
-// for a wrong URL, and ErrNotSingle for any other kind of Redis, also for the value "local:cluster"
-// of -redis. They never contain the password.
+// for a wrong URL, and ErrNotSingle for any other kind of Redis, including the value
+// "local:cluster" of -redis. They never contain the password.
 func SingleAddr(url string) (string, error) {
-	if url == privateCluster { // the cluster is not started yet
+	if url == privateCluster { // the cluster has not been started yet
 		return "", ErrNotSingle
 	}
 	target, err := parseRedisURL(url)

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// newCluster returns the client of a cluster, which w watches unless w is nil.
+// newCluster returns a client of a cluster. Unless w is nil, w watches the client.
 func newCluster(o *redis.UniversalOptions, w *RedisWatch) *redis.ClusterClient {
 	options := o.Cluster()
 	options.OnConnect = nil
@@ -27,11 +27,11 @@ func newCluster(o *redis.UniversalOptions, w *RedisWatch) *redis.ClusterClient {
 
 // nodeHook corrects two behaviours of a cluster's client when a node is unavailable.
 //
-// The client resends a command after a lost reply, up to the same limit as for MOVED and ASK;
+// The client resends a command after a lost reply, up to the same limit as for MOVED and ASK, and
 // MaxRetries does not prevent that. The hook lets a resent command through only if no server has
 // executed it, because the server has refused it or could not be dialled.
 //
-// The client asks for the list of nodes only once a minute, so it would go on dialling a primary
+// The client asks for the list of nodes only once a minute, so it would continue to dial a primary
 // that a replica has replaced. The hook makes the client ask when a node does not answer.
 type nodeHook struct {
 	reload func() // returns immediately

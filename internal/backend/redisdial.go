@@ -24,14 +24,14 @@ import (
 // poolSize limits the number of connections to each server; 0 stands for the default of go-redis. A
 // parameter of the URL overrides poolSize.
 //
-// The client recovers by itself after the server was down. Errors wrap ErrSpec for a wrong URL, and
-// ErrUnreachable if there is no answer within three seconds or the password is refused. No error
-// contains the password.
+// The client recovers by itself after the server has been down. Errors wrap ErrSpec for a wrong
+// URL, and ErrUnreachable if there is no answer within three seconds or the password is refused. No
+// error contains the password.
 func DialRedis(ctx context.Context, url string, poolSize int) (redis.UniversalClient, error) {
 	return dialRedis(ctx, url, poolSize, nil)
 }
 
-// dialRedis is like DialRedis, but w watches the client, unless w is nil.
+// dialRedis is like DialRedis, but w, unless it is nil, watches the client.
 func dialRedis(ctx context.Context, url string, poolSize int, w *RedisWatch) (redis.UniversalClient, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {
@@ -106,17 +106,19 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 		WriteTimeout: orElse(o.WriteTimeout, 1500*time.Millisecond),
 
 		// A caller's deadline also ends a running command, not only the wait for a connection: a renewal
-		// that completes after the ttl is useless. This costs a connection, which is dropped together
-		// with its late reply.
+		// that completes after the ttl is useless. This costs a connection, because the connection is
+		// dropped together with the late reply.
 		ContextTimeoutEnabled: true,
 
 		// Thousands of buyers share a few connections. A request for a lock must not be interrupted, so
-		// it is this timeout that ends its wait for a connection, not the caller's context. It includes
-		// the read timeout, because a server that answers within that has not failed.
+		// its wait for a connection is ended by this timeout, not by the caller's context. The timeout
+		// includes the read timeout, because a server that answers within the read timeout has not
+		// failed.
 		PoolTimeout: orElse(o.PoolTimeout, readTimeout+queueTime),
 		PoolSize:    o.PoolSize,
 		PoolFIFO:    o.PoolFIFO,
-		// Pipelines use the same pool, so that the pool's size is the number of connections.
+		// Pipelines use the same pool, so that the size of the pool limits the total number of
+		// connections.
 		PipelinePoolSize: -1,
 
 		MinIdleConns:    o.MinIdleConns, // if 0, connections are opened when needed
@@ -125,7 +127,8 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 		ConnMaxIdleTime: o.ConnMaxIdleTime,
 		ConnMaxLifetime: o.ConnMaxLifetime,
 
-		// This saves two commands for each new connection. The bench counts the server's commands.
+		// This saves two commands for each new connection, because the bench counts the server's
+		// commands.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
@@ -133,10 +136,10 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 
 // queueTime limits the wait for a connection beyond the read timeout. It is longer than the wait
 // for a Redis that is busy but answers. It is also short enough for a Redis that hangs, where each
-// earlier command in the queue for a small pool must time out first. 5,000 buyers that each retried
-// every 50 ms waited between one and two seconds, on 128 connections per instance and two cores
-// with six times the work that they could do. A lock's release gives up after five seconds, so a
-// longer wait would not help a holder.
+// earlier command in the queue for a small pool must time out first. In a measurement, 5,000 buyers
+// that each retried every 50 ms waited for between one and two seconds, with 128 connections per
+// instance and a load of six times the capacity of two cores. A lock's release gives up after five
+// seconds, so a longer wait would not help a holder.
 const queueTime = 4 * time.Second
 
 // orElse returns d, or fallback if d is zero.

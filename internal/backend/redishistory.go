@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisHistory returns a function that asks Redis for the history id of the data at a key, which
-// is Redis's replication id. The id changes when a server restarts, perhaps from an older file,
-// and when a replica is promoted, perhaps without the last writes. As long as the id stays the
-// same, no write has been lost. It is "" for a server that does not report an id, such as
+// RedisHistory returns a function that asks Redis for the history id of the data at a key. The
+// history id is Redis's replication id. The id changes when a server restarts, possibly from an
+// older file, and when a replica is promoted, possibly without the last writes. As long as the id
+// stays the same, no write has been lost. It is "" for a server that does not report an id, such as
 // miniredis, or that refuses INFO.
 func RedisHistory(rdb redis.UniversalClient) func(ctx context.Context, key string) (string, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
@@ -47,12 +47,12 @@ func replicationOf(ctx context.Context, node redis.Cmdable) (history string, rep
 }
 
 // RedisWatch detects that the connections of a client lead to a different history than before (see
-// RedisHistory). It asks for the id on each new connection, before any command is sent over it, and
-// adds no cost to the commands. So a process notices that it talks to a different Redis even if
+// RedisHistory). It asks for the history id on each new connection, before any command is sent over
+// it, so commands cost no more. A process thus notices that it talks to a different Redis even if
 // none of its commands failed. The zero value is ready for use by one client.
 //
-// A cluster's client gets no connection to a replica: the connection would survive the replica's
-// promotion, and the history would not be checked again.
+// The client of a cluster gets no connection to a replica, because the connection would survive the
+// replica's promotion, and the history would not be checked again.
 type RedisWatch struct {
 	changes atomic.Uint64
 
@@ -60,9 +60,9 @@ type RedisWatch struct {
 	last map[string]string // history by address of a cluster's node; key "" for any other server
 }
 
-// Changes returns the number of connections that led to a different history than the connection
-// before, or to a new node of a cluster. The change is counted before the first command is sent
-// over that connection.
+// Changes returns the number of new connections that led to a different history than the previous
+// connection, or to a new node of a cluster. A change is counted before the first command is sent
+// over the new connection.
 func (w *RedisWatch) Changes() uint64 { return w.changes.Load() }
 
 // Dial is like DialRedis, but w watches the client.
@@ -73,7 +73,7 @@ func (w *RedisWatch) Dial(ctx context.Context, url string, poolSize int) (redis.
 // watched sets an option so that w checks each new connection of the client.
 func (w *RedisWatch) watched(o *redis.UniversalOptions) { o.OnConnect = w.at("") }
 
-// errReplica is the error of a new connection to a replica in a cluster.
+// errReplica is the error of a new connection that leads to a replica in a cluster.
 var errReplica = errors.New("the node is a replica")
 
 // at returns the function to call on each new connection to the named server. The name is the

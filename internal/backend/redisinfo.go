@@ -14,13 +14,13 @@ import (
 // infoRefused reports whether err means that the user of a Redis may not use INFO, or that the
 // server has no such command. Managed servers may be configured in this way.
 func infoRefused(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") // ERR is cut off
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") // ERR is removed
 }
 
 // RedisCommands returns the number of commands that the server has executed since its start, summed
 // over the masters of a cluster. It returns nil if the server refuses INFO. The number includes the
-// commands of all clients, also this one. After a failover, the count of the new master continues
-// that of the replica.
+// commands of all clients, including this one. After a failover, the count of the new master
+// continues from its count as a replica.
 func RedisCommands(ctx context.Context, rdb redis.UniversalClient) (*int64, error) {
 	var sum atomic.Int64 // the nodes of a cluster are asked concurrently
 	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
@@ -81,8 +81,8 @@ func countMasters(ctx context.Context, rdb redis.UniversalClient) (int64, error)
 	return masters.Load(), nil
 }
 
-// eachMaster calls f for each master of a cluster, concurrently, and once for
-// any other client.
+// eachMaster calls f concurrently for each master of a cluster. For any other client,
+// it calls f once.
 func eachMaster(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, redis.Cmdable) error) error {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisSpecs is the part of each error that lists the values that -redis accepts.
+// redisSpecs lists the values that -redis accepts. It is part of every error about a value.
 const redisSpecs = "want embedded, local, local:cluster, host:port, " +
 	"redis://[user:password@]host:port[/db] (rediss:// for TLS, several comma-separated addresses for a cluster) " +
 	"or redis+sentinel://host:port,…/master[/db]"
@@ -23,13 +23,13 @@ var errTwoURLs = errors.New("several addresses have one scheme, as in redis://a:
 type redisTarget struct {
 	addrs   []string       // host:port of the server, the cluster's nodes, or the sentinels
 	cluster bool           // addrs are nodes of a cluster
-	master  string         // the master's name in the sentinels; "" without sentinels
+	master  string         // the sentinels' name for the master; "" without sentinels
 	options *redis.Options // the other settings: credentials, database, TLS, the parameters
 
 	sentinelUser, sentinelPassword string
 }
 
-// parseRedisURL parses the URL of one server, a cluster or a sentinel set. The errors wrap ErrSpec
+// parseRedisURL parses the URL of one server, a cluster or a set of sentinels. Errors wrap ErrSpec
 // and do not repeat the part that may contain a password.
 func parseRedisURL(spec string) (*redisTarget, error) {
 	t, err := parseRedis(spec)
@@ -63,8 +63,8 @@ func parseRedis(spec string) (*redisTarget, error) {
 	return t, nil
 }
 
-// redisOptions lets go-redis parse the part after the addresses. go-redis does not get the
-// credentials, because its errors repeat the input.
+// redisOptions lets go-redis parse the part after the addresses. It does not pass the
+// credentials to go-redis, because the errors of go-redis repeat the input.
 func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options, error) {
 	o, err := redis.ParseURL((&url.URL{
 		Scheme:   scheme,
@@ -79,8 +79,8 @@ func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options
 		return nil, errors.New("max_retries is not for you to choose: a repeated command may lock or count twice")
 	}
 	if o.TLSConfig != nil {
-		// An empty name stands for the host that is dialled. With several addresses that is not
-		// always the first one.
+		// An empty name stands for the host that is dialled. If there are several addresses, that
+		// is not always the first host.
 		o.TLSConfig.ServerName = ""
 	}
 	if parts.user != nil {
@@ -140,8 +140,8 @@ func splitRedisURL(spec string) (*redisParts, error) {
 	return p, p.splitTail(tail)
 }
 
-// withScheme turns host:port, or several of them, into a URL. It removes the scheme from later
-// addresses that repeat it.
+// withScheme turns one or more host:port into a URL. If later addresses repeat the scheme,
+// withScheme removes it from them.
 func withScheme(spec string) string {
 	scheme, _, _ := strings.Cut(spec, "://")
 	if first, others, found := strings.Cut(spec, ","+scheme+"://"); found && !strings.Contains(others, "@") {
@@ -201,7 +201,7 @@ func (p *redisParts) splitAuthority(authority string) error {
 	return nil
 }
 
-// checkAddr requires both a host and a port: a default port would hide a comma
+// checkAddr requires both a host and a port, because a default port would hide a comma
 // that was meant to be a colon.
 func checkAddr(s string) (string, error) {
 	u, err := url.Parse("redis://" + s)

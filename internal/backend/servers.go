@@ -14,7 +14,7 @@ type Server struct {
 	// so it must never be logged.
 	URL string
 
-	stop func() error // nil if it is the user's own
+	stop func() error // nil if the server is the user's own
 }
 
 // Close stops the server or removes the file, unless it is the user's own. Close may be called more
@@ -26,8 +26,8 @@ func (s *Server) Close() error {
 	return s.stop()
 }
 
-// Servers is a Redis and a database that can be dialled from any process on this machine. It
-// contains their names for the first lines of a report.
+// Servers describes a Redis and a database that can be dialled from any process on this machine,
+// with their names for the first lines of a report.
 type Servers struct {
 	RedisURL, RedisName string // the URL may contain a password
 	DBURL, DBName       string // the URL may contain a password
@@ -35,8 +35,8 @@ type Servers struct {
 	redis, db *Server
 }
 
-// Serve resolves the values of -redis and -db, as ServeRedis and ServeDatabase
-// do, and checks that both servers answer. The caller must call Close.
+// Serve resolves the values of -redis and -db like ServeRedis and ServeDatabase, and
+// checks that both servers answer. The caller must call Close.
 func Serve(ctx context.Context, redisSpec, dbSpec string) (*Servers, error) {
 	s := &Servers{}
 	var g errgroup.Group

@@ -12,9 +12,9 @@ import (
 	"github.com/glebarez/go-sqlite"
 )
 
-// sqliteConnector opens connections to an SQLite file. While another connection writes, they wait in Go code.
-// SQLite's own wait ignores the caller's context and is unfair: it retries only every 100 ms, and may fail to
-// get the lock for many seconds while other connections write one after another.
+// sqliteConnector opens connections to an SQLite file. While another connection is writing, a connection
+// waits in Go code. SQLite's own wait ignores the caller's context and is unfair: it retries only every 100
+// ms, and may fail to get the lock for many seconds while other connections write one after another.
 //
 // It implements driver.Connector.
 type sqliteConnector struct {
@@ -53,8 +53,8 @@ type sqliteStmt interface {
 	driver.StmtQueryContext
 }
 
-// waitingConn retries statements that fail because another connection is writing. That is safe: a
-// statement that failed with SQLITE_BUSY has done nothing.
+// waitingConn retries statements that fail because another connection is writing. Retrying is safe,
+// because a statement that failed with SQLITE_BUSY has done nothing.
 type waitingConn struct{ contextConn }
 
 func (c waitingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
@@ -95,8 +95,8 @@ func (s waitingStmt) QueryContext(ctx context.Context, args []driver.NamedValue)
 // busyLimit limits the wait if the caller's context does not.
 const busyLimit = 10 * time.Second
 
-// whenFree calls f until its error is not one of a busy file, or until busyLimit has passed or ctx
-// ends. The error is that of f, or wraps both that of ctx and that of f.
+// whenFree calls f again while its error says that the file is busy, until busyLimit has passed or
+// ctx ends. It returns the error of f. If ctx has ended, the returned error also wraps that of ctx.
 func whenFree[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	limit := time.Now().Add(busyLimit)
 	for {
@@ -114,13 +114,14 @@ func whenFree[T any](ctx context.Context, f func() (T, error)) (T, error) {
 
 // busyPause returns a random pause, about as long as a short transaction. The gap between two
 // transactions is brief, but a writer that retries often, and out of step with the other writers,
-// soon finds one.
+// soon hits a gap.
 func busyPause() time.Duration {
 	return 200*time.Microsecond + rand.N(800*time.Microsecond)
 }
 
-// isBusy reports whether it helps to wait and try again. It does not help a transaction that has
-// read and then wants to write, if its data has changed: that error has a different code.
+// isBusy reports whether err means that the file is busy, so that waiting and retrying helps.
+// Retrying does not help a transaction that wants to write after the data that it read has changed;
+// that error has a different code.
 func isBusy(err error) bool {
 	const busy, busyRecovery = 5, 5 | 1<<8 // SQLITE_BUSY, SQLITE_BUSY_RECOVERY
 	var e *sqlite.Error

@@ -1,10 +1,10 @@
 // Package backendtest starts the backends of the program for tests: private servers for each test,
 // which are stopped and removed when the test is over.
 //
-// Without the build tag system only the embedded backends are tested: a test that needs a real
-// server, a browser or a compiler is skipped. With the tag, a test is skipped only if it needs a
-// binary that is not installed; the message says how to install it. With CI=true in the
-// environment such a test fails, so that no gap in the tests goes unnoticed.
+// Without the build tag "system", only the embedded backends are tested, and each test that needs a
+// real server, a browser or a compiler is skipped. With the tag, a test is skipped only if it needs
+// a binary that is not installed; the message says how to install it. With CI=true in the
+// environment, such a test fails instead, so that no gap in the tests goes unnoticed.
 package backendtest
 
 import (
@@ -30,7 +30,8 @@ func Kinds() []string {
 	return []string{"embedded", "local"}
 }
 
-// Times returns the number of rounds of a test: fast, or, with the build tag system, all.
+// Times returns the number of rounds of a test. With the build tag system it returns all, otherwise
+// fast.
 func Times(fast, all int) int {
 	if tagged {
 		return all
@@ -39,7 +40,7 @@ func Times(fast, all int) int {
 }
 
 // System skips the test unless it is built with the tag system. Every test that starts a server, a
-// browser, a compiler or a whole program must call it, or be in a file with the tag.
+// browser, a compiler or a whole program must call System or be in a file with the tag.
 func System(t testing.TB) {
 	t.Helper()
 	if !tagged {
@@ -48,7 +49,7 @@ func System(t testing.TB) {
 }
 
 // Slack is added to the time limits of tests, because a machine may be busy. Such a limit only
-// distinguishes a wait that ends from one that does not. Only benchmarks measure speed.
+// distinguishes a wait that ends from a wait that does not. Only benchmarks measure speed.
 const Slack = 6 * time.Second
 
 // startTimeout limits the start of one server.

@@ -15,8 +15,8 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// Cluster runs a Redis cluster of three primaries and three replicas for the length of the
-// test and returns its URL, a value for -redis.
+// Cluster runs a Redis cluster of three primaries and three replicas for the duration of
+// the test. It returns the cluster's URL, which is a value for -redis.
 func Cluster(t testing.TB) string {
 	t.Helper()
 	return LocalCluster(t).URL()
@@ -30,7 +30,7 @@ type RedisCluster struct {
 	clients  map[string]*redis.Client // by address; each for a single node
 }
 
-// LocalCluster runs a RedisCluster for the length of the test.
+// LocalCluster runs a RedisCluster for the duration of the test.
 func LocalCluster(t testing.TB) *RedisCluster {
 	t.Helper()
 	System(t)
@@ -63,7 +63,7 @@ func (c *RedisCluster) Slot(t testing.TB, key string) int {
 	return int(slot)
 }
 
-// owner asks a node which primary has a slot. It returns that primary, and another one.
+// owner asks a node which primary has a slot. It returns that primary and a different one.
 func owner(ctx context.Context, node *redis.Client, slot int) (with, other redis.Node, err error) {
 	shards, err := node.ClusterShards(ctx).Result()
 	for _, s := range shards {
@@ -81,7 +81,8 @@ func owner(ctx context.Context, node *redis.Client, slot int) (with, other redis
 	return with, other, err
 }
 
-// Cut prevents later writes to a slot from reaching the replica of its primary, so that a Failover loses them.
+// Cut prevents later writes to a slot from reaching the replica of the slot's primary, so that a Failover
+// loses them.
 func (c *RedisCluster) Cut(t testing.TB, slot int) {
 	t.Helper()
 	ctx := starting(t)
@@ -105,14 +106,14 @@ func (c *RedisCluster) Cut(t testing.TB, slot int) {
 	t.Fatalf("the primary at %s has no replica", addr(from))
 }
 
-// Failover kills the primary of a slot, and returns when its replica has replaced it and all other
-// nodes know that.
+// Failover kills the primary of a slot. It returns when the replica has replaced the primary and
+// all other nodes know that.
 func (c *RedisCluster) Failover(t testing.TB, slot int) {
 	t.Helper()
 	ctx := starting(t)
 	was, _, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
 	must(t, err)
-	for _, n := range c.running() { // by default they wait for five seconds
+	for _, n := range c.running() { // by default, nodes wait for five seconds
 		must(t, c.clients[n.Addr].ConfigSet(ctx, "cluster-node-timeout", "500").Err())
 	}
 	for _, n := range c.running() {
@@ -131,7 +132,7 @@ func (c *RedisCluster) Failover(t testing.TB, slot int) {
 
 func addr(n redis.Node) string { return net.JoinHostPort(n.IP, strconv.FormatInt(n.Port, 10)) }
 
-// Migrate moves a slot to another primary, one key after the other, as redis-cli --cluster reshard
+// Migrate moves a slot to another primary, key by key, as redis-cli --cluster reshard
 // --cluster-replace does. The scripts of v7 and later use keys that are derived from the lock's
 // key, and such a key may exist on both primaries for a while. Migrate calls moved after each key,
 // with the number of keys left.
@@ -165,8 +166,8 @@ func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
 	}
 }
 
-// eventually waits until holds returns true. If ctx ends first, the test fails. what describes the
-// wait in the message.
+// eventually waits until holds returns true. If ctx ends first, the test fails, with a message in
+// which what describes the wait.
 func eventually(t testing.TB, ctx context.Context, what string, holds func() bool) {
 	t.Helper()
 	for !holds() {

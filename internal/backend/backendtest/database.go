@@ -17,12 +17,11 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// Database creates an empty database of the spec "embedded" or "local" for the
-// length of the test and returns the URL to dial, which is also a value for
-// -db.
+// Database creates an empty database of the spec "embedded" or "local" for the duration
+// of the test. It returns the URL to dial, which is also a value for -db.
 //
 // Tests that run at the same time share one server for their "local" databases. If the package's
-// TestMain calls Main, all tests of the package share it.
+// TestMain calls Main, all tests of the package share one server.
 func Database(t testing.TB, spec string) string {
 	t.Helper()
 	if spec == "local" {
@@ -34,7 +33,7 @@ func Database(t testing.TB, spec string) string {
 	return s.URL
 }
 
-// DialDatabase connects to a URL for the length of the test.
+// DialDatabase connects to a URL for the duration of the test.
 func DialDatabase(t testing.TB, url string) *gorm.DB {
 	t.Helper()
 	db, err := backend.DialDatabase(t.Context(), url)
@@ -47,7 +46,7 @@ func DialDatabase(t testing.TB, url string) *gorm.DB {
 	return db
 }
 
-// Main runs a package's tests and keeps their shared "local" database server running until the last
+// Main runs a package's tests. It keeps their shared "local" database server running until the last
 // test, which saves half a second per test. Then it calls the functions in ends, and fails if a
 // goroutine is left behind. Call it in TestMain:
 //
@@ -65,7 +64,7 @@ func Main(m *testing.M, ends ...func() error) (code int) {
 
 func run(m *testing.M) int {
 	debug.SetGCPercent(400)            // tests allocate a lot and keep little
-	_ = flag.Set("test.parallel", "8") // tests mostly wait; the flag -parallel overrides this
+	_ = flag.Set("test.parallel", "8") // tests mostly wait; the flag -parallel has priority
 	shared.keep(true)
 	defer shared.keep(false)
 	return m.Run()
@@ -85,8 +84,8 @@ func sharedDatabase(t testing.TB) string {
 	return dsn
 }
 
-// shared and databases are the state of one test binary. They are global because TestMain and the
-// tests cannot share state in any other way.
+// shared and databases contain the state of one test binary. They are global because TestMain and
+// the tests cannot share state in any other way.
 var (
 	shared    sharedServer
 	databases atomic.Int64
@@ -100,7 +99,7 @@ type sharedServer struct {
 	server *local.Database
 }
 
-// acquire counts a user of the server, and starts the server if it does not run.
+// acquire counts a user of the server, and starts the server if it is not running.
 func (s *sharedServer) acquire(ctx context.Context) (*local.Database, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +121,7 @@ func (s *sharedServer) release() {
 	s.stopUnused()
 }
 
-// keep sets whether the server keeps running while it has no users.
+// keep decides whether the server keeps running while it has no users.
 func (s *sharedServer) keep(kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +133,7 @@ func (s *sharedServer) stopUnused() {
 	if s.users > 0 || s.kept || s.server == nil {
 		return
 	}
-	_ = s.server.Close() // if this fails, the system will clean the temporary folder
+	_ = s.server.Close() // if this fails, the temporary folder is left to the system
 	s.server = nil
 }
 
@@ -147,8 +146,7 @@ type LocalDatabase struct {
 	URL, AdminURL string
 }
 
-// RestartableDatabase runs a private database server for the length of the
-// test.
+// RestartableDatabase runs a private database server for the duration of the test.
 func RestartableDatabase(t testing.TB) *LocalDatabase {
 	t.Helper()
 	System(t)

@@ -14,12 +14,12 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// role is the environment variable that tells a test binary that a test has started it as a
-// process (see Play).
+// role is the environment variable that contains a process's role, if a test has started
+// the test binary as a process (see Play).
 const role = "OVERSELL_TEST_ROLE"
 
-// Play runs serve with this process's role, and exits, if the process was started by Processes.
-// If not, it does nothing. TestMain must call Play first.
+// If this process was started by Processes, Play runs serve with the process's role, and exits.
+// Otherwise it does nothing. TestMain must call Play first.
 func Play(serve func(ctx context.Context, role string, in io.Reader, out, log io.Writer) error) {
 	logging.Disable() // go-redis also returns the errors that it logs
 	as := os.Getenv(role)
@@ -42,7 +42,7 @@ type Processes struct {
 	cmds []*exec.Cmd
 }
 
-// Command returns a function that returns a new command. The command starts this binary in the role as.
+// Command returns a function that makes a command. The command starts this binary in the role as.
 func (p *Processes) Command(as string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) {
 		cmd := exec.Command(os.Args[0])
@@ -61,7 +61,7 @@ func (p *Processes) All() []*exec.Cmd {
 	return p.cmds
 }
 
-// CheckEnded fails the test if any of the processes still runs.
+// CheckEnded fails the test if any of the processes is still running.
 func (p *Processes) CheckEnded(t testing.TB) {
 	t.Helper()
 	for _, cmd := range p.All() {

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// Redis serves the spec "embedded" or "local" for the length of the test and
+// Redis runs a Redis of the spec "embedded" or "local" for the duration of the test. It
 // returns the URL to dial, which is also a value for -redis.
 func Redis(t testing.TB, spec string) string {
 	t.Helper()
@@ -23,7 +23,7 @@ func Redis(t testing.TB, spec string) string {
 	return s.URL
 }
 
-// DialRedis connects to a URL for the length of the test.
+// DialRedis connects to a URL for the duration of the test.
 func DialRedis(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
 	rdb, err := backend.DialRedis(t.Context(), url, 0)
@@ -40,8 +40,8 @@ type LocalRedis struct {
 	URL string
 }
 
-// RestartableRedis runs a private redis-server for the length of the test. The
-// args are added to its command line (see local.StartRedis).
+// RestartableRedis runs a private redis-server for the duration of the test. The args
+// are added to its command line (see local.StartRedis).
 func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
 	t.Helper()
 	System(t)

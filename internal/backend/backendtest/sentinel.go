@@ -14,7 +14,7 @@ type SentinelSet struct {
 	Replica *LocalRedis
 }
 
-// Sentinels runs a SentinelSet for the length of the test.
+// Sentinels runs a SentinelSet for the duration of the test.
 func Sentinels(t testing.TB) *SentinelSet {
 	t.Helper()
 	set := Failovers(t)
@@ -23,7 +23,7 @@ func Sentinels(t testing.TB) *SentinelSet {
 	return &SentinelSet{set, set.URL(), &LocalRedis{Server: replica.Server, URL: replica.URL()}}
 }
 
-// Failovers runs, for the length of the test, a set of servers that can fail over repeatedly.
+// Failovers runs, for the duration of the test, a set of servers that can fail over repeatedly.
 func Failovers(t testing.TB) *local.Sentinels {
 	t.Helper()
 	System(t)

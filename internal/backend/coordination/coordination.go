@@ -1,8 +1,8 @@
 // Package coordination opens the servers that the flags -etcd and -zookeeper name.
 //
-// This takes two steps, because one process may start a server that other processes
-// use. ServeEtcd and ServeZooKeeper turn a flag's value into addresses, and start a
-// server if the value asks for one. DialEtcd and DialZooKeeper connect to such
+// Opening takes two steps, because one process may start a server that other processes
+// use. ServeEtcd and ServeZooKeeper turn the value of a flag into addresses, and start
+// a server if the value asks for one. DialEtcd and DialZooKeeper connect to such
 // addresses from any process on the machine.
 package coordination
 
@@ -50,11 +50,11 @@ const (
 type Server struct {
 	Addresses []string // for DialEtcd or DialZooKeeper, in any process on this machine
 
-	server *local.Server // nil if it is the user's own
+	server *local.Server // nil if the server is the user's own
 	name   string
 }
 
-// start runs a server, and returns it. Its address begins with the scheme.
+// start runs a server and returns it. The address of the server begins with the scheme.
 func start(ctx context.Context, scheme string, c local.Command) (*Server, error) {
 	server, err := local.Start(ctx, c)
 	if err != nil {
@@ -63,8 +63,8 @@ func start(ctx context.Context, scheme string, c local.Command) (*Server, error)
 	return &Server{[]string{scheme + server.Addr}, server, c.Name}, nil
 }
 
-// Err returns an error that wraps ErrEnded if this package started the server and it
-// no longer runs.
+// Err returns an error that wraps ErrEnded if this package started the server and the
+// server has ended by itself.
 func (s *Server) Err() error {
 	if s.server == nil || s.server.Pid() != 0 {
 		return nil
@@ -100,7 +100,7 @@ func etcdEndpoints(spec string) ([]string, error) {
 	return endpoints, nil
 }
 
-// etcdFault says why an etcd address is invalid.
+// etcdFault returns why an etcd address is invalid.
 func etcdFault(endpoint string) string {
 	switch {
 	case endpoint == "":
@@ -133,7 +133,7 @@ func zkServers(spec string) ([]string, error) {
 	return servers, nil
 }
 
-// zkFault says why a ZooKeeper address is invalid.
+// zkFault returns why a ZooKeeper address is invalid.
 func zkFault(server string) string {
 	switch {
 	case server == "":

@@ -23,9 +23,9 @@ import (
 
 // ServeEtcd resolves the value of -etcd:
 //
-//   - "local" starts a private etcd on a free loopback port, with its files in a temporary folder:
-//     the etcd in the PATH, or else the one that go.mod names, which the go command builds from the
-//     source in the current folder;
+//   - "local" starts a private etcd on a free loopback port, with its files in a temporary folder.
+//     It is the etcd in the PATH. If there is none, it is the etcd that go.mod names, which the go
+//     command builds if the current folder is in this module;
 //   - addresses of the user's own etcd, such as http://HOST:PORT, separated by
 //     commas, are checked and kept.
 //
@@ -66,7 +66,7 @@ func FindEtcd() error {
 	return nil
 }
 
-// inSource reports whether the current folder is in this module, by the same rule as the go
+// inSource reports whether the current folder is in this module, by the rule of the go
 // command.
 func inSource() bool {
 	dir, err := os.Getwd()
@@ -104,8 +104,9 @@ func findEtcd(ctx context.Context) (string, error) {
 }
 
 // etcdArgs returns the arguments of an etcd with one member. They trade durability for speed,
-// because the data is deleted at the end. A single member does not have to wait for others. With
-// short ticks it starts immediately, and allows leases of one second; the default minimum is two.
+// because the data is deleted at the end. A single member does not have to wait for other members.
+// With short ticks it starts immediately and allows leases of one second; the default minimum is
+// two seconds.
 func etcdArgs(dir string, port int) []string {
 	client, peer := fmt.Sprintf("http://%s:%d", host, port), "http://"+host+":0"
 	return []string{
@@ -116,7 +117,7 @@ func etcdArgs(dir string, port int) []string {
 	}
 }
 
-// isHealthy asks etcd whether it has a leader and can write. It returns an error if not.
+// isHealthy returns an error unless etcd reports that it has a leader and can write.
 func isHealthy(c net.Conn) error {
 	if _, err := io.WriteString(c, "GET /health HTTP/1.0\r\n\r\n"); err != nil {
 		return err
@@ -136,8 +137,8 @@ func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error)
 		DialTimeout: dialTimeout,
 		Logger:      zap.NewNop(),
 
-		// Keepalives detect a connection that died silently, so that it is replaced. Until then its
-		// requests wait.
+		// Keepalives detect a connection that died silently, so that it is replaced. Until then,
+		// its requests wait.
 		DialKeepAliveTime:    dialTimeout,
 		DialKeepAliveTimeout: dialTimeout,
 
@@ -155,14 +156,14 @@ func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error)
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if _, err := client.Get(ctx, "oversell", clientv3.WithCountOnly()); err != nil {
-		_ = client.Close() // the connection never worked
+		_ = client.Close() // the connection has never worked
 		return nil, fmt.Errorf("etcd at %s: %w: %w", strings.Join(endpoints, ","), ErrUnreachable, err)
 	}
 	return client, nil
 }
 
-// LeastLease returns the shortest lease that the etcd at the endpoints grants. It depends on etcd's
-// configuration. The error is that of DialEtcd or of the request.
+// LeastLease returns the shortest lease that the etcd at the endpoints grants, which depends on
+// etcd's configuration. Its errors are those of DialEtcd and of the request.
 func LeastLease(ctx context.Context, endpoints []string) (least time.Duration, err error) {
 	client, err := DialEtcd(ctx, endpoints)
 	if err != nil {

@@ -82,7 +82,8 @@ func FindZooKeeper() error {
 }
 
 // findZooKeeper looks for Java and for ZooKeeper. It uses the ZooKeeper in the folder ZOOKEEPER_HOME, which
-// must be unpacked from the archive of the ZooKeeper project, or else Debian's.
+// must be unpacked from the archive of the ZooKeeper project, or otherwise the ZooKeeper of Debian's
+// package.
 func findZooKeeper() (java, classPath string, err error) {
 	if home := os.Getenv("ZOOKEEPER_HOME"); home != "" {
 		classPath = filepath.Join(home, "lib", "*")
@@ -114,7 +115,8 @@ admin.enableServer=false
 `, filepath.Join(dir, "data"), port, host)
 }
 
-// isOK sends the four-letter command "ruok". The reply of a server that is ready is "imok".
+// isOK sends the four-letter command "ruok", and returns an error unless the server replies "imok",
+// which means that it is ready.
 func isOK(c net.Conn) error {
 	if _, err := io.WriteString(c, "ruok"); err != nil {
 		return err
@@ -130,8 +132,8 @@ func isOK(c net.Conn) error {
 type ZooKeeper struct {
 	*zk.Conn
 
-	// Timeout is how long the server waits, without hearing from this process,
-	// before it ends the session. It may differ from the requested timeout.
+	// Timeout is the time after which the server ends the session if it does not hear
+	// from this process. It may differ from the requested timeout.
 	Timeout time.Duration
 }
 
@@ -154,7 +156,7 @@ func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration)
 		return nil, fmt.Errorf("connect to zookeeper: %w", err)
 	}
 	has := make(chan struct{})
-	go func() { // until Close
+	go func() { // runs until Close
 		defer close(ended)
 		first := sync.OnceFunc(func() { close(has) })
 		for e := range events {
@@ -175,9 +177,9 @@ func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration)
 	return nil, fmt.Errorf("zookeeper at %s: %w: %w", strings.Join(servers, ","), ErrUnreachable, context.Cause(ctx))
 }
 
-// hosts decides the order in which servers are tried. With a single server, the client library
-// pauses for a second before each try, even if the connection has only just broken. hosts pauses
-// only after all servers were tried without success.
+// hosts decides the order in which servers are tried. By default, the client library pauses for a
+// second before each try if there is only one server, even if the connection has only just broken.
+// hosts pauses only after all servers were tried without success.
 type hosts struct {
 	mu      sync.Mutex
 	servers []string
@@ -218,7 +220,7 @@ func (silent) Printf(string, ...any) {}
 // protocol version, of four bytes each, and then the timeout in milliseconds.
 //
 // listener also limits the wait for that reply. The client would wait for several times the
-// session's timeout, and try no other server meanwhile.
+// session's timeout before it tries another server.
 type listener struct {
 	net.Conn
 	limit  time.Duration

@@ -21,8 +21,8 @@ const (
 	// clusterSlots is the number of hash slots of every Redis cluster.
 	clusterSlots = 16384
 
-	// nodeTimeout is the time for which a node may be silent before the others consider it down and let its
-	// replica take over. On a busy machine even a healthy node may be silent for a second or two.
+	// nodeTimeout is the time for which a node may be silent before the other nodes consider it down and
+	// let its replica take over. On a busy machine even a healthy node may be silent for a second or two.
 	nodeTimeout = 5 * time.Second
 
 	// hurriedTimeout replaces nodeTimeout until the cluster is ready, because nodes exchange their
@@ -117,7 +117,7 @@ func startClusterNode(ctx context.Context, path, password string) (_ *ClusterNod
 		Args:    n.args,
 		Ready:   func(c net.Conn) error { return answersTo(c, password) },
 		Timeout: 10 * time.Second,
-		// A node syncs nodes.conf to disk at every change, and does not answer meanwhile.
+		// A node syncs nodes.conf to disk at every change, and does not answer while it does so.
 		InMemory: true,
 	})
 	if err != nil {
@@ -137,14 +137,15 @@ func (n *ClusterNode) args(dir string, port int) []string {
 		"--cluster-config-file", "nodes.conf",
 		"--cluster-port", strconv.Itoa(n.bus),
 		"--cluster-node-timeout", strconv.FormatInt(hurriedTimeout.Milliseconds(), 10),
-		// A replica always follows the same primary. It takes over even if it last heard from its
-		// primary a long time ago.
+		// A replica always follows the same primary. It takes over even if it has not heard from
+		// its primary for a long time.
 		"--cluster-allow-replica-migration", "no",
 		"--cluster-replica-validity-factor", "0",
 	)
 }
 
-// prepare gives node number i an epoch that no other node has, and its slots if it is a primary.
+// prepare gives node number i an epoch that no other node has. If the node is a primary, prepare
+// also gives it its slots.
 func (n *ClusterNode) prepare(ctx context.Context, i int) error {
 	if err := n.client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 		return err
@@ -156,7 +157,7 @@ func (n *ClusterNode) prepare(ctx context.Context, i int) error {
 	return n.client.ClusterAddSlotsRange(ctx, first, next-1).Err()
 }
 
-// setTimeout sets the time for which another node may be silent before this one considers it down.
+// setTimeout sets the time for which another node may be silent before n considers it down.
 func (n *ClusterNode) setTimeout(ctx context.Context, timeout time.Duration) error {
 	err := n.client.ConfigSet(ctx, "cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10)).Err()
 	if err != nil {
@@ -201,8 +202,8 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// knowsAll returns nil if the node reports that the cluster works, and knows a primary and a
-// replica for every slot.
+// knowsAll returns nil if the node reports that the cluster works and knows a primary and a replica
+// for every slot.
 func (n *ClusterNode) knowsAll(ctx context.Context) error {
 	info, err := n.client.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -218,7 +219,7 @@ func (n *ClusterNode) knowsAll(ctx context.Context) error {
 	covered := 0
 	for _, s := range shards {
 		if len(s.Slots) == 0 {
-			continue // a node that does not follow a primary yet
+			continue // this node does not follow a primary yet
 		}
 		if len(s.Nodes) != 2 || slices.ContainsFunc(s.Nodes, func(n redis.Node) bool { return n.Health != "online" }) {
 			return fmt.Errorf("it says of the nodes of one primary: %+v", s.Nodes)
@@ -233,8 +234,8 @@ func (n *ClusterNode) knowsAll(ctx context.Context) error {
 	return nil
 }
 
-// URL returns a value for backend.DialRedis and -redis. It contains the password, and the addresses
-// of the nodes that began as primaries: any of them that runs knows all other nodes.
+// URL returns a value for backend.DialRedis and -redis. It contains the password and the addresses
+// of the nodes that started as primaries: any one of them that is up knows all the other nodes.
 func (c *Cluster) URL() string {
 	var addrs []string
 	for _, n := range c.nodes[:clusterPrimaries] {
@@ -252,7 +253,7 @@ func (c *Cluster) Close() error {
 	var servers []*Server
 	for _, n := range c.nodes {
 		if n != nil { // the node was started
-			_ = n.client.Close() // the second Close of the cluster finds it closed
+			_ = n.client.Close() // at the second Close of the cluster, it is already closed
 			servers = append(servers, n.Server)
 		}
 	}

@@ -26,15 +26,15 @@ const (
 )
 
 // Database is a private MariaDB or MySQL. It has two users, each with a random
-// password, who can log in only from this machine.
+// password, that can log in only from this machine.
 type Database struct {
 	*Server
 
 	password, adminPassword string
 }
 
-// DSN returns a value for backend.DialDatabase and -db. Its user has all rights to the database DatabaseName,
-// but no others: SQL can neither read nor write files. The DSN contains the password.
+// DSN returns a value for backend.DialDatabase and -db. Its user has all rights to the database DatabaseName
+// and no other rights, so SQL can neither read nor write files. The DSN contains the password.
 func (d *Database) DSN() string { return d.as(DatabaseUser, d.password, DatabaseName).FormatDSN() }
 
 // AdminDSN returns a DSN whose user can create databases, kill other connections, and change
@@ -79,7 +79,7 @@ func (d *Database) administer(ctx context.Context, statements ...string) error {
 }
 
 // initSQL returns the SQL that the server runs at every start, before the first connection. Each
-// statement must be on one line, because servers read init files by lines.
+// statement must be on one line, because servers read init files line by line.
 func initSQL(password, adminPassword string) string {
 	user, admin := "'"+DatabaseUser+"'@'"+host+"'", "'"+adminUser+"'@'"+host+"'"
 	return strings.Join([]string{
@@ -89,8 +89,8 @@ func initSQL(password, adminPassword string) string {
 		"CREATE USER IF NOT EXISTS " + admin + " IDENTIFIED BY '" + adminPassword + "';",
 		"GRANT ALL ON *.* TO " + admin + " WITH GRANT OPTION;",
 		"REVOKE FILE ON *.* FROM " + admin + ";",
-		// MariaDB creates more than one root, all without a password. The remaining root gets a
-		// random password that is not kept.
+		// MariaDB creates several root accounts, all without a password. The remaining root account
+		// gets a random password that is not kept.
 		"DROP USER IF EXISTS 'root'@'" + host + "', 'root'@'::1';",
 		"ALTER USER 'root'@'localhost' IDENTIFIED BY '" + newSecret() + "';",
 		"",
@@ -100,7 +100,7 @@ func initSQL(password, adminPassword string) string {
 // StartDatabase runs a private MariaDB or MySQL server with an empty database DatabaseName. It
 // trades durability for speed, because the data is deleted at the end.
 //
-// The error wraps ErrMissing if no server is installed, or only a part of one.
+// The error wraps ErrMissing if no server is installed, or if the installation is incomplete.
 func StartDatabase(ctx context.Context) (*Database, error) {
 	d, err := findDatabase(ctx)
 	if err != nil {
@@ -125,13 +125,13 @@ func StartDatabase(ctx context.Context) (*Database, error) {
 type database struct {
 	name    string
 	server  string
-	install string // MariaDB's script; empty for MySQL
+	install string // path of MariaDB's script; empty for MySQL
 
 	password, adminPassword string
 }
 
 // findDatabase looks for MariaDB first, because MariaDB starts in half a second, and MySQL takes
-// several seconds. A program named mysqld may be either.
+// several seconds. A program named mysqld may be either of the two.
 func findDatabase(ctx context.Context) (database, error) {
 	server, err := lookPath("mariadbd", "mysqld")
 	if err != nil {
@@ -153,7 +153,7 @@ func findDatabase(ctx context.Context) (database, error) {
 	return database{name: "mariadbd", server: server, install: install}, nil
 }
 
-// lookPath returns the path of the first of the names that is in the PATH.
+// lookPath returns the path of the first binary in names that is in the PATH.
 func lookPath(names ...string) (string, error) {
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
@@ -221,7 +221,8 @@ func (d database) installArgs(dir string) []string {
 	)
 }
 
-// logSize is small because the log makes up most of the data folder: it is created in full at the start.
+// logSize is small because the log makes up most of the data folder: it is created in full size at the
+// start.
 const logSize = "16M"
 
 // storageArgs returns the arguments for both the server and the program that creates its data
@@ -261,8 +262,8 @@ func (d database) args(dir string, port int) []string {
 	return append(args, "--innodb-log-file-size="+logSize)
 }
 
-// These are in a server's folder: the file that creates its users, the only folder in which SQL may
-// read and write files, and the folder for temporary tables.
+// These names are in a server's folder: the file that creates its users, the only folder in which
+// SQL may read and write files, and the folder for temporary tables.
 const (
 	initFile       = "init.sql"
 	sqlFiles       = "files"

@@ -1,9 +1,9 @@
-// Package local runs private servers for the length of one program: a
-// redis-server, a mariadbd, an etcd or a ZooKeeper, on a free loopback port, with all
+// Package local runs private servers for the lifetime of one program: a redis-server, a
+// mariadbd, an etcd or a ZooKeeper. Each listens on a free loopback port and has all
 // its files in a temporary folder.
 //
 // A server does not outlive the program. Close stops it and removes the folder. On Linux, a
-// server also dies if the program is killed, but its folder is then left behind.
+// server also dies if the program is killed, but then its folder is left behind.
 package local
 
 import (
@@ -32,7 +32,7 @@ var ErrMissing = errors.New("not found in PATH")
 const host = "127.0.0.1"
 
 // stopGrace is the time that a server may take to exit after a termination signal before it
-// is killed. Its data is deleted anyway, so to kill it does no harm.
+// is killed. Its data is deleted anyway, so killing it does no harm.
 const stopGrace = 5 * time.Second
 
 // Command describes how to run a server and how to check that it is ready.
@@ -46,11 +46,11 @@ type Command struct {
 	Args func(dir string, port int) []string
 	// Prepare creates the files that the first start needs. It may be nil.
 	Prepare func(ctx context.Context, dir string, port int) error
-	// Ready asks the server at c whether it is ready for use. It returns nil if so. After an
-	// error, Ready is called again.
+	// Ready asks the server at c whether it is ready for use. It returns nil if the server is
+	// ready. After an error, Ready is called again.
 	Ready func(c net.Conn) error
-	// Without, if not empty, is a prefix: the server does not get environment variables whose names
-	// begin with it.
+	// Without, if not empty, is a prefix of environment variables: the server does not get
+	// variables whose names begin with it.
 	Without string
 	// OnPort means that the server has no socket, so Ready gets a connection to its port.
 	OnPort bool
@@ -63,7 +63,7 @@ type Command struct {
 }
 
 // SocketPath returns the path of the Unix socket of a server whose files are in dir.
-// Readiness is checked on the socket and not on the port, because another process may have
+// Readiness is checked on the socket, not on the port, because another process may have
 // taken the port in the meantime.
 func SocketPath(dir string) string { return filepath.Join(dir, "s") }
 
@@ -87,7 +87,7 @@ func Start(ctx context.Context, c Command) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	// A port that was free a moment ago may be taken when the server tries to listen on it.
-	// In that case Start tries other ports, a few times.
+	// In that case Start tries a few other ports.
 	for attempt := 1; ; attempt++ {
 		s, err := startOnce(ctx, c)
 		if err == nil {
@@ -180,7 +180,7 @@ func (s *Server) ask() error {
 	return s.command.Ready(c)
 }
 
-// Pid returns the id of the server's process, or 0 if the server does not run.
+// Pid returns the id of the server's process, or 0 if the server is not running.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *Server) Pause() error {
 	if err := s.withProcess((*fleet.Process).Pause); err != nil {
 		return err
 	}
-	for range 1000 { // one of its threads may run a little longer, and answer
+	for range 1000 { // one of its threads may run for a moment longer and answer
 		if halted(s.Pid()) {
 			return nil
 		}
@@ -235,7 +235,7 @@ func (s *Server) withProcess(do func(*fleet.Process) error) error {
 	return nil
 }
 
-// Kill kills the server and waits for it to exit. Restart can use its files.
+// Kill kills the server and waits for it to exit. Its files are kept for Restart.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,8 +245,8 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart starts a killed server again on the same port and with the same files. A server
-// that still runs is killed first.
+// Restart starts a killed server again on the same port and with the same files. If the
+// server is still running, Restart kills it first.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,8 +282,8 @@ func (s *Server) Forget(name string) error {
 	return nil
 }
 
-// Close terminates the server, kills it if it still runs after 5 seconds, waits for it to
-// exit, and removes its files. Calls after the first do nothing.
+// Close terminates the server, kills it if it is still running after 5 seconds, waits for
+// it to exit, and removes its files. Calls after the first do nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

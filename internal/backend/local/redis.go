@@ -64,8 +64,8 @@ func (r *Redis) URL() string {
 // redisConf is the file in a server's folder that contains its password.
 const redisConf = "redis.conf"
 
-// writeRedisConf writes a configuration that makes a server require the password,
-// and use it to log in to its primary if it is a replica.
+// writeRedisConf writes a configuration that makes a server require the password. If
+// the server is a replica, it also uses the password to log in to its primary.
 func writeRedisConf(dir, password string) error {
 	quoted := strconv.Quote(password)
 	return writeSecret(dir, redisConf, "requirepass "+quoted+"\nmasterauth "+quoted+"\n")
@@ -99,8 +99,9 @@ func redisArgs(dir string, port int) []string {
 	}
 }
 
-// answersTo is the Ready function of a server with a password. It logs in first, because without
-// the password PING gets the same error when the server is ready and while it is loading data.
+// answersTo implements Command.Ready for a server with a password. It logs in first, because
+// without the password PING gets the same error from a ready server and from a server that is
+// loading data.
 func answersTo(c net.Conn, password string) error {
 	if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n", len(password), password); err != nil {
 		return err
@@ -115,8 +116,8 @@ func answersTo(c net.Conn, password string) error {
 	return AnswersPing(c)
 }
 
-// AnswersPing is the Ready function of servers with the Redis protocol. A server that requires a
-// password counts as ready.
+// AnswersPing implements Command.Ready for servers with the Redis protocol. A server that requires
+// a password counts as ready.
 func AnswersPing(c net.Conn) error {
 	if _, err := io.WriteString(c, "PING\r\n"); err != nil {
 		return err

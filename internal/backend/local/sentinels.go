@@ -21,27 +21,27 @@ const (
 	// masterName is the sentinel's name for its primary.
 	masterName = "oversell"
 
-	// patience is the time for which a primary may be silent before the sentinel replaces it by
-	// itself. It is long because Failover does not wait for that, and because a sentinel does not
+	// patience is the time for which a primary may be silent before the sentinel replaces it on its
+	// own. It is long because Failover does not wait for that, and because a sentinel does not
 	// promote a replica that was cut off for ten times as long.
 	patience = time.Minute
 
 	// failoverTimeout limits one failover by the sentinel. If it fails, promote asks the sentinel again.
 	failoverTimeout = 1500 * time.Millisecond
 
-	// groupLimit limits the start of servers that belong together, and each change to them.
+	// groupLimit limits the time to start a group of servers, and the time of each change to the group.
 	groupLimit = 30 * time.Second
 )
 
-// Sentinels is a primary redis-server, two replicas, and a sentinel that promotes a replica. It
-// always promotes the one called the heir. The priority of the other replica, the bystander,
-// prevents its promotion, even if its data is more recent. The methods must not be called
-// concurrently.
+// Sentinels is a primary redis-server, two replicas, and a sentinel that promotes a replica. The
+// sentinel always promotes the replica called the heir. The priority of the other replica, the
+// bystander, prevents its promotion, even if its data is more recent. The methods must not be
+// called concurrently.
 type Sentinels struct {
-	primary, heir, bystander *node // the heir does not run between Failover and Heal
+	primary, heir, bystander *node // the heir is down between Failover and Heal
 	sentinel                 *Server
-	client                   *redis.SentinelClient // of the sentinel
-	password                 string                // of all four servers
+	client                   *redis.SentinelClient // client of the sentinel
+	password                 string                // password of all four servers
 }
 
 // node is one of the three servers with data.
@@ -58,7 +58,7 @@ const (
 )
 
 // StartSentinels runs a private set of servers. It returns when the replicas are in sync and the
-// sentinel knows them. That takes about a second.
+// sentinel knows them, which takes about a second.
 //
 // The error wraps ErrMissing if redis-server is not installed.
 func StartSentinels(ctx context.Context) (*Sentinels, error) {
@@ -126,16 +126,16 @@ func (s *Sentinels) startSentinel(ctx context.Context) error {
 		Ready:   AnswersPing,
 		Timeout: 10 * time.Second,
 		// A sentinel syncs its configuration to disk at every change, and does not answer
-		// meanwhile: on a busy disk that can take seconds.
+		// while it does so. On a busy disk that can take seconds.
 		InMemory: true,
 	})
 	if err != nil {
 		return err
 	}
 	s.client = redis.NewSentinelClient(clientOptions(s.sentinel.Addr, s.password))
-	// This makes the sentinel ask the servers more often than every ten seconds, and makes it
-	// inactive for two seconds instead of thirty after the machine was paused. Versions before Redis
-	// 7 do not support this, so all changes take longer with them.
+	// The sentinel then asks the servers more often than every ten seconds, and after a pause of the
+	// machine it is inactive for two seconds instead of thirty. Versions before Redis 7 do not
+	// support this, so all changes take longer with them.
 	_ = s.client.Process(ctx, redis.NewStatusCmd(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", 500, "TILT-PERIOD", 2000))
 	return nil
 }
@@ -162,8 +162,8 @@ func (s *Sentinels) sentinelConfig(dir string, port int) string {
 	}, "\n")
 }
 
-// clientOptions returns options for a client of a private server, whose caller repeats its
-// requests: the client does not retry, and does not wait for long.
+// clientOptions returns options for a client of a private server. The client does not
+// retry and does not wait for long, because its callers repeat their requests.
 func clientOptions(addr, password string) *redis.Options {
 	return &redis.Options{
 		Addr:                     addr,
@@ -185,12 +185,13 @@ func (s *Sentinels) URL() string {
 }
 
 // Nodes returns the servers with data: the primary, the replica that the next Failover promotes, and the
-// one that is never promoted.
+// replica that is never promoted.
 func (s *Sentinels) Nodes() (primary, heir, bystander *Redis) {
 	return s.primary.Redis, s.heir.Redis, s.bystander.Redis
 }
 
-// change runs the steps of a change to the set, for at most groupLimit in total. Errors begin with the text doing.
+// change runs the steps of a change to the set of servers. They may take groupLimit in total. Errors begin with
+// the text doing.
 func (s *Sentinels) change(ctx context.Context, doing string, steps ...func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, groupLimit)
 	defer cancel()
@@ -205,7 +206,7 @@ func (s *Sentinels) change(ctx context.Context, doing string, steps ...func(cont
 // Cut prevents writes that the primary receives after Cut returns from reaching the heir, so that a
 // Failover loses them. The heir has all writes from before the call of Cut. The primary continues
 // to serve, the bystander continues to acknowledge writes, and the sentinel does not notice the
-// Cut. Heal lets the heir catch up.
+// cut. Heal lets the heir catch up.
 func (s *Sentinels) Cut(ctx context.Context) error {
 	return s.change(ctx, "cut off the heir", s.cutOff)
 }
@@ -228,15 +229,15 @@ func (s *Sentinels) cutOff(ctx context.Context) error {
 	})
 }
 
-// uncut ends the effect of Cut, if any.
+// uncut ends the effect of Cut, if Cut was called.
 func (s *Sentinels) uncut(ctx context.Context) error {
 	return await(ctx, "the replica may follow again", func() error {
 		return s.heir.client.ConfigSet(ctx, "masterauth", s.password).Err()
 	})
 }
 
-// Failover kills the primary. It returns when the heir has become the primary and accepts writes.
-// That takes about a second. Failover fails after 30 seconds.
+// Failover kills the primary. It returns when the heir has become the primary and accepts writes,
+// which takes about a second. Failover fails after 30 seconds.
 //
 // Until Heal, there is no heir. The bystander follows the new primary, and then loses the writes
 // that the new primary never received.
@@ -274,7 +275,7 @@ func (s *Sentinels) promote(ctx context.Context) error {
 
 // Heal restarts the server that Failover killed, empty and on the same port, as the heir of the
 // current primary. It also ends the effect of Cut. Heal returns when both replicas are in sync and
-// the sentinel knows them, so that the next Failover works. That takes one to two seconds. Heal
+// the sentinel knows them, so that the next Failover works. This takes one to two seconds. Heal
 // fails after 30 seconds. If a Failover ended early, Heal completes it first.
 func (s *Sentinels) Heal(ctx context.Context) error {
 	steps := []func(context.Context) error{s.restart, s.uncut, s.awaitSync, s.awaitKnown}
@@ -298,7 +299,7 @@ func (s *Sentinels) restart(ctx context.Context) error {
 }
 
 // awaitSync waits until the replicas have their primary's data, and then until they receive
-// changes, which they begin to do up to a second later.
+// changes, which may take another second.
 func (s *Sentinels) awaitSync(ctx context.Context) error {
 	for range 2 {
 		for _, replica := range []*node{s.heir, s.bystander} {
@@ -358,7 +359,8 @@ func (s *Sentinels) awaitKnown(ctx context.Context) error {
 	})
 }
 
-// usable reports whether the sentinel knows the replica's priority, and that the replica follows the primary.
+// usable reports whether the sentinel knows the replica's priority and knows that the replica follows the
+// primary.
 func (s *Sentinels) usable(known map[string]string, replica *node) bool {
 	return net.JoinHostPort(known["ip"], known["port"]) == replica.Addr &&
 		net.JoinHostPort(known["master-host"], known["master-port"]) == s.primary.Addr &&
@@ -410,7 +412,7 @@ func replication(ctx context.Context, client *redis.Client) (map[string]string, 
 	return info, nil
 }
 
-// number parses an offset. A missing offset is less than all others.
+// number parses an offset. For a missing offset it returns a number that is less than every offset.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -419,12 +421,12 @@ func number(s string) int64 {
 	return n
 }
 
-// failed wraps err, and the cause of ctx if ctx has ended: the error of a command that ctx
-// interrupted may be only a timeout. A ctx whose deadline has passed counts as ended, because the
-// timer of the connection may fire before that of ctx.
+// failed wraps err. If ctx has ended, failed also wraps the cause of ctx, because the error of a
+// command that ctx interrupted may be only a timeout. A context whose deadline has passed counts as
+// ended, because the timer of the connection may fire before the timer of ctx.
 func failed(ctx context.Context, doing string, err error) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // it ends in a moment
+		<-ctx.Done() // ctx ends in a moment
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%s: %w: %w", doing, cause, err)
@@ -432,8 +434,8 @@ func failed(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// await calls holds every few milliseconds until it returns nil. If ctx ends first, the error wraps
-// its cause and the last error of holds.
+// await calls holds every few milliseconds until holds returns nil. If ctx ends first, the error
+// wraps the cause of ctx and the last error of holds.
 func await(ctx context.Context, what string, holds func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

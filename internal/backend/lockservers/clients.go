@@ -14,7 +14,7 @@ import (
 	"oversell/internal/locks/zklock"
 )
 
-// Clients contains the connections of one process to the servers of locks.
+// Clients contains the connections of one process to lock servers.
 type Clients struct {
 	nodes     []redis.UniversalClient
 	etcd      func(key string) guard.Lock
@@ -32,7 +32,7 @@ func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []strin
 	switch need {
 	case catalog.NeedsNodes:
 		for _, url := range addresses {
-			rdb, err := backend.NewRedis(url, nodePool) // this does not dial: some nodes may be down
+			rdb, err := backend.NewRedis(url, nodePool) // does not dial, because some nodes may be down
 			if err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func (c *Clients) dialLater(s *Servers, need catalog.Need, ttl time.Duration) {
 	})
 	c.closers = append(c.closers, connected.Close)
 	c.later[need] = func(ctx context.Context, o catalog.Options) (catalog.Options, error) {
-		if _, err := s.server(ctx, need); err != nil { // the server may have ended since
+		if _, err := s.server(ctx, need); err != nil { // the server may have ended in the meantime
 			return o, err
 		}
 		there, err := connected.get(ctx)

@@ -54,7 +54,7 @@ func (s Specs) starts(need catalog.Need) (bool, error) {
 	return need == catalog.NeedsNodes && s.Redlock == embedded, nil
 }
 
-// server is the server for one need. For Redlock it is all nodes together.
+// server is the server for one need. For Redlock it stands for all nodes together.
 type server struct {
 	addresses []string
 	name      string       // for the first lines of a report
@@ -88,18 +88,18 @@ func (s Specs) serve(ctx context.Context, need catalog.Need) (*server, error) {
 // Addresses contains the addresses of running servers, by need. They may contain passwords.
 type Addresses map[catalog.Need][]string
 
-// Servers contains the servers of locks that a process can use: the user's own, and private ones, which start
-// when they are first needed. It is safe for concurrent use. A nil *Servers contains none.
+// Servers contains the lock servers that a process can use: the user's own servers, and private servers,
+// which start when they are first needed. It is safe for concurrent use. A nil *Servers contains no servers.
 type Servers struct{ of map[catalog.Need]source }
 
-// source opens a server.
+// source can open a server.
 type source struct {
 	*onDemand[*server]
 	late bool // the server is opened when it is first needed
 }
 
 // New resolves the values of flags, but does not start servers yet. It checks the addresses of the
-// user's own servers, and that the servers that "local" starts are installed. It skips needs
+// user's own servers, and checks that the servers that "local" starts are installed. It skips needs
 // without servers. The caller must call Close. Errors wrap backend.ErrSpec, coordination.ErrSpec,
 // or the reason why a server cannot be used.
 func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, error) {
@@ -123,7 +123,7 @@ func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, err
 	return s, nil
 }
 
-// Running returns Servers for the addresses of servers that already run. It need not be closed.
+// Running returns Servers for the addresses of running servers. It need not be closed.
 func Running(a Addresses) *Servers {
 	s := &Servers{of: make(map[catalog.Need]source)}
 	nothing := func() error { return nil }
@@ -140,9 +140,9 @@ func (s *Servers) Has(need catalog.Need) bool {
 }
 
 // Open returns the addresses of the servers for the needs, and their names for the first lines of a
-// report. It starts those that do not run yet, and waits for them until ctx ends; a start in
-// progress then continues. After a failed start, the next caller starts the server again, but not
-// within a second. Open skips needs without servers.
+// report. It starts servers that are not running yet, and waits for them until ctx ends. A start
+// that is in progress when ctx ends continues. After a failed start, a caller starts the server
+// again, but not within a second. Open skips needs without servers.
 func (s *Servers) Open(ctx context.Context, needs ...catalog.Need) (a Addresses, names []string, err error) {
 	a = make(Addresses)
 	for _, need := range needs {
@@ -159,8 +159,8 @@ func (s *Servers) Open(ctx context.Context, needs ...catalog.Need) (a Addresses,
 	return a, names, nil
 }
 
-// server returns the server for a need that s has. It also returns an error if the server has ended
-// since its start. Such a server is not replaced: a new etcd would let a second holder in, and its
+// server returns the server for a need that s has. If the server has ended since its start, it
+// returns an error. Such a server is not replaced: a new etcd would let a second holder in, and its
 // tokens would begin again.
 func (s *Servers) server(ctx context.Context, need catalog.Need) (*server, error) {
 	there, err := s.of[need].get(ctx)
@@ -170,9 +170,9 @@ func (s *Servers) server(ctx context.Context, need catalog.Need) (*server, error
 	return there, err
 }
 
-// Dial connects to the servers that already run, and returns Clients that connect to the others
-// when a guard is first used. ttl is the lease of the locks. Close the Clients before s, after all
-// locks are released.
+// Dial connects to the servers that are already running, and returns Clients that connect to the
+// other servers when a guard is first used. ttl is the lease of the locks. Close the Clients before
+// s, after all locks are released.
 func (s *Servers) Dial(ctx context.Context, ttl time.Duration) (*Clients, error) {
 	c := &Clients{later: make(map[catalog.Need]catalog.Later)}
 	if s == nil {

@@ -17,7 +17,7 @@ const (
 	// description of Redlock uses the same number.
 	DefaultNodes = 5
 
-	// MinNodes is the smallest number of nodes that keeps a majority when one is lost.
+	// MinNodes is the smallest number of nodes that still has a majority when one node is lost.
 	MinNodes = 3
 )
 
@@ -50,8 +50,9 @@ func nodes(spec string) ([]string, error) {
 	return all, nil
 }
 
-// wrongNode returns what is wrong with a node, or "". before contains the nodes named before it. It
-// does not repeat the error of SingleAddr, which lists the values of a different flag, -redis.
+// wrongNode returns what is wrong with a node, or "". The list before contains the nodes that come
+// before it. wrongNode does not repeat the error of SingleAddr, because that error lists the values
+// of a different flag, -redis.
 func wrongNode(node string, before []string) string {
 	if word := strings.TrimPrefix(node, "redis://"); word == embedded || word == own {
 		return word + ", which must be the only value"

@@ -11,15 +11,15 @@ import (
 // errClosed is the error of calls after Close, and of calls that are waiting when Close is called.
 var errClosed = errors.New("the servers of locks are closed")
 
-// retryAfter is the time for which all callers get the error of a failed start. Without that, each
+// retryAfter is the time for which all callers get the error of a failed start. Otherwise each
 // request for a server that does not start would cost as much as a start.
 const retryAfter = time.Second
 
-// onDemand opens a T at the first call of get, and keeps it. It is safe for
+// onDemand opens a T at the first call of get, and keeps the T. It is safe for
 // concurrent use.
 type onDemand[T io.Closer] struct {
 	open func(ctx context.Context) (T, error)
-	ctx  context.Context // of every attempt: an attempt does not end with its caller
+	ctx  context.Context // context of all attempts: an attempt does not end with its caller
 	end  context.CancelCauseFunc
 	stop func() error
 
@@ -43,8 +43,8 @@ func newOnDemand[T io.Closer](open func(ctx context.Context) (T, error)) *onDema
 	return d
 }
 
-// get waits until the T is open or ctx ends, and returns the T. The error is that of open, the
-// cause of ctx, or errClosed.
+// get waits until the T is open, and returns it. It returns the error of open, the cause of ctx if
+// ctx ends first, or errClosed.
 func (d *onDemand[T]) get(ctx context.Context) (value T, err error) {
 	a, err := d.attempt()
 	if err != nil {
@@ -94,7 +94,7 @@ func (a *attempt[T]) stale() bool {
 }
 
 // Close cancels an attempt in progress, waits for it to finish, and closes the T if one is open.
-// Later calls of get open nothing. Close may be called more than once.
+// Later calls of get open no T. Close may be called more than once.
 func (d *onDemand[T]) Close() error { return d.stop() }
 
 func (d *onDemand[T]) shut() error {

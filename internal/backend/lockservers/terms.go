@@ -14,7 +14,7 @@ import (
 type Terms struct {
 	Least time.Duration // the shortest lease that the server grants
 	Unit  time.Duration // a lease is rounded up to a multiple of Unit, unless it is 0
-	Slack time.Duration // maximum delay between the end of a lease and its expiry
+	Slack time.Duration // maximum time between the end of a lease and its expiry at the server
 }
 
 // Lease returns the lease that the server grants for a requested ttl.
@@ -34,14 +34,15 @@ const (
 	// tick to which it rounds the end up.
 	zooKeeperSlack = 500 * time.Millisecond
 
-	// zooKeeperAsked is a session timeout that is shorter than any that a server grants, unless its
-	// ticks are very short. It is not even shorter, because the client waits for the server's answer
-	// only for a few times as long, and a busy server may need a while.
+	// zooKeeperAsked is a requested session timeout that is shorter than any timeout that a server
+	// grants, unless the server's ticks are very short. It is not shorter still, because the client
+	// waits for the server's answer for only a few times this timeout, and a busy server may need a
+	// while.
 	zooKeeperAsked = 200 * time.Millisecond
 )
 
-// Ask asks etcd and ZooKeeper, if a contains their addresses, for the terms of their leases. The
-// errors wrap coordination.ErrUnreachable if there is no answer.
+// Ask asks etcd and ZooKeeper, if a contains their addresses, for the terms of their leases. If
+// there is no answer, the error wraps coordination.ErrUnreachable.
 func Ask(ctx context.Context, a Addresses) (map[catalog.Need]Terms, error) {
 	terms := make(map[catalog.Need]Terms)
 	if etcd := a[catalog.NeedsEtcd]; len(etcd) > 0 {

@@ -15,15 +15,15 @@ import (
 
 // Distributed guards sections with a Lock that all processes share. It is safe for concurrent use.
 type Distributed struct {
-	New func(key string) Lock // returns a lock for one holder
+	New func(key string) Lock // returns a handle on the lock for one holder
 
-	// Policy is the way of waiting for the lock. It must be nil if the lock is a Waiter, to use the
-	// lock's own method.
+	// Policy is the way of waiting for the lock. It must be nil if the lock is a Waiter, which
+	// waits with its own method.
 	Policy Policy
 
-	// OneWaits lets only one caller of this process at a time call Lock of a Waiter for each key;
-	// the others wait in memory. Use it for a lock whose waiters need a connection each. The next
-	// caller calls Lock as soon as the previous one has the lock.
+	// OneWaits lets only one caller of this process at a time call the Lock method of a Waiter for
+	// each key; the other callers wait in memory. Use it for a lock whose waiters need a connection
+	// each. The next caller calls Lock as soon as the previous one has the lock.
 	OneWaits bool
 	waiting  KeyedMutex
 
@@ -35,17 +35,18 @@ type Distributed struct {
 	NotHeld []error
 
 	// Undo means that Unlock is safe after a failed attempt, because it releases only the caller's own lock. Do
-	// then calls Unlock, in case the attempt acquired the lock and only the reply was lost.
+	// then calls Unlock, in case the attempt acquired the lock and only its reply was lost.
 	//
-	// With a reentrant lock, only an attempt at the outermost hold can be undone. In Do it always is
-	// the outermost, because each call of Do has a new owner, and ends after a failed attempt.
+	// With a reentrant lock, only an attempt at the outermost hold can be undone. An attempt in Do
+	// is always at the outermost hold, because each call of Do has a new owner and ends after a
+	// failed attempt.
 	Undo bool
 
-	// Retry reports whether Unlock may be called again after it failed with err. Do then repeats
-	// Unlock in the background for RetryFor. If Retry is nil, Do never repeats it.
+	// Retry reports whether Unlock may be called again after it failed with err. If so, Do repeats
+	// Unlock in the background for RetryFor. If Retry is nil, Do never repeats Unlock.
 	//
-	// If Unlock releases only the caller's own lock, it can always be repeated. If it releases the
-	// lock of any holder, it may be repeated only while no other holder can have the lock.
+	// If Unlock releases only the caller's own lock, it can always be repeated. If Unlock releases
+	// the lock of any holder, it may be repeated only while no other holder can have the lock.
 	Retry    func(err error) bool
 	RetryFor time.Duration // after this time the lock has expired
 
@@ -56,8 +57,8 @@ type Distributed struct {
 const (
 	// maxUndoing limits the concurrent calls of undo.
 	maxUndoing = 64
-	// maxReleasing limits the releases that are being repeated at the same time. Usually there is one
-	// for each key.
+	// maxReleasing limits the releases that are being repeated at the same time. Usually there is at
+	// most one for each key.
 	maxReleasing = 1024
 	// The pause before Unlock is repeated begins at firstPause, and doubles each time up to maxPause.
 	firstPause, maxPause = 10 * time.Millisecond, 200 * time.Millisecond
@@ -97,7 +98,7 @@ type handle struct {
 	lock    Lock
 	begun   time.Time // when Do was called
 	entered bool      // the section has begun at least once
-	held    bool      // the last attempt succeeded, and the lock has not been released since
+	held    bool      // the last attempt succeeded, and the lock has not been released since then
 	stats   Stats
 }
 
@@ -108,7 +109,7 @@ func (h *handle) try(ctx context.Context) (ok bool, err error) {
 	}
 	h.stats.Attempts++
 	asked := time.Now()
-	// Without WithoutCancel, an interrupted command could leave a lock that no process knows of.
+	// Without WithoutCancel, an interrupted command could leave behind a lock that no process knows of.
 	h.held, err = h.lock.TryLock(context.WithoutCancel(ctx))
 	if h.held {
 		h.stats.Taking = time.Since(asked)
@@ -183,8 +184,8 @@ func Token(ctx context.Context) (int64, bool) {
 }
 
 // TokenAfter returns a fencing token of the same hold that is larger than seen. A section calls it
-// if the resource has refused its token because it had seen a larger one, seen. False means that
-// the section is late: its lock gives it no other token.
+// if the resource has refused the section's token because it had already seen the larger token
+// seen. False means that the section is too late: its lock gives it no other token.
 func TokenAfter(ctx context.Context, seen int64) (int64, bool) {
 	l, ok := ctx.Value(tokenKey{}).(interface {
 		TokenAfter(ctx context.Context, seen int64) (int64, error)
@@ -197,7 +198,8 @@ func TokenAfter(ctx context.Context, seen int64) (int64, bool) {
 }
 
 // release releases the lock. If the lease was over, release only records that in the stats, because
-// the section's work is done. It also records a failed release, and repeats it in the background.
+// the section's work is done. It also records a failed release, and repeats the release in the
+// background.
 func (h *handle) release(ctx context.Context) {
 	err := h.lock.Unlock(ctx)
 	if l, ok := h.lock.(interface{ Renewals() int }); ok && h.held {
@@ -216,8 +218,8 @@ func (h *handle) release(ctx context.Context) {
 	}
 }
 
-// undo releases lock after an attempt that failed. It does so in the background, so that the caller
-// gets its error immediately even if Redis hangs.
+// undo releases lock after a failed attempt. It does so in the background, so that the caller gets
+// its error immediately even if Redis hangs.
 func (d *Distributed) undo(ctx context.Context, lock Lock) {
 	ctx = context.WithoutCancel(ctx) // the goroutine outlives the call
 	inBackground(&d.undoing, maxUndoing, func() {
@@ -238,8 +240,8 @@ func inBackground(running *atomic.Int32, most int32, f func()) {
 	}()
 }
 
-// repeatUnlock calls Unlock again after it failed with err, until it succeeds or must not be
-// repeated. It returns when the Redis client is closed.
+// repeatUnlock calls Unlock again after it failed with err, until Unlock succeeds or must not be
+// repeated. It also returns when the Redis client is closed.
 func (d *Distributed) repeatUnlock(ctx context.Context, lock Lock, err error) {
 	end := time.Now().Add(d.RetryFor)
 	for pause := firstPause; d.retries(err) && time.Now().Before(end); pause = min(2*pause, maxPause) {
@@ -248,7 +250,7 @@ func (d *Distributed) repeatUnlock(ctx context.Context, lock Lock, err error) {
 	}
 }
 
-// retries reports whether to call Unlock again after it returned err.
+// retries reports whether Unlock should be called again after it returned err.
 func (d *Distributed) retries(err error) bool {
 	return err != nil && !d.tooLate(err) && !errors.Is(err, redis.ErrClosed) && d.Retry != nil && d.Retry(err)
 }
@@ -258,10 +260,10 @@ func (d *Distributed) tooLate(err error) bool {
 	return slices.ContainsFunc(d.NotHeld, func(lost error) bool { return errors.Is(err, lost) })
 }
 
-// Line queues the callers of this process for each key, in order of arrival. Only the first one
+// Line queues the callers of this process for each key, in order of arrival. Only the first caller
 // asks for the lock: after each delay, and immediately when this process has released the lock. So
-// Redis serves one caller per process, regardless of the number of waiters. If 5,000 callers each
-// polled Redis, most would never be served.
+// only one caller per process polls Redis, regardless of the number of waiters. If 5,000 callers
+// each polled Redis, most would never be served.
 //
 // A Line is not a lock: the next caller already asks while the previous one is still in its
 // section, and only the lock excludes it.
@@ -274,10 +276,11 @@ type Line struct {
 	held map[string]*holds // by key: the holds of this process
 }
 
-// holds counts the holds of one key. There are several if the lock failed to exclude other holders.
+// holds counts the holds of one key. There are several holds if the lock failed to exclude other
+// holders.
 type holds struct {
 	n     int
-	freed chan struct{} // closed when one of them is released
+	freed chan struct{} // closed when one of the holds is released
 }
 
 // Acquire implements Policy. The caller must call Released after it has released the lock.
@@ -294,7 +297,7 @@ func (p *Line) Acquire(ctx context.Context, key string, try func() (bool, error)
 		}
 	}
 	for {
-		// Get the channel first: a release during the attempt must not be missed.
+		// Get the channel first, so that a release during the attempt is not missed.
 		freed = p.freed(key)
 		ok, err := try()
 		if ok && err == nil {
@@ -346,7 +349,7 @@ func (p *Line) took(key string) {
 	h.n++
 }
 
-// Released makes the first caller that waits for the key ask immediately.
+// Released makes the first caller in the queue for the key ask for the lock immediately.
 func (p *Line) Released(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ type Lock interface {
 	Unlock(ctx context.Context) error
 }
 
-// Waiter is a Lock with a method of its own that waits.
+// Waiter is a Lock that has its own method of waiting.
 type Waiter interface {
 	// Lock waits for the lock until ctx ends. If ctx ends first, it returns the cause, and the lock
 	// was not acquired. After any other error it is unknown whether the lock was acquired, unless
@@ -27,7 +27,7 @@ type Waiter interface {
 
 // Entry identifies a caller and the resource that it wants to use.
 type Entry struct {
-	Key   string // the guarded resource; one holder at a time for each key
+	Key   string // the guarded resource; each key has one holder at a time
 	Owner string // the caller's id, unique among all processes; a reentrant lock uses it to recognise its owner
 }
 
@@ -35,15 +35,15 @@ type Entry struct {
 type Stats struct {
 	Attempts int           // number of requests for the lock
 	Waited   time.Duration // from the call until the section began or the caller gave up
-	Taking   time.Duration // the last part of Waited: the successful request; for a Waiter, including its wait
+	Taking   time.Duration // the last part of Waited: the successful request, which for a Waiter includes the wait
 	Held     time.Duration // from the start of the section to the end of the release
 	Renewals int           // number of renewals of the lease
 	Lost     bool          // the lease was over before the release
 	Release  error         // the error of the release, unless it is a lost lease
 }
 
-// Guard runs sections, one at a time for each key (a faulty guard may run several). It is safe for
-// concurrent use.
+// Guard runs sections, one at a time for each key (a faulty guard may run several at once). It is
+// safe for concurrent use.
 type Guard interface {
 	// Do waits until the caller may enter, and runs section. If ctx ends, only the wait ends: a
 	// section that has begun runs to its end. The section's context has the values of ctx, and is

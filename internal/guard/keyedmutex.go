@@ -59,7 +59,7 @@ func (h *KeyHold) Unlock() {
 	h.leave()
 }
 
-// Users returns the number of callers that hold the mutex of the key or wait for it.
+// Users returns the number of callers that hold the mutex of the key or are waiting for it.
 func (m *KeyedMutex) Users(key string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,9 +32,9 @@ func NewBatchSize(most int) *BatchSize {
 // Size returns the maximum number of orders in the next statement.
 func (b *BatchSize) Size() int { return int(b.next.Load()) }
 
-// Wrote records how long it took to write n orders. The size doubles while a statement of that size
-// is expected to take at most maxStatement. If it would take longer, the size becomes the largest
-// one that stays within the limit.
+// Wrote records how long it took to write n orders. The size then doubles, unless a statement of
+// the doubled size is expected to take longer than maxStatement. In that case it becomes the
+// largest size that is expected to stay within this limit.
 func (b *BatchSize) Wrote(n int, took time.Duration) {
 	if n == 0 {
 		return
@@ -46,15 +46,15 @@ func (b *BatchSize) Wrote(n int, took time.Duration) {
 	b.next.Store(max(1, min(b.most, fits, 2*max(b.next.Load(), int64(n)))))
 }
 
-// LogLimit limits a log to one line a second, for errors that occur in large numbers. The zero
+// LogLimit limits a log to one line per second, for errors that occur in large numbers. The zero
 // value is ready to use. LogLimit is safe for concurrent use.
 type LogLimit struct {
 	next    atomic.Int64 // when the next line may be written, in Unix nanoseconds
 	skipped atomic.Int64
 }
 
-// Allow reports whether a line may be written now. If so, it returns the number of lines skipped
-// since the last one.
+// Allow reports whether a line may be written now. If so, it also returns the number of lines
+// skipped since the last line that was written.
 func (l *LogLimit) Allow() (skipped int64, ok bool) {
 	now, next := time.Now().UnixNano(), l.next.Load()
 	if now < next || !l.next.CompareAndSwap(next, now+int64(time.Second)) {
@@ -64,8 +64,8 @@ func (l *LogLimit) Allow() (skipped int64, ok bool) {
 	return l.skipped.Swap(0), true
 }
 
-// Background repeats a step in a goroutine of its own: from a call of Wake until the step reports
-// that nothing is left to do, or the context ends. It is safe for concurrent use.
+// Background repeats a step in its own goroutine, from a call of Wake until the step reports that
+// nothing is left to do or the context ends. It is safe for concurrent use.
 type Background struct {
 	Context context.Context
 	Step    func(ctx context.Context) (more bool)
@@ -92,7 +92,7 @@ func (b *Background) Wake() {
 	}
 }
 
-// again reports whether to do another step.
+// again reports whether another step is due.
 func (b *Background) again(more bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

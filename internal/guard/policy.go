@@ -15,7 +15,7 @@ type Policy interface {
 	// Acquire calls try until it returns true, and then returns nil. If try fails, Acquire returns
 	// its error; if ctx ends first, the cause of ctx.
 	Acquire(ctx context.Context, key string, try func() (bool, error)) error
-	// String returns the policy in the form that ParsePolicy reads.
+	// String returns the policy in the form that ParsePolicy parses.
 	String() string
 }
 
@@ -108,12 +108,12 @@ var defaultDelays = map[string]string{
 	"recursive": "50ms",
 }
 
-// Recursive makes a well-known mistake on purpose: the loser sleeps and calls itself. When the
-// inner call returns, having done the work, the outer call continues and does the work again,
-// without the lock, and without the context with which the lock could stop it. A buyer that waited
-// n times buys n+1 times, with any lock. The stack grows with the wait, too. The mistake is in the
-// code that runs the section, so Distributed calls run instead of Acquire. The embedded policy by
-// itself waits correctly.
+// Recursive makes a well-known mistake on purpose: a caller that does not get the lock sleeps and
+// calls itself. When the inner call returns, having done the work, the outer call continues and
+// does the work again, without the lock, and without the context through which the lock could stop
+// it. A buyer that waited n times buys n+1 times, with any lock. The stack also grows with each
+// wait. The mistake is in the code that runs the section, so Distributed calls run instead of
+// Acquire. The embedded policy itself waits correctly.
 type Recursive struct{ Fixed }
 
 func (r Recursive) String() string { return "recursive:" + r.Delay.String() }

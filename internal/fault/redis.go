@@ -14,8 +14,8 @@ import (
 // server execute the command. The handler returns the reply for the client, or an error, which
 // breaks the connection.
 //
-// ctx ends when the client has hung up. The handler may then send its command or drop it: in a real
-// network a command may arrive or not in this case.
+// ctx ends when the client has hung up. The handler may then send the command or drop it, because
+// in a real network the command may or may not arrive in this case.
 type RedisHandler func(ctx context.Context, cmd Command, send func() (Value, error)) (Value, error)
 
 // RelayRedis passes commands and replies between a client and a server until one of them hangs up,
@@ -44,7 +44,7 @@ type link struct {
 	client, server net.Conn
 	replies        chan Value    // from the server, except pushes
 	over           chan struct{} // closed when no command waits for a reply any more
-	writing        sync.Mutex    // a push may come while a reply is written
+	writing        sync.Mutex    // a push may arrive while a reply is being written
 }
 
 var errGone = errors.New("fault: the server is gone")
@@ -61,14 +61,14 @@ func (l *link) read(out chan<- Command) {
 	}
 }
 
-// serve handles one command after the other. If the client hangs up, the connection to the server
+// serve handles one command after another. If the client hangs up, the connection to the server
 // stays open until the current command is handled, so a write that was sent still arrives.
 func (l *link) serve(ctx context.Context, queue <-chan Command, handle RedisHandler) {
 	defer l.server.Close()
 	defer close(l.over)
 	for cmd := range queue {
 		if ctx.Err() != nil {
-			break // the client has hung up: its remaining commands are lost
+			break // the client has hung up, so its remaining commands are lost
 		}
 		reply, err := handle(ctx, cmd, func() (Value, error) { return l.exchange(cmd) })
 		if err != nil || l.write(reply) != nil {
@@ -102,7 +102,7 @@ func (l *link) receive() {
 			return
 		}
 		if v.Push() {
-			_ = l.write(v) // if the client has gone, l.read notices that
+			_ = l.write(v) // if the client has hung up, l.read notices that
 			continue
 		}
 		select {
@@ -134,7 +134,8 @@ func (e end) SetDeadline(t time.Time) error      { return unlessClosed(e.Conn.Se
 func (e end) SetReadDeadline(t time.Time) error  { return unlessClosed(e.Conn.SetReadDeadline(t)) }
 func (e end) SetWriteDeadline(t time.Time) error { return unlessClosed(e.Conn.SetWriteDeadline(t)) }
 
-// unlessClosed drops the error of a closed end: the next read or write reports it.
+// unlessClosed returns nil for the error of a closed end, because the next read or write reports
+// that error.
 func unlessClosed(err error) error {
 	if errors.Is(err, io.ErrClosedPipe) {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis is a redis.Hook that calls functions before and after the commands of a client. A
-// nil function is not called.
+// Redis is a redis.Hook that calls a function before and a function after the commands of
+// a client. A nil function is not called.
 type Redis struct {
-	Before func(ctx context.Context, commands []redis.Cmder) // one command, or those of a pipeline
+	Before func(ctx context.Context, commands []redis.Cmder) // one command, or all commands of a pipeline
 	After  func(ctx context.Context, commands []redis.Cmder) // the same commands, with their replies
 }
 

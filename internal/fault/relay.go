@@ -47,8 +47,8 @@ func StartRelay(target string) (*Relay, error) {
 	return r, nil
 }
 
-// accept accepts connections until Close. After Hole it accepts only the one connection that it was waiting
-// for: otherwise the connections of clients that give up and dial again would pile up.
+// accept accepts connections until Close. After Hole it accepts only the one connection that it was already
+// waiting for. Otherwise the connections of clients that give up and dial again would pile up.
 func (r *Relay) accept(ctx context.Context) {
 	for {
 		r.pass()
@@ -57,7 +57,7 @@ func (r *Relay) accept(ctx context.Context) {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			time.Sleep(acceptAgain) // perhaps too many files are open; some will be closed
+			time.Sleep(acceptAgain) // there may be too many open files, and some will be closed
 			continue
 		}
 		r.running.Go(func() { r.serve(ctx, c) })
@@ -66,8 +66,8 @@ func (r *Relay) accept(ctx context.Context) {
 
 const acceptAgain = 10 * time.Millisecond
 
-// Close closes all connections, and returns when nothing is forwarded any more. Afterwards the
-// other methods have no effect.
+// Close closes all connections, and returns when forwarding has stopped. Afterwards the other
+// methods have no effect.
 func (r *Relay) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -83,9 +83,10 @@ func (r *Relay) Close() error {
 }
 
 // Hole stops forwarding until Restore. Connections stay open, and data that was sent arrives after
-// Restore, even if its sender has given up, as when packets are lost and TCP retransmits them. This
-// is so for the first megabyte in each direction of a connection. More data is not read before
-// Restore, and may be lost if its sender closes the connection. The server gets no new connections.
+// Restore, even if its sender has given up, as if packets were lost and TCP retransmitted them.
+// This applies to the first megabyte in each direction of a connection. Further data is not read
+// before Restore, and may be lost if its sender closes the connection. The server gets no new
+// connections.
 func (r *Relay) Hole() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +96,7 @@ func (r *Relay) Hole() {
 }
 
 // Late delays all data from the server by d, until Restore. Use it only for protocols in which a
-// client waits for the reply before it sends more: the delays of consecutive replies on one
+// client waits for the reply before it sends more, because the delays of consecutive replies on one
 // connection add up.
 func (r *Relay) Late(d time.Duration) {
 	r.mu.Lock()
@@ -103,7 +104,7 @@ func (r *Relay) Late(d time.Duration) {
 	r.late = d
 }
 
-// LoseReply drops the next reply of the server and breaks that connection.
+// LoseReply drops the next reply of the server and breaks the connection of that reply.
 func (r *Relay) LoseReply() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +150,7 @@ func (r *Relay) Restore() {
 	r.open()
 }
 
-// open opens the gate. mu must be locked, also for isOpen.
+// open opens the gate. The callers of open and isOpen must hold mu.
 func (r *Relay) open() {
 	if !r.isOpen() {
 		close(r.gate)
@@ -192,8 +193,8 @@ func (r *Relay) forget(c net.Conn) {
 	_ = c.Close()
 }
 
-// serve forwards between a client and the server until the server closes its connection. When the client closes
-// its own, the server learns that after it has received all data that the client sent.
+// serve forwards between a client and the server until the server closes its connection. If the client closes
+// its connection, the server learns of that after it has received all data that the client sent.
 func (r *Relay) serve(ctx context.Context, client net.Conn) {
 	if !r.register(client) {
 		return
@@ -216,7 +217,7 @@ func (r *Relay) serve(ctx context.Context, client net.Conn) {
 	others.Go(func() { listen(server, replies, r.loses) })
 	others.Go(func() {
 		r.tell(server, requests, func() {})
-		_ = server.(*net.TCPConn).CloseWrite() // the client has left
+		_ = server.(*net.TCPConn).CloseWrite() // the client has closed its connection
 	})
 	r.tell(client, replies, func() { r.delay(ctx) })
 }
@@ -255,8 +256,8 @@ func listen(from net.Conn, q *queue, lose func() bool) {
 }
 
 // tell forwards the queue to its receiver, and returns when the queue has ended. It calls delay
-// before each part, and waits while the gate is closed. If the receiver has gone, tell drops the
-// remaining data: a server whose replies are not read would not read further requests.
+// before each part, and waits while the gate is closed. If the receiver is gone, tell drops the
+// remaining data, because a server whose replies are not read would not read further requests.
 func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
 	gone := false
 	for said, more := q.take(nil); more; said, more = q.take(said) {
@@ -270,7 +271,7 @@ func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
 	r.pass()
 }
 
-// maxHeld is the maximum size of a queue, in bytes. add waits if it would exceed that.
+// maxHeld is the maximum size of a queue, in bytes. add waits if the queue would become larger.
 const maxHeld = 1 << 20
 
 // queue holds the data that one side has sent until it is forwarded. One goroutine adds to it, and
@@ -288,7 +289,7 @@ func newQueue() *queue {
 	return q
 }
 
-// add waits until there is room, and appends a copy of p.
+// add waits until there is room for p, and appends a copy of p.
 func (q *queue) add(p []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // ErrProtocol is wrapped by errors about malformed requests and replies.
 var ErrProtocol = errors.New("fault: not the Redis protocol")
 
-// These are the limits of a value that is read. The commands of this project are far smaller, so
-// a larger value is an error.
+// The limits for a value that is read. The commands of this project are far smaller, so a larger
+// value is an error.
 const (
 	maxBulk  = 16 << 20
 	maxItems = 64 << 10
@@ -56,8 +56,8 @@ func ReadValue(r *bufio.Reader) (Value, error) {
 
 type parsed struct {
 	raw   Value
-	text  string   // what String returns, unless the value is an aggregate
-	array bool     // or another aggregate, such as a map
+	text  string   // the result of String, unless the value is an aggregate
+	array bool     // the value is an array or another aggregate, such as a map
 	parts []parsed // of an array
 }
 
@@ -110,7 +110,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// length returns the length that the first line gives, or -1 for a nil value.
+// length returns the length in the first line, or -1 for a nil value.
 func (p *parsed) length(most int) (int, error) {
 	n, err := strconv.Atoi(p.text)
 	if err != nil || n < -1 || n > most {
@@ -163,7 +163,7 @@ func (p *parsed) aggregate(r *bufio.Reader, depth int) error {
 // A Command is a client's request.
 type Command struct {
 	Raw  Value
-	Args []string // the first is the name, as the client wrote it
+	Args []string // the first argument is the name, as the client wrote it
 }
 
 // ReadCommand reads one command: an array of strings.
@@ -197,7 +197,7 @@ func NewCommand(args ...string) Command {
 // Name returns the command's name in capitals.
 func (c Command) Name() string { return strings.ToUpper(c.Args[0]) }
 
-// Is reports whether the command's name is one of the names, which must be in capitals.
+// Is reports whether the command has one of these names, which must be in capitals.
 func (c Command) Is(names ...string) bool { return slices.Contains(names, c.Name()) }
 
 // Script reports whether the command runs a Lua script.
@@ -222,8 +222,8 @@ func (c Command) Takes() []string {
 	return nil
 }
 
-// SetUp reports whether the command only prepares a connection. It may carry a password, so it must
-// not be shown.
+// SetUp reports whether the command only prepares a connection. Such a command may contain a
+// password, so it must not be shown.
 func (c Command) SetUp() bool {
 	return c.Is("HELLO", "AUTH", "CLIENT", "SELECT", "READONLY", "PING", "QUIT", "COMMAND")
 }

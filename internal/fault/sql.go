@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// A Statement is a statement that the program sends.
+// A Statement is an SQL statement that the program sends.
 type Statement struct {
 	Text string // SQL text, or Begin, Commit or Rollback
 	Args []driver.Value
-	InTx bool // its connection is in a transaction
+	InTx bool // the connection is in a transaction
 }
 
 // Reads reports whether the statement is a query that changes nothing.
@@ -32,9 +32,9 @@ const (
 // Reply is the database's answer.
 type Reply struct {
 	Rows    [][]driver.Value // of a query
-	Changed int64            // number of rows that a statement changed, if it is no query
+	Changed int64            // number of rows that a statement other than a query changed
 	Query   bool
-	Tx      bool // it answers the begin or the end of a transaction
+	Tx      bool // it is the reply to the begin or the end of a transaction
 }
 
 // String returns the reply on one line. It shows a time as a Unix time in milliseconds.
@@ -80,8 +80,8 @@ type Hook func(ctx context.Context, s Statement, send func() (Reply, error)) err
 // because the database may have executed it.
 var ErrBroken = errors.New("the connection to the database broke")
 
-// An Injector puts a hook into the connections to a database. Each statement passes the hook, also
-// the begin and the end of a transaction. It works with every database/sql driver whose
+// An Injector puts a hook into the connections to a database. Each statement passes the hook,
+// including the begin and the end of a transaction. It works with every database/sql driver whose
 // connections and statements accept contexts.
 type Injector struct {
 	Hook Hook
@@ -94,8 +94,8 @@ type Injector struct {
 // Through returns a connector that gets its connections from inner, and puts the hook into them.
 func (i Injector) Through(inner driver.Connector) driver.Connector { return connector{inner, i} }
 
-// Pool returns a pool that gets its connections from db, and puts the hook into them. It leaves a
-// quarter of the connections to db, and must be closed before db.
+// Pool returns a pool that gets its connections from db, and puts the hook into them. The pool
+// leaves a quarter of the connections to db, and must be closed before db.
 func (i Injector) Pool(db *sql.DB) *sql.DB {
 	pool := sql.OpenDB(lender{db, i})
 	if most := db.Stats().MaxOpenConnections; most > 0 {
@@ -170,7 +170,7 @@ type conn struct {
 
 func (c *conn) Close() error { return c.closing() }
 
-// Ping does not pass the hook: it is not a statement of the program.
+// Ping does not pass the hook, because it is not a statement of the program.
 func (c *conn) Ping(ctx context.Context) error {
 	if p, ok := c.inner.(driver.Pinger); ok {
 		return p.Ping(ctx)
@@ -202,7 +202,7 @@ func (c *conn) Begin() (driver.Tx, error) {
 	return c.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// pass calls the hook with a statement, or send if there is no hook.
+// pass calls the hook with a statement, or only send if there is no hook.
 func (c *conn) pass(ctx context.Context, s Statement, send func() (Reply, error)) (err error) {
 	if c.broken {
 		return ErrBroken

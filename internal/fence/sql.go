@@ -17,7 +17,7 @@ const Schema = `CREATE TABLE IF NOT EXISTS fences (
 )`
 
 // The statement increments shown so that it changes the row even if the token is the same as
-// before: MySQL counts only rows that it changed, not those that matched.
+// before: MySQL counts only rows that were changed, not rows that only matched.
 const show = "UPDATE fences SET token = ?, shown = shown + 1 WHERE resource = ? AND token <= ?"
 
 // Show shows the token of a holder to a resource, as the first statement of the transaction in

@@ -23,7 +23,7 @@ var (
 type Value struct {
 	Client redis.Scripter
 	Key    string // of the value; on a cluster, Key and Fence need the same hash tag
-	Fence  string // the key of a hash with the largest token seen; it expires with the value
+	Fence  string // the key of a hash that contains the largest token seen; it expires with the value
 
 	// Lock names the lock. Tokens of different locks cannot be compared: if two locks are in use at the same
 	// time, the holder that read last may write. If there is only one lock, Lock may be "".
@@ -32,7 +32,7 @@ type Value struct {
 
 // Get reads the value for the holder with this token. From then on, holders with a smaller token
 // are refused. Get returns a StaleError if a larger token has been seen, and ErrMissing if there is
-// no value. It does not wrap the client's errors: the caller should add what it was reading.
+// no value. Get returns the client's errors unchanged: the caller should add what it was reading.
 func (v Value) Get(ctx context.Context, token int64) (string, error) {
 	cmd := getScript.Run(ctx, v.Client, v.keys(), v.Lock, token)
 	if errors.Is(cmd.Err(), redis.Nil) {

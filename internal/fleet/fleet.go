@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Fleet is a set of processes of a bench that do the same work. It is safe for concurrent use.
+// Fleet is a set of bench processes that do the same work. It is safe for concurrent use.
 type Fleet struct {
 	program func(n int) (Program, error)
 	reached chan Arrival
@@ -26,11 +26,12 @@ func New(program func(n int) (Program, error)) *Fleet {
 	return &Fleet{program: program, reached: make(chan Arrival, maxParked)}
 }
 
-// Of returns a fleet of the given members, which need not run. It is for tests.
+// Of returns a fleet of the given members, which need not be running. It is for tests.
 func Of(members ...*Member) *Fleet { return &Fleet{members: members} }
 
-// Fill starts processes until n of them run, and resets what the members recorded in the row
-// before. The very first process starts alone, because it may create data that all of them use.
+// Fill starts processes until n of them are running, and resets what the members recorded in the
+// previous row. The very first process starts alone, because it may create data that all processes
+// use.
 func (f *Fleet) Fill(ctx context.Context, n int) error {
 	if err := f.Crashed(0); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (f *Fleet) Fill(ctx context.Context, n int) error {
 	}
 	for {
 		select {
-		case a := <-f.reached: // this call is left from the row before
+		case a := <-f.reached: // this call is left over from the previous row
 			_ = a.Member.Resume() // if the process has ended, the row fails
 		default:
 			return nil
@@ -56,7 +57,7 @@ func (f *Fleet) Fill(ctx context.Context, n int) error {
 	}
 }
 
-// reap removes the processes that have ended, and reports whether none was ever started.
+// reap removes the processes that have ended, and reports whether no process was ever started.
 func (f *Fleet) reap() (first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,8 +109,8 @@ func (f *Fleet) start(ctx context.Context, number int) (*Member, error) {
 	return Run(ctx, p, f.reached)
 }
 
-// add starts n processes. Those that started become members even if another one failed to start,
-// so that Stop ends them.
+// add starts n processes. The processes that started become members even if another one failed to
+// start, so that Stop ends them.
 func (f *Fleet) add(ctx context.Context, n int) error {
 	more := make([]*Member, max(0, n))
 	g, starting := errgroup.WithContext(ctx)
@@ -127,21 +128,21 @@ func (f *Fleet) add(ctx context.Context, n int) error {
 	return err
 }
 
-// Members returns the processes that were started and not yet replaced, including those that
-// were killed in this row.
+// Members returns the processes that were started and have not been replaced, including processes
+// that were killed in this row.
 func (f *Fleet) Members() []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.members)
 }
 
-// Running returns the members that run.
+// Running returns the members that are running.
 func (f *Fleet) Running() []*Member {
 	return slices.DeleteFunc(f.Members(), func(m *Member) bool { return !m.Runs() })
 }
 
-// Survivor returns a member that runs, if possible one that is neither stopped nor cut off. It
-// returns nil if none runs.
+// Survivor returns a running member, if possible one that is neither stopped nor cut off. It
+// returns nil if no member is running.
 func (f *Fleet) Survivor() *Member {
 	running := f.Running()
 	for _, m := range running {
@@ -155,7 +156,7 @@ func (f *Fleet) Survivor() *Member {
 	return running[0]
 }
 
-// Each calls do concurrently for all members that run, and returns the first error.
+// Each calls do concurrently for all running members, and returns the first error.
 func (f *Fleet) Each(do func(m *Member) error) error {
 	var g errgroup.Group
 	for _, m := range f.Running() {
@@ -164,13 +165,13 @@ func (f *Fleet) Each(do func(m *Member) error) error {
 	return g.Wait()
 }
 
-// Arm arms the seams of all members that run.
+// Arm arms the seams of all running members.
 func (f *Fleet) Arm(ctx context.Context, a Arm) error {
 	return f.Each(func(m *Member) error { return m.Arm(ctx, a) })
 }
 
 // Crashed returns the error of a member that ended by itself. The connections of a process break
-// before its exit is known, so Crashed keeps checking for the grace time.
+// before its exit is known, so Crashed keeps checking until the grace time is over.
 func (f *Fleet) Crashed(grace time.Duration) error {
 	for end := time.Now().Add(grace); ; time.Sleep(grace / 20) {
 		for _, m := range f.Members() {
@@ -184,7 +185,7 @@ func (f *Fleet) Crashed(grace time.Duration) error {
 	}
 }
 
-// Stalled returns the longest stall in this row, except for members that were stopped on purpose.
+// Stalled returns the longest stall in this row. It ignores members that were stopped on purpose.
 func (f *Fleet) Stalled() (longest time.Duration) {
 	for _, m := range f.Members() {
 		if !m.Paused.Load() {
@@ -194,7 +195,7 @@ func (f *Fleet) Stalled() (longest time.Duration) {
 	return longest
 }
 
-// Stop ends all members, and kills those that still run after the grace time.
+// Stop ends all members, and kills the members that are still running after the grace time.
 func (f *Fleet) Stop(grace time.Duration) {
 	var all sync.WaitGroup
 	for _, m := range f.Members() {
@@ -206,11 +207,11 @@ func (f *Fleet) Stop(grace time.Duration) {
 	f.members = nil
 }
 
-// ErrNotReached means that no call reached a seam at which a fault was to be injected.
+// ErrNotReached means that no call reached a seam where a fault was to be injected.
 var ErrNotReached = errors.New("nobody reached the seam")
 
-// Next waits for the next call that waits at a seam, and returns it. If a member ends by itself,
-// Next returns its error. If ctx ends first, it returns ErrNotReached.
+// Next returns the next call that waits at a seam, once there is one. If a member ends by itself,
+// Next returns the member's error. If ctx ends first, it returns ErrNotReached.
 func (f *Fleet) Next(ctx context.Context) (Arrival, error) {
 	looks := time.NewTicker(ExitGrace)
 	defer looks.Stop()
@@ -228,8 +229,8 @@ func (f *Fleet) Next(ctx context.Context) (Arrival, error) {
 	}
 }
 
-// Catch waits for a call that reaches a seam, and calls fault with its process. Meanwhile it
-// resumes other calls that reach a seam.
+// Catch waits for a call that reaches a seam, and calls fault with the process of that call. While
+// fault runs, Catch resumes other calls that reach a seam.
 func (f *Fleet) Catch(ctx context.Context, fault func(m *Member) error) error {
 	first, err := f.Next(ctx)
 	if err != nil {
@@ -248,7 +249,7 @@ func (f *Fleet) LetGo(ctx context.Context) {
 	for {
 		select {
 		case a := <-f.reached:
-			_ = a.Member.Resume() // if the process has ended, the row fails or has killed it
+			_ = a.Member.Resume() // if the process has ended, the row fails or has killed the process
 		case <-ctx.Done():
 			return
 		}

@@ -21,16 +21,16 @@ import (
 	"oversell/internal/guard"
 )
 
-// These errors are wrapped by the errors of a Member.
+// Errors of a Member wrap one of these.
 var (
 	ErrDied = errors.New("ended by itself")
 	ErrLate = errors.New("did not answer")
 )
 
-// ExitGrace is the time that a process may take to exit after its pipes and connections broke.
+// ExitGrace is the time that a process may take to exit after its pipes and connections have broken.
 const ExitGrace = 200 * time.Millisecond
 
-// The time limits of a member.
+// Time limits of a member.
 const (
 	readyTimeout = time.Minute
 	armTimeout   = 5 * time.Second
@@ -44,7 +44,7 @@ type command struct {
 	ID     int             `json:"id,omitempty"`    // not 0 if the command needs an answer
 	Order  json.RawMessage `json:"order,omitempty"`
 	Arm    *Arm            `json:"arm,omitempty"`
-	Resume bool            `json:"resume,omitempty"` // a call that waits at a seam may go on
+	Resume bool            `json:"resume,omitempty"` // a call that waits at a seam may continue
 }
 
 // shared describes the Words: their file and number.
@@ -54,7 +54,7 @@ type shared struct {
 }
 
 // event is one line, a JSON object, that a member writes to its standard output. An answer has an
-// ID, and perhaps Answer; any other event has one of the other fields.
+// ID, and may have an Answer; any other event has one of the other fields.
 type event struct {
 	Ready   *string         `json:"ready,omitempty"`   // the member is ready; its HTTP address, or ""
 	ID      int             `json:"id,omitempty"`      // of the command that is answered
@@ -73,14 +73,14 @@ type Program struct {
 	Links   map[string]*fault.Relay // connections that can be cut; Run or the Member closes them
 }
 
-// Member is a process that was started by Run and runs Serve. When this process ends, the member's
-// standard input is closed, and the member ends too.
+// Member is a process that was started by Run and runs Serve. When the process that called Run
+// ends, the member's standard input is closed, and the member ends, too.
 type Member struct {
 	*Process
-	URL    string // where it serves HTTP, or ""
+	URL    string // where the process serves HTTP, or ""
 	Words  *Words // or nil
 	Links  map[string]*fault.Relay
-	HeldUp <-chan time.Time // receives the time until which a call is held up at a seam; buffers one
+	HeldUp <-chan time.Time // receives the end of the delay of a call at a seam; buffers one value
 	Stalls LongestStall
 
 	Killed atomic.Bool // Kill or End was called
@@ -106,8 +106,8 @@ type Arrival struct {
 	At     Seam
 }
 
-// Run starts a process and waits until it is ready. The member sends the calls that wait at its
-// seams to reached, which must have room: a call is dropped if the channel is full.
+// Run starts a process and waits until it is ready. Calls that wait at the member's seams are sent
+// to reached. If that channel is full, a call is dropped.
 func Run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err error) {
 	m := &Member{
 		name: p.Name, Links: p.Links, ready: make(chan string, 1), heldUp: make(chan time.Time, 1),
@@ -138,12 +138,12 @@ func Run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err
 		m.URL = "http://" + addr
 	}
 	if m.Words != nil && LiveWords {
-		_ = m.Words.Remove() // both processes have opened the file; at worst a small file is left
+		_ = m.Words.Remove() // both processes have opened the file; at worst a small file is left behind
 	}
 	return m, nil
 }
 
-// prepare returns the first command, and creates the words if the program shares any.
+// prepare returns the first command. If the program shares words, it also creates them.
 func (m *Member) prepare(p Program) (first command, err error) {
 	if first.Setup, err = json.Marshal(p.Setup); err != nil || p.Words == 0 {
 		return first, err
@@ -198,7 +198,7 @@ func (m *Member) listen(out io.Reader) {
 	}
 }
 
-// post sends v to a channel, but drops it if the channel is full.
+// post sends v to a channel, but drops v if the channel is full.
 func post[T any](to chan<- T, v T) {
 	select {
 	case to <- v:
@@ -215,9 +215,9 @@ func (m *Member) answer(id int, text json.RawMessage) {
 	}
 }
 
-// Tell sends the process an order, waits for the reply, and decodes it into answer, unless that is
-// nil. The error wraps ErrDied if the process ends first, and ErrLate after the limit. If ctx
-// ends, the error is its cause.
+// Tell sends the process an order, waits for the reply, and decodes the reply into answer, unless
+// answer is nil. The error wraps ErrDied if the process ends first, and ErrLate after the limit. If
+// ctx ends, the error is the cause of ctx.
 func (m *Member) Tell(ctx context.Context, order, answer any, limit time.Duration) error {
 	text, err := json.Marshal(order)
 	if err != nil {
@@ -253,8 +253,8 @@ func (m *Member) ask(ctx context.Context, c command, limit time.Duration) (json.
 	return await(ctx, m, answer, limit)
 }
 
-// Resume lets a call that waits at a seam go on. In a stopped process, the call goes on once the
-// process is continued.
+// Resume lets a call that waits at a seam continue. In a stopped process, the call continues once
+// the process does.
 func (m *Member) Resume() error { return m.send(command{Resume: true}) }
 
 // send sends a command. The error wraps ErrDied if the process has ended.
@@ -274,7 +274,7 @@ func (m *Member) send(c command) error {
 	return nil
 }
 
-// await returns the next value from a channel that listen fills.
+// await returns the next value from a channel that is filled by listen.
 func await[T any](ctx context.Context, m *Member, from <-chan T, limit time.Duration) (value T, err error) {
 	select {
 	case v := <-from:
@@ -288,7 +288,7 @@ func await[T any](ctx context.Context, m *Member, from <-chan T, limit time.Dura
 	}
 }
 
-// died returns the error that the process has ended by itself, with the end of its log.
+// died returns an error that says that the process ended by itself, with the end of its log.
 func (m *Member) died() error {
 	return fmt.Errorf("%s %w: %v%s", m.name, ErrDied, m.State(), &m.log)
 }
@@ -301,7 +301,8 @@ func (m *Member) Err() error {
 	return nil
 }
 
-// ended reports whether the process has ended. A member that was never started, in a test, has not.
+// ended reports whether the process has ended. It returns false for a member that was never
+// started, in a test.
 func (m *Member) ended() bool {
 	if m.Process == nil {
 		return false
@@ -314,7 +315,7 @@ func (m *Member) ended() bool {
 	}
 }
 
-// Runs reports whether the process has not ended and is not about to be killed.
+// Runs reports whether the process is running and nobody has decided to kill it.
 func (m *Member) Runs() bool { return !m.Killed.Load() && !m.ended() }
 
 // Kill kills the process, as a crash would. Its words can still be read.
@@ -330,8 +331,8 @@ func (m *Member) Pause() error {
 	return m.Process.Pause()
 }
 
-// CutOff cuts one of the process's links, for the given time or until ctx ends, while a call waits
-// at a seam. The call goes on, and the data that it sends arrives when the link is restored.
+// CutOff cuts one of the process's links while a call waits at a seam, for the given time or until
+// ctx ends. The call continues, and the data that it sends arrives when the link is restored.
 func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error {
 	m.Cut.Store(true)
 	m.Links[link].Hole()
@@ -343,8 +344,8 @@ func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error
 	return nil
 }
 
-// End lets the process finish its work and exit, or kills it after the grace time. Its words can
-// still be read.
+// End lets the process finish its work and exit, or kills it after the grace time. The words of the
+// process can still be read.
 func (m *Member) End(grace time.Duration) {
 	m.Killed.Store(true)
 	_ = m.in.Close()
@@ -365,7 +366,7 @@ func (m *Member) Close(grace time.Duration) {
 func (m *Member) release() {
 	m.unlink()
 	if m.Words != nil {
-		_ = m.Words.Close() // at worst a page of memory is left
+		_ = m.Words.Close() // at worst a page of memory stays mapped
 		if !LiveWords {
 			_ = m.Words.Remove()
 		}
@@ -378,10 +379,10 @@ func (m *Member) unlink() {
 	}
 }
 
-// begin resets what was recorded in the row before.
+// begin resets what was recorded in the previous row.
 func (m *Member) begin() {
 	select {
-	case <-m.heldUp: // this value is left from the row before
+	case <-m.heldUp: // this value is left over from the previous row
 	default:
 	}
 	m.Paused.Store(false)

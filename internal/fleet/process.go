@@ -1,5 +1,5 @@
-// Package fleet runs processes that must not outlive this one or receive its Ctrl-C. It starts
-// and ends them, and contains the protocol on their pipes, the seams at which they are held or
+// Package fleet runs processes that must not outlive this one or receive its Ctrl-C. It starts and
+// ends them. It also contains the protocol on their pipes, the seams at which they are held or
 // killed, the memory that they share, and the detection of their stalls.
 package fleet
 
@@ -35,8 +35,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 }
 
 // run starts the child and waits for it, both on the same thread. Linux sends the parent-death
-// signal when the thread that started the child ends, not the process, so that thread must
-// last as long as the child.
+// signal when the thread that started the child ends, not when the process does, so that thread
+// must last as long as the child.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -46,11 +46,11 @@ func (p *Process) run(started chan<- error) {
 		return
 	}
 	defer close(p.done)
-	// Wait returns an error also for a child that is ended on purpose (see State).
+	// Wait also returns an error for a child that is ended on purpose (see State).
 	_ = p.cmd.Wait()
 }
 
-// Done is closed when the child has ended.
+// Done returns a channel that is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // State returns the state with which the child ended. Call it only after Done is closed.
@@ -67,8 +67,8 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Stop terminates the child (with SIGTERM on Unix), kills it if it still runs after grace, and
-// waits for it to exit.
+// Stop terminates the child (with SIGTERM on Unix), kills it if it is still running after grace,
+// and waits for it to exit.
 func (p *Process) Stop(grace time.Duration) {
 	p.terminate()
 	select {

@@ -6,7 +6,7 @@ import "syscall"
 
 func attributes() *syscall.SysProcAttr { return nil }
 
-// terminate kills the child: this operating system has no SIGTERM.
+// terminate kills the child, because this operating system has no SIGTERM.
 func (p *Process) terminate() { _ = p.cmd.Process.Kill() }
 func (p *Process) killGroup() { _ = p.cmd.Process.Kill() }
 

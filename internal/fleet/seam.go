@@ -9,30 +9,30 @@ import (
 )
 
 // Seam is a point between two steps of a call. A process can be held or killed when a call has
-// done the first step and not begun the second.
+// completed the first step and has not begun the second.
 type Seam string
 
 // Arm selects the calls that meet a fault, and the seams at which they do. The zero value arms no seam.
 type Arm struct {
 	At    []Seam `json:"at,omitempty"`
-	Skip  int    `json:"skip,omitempty"`  // number of arrivals at the seams that pass first
+	Skip  int    `json:"skip,omitempty"`  // number of arrivals at the seams that pass before the first fault
 	Every int    `json:"every,omitempty"` // then the first and every n-th arrival after it meets the fault; default 1
 	Most  int    `json:"most,omitempty"`  // maximum number of calls that meet the fault; default 1
 
-	// Delay is the time for which a call is held up. If it is 0, the call waits until
-	// Member.Resume, or until the process is killed.
+	// Delay is the time for which a call is held up. If Delay is 0, the call waits
+	// until Member.Resume is called or the process is killed.
 	Delay time.Duration `json:"delay,omitempty"`
 
-	// Around names the activity that must not go on while a call waits (see Seams).
+	// Around names an activity that must not go on while a call waits. It is passed to Seams.Around.
 	Around string `json:"around,omitempty"`
 }
 
 // Seams contains the state of all seams of one process. It is safe for concurrent use.
 type Seams struct {
-	// Around is called before a call waits, if the Arm has an Around. end is called when the call goes on.
+	// Around is called before a call waits, if Arm.Around is set. end is called when the call continues.
 	Around func(ctx context.Context, what string) (end func())
 
-	// Park is called for a call that has to wait, and returns when the call may go on.
+	// Park is called for a call that has to wait. It must return when the call may continue.
 	Park func(at Seam)
 	// HeldUp is called for a call that is delayed, with the end of the delay.
 	HeldUp func(until time.Time)
@@ -50,7 +50,7 @@ func (s *Seams) Set(a Arm) {
 	s.armed, s.passed, s.met = a, 0, 0
 }
 
-// Reach must be called by a call that reaches a seam. It returns when the call may go on, and
+// Reach must be called by a call that reaches a seam. It returns when the call may continue, and
 // reports whether the call waited for the bench.
 func (s *Seams) Reach(ctx context.Context, at Seam) (waited bool) {
 	a, met := s.meets(at)

@@ -21,18 +21,18 @@ type Server struct {
 
 	mu  sync.Mutex
 	out *json.Encoder
-	err error // of the protocol
+	err error // error of the protocol
 }
 
 // obeyer carries out an order and returns the answer.
 type obeyer = func(ctx context.Context, order json.RawMessage) (answer any, err error)
 
-// maxParked is larger than the number of calls that wait at seams at the same time.
+// maxParked is larger than the number of calls that can wait at seams at the same time.
 const maxParked = 64
 
 // Serve is the main function of a member: it reads the setup from in, and calls run with it. It
-// returns nil when in ends or ctx is cancelled. in ends with the process that started this one,
-// so this one does not outlive it. In all other cases Serve returns the error of run, or of a
+// returns nil when in ends or ctx is cancelled. Since in ends with the process that started this
+// one, this process does not outlive it. In all other cases Serve returns the error of run, or of a
 // command that cannot be read or carried out. The process should exit after Serve.
 func Serve[Setup any](
 	ctx context.Context, in io.Reader, out io.Writer, run func(ctx context.Context, with Setup, s *Server) error,
@@ -73,8 +73,8 @@ func (s *Server) begin(ctx context.Context, c command, run func() error) (err er
 		return cmp.Or(s.failed(), errors.New("the first command is not a setup"))
 	}
 	if c.Words != nil {
-		// The words stay mapped until the process ends: goroutines that run leaves behind may
-		// still use them.
+		// The words stay mapped until the process ends, because goroutines that run leaves behind
+		// may still use them.
 		if s.Words, err = OpenWords(c.Words.Path, c.Words.N); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (s *Server) begin(ctx context.Context, c command, run func() error) (err er
 }
 
 // listen reads commands until there are no more, and then calls over. Calls that wait at a seam
-// then go on, so that the process can end.
+// then continue, so that the process can end.
 func (s *Server) listen(ctx context.Context, over func(), in *json.Decoder, first chan<- command) {
 	defer close(s.resume)
 	defer over()
@@ -136,16 +136,17 @@ func (s *Server) carryOut(ctx context.Context, over func(), c command, obey obey
 // answer; an error ends the process. Until Obey is called, commands wait.
 func (s *Server) Obey(obey obeyer) { s.obeying <- obey }
 
-// Ready reports to the parent that the process is ready, and serves HTTP at addr, unless that is "".
+// Ready tells the parent that the process is ready and, unless addr is "", that it serves HTTP at addr.
 func (s *Server) Ready(addr string) { s.send(event{Ready: &addr}) }
 
-// WatchStalls reports stalls of the process that are longer than limit to the parent, until stop is called.
+// WatchStalls reports stalls of this process that are longer than limit to the parent, until stop is
+// called.
 func (s *Server) WatchStalls(limit time.Duration) (stop func()) {
 	w := WatchStalls(limit, func(d time.Duration) { s.send(event{Stalled: d}) })
 	return func() { w.Stop() }
 }
 
-// send writes an event. It ignores errors: if the parent has gone, the commands end, too.
+// send writes an event. It ignores errors, because if the parent is gone, the commands end, too.
 func (s *Server) send(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A process stalls because it was stopped, because the machine is busy, or because the host of
-// a virtual machine does not schedule it. A stalled process can neither renew a lease nor
-// notice that it expires. So the results of a run about leases are valid only if its processes
-// did not stall.
+// A process stalls because it was stopped, because the machine is busy, or because the host of a
+// virtual machine does not schedule it. A stalled process can neither renew a lease nor notice that
+// the lease expires. So the results of a run that tests leases are valid only if its processes did
+// not stall.
 
 // beat is the time between two readings of the clock.
 const beat = 5 * time.Millisecond
@@ -45,7 +45,7 @@ type StallWatch struct {
 	all   sync.WaitGroup
 }
 
-// WatchStalls starts to watch for stalls longer than limit. It calls tell for each of them,
+// WatchStalls starts to watch for stalls longer than limit. It calls tell for each stall,
 // from one goroutine. tell may be nil.
 func WatchStalls(limit time.Duration, tell func(time.Duration)) *StallWatch {
 	if tell == nil {

@@ -8,8 +8,8 @@ import (
 
 // Words are 64-bit words of memory that processes on one machine share through a file. They
 // begin as zero and are accessed atomically. The values that a process has written survive
-// when it is killed, and can be read while it is stopped. Words are safe for concurrent use
-// by goroutines and processes.
+// if the process is killed, and can be read while it is stopped. Words are safe for
+// concurrent use by goroutines and processes.
 type Words struct {
 	path    string
 	words   []int64
@@ -31,7 +31,7 @@ func CreateWords(path string, n int) (w *Words, err error) {
 			_ = os.Remove(path)
 		}
 	}()
-	// A sparse file would get its disk space only when it is used, and a full disk would
+	// A sparse file would get disk space only when it is used, and a full disk would
 	// then crash the process.
 	if _, err := f.Write(make([]byte, n*wordSize)); err != nil {
 		return nil, fmt.Errorf("making shared memory: %w", err)
@@ -82,7 +82,7 @@ func (w *Words) Close() error {
 	return nil
 }
 
-// Remove removes the file. With LiveWords, processes that have opened it keep the memory.
+// Remove removes the file. If LiveWords is true, processes that have opened the file keep the memory.
 func (w *Words) Remove() error {
 	if err := os.Remove(w.path); err != nil {
 		return fmt.Errorf("removing shared memory: %w", err)

@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// LiveWords reports whether other processes see a write immediately. On this operating
-// system they see it after Flush and Fetch, and the writes that a killed process has not
+// LiveWords says whether other processes see a write immediately. On this operating
+// system they see it after Flush and Fetch, and writes that a killed process has not
 // flushed are lost.
 const LiveWords = false
 
@@ -30,7 +30,7 @@ func (w *Words) Flush() error {
 	return nil
 }
 
-// Fetch reads the words that another process has flushed. The words must not be in use meanwhile.
+// Fetch reads the words that another process has flushed. The words must not be used during the call.
 func (w *Words) Fetch() error {
 	raw, err := os.ReadFile(w.path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// LiveWords reports whether other processes see a write immediately.
+// LiveWords says whether other processes see a write immediately.
 const LiveWords = true
 
 func mapWords(f *os.File, n int) ([]int64, func() error, error) {

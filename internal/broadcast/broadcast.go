@@ -1,5 +1,5 @@
-// Package broadcast ends all waits for a key at once when there is nothing left to wait for, for
-// example when an item is sold out.
+// Package broadcast ends all waits for a key at once when the waits have become pointless, for
+// example because an item is sold out.
 package broadcast
 
 import (
@@ -22,7 +22,7 @@ type Broadcaster struct {
 	look func(ctx context.Context, key string) error
 
 	mu      sync.Mutex
-	closed  error // the cause that Close was called with
+	closed  error // the cause that was passed to Close
 	keys    map[string]*waiters
 	looking sync.WaitGroup
 }
@@ -33,15 +33,15 @@ type waiters struct {
 	stop context.CancelFunc // ends the goroutine that calls look
 }
 
-// New returns a Broadcaster. look must return nil while there is a reason to wait for the key.
-// When there is none, it returns the cause with which the waits end.
+// New returns a Broadcaster. look must return nil while there is a reason to wait for the key, and
+// otherwise the cause with which the waits are to end.
 func New(look func(ctx context.Context, key string) error) *Broadcaster {
 	return &Broadcaster{look: look, keys: make(map[string]*waiters)}
 }
 
-// Wait returns a context that ends with the cause from the look function, from End or
-// from Close, or with late after limit. The caller must call done when it no longer
-// waits.
+// Wait returns a context for a wait. It ends with the cause from the look function,
+// from End or from Close, or with the cause late after limit. The caller must call done
+// when it no longer waits.
 func (b *Broadcaster) Wait(
 	ctx context.Context, key string, limit time.Duration, late error,
 ) (wait context.Context, done func()) {
@@ -59,8 +59,8 @@ type Waiter struct {
 }
 
 // Begin is like Wait, but for a caller that does not know its key yet. Until the caller calls
-// Attend, the wait ends only with Close, or with late after limit. The caller must call Done
-// when it no longer waits.
+// Attend, the wait ends only with Close, or with the cause late after limit. The caller must call
+// Done when it no longer waits.
 func (b *Broadcaster) Begin(ctx context.Context, limit time.Duration, late error) (context.Context, *Waiter) {
 	wait, cancel := context.WithCancelCause(ctx)
 	// There may be thousands of waits at a time, and a timer costs less than a second context
@@ -96,7 +96,7 @@ func (w *Waiter) Done() {
 	w.cancel(nil)
 }
 
-// join adds a waiter to those for a key. b.mu must be locked.
+// join adds a waiter to the waiters for a key. The caller must hold b.mu.
 func (b *Broadcaster) join(w *Waiter, key string) {
 	if b.closed != nil {
 		w.cancel(b.closed)
@@ -116,7 +116,7 @@ func (b *Broadcaster) join(w *Waiter, key string) {
 	c.all[w] = true
 }
 
-// leave removes a waiter from those for its key. b.mu must be locked.
+// leave removes a waiter from the waiters for its key. The caller must hold b.mu.
 func (b *Broadcaster) leave(w *Waiter) {
 	c := b.keys[w.key]
 	if c == nil || !c.all[w] {
@@ -162,8 +162,8 @@ func (b *Broadcaster) End(key string, cause error) {
 	}
 }
 
-// Close ends all waits with cause, also those that begin later, and waits for the Broadcaster's
-// goroutines to return.
+// Close ends all waits with cause, including those that begin later, and waits for the
+// Broadcaster's goroutines to return.
 func (b *Broadcaster) Close(cause error) {
 	b.mu.Lock()
 	b.closed = cause

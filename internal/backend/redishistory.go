@@ -48,7 +48,7 @@ func replicationOf(ctx context.Context, node redis.Cmdable) (history string, rep
 
 // RedisWatch detects that the connections of a client lead to a different history than before (see
 // RedisHistory). It asks for the history id on each new connection, before any command is sent over
-// it, so commands cost no more. A process thus notices that it talks to a different Redis even if
+// it, so commands cost no more. So a process notices that it talks to a different Redis even if
 // none of its commands failed. The zero value is ready for use by one client.
 //
 // The client of a cluster gets no connection to a replica, because the connection would survive the

@@ -125,7 +125,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 		w.trace.add(p.Name, Fault, planned.text+": "+text)
 	}
 	e := w.trace.begin(p.Name, text)
-	var refused error // the database's error
+	var refused error // error from the database
 	_, err := planned.apply(p.life, func() (fault.Value, error) {
 		w.trace.now(e)
 		reply, err := send()
@@ -151,7 +151,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 	return nil
 }
 
-// lost records in the trace that a statement or its reply did not arrive.
+// lost records in the trace that a statement, or its reply, did not arrive.
 func (w *World) lost(e *Event, err error) {
 	if !errors.Is(err, context.Canceled) {
 		w.trace.change(e, func(e *Event) { e.Reply, e.Until = "("+err.Error()+")", 0 })

@@ -25,7 +25,7 @@ import (
 // Unlike Run, Play may be called in a process that continues in real time. Only pooled timers could
 // leak out of virtual time. go-redis uses a pooled timer only while a caller waits for an exhausted
 // connection pool, and a buyer uses only a few of its 256 connections. The other client libraries
-// have pools of their own, but none of the Levels uses them.
+// have pools, too, but none of the Levels uses these libraries.
 func Play(sc Schedule) (State, error) {
 	var state State
 	err := sc.play(func(g *game) { state = g.state() })
@@ -133,7 +133,7 @@ func (g *game) all(moves []Move) error {
 	return nil
 }
 
-// move makes a move, and returns when all goroutines wait again.
+// move makes a move, and returns when all goroutines are blocked again.
 func (g *game) move(m Move) error {
 	if m.Action == Pass {
 		g.pass(m.For)

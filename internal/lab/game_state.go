@@ -26,7 +26,7 @@ type State struct {
 	Players  []Player  `json:"players"`
 	Findings []Finding `json:"findings"`
 	Reached  []Goal    `json:"reached"`            // see PlayFor
-	Unserved []string  `json:"unserved,omitempty"` // if GoalStuck is reached: the buyers that wait forever
+	Unserved []string  `json:"unserved,omitempty"` // the buyers that wait forever, if GoalStuck is reached
 	Keys     []Key     `json:"keys"`
 	Can      []string  `json:"can"` // the possible moves; time may also pass in other steps
 	Trace    []Event   `json:"trace"`
@@ -38,14 +38,14 @@ type Judgment struct {
 	Sentence string   `json:"sentence"`
 }
 
-// Standing says whether a schedule has won.
+// Standing says whether a schedule has won, may still win, or is over.
 type Standing string
 
 // The standings.
 const (
 	Open Standing = "open" // more units may still be sold than there were
 	Won  Standing = "won"  // more units were sold than there were
-	Over Standing = "over" // no buyer can do anything more, and no more units were sold than there were
+	Over Standing = "over" // no buyer can act any more, and at most as many units were sold as there were
 )
 
 // Sale compares the stock with the orders.
@@ -53,16 +53,16 @@ type Sale struct {
 	Initial int64 `json:"initial"`      // units at the start
 	Stock   int64 `json:"stock"`        // units left, according to Redis
 	Sold    int64 `json:"sold"`         // orders, of one unit each
-	Over    int64 `json:"oversold"`     // orders for which there was no unit
+	Over    int64 `json:"oversold"`     // orders without a unit
 	Lost    int64 `json:"lost_updates"` // orders that did not reduce the stock
-	Missing int64 `json:"unsold"`       // units taken from the stock without an order
+	Missing int64 `json:"unsold"`       // units that were taken from the stock, but have no order
 }
 
-// Holding says which buyers have the lock.
+// Holding says which buyer has the lock, and which buyers rely on it.
 type Holding struct {
 	Redis  string   `json:"redis"`            // the holder in Redis, "free", or "" if the lock is not in Redis
 	TTL    *float64 `json:"ttl_ms,omitempty"` // time left on the lease
-	Inside []string `json:"inside"`           // the buyers in the section, which rely on the lock
+	Inside []string `json:"inside"`           // the buyers in the section, all of which rely on the lock
 }
 
 // Status says what a buyer is doing.
@@ -70,7 +70,7 @@ type Status string
 
 // The statuses.
 const (
-	Outside Status = "outside" // has not arrived yet: its first step makes it arrive
+	Outside Status = "outside" // has not arrived yet; it arrives with its first step
 	Ready   Status = "ready"   // about to send a command
 	Asleep  Status = "asleep"  // between two tries
 	Waiting Status = "waiting" // a blocking command waits in Redis
@@ -96,13 +96,13 @@ type Player struct {
 	Name   string    `json:"name"`
 	Status Status    `json:"status"`
 	Says   string    `json:"says"`               // the status, as a sentence
-	Until  *float64  `json:"until_ms,omitempty"` // if asleep or waiting: when it continues by itself
+	Until  *float64  `json:"until_ms,omitempty"` // if asleep or waiting: the time at which it continues by itself
 	Inside bool      `json:"inside"`             // it is in the section
 	Read   *int64    `json:"read,omitempty"`     // the stock that it read last
 	Wrote  *int64    `json:"wrote,omitempty"`    // the stock that it wrote
 	Sold   bool      `json:"sold"`               // it has an order
 	Result Result    `json:"result,omitempty"`   // once done
-	Error  string    `json:"error,omitempty"`    // once done: why it has not bought
+	Error  string    `json:"error,omitempty"`    // once done: the reason why it has not bought
 	Next   []Pending `json:"pending"`
 }
 
@@ -121,7 +121,7 @@ type FindingKind string
 
 // The kinds of findings.
 const (
-	Oversold      FindingKind = "oversold"       // an order was written and no unit was left for it
+	Oversold      FindingKind = "oversold"       // an order was written although no unit was left for it
 	ForeignDelete FindingKind = "foreign_delete" // a buyer deleted another buyer's lock
 	Overlap       FindingKind = "overlap"        // the lock was granted while another buyer relied on it
 	SelfWait      FindingKind = "self_wait"      // a buyer waits for the lock that it holds itself
@@ -166,7 +166,7 @@ func (s *Shopper) isInside() bool { return s.Section == Begun && !s.isKilled() }
 
 // state reads the whole state. At the end it starts the buyers that have not arrived, to see what
 // they will send, and lets time pass, to see when the waiting buyers continue. So no move can be
-// played after it.
+// played after a call of state.
 func (g *game) state() State {
 	st := State{
 		Strategy: g.sc.Strategy, Buyers: g.sc.Buyers, Moves: MovesText(g.sc.Moves),
@@ -262,7 +262,7 @@ func resultOf(err error) Result {
 		return SoldOut
 	case errors.Is(err, stock.ErrFenced):
 		return Fenced
-	case errors.Is(err, errLost), errors.Is(err, context.Canceled): // nothing else cancels the section
+	case errors.Is(err, errLost), errors.Is(err, context.Canceled): // the section is not cancelled for any other reason
 		return Told
 	}
 	return Failed
@@ -317,7 +317,7 @@ func (g *game) can() []string {
 	return moves
 }
 
-// alive reports whether any buyer may still do something.
+// alive reports whether any buyer may still act.
 func (g *game) alive() bool {
 	return slices.ContainsFunc(g.buyers, func(b *Shopper) bool {
 		status := b.status()
@@ -347,7 +347,8 @@ func (g *game) verdict(st State) Judgment {
 	return Judgment{Over, sentence}
 }
 
-// why names the buyers that wrote the same stock because they had read the same value.
+// why returns a text that names the buyers that wrote the same stock because they had read the same
+// value.
 func (g *game) why(st State) string {
 	wrote := make(map[int64][]string)
 	for _, p := range st.Players {
@@ -378,8 +379,8 @@ func (g *game) keys() []Key {
 	return keys
 }
 
-// events returns the events of the trace, except those that the program of a dead process still
-// adds.
+// events returns the events of the trace. After a process is killed, it returns only commands and
+// breaks of that process, because the program of a dead process may still add other events.
 func (g *game) events() []Event {
 	killed := make(map[string]bool)
 	out := []Event{}
@@ -394,11 +395,11 @@ func (g *game) events() []Event {
 	return out
 }
 
-// mostProbed is how long state lets time pass at most to see which buyers continue.
+// mostProbed is the longest time that state lets pass to see which buyers continue.
 const mostProbed = 10 * time.Second
 
-// wakeUps lets time pass, and returns when each buyer that sleeps or waits continues by itself; nil
-// for the other buyers.
+// wakeUps lets time pass. For each buyer that sleeps or waits, it returns the time at which the
+// buyer continues by itself; for every other buyer, it returns nil.
 func (g *game) wakeUps() []*float64 {
 	out := make([]*float64, len(g.buyers))
 	left := make(map[int]*Shopper)

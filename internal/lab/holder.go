@@ -39,7 +39,7 @@ func (p *Process) Holding() *Holder {
 	return h
 }
 
-// HolderAs makes a handle for a given owner. Reentrant locks identify their holder by
+// HolderAs makes a handle for a given owner. A reentrant lock identifies its holder by
 // the owner.
 func (p *Process) HolderAs(owner string) *Holder { return p.holder(p.Name, owner) }
 

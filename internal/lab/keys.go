@@ -131,8 +131,8 @@ func (w *World) touched(l *link, cmd fault.Command) {
 
 // see reads servers, without faults. It returns the state of the lock at the time of the event. To
 // the event it adds the keys that have changed since the trace last showed them. Server 0 is the
-// one Redis; the others are redlock's nodes. No command may be running. If a server cannot be read,
-// ok is false.
+// one Redis; the other servers are redlock's nodes. No command may be running. If a server cannot
+// be read, ok is false.
 func (w *World) see(e *Event, servers ...int) (lock lockState, ok bool) {
 	onOne, at := w.Subject.InRedis() && len(w.server.nodes) == 0, w.trace.ms()
 	if e != nil {

@@ -82,7 +82,7 @@ type keyspace struct {
 	node string        // prefix of the keys' names if there are several servers
 
 	mu     sync.Mutex
-	names  []string            // keys in commands, and those that their scripts create
+	names  []string            // keys in commands, and keys that their scripts derive
 	shown  map[string]keyState // state that the trace showed last
 	awaits map[string]int      // number of blocking commands that are waiting for the key
 }

@@ -58,7 +58,7 @@ const (
 // Run tries every anomaly on every subject, and calls progress with each finished cell. Calls of
 // progress do not overlap. In virtual time every run has the same outcomes. In real time a cell
 // during which this machine stalled is tried again, with a longer ttl. Subjects that cannot run in
-// virtual time are run in real time, after the others.
+// virtual time are run in real time, after the other subjects.
 //
 // A cell without the recorded outcome is not an error (see Report.Unexpected).
 func Run(ctx context.Context, cfg Config, progress func(Cell)) (Report, error) {

@@ -159,8 +159,8 @@ func (p actor) begin(f func() error) <-chan struct{} {
 	return p.w.Go(func() { _ = f() })
 }
 
-// midway runs f until just before its first write, then runs meanwhile, and then the rest of f. By
-// then, f has outdated data.
+// midway runs f until just before its first write, then calls the function meanwhile, and then runs
+// the rest of f. The data that f has read is outdated by then.
 func (p actor) midway(f func() error, meanwhile func()) { p.parkedAt(writes, f, meanwhile) }
 
 // parkedAt is like midway, but stops f before the first matching command.

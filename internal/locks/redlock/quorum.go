@@ -12,7 +12,7 @@ import (
 )
 
 // NodeLimit returns the time in which a node must answer, for a lock with the given ttl: a tenth of the ttl,
-// but at least 5 and at most 50 ms. An unavailable node thus uses up only a small part of the validity.
+// but at least 5 and at most 50 ms. So an unavailable node uses up only a small part of the validity.
 func NodeLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/10, 5*time.Millisecond), 50*time.Millisecond)
 }

@@ -58,7 +58,7 @@ type parsed struct {
 	raw   Value
 	text  string   // the result of String, unless the value is an aggregate
 	array bool     // the value is an array or another aggregate, such as a map
-	parts []parsed // of an array
+	parts []parsed // the elements of an aggregate
 }
 
 func (p parsed) shown() string {

@@ -31,7 +31,7 @@ const (
 
 // Reply is the database's answer.
 type Reply struct {
-	Rows    [][]driver.Value // of a query
+	Rows    [][]driver.Value // the result of a query
 	Changed int64            // number of rows that a statement other than a query changed
 	Query   bool
 	Tx      bool // it is the reply to the begin or the end of a transaction

@@ -22,7 +22,7 @@ var (
 // in the same step. A Value is safe for concurrent use.
 type Value struct {
 	Client redis.Scripter
-	Key    string // of the value; on a cluster, Key and Fence need the same hash tag
+	Key    string // the key of the value; on a cluster, Key and Fence need the same hash tag
 	Fence  string // the key of a hash that contains the largest token seen; it expires with the value
 
 	// Lock names the lock. Tokens of different locks cannot be compared: if two locks are in use at the same

@@ -57,8 +57,8 @@ type shared struct {
 // ID, and may have an Answer; any other event has one of the other fields.
 type event struct {
 	Ready   *string         `json:"ready,omitempty"`   // the member is ready; its HTTP address, or ""
-	ID      int             `json:"id,omitempty"`      // of the command that is answered
-	Answer  json.RawMessage `json:"answer,omitempty"`  // to an order
+	ID      int             `json:"id,omitempty"`      // id of the command that is answered
+	Answer  json.RawMessage `json:"answer,omitempty"`  // the answer to an order
 	Reached Seam            `json:"reached,omitempty"` // a call waits at this seam
 	HeldUp  *time.Time      `json:"held_up,omitempty"` // a call is held up at a seam until this time
 	Stalled time.Duration   `json:"stalled,omitempty"` // the process stalled for this long
@@ -66,7 +66,7 @@ type event struct {
 
 // Program describes a Member to start.
 type Program struct {
-	Name    string // for error messages
+	Name    string // the name in error messages
 	Command func() (*exec.Cmd, error)
 	Setup   any                     // the setup that its Serve receives
 	Words   int                     // the number of words that it shares with this process

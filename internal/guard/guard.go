@@ -34,9 +34,9 @@ type Entry struct {
 // Stats contains the figures of one call of Do. They are set even after an error.
 type Stats struct {
 	Attempts int           // number of requests for the lock
-	Waited   time.Duration // from the call until the section began or the caller gave up
+	Waited   time.Duration // time from the call until the section began or the caller gave up
 	Taking   time.Duration // the last part of Waited: the successful request, which for a Waiter includes the wait
-	Held     time.Duration // from the start of the section to the end of the release
+	Held     time.Duration // time from the start of the section to the end of the release
 	Renewals int           // number of renewals of the lease
 	Lost     bool          // the lease was over before the release
 	Release  error         // the error of the release, unless it is a lost lease

@@ -21,7 +21,7 @@ type Request struct {
 	ID       int // its number among the buyer's commands, from 1; 0: not numbered yet
 	Conn     int // the number of the connection, from 0 for each buyer
 	Wire     fault.Command
-	Source   string        // of the script that it runs
+	Source   string        // the source of the script that it runs
 	Text     string        // orders commands that were sent at the same time; Opens may set it
 	Since    time.Duration // when it was sent, counted from Begin
 	From     time.Duration // when the program began to send it, which may be before it had a connection
@@ -248,7 +248,7 @@ func ScriptHash(source string) string {
 // reentrant lock with the same command. So the turnstile puts the commands in order before they get
 // a connection, while it still knows which call they belong to.
 type turnstile struct {
-	life   context.Context // when it ends, all commands go through
+	life   context.Context // after its end, all commands go through
 	notice func()          // is called when a command waits
 
 	mu      sync.Mutex

@@ -15,7 +15,7 @@ type Grade struct {
 	Name   string
 	Redis  string
 	Stages []StageGrade
-	Told   map[string]Anomaly // by name
+	Told   map[string]Anomaly // the anomalies by name
 }
 
 // StageGrade lists the cells whose promises no stage before this one keeps.

@@ -15,7 +15,7 @@ import (
 // Holder is one caller in a process, with its handle on the lock. Its actions are recorded.
 type Holder struct {
 	p    *Process
-	Name string // in the trace
+	Name string // the name in the trace
 	lock guard.Lock
 	ctx  context.Context // carries the owner
 

@@ -30,7 +30,7 @@ type Process struct {
 	rueidis *thirdparty.Rueidislock
 	mutex   *guard.Local // in memory; shared by all actors in one instance
 	gate    *Shopper     // holds its commands back and lets them go one by one; nil: commands are sent at once
-	links   []*link      // to the one Redis, then to each of redlock's nodes
+	links   []*link      // the link to the one Redis, then one to each of redlock's nodes
 	member  *Member      // its session at the service that keeps the lock; may be nil
 
 	mu      sync.Mutex
@@ -296,7 +296,7 @@ func (p *Process) close() {
 		unwatch := h.unwatch
 		h.mu.Unlock()
 		if unwatch != nil {
-			unwatch() // so that none of its timers remains
+			unwatch() // otherwise a timer of the holder would remain
 		}
 	}
 	_ = p.rueidis.Close() // always nil

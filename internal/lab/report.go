@@ -55,7 +55,7 @@ type Manifest struct {
 	Go         string        `json:"go"`
 	OS         string        `json:"os"`
 	CPUs       int           `json:"cpus"`
-	Version    string        `json:"version"`                // of the lab
+	Version    string        `json:"version"`                // version of the lab
 	TTL        time.Duration `json:"ttl_ns"`                 // lease of a lock
 	AskedTTL   time.Duration `json:"asked_ttl_ns,omitempty"` // the lease from Config.TTL; 0: the default
 	Virtual    bool          `json:"virtual"`                // time was virtual
@@ -113,8 +113,8 @@ const (
 	// Redis was called.
 	Command Kind = "command"
 	Hold    Kind = "hold"    // from here on the actor believes that it holds the lock
-	Release Kind = "release" // from here on it no longer does, because it released the lock
-	Lost    Kind = "lost"    // from here on it no longer does, because it has learned that the lock is lost
+	Release Kind = "release" // from here on it no longer believes so, because it released the lock
+	Lost    Kind = "lost"    // from here on it no longer believes so, because it has learned that the lock is lost
 	Fault   Kind = "fault"   // a fault was injected into the actor: frozen, killed, a reply lost
 	Note    Kind = "note"    // what the actor does or learns
 	Break   Kind = "break"   // the moment when the promise is broken
@@ -240,8 +240,8 @@ func (o Outcome) Because(format string, args ...any) Verdict {
 	return Verdict{o, fmt.Sprintf(format, args...)}
 }
 
-// stuck is the value of the panic that ends a scenario that cannot go on because something that it
-// needs did not happen. play recovers from the panic, and the outcome of the cell is Unknown.
+// stuck is the value of the panic that ends a scenario if something that the scenario needs did not
+// happen. play recovers from the panic, and the outcome of the cell is Unknown.
 type stuck struct{ why string }
 
 // Need ends the scenario with the outcome Unknown unless ok.

@@ -48,8 +48,8 @@ const (
 	realTTL    = time.Second
 	// In whole seconds, and longer than etcd and ZooKeeper need to notice an expired lease.
 	serviceTTL   = 2 * time.Second
-	virtualLimit = time.Hour // of a cell, in virtual time
-	realLimit    = 40        // of a cell, in real time, in multiples of the ttl
+	virtualLimit = time.Hour // time limit of a cell in virtual time
+	realLimit    = 40        // time limit of a cell in real time, in multiples of the ttl
 	parallel     = 16        // number of cells that run at once in real time: they mostly sleep
 	attempts     = 4         // maximum number of runs of a cell in real time; the ttl doubles each time
 	tolerance    = 25        // the ttl divided by this is the shortest delay that counts as a stall
@@ -80,7 +80,7 @@ type run struct {
 	cfg      Config
 	progress func(Cell)
 	cells    []Cell
-	sites    map[string]site // of the subjects that run in real time, by name
+	sites    map[string]site // sites of the subjects that run in real time, by name
 	mu       sync.Mutex      // held during a call of progress
 }
 

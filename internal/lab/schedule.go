@@ -51,8 +51,8 @@ const RetryDelay = ScheduleTTL / 60
 // Bounds of a schedule.
 const (
 	MaxMoves    = 200
-	MaxPass     = time.Minute     // of one move
-	MaxSchedule = 5 * time.Minute // of all moves together
+	MaxPass     = time.Minute     // limit for one move
+	MaxSchedule = 5 * time.Minute // limit for all moves together
 )
 
 // ErrSchedule is wrapped by every error about a schedule that cannot be played. The text of such an

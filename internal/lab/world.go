@@ -23,7 +23,7 @@ type World struct {
 
 	Subject Subject
 	server  *server
-	SKU     string // in the name of every key
+	SKU     string // part of the name of every key
 	lockKey string // the key that is passed to the strategy
 	ctx     context.Context
 	end     context.CancelFunc
@@ -33,7 +33,7 @@ type World struct {
 	late atomic.Bool // an operation took too long
 
 	trace    trace
-	spaces   []*keyspace                                 // of the one Redis, then of each redlock node
+	spaces   []*keyspace                                 // one for the one Redis, then one for each redlock node
 	keyless  bool                                        // only the lock is read after each command
 	changed  func(actor string, before, after lockState) // is called after commands that mention the lock; may be nil
 	names    *names

@@ -144,7 +144,7 @@ func (f *flashSale) begins(key, name string) {
 // serve starts a service. It does not log, because it returns the same errors to its callers.
 func (f *flashSale) serve(cfg stock.Config) *stock.Service {
 	cfg.DB, cfg.Logger = f.db, slog.New(slog.DiscardHandler)
-	cfg.Now = time.Now // which may be virtual
+	cfg.Now = time.Now // may be virtual time
 	s := stock.New(cfg)
 	f.w.Cleanup(s.Close)
 	return s

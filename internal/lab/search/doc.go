@@ -46,18 +46,18 @@
 //   - A program that sends the same command twice in one part of its work (before, in or after the
 //     section), with or without a sleep in between, is in a loop, and at the same point both times.
 //     So a lock that counts its attempts cannot be searched.
-//   - After its section, a program needs only its own commands to release the lock. Earlier inputs
-//     no longer matter.
+//   - After its section, a program needs only the arguments of its own commands to release the
+//     lock. Earlier inputs no longer matter.
 //   - The command with which a program waits in Redis contains, in its arguments, everything that
 //     the program still needs from its inputs.
 //   - The reply to a renewal matters only through the timers that the program sets after it. The
 //     search records whether the last reply was lost, but not how many were lost.
 //   - A program that has ended and waits for no reply does nothing further.
 //   - A program that depends on time has a timer, or measures the age of its lease from the command
-//     that acquired or renewed it. It makes no difference between ages longer than a lease. A
-//     program that cannot tell its holder that the lock is lost does not depend on time. If a
-//     program asks once more when it is woken (lab.Subject.AsksAgain), its lease counts from that
-//     request.
+//     that acquired or renewed it. It does not distinguish between ages that are longer than a
+//     lease. A program that cannot tell its holder that the lock is lost does not depend on time.
+//     If a program asks once more when it is woken (lab.Subject.AsksAgain), its lease counts from
+//     that request.
 //
 // Where it is feasible, the tests also search the stages without merging and with all moves, and
 // compare the lengths of the shortest breaks.

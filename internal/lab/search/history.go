@@ -17,7 +17,7 @@ type history struct {
 	program   program
 	parent    *history
 	in        input
-	at        time.Duration // of the last input, since the buyer started
+	at        time.Duration // the time of the last input, since the buyer started
 	frozen    bool
 	past      past
 	snapshots []snapshot

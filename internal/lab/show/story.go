@@ -13,7 +13,7 @@ import (
 // command expires.
 const expiry lab.Kind = "expiry"
 
-// free stands for the holder of a free lock.
+// free is shown as the holder of a free lock.
 const free = "free"
 
 // slowReply is in milliseconds. A command that takes at least this long while other actors act is

@@ -20,7 +20,7 @@ var errGone = fmt.Errorf("the key in the queue is gone: %w", ErrLost)
 // used again, whether the contender gets the lock or not.
 type place struct {
 	session *session
-	prefix  string // of all keys of the lock
+	prefix  string // common prefix of all keys of the lock
 	key     string
 	rev     int64 // the revision that created the key, or 0
 }

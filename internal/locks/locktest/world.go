@@ -22,7 +22,7 @@ const Tick = time.Millisecond
 type World struct {
 	*Server
 
-	Key string // of the lock
+	Key string // the key of the lock
 
 	ctx     context.Context
 	lock    Lock

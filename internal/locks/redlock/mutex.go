@@ -28,7 +28,7 @@ type Mutex struct {
 	ttl   time.Duration
 
 	claim   *claim   // the last attempt, nil before the first
-	renewal *renewal // of the current hold, or of the last one
+	renewal *renewal // renewal of the current hold, or of the last one
 }
 
 // New returns a handle on the lock stored at key on all nodes. It does not acquire the lock. Once

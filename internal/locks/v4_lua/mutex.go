@@ -52,7 +52,7 @@ type Mutex struct {
 	key string
 	ttl time.Duration
 
-	token string // of the last hold
+	token string // token of the last hold
 }
 
 // New returns a handle on the lock stored at key. It does not acquire the lock. Once

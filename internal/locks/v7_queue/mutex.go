@@ -69,7 +69,7 @@ type Mutex struct {
 	key string
 	ttl time.Duration
 
-	renewal *renewal // of the current hold, or of the last one
+	renewal *renewal // renewal of the current hold, or of the last one
 }
 
 // New returns a handle on the lock stored at key. It does not acquire the lock. Once

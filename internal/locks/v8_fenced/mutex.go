@@ -66,8 +66,8 @@ type Mutex struct {
 	key string
 	ttl time.Duration
 
-	renewal *renewal // of the current hold, or of the last one
-	token   int64    // of the current hold, or of the last one
+	renewal *renewal // renewal of the current hold, or of the last one
+	token   int64    // token of the current hold, or of the last one
 }
 
 // New returns a handle on the lock stored at key. It does not acquire the lock. Once

@@ -61,7 +61,7 @@ type Mutex struct {
 	at  location
 	ttl time.Duration
 
-	turn *turn // the current one, or the last one
+	turn *turn // the current turn, or the last one
 }
 
 // New returns a handle on the lock stored at key. It does not acquire the lock. Once

@@ -142,8 +142,7 @@ func (m *Mutex) Validity() time.Duration {
 	return m.renewal.valid()
 }
 
-// Renewals returns the number of renewals of the current hold. If there is none, it returns that of
-// the last hold.
+// Renewals returns the number of renewals of the current hold or, after its end, of the last hold.
 func (m *Mutex) Renewals() int {
 	if m.renewal == nil {
 		return 0

@@ -139,8 +139,7 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Renewals returns the number of renewals of the current hold, or of the last hold if there is no
-// current one.
+// Renewals returns the number of renewals of the current hold or, after its end, of the last hold.
 func (m *Mutex) Renewals() int {
 	mu.Lock()
 	defer mu.Unlock()

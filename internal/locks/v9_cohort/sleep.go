@@ -132,8 +132,7 @@ func (s *sleepers) wake(asked []*sleeper, replies []*redis.StringCmd) (came bool
 	return came
 }
 
-// poolSize returns the maximum number of connections of rdb. On a cluster, this is the number for
-// each node.
+// poolSize returns the maximum number of connections of rdb (on a cluster, to each node).
 func poolSize(rdb redis.UniversalClient) int {
 	switch c := rdb.(type) {
 	case interface{ Options() *redis.Options }:

@@ -16,7 +16,7 @@ import (
 // of an item. Nothing else happens.
 type Schedule struct {
 	Strategy string // one of Levels
-	Buyers   int    // 2 or 3; there is one unit less than there are buyers
+	Buyers   int    // 2 or 3; there is one fewer unit than there are buyers
 	Moves    []Move
 }
 

@@ -21,7 +21,7 @@ import (
 // Config says what to search.
 type Config struct {
 	Subject lab.Subject
-	Buyers  int // 2 or 3; there is one unit less than there are buyers
+	Buyers  int // 2 or 3; there is one fewer unit than there are buyers
 	Faults  Faults
 	Workers int // 0: one for each processor
 	Budget  Budget

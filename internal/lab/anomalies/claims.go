@@ -60,8 +60,8 @@ func faulted(names ...string) lab.Claim {
 	})
 }
 
-// unlessInMemory makes a claim only for locks that several processes share: a lock in
-// memory ends with its process, and refuses nobody after that.
+// unlessInMemory returns a claim that checks c only for locks that several processes
+// share. A lock in memory ends with its process, and refuses nobody after that.
 func unlessInMemory(c lab.Claim) lab.Claim {
 	return func(w *lab.World) {
 		if !w.Subject.InProcess {

@@ -47,8 +47,8 @@ func (p *place) Put() bool { return p.rev != 0 }
 
 // Token returns the revision at which the holder's key was created. etcd numbers all its changes,
 // and a key waits for every key created before it, so each holder's token is greater than all
-// earlier ones. If the guarded data is in etcd too, the transaction that writes it can check the
-// holder's key instead of the token.
+// earlier ones. If the guarded data is in etcd too, the transaction that writes it can compare the
+// token with the revision of the holder's key.
 func (p *place) Token() int64 { return p.rev }
 
 func (p *place) Exists(ctx context.Context) (bool, error) {

@@ -73,7 +73,8 @@ func applying(applies func(Lock) bool, all []promise) []promise {
 	return all
 }
 
-// handle returns a handle on which only type assertions may be made: it has no Redis client.
+// handle returns a handle that shows which methods the lock has. The methods must not be called,
+// because the client is closed.
 func (l Lock) handle() Mutex {
 	rdb := redis.NewClient(&redis.Options{})
 	defer func() { _ = rdb.Close() }()

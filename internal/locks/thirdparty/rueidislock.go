@@ -182,9 +182,9 @@ type rueidisHold struct {
 // errReleased is the cancellation cause of the context of a released hold.
 var errReleased = errors.New("released")
 
-// holding returns the context for a request and its hold. If r is Bare, it is derived from the
-// caller's context. Otherwise it is not, because the Locker would end the lease at the caller's
-// deadline, and the hold when the caller's context is cancelled.
+// holding returns the context for a request and its hold. If r is Bare, it is the caller's context.
+// Otherwise it is not, because the Locker would end the lease at the caller's deadline, and the
+// hold when the caller's context is cancelled.
 func (r *Rueidislock) holding(caller context.Context) context.Context {
 	if r.Bare {
 		return caller

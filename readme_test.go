@@ -92,9 +92,9 @@ func TestCounts(t *testing.T) {
 		count        int
 	}{
 		{readme, "injects %d failures of a lock", locks},
-		{chinese(readme), "锁的 %d 种故障", locks},
+		{chinese(readme), "锁的 %d 种异常", locks},
 		{readme, "# %d strategies under 4 conditions", usual},
-		{chinese(readme), "# %d 种策略、4 种故障场景", usual},
+		{chinese(readme), "%d 种策略、4 种场景", usual},
 		{"docs/sale.md", "which of %d failures each survives", holds},
 		{chinese("docs/sale.md"), "显示 %d 种故障里", holds},
 	} {

@@ -42,7 +42,7 @@ func TestBenchInChinese(t *testing.T) {
 	if got.code != exitExpected {
 		t.Fatalf("exit code %d, stderr %q", got.code, got.stderr)
 	}
-	for _, want := range []string{"300 名并发买家，100 件库存", "\n无故障 calm\n", "全部 2 行都符合预期。", "守住的里面最快的：v6_watchdog"} {
+	for _, want := range []string{"300 名并发买家，100 件库存", "\n无故障 calm\n", "全部 2 行都符合预期。", "守住的策略中最快：v6_watchdog"} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("no %q in\n%s", want, got.stderr)
 		}

@@ -197,7 +197,7 @@ func Strategies() List {
 		{
 			Name:   "v3_uuid",
 			Adds:   "a unique token: a holder deletes no lock but its own",
-			Breaks: "GET and DEL are two commands, and the lock can change hands in between",
+			Breaks: "GET and DEL are two commands, and the lock can change hands in between; work longer than the ttl",
 			Test:   "TestCheckThenDelete",
 			Guard: func(o Options) guard.Guard {
 				return undoable(o, v3.New, nil, v3.ErrNotHeld)

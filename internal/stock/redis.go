@@ -384,33 +384,31 @@ type Backends struct {
 
 // Exclusive guards a stock in Redis or in the database by keeping other callers out. If the lock
 // gives out fencing tokens, the stock checks them, unless b.Unfenced is set.
-func Exclusive(b Backends, g guard.Guard) Guard {
-	return exclusive{g, func(ctx context.Context, at Location) Counter {
-		if at.Key != "" {
-			return b.inRedis(ctx, at)
-		}
-		return b.inDatabase(ctx, at)
-	}}
-}
+func Exclusive(b Backends, g guard.Guard) Guard { return exclusive{g, b, b.inDatabase} }
 
 // ExclusiveInRedis is like Exclusive, for a stock in Redis only. A program that uses no other Guard
 // is linked without a database client.
-func ExclusiveInRedis(b Backends, g guard.Guard) Guard { return exclusive{g, b.inRedis} }
+func ExclusiveInRedis(b Backends, g guard.Guard) Guard { return exclusive{g, b, nil} }
 
+// exclusive is the Guard of a lock.
 type exclusive struct {
-	guard   guard.Guard
-	counter func(ctx context.Context, at Location) Counter // the Counter of a holder
+	guard      guard.Guard
+	backends   Backends
+	inDatabase func(ctx context.Context, at Location) Counter // nil: the stock is always in Redis
 }
 
+// Do runs the section under the lock, with a Counter that shows the holder's fencing token to the
+// stock, if the lock has given it one.
 func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
-	return x.guard.Do(ctx, e, func(ctx context.Context) error { return section(ctx, x.counter(ctx, at)) })
-}
-
-func (b Backends) inRedis(ctx context.Context, at Location) Counter {
-	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
-		return &fencedCounter{b.Redis, at.Key, shown{b.Strategy, token}}
-	}
-	return plainCounter{b.Redis, at.Key}
+	return x.guard.Do(ctx, e, func(ctx context.Context) error {
+		if x.inDatabase != nil && at.Key == "" {
+			return section(ctx, x.inDatabase(ctx, at))
+		}
+		if token, fenced := guard.Token(ctx); fenced && !x.backends.Unfenced {
+			return section(ctx, &fencedCounter{x.backends.Redis, at.Key, shown{x.backends.Strategy, token}})
+		}
+		return section(ctx, plainCounter{x.backends.Redis, at.Key})
+	})
 }
 
 func (b Backends) inDatabase(ctx context.Context, at Location) Counter {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -69,27 +70,25 @@ var errRecounted = errors.New("the order was not written")
 // replaced since, the units may come from an older stock of the same generation, and the
 // orders are not written.
 func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64, orders []*Order) []error {
-	errs := make([]error, len(orders))
-	var err error
-	if s.reconciliation.changes() == changes {
-		tctx, cancel := context.WithTimeout(ctx, dbTimeout)
-		defer cancel()
-		err = retried(func() error { // a count locks the row for a moment
-			if len(orders) == 1 {
-				return s.store.createOne(tctx, g, orders[0])
-			}
-			return s.store.createAll(tctx, g, orders)
-		})
-		err = s.store.outcome(ctx, tctx, orders[0], err)
-	} else {
+	if s.reconciliation.changes() != changes {
 		s.reconciliation.doubt(orders[0].SKU, g)
-		err = fmt.Errorf("writing an order: Redis was replaced by another one: %w", errOtherSale)
+		err := fmt.Errorf("writing an order: Redis was replaced by another one: %w", errOtherSale)
+		return slices.Repeat([]error{err}, len(orders))
 	}
+	errs := make([]error, len(orders))
+	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	defer cancel()
+	err := retried(func() error { // a count locks the row for a moment
+		if len(orders) == 1 {
+			return s.store.createOne(tctx, g, orders[0])
+		}
+		return s.store.createAll(tctx, g, orders)
+	})
 	if err == nil {
 		return errs
 	}
 	var written map[string]bool
-	if errors.Is(err, errUnsure) {
+	if err = s.store.outcome(ctx, tctx, orders[0], err); errors.Is(err, errUnsure) {
 		ids := make([]string, len(orders))
 		for i, o := range orders {
 			ids[i] = o.ID

@@ -216,6 +216,19 @@ func (s store) createOne(ctx context.Context, g generation, o *Order) error {
 	return done.Error
 }
 
+// maxTxAttempts is how many times a transaction is tried if it conflicts with others.
+const maxTxAttempts = 5
+
+// retried calls f, a transaction, and again if it conflicts with another one.
+func retried(f func() error) (err error) {
+	for range maxTxAttempts {
+		if err = f(); !retryable(err) && !errors.Is(err, errAppeared) {
+			break
+		}
+	}
+	return err
+}
+
 // The errors of MySQL and MariaDB after which a transaction may be tried again: it was
 // in conflict with another one, and was rolled back.
 const (

@@ -133,18 +133,6 @@ func (s store) changeWithin(ctx context.Context, f func(tx store) error, level .
 	})
 }
 
-// maxTxAttempts is how many times a transaction is tried if it conflicts with others.
-const maxTxAttempts = 5
-
-func retried(f func() error) (err error) {
-	for range maxTxAttempts {
-		if err = f(); !retryable(err) && !errors.Is(err, errAppeared) {
-			break
-		}
-	}
-	return err
-}
-
 // changePool is like changeWithin, for an f that may drain the item's pool. If the stock is in the
 // database, the transaction is READ COMMITTED (see Pool.Drain). That is enough for f: what it reads
 // cannot change after it has locked the item's row and drained the pool.

@@ -115,7 +115,8 @@ type purchase struct {
 	res     Result
 
 	// For a strategy that sells by script:
-	after       func() // what Config.Work returned; nil: it has not been called yet
+	workDone    bool   // Config.Work has returned
+	after       func() // what it returned
 	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
 }
 
@@ -213,11 +214,14 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 	p.res.Left = left
 
 	// 5. Work.
-	after, err := p.doWork(ctx)
-	if err != nil {
-		return err
+	worked := steps.Begin(StepWork)
+	after, err := s.work(ctx, p.req.SKU)
+	if worked(err); err != nil {
+		return lost(ctx, fmt.Errorf("working on the order: %w", err))
 	}
-	defer after()
+	if after != nil {
+		defer after()
+	}
 
 	// 6. Write the stock. WithoutCancel: from now on nothing interrupts the purchase, not
 	// even a lost lock. In a process that was paused, this is the write that comes too late.
@@ -359,20 +363,6 @@ func (s Strategy) canSell(kept Backend, limit int64) error {
 // streamed reports whether the strategy appends its orders to a stream, from which they are written
 // later.
 func (s Strategy) streamed() bool { return s.Script != nil && s.Script.stream != nil }
-
-// doWork calls Config.Work, and returns the function to call at the end of the purchase.
-func (p *purchase) doWork(ctx context.Context) (after func(), err error) {
-	ended := p.req.Steps.Begin(StepWork)
-	after, err = p.service.work(ctx, p.req.SKU)
-	ended(err)
-	if err != nil {
-		return nil, lost(ctx, fmt.Errorf("working on the order: %w", err))
-	}
-	if after == nil {
-		after = func() {}
-	}
-	return after, nil
-}
 
 // soldOut returns the error for a buyer that found too few units. If nothing is left, it ends the
 // waits of all buyers of the same generation.

@@ -250,12 +250,13 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 	ctx = context.WithoutCancel(ctx) // what has begun is finished, even if the buyer has left
 
 	// 5. Work.
-	if p.after == nil { // not again if another sale begins
-		after, err := p.doWork(ctx)
-		if err != nil {
-			return err
+	if !p.workDone { // not again if another sale begins
+		worked := p.req.Steps.Begin(StepWork)
+		after, err := p.service.work(ctx, p.req.SKU)
+		if worked(err); err != nil {
+			return fmt.Errorf("working on the order: %w", err)
 		}
-		p.after = after
+		p.workDone, p.after = true, after
 	}
 
 	// Steps 4, 6 and 7 run in the batch.

@@ -70,22 +70,23 @@ func (d *Distributed) Do(ctx context.Context, e Entry, section func(context.Cont
 		ctx = d.WithOwner(ctx, e.Owner)
 	}
 	h := &handle{guard: d, key: e.Key, lock: d.New(e.Key), begun: time.Now()}
-	var err error
-	switch p := d.Policy.(type) {
-	case nil:
-		err = h.wait(ctx)
-	case Recursive:
-		err = p.run(ctx, h, section)
+	if p, ok := d.Policy.(Recursive); ok { // a mistake on purpose
+		err := p.run(ctx, h, section)
 		return h.stats, err
-	default:
-		err = p.Acquire(ctx, e.Key, func() (bool, error) { return h.try(ctx) })
+	}
+	var released func()
+	var err error
+	if d.Policy == nil {
+		err = h.wait(ctx)
+	} else {
+		released, err = d.Policy.Acquire(ctx, e.Key, func() (bool, error) { return h.try(ctx) })
 	}
 	if err != nil {
 		h.stats.Waited = time.Since(h.begun)
 		return h.stats, err
 	}
-	if p, ok := d.Policy.(*Line); ok {
-		defer p.Released(e.Key)
+	if released != nil {
+		defer released()
 	}
 	err = h.run(ctx, section)
 	return h.stats, err
@@ -283,31 +284,31 @@ type holds struct {
 	freed chan struct{} // closed when one of the holds is released
 }
 
-// Acquire implements Policy. The caller must call Released after it has released the lock.
-func (p *Line) Acquire(ctx context.Context, key string, try func() (bool, error)) error {
+// Acquire implements Policy.
+func (p *Line) Acquire(ctx context.Context, key string, try func() (bool, error)) (released func(), err error) {
 	first, err := p.asking.Lock(ctx, key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer first.Unlock()
 	freed := p.freed(key)
 	if freed != nil { // this process holds the lock, so asking now would waste a command
 		if err := p.pause(ctx, freed); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for {
 		// Get the channel first, so that a release during the attempt is not missed.
 		freed = p.freed(key)
 		ok, err := try()
-		if ok && err == nil {
-			p.took(key)
+		if err != nil {
+			return nil, err
 		}
-		if ok || err != nil {
-			return err
+		if ok {
+			return p.took(key), nil
 		}
 		if err := p.pause(ctx, freed); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
@@ -335,7 +336,9 @@ func (p *Line) freed(key string) <-chan struct{} {
 	return nil
 }
 
-func (p *Line) took(key string) {
+// took records that this process holds the lock of the key. It returns the function that records the
+// release, and makes the first caller that waits for the key ask immediately.
+func (p *Line) took(key string) (released func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.held == nil {
@@ -347,18 +350,15 @@ func (p *Line) took(key string) {
 		p.held[key] = h
 	}
 	h.n++
-}
-
-// Released makes the first caller in the queue for the key ask for the lock immediately.
-func (p *Line) Released(key string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	h := p.held[key]
-	close(h.freed)
-	if h.n--; h.n == 0 {
-		delete(p.held, key)
-	} else {
-		h.freed = make(chan struct{})
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		close(h.freed)
+		if h.n--; h.n == 0 {
+			delete(p.held, key)
+		} else {
+			h.freed = make(chan struct{})
+		}
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 // Policy is a way of waiting for a lock that has no method that waits, only TryLock. It is safe
 // for concurrent use.
 type Policy interface {
-	// Acquire calls try until it returns true, and then returns nil. If try fails, Acquire returns
-	// its error; if ctx ends first, the cause of ctx.
-	Acquire(ctx context.Context, key string, try func() (bool, error)) error
-	// String returns the policy in the form that ParsePolicy parses.
+	// Acquire calls try until it returns true. If try fails, Acquire returns its error; if ctx ends
+	// first, the cause of ctx. Released, unless it is nil, must be called after the lock was released.
+	Acquire(ctx context.Context, key string, try func() (bool, error)) (released func(), err error)
+	// String returns the policy in the form that ParsePolicy reads.
 	String() string
 }
 
@@ -26,8 +26,8 @@ var ErrNoWait = errors.New("the lock has no way of waiting")
 type Fixed struct{ Delay time.Duration }
 
 // Acquire implements Policy.
-func (f Fixed) Acquire(ctx context.Context, _ string, try func() (bool, error)) error {
-	return poll(ctx, try, func(int) time.Duration { return f.Delay })
+func (f Fixed) Acquire(ctx context.Context, _ string, try func() (bool, error)) (released func(), err error) {
+	return nil, poll(ctx, try, func(int) time.Duration { return f.Delay })
 }
 
 func (f Fixed) String() string { return "fixed:" + f.Delay.String() }
@@ -38,8 +38,8 @@ func (f Fixed) String() string { return "fixed:" + f.Delay.String() }
 type Backoff struct{ Min, Max time.Duration }
 
 // Acquire implements Policy.
-func (b Backoff) Acquire(ctx context.Context, _ string, try func() (bool, error)) error {
-	return poll(ctx, try, func(attempt int) time.Duration {
+func (b Backoff) Acquire(ctx context.Context, _ string, try func() (bool, error)) (released func(), err error) {
+	return nil, poll(ctx, try, func(attempt int) time.Duration {
 		bound := b.Max
 		if attempt < 32 && b.Min<<attempt > 0 {
 			bound = min(b.Max, b.Min<<attempt)

@@ -274,12 +274,12 @@ type Line struct {
 	asking KeyedMutex // held by the first caller of each key
 
 	mu   sync.Mutex
-	held map[string]*holds // by key: the holds of this process
+	held map[string]*lineHolds // by key: the holds of this process
 }
 
-// holds counts the holds of one key. There are several holds if the lock failed to exclude other
+// lineHolds counts the holds of one key. There are several if the lock failed to exclude other
 // holders.
-type holds struct {
+type lineHolds struct {
 	n     int
 	freed chan struct{} // closed when one of the holds is released
 }
@@ -342,11 +342,11 @@ func (p *Line) took(key string) (released func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.held == nil {
-		p.held = make(map[string]*holds)
+		p.held = make(map[string]*lineHolds)
 	}
 	h := p.held[key]
 	if h == nil {
-		h = &holds{freed: make(chan struct{})}
+		h = &lineHolds{freed: make(chan struct{})}
 		p.held[key] = h
 	}
 	h.n++

@@ -207,17 +207,16 @@ func (a *API) recovered(next http.Handler) http.Handler {
 	})
 }
 
+// jsonType is the content type of replies.
+const jsonType = "application/json; charset=utf-8"
+
 // reply sends v as JSON.
 func reply(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("encoding a reply: %v", err)) // a bug in this program
 	}
-	replyJSON(w, status, body)
-}
-
-func replyJSON(w http.ResponseWriter, status int, body []byte) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // an error means that the client has left
 }

@@ -257,7 +257,7 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 // units are left. After that, the buyer's wait ends early when the item is sold out.
 func (p *purchase) look(ctx, wait context.Context) error {
 	s := p.service
-	if p.remembers() {
+	if p.Script != nil && p.skipsLook() {
 		return nil
 	}
 	if p.Keeper != InDatabase && (p.stale || s.reconciliation.due(p.req.SKU)) {
@@ -270,7 +270,7 @@ func (p *purchase) look(ctx, wait context.Context) error {
 		return context.Cause(wait)
 	}
 	defer s.admitted.Release(1)
-	if p.remembers() { // by now
+	if p.Script != nil && p.skipsLook() { // by now
 		return nil
 	}
 	now, err := s.readCurrent(ctx, p.req.SKU, p.Keeper)
@@ -292,21 +292,6 @@ func (p *purchase) look(ctx, wait context.Context) error {
 
 // waitKey is the broadcaster's key for buyers of one generation of an item.
 func waitKey(sku string, g generation) string { return sku + " " + g.String() }
-
-// remembers reports whether the purchase can skip the look at the item, because a script checks the
-// stock anyway and this process has just read that enough units are left. With an idempotency key
-// the item must be read, because an earlier order has to be looked up in the current sale.
-func (p *purchase) remembers() bool {
-	if p.Script == nil || p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
-		return false
-	}
-	last, ok := p.service.stock.recall(p.req.SKU)
-	if !ok || last.left < p.req.Quantity || p.found(last) != nil {
-		return false // the look returns the error
-	}
-	p.waiter.Attend(waitKey(p.req.SKU, p.gen))
-	return true
-}
 
 // found records the reading of a look. It returns an error if the buyer cannot buy from that stock.
 func (p *purchase) found(now reading) error {

@@ -281,6 +281,22 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 	}
 }
 
+// skipsLook reports whether the purchase can skip the look at the item, because a script checks the
+// stock anyway and this process has just read that enough units are left. The purchase then takes
+// that reading for its look. With an idempotency key the item must be read, because an earlier
+// order has to be looked up in the current sale.
+func (p *purchase) skipsLook() bool {
+	if p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
+		return false
+	}
+	last, ok := p.service.stock.recall(p.req.SKU)
+	if !ok || last.left < p.req.Quantity || p.found(last) != nil {
+		return false // the look returns the error
+	}
+	p.waiter.Attend(waitKey(p.req.SKU, p.gen))
+	return true
+}
+
 // buyInBatch takes the units and writes the order, in a batch with other buyers. It returns
 // ErrSoldOut, errOtherSale, errClaimed, the error of a backend, or the cause of wait if wait ended
 // before the batch began. Once the batch has begun, buyInBatch waits for it to finish.

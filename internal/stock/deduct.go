@@ -200,8 +200,10 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 	defer func() { p.res.Spans = append(p.res.Spans, leave()) }() // 8. Leave.
 
 	// 4. Read the stock, and once more any earlier order with the same key.
-	if err := p.replay(ctx); err != nil || p.res.Replayed {
-		return lost(ctx, err)
+	if p.req.IdempotencyKey != "" {
+		if err := p.replay(ctx); err != nil || p.res.Replayed {
+			return lost(ctx, err)
+		}
 	}
 	read := steps.Begin(StepRead)
 	left, err := stock.Get(ctx)
@@ -277,7 +279,7 @@ func (p *purchase) look(ctx, wait context.Context) error {
 	if err == nil {
 		err = p.found(now)
 	}
-	if err == nil {
+	if err == nil && p.req.IdempotencyKey != "" {
 		err = p.replay(ctx)
 	}
 	if err != nil || p.res.Replayed {
@@ -360,11 +362,8 @@ func (p *purchase) soldOut(left int64) error {
 
 // replay looks for an order that an earlier request with the same key made. If there is one, it is
 // the result, and Result.Replayed is set. If the order is not what the buyer asks for, replay
-// returns ErrKeyReused.
+// returns ErrKeyReused. The request must have a key.
 func (p *purchase) replay(ctx context.Context) error {
-	if p.req.IdempotencyKey == "" {
-		return nil
-	}
 	order, found, err := p.service.store.byKey(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey)
 	switch {
 	case err != nil:

@@ -168,9 +168,9 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 	}
 
 	// 3. Enter: the generation must belong to the strategy's family.
-	if family := s.Family(p.req.Strategy); p.gen.family != family && !s.mixed {
+	if p.gen.family != p.Family && !s.mixed {
 		joined := steps.Begin(StepJoin)
-		err := p.takeTurn(ctx, wait, family)
+		err := p.takeTurn(ctx, wait)
 		if joined(err); err != nil || p.res.Replayed {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"gorm.io/gorm"
@@ -27,10 +28,18 @@ const (
 	turnDelay = 50 * time.Millisecond
 )
 
-// Family returns the family of a strategy. Strategies of one family may sell an item at
-// the same time.
-func (s *Service) Family(strategy string) string {
-	return cmp.Or(s.strategies[strategy].Family, strategy)
+// Family returns the family of one of the Service's strategies. Strategies of one family may sell
+// an item at the same time.
+func (s *Service) Family(strategy string) string { return s.strategies[strategy].Family }
+
+// withFamilies returns the strategies with a family for each, see Strategy.
+func withFamilies(strategies map[string]Strategy) map[string]Strategy {
+	all := maps.Clone(strategies)
+	for name, how := range all {
+		how.Family = cmp.Or(how.Family, name)
+		all[name] = how
+	}
+	return all
 }
 
 // atWorkError is an ErrOtherStrategy that names the other family.
@@ -130,11 +139,12 @@ func (s *Service) claim(ctx context.Context, sku, family string) error {
 	return err
 }
 
-// takeTurn waits for the family's turn on the item, and looks at the item in the new generation.
-func (p *purchase) takeTurn(ctx, wait context.Context, family string) error {
+// takeTurn waits for the turn of the strategy's family on the item, and looks at the item in the new
+// generation.
+func (p *purchase) takeTurn(ctx, wait context.Context) error {
 	var refused error // the last atWorkError
-	for p.gen.family != family {
-		err := p.service.claim(ctx, p.req.SKU, family)
+	for p.gen.family != p.Family {
+		err := p.service.claim(ctx, p.req.SKU, p.Family)
 		if errors.Is(err, ErrOtherStrategy) {
 			refused = err
 			if err = guard.Sleep(wait, turnDelay); err == nil {

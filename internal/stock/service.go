@@ -104,7 +104,7 @@ func New(cfg Config) *Service {
 		grace:      cmp.Or(cfg.Grace, DefaultGrace),
 		store:      store{cfg.DB},
 		stock:      counters{cfg.Redis, new(sync.Map)},
-		strategies: cfg.Strategies,
+		strategies: withFamilies(cfg.Strategies),
 		mixed:      cfg.Mixed,
 		turn:       cmp.Or(cfg.Turn, defaultTurn),
 		now:        cfg.Now,

@@ -29,63 +29,34 @@ func (a *API) owner() string {
 
 // deduct sells units to a buyer.
 func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
-	name, ok := a.requested(w, r)
+	req, ok := a.deductRequest(w, r)
 	if !ok {
 		return
 	}
-	var body struct {
-		Quantity *int64  `json:"quantity"`
-		Buyer    *string `json:"buyer"`
-	}
-	if !problem.ReadBody(w, r.Body, &body) {
-		return
-	}
-	if body.Quantity == nil {
-		invalid(w, `quantity is missing: {"quantity":1}`)
-		return
-	}
-	if !a.oneEach(w, r, *body.Quantity) {
-		return
-	}
-	var buyer string
-	if body.Buyer != nil {
-		if buyer = *body.Buyer; buyer == "" {
-			invalid(w, "buyer is empty: leave it out if the item has no limit per buyer")
-			return
-		}
-	}
-	key, ok := idempotencyKey(w, r)
-	if !ok {
-		return
-	}
-	a.metrics.seen(name)
-	buying := a.metrics.buying.WithLabelValues(name)
+	a.metrics.seen(req.Strategy)
+	buying := a.metrics.buying.WithLabelValues(req.Strategy)
 	buying.Inc()
 	defer buying.Dec()
-	req := stock.Request{
-		SKU: r.PathValue("sku"), Quantity: *body.Quantity, Strategy: name,
-		IdempotencyKey: key, Buyer: buyer, Owner: a.owner(),
-	}
 	w, traced := a.trace(w, r, &req)
 	res, err := a.cfg.Stock.Deduct(r.Context(), req)
 	held(w, res.Spans)
 	outcome := "sold"
 	if err != nil {
-		outcome = a.failBy(w, r, name, err)
+		outcome = a.failBy(w, r, req.Strategy, err)
 	} else if res.Replayed {
 		outcome = "replayed"
 	} else if res.Accepted {
 		outcome = "accepted"
 	}
 	defer func() { traced(outcome, res) }()
-	a.metrics.request(name, outcome)
-	a.metrics.lock(name, res.Lock)
+	a.metrics.request(req.Strategy, outcome)
+	a.metrics.lock(req.Strategy, res.Lock)
 	if err == nil { // only names of items are audited
-		a.metrics.sales.watch(r.PathValue("sku"))
+		a.metrics.sales.watch(req.SKU)
 	}
 	if res.Lock.Release != nil {
 		a.cfg.Logger.Warn("a lock was not released",
-			"strategy", name, "sku", r.PathValue("sku"), "error", res.Lock.Release)
+			"strategy", req.Strategy, "sku", req.SKU, "error", res.Lock.Release)
 	}
 	switch {
 	case err != nil:
@@ -94,6 +65,41 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 	default:
 		reply(w, http.StatusOK, sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed})
 	}
+}
+
+// deductRequest reads the request of a buyer. If it is invalid, it replies and returns false.
+func (a *API) deductRequest(w http.ResponseWriter, r *http.Request) (stock.Request, bool) {
+	req := stock.Request{SKU: r.PathValue("sku")}
+	var ok bool
+	if req.Strategy, ok = a.requested(w, r); !ok {
+		return req, false
+	}
+	var body struct {
+		Quantity *int64  `json:"quantity"`
+		Buyer    *string `json:"buyer"`
+	}
+	if !problem.ReadBody(w, r.Body, &body) {
+		return req, false
+	}
+	if body.Quantity == nil {
+		invalid(w, `quantity is missing: {"quantity":1}`)
+		return req, false
+	}
+	if !a.oneEach(w, r, *body.Quantity) {
+		return req, false
+	}
+	req.Quantity = *body.Quantity
+	if body.Buyer != nil {
+		if req.Buyer = *body.Buyer; req.Buyer == "" {
+			invalid(w, "buyer is empty: leave it out if the item has no limit per buyer")
+			return req, false
+		}
+	}
+	if req.IdempotencyKey, ok = idempotencyKey(w, r); !ok {
+		return req, false
+	}
+	req.Owner = a.owner()
+	return req, true
 }
 
 // oneEach reports whether a buyer may take that many units with the strategy that the request

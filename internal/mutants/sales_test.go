@@ -90,7 +90,7 @@ func ofSales() []saleMutant {
 			inTheLab},
 
 		{heals, `return s.beginGeneration(ctx, tx, item, left)`,
-			`return s.stock.rdb.Set(ctx, keys{item.SKU}.stock(item.generation()), left, 0).Err()`,
+			`return s.redis.rdb.Set(ctx, keys{item.SKU}.stock(item.generation()), left, 0).Err()`,
 			"the repair overwrites the stock, with no mark", "TestRepairDuringASaleOversellsOnlyIfItOverwrites",
 			""},
 		{"internal/stock/orders.go", "` WHERE sku = ? AND generation = ?\"",
@@ -101,7 +101,7 @@ func ofSales() []saleMutant {
 			"the repair counts without the accepted orders", "TestRepairOfAStream", ""},
 
 		{adds, `err = s.startGeneration(ctx, tx, item, item.Family)`,
-			`err = s.stock.putBack(ctx, sku, item.generation(), add)`,
+			`err = s.redis.putBack(ctx, sku, item.generation(), add)`,
 			"a holder overwrites the units that a restock has added", "TestRestockBesideAHolder", ""},
 		{adds, `err = s.beginGeneration(ctx, tx, item, 0)`, `err = tx.setRemaining(item, item.Remaining)`,
 			"a holder overwrites the units that a restock has added in the database", "TestRestockBesideAHolder", ""},

@@ -77,10 +77,10 @@ func (s *Service) beginSale(ctx context.Context, item Item, replace bool) (Item,
 			return err
 		}
 		if item.Unpublished {
-			_, err := s.stock.endGeneration(ctx, item.SKU, last.generation())
+			_, err := s.redis.endGeneration(ctx, item.SKU, last.generation())
 			return err
 		}
-		return s.stock.start(ctx, item, item.Initial, last.generation())
+		return s.redis.start(ctx, item, item.Initial, last.generation())
 	})
 	if err != nil {
 		return item, err
@@ -124,7 +124,7 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 				return err
 			}
 		}
-		return s.stock.delete(ctx, sku, last.generation(), names)
+		return s.redis.delete(ctx, sku, last.generation(), names)
 	})
 	if err != nil {
 		return fmt.Errorf("deleting item %s and its orders: %w", sku, err)
@@ -312,11 +312,11 @@ const maxCompare = 50
 func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	for range maxCompare {
 		changes, doubts := s.reconciliation.changes(), s.reconciliation.doubted(sku) // before the reads below
-		r, ok, lookErr := s.stock.read(ctx, sku)
+		r, ok, lookErr := s.redis.read(ctx, sku)
 		item, err := s.store.item(ctx, sku)
 		if errors.Is(err, ErrUnknownItem) {
 			s.reconciliation.dropDoubts(sku, doubts, "")
-			return reading{}, errors.Join(err, s.stock.forget(ctx, sku))
+			return reading{}, errors.Join(err, s.redis.forget(ctx, sku))
 		}
 		if err := errors.Join(err, lookErr); err != nil {
 			return reading{}, err
@@ -338,7 +338,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 			if !sound && now.Generation == item.Generation {
 				return true
 			}
-			r, ok, err := s.stock.read(ctx, sku)
+			r, ok, err := s.redis.read(ctx, sku)
 			return err != nil || !ok || !r.isOf(now)
 		}
 		if err := s.rebuild(ctx, sku, needed); err != nil {
@@ -400,7 +400,7 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 	last := item.generation()
 	if !item.backend().inRedis() {
 		if family == item.Family {
-			return s.stock.start(ctx, item, 0, last)
+			return s.redis.start(ctx, item, 0, last)
 		}
 		var err error
 		if item, err = tx.drain(item); err != nil { // another family sells only from the item's row
@@ -447,7 +447,7 @@ func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, left
 	if err := tx.setGeneration(item); err != nil || item.Unpublished {
 		return err
 	}
-	return s.stock.start(ctx, item, left, last)
+	return s.redis.start(ctx, item, left, last)
 }
 
 // findWritten finds out which orders of a generation were written, after the database did not

@@ -121,7 +121,7 @@ func (p *purchase) undo(ctx context.Context, order Order, err error) error {
 		return err
 	case errors.Is(err, errOtherSale), errors.Is(err, errRecounted):
 	default:
-		if backErr := s.stock.putBack(ctx, p.req.SKU, p.gen, p.req.Quantity); backErr != nil {
+		if backErr := s.redis.putBack(ctx, p.req.SKU, p.gen, p.req.Quantity); backErr != nil {
 			p.doubt()
 			s.log.Error("units are taken with no order", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", backErr)
 			return errors.Join(err, errNotReturned, backErr)

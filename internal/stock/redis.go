@@ -112,18 +112,18 @@ func (k keys) of(g generation) []string {
 	return []string{k.stock(g), fenceKey(k.stock(g)), k.buyers(g)}
 }
 
-// counters reads and writes the stock of items in Redis. It is safe for concurrent use.
-type counters struct {
+// redisStock reads and writes the stock of items in Redis. It is safe for concurrent use.
+type redisStock struct {
 	rdb redis.UniversalClient
 	// seen caches the last reading of each SKU. It saves a round trip: the sale and the stock of the
 	// cached generation are read in one command, and a buyer that needs no lock can skip the look.
 	seen *sync.Map
 }
 
-func (c counters) remember(sku string, now reading) { c.seen.Store(sku, now) }
+func (r redisStock) remember(sku string, now reading) { r.seen.Store(sku, now) }
 
-func (c counters) recall(sku string) (last reading, ok bool) {
-	found, _ := c.seen.Load(sku)
+func (r redisStock) recall(sku string) (last reading, ok bool) {
+	found, _ := r.seen.Load(sku)
 	last, ok = found.(reading)
 	return last, ok
 }
@@ -150,8 +150,8 @@ func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (
 	}
 	ok := false
 	if !s.reconciliation.due(sku) {
-		if r, ok, err = s.stock.read(ctx, sku); err != nil {
-			if last, ok := s.stock.recall(sku); ok {
+		if r, ok, err = s.redis.read(ctx, sku); err != nil {
+			if last, ok := s.redis.recall(sku); ok {
 				s.reconciliation.doubt(sku, last.gen) // Redis may come back with an older stock
 			}
 			return reading{}, err
@@ -175,7 +175,7 @@ func (s *Service) reconcileStock(ctx context.Context, sku string) (reading, erro
 		if err != nil || !r.backend.inRedis() {
 			return r, err
 		}
-		r, ok, err := s.stock.read(ctx, sku)
+		r, ok, err := s.redis.read(ctx, sku)
 		if err != nil || ok {
 			return r, err
 		}
@@ -194,12 +194,12 @@ func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
 //
 // It reads the sale and the stock of the generation that is cached in one command. If another
 // generation is current, it reads again.
-func (c counters) read(ctx context.Context, sku string) (reading, bool, error) {
+func (r redisStock) read(ctx context.Context, sku string) (reading, bool, error) {
 	k := keys{sku}
-	last, _ := c.recall(sku)
+	last, _ := r.recall(sku)
 	now := reading{gen: last.gen}
 	for range 3 {
-		values, err := c.rdb.MGet(ctx, k.sale(), k.stock(now.gen)).Result()
+		values, err := r.rdb.MGet(ctx, k.sale(), k.stock(now.gen)).Result()
 		if err != nil {
 			return reading{}, false, fmt.Errorf("reading the stock of %s: %w", sku, err)
 		}
@@ -220,7 +220,7 @@ func (c counters) read(ctx context.Context, sku string) (reading, bool, error) {
 		} else if now.left, err = strconv.ParseInt(text, 10, 64); err != nil {
 			return now, false, fmt.Errorf("the stock of %s is not a number: %w", sku, err)
 		}
-		c.remember(sku, now)
+		r.remember(sku, now)
 		return now, true, nil
 	}
 	return now, false, nil
@@ -236,8 +236,8 @@ func (i Item) counter(left int64) any {
 }
 
 // inRedis returns the value of the sale's key, or "" if it does not exist.
-func (c counters) inRedis(ctx context.Context, k keys) (string, error) {
-	text, err := c.rdb.Get(ctx, k.sale()).Result()
+func (r redisStock) inRedis(ctx context.Context, k keys) (string, error) {
+	text, err := r.rdb.Get(ctx, k.sale()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", fmt.Errorf("reading the sale of %s: %w", k.sku, err)
 	}
@@ -250,16 +250,16 @@ const startTimeout = 2 * time.Second
 // start sets the keys of the item's generation, with left units, and removes the keys of the
 // generation in Redis and of last. The caller has locked the item's row, so that two starts cannot
 // overlap.
-func (c counters) start(ctx context.Context, item Item, left int64, last generation) error {
+func (r redisStock) start(ctx context.Context, item Item, left int64, last generation) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	k := keys{item.SKU}
-	text, err := c.inRedis(ctx, k)
+	text, err := r.inRedis(ctx, k)
 	if err != nil {
 		return err
 	}
 	gen := item.generation()
-	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = r.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, old := range []generation{parseGeneration(text), last} {
 			p.Del(ctx, k.of(old)...)
 		}
@@ -270,22 +270,22 @@ func (c counters) start(ctx context.Context, item Item, left int64, last generat
 	if err != nil {
 		return fmt.Errorf("setting the stock of %s: %w", item.SKU, err)
 	}
-	c.seen.Delete(item.SKU)
+	r.seen.Delete(item.SKU)
 	return nil
 }
 
 // endGeneration ends a generation in Redis: no script accepts an order in it any more. The sale's key
 // may still name the generation before it, which ends too. It returns the units that were left
 // in the stock of g, 0 if Redis had lost it. The caller has locked the item's row.
-func (c counters) endGeneration(ctx context.Context, sku string, g generation) (left int64, err error) {
+func (r redisStock) endGeneration(ctx context.Context, sku string, g generation) (left int64, err error) {
 	k := keys{sku}
-	text, err := c.inRedis(ctx, k)
+	text, err := r.inRedis(ctx, k)
 	if err != nil {
 		return 0, err
 	}
 	gone := slices.Concat([]string{k.sale()}, k.of(g), k.of(parseGeneration(text)))
 	var stock *redis.StringCmd
-	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = r.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		stock = p.Get(ctx, k.stock(g))
 		p.Del(ctx, gone...)
 		return nil
@@ -298,10 +298,10 @@ func (c counters) endGeneration(ctx context.Context, sku string, g generation) (
 }
 
 // setBuyers writes into a hash the units of those buyers that it does not have yet.
-func (c counters) setBuyers(ctx context.Context, key string, all []purchased) error {
+func (r redisStock) setBuyers(ctx context.Context, key string, all []purchased) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, b := range all {
 			p.HSetNX(ctx, key, b.Buyer, b.Units)
 		}
@@ -314,15 +314,15 @@ func (c counters) setBuyers(ctx context.Context, key string, all []purchased) er
 // that stock is gone it does nothing: the next one was counted from the orders, and includes these
 // units already. It increments the number atomically, so that it does not overwrite another buyer's
 // write.
-func (c counters) putBack(ctx context.Context, sku string, g generation, quantity int64) error {
-	if err := putBackScript.Run(ctx, c.rdb, []string{keys{sku}.stock(g)}, quantity).Err(); err != nil {
+func (r redisStock) putBack(ctx context.Context, sku string, g generation, quantity int64) error {
+	if err := putBackScript.Run(ctx, r.rdb, []string{keys{sku}.stock(g)}, quantity).Err(); err != nil {
 		return fmt.Errorf("putting back %d units of %s: %w", quantity, sku, err)
 	}
 	return nil
 }
 
-func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
-	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+func (r redisStock) unclaim(ctx context.Context, sku, saleID, key string) error {
+	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, at := range (keys{sku}).claimed(saleID, time.Now()) {
 			p.HDel(ctx, at, key)
 		}
@@ -336,24 +336,24 @@ func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
 
 // forget removes the keys of a sale that the database does not know, unless Redis has
 // another sale by then.
-func (c counters) forget(ctx context.Context, sku string) error {
+func (r redisStock) forget(ctx context.Context, sku string) error {
 	k := keys{sku}
-	text, err := c.inRedis(ctx, k)
+	text, err := r.inRedis(ctx, k)
 	if err != nil {
 		return err
 	}
 	at := append([]string{k.sale()}, k.of(parseGeneration(text))...)
-	if err := forgetScript.Run(ctx, c.rdb, at, text).Err(); err != nil {
+	if err := forgetScript.Run(ctx, r.rdb, at, text).Err(); err != nil {
 		return fmt.Errorf("removing the keys of %s: %w", sku, err)
 	}
-	c.seen.Delete(sku)
+	r.seen.Delete(sku)
 	return nil
 }
 
 // delete removes the item's keys, including the locks of the given strategies.
-func (c counters) delete(ctx context.Context, sku string, last generation, strategies []string) error {
+func (r redisStock) delete(ctx context.Context, sku string, last generation, strategies []string) error {
 	k := keys{sku}
-	text, err := c.inRedis(ctx, k)
+	text, err := r.inRedis(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -366,10 +366,10 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 	for _, name := range strategies {
 		all = append(all, k.lock(name))
 	}
-	if err := c.rdb.Del(ctx, all...).Err(); err != nil {
+	if err := r.rdb.Del(ctx, all...).Err(); err != nil {
 		return fmt.Errorf("deleting the keys of %s: %w", sku, err)
 	}
-	c.seen.Delete(sku)
+	r.seen.Delete(sku)
 	return nil
 }
 

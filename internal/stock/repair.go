@@ -50,7 +50,7 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 		return Balance{SKU: sku, SaleID: item.SaleID, Generation: item.Generation, Left: item.left(),
 			keeper: item.backend()}, nil
 	}
-	r, ok, err := s.stock.read(ctx, sku)
+	r, ok, err := s.redis.read(ctx, sku)
 	if err == nil && (!ok || r.gen != item.generation() || r.backend != InRedis) {
 		if r, err = s.reconcileWithin(ctx, sku); err == nil {
 			item, err = s.store.item(ctx, sku)
@@ -159,7 +159,7 @@ func (s *Service) inStock(ctx context.Context, item Item) (int64, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout) // the row is locked
 	defer cancel()
-	left, err := plainCounter{s.stock.rdb, keys{item.SKU}.stock(item.generation())}.Get(ctx)
+	left, err := plainCounter{s.redis.rdb, keys{item.SKU}.stock(item.generation())}.Get(ctx)
 	if errors.Is(err, errOtherSale) {
 		return 0, nil
 	}

@@ -289,7 +289,7 @@ func (p *purchase) skipsLook() bool {
 	if p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
 		return false
 	}
-	last, ok := p.service.stock.recall(p.req.SKU)
+	last, ok := p.service.redis.recall(p.req.SKU)
 	if !ok || last.left < p.req.Quantity || p.found(last) != nil {
 		return false // the look returns the error
 	}
@@ -338,7 +338,7 @@ func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 		errors.Is(err, errUnsure) || errors.Is(err, errNotReturned) {
 		return err // an order with the key exists, or units are taken for one
 	}
-	return errors.Join(err, p.service.stock.unclaim(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey))
+	return errors.Join(err, p.service.redis.unclaim(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey))
 }
 
 func (b *batched) recordSteps(asked, began time.Time) {
@@ -375,7 +375,7 @@ func (p *purchase) answered(answer int64) error {
 	if !taken {
 		left = answerTooFew - answer
 	}
-	p.service.stock.remember(p.req.SKU, reading{left, p.gen, InRedis})
+	p.service.redis.remember(p.req.SKU, reading{left, p.gen, InRedis})
 	if !taken {
 		return p.soldOut(left)
 	}

@@ -64,7 +64,7 @@ type Work func(ctx context.Context, sku string) (after func(), err error)
 // Service sells items. It is safe for concurrent use.
 type Service struct {
 	store      store
-	stock      counters
+	redis      redisStock
 	strategies map[string]Strategy
 	claims     singleflight.Group // calls of claim, by SKU and family
 	mixed      bool
@@ -103,7 +103,7 @@ func New(cfg Config) *Service {
 	s := &Service{
 		grace:      cmp.Or(cfg.Grace, DefaultGrace),
 		store:      store{cfg.DB},
-		stock:      counters{cfg.Redis, new(sync.Map)},
+		redis:      redisStock{cfg.Redis, new(sync.Map)},
 		strategies: withFamilies(cfg.Strategies),
 		mixed:      cfg.Mixed,
 		turn:       cmp.Or(cfg.Turn, defaultTurn),
@@ -143,7 +143,7 @@ func New(cfg Config) *Service {
 // returns nil: the waiters notice by their own commands that Redis is down.
 func (s *Service) soldOut(ctx context.Context, key string) error {
 	sku, waited, _ := strings.Cut(key, " ")
-	now, ok, err := s.stock.read(ctx, sku)
+	now, ok, err := s.redis.read(ctx, sku)
 	if err != nil || !ok {
 		return nil
 	}

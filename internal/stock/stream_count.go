@@ -37,7 +37,7 @@ func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int6
 			return 0, false, err
 		}
 	}
-	if left, err = s.stock.endGeneration(inRedis, item.SKU, item.generation()); err != nil {
+	if left, err = s.redis.endGeneration(inRedis, item.SKU, item.generation()); err != nil {
 		return 0, false, err
 	}
 	entries, gone, err := s.streams.Look(inRedis, item.SKU)
@@ -243,7 +243,7 @@ func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 	if err != nil {
 		return err
 	}
-	r, ok, err := s.stock.read(ctx, item.SKU)
+	r, ok, err := s.redis.read(ctx, item.SKU)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 		if err := s.loadBuyers(ctx, tx, item); err != nil {
 			return err
 		}
-		if err := s.stock.start(ctx, item, item.Remaining, generation{}); err != nil {
+		if err := s.redis.start(ctx, item, item.Remaining, generation{}); err != nil {
 			return err
 		}
 	}
@@ -272,7 +272,7 @@ func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 	key, after := keys{item.SKU}.buyers(item.generation()), ""
 	page := []purchased{{}} // the field with the empty name
 	for {
-		err := s.stock.setBuyers(ctx, key, page)
+		err := s.redis.setBuyers(ctx, key, page)
 		if err == nil {
 			page, err = tx.buyers(item, after, pageSize)
 		}

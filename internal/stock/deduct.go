@@ -175,7 +175,7 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 			return err
 		}
 	}
-	if p.at.Key != "" && !s.reconciliation.comparedAt(p.req.SKU, p.changes) {
+	if p.at.inRedis() && !s.reconciliation.comparedAt(p.req.SKU, p.changes) {
 		return fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
 	}
 	if p.Script != nil {
@@ -187,7 +187,7 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 	if steps != nil {
 		p.recordGuard(begun, p.res.Spans[tries:], err)
 	}
-	if p.at.Key == "" && errors.Is(err, errUnsure) {
+	if !p.at.inRedis() && errors.Is(err, errUnsure) {
 		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
 	}
 	return err

@@ -36,6 +36,8 @@ type Location struct {
 	Generation  string // the id of the stock's generation
 }
 
+func (l Location) inRedis() bool { return l.Key != "" }
+
 // errConflict means that the stock changed between the read and the write.
 var errConflict = errors.New("the stock has changed")
 

@@ -235,8 +235,8 @@ func (i Item) counter(left int64) any {
 	return left
 }
 
-// inRedis returns the value of the sale's key, or "" if it does not exist.
-func (r redisStock) inRedis(ctx context.Context, k keys) (string, error) {
+// saleText returns what the sale's key contains, or "" if it does not exist.
+func (r redisStock) saleText(ctx context.Context, k keys) (string, error) {
 	text, err := r.rdb.Get(ctx, k.sale()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return "", fmt.Errorf("reading the sale of %s: %w", k.sku, err)
@@ -254,7 +254,7 @@ func (r redisStock) start(ctx context.Context, item Item, left int64, last gener
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	k := keys{item.SKU}
-	text, err := r.inRedis(ctx, k)
+	text, err := r.saleText(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (r redisStock) start(ctx context.Context, item Item, left int64, last gener
 // in the stock of g, 0 if Redis had lost it. The caller has locked the item's row.
 func (r redisStock) endGeneration(ctx context.Context, sku string, g generation) (left int64, err error) {
 	k := keys{sku}
-	text, err := r.inRedis(ctx, k)
+	text, err := r.saleText(ctx, k)
 	if err != nil {
 		return 0, err
 	}
@@ -338,7 +338,7 @@ func (r redisStock) unclaim(ctx context.Context, sku, saleID, key string) error 
 // another sale by then.
 func (r redisStock) forget(ctx context.Context, sku string) error {
 	k := keys{sku}
-	text, err := r.inRedis(ctx, k)
+	text, err := r.saleText(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -353,7 +353,7 @@ func (r redisStock) forget(ctx context.Context, sku string) error {
 // delete removes the item's keys, including the locks of the given strategies.
 func (r redisStock) delete(ctx context.Context, sku string, last generation, strategies []string) error {
 	k := keys{sku}
-	text, err := r.inRedis(ctx, k)
+	text, err := r.saleText(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -401,7 +401,7 @@ type exclusive struct {
 // stock, if the lock has given it one.
 func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
 	return x.guard.Do(ctx, e, func(ctx context.Context) error {
-		if x.inDatabase != nil && at.Key == "" {
+		if !at.inRedis() {
 			return section(ctx, x.inDatabase(ctx, at))
 		}
 		if token, fenced := guard.Token(ctx); fenced && !x.backends.Unfenced {

@@ -30,17 +30,17 @@ func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int6
 	if !item.streamed() && !s.mixed || item.Generation == "" || !item.backend().inRedis() {
 		return 0, false, nil
 	}
-	inRedis, cancel := context.WithTimeout(ctx, startTimeout)
+	rctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if !item.streamed() {
-		if lengths, err := s.streams.Lengths(inRedis, []string{item.SKU}); err != nil || lengths[0] == 0 {
+		if lengths, err := s.streams.Lengths(rctx, []string{item.SKU}); err != nil || lengths[0] == 0 {
 			return 0, false, err
 		}
 	}
-	if left, err = s.redis.endGeneration(inRedis, item.SKU, item.generation()); err != nil {
+	if left, err = s.redis.endGeneration(rctx, item.SKU, item.generation()); err != nil {
 		return 0, false, err
 	}
-	entries, gone, err := s.streams.Look(inRedis, item.SKU)
+	entries, gone, err := s.streams.Look(rctx, item.SKU)
 	if err != nil {
 		return 0, false, err
 	}

@@ -155,10 +155,10 @@ type comparison struct {
 // Redis may belong to another database, or come from a replica that lags behind.
 const compareEvery = time.Second
 
-// due reports whether the caller has to compare now. If the last comparison is merely old, one
-// caller compares for all. If something is in doubt, or if Redis was replaced and may have an older
-// stock, every caller has to compare.
-func (a *reconciliation) due(sku string) bool {
+// mustCompare reports whether the caller has to compare now. If the last comparison is merely old,
+// only the first caller has to: mustCompare returns true once, and then false for compareEvery. If
+// something is in doubt, or if Redis was replaced and may have an older stock, every caller has to.
+func (a *reconciliation) mustCompare(sku string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.isFresh(sku) {

@@ -149,7 +149,7 @@ func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (
 		return s.readItem(ctx, sku)
 	}
 	ok := false
-	if !s.reconciliation.due(sku) {
+	if !s.reconciliation.mustCompare(sku) {
 		if r, ok, err = s.redis.read(ctx, sku); err != nil {
 			if last, ok := s.redis.recall(sku); ok {
 				s.reconciliation.doubt(sku, last.gen) // Redis may come back with an older stock

@@ -107,7 +107,7 @@ type purchase struct {
 	Strategy
 
 	waiter  *broadcast.Waiter
-	gen     generation // the generation that look found
+	gen     generation // that it buys from, see adopt
 	at      Location   // of the generation's stock
 	changes uint64     // reconciliation.changes, from before gen was read
 	joined  bool       // it has waited for the turn of its family
@@ -277,7 +277,7 @@ func (p *purchase) look(ctx, wait context.Context) error {
 	}
 	now, err := s.readCurrent(ctx, p.req.SKU, p.Keeper)
 	if err == nil {
-		err = p.found(now)
+		err = p.adopt(now)
 	}
 	if err == nil && p.req.IdempotencyKey != "" {
 		err = p.replay(ctx)
@@ -295,8 +295,9 @@ func (p *purchase) look(ctx, wait context.Context) error {
 // waitKey is the broadcaster's key for buyers of one generation of an item.
 func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 
-// found records the reading of a look. It returns an error if the buyer cannot buy from that stock.
-func (p *purchase) found(now reading) error {
+// adopt makes a reading the one that the purchase buys from. It returns an error if the buyer cannot
+// buy from that stock.
+func (p *purchase) adopt(now reading) error {
 	p.gen, p.res.Left = now.gen, now.left
 	p.at = Location{SKU: p.req.SKU, SaleID: now.gen.saleID, Generation: now.gen.id}
 	if now.backend.inRedis() {

@@ -290,7 +290,7 @@ func (p *purchase) skipsLook() bool {
 		return false
 	}
 	last, ok := p.service.redis.recall(p.req.SKU)
-	if !ok || last.left < p.req.Quantity || p.found(last) != nil {
+	if !ok || last.left < p.req.Quantity || p.adopt(last) != nil {
 		return false // the look returns the error
 	}
 	p.waiter.Attend(waitKey(p.req.SKU, p.gen))

@@ -88,7 +88,7 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 			p.after()
 		}
 	}()
-	err := p.inCurrentSale(ctx, time.Now().Add(s.wait))
+	err := p.buyWithRetry(ctx, time.Now().Add(s.wait))
 	switch {
 	case err != nil:
 		return p.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
@@ -120,10 +120,10 @@ type purchase struct {
 	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
 }
 
-// inCurrentSale buys, and tries again if the generation ends before the buyer has bought. A
+// buyWithRetry buys, and tries again if the generation ends before the buyer has bought. A
 // generation ends when another sale or another family begins, units are added, or the stock is
 // rebuilt.
-func (p *purchase) inCurrentSale(ctx context.Context, deadline time.Time) error {
+func (p *purchase) buyWithRetry(ctx context.Context, deadline time.Time) error {
 	// 1. Same key: requests of this process with the same idempotency key buy one after the
 	// other. So a later one finds the order of the first, even if that took the last unit.
 	if p.req.IdempotencyKey != "" {

@@ -134,14 +134,14 @@ func New(cfg Config) *Service {
 	}
 	s.reconciliation.settler = &guard.Background{Context: ctx, Step: s.settleDoubts()}
 	s.accepted.follower = &guard.Background{Context: ctx, Step: s.follow}
-	s.waiters = broadcast.New(s.soldOut)
+	s.waiters = broadcast.New(s.reasonToStop)
 	return s
 }
 
-// soldOut returns the error that ends the waits of a generation's buyers: ErrSoldOut if nothing is
+// reasonToStop returns the error that ends the waits of a generation's buyers: ErrSoldOut if nothing is
 // left, errOtherSale if the generation is no longer current. If the stock cannot be read, it
 // returns nil: the waiters notice by their own commands that Redis is down.
-func (s *Service) soldOut(ctx context.Context, key string) error {
+func (s *Service) reasonToStop(ctx context.Context, key string) error {
 	sku, waited, _ := strings.Cut(key, " ")
 	now, ok, err := s.redis.read(ctx, sku)
 	if err != nil || !ok {

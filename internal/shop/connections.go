@@ -235,10 +235,10 @@ func (l *connections) closeSilent() {
 	}
 }
 
-// oneEach sends the header "Connection: close" with each reply while connections wait to be
+// closeIfCrowded sends the header "Connection: close" with each reply while connections wait to be
 // admitted. Otherwise the client might send another request on a connection that is just being
 // closed, and not know whether the request was received.
-func (l *connections) oneEach(h http.Handler) http.Handler {
+func (l *connections) closeIfCrowded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.crowded.Load() {
 			w.Header().Set("Connection", "close")

@@ -68,7 +68,7 @@ func serving(t *testing.T, most int, f func(t *testing.T, s *served)) {
 		s.limits = newConnections(s.pipes, most, 10*time.Second, slog.New(slog.NewTextHandler(s.log, nil)))
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handle(w, r) })
 		server := &http.Server{
-			Handler: s.limits.oneEach(h), ReadHeaderTimeout: headerTimeout, ConnState: s.limits.track,
+			Handler: s.limits.closeIfCrowded(h), ReadHeaderTimeout: headerTimeout, ConnState: s.limits.track,
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- server.Serve(s.limits) }()

@@ -38,7 +38,7 @@ func (p *parts) serve(ctx context.Context) error {
 		return errors.Join(err, inner.Close())
 	}
 	l := newConnections(inner, p.cfg.Connections, p.cfg.WriteTimeout, p.cfg.Logger)
-	requests := &counted{Handler: l.oneEach(p.api.Handler())}
+	requests := &counted{Handler: l.closeIfCrowded(p.api.Handler())}
 	server := &http.Server{
 		Handler:           requests,
 		MaxHeaderBytes:    16 << 10, // net/http adds 4 KiB

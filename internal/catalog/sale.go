@@ -17,17 +17,17 @@ import (
 // cfg.Redis, cfg.DB and cfg.Unfenced.
 func (c List) Sell(cfg *stock.Config, o Options) {
 	cfg.Strategies = make(map[string]stock.Strategy)
-	backends := stock.Backends{Redis: cfg.Redis, DB: cfg.DB, Unfenced: cfg.Unfenced}
+	clients := stock.Clients{Redis: cfg.Redis, DB: cfg.DB, Unfenced: cfg.Unfenced}
 	connections := stock.HalfOfPool(cfg.DB)
 	for _, s := range c.With(o) {
-		backends.Strategy = s.Name
+		clients.Strategy = s.Name
 		sells := stock.Strategy{Family: s.family()}
 		if keepers := s.Keepers(); len(keepers) == 1 {
 			sells.Keeper = keepers[0]
 		}
 		switch s.Kind {
 		case Guarded:
-			sells.Guard = stock.Exclusive(backends, s.NewGuard(o))
+			sells.Guard = stock.Exclusive(clients, s.NewGuard(o))
 		case Optimistic:
 			sells.Guard = stock.Optimistic(cfg.Redis)
 		case Atomic:

@@ -291,7 +291,7 @@ func (p *Process) StockGuard(policy guard.Policy) stock.Guard {
 	if c.Optimistic {
 		return stock.Optimistic(p.rdb)
 	}
-	return stock.ExclusiveInRedis(stock.Backends{Redis: p.rdb}, c.guard(p, policy))
+	return stock.ExclusiveInRedis(stock.Clients{Redis: p.rdb}, c.guard(p, policy))
 }
 
 func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {

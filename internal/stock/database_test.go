@@ -278,7 +278,7 @@ type fencedBy struct {
 
 func (s *site) holderBy(t *testing.T, item stock.Item, by fencedBy, unfenced bool) (c stock.Counter) {
 	t.Helper()
-	k := stock.Backends{Redis: s.rdb, DB: s.db, Unfenced: unfenced, Strategy: by.strategy}
+	k := stock.Clients{Redis: s.rdb, DB: s.db, Unfenced: unfenced, Strategy: by.strategy}
 	g := stock.Exclusive(k, &guard.Distributed{
 		New:    func(string) guard.Lock { return tokenLock(by.token) },
 		Policy: guard.Fixed{Delay: time.Millisecond},

@@ -373,9 +373,9 @@ func (r redisStock) delete(ctx context.Context, sku string, last generation, str
 	return nil
 }
 
-// Backends are the clients of a Guard that works with a stock in Redis or in the database. A client
+// Clients are the clients of a Guard that works with a stock in Redis or in the database. A client
 // that is not used may be nil.
-type Backends struct {
+type Clients struct {
 	Redis    redis.UniversalClient
 	DB       *gorm.DB
 	Unfenced bool   // the stock does not check fencing tokens
@@ -383,17 +383,17 @@ type Backends struct {
 }
 
 // Exclusive guards a stock in Redis or in the database by keeping other callers out. If the lock
-// gives out fencing tokens, the stock checks them, unless b.Unfenced is set.
-func Exclusive(b Backends, g guard.Guard) Guard { return exclusive{g, b, b.inDatabase} }
+// gives out fencing tokens, the stock checks them, unless c.Unfenced is set.
+func Exclusive(c Clients, g guard.Guard) Guard { return exclusive{g, c, c.inDatabase} }
 
 // ExclusiveInRedis is like Exclusive, for a stock in Redis only. A program that uses no other Guard
 // is linked without a database client.
-func ExclusiveInRedis(b Backends, g guard.Guard) Guard { return exclusive{g, b, nil} }
+func ExclusiveInRedis(c Clients, g guard.Guard) Guard { return exclusive{g, c, nil} }
 
 // exclusive is the Guard of a lock.
 type exclusive struct {
 	guard      guard.Guard
-	backends   Backends
+	clients    Clients
 	inDatabase func(ctx context.Context, at Location) Counter // nil: the stock is always in Redis
 }
 
@@ -404,17 +404,17 @@ func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section S
 		if !at.inRedis() {
 			return section(ctx, x.inDatabase(ctx, at))
 		}
-		if token, fenced := guard.Token(ctx); fenced && !x.backends.Unfenced {
-			return section(ctx, &fencedCounter{x.backends.Redis, at.Key, shown{x.backends.Strategy, token}})
+		if token, fenced := guard.Token(ctx); fenced && !x.clients.Unfenced {
+			return section(ctx, &fencedCounter{x.clients.Redis, at.Key, shown{x.clients.Strategy, token}})
 		}
-		return section(ctx, plainCounter{x.backends.Redis, at.Key})
+		return section(ctx, plainCounter{x.clients.Redis, at.Key})
 	})
 }
 
-func (b Backends) inDatabase(ctx context.Context, at Location) Counter {
-	l := ledger{store: store{b.DB}, at: at}
-	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
-		return &fencedLedger{l, shown{b.Strategy, token}}
+func (c Clients) inDatabase(ctx context.Context, at Location) Counter {
+	l := ledger{store: store{c.DB}, at: at}
+	if token, fenced := guard.Token(ctx); fenced && !c.Unfenced {
+		return &fencedLedger{l, shown{c.Strategy, token}}
 	}
 	return l
 }

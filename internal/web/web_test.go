@@ -525,7 +525,7 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := catalog.Options{Redis: sc.Redis, TTL: ttl, Policy: &guard.Line{Delay: time.Millisecond}}
-			exclusive := stock.Exclusive(stock.Backends{Redis: sc.Redis}, strategy.NewGuard(o))
+			exclusive := stock.Exclusive(stock.Clients{Redis: sc.Redis}, strategy.NewGuard(o))
 			sc.Strategies = map[string]stock.Strategy{tt.strategy: {Guard: exclusive}}
 			sc.Work = func(context.Context, string) (func(), error) { time.Sleep(2 * ttl); return nil, nil }
 		})

@@ -109,7 +109,7 @@ func withToken(w *lab.World, p *lab.Process, lock guard.Lock, section stock.Sect
 		New:    func(string) guard.Lock { return lock },
 		Policy: guard.Fixed{Delay: w.Delay},
 	}
-	_, err := stock.ExclusiveInRedis(stock.Backends{Redis: p.Redis()}, guard).Do(w.Context(),
+	_, err := stock.ExclusiveInRedis(stock.Clients{Redis: p.Redis()}, guard).Do(w.Context(),
 		stock.Location{Key: w.StockKey()}, w.Entry(p.Name+"/1"), section)
 	return err
 }

@@ -167,7 +167,7 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 		return err
 	}
 
-	// 3. Enter: the generation must belong to the strategy's family.
+	// 3. Turn: the generation must belong to the strategy's family.
 	if p.gen.family != p.Family && !s.mixed {
 		joined := steps.Begin(StepJoin)
 		err := p.takeTurn(ctx, wait)
@@ -179,8 +179,10 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 		return fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
 	}
 	if p.Script != nil {
-		return p.sellByScript(ctx, wait) // 5. first, and then the others in one script
+		return p.sellByScript(ctx, wait) // 6. first, and then the others in one script
 	}
+
+	// 4. Enter: wait for the guard, which runs the section.
 	begun, tries := time.Now(), len(p.res.Spans)
 	entry := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
 	p.res.Lock, err = p.Guard.Do(wait, p.at, entry, p.section)
@@ -197,9 +199,9 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 func (p *purchase) section(ctx context.Context, stock Counter) error {
 	s, steps := p.service, p.req.Steps
 	leave := s.inside.Enter(p.req.SKU)
-	defer func() { p.res.Spans = append(p.res.Spans, leave()) }() // 8. Leave.
+	defer func() { p.res.Spans = append(p.res.Spans, leave()) }() // 9. Leave.
 
-	// 4. Read the stock, and once more any earlier order with the same key.
+	// 5. Read the stock, and once more any earlier order with the same key.
 	if p.req.IdempotencyKey != "" {
 		if err := p.replay(ctx); err != nil || p.res.Replayed {
 			return lost(ctx, err)
@@ -215,7 +217,7 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 	}
 	p.res.Left = left
 
-	// 5. Work.
+	// 6. Work.
 	worked := steps.Begin(StepWork)
 	after, err := s.work(ctx, p.req.SKU)
 	if worked(err); err != nil {
@@ -225,11 +227,11 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 		defer after()
 	}
 
-	// 6. Write the stock. WithoutCancel: from now on nothing interrupts the purchase, not
+	// 7. Write the stock. WithoutCancel: from now on nothing interrupts the purchase, not
 	// even a lost lock. In a process that was paused, this is the write that comes too late.
 	ctx, left = context.WithoutCancel(ctx), left-p.req.Quantity
 	if c, ok := stock.(transactional); ok {
-		return p.writeBoth(ctx, c, left) // 6. and 7. in one transaction
+		return p.writeBoth(ctx, c, left) // 7. and 8. in one transaction
 	}
 	s.flights.add(p.req.SKU, p.req.Quantity)
 	defer s.flights.add(p.req.SKU, -p.req.Quantity)
@@ -243,7 +245,7 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 	}
 	p.res.Left = left
 
-	// 7. Write the order, before the guard is released: the next holder finds a stock and
+	// 8. Write the order, before the guard is released: the next holder finds a stock and
 	// orders that agree.
 	order := p.newOrder(now())
 	ordered := steps.Begin(StepOrder)

@@ -249,7 +249,7 @@ const (
 func (p *purchase) sellByScript(ctx, wait context.Context) error {
 	ctx = context.WithoutCancel(ctx) // what has begun is finished, even if the buyer has left
 
-	// 5. Work.
+	// 6. Work.
 	if !p.workDone { // not again if another sale begins
 		worked := p.req.Steps.Begin(StepWork)
 		after, err := p.service.work(ctx, p.req.SKU)
@@ -259,7 +259,7 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 		p.workDone, p.after = true, after
 	}
 
-	// Steps 4, 6 and 7 run in the batch.
+	// Steps 5, 7 and 8 run in the batch.
 	delay := claimDelay
 	for start := time.Now(); ; p.ignoreClaim = time.Since(start) > claimTimeout {
 		err := p.buyInBatch(ctx, wait)

@@ -27,6 +27,7 @@ const (
 	teaching   = "docs/teaching.md"
 	thePage    = "docs/page.md"
 	theLab     = "docs/lab.md"
+	design     = "docs/design.md"
 )
 
 // chinese is the name of a document in Chinese.
@@ -120,6 +121,27 @@ func TestReadmeNamesAFileOfEachStage(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(dir, row[1])); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// The way of a purchase in docs/design.md leads through functions that are in the files it names.
+func TestWayOfAPurchase(t *testing.T) {
+	row := regexp.MustCompile("(?m)^\\|.*\\| `(\\S+\\.go)` \\| (`.*`) \\|.*\\|$")
+	rows := row.FindAllStringSubmatch(read(t, design), -1)
+	if len(rows) == 0 {
+		t.Fatalf("%s has no row with a file and functions", design)
+	}
+	for _, row := range rows {
+		source := read(t, filepath.Join("internal", row[1]))
+		for _, name := range regexp.MustCompile(`\w+(\.\w+)?`).FindAllString(row[2], -1) {
+			want := `(?m)^func (\(\w+ \*?\w+\) )?` + name + `\(`
+			if receiver, method, of := strings.Cut(name, "."); of {
+				want = `(?m)^func \(\w+ \*?` + receiver + `\) ` + method + `\(`
+			}
+			if !regexp.MustCompile(want).MatchString(source) {
+				t.Errorf("%s names %s, which is not in %s", design, name, row[1])
+			}
 		}
 	}
 }

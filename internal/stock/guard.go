@@ -14,6 +14,9 @@ import (
 // Guard runs the section of a purchase on the stock of a sale, and promises that no other section's
 // write is lost; some implementations break that promise. When ctx ends, only waiting stops, as
 // with a guard.Guard. It is safe for concurrent use.
+//
+// Exclusive makes the Guard of a lock that works with any stock. RowLocked, NameLocked and Units use
+// locks of the database; Optimistic, Conditional and Versioned need none.
 type Guard interface {
 	Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error)
 }

@@ -20,13 +20,13 @@ type book struct {
 	payments map[string]Payment
 	answers  map[string]answer // by idempotency key
 	ledger   []Entry
-	lines    map[string][]int    // indexes of a group's entries in the ledger
-	found    map[string][]string // ids of payments, by reference
+	lines    map[string][]int    // by group: the indexes of its entries in the ledger
+	found    map[string][]string // by reference: the ids of its payments
 }
 
 // answer is the result of the first request with an idempotency key.
 type answer struct {
-	request string // the request, as text
+	request string // the operation and its arguments, joined by spaces
 	payment Payment
 	err     error
 }
@@ -46,9 +46,9 @@ func newBook(j *Journal, happened func(Event)) *book {
 	return b
 }
 
-// once does the work for the first request with the key, and returns its result to the others. Work
-// must not change anything itself: it returns the changed payment, and the status for the ledger if
-// there is a change. The caller holds the mutex.
+// once does the work for the first request with the key, and returns its result to every later one.
+// The function work must not change anything itself: it returns the changed payment, and the status
+// for the ledger if there is a change. The caller must hold the mutex.
 func (b *book) once(key string, work func() (p Payment, became Status, err error), request ...string) (Payment, error) {
 	asked := strings.Join(request, " ") // no part contains a space
 	if first, ok := b.answers[key]; ok {
@@ -102,7 +102,7 @@ func (b *book) enter(r record) {
 	b.ledger = append(b.ledger, *r.Entry)
 }
 
-// authorise makes a payment. It calls declined only for the first request with the key.
+// authorise creates a payment. It calls declined only for the first request with the key.
 func (b *book) authorise(r Request, declined func(reference string) bool) (Payment, error) {
 	if err := checkKey(r.Key); err != nil {
 		return Payment{}, err
@@ -134,9 +134,9 @@ func (b *book) capture(id, key string) (Payment, error) {
 	})
 }
 
-// refund refunds a captured payment, or cancels one that was only authorised. Failing returns how
-// long after its acceptance the refund of a captured payment fails, or 0; it is called only for the
-// first request with the key.
+// refund refunds a captured payment, or cancels one that was only authorised. The function failing
+// returns how long after its acceptance the refund of a captured payment fails, or 0 if it does not
+// fail. It is called only for the first request with the key.
 func (b *book) refund(id, key string, failing func(reference string) time.Duration) (Payment, error) {
 	var after time.Duration // stays 0 for a repeated request
 	p, err := b.change("refund", id, key, func(p Payment) Status {
@@ -158,11 +158,11 @@ func (b *book) refund(id, key string, failing func(reference string) time.Durati
 	return p, err
 }
 
-// failRefund makes an accepted refund fail. The key is the idempotency key of the failure.
+// failRefund makes an accepted refund fail. It records the failure under the given idempotency key.
 func (b *book) failRefund(id, key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, _ = b.once(key, func() (Payment, Status, error) { // the journal keeps its error
+	_, _ = b.once(key, func() (Payment, Status, error) { // if the journal cannot be written, it keeps the error
 		p := b.payments[id]
 		if p.Status != Refunding {
 			return p, "", nil
@@ -172,8 +172,8 @@ func (b *book) failRefund(id, key string) {
 	}, "fail", id)
 }
 
-// change sets a payment's status to what next returns, or returns ErrConflict if that is "". It
-// calls next only for the first request with the key.
+// change sets a payment's status to the one that next returns. If next returns "", change returns
+// ErrConflict. It calls next only for the first request with the key.
 func (b *book) change(operation, id, key string, next func(Payment) Status) (Payment, error) {
 	if err := checkKey(key); err != nil {
 		return Payment{}, err
@@ -206,7 +206,7 @@ func (b *book) payment(id string) (Payment, error) {
 	return p, nil
 }
 
-// find returns the newest payments with a reference, at most limit, the oldest of them first.
+// find returns the newest payments with a reference, oldest first, but no more than limit.
 func (b *book) find(reference string, limit int) []Payment {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -226,7 +226,8 @@ func (b *book) entries(after int64, limit int) []Entry {
 	return append([]Entry{}, b.ledger[from:min(from+limit, len(b.ledger))]...) // an empty page is [] in JSON
 }
 
-// group returns the entries of a group, or only their number if there are more than most.
+// group returns the ledger entries of a group, and their number. If there are more than the given
+// maximum, it returns only the number.
 func (b *book) group(name string, most int) (entries []Entry, number int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,7 +12,7 @@ const (
 	maxID        = 100
 )
 
-// check returns ErrInvalid if the request is not valid. The key is checked by checkKey.
+// check returns ErrInvalid if the request is not valid. It does not check the key; checkKey does.
 func (r Request) check() error {
 	switch {
 	case !printable(r.Reference, maxReference):
@@ -37,8 +37,9 @@ func checkKey(key string) error {
 var (
 	visible   = regexp.MustCompile(`^[!-~]+$`)
 	currency  = regexp.MustCompile(`^[A-Z]{3}$`)
-	paymentID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,100}$`) // it is part of a path
+	paymentID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,100}$`) // ids are used in paths
 )
 
-// printable reports whether s has 1 to most bytes, each a visible ASCII character.
+// printable reports whether s consists of visible ASCII characters: at least one, and at most the
+// given number.
 func printable(s string, most int) bool { return len(s) <= most && visible.MatchString(s) }

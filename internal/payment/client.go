@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// DefaultTimeout is how long a Client waits for an answer.
+// DefaultTimeout is the default time limit of one call of a Client.
 const DefaultTimeout = 10 * time.Second
 
-// maxReply is the most bytes that a Client reads of one reply. The largest reply is a page of the
-// ledger.
+// maxReply is the maximum number of bytes that a Client reads of one reply. The largest reply is a
+// page of the ledger.
 const maxReply = 1 << 20
 
 // Client is a Provider over HTTP. It does not repeat calls: after ErrUnavailable the caller decides
@@ -35,7 +35,7 @@ var _ Provider = (*Client)(nil)
 type ClientConfig struct {
 	URL       string            // the URL of the provider, such as http://127.0.0.1:8090
 	Timeout   time.Duration     // the time limit of one call; default DefaultTimeout
-	Transport http.RoundTripper // default: one of its own
+	Transport http.RoundTripper // default: a transport that only this client uses
 }
 
 var errURL = errors.New("not the URL of a payment provider, such as http://127.0.0.1:8090: it must begin with " +
@@ -60,22 +60,22 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 // Close closes the idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Authorise reserves an amount: see Provider.
+// Authorise implements Provider.
 func (c *Client) Authorise(ctx context.Context, r Request) (Payment, error) {
 	return c.operation(ctx, "authorising a payment for "+r.Reference, "/payments", r.Key, r)
 }
 
-// Capture charges for an authorised payment: see Provider.
+// Capture implements Provider.
 func (c *Client) Capture(ctx context.Context, paymentID, key string) (Payment, error) {
 	return c.change(ctx, "capturing", paymentID, "/capture", key)
 }
 
-// Refund undoes a payment: see Provider.
+// Refund implements Provider.
 func (c *Client) Refund(ctx context.Context, paymentID, key string) (Payment, error) {
 	return c.change(ctx, "refunding", paymentID, "/refund", key)
 }
 
-// Payment returns a payment as it is now.
+// Payment implements Provider.
 func (c *Client) Payment(ctx context.Context, id string) (Payment, error) {
 	if !paymentID.MatchString(id) {
 		return Payment{}, fmt.Errorf("reading the payment %.100q: %w", id, ErrUnknownPayment)
@@ -87,7 +87,7 @@ func (c *Client) Payment(ctx context.Context, id string) (Payment, error) {
 	return p, nil
 }
 
-// Find returns the payments with a reference: see Provider.
+// Find implements Provider.
 func (c *Client) Find(ctx context.Context, reference string) ([]Payment, error) {
 	var found foundBody
 	if err := c.do(ctx, http.MethodGet, "/payments?reference="+url.QueryEscape(reference), "", nil,
@@ -133,7 +133,7 @@ func (c *Client) SetFaults(ctx context.Context, f Faults) error {
 	return nil
 }
 
-// SetWebhook tells a Server where its webhooks go.
+// SetWebhook sets the URL to which a Server sends its webhooks.
 func (c *Client) SetWebhook(ctx context.Context, address string) error {
 	if err := c.do(ctx, http.MethodPut, "/webhook", "", webhookBody{address}, nil); err != nil {
 		return fmt.Errorf("setting the address of the webhooks: %w", err)
@@ -148,8 +148,8 @@ func (c *Client) change(ctx context.Context, what, id, path, key string) (Paymen
 	return c.operation(ctx, what+" the payment "+id, "/payments/"+id+path, key, struct{}{})
 }
 
-// operation sends a request that changes something. If an error concerns a payment, the payment is
-// returned, too.
+// operation sends a request that changes something. If an error concerns a payment, operation also
+// returns the payment.
 func (c *Client) operation(ctx context.Context, what, path, key string, body any) (Payment, error) {
 	if err := checkKey(key); err != nil {
 		return Payment{}, fmt.Errorf("%s: %w", what, err)
@@ -165,7 +165,7 @@ func (c *Client) operation(ctx context.Context, what, path, key string, body any
 	return p, nil
 }
 
-// do sends one request, and reads the reply into result unless that is nil.
+// do sends one request. It decodes the reply into result, unless result is nil.
 func (c *Client) do(ctx context.Context, method, path, key string, body, result any) error {
 	req, err := c.request(ctx, method, path, key, body)
 	if err != nil {
@@ -214,14 +214,14 @@ func (c *Client) request(ctx context.Context, method, path, key string, body any
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
-	// net/http repeats a request with an Idempotency-Key on its own when a connection breaks. Here
-	// the caller decides: without GetBody net/http cannot repeat the request.
+	// If a request has an Idempotency-Key, net/http retries it by itself when a connection breaks.
+	// Here the caller decides: without GetBody, net/http cannot retry.
 	req.GetBody = nil
 	return req, nil
 }
 
-// refusal returns the error of a reply whose status is not 200, and fills in the payment that it
-// concerns.
+// refusal returns the error of a reply whose status is not 200. If the reply has the payment that
+// the error concerns, and result is a *Payment, refusal stores the payment in result.
 func refusal(status string, text []byte, result any) error {
 	var body problemBody
 	if err := json.Unmarshal(text, &body); err == nil {
@@ -235,7 +235,7 @@ func refusal(status string, text []byte, result any) error {
 	return fmt.Errorf("%w: it answered %s", ErrUnavailable, status)
 }
 
-// told is an error of the provider with the text from its reply.
+// told is an error that the provider has reported, with the text of its reply.
 type told struct {
 	kind error
 	text string

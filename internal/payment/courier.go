@@ -14,25 +14,25 @@ import (
 
 // Deliveries counts events by the outcome of their webhooks.
 type Deliveries struct {
-	Waiting   int `json:"waiting"`   // to be sent, for the first time or again
+	Waiting   int `json:"waiting"`   // not sent yet, or to be sent again
 	Delivered int `json:"delivered"` // answered with 2xx
-	Dropped   int `json:"dropped"`   // never sent: see Faults.WebhookDropEvery, or no address was set
+	Dropped   int `json:"dropped"`   // never sent, because of Faults.WebhookDropEvery or because no address was set
 	GivenUp   int `json:"given_up"`  // not answered with 2xx in the allowed number of attempts
 	Attempts  int `json:"attempts"`
 }
 
-// courier delivers events to one address. It tries each event until it is accepted or the attempts
-// are used up. Webhooks of one payment are sent one after the other, and those of different
-// payments concurrently.
+// courier delivers events to one address. It tries to deliver each event until the event is
+// accepted or the attempts are used up. Webhooks of one payment are sent one after the other, and
+// those of different payments concurrently.
 type courier struct {
 	cfg     Config
 	faulty  *faulty
-	changed chan struct{} // receives a value when run should look again
+	changed chan struct{} // receives a value when run should check the parcels again
 
 	mu      sync.Mutex
 	address string
 	waiting []*parcel
-	sending map[string]bool // ids of payments
+	sending map[string]bool // ids of the payments whose webhook is being sent
 	counts  Deliveries
 }
 
@@ -41,12 +41,12 @@ type parcel struct {
 	event  Event
 	due    time.Time
 	tried  int
-	twice  bool // it is to be sent once more after it was accepted
+	twice  bool // to be sent once more after it is accepted
 	again  bool // the next delivery is that second one
 	newest bool // newer events of the payment are sent first
 }
 
-// maxSending limits the webhooks that are sent at the same time.
+// maxSending is the maximum number of webhooks that are sent at the same time.
 const maxSending = 16
 
 func newCourier(cfg Config, f *faulty) *courier {
@@ -54,7 +54,7 @@ func newCourier(cfg Config, f *faulty) *courier {
 		sending: make(map[string]bool)}
 }
 
-// setAddress sets the address for later webhooks. With "" events are dropped.
+// setAddress sets the address for later webhooks. If it is "", events are dropped.
 func (c *courier) setAddress(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *courier) deliveries() Deliveries {
 	return c.counts
 }
 
-// run delivers until ctx ends, and returns when nothing is being sent any more.
+// run delivers webhooks until ctx ends. It returns after the deliveries under way have ended.
 func (c *courier) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -151,7 +151,7 @@ func (c *courier) next(now time.Time) (p *parcel, address string, wait time.Dura
 	return p, c.address, 0
 }
 
-// newestOf returns the newest event of the same payment that was not tried yet, or p.
+// newestOf returns the newest parcel of the same payment that has not been tried yet, or p.
 func (c *courier) newestOf(p *parcel) *parcel {
 	for _, w := range slices.Backward(c.waiting) { // the newest is the last
 		if w.event.Payment.ID == p.event.Payment.ID && w.tried == 0 && !w.again {
@@ -197,14 +197,14 @@ func (c *courier) pause(tried int) time.Duration {
 	return pause
 }
 
-// sendTimeout limits one attempt. maxAnswer limits how much of the reply is read. The reply is read
+// sendTimeout limits one attempt. maxAnswer limits how much of a reply is read. The reply is read
 // so that the connection can be reused.
 const (
 	sendTimeout = 5 * time.Second
 	maxAnswer   = 64 << 10
 )
 
-// send delivers an event once. Anything but a 2xx is an error.
+// send delivers an event once. Any reply other than a 2xx is an error.
 func (c *courier) send(ctx context.Context, address string, e Event) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -217,7 +217,7 @@ func (c *courier) send(ctx context.Context, address string, e Event) error {
 		return fmt.Errorf("sending the event %s: %w", e.ID, err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(SignatureHeader, Sign(c.cfg.Secret, body, time.Now())) // each attempt has its own time
+	req.Header.Set(SignatureHeader, Sign(c.cfg.Secret, body, time.Now())) // each attempt is signed with its own time
 	res, err := c.cfg.Client.Do(req)
 	if err != nil {
 		return fmt.Errorf("sending the event %s: %w", e.ID, err)

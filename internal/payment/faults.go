@@ -17,16 +17,16 @@ const (
 // Faults say what a Server does wrong. The zero value means no faults. An event is subject to the
 // faults at the time when it happened, and a reply to the faults at the time when it is sent.
 type Faults struct {
-	// LoseReplyTo names operations that are done, but whose connection is then closed without a reply.
-	// LoseEvery limits that to every nth reply; 0 means every reply.
+	// LoseReplyTo names operations that the Server carries out without replying: it closes the
+	// connection instead. LoseEvery limits this to every nth reply; 0 means every reply.
 	LoseReplyTo []string `json:"lose_reply_to,omitempty"`
 	LoseEvery   int      `json:"lose_every,omitempty"`
 
 	DeclineEvery int `json:"decline_every,omitempty"` // every nth payment is declined
-	FailEvery    int `json:"fail_every,omitempty"`    // every nth operation is answered with 503, and not done
+	FailEvery    int `json:"fail_every,omitempty"`    // every nth operation is not done, but answered with 503
 
 	// ReplyDelay is the time between the work and its reply, for the operations in DelayReplyTo, or
-	// for all if that is empty.
+	// for all operations if that is empty.
 	ReplyDelay   Duration `json:"reply_delay,omitzero"`
 	DelayReplyTo []string `json:"delay_reply_to,omitempty"`
 
@@ -56,7 +56,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// maxFaultTime is the longest time in Faults, so that a typing error does not last forever.
+// maxFaultTime limits each time in Faults, so that a mistyped one does not last forever.
 const maxFaultTime = Duration(time.Hour)
 
 // check returns ErrInvalid if the faults are not valid.
@@ -78,7 +78,7 @@ func (f Faults) check() error {
 	return nil
 }
 
-// switched holds faults that are switched on, and their counts.
+// switched holds faults that are in force, and the counts of what they apply to.
 type switched struct {
 	faults Faults
 	counts struct{ lost, asked, done, events int } // since the faults were set
@@ -88,7 +88,7 @@ type switched struct {
 type faulty struct {
 	mu  sync.Mutex
 	all switched
-	of  map[string]*switched // by the reference of a payment; these replace all
+	of  map[string]*switched // by the reference of payments; such faults replace the common ones
 }
 
 // set replaces the faults of all payments, and resets the counts.
@@ -102,8 +102,8 @@ func (f *faulty) set(faults Faults) error {
 	return nil
 }
 
-// setOf gives the payments with a reference faults of their own. With nil they have the common
-// faults again.
+// setOf sets separate faults for the payments with the given reference. If faults is nil, the
+// common faults apply to these payments again.
 func (f *faulty) setOf(reference string, faults *Faults) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +121,7 @@ func (f *faulty) setOf(reference string, faults *Faults) error {
 	return nil
 }
 
-// at returns the faults of the payments with a reference. The caller holds the mutex.
+// at returns the faults that apply to payments with a reference. The caller must hold the mutex.
 func (f *faulty) at(reference string) *switched {
 	if own, ok := f.of[reference]; ok {
 		return own
@@ -143,7 +143,8 @@ func (f *faulty) decline(reference string) bool {
 	return nth(&s.counts.asked, s.faults.DeclineEvery)
 }
 
-// fail reports whether the next operation fails. The payment of the operation is not known yet.
+// fail reports whether the next operation fails. It counts all operations together, because the
+// payment of an operation is not known yet.
 func (f *faulty) fail() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +170,7 @@ func (f *faulty) replyDelay(reference, op string) time.Duration {
 	return time.Duration(s.faults.ReplyDelay)
 }
 
-// refundFails returns how long after its acceptance a refund fails, or 0.
+// refundFails returns how long after its acceptance a refund fails, or 0 if it does not fail.
 func (f *faulty) refundFails(reference string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +185,8 @@ func (f *faulty) event(reference string) (faults Faults, drop bool) {
 	return s.faults, nth(&s.counts.events, s.faults.WebhookDropEvery)
 }
 
-// nth increments the count, and reports whether it is a multiple of n. With n = 0 it returns false.
+// nth increments the count, and reports whether it is a multiple of n. If n is 0, nth returns
+// false.
 func nth(count *int, n int) bool {
 	*count++
 	return n > 0 && *count%n == 0

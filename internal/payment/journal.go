@@ -15,7 +15,7 @@ import (
 
 // Journal is a file in which a Server records its answers, so that after a crash it knows what it
 // has charged. Each answer to a new idempotency key is a line of JSON, which is written to disk
-// before the answer is sent. It belongs to one Server in one process.
+// before the answer is sent. A Journal belongs to one Server in one process.
 type Journal struct {
 	file    *os.File
 	size    int64
@@ -35,9 +35,9 @@ type record struct {
 var errInUse = errors.New("another process has it; give each provider a file of its own")
 
 // OpenJournal reads a journal, or creates it. It fails if another process has the file open. A
-// process that was killed may have left an incomplete last line. That is dropped, because its
-// request was never answered. Any other line that cannot be read is an error. The caller must close
-// the journal after its Server.
+// process that was killed may have left an incomplete last line. Such a line is dropped, because
+// its request was never answered. Any other line that cannot be read is an error. The caller must
+// close the journal after its Server.
 func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -54,7 +54,7 @@ func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 		err = errors.New("it is not a regular file")
 	}
 	if err == nil {
-		err = lock(file) // before it is read: the other process may be writing
+		err = lock(file) // before reading, because another process may be writing
 	}
 	if err == nil {
 		err = j.read()
@@ -73,7 +73,7 @@ func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 	return j, nil
 }
 
-// Close closes the file. A nil Journal has no file.
+// Close closes the file. On a nil Journal it does nothing.
 func (j *Journal) Close() error {
 	if j == nil {
 		return nil
@@ -107,8 +107,8 @@ func (j *Journal) read() error {
 	}
 }
 
-// torn reports whether a line is an incomplete record, which only the last line can be. A line that
-// begins differently is not a record: then the file is not a ledger, and must not be truncated.
+// torn reports whether a line is an incomplete record. Only the last line can be one. If the line
+// does not begin like a record, the file is not a ledger, and must not be truncated.
 func torn(line []byte) bool {
 	const begin = `{"key":"`
 	n := min(len(line), len(begin))
@@ -138,7 +138,7 @@ func (j *Journal) entries() int64 {
 }
 
 // write appends a record, and returns when it is on disk. After an error the contents of the file
-// are unknown: nothing more is written until the journal is opened again.
+// are unknown, so nothing more is written until the journal is opened again.
 func (j *Journal) write(r record) error {
 	if j.broken == nil {
 		j.broken = j.append(r)
@@ -168,7 +168,7 @@ func (j *Journal) append(r record) error {
 	return nil
 }
 
-// syncFolder makes the name of a new file as durable as its contents.
+// syncFolder syncs the folder of a new file, so that the file's name is as durable as its contents.
 func syncFolder(name string) error {
 	if runtime.GOOS == "windows" { // Windows cannot sync a folder
 		return nil

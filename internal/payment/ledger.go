@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Entry is one line of the provider's ledger: a payment that has reached a status. Entries are only
-// added, never changed.
+// Entry is one line of the provider's ledger. It records that a payment has reached a status.
+// Entries are only added, never changed.
 type Entry struct {
 	Number    int64     `json:"number"` // 1, 2, 3 …
 	Time      time.Time `json:"time"`
@@ -20,7 +20,7 @@ type Entry struct {
 
 // Books says whether the provider's ledger and the shop's orders agree.
 type Books struct {
-	Authorised int `json:"authorised"` // the number of payments that reached this status
+	Authorised int `json:"authorised"` // the number of payments that have reached this status
 	Declined   int `json:"declined"`
 	Captured   int `json:"captured"`
 	Cancelled  int `json:"cancelled"`
@@ -33,11 +33,11 @@ type Books struct {
 	// OrdersWithoutCharge counts the orders whose payment was never captured.
 	OrdersWithoutCharge int `json:"orders_without_charge"`
 
-	// OrdersWithWrongAmount counts the orders whose payment was captured with a different amount or
-	// currency than is due. Only AuditAmounts sets it.
+	// OrdersWithWrongAmount counts the orders whose payment was captured with a wrong amount or
+	// currency. Only AuditAmounts sets it.
 	OrdersWithWrongAmount int `json:"orders_with_wrong_amount,omitempty"`
 
-	Wrong []Account `json:"wrong,omitempty"` // the payments behind these counts, sorted by id
+	Wrong []Account `json:"wrong,omitempty"` // the payments that cause these counts, sorted by id
 }
 
 // Account sums up one payment.
@@ -49,16 +49,16 @@ type Account struct {
 	Orders    int    `json:"orders"`
 }
 
-// Audit compares the provider's ledger with the shop's orders, given as the number of orders for
-// each payment's id. Payments in progress are counted in their current state, so call Audit when no
-// payment is under way.
+// Audit compares the provider's ledger with the shop's orders. The map orders has the number of
+// orders for each payment id. Payments in progress are counted in their current state, so call
+// Audit when no payment is in progress.
 func Audit(ledger []Entry, orders map[string]int) Books {
 	return AuditAmounts(ledger, orders, nil)
 }
 
 // AuditAmounts is like Audit, but it also compares the captured amount of each payment with the
-// amount due for its orders. The keys of due are ids of payments. A payment that is not in due may
-// have any amount.
+// amount in the map due, which has the ids of payments as keys. A payment that is not in the map
+// may have any amount.
 func AuditAmounts(ledger []Entry, orders map[string]int, due map[string]Money) Books {
 	var books Books
 	wrong := make(map[string]bool) // payments that were captured with a wrong amount
@@ -107,8 +107,8 @@ func AuditAmounts(ledger []Entry, orders map[string]int, due map[string]Money) B
 	return books
 }
 
-// wrong returns how many captures of the payment led to no or too many orders and refunds, and how
-// many of its orders were never charged.
+// wrong returns how many captures of the payment did not lead to exactly one order or refund, and
+// how many of its orders were never charged.
 func (a Account) wrong() (charged, uncharged int) {
 	if a.Captures == 0 {
 		return 0, a.Orders

@@ -15,8 +15,8 @@ import (
 // idempotency key: calls with the same key and arguments do the work once and return the first
 // result, even if that is a decline. The same key with other arguments returns ErrKeyReused.
 type Provider interface {
-	// Authorise reserves the amount on the buyer's account. If the payment is declined it
-	// returns the payment and ErrDeclined.
+	// Authorise reserves the amount on the buyer's account. If the payment is declined, it returns
+	// the payment and ErrDeclined.
 	Authorise(ctx context.Context, r Request) (Payment, error)
 
 	// Capture charges the buyer for an authorised payment. It returns ErrConflict if the
@@ -28,8 +28,9 @@ type Provider interface {
 	// payment was refunded or cancelled with another key, or declined.
 	//
 	// A provider may accept a refund that is not final yet: then the payment that it returns is
-	// neither Refunded nor Cancelled. A refund may also fail later, even one that was final. Then the
-	// provider sends EventRefundFailed, and the payment is Captured again. A new try needs a new key.
+	// neither Refunded nor Cancelled. Even a final refund may fail later. Then the provider sends
+	// EventRefundFailed, and the payment's status goes back to Captured. The next attempt needs a new
+	// key.
 	Refund(ctx context.Context, paymentID, key string) (Payment, error)
 
 	// Payment returns the payment as it is now.
@@ -49,16 +50,16 @@ var (
 	ErrConflict       = errors.New("payment: the status of the payment does not allow this")
 	ErrKeyReused      = errors.New("payment: the idempotency key was used for another request")
 
-	// ErrUnavailable means that there was no answer, or a meaningless one: the work may have been
-	// done. To find out, repeat the call with the same key.
+	// ErrUnavailable means that the provider gave no answer, or one that makes no sense. The work
+	// may have been done. To find out, repeat the call with the same key.
 	ErrUnavailable = errors.New("payment: no answer from the provider")
 )
 
 // Request is a payment to authorise.
 type Request struct {
 	Key string `json:"-"` // idempotency key: 1 to 255 printable ASCII characters
-	// Reference is the shop's name for what is paid, such as a hold's id: 1 to 200 printable ASCII
-	// characters.
+	// Reference is the shop's name for what is paid for, such as a hold's id: 1 to 200 printable
+	// ASCII characters.
 	Reference string `json:"reference"`
 	Amount    int64  `json:"amount"`   // in minor units, such as cents
 	Currency  string `json:"currency"` // three capital letters, as in ISO 4217
@@ -95,15 +96,16 @@ func (p Payment) Money() Money { return Money{p.Amount, p.Currency} }
 type Status string
 
 // The statuses. A payment begins as authorised or declined; an authorised one is captured or
-// cancelled, and a captured one may be refunded. If the refund fails it is captured again.
+// cancelled, and a captured one may be refunded. If the refund fails, the status goes back to
+// captured.
 const (
 	Authorised Status = "authorised"
 	Declined   Status = "declined"
 	Captured   Status = "captured"
 	Cancelled  Status = "cancelled" // refunded before it was captured: no money moved
-	Refunding  Status = "refunding" // the refund was accepted, and is not final
+	Refunding  Status = "refunding" // the refund was accepted, but is not final
 	Refunded   Status = "refunded"
 )
 
-// refundFailed is the status of an Entry, never of a Payment: the payment is Captured again.
+// refundFailed is only the status of an Entry. The payment's own status goes back to Captured.
 const refundFailed Status = "refund_failed"

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The time limits of Serve. There is none for a reply, which may be delayed by up to maxFaultTime.
+// The time limits of Serve. Replies have none, because faults may delay them by up to maxFaultTime.
 const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 10 * time.Second
@@ -64,7 +64,7 @@ const (
 	maxSecret = 4 << 10
 )
 
-// ReadSecret reads the secret that signs webhooks from a file, without white space around it.
+// ReadSecret reads the secret that signs webhooks from a file, without the white space around it.
 func ReadSecret(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

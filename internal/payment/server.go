@@ -48,7 +48,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// ownTransport returns a transport that shares its idle connections with nobody.
+// ownTransport returns a transport that no other client uses.
 func ownTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = maxSending
@@ -60,8 +60,8 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 
 // Server is a payment provider that moves no money. Without a Journal it keeps everything in
 // memory, and loses it when its process ends. With a Journal it still has its payments, its ledger
-// and its idempotency keys after a crash, but not the webhooks that were waiting. It is safe for
-// concurrent use.
+// and its idempotency keys after a crash, but not the webhooks that were not yet delivered. It is
+// safe for concurrent use.
 type Server struct {
 	cfg     Config
 	book    *book
@@ -70,8 +70,8 @@ type Server struct {
 	handler http.Handler
 }
 
-// NewServer returns a provider with the payments of its Journal, and without faults. Its webhooks
-// are sent while Deliver runs.
+// NewServer returns a provider with the payments of its Journal, and without faults. It sends
+// webhooks only while Deliver is running.
 func NewServer(cfg Config) *Server {
 	s := &Server{cfg: cfg.withDefaults(), faulty: new(faulty)}
 	s.courier = newCourier(s.cfg, s.faulty)
@@ -86,7 +86,7 @@ func (s *Server) Deliver(ctx context.Context) {
 	s.cfg.Client.CloseIdleConnections()
 }
 
-// SetWebhook sets the URL for later webhooks, with http or https. With "" events are dropped.
+// SetWebhook sets the http or https URL for later webhooks. If it is "", events are dropped.
 func (s *Server) SetWebhook(address string) error {
 	if address != "" {
 		if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -97,18 +97,18 @@ func (s *Server) SetWebhook(address string) error {
 	return nil
 }
 
-// SetFaultsOf gives the payments with a reference faults of their own, which replace the common
-// ones; their FailEvery is ignored. With nil these payments have the common faults again. Only such
-// a call removes the faults.
+// SetFaultsOf sets separate faults for the payments with the given reference. They replace the
+// common faults, but their FailEvery is ignored. If f is nil, the common faults apply to these
+// payments again. Separate faults are only removed by such a call.
 func (s *Server) SetFaultsOf(reference string, f *Faults) error { return s.faulty.setOf(reference, f) }
 
-// Group returns the ledger's entries for the payments of a group, the oldest first. If there are
-// more than most entries, it returns only their number.
+// Group returns the ledger's entries for the payments of a group, the oldest first, and their
+// number. If there are more than the given maximum, it returns only the number.
 func (s *Server) Group(name string, most int) (entries []Entry, number int) {
 	return s.book.group(name, most)
 }
 
-// ServeHTTP serves the provider's interface.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 func (s *Server) routes() http.Handler {
@@ -142,12 +142,12 @@ func (s *Server) routes() http.Handler {
 	})
 }
 
-// maxRequest is the most bytes of a request's body.
+// maxRequest is the maximum length of a request's body, in bytes.
 const maxRequest = 4 << 10
 
 // ownName reports whether the host of a request is an IP address, or a name without a dot such as
-// localhost. This prevents DNS rebinding: a site in a browser could point its own name here, and
-// change the faults.
+// localhost. This prevents DNS rebinding: a web site could point its own name at this server, and
+// the visitor's browser would let it change the faults.
 func ownName(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Server) operation(name string, work func(*http.Request) (Payment, error
 			return
 		}
 		p, err := work(r)
-		_, _ = io.Copy(io.Discard, r.Body) // without this, net/http does not notice that the client leaves
+		_, _ = io.Copy(io.Discard, r.Body) // without this, net/http does not notice that the client has left
 		stayed := wait(r.Context(), s.faulty.replyDelay(p.Reference, name))
 		if !stayed || err == nil && s.faulty.loseReply(p.Reference, name) {
 			panic(http.ErrAbortHandler) // closes the connection without a reply
@@ -222,7 +222,7 @@ func (s *Server) find(r *http.Request) (foundBody, error) {
 	return foundBody{s.book.find(reference, ledgerPage)}, nil
 }
 
-// ledgerPage is the most entries in one page of the ledger.
+// ledgerPage is the maximum number of entries in one page of the ledger.
 const ledgerPage = 1000
 
 func (s *Server) ledger(r *http.Request) (ledgerBody, error) {
@@ -255,7 +255,8 @@ func (s *Server) putWebhook(r *http.Request) (body webhookBody, err error) {
 	return body, err
 }
 
-// read reads a body that is one JSON object with only fields of v.
+// read decodes the body of a request into v. The body must be one JSON object with only fields of
+// v.
 func read(r *http.Request, v any) error {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {

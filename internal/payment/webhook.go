@@ -14,15 +14,15 @@ import (
 )
 
 // SignatureHeader is the header with the signature of a webhook, in Stripe's form:
-// t=1795371889,v1=5257a869e7ec…… The time is in Unix seconds. Several v1 mean that the provider
-// signs with several secrets, because one of them is being replaced.
+// t=1795371889,v1=5257a869e7ec…… The time is in Unix seconds. A header has several v1 while the
+// provider is replacing a secret: it then signs with the old one and the new one.
 const SignatureHeader = "Payment-Signature"
 
-// Tolerance is how much the time of a signature may differ from the receiver's clock. An older
-// webhook may be a replay by an attacker.
+// Tolerance is the maximum difference between the time of a signature and the receiver's clock. An
+// older webhook may be a replay by an attacker.
 const Tolerance = 5 * time.Minute
 
-// MaxEvent is the most bytes of a webhook's body.
+// MaxEvent is the maximum length of a webhook's body, in bytes.
 const MaxEvent = 4 << 10
 
 // The errors of Verify and ParseEvent.
@@ -47,8 +47,8 @@ const (
 	EventRefundFailed EventType = "refund.failed" // see Provider.Refund
 )
 
-// Event is the body of a webhook. The same event may arrive several times, late, and after
-// events that are newer. The payment has the status that it had when the event happened.
+// Event is the body of a webhook. The same event may arrive several times, late, and after newer
+// events. The payment has the status that it had when the event happened.
 type Event struct {
 	ID      string    `json:"id"` // the same in every delivery
 	Type    EventType `json:"type"`
@@ -72,12 +72,12 @@ func mac(secret []byte, t string, body []byte) []byte {
 }
 
 const (
-	maxHeader     = 1 << 10 // bytes of a SignatureHeader
-	maxSignatures = 4       // v1 in a SignatureHeader
+	maxHeader     = 1 << 10 // the length of a SignatureHeader in bytes
+	maxSignatures = 4       // the number of v1 in a SignatureHeader
 )
 
 // Verify checks that body was signed with secret, at most Tolerance ago. Call it with the bytes
-// that arrived, before they are parsed. It returns ErrSignature or ErrStale.
+// that arrived, before they are parsed. It returns ErrSignature or ErrStale if the check fails.
 func Verify(secret []byte, header string, body []byte, now time.Time) error {
 	if len(secret) == 0 {
 		return fmt.Errorf("%w: there is no secret to check it with", ErrSignature)

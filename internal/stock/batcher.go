@@ -11,7 +11,7 @@ import (
 // is sent immediately, and a batch holds the items that arrived during the previous call. It is
 // safe for concurrent use, and runs one goroutine for each key with a running call.
 type batcher[T any] struct {
-	size func() int      // most items in the next call
+	size func() int      // returns the maximum number of items in the next call
 	call func(items []T) // called for one batch of a key at a time
 
 	mu   sync.Mutex
@@ -25,7 +25,7 @@ type queue[T any] struct{ waiting []*slot[T] }
 // slot is one item's slot in a queue.
 type slot[T any] struct {
 	item T
-	sent bool          // a call has it, and it can no longer be withdrawn
+	sent bool          // a call has it, so it can no longer be withdrawn
 	gone bool          // it was withdrawn before it was sent
 	from time.Time     // when the call began
 	done chan struct{} // closed when the call is over
@@ -35,9 +35,9 @@ func newBatcher[T any](size func() int, call func(items []T)) *batcher[T] {
 	return &batcher[T]{size: size, call: call, keys: make(map[string]*queue[T])}
 }
 
-// do waits for the call that has the item, and returns when that call began. If wait ends before
-// the call begins, do withdraws the item and returns the cause. Once the call has begun, do waits
-// for it to return.
+// do adds an item and waits for the call that handles it. It returns the time at which that call
+// began. If wait ends before the call begins, do withdraws the item and returns the cause. Once the
+// call has begun, do waits for it to return.
 func (b *batcher[T]) do(wait context.Context, key string, item T) (time.Time, error) {
 	if wait.Err() != nil {
 		return time.Time{}, context.Cause(wait)
@@ -94,8 +94,8 @@ func (b *batcher[T]) run(key string, q *queue[T]) {
 	}
 }
 
-// next takes the items of the next call off the queue. If there are none it deletes the
-// queue, and run ends.
+// next takes the items of the next call off the queue. If there are none, it deletes the queue, and
+// run ends.
 func (b *batcher[T]) next(key string, q *queue[T]) []*slot[T] {
 	now := time.Now()
 	b.mu.Lock()

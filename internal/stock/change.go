@@ -15,21 +15,21 @@ import (
 	"oversell/internal/guard"
 )
 
-// Put puts an item on sale with item.Initial units; a new sale begins. It returns
-// ErrInvalid for an invalid item.
+// Put begins a new sale of an item, with item.Initial units. It returns ErrInvalid if the item is
+// not valid.
 func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 	return s.beginSale(ctx, item, true)
 }
 
 // Offer puts an item on sale unless an item with its SKU exists. If several instances offer the
-// same item at the same time, one sale begins.
+// same item at the same time, only one sale begins.
 func (s *Service) Offer(ctx context.Context, item Item) error {
 	_, err := s.beginSale(ctx, item, false)
 	return err
 }
 
-// beginSale begins a sale of an item. If the item exists, the new sale replaces the last one, or,
-// if replace is false, nothing is changed.
+// beginSale begins a sale of an item. If the item exists, replace decides: if it is true, the new
+// sale replaces the last one, otherwise nothing changes.
 //
 // The sale changes when the database commits: after that, no order of the last sale can be written.
 // Redis is updated within the transaction, while the item's row is locked. If that fails, or may
@@ -53,7 +53,7 @@ func (s *Service) beginSale(ctx context.Context, item Item, replace bool) (Item,
 	var ended string // the sale before this one
 	err = s.store.changePool(tctx, item.SKU, func(tx store) error {
 		last, unknown := Item{}, true
-		if replace { // Offer does not look first: several processes that did so would deadlock
+		if replace { // Offer does not lock the row first: if several processes did, they would deadlock
 			var err error
 			last, err = tx.locked(item.SKU)
 			if unknown = errors.Is(err, ErrUnknownItem); err != nil && !unknown {
@@ -116,8 +116,8 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 		if err := s.holds.Forget(tx.db, last); err != nil {
 			return err
 		}
-		// The units first: this waits for claims under way, which have then either written their orders
-		// or never will.
+		// Delete the units first: this waits for the claims under way. After that, each of them has
+		// either written its order or never will.
 		for _, rows := range []any{&Unit{}, &Order{}, &Item{}, &Sale{}, &flight{}, &purchased{}, &lostOrder{},
 			&restock{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
@@ -151,13 +151,14 @@ type comparison struct {
 	changes uint64 // reconciliation.changes when it began
 }
 
-// compareEvery is how often Redis is compared with the item's row while buyers arrive. The data in
-// Redis may belong to another database, or come from a replica that lags behind.
+// compareEvery is the time between two comparisons of Redis with the item's row while buyers
+// arrive. The data in Redis may belong to another database, or come from a replica that lags
+// behind.
 const compareEvery = time.Second
 
-// mustCompare reports whether the caller has to compare now. If the last comparison is merely old,
-// only the first caller has to: mustCompare returns true once, and then false for compareEvery. If
-// something is in doubt, or if Redis was replaced and may have an older stock, every caller has to.
+// mustCompare reports whether the caller must compare now. If the last comparison is merely old,
+// only the first caller must: mustCompare returns true once, and then false for compareEvery. If
+// something is in doubt, or if Redis was replaced and may have an older stock, every caller must.
 func (a *reconciliation) mustCompare(sku string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,8 +172,8 @@ func (a *reconciliation) mustCompare(sku string) bool {
 	return true
 }
 
-// fresh reports whether the last comparison still holds: it is recent, nothing is in
-// doubt, and Redis is the same.
+// fresh reports whether the last comparison still holds: it is recent, nothing is in doubt, and
+// Redis has not been replaced.
 func (a *reconciliation) fresh(sku string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -247,14 +248,14 @@ func (a *reconciliation) dropDoubts(sku string, doubts map[string]bool, current 
 
 // reconcile compares Redis with the item's row, and makes Redis agree with it: it completes what
 // another process left half done, removes a sale that the database does not know, and rebuilds a
-// stock that was lost. It returns what Redis has then, or ErrUnknownItem. Concurrent callers share
+// stock that was lost. It returns what Redis then has, or ErrUnknownItem. Concurrent callers share
 // one call. It runs to its end even if ctx is cancelled.
 func (s *Service) reconcile(ctx context.Context, sku string) (reading, error) {
 	return s.reconcileWithin(context.WithoutCancel(ctx), sku) // see above
 }
 
-// reconcileWithin is like reconcile, but when wait ends it returns the cause. The shared call goes
-// on.
+// reconcileWithin is like reconcile, but it stops waiting when wait ends, and returns the cause.
+// The shared call continues.
 func (s *Service) reconcileWithin(wait context.Context, sku string) (reading, error) {
 	ctx := context.WithoutCancel(wait) // others share the call
 	for tries := 1; ; tries++ {
@@ -304,8 +305,8 @@ func (s *Service) settleDoubts() (step func(ctx context.Context) (more bool)) {
 }
 
 // maxCompare limits how many times Redis and the row are compared while they keep changing. Many
-// restocks may come together, and each changes both; but a Redis that forgets every write must not
-// be asked forever.
+// restocks may arrive together, and each changes both. But a Redis that forgets every write must
+// not be asked forever.
 const maxCompare = 50
 
 // compare does the work of reconcile, once for all callers that share it.
@@ -348,8 +349,8 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	return reading{}, fmt.Errorf("comparing the stock of %s: it has changed %d times meanwhile", sku, maxCompare)
 }
 
-// history returns the history of the Redis that has the item's stock (see Config.History), or "" if
-// the stock is not in Redis.
+// history returns the history id of the Redis that has the item's stock (see Config.History), or ""
+// if the stock is not in Redis.
 func (s *Service) history(ctx context.Context, item Item) (string, error) {
 	if s.historyOf == nil || !item.backend().inRedis() {
 		return "", nil
@@ -385,12 +386,13 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 }
 
 // startGeneration starts a new generation. Its stock is the initial units minus the orders in the
-// database. The caller has locked the item's row in tx: orders that were being written have been
-// written, and later ones are refused, because their generation has ended. So the count includes
-// everything that was sold.
+// database. The caller must have locked the item's row in tx: then orders that were being written
+// have been written, and later ones are refused, because their generation has ended. So the count
+// includes everything that was sold.
 //
-// A stock in the database gets a new generation only for a new family, and is counted only for that
-// family's turn. The claims of the last generation end with its pool.
+// If the stock is in the database, it gets a new generation only when another family begins its
+// turn, and the orders are counted only to record how many were sold by then. The claims of the
+// last generation end with its pool.
 //
 // A generation for StreamFamily is only written to the row here. Redis gets it from publish, once
 // the row is committed. Otherwise a process that is killed in between would leave Redis with a
@@ -420,8 +422,8 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 	return s.beginGeneration(ctx, tx, item, item.unsold(sold))
 }
 
-// unsold returns how many units are left after sold units were sold, or 0 if that is more than the
-// sale had.
+// unsold returns the item's initial units minus those sold, or 0 if more were sold than the sale
+// had.
 func (i Item) unsold(sold int64) int64 { return max(0, i.Initial-sold) }
 
 // leftByOrders returns the item's initial units minus those in orders of its sale. While the item's
@@ -451,8 +453,8 @@ func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, left
 }
 
 // findWritten finds out which orders of a generation were written, after the database did not
-// confirm it. It ends the generation first: from then on none of the orders can be written, and
-// units without an order are back in the stock.
+// confirm that it wrote them. It ends the generation first: from then on none of the orders can be
+// written, and units without an order are back in the stock.
 func (s *Service) findWritten(
 	ctx context.Context, sku string, g generation, ids []string,
 ) (written map[string]bool, err error) {

@@ -8,8 +8,8 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// DeadLetters lists the dead letters of an item, the oldest first. It returns
-// ErrUnknownItem.
+// DeadLetters lists the dead letters of an item, the oldest first. It returns ErrUnknownItem if
+// there is no such item.
 func (s *Service) DeadLetters(ctx context.Context, sku string) ([]stream.DeadLetter, error) {
 	item, err := s.Item(ctx, sku)
 	if err != nil {
@@ -29,8 +29,8 @@ type Retried struct {
 	SKU      string `json:"sku"`
 	Requeued int    `json:"requeued"` // dead letters that are in the stream again
 	Written  int    `json:"written"`  // orders that were in the database already
-	// Left counts those that stay dead letters: too few units are left, the buyer's limit is
-	// reached, or their sale is over.
+	// Left counts those that stay dead letters, because too few units are left, the buyer's limit
+	// is reached, or their sale is over.
 	Left int `json:"left"`
 	Over int `json:"over"` // of those left: orders of sales that are over
 }

@@ -46,22 +46,22 @@ type Result struct {
 	// State and Reason are set, as in an OrderState, if the strategy writes orders through a stream.
 	State  string
 	Reason string
-	Left   int64          // units left as this buyer saw it
+	Left   int64          // units left when this buyer read the stock
 	Spans  []figures.Span // times spent inside the critical section
 	Lock   guard.Stats
 }
 
 // The steps of a purchase; see Request.Steps.
 const (
-	StepLook    = "look"    // reading the item, and any earlier order with the same key
+	StepLook    = "look"    // reading the item, and looking for an earlier order with the same key
 	StepJoin    = "join"    // waiting until another family's turn is over
 	StepWait    = "wait"    // waiting for the guard, or for the batch to begin
 	StepAcquire = "acquire" // the attempt that took the lock, including the wait in the lock's queue if it has one
 	StepRead    = "read"    // reading the stock
 	StepWork    = "work"    // what Config.Work does
-	StepWrite   = "write"   // writing the stock, in one transaction with the order where both are in the database
-	StepTake    = "take"    // the script that checks and takes
-	StepOrder   = "order"   // writing the order, with others in a batch
+	StepWrite   = "write"   // writing the stock, together with the order if both are in the database
+	StepTake    = "take"    // running the script that checks the stock and takes the units
+	StepOrder   = "order"   // writing the order, together with others in a batch
 	StepRelease = "release" // releasing the lock, or committing
 )
 
@@ -107,16 +107,16 @@ type purchase struct {
 	Strategy
 
 	waiter  *broadcast.Waiter
-	gen     generation // that it buys from, see adopt
-	at      Location   // of the generation's stock
+	gen     generation // the generation that it buys from; see adopt
+	at      Location   // where the stock of that generation is
 	changes uint64     // reconciliation.changes, from before gen was read
 	joined  bool       // it has waited for the turn of its family
-	stale   bool       // Redis may not have the current sale: reconcile first
+	stale   bool       // Redis may not have the current sale, so reconcile first
 	res     Result
 
 	// For a strategy that sells by script:
 	workDone    bool   // Config.Work has returned
-	after       func() // what it returned
+	after       func() // the function that Config.Work returned
 	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
 }
 
@@ -257,8 +257,8 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 	return nil
 }
 
-// look reads the item, and any earlier order with the same key. It returns ErrSoldOut if too few
-// units are left. After that, the buyer's wait ends early when the item is sold out.
+// look reads the item, and looks for an earlier order with the same key. It returns ErrSoldOut if
+// too few units are left. After that, the buyer's wait ends early when the item is sold out.
 func (p *purchase) look(ctx, wait context.Context) error {
 	s := p.service
 	if p.Script != nil && p.skipsLook() {
@@ -274,7 +274,7 @@ func (p *purchase) look(ctx, wait context.Context) error {
 		return context.Cause(wait)
 	}
 	defer s.admitted.Release(1)
-	if p.Script != nil && p.skipsLook() { // by now
+	if p.Script != nil && p.skipsLook() { // another buyer may have read the item in the meantime
 		return nil
 	}
 	now, err := s.readCurrent(ctx, p.req.SKU, p.Keeper)
@@ -297,7 +297,7 @@ func (p *purchase) look(ctx, wait context.Context) error {
 // waitKey is the broadcaster's key for buyers of one generation of an item.
 func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 
-// adopt makes a reading the one that the purchase buys from. It returns an error if the buyer cannot
+// adopt makes the purchase buy from the stock of a reading. It returns an error if the buyer cannot
 // buy from that stock.
 func (p *purchase) adopt(now reading) error {
 	p.gen, p.res.Left = now.gen, now.left
@@ -350,8 +350,7 @@ func (s Strategy) canSell(kept Backend, limit int64) error {
 	return nil
 }
 
-// streamed reports whether the strategy appends its orders to a stream, from which they are written
-// later.
+// streamed reports whether the strategy appends its orders to a stream, to be written later.
 func (s Strategy) streamed() bool { return s.Script != nil && s.Script.stream != nil }
 
 // soldOut returns the error for a buyer that found too few units. If nothing is left, it ends the
@@ -427,7 +426,7 @@ func (p *purchase) writeBoth(ctx context.Context, c transactional, left int64) e
 	return nil
 }
 
-// lost wraps err in ErrLost if the lock was lost by the time it occurred.
+// lost wraps err in ErrLost if the lock had been lost when err occurred.
 func lost(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -435,7 +434,7 @@ func lost(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w: %w", ErrLost, context.Cause(ctx), err)
 }
 
-// recordGuard records how long the guard took to wait, to acquire and to release.
+// recordGuard records how long the guard took for waiting, for acquiring and for releasing.
 func (p *purchase) recordGuard(begun time.Time, inside []figures.Span, err error) {
 	steps, ended := p.req.Steps, time.Now()
 	if len(inside) == 0 {

@@ -32,7 +32,7 @@ const (
 // an item at the same time.
 func (s *Service) Family(strategy string) string { return s.strategies[strategy].Family }
 
-// withFamilies returns the strategies with a family for each, see Strategy.
+// withFamilies returns the strategies, each with a family; see Strategy.Family.
 func withFamilies(strategies map[string]Strategy) map[string]Strategy {
 	all := maps.Clone(strategies)
 	for name, how := range all {
@@ -52,7 +52,7 @@ func (e atWorkError) Error() string {
 func (e atWorkError) Unwrap() error { return ErrOtherStrategy }
 
 // checkTurn returns an atWorkError while the turn of an item's family lasts. It counts the orders
-// through at, which may be a transaction.
+// through the given store, which may be a transaction.
 func (s *Service) checkTurn(at store, item Item) error {
 	if item.Family == "" {
 		return nil
@@ -75,7 +75,8 @@ func (s *Service) checkTurn(at store, item Item) error {
 	return err
 }
 
-// beginTurn returns the item with a turn of the family, which begins with the next generation.
+// beginTurn returns the item with a turn of the family that begins now. The item also needs a new
+// generation.
 func (s *Service) beginTurn(tx store, item Item, family string, sold int64) (Item, error) {
 	began, err := s.clock(tx)
 	item.Family, item.TurnBegan, item.TurnSold = family, began, sold
@@ -95,7 +96,7 @@ func (s *Service) clock(at store) (ms int64, err error) {
 }
 
 // yieldTurn ends a turn in which nothing was sold. A purchase that has waited for the turn calls
-// yieldTurn if it fails or its buyer has left: otherwise a family that cannot sell would keep the
+// yieldTurn if it fails or its buyer has left. Otherwise a family that cannot sell would keep the
 // others out for the whole of its turn, again and again.
 func (p *purchase) yieldTurn(ctx context.Context) {
 	s := p.service
@@ -110,7 +111,7 @@ func (p *purchase) yieldTurn(ctx context.Context) {
 	}
 }
 
-// claim begins a turn of the family on an item, unless the item's family is this one already. It
+// claim begins a turn of the family on an item, unless the item already belongs to the family. It
 // returns an atWorkError while the turn of another family lasts. Concurrent callers share one call.
 func (s *Service) claim(ctx context.Context, sku, family string) error {
 	ctx = context.WithoutCancel(ctx) // others share the call
@@ -139,8 +140,8 @@ func (s *Service) claim(ctx context.Context, sku, family string) error {
 	return err
 }
 
-// takeTurn waits for the turn of the strategy's family on the item, and looks at the item in the new
-// generation.
+// takeTurn waits for the turn of the strategy's family on the item, and then reads the item in the
+// new generation.
 func (p *purchase) takeTurn(ctx, wait context.Context) error {
 	var refused error // the last atWorkError
 	for p.gen.family != p.Family {

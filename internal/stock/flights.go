@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// publishEvery is how often a process publishes how many units it has in flight.
+	// publishEvery is the interval at which a process publishes how many units it has in flight.
 	publishEvery = 250 * time.Millisecond
 	// flightTime is how long the units of a crashed process count as in flight.
 	flightTime = 2 * time.Second
@@ -57,8 +57,8 @@ func newFlights(ctx context.Context, db store, log *slog.Logger) *flights {
 	return f
 }
 
-// add adds units that are about to be taken. With a negative number it removes units whose
-// order was written, that were put back, or that were not taken.
+// add adds units that are about to be taken. A negative number removes units whose order was
+// written, that were put back, or that were not taken.
 func (f *flights) add(sku string, units int64) {
 	f.mu.Lock()
 	n, known := f.units[sku]
@@ -95,8 +95,8 @@ func (f *flights) publish(ctx context.Context) (more bool) {
 	return len(rows) > 0
 }
 
-// look returns the rows to write, and the items whose rows are to be deleted: those with nothing in
-// flight any more, or all of them if the process is ending.
+// look returns the rows to write, and the items whose rows are to be deleted: items that no longer
+// have units in flight, or all items if the process is ending.
 func (f *flights) look(ending bool) (rows []flight, gone []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,8 +115,8 @@ func (f *flights) look(ending bool) (rows []flight, gone []string) {
 	return rows, gone
 }
 
-// of counts an item's units in flight: those of this process now, and those that other processes
-// have published. The row of a killed process counts until it expires.
+// of counts the units of an item that are in flight: those of this process now, and those that
+// other processes have published. The row of a killed process counts until it expires.
 func (f *flights) of(ctx context.Context, sku string) (units int64, err error) {
 	err = f.store.query(ctx, func(db *gorm.DB) *gorm.DB {
 		return db.Model(&flight{}).Select("COALESCE(SUM(units), 0)").

@@ -44,8 +44,8 @@ func (l Location) inRedis() bool { return l.Key != "" }
 // errConflict means that the stock changed between the read and the write.
 var errConflict = errors.New("the stock has changed")
 
-// Optimistic guards without a lock: it watches the stock, and Redis refuses the write
-// if the stock has changed since it was read. The loser sleeps and does everything again.
+// Optimistic returns a Guard that needs no lock: it watches the stock, and Redis refuses the write
+// if the stock has changed since it was read. The loser sleeps and repeats the whole section.
 func Optimistic(rdb redis.UniversalClient) Guard {
 	return &repeated{slots: make(Slots, maxAttempts),
 		once: func(ctx, _ context.Context, at Location, section Section) error {
@@ -66,7 +66,7 @@ const (
 // repeated is a Guard that runs the whole section again after a conflict.
 type repeated struct {
 	slots    Slots
-	unusable error             // returned by every Do, if the database lacks a feature
+	unusable error             // why the database cannot be used, which every Do returns; nil: it can
 	inTurn   *guard.KeyedMutex // lets this process's buyers of a sale try one at a time; nil: they may all try at once
 	// once runs the section once, waiting for a lock until wait ends if it needs one. It returns
 	// errConflict if another section was faster.

@@ -66,7 +66,7 @@ func (l ledger) row(tx *gorm.DB) *gorm.DB {
 	return tx.Model(&Item{}).Where("sku = ? AND sale_id = ? AND generation = ?", l.at.SKU, l.at.SaleID, l.at.Generation)
 }
 
-// update writes the units left into the item's row, if the row also meets the condition where. It
+// update writes the units left into the item's row, if the row also meets the where condition. It
 // returns errOtherSale if the sale is over. If the row does not meet the condition, it returns
 // refused(row), or errConflict if refused is nil. Every write increments the version, also because
 // MySQL does not count a row that an UPDATE leaves unchanged.
@@ -83,7 +83,7 @@ func (l ledger) update(tx *gorm.DB, remaining any, refused func(Item) error, whe
 		return nil
 	}
 	var now Item
-	// With a lock: without it a transaction sees the row as it was when it began.
+	// Lock the row: otherwise the transaction sees it as it was when the transaction began.
 	err := l.row(tx).Clauses(lockRow(tx)...).Take(&now).Error
 	switch {
 	case errors.Is(err, gorm.ErrRecordNotFound):
@@ -96,11 +96,11 @@ func (l ledger) update(tx *gorm.DB, remaining any, refused func(Item) error, whe
 	return fmt.Errorf("writing the stock: %w", err)
 }
 
-// lockRow makes a SELECT lock its row.
+// lockRow returns the clauses that make a SELECT lock its row.
 func lockRow(db *gorm.DB) []clause.Expression { return locking(db, clause.LockingStrengthUpdate) }
 
-// locking makes a SELECT in MySQL keep others from changing its row. SQLite has one writer at a
-// time, and does not need this.
+// locking returns the clauses that make a SELECT in MySQL keep others from changing its row. SQLite
+// has one writer at a time, and needs no clauses.
 func locking(db *gorm.DB, strength string) []clause.Expression {
 	if db.Name() != "mysql" {
 		return nil
@@ -115,7 +115,7 @@ type fencedLedger struct {
 	shown
 }
 
-// Get shows the token before it reads; see package fence for why.
+// Get shows the token before it reads. Package fence explains why.
 func (l *fencedLedger) Get(ctx context.Context) (int64, error) {
 	item, err := l.shownTo(ctx)
 	if err == nil && item.FenceOf == l.of && item.Fence > l.token && l.replace(ctx, item.Fence) {
@@ -196,9 +196,9 @@ func (s *shown) replace(ctx context.Context, seen int64) bool {
 // maxConditional limits the concurrent sections of Conditional in this process.
 const maxConditional = 16
 
-// Conditional guards without a lock, by checking in the statement that takes the units: UPDATE …
-// SET remaining = remaining - n WHERE remaining >= n. The database runs such statements on a row
-// one at a time.
+// Conditional returns a Guard that needs no lock, because the statement that takes the units also
+// checks the stock: UPDATE … SET remaining = remaining - n WHERE remaining >= n. The database runs
+// such statements on a row one at a time.
 func Conditional(db *gorm.DB) Guard {
 	return &repeated{slots: make(Slots, maxConditional),
 		once: func(ctx, _ context.Context, at Location, section Section) error {
@@ -220,8 +220,9 @@ type tooFewError struct{ left int64 }
 func (e tooFewError) Error() string { return fmt.Sprintf("%v: %d left", ErrSoldOut, e.left) }
 func (e tooFewError) Unwrap() error { return ErrSoldOut }
 
-// Versioned guards without a lock, by compare-and-swap: each write increments a version, and is
-// refused if the version has changed since it was read. The loser sleeps and does everything again.
+// Versioned returns a Guard that needs no lock, because it writes by compare-and-swap: each write
+// increments a version, and is refused if the version has changed since it was read. The loser
+// sleeps and repeats the whole section.
 func Versioned(db *gorm.DB) Guard {
 	return &repeated{slots: make(Slots, maxAttempts),
 		once: func(ctx, _ context.Context, at Location, section Section) error {

@@ -42,8 +42,8 @@ func (p *purchase) newOrder(created time.Time) Order {
 // saleDigits is how many digits of the sale's id an order's id ends with.
 const saleDigits = 6
 
-// itemsOf returns the items that an order with this id may belong to: rarely more than one. It
-// reads one range of an index.
+// itemsOf returns the items that an order with this id may belong to. It rarely returns more than
+// one. It reads one range of an index.
 func (s store) itemsOf(ctx context.Context, id string) (skus []string, err error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, nil
@@ -66,9 +66,9 @@ var errRecounted = errors.New("the order was not written")
 // not confirm whether it wrote them, writeOrders ends the generation and looks them up. Only if
 // that fails too does it return errUnsure: the units stay taken until the orders can be counted.
 //
-// Changes is reconciliation.changes from before the generation was read. If Redis was
-// replaced since, the units may come from an older stock of the same generation, and the
-// orders are not written.
+// The argument changes is the value of reconciliation.changes from before the generation was read.
+// If Redis was replaced since, the units may come from an older stock of the same generation, and
+// the orders are not written.
 func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64, orders []*Order) []error {
 	if s.reconciliation.changes() != changes {
 		s.reconciliation.doubt(orders[0].SKU, g)
@@ -78,7 +78,7 @@ func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64,
 	errs := make([]error, len(orders))
 	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	err := retried(func() error { // a count locks the row for a moment
+	err := retried(func() error { // a count of the stock locks the row for a moment
 		if len(orders) == 1 {
 			return s.store.createOne(tctx, g, orders[0])
 		}
@@ -108,9 +108,10 @@ func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64,
 	return errs
 }
 
-// undo puts the units back after writing the order failed with err. If the order may have been
-// written, the units stay taken: an unsold unit is better than a unit sold twice. If the generation
-// has ended there is nothing to put back, because the next one was counted from the orders.
+// undo puts the units back if the order could not be written; err says why. If the order may have
+// been written, the units stay taken: an unsold unit is better than a unit sold twice. If the
+// generation has ended, there is nothing to put back, because the next one was counted from the
+// orders.
 func (p *purchase) undo(ctx context.Context, order Order, err error) error {
 	s := p.service
 	switch {
@@ -154,8 +155,8 @@ var errDuplicate = errors.New("an order with this idempotency key exists")
 var errUnsure = errors.New("it is not known whether the order was written")
 
 // outcome finds out whether a statement or transaction that ended with err wrote the order, perhaps
-// among others. Tctx is the statement's context, ctx the caller's. If the order is nil there is
-// nothing to look up.
+// among others. The statement ran with tctx, and ctx is the context of the caller. If the order is
+// nil, there is nothing to look up.
 func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error {
 	switch {
 	case err == nil:
@@ -219,7 +220,7 @@ func (s store) createOne(ctx context.Context, g generation, o *Order) error {
 // maxTxAttempts is how many times a transaction is tried if it conflicts with others.
 const maxTxAttempts = 5
 
-// retried calls f, a transaction, and again if it conflicts with another one.
+// retried runs the transaction f, and repeats it if it conflicts with another one.
 func retried(f func() error) (err error) {
 	for range maxTxAttempts {
 		if err = f(); !retryable(err) && !errors.Is(err, errAppeared) {
@@ -229,8 +230,8 @@ func retried(f func() error) (err error) {
 	return err
 }
 
-// The errors of MySQL and MariaDB after which a transaction may be tried again: it was
-// in conflict with another one, and was rolled back.
+// The errors of MySQL and MariaDB after which a transaction may be tried again: it conflicted with
+// another one, and was rolled back.
 const (
 	erLockWaitTimeout = 1205
 	erLockDeadlock    = 1213
@@ -298,7 +299,8 @@ const (
 )
 
 // OrderState returns the state of an order. If sku is "", the id says where to look; see newOrder.
-// It returns ErrUnknownOrder, and ErrInvalid for an id that no order can have.
+// It returns ErrUnknownOrder if there is no such order, and ErrInvalid for an id that no order can
+// have.
 func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, error) {
 	if !orderIDForm.MatchString(id) {
 		return OrderState{}, fmt.Errorf("%w: that is not the id of an order", ErrInvalid)
@@ -331,7 +333,7 @@ func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, e
 		order := Order{ID: id, SKU: lost.SKU, SaleID: lost.SaleID, Strategy: StreamFamily}
 		return OrderState{Order: order, State: StateNotAccepted, Reason: reasonLost}, err
 	}
-	// It may have been written, and removed from the stream, since the first look.
+	// It may have been written, and removed from the stream, since the first look-up.
 	return s.writtenState(ctx, id)
 }
 
@@ -364,7 +366,7 @@ func (s *Service) stateOf(ctx context.Context, found stream.DeadLetter) (OrderSt
 	return state, nil
 }
 
-// MaxOrders is the most orders on a page.
+// MaxOrders is the maximum number of orders on a page.
 const MaxOrders = 5_000
 
 var orderIDForm = regexp.MustCompile(`^[\x21-\x7e]{1,36}$`)
@@ -387,8 +389,8 @@ type ListedOrder struct {
 	KeyHash   string    `json:"key_hash,omitempty"` // see KeyHash; "": the order has no key
 }
 
-// KeyHash returns the SHA-256 of an idempotency key in hexadecimal digits, or "" for no
-// key. A buyer that knows a key can find its order by the hash.
+// KeyHash returns the SHA-256 of an idempotency key in hexadecimal digits, or "" for no key. A
+// buyer who knows the key can find the order by the hash.
 func KeyHash(key string) string {
 	if key == "" {
 		return ""
@@ -397,10 +399,10 @@ func KeyHash(key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Orders lists at most limit orders of an item's current sale, those with ids larger than
-// after. During a sale a page may lack orders that are written at the same time or later.
-// It returns ErrUnknownItem, and ErrInvalid for a limit that is not 1 to MaxOrders or an
-// id that no order can have.
+// Orders lists the orders of an item's current sale whose ids are larger than after, up to limit of
+// them. During a sale a page may lack orders that are written at the same time or later. It returns
+// ErrUnknownItem if there is no such item, and ErrInvalid for a limit that is not 1 to MaxOrders or
+// an id that no order can have.
 func (s *Service) Orders(ctx context.Context, sku, after string, limit int) (Orders, error) {
 	if limit < 1 || limit > MaxOrders {
 		return Orders{}, fmt.Errorf("%w: limit is %d, and must be 1 to %d", ErrInvalid, limit, MaxOrders)

@@ -90,7 +90,8 @@ func (p Pool) lock(tx *gorm.DB, n int64) (free []int64, err error) {
 	return free, nil
 }
 
-// unknown adds to err which servers support the statement, if err means that this server does not.
+// unknown wraps an error that means that this server does not support the statement. It adds which
+// servers do.
 func unknown(err error) error {
 	const erParse = 1064
 	var serverErr *mysql.MySQLError
@@ -111,8 +112,8 @@ func (p Pool) Size(tx *gorm.DB) (rows, last int64, err error) {
 	return found.Pooled, found.Last, nil
 }
 
-// Fill adds n rows, with numbers after last. The caller has locked the item's
-// row in tx, has checked that the generation is current, and takes the units from the row.
+// Fill adds n rows, with numbers after last. The caller must have locked the item's row in tx and
+// checked that the generation is current, and must take the units from the row.
 func (p Pool) Fill(tx *gorm.DB, last, n int64) error {
 	rows := make([]Unit, n)
 	for i := range rows {
@@ -124,10 +125,10 @@ func (p Pool) Fill(tx *gorm.DB, last, n int64) error {
 	return nil
 }
 
-// Drain removes the pool and returns how many rows it had. The caller has locked the item's row in
-// tx, so that no pool is filled. Drain waits for the claims that are under way: their orders are
-// written before it returns, or never. Rows left over from earlier generations are removed, too,
-// but not counted: their units are not part of the stock.
+// Drain removes the pool and returns how many rows it had. The caller must have locked the item's
+// row in tx, so that no pool is filled. Drain waits for the claims that are under way: when it
+// returns, each has either written its order or never will. Rows left over from earlier generations
+// are removed, too, but not counted: their units are not part of the stock.
 //
 // The transaction should be READ COMMITTED. Under REPEATABLE READ the server also locks the
 // gaps on both sides of the pool, so that the pools of neighbouring items cannot be filled.
@@ -142,15 +143,15 @@ func (p Pool) Drain(tx *gorm.DB) (int64, error) {
 	return current.RowsAffected, nil
 }
 
-// UnitsInPool is the number of rows to which an item's pool is filled. There are more if one order
-// needs more, or if claims under way have locked most of them.
+// UnitsInPool is the number of rows to which an item's pool is filled. The pool has more if one
+// order needs more, or if claims under way have locked most of them.
 const UnitsInPool = 200
 
-// Units guards with one row for each available unit. A buyer claims rows that nobody else has
-// locked, with SELECT … FOR UPDATE SKIP LOCKED, in the transaction that writes the order. So claims
-// do not wait for each other, and none of them writes the item's row. The item's row counts the
-// units that have no row of their own yet; a buyer that finds too few rows moves up to size units
-// from it to the pool, or waits while another buyer does. See Pool.
+// Units returns a Guard with one row for each available unit. A buyer claims rows that nobody else
+// has locked, with SELECT … FOR UPDATE SKIP LOCKED, in the transaction that writes the order. So
+// claims do not wait for each other, and none of them writes the item's row. The item's row counts
+// the units that have no row of their own yet. A buyer that finds too few rows moves up to size
+// units from it to the pool, or waits while another buyer does. See Pool.
 //
 // A buyer that finds all units locked gives up its slot and tries again later, so that buyers of
 // other items get a turn.
@@ -163,11 +164,11 @@ func Units(db *gorm.DB, size int64) Guard {
 		}}
 }
 
-// maxFillings limits the pools that this process fills at the same time. A filling needs a
+// maxFillings limits how many pools this process fills at the same time. Each filling needs a
 // connection of its own while it waits for the item's row.
 const maxFillings = 8
 
-// pools is shared by the buyers of this process.
+// pools holds what all buyers of this process share.
 type pools struct {
 	size    int64
 	fills   singleflight.Group // buyers of an item that find too few rows share a filling
@@ -190,7 +191,7 @@ func (p pooled) Get(ctx context.Context) (int64, error) {
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
 const (
-	// maxFilled is how many times a buyer fills the pool if others keep claiming its rows first.
+	// maxFilled is how many times a buyer fills the pool if others keep claiming the rows first.
 	maxFilled = 5
 	// fillPatience is how long a buyer keeps its slot while the pool is filled. Most
 	// fillings are over by then.
@@ -255,8 +256,8 @@ func (p pooled) fill(ctx context.Context, pool Pool, n int64) (enough bool, err 
 }
 
 // fillOnce fills the pool up to size rows, or until the item's row has no more units. It locks the
-// item's row, so that one process at a time fills the pool, and none after the generation has
-// ended.
+// item's row, so that only one process at a time fills the pool, and no process fills it after the
+// generation has ended.
 func (p pooled) fillOnce(ctx context.Context, pool Pool, size, n int64) (f filling, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()

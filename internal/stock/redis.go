@@ -85,8 +85,8 @@ type keys struct{ sku string }
 // sale is the key of the current generation, as generation.String writes it.
 func (k keys) sale() string { return "oversell:{" + k.sku + "}:sale" }
 
-// stock is the key of the units left, a plain number. Each generation has its own, so that a late
-// holder of one generation cannot write into the next.
+// stock is the key of the units left, a plain number. Each generation has its own key, so that a
+// late holder of one generation cannot write into the next.
 func (k keys) stock(g generation) string {
 	return "oversell:{" + k.sku + "}:stock:" + g.saleID + ":" + g.id
 }
@@ -95,8 +95,8 @@ func (k keys) stock(g generation) string {
 // limit. The hash has a field with an empty name, so that it exists as long as the stock does.
 func (k keys) buyers(g generation) string { return k.stock(g) + ":buyers" }
 
-// lock is the key of a strategy's lock. Each strategy has its own, because their locks
-// store different types.
+// lock is the key of a strategy's lock. Each strategy has its own key, because their locks store
+// different types.
 func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lock:" + strategy }
 
 // claims is the key of the idempotency keys that scripts have claimed during one period; see
@@ -116,7 +116,8 @@ func (k keys) of(g generation) []string {
 type redisStock struct {
 	rdb redis.UniversalClient
 	// seen caches the last reading of each SKU. It saves a round trip: the sale and the stock of the
-	// cached generation are read in one command, and a buyer that needs no lock can skip the look.
+	// cached generation are read in one command, and a buyer that needs no lock can skip reading the
+	// item.
 	seen *sync.Map
 }
 
@@ -140,10 +141,10 @@ func (r reading) isOf(i Item) bool {
 	return r.gen == i.generation() && r.backend == i.backend() && !i.Unpublished
 }
 
-// readCurrent reads an item's keys, and its row if they say that the stock is in the database.
-// If a comparison is due, or if keys are missing, it reconciles first. For a strategy that needs
-// the stock in the database it reads only the row, so that such a strategy works while Redis is
-// down.
+// readCurrent reads an item's keys, and also its row if the keys say that the stock is in the
+// database. If a comparison is due, or if keys are missing, it reconciles first. For a strategy
+// that needs the stock in the database it reads only the row, so that such a strategy works while
+// Redis is down.
 func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (r reading, err error) {
 	if needed == InDatabase {
 		return s.readItem(ctx, sku)
@@ -167,8 +168,8 @@ func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (
 }
 
 // reconcileStock reconciles, and then reads a stock in Redis again: reconcile may have shared a
-// call that read it a while ago, and Redis may have lost it since. For a stock that is not in Redis
-// it returns no units.
+// call that read it a while ago, and Redis may have lost it since. If the stock is not in Redis,
+// the returned number of units is 0.
 func (s *Service) reconcileStock(ctx context.Context, sku string) (reading, error) {
 	for range maxCompare {
 		r, err := s.reconcile(ctx, sku)
@@ -192,7 +193,7 @@ func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
 // read returns the units left and the generation. It returns false if Redis lacks either, or if
 // the sale keeps changing; the generation is then the one in the sale's key, if any.
 //
-// It reads the sale and the stock of the generation that is cached in one command. If another
+// It reads the sale together with the stock of the cached generation, in one command. If another
 // generation is current, it reads again.
 func (r redisStock) read(ctx context.Context, sku string) (reading, bool, error) {
 	k := keys{sku}
@@ -226,7 +227,7 @@ func (r redisStock) read(ctx context.Context, sku string) (reading, bool, error)
 	return now, false, nil
 }
 
-// counter is the value of the stock's key: the units left, or the keeper if that is not
+// counter returns the value for the stock's key: the units left, or the keeper if that is not
 // Redis.
 func (i Item) counter(left int64) any {
 	if !i.backend().inRedis() {
@@ -244,12 +245,13 @@ func (r redisStock) saleText(ctx context.Context, k keys) (string, error) {
 	return text, nil
 }
 
-// startTimeout limits calls to Redis, most of which are made while the item's row is locked.
+// startTimeout is the time limit of calls to Redis, most of which are made while the item's row is
+// locked.
 const startTimeout = 2 * time.Second
 
-// start sets the keys of the item's generation, with left units, and removes the keys of the
-// generation in Redis and of last. The caller has locked the item's row, so that two starts cannot
-// overlap.
+// start sets the keys of the item's generation, with left units. It removes the keys of the
+// generation that Redis has, and those of last. The caller must have locked the item's row, so that
+// two starts cannot overlap.
 func (r redisStock) start(ctx context.Context, item Item, left int64, last generation) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -275,8 +277,8 @@ func (r redisStock) start(ctx context.Context, item Item, left int64, last gener
 }
 
 // endGeneration ends a generation in Redis: no script accepts an order in it any more. The sale's key
-// may still name the generation before it, which ends too. It returns the units that were left
-// in the stock of g, 0 if Redis had lost it. The caller has locked the item's row.
+// may still name the generation before it, which ends too. It returns the units that were left in the
+// stock of g, or 0 if Redis had lost it. The caller must have locked the item's row.
 func (r redisStock) endGeneration(ctx context.Context, sku string, g generation) (left int64, err error) {
 	k := keys{sku}
 	text, err := r.saleText(ctx, k)
@@ -382,8 +384,8 @@ type Clients struct {
 	Strategy string // only tokens of the same strategy are compared
 }
 
-// Exclusive guards a stock in Redis or in the database by keeping other callers out. If the lock
-// gives out fencing tokens, the stock checks them, unless c.Unfenced is set.
+// Exclusive returns a Guard that keeps other callers out, for a stock in Redis or in the database.
+// If the lock gives out fencing tokens, the stock checks them, unless c.Unfenced is set.
 func Exclusive(c Clients, g guard.Guard) Guard { return exclusive{g, c, c.inDatabase} }
 
 // ExclusiveInRedis is like Exclusive, for a stock in Redis only. A program that uses no other Guard
@@ -397,8 +399,8 @@ type exclusive struct {
 	inDatabase func(ctx context.Context, at Location) Counter // nil: the stock is always in Redis
 }
 
-// Do runs the section under the lock, with a Counter that shows the holder's fencing token to the
-// stock, if the lock has given it one.
+// Do runs the section under the lock. If the lock has given the holder a fencing token, the
+// section's Counter shows the token to the stock.
 func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
 	return x.guard.Do(ctx, e, func(ctx context.Context) error {
 		if !at.inRedis() {

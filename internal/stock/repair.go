@@ -40,7 +40,8 @@ func (b Balance) Stranded() int64 { return max(0, b.Missing-b.Pending) }
 // Balance compares the stock of an item in Redis with its orders. If the stock is the same as in
 // last, and nothing was missing then, the orders are not counted again; last may be the zero
 // Balance. For a stock that is not in Redis only SKU, SaleID, Generation and Left are set: it
-// changes together with the orders, so nothing can be missing. It returns ErrUnknownItem.
+// changes together with the orders, so nothing can be missing. It returns ErrUnknownItem if there
+// is no such item.
 func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balance, error) {
 	item, err := s.store.item(ctx, sku)
 	if err != nil {
@@ -179,8 +180,9 @@ type Repair struct {
 // Repair makes the stock of an item agree with its orders; see Recount. Missing units may be in
 // flight, so Repair waits until some have been missing for the whole grace time, or until ctx ends.
 // In a rush some are always missing, and then a new generation begins even if none is stranded. If
-// the stock has units that are already sold, Repair does not wait. It returns ErrUnknownItem, and
-// ErrNoRepair for an item that is sold by holds, whose units the sweep of package holds returns.
+// the stock has units that are already sold, Repair does not wait. It returns ErrUnknownItem if
+// there is no such item, and ErrNoRepair if the item is sold by holds: the sweep of package holds
+// returns the units of such an item.
 func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Repair{}, err

@@ -34,9 +34,9 @@ func (restock) TableName() string { return "oversell_restocks" }
 // The same transaction increases the units of the sale and begins a new generation of the stock, or
 // writes the stock if it is sold by holds. A new generation starts with all units minus those in
 // orders. So Restock never adds to a number that a holder may have read and is about to write, and
-// nothing can be added twice: a process that is killed before the commit has added nothing, and if
-// it is killed after the commit, the next reader makes Redis agree. Buyers in flight try again in
-// the new generation.
+// nothing can be added twice. A process that is killed before the commit has added nothing. If it
+// is killed after the commit, the next reader makes Redis agree with the database. Buyers in flight
+// try again in the new generation.
 func (s *Service) Restock(ctx context.Context, sku, key string, add int64) (Restocked, error) {
 	if err := checkRestock(sku, key, add); err != nil {
 		return Restocked{}, err

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/guard"
 )
 
-// RowLocked guards with a lock on the item's row: SELECT … FOR UPDATE locks the row until the
+// RowLocked returns a Guard that locks the item's row: SELECT … FOR UPDATE locks the row until the
 // transaction ends, and the section runs in the transaction. If the process crashes, the server
 // rolls the transaction back. If the process is merely stopped, it keeps the row locked for as long
 // as its connection lasts.
@@ -50,7 +50,7 @@ type rowLocked struct {
 	order  *Order // the order that the transaction writes
 }
 
-// lock waits for the row until wait ends.
+// lock locks the item's row and reads it. It stops waiting for the row when wait ends.
 func (r *rowLocked) lock(wait context.Context) error {
 	err := r.row(r.tx.WithContext(wait)).Clauses(lockRow(r.tx)...).Take(&r.item).Error
 	switch {
@@ -84,10 +84,10 @@ func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 	return r.update(tx, left, nil)
 }
 
-// NameLocked guards with a named lock of the database server, GET_LOCK. The lock belongs to a
-// connection, and is released when the connection ends. Therefore the section's statements go
-// through the same connection: a holder that has lost its connection, and with it the lock, cannot
-// write.
+// NameLocked returns a Guard that uses a named lock of the database server, GET_LOCK. The lock
+// belongs to a connection, and is released when the connection ends. Therefore the section's
+// statements go through the same connection: a holder that has lost its connection, and with it the
+// lock, cannot write.
 //
 // In a cluster such as Galera each server has its own locks.
 //
@@ -112,8 +112,8 @@ func lockName(at Location) string {
 	return fmt.Sprintf("oversell:%x", sum[:16])
 }
 
-// lockWaitSeconds is how long one GET_LOCK waits. So the server waits no longer than that for a
-// caller that has left.
+// lockWaitSeconds is how long one GET_LOCK waits. A server waits no longer than that for a caller
+// that has left.
 const lockWaitSeconds = 2
 
 // getLock waits for the lock until wait ends. If a statement is interrupted, its connection is
@@ -160,8 +160,8 @@ func abandon(conn *gorm.DB) error {
 	return fmt.Errorf("closing a connection: %w", err)
 }
 
-// HalfOfPool returns slots for half of the connections in the pool. Holders and waiters
-// use these; the other half is for looking at items and writing orders.
+// HalfOfPool returns slots for half of the connections in the pool. Holders and waiters use these;
+// the other half is for reading items and writing orders.
 func HalfOfPool(db *gorm.DB) Slots {
 	const unlimited = 16
 	n := unlimited

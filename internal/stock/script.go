@@ -23,18 +23,18 @@ var (
 	takeAllScript = redis.NewScript(takeAllSource)
 )
 
-// maxBatch is the most buyers in a batch. An INSERT on MariaDB 10.11 took 14.7 µs a row with 64
-// rows, 12.9 with 256, 11.0 with 512 and 10.4 with 1,024. So larger batches would gain little, and
-// would make the next buyers wait longer.
+// maxBatch is the maximum number of buyers in a batch. An INSERT on MariaDB 10.11 took 14.7 µs a
+// row with 64 rows, 12.9 with 256, 11.0 with 512 and 10.4 with 1,024. So larger batches would gain
+// little, and would make the next buyers wait longer.
 const maxBatch = 512
 
 // ScriptSeller sells without a lock: a script checks the stock and takes the units in
 // one step, and then the order is written. It belongs to one Service, and is safe for
 // concurrent use.
 //
-// Buyers that come while others are being served form the next batch of their sale (group commit):
-// their units are taken in order of arrival, and then their orders are written in one statement.
-// Each buyer gets its own result.
+// Buyers that arrive while others are being served form the next batch of their sale (group
+// commit): their units are taken in order of arrival, and then their orders are written in one
+// statement. Each buyer gets its own result.
 //
 // If the process crashes after the units were taken, they stay taken without an order. The same
 // happens when the script's reply is lost: then it is unknown whether the script ran, and to be
@@ -111,7 +111,7 @@ var (
 // claims of two periods are kept, even in a long sale.
 const claimPeriod = 10 * time.Second
 
-// sell takes the units of a batch and writes the orders of the buyers that got some. It uses no
+// sell takes the units of a batch and writes the orders of the buyers that got units. It uses no
 // caller's context: a buyer that has left may have bought.
 func (t *ScriptSeller) sell(all []*batched) {
 	ctx := context.Background()
@@ -157,7 +157,7 @@ func decided(err error) bool {
 // takeEach calls the script for each buyer, with one round trip for the batch.
 func (t *ScriptSeller) takeEach(ctx context.Context, all []*batched) {
 	calls := make([]*redis.Cmd, len(all))
-	// The returned error is the first failed call's. Each call has its own.
+	// The returned error is that of the first failed call. Each call also has its own error.
 	_, _ = t.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, one := range all {
 			calls[i] = takeScript.EvalSha(ctx, p, one.keys(), one.args()...)
@@ -209,7 +209,7 @@ func (p *purchase) keys() []string {
 	return append([]string{k.sale(), k.stock(p.gen)}, k.claimed(p.gen.saleID, time.Now())...)
 }
 
-// claimed returns the keys of the claims of the current period and of the previous one.
+// claimed returns the keys that hold the claims of the current and the previous period.
 func (k keys) claimed(saleID string, now time.Time) []string {
 	period := now.UnixMilli() / claimPeriod.Milliseconds()
 	return []string{k.claims(saleID, period), k.claims(saleID, period-1)}
@@ -238,10 +238,9 @@ const (
 )
 
 // sellByScript sells by a script, without a lock. The work is done first, before any units are
-// taken. Then the script checks and takes the units in one step, so it does not matter how old the
-// buyer's last look at the stock is. If another request with the same idempotency key, in any
-// process, has claimed the key, the buyer waits for that request's order, which is the answer to
-// both.
+// taken. Then the script checks and takes the units in one step, so it does not matter how long ago
+// the buyer read the stock. If another request with the same idempotency key, in any process, has
+// claimed the key, the buyer waits for that request's order, which is the answer to both.
 //
 // Correctness does not depend on the claim, because the index in the database lets only one of the
 // two buy. But without a claim both would take units, and until one of them put its units back, the
@@ -281,17 +280,17 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 	}
 }
 
-// skipsLook reports whether the purchase can skip the look at the item, because a script checks the
-// stock anyway and this process has just read that enough units are left. The purchase then takes
-// that reading for its look. With an idempotency key the item must be read, because an earlier
-// order has to be looked up in the current sale.
+// skipsLook reports whether the purchase can skip reading the item, because a script checks the
+// stock anyway and this process has just read that enough units are left. The purchase then uses
+// that reading. With an idempotency key the item must be read, because an earlier order has to be
+// looked up in the current sale.
 func (p *purchase) skipsLook() bool {
 	if p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
 		return false
 	}
 	last, ok := p.service.redis.recall(p.req.SKU)
 	if !ok || last.left < p.req.Quantity || p.adopt(last) != nil {
-		return false // the look returns the error
+		return false // look will return the error
 	}
 	p.waiter.Attend(waitKey(p.req.SKU, p.gen))
 	return true

@@ -50,8 +50,8 @@ type Strategy struct {
 }
 
 // Work is the step between reading the stock and writing it. A real shop would check the price and
-// ask for payment here; the bench injects its conditions here. It is called after enough stock was
-// read. If it returns an error, the section ends and nothing is taken.
+// ask for payment here; the bench injects its conditions here. Work is called only if enough units
+// are left. If it returns an error, the section ends and nothing is taken.
 //
 // Its context ends when the guard is lost. As its last step, Work must check whether the context
 // has ended, and return the cause. If Work returns nil, the sale is written without another check.
@@ -80,7 +80,7 @@ type Service struct {
 	grace      time.Duration
 	streams    stream.Streams
 	accepted   *acceptedItems
-	// admitted is the admission limit: it limits how many buyers look at items at the same time before
+	// admitted is the admission limit: it limits how many buyers read items at the same time before
 	// they wait for a lock, so that many buyers at once do not slow down the holders.
 	admitted *semaphore.Weighted
 	// sameKey serializes requests with the same idempotency key.
@@ -176,7 +176,7 @@ func (s *Service) Close() {
 	s.accepted.follower.Wait()
 }
 
-// Item reads an item from the database. It returns ErrUnknownItem.
+// Item reads an item from the database. It returns ErrUnknownItem if there is no such item.
 func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Item{}, err
@@ -185,7 +185,7 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 }
 
 // Left returns the units left, as read from the stock's backend, and the id of the current sale. It
-// returns ErrUnknownItem.
+// returns ErrUnknownItem if there is no such item.
 func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID string, err error) {
 	r, err := s.readCurrent(ctx, sku, "")
 	if err != nil || r.backend != InHolds {

@@ -54,7 +54,7 @@ const (
 	MaxQuantity = 1_000         // units in one order
 	MaxStock    = 1_000_000_000 // units an item may have
 	MaxKey      = 128           // bytes of an idempotency key
-	MaxBuyer    = 64            // bytes of the name of a buyer
+	MaxBuyer    = 64            // bytes of a buyer's name
 	MaxName     = 200           // bytes of an item's name
 
 	MaxHoldSeconds = 86_400 // the longest hold that an item may set
@@ -109,8 +109,8 @@ type Item struct {
 	// Keeper is the backend of the stock; "" means InRedis. Put ignores the next four fields, and
 	// sets them itself.
 	Keeper Backend `json:"keeper" gorm:"size:16;not null;default:redis"`
-	// The units left outside the pool. With a stock in Redis, the units that accepted orders of the
-	// generation may take.
+	// Remaining counts the units left outside the pool. If the stock is in Redis, it counts the
+	// units that accepted orders of the generation may take.
 	Remaining int64  `json:"-" gorm:"not null;default:0"`
 	Version   int64  `json:"-" gorm:"not null;default:0"`          // the number of writes to Remaining
 	Fence     int64  `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
@@ -123,8 +123,9 @@ type Item struct {
 	// the keeper InHolds.
 	HoldSeconds int64 `json:"hold_seconds,omitempty" gorm:"not null;default:0"`
 
-	// Limit is the most units that one buyer may have in the sale; 0: no limit. It applies to a
-	// stock in Redis, which then only StreamFamily can sell, and to the keeper InHolds.
+	// Limit is the maximum number of units that one buyer may have in the sale; 0: no limit. It
+	// applies to a stock in Redis, which then only StreamFamily can sell, and to the keeper
+	// InHolds.
 	Limit int64 `json:"limit,omitempty" gorm:"column:buyer_limit;not null;default:0"`
 
 	// Generation is the id of the current generation: only its orders may be written.

@@ -15,22 +15,23 @@ import (
 	"oversell/internal/figures"
 )
 
-// Timeouts, so that a hanging database leads to an error. Deleting or counting the many orders of
-// an item may take longer.
+// The time limits of statements, so that a hanging database leads to an error. Deleting or counting
+// the many orders of an item may take longer.
 const (
 	dbTimeout     = 5 * time.Second // of one statement
 	deleteTimeout = time.Minute
 	countTimeout  = 30 * time.Second
 )
 
-// limited returns the context for one statement. It ends after dbTimeout, but not with ctx: GORM
-// shares prepared statements, so a caller that cancels while one is being prepared fails all
-// callers that wait for it; and interrupting a statement closes its connection.
+// limited returns the context for one statement. It ends after dbTimeout, but not with ctx. GORM
+// shares prepared statements, so a caller that cancels while one is being prepared makes it fail
+// for all callers that wait for it. Moreover, interrupting a statement closes its connection.
 func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 }
 
-// ClockSQL returns the SQL expression of a database's time: milliseconds since 1970, in UTC.
+// ClockSQL returns the SQL expression for the database's current time: milliseconds since 1970, in
+// UTC.
 func ClockSQL(db *gorm.DB) string {
 	if db.Name() == "mysql" {
 		// UTC_TIMESTAMP does not depend on the session's time zone, in which one hour a year may occur
@@ -82,16 +83,16 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	return fmt.Errorf("migrating the tables of items and orders: %w", err)
 }
 
-// migrateAttempts is how many times Migrate tries, so that it succeeds although other instances
+// migrateAttempts is how many times Migrate tries, so that it succeeds even if other instances
 // create tables and indexes at the same time.
 const migrateAttempts = 6
 
-// errAppeared means that another process put the item on sale after this one had not found it. Then
-// the change is repeated, and finds the other process's sale.
+// errAppeared means that another process put the item on sale after this process had found no row
+// for it. Then the change is repeated, and finds the other process's sale.
 var errAppeared = errors.New("the item has appeared")
 
-// begin writes the row of an item with a new sale. Unknown means that the caller found no row, and
-// so has locked none; if the item exists after all, begin returns errAppeared.
+// begin writes the row of an item with a new sale. The argument unknown means that the caller found
+// no row, and so has locked none. If the item exists after all, begin returns errAppeared.
 func (s store) begin(item Item, unknown bool) (Item, error) {
 	item.SaleID, item.Generation = uuid.NewString(), uuid.NewString()
 	item.UpdatedAt = now()
@@ -133,9 +134,9 @@ func (s store) changeWithin(ctx context.Context, f func(tx store) error, level .
 	})
 }
 
-// changePool is like changeWithin, for an f that may drain the item's pool. If the stock is in the
-// database, the transaction is READ COMMITTED (see Pool.Drain). That is enough for f: what it reads
-// cannot change after it has locked the item's row and drained the pool.
+// changePool is like changeWithin, for a function that may drain the item's pool. If the stock is
+// in the database, the transaction is READ COMMITTED (see Pool.Drain). That is enough for f: what
+// it reads cannot change after it has locked the item's row and drained the pool.
 func (s store) changePool(ctx context.Context, sku string, f func(tx store) error) error {
 	if s.db.Name() != "mysql" {
 		return s.changeWithin(ctx, f)
@@ -151,7 +152,7 @@ func (s store) changePool(ctx context.Context, sku string, f func(tx store) erro
 }
 
 // locked reads an item and locks its row until the transaction ends. Until then no order of the
-// item can be written. It returns ErrUnknownItem.
+// item can be written. It returns ErrUnknownItem if there is no such item.
 func (s store) locked(sku string) (Item, error) {
 	var item Item
 	err := s.db.Clauses(lockRow(s.db)...).Where("sku = ?", sku).Take(&item).Error
@@ -195,7 +196,7 @@ func (s store) setRemaining(item Item, left int64) error {
 	return nil
 }
 
-// item reads an item. It returns ErrUnknownItem.
+// item reads an item. It returns ErrUnknownItem if there is no such item.
 func (s store) item(ctx context.Context, sku string) (item Item, err error) {
 	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
 		return db.Select("*, "+countUnits+" AS pooled").Where("sku = ?", sku).Take(&item)

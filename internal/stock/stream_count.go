@@ -16,13 +16,13 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// streamed reports whether the family of streams sells the item's current generation.
+// streamed reports whether StreamFamily sells the item's current generation.
 func (i Item) streamed() bool { return i.Family == StreamFamily && i.backend().inRedis() }
 
 // endStream ends the item's current generation in Redis, if orders may have been accepted in it,
-// and writes those that are in the stream. An order that is not written then is never written: the
-// caller, who has locked the item's row in tx, gives the item another generation. So a count
-// includes everything that was accepted, and each order is either written or refused.
+// and writes those that are in the stream. The caller must have locked the item's row in tx, and
+// must give the item another generation, so that an order that is not written now is never written.
+// So a count includes everything that was accepted, and each order is either written or refused.
 //
 // The orders stay in the stream until a consumer finds them in the database. If ended is true, the
 // stock was removed, and left is how many units it had.
@@ -53,8 +53,8 @@ func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int6
 }
 
 // recordLost records as lost those of the orders that are neither in the database nor dead letters.
-// The caller knows that they are not in the stream, and that their generation has ended or ends in
-// tx.
+// The caller must know that they are not in the stream, and that their generation has ended or ends
+// in tx.
 func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, ids []string) error {
 	for page := range slices.Chunk(ids, pageSize) {
 		written, err := tx.written(ctx, page...)
@@ -85,8 +85,8 @@ func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, 
 	return nil
 }
 
-// reasonLost is the reason that a buyer gets if Redis has lost the order. Only its id, item and
-// sale are known then.
+// reasonLost is the reason that a buyer gets if Redis has lost the order. Then only the order's id,
+// item and sale are known.
 const reasonLost = "Redis lost the order before it was written"
 
 func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error) {
@@ -96,15 +96,15 @@ func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error
 	return n, err
 }
 
-// followEvery is how often a process checks the orders that it has confirmed to buyers as accepted,
-// and maxFollowed is how many orders of one item it checks each time.
+// followEvery is the interval at which a process checks the orders that it has confirmed to buyers
+// as accepted, and maxFollowed is how many orders of one item it checks each time.
 const (
 	followEvery = time.Second
 	maxFollowed = 10_000
 )
 
-// follow is the background step that checks what has become of accepted orders. Most have been
-// written by a consumer of this process by then, and are no longer followed.
+// follow is the background step that checks what has become of accepted orders. By then most of
+// them have been written by a consumer of this process, and are no longer followed.
 func (s *Service) follow(ctx context.Context) (more bool) {
 	if guard.Sleep(ctx, followEvery) != nil {
 		return false
@@ -204,7 +204,7 @@ func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 			return err
 		}
 		if !item.streamed() && len(entries) > 0 && !s.consumeOnce(ctx, sku) {
-			return nil // the next call goes on
+			return nil // the next call continues
 		}
 	}
 	s.accepted.change(sku, func(i *acceptedItem) {

@@ -34,8 +34,8 @@ func Accepts(cmd redis.Cmder) bool {
 	return len(args) > 1 && (args[1] == acceptScript.Hash() || args[1] == acceptSource)
 }
 
-// ErrBacklog means that too many accepted orders wait to be written, and no more are accepted until
-// there are fewer.
+// ErrBacklog means that too many accepted orders are waiting to be written, and that no more are
+// accepted until there are fewer.
 var ErrBacklog = errors.New("too many orders wait to be written")
 
 // ErrNotDurable means that it is not known whether an order that was accepted will be written: too
@@ -51,7 +51,7 @@ const (
 
 // Stream configures how orders are accepted into streams.
 type Stream struct {
-	Backlog int // most entries of a stream; 0: DefaultBacklog
+	Backlog int // maximum number of entries in a stream; 0: DefaultBacklog
 
 	// Replicas is how many replicas of Redis must have an order before it is confirmed to its buyer as
 	// accepted. If they do not have it in time, the buyer waits until the order is in the database,
@@ -64,8 +64,8 @@ type Stream struct {
 	Patience time.Duration
 }
 
-// DefaultBacklog is the default for how many accepted orders of an item may wait to be written:
-// more than a burst of buyers brings. They take about 12 MB of Redis's memory.
+// DefaultBacklog is the default number of accepted orders of an item that may wait to be written.
+// It is more than a burst of buyers brings. So many orders take about 12 MB of Redis's memory.
 const DefaultBacklog = 100_000
 
 // Streamed returns a ScriptSeller that writes no orders: its script takes the units of a
@@ -212,11 +212,11 @@ func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
 }
 
 // replayAccepted answers with an accepted order that has the buyer's key and is not written yet, or
-// with ErrNotAccepted if it never will be written.
+// with ErrNotAccepted if the order will never be written.
 func (p *purchase) replayAccepted(ctx context.Context) error {
 	how := p.Strategy
 	if p.gen.family == StreamFamily && !how.streamed() {
-		how = p.service.strategies[StreamFamily] // the shop has switched since
+		how = p.service.strategies[StreamFamily] // the shop has switched strategies since
 	}
 	if !how.streamed() {
 		return nil
@@ -330,7 +330,7 @@ func (a *acceptedItems) change(sku string, f func(*acceptedItem)) {
 	f(one)
 }
 
-// skus returns the items for which of returns true.
+// skus returns the items for which the given function returns true.
 func (a *acceptedItems) skus(of func(*acceptedItem) bool) (skus []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -374,7 +374,7 @@ func (a *acceptedItems) unfollowOrders(sku string, ids ...string) {
 	})
 }
 
-// The delays between two looks at an order that waits to be written.
+// The delays between two reads of an order that is waiting to be written.
 const (
 	minAwaitDelay = 20 * time.Millisecond
 	maxAwaitDelay = 250 * time.Millisecond

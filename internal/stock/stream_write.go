@@ -63,7 +63,7 @@ func (s store) writeAccepted(
 
 // judge decides which of the orders are accepted: those that can be written and are not written
 // yet. If the item has a limit, it also returns each buyer's units, including these orders. The
-// caller has locked the item's row.
+// caller must have locked the item's row.
 func (s store) judge(
 	item Item, entries []stream.Entry, before bool,
 ) (fates []stream.Fate, accepted []*stream.Fate, bought map[string]int64, err error) {
@@ -143,8 +143,8 @@ func (s store) buyers(item Item, after string, limit int) (found []purchased, er
 	return found, err
 }
 
-// setBought writes the units that the buyers of these orders have now, if the item has a
-// limit. The caller has locked the item's row.
+// setBought writes the units that the buyers of these orders have now, if the item has a limit. The
+// caller must have locked the item's row.
 func (s store) setBought(item Item, written []*stream.Fate, bought map[string]int64) error {
 	if item.Limit == 0 {
 		return nil
@@ -221,8 +221,8 @@ func (s store) writeJudged(item Item, accepted []*stream.Fate, bought map[string
 
 // writeLast writes the accepted orders of a generation that is about to end, as many as there are
 // units for. It leaves out an order whose values the database refuses: it cannot be written once
-// the generation has ended. After any other error the generation must not end. The caller has
-// locked the item's row, and nobody can accept another order in this generation.
+// the generation has ended. After any other error the generation must not end. The caller must have
+// locked the item's row, and nobody may be able to accept another order in this generation.
 func (s store) writeLast(item Item, entries []stream.Entry) error {
 	var err error
 	if item.Remaining, err = s.leftByOrders(item); err != nil {
@@ -253,7 +253,7 @@ func (s store) writeLast(item Item, entries []stream.Entry) error {
 	return s.setBought(item, accepted, bought)
 }
 
-// createMany writes the orders of a page of fates by one statement, within a transaction. It
+// createMany writes the orders of a page of fates in one statement, within a transaction. It
 // returns a stream.ValuesError if the database refuses the values of an order.
 func (s store) createMany(page []*stream.Fate) error {
 	orders := make([]*Order, len(page))
@@ -317,8 +317,8 @@ var mysqlValues = map[uint16]bool{
 	3819: true, 4025: true, // a check
 }
 
-// sqliteValues holds the same for SQLite: SQLITE_TOOBIG, SQLITE_CONSTRAINT (also for a RAISE in a
-// trigger) and SQLITE_MISMATCH.
+// sqliteValues holds the corresponding codes of SQLite: SQLITE_TOOBIG, SQLITE_CONSTRAINT (also for
+// a RAISE in a trigger) and SQLITE_MISMATCH.
 var sqliteValues = map[int]bool{18: true, 19: true, 20: true}
 
 // Consume writes accepted orders of all items until ctx ends. Several processes may consume

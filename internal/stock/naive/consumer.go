@@ -13,18 +13,18 @@ import (
 	"oversell/internal/guard"
 )
 
-// Consumer writes accepted orders; each Consumer stands for one process. It can make three
-// mistakes. It always makes the one that is marked in Sale.write.
+// Consumer writes accepted orders. Each Consumer stands for one process. Its fields switch on three
+// mistakes. It always makes the mistake that is marked in Sale.write.
 type Consumer struct {
 	Sale
 	Name       string        // unique among all consumers
-	ClaimAfter time.Duration // after this time another consumer claims an unacknowledged order
+	ClaimAfter time.Duration // how long an order may stay unacknowledged before another consumer claims it
 
 	// AckFirst: WRONG: orders are acknowledged before they are written. If a consumer dies in between,
 	// they are lost.
 	AckFirst bool
 
-	// NoClaim: WRONG: an order that a consumer has read and not acknowledged is never read again.
+	// NoClaim: WRONG: an order that a consumer has read but not acknowledged is never read again.
 	// Redis does not redeliver it by itself.
 	NoClaim bool
 

@@ -72,21 +72,22 @@ func (s Sale) Save(ctx context.Context, left int64) error {
 	return nil
 }
 
-// Buy takes one unit and writes the order. It returns ErrSoldOut.
+// Buy takes one unit and writes the order. It returns ErrSoldOut if no unit is left.
 func (s Sale) Buy(ctx context.Context) error {
 	if err := s.took(takeScript.Run(ctx, s.Redis, []string{s.left()}).Int64()); err != nil {
 		return err
 	}
 	err := s.write(ctx, uuid.NewString())
 	if err != nil {
-		// WRONG: an order whose reply was lost may have been written. Then its unit is sold, and on sale
-		// again.
+		// WRONG: an order whose reply was lost may have been written. Then its unit is sold, and also on
+		// sale again.
 		err = errors.Join(err, s.Redis.Incr(context.WithoutCancel(ctx), s.left()).Err())
 	}
 	return err
 }
 
-// Accept takes one unit and appends the order to the stream. It returns ErrSoldOut.
+// Accept takes one unit and appends the order to the stream. It returns ErrSoldOut if no unit is
+// left.
 func (s Sale) Accept(ctx context.Context) error {
 	return s.took(acceptScript.Run(ctx, s.Redis, []string{s.left(), s.stream()}, uuid.NewString()).Int64())
 }

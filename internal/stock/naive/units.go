@@ -29,12 +29,12 @@ func (s Sale) OpenPool(ctx context.Context) error {
 	return nil
 }
 
-// Claim takes one unit of the pool and writes the order, in one transaction, with the item's
-// row locked. It returns ErrSoldOut.
+// Claim takes one unit of the pool and writes the order, in one transaction, with the item's row
+// locked. It returns ErrSoldOut if the pool is empty.
 //
 // WRONG: the transaction is REPEATABLE READ and reads the pool before it has the lock. The second
 // read, under the lock, is a plain read too, and is served from the snapshot of the first: it still
-// shows a unit that was sold meanwhile.
+// shows a unit that was sold in the meantime.
 func (s Sale) Claim(ctx context.Context) error {
 	err := s.DB.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		if _, err := s.free(tx); err != nil {
@@ -62,7 +62,8 @@ func (s Sale) Claim(ctx context.Context) error {
 	return err
 }
 
-// free returns a unit of the pool, by a plain read, or ErrSoldOut.
+// free returns the number of a unit in the pool, by a plain read. It returns ErrSoldOut if the pool
+// is empty.
 func (s Sale) free(tx *gorm.DB) (unit int64, err error) {
 	rows, last, err := s.pool().Size(tx)
 	if err == nil && rows == 0 {

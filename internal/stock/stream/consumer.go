@@ -21,16 +21,17 @@ import (
 type Sale interface {
 	// Items lists the items that may have a stream.
 	Items(ctx context.Context) ([]string, error)
-	// Accepted receives a value when this process has accepted orders. TakeAccepted returns the items
-	// for which it has done so since the last call.
+	// Accepted returns a channel that receives a value when this process has accepted orders.
+	// TakeAccepted returns the items for which this process has accepted orders since the last call.
 	Accepted() <-chan struct{}
 	TakeAccepted() []string
 
 	// Write writes orders of an item in one transaction, and returns the outcome for each. If
-	// before is true, they may have been written earlier. The error may wrap ErrAway or be a
+	// before is true, the orders may have been written earlier. The error may wrap ErrAway or be a
 	// ValuesError; any other error says nothing about the orders.
 	Write(ctx context.Context, sku string, entries []Entry, before bool) ([]Fate, error)
-	// Settled is called with the outcome for orders, after written ones were removed from the stream.
+	// Settled is called with the outcome of orders: written orders after they were removed from the
+	// stream, the others before they become dead letters.
 	Settled(fates []Fate)
 }
 
@@ -48,7 +49,7 @@ func (v ValuesError) Unwrap() error { return v.Err }
 type Fate struct {
 	Entry
 	Written bool // it is in the database, perhaps from an earlier transaction
-	Refusal      // if it is not written
+	Refusal      // why it is not written, if it is not
 }
 
 // Consumer configures how a process writes accepted orders. The zero values mean the defaults.
@@ -56,17 +57,17 @@ type Consumer struct {
 	Name string // unique among all processes; default a new UUID
 
 	// ClaimAfter is how long a consumer may keep entries without writing them before another consumer
-	// takes them over; default 3 s. A consumer that is only slow does no harm: an order is written
-	// once. A consumer that was idle for twenty times as long and has no entries is removed from the
-	// group of the stream.
+	// takes them over; default 3 s. A consumer that is only slow does no harm, because an order is
+	// written only once. A consumer that was idle for twenty times that long and has no entries is
+	// removed from the group of the stream.
 	ClaimAfter time.Duration
 
 	// Tries is how many times the database may refuse the values of an order before the order
 	// becomes a dead letter; default 5. After any other error the order waits.
 	Tries int64
 
-	// Poll is how often the consumer looks for orders that other processes have accepted; default 250
-	// ms. It finds those of its own process immediately.
+	// Poll is the interval at which the consumer looks for orders that other processes have accepted;
+	// default 250 ms. It finds the orders of its own process immediately.
 	Poll time.Duration
 
 	// Finish, if not nil, lets the consumer go on after its context has ended, until the
@@ -96,7 +97,7 @@ const (
 )
 
 // retireAfter times ClaimAfter is how long a consumer without entries must be idle to be considered
-// dead, and how often others look for such consumers.
+// dead. It is also the interval at which the others look for such consumers.
 const retireAfter = 20
 
 func (c Consumer) withDefaults(ctx context.Context) Consumer {
@@ -136,7 +137,8 @@ func (s Streams) ConsumeOnce(ctx context.Context, sale Sale, log *slog.Logger, s
 	s.consumption(ctx, sale, log, Consumer{}.withDefaults(ctx)).reader(sku).run(ctx)
 }
 
-// consumption is a running Consume. Except for its readers, it is not safe for concurrent use.
+// consumption is a running call of Consume. Except for its readers, it is not safe for concurrent
+// use.
 type consumption struct {
 	Consumer
 	streams Streams
@@ -193,7 +195,8 @@ type limitedLog struct {
 	log *slog.Logger
 }
 
-// warn writes the line, or only counts it. If ctx has ended it does neither: that is no failure.
+// warn writes a line, or only counts it. If ctx has ended, it does neither, because that is no
+// failure.
 func (l *limitedLog) warn(ctx context.Context, text string, args ...any) {
 	if ctx.Err() != nil {
 		return
@@ -203,7 +206,7 @@ func (l *limitedLog) warn(ctx context.Context, text string, args ...any) {
 	}
 }
 
-// listEvery is how often the list of items with streams is read from the database.
+// listEvery is the interval at which the list of items with streams is read from the database.
 const listEvery = time.Second
 
 // discover starts readers for the streams that are not empty.
@@ -266,7 +269,7 @@ type reader struct {
 	retired time.Time // when it last removed dead consumers
 }
 
-// maxBatch is the most orders in one statement.
+// maxBatch is the maximum number of orders in one statement.
 const maxBatch = 512
 
 // reader returns a reader of an item. The reader does not remove dead consumers right after the
@@ -307,7 +310,7 @@ func (r *reader) run(ctx context.Context) {
 			if err = lenErr; err == nil && lengths[0] == 0 {
 				return
 			}
-			// Other consumers have the rest.
+			// Other consumers have the remaining entries.
 			_ = guard.Sleep(ctx, min(r.ClaimAfter/4, othersPause))
 		}
 		switch {
@@ -437,7 +440,7 @@ func (r *reader) failed(ctx context.Context, e Entry, why error) error {
 // settleTimeout limits how long a consumer takes to remove orders from the stream.
 const settleTimeout = 2 * time.Second
 
-// maxError is the longest error text in a dead letter, in bytes.
+// maxError is the maximum length of an error text in a dead letter, in bytes.
 const maxError = 200
 
 func shortError(err error) string {

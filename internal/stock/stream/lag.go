@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lagBuckets is how many buckets the histogram of lags has for each doubling.
+// lagBuckets is the number of buckets that the histogram has for each doubling of the lag.
 const lagBuckets = 8
 
 // lagBucket returns the bucket for the time that an order took to be written.
@@ -20,8 +20,8 @@ func lagBucket(lag time.Duration) int {
 }
 
 // recordLag records how long orders waited between their acceptance and the given time, at which
-// they were written. The two times come from two clocks: the accepting process's and the writing
-// process's.
+// they were written. The two times come from different clocks: that of the accepting process and
+// that of the writing process.
 func (s Streams) recordLag(ctx context.Context, sku string, written []Entry, at time.Time) error {
 	k, counts := Keys{sku}, make(map[string]map[int]int64)
 	for _, e := range written {

@@ -51,7 +51,7 @@ const (
 	// longer than an order should ever wait to be written.
 	KeysKept = 24 * time.Hour
 
-	// maxDead is how many dead letters an item has at most. Older ones are removed.
+	// maxDead is the maximum number of dead letters of an item. Older ones are removed.
 	maxDead = 10_000
 
 	// deadPrefix begins the place of an order that is a dead letter; see bury.lua.
@@ -99,11 +99,11 @@ type SaleKeys struct {
 type Entry struct {
 	At                   string // its id in the stream
 	ID, SKU, SaleID      string
-	Generation           string // from which its units were taken
+	Generation           string // the generation that its units were taken from
 	Key, Buyer, Strategy string // the idempotency key and the buyer: "" for none
 	Quantity             int64
 	AcceptedAt           time.Time
-	Malformed            error // why it is not a valid order; nil: it is one
+	Malformed            error // why it is not a valid order; nil: it is valid
 }
 
 // fields returns the field names and values of the stream entry.
@@ -179,7 +179,7 @@ func (s Streams) read(ctx context.Context, sku, consumer string, most int) ([]En
 	return s.parseEntries(sku, found[0].Messages), nil
 }
 
-// claim takes over entries that another consumer has read but not removed within the time idle.
+// claim takes over entries that another consumer read at least idle ago and has not removed.
 func (s Streams) claim(ctx context.Context, sku, consumer string, idle time.Duration, most int) ([]Entry, error) {
 	found, _, err := s.Redis.XAutoClaim(ctx, &redis.XAutoClaimArgs{
 		Stream: Keys{sku}.Stream(), Group: group, Consumer: consumer, MinIdle: idle, Start: "0-0", Count: int64(most),
@@ -201,8 +201,8 @@ func (s Streams) retire(ctx context.Context, sku, asks string, idle time.Duratio
 }
 
 // countRefusal increments the number of times that the database has refused an entry's values, and
-// returns it. The number of deliveries would not do, because it grows while the database is
-// unavailable. If the entry is written in the end, its count expires.
+// returns it. The number of deliveries cannot be used instead, because it grows while the database
+// is unavailable. If the entry is written in the end, its count expires.
 func (s Streams) countRefusal(ctx context.Context, sku, at string) (int64, error) {
 	var n *redis.IntCmd
 	_, err := s.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -244,7 +244,8 @@ func (s Streams) All(ctx context.Context, sku string) ([]Entry, error) {
 	return s.parseEntries(sku, found), nil
 }
 
-// pages reads a stream page by page, up to the entry to, or to its end if to is "+".
+// pages reads a stream page by page. The last entry that it reads is to, or the end of the stream
+// if to is "+".
 func (s Streams) pages(ctx context.Context, key, to string) (all []redis.XMessage, err error) {
 	for from := "-"; ; {
 		found, err := s.Redis.XRangeN(ctx, key, from, to, page).Result()
@@ -326,7 +327,8 @@ func (s Streams) Find(ctx context.Context, sku, orderID string) (found DeadLette
 	}
 }
 
-// OrderOf returns the id of the accepted order of a sale that has an idempotency key, or "".
+// OrderOf looks up an idempotency key of a sale. It returns the id of the accepted order that has
+// the key, or "".
 func (s Streams) OrderOf(ctx context.Context, sku, saleID, key string) (string, error) {
 	id, err := s.Redis.HGet(ctx, Keys{sku}.ByKey(saleID), key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -335,10 +337,10 @@ func (s Streams) OrderOf(ctx context.Context, sku, saleID, key string) (string, 
 	return id, nil
 }
 
-// Look reads the stream of an item. In gone it returns the places of accepted orders without an
-// entry: Redis has lost these orders, unless they were removed meanwhile.
+// Look reads the stream of an item. It also maps each accepted order without an entry to its place
+// in the stream: Redis has lost these orders, unless they were removed in the meantime.
 func (s Streams) Look(ctx context.Context, sku string) (entries []Entry, gone map[string]string, err error) {
-	gone, err = s.Redis.HGetAll(ctx, Keys{sku}.Places()).Result() // first: orders settled meanwhile are written
+	gone, err = s.Redis.HGetAll(ctx, Keys{sku}.Places()).Result() // first: orders settled later are written
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading which orders of %s are accepted: %w", sku, err)
 	}
@@ -403,8 +405,8 @@ func (s Streams) Release(ctx context.Context, key string, fields map[string]stri
 }
 
 // Snapshot returns the units in the stock at a key, and the entries that the stream had at the same
-// moment, except those removed while they are read. It returns redis.Nil if Redis has lost the
-// stock.
+// moment, except entries that are removed while the stream is read. It returns redis.Nil if Redis
+// has lost the stock.
 func (s Streams) Snapshot(ctx context.Context, sku, stockKey string) (left int64, entries []Entry, err error) {
 	k := Keys{sku}
 	var stock *redis.StringCmd

@@ -32,8 +32,8 @@ type begunRow struct {
 	// database's clock. Tries counts how many times a shop has begun to settle it.
 	DueAt int64 `gorm:"not null;index:idx_hold_payments_due"`
 	Tries int   `gorm:"not null;default:0"`
-	// Failures counts how many times the payment could not be settled. Its column still has an
-	// older name.
+	// Failures counts how many times the payment could not be settled. The column has an older
+	// name.
 	Failures int `gorm:"column:times_unknown;not null;default:0"`
 	// Ledger is Config.Ledger of the shop where the payment began: only that provider knows the
 	// payment. Rows older than this column have "", and any shop may settle them.
@@ -47,16 +47,16 @@ type begunRow struct {
 	// Cancelling says that the order of the payment is being cancelled. Until that is done,
 	// settling the payment does not delete the row.
 	Cancelling bool `gorm:"not null;default:false"`
-	// Alarm says why an operator has to look at the payment; see the alarms below. It is ""
-	// otherwise.
+	// Alarm says why an operator has to look at the payment; see the alarms below. It is "" if
+	// there is no alarm.
 	Alarm string `gorm:"size:32;not null;default:''"`
 }
 
 // The alarms of payments. The shop still tries to settle a payment with an alarm, and deletes its
 // row when it is settled.
 const (
-	// alarmUnknown: the provider does not know a payment to which it has given an id. It has lost
-	// its ledger, or is another provider.
+	// alarmUnknown: the provider does not know a payment that it has given an id. It has lost its
+	// ledger, or is another provider.
 	alarmUnknown = "unknown_payment"
 	// alarmOther: the provider has made two payments for one idempotency key. It has forgotten the
 	// key.
@@ -172,12 +172,12 @@ func (s *Service) authorised(ctx context.Context, b begunRow, paymentID string) 
 	return fmt.Errorf("%w: other requests with the key come and go", ErrPending)
 }
 
-// authorisedTries is how many times a request tries if others with its key keep writing and
-// deleting the row.
+// authorisedTries is how many times a request tries to record the id if others with its key keep
+// writing and deleting the row.
 const authorisedTries = 5
 
-// otherPayment handles a second payment that the provider has made for a request whose first one is
-// on record. The first is settled as usual. The second is recorded and cancelled.
+// otherPayment handles a second payment that the provider has made for one request. The first
+// payment, which is on record, is settled as usual. The second is recorded and cancelled.
 func (s *Service) otherPayment(ctx context.Context, b begunRow, paymentID string) error {
 	s.alarm(ctx, b, alarmOther, "the provider has made a second payment for one idempotency key", "second", paymentID)
 	second := b
@@ -194,8 +194,9 @@ func (s *Service) otherPayment(ctx context.Context, b begunRow, paymentID string
 // contains a space.
 func ownKey(paymentID string) string { return "payment " + paymentID }
 
-// alarm records that an operator has to look at a payment, for the log, the metrics and the audit
-// of the item. Each payment gets one alarm, except that alarmRefund replaces any other.
+// alarm records that an operator has to look at a payment. The alarm appears in the log, in the
+// metrics and in the audit of the item. Each payment gets one alarm, except that alarmRefund
+// replaces any other.
 func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, more ...any) {
 	replaced := ""
 	if alarm == alarmRefund {
@@ -276,8 +277,8 @@ func (s *Service) checkLedger(b begunRow) error {
 	return fmt.Errorf("%w: it began at another provider", ErrPending) // buyers must not see its address
 }
 
-// abandoned is how long a payment whose ledger ends with its process must be due before it is given
-// up. A live process looks at its payments more often than that; see lookPause.
+// abandoned is how long a payment whose ledger ends with its process must be due before it is
+// forgotten. A live process reads its payments more often than that; see lookPause.
 const abandoned = 2 * maxSettlePause
 
 // errUnread means that the table of payments cannot be read.
@@ -286,7 +287,7 @@ var errUnread = errors.New("the payments that are not settled cannot be read")
 // ForgetAbandoned deletes payments at a provider inside another shop that have been due for over 20
 // minutes: their ledger ended with that shop, so their outcome cannot be known any more.
 //
-// A Service calls it only after it has looked at the table for that long without a gap. So after an
+// A Service calls it only after it has read the table for that long without a gap. So after an
 // outage of the database, or after machines slept, live shops have time to settle their payments
 // first.
 func (s *Service) ForgetAbandoned(ctx context.Context) error {
@@ -312,9 +313,9 @@ func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error
 	return all, nil
 }
 
-// refundFailed records that the refund of a payment on record has failed, once per event, and makes
-// the payment due, so that the next refund is tried soon, with another key. After maxRefunds it
-// raises an alarm. It reports false if the record has changed since it was read.
+// refundFailed records, once for each event, that the refund of a payment on record has failed. It
+// makes the payment due, so that the next refund is tried soon, with another key. After maxRefunds
+// it raises an alarm. It reports false if the record has changed since it was read.
 func (s *Service) refundFailed(ctx context.Context, b begunRow, event string) (noted bool, err error) {
 	events, _, _ := strings.Cut(b.RefundKey, tryMark)
 	if strings.Contains(events+"/", "/"+event+"/") {
@@ -355,8 +356,8 @@ func (b begunRow) refundKey(paymentID string) string {
 const (
 	// tryMark begins the suffix that nextRefundKey adds to a key.
 	tryMark = "~"
-	// maxEvents is the most bytes of events in RefundKey, so that there is room for a number after
-	// them.
+	// maxEvents is the maximum length of the events in RefundKey, in bytes. It leaves room for a
+	// number after them.
 	maxEvents = 112
 )
 

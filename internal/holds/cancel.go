@@ -11,8 +11,8 @@ import (
 
 // Cancel cancels the order that a hold has become: its units can be held again, and the buyer gets
 // the money back, once. It may be repeated. It returns ErrToken, ErrUnknownOrder if the hold has no
-// order, or ErrPending if the order is cancelled but the refund is not final: the settlement tries
-// it again.
+// order, or ErrPending if the order is cancelled but the refund is not final. Then the settlement
+// tries the refund again.
 func (s *Service) Cancel(ctx context.Context, id string, token int64) error {
 	if err := s.cancelOrder(ctx, id, token); err != nil {
 		return fmt.Errorf("cancelling order %s: %w", id, err)
@@ -92,7 +92,7 @@ func (s *Service) finishCancel(ctx context.Context, stage Stage, h Hold, b begun
 }
 
 // recordFor returns a row for a payment whose key is unknown. It leaves out the amount, so that
-// asked does not take the payment for one that the shop asked for.
+// asked does not report that the shop has asked for the payment.
 func (s *Service) recordFor(h Hold, paymentID, currency string) begunRow {
 	return begunRow{
 		HoldID: h.ID, Key: ownKey(paymentID), SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Currency: currency,

@@ -13,7 +13,7 @@ import (
 // Dialect contains the SQL that differs between MySQL (or MariaDB) and SQLite. All other SQL in the
 // stages is the same for both.
 type Dialect struct {
-	Clock  string // an expression for the database's time; see stock.ClockSQL
+	Clock  string // an expression for the database's current time; see stock.ClockSQL
 	Ignore string // an INSERT that does nothing if the row exists
 	Update string // ends a SELECT whose rows the transaction locks
 	Share  string // ends a SELECT that keeps others from changing its rows until the transaction ends

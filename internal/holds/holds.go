@@ -47,7 +47,7 @@ type Hold struct {
 	// without tokens.
 	Token  int64  `json:"token"`
 	Status Status `json:"status"`
-	// PaymentID is the id of the payment of a paid hold.
+	// PaymentID is the id of the payment if the hold is paid.
 	PaymentID string    `json:"-"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero if the stage has forgotten it
 	CreatedAt time.Time `json:"created_at"`
@@ -93,7 +93,7 @@ type Request struct {
 	SaleID   string // the sale that the caller has read
 	Buyer    string
 	Quantity int64
-	Limit    int64         // most units that the buyer may have in this sale, held or paid; 0: no limit
+	Limit    int64         // maximum number of units that the buyer may have in this sale, held or paid; 0: no limit
 	TTL      time.Duration // time until the hold expires
 	Key      string        // idempotency key in the sale, or "": a second request with the key gets the first hold
 }
@@ -126,10 +126,10 @@ type Stage interface {
 	// another hold.
 	Claim(ctx context.Context, id string, token int64, paymentID string) (Order, error)
 
-	// Extend makes a hold expire ttl from now, but no later than most after it began, and no
-	// earlier than before the call. It returns ErrUnknownHold, ErrToken, ErrNotHeld if the hold has
-	// already ended, or ErrExtended if it already has the longest duration. Repeated calls do not
-	// add up.
+	// Extend makes a hold expire ttl from now, but no later than the duration most after it began.
+	// It never makes a hold expire earlier. It returns ErrUnknownHold, ErrToken, ErrNotHeld if the
+	// hold has already ended, or ErrExtended if it already has the longest duration. Repeated calls
+	// do not add up.
 	Extend(ctx context.Context, id string, token int64, ttl, most time.Duration) (Hold, error)
 
 	// Release returns the units of a hold to the stock. It returns ErrUnknownHold, ErrToken, or

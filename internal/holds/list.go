@@ -28,7 +28,7 @@ type Listed struct {
 	Order *Order
 }
 
-// MaxListed is the most holds in a Listing.
+// MaxListed is the maximum number of holds in a Listing.
 const MaxListed = 100
 
 // List returns the newest holds of the item's current sale. It does not read everything at the same
@@ -96,8 +96,8 @@ func (s *Service) clock(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(ms).UTC(), nil
 }
 
-// orders reads the newest orders of the item's sale. They have the ids of their holds, so
-// these are at least the orders of the newest holds.
+// orders reads the newest orders of the item's sale. An order has the id of its hold, so these
+// include all orders of the newest holds.
 func (s *Service) orders(ctx context.Context, item stock.Item) ([]Order, error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// The tables. The stages write them in SQL.
+// The tables. The stages read and write them in SQL.
 
 // row is a hold in the table oversell_holds. Times are milliseconds since 1970, so that the
 // database can compare them with its clock in any time zone.
@@ -46,7 +46,7 @@ type saleRow struct {
 
 func (saleRow) TableName() string { return "oversell_hold_sales" }
 
-// migrateAttempts is how many times Migrate tries, so that it succeeds although other processes
+// migrateAttempts is how many times Migrate tries, so that it succeeds even if other processes
 // create tables and indexes at the same time.
 const migrateAttempts = 6
 

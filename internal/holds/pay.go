@@ -179,7 +179,7 @@ func (s *Service) cancelPayment(ctx context.Context, b begunRow, paymentID strin
 	return err
 }
 
-// capture charges the buyer. The payment has one capture, so its own id is the key.
+// capture charges the buyer. A payment is captured only once, so its id is part of the key.
 func (s *Service) capture(ctx context.Context, paymentID string) error {
 	err := untilAnswered(ctx, func() error {
 		_, err := s.cfg.Payments.Capture(ctx, paymentID, "capture/"+paymentID)
@@ -257,8 +257,8 @@ func (s *Service) checkAmount(ctx context.Context, stage Stage, h Hold, p paymen
 }
 
 // refund returns the money, or cancels a payment that was not captured. It returns nil when that is
-// final. After a failed refund it uses another key, so that the provider tries again. That cannot
-// refund twice: the provider refuses to give back more than was charged.
+// final. After a failed refund it uses another key, so that the provider tries again. The money
+// cannot be refunded twice, because the provider refuses to refund more than was charged.
 func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 	b, _, err := s.recordOf(ctx, holdID, paymentID)
 	if err != nil {
@@ -300,7 +300,7 @@ func untilAnswered(ctx context.Context, f func() error) (err error) {
 }
 
 // Reference returns the reference of payments for the hold: its id and its fencing token. So the
-// webhook of a payment claims only the hold for which the payment was authorised.
+// webhook of a payment claims only the hold that the payment was authorised for.
 func (h Hold) Reference() string { return h.ID + "/" + strconv.FormatInt(h.Token, 10) }
 
 func (b begunRow) reference() string { return Hold{ID: b.HoldID, Token: b.Token}.Reference() }
@@ -349,8 +349,8 @@ func (s *Service) paid(ctx context.Context, paymentID string) (payment.Payment, 
 	if err != nil || stageErr != nil {
 		return p, Hold{}, nil, fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, ErrUnknownHold)
 	}
-	// A stage with tokens remembers ended holds. If it does not know the hold, hold and money belong
-	// to another shop. Stages without tokens cannot tell.
+	// A stage with tokens remembers ended holds. If it does not know the hold, the hold and the
+	// money belong to another shop. A stage without tokens cannot tell.
 	h, err := stage.Look(ctx, id)
 	h.ID, h.Token = id, token
 	if err != nil && (token != 0 || !errors.Is(err, ErrUnknownHold)) {
@@ -360,9 +360,9 @@ func (s *Service) paid(ctx context.Context, paymentID string) (payment.Payment, 
 }
 
 // RefundFailed handles the webhook refund.failed, whose signature the caller has checked: a refund
-// that the provider had accepted has failed. Event is the event's id. The settlement refunds the
-// payment again, with another idempotency key. It may be called for the same event any number of
-// times. The errors are those of Captured.
+// that the provider had accepted has failed. The argument event is the id of the webhook's event.
+// The settlement refunds the payment again, with another idempotency key. RefundFailed may be
+// called for the same event any number of times. The errors are those of Captured.
 func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments

@@ -16,8 +16,8 @@ import (
 const dbTimeout = 5 * time.Second
 
 // limited returns the context of one statement. It does not end with ctx: GORM shares prepared
-// statements, so a caller that cancels while one is being prepared would fail all callers that wait
-// for it.
+// statements, so a caller that cancels while one is being prepared would make it fail for all
+// callers that wait for it.
 func (s *Service) limited(ctx context.Context) (*gorm.DB, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 	return s.cfg.DB.WithContext(ctx), cancel
@@ -166,7 +166,7 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 }
 
 // openUnits counts the units in holds of the item's sale that have not expired. Holds of earlier
-// sales do not count. The item's row is locked in tx.
+// sales do not count. The caller must have locked the item's row in tx.
 func (s *Service) openUnits(tx *gorm.DB, item stock.Item) (units int64, err error) {
 	err = tx.Model(&row{}).Select("COALESCE(SUM(quantity), 0)").
 		Where("sku = ? AND sale_id = ? AND status = ? AND expires_at > "+s.sql.Clock, item.SKU, item.SaleID, Held).

@@ -29,7 +29,7 @@ type Config struct {
 	Price    int64            // the price of one unit, in minor units of the currency; 0: DefaultPrice
 	Currency string           // three capital letters; "": EUR
 	Sweep    time.Duration    // mean time between two sweeps; 0: DefaultSweep
-	Settle   time.Duration    // how long after it began an interrupted payment is settled; 0: DefaultSettle
+	Settle   time.Duration    // how long after its start an interrupted payment is settled; 0: DefaultSettle
 	Logger   *slog.Logger     // nil: slog.Default
 }
 
@@ -93,7 +93,7 @@ func (s *Service) Close() {
 	s.background.Wait()
 }
 
-// prefix returns the beginning of the ids of a stage's holds, from which stageOf finds the stage.
+// prefix returns the prefix of the ids of a stage's holds. With it, stageOf finds the stage.
 func prefix(stage string) string {
 	short, _, _ := strings.Cut(stage, "_")
 	return short
@@ -131,7 +131,7 @@ func (a Ask) check() error {
 	return stock.CheckKey(a.Key)
 }
 
-// maxSales is how many times a request is tried if another sale begins meanwhile.
+// maxSales is how many times a request is tried if another sale begins in the meantime.
 const maxSales = 3
 
 // Hold takes units for a buyer. The hold expires after the item's HoldSeconds, or Config.TTL.
@@ -240,5 +240,5 @@ func (s *Service) stageOf(id string) (Stage, error) {
 	return stage, nil
 }
 
-// maxID is the most bytes of a hold's id.
+// maxID is the maximum length of a hold's id, in bytes.
 const maxID = 36

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxSettled is how many payments one round looks at.
+	// maxSettled is the maximum number of payments in one round.
 	maxSettled = 1_000
 	// abreast is how many payments are settled at the same time.
 	abreast = 4
@@ -49,11 +49,12 @@ func (s *Service) settleAll(ctx context.Context) {
 	}
 }
 
-// attendance tracks for how long a process has looked at the table without a long gap.
+// attendance tracks for how long a process has read the table without a long gap.
 type attendance struct{ since, last time.Time }
 
-// record records a look, and returns for how long there has been no gap between looks longer than
-// gap. It uses the wall clock, because the monotonic clock stops while the machine sleeps.
+// record records that the table was read now. It returns for how long the table has been read
+// without a gap longer than gap. It uses the wall clock, because the monotonic clock stops while
+// the machine sleeps.
 func (a *attendance) record(now time.Time, gap time.Duration) time.Duration {
 	now = now.Round(0)
 	if since := now.Sub(a.last); since > gap || since < 0 {
@@ -63,7 +64,7 @@ func (a *attendance) record(now time.Time, gap time.Duration) time.Duration {
 	return now.Sub(a.since)
 }
 
-// lookPause returns the mean time between two looks at the table. It is much shorter than
+// lookPause returns the mean time between two reads of the table. It is much shorter than
 // abandoned, even if Config.Settle is long: otherwise other shops would forget payments at a
 // provider inside this shop.
 func (s *Service) lookPause() time.Duration { return min(s.cfg.Settle, maxSettlePause) / looks }
@@ -73,9 +74,9 @@ func (s *Service) lookPause() time.Duration { return min(s.cfg.Settle, maxSettle
 // refunded, and one that was never captured is cancelled when its hold has ended. It needs no
 // webhook. The Service calls it by itself, and several processes may do so at the same time.
 //
-// A payment that cannot be settled now is tried again later, after a pause that grows. So that many
-// of these do not delay the others, a round ends after a while, and the next one begins with the
-// least tried payments.
+// A payment that cannot be settled now is tried again later, after a pause that grows. A round ends
+// after a while, and the next one begins with the least tried payments, so that many such payments
+// do not delay the others.
 func (s *Service) Settle(ctx context.Context) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments

@@ -10,8 +10,8 @@
 //
 // Breaks:
 //   - a payment reads the hold first and writes the order later, without a condition: a late
-//     payment sells a unit that the sweep has given back, and so does a payment during a release:
-//     TestLatePayment, TestPaymentDuringRelease
+//     payment sells a unit that the sweep has returned to the stock, and so does a payment during a
+//     release: TestLatePayment, TestPaymentDuringRelease
 //   - an extension has the same flaw: it restores the hold after its unit went to another buyer:
 //     TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both return its units: TestTwoSweeps
@@ -19,8 +19,8 @@
 //   - if a process dies after DECRBY, the units are lost: TestCrashAfterTake
 //   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
 //     TestCrashAfterOrder
-//   - if it dies in a sweep or a release, the units that it was about to give back are stranded:
-//     TestCrashInSweep
+//   - if it dies in a sweep or a release, the units that it was about to return to the stock are
+//     stranded: TestCrashInSweep
 //   - the limit and the idempotency key are read before the step that takes the units:
 //     TestLimitRaced, TestSameKeyAtOnce
 //   - the ttl uses the clock of Redis, and the sweep that of its own process: TestClocksDiffer
@@ -283,7 +283,7 @@ func (s *Stage) aged(h holds.Hold) holds.Hold {
 	return h
 }
 
-// List returns the holds of a sale that have not been ended: the stage forgets the others.
+// List returns the holds of a sale that have not been ended. The stage forgets ended holds.
 func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) (all []holds.Hold, err error) {
 	there, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(limit)})
 	for _, h := range there {
@@ -354,7 +354,7 @@ func (s *Stage) begin(ctx context.Context, sku, saleID string) (left int64, err 
 	return left, nil
 }
 
-// takeUnits takes the units from the counter, and returns them if there were not enough.
+// takeUnits takes the units from the counter, and puts them back if there were not enough.
 func (s *Stage) takeUnits(ctx context.Context, r holds.Request) error {
 	left, err := s.left(ctx, r.SKU, r.SaleID)
 	if err != nil {

@@ -13,7 +13,7 @@
 //
 // Breaks:
 //   - the status can change between the read and the write: a late payment sells a unit that the
-//     sweep has given back, and so does a payment during a release: TestLatePayment,
+//     sweep has returned to the stock, and so does a payment during a release: TestLatePayment,
 //     TestPaymentDuringRelease
 //   - an extension has the same flaw: it writes back the status that it has read: TestExtendedAfterItWasSold
 //   - two sweeps read the same hold, and both return its units: TestTwoSweeps
@@ -21,8 +21,8 @@
 //   - if a process dies after it took the units, they are lost: TestCrashAfterTake
 //   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
 //     TestCrashAfterOrder
-//   - if it dies in a sweep or a release, the units that it was about to give back are stranded:
-//     TestCrashInSweep
+//   - if it dies in a sweep or a release, the units that it was about to return to the stock are
+//     stranded: TestCrashInSweep
 //   - the limit is read before the step that takes the units: TestLimitRaced
 //   - holds expire by the clock of each process: if a process's clock is ahead, it sells units that
 //     are still held: TestClocksDiffer

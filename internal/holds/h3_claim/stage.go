@@ -12,7 +12,7 @@
 //   - two requests with one idempotency key make one hold: TestSameKeyAtOnce
 //   - neither a late payment nor one during a release gets an order: TestLatePayment,
 //     TestPaymentDuringRelease
-//   - exactly one of payment, release and sweep wins, and the units are sold or given back
+//   - exactly one of payment, release and sweep wins, and the units are sold or returned
 //     once: TestExactlyOneWins, TestTwoSweeps, TestDoubleRelease
 //   - the units of a hold are free when it expires, without a sweep: TestExpiredIsFree,
 //     TestRushForExpired
@@ -210,11 +210,12 @@ func (s *Stage) take(ctx context.Context, r holds.Request) error {
 	})
 }
 
-// batch is how many expired holds a Take that finds too few units ends in one transaction.
+// batch is the maximum number of expired holds that Take ends in one transaction when it finds too
+// few units.
 const batch = 500
 
-// makeRoom ends expired holds to free units for a take: those of the sale or, if the take failed at
-// the limit, those of the buyer. It returns an error if even their units are not enough.
+// makeRoom ends expired holds to free units for a take: those of the sale or, if the take failed
+// because of the limit, those of the buyer. It returns an error if even their units are not enough.
 func (s *Stage) makeRoom(ctx context.Context, r holds.Request, lacked error) error {
 	check, which, args := s.checkLeft, "sku = ? AND sale_id = ?", []any{r.SKU, r.SaleID}
 	if errors.Is(lacked, holds.ErrLimit) {
@@ -251,8 +252,9 @@ func (s *Stage) checkLimit(ctx context.Context, r holds.Request) error {
 	return err
 }
 
-// notTaken answers a Take whose transaction returned err. The hold may still exist: this request
-// has written it, if the reply to COMMIT was lost, or a faster one with the same key has.
+// notTaken answers a Take whose transaction returned err. The hold may still exist: either this
+// request has written it and the reply to COMMIT was lost, or a faster request with the same key
+// has written it.
 func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds.Hold, error) {
 	if errors.Is(err, errUnsure) {
 		h, lookErr := s.settled(ctx, r.ID)
@@ -270,8 +272,8 @@ func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds
 	return holds.Hold{}, err
 }
 
-// notClaimed answers a Claim whose transaction returned err. The order may still exist: this call
-// has written it, or an earlier one for the same payment has.
+// notClaimed answers a Claim whose transaction returned err. The order may still exist: either this
+// call has written it, or an earlier call for the same payment has.
 func (s *Stage) notClaimed(ctx context.Context, h holds.Hold, err error) (holds.Order, error) {
 	now, err := s.outcome(ctx, h, err)
 	if now.Status == holds.Paid && now.PaymentID == h.PaymentID {
@@ -296,8 +298,8 @@ func (s *Stage) notExtended(ctx context.Context, h holds.Hold, most time.Duratio
 	return now, nil
 }
 
-// notEnded answers a Release or a Cancel whose transaction returned err. With is the status that
-// the call would have set.
+// notEnded answers a Release or a Cancel whose transaction returned err. The argument with is the
+// status that the call would have set.
 func (s *Stage) notEnded(ctx context.Context, h holds.Hold, with holds.Status, err error) error {
 	now, outcome := s.outcome(ctx, h, err)
 	if now.Status == with && errors.Is(err, errUnsure) {
@@ -701,9 +703,9 @@ func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 // inTx runs f in a transaction, and repeats it if the database rolled it back because of a deadlock
 // or a lock wait. If f returns an error, the transaction is rolled back and the error returned.
 //
-// All transactions lock in one order: the hold's row, the buyer's, the item's. The item's is last
-// because every transaction needs it. Take inserts its hold after that, but no other transaction
-// knows that row yet.
+// All transactions lock rows in the same order: the hold's row, the buyer's row, the item's row.
+// The item's row is last because every transaction needs it. Take inserts its hold after that, but
+// no other transaction knows that row yet.
 func (s *Stage) inTx(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return s.inTxAt(ctx, s.isolation, f)
 }

@@ -364,8 +364,8 @@ func LimitRaced(t *testing.T, s *Site) error {
 	})
 }
 
-// SameKeyAtOnce repeats a request with its idempotency key while the first is about to write. It
-// returns ErrTwoHolds if they did not get the same hold.
+// SameKeyAtOnce sends a request again, with the same idempotency key, while the first is about to
+// write. It returns ErrTwoHolds if the two requests did not get the same hold.
 func SameKeyAtOnce(t *testing.T, s *Site) error {
 	take := func() (holds.Hold, error) {
 		r := s.Request("a")
@@ -406,8 +406,8 @@ func OldSale(t *testing.T, s *Site) error {
 	return err
 }
 
-// OneCannotEnd sweeps two expired holds, the first of which cannot be ended. The unit of the other
-// is given back anyway.
+// OneCannotEnd sweeps two expired holds. The first cannot be ended, but the unit of the second
+// returns to the stock.
 func OneCannotEnd(t *testing.T, s *Site) {
 	s.Expire(s.Hold("a"))
 	s.Expire(s.Hold("b"))
@@ -426,7 +426,8 @@ func OneCannotEnd(t *testing.T, s *Site) {
 }
 
 // LockedRow sweeps three expired holds while another session has locked the first one's row in a
-// table. The units of the others are given back anyway, and that of the first later.
+// table. The units of the other two return to the stock anyway, and the unit of the first returns
+// later.
 func LockedRow(t *testing.T, s *Site, table string) {
 	a := s.Hold("a")
 	for _, h := range []holds.Hold{a, s.Hold("b"), s.Hold("c")} {

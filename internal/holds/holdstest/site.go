@@ -171,7 +171,7 @@ func (s *Site) Expire(h holds.Hold) {
 }
 
 // Expire makes a hold of any stage expire now, by moving its expiry into the past. A short ttl
-// would not do: on a slow machine the hold would end too early in the test.
+// cannot be used instead: on a slow machine the hold would end too early in the test.
 func Expire(ctx context.Context, db *gorm.DB, rdb redis.UniversalClient, h holds.Hold) error {
 	err := db.Exec("UPDATE oversell_holds SET expires_at = 0 WHERE id = ?", h.ID).Error
 	err = errors.Join(err, rdb.Del(ctx, "oversell:h1:hold:"+h.ID).Err())
@@ -180,7 +180,8 @@ func Expire(ctx context.Context, db *gorm.DB, rdb redis.UniversalClient, h holds
 		if !strings.Contains(member, `"`+h.ID+`"`) {
 			continue
 		}
-		// The member contains the hold in JSON, from which the stage decides whether it has expired.
+		// The member contains the hold in JSON. The stage decides by it whether the hold has
+		// expired.
 		var saleID string
 		past := h
 		if err := json.Unmarshal([]byte(member), &[]any{&saleID, &past}); err != nil {
@@ -223,7 +224,7 @@ func (s *Site) Figures() Figures {
 	return f
 }
 
-// Want compares the figures.
+// Want checks the figures.
 func (s *Site) Want(want Figures) {
 	s.t.Helper()
 	if got := s.Figures(); got != want {
@@ -239,8 +240,8 @@ func writes(statement string) bool {
 
 var writesRedis = locktest.Command("decrby", "incrby", "del", "set", "zadd", "zrem")
 
-// Midway runs f until its first write, then meanwhile, and then the rest of f, which has read old
-// data.
+// Midway runs f until its first write, and then runs meanwhile. After that, f continues with data
+// that is out of date.
 func (s *Site) Midway(f func() error, meanwhile func()) error {
 	s.t.Helper()
 	var parked atomic.Bool
@@ -280,7 +281,7 @@ type sqlRule struct {
 	then  locktest.Action
 }
 
-// On applies the action then to every statement that matches, until the next call. A nil match
+// On applies the given action to every statement that matches, until the next call. A nil match
 // removes the rule. An action that fails with locktest.ErrCut breaks the connection.
 func (h *SQLHook) On(match func(statement string) bool, then locktest.Action) {
 	h.rule.Store(&sqlRule{match, then})
@@ -310,7 +311,7 @@ type Seam struct{ redis, statement string }
 var (
 	BeforeHold     = Seam{"zadd", "INSERT INTO oversell_holds "} // after the units were taken
 	BeforeEnd      = Seam{"zrem", "UPDATE oversell_holds "}      // before a hold ends
-	BeforeGiveBack = Seam{"incrby", "UPDATE oversell_items "}    // before its units are given back
+	BeforeGiveBack = Seam{"incrby", "UPDATE oversell_items "}    // before its units return to the stock
 )
 
 // Dies makes f fail at a seam, as if the process were killed there.

@@ -25,9 +25,9 @@ type Kind string
 // The kinds of faults.
 const (
 	None Kind = "none"
-	// SlowBank is a bank whose answer to the authorisation comes late.
+	// SlowBank is a bank that answers the authorisation late.
 	SlowBank Kind = "slow_bank"
-	// LostReply means that no reply to the capture arrives, and that its webhook comes late.
+	// LostReply means that the reply to the capture is lost, and that its webhook comes late.
 	LostReply Kind = "lost_reply"
 	// SlowShop is a shop that stops between its check of the hold and its write, like a paused
 	// process. The webhook comes after that.
@@ -37,8 +37,9 @@ const (
 // Kinds lists the kinds.
 func Kinds() []Kind { return []Kind{None, SlowBank, LostReply, SlowShop} }
 
-// Most returns the most seconds that a fault of the kind may last. A slow bank must answer before
-// payment.DefaultTimeout, and a slow shop must continue before its calls to the database time out.
+// Most returns the maximum duration of a fault of the kind, in seconds. A slow bank must answer
+// before payment.DefaultTimeout, and a slow shop must continue before its calls to the database
+// time out.
 func (k Kind) Most() int {
 	switch k {
 	case SlowBank:
@@ -57,7 +58,7 @@ type Fault struct {
 	Seconds int  `json:"seconds"` // how late the answer or the webhook is, or how long the shop stops
 }
 
-// check returns stock.ErrInvalid for an unknown fault, or a duration out of range.
+// check returns stock.ErrInvalid for an unknown fault or a duration that is out of range.
 func (f Fault) check() error {
 	least := 1
 	switch f.Kind {
@@ -74,7 +75,7 @@ func (f Fault) check() error {
 	return nil
 }
 
-// ofProvider returns the faults of the provider, or nil if it has none.
+// ofProvider returns the faults to set at the provider, or nil if there are none.
 func (f Fault) ofProvider() *payment.Faults {
 	late := payment.Duration(time.Duration(f.Seconds) * time.Second)
 	switch f.Kind {
@@ -83,13 +84,13 @@ func (f Fault) ofProvider() *payment.Faults {
 	case LostReply:
 		return &payment.Faults{LoseReplyTo: []string{payment.OpCapture}, WebhookDelay: late}
 	case SlowShop:
-		// otherwise the webhook would write the order meanwhile
+		// otherwise the webhook would write the order during the pause
 		return &payment.Faults{WebhookDelay: late + payment.Duration(time.Second)}
 	}
 	return nil
 }
 
-// MaxHolds is the most holds whose payments may have faults at the same time.
+// MaxHolds is the maximum number of holds whose payments may have faults at the same time.
 const MaxHolds = 100
 
 // ErrTooMany means that the payments of too many holds already have faults.
@@ -115,7 +116,7 @@ type Config struct {
 type Faults struct {
 	cfg     Config
 	stopped stopped
-	// reports whether it slept for all of d; tests replace it
+	// sleep reports whether it slept for all of d. Tests replace it.
 	sleep func(ctx context.Context, d time.Duration) bool
 
 	mu     sync.Mutex
@@ -174,11 +175,11 @@ func (f *Faults) Set(ctx context.Context, h holds.Hold, fault Fault) error {
 	return nil
 }
 
-// forget removes the faults whose time is over. The caller holds the mutex.
+// forget removes the faults whose time is over. The caller must hold the mutex.
 func (f *Faults) forget(now time.Time) {
 	for id, c := range f.chosen {
 		if now.After(c.until) {
-			_ = f.cfg.Provider.SetFaultsOf(c.reference, nil) // which never fails
+			_ = f.cfg.Provider.SetFaultsOf(c.reference, nil) // nil is always valid
 			delete(f.chosen, id)
 		}
 	}

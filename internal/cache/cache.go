@@ -31,18 +31,18 @@ var (
 type Config struct {
 	Redis    redis.UniversalClient
 	Guards   map[string]guard.Guard // by strategy name
-	Instance string                 // the name under which loads are counted
+	Instance string                 // names this instance in the counts of loads
 	Wait     time.Duration          // longest wait for a guard; 0 means 10 s
 	TTL      time.Duration          // the ttl of a stored value; 0 means 5 min
 	EmptyTTL time.Duration          // the ttl of the marker for a value that does not exist; 0 means 10 s
 
 	// MaxEmpty limits how many missing values may leave keys in Redis within EmptyTTL; 0 means
-	// 1,000. Each read of a further missing value asks the source, and leaves nothing in Redis.
+	// 1,000. A read of any other missing value asks the source, and leaves nothing in Redis.
 	MaxEmpty int
 
-	// Work is called before each load, to make loading more expensive. The function it
-	// returns, if any, is called after the value was stored, while the guard is still
-	// held. If Work is nil, nothing is called.
+	// Work is called before each load, to make loading more expensive. The function that it
+	// returns, if any, is called after the value was stored, while the guard is still held. If Work
+	// is nil, nothing is called.
 	Work func(ctx context.Context, key string) (after func(), err error)
 }
 
@@ -73,12 +73,12 @@ func (r *Reader) Close() { r.waiters.Close(ErrClosing) }
 
 // Request says what to read and how.
 type Request struct {
-	Key      string // the name of the value, the same in all instances
+	Key      string // the strategy that guards the load
 	Strategy string // guards the load
 	Owner    string // the reader's id, unique among all instances
 
-	// NoSecondLook skips the second look, to show why it is needed: every reader that waited loads
-	// again, whether the load before it succeeded or failed.
+	// NoSecondLook skips the second look, to show why it is needed: every reader that has waited
+	// loads again, whether the load before it succeeded or failed.
 	NoSecondLook bool
 }
 
@@ -186,7 +186,7 @@ func (r *Reader) wait(ctx context.Context, req Request, before failure) (context
 // unwatched is the prefix of a broadcaster's key for waits that end only with their limit.
 const unwatched = "\x00"
 
-// watched returns the broadcaster's key for readers that have seen the same last failure.
+// watched returns the broadcaster's key for readers whose first look found the same failure.
 func watched(req Request, before failure) string {
 	if req.NoSecondLook {
 		return unwatched + req.Key
@@ -309,8 +309,8 @@ func (r *Reader) Loads(ctx context.Context, key string) (map[string]int64, error
 	return counts, nil
 }
 
-// misses limits what reads of missing values store in Redis. Anybody can make up keys. Each of them
-// costs Redis a marker and, with some locks, further keys. So at most limit keys may store
+// misses limits what reads of missing values store in Redis. Anybody can make up keys, and each of
+// them costs Redis a marker and, with some locks, further keys. So at most limit keys may store
 // something: those read in the current or the previous period. A period lasts at least stay, so a
 // key's marker has expired when the key is forgotten. It is safe for concurrent use.
 type misses struct {
@@ -322,8 +322,8 @@ type misses struct {
 	keys, older map[string]bool
 }
 
-// enter reports whether a reader of a key may store something in Redis. If the reader finds that
-// the value exists, it must call found.
+// enter reports whether a reader of a key may store something in Redis. If it turns out that the
+// value exists, the reader must call found.
 func (m *misses) enter(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

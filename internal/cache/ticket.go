@@ -28,8 +28,8 @@ var (
 	markScript  = redis.NewScript(markSource)
 )
 
-// countTTL is how long the count of loads is kept after the last load, and a ticket after it was
-// drawn. The result of a load that takes longer is not stored.
+// countTTL is how long the count of loads is kept after the last load, and how long a ticket is
+// valid after it was drawn. The result of a load that takes longer is not stored.
 const countTTL = time.Hour
 
 // begin counts a load of this instance and draws its ticket. Tickets are random, so a ticket drawn
@@ -75,10 +75,12 @@ func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 }
 
 // failure is a failed load, as stored in Redis for EmptyTTL. A reader remembers the failure that
-// its first look found: a different failure belongs to a load that ended while the reader waited.
+// its first look found. If it finds a different one later, that load failed while the reader
+// waited.
 type failure struct{ id, text string } // id is "" if there is no failure
 
-// since returns the error of the failure, or nil if there is none or its id is before.
+// since returns the error of the failure. It returns nil if there is no failure, or if its id is
+// before.
 func (f failure) since(before string) error {
 	if f.id == "" || f.id == before {
 		return nil

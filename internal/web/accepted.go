@@ -11,12 +11,12 @@ import (
 	"oversell/internal/stock"
 )
 
-// maxPreferredWait is the longest that a request may wait for its order to be written.
+// maxPreferredWait is the longest time that a request may wait for its order to be written.
 const maxPreferredWait = 10 * time.Second
 
-// behind answers a purchase whose order is written through a stream: with 200 if the order is
-// written already, as it may be after an earlier request with the same key, and otherwise with 202.
-// With the header Prefer: wait=SECONDS, behind waits first.
+// behind answers a purchase whose order is written through a stream. The status is 200 if the order
+// is already written, as it may be if an earlier request had the same key, and otherwise 202. If
+// the request has the header Prefer: wait=SECONDS, behind waits first.
 func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
 	answer := sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed, State: res.State, Reason: res.Reason}
 	w.Header().Set("Location", "/api/orders/"+res.Order.ID+"?sku="+url.QueryEscape(res.Order.SKU))
@@ -27,7 +27,7 @@ func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
 	if limit > 0 && res.Accepted {
 		state, err := a.cfg.Stock.AwaitOrder(r.Context(), res.Order.SKU, res.Order.ID, limit)
 		if err != nil {
-			// The order is accepted anyway, and can be looked up later.
+			// The order is accepted nevertheless, and can be looked up later.
 			a.cfg.Logger.Warn("the state of an accepted order could not be read", "order", res.Order.ID, "error", err)
 		} else if err := state.Err(); err != nil {
 			a.fail(w, r, err)
@@ -61,7 +61,7 @@ func preferredWait(headers []string) time.Duration {
 	return 0
 }
 
-// order answers with an order and its state. A hold's order has the hold's id.
+// order answers with an order and its state. The order of a hold has the id of the hold.
 func (a *API) order(w http.ResponseWriter, r *http.Request) {
 	if a.cfg.Holds != nil && a.stageOf(r.PathValue("id")) != otherHolds {
 		a.holdOrder(w, r)
@@ -87,8 +87,8 @@ func (a *API) retryDead(w http.ResponseWriter, r *http.Request) {
 // defaultOrders is the number of orders on a page if the request sets no limit.
 const defaultOrders = "1000"
 
-// orders answers with a page of the orders of the item's sale. It needs the token, because
-// a page is more work for the database than an audit.
+// orders answers with a page of orders in the item's sale. It needs the token, because a page is
+// more work for the database than an audit.
 func (a *API) orders(w http.ResponseWriter, r *http.Request) {
 	limit, err := strconv.Atoi(cmp.Or(r.URL.Query().Get("limit"), defaultOrders))
 	if err != nil {

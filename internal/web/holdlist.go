@@ -28,7 +28,8 @@ type HoldList struct {
 }
 
 // ListedHold is a hold with its order and its payments. If the stage has forgotten the hold, only
-// these are known. The fencing token is left out, because only the buyer may know it.
+// the order and the payments are known. The fencing token is left out, because only the buyer may
+// know it.
 type ListedHold struct {
 	ID        string          `json:"id"`
 	Buyer     string          `json:"buyer,omitempty"`
@@ -51,11 +52,11 @@ type listedPayment struct {
 	Status   payment.Status `json:"status"`
 }
 
-// maxAudited is the most entries of the ledger that one request audits.
+// maxAudited is the maximum number of ledger entries that one request audits.
 const maxAudited = 5_000
 
 // listHolds answers with the newest holds of the item's sale. It needs the token, because it lists
-// ids, and anyone who knows the id of a hold can read the hold and its buyer.
+// ids, and anyone who knows a hold's id can read the hold and its buyer.
 func (a *API) listHolds(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	found, err := a.cfg.Holds.List(ctx, r.PathValue("sku"))

@@ -109,8 +109,8 @@ func (a *API) answerHold(w http.ResponseWriter, r *http.Request, outcome string,
 	a.metrics.request(a.stageOf(r.PathValue("id")), outcome)
 }
 
-// bodyToken reads the token of a hold from the body of a request; the token is nil if the body has
-// none. If the body is malformed, bodyToken replies with an error and returns false.
+// bodyToken reads the token of a hold from the body of a request. If the body has no token, it is
+// nil. If the body is malformed, bodyToken replies with an error and returns false.
 func bodyToken(w http.ResponseWriter, r *http.Request) (token *int64, ok bool) {
 	var body struct {
 		Token *int64 `json:"token"`
@@ -198,7 +198,7 @@ func (a *API) holdStages() []string {
 	return names
 }
 
-// otherHolds is the metrics label for ids that no stage has issued, and webhooks is the label for
+// otherHolds is the metrics label for ids that no stage has issued. webhooks is the label for
 // webhooks.
 const (
 	otherHolds = "unknown_hold"
@@ -218,7 +218,7 @@ func (a *API) stageOf(id string) string {
 
 // webhook handles a webhook of the payment provider. The signature is checked before the body is
 // parsed. Only the ids of the event and its payment are used: the service asks the provider for the
-// payment's state, so that an old or false event changes nothing.
+// payment's state, so that an outdated or false event changes nothing.
 func (a *API) webhook(w http.ResponseWriter, r *http.Request) {
 	event, ok := a.readWebhook(w, r)
 	if !ok {
@@ -281,7 +281,7 @@ func (a *API) readWebhook(w http.ResponseWriter, r *http.Request) (payment.Event
 	return payment.Event{}, false
 }
 
-// verified reads an event from the body, which must have exactly one signature, and a valid one.
+// verified reads an event from the body. There must be exactly one signature, and it must be valid.
 func (a *API) verified(signatures []string, body []byte) (payment.Event, error) {
 	if len(signatures) != 1 {
 		return payment.Event{}, payment.ErrSignature

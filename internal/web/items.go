@@ -103,7 +103,7 @@ func (a *API) deductRequest(w http.ResponseWriter, r *http.Request) (stock.Reque
 }
 
 // oneEach reports whether a buyer may take that many units with the strategy that the request
-// names. If not, it replies with an error.
+// names. If not, oneEach replies with an error.
 func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bool {
 	if !a.cfg.OneEach || r.URL.Query().Get("strategy") == "" && quantity == 1 || problem.Authorized(r, a.cfg.Token) {
 		return true
@@ -113,9 +113,9 @@ func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bo
 	return false
 }
 
-// idempotencyKey returns the key of a request, "" for none. If the header is empty or given twice,
-// it replies with an error and returns false: the client relies on a key, but it is unclear on
-// which one.
+// idempotencyKey returns the key of a request, or "" if it has none. If the header is empty or
+// given twice, idempotencyKey replies with an error and returns false: the client relies on a key,
+// but it is unclear which one.
 func idempotencyKey(w http.ResponseWriter, r *http.Request) (string, bool) {
 	keys := r.Header.Values("Idempotency-Key")
 	switch {
@@ -131,15 +131,15 @@ func idempotencyKey(w http.ResponseWriter, r *http.Request) (string, bool) {
 	return "", false
 }
 
-// sold is the reply to a deduct.
+// sold is the reply to a purchase.
 type sold struct {
 	stock.Order
 	Remaining int64 `json:"remaining"` // as this buyer saw it
 	Replayed  bool  `json:"replayed"`  // an earlier request with the same key made the order
 
-	// State is the last known state of an order that is written through a stream.
+	// State is the last known state of the order, if it is written through a stream.
 	State  string `json:"state,omitempty"`
-	Reason string `json:"reason,omitempty"` // why the order waits for a retry of the dead letters
+	Reason string `json:"reason,omitempty"` // why the order is waiting for a retry of the dead letters
 }
 
 // held writes the spans into the reply's header.
@@ -274,11 +274,10 @@ func (a *API) deleteItem(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// categoriesKey is the name of the cached map of categories.
+// categoriesKey is the name of the category map in the cache.
 const categoriesKey = "categories"
 
-// ItemKey returns the name of an item's cached value, which is also the name that the cache's
-// guards lock.
+// ItemKey returns the name of an item's value in the cache. The cache's guards lock the same name.
 func ItemKey(sku string) string { return "item:" + sku }
 
 // forget removes an item that has changed from the cache.

@@ -80,8 +80,8 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// seen creates the series that alerts depend on when a strategy is first used: if a counter first
-// appears with the value 1, Prometheus sees no increase.
+// seen creates the series that alerts depend on when a strategy is first used. Otherwise the
+// counters would first appear with the value 1, and Prometheus would see no increase.
 func (m *metrics) seen(strategy string) {
 	m.lost.WithLabelValues(strategy)
 	m.requests.WithLabelValues(strategy, "sold")

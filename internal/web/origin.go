@@ -12,8 +12,8 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// protected guards against CSRF and DNS rebinding: it refuses requests that another site makes a
-// visitor's browser send.
+// protected guards against CSRF and DNS rebinding: it refuses requests that another site makes the
+// browser of a visitor send.
 //
 // A browser says which site a request comes from. Requests that change something and come from
 // another site are refused. Clients other than browsers do not say so, and are accepted.

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// outcome is the reply to an error.
+// outcome says how the API replies to an error.
 type outcome struct {
 	err    error
 	status int
@@ -60,7 +60,7 @@ var outcomes = []outcome{
 	{stock.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 	{cache.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 
-	// The outcome of a payment must come before its cause, because such an error wraps both.
+	// The outcome of a payment must come before its cause, because the error wraps both.
 	{holds.ErrPending, http.StatusServiceUnavailable, "payment_pending", false},
 	{holds.ErrRefunded, http.StatusConflict, "refunded", false},
 	{holds.ErrUnknownHold, http.StatusNotFound, "unknown_hold", false},

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxWatched is how many items have sale metrics: those that were sold or put on sale most
-	// recently. Each item costs an audit, and a label must not have many values.
+	// maxWatched is the maximum number of items with sale metrics: those that were sold or put on
+	// sale most recently. Each item costs an audit, and a label must not have many values.
 	maxWatched = 20
 	// auditedEvery is how old the figures may be before a scrape begins a new round.
 	auditedEvery = 10 * time.Second
@@ -89,8 +89,8 @@ type saleAudit struct {
 }
 
 // after adds to an audit the number of units that are certainly lost. An audit reads the stock
-// before it counts the orders, so purchases in between look like lost updates. But the units of the
-// orders that the previous audit counted were taken before this reading of the stock, so only these
+// before it counts the orders, so purchases in between look like lost updates. But the orders that
+// the previous audit counted took their units before this audit read the stock, so only these
 // orders are used. Unwritten orders may be newer, and are left out.
 func (before saleAudit) after(a stock.Audit) saleAudit {
 	if before.SaleID != a.SaleID {
@@ -103,12 +103,12 @@ func (before saleAudit) after(a stock.Audit) saleAudit {
 
 // close prevents new audits, and cancels the running one.
 func (m *saleMetrics) close() {
-	m.mu.Lock() // so that no round begins meanwhile
+	m.mu.Lock() // so that no round begins before the cancellation
 	defer m.mu.Unlock()
 	m.cancel()
 }
 
-// wait waits until the last round has ended, but at most for limit: a running statement is not
+// wait waits until the last round has ended, but no longer than limit: a running statement is not
 // interrupted. Call it after close.
 func (m *saleMetrics) wait(limit time.Duration) {
 	m.mu.Lock()
@@ -177,7 +177,7 @@ func (m *saleMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.failures.Collect(ch)
 }
 
-// current returns the figures of the last round, or none if the running round is late.
+// current returns the figures of the last round, or none if the running round takes too long.
 func (m *saleMetrics) current() saleFigures {
 	awaitRound(m.begin(), maxScrapeWait)
 	m.mu.Lock()
@@ -188,7 +188,7 @@ func (m *saleMetrics) current() saleFigures {
 	return *m.found
 }
 
-// running reports whether a round is running. The caller has locked mu.
+// running reports whether a round is running. The caller must hold mu.
 func (m *saleMetrics) running() bool {
 	select {
 	case <-m.round:
@@ -218,8 +218,8 @@ func (m *saleMetrics) begin() <-chan struct{} {
 	return ended
 }
 
-// look counts the alarms and audits the items, the most recent first. An audit may end after the
-// round's time is over; then the remaining audits count as failed.
+// look counts the alarms and audits the items, the most recent first. If the time of the round is
+// over, the remaining audits count as failed.
 func (m *saleMetrics) look(watched []string, before *saleFigures) *saleFigures {
 	ctx, cancel := context.WithTimeout(m.ctx, maxAuditTime)
 	defer cancel()

@@ -16,9 +16,9 @@ import (
 const deductRoute = "/api/items/{sku}/deduct"
 
 // trace begins the span of a purchase and makes the purchase record its steps. The reply must be
-// written to the returned writer. The returned function, called after the reply, ends the span and
-// adds a child span for each step. The attributes follow OpenTelemetry's conventions for HTTP, and
-// contain no idempotency key or buyer.
+// written to the returned writer. The returned function must be called after the reply: it ends the
+// span and adds a child span for each step. The attributes follow OpenTelemetry's conventions for
+// HTTP, and contain no idempotency key or buyer.
 //
 // The steps become spans only when the request is over, so that a purchase that is not sampled
 // costs nothing. The trace of a request has no steps if its shop was killed.

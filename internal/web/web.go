@@ -26,7 +26,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// maxBody is the most bytes of a request's body.
+// maxBody is the maximum length of a request's body, in bytes.
 const maxBody = 4 << 10
 
 // Strategy is the API's description of a strategy.
@@ -58,22 +58,22 @@ type Config struct {
 	OneEach    bool              // buyers without the token get one unit, by the default strategy only
 	Logger     *slog.Logger
 
-	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are its
-	// stages, and HoldStage is the one for requests that name none. The payment
-	// provider signs its webhooks with WebhookSecret.
+	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are its stages,
+	// and HoldStage is the stage for requests that do not name one. The payment provider signs its
+	// webhooks with WebhookSecret.
 	Holds         *holds.Service
 	HoldStages    []Strategy
 	HoldStage     string
 	WebhookSecret []byte
 
-	// HoldFaults sets the faults of single payments. Ledger reads the provider's entries for a
-	// sale. If there are more than most, it returns only their number. Both are nil if the provider
-	// is not in this process.
+	// HoldFaults sets the faults of single payments. Ledger reads the provider's entries for a sale
+	// and their number. If there are more than the given maximum, it returns only the number. Both
+	// are nil if the provider is not in this process.
 	HoldFaults *payfault.Faults
 	Ledger     func(saleID string, most int) (entries []payment.Entry, number int)
 
-	// LockErrors are the errors, besides the domain's own, with which a strategy's lock reports that
-	// it was not acquired.
+	// LockErrors are the errors of the strategies' locks that mean that a lock was not acquired.
+	// They do not include the domain's own errors.
 	LockErrors []error
 
 	// Page serves all paths outside the API; nil: no page.
@@ -122,7 +122,7 @@ func New(cfg Config) *API {
 // afterwards.
 func (a *API) Close() { a.metrics.sales.close() }
 
-// Wait waits until the background work has ended, but at most for limit.
+// Wait waits until the background work has ended, but no longer than limit.
 func (a *API) Wait(limit time.Duration) { a.metrics.sales.wait(limit) }
 
 // Handler returns the handler for all routes and the page, with the checks that every request

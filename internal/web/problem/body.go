@@ -17,7 +17,7 @@ import (
 // CodeInvalid is the code for an invalid request.
 const CodeInvalid = "invalid"
 
-// maxQuoted is the most bytes of a client's text that a reply repeats.
+// maxQuoted is the maximum length of a client's text that a reply repeats, in bytes.
 const maxQuoted = 64
 
 var (
@@ -100,7 +100,7 @@ func decode(body io.Reader, v any) error {
 }
 
 // eachFieldOnce refuses two things that encoding/json accepts: a field that is given twice, and a
-// name in a different case, such as Quantity for quantity. The text is a JSON value.
+// name in a different case, such as Quantity instead of quantity. The text must be a JSON value.
 func eachFieldOnce(text []byte, allowed []string) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {

@@ -88,8 +88,8 @@ func Guarded(token string, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// Authorized reports whether a request has the token. If token is "" every request is
-// authorized. The name of the scheme may be in lower case (RFC 9110, section 11.1).
+// Authorized reports whether a request has the token. If token is "", every request is authorized.
+// The name of the scheme may be in lower case (RFC 9110, section 11.1).
 func Authorized(r *http.Request, token string) bool {
 	if token == "" {
 		return true

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// silence is how long a new connection may stay open without a request while others wait.
+	// silence is how long a new connection may stay open without a request while others are
+	// waiting.
 	silence = time.Second
 
 	// acceptPause is how long the shop waits after it failed to accept a connection,
@@ -22,16 +23,16 @@ const (
 	// fullLogPause is the time between two warnings that the shop is full.
 	fullLogPause = 10 * time.Second
 
-	// writePiece is how many bytes are written within one time limit. A slow client
-	// gets a large reply in many pieces, each with its own limit.
+	// writePiece is how many bytes are written within one time limit. A large reply reaches a slow
+	// client in many pieces, each with its own limit.
 	writePiece = 64 << 10
 )
 
 // connections is a listener that limits how many connections are open. Further connections wait,
-// the first in the shop and the others in the operating system's queue. While connections wait, one
-// without a running request is closed to make room: one that has sent nothing since it was opened,
-// or else the one that has been idle longest. An error of a single connection does not end the
-// listener.
+// the first in the shop and the others in the operating system's queue. While connections are
+// waiting, a connection without a running request is closed to make room: one that has sent nothing
+// since it was opened, or else the one that has been idle longest. An error of a single connection
+// does not end the listener.
 //
 // It also limits how long a client may take to read a reply.
 type connections struct {
@@ -44,12 +45,12 @@ type connections struct {
 	end   sync.Once
 	freed chan struct{} // receives a value when there may be room; ends pause
 
-	crowded atomic.Bool // whether a connection waits to be admitted
+	crowded atomic.Bool // whether a connection is waiting to be admitted
 
 	mu       sync.Mutex
 	open     map[*connection]struct{}
-	silent   *list.List // connections without a request so far, the oldest first
-	idle     *list.List // connections between two requests, the longest idle first
+	silent   *list.List // connections that have not sent a request yet, the oldest first
+	idle     *list.List // connections between two requests, the one that has been idle longest first
 	draining bool       // connections without a request are closed immediately
 	warnedAt time.Time  // when the last warning was logged
 }
@@ -77,8 +78,8 @@ func newConnections(l net.Listener, most int, writeTimeout time.Duration, log *s
 	}
 }
 
-// Accept returns the next connection when there is room for it. Its only error is
-// net.ErrClosed.
+// Accept waits until there is room for another connection, and returns the next one. Its only error
+// is net.ErrClosed.
 func (l *connections) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -223,9 +224,9 @@ func (l *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeSilent closes the connections that have not sent a request, and those that come later.
-// Browsers open connections that they never use, and Shutdown would wait seconds for a request on
-// each.
+// closeSilent closes the connections that have not sent a request, and later does the same to new
+// ones. Browsers open connections that they never use, and Shutdown would wait seconds for a
+// request on each.
 func (l *connections) closeSilent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,9 +236,9 @@ func (l *connections) closeSilent() {
 	}
 }
 
-// closeIfCrowded sends the header "Connection: close" with each reply while connections wait to be
-// admitted. Otherwise the client might send another request on a connection that is just being
-// closed, and not know whether the request was received.
+// closeIfCrowded sends the header "Connection: close" with each reply while connections are waiting
+// to be admitted. Otherwise the client might send another request on a connection that is just
+// being closed, and not know whether the request was received.
 func (l *connections) closeIfCrowded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.crowded.Load() {
@@ -247,7 +248,7 @@ func (l *connections) closeIfCrowded(h http.Handler) http.Handler {
 	})
 }
 
-// enter and leave are called with of.mu locked.
+// The caller of enter or leave must have locked of.mu.
 func (c *connection) enter(in *list.List) { c.in, c.element = in, in.PushBack(c) }
 
 func (c *connection) leave() {

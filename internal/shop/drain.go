@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// A shop ends within about five seconds; the first two of these times together are less. Sending
-// the last traces may take another second. Docker, for example, kills a process after ten seconds.
+// A shop ends within about five seconds: the first two of these times add up to less. Sending the
+// last traces may take another second. Docker, for example, kills a process after ten seconds.
 // Tests change these times.
 var (
 	// drainTimeout is how long running requests may take to finish.
 	drainTimeout = 4 * time.Second
-	// sectionTimeout is how long purchases may go on after that. Their clients have been cut off, but
-	// a purchase that has begun can still be finished.
+	// sectionTimeout is how long purchases may go on after that. Their clients have been
+	// disconnected, but a purchase that has begun can still be finished.
 	sectionTimeout = 500 * time.Millisecond
 	// countTimeout limits the time for counting lost orders.
 	countTimeout = time.Second
 )
 
-// If Redis outlives this process, other processes can write the remaining orders. So this process
-// goes on writing for only finishTime after the last request.
+// finishTime is how long this process continues to write orders after the last request if Redis
+// outlives it. Other processes can then write the remaining orders.
 const finishTime = 400 * time.Millisecond
 
 // ErrUnfinished means that purchases were still running when the shop had to end.
 var ErrUnfinished = errors.New("requests are still running")
 
-// drain waits for the running requests, but not forever. First they have drainTimeout to be
-// answered. Then it closes the connections, which ends requests of slow clients. Purchases that
-// still run may have taken units whose order is not written yet, and get sectionTimeout more. If
-// that is not enough, it returns ErrUnfinished.
+// drain waits for the running requests, but only for a limited time. They have drainTimeout to be
+// answered. Then drain closes the connections, which ends requests of slow clients. Purchases that
+// are still running may have taken units whose order is not written yet, and get sectionTimeout
+// more. If that is not enough, drain returns ErrUnfinished.
 func (p *parts) drain(ctx context.Context, server *http.Server, requests *counted, failed <-chan error) error {
 	late, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (p *parts) drain(ctx context.Context, server *http.Server, requests *counte
 // ErrLost means that accepted orders were lost: they were not written, and Redis ends with the shop.
 var ErrLost = errors.New("accepted orders are lost: they are not in the database, and Redis ends with the shop")
 
-// finishTime returns how long the shop goes on writing accepted orders after the last request.
+// finishTime returns how long the shop continues to write accepted orders after the last request.
 func (p *parts) finishTime() time.Duration {
 	if !p.cfg.RedisEnds || p.closing.IsZero() {
 		return finishTime
@@ -95,7 +95,7 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-// wait waits until no request is running, but at most for limit, and returns how many are still
+// wait waits until no request is running, but no longer than limit. It returns how many are still
 // running.
 func (c *counted) wait(limit time.Duration) int64 {
 	for end := time.Now().Add(limit); c.n.Load() > 0 && time.Now().Before(end); {

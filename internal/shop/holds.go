@@ -24,8 +24,8 @@ func holdStages() []web.Strategy {
 	return all
 }
 
-// openHolds opens the sale by holds, and adds it to the config. Own is the shop's embedded payment
-// provider, or nil. The caller must call end.
+// openHolds opens the sale by holds, and adds it to the config. The argument own is the shop's
+// embedded payment provider, or nil. The caller must call end.
 func openHolds(ctx context.Context, cfg *Config, own *payment.Server) (end func() error, err error) {
 	c := &cfg.Holds
 	c.DB = cfg.Stock.DB

@@ -7,9 +7,9 @@ import (
 	"oversell/internal/catalog"
 )
 
-// offer returns the strategies that the shop can run with o, and records for the API why it lacks
-// the others. It starts the servers that the default strategy needs, so that a shop that cannot run
-// it does not open.
+// offer returns the strategies that the shop can run with o. For each other strategy it records why
+// the shop lacks it, for the API. It also starts the servers that the default strategy needs: a
+// shop that cannot run its default strategy must not open.
 func (c *Config) offer(ctx context.Context, o catalog.Options) (can catalog.List, err error) {
 	c.Web.Absent = make(map[string]string)
 	for _, s := range catalog.Strategies() {

@@ -34,7 +34,7 @@ type payments struct {
 	serving sync.WaitGroup
 }
 
-// openPayments makes a client of the provider and adds it to the config. If the provider is
+// openPayments creates a client of the provider and adds it to the config. If the provider is
 // embedded, openPayments starts it.
 func openPayments(ctx context.Context, cfg *Config) (p *payments, err error) {
 	p = &payments{stop: func() {}}
@@ -69,7 +69,7 @@ func withoutPassword(address string) string {
 	return u.Redacted()
 }
 
-// maxLedgerName is the most bytes that holds.Config.Ledger may have.
+// maxLedgerName is the maximum length of holds.Config.Ledger, in bytes.
 const maxLedgerName = 255
 
 // ledgerNameOf returns the name or URL of a provider in the form that is stored with each payment.
@@ -113,8 +113,8 @@ func (p *payments) start(ctx context.Context, cfg *Config) (address string, err 
 	return "http://" + l.Addr().String(), nil
 }
 
-// webhooksTo tells the embedded provider where the shop listens. Another provider gets the address
-// when it is started.
+// webhooksTo tells the embedded provider the address at which the shop listens. Any other provider
+// gets the address when it is started.
 func (p *payments) webhooksTo(addr net.Addr) error {
 	tcp, ok := addr.(*net.TCPAddr)
 	if p.own == nil || !ok {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The time limits of the HTTP server. A handler may take as long as waiting for a lock and the work
-// under it.
+// The time limits of the HTTP server. Handlers have none, because they may wait for a lock and do
+// the work under it.
 const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 15 * time.Second

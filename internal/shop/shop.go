@@ -44,7 +44,7 @@ type Config struct {
 	Logger   *slog.Logger         // default: slog.Default
 
 	TTL    time.Duration // lease of a lock; default 6 s
-	Policy guard.Policy  // how to wait for a lock; default: a guard.Line
+	Policy guard.Policy  // how a buyer waits for a lock; default: a guard.Line
 
 	// Connections is the maximum number of connections to clients at the same time. The default is
 	// the limit on open files minus the shop's own files and the OtherFiles of the rest of the
@@ -56,8 +56,8 @@ type Config struct {
 	// cut off; default 10 s.
 	WriteTimeout time.Duration
 
-	// Reconcile is the pause between two searches for stranded units in the background; 0:
-	// none. See stock.Service.ReturnStranded.
+	// Reconcile is the pause between two searches for stranded units in the background; 0: there
+	// are no such searches. See stock.Service.ReturnStranded.
 	Reconcile time.Duration
 
 	// Provider is the payment provider: "" for none, OwnProvider, or a URL.
@@ -69,9 +69,9 @@ type Config struct {
 	Consumer   stream.Consumer
 	NoConsumer bool
 
-	// RedisEnds says that Redis ends with the shop but the database does not. Then, when it closes,
-	// the shop goes on writing accepted orders for as long as it waits for purchases, and Run
-	// returns ErrLost if some remain.
+	// RedisEnds says that Redis ends with the shop but the database does not. Then, when the shop
+	// closes, it continues to write accepted orders for as long as it waits for purchases. Run
+	// returns ErrLost if some orders remain.
 	RedisEnds bool
 
 	// If Hurry is not nil and ends after Run's ctx has ended, Run stops waiting.
@@ -82,8 +82,8 @@ type Config struct {
 	// QuickLoads skips Stock.Work in loads into the cache.
 	QuickLoads bool
 
-	// DBHeld, if not nil, is called each time a database connection is returned to the pool, with
-	// the time that the connection was out of it.
+	// DBHeld, if not nil, is called each time a database connection is returned to the pool. The
+	// argument is how long the connection was in use.
 	DBHeld func(held time.Duration)
 
 	// Hook, if not nil, sees every command to Redis, and Through wraps the connections to the
@@ -101,21 +101,23 @@ type Config struct {
 
 // The defaults of a Config.
 const (
-	// DefaultTTL is how long no buyer is served after a holder was killed: the ttl of a lock. It is
-	// shorter than DefaultWait, so that waiters can still be served after that. A lock that is
-	// renewed after each third of its ttl survives stalls and failed renewals of up to 4 s. A lock
-	// that is not renewed must last as long as the work, in which one statement may take 5 s.
+	// DefaultTTL is the default ttl of a lock: how long no buyer is served after a holder was
+	// killed. It is shorter than DefaultWait, so that waiters can still be served after that. A
+	// lock that is renewed each time a third of its ttl has passed survives stalls and failed
+	// renewals of up to 4 s. A lock that is not renewed must last as long as the work, and one
+	// statement in it may take 5 s.
 	DefaultTTL  = 6 * time.Second
 	DefaultWait = 10 * time.Second
 	// defaultWriteTimeout is the default of WriteTimeout.
 	defaultWriteTimeout = 10 * time.Second
-	// poolSize is the maximum number of an instance's connections to Redis. Waiters share them, so
-	// that thousands can wait.
+	// poolSize is the maximum number of an instance's connections to each Redis server. Waiters
+	// share them, so that thousands can wait.
 	poolSize = 128
 	// readStrategy is the strategy that guards cached reads if the default strategy cannot.
 	readStrategy = "local"
-	// DefaultReconcile is how often command shop looks for stranded units. A round costs two reads for
-	// each item, and a count of orders for each item that was sold since the last round.
+	// DefaultReconcile is the pause after which command shop looks for stranded units again. A round
+	// costs two reads for each item, and a count of orders for each item that was sold since the last
+	// round.
 	DefaultReconcile = 5 * time.Second
 	// checkTimeout limits a health check of the backends.
 	checkTimeout = time.Second
@@ -150,11 +152,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Run serves requests until ctx is cancelled. Then it turns waiters away, lets running purchases
+// Run serves requests until ctx is cancelled. Then it refuses the waiters, lets running purchases
 // end, and returns nil. If these take longer than 4.5 seconds, for example because the database
 // hangs, it closes the backends and returns ErrUnfinished: units may then be taken without an
 // order. If accepted orders are lost with Redis, it returns ErrLost. Clients that are slow to send
-// or to read are cut off after 4 seconds.
+// or to read are disconnected after 4 seconds.
 func Run(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	if _, err := catalog.Strategies().Find(cfg.Strategy); err != nil {
@@ -273,8 +275,8 @@ func (p *parts) consume(ctx context.Context) (stop func()) {
 	}
 }
 
-// logBackends logs the backends with their versions, and warns if a server does not tell its
-// version or if Redis denies the shop INFO.
+// logBackends logs the backends with their versions. It warns if a server does not tell its
+// version, or if Redis denies the shop INFO.
 func (c *Config) logBackends(ctx context.Context) {
 	rdb := c.Stock.Redis
 	redisName, redisErr := backend.RedisName(ctx, rdb, c.RedisURL)
@@ -350,7 +352,7 @@ func described(list catalog.List) []web.Strategy {
 	return all
 }
 
-// check pings both backends.
+// check checks that both backends answer.
 func check(ctx context.Context, rdb redis.UniversalClient, db *gorm.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

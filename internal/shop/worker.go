@@ -7,7 +7,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// workerPoll is how often a worker looks for accepted orders.
+// workerPoll is the interval at which a worker looks for accepted orders.
 const workerPoll = 20 * time.Millisecond
 
 // Work writes the accepted orders of shops on the same backends until ctx is cancelled, and serves

@@ -73,8 +73,8 @@ func (r *Reader) Close() { r.waiters.Close(ErrClosing) }
 
 // Request says what to read and how.
 type Request struct {
-	Key      string // the strategy that guards the load
-	Strategy string // guards the load
+	Key      string // the name of the value, the same in all instances
+	Strategy string // the strategy that guards the load
 	Owner    string // the reader's id, unique among all instances
 
 	// NoSecondLook skips the second look, to show why it is needed: every reader that has waited

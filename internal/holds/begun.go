@@ -224,7 +224,7 @@ func (s *Service) PaymentAlarms(ctx context.Context, sku string) (int64, error) 
 // Alarms counts the payments that an operator has to look at, including those of deleted items.
 func (s *Service) Alarms(ctx context.Context) (int64, error) { return s.count(ctx, "alarm <> ''") }
 
-// recordOf returns the record of a payment with the id. If there is none, found is false.
+// recordOf returns the record of the payment with the given id.
 func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b begunRow, found bool, err error) {
 	// Times are left out, so that two runs of the lab produce the same output.
 	columns := []string{

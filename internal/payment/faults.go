@@ -78,7 +78,7 @@ func (f Faults) check() error {
 	return nil
 }
 
-// switched holds faults that are in force, and the counts of what they apply to.
+// switched holds faults, and what was counted since they were set.
 type switched struct {
 	faults Faults
 	counts struct{ lost, asked, done, events int } // since the faults were set

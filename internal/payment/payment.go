@@ -107,5 +107,5 @@ const (
 	Refunded   Status = "refunded"
 )
 
-// refundFailed is only the status of an Entry. The payment's own status goes back to Captured.
+// refundFailed is a status that only an Entry has. The payment's own status goes back to Captured.
 const refundFailed Status = "refund_failed"

@@ -35,10 +35,10 @@ type Retried struct {
 	Over int `json:"over"` // of those left: orders of sales that are over
 }
 
-// RetryDead puts the dead letters of an item's current sale back into the stream. An order
-// that still has its units is written with them. For any other order, units are taken from
-// the current stock, as for a new request of its buyer. Orders of a sale that is over stay
-// dead letters: nobody in the current sale has asked for them. It returns ErrUnknownItem, and
+// RetryDead puts the dead letters of an item's current sale back into the stream. An order that
+// still has its units is written with them. For any other order, units are taken from the current
+// stock, as for a new request of its buyer. Orders of a sale that is over stay dead letters: nobody
+// in the current sale has asked for them. It returns ErrUnknownItem if there is no such item, and
 // ErrOtherStrategy while the turn of another family lasts.
 func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	done := Retried{SKU: sku}

@@ -193,7 +193,7 @@ func (s *shown) replace(ctx context.Context, seen int64) bool {
 	return ok
 }
 
-// maxConditional limits the concurrent sections of Conditional in this process.
+// maxConditional limits how many sections of Conditional run at the same time in this process.
 const maxConditional = 16
 
 // Conditional returns a Guard that needs no lock, because the statement that takes the units also

@@ -39,7 +39,7 @@ func (p *purchase) newOrder(created time.Time) Order {
 	return order
 }
 
-// saleDigits is how many digits of the sale's id an order's id ends with.
+// saleDigits is the number of digits of the sale's id at the end of an order's id.
 const saleDigits = 6
 
 // itemsOf returns the items that an order with this id may belong to. It rarely returns more than

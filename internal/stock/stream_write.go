@@ -222,7 +222,7 @@ func (s store) writeJudged(item Item, accepted []*stream.Fate, bought map[string
 // writeLast writes the accepted orders of a generation that is about to end, as many as there are
 // units for. It leaves out an order whose values the database refuses: it cannot be written once
 // the generation has ended. After any other error the generation must not end. The caller must have
-// locked the item's row, and nobody may be able to accept another order in this generation.
+// locked the item's row, and made sure that nobody can accept another order in this generation.
 func (s store) writeLast(item Item, entries []stream.Entry) error {
 	var err error
 	if item.Remaining, err = s.leftByOrders(item); err != nil {
@@ -336,7 +336,7 @@ func (s *Service) consumeOnce(ctx context.Context, sku string) bool {
 	return ctx.Err() == nil
 }
 
-// streamedSale is a Service as its consumer sees it.
+// streamedSale implements stream.Sale for a Service.
 type streamedSale struct{ *Service }
 
 func (s streamedSale) Items(ctx context.Context) ([]string, error) {

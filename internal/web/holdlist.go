@@ -133,8 +133,7 @@ func (h *ListedHold) entered(e payment.Entry) {
 	h.Payments = append(h.Payments, listedPayment{e.PaymentID, e.Amount, e.Currency, e.Status})
 }
 
-// putFault sets the fault of a hold's payment. It needs both the token of the shop and that of the
-// hold.
+// putFault sets the fault of a hold's payment. It needs both the shop's token and the hold's token.
 func (a *API) putFault(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Token   *int64         `json:"token"`

@@ -191,7 +191,7 @@ func text(h holds.Hold) string {
 	return string(b)
 }
 
-// parse decodes a hold that text has encoded.
+// parse decodes a hold that the function text has encoded.
 func parse(text string) (h holds.Hold, err error) {
 	var saleID string
 	if err := json.Unmarshal([]byte(text), &[]any{&saleID, &h}); err != nil {

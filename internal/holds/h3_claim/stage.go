@@ -425,7 +425,7 @@ func (s *Stage) due(
 	return due, nil
 }
 
-// list returns the placeholders after IN.
+// list returns the placeholders of an IN clause.
 func list(values []any) string { return "(?" + strings.Repeat(", ?", len(values)-1) + ")" }
 
 // readAll reads the holds that the given WHERE clause selects. A hold with the status held counts

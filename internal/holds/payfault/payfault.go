@@ -130,7 +130,7 @@ type choice struct {
 	until     time.Time     // when the fault is forgotten
 }
 
-// New returns Faults without any fault.
+// New returns Faults in which no fault is set.
 func New(cfg Config) *Faults {
 	sleep := func(ctx context.Context, d time.Duration) bool { return guard.Sleep(ctx, d) == nil }
 	return &Faults{cfg: cfg, sleep: sleep, chosen: make(map[string]*choice)}

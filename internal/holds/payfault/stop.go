@@ -12,7 +12,7 @@ import (
 	"oversell/internal/holds"
 )
 
-// Wrap returns the stages with the faults.
+// Wrap returns the stages, with claims that stop if the hold's fault says so.
 func (f *Faults) Wrap(stages map[string]holds.Stage) map[string]holds.Stage {
 	all := make(map[string]holds.Stage, len(stages))
 	for name, s := range stages {

@@ -79,7 +79,7 @@ func (k Keys) Places() string { return k.Stream() + ":orders" }
 // ByKey is the key of the hash that maps idempotency keys to accepted orders.
 func (k Keys) ByKey(saleID string) string { return k.Stream() + ":keys:" + saleID }
 
-// Lag is the key of the histogram of the times until orders were written.
+// Lag is the key of the histogram of lags. A lag is how long an order waited to be written.
 func (k Keys) Lag(saleID string) string { return k.Stream() + ":lag:" + saleID }
 
 // All returns the keys of an item's stream, including those of one of its sales.
@@ -373,7 +373,7 @@ func (s Streams) Unwritten(ctx context.Context, sku string) ([]Entry, error) {
 // IsDead reports whether a place belongs to a dead letter.
 func IsDead(place string) bool { return strings.HasPrefix(place, deadPrefix) }
 
-// Placed returns the places of those of the given orders that have one.
+// Placed returns the places of the given orders by their id, without orders that have no place.
 func (s Streams) Placed(ctx context.Context, sku string, ids []string) (map[string]string, error) {
 	there := make(map[string]string)
 	for some := range slices.Chunk(ids, page) {

@@ -15,7 +15,7 @@ const (
 )
 
 // Faults say what a Server does wrong. The zero value means no faults. An event is subject to the
-// faults at the time when it happened, and a reply to the faults at the time when it is sent.
+// faults that were set when it happened, and a reply to the faults that are set when it is sent.
 type Faults struct {
 	// LoseReplyTo names operations that the Server carries out without replying: it closes the
 	// connection instead. LoseEvery limits this to every nth reply; 0 means every reply.

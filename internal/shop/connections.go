@@ -169,7 +169,7 @@ func (l *connections) leastUseful() *connection {
 	return nil
 }
 
-// pause waits until a connection has become idle or closed, or for d.
+// pause waits until a connection becomes idle or is closed, but no longer than d.
 func (l *connections) pause(d time.Duration) {
 	select {
 	case <-l.freed:

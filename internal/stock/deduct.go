@@ -46,7 +46,7 @@ type Result struct {
 	// State and Reason are set, as in an OrderState, if the strategy writes orders through a stream.
 	State  string
 	Reason string
-	Left   int64          // units left when this buyer read the stock
+	Left   int64          // units left, as this buyer last saw the stock
 	Spans  []figures.Span // times spent inside the critical section
 	Lock   guard.Stats
 }

@@ -66,7 +66,7 @@ const (
 // repeated is a Guard that runs the whole section again after a conflict.
 type repeated struct {
 	slots    Slots
-	unusable error             // why the database cannot be used, which every Do returns; nil: it can
+	unusable error             // returned by every Do if the database lacks what the guard needs
 	inTurn   *guard.KeyedMutex // lets this process's buyers of a sale try one at a time; nil: they may all try at once
 	// once runs the section once, waiting for a lock until wait ends if it needs one. It returns
 	// errConflict if another section was faster.

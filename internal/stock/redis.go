@@ -299,7 +299,7 @@ func (r redisStock) endGeneration(ctx context.Context, sku string, g generation)
 	return left, nil
 }
 
-// setBuyers writes into a hash the units of those buyers that it does not have yet.
+// setBuyers adds buyers and their units to a hash, except buyers that it has already.
 func (r redisStock) setBuyers(ctx context.Context, key string, all []purchased) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

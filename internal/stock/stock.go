@@ -136,7 +136,7 @@ type Item struct {
 	// Unpublished means that the generation is not in Redis yet; see startGeneration.
 	Unpublished bool `json:"-" gorm:"not null;default:false"`
 	// Family is the family of the strategies that sell the item. A caller of Put may set it to the
-	// family expected first, which saves the first buyer a step.
+	// family that will probably sell first, which saves the first buyer a step.
 	Family string `json:"-" gorm:"size:32;not null;default:''"`
 	// TurnBegan is when the family began to sell the item, in Unix milliseconds. TurnSold is how
 	// many units of the sale were sold by then. See checkTurn.

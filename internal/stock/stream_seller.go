@@ -28,7 +28,7 @@ var (
 const StreamFamily = "lua_stream"
 
 // Accepts reports whether a command runs the script that accepts orders. The bench stops processes
-// right after it.
+// right after this command.
 func Accepts(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	return len(args) > 1 && (args[1] == acceptScript.Hash() || args[1] == acceptSource)

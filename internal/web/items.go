@@ -134,7 +134,7 @@ func idempotencyKey(w http.ResponseWriter, r *http.Request) (string, bool) {
 // sold is the reply to a purchase.
 type sold struct {
 	stock.Order
-	Remaining int64 `json:"remaining"` // as this buyer saw it
+	Remaining int64 `json:"remaining"` // units left, as this buyer last saw the stock
 	Replayed  bool  `json:"replayed"`  // an earlier request with the same key made the order
 
 	// State is the last known state of the order, if it is written through a stream.

@@ -27,7 +27,7 @@ const (
 )
 
 // saleMetrics exports audits of the items that this shop sold most recently as metrics. Audits run
-// in rounds, which only a scrape begins. It is safe for concurrent use.
+// in rounds. Only a scrape begins a round. It is safe for concurrent use.
 type saleMetrics struct {
 	audit func(ctx context.Context, sku string) (stock.Audit, error)
 	// countAlarms counts the payments for holds that have an alarm, including those of items that are

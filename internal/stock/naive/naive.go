@@ -38,7 +38,7 @@ type Sale struct {
 	Redis    redis.UniversalClient
 	DB       *gorm.DB
 	Item     stock.Item // has a row in the database
-	Strategy string     // the strategy in the orders
+	Strategy string     // the name of the strategy in the orders
 }
 
 func (s Sale) left() string   { return "oversell:{" + s.Item.SKU + "}:naive:left" }

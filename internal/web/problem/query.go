@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ReadQuery returns the parameters of a request's query. Each must be an allowed one, given once
-// and not empty; otherwise ReadQuery replies with what is wrong and returns false. Unknown
+// ReadQuery returns the parameters of a request's query. Each must be allowed, be given once and
+// not be empty; otherwise ReadQuery replies with what is wrong and returns false. Unknown
 // parameters are not ignored, because then the client would not get what it asked for.
 func ReadQuery(w http.ResponseWriter, r *http.Request, allowed ...string) (parameters map[string]string, ok bool) {
 	values, err := url.ParseQuery(r.URL.RawQuery)

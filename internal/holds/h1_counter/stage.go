@@ -4,31 +4,33 @@
 // tells the sweep which units to return with INCRBY. The order is written to the database when the
 // payment has arrived. Most articles do it this way.
 //
+// The names are those of tests, and of situations in TestSituations.
+//
 // Holds:
-//   - a hold keeps its units from other buyers, and returns them when it ends: TestHoldsInCalm
+//   - a hold keeps its units from other buyers, and returns them when it ends: TestPromises
 //   - no more units are held than there are, even if many buyers come at once: TestRush
 //
 // Breaks:
 //   - a payment reads the hold first and writes the order later, without a condition: a late
-//     payment sells a unit that the sweep has returned to the stock, and so does a payment during a
-//     release: TestLatePayment, TestPaymentDuringRelease
+//     payment sells a unit that the sweep has given back, and so does a payment during a release:
+//     LatePayment, PaymentDuringRelease
 //   - an extension has the same flaw: it restores the hold after its unit went to another buyer:
-//     TestExtendedAfterItWasSold
-//   - two sweeps read the same hold, and both return its units: TestTwoSweeps
-//   - so do two releases, and two cancellations: TestDoubleRelease, TestCancelledTwice
-//   - if a process dies after DECRBY, the units are lost: TestCrashAfterTake
+//     ExtendedAfterItWasSold
+//   - two sweeps read the same hold, and both return its units: TwoSweeps
+//   - so do two releases, and two cancellations: DoubleRelease, CancelledTwice
+//   - if a process dies after DECRBY, the units are lost: CrashAfterTake
 //   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
-//     TestCrashAfterOrder
-//   - if it dies in a sweep or a release, the units that it was about to return to the stock are
-//     stranded: TestCrashInSweep
+//     CrashAfterOrder
+//   - if it dies in a sweep or a release, the units that it was about to give back are stranded:
+//     CrashInSweep
 //   - the limit and the idempotency key are read before the step that takes the units:
-//     TestLimitRaced, TestSameKeyAtOnce
-//   - the ttl uses the clock of Redis, and the sweep that of its own process: TestClocksDiffer
+//     LimitRaced, SameKeyAtOnce
+//   - the ttl uses the clock of Redis, and the sweep that of its own process: ClocksDiffer
 //   - a counter that Redis has lost, by eviction, by a restart or after a week without a hold,
-//     starts again with all units: TestRedisLosesTheSale
-//   - a hold of a sale that is over can still be paid: TestOldSaleIsStillPaid
+//     starts again with all units: RedisLosesTheSale
+//   - a hold of a sale that is over can still be paid: OldSale
 //   - a cancelled order still counts towards its buyer's limit, because the buyer is forgotten
-//   - an ended hold cannot be told from one that never existed: TestHoldsInCalm
+//   - an ended hold cannot be told from one that never existed: TestPromises
 package hold
 
 import (

@@ -4,29 +4,31 @@
 // stays, so an ended hold can be told from one that never existed. Payment, release and sweep each
 // read the status, decide, and write it, in separate statements.
 //
+// The names are those of tests, and of situations in TestSituations.
+//
 // Holds:
-//   - a hold keeps its units from other buyers, and returns them when it ends: TestHoldsInCalm
+//   - a hold keeps its units from other buyers, and returns them when it ends: TestPromises
 //   - no more units are held than there are, even if many buyers come at once: TestRush
-//   - two requests with one idempotency key make one hold: TestSameKeyAtOnce
+//   - two requests with one idempotency key make one hold: SameKeyAtOnce
 //   - a Redis that loses its data does no harm, because the stage does not use it:
-//     TestRedisLosesTheSale
+//     RedisLosesTheSale
 //
 // Breaks:
 //   - the status can change between the read and the write: a late payment sells a unit that the
-//     sweep has returned to the stock, and so does a payment during a release: TestLatePayment,
-//     TestPaymentDuringRelease
-//   - an extension has the same flaw: it writes back the status that it has read: TestExtendedAfterItWasSold
-//   - two sweeps read the same hold, and both return its units: TestTwoSweeps
-//   - so do two releases, and two cancellations: TestDoubleRelease, TestCancelledTwice
-//   - if a process dies after it took the units, they are lost: TestCrashAfterTake
+//     sweep has given back, and so does a payment during a release: LatePayment,
+//     PaymentDuringRelease
+//   - an extension has the same flaw: it writes back the status that it has read: ExtendedAfterItWasSold
+//   - two sweeps read the same hold, and both return its units: TwoSweeps
+//   - so do two releases, and two cancellations: DoubleRelease, CancelledTwice
+//   - if a process dies after it took the units, they are lost: CrashAfterTake
 //   - if it dies after it wrote the order, the hold remains, and its unit is sold again:
-//     TestCrashAfterOrder
-//   - if it dies in a sweep or a release, the units that it was about to return to the stock are
-//     stranded: TestCrashInSweep
-//   - the limit is read before the step that takes the units: TestLimitRaced
+//     CrashAfterOrder
+//   - if it dies in a sweep or a release, the units that it was about to give back are stranded:
+//     CrashInSweep
+//   - the limit is read before the step that takes the units: LimitRaced
 //   - holds expire by the clock of each process: if a process's clock is ahead, it sells units that
-//     are still held: TestClocksDiffer
-//   - a hold of a sale that is over can still be paid: TestOldSaleIsStillPaid
+//     are still held: ClocksDiffer
+//   - a hold of a sale that is over can still be paid: OldSale
 package hold
 
 import (

@@ -13,13 +13,7 @@ func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 func stage(b holds.Backends) holds.Stage { return New(b) }
 
-func TestHoldsInCalm(t *testing.T) { holdstest.Each(t, 3, stage, holdstest.Calm) }
-
-func TestExpiresInTime(t *testing.T) { holdstest.Each(t, 1, stage, holdstest.InTime) }
-
-func TestLockedRowIsSkipped(t *testing.T) {
-	holdstest.Each(t, 3, stage, func(t *testing.T, s *holdstest.Site) { holdstest.LockedRow(t, s, "oversell_holds") })
-}
+func TestPromises(t *testing.T) { holdstest.Promises(t, stage) }
 
 func TestRush(t *testing.T) {
 	holdstest.EachIsolation(t, 10, stage, func(t *testing.T, s *holdstest.Site) {
@@ -32,77 +26,31 @@ func TestRush(t *testing.T) {
 	})
 }
 
-// The late payer gets no order, and learns it, so that the payment can be refunded.
-func TestLatePayment(t *testing.T) {
-	holdstest.Test(t, 1, stage, holdstest.LatePayment, holds.ErrNotHeld, holdstest.Figures{Sold: 1})
-}
-
-// Once a hold is released it cannot be paid.
-func TestPaymentDuringRelease(t *testing.T) {
-	holdstest.Test(t, 1, stage, holdstest.PaymentDuringRelease, holds.ErrNotHeld, holdstest.Figures{Sold: 1})
-}
-
-// One of two sweeps gives the unit back.
-func TestTwoSweeps(t *testing.T) {
-	holdstest.Test(t, 1, stage, holdstest.TwoSweeps, nil, holdstest.Figures{Left: 1})
-}
-
-// One of two releases gives the unit back.
-func TestDoubleRelease(t *testing.T) {
-	holdstest.Test(t, 1, stage, holdstest.DoubleRelease, holds.ErrNotHeld, holdstest.Figures{Left: 1})
-}
-
-// If a process dies in the transaction, no unit is lost.
-func TestCrashAfterTake(t *testing.T) {
-	holdstest.Test(t, 3, stage, holdstest.CrashAfterTake, nil, holdstest.Figures{Left: 3})
-}
-
-// A process that dies in the transaction leaves the hold as it was.
-func TestCrashAfterOrder(t *testing.T) {
-	holdstest.Test(t, 1, stage, holdstest.CrashAfterOrder, nil, holdstest.Figures{Sold: 1})
-}
-
-// The next sweep finds the hold as it was.
-func TestCrashInSweep(t *testing.T) {
-	holdstest.Test(t, 1, stage, holdstest.CrashInSweep, nil, holdstest.Figures{Left: 1})
-}
-
-// The second request is refused by the statement that counts it.
-func TestLimitRaced(t *testing.T) {
-	holdstest.Test(t, 3, stage, holdstest.LimitRaced, holds.ErrLimit, holdstest.Figures{Left: 2, Held: 1})
-}
-
-// The unique index of the keys allows only one hold, which answers both requests.
-func TestSameKeyAtOnce(t *testing.T) {
-	holdstest.Test(t, 3, stage, holdstest.SameKeyAtOnce, nil, holdstest.Figures{Left: 2, Held: 1})
-}
-
-// No process uses its own clock.
-func TestClocksDiffer(t *testing.T) {
-	holdstest.Test(t, 3, stage, holdstest.ClocksDiffer, nil, holdstest.Figures{Left: 2, Held: 1})
-}
-
-// The order is written only while the item's row names the hold's sale.
-func TestOldSaleIsStillPaid(t *testing.T) {
-	holdstest.Test(t, 2, stage, holdstest.OldSale, holds.ErrSaleOver, holdstest.Figures{Left: 5})
-}
-
-// The sale is in the database.
-func TestRedisLosesTheSale(t *testing.T) {
-	holdstest.Test(t, 1, stage, holdstest.RedisLosesTheSale, holds.ErrSoldOut, holdstest.Figures{Sold: 1})
-}
-
-func TestExtended(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Extended) }
-
-// The statement that extends finds no row with the status held.
-func TestExtendedAfterItWasSold(t *testing.T) {
-	holdstest.Test(t, 1, stage, holdstest.ExtendedAfterItWasSold, holds.ErrNotHeld, holdstest.Figures{Sold: 1})
-}
-
-func TestCancelled(t *testing.T) { holdstest.Each(t, 2, stage, holdstest.Cancelled) }
-
-// One of two cancellations ends the order.
-func TestCancelledTwice(t *testing.T) {
-	cancelled := holds.NotHeldError{Status: holds.Cancelled}
-	holdstest.Test(t, 1, stage, holdstest.CancelledTwice, cancelled, holdstest.Figures{Left: 1})
+// No unit is sold twice or lost.
+func TestSituations(t *testing.T) {
+	type figures = holdstest.Figures
+	holdstest.Situations(t, stage, map[string]holdstest.Outcome{
+		// The late buyer learns it, so that the payment can be refunded.
+		"LatePayment":            {Told: holds.ErrNotHeld, Figures: figures{Sold: 1}},
+		"PaymentDuringRelease":   {Told: holds.ErrNotHeld, Figures: figures{Sold: 1}},
+		"ExtendedAfterItWasSold": {Told: holds.ErrNotHeld, Figures: figures{Sold: 1}},
+		// One of two gives the unit back.
+		"TwoSweeps":      {Figures: figures{Left: 1}},
+		"DoubleRelease":  {Told: holds.ErrNotHeld, Figures: figures{Left: 1}},
+		"CancelledTwice": {Told: holds.NotHeldError{Status: holds.Cancelled}, Figures: figures{Left: 1}},
+		// A process that dies in the transaction leaves everything as it was.
+		"CrashAfterTake":  {Figures: figures{Left: 3}},
+		"CrashAfterOrder": {Figures: figures{Sold: 1}},
+		"CrashInSweep":    {Figures: figures{Left: 1}},
+		// The second request is refused by the statement that counts it.
+		"LimitRaced": {Told: holds.ErrLimit, Figures: figures{Left: 2, Held: 1}},
+		// The unique index of the keys allows only one hold, which answers both requests.
+		"SameKeyAtOnce": {Figures: figures{Left: 2, Held: 1}},
+		// No process uses its own clock.
+		"ClocksDiffer": {Figures: figures{Left: 2, Held: 1}},
+		// The order is written only while the item's row names the hold's sale.
+		"OldSale": {Told: holds.ErrSaleOver, Figures: figures{Left: 5}},
+		// The sale is in the database.
+		"RedisLosesTheSale": {Told: holds.ErrSoldOut, Figures: figures{Sold: 1}},
+	})
 }

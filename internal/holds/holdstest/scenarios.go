@@ -10,12 +10,79 @@ import (
 	"oversell/internal/holds"
 )
 
-// Ended reports whether err says that a hold cannot be paid or released any more. A stage that
-// forgets ended holds returns ErrUnknownHold for them.
-func Ended(err error) bool { return isOneOf(err, holds.ErrNotHeld, holds.ErrUnknownHold) }
+// situations are those that stages handle differently, and the units of their sales.
+var situations = []struct {
+	name  string
+	units int64
+	run   func(*testing.T, *Site) error
+}{
+	{"LatePayment", 1, latePayment},
+	{"PaymentDuringRelease", 1, paymentDuringRelease},
+	{"ExtendedAfterItWasSold", 1, extendedAfterItWasSold},
+	{"TwoSweeps", 1, twoSweeps},
+	{"DoubleRelease", 1, doubleRelease},
+	{"CancelledTwice", 1, cancelledTwice},
+	{"CrashAfterTake", 3, crashAfterTake},
+	{"CrashAfterOrder", 1, crashAfterOrder},
+	{"CrashInSweep", 1, crashInSweep},
+	{"LimitRaced", 3, limitRaced},
+	{"SameKeyAtOnce", 3, sameKeyAtOnce},
+	{"ClocksDiffer", 3, clocksDiffer},
+	{"OldSale", 2, oldSale},
+	{"RedisLosesTheSale", 1, redisLosesTheSale},
+}
 
-// Calm checks what every stage guarantees while nothing fails and nothing is late.
-func Calm(t *testing.T, s *Site) {
+// Outcome is what a situation must come to: the error that it returns, and where the units are
+// then.
+type Outcome struct {
+	Told error
+	Figures
+}
+
+// Situations runs each situation on embedded and on real backends, and compares its outcome with
+// what is wanted.
+func Situations(t *testing.T, n NewStage, want map[string]Outcome) {
+	t.Helper()
+	for _, situation := range situations {
+		t.Run(situation.name, func(t *testing.T) {
+			outcome, ok := want[situation.name]
+			if !ok {
+				t.Fatal("the stage does not say what it comes to")
+			}
+			Each(t, situation.units, n, func(t *testing.T, s *Site) {
+				if err := situation.run(t, s); !errors.Is(err, outcome.Told) {
+					t.Errorf("told %v, want %v", err, outcome.Told)
+				}
+				s.Want(outcome.Figures)
+			})
+		})
+	}
+}
+
+// Promises checks what every stage promises while nothing fails and nothing is late.
+func Promises(t *testing.T, n NewStage) {
+	t.Helper()
+	for _, promise := range []struct {
+		name  string
+		units int64
+		check func(t *testing.T, s *Site)
+	}{
+		{"Calm", 3, calm},
+		{"ExpiresInTime", 1, inTime},
+		{"Extended", 2, extended},
+		{"Cancelled", 2, cancelled},
+		{"LockedRowIsSkipped", 3, func(t *testing.T, s *Site) { LockedRow(t, s, "oversell_holds") }},
+	} {
+		t.Run(promise.name, func(t *testing.T) { Each(t, promise.units, n, promise.check) })
+	}
+}
+
+// ended reports whether err says that a hold cannot be paid or released any more. A stage that
+// forgets ended holds returns ErrUnknownHold for them.
+func ended(err error) bool { return isOneOf(err, holds.ErrNotHeld, holds.ErrUnknownHold) }
+
+// calm checks what every stage guarantees while nothing fails and nothing is late.
+func calm(t *testing.T, s *Site) {
 	a, b := s.Hold("a"), s.Hold("b")
 	s.Want(Figures{Left: 1, Held: 2})
 	if h, err := s.Look(t.Context(), a.ID); err != nil || h != a {
@@ -39,10 +106,10 @@ func Calm(t *testing.T, s *Site) {
 	if err := s.Release(t.Context(), b.ID, b.Token); err != nil {
 		t.Error(err)
 	}
-	if err := s.Release(t.Context(), b.ID, b.Token); !Ended(err) {
+	if err := s.Release(t.Context(), b.ID, b.Token); !ended(err) {
 		t.Errorf("the second Release = %v", err)
 	}
-	if err := s.Pay(b); !Ended(err) {
+	if err := s.Pay(b); !ended(err) {
 		t.Errorf("paying a released hold: %v", err)
 	}
 	s.Want(Figures{Left: 2, Sold: 1})
@@ -52,7 +119,7 @@ func Calm(t *testing.T, s *Site) {
 		t.Errorf("%d holds expired before their time", n)
 	}
 	s.Expire(c)
-	if err := s.Pay(c); !Ended(err) {
+	if err := s.Pay(c); !ended(err) {
 		t.Errorf("paying an expired hold: %v", err)
 	}
 	if n := s.SweepAll(); n > 1 {
@@ -134,8 +201,8 @@ func Rush(t *testing.T, s *Site) map[string]int {
 	return got
 }
 
-// InTime waits for a hold to expire by the clocks of the backends.
-func InTime(t *testing.T, s *Site) {
+// inTime waits for a hold to expire by the clocks of the backends.
+func inTime(t *testing.T, s *Site) {
 	r := s.Request("a")
 	r.TTL = 100 * time.Millisecond
 	start := time.Now()
@@ -149,15 +216,15 @@ func InTime(t *testing.T, s *Site) {
 	if held := time.Since(start); held < r.TTL/2 {
 		t.Errorf("the hold expired after %v; its ttl is %v", held, r.TTL)
 	}
-	if err := s.Pay(h); !Ended(err) {
+	if err := s.Pay(h); !ended(err) {
 		t.Errorf("paying it: %v", err)
 	}
 	s.Want(Figures{Left: s.Item.Initial})
 }
 
-// LatePayment runs a payment that reads the hold in time, but writes after the hold has expired and
+// latePayment runs a payment that reads the hold in time, but writes after the hold has expired and
 // the next buyer has paid. It returns the late payer's error.
-func LatePayment(t *testing.T, s *Site) error {
+func latePayment(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	return s.Midway(func() error { return s.Pay(a) }, func() {
 		s.Expire(a)
@@ -168,9 +235,9 @@ func LatePayment(t *testing.T, s *Site) error {
 	})
 }
 
-// PaymentDuringRelease runs a payment that reads the hold before it is released, but writes after
+// paymentDuringRelease runs a payment that reads the hold before it is released, but writes after
 // the next buyer has paid. It returns the payer's error.
-func PaymentDuringRelease(t *testing.T, s *Site) error {
+func paymentDuringRelease(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	return s.Midway(func() error { return s.Pay(a) }, func() {
 		if err := errors.Join(s.Release(t.Context(), a.ID, a.Token), s.Buy("b")); err != nil {
@@ -179,10 +246,10 @@ func PaymentDuringRelease(t *testing.T, s *Site) error {
 	})
 }
 
-// ExtendedAfterItWasSold runs an extension that reads the hold in time, but writes after the hold
+// extendedAfterItWasSold runs an extension that reads the hold in time, but writes after the hold
 // has expired and the next buyer has paid. Then the hold is paid, too. It returns the error of the
 // extension.
-func ExtendedAfterItWasSold(t *testing.T, s *Site) error {
+func extendedAfterItWasSold(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	err := s.Midway(func() error {
 		_, err := s.Extend(t.Context(), a.ID, a.Token, TTL, 3*TTL)
@@ -198,8 +265,8 @@ func ExtendedAfterItWasSold(t *testing.T, s *Site) error {
 	return err
 }
 
-// Extended checks what every stage guarantees for an extension while nothing is late.
-func Extended(t *testing.T, s *Site) {
+// extended checks what every stage guarantees for an extension while nothing is late.
+func extended(t *testing.T, s *Site) {
 	a := s.Hold("a")
 	extend := func(h holds.Hold, ttl, most time.Duration) (holds.Hold, error) {
 		return s.Extend(t.Context(), h.ID, h.Token, ttl, most)
@@ -231,7 +298,7 @@ func Extended(t *testing.T, s *Site) {
 	b := s.Hold("b")
 	s.Expire(b)
 	for _, h := range []holds.Hold{a, b, {ID: "none"}} {
-		if _, err := extend(h, TTL, 3*TTL); !Ended(err) {
+		if _, err := extend(h, TTL, 3*TTL); !ended(err) {
 			t.Errorf("a hold that has ended: %v", err)
 		}
 	}
@@ -239,9 +306,9 @@ func Extended(t *testing.T, s *Site) {
 	s.Want(Figures{Left: 1, Sold: 1})
 }
 
-// TwoSweeps runs a sweep that finds an expired hold, and another that ends it first. It returns the
+// twoSweeps runs a sweep that finds an expired hold, and another that ends it first. It returns the
 // error of the first.
-func TwoSweeps(t *testing.T, s *Site) error {
+func twoSweeps(t *testing.T, s *Site) error {
 	s.Expire(s.Hold("a"))
 	return s.Midway(func() error {
 		_, err := s.Sweep(t.Context(), s.Item.SKU, 10)
@@ -249,9 +316,9 @@ func TwoSweeps(t *testing.T, s *Site) error {
 	}, func() { s.SweepAll() })
 }
 
-// DoubleRelease runs a release that finds the hold, and another that ends it first. It returns the
+// doubleRelease runs a release that finds the hold, and another that ends it first. It returns the
 // error of the first.
-func DoubleRelease(t *testing.T, s *Site) error {
+func doubleRelease(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	release := func() error { return s.Release(t.Context(), a.ID, a.Token) }
 	return s.Midway(release, func() {
@@ -261,9 +328,9 @@ func DoubleRelease(t *testing.T, s *Site) error {
 	})
 }
 
-// CancelledTwice runs a cancellation that finds the order, and another that ends it first. It
+// cancelledTwice runs a cancellation that finds the order, and another that ends it first. It
 // returns the error of the first.
-func CancelledTwice(t *testing.T, s *Site) error {
+func cancelledTwice(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	if err := s.Pay(a); err != nil {
 		t.Error(err)
@@ -277,10 +344,10 @@ func CancelledTwice(t *testing.T, s *Site) error {
 	})
 }
 
-// Cancelled checks what every stage guarantees for a cancellation while nothing is late.
-func Cancelled(t *testing.T, s *Site) {
+// cancelled checks what every stage guarantees for a cancellation while nothing is late.
+func cancelled(t *testing.T, s *Site) {
 	a, b := s.Hold("a"), s.Hold("b")
-	if err := s.Cancel(t.Context(), a.ID, a.Token); !Ended(err) {
+	if err := s.Cancel(t.Context(), a.ID, a.Token); !ended(err) {
 		t.Errorf("cancelling what is not paid: %v", err)
 	}
 	if err := errors.Join(s.Pay(a), s.Pay(b), s.Cancel(t.Context(), a.ID, a.Token)); err != nil {
@@ -288,7 +355,7 @@ func Cancelled(t *testing.T, s *Site) {
 	}
 	s.Want(Figures{Left: 1, Sold: 1})
 	for _, err := range []error{s.Cancel(t.Context(), a.ID, a.Token), s.Pay(a)} {
-		if !Ended(err) {
+		if !ended(err) {
 			t.Errorf("cancelling or paying what is cancelled: %v", err)
 		}
 	}
@@ -298,8 +365,8 @@ func Cancelled(t *testing.T, s *Site) {
 	s.Want(Figures{Sold: 2})
 }
 
-// CrashAfterTake kills a process between taking units and writing the hold.
-func CrashAfterTake(t *testing.T, s *Site) error {
+// crashAfterTake kills a process between taking units and writing the hold.
+func crashAfterTake(t *testing.T, s *Site) error {
 	s.Dies(BeforeHold, func() error {
 		_, err := s.Take(t.Context(), s.Request("a"))
 		return err
@@ -308,9 +375,9 @@ func CrashAfterTake(t *testing.T, s *Site) error {
 	return nil
 }
 
-// CrashAfterOrder kills a process in a payment, before it ends the hold. The payment is not
+// crashAfterOrder kills a process in a payment, before it ends the hold. The payment is not
 // repeated. The hold expires, and the next buyer comes. It returns the next buyer's error.
-func CrashAfterOrder(t *testing.T, s *Site) error {
+func crashAfterOrder(t *testing.T, s *Site) error {
 	a := s.Hold("a")
 	s.Dies(BeforeEnd, func() error { return s.Pay(a) })
 	s.Expire(a)
@@ -318,8 +385,8 @@ func CrashAfterOrder(t *testing.T, s *Site) error {
 	return s.Buy("b")
 }
 
-// CrashInSweep kills a process in a sweep, before it returns the units to the stock.
-func CrashInSweep(t *testing.T, s *Site) error {
+// crashInSweep kills a process in a sweep, before it returns the units to the stock.
+func crashInSweep(t *testing.T, s *Site) error {
 	s.Expire(s.Hold("a"))
 	s.Dies(BeforeGiveBack, func() error {
 		_, err := s.Sweep(t.Context(), s.Item.SKU, 10)
@@ -332,9 +399,9 @@ func CrashInSweep(t *testing.T, s *Site) error {
 	return nil
 }
 
-// RedisLosesTheSale deletes the item's keys in Redis between two buyers. It returns the second
+// redisLosesTheSale deletes the item's keys in Redis between two buyers. It returns the second
 // buyer's error.
-func RedisLosesTheSale(t *testing.T, s *Site) error {
+func redisLosesTheSale(t *testing.T, s *Site) error {
 	if err := s.Buy("a"); err != nil {
 		t.Error(err)
 	}
@@ -348,9 +415,9 @@ func RedisLosesTheSale(t *testing.T, s *Site) error {
 	return s.Buy("b")
 }
 
-// LimitRaced runs two requests of a buyer with a limit of one: the second while the first is about
+// limitRaced runs two requests of a buyer with a limit of one: the second while the first is about
 // to write. It returns the error of the first.
-func LimitRaced(t *testing.T, s *Site) error {
+func limitRaced(t *testing.T, s *Site) error {
 	take := func() error {
 		r := s.Request("a")
 		r.Limit = 1
@@ -364,9 +431,9 @@ func LimitRaced(t *testing.T, s *Site) error {
 	})
 }
 
-// SameKeyAtOnce sends a request again, with the same idempotency key, while the first is about to
-// write. It returns ErrTwoHolds if the two requests did not get the same hold.
-func SameKeyAtOnce(t *testing.T, s *Site) error {
+// sameKeyAtOnce repeats a request with its idempotency key while the first is about to write. It
+// returns ErrTwoHolds if they did not get the same hold.
+func sameKeyAtOnce(t *testing.T, s *Site) error {
 	take := func() (holds.Hold, error) {
 		r := s.Request("a")
 		r.Key, r.Limit = "key", 1
@@ -387,17 +454,17 @@ func SameKeyAtOnce(t *testing.T, s *Site) error {
 // ErrTwoHolds means that two requests with one key got different holds.
 var ErrTwoHolds = errors.New("two requests with one key got different holds")
 
-// ClocksDiffer runs a sweep in a process whose clock is two hours ahead.
-func ClocksDiffer(t *testing.T, s *Site) error {
+// clocksDiffer runs a sweep in a process whose clock is two hours ahead.
+func clocksDiffer(t *testing.T, s *Site) error {
 	s.Hold("a")
 	ahead := s.At(func() time.Time { return time.Now().Add(2 * TTL) })
 	_, err := ahead.Sweep(t.Context(), s.Item.SKU, 10)
 	return err
 }
 
-// OldSale pays for a hold after a new sale of five units has begun, and lets another hold expire.
+// oldSale pays for a hold after a new sale of five units has begun, and lets another hold expire.
 // It returns the payer's error.
-func OldSale(t *testing.T, s *Site) error {
+func oldSale(t *testing.T, s *Site) error {
 	a, b := s.Hold("a"), s.Hold("b")
 	s.Put(5)
 	err := s.Pay(a)

@@ -1,6 +1,6 @@
-// Package holdstest tests the stages of package holds in difficult situations: late payments, two
-// sweeps, processes that die. Each function arranges one situation on embedded and on real backends
-// and returns the outcome. The tests of a stage say which outcome is right.
+// Package holdstest tests the stages of package holds: what they promise in calm, and what they do
+// in difficult situations, with late payments, two sweeps, or processes that die. It arranges each
+// situation on embedded and on real backends. The tests of a stage say which outcome is right.
 package holdstest
 
 import (
@@ -53,18 +53,6 @@ func Each(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) 
 	t.Helper()
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		f(t, New(t, rdb, db, units, n, sql.LevelDefault))
-	})
-}
-
-// Test runs a situation on embedded and on real backends, with a sale of the given number of units,
-// and checks the error that it returns, and the figures after it.
-func Test(t *testing.T, units int64, n NewStage, situation func(*testing.T, *Site) error, told error, want Figures) {
-	t.Helper()
-	Each(t, units, n, func(t *testing.T, s *Site) {
-		if err := situation(t, s); !errors.Is(err, told) {
-			t.Errorf("told %v, want %v", err, told)
-		}
-		s.Want(want)
 	})
 }
 

@@ -17,27 +17,10 @@ import (
 	"oversell/internal/web"
 )
 
-// request sends a request with headers, and the token.
-func (s *site) request(t *testing.T, method, path, body string, headers map[string]string) *httptest.ResponseRecorder {
-	t.Helper()
-	req := httptest.NewRequest(method, path, strings.NewReader(body))
-	req.Header.Set("Authorization", "Bearer "+token)
-	for name, value := range headers {
-		req.Header.Set(name, value)
-	}
-	res := httptest.NewRecorder()
-	s.ServeHTTP(res, req)
-	return res
-}
-
 // consume writes accepted orders until the test ends.
-func (s *site) consume(t testing.TB) {
+func (s *site) consume(t *testing.T, consumer stream.Consumer) {
 	t.Helper()
-	s.consumeWith(t, stream.Consumer{Poll: 10 * time.Millisecond})
-}
-
-func (s *site) consumeWith(t testing.TB, consumer stream.Consumer) {
-	t.Helper()
+	consumer.Poll = 10 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -52,15 +35,20 @@ func (s *site) consumeWith(t testing.TB, consumer stream.Consumer) {
 
 const acceptPath = "/deduct?strategy=lua_stream"
 
+// accept asks for a unit with a key, and with a preference unless that is empty.
+func (s *site) accept(sku, prefer, key string) *httptest.ResponseRecorder {
+	headers := []string{"Idempotency-Key", key}
+	if prefer != "" {
+		headers = append(headers, "Prefer", prefer)
+	}
+	return s.ask("POST", "/api/items/"+sku+acceptPath, `{"quantity":1}`, headers...)
+}
+
 func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)
 	buy := func(prefer, key string) (*httptest.ResponseRecorder, map[string]any) {
-		headers := map[string]string{"Idempotency-Key": key}
-		if prefer != "" {
-			headers["Prefer"] = prefer
-		}
-		res := s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, headers)
+		res := s.accept(sku, prefer, key)
 		var body map[string]any
 		if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil {
 			t.Fatal(err)
@@ -73,7 +61,7 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 		res.Header().Get("Location") != location || res.Header().Get("Preference-Applied") != "" {
 		t.Errorf("got %d, %v, %v", res.Code, body, res.Header())
 	}
-	state := s.request(t, http.MethodGet, location, "", nil)
+	state := s.ask("GET", location, "")
 	if state.Code != http.StatusOK || !strings.Contains(state.Body.String(), `"state":"accepted"`) {
 		t.Errorf("its state: %d, %s", state.Code, state.Body)
 	}
@@ -82,7 +70,7 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 		res.Header().Get("Preference-Applied") != "wait=1" {
 		t.Errorf("waiting with no consumer: %d, %v, %v", res.Code, body, res.Header())
 	}
-	s.consume(t)
+	s.consume(t, stream.Consumer{})
 	for res, body = buy("wait=60", "b"); res.Code == http.StatusAccepted; { // the machine stalls
 		res, body = buy("wait=60", "b")
 	}
@@ -91,7 +79,7 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 		t.Errorf("waiting: %d, %v, %v", res.Code, body, res.Header())
 	}
 	order := "/api/orders/" + fmt.Sprint(body["order_id"])
-	state = s.request(t, http.MethodGet, order, "", nil)
+	state = s.ask("GET", order, "")
 	if !strings.Contains(state.Body.String(), `"state":"written"`) {
 		t.Errorf("its state: %d, %s", state.Code, state.Body)
 	}
@@ -110,42 +98,6 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 	}
 }
 
-func TestUnknownOrders(t *testing.T) {
-	s := embeddedSite(t, nil)
-	for path, want := range map[string]string{
-		"/api/orders/01a2051e-293a-73b9-bea3-16e802ad4c04":       "404 unknown_order",
-		"/api/orders/01a2051e-293a-73b9-bea3-16e802ad4c04?sku=x": "404 unknown_order",
-		"/api/orders/" + strings.Repeat("a", 37):                 "400 invalid",
-		"/api/orders/a?sku=%21":                                  "400 invalid",
-		"/api/items/nothing/dead":                                "404 unknown_item",
-	} {
-		res := s.request(t, http.MethodGet, path, "", nil)
-		var problem struct{ Code string }
-		if err := json.Unmarshal(res.Body.Bytes(), &problem); err != nil {
-			t.Fatal(err)
-		}
-		if got := fmt.Sprintf("%d %s", res.Code, problem.Code); got != want {
-			t.Errorf("%s: got %s, want %s", path, got, want)
-		}
-	}
-}
-
-func TestAFullStreamAnswers503(t *testing.T) {
-	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) {
-		sc.Strategies["lua_stream"] = stock.Strategy{Script: stock.Streamed(sc.Redis, stock.Stream{Backlog: 1})}
-	})
-	sku := s.put(t, 10)
-	path := "/api/items/" + sku + acceptPath
-	if res := s.request(t, http.MethodPost, path, `{"quantity":1}`, nil); res.Code != http.StatusAccepted {
-		t.Errorf("got %d, %s", res.Code, res.Body)
-	}
-	res := s.request(t, http.MethodPost, path, `{"quantity":1}`, nil)
-	if res.Code != http.StatusServiceUnavailable || !strings.Contains(res.Body.String(), `"code":"backlog"`) ||
-		res.Header().Get("Retry-After") == "" {
-		t.Errorf("got %d, %s, %v", res.Code, res.Body, res.Header())
-	}
-}
-
 // A repeated request for an order that the database did not take says why it waits, as does GET of
 // the order.
 func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
@@ -160,13 +112,9 @@ func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
 		}
 	})
 	sku := s.put(t, 10)
-	s.consumeWith(t, stream.Consumer{Poll: 10 * time.Millisecond, ClaimAfter: 20 * time.Millisecond, Tries: 1})
+	s.consume(t, stream.Consumer{ClaimAfter: 20 * time.Millisecond, Tries: 1})
 	buy := func(prefer string) string {
-		headers := map[string]string{"Idempotency-Key": "a"}
-		if prefer != "" {
-			headers["Prefer"] = prefer
-		}
-		res := s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, headers)
+		res := s.accept(sku, prefer, "a")
 		return fmt.Sprint(res.Code, " ", res.Body)
 	}
 	const reason = `"state":"accepted","reason":"the database did not take the order`
@@ -179,16 +127,15 @@ func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
 	}
 }
 
-// Dead letters need the token, and a retry takes units from the current stock.
+// Dead letters are listed, and a retry takes units from the current stock.
 func TestDeadLettersOverHTTP(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 1)
-	s.consume(t)
+	s.consume(t, stream.Consumer{})
 	buy := func(key string) string {
-		headers := map[string]string{"Prefer": "wait=10", "Idempotency-Key": key}
-		res := s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, headers)
+		res := s.accept(sku, "wait=10", key)
 		for res.Code == http.StatusAccepted { // the machine stalls
-			res = s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, headers)
+			res = s.accept(sku, "wait=10", key)
 		}
 		var body struct{ Detail string }
 		if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil {
@@ -211,17 +158,11 @@ func TestDeadLettersOverHTTP(t *testing.T) {
 		t.Errorf("a unit that was sold already: %s, want %s", got, want)
 	}
 	path := "/api/items/" + sku + "/dead"
-	res := s.request(t, http.MethodGet, path, "", nil)
+	res := s.admin("GET", path, "")
 	if res.Code != http.StatusOK || !strings.Contains(res.Body.String(), `"kind":"refused"`) {
 		t.Errorf("the dead letters: %d, %s", res.Code, res.Body)
 	}
-	for _, r := range []struct{ method, path string }{{http.MethodGet, path}, {http.MethodPost, path + "/retry"}} {
-		res := s.request(t, r.method, r.path, "", map[string]string{"Authorization": "none"})
-		if res.Code != http.StatusUnauthorized {
-			t.Errorf("%s %s without the token: %d", r.method, r.path, res.Code)
-		}
-	}
-	res = s.request(t, http.MethodPost, path+"/retry", "", nil)
+	res = s.admin("POST", path+"/retry", "")
 	retried := fmt.Sprintf(`{"sku":%q,"requeued":0,"written":0,"left":1,"over":0}`, sku)
 	if res.Code != http.StatusOK || res.Body.String() != retried {
 		t.Errorf("retrying: %d, %s", res.Code, res.Body)

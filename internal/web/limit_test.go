@@ -2,7 +2,6 @@ package web_test
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 )
@@ -34,12 +33,12 @@ func TestALimitPerBuyer(t *testing.T) {
 		{"PUT", item, `{"stock":5}`, 200, `"keeper":"redis"}`},
 		{"POST", item + acceptPath, `{"quantity":5,"buyer":"ann"}`, 202, `"remaining":0`},
 	} {
-		res := s.request(t, try.method, try.path, try.body, nil)
+		res := s.admin(try.method, try.path, try.body)
 		if res.Code != try.status || !strings.Contains(res.Body.String(), try.contains) {
 			t.Errorf("%+v: got %d, %s", try, res.Code, res.Body)
 		}
 	}
-	metrics := s.request(t, http.MethodGet, "/metrics", "", nil).Body.String()
+	metrics := s.ask("GET", "/metrics", "").Body.String()
 	for outcome, n := range map[string]int{"limit_reached": 2, "accepted": 3} {
 		want := fmt.Sprintf(`oversell_requests_total{outcome=%q,strategy="lua_stream"} %d`, outcome, n)
 		if !strings.Contains(metrics, want) {

@@ -143,9 +143,9 @@ func (s *site) ask(method, path, body string, headers ...string) *httptest.Respo
 	return w
 }
 
-// admin sends a request with the token.
-func (s *site) admin(method, path, body string) *httptest.ResponseRecorder {
-	return s.ask(method, path, body, "Authorization", "Bearer "+token)
+// admin sends a request with the token. Headers are pairs.
+func (s *site) admin(method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	return s.ask(method, path, body, append(headers, "Authorization", "Bearer "+token)...)
 }
 
 // read reads a reply that must be 200 into v.

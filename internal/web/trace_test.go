@@ -155,17 +155,3 @@ func TestBadPathIsInNoSpan(t *testing.T) {
 		t.Error("no span")
 	}
 }
-
-// The sampler decides, and an unsampled purchase records no steps.
-func TestUnsampledDeductHasNoSpans(t *testing.T) {
-	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
-	db := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
-	s, recorder := traced(t, rdb, db, sdktrace.WithSampler(sdktrace.NeverSample()))
-	res := s.ask(http.MethodPost, "/api/items/"+s.put(t, 1)+"/deduct?strategy=local", `{"quantity":1}`)
-	if res.Code != http.StatusOK {
-		t.Fatalf("%d %s", res.Code, res.Body)
-	}
-	if spans := recorder.Ended(); len(spans) != 0 {
-		t.Errorf("%d spans", len(spans))
-	}
-}

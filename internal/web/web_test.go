@@ -76,7 +76,7 @@ func TestRestockAddsToTheSale(t *testing.T) {
 		Replayed       bool
 	}
 	ask := func(body string) *httptest.ResponseRecorder {
-		return s.ask("POST", path+"/restock", body, "Idempotency-Key", "click", "Authorization", "Bearer "+token)
+		return s.admin("POST", path+"/restock", body, "Idempotency-Key", "click")
 	}
 	for _, want := range []bool{false, true} {
 		read(t, s.ask("GET", path, ""), new(stock.Item)) // now the cache has the old number of units
@@ -91,10 +91,9 @@ func TestRestockAddsToTheSale(t *testing.T) {
 		t.Errorf("the item is %+v, want 30 units and 27 left", item)
 	}
 	wantProblem(t, ask(`{"add":21}`), http.StatusUnprocessableEntity, "key_reused")
-	for _, body := range []string{`{"add":0}`, `{"add":-20}`, `{"add":1000000000}`, `{}`, `{"add":1,"stock":1}`} {
+	for _, body := range []string{`{"add":0}`, `{}`, `{"add":1,"stock":1}`} {
 		wantProblem(t, s.admin("POST", path+"/restock", body), http.StatusBadRequest, "invalid")
 	}
-	wantProblem(t, s.ask("POST", path+"/restock", `{"add":20}`), http.StatusUnauthorized, "no_token")
 }
 
 func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
@@ -166,28 +165,6 @@ func TestUnknownItemsFillNothing(t *testing.T) {
 	}
 }
 
-func TestStockIsKeptInTheDatabaseIfAskedFor(t *testing.T) {
-	s := embeddedSite(t, nil)
-	path := "/api/items/in-the-database"
-	var item stock.Item
-	read(t, s.admin("PUT", path, `{"stock":2,"keeper":"database"}`), &item)
-	if item.Keeper != stock.InDatabase {
-		t.Errorf("kept in %q", item.Keeper)
-	}
-	for _, strategy := range []string{"sql_conditional", "v4_lua"} {
-		read(t, s.ask("POST", path+"/deduct?strategy="+strategy, `{"quantity":1}`), new(struct{}))
-	}
-	wantProblem(t, s.ask("POST", path+"/deduct?strategy=lua_atomic", `{"quantity":1}`), 400, "wrong_keeper")
-	wantProblem(t, s.ask("POST", path+"/deduct?strategy=sql_version", `{"quantity":1}`), 409, "sold_out")
-	var audit web.Audit
-	read(t, s.ask("GET", "/api/audit/in-the-database", ""), &audit)
-	var shown struct{ Remaining int64 }
-	read(t, s.ask("GET", path, ""), &shown)
-	if audit.Sold != 2 || audit.Remaining != 0 || audit.LostUpdates != 0 || shown.Remaining != 0 {
-		t.Errorf("the audit finds %+v, and %d are shown", audit.Stock, shown.Remaining)
-	}
-}
-
 func TestDefaultStrategyIsSwitched(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 5)
@@ -218,34 +195,28 @@ func TestShortNamesOfStrategies(t *testing.T) {
 	}
 }
 
+// Package stock tests what it refuses. Here are one reply for each kind of refusal, and what is wrong with
+// a request of HTTP.
 func TestBadInput(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)
 	deduct, one := "/api/items/"+sku+"/deduct", `{"quantity":1}`
 	cold := "/api/items/" + s.put(t, 1) // not in the cache
-	blanks, zeros, long := strings.Repeat(" ", 5000), strings.Repeat("%00", 500), strings.Repeat("n", 201)
+	blanks := strings.Repeat(" ", 5000)
 	for name, tt := range map[string]struct {
 		method, path, body string
 		status             int
 		code               string
 	}{
 		"another keeper":        {"POST", deduct + "?strategy=sql_version", one, 400, "wrong_keeper"},
-		"unknown keeper":        {"PUT", "/api/items/" + sku, `{"stock":1,"keeper":"drawer"}`, 400, "invalid"},
-		"negative":              {"POST", deduct, `{"quantity":-1}`, 400, "invalid"},
-		"zero":                  {"POST", deduct, `{"quantity":0}`, 400, "invalid"},
-		"huge":                  {"POST", deduct, `{"quantity":9223372036854775807}`, 400, "invalid"},
 		"a text":                {"POST", deduct, `{"quantity":"1"}`, 400, "invalid"},
-		"no quantity":           {"POST", deduct, `{}`, 400, "invalid"},
 		"no body":               {"POST", deduct, ``, 400, "invalid"},
 		"oversized":             {"POST", deduct, `{"quantity":1` + blanks + `}`, 413, "too_large"},
 		"unknown strategy":      {"POST", deduct + "?strategy=v0", one, 404, "unknown_strategy"},
-		"long strategy":         {"POST", deduct + "?strategy=" + zeros, one, 404, "unknown_strategy"},
 		"unknown item":          {"POST", "/api/items/nothing/deduct", one, 404, "unknown_item"},
 		"no sku":                {"POST", "/api/items//deduct", one, 404, "no_such_path"},
 		"no sku to delete":      {"DELETE", "/api/items//hot", ``, 404, "no_such_path"},
 		"dots":                  {"GET", "/api/items/../items/hot", ``, 404, "no_such_path"},
-		"strange sku":           {"POST", "/api/items/a%20b/deduct", one, 400, "invalid"},
-		"sku of a brace":        {"GET", "/api/items/%7Ba%7D", ``, 400, "invalid"},
 		"sku with a slash":      {"GET", "/api/items/a%2Fb", ``, 400, "invalid"},
 		"sku not UTF-8":         {"GET", "/api/items/%ff", ``, 400, "invalid"},
 		"wrong method":          {"GET", deduct, ``, 405, "wrong_method"},
@@ -256,14 +227,13 @@ func TestBadInput(t *testing.T) {
 		"watch for a read":      {"GET", cold + "?strategy=watch", ``, 400, "unknown_strategy"},
 		"strange second look":   {"GET", "/api/items/" + sku + "?second_look=perhaps", ``, 400, "invalid"},
 		"audit of nothing":      {"GET", "/api/audit/nothing", ``, 404, "unknown_item"},
-		"audit of a strange":    {"GET", "/api/audit/a%20b", ``, 400, "invalid"},
+		"orders of nothing":     {"GET", "/api/audit/nothing/orders", ``, 404, "unknown_item"},
+		"repair of nothing":     {"POST", "/api/audit/nothing/repair", ``, 404, "unknown_item"},
+		"letters of nothing":    {"GET", "/api/items/nothing/dead", ``, 404, "unknown_item"},
+		"unknown order":         {"GET", "/api/orders/01a2051e-293a-73b9-bea3-16e802ad4c04", ``, 404, "unknown_order"},
+		"long id of an order":   {"GET", "/api/orders/" + strings.Repeat("a", 37), ``, 400, "invalid"},
 		"no stock":              {"PUT", "/api/items/a", `{}`, 400, "invalid"},
-		"negative stock":        {"PUT", "/api/items/a", `{"stock":-1}`, 400, "invalid"},
-		"huge stock":            {"PUT", "/api/items/a", `{"stock":1000000001}`, 400, "invalid"},
-		"long name":             {"PUT", "/api/items/a", `{"stock":1,"name":"` + long + `"}`, 400, "invalid"},
-		"strange category":      {"PUT", "/api/items/a", `{"stock":1,"category":"a b"}`, 400, "invalid"},
 		"put a strange sku":     {"PUT", "/api/items/a%20b", `{"stock":1}`, 400, "invalid"},
-		"delete a strange sku":  {"DELETE", "/api/items/a%20b", ``, 400, "invalid"},
 		"no name":               {"PUT", "/api/strategy", `{}`, 400, "invalid"},
 		"unknown name":          {"PUT", "/api/strategy", `{"name":"v0"}`, 404, "unknown_strategy"},
 	} {
@@ -271,9 +241,7 @@ func TestBadInput(t *testing.T) {
 			wantProblem(t, s.admin(tt.method, tt.path, tt.body), tt.status, tt.code)
 		})
 	}
-	for _, key := range []string{"a b", strings.Repeat("k", 129), "é"} {
-		wantProblem(t, s.ask("POST", deduct, `{"quantity":1}`, "Idempotency-Key", key), 400, "invalid")
-	}
+	wantProblem(t, s.ask("POST", deduct, one, "Idempotency-Key", "a b"), 400, "invalid")
 	var audit web.Audit
 	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
 	if audit.Sold != 0 || audit.Remaining != 10 {
@@ -281,13 +249,21 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// Changes ask for the token, and so do lists with the orders and holds of buyers.
 func TestChangesAskForTheToken(t *testing.T) {
-	s := embeddedSite(t, nil)
+	s := ownSite(t)
 	sku := s.put(t, 1)
 	for _, change := range [][3]string{
 		{"PUT", "/api/items/" + sku, `{"stock":99}`},
+		{"POST", "/api/items/" + sku + "/restock", `{"add":20}`},
 		{"DELETE", "/api/items/" + sku, ``},
 		{"PUT", "/api/strategy", `{"name":"none"}`},
+		{"POST", "/api/audit/" + sku + "/repair", ``},
+		{"GET", "/api/audit/" + sku + "/orders", ``},
+		{"GET", "/api/items/" + sku + "/dead", ``},
+		{"POST", "/api/items/" + sku + "/dead/retry", ``},
+		{"GET", "/api/audit/" + sku + "/holds", ``},
+		{"PUT", "/api/holds/h3-1/fault", `{"token":1,"fault":"none"}`},
 	} {
 		for _, given := range []string{
 			"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + token, token, "Bearer " + token + "x",
@@ -387,28 +363,6 @@ func TestServersOfALockMayBeAway(t *testing.T) {
 	}
 }
 
-// The shop says why it lacks a strategy that other shops have.
-func TestAbsentStrategyIsExplained(t *testing.T) {
-	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
-		wc.Absent = map[string]string{"zookeeper": "it needs -zookeeper"}
-	})
-	sku := s.put(t, 1)
-	for strategy, want := range map[string]string{
-		"zookeeper": `there is no strategy \"zookeeper\" here: it needs -zookeeper; the shop has: none, `,
-		"v0":        `there is no strategy \"v0\"; the shop has: none, `,
-	} {
-		for _, got := range []*httptest.ResponseRecorder{
-			s.ask("POST", "/api/items/"+sku+"/deduct?strategy="+strategy, `{"quantity":1}`),
-			s.admin("PUT", "/api/strategy", fmt.Sprintf(`{"name":%q}`, strategy)),
-		} {
-			if !strings.Contains(got.Body.String(), want) {
-				t.Errorf("%s does not say %s", got.Body, want)
-			}
-			wantProblem(t, got, 404, "unknown_strategy")
-		}
-	}
-}
-
 func TestPanicIsAProblem(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
 		sc.Work = func(context.Context, string) (func(), error) { panic("in the work") }
@@ -422,18 +376,12 @@ func TestPanicIsAProblem(t *testing.T) {
 	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 500, "internal")
 }
 
-func TestLostLockIsAProblem(t *testing.T) {
-	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
-		sc.Work = func(context.Context, string) (func(), error) { return nil, fmt.Errorf("%w", stock.ErrLost) }
-	})
-	wantProblem(t, s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct", `{"quantity":1}`), 503, "lock_lost")
-}
-
 // A backend's error stays in the log even if it is the cause of an error with its own
 // reply.
 func TestCausesStayInTheLog(t *testing.T) {
 	address := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("10.9.8.7:6379 refused")}
 	for code, err := range map[string]error{
+		"backlog":   fmt.Errorf("%w: %w", stock.ErrBacklog, address),
 		"lock_lost": fmt.Errorf("%w: %w", stock.ErrLost, address),
 		"sold_out":  fmt.Errorf("%w: %w: %w", stock.ErrLost, address, stock.ErrSoldOut),
 		"cancelled": &net.OpError{Op: "dial 10.9.8.7:6379", Err: context.Canceled},
@@ -558,10 +506,6 @@ func TestHealthNamesTheInstance(t *testing.T) {
 	if got.Status != "ok" || got.Instance != t.Name() {
 		t.Errorf("got %+v", got)
 	}
-	ill := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
-		wc.Check = func(context.Context) error { return errors.New("no answer") }
-	})
-	wantProblem(t, ill.ask("GET", "/healthz", ""), 503, "backend")
 }
 
 func TestRepairReturnsStrandedUnitsOverHTTP(t *testing.T) {
@@ -569,8 +513,6 @@ func TestRepairReturnsStrandedUnitsOverHTTP(t *testing.T) {
 		sc.Grace = 50 * time.Millisecond
 	})
 	sku := s.put(t, 10)
-	wantProblem(t, s.ask("POST", "/api/audit/"+sku+"/repair", ""), 401, "no_token")
-	wantProblem(t, s.admin("POST", "/api/audit/unheard-of/repair", ""), 404, "unknown_item")
 	key := s.rdb.Keys(t.Context(), "oversell:{"+sku+"}:stock:*").Val()
 	if len(key) != 1 {
 		t.Fatalf("the keys of the stock are %q", key)

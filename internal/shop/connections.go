@@ -273,7 +273,7 @@ func (c *connection) Close() error {
 }
 
 // Write writes p in pieces. The client, or the buffers in between, must accept each piece
-// within WriteTimeout, or within a shorter limit that a handler has set. How long the
+// within writeTimeout, or within a shorter limit that a handler has set. How long the
 // handler takes before it writes does not matter.
 func (c *connection) Write(p []byte) (n int, err error) {
 	for {

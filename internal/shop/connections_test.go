@@ -65,7 +65,7 @@ func serving(t *testing.T, most int, f func(t *testing.T, s *served)) {
 			log:    new(strings.Builder),
 			handle: ok,
 		}
-		s.limits = newConnections(s.pipes, most, 10*time.Second, slog.New(slog.NewTextHandler(s.log, nil)))
+		s.limits = newConnections(s.pipes, most, writeTimeout, slog.New(slog.NewTextHandler(s.log, nil)))
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handle(w, r) })
 		server := &http.Server{
 			Handler: s.limits.closeIfCrowded(h), ReadHeaderTimeout: headerTimeout, ConnState: s.limits.track,

@@ -16,6 +16,7 @@ const (
 	headerTimeout  = 5 * time.Second
 	requestTimeout = 15 * time.Second
 	idleTimeout    = 2 * time.Minute
+	writeTimeout   = 10 * time.Second // for a client to read a piece of a reply
 )
 
 // ownFiles is how many open files a shop reserves for itself: for connections to Redis, the
@@ -37,7 +38,8 @@ func (p *parts) serve(ctx context.Context) error {
 	if err := p.paid.webhooksTo(inner.Addr()); err != nil {
 		return errors.Join(err, inner.Close())
 	}
-	l := newConnections(inner, p.cfg.Connections, p.cfg.WriteTimeout, p.cfg.Logger)
+	most := maxConnections(openFiles(), p.cfg.OtherFiles)
+	l := newConnections(inner, most, writeTimeout, p.cfg.Logger)
 	requests := &counted{Handler: l.closeIfCrowded(p.api.Handler())}
 	server := &http.Server{
 		Handler:           requests,

@@ -46,15 +46,9 @@ type Config struct {
 	TTL    time.Duration // lease of a lock; default 6 s
 	Policy guard.Policy  // how a buyer waits for a lock; default: a guard.Line
 
-	// Connections is the maximum number of connections to clients at the same time. The default is
-	// the limit on open files minus the shop's own files and the OtherFiles of the rest of the
-	// process.
-	Connections int
-	OtherFiles  int
-
-	// WriteTimeout is how long a client may take to read a piece of a reply before the client is
-	// cut off; default 10 s.
-	WriteTimeout time.Duration
+	// OtherFiles is how many open files the rest of the process needs. The shop serves as many
+	// connections at the same time as the limit on open files then allows.
+	OtherFiles int
 
 	// Reconcile is the pause between two searches for stranded units in the background; 0: there
 	// are no such searches. See stock.Service.ReturnStranded.
@@ -108,10 +102,8 @@ const (
 	// statement in it may take 5 s.
 	DefaultTTL  = 6 * time.Second
 	DefaultWait = 10 * time.Second
-	// defaultWriteTimeout is the default of WriteTimeout.
-	defaultWriteTimeout = 10 * time.Second
-	// poolSize is the maximum number of an instance's connections to each Redis server. Waiters
-	// share them, so that thousands can wait.
+	// poolSize is the maximum number of an instance's connections to Redis. Waiters share them, so
+	// that thousands can wait.
 	poolSize = 128
 	// readStrategy is the strategy that guards cached reads if the default strategy cannot.
 	readStrategy = "local"
@@ -135,12 +127,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Instance == "" {
 		c.Instance = uuid.NewString()
-	}
-	if c.Connections == 0 {
-		c.Connections = maxConnections(openFiles(), c.OtherFiles)
-	}
-	if c.WriteTimeout == 0 {
-		c.WriteTimeout = defaultWriteTimeout
 	}
 	if c.Hurry == nil {
 		c.Hurry = context.Background()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -205,4 +206,19 @@ func TestSQLiteHasNoLocksToOffer(t *testing.T) {
 		wantAbsent(t, r, name, "MySQL or MariaDB")
 		wantNoDefault(t, config(redisURL, dbURL, 1), name, "MySQL or MariaDB")
 	}
+}
+
+// The shop does not open without the server that its default strategy needs.
+func TestDefaultStrategyStartsItsServer(t *testing.T) {
+	backendtest.System(t)
+	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1)
+	servers, err := lockservers.New(t.Context(), lockservers.Specs{Etcd: "local"}, catalog.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers.Close() })
+	cfg.Servers = servers
+	missing := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("TMPDIR", missing)
+	wantNoDefault(t, cfg, "etcd", missing)
 }

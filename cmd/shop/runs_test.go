@@ -50,7 +50,7 @@ func TestPageRunsTheBenchAndTheLab(t *testing.T) {
 	}
 }
 
-// A shop that is stopped in the middle of a run of the bench ends the run.
+// A shop that is stopped in the middle of a run of the bench ends the run, and says so to its page.
 func TestShopClosesInTheMiddleOfARun(t *testing.T) {
 	p := start(t)
 	id := p.begin(t, `{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"work_us":100000,"backend":"shop"}`)
@@ -63,8 +63,8 @@ func TestShopClosesInTheMiddleOfARun(t *testing.T) {
 		p.call(t, http.MethodGet, "/api/runs/"+id, "", &run)
 	}
 	p.end(t)
-	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
-		t.Errorf("the stream did not end well: %v", err)
+	if text, err := io.ReadAll(stream.Body); err != nil || !strings.Contains(string(text), "\nevent: closing\n") {
+		t.Errorf("the stream does not say that the shop is closing: %v\n%s", err, text)
 	}
 	for _, part := range []string{"level=ERROR", "level=WARN"} {
 		if strings.Contains(p.stderr.String(), part) {

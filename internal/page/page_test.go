@@ -40,9 +40,14 @@ func newPage(t *testing.T, measure page.Measure) *page.Page {
 	return p
 }
 
-// askPage sends a request and returns the reply. Headers are pairs.
-func askPage(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
-	req := httptest.NewRequest(method, path, strings.NewReader("{}"))
+// get sends a GET.
+func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
+	return ask(h, "GET", path, "", headers...)
+}
+
+// ask sends a request and returns the reply. Headers are pairs.
+func ask(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
@@ -59,7 +64,7 @@ func TestPageHasItsParts(t *testing.T) {
 		"/api/runs":       "application/json; charset=utf-8", "/api/runs/options": "application/json; charset=utf-8",
 		"/api/stages": "application/json; charset=utf-8", "/api/schedule/levels": "application/json; charset=utf-8",
 	} {
-		w := askPage(p, "GET", path)
+		w := get(p, path)
 		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != kind || w.Body.Len() == 0 {
 			t.Errorf("%s: %d, %s, %d bytes", path, w.Code, w.Header().Get("Content-Type"), w.Body.Len())
 		}
@@ -72,21 +77,22 @@ func TestPageHasItsParts(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/page", "/page/", "/page/index.html", "/page/no.js", "/index.html", "/api", "/api/more",
+		"/api/stages/v1_setnx",
 	} {
-		w := askPage(p, "GET", path)
+		w := get(p, path)
 		if w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d, %s", path, w.Code, w.Header().Get("Content-Type"))
 		}
 	}
-	if w := askPage(p, "POST", "/"); w.Code != http.StatusMethodNotAllowed {
+	if w := ask(p, "POST", "/", ""); w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST /: %d", w.Code)
 	}
 }
 
 func TestFilesAreSentOnceAndSmall(t *testing.T) {
 	p := newPage(t, nil)
-	plain := askPage(p, "GET", "/page/app.js")
-	packed := askPage(p, "GET", "/page/app.js", "Accept-Encoding", "br, gzip;q=0.8")
+	plain := get(p, "/page/app.js")
+	packed := get(p, "/page/app.js", "Accept-Encoding", "br, gzip;q=0.8")
 	r, err := gzip.NewReader(bytes.NewReader(packed.Body.Bytes()))
 	if err != nil {
 		t.Fatal(err)
@@ -99,10 +105,10 @@ func TestFilesAreSentOnceAndSmall(t *testing.T) {
 	if plain.Header().Get("Vary") != "Accept-Encoding" || plain.Header().Get("ETag") == packed.Header().Get("ETag") {
 		t.Errorf("plain %v, packed %v", plain.Header(), packed.Header())
 	}
-	if w := askPage(p, "GET", "/page/app.js", "Accept-Encoding", "gzip;q=0"); w.Header().Get("Content-Encoding") != "" {
+	if w := get(p, "/page/app.js", "Accept-Encoding", "gzip;q=0"); w.Header().Get("Content-Encoding") != "" {
 		t.Error("who does not take gzip gets it")
 	}
-	w := askPage(p, "GET", "/page/app.js", "Accept-Encoding", "gzip", "If-None-Match", packed.Header().Get("ETag"))
+	w := get(p, "/page/app.js", "Accept-Encoding", "gzip", "If-None-Match", packed.Header().Get("ETag"))
 	if w.Code != http.StatusNotModified || w.Body.Len() != 0 {
 		t.Errorf("a client that has it gets %d and %d bytes", w.Code, w.Body.Len())
 	}
@@ -118,13 +124,13 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 	for _, path := range []string{
 		"/api/lab", "/api/lab/lost-update/none", "/api/runs/events", "/api/schedule/search?strategy=none",
 	} {
-		w := askPage(p, "GET", path, "Sec-Fetch-Site", "cross-site")
+		w := get(p, path, "Sec-Fetch-Site", "cross-site")
 		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), `"code":"cross_origin"`) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
 	for _, path := range []string{"/", "/api/runs"} {
-		if w := askPage(p, "GET", path, "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusOK {
+		if w := get(p, path, "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusOK {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
@@ -136,7 +142,7 @@ func TestMatrixBeginsWithTheRecord(t *testing.T) {
 		slog.New(slog.DiscardHandler))
 	t.Cleanup(p.Close)
 	var matrix struct{ Cells []lab.Cell }
-	if err := json.Unmarshal(askPage(p, "GET", "/api/lab/recorded").Body.Bytes(), &matrix); err != nil {
+	if err := json.Unmarshal(get(p, "/api/lab/recorded").Body.Bytes(), &matrix); err != nil {
 		t.Fatal(err)
 	}
 	recorded := make(map[string]bool)
@@ -173,7 +179,7 @@ func TestNothingBeginsBesideARun(t *testing.T) {
 	t.Cleanup(p.Close)
 	all := len(lab.Subjects()) * len(anomalies.All())
 	for range 3 {
-		w := askPage(p, "GET", "/api/lab")
+		w := get(p, "/api/lab")
 		if w.Code != http.StatusAccepted || w.Body.String() != fmt.Sprintf(`{"done":0,"of":%d}`, all) {
 			t.Errorf("beside a run: %d %s", w.Code, w.Body)
 		}
@@ -198,7 +204,7 @@ func measureSome(ctx context.Context, progress func(done, of int)) (lab.Report, 
 func awaitMatrix(t *testing.T, p http.Handler) *httptest.ResponseRecorder {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if w := askPage(p, "GET", "/api/lab"); w.Code != http.StatusAccepted {
+		if w := get(p, "/api/lab"); w.Code != http.StatusAccepted {
 			return w
 		}
 	}
@@ -215,9 +221,9 @@ func TestLabIsRunOnceForAll(t *testing.T) {
 		<-goOn
 		return measureSome(ctx, progress)
 	})
-	askPage(p, "GET", "/api/lab")
+	get(p, "/api/lab")
 	for far := ""; far != `{"done":1,"of":4}`; time.Sleep(time.Millisecond) {
-		w := askPage(p, "GET", "/api/lab/lost-update/none")
+		w := get(p, "/api/lab/lost-update/none")
 		far = w.Body.String()
 		if w.Code != http.StatusAccepted || w.Header().Get("Retry-After") == "" {
 			t.Fatalf("while the lab runs: %d %s", w.Code, far)
@@ -246,7 +252,7 @@ func TestLabIsRunOnceForAll(t *testing.T) {
 	}
 	for _, brief := range matrix.Cells {
 		var cell lab.Cell
-		w := askPage(p, "GET", "/api/lab/"+brief.Anomaly+"/"+brief.Strategy)
+		w := get(p, "/api/lab/"+brief.Anomaly+"/"+brief.Strategy)
 		err := json.Unmarshal(w.Body.Bytes(), &cell)
 		if err != nil || cell.Outcome != brief.Outcome || cell.Note != brief.Note || len(cell.Trace) != brief.Events {
 			t.Errorf("%v: the cell is %+v, in the matrix %+v", err, cell, brief)
@@ -255,12 +261,12 @@ func TestLabIsRunOnceForAll(t *testing.T) {
 			t.Errorf("the matrix has the trace of %s, or the cell no ETag", brief.Anomaly)
 		}
 	}
-	w = askPage(p, "GET", "/api/lab/lost-update/loc")
+	w = get(p, "/api/lab/lost-update/loc")
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"strategy":"local"`) {
 		t.Errorf("by a short name: %d %.100s", w.Code, w.Body)
 	}
 	for _, path := range []string{"/api/lab/lost-update/v9", "/api/lab/v9/none", "/api/lab/lost-update%2Fnone/none"} {
-		w := askPage(p, "GET", path)
+		w := get(p, path)
 		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "unknown_cell") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
@@ -292,6 +298,6 @@ func TestLabEndsWithThePage(t *testing.T) {
 		<-ctx.Done()
 		return lab.Report{}, ctx.Err()
 	})
-	askPage(p, "GET", "/api/lab")
+	get(p, "/api/lab")
 	p.Close() // or the test would hang
 }

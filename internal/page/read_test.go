@@ -30,7 +30,7 @@ type readStage struct {
 
 func readStages(t *testing.T) []readStage {
 	t.Helper()
-	w := askPage(newRead(t), "GET", "/api/stages")
+	w := get(newRead(t), "/api/stages")
 	var got struct{ Stages []readStage }
 	if err := json.Unmarshal(w.Body.Bytes(), &got); w.Code != http.StatusOK || err != nil {
 		t.Fatalf("got %d, %v: %.200s", w.Code, err, w.Body)
@@ -74,23 +74,6 @@ func TestReadHasTheFilesOfEachStage(t *testing.T) {
 		head := "--- " + path.Join(s.Before, f.Name) + "\n+++ " + path.Join(s.Name, f.Name) + "\n"
 		if s.Before != stages[i].Name || f.Diff != "" && !strings.HasPrefix(f.Diff, head) {
 			t.Errorf("%s is compared with %q: %.200s", s.Name, s.Before, f.Diff)
-		}
-	}
-}
-
-func TestReadRefusesOtherRequests(t *testing.T) {
-	h := newRead(t)
-	for _, tt := range []struct {
-		method, path string
-		status       int
-	}{
-		{"POST", "/api/stages", http.StatusMethodNotAllowed},
-		{"GET", "/api/stages?name=v1", http.StatusBadRequest},
-		{"GET", "/api/stages/v1_setnx", http.StatusNotFound},
-	} {
-		w := askPage(h, tt.method, tt.path)
-		if w.Code != tt.status || w.Header().Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s %s: %d %s", tt.method, tt.path, w.Code, w.Body)
 		}
 	}
 }

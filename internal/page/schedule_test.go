@@ -27,16 +27,13 @@ func newSchedules() http.Handler {
 // alone says that no run is under way.
 func alone(string) (leave func(), err error) { return func() {}, nil }
 
-// askSchedules sends a request and returns the reply.
-func askSchedules(h http.Handler, method, path, body string) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
-	return w
+// play asks what some moves come to.
+func play(h http.Handler, body string) *httptest.ResponseRecorder {
+	return ask(h, "POST", "/api/schedule", body)
 }
 
 func TestScheduleIsPlayed(t *testing.T) {
-	w := askSchedules(newSchedules(), "POST", "/api/schedule",
-		`{"strategy":"v2_ttl","buyers":2,"moves":"A.A.fA.p3000.B.tA"}`)
+	w := play(newSchedules(), `{"strategy":"v2_ttl","buyers":2,"moves":"A.A.fA.p3000.B.tA"}`)
 	var got lab.State
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("got %d, %v: %s", w.Code, err, w.Body)
@@ -55,16 +52,16 @@ func TestScheduleIsPlayed(t *testing.T) {
 // short name is refused.
 func TestSchedulesTakeShortNames(t *testing.T) {
 	h := newSchedules()
-	w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"v2","buyers":2,"moves":"A.A"}`)
+	w := play(h, `{"strategy":"v2","buyers":2,"moves":"A.A"}`)
 	var got lab.State
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Strategy != "v2_ttl" || got.Moves != "A.A" {
 		t.Errorf("%d, %v: %.100s", w.Code, err, w.Body)
 	}
-	w = askSchedules(h, "GET", "/api/schedule/search?strategy=v2", "")
+	w = get(h, "/api/schedule/search?strategy=v2")
 	if !strings.Contains(w.Body.String(), `"strategy":"v2_ttl"`) {
 		t.Errorf("the search: %d %.100s", w.Code, w.Body)
 	}
-	w = askSchedules(h, "POST", "/api/schedule", `{"strategy":"nested","buyers":2}`)
+	w = play(h, `{"strategy":"nested","buyers":2}`)
 	if w.Code != http.StatusBadRequest {
 		t.Errorf("a name that is short for two: %d %s", w.Code, w.Body)
 	}
@@ -75,17 +72,17 @@ func TestSchedulesTakeShortNames(t *testing.T) {
 func TestScheduleIsPlayedForAGoal(t *testing.T) {
 	h := newSchedules()
 	var levels struct{ Game []lab.Level }
-	w := askSchedules(h, "GET", "/api/schedule/levels", "")
+	w := get(h, "/api/schedule/levels")
 	if err := json.Unmarshal(w.Body.Bytes(), &levels); err != nil || !reflect.DeepEqual(levels.Game, lab.Game()) {
 		t.Errorf("got %+v, %v", levels.Game, err)
 	}
 	var got lab.State
-	w = askSchedules(h, "POST", "/api/schedule", `{"strategy":"v1_setnx","buyers":2,"moves":"A.kA","goal":"stuck"}`)
+	w = play(h, `{"strategy":"v1_setnx","buyers":2,"moves":"A.kA","goal":"stuck"}`)
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil ||
 		!reflect.DeepEqual(got.Reached, []lab.Goal{lab.GoalStuck}) || !reflect.DeepEqual(got.Unserved, []string{"B"}) {
 		t.Errorf("%v, reached %v, unserved %v", err, got.Reached, got.Unserved)
 	}
-	w = askSchedules(h, "POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A","goal":"fame"}`)
+	w = play(h, `{"strategy":"none","buyers":2,"moves":"A","goal":"fame"}`)
 	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "unknown goal") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -98,7 +95,7 @@ func TestSearchIsMadeOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range replies {
 		all.Go(func() {
-			replies[i] = askSchedules(h, "GET", "/api/schedule/search?strategy=v2_ttl&buyers=2", "").Body.String()
+			replies[i] = get(h, "/api/schedule/search?strategy=v2_ttl&buyers=2").Body.String()
 		})
 	}
 	all.Wait()
@@ -120,45 +117,39 @@ func TestSearchThatWasGivenUp(t *testing.T) {
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"cancelled"`) {
 		t.Errorf("who had given up got %d %s", w.Code, w.Body)
 	}
-	w = askSchedules(h, "GET", "/api/schedule/search?strategy=none", "")
+	w = get(h, "/api/schedule/search?strategy=none")
 	if !strings.Contains(w.Body.String(), `"oversell":"A.B.A.B"`) {
 		t.Errorf("the next one got %d %s", w.Code, w.Body)
 	}
 }
 
+// Package problem tests what no request may have. Here is what cannot be played.
 func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 	h := newSchedules()
-	const play = "/api/schedule"
+	const schedule = "/api/schedule"
 	for _, tt := range []struct {
 		method, path, body string
 		status             int
 		code, detail       string
 	}{
-		{"POST", play, `{"strategy":"v99","buyers":2}`, 400, "invalid", `unknown strategy \"v99\" (allowed: none, `},
-		{"POST", play, `{"strategy":"none","buyers":4}`, 400, "invalid", "2 or 3 buyers"},
-		{"POST", play, `{"strategy":"none","buyers":2,"moves":"A.D"}`, 400, "invalid", `move 2 is \"D\" (allowed`},
+		{"POST", schedule, `{"strategy":"v99","buyers":2}`, 400, "invalid", `unknown strategy \"v99\" (allowed: `},
+		{"POST", schedule, `{"strategy":"none","buyers":4}`, 400, "invalid", "2 or 3 buyers"},
+		{"POST", schedule, `{"strategy":"none","buyers":2,"moves":"A.D"}`, 400, "invalid", `move 2 is \"D\" (allowed`},
 		{
-			"POST", play, `{"strategy":"none","buyers":2,"moves":"A.A.A"}`,
+			"POST", schedule, `{"strategy":"none","buyers":2,"moves":"A.A.A"}`,
 			400, "invalid", "move 3, A: A has nothing to send",
 		},
-		{"POST", play, `{"strategy":"none","buyers":2,"stock":7}`, 400, "invalid", "stock"},
-		{"POST", play, `{"strategy":"none","buyers":2} {}`, 400, "invalid", "there is more"},
-		{"POST", play, ``, 400, "invalid", "is missing"},
-		{"POST", play, `{"moves":"` + strings.Repeat("A.", 4000) + `"}`, 413, "too_large", "4096 bytes"},
+		{"POST", schedule, `{"strategy":"none","buyers":2,"stock":7}`, 400, "invalid", "stock"},
 		{"GET", "/api/schedule", ``, 405, "wrong_method", "POST"},
 		{"POST", "/api/schedule/search", ``, 405, "wrong_method", "GET, HEAD"},
 		{"GET", "/api/schedule/search?strategy=v99", ``, 400, "invalid", "v99"},
 		{"GET", "/api/schedule/search?strategy=none&buyers=many", ``, 400, "invalid", "2 or 3"},
-		{"GET", "/api/schedule/search?strategy=none&buyers=1", ``, 400, "invalid", "2 or 3"},
-		{"GET", "/api/schedule/search?strategy=none&strategy=local", ``, 400, "invalid", "more than once"},
 		{"GET", "/api/schedule/search?strategy=none&depth=3", ``, 400, "invalid", "allowed here: strategy, buyers"},
-		{"GET", "/api/schedule/search?strategy=none;x", ``, 400, "invalid", "semicolon"},
 		{"GET", "/api/schedule/search?strategy=none", `{}`, 400, "invalid", "no body"},
 		{"POST", "/api/schedule?moves=A", `{"strategy":"none","buyers":2}`, 400, "invalid", "no parameter"},
-		{"POST", play, `{"strategy":"none","buyers":2,"moves":"A","moves":"B"}`, 400, "invalid", "twice"},
 		{"GET", "/api/schedule/more", ``, 404, "no_such_path", "no such path"},
 	} {
-		w := askSchedules(h, tt.method, tt.path, tt.body)
+		w := ask(h, tt.method, tt.path, tt.body)
 		if w.Code != tt.status || w.Header().Get("Content-Type") != "application/problem+json" ||
 			!strings.Contains(w.Body.String(), `"code":"`+tt.code+`"`) ||
 			!strings.Contains(w.Body.String(), tt.detail) {
@@ -177,7 +168,7 @@ func TestSearchEndsWithTheShop(t *testing.T) {
 		cancel() // the shop stops as soon as the search begins
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
-	w := askSchedules(h, "GET", endless, "")
+	w := get(h, endless)
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"closing"`) {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -187,7 +178,7 @@ func TestSearchEndsWithTheShop(t *testing.T) {
 func TestSearchAsksForTheToken(t *testing.T) {
 	h := page.Schedules(t.Context(), "sesame", search.Budget{States: 3000}, alone, slog.New(slog.DiscardHandler))
 	ask := func(headers ...string) *httptest.ResponseRecorder {
-		return askPage(bodyless(h), "GET", "/api/schedule/search?strategy=none", headers...)
+		return get(h, "/api/schedule/search?strategy=none", headers...)
 	}
 	for _, headers := range [][]string{nil, {"Authorization", "Bearer open"}} {
 		w := ask(headers...)
@@ -201,18 +192,10 @@ func TestSearchAsksForTheToken(t *testing.T) {
 	if w := ask(); w.Code != http.StatusUnauthorized {
 		t.Errorf("when the answer is known: %d %s", w.Code, w.Body)
 	}
-	w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":""}`)
+	w := play(h, `{"strategy":"none","buyers":2,"moves":""}`)
 	if w.Code != http.StatusOK {
 		t.Errorf("to play: %d %s", w.Code, w.Body)
 	}
-}
-
-// bodyless drops the body that askPage sends.
-func bodyless(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body, r.ContentLength = http.NoBody, 0
-		h.ServeHTTP(w, r)
-	})
 }
 
 // A search ends when its client closes the connection.
@@ -252,17 +235,17 @@ func TestNoSearchBesideARun(t *testing.T) {
 		return func() { left++ }, err
 	}, slog.New(slog.DiscardHandler))
 	err = fmt.Errorf("%w: 1234", runs.ErrBusy)
-	w := askSchedules(h, "GET", "/api/schedule/search?strategy=none", "")
+	w := get(h, "/api/schedule/search?strategy=none")
 	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), `"code":"busy"`) ||
 		!strings.Contains(w.Body.String(), "a run is under way: 1234") {
 		t.Errorf("beside a run: %d %s", w.Code, w.Body)
 	}
 	err = nil
-	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=none", ""); w.Code != http.StatusOK || left != 1 {
+	if w := get(h, "/api/schedule/search?strategy=none"); w.Code != http.StatusOK || left != 1 {
 		t.Errorf("after it: %d %s; left %d times", w.Code, w.Body, left)
 	}
 	err = runs.ErrBusy
-	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=none", ""); w.Code != http.StatusOK {
+	if w := get(h, "/api/schedule/search?strategy=none"); w.Code != http.StatusOK {
 		t.Errorf("what is known: %d %s", w.Code, w.Body)
 	}
 }
@@ -280,12 +263,12 @@ func TestFewWaitForASearch(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	all.Go(func() { askSchedules(h, "GET", endless, "") })
+	all.Go(func() { get(h, endless) })
 	<-begun
 	full := make(chan string, 5)
 	for range cap(full) { // four wait, and one is refused
 		all.Go(func() {
-			if w := askSchedules(h, "GET", endless, ""); w.Code != http.StatusServiceUnavailable {
+			if w := get(h, endless); w.Code != http.StatusServiceUnavailable {
 				t.Errorf("got %d %s", w.Code, w.Body)
 			} else if !strings.Contains(w.Body.String(), `"code":"closing"`) {
 				full <- w.Body.String()
@@ -295,7 +278,7 @@ func TestFewWaitForASearch(t *testing.T) {
 	if got := <-full; !strings.Contains(got, `"code":"too_many_searches"`) {
 		t.Errorf("got %s", got)
 	}
-	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=v99", ""); w.Code != http.StatusBadRequest {
+	if w := get(h, "/api/schedule/search?strategy=v99"); w.Code != http.StatusBadRequest {
 		t.Errorf("a wrong question: %d %s", w.Code, w.Body)
 	}
 }
@@ -306,7 +289,7 @@ func TestRecordAndProgress(t *testing.T) {
 	defer cancel()
 	h := page.Schedules(ctx, "sesame", search.Budget{}, alone, slog.New(slog.DiscardHandler))
 	var record search.Record
-	w := askSchedules(h, "GET", "/api/schedule/record", "")
+	w := get(h, "/api/schedule/record")
 	if err := json.Unmarshal(w.Body.Bytes(), &record); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%v: %d %s", err, w.Code, w.Body)
 	}
@@ -317,7 +300,7 @@ func TestRecordAndProgress(t *testing.T) {
 		Strategy     string
 		States, Open int
 	}) {
-		if err := json.Unmarshal(askSchedules(h, "GET", "/api/schedule/progress", "").Body.Bytes(), &p); err != nil {
+		if err := json.Unmarshal(get(h, "/api/schedule/progress").Body.Bytes(), &p); err != nil {
 			t.Error(err)
 		}
 		return p
@@ -328,7 +311,7 @@ func TestRecordAndProgress(t *testing.T) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	all.Go(func() { askPage(bodyless(h), "GET", endless, "Authorization", "Bearer sesame") })
+	all.Go(func() { get(h, endless, "Authorization", "Bearer sesame") })
 	for p := far(); p.Strategy != "v9_cohort" || p.States < 10 || p.Open < 1; p = far() {
 		if t.Context().Err() != nil {
 			t.Fatalf("no progress: %+v", p)
@@ -349,7 +332,7 @@ func TestSearchThatWasCutShortIsNotKept(t *testing.T) {
 			return func() {}, nil
 		}, slog.New(slog.DiscardHandler))
 		for range 2 {
-			if w := askSchedules(h, "GET", endless, ""); w.Code != http.StatusOK {
+			if w := get(h, endless); w.Code != http.StatusOK {
 				t.Errorf("%+v: %d %s", tt.budget, w.Code, w.Body)
 			}
 		}

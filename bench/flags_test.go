@@ -284,16 +284,3 @@ func TestStrategiesDecideTheWorkload(t *testing.T) {
 		t.Errorf("all: holds %+v, %v", every.holds, err)
 	}
 }
-
-func TestLeaseDependsOnTheNumberOfItems(t *testing.T) {
-	for args, want := range map[string]time.Duration{
-		"":                  bench.DefaultTTL,
-		"-items 10":         bench.ItemsTTL,
-		"-items 10 -ttl 1s": time.Second,
-	} {
-		o, err := parse(strings.Fields("-redis embedded -db embedded " + args))
-		if got := o.WithDefaults().TTL; err != nil || got != want {
-			t.Errorf("%q: a ttl of %v and error %v, want %v", args, got, err, want)
-		}
-	}
-}

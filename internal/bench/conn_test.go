@@ -40,15 +40,3 @@ func TestNamedOrder(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkNamedOrder(b *testing.B) {
-	body := []byte(`{"order_id":"01a202da-5e70-7336-a20c-9197fab09d95","sku":"bench-0a1b2c3d-1",` +
-		`"quantity":1,"strategy":"v6_watchdog","created_at":"2026-11-22T10:43:15.184Z",` +
-		`"remaining":999,"replayed":false}`)
-	b.ReportAllocs()
-	for b.Loop() {
-		if id, _ := namedOrder(body); id == "" {
-			b.Fatal("it names no order")
-		}
-	}
-}

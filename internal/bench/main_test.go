@@ -78,10 +78,6 @@ func forgetOrders(c *shop.Config) {
 	}
 }
 
-// shortTTL shortens the rows that last as long as a slow holder. A watchdog must still be able to
-// renew within a quarter of it on a busy machine.
-const shortTTL = 800 * time.Millisecond
-
 // config returns a small bench on backends of the given kind.
 func config(t *testing.T, kind string) bench.Config {
 	t.Helper()

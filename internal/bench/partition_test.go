@@ -12,74 +12,20 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
-	"oversell/internal/stock"
 )
 
-// The write of a holder that is cut off from Redis arrives after its lease has expired and others
-// have bought: a check before sending does not help, but a check at the stock does.
-func TestPartitionDeliversAWriteTooLate(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, "embedded")
-	cfg.Conditions = []catalog.Condition{catalog.Partition}
-	cfg.Strategies = []string{"v1_setnx", "v6_watchdog", "v9_cohort", "watch"}
-	rows := run(t, cfg)
-	checkExpected(t, rows)
-	if row := rows["v6_watchdog/partition"]; row.Oversold == 0 && row.LostUpdates == 0 {
-		t.Errorf("v6_watchdog: %+v", row)
-	}
-	for _, name := range []string{"v1_setnx", "v9_cohort", "watch"} {
-		if row := rows[name+"/partition"]; row.Oversold != 0 || row.LostUpdates != 0 {
-			t.Errorf("%s: oversold %d, lost %d", name, row.Oversold, row.LostUpdates)
-		}
-	}
-}
-
-// With the stock in the database only the lock is cut off: its holder writes in time, and the
-// unlock comes too late. That breaks only a lock that deletes without checking the owner.
-func TestPartitionDelaysAnUnlockWhereTheStockIsElsewhere(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, "embedded")
-	cfg.Keeper = stock.InDatabase
-	cfg.Conditions = []catalog.Condition{catalog.Partition}
-	cfg.Strategies = []string{"v2_ttl", "v3_uuid"}
-	rows := run(t, cfg)
-	checkExpected(t, rows)
-	if row := rows["v2_ttl/partition"]; row.Oversold == 0 && row.LostUpdates == 0 {
-		t.Errorf("v2_ttl: %+v", row)
-	}
-}
-
+// A shop is cut off from Redis by a relay, which needs one Redis without TLS.
 func TestPartitionNeedsOneRedis(t *testing.T) {
-	for _, url := range []string{"rediss://h:1", "redis://a:1,b:2", "redis+sentinel://a:1/m/0", "redis://:secret@",
-		"redis://:secret@h"} {
-		cfg := config(t, "embedded")
-		cfg.Strategies, cfg.Conditions = []string{"none"}, []catalog.Condition{catalog.Partition}
-		if err := cfg.WithDefaults().Check(); err != nil {
-			t.Error(err)
-		}
-		cfg.RedisURL = url
-		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) ||
-			strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v, want %v without the password", url, err, bench.ErrConfig)
-		}
-		cfg.RedisURL = "redis://:a,b@h:1" // a comma in the password
-		if err := cfg.WithDefaults().Check(); err != nil {
-			t.Error(err)
-		}
-	}
-	for name, change := range map[string]func(*bench.Config){
-		"one instance": func(c *bench.Config) { c.Instances = 1 },
-		"the cache":    func(c *bench.Config) { c.Workload, c.Strategies = catalog.Cache, []string{"v4_lua"} },
-		"a failover too": func(c *bench.Config) {
-			c.Failovers, c.Conditions = struct{ bench.Failovers }{},
-				[]catalog.Condition{catalog.Partition, catalog.Failover}
-		},
+	for url, relayed := range map[string]bool{
+		"redis://h:1": true, "redis://:a,b@h:1": true, // a comma in the password
+		"rediss://h:1": false, "redis://a:1,b:2": false, "redis+sentinel://a:1/m/0": false, "redis://:secret@h": false,
 	} {
-		cfg := config(t, "embedded")
-		cfg.Strategies, cfg.Conditions = []string{"none"}, []catalog.Condition{catalog.Partition}
-		change(&cfg)
-		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) {
-			t.Errorf("%s: %v, want %v", name, err, bench.ErrConfig)
+		cfg := against()
+		cfg.Instances, cfg.RedisURL, cfg.Conditions = 2, url, []catalog.Condition{catalog.Partition}
+		err := cfg.WithDefaults().Check()
+		if relayed && err != nil || !relayed && (!errors.Is(err, bench.ErrConfig) ||
+			strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %v; want that it can be relayed: %v", url, err, relayed)
 		}
 	}
 }

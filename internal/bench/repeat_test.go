@@ -2,9 +2,6 @@ package bench_test
 
 import (
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"sync"
 	"testing"
 
@@ -13,14 +10,9 @@ import (
 
 // Repeated runs leave no items, and at most those of two rounds exist at once.
 func TestRepeatedRowsLeaveNoItems(t *testing.T) {
-	base, err := url.Parse(open(t, ""))
-	must(t, err)
 	var mu sync.Mutex
 	there, most := make(map[string]bool), 0
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(base) },
-		Transport: &http.Transport{}}
-	defer pass.Transport.(*http.Transport).CloseIdleConnections()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	cfg := against(inFront(t, open(t, ""), func(w http.ResponseWriter, r *http.Request, shop http.Handler) {
 		mu.Lock()
 		switch r.Method {
 		case http.MethodPut:
@@ -30,12 +22,10 @@ func TestRepeatedRowsLeaveNoItems(t *testing.T) {
 		}
 		most = max(most, len(there))
 		mu.Unlock()
-		pass.ServeHTTP(w, r)
+		shop.ServeHTTP(w, r)
 	}))
-	defer s.Close()
-	cfg := against(s.URL)
 	cfg.Strategies, cfg.Repeat = []string{"watch", "v6_watchdog"}, 4
-	_, err = bench.Run(t.Context(), cfg, bench.Silent{})
+	_, err := bench.Run(t.Context(), cfg, bench.Silent{})
 	must(t, err)
 	if len(there) != 0 || most != 4 {
 		t.Errorf("%d items are left, and %d were there at once; want 0 and 4", len(there), most)

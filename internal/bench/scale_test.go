@@ -2,13 +2,11 @@ package bench_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
 )
@@ -145,31 +143,6 @@ func ExampleSpread_segments() {
 	//       16      2     29,    29    101,     1    104,     0
 	//       16      4     16,    16     44,     0     44,     0
 	//       16     16      0,     0      0,     0      0,     0
-}
-
-// A buyer who asks every segment is never turned away falsely, and no unit is left that a buyer
-// wanted.
-func TestBuyersWhoAskAllSegmentsGetWhatIsLeft(t *testing.T) {
-	for range 200 {
-		units, segments, buyers := rand.Int64N(500), 1+rand.IntN(30), rand.IntN(1000)
-		falsely, left := turnedAway(units, segments, segments, buyers, rand.Uint64())
-		if falsely != 0 || left != max(0, units-int64(buyers)) {
-			t.Errorf("%d units in %d segments, %d buyers: %d turned away falsely, %d left", units, segments, buyers,
-				falsely, left)
-		}
-	}
-}
-
-// The slots in these examples are those that Redis computes.
-func TestSlotsAreThoseOfRedis(t *testing.T) {
-	rdb := backendtest.DialRedis(t, backendtest.Cluster(t))
-	for i := range 300 {
-		tag := fmt.Sprintf("sale-%d-item-%d", i%7, i)
-		if got, err := rdb.ClusterKeySlot(t.Context(), "oversell:{"+tag+"}:stock:1").Result(); err != nil ||
-			int(got) != slot(tag) {
-			t.Errorf("%s: Redis says slot %d, %v; want %d", tag, got, err, slot(tag))
-		}
-	}
 }
 
 // docs/results.md says of every sql_ strategy what Vitess and TiDB make of its statements.

@@ -101,27 +101,36 @@ func TestTargetThatIsAwayIsSaid(t *testing.T) {
 	}
 }
 
-// unreliable starts a proxy in front of a shop, and returns its address. It cuts off the first few
-// deducts after the shop has answered: their units are sold, but their buyers do not know.
-func unreliable(t *testing.T, base string, cut int64) string {
+// inFront runs a proxy in front of a shop until the end of the test, and returns its address. What
+// becomes of a request is decided by handle.
+func inFront(
+	t *testing.T, base string, handle func(w http.ResponseWriter, r *http.Request, shop http.Handler),
+) string {
 	t.Helper()
 	to, err := url.Parse(base)
 	must(t, err)
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		Transport: &http.Transport{}}
-	var deducts atomic.Int64
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && deducts.Add(1) <= cut {
-			pass.ServeHTTP(httptest.NewRecorder(), r)
-			panic(http.ErrAbortHandler)
-		}
-		pass.ServeHTTP(w, r)
-	}))
+	transport := &http.Transport{}
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, pass) }))
 	t.Cleanup(func() {
 		s.Close()
-		pass.Transport.(*http.Transport).CloseIdleConnections()
+		transport.CloseIdleConnections()
 	})
 	return s.URL
+}
+
+// unreliable cuts off the first few deducts after the shop has answered: their units are sold, but
+// their buyers do not know.
+func unreliable(t *testing.T, base string, cut int64) string {
+	t.Helper()
+	var deducts atomic.Int64
+	return inFront(t, base, func(w http.ResponseWriter, r *http.Request, shop http.Handler) {
+		if r.Method == http.MethodPost && deducts.Add(1) <= cut {
+			shop.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		shop.ServeHTTP(w, r)
+	})
 }
 
 func TestUnlearnedOutcomesMakeAnInterval(t *testing.T) {
@@ -142,27 +151,18 @@ func TestUnlearnedOutcomesMakeAnInterval(t *testing.T) {
 
 // Only replies of a shop count as replies.
 func TestRepliesOfSomethingElse(t *testing.T) {
-	base := open(t, "")
-	to, err := url.Parse(base)
-	must(t, err)
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		Transport: &http.Transport{}}
-	defer pass.Transport.(*http.Transport).CloseIdleConnections()
 	var n atomic.Int64
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			pass.ServeHTTP(w, r)
-			return
-		}
-		switch n.Add(1) % 2 {
-		case 0:
+	url := inFront(t, open(t, ""), func(w http.ResponseWriter, r *http.Request, shop http.Handler) {
+		switch {
+		case r.Method != http.MethodPost:
+			shop.ServeHTTP(w, r)
+		case n.Add(1)%2 == 0:
 			http.Error(w, "<h1>Bad Gateway</h1>", http.StatusBadGateway)
-		case 1:
+		default:
 			w.Header().Set("Oversell-Held", "yesterday")
 		}
-	}))
-	defer s.Close()
-	row := run(t, against(s.URL))["v6_watchdog/calm"]
+	})
+	row := run(t, against(url))["v6_watchdog/calm"]
 	if row.Reasons["other"] != 50 || row.Failed != 50 || row.Reasons["not_a_reply"] != 50 || row.Unknown != 50 {
 		t.Errorf("%d failed, %d unknown, %v", row.Failed, row.Unknown, row.Reasons)
 	}
@@ -187,25 +187,19 @@ func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 
 // A shop that keeps its stock elsewhere says so only when it is asked to sell.
 func TestStockInTheWrongPlaceIsSaid(t *testing.T) {
-	to, err := url.Parse(open(t, ""))
-	must(t, err)
-	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		Transport: &http.Transport{}}
-	defer pass.Transport.(*http.Transport).CloseIdleConnections()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	url := inFront(t, open(t, ""), func(w http.ResponseWriter, r *http.Request, shop http.Handler) {
 		if r.Method != http.MethodPost {
-			pass.ServeHTTP(w, r)
+			shop.ServeHTTP(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusBadRequest)
 		// the reader notices if something is missing
 		_, _ = io.WriteString(w, `{"code":"wrong_keeper","detail":"it is in the drawer"}`)
-	}))
-	defer s.Close()
-	rows, err := bench.Run(t.Context(), against(s.URL), bench.Silent{})
+	})
+	rows, err := bench.Run(t.Context(), against(url), bench.Silent{})
 	if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(),
-		"the shop at "+s.URL+" says: it is in the drawer") || len(rows) > 0 {
+		"the shop at "+url+" says: it is in the drawer") || len(rows) > 0 {
 		t.Errorf("%v, %d rows; want what the shop says", err, len(rows))
 	}
 }

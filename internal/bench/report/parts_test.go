@@ -44,19 +44,6 @@ func TestTablesOfTwoWorkloads(t *testing.T) {
 	checkGolden(t, "both.txt", got.Bytes())
 }
 
-// A bench that was interrupted in its first part has no second table, and its report says what is
-// missing.
-func TestTwoWorkloadsCutShort(t *testing.T) {
-	r := both()
-	r.Rows = r.Rows[:3]
-	var got bytes.Buffer
-	must(t, r.WriteTable(&got, present.Style{}))
-	if strings.Contains(got.String(), "h3_claim") || strings.Contains(got.String(), "pay later") ||
-		!strings.Contains(got.String(), "Not finished: 3 of 7 rows done.") {
-		t.Errorf("it is\n%s", &got)
-	}
-}
-
 func TestComparisonOfTwoWorkloads(t *testing.T) {
 	write := func(c report.Comparison, err error) string {
 		t.Helper()

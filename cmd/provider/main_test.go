@@ -72,7 +72,8 @@ func start(t *testing.T, args ...string) (*fleet.Process, *payment.Client) {
 
 var request = payment.Request{Key: "a", Reference: "hold-1", Amount: 1250, Currency: "EUR"}
 
-// A real provider authorises, captures and sends webhooks that its secret has signed.
+// A real provider authorises, captures and sends webhooks that its secret has signed. If it is killed,
+// the next one on its ledger knows the payment.
 func TestProcessChargesAndTellsTheShop(t *testing.T) {
 	events := make(chan payment.Event, 8)
 	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,7 +91,8 @@ func TestProcessChargesAndTellsTheShop(t *testing.T) {
 		events <- e
 	}))
 	defer shop.Close()
-	_, c := start(t, "-webhook", shop.URL)
+	ledger := filepath.Join(t.TempDir(), "ledger")
+	process, c := start(t, "-webhook", shop.URL, "-ledger", ledger)
 	p, err := c.Authorise(t.Context(), request)
 	if err == nil {
 		p, err = c.Capture(t.Context(), p.ID, "c")
@@ -102,6 +104,11 @@ func TestProcessChargesAndTellsTheShop(t *testing.T) {
 		if e := <-events; e.Type != want || e.Payment.ID != p.ID {
 			t.Errorf("got %+v; want %s", e, want)
 		}
+	}
+	process.Kill()
+	_, next := start(t, "-ledger", ledger)
+	if now, err := next.Payment(t.Context(), p.ID); err != nil || now != p {
+		t.Errorf("after the kill it is %+v, %v; want %+v", now, err, p)
 	}
 }
 

@@ -14,11 +14,7 @@ import (
 func (s *shop) sold(t *testing.T, stage string) (holds.Hold, holds.Order) {
 	t.Helper()
 	h := s.hold(t, stage, "a")
-	o, err := s.Pay(t.Context(), h.ID, h.Token, "key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h, o
+	return h, s.pay(t, h, nil)
 }
 
 // If the provider does not answer the refund of an order, the order is cancelled anyway, and the
@@ -166,10 +162,7 @@ func TestRefundedBeforeTheOrderIsWritten(t *testing.T) {
 			}
 			return nil
 		}
-		o, err := s.Pay(t.Context(), h.ID, h.Token, "key")
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := s.pay(t, h, nil)
 		if err := s.Refunded(t.Context(), o.PaymentID); err != nil {
 			t.Error(err)
 		}

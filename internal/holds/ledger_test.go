@@ -73,9 +73,7 @@ func TestPaymentIsSettledAtItsOwnProvider(t *testing.T) {
 func TestHoldThatWasPaidAtAnotherProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); err != nil {
-			t.Fatal(err)
-		}
+		s.pay(t, h, nil)
 		var log bytes.Buffer
 		cfg, other := s.cfg, newBank(t)
 		cfg.Payments, cfg.Logger = other, slog.New(slog.NewTextHandler(&log, nil))
@@ -116,9 +114,7 @@ func TestForgetsPaymentsOfAProviderThatEnded(t *testing.T) {
 			}
 			s.wantUnsettled(t, step.want)
 		}
-		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-			t.Error(err)
-		}
+		s.delete(t, nil)
 	})
 }
 
@@ -132,19 +128,12 @@ func TestPaymentThatTheProviderDoesNotKnow(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 5 {
-			s.due(t, time.Second)
-			if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnknownPayment) {
-				t.Errorf("got %v, want %v", err, payment.ErrUnknownPayment)
-			}
+			s.settleFails(t, payment.ErrUnknownPayment)
 			s.wantAlarms(t, 1)
 		}
-		if err := s.stock.Delete(t.Context(), "hot"); !errors.Is(err, stock.ErrHoldsOpen) {
-			t.Errorf("the hold is open: got %v, want %v", err, stock.ErrHoldsOpen)
-		}
+		s.delete(t, stock.ErrHoldsOpen)
 		s.expire(t, h)
-		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-			t.Error(err)
-		}
+		s.delete(t, nil)
 		s.wantUnsettled(t, 1)
 	})
 }
@@ -162,10 +151,7 @@ func TestOutageIsNotAWordOfTheProvider(t *testing.T) {
 		}{{errors.New("the provider is away"), 7}, {payment.ErrUnknownPayment, 4}} {
 			s.bank.away = step.away
 			for range step.times {
-				s.due(t, time.Second)
-				if err := s.Settle(t.Context()); !errors.Is(err, step.away) {
-					t.Errorf("got %v, want %v", err, step.away)
-				}
+				s.settleFails(t, step.away)
 			}
 		}
 		s.wantUnsettled(t, 1)

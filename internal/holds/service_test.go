@@ -186,6 +186,32 @@ func (s *shop) hold(t testing.TB, stage, buyer string) holds.Hold {
 	return h
 }
 
+// pay pays for a hold with a key, and fails unless the result is the error that is wanted.
+func (s *shop) pay(t *testing.T, h holds.Hold, want error) holds.Order {
+	t.Helper()
+	o, err := s.Pay(t.Context(), h.ID, h.Token, "key")
+	if !errors.Is(err, want) {
+		t.Errorf("paying for a hold: got %v, want %v", err, want)
+	}
+	return o
+}
+
+// release ends a hold.
+func (s *shop) release(t *testing.T, h holds.Hold) {
+	t.Helper()
+	if err := s.Release(t.Context(), h.ID, h.Token); err != nil {
+		t.Error(err)
+	}
+}
+
+// delete deletes the item, and fails unless the result is the error that is wanted.
+func (s *shop) delete(t *testing.T, want error) {
+	t.Helper()
+	if err := s.stock.Delete(context.WithoutCancel(t.Context()), "hot"); !errors.Is(err, want) {
+		t.Errorf("deleting the item: got %v, want %v", err, want)
+	}
+}
+
 // expireNow makes a hold expire now.
 func (s *shop) expireNow(t *testing.T, h holds.Hold) {
 	t.Helper()
@@ -279,9 +305,7 @@ func TestPayChargesNothingInVain(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		expired, released, other := s.hold(t, h3, "a"), s.hold(t, h3, "b"), s.hold(t, h3, "c")
 		s.expire(t, expired)
-		if err := s.Release(t.Context(), released.ID, released.Token); err != nil {
-			t.Fatal(err)
-		}
+		s.release(t, released)
 		for name, try := range map[string]struct {
 			hold holds.Hold
 			key  string
@@ -322,9 +346,7 @@ func TestRepeatedPaymentWhileTheProviderIsAway(t *testing.T) {
 		repeat(first, payment.ErrUnavailable)
 		s.interrupt(t, first, &s.bank.afterCapture)
 		repeat(first, holds.ErrPending)
-		if _, err := s.Pay(t.Context(), first.ID, first.Token, "key"); err != nil {
-			t.Error(err)
-		}
+		s.pay(t, first, nil)
 		repeat(first, holds.ErrPending)
 		s.books(t, 0)
 	})
@@ -339,8 +361,8 @@ func TestLatePaymentIsRefunded(t *testing.T) {
 			s.bank.afterCapture = nil
 			s.expire(t, late)
 			next := s.hold(t, h3, "next")
-			_, err := s.Pay(t.Context(), next.ID, next.Token, "")
-			return err
+			s.pay(t, next, nil)
+			return nil
 		}
 		_, err := s.Pay(t.Context(), late.ID, late.Token, "key")
 		if !errors.Is(err, holds.ErrRefunded) || !errors.Is(err, holds.ErrNotHeld) {
@@ -439,9 +461,7 @@ func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 					t.Errorf("the books are %+v; want five refunds", b)
 				}
 				s.want(t, 0, 2, 0)
-				if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); err != nil {
-					t.Error(err)
-				}
+				s.pay(t, h, nil)
 				s.want(t, 0, 0, 2)
 				if err := s.Captured(t.Context(), s.charge(t, h, 3, "EUR")); err != nil {
 					t.Errorf("a wrong amount for a hold that is paid: %v", err)
@@ -509,9 +529,7 @@ func TestDiesBeforeRefund(t *testing.T) {
 			return nil
 		}
 		s.bank.refunds = payment.ErrUnavailable
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, ""); !errors.Is(err, holds.ErrPending) {
-			t.Errorf("got %v, want %v", err, holds.ErrPending)
-		}
+		s.pay(t, h, holds.ErrPending)
 		paid := s.books(t, 1).Wrong[0].PaymentID
 		s.bank.refunds = nil
 		if err := s.Captured(t.Context(), paid); err != nil {
@@ -533,9 +551,7 @@ func TestLostReplyOfACapture(t *testing.T) {
 			}
 			return nil
 		}
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, ""); err != nil {
-			t.Error(err)
-		}
+		s.pay(t, h, nil)
 		if b := s.books(t, 0); b.Captured != 1 {
 			t.Errorf("%d captures", b.Captured)
 		}
@@ -691,14 +707,6 @@ func TestHoldRefuses(t *testing.T) {
 	})
 }
 
-// wantOpen fails unless the item cannot be deleted because of its holds.
-func (s *shop) wantOpen(t *testing.T, what string) {
-	t.Helper()
-	if err := s.stock.Delete(context.Background(), "hot"); !errors.Is(err, stock.ErrHoldsOpen) {
-		t.Errorf("%s: deleting the item: got %v, want %v", what, err, stock.ErrHoldsOpen)
-	}
-}
-
 // An item cannot be deleted while a hold of it can be paid, in any stage. The attempt changes
 // nothing.
 func TestAnItemWithOpenHoldsIsNotDeleted(t *testing.T) {
@@ -706,18 +714,12 @@ func TestAnItemWithOpenHoldsIsNotDeleted(t *testing.T) {
 		for _, stage := range catalog.HoldStages() {
 			s.put(t, 2)
 			h, other := s.hold(t, stage.Name, "a"), s.hold(t, stage.Name, "b")
-			s.wantOpen(t, stage.Name)
-			if _, err := s.Pay(t.Context(), h.ID, h.Token, "key-"+stage.Name); err != nil {
-				t.Errorf("%s: paying after the attempt: %v", stage.Name, err)
-			}
+			s.delete(t, stock.ErrHoldsOpen)
+			s.pay(t, h, nil)
 			s.want(t, 0, 1, 1)
-			s.wantOpen(t, stage.Name+", with one of two holds paid")
-			if err := s.Release(t.Context(), other.ID, other.Token); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-				t.Errorf("%s: after both have ended: %v", stage.Name, err)
-			}
+			s.delete(t, stock.ErrHoldsOpen)
+			s.release(t, other)
+			s.delete(t, nil)
 		}
 	})
 }
@@ -731,15 +733,11 @@ func TestAnItemStaysWhileAHoldIsBeingPaid(t *testing.T) {
 			if err := s.db.Exec("UPDATE oversell_holds SET expires_at = 1").Error; err != nil {
 				return err
 			}
-			s.wantOpen(t, "between capture and order")
+			s.delete(t, stock.ErrHoldsOpen)
 			return nil
 		}
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrRefunded) {
-			t.Errorf("paying for a hold that expires meanwhile: %v, want %v", err, holds.ErrRefunded)
-		}
-		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-			t.Error(err)
-		}
+		s.pay(t, h, holds.ErrRefunded)
+		s.delete(t, nil)
 	})
 }
 
@@ -748,9 +746,7 @@ func TestAnItemStaysWhileAHoldIsBeingPaid(t *testing.T) {
 func TestANewSaleEndsOpenHolds(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		h, paid := s.hold(t, h3, "a"), s.hold(t, h3, "b")
-		if _, err := s.Pay(t.Context(), paid.ID, paid.Token, "key"); err != nil {
-			t.Fatal(err)
-		}
+		s.pay(t, paid, nil)
 		s.put(t, 2)
 		for range 2 {
 			if now, err := s.Get(t.Context(), h.ID); err != nil || now.Status != holds.Expired {
@@ -768,9 +764,7 @@ func TestANewSaleEndsOpenHolds(t *testing.T) {
 			t.Errorf("%d payments were authorised, want 1", b.Authorised)
 		}
 		s.want(t, 2, 0, 0)
-		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-			t.Errorf("deleting the item: %v", err)
-		}
+		s.delete(t, nil)
 	})
 }
 
@@ -794,12 +788,8 @@ func TestANewSaleBeginsDuringAPayment(t *testing.T) {
 func TestDeleteForgetsHolds(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
-		if err := s.Release(t.Context(), h.ID, h.Token); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-			t.Fatal(err)
-		}
+		s.release(t, h)
+		s.delete(t, nil)
 		if _, err := s.Get(t.Context(), h.ID); !errors.Is(err, holds.ErrUnknownHold) {
 			t.Errorf("got %v, want %v", err, holds.ErrUnknownHold)
 		}
@@ -899,10 +889,8 @@ func TestHoldsAreListed(t *testing.T) {
 				t.Errorf("%s: nobody has a hold, and the list is %+v, %v", stage.Name, l, err)
 			}
 			paid, released, held := s.hold(t, stage.Name, "a"), s.hold(t, stage.Name, "b"), s.hold(t, stage.Name, "c")
-			order, err := s.Pay(t.Context(), paid.ID, paid.Token, "key")
-			if err := errors.Join(err, s.Release(t.Context(), released.ID, released.Token)); err != nil {
-				t.Fatal(err)
-			}
+			order := s.pay(t, paid, nil)
+			s.release(t, released)
 			l, err := s.List(t.Context(), "hot")
 			if err != nil || l.Stage != stage.Name || l.SaleID != s.item.SaleID || !l.Now.Before(held.ExpiresAt) ||
 				l.Now.Before(held.CreatedAt.Add(-time.Minute)) {
@@ -973,9 +961,7 @@ func TestUnitsAreNotStrandedBeforeTheSweep(t *testing.T) {
 			}
 			s.want(t, 10, 0, 0)
 			s.expireNow(t, s.hold(t, stage.Name, "b"))
-			if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-				t.Errorf("%s: deleting the item: %v", stage.Name, err)
-			}
+			s.delete(t, nil)
 		}
 	})
 }

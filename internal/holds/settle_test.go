@@ -40,6 +40,16 @@ func (s *shop) settle(t *testing.T) {
 	}
 }
 
+// settleFails settles interrupted payments after a while, and fails unless the result is an error
+// of this kind.
+func (s *shop) settleFails(t *testing.T, want error) {
+	t.Helper()
+	s.due(t, time.Second)
+	if err := s.Settle(t.Context()); !errors.Is(err, want) {
+		t.Errorf("settling: got %v, want %v", err, want)
+	}
+}
+
 // wantUnsettled checks how many payments are on record as unsettled. Payments that are never due
 // count as settled.
 func (s *shop) wantUnsettled(t *testing.T, want int64) {
@@ -56,25 +66,19 @@ func TestPaymentsLeaveNothingToSettle(t *testing.T) {
 	each(t, 4, func(t *testing.T, s *shop) {
 		bought, late := s.hold(t, h3, "a"), s.hold(t, h3, "b")
 		for range 2 {
-			if _, err := s.Pay(t.Context(), bought.ID, bought.Token, "key"); err != nil {
-				t.Error(err)
-			}
+			s.pay(t, bought, nil)
 		}
 		if _, err := s.Pay(t.Context(), bought.ID, bought.Token, "another"); !errors.Is(err, holds.ErrNotHeld) {
 			t.Errorf("got %v, want %v", err, holds.ErrNotHeld)
 		}
 		s.bank.afterCapture = func() error { s.expire(t, late); return nil }
-		if _, err := s.Pay(t.Context(), late.ID, late.Token, "key"); !errors.Is(err, holds.ErrRefunded) {
-			t.Errorf("got %v, want %v", err, holds.ErrRefunded)
-		}
+		s.pay(t, late, holds.ErrRefunded)
 		s.bank.afterCapture = nil
 		if err := s.bank.SetFaults(t.Context(), payment.Faults{DeclineEvery: 1}); err != nil {
 			t.Fatal(err)
 		}
 		declined := s.hold(t, h3, "c")
-		if _, err := s.Pay(t.Context(), declined.ID, declined.Token, "key"); !errors.Is(err, payment.ErrDeclined) {
-			t.Errorf("got %v, want %v", err, payment.ErrDeclined)
-		}
+		s.pay(t, declined, payment.ErrDeclined)
 		s.wantUnsettled(t, 0)
 	})
 }
@@ -88,9 +92,7 @@ func TestSettlesACaptureWithoutWebhooks(t *testing.T) {
 				inTime, late := s.hold(t, stage.Name, "a"), s.hold(t, stage.Name, "b")
 				s.interrupt(t, inTime, &s.bank.afterCapture)
 				s.interrupt(t, late, &s.bank.afterCapture)
-				if err := s.Release(t.Context(), late.ID, late.Token); err != nil {
-					t.Fatal(err)
-				}
+				s.release(t, late)
 				s.books(t, 2)
 				s.wantUnsettled(t, 2)
 				s.settle(t)
@@ -119,9 +121,7 @@ func TestCancelsWhatWasNeverCaptured(t *testing.T) {
 		if b := s.books(t, 0); b.Cancelled != 0 {
 			t.Errorf("%d were cancelled although their holds are held", b.Cancelled)
 		}
-		if _, err := s.Pay(t.Context(), resumed.ID, resumed.Token, "key"); err != nil {
-			t.Error(err)
-		}
+		s.pay(t, resumed, nil)
 		s.expire(t, left)
 		s.settle(t)
 		s.wantUnsettled(t, 0)
@@ -139,9 +139,7 @@ func TestCancelsACaptureThatNeverWas(t *testing.T) {
 		s.bank.afterAuthorise = func() error {
 			return s.bank.SetFaults(t.Context(), payment.Faults{FailEvery: 1})
 		}
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
-			t.Errorf("got %v, want %v", err, holds.ErrPending)
-		}
+		s.pay(t, h, holds.ErrPending)
 		if err := s.bank.SetFaults(t.Context(), payment.Faults{}); err != nil {
 			t.Fatal(err)
 		}
@@ -160,9 +158,7 @@ func TestStoppedPayerChargesNothing(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
 		s.bank.away = payment.ErrUnavailable // the request is still in the process
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, payment.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
-		}
+		s.pay(t, h, payment.ErrUnavailable)
 		s.bank.away = nil
 		s.expire(t, h)
 		s.settle(t)
@@ -188,9 +184,7 @@ func TestBuyerAsksAgainTooLate(t *testing.T) {
 		h := s.hold(t, h3, "a")
 		s.interrupt(t, h, &s.bank.afterCapture)
 		s.expire(t, h)
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrRefunded) {
-			t.Errorf("got %v, want %v", err, holds.ErrRefunded)
-		}
+		s.pay(t, h, holds.ErrRefunded)
 		s.wantUnsettled(t, 0)
 		s.books(t, 0)
 		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrNotHeld) ||
@@ -358,9 +352,7 @@ func TestAuthorisationThatIsNeverAnswered(t *testing.T) {
 			t.Errorf("got %v, want %v, and not pending", err, payment.ErrUnavailable)
 		}
 		s.expire(t, h)
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
-			t.Errorf("at first: got %v, want %v", err, holds.ErrPending)
-		}
+		s.pay(t, h, holds.ErrPending)
 		for range 2 {
 			s.due(t, time.Second)
 			_ = s.Settle(t.Context()) // the first one fails
@@ -371,9 +363,7 @@ func TestAuthorisationThatIsNeverAnswered(t *testing.T) {
 			errors.Is(err, holds.ErrPending) {
 			t.Errorf("at last: got %v, want %v", err, holds.ErrNotHeld)
 		}
-		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-			t.Error(err)
-		}
+		s.delete(t, nil)
 	})
 }
 
@@ -384,9 +374,7 @@ func TestAuthorisationThatIsFoundByItsReference(t *testing.T) {
 		made, charged, bought := s.hold(t, h3, "a"), s.hold(t, h3, "b"), s.hold(t, h3, "c")
 		s.bank.afterAuthorise = func() error { return payment.ErrUnavailable }
 		for _, h := range []holds.Hold{made, charged, bought} {
-			if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, payment.ErrUnavailable) {
-				t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
-			}
+			s.pay(t, h, payment.ErrUnavailable)
 		}
 		s.bank.afterAuthorise, s.bank.stuck = nil, payment.ErrUnavailable
 		found, err := s.bank.Find(t.Context(), reference(charged))
@@ -421,20 +409,13 @@ func TestPaymentThatCannotBeSettledHasAnAlarm(t *testing.T) {
 		s.interrupt(t, h, &s.bank.afterCapture)
 		s.expire(t, h)
 		s.bank.away = payment.ErrUnavailable
-		for i := range 5 {
+		for range 5 {
 			s.wantAlarms(t, 0)
-			if err := s.stock.Delete(t.Context(), "hot"); !errors.Is(err, stock.ErrHoldsOpen) {
-				t.Errorf("after %d failures: got %v, want %v", i, err, stock.ErrHoldsOpen)
-			}
-			s.due(t, time.Second)
-			if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnavailable) {
-				t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
-			}
+			s.delete(t, stock.ErrHoldsOpen)
+			s.settleFails(t, payment.ErrUnavailable)
 		}
 		s.wantAlarms(t, 1)
-		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-			t.Error(err)
-		}
+		s.delete(t, nil)
 		s.wantUnsettled(t, 1)
 		if n, err := s.Alarms(t.Context()); err != nil || n != 1 {
 			t.Errorf("without the item: %d alarms, %v; want 1", n, err)
@@ -483,9 +464,7 @@ func TestProviderHasForgottenTheKey(t *testing.T) {
 		h := s.hold(t, h3, "a")
 		s.interrupt(t, h, &s.bank.afterCapture)
 		s.bank.forgotten = true
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); err != nil {
-			t.Error(err)
-		}
+		s.pay(t, h, nil)
 		s.wantUnsettled(t, 0)
 		s.wantAlarms(t, 0)
 		if b := s.books(t, 0); b.Authorised != 1 || b.Captured != 1 || b.Refunded != 0 {
@@ -502,9 +481,7 @@ func TestProviderHasAnotherLedgerForAWhile(t *testing.T) {
 		s.interrupt(t, h, &s.bank.afterCapture)
 		right, other := s.bank.Client, newBank(t)
 		s.bank.Client = other.Client
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
-			t.Errorf("got %v, want %v", err, holds.ErrPending)
-		}
+		s.pay(t, h, holds.ErrPending)
 		s.wantAlarms(t, 1)
 		if ledger, err := other.Ledger(t.Context()); err != nil || len(ledger) > 0 {
 			t.Errorf("the other ledger has %+v, %v; want nothing", ledger, err)
@@ -527,16 +504,11 @@ func TestProviderMakesTwoPaymentsForOneKey(t *testing.T) {
 		h := s.hold(t, h3, "a")
 		s.bank.afterAuthorise = func() error {
 			s.bank.afterAuthorise, s.bank.forgotten = nil, true
-			_, err := s.Pay(t.Context(), h.ID, h.Token, "key") // the other request, up to its capture
-			if !errors.Is(err, holds.ErrPending) {
-				t.Errorf("got %v, want %v", err, holds.ErrPending)
-			}
+			s.pay(t, h, holds.ErrPending) // the other request, up to its capture
 			return nil
 		}
 		s.bank.afterCapture = func() error { return payment.ErrUnavailable }
-		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
-			t.Errorf("got %v, want %v", err, holds.ErrPending)
-		}
+		s.pay(t, h, holds.ErrPending)
 		s.bank.afterCapture = nil
 		s.wantAlarms(t, 1)
 		s.settle(t)
@@ -555,9 +527,7 @@ func (s *shop) late(t *testing.T, want error) (id string) {
 	t.Helper()
 	h := s.hold(t, h3, "a")
 	s.bank.afterCapture = func() error { s.expire(t, h); return nil }
-	if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, want) {
-		t.Errorf("got %v, want %v", err, want)
-	}
+	s.pay(t, h, want)
 	s.bank.afterCapture = nil
 	found, err := s.bank.Find(t.Context(), reference(h))
 	if err != nil || len(found) != 1 {
@@ -622,9 +592,7 @@ func TestRefundsThatAllFail(t *testing.T) {
 			t.Errorf("refunds were asked for with %q, want %q", s.bank.refundKeys, want)
 		}
 		s.wantAlarms(t, 1)
-		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
-			t.Error(err)
-		}
+		s.delete(t, nil)
 		s.wantUnsettled(t, 1)
 		if n, err := s.Alarms(t.Context()); err != nil || n != 1 {
 			t.Errorf("without the item: %d alarms, %v; want 1", n, err)
@@ -739,10 +707,7 @@ func TestOutageOfRefundsDoesNotEndThem(t *testing.T) {
 		s.refundFails(t, id, "evt_1")
 		s.bank.refunds = payment.ErrUnavailable
 		for range 10 {
-			s.due(t, time.Second)
-			if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnavailable) {
-				t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
-			}
+			s.settleFails(t, payment.ErrUnavailable)
 			var early int64 // rows that are due before their pause is over
 			if err := s.db.Table("oversell_hold_payments").
 				Where("due_at < ?", time.Now().Add(time.Minute).UnixMilli()).Count(&early).Error; err != nil ||

@@ -42,14 +42,6 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-func TestLanguagesSayTheSame(t *testing.T) {
-	for _, name := range []string{readme, strategies, teaching, thePage, theLab} {
-		for _, d := range differences(readPage(t, name), readPage(t, chinese(name))) {
-			t.Error(d)
-		}
-	}
-}
-
 // The verdicts in the README are those of the run in docs/results.md.
 func TestReadmeShowsTheRun(t *testing.T) {
 	cells := make(map[string][]string) // of each strategy
@@ -232,99 +224,43 @@ func TestStrategiesAreExplainedInChinese(t *testing.T) {
 	}
 }
 
-// page is a document, cut at its headings.
-type page struct {
-	name     string
-	sections []section
-}
-
+// section is what a document has under a heading, as far as it does not depend on the language.
 type section struct {
 	heading string
-	line    int
-	facts   []fact
+	blocks  []string // lines of code and rows of tables, in their order
+	prose   string
 }
 
-// fact is something that must be in both languages.
-type fact struct {
-	kind, key string
-	line      int
-}
-
-const (
-	code = "the line of code"
-	row  = "a table row with"
-	word = "to its text"
-)
-
-func readPage(t *testing.T, name string) page {
+// sections cuts a document at its headings. What is between two marks is generated, or for one
+// language only.
+func sections(t *testing.T, name string) []section {
 	t.Helper()
-	return parse(name, read(t, name))
-}
-
-// parse finds the facts of a document, which begins with a heading.
-func parse(name, text string) page {
-	r := reader{page: page{name: name}}
-	for i, line := range strings.Split(text, "\n") {
-		r.read(i+1, line)
-	}
-	r.endSection()
-	return r.page
-}
-
-// reader reads a document line by line.
-type reader struct {
-	page
-	prose []string // of the section, with an empty line for everything else
-	fence string   // the line that opened the block of code, if one is open
-	apart bool     // between two marks: generated, or for one language only
-}
-
-func (r *reader) read(n int, line string) {
-	switch {
-	case strings.HasPrefix(line, "```"):
-		r.add(fact{code, line, n})
-		if r.fence != "" {
-			line = ""
+	all := []section{{heading: "the beginning"}}
+	fence, apart := "", false
+	for line := range strings.Lines(read(t, name)) {
+		line = strings.TrimSuffix(line, "\n")
+		last := &all[len(all)-1]
+		switch {
+		case strings.HasPrefix(line, "```"):
+			if fence != "" {
+				line = ""
+			}
+			fence = line
+		case fence != "":
+			if code := withoutComment(strings.TrimPrefix(fence, "```"), line); code != "" {
+				last.blocks = append(last.blocks, code)
+			}
+		case apart || strings.HasSuffix(line, ":begin -->"):
+			apart = !strings.HasSuffix(line, ":end -->")
+		case strings.HasPrefix(line, "#"):
+			all = append(all, section{heading: line, blocks: strings.Fields(line)[:1]}) // its level
+		case strings.HasPrefix(line, "|"):
+			last.blocks = append(last.blocks, fmt.Sprint(strings.Count(line, "|")-1, " cells with ", words(line)))
+		default:
+			last.prose += line + "\n"
 		}
-		r.fence = line
-	case r.fence != "":
-		r.add(fact{code, withoutComment(strings.TrimPrefix(r.fence, "```"), line), n})
-	case r.apart || strings.HasSuffix(line, ":begin -->"):
-		r.apart = !strings.HasSuffix(line, ":end -->")
-		r.prose = append(r.prose, "")
-	case strings.HasPrefix(line, "#"):
-		r.endSection()
-		r.sections = append(r.sections, section{heading: line, line: n})
-		r.prose = []string{""}
-	case strings.HasPrefix(line, "|"):
-		r.add(fact{row, rowKey(line), n})
-	default:
-		r.prose = append(r.prose, line)
 	}
-}
-
-func (r *reader) add(f fact) {
-	r.prose = append(r.prose, "")
-	if n := len(r.sections); n > 0 && f.key != "" {
-		r.sections[n-1].facts = append(r.sections[n-1].facts, f)
-	}
-}
-
-func (r *reader) endSection() {
-	if n := len(r.sections); n > 0 {
-		s := &r.sections[n-1]
-		s.facts = append(s.facts, once(words(strings.Join(r.prose, "\n"), s.line))...)
-	}
-}
-
-// once leaves out what is said again, as one language may and the other not.
-func once(facts []fact) []fact {
-	seen := make(map[string]bool)
-	return slices.DeleteFunc(facts, func(f fact) bool {
-		again := seen[f.key]
-		seen[f.key] = true
-		return again
-	})
+	return all
 }
 
 // withoutComment cuts off what is translated: comments, and in a block of no
@@ -337,145 +273,47 @@ func withoutComment(language, line string) string {
 	return strings.TrimRight(line, " ")
 }
 
-// rowKey is what a row of a table has in any language, whatever the order.
-func rowKey(line string) string {
-	var keys []string
-	for _, f := range words(line, 0) {
-		keys = append(keys, f.key)
-	}
-	slices.Sort(keys)
-	return fmt.Sprintf("%d cells and %s", strings.Count(line, "|")-1, cmp.Or(strings.Join(keys, ", "), "words alone"))
-}
-
-// words finds names in backquotes, links, and figures. A link to a document in
-// Chinese counts as one to that document, and the name of a heading as one in any language.
-func words(text string, first int) []fact {
-	var facts []fact
-	pattern := regexp.MustCompile("`[^`]+`|\\]\\([^)\\s]+\\)|[0-9]+(?:[.,][0-9]+)*")
-	for _, m := range pattern.FindAllStringIndex(text, -1) {
-		key := strings.Join(strings.Fields(text[m[0]:m[1]]), " ")
-		if target, ok := strings.CutPrefix(key, "]("); ok {
-			file, _, toHeading := strings.Cut(strings.TrimSuffix(target, ")"), "#")
-			key = "a link to " + strings.ReplaceAll(file, ".zh-CN.md", ".md")
-			if toHeading {
-				key += "#…"
-			}
+// words returns the names in backquotes, the links and the figures of a text, sorted and each once.
+// A link to a document in Chinese counts as one to that document, and the name of a heading as one
+// in any language.
+func words(text string) []string {
+	var all []string
+	for _, word := range regexp.MustCompile("`[^`]+`|\\]\\([^)\\s]+\\)|[0-9]+(?:[.,][0-9]+)*").FindAllString(text, -1) {
+		word = strings.Join(strings.Fields(word), " ")
+		if strings.HasPrefix(word, "](") {
+			word = regexp.MustCompile(`#.*\)$`).ReplaceAllString(strings.ReplaceAll(word, ".zh-CN.md", ".md"), "#…)")
 		}
-		facts = append(facts, fact{word, key, first + strings.Count(text[:m[0]], "\n")})
+		all = append(all, word)
 	}
-	return facts
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
-// differences says what to add where, so that both pages say the same.
-func differences(a, b page) []string {
-	if !slices.EqualFunc(a.sections, b.sections, func(s, t section) bool { return s.level() == t.level() }) {
-		return []string{fmt.Sprintf("the headings of %s and %s differ in number or level: "+
-			"translate the section that one of them lacks\n%s", a.name, b.name, beside(a, b))}
-	}
-	var told []string
-	for i, s := range a.sections {
-		t := b.sections[i]
-		n := len(told)
-		told = append(told, lacks(b.name, t, a.name, s)...)
-		told = append(told, lacks(a.name, s, b.name, t)...)
-		if n == len(told) {
-			told = append(told, misplaced(a.name, s, b.name, t)...)
-		}
-	}
-	return told
-}
-
-func (s section) level() int {
-	return len(s.heading) - len(strings.TrimLeft(s.heading, "#"))
-}
-
-// beside lists the headings of two pages, for a reader to see which is alone.
-func beside(a, b page) string {
-	var out strings.Builder
-	for i := range max(len(a.sections), len(b.sections)) {
-		for _, p := range []page{a, b} {
-			heading := "nothing"
-			if i < len(p.sections) {
-				heading = fmt.Sprintf("%s (line %d)", p.sections[i].heading, p.sections[i].line)
-			}
-			fmt.Fprintf(&out, "%-50s", heading)
-		}
-		out.WriteString("\n")
-	}
-	return out.String()
-}
-
-// lacks says what a section has not that its counterpart has.
-func lacks(name string, s section, otherName string, other section) []string {
-	left := make(map[string]int)
-	for _, f := range s.facts {
-		left[f.kind+f.key]++
-	}
-	var told []string
-	for _, f := range other.facts {
-		if left[f.kind+f.key]--; left[f.kind+f.key] >= 0 {
+// A document and its translation have the same sections, and in each the same code, tables, names, links
+// and figures.
+func TestLanguagesSayTheSame(t *testing.T) {
+	for _, name := range []string{readme, strategies, teaching, thePage, theLab} {
+		english, translated := sections(t, name), sections(t, chinese(name))
+		if len(english) != len(translated) {
+			t.Errorf("%s has %d sections, and %s has %d", name, len(english), chinese(name), len(translated))
 			continue
 		}
-		what := fmt.Sprintf("add %s %s", f.kind, f.key)
-		told = append(told, fmt.Sprintf("%s, under %q (line %d): %s, as in line %d of %s, or change it there",
-			name, s.heading, s.line, what, f.line, otherName))
-	}
-	return told
-}
-
-// misplaced says where sections of the same facts have them in another order.
-// Within prose the order is the language's.
-func misplaced(name string, s section, otherName string, other section) []string {
-	inProse := func(f fact) bool { return f.kind == word }
-	a, b := slices.DeleteFunc(slices.Clone(s.facts), inProse), slices.DeleteFunc(slices.Clone(other.facts), inProse)
-	for i := range min(len(a), len(b)) {
-		if a[i].key != b[i].key {
-			return []string{fmt.Sprintf(
-				"%s, line %d: %s %s stands where %s, line %d, has %s %s: have them in the same order",
-				otherName, b[i].line, b[i].kind, b[i].key, name, a[i].line, a[i].kind, a[i].key)}
+		for i, en := range english {
+			zh := translated[i]
+			wantSame(t, fmt.Sprintf("%s, under %q, and %s, under %q", name, en.heading, chinese(name), zh.heading),
+				append(en.blocks, words(en.prose)...), append(zh.blocks, words(zh.prose)...))
 		}
 	}
-	return nil
 }
 
-func TestDifferencesAreTold(t *testing.T) {
-	const page = "# T\n\n[x](d.md) has `a` and `b c`, 5 times.\n\n" +
-		"## A\n\n```sh\n# why\ngo run ./a   # this\ngo run ./b\n```\n\n" +
-		"| what | figure | command |\n|---|---|---|\n| one | 1.5 s | `go a` |\n| two | 2 s | `go b` |\n"
-	for name, tt := range map[string]struct{ old, new, want string }{
-		"nothing":             {"", "", ""},
-		"a comment":           {"# this", "# 这个", ""},
-		"order in prose":      {"`a` and `b c`", "`b\nc` 和 `a`", ""},
-		"a link to Chinese":   {"(d.md)", "(d.zh-CN.md)", ""},
-		"a link to a heading": {"(d.md)", "(d.zh-CN.md#标题)", "add to its text a link to d.md#…"},
-		"words in a table":    {"| one | 1.5 s", "| 一 | 1.5 秒", ""},
-		"no section":          {"## A\n", "", "nothing"},
-		"another level":       {"## A", "### A", "differ in number or level"},
-		"no command": {
-			"go run ./b\n", "",
-			"zh, under \"## A\" (line 5): add the line of code go run ./b, as in line 10 of en",
-		},
-		"one command more": {
-			"go run ./b\n", "go run ./b\ngo run ./c\n",
-			"en, under \"## A\" (line 5): add the line of code go run ./c, as in line 11 of zh",
-		},
-		"commands in other order": {
-			"go run ./a   # this\ngo run ./b\n", "go run ./b\ngo run ./a\n",
-			"zh, line 9: the line of code go run ./b stands where en, line 9, has",
-		},
-		"another figure": {
-			"1.5 s", "1.6 s",
-			"zh, under \"## A\" (line 5): add a table row with 3 cells and 1.5, `go a`, as in line 15 of en",
-		},
-		"no row":            {"| two | 2 s | `go b` |\n", "", "add a table row with 3 cells and 2, `go b`"},
-		"no link":           {"[x](d.md)", "x", "add to its text a link to d.md"},
-		"a name said again": {"5 times", "5 次 `a`", ""},
-		"no name":           {"`b c`", "b", "add to its text `b c`, as in line 3 of en"},
-		"no figure":         {"5 times", "often", "add to its text 5"},
-	} {
-		got := differences(parse("en", page), parse("zh", strings.Replace(page, tt.old, tt.new, 1)))
-		if text := strings.Join(got, "\n"); (text == "") != (tt.want == "") || !strings.Contains(text, tt.want) {
-			t.Errorf("%s: told %q, want %q", name, text, tt.want)
-		}
+// wantSame reports what only one of two sections has, or that they have it in another order.
+func wantSame(t *testing.T, where string, a, b []string) {
+	t.Helper()
+	if slices.Equal(a, b) {
+		return
 	}
+	only := func(a, b []string) []string {
+		return slices.DeleteFunc(slices.Clone(a), func(fact string) bool { return slices.Contains(b, fact) })
+	}
+	t.Errorf("%s: only the first has %q, only the second has %q, or their order differs", where, only(a, b), only(b, a))
 }

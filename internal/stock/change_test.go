@@ -29,9 +29,7 @@ func (s *site) wantOneSale(t *testing.T, service *stock.Service, units int) {
 	t.Helper()
 	sold, _, _ := rush(t, s, units, "v6_watchdog", service)
 	item, err := service.Item(t.Context(), s.sku)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := s.saleInRedis(t); got != item.SaleID {
 		t.Errorf("Redis is in sale %s, the database in %s", got, item.SaleID)
 	}
@@ -43,8 +41,7 @@ func (s *site) wantOneSale(t *testing.T, service *stock.Service, units int) {
 
 func TestPutWhoseClientGoesAwayIsWhole(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 5)
+		service := s.sale(t, 5)
 		for range 5 {
 			ctx, goAway := context.WithCancel(t.Context())
 			time.AfterFunc(rand.N(4*time.Millisecond), goAway)
@@ -90,8 +87,7 @@ func TestChangeThatRedisFailsIsUndone(t *testing.T) {
 		} {
 			t.Run(what+", "+name, func(t *testing.T) {
 				eachSite(t, func(t *testing.T, s *site) {
-					service := s.instance(t, nil)
-					s.put(t, service, 5)
+					service := s.sale(t, 5)
 					rush(t, s, 2, "v6_watchdog", service)
 					s.failOnce(action, "del")
 					if err := change(t.Context(), service, s.sku); !errors.Is(err, locktest.ErrCut) {
@@ -110,8 +106,7 @@ func TestChangeThatRedisFailsIsUndone(t *testing.T) {
 // A Redis may have been used with another database before. The current database decides.
 func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		old := s.instance(t, nil)
-		s.put(t, old, 1000)
+		old := s.sale(t, 1000)
 		rush(t, s, 3, "v6_watchdog", old)
 		other := *s
 		other.sku = newSKU()
@@ -120,9 +115,7 @@ func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 		fresh := newSite(t, s.rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
 		fresh.sku = s.sku
 		service := fresh.instance(t, nil)
-		if err := service.Offer(t.Context(), stock.Item{SKU: s.sku, Initial: 5}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, service.Offer(t.Context(), stock.Item{SKU: s.sku, Initial: 5}))
 		if sold, soldOut, _ := rush(t, fresh, 8, "v6_watchdog", service); sold != 5 || soldOut != 3 {
 			t.Errorf("%d sold and %d refused, want 5 and 3", sold, soldOut)
 		}
@@ -130,11 +123,7 @@ func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 
 		fresh.sku = other.sku
 		for _, strategy := range []string{"v6_watchdog", "lua_batch", "watch"} {
-			if _, err := service.Deduct(t.Context(), fresh.request(strategy, "")); !errors.Is(err,
-				stock.ErrUnknownItem) {
-				t.Errorf("%s: an item that the database does not know: got %v, want %v",
-					strategy, err, stock.ErrUnknownItem)
-			}
+			wantRefused(t, service, fresh.request(strategy, ""), stock.ErrUnknownItem)
 		}
 		if keys := s.rdb.Keys(t.Context(), "oversell:{"+other.sku+"}:stock*").Val(); len(keys) > 0 {
 			t.Errorf("Redis keeps %v of an item that does not exist", keys)
@@ -145,15 +134,12 @@ func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 // The audit counts orders of sales that the database does not know.
 func TestAuditCountsForeignOrders(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 5)
+		service := s.sale(t, 5)
 		rush(t, s, 2, "v4_lua", service)
 		s.put(t, service, 5) // orders of the last sale are not foreign
 		foreign := stock.Order{ID: "foreign", SKU: s.sku, SaleID: "of another database", Quantity: 7,
 			Strategy: "v4_lua", CreatedAt: time.Now()}
-		if err := s.db.Create(&foreign).Error; err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.db.Create(&foreign).Error)
 		if a := s.audit(t, service); a.Foreign != 7 || a.Sold != 0 {
 			t.Errorf("the audit finds %d foreign units and %d sold, want 7 and 0", a.Foreign, a.Sold)
 		}
@@ -182,9 +168,7 @@ func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 					parked, resume := s.parkFirstOrder(t)
 					late := order(t.Context(), slow, s.request(strategy, ""))
 					<-parked
-					if err := lose(t, s); err != nil {
-						t.Fatal(err)
-					}
+					must(t, lose(t, s))
 					if name != "everything" && strategy[0] == 'v' { // the lock is still held
 						resume()
 					}
@@ -251,13 +235,10 @@ func TestDeleteDuringASaleLeavesNothing(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, strategy := range []string{"v6_watchdog", "v9_cohort", "watch", "lua_atomic", "lua_batch"} {
 			s.sku = newSKU()
-			other := s.instance(t, nil)
-			s.put(t, other, 10)
+			other := s.sale(t, 10)
 			inside, resume := stopInWork(t, s, strategy)
 			<-inside
-			if err := other.Delete(t.Context(), s.sku); err != nil {
-				t.Fatal(err)
-			}
+			must(t, other.Delete(t.Context(), s.sku))
 			if err := resume(); !errors.Is(err, stock.ErrUnknownItem) {
 				t.Errorf("%s: the holder got %v, want %v", strategy, err, stock.ErrUnknownItem)
 			}

@@ -55,10 +55,7 @@ func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
 			s.sku, s.keeper = newSKU(), keeper
 			s.put(t, service, 1)
 			for range 2 { // the second uses the first one's cached reading
-				if _, err := service.Deduct(t.Context(), s.request(strategy.Name, "")); !errors.Is(err,
-					stock.ErrLocation) {
-					t.Errorf("%s with the stock in %s: got %v, want %v", strategy.Name, keeper, err, stock.ErrLocation)
-				}
+				wantRefused(t, service, s.request(strategy.Name, ""), stock.ErrLocation)
 			}
 			wantStock(t, s.audit(t, service), 1, 1, 0, 0)
 		}
@@ -86,8 +83,7 @@ func TestDatabaseStrategiesNeedNoRedis(t *testing.T) {
 	server := backendtest.RestartableRedis(t)
 	s := newSite(t, backendtest.DialRedis(t, server.URL), backendtest.DialDatabase(t, backendtest.Database(t, "local")))
 	s.keeper = stock.InDatabase
-	service := s.instance(t, nil)
-	s.put(t, service, 100)
+	service := s.sale(t, 100)
 	server.Kill()
 	for _, strategy := range s.inDatabase() {
 		if sold, _, _ := rush(t, s, 20, strategy, service); sold != 20 {
@@ -132,9 +128,7 @@ func TestConditionalUpdateDecides(t *testing.T) {
 		other := s.instance(t, nil)
 		service := s.instance(t, interrupted(t, s, other, "sql_conditional"))
 		s.put(t, service, 1)
-		if _, err := service.Deduct(t.Context(), s.request("sql_conditional", "")); !errors.Is(err, stock.ErrSoldOut) {
-			t.Errorf("got %v, want %v", err, stock.ErrSoldOut)
-		}
+		wantRefused(t, service, s.request("sql_conditional", ""), stock.ErrSoldOut)
 		wantStock(t, s.audit(t, service), 1, 0, 1, 1)
 	})
 }
@@ -151,15 +145,12 @@ func park(inside, gate chan struct{}) stock.Work {
 
 // stopInWork begins a deduct that stops in its work until resume is called.
 func stopInWork(t *testing.T, s *site, strategy string) (inside chan struct{}, resume func() error) {
-	inside, gate, outcome := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	inside, gate := make(chan struct{}), make(chan struct{})
 	service := s.instance(t, withWork(park(inside, gate)))
-	go func() {
-		_, err := service.Deduct(context.Background(), s.request(strategy, "")) // also after the test
-		outcome <- err
-	}()
+	holder := order(context.Background(), service, s.request(strategy, "")) // also after the test
 	return inside, func() error {
 		close(gate)
-		return <-outcome
+		return (<-holder).err
 	}
 }
 
@@ -172,9 +163,7 @@ func TestRowLockIsKeptByAStoppedHolder(t *testing.T) {
 			s.put(t, other, 10)
 			inside, resume := stopInWork(t, s, strategy)
 			<-inside
-			if _, err := other.Deduct(t.Context(), s.request(strategy, "")); !errors.Is(err, stock.ErrBusy) {
-				t.Errorf("the next buyer got %v, want %v", err, stock.ErrBusy)
-			}
+			wantRefused(t, other, s.request(strategy, ""), stock.ErrBusy)
 			if err := resume(); err != nil {
 				t.Errorf("the stopped holder got %v", err)
 			}
@@ -205,8 +194,7 @@ func TestNamedLockEndsWithItsConnection(t *testing.T) {
 	for _, strategy := range []string{"sql_get_lock", "sql_for_update"} {
 		t.Run(strategy, func(t *testing.T) {
 			s := newDatabaseSite(t)
-			service := s.instance(t, nil)
-			s.put(t, service, 10)
+			service := s.sale(t, 10)
 			inside, resume := stopInWork(t, s, strategy)
 			<-inside
 			killConnections(t, s.db)
@@ -291,9 +279,7 @@ func (s *site) holderBy(t *testing.T, item stock.Item, by fencedBy, unfenced boo
 		c = got
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 

@@ -83,9 +83,7 @@ func TestSoldOutTakesNoLock(t *testing.T) {
 			return nil
 		})))
 	s.put(t, service, 0)
-	if _, err := service.Deduct(t.Context(), s.request("test", "")); !errors.Is(err, stock.ErrSoldOut) {
-		t.Errorf("got %v, want %v", err, stock.ErrSoldOut)
-	}
+	wantRefused(t, service, s.request("test", ""), stock.ErrSoldOut)
 }
 
 // waiting is a guard that is never acquired.
@@ -106,17 +104,13 @@ func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
 				asked() // again, if the message that the item was put on sale comes late
 				return waiting(ctx, e, section)
 			})))
-		outcome := make(chan error, 1)
-		go func() {
-			_, err := service.Deduct(t.Context(), s.request("test", ""))
-			outcome <- err
-		}()
+		waiter := order(t.Context(), service, s.request("test", ""))
 		<-waits
 		if _, err := elsewhere.Deduct(t.Context(), s.request("v1_setnx", "")); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-outcome; !errors.Is(err, stock.ErrSoldOut) {
-			t.Errorf("the waiter got %v, want %v", err, stock.ErrSoldOut)
+		if o := <-waiter; !errors.Is(o.err, stock.ErrSoldOut) {
+			t.Errorf("the waiter got %v, want %v", o.err, stock.ErrSoldOut)
 		}
 	})
 }
@@ -129,43 +123,27 @@ func TestWaitIsBounded(t *testing.T) {
 	})
 	s.put(t, service, 1)
 	for _, key := range []string{"", "key"} {
-		if _, err := service.Deduct(t.Context(), s.request("test", key)); !errors.Is(err, stock.ErrBusy) {
-			t.Errorf("key %q: got %v, want %v", key, err, stock.ErrBusy)
-		}
+		wantRefused(t, service, s.request("test", key), stock.ErrBusy)
 	}
 }
 
 func TestCloseTurnsWaitersAwayAndLetsTheHolderFinish(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		working, resume := make(chan struct{}), make(chan struct{})
-		began := sync.OnceFunc(func() { close(working) })
-		service := s.instance(t, withWork(func(context.Context, string) (func(), error) {
-			began()
-			<-resume
-			return nil, nil
-		}))
+		service := s.instance(t, withWork(park(working, resume)))
 		s.put(t, service, 10)
-		holder, waiter := make(chan error, 1), make(chan error, 1)
-		go func() {
-			_, err := service.Deduct(t.Context(), s.request("v6_watchdog", ""))
-			holder <- err
-		}()
+		holder := order(t.Context(), service, s.request("v6_watchdog", ""))
 		<-working
-		go func() {
-			_, err := service.Deduct(t.Context(), s.request("v6_watchdog", ""))
-			waiter <- err
-		}()
+		waiter := order(t.Context(), service, s.request("v6_watchdog", ""))
 		service.Close()
-		if err := <-waiter; !errors.Is(err, stock.ErrClosing) {
-			t.Errorf("the waiter got %v, want %v", err, stock.ErrClosing)
+		if o := <-waiter; !errors.Is(o.err, stock.ErrClosing) {
+			t.Errorf("the waiter got %v, want %v", o.err, stock.ErrClosing)
 		}
 		close(resume)
-		if err := <-holder; err != nil {
-			t.Errorf("the holder got %v", err)
+		if o := <-holder; o.err != nil {
+			t.Errorf("the holder got %v", o.err)
 		}
-		if _, err := service.Deduct(t.Context(), s.request("v6_watchdog", "")); !errors.Is(err, stock.ErrClosing) {
-			t.Errorf("a later buyer got %v, want %v", err, stock.ErrClosing)
-		}
+		wantRefused(t, service, s.request("v6_watchdog", ""), stock.ErrClosing)
 		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
 	})
 }
@@ -179,9 +157,7 @@ func TestFailedWorkSellsNothing(t *testing.T) {
 				return
 			}
 			s.put(t, service, 10)
-			if _, err := service.Deduct(t.Context(), s.request(v.strategy, "")); !errors.Is(err, declined) {
-				t.Errorf("got %v, want %v", err, declined)
-			}
+			wantRefused(t, service, s.request(v.strategy, ""), declined)
 			wantStock(t, s.audit(t, service), 10, 10, 0, 0)
 		})
 	})
@@ -241,8 +217,7 @@ func (c counter) Set(context.Context, int64) error {
 
 func TestInvalidRequests(t *testing.T) {
 	s := embeddedSite(t)
-	service := s.instance(t, nil)
-	s.put(t, service, 10)
+	service := s.sale(t, 10)
 	for name, tt := range map[string]struct {
 		change func(*stock.Request)
 		want   error

@@ -32,8 +32,7 @@ func (s *site) wantLeft(t *testing.T, want string) {
 // The settler tries again when the count failed, and ends with the service.
 func TestSettlerTriesAgainUntilClose(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
+		service := s.sale(t, 10)
 		rush(t, s, 1, "lua_atomic", service)
 		var tried atomic.Int64
 		var broken atomic.Bool

@@ -39,8 +39,7 @@ func TestUnitsGoBackWhenTheOrderCannotBeWritten(t *testing.T) {
 
 func TestOrderWhoseConfirmationWasLostCounts(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
+		service := s.sale(t, 10)
 		s.afterOrders(func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
 		res, err := service.Deduct(t.Context(), s.request("v4_lua", ""))
 		if err != nil || res.Order.ID == "" || res.Left != 9 {
@@ -57,8 +56,7 @@ func TestUnitsComeBackOnceTheOrderCannotBeWritten(t *testing.T) {
 		t.Run(cut.Error(), func(t *testing.T) {
 			rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 			s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "local")))
-			service := s.instance(t, nil)
-			s.put(t, service, 10)
+			service := s.sale(t, 10)
 			s.beforeOrders(func(tx *gorm.DB) { _ = tx.AddError(cut) })
 			if _, err := service.Deduct(t.Context(), s.request("v4_lua", "")); err == nil {
 				t.Error("sold without an order")
@@ -73,8 +71,7 @@ func TestDatabaseThatIsAwayTakesNoStock(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	s := newSite(t, rdb, backendtest.DialDatabase(t, server.URL))
-	service := s.instance(t, nil)
-	s.put(t, service, 100)
+	service := s.sale(t, 100)
 	rush(t, s, 20, "v6_watchdog", service)
 	server.Kill()
 	for range 50 {
@@ -82,9 +79,7 @@ func TestDatabaseThatIsAwayTakesNoStock(t *testing.T) {
 			t.Fatal("sold without a database")
 		}
 	}
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Restart(t.Context()))
 	wantStock(t, s.audit(t, service), 100, 80, 20, 20)
 	if sold, _, _ := rush(t, s, 10, "v6_watchdog", service); sold != 10 {
 		t.Errorf("%d of 10 sold once the database is back", sold)

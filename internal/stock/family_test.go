@@ -62,12 +62,9 @@ func TestFamiliesTakeTurns(t *testing.T) {
 // A family that has sold something keeps its turn for at least 0.1 s.
 func TestTurnsAreNotTooShort(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
+		service := s.sale(t, 10)
 		began := func() (ms int64) {
-			if err := s.db.Raw("SELECT turn_began FROM oversell_items WHERE sku = ?", s.sku).Scan(&ms).Error; err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.db.Raw("SELECT turn_began FROM oversell_items WHERE sku = ?", s.sku).Scan(&ms).Error)
 			return ms
 		}
 		rush(t, s, 1, "v6_watchdog", service)
@@ -98,9 +95,7 @@ func TestFailingFamilyGivesUpItsTurn(t *testing.T) {
 		s.put(t, service, 10)
 		for range 3 {
 			rush(t, s, 1, "v6_watchdog", service)
-			if _, err := service.Deduct(t.Context(), s.request("broken", "")); !errors.Is(err, errNoLock) {
-				t.Errorf("got %v, want %v", err, errNoLock)
-			}
+			wantRefused(t, service, s.request("broken", ""), errNoLock)
 		}
 		rush(t, s, 1, "v6_watchdog", service)
 		wantStock(t, s.audit(t, service), 10, 6, 4, 4)
@@ -169,8 +164,7 @@ func TestLateFamilyIsRefused(t *testing.T) {
 // previous generation, which must not stay.
 func TestNoGenerationStaysInRedis(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
+		service := s.sale(t, 10)
 		rush(t, s, 1, "v8_fenced", service)
 		claimed := s.db.Exec("UPDATE oversell_items SET family = ?, generation = 'claimed', unpublished = ?, "+
 			"remaining = 9 "+
@@ -185,9 +179,7 @@ func TestNoGenerationStaysInRedis(t *testing.T) {
 				t.Errorf("%s is left of an earlier generation; the current one is %s", key, current)
 			}
 		}
-		if err := service.Delete(t.Context(), s.sku); err != nil {
-			t.Fatal(err)
-		}
+		must(t, service.Delete(t.Context(), s.sku))
 		for _, key := range s.keysLeft(t) {
 			if ttl, err := s.rdb.PTTL(t.Context(), key).Result(); err != nil || ttl == -1 {
 				t.Errorf("%s stays for ever: %v, %v", key, ttl, err)

@@ -28,9 +28,7 @@ func (s restartable) process(t *testing.T, adjust func(*stock.Config)) *stock.Se
 	t.Helper()
 	watch := new(backend.RedisWatch)
 	rdb, err := watch.Dial(t.Context(), s.server.URL, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 	own := *s.site
 	own.rdb = rdb
@@ -45,18 +43,14 @@ func (s restartable) process(t *testing.T, adjust func(*stock.Config)) *stock.Se
 // save makes Redis save its data.
 func (s restartable) save(t *testing.T) {
 	t.Helper()
-	if err := s.rdb.Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.rdb.Save(t.Context()).Err())
 }
 
 // restart kills Redis and starts it again with the data that it last saved.
 func (s restartable) restart(t *testing.T) {
 	t.Helper()
 	s.server.Kill()
-	if err := s.server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.server.Restart(t.Context()))
 }
 
 // Neither an idle process, whose pool reconnects silently, nor a new one sells units that

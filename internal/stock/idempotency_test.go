@@ -122,8 +122,7 @@ func TestSameKeyAtOnceOnTheLastUnit(t *testing.T) {
 
 func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 1)
+		service := s.sale(t, 1)
 		first, err := service.Deduct(t.Context(), s.request("v6_watchdog", "click"))
 		if err != nil || first.Replayed {
 			t.Fatalf("replayed %v, %v", first.Replayed, err)
@@ -137,9 +136,7 @@ func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
 			again.Order.Strategy != "v6_watchdog" {
 			t.Errorf("answered with %+v, want the first order %+v", again.Order, first.Order)
 		}
-		if _, err := service.Deduct(t.Context(), s.request("watch", "another")); !errors.Is(err, stock.ErrSoldOut) {
-			t.Errorf("another key: got %v, want %v", err, stock.ErrSoldOut)
-		}
+		wantRefused(t, service, s.request("watch", "another"), stock.ErrSoldOut)
 	})
 }
 
@@ -156,9 +153,7 @@ func TestKeysAndSKUsDifferInCase(t *testing.T) {
 			}
 		}
 		s.sku = strings.ToUpper(lower)
-		if _, err := service.Deduct(t.Context(), s.request("v4_lua", "")); !errors.Is(err, stock.ErrUnknownItem) {
-			t.Errorf("the SKU in capitals: got %v, want %v", err, stock.ErrUnknownItem)
-		}
+		wantRefused(t, service, s.request("v4_lua", ""), stock.ErrUnknownItem)
 		s.put(t, service, 5)
 		s.sku = lower
 		wantStock(t, s.audit(t, service), 10, 7, 3, 3)

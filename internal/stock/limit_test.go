@@ -16,9 +16,7 @@ import (
 func (s *site) putLimited(t *testing.T, service *stock.Service, units, limit int64) stock.Item {
 	t.Helper()
 	item, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: units, Limit: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return item
 }
 
@@ -151,9 +149,7 @@ func TestLimitsSurviveALostRedis(t *testing.T) {
 				s.settled(t, service)
 				stop()
 				ids = append(ids, s.mustBuy(t, other, "ann")) // in the stream
-				if err := s.rdb.Del(t.Context(), lost(t, s)...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.rdb.Del(t.Context(), lost(t, s)...).Err())
 				s.wantLimit(t, other, "ann", 2)
 				ids = append(ids, s.mustBuy(t, service, "ann"))
 				s.wantLimit(t, service, "ann", 1)
@@ -180,9 +176,7 @@ func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 		kept := []string{s.mustBuy(t, service, "ann"), s.mustBuy(t, service, "bob")}
 		s.settled(t, service)
 		stop()
-		if err := s.rdb.HSet(t.Context(), s.buyersKey(t), "ann", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.rdb.HSet(t.Context(), s.buyersKey(t), "ann", 0).Err())
 		kept = append(kept, s.mustBuy(t, service, "ann"))
 		lost := s.mustBuy(t, service, "ann")
 		kept = append(kept, s.mustBuy(t, service, "bob"))
@@ -224,9 +218,7 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 		taken := "click" // by an order that the shop does not know
 		foreign := stock.Order{ID: newSKU(), SKU: s.sku, SaleID: item.SaleID, Quantity: 1, IdempotencyKey: &taken,
 			Strategy: streamed}
-		if err := s.db.Session(&gorm.Session{SkipHooks: true}).Create(&foreign).Error; err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.db.Session(&gorm.Session{SkipHooks: true}).Create(&foreign).Error)
 		s.wantLimit(t, service, "ann", 1)
 		consume(t, service, stream.Consumer{Tries: 1})
 		s.until(t, service, "ann's order is refused", func(a stock.Audit) bool { return a.AcceptedLost == 1 })
@@ -258,9 +250,7 @@ func TestALimitIsCheckedOrRefused(t *testing.T) {
 			}
 			req := s.request(strategy.Name, "")
 			req.Buyer = "ann"
-			if _, err := service.Deduct(t.Context(), req); !errors.Is(err, stock.ErrUnlimited) {
-				t.Errorf("%s: %v, want %v", strategy.Name, err, stock.ErrUnlimited)
-			}
+			wantRefused(t, service, req, stock.ErrUnlimited)
 		}
 		for name, want := range map[string]string{"": "buyer is missing", "a b": "printable",
 			strings.Repeat("x", stock.MaxBuyer+1): "printable"} {

@@ -31,6 +31,14 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m))
 }
 
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // site has the backends of one test, and its item. Several instances of the service may
 // run on it.
 type site struct {
@@ -73,13 +81,9 @@ func eventually(t *testing.T, what string, reached func() (ok bool, state any)) 
 
 func newSite(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) *site {
 	t.Helper()
-	if err := stock.Migrate(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stock.Migrate(t.Context(), db))
 	watchers := new(watchers)
-	if err := watchers.register(db); err != nil {
-		t.Fatal(err)
-	}
+	must(t, watchers.register(db))
 	return &site{rdb: rdb, db: db, watchers: watchers, sku: newSKU()}
 }
 
@@ -116,10 +120,16 @@ func (s *site) instance(t *testing.T, adjust func(*stock.Config)) *stock.Service
 func (s *site) put(t *testing.T, service *stock.Service, units int64) stock.Item {
 	t.Helper()
 	item, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: units, Keeper: s.keeper})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return item
+}
+
+// sale starts another instance, which begins a sale of the site's item.
+func (s *site) sale(t *testing.T, units int64) *stock.Service {
+	t.Helper()
+	service := s.instance(t, nil)
+	s.put(t, service, units)
+	return service
 }
 
 var owners atomic.Int64
@@ -132,13 +142,19 @@ func (s *site) request(strategy, key string) stock.Request {
 	}
 }
 
+// wantRefused fails unless the purchase gets the error.
+func wantRefused(t *testing.T, service *stock.Service, req stock.Request, want error) {
+	t.Helper()
+	if _, err := service.Deduct(t.Context(), req); !errors.Is(err, want) {
+		t.Errorf("%s of %s with key %q: got %v, want %v", req.Strategy, req.SKU, req.IdempotencyKey, err, want)
+	}
+}
+
 // audit audits the site's item.
 func (s *site) audit(t *testing.T, service *stock.Service) stock.Audit {
 	t.Helper()
 	a, err := service.Audit(t.Context(), s.sku)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return a
 }
 

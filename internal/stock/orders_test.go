@@ -13,22 +13,17 @@ import (
 // the previous sale.
 func TestOrdersAreListedPageByPage(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		shop := s.instance(t, nil)
-		s.put(t, shop, 100)
+		shop := s.sale(t, 100)
 		buy := func(sku, key string, quantity int64) stock.Order {
 			t.Helper()
 			res, err := shop.Deduct(t.Context(),
 				stock.Request{SKU: sku, Quantity: quantity, Strategy: "lua_atomic", IdempotencyKey: key, Owner: "me"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return res.Order
 		}
 		buy(s.sku, "", 1) // in the previous sale
 		item, err := shop.Put(t.Context(), stock.Item{SKU: s.sku, Initial: 100})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		other := newSKU()
 		if _, err := shop.Put(t.Context(), stock.Item{SKU: other, Initial: 100}); err != nil {
 			t.Fatal(err)

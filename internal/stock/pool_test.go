@@ -20,9 +20,7 @@ func newPool(t *testing.T, rows int64) (stock.Pool, *gorm.DB) {
 	t.Helper()
 	db := backendtest.DialDatabase(t, backendtest.Database(t, "local"))
 	p := stock.Pool{SKU: "item", Generation: "1"}
-	if err := errors.Join(db.AutoMigrate(&stock.Unit{}), p.Fill(db, 0, rows)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.AutoMigrate(&stock.Unit{}), p.Fill(db, 0, rows)))
 	return p, db
 }
 
@@ -38,9 +36,7 @@ func begin(t *testing.T, db *gorm.DB, level sql.IsolationLevel) *gorm.DB {
 	t.Helper()
 	tx := db.Begin(&sql.TxOptions{Isolation: level})
 	t.Cleanup(func() { tx.Rollback() })
-	if err := tx.Exec("SET innodb_lock_wait_timeout = 1").Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, tx.Exec("SET innodb_lock_wait_timeout = 1").Error)
 	return tx
 }
 
@@ -48,9 +44,7 @@ func begin(t *testing.T, db *gorm.DB, level sql.IsolationLevel) *gorm.DB {
 func size(t *testing.T, p stock.Pool, tx *gorm.DB) int64 {
 	t.Helper()
 	rows, _, err := p.Size(tx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return rows
 }
 
@@ -67,9 +61,7 @@ func meeting(t *testing.T, db *gorm.DB, transactions int) {
 			all.Wait()
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // Claims get different rows, and none waits for another, whether it deletes its rows before or
@@ -122,13 +114,9 @@ func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
 			p, db := newPool(t, 3)
 			earlier, before, after := p, p, p
 			earlier.Generation, before.SKU, after.SKU = "0", "A"+p.SKU, p.SKU+"Z"
-			if err := errors.Join(earlier.Fill(db, 0, 2), before.Fill(db, 0, 1), after.Fill(db, 0, 2)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(earlier.Fill(db, 0, 2), before.Fill(db, 0, 1), after.Fill(db, 0, 2)))
 			first, last := begin(t, db, sql.LevelReadCommitted), begin(t, db, sql.LevelReadCommitted)
-			if err := errors.Join(before.Claim(first, 1), after.Claim(last, 1)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(before.Claim(first, 1), after.Claim(last, 1)))
 			drain := begin(t, db, level)
 			if drained, err := p.Drain(drain); drained != 3 || err != nil {
 				t.Fatalf("the drain counted %d units, %v; want 3", drained, err)

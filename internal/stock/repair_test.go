@@ -21,18 +21,14 @@ func soon(cfg *stock.Config) { cfg.Grace = 100 * time.Millisecond }
 // strand takes units from the stock, like a process that is killed before it writes the order.
 func (s *site) strand(t *testing.T, units int64) {
 	t.Helper()
-	if err := s.rdb.DecrBy(t.Context(), s.stockKey(t), units).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.rdb.DecrBy(t.Context(), s.stockKey(t), units).Err())
 }
 
 // repair repairs the site's item.
 func (s *site) repair(t *testing.T, service *stock.Service) stock.Repair {
 	t.Helper()
 	done, err := service.Repair(t.Context(), s.sku)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return done
 }
 
@@ -45,9 +41,7 @@ func (s *site) overwrite(t *testing.T, initial int64) {
 		Scan(&sold).Error; err != nil {
 		t.Fatal(err)
 	}
-	if err := s.rdb.Set(t.Context(), s.stockKey(t), initial-sold, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.rdb.Set(t.Context(), s.stockKey(t), initial-sold, 0).Err())
 }
 
 func TestRepairPutsStrandedUnitsBackOnSale(t *testing.T) {
@@ -103,26 +97,22 @@ func TestRepairDuringASaleOversellsOnlyIfItOverwrites(t *testing.T) {
 					slow, other := s.instance(t, soon), s.instance(t, soon)
 					s.put(t, slow, units)
 					inFlight, goOn := s.parkFirstOrder(t)
-					var late error
-					var all sync.WaitGroup
-					all.Go(func() {
-						req := s.request(strategy, "")
-						req.Quantity = flying
-						_, late = slow.Deduct(t.Context(), req)
-					})
+					req := s.request(strategy, "")
+					req.Quantity = flying
+					late := order(t.Context(), slow, req)
 					<-inFlight
 					s.strand(t, 1)
 					tt.repair(t, s, other)
 					sold, _, _ := rush(t, s, units+5, strategy, other)
 					goOn()
-					all.Wait()
+					told := (<-late).err
 					a := s.audit(t, other)
 					if sold != units || a.Oversold != tt.oversold || a.Sold != units+tt.oversold {
 						t.Errorf("%d sold to the others, %d in all, %d oversold; want %d, %d, %d",
 							sold, a.Sold, a.Oversold, units, units+tt.oversold, tt.oversold)
 					}
-					if refused := errors.Is(late, stock.ErrSoldOut); refused != (tt.oversold == 0) {
-						t.Errorf("the buyer in flight was told: %v", late)
+					if refused := errors.Is(told, stock.ErrSoldOut); refused != (tt.oversold == 0) {
+						t.Errorf("the buyer in flight was told: %v", told)
 					}
 				})
 			}
@@ -140,8 +130,7 @@ func TestAuditTellsUnitsInFlightFromStrandedOnes(t *testing.T) {
 				s.sku = newSKU()
 				s.put(t, buying, 10)
 				inFlight, goOn := s.parkFirstOrder(t)
-				var all sync.WaitGroup
-				all.Go(func() { rush(t, s, 1, strategy, buying) })
+				bought := order(t.Context(), buying, s.request(strategy, ""))
 				<-inFlight
 				s.strand(t, 2)
 				want := func(service *stock.Service, inFlight, stranded int64) {
@@ -157,7 +146,9 @@ func TestAuditTellsUnitsInFlightFromStrandedOnes(t *testing.T) {
 				want(buying, 1, 2)
 				want(watching, 1, 2)
 				goOn()
-				all.Wait()
+				if o := <-bought; o.err != nil {
+					t.Error(o.err)
+				}
 				want(buying, 0, 2)
 				want(watching, 0, 2)
 			})

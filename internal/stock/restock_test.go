@@ -77,11 +77,10 @@ func (s *site) restockUnderLoad(t *testing.T, strategy string) {
 func TestRestockBesideAHolder(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.eachVariant(t, func(t *testing.T, v variant) {
-			if !v.holds() || !v.oneLock() || v.strategy == "sql_for_update" { // sql_for_update would wait for the holder
+			if !v.holds() || !v.oneLock() || v.strategy == "sql_for_update" { // which would wait
 				return
 			}
-			service := s.instance(t, nil)
-			s.put(t, service, 1)
+			service := s.sale(t, 1)
 			inside, resume := stopInWork(t, s, v.strategy)
 			<-inside
 			var waiters []<-chan outcome
@@ -112,8 +111,7 @@ func TestBuyersWaitThroughRestocks(t *testing.T) {
 	for _, strategy := range []string{"v6_watchdog", "v7_queue", "v9_cohort"} {
 		t.Run(strategy, func(t *testing.T) {
 			s := embeddedSite(t)
-			service := s.instance(t, nil)
-			s.put(t, service, 1)
+			service := s.sale(t, 1)
 			inside, resume := stopInWork(t, s, strategy)
 			<-inside
 			waiting := order(t.Context(), service, s.request(strategy, ""))
@@ -146,9 +144,7 @@ func TestRestockOutlivesRedis(t *testing.T) {
 					s.mustRestock(t, service, "", 4)
 					rush(t, s, 1, strategy, service)
 					s.settled(t, service)
-					if err := lose(t, s); err != nil {
-						t.Fatal(err)
-					}
+					must(t, lose(t, s))
 					if _, err := service.Repair(t.Context(), s.sku); err != nil {
 						t.Errorf("%s: %v", strategy, err)
 					}
@@ -189,8 +185,7 @@ func TestRestockIsRepeated(t *testing.T) {
 
 func TestRestockIsRefused(t *testing.T) {
 	s := embeddedSite(t)
-	service := s.instance(t, nil)
-	s.put(t, service, 10)
+	service := s.sale(t, 10)
 	for _, r := range []struct {
 		sku, key string
 		add      int64

@@ -116,12 +116,9 @@ func TestReplyOfTheScriptIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachScript(t, func(t *testing.T, s *site, strategy string) {
-				service := s.instance(t, nil)
-				s.put(t, service, 10)
+				service := s.sale(t, 10)
 				s.failOnce(action, "evalsha", "eval")
-				if _, err := service.Deduct(t.Context(), s.request(strategy, "")); !errors.Is(err, locktest.ErrCut) {
-					t.Errorf("got %v, want %v", err, locktest.ErrCut)
-				}
+				wantRefused(t, service, s.request(strategy, ""), locktest.ErrCut)
 				wantStock(t, s.audit(t, service), 10, 10, 0, 0)
 				sold, soldOut, _ := rush(t, s, 12, strategy, service)
 				if sold != 10 || soldOut != 2 {
@@ -167,8 +164,7 @@ func (s *site) refuse(t *testing.T, bad func(quantity int64) bool) (largest func
 
 func TestOneBadOrderDoesNotFailTheBatch(t *testing.T) {
 	eachScript(t, func(t *testing.T, s *site, strategy string) {
-		service := s.instance(t, nil)
-		s.put(t, service, 100)
+		service := s.sale(t, 100)
 		largest := s.refuse(t, func(quantity int64) bool { return quantity == 2 })
 		parked, resume := s.parkFirstOrder(t)
 		var done []<-chan outcome
@@ -237,9 +233,7 @@ func TestClaimOfACrashedProcessIsIgnored(t *testing.T) {
 			period := time.Now().Unix() / 10
 			for _, p := range []int64{period, period + 1} { // the next one may be about to begin
 				at := fmt.Sprintf("oversell:{%s}:claims:%s:%d", s.sku, item.SaleID, p)
-				if err := s.rdb.HSet(t.Context(), at, "click", "").Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.rdb.HSet(t.Context(), at, "click", "").Err())
 			}
 			start := time.Now()
 			if _, err := service.Deduct(t.Context(), s.request(strategy, "click")); err != nil {
@@ -255,8 +249,7 @@ func TestClaimOfACrashedProcessIsIgnored(t *testing.T) {
 
 func TestSmallerRequestIsServedAfterOneThatIsTooLarge(t *testing.T) {
 	eachScript(t, func(t *testing.T, s *site, strategy string) {
-		service := s.instance(t, nil)
-		s.put(t, service, 6)
+		service := s.sale(t, 6)
 		parked, resume := s.parkFirstOrder(t)
 		var done []<-chan outcome
 		for i, quantity := range []int64{1, 4, 4, 1} {
@@ -285,8 +278,7 @@ func TestBuyersWhoseUnitsAreTakenGetTheirOrder(t *testing.T) {
 	for name, want := range map[string]error{"leave": context.Canceled, "close": stock.ErrClosing} {
 		t.Run(name, func(t *testing.T) {
 			eachScript(t, func(t *testing.T, s *site, strategy string) {
-				service := s.instance(t, nil)
-				s.put(t, service, 10)
+				service := s.sale(t, 10)
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				parked, resume := s.parkFirstOrder(t)

@@ -99,13 +99,10 @@ func TestOfferedAtOnceOneSaleBegins(t *testing.T) {
 
 func TestDeleteLeavesNothingBehind(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 3)
+		service := s.sale(t, 3)
 		rush(t, s, 2, "v1_setnx", service)
 		for range 2 { // an item may be deleted twice
-			if err := service.Delete(t.Context(), s.sku); err != nil {
-				t.Fatal(err)
-			}
+			must(t, service.Delete(t.Context(), s.sku))
 		}
 		if keys := s.rdb.Keys(t.Context(), "*").Val(); len(keys) != 0 {
 			t.Errorf("Redis still has %v", keys)
@@ -170,9 +167,7 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 func (s *site) stockKey(t *testing.T) string {
 	t.Helper()
 	sale, err := s.rdb.Get(t.Context(), "oversell:{"+s.sku+"}:sale").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	saleID, rest, _ := strings.Cut(sale, ":")
 	generation, _, _ := strings.Cut(rest, ":")
 	return "oversell:{" + s.sku + "}:stock:" + saleID + ":" + generation

@@ -53,9 +53,7 @@ func accept(t *testing.T, s *site, service *stock.Service, n int) (ids []string)
 	t.Helper()
 	for range n {
 		res, err := service.Deduct(t.Context(), s.request(streamed, ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !res.Accepted {
 			t.Fatalf("order %s is not only accepted", res.Order.ID)
 		}
@@ -85,9 +83,7 @@ func (s *site) until(t *testing.T, service *stock.Service, what string, wanted f
 func (s *site) wantWritten(t *testing.T, service *stock.Service, ids []string) {
 	t.Helper()
 	page, err := service.Orders(t.Context(), s.sku, "", stock.MaxOrders)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var written []string
 	for _, o := range page.Orders {
 		written = append(written, o.ID)
@@ -133,8 +129,7 @@ func TestAcceptedOrdersAreWrittenOnce(t *testing.T) {
 
 func TestAnOrderTellsItsState(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
+		service := s.sale(t, 10)
 		id := accept(t, s, service, 1)[0]
 		s.wantState(t, service, id, stock.StateAccepted)
 		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Millisecond); err != nil ||
@@ -168,9 +163,7 @@ func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 		r := s.request(streamed, "click")
 		r.Buyer = "ann"
 		first, err := a.Deduct(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		wantKeyReused(t, b, r)
 		switched := r
 		switched.Strategy = "v6_watchdog"
@@ -235,9 +228,7 @@ func TestDeadConsumersLoseNothing(t *testing.T) {
 func (s *site) consumers(t *testing.T) map[string]redis.XInfoConsumer {
 	t.Helper()
 	all, err := s.rdb.XInfoConsumers(t.Context(), "oversell:{"+s.sku+"}:stream", "writers").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	byName := make(map[string]redis.XInfoConsumer)
 	for _, c := range all {
 		byName[c.Name] = c
@@ -265,8 +256,7 @@ func gated(name string, claimAfter time.Duration) (c stream.Consumer, open *atom
 func TestIdleConsumersLeaveTheGroup(t *testing.T) {
 	const claimAfter = 10 * time.Millisecond
 	eachSite(t, func(t *testing.T, s *site) {
-		shop := s.instance(t, nil)
-		s.put(t, shop, 100_000)
+		shop := s.sale(t, 100_000)
 		idle, open := gated("idle", claimAfter)
 		consume(t, s.instance(t, nil), idle)
 		open.Store(true)
@@ -299,8 +289,7 @@ func TestIdleConsumersLeaveTheGroup(t *testing.T) {
 func TestDeadConsumersWithOrdersStayInTheGroup(t *testing.T) {
 	const claimAfter = 10 * time.Millisecond
 	eachSite(t, func(t *testing.T, s *site) {
-		shop := s.instance(t, nil)
-		s.put(t, shop, 100)
+		shop := s.sale(t, 100)
 		other, open := gated("other", claimAfter)
 		consume(t, s.instance(t, nil), other) // it is old enough to look for dead consumers immediately
 
@@ -324,8 +313,7 @@ func TestDeadConsumersWithOrdersStayInTheGroup(t *testing.T) {
 // While the database is unavailable the shop accepts orders, which are written when it is back.
 func TestOrdersWaitForTheDatabase(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 50)
+		service := s.sale(t, 50)
 		ids := accept(t, s, service, 10)
 		var failures atomic.Int64
 		remove := s.beforeOrders(func(tx *gorm.DB) {
@@ -364,9 +352,7 @@ func (s *site) buyDead(
 	bad = s.request(streamed, key)
 	bad.Quantity = 3
 	res, err := service.Deduct(t.Context(), bad)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	consume(t, service, stream.Consumer{Tries: 1})
 	s.deadLetters(t, service, 1)
 	return bad, res.Order, remove
@@ -376,15 +362,12 @@ func (s *site) buyDead(
 // block other orders, and keeps its units until a retry.
 func TestDeadLettersAreListedAndRetried(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 20)
+		service := s.sale(t, 20)
 		remove := poison(t, s, 3)
 		bad := s.request(streamed, "bad")
 		bad.Quantity = 3
 		res, err := service.Deduct(t.Context(), bad)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ids := accept(t, s, service, 4)
 		consume(t, service, stream.Consumer{Tries: 2})
 		s.until(t, service, "the other orders are written", func(a stock.Audit) bool { return a.Orders == 4 })
@@ -505,9 +488,7 @@ func TestAFullStreamRefusesBuyers(t *testing.T) {
 		service := s.instance(t, withStream(stock.Stream{Backlog: 5}))
 		s.put(t, service, 20)
 		ids := accept(t, s, service, 5)
-		if _, err := service.Deduct(t.Context(), s.request(streamed, "")); !errors.Is(err, stock.ErrBacklog) {
-			t.Errorf("got %v, want %v", err, stock.ErrBacklog)
-		}
+		wantRefused(t, service, s.request(streamed, ""), stock.ErrBacklog)
 		consume(t, service, stream.Consumer{})
 		wantStock(t, s.settled(t, service), 20, 15, 5, 5)
 		s.streamEmpties(t) // a consumer writes orders before it removes them
@@ -524,16 +505,13 @@ func TestAcceptedOrdersAreWrittenBeforeACount(t *testing.T) {
 		"sale":   func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 7) },
 		"family": func(t *testing.T, s *site, service *stock.Service) { rush(t, s, 1, "lua_batch", service) },
 		"count": func(t *testing.T, s *site, service *stock.Service) {
-			if err := s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, losses["the sale"](t, s))
 			s.audit(t, service)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachSite(t, func(t *testing.T, s *site) {
-				service := s.instance(t, nil)
-				s.put(t, service, 10)
+				service := s.sale(t, 10)
 				ids := accept(t, s, service, 4)
 				change(t, s, service)
 				for _, id := range ids {
@@ -582,9 +560,7 @@ func TestALateConsumerWritesNothingTwice(t *testing.T) {
 			return nil
 		}})
 		<-read
-		if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.rdb.Del(t.Context(), s.stockKey(t)).Err())
 		if sold, soldOut, _ := rush(t, s, 9, streamed, other); sold != 6 || soldOut != 3 {
 			t.Errorf("%d accepted and %d turned away, want 6 and 3", sold, soldOut)
 		}
@@ -608,8 +584,7 @@ func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachSite(t, func(t *testing.T, s *site) {
-				service := s.instance(t, nil)
-				s.put(t, service, 10)
+				service := s.sale(t, 10)
 				accept(t, s, service, 1)
 				s.failOnce(tt.action, "evalsha", "eval")
 				res, err := service.Deduct(t.Context(), s.request(streamed, ""))
@@ -664,15 +639,11 @@ func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
 		var lost []string
 		for _, key := range []string{"one", "two"} {
 			res, err := dead.Deduct(t.Context(), s.request(streamed, key))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			lost = append(lost, res.Order.ID)
 		}
 		dead.Close()
-		if err := s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:stream").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:stream").Err())
 		if res, err := service.Deduct(t.Context(), s.request(streamed, "one")); !errors.Is(err, stock.ErrNotAccepted) {
 			t.Errorf("after the loss: %+v, %v; want %v", res, err, stock.ErrNotAccepted)
 		}
@@ -704,9 +675,7 @@ func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {
 		var lost []string
 		for _, service := range []*stock.Service{a, b} {
 			lost = append(lost, accept(t, s, service, 3)...)
-			if err := s.rdb.Del(t.Context(), s.keysLeft(t)...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.rdb.Del(t.Context(), s.keysLeft(t)...).Err())
 			s.until(t, service, "the lost orders are counted",
 				func(a stock.Audit) bool { return a.AcceptedLost == int64(len(lost)) })
 		}
@@ -727,9 +696,7 @@ func TestAnEndedGenerationLeavesNoOrdersInRedis(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, s *site, service *stock.Service){
 		"another family": func(t *testing.T, s *site, service *stock.Service) { rush(t, s, 1, "lua_batch", service) },
 		"trimmed": func(t *testing.T, s *site, service *stock.Service) {
-			if err := s.rdb.XTrimMaxLen(t.Context(), stream(s), 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.rdb.XTrimMaxLen(t.Context(), stream(s), 0).Err())
 			s.repair(t, service)
 		},
 	} {
@@ -753,15 +720,12 @@ func TestAnEndedGenerationLeavesNoOrdersInRedis(t *testing.T) {
 // item's row, and can be retried when units are back.
 func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 4)
+		service := s.sale(t, 4)
 		stop := consume(t, service, stream.Consumer{})
 		first := accept(t, s, service, 4)
 		wantStock(t, s.settled(t, service), 4, 0, 4, 4)
 		stop()
-		if err := s.rdb.Set(t.Context(), s.stockKey(t), 4, redis.KeepTTL).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.rdb.Set(t.Context(), s.stockKey(t), 4, redis.KeepTTL).Err())
 		ids := accept(t, s, service, 3)
 		consume(t, service, stream.Consumer{})
 		a := s.until(t, service, "the orders are refused",
@@ -775,9 +739,7 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 		}
 		// Two orders are removed, so that two units are back.
 		removed := s.db.Where("id IN ?", first[:2]).Delete(&stock.Order{})
-		if err := errors.Join(removed.Error, s.rdb.Del(t.Context(), s.stockKey(t)).Err()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(removed.Error, s.rdb.Del(t.Context(), s.stockKey(t)).Err()))
 		if done, err := service.RetryDead(t.Context(), s.sku); err != nil ||
 			done != (stock.Retried{SKU: s.sku, Requeued: 2, Left: 1}) {
 			t.Errorf("retrying with two units: %+v, %v", done, err)
@@ -789,8 +751,7 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 // An entry that is not an order does not block the others.
 func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 5)
+		service := s.sale(t, 5)
 		accept(t, s, service, 1)
 		if err := s.rdb.XAdd(t.Context(),
 			&redis.XAddArgs{Stream: "oversell:{" + s.sku + "}:stream", Values: []string{"id", "x"}}).Err(); err != nil {
@@ -810,12 +771,9 @@ func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 // A deleted item leaves nothing behind, and its orders are not written.
 func TestADeletedItemHasNoStream(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 5)
+		service := s.sale(t, 5)
 		id := accept(t, s, service, 2)[0]
-		if err := service.Delete(t.Context(), s.sku); err != nil {
-			t.Fatal(err)
-		}
+		must(t, service.Delete(t.Context(), s.sku))
 		// A consumer that was notified of the orders before finds nothing, and leaves nothing behind.
 		consume(t, service, stream.Consumer{Finish: t.Context()})()
 		if left := s.keysLeft(t); len(left) > 0 {
@@ -831,8 +789,6 @@ func TestADeletedItemHasNoStream(t *testing.T) {
 func (s *site) keysLeft(t *testing.T) []string {
 	t.Helper()
 	left, err := s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return left
 }

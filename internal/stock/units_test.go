@@ -45,9 +45,7 @@ func (s *site) units(t *testing.T) (w where) {
 		"(SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders o WHERE o.sku = i.sku AND o.sale_id = "+
 		"i.sale_id) AS sold, "+
 		"remaining FROM oversell_items i WHERE sku = ?", s.sku, s.sku).Scan(&w).Error
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return w
 }
 
@@ -57,9 +55,7 @@ func (s *site) lockUnits(t *testing.T, item stock.Item, n int64) *gorm.DB {
 	t.Helper()
 	tx := s.db.Begin(&sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	t.Cleanup(func() { tx.Rollback() })
-	if err := (stock.Pool{SKU: item.SKU, Generation: s.generation(t)}).Claim(tx, n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (stock.Pool{SKU: item.SKU, Generation: s.generation(t)}).Claim(tx, n))
 	return tx
 }
 
@@ -67,9 +63,7 @@ func (s *site) lockUnits(t *testing.T, item stock.Item, n int64) *gorm.DB {
 func (s *site) generation(t *testing.T) string {
 	t.Helper()
 	var item stock.Item
-	if err := s.db.Where("sku = ?", s.sku).Take(&item).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.db.Where("sku = ?", s.sku).Take(&item).Error)
 	return item.Generation
 }
 
@@ -220,15 +214,9 @@ func TestChangesWaitForClaims(t *testing.T) {
 			s.waitForDrain(t)
 			sold := stock.Order{ID: "claimed-" + s.sku, SKU: s.sku, SaleID: item.SaleID, Quantity: 2,
 				Strategy: "sql_units", CreatedAt: time.Now()}
-			if err := claim.Create(&sold).Error; err != nil {
-				t.Fatal(err)
-			}
-			if err := claim.Commit().Error; err != nil {
-				t.Fatal(err)
-			}
-			if err := <-changed; err != nil {
-				t.Fatal(err)
-			}
+			must(t, claim.Create(&sold).Error)
+			must(t, claim.Commit().Error)
+			must(t, <-changed)
 			switch name {
 			case "repair":
 				wantStock(t, s.audit(t, services[0]), 9, 6, 3, 2)
@@ -287,8 +275,7 @@ func TestFamiliesOfOneItemSeeThePoolsUnits(t *testing.T) {
 func TestUnitsNeedAServer(t *testing.T) {
 	s := embeddedSite(t)
 	s.keeper = stock.InDatabase
-	service := s.instance(t, nil)
-	s.put(t, service, 1)
+	service := s.sale(t, 1)
 	_, err := service.Deduct(t.Context(), s.request("sql_units", ""))
 	if !errors.Is(err, stock.ErrLocation) || !strings.Contains(err.Error(), "SKIP LOCKED; use MySQL or MariaDB") {
 		t.Errorf("got %v", err)

@@ -124,9 +124,7 @@ func TestPaymentThatTheProviderDoesNotKnow(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
 		s.interrupt(t, h, &s.bank.afterAuthorise)
-		if err := s.db.Exec("UPDATE oversell_hold_payments SET payment_id = 'pay_none'").Error; err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.db.Exec("UPDATE oversell_hold_payments SET payment_id = 'pay_none'").Error)
 		for range 5 {
 			s.settleFails(t, payment.ErrUnknownPayment)
 			s.wantAlarms(t, 1)
@@ -157,9 +155,7 @@ func TestOutageIsNotAWordOfTheProvider(t *testing.T) {
 		s.wantUnsettled(t, 1)
 
 		s.bank.away = nil
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		s.books(t, 0)
+		s.settleAll(t)
 	})
 }
 

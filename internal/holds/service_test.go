@@ -28,6 +28,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 const h3 = "h3_claim"
 
 // shop is a shop that sells one item by holds, and its payment provider.
@@ -132,13 +140,9 @@ func each(t *testing.T, units int64, f func(t *testing.T, s *shop)) {
 
 func newShop(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, units int64, cfg holds.Config) *shop {
 	t.Helper()
-	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)))
 	pool, err := db.DB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &shop{db: db, rdb: rdb, bank: newBank(t)}
 	cfg.DB, cfg.Payments, cfg.Logger = db, s.bank, quiet
 	cfg.Stages = catalog.Holds(holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)})
@@ -161,9 +165,7 @@ func newBank(t testing.TB) *bank {
 	server := httptest.NewServer(payment.NewServer(payment.Config{Secret: []byte("secret"), Logger: quiet}))
 	t.Cleanup(server.Close)
 	client, err := payment.NewClient(payment.ClientConfig{URL: server.URL, Timeout: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(client.Close)
 	return &bank{Client: client}
 }
@@ -172,17 +174,13 @@ func (s *shop) put(t testing.TB, units int64) {
 	t.Helper()
 	var err error
 	s.item, err = s.stock.Put(t.Context(), stock.Item{SKU: "hot", Initial: units, Keeper: stock.InHolds})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func (s *shop) hold(t testing.TB, stage, buyer string) holds.Hold {
 	t.Helper()
 	h, err := s.Hold(t.Context(), holds.Ask{Stage: stage, SKU: "hot", Buyer: buyer, Quantity: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -215,27 +213,21 @@ func (s *shop) delete(t *testing.T, want error) {
 // expireNow makes a hold expire now.
 func (s *shop) expireNow(t *testing.T, h holds.Hold) {
 	t.Helper()
-	if err := holdstest.Expire(t.Context(), s.db, s.rdb, h); err != nil {
-		t.Fatal(err)
-	}
+	must(t, holdstest.Expire(t.Context(), s.db, s.rdb, h))
 }
 
 // expire makes a hold expire, and ends it.
 func (s *shop) expire(t *testing.T, h holds.Hold) {
 	t.Helper()
 	s.expireNow(t, h)
-	if err := s.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Sweep(t.Context()))
 }
 
 // want compares the audit with what it must be.
 func (s *shop) want(t *testing.T, left, held, sold int64) {
 	t.Helper()
 	a, err := s.stock.Audit(t.Context(), "hot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if a.Remaining != left || a.Held != held || a.Sold != sold || a.Oversold != 0 || a.Stranded != 0 ||
 		a.LostUpdates != 0 {
 		t.Errorf("the audit finds %+v; want %d left, %d held, %d sold", a, left, held, sold)
@@ -247,13 +239,9 @@ func (s *shop) want(t *testing.T, left, held, sold int64) {
 func (s *shop) books(t *testing.T, wrong int) payment.Books {
 	t.Helper()
 	ledger, err := s.bank.Ledger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var paid []string
-	if err := s.db.Raw("SELECT idempotency_key FROM oversell_orders").Scan(&paid).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.db.Raw("SELECT idempotency_key FROM oversell_orders").Scan(&paid).Error)
 	orders := make(map[string]int)
 	for _, id := range paid {
 		orders[id]++
@@ -263,6 +251,18 @@ func (s *shop) books(t *testing.T, wrong int) payment.Books {
 		t.Errorf("the books are %+v; want %d captures without order or refund", books, wrong)
 	}
 	return books
+}
+
+// money counts the payments that reached each status.
+type money struct{ authorised, captured, cancelled, refunded int }
+
+// wantMoney checks the books, and what happened to the payments.
+func (s *shop) wantMoney(t *testing.T, want money) {
+	t.Helper()
+	b := s.books(t, 0)
+	if got := (money{b.Authorised, b.Captured, b.Cancelled, b.Refunded}); got != want {
+		t.Errorf("the payments are %+v, want %+v", got, want)
+	}
 }
 
 // A hold that is paid becomes an order, once, however often the buyer presses the button.
@@ -282,9 +282,7 @@ func TestPay(t *testing.T) {
 		}
 		all.Wait()
 		found, err := s.Order(t.Context(), h.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, o := range orders {
 			if o.ID != h.ID || o.PaymentID != found.PaymentID {
 				t.Errorf("the order is %+v, and %+v is on record", o, found)
@@ -294,9 +292,7 @@ func TestPay(t *testing.T) {
 			t.Errorf("with another key: got %v, want %v", err, holds.ErrNotHeld)
 		}
 		s.want(t, 1, 0, 1)
-		if b := s.books(t, 0); b.Captured != 1 {
-			t.Errorf("the buyer was charged %d times", b.Captured)
-		}
+		s.wantMoney(t, money{authorised: 2, captured: 1, cancelled: 1})
 	})
 }
 
@@ -322,9 +318,7 @@ func TestPayChargesNothingInVain(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", name, err, try.want)
 			}
 		}
-		if b := s.books(t, 0); b.Authorised != 0 {
-			t.Errorf("%d payments were authorised", b.Authorised)
-		}
+		s.wantMoney(t, money{})
 		s.want(t, 2, 1, 0)
 	})
 }
@@ -369,9 +363,7 @@ func TestLatePaymentIsRefunded(t *testing.T) {
 			t.Errorf("got %v, want %v and %v", err, holds.ErrRefunded, holds.ErrNotHeld)
 		}
 		s.want(t, 0, 0, 1)
-		if b := s.books(t, 0); b.Captured != 2 || b.Refunded != 1 {
-			t.Errorf("%d captured, %d refunded; want 2 and 1", b.Captured, b.Refunded)
-		}
+		s.wantMoney(t, money{authorised: 2, captured: 2, refunded: 1})
 	})
 }
 
@@ -393,9 +385,7 @@ func (s *shop) charge(t *testing.T, h holds.Hold, amount int64, currency string)
 	if err == nil {
 		_, err = s.bank.Client.Capture(t.Context(), p.ID, "c/"+p.ID)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p.ID
 }
 
@@ -418,9 +408,7 @@ func TestWebhookMakesGood(t *testing.T) {
 			}
 		}
 		all.Wait()
-		if b := s.books(t, 0); b.Refunded != 1 {
-			t.Errorf("%d payments were refunded, want 1", b.Refunded)
-		}
+		s.wantMoney(t, money{authorised: 2, captured: 2, refunded: 1})
 		if o, err := s.Order(t.Context(), inTime.ID); err != nil || o.PaymentID != first {
 			t.Errorf("the order is %+v, %v", o, err)
 		}
@@ -435,9 +423,7 @@ func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 		t.Run(stage.Name, func(t *testing.T) {
 			each(t, 2, func(t *testing.T, s *shop) {
 				h, err := s.Hold(t.Context(), holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "a", Quantity: 2})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for _, wrong := range []payment.Money{{Amount: 1, Currency: "EUR"},
 					{Amount: holds.DefaultPrice, Currency: "EUR"},
 					{Amount: 2*holds.DefaultPrice + 1, Currency: "EUR"},
@@ -452,23 +438,16 @@ func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 				id := s.charge(t, h, 2, "EUR")
 				begun := "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, " +
 					"currency, payment_id, due_at, tries) VALUES (?, 'key', 'hot', ?, 2000, 'EUR', ?, 0, 0)"
-				if err := s.db.Exec(begun, h.ID, h.Token, id).Error; err != nil {
-					t.Fatal(err)
-				}
-				s.settle(t)
-				s.wantUnsettled(t, 0)
-				if b := s.books(t, 0); b.Captured != 5 || b.Refunded != 5 {
-					t.Errorf("the books are %+v; want five refunds", b)
-				}
+				must(t, s.db.Exec(begun, h.ID, h.Token, id).Error)
+				s.settleAll(t)
+				s.wantMoney(t, money{authorised: 5, captured: 5, refunded: 5})
 				s.want(t, 0, 2, 0)
 				s.pay(t, h, nil)
 				s.want(t, 0, 0, 2)
 				if err := s.Captured(t.Context(), s.charge(t, h, 3, "EUR")); err != nil {
 					t.Errorf("a wrong amount for a hold that is paid: %v", err)
 				}
-				if b := s.books(t, 0); b.Captured != 7 || b.Refunded != 6 {
-					t.Errorf("the books are %+v; want one order and six refunds", b)
-				}
+				s.wantMoney(t, money{authorised: 7, captured: 7, refunded: 6})
 			})
 		})
 	}
@@ -492,9 +471,7 @@ func TestPriceChangesDuringAPayment(t *testing.T) {
 				}
 				s.wantUnsettled(t, 0)
 				s.want(t, 0, 0, 1)
-				if b := s.books(t, 0); b.Refunded != 0 {
-					t.Errorf("the books are %+v; want no refund", b)
-				}
+				s.wantMoney(t, money{authorised: 1, captured: 1})
 			})
 		})
 	}
@@ -506,15 +483,11 @@ func TestPriceThatIsTooLarge(t *testing.T) {
 		s.cfg.Price = 1<<62 + 1 // four times that is 4 in an int64
 		dear := s.another(t)
 		h, err := dear.Hold(t.Context(), holds.Ask{Stage: h3, SKU: "hot", Buyer: "a", Quantity: 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := dear.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, payment.ErrInvalid) {
 			t.Errorf("got %v, want %v", err, payment.ErrInvalid)
 		}
-		if b := s.books(t, 0); b.Authorised != 0 {
-			t.Errorf("%d payments were authorised", b.Authorised)
-		}
+		s.wantMoney(t, money{})
 		s.wantUnsettled(t, 0)
 	})
 }
@@ -552,9 +525,7 @@ func TestLostReplyOfACapture(t *testing.T) {
 			return nil
 		}
 		s.pay(t, h, nil)
-		if b := s.books(t, 0); b.Captured != 1 {
-			t.Errorf("%d captures", b.Captured)
-		}
+		s.wantMoney(t, money{authorised: 1, captured: 1})
 		s.want(t, 0, 0, 1)
 	})
 }
@@ -569,9 +540,7 @@ func TestForeignWebhook(t *testing.T) {
 			if err == nil {
 				_, err = s.bank.Client.Capture(t.Context(), p.ID, "c/"+reference)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := s.Captured(t.Context(), p.ID); !errors.Is(err, holds.ErrUnknownHold) {
 				t.Errorf("%s: got %v, want %v", reference, err, holds.ErrUnknownHold)
 			}
@@ -760,9 +729,7 @@ func TestANewSaleEndsOpenHolds(t *testing.T) {
 		if now, err := s.Get(t.Context(), paid.ID); err != nil || now.Status != holds.Paid {
 			t.Errorf("the hold that was paid in time is %+v, %v", now, err)
 		}
-		if b := s.books(t, 0); b.Authorised != 1 {
-			t.Errorf("%d payments were authorised, want 1", b.Authorised)
-		}
+		s.wantMoney(t, money{authorised: 1, captured: 1})
 		s.want(t, 2, 0, 0)
 		s.delete(t, nil)
 	})
@@ -777,9 +744,7 @@ func TestANewSaleBeginsDuringAPayment(t *testing.T) {
 			!errors.Is(err, holds.ErrSaleOver) {
 			t.Errorf("got %v, want %v and %v", err, holds.ErrRefunded, holds.ErrSaleOver)
 		}
-		if b := s.books(t, 0); b.Captured != 1 || b.Refunded != 1 {
-			t.Errorf("the books are %+v; want one refund", b)
-		}
+		s.wantMoney(t, money{authorised: 1, captured: 1, refunded: 1})
 		s.want(t, 2, 0, 0)
 	})
 }
@@ -860,9 +825,7 @@ func TestTheKeyOfAnEndedHold(t *testing.T) {
 				if err == nil {
 					err = end(h)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				var ended holds.NotHeldError
 				if _, err := s.Hold(t.Context(), ask); !errors.As(err, &ended) || ended.Status != status {
 					t.Errorf("%s: the key of a hold that is %s: got %v", stage, status, err)
@@ -956,9 +919,7 @@ func TestUnitsAreNotStrandedBeforeTheSweep(t *testing.T) {
 			} else {
 				s.want(t, 0, 10, 0)
 			}
-			if err := s.Sweep(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Sweep(t.Context()))
 			s.want(t, 10, 0, 0)
 			s.expireNow(t, s.hold(t, stage.Name, "b"))
 			s.delete(t, nil)
@@ -970,9 +931,7 @@ func TestUnitsAreNotStrandedBeforeTheSweep(t *testing.T) {
 func TestLostUnitIsStranded(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		s.hold(t, "h1_counter", "a")
-		if err := s.rdb.Decr(t.Context(), "oversell:h1:hot:"+s.item.SaleID+":left").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.rdb.Decr(t.Context(), "oversell:h1:hot:"+s.item.SaleID+":left").Err())
 		a, err := s.stock.Audit(t.Context(), "hot")
 		if err != nil || a.Stranded != 1 || a.Held != 1 || a.Remaining != 1 {
 			t.Errorf("the audit finds %+v, %v; want one unit stranded", a, err)

@@ -35,9 +35,16 @@ func (s *shop) interrupt(t *testing.T, h holds.Hold, at *func() error) {
 func (s *shop) settle(t *testing.T) {
 	t.Helper()
 	err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error
-	if err := errors.Join(err, s.Settle(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, s.Settle(t.Context())))
+}
+
+// settleAll settles interrupted payments, and fails unless all are settled: each capture has an
+// order or a refund.
+func (s *shop) settleAll(t *testing.T) {
+	t.Helper()
+	s.settle(t)
+	s.wantUnsettled(t, 0)
+	s.books(t, 0)
 }
 
 // settleFails settles interrupted payments after a while, and fails unless the result is an error
@@ -74,9 +81,7 @@ func TestPaymentsLeaveNothingToSettle(t *testing.T) {
 		s.bank.afterCapture = func() error { s.expire(t, late); return nil }
 		s.pay(t, late, holds.ErrRefunded)
 		s.bank.afterCapture = nil
-		if err := s.bank.SetFaults(t.Context(), payment.Faults{DeclineEvery: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.bank.SetFaults(t.Context(), payment.Faults{DeclineEvery: 1}))
 		declined := s.hold(t, h3, "c")
 		s.pay(t, declined, payment.ErrDeclined)
 		s.wantUnsettled(t, 0)
@@ -95,11 +100,8 @@ func TestSettlesACaptureWithoutWebhooks(t *testing.T) {
 				s.release(t, late)
 				s.books(t, 2)
 				s.wantUnsettled(t, 2)
-				s.settle(t)
-				s.wantUnsettled(t, 0)
-				if b := s.books(t, 0); b.Captured != 2 || b.Refunded != 1 {
-					t.Errorf("the books are %+v; want one order and one refund", b)
-				}
+				s.settleAll(t)
+				s.wantMoney(t, money{authorised: 2, captured: 2, refunded: 1})
 				if _, err := s.Order(t.Context(), inTime.ID); err != nil {
 					t.Error(err)
 				}
@@ -118,16 +120,11 @@ func TestCancelsWhatWasNeverCaptured(t *testing.T) {
 		s.interrupt(t, resumed, &s.bank.afterAuthorise)
 		s.settle(t)
 		s.wantUnsettled(t, 2)
-		if b := s.books(t, 0); b.Cancelled != 0 {
-			t.Errorf("%d were cancelled although their holds are held", b.Cancelled)
-		}
+		s.wantMoney(t, money{authorised: 2})
 		s.pay(t, resumed, nil)
 		s.expire(t, left)
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		if b := s.books(t, 0); b.Authorised != 2 || b.Captured != 1 || b.Cancelled != 1 {
-			t.Errorf("the books are %+v; want one captured and one cancelled", b)
-		}
+		s.settleAll(t)
+		s.wantMoney(t, money{authorised: 2, captured: 1, cancelled: 1})
 	})
 }
 
@@ -140,15 +137,10 @@ func TestCancelsACaptureThatNeverWas(t *testing.T) {
 			return s.bank.SetFaults(t.Context(), payment.Faults{FailEvery: 1})
 		}
 		s.pay(t, h, holds.ErrPending)
-		if err := s.bank.SetFaults(t.Context(), payment.Faults{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.bank.SetFaults(t.Context(), payment.Faults{}))
 		s.expire(t, h)
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		if b := s.books(t, 0); b.Captured != 0 || b.Cancelled != 1 {
-			t.Errorf("the books are %+v; want one cancelled", b)
-		}
+		s.settleAll(t)
+		s.wantMoney(t, money{authorised: 1, cancelled: 1})
 	})
 }
 
@@ -161,20 +153,15 @@ func TestStoppedPayerChargesNothing(t *testing.T) {
 		s.pay(t, h, payment.ErrUnavailable)
 		s.bank.away = nil
 		s.expire(t, h)
-		s.settle(t)
-		s.wantUnsettled(t, 0)
+		s.settleAll(t)
 		p, err := s.bank.Authorise(t.Context(),
 			payment.Request{Key: "hold/" + h.ID + "/key", Reference: reference(h), Amount: holds.DefaultPrice,
 				Currency: "EUR", Group: h.SaleID})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := s.bank.Client.Capture(t.Context(), p.ID, "capture/"+p.ID); !errors.Is(err, payment.ErrConflict) {
 			t.Errorf("the late capture: got %v, want %v", err, payment.ErrConflict)
 		}
-		if b := s.books(t, 0); b.Captured != 0 || b.Cancelled != 1 {
-			t.Errorf("the books are %+v", b)
-		}
+		s.wantMoney(t, money{authorised: 1, cancelled: 1})
 	})
 }
 
@@ -214,9 +201,7 @@ func TestEverybodySettlesAtOnce(t *testing.T) {
 		for _, h := range late {
 			s.expire(t, h)
 		}
-		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error; err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error)
 		var all sync.WaitGroup
 		for _, till := range []*holds.Service{s.Service, second} {
 			for range 2 {
@@ -244,9 +229,7 @@ func TestEverybodySettlesAtOnce(t *testing.T) {
 		all.Wait()
 		s.settle(t) // what a buyer's request has written again is deleted by it
 		s.wantUnsettled(t, 0)
-		if b := s.books(t, 0); b.Captured != 2*units || b.Refunded != units {
-			t.Errorf("the books are %+v; want %d orders and %d refunds", b, units, units)
-		}
+		s.wantMoney(t, money{authorised: 2 * units, captured: 2 * units, refunded: units})
 		s.want(t, units, 0, units)
 	})
 }
@@ -258,9 +241,7 @@ func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 		for range 6 {
 			s.interrupt(t, s.hold(t, h3, "a"), &s.bank.afterCapture)
 		}
-		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error; err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error)
 		s.bank.away = payment.ErrUnavailable
 		asked := s.bank.asked.Load()
 		if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnavailable) {
@@ -271,9 +252,7 @@ func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 		}
 		s.books(t, 6)
 		s.bank.away = nil
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		s.books(t, 0)
+		s.settleAll(t)
 		s.want(t, 0, 0, 6)
 	})
 }
@@ -287,9 +266,7 @@ func TestSettlesTheOthers(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		const poison = 30
 		for i := range poison { // payments that the provider does not know, and a stage that the shop does not
-			if err := s.db.Exec(putPayment, fmt.Sprintf("h%d-%d", 3+i%2*6, i), i).Error; err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.db.Exec(putPayment, fmt.Sprintf("h%d-%d", 3+i%2*6, i), i).Error)
 		}
 		h := s.hold(t, h3, "a")
 		s.interrupt(t, h, &s.bank.afterCapture)
@@ -322,9 +299,7 @@ func TestSettlesFirstWhatWasTriedLeast(t *testing.T) {
 				err = s.db.Exec("UPDATE oversell_hold_payments SET tries = 1, due_at = 2000 WHERE hold_id = ?",
 					fmt.Sprintf("h3-%d", i)).Error
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 1000 WHERE hold_id = ?",
 			h.ID).Error; err != nil {
@@ -394,9 +369,7 @@ func TestAuthorisationThatIsFoundByItsReference(t *testing.T) {
 			_ = s.Settle(t.Context()) // the first one fails
 		}
 		s.wantUnsettled(t, 0)
-		if b := s.books(t, 0); b.Cancelled != 2 || b.Refunded != 1 || b.Captured != 2 {
-			t.Errorf("the books are %+v; want two cancelled, one refunded and one order", b)
-		}
+		s.wantMoney(t, money{authorised: 4, captured: 2, cancelled: 2, refunded: 1})
 		s.want(t, 2, 0, 1)
 	})
 }
@@ -421,9 +394,7 @@ func TestPaymentThatCannotBeSettledHasAnAlarm(t *testing.T) {
 			t.Errorf("without the item: %d alarms, %v; want 1", n, err)
 		}
 		s.bank.away = nil
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		s.books(t, 0)
+		s.settleAll(t)
 	})
 }
 
@@ -467,9 +438,7 @@ func TestProviderHasForgottenTheKey(t *testing.T) {
 		s.pay(t, h, nil)
 		s.wantUnsettled(t, 0)
 		s.wantAlarms(t, 0)
-		if b := s.books(t, 0); b.Authorised != 1 || b.Captured != 1 || b.Refunded != 0 {
-			t.Errorf("the books are %+v; want one payment, captured", b)
-		}
+		s.wantMoney(t, money{authorised: 1, captured: 1})
 	})
 }
 
@@ -487,8 +456,7 @@ func TestProviderHasAnotherLedgerForAWhile(t *testing.T) {
 			t.Errorf("the other ledger has %+v, %v; want nothing", ledger, err)
 		}
 		s.bank.Client = right
-		s.settle(t)
-		s.wantUnsettled(t, 0)
+		s.settleAll(t)
 		s.wantAlarms(t, 0)
 		s.books(t, 0)
 		if _, err := s.Order(t.Context(), h.ID); err != nil {
@@ -511,11 +479,8 @@ func TestProviderMakesTwoPaymentsForOneKey(t *testing.T) {
 		s.pay(t, h, holds.ErrPending)
 		s.bank.afterCapture = nil
 		s.wantAlarms(t, 1)
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		if b := s.books(t, 0); b.Authorised != 2 || b.Captured != 1 || b.Cancelled != 1 {
-			t.Errorf("the books are %+v; want one captured and one cancelled", b)
-		}
+		s.settleAll(t)
+		s.wantMoney(t, money{authorised: 2, captured: 1, cancelled: 1})
 		if _, err := s.Order(t.Context(), h.ID); err != nil {
 			t.Error(err)
 		}
@@ -562,8 +527,7 @@ func TestRefundThatFailsLater(t *testing.T) {
 				s.refundFails(t, id, "evt_1")
 				s.wantUnsettled(t, 1)
 				s.bank.accepts = ""
-				s.settle(t)
-				s.wantUnsettled(t, 0)
+				s.settleAll(t)
 				s.wantAlarms(t, 0)
 				if b := s.books(t, 0); b.Refunded != 1 || !slices.Equal(s.bank.refundKeys, []string{"", "/evt_1"}) {
 					t.Errorf("the books are %+v, the keys %q; want one refund with a second key", b, s.bank.refundKeys)
@@ -600,9 +564,7 @@ func TestRefundsThatAllFail(t *testing.T) {
 		if _, err := s.bank.Client.Refund(t.Context(), id, "by_hand"); err != nil {
 			t.Fatal(err)
 		}
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		s.books(t, 0)
+		s.settleAll(t)
 	})
 }
 
@@ -620,9 +582,7 @@ func TestRefundThatFailsWithoutAWebhook(t *testing.T) {
 		}
 		s.wantAlarms(t, 1)
 		s.bank.accepts = ""
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		s.books(t, 0)
+		s.settleAll(t)
 		if last := s.bank.refundKeys[len(s.bank.refundKeys)-1]; last != "~5" {
 			t.Errorf("the last key ends with %q", last)
 		}
@@ -661,9 +621,7 @@ func TestAlarmOfRefundsReplacesOthers(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = "pending"
 		id := s.late(t, holds.ErrPending)
-		if err := s.db.Exec("UPDATE oversell_hold_payments SET alarm = 'unsettled'").Error; err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.db.Exec("UPDATE oversell_hold_payments SET alarm = 'unsettled'").Error)
 		for _, event := range []string{"evt_1", "evt_2", "evt_3", "evt_4"} {
 			s.refundFails(t, id, event)
 		}
@@ -693,8 +651,7 @@ func TestRefundOfAPaymentWhoseIDWasLost(t *testing.T) {
 			t.Errorf("the last key ends with %q", last)
 		}
 		s.bank.accepts = ""
-		s.settle(t)
-		s.wantUnsettled(t, 0)
+		s.settleAll(t)
 	})
 }
 
@@ -719,11 +676,8 @@ func TestOutageOfRefundsDoesNotEndThem(t *testing.T) {
 		s.refundFails(t, id, "evt_2")
 		s.refundFails(t, id, "evt_1")
 		s.bank.refunds, s.bank.accepts = nil, ""
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		if b := s.books(t, 0); b.Refunded != 1 {
-			t.Errorf("the books are %+v; want one refund", b)
-		}
+		s.settleAll(t)
+		s.wantMoney(t, money{authorised: 1, captured: 1, refunded: 1})
 	})
 }
 
@@ -733,15 +687,9 @@ func TestMigratesPaymentsOfBefore(t *testing.T) {
 		h := s.hold(t, h3, "a")
 		s.interrupt(t, h, &s.bank.afterCapture)
 		for _, column := range []string{"alarm", "refund_key", "refunds_failed"} {
-			if err := s.db.Exec("ALTER TABLE oversell_hold_payments DROP COLUMN " + column).Error; err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.db.Exec("ALTER TABLE oversell_hold_payments DROP COLUMN "+column).Error)
 		}
-		if err := holds.Migrate(t.Context(), s.db); err != nil {
-			t.Fatal(err)
-		}
-		s.settle(t)
-		s.wantUnsettled(t, 0)
-		s.books(t, 0)
+		must(t, holds.Migrate(t.Context(), s.db))
+		s.settleAll(t)
 	})
 }

@@ -54,9 +54,7 @@ func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 func cutOff(t *testing.T, addr, method, sku, body string, i int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	const head = "%s /api/items/%s HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer %s\r\n" +
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"

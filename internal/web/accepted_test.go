@@ -50,9 +50,7 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 	buy := func(prefer, key string) (*httptest.ResponseRecorder, map[string]any) {
 		res := s.accept(sku, prefer, key)
 		var body map[string]any
-		if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(res.Body.Bytes(), &body))
 		return res, body
 	}
 	res, body := buy("", "a")
@@ -107,9 +105,7 @@ func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
 				_ = tx.AddError(gorm.ErrCheckConstraintViolated)
 			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	})
 	sku := s.put(t, 10)
 	s.consume(t, stream.Consumer{ClaimAfter: 20 * time.Millisecond, Tries: 1})

@@ -24,9 +24,7 @@ func ownSite(t *testing.T) *holdSite {
 	t.Helper()
 	s := embeddedHoldSite(t, holds.Config{})
 	pool, err := s.db.DB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := holds.Backends{Redis: s.rdb, DB: pool, SQL: holds.DialectOf(s.db)}
 	faults := payfault.New(payfault.Config{
 		Provider: s.provider, Backends: b, New: catalog.Holds,
@@ -105,9 +103,7 @@ func TestListHasThePaymentsOfForgottenHolds(t *testing.T) {
 	s := ownSite(t)
 	sku := s.sell(t, 1)
 	h := s.holdBy(t, "h1_counter", sku, 1)
-	if w := s.ask("DELETE", "/api/holds/"+h.ID+"?token=0", ""); w.Code != http.StatusNoContent {
-		t.Fatalf("releasing: %d %s", w.Code, w.Body)
-	}
+	wantNothing(t, s.ask("DELETE", "/api/holds/"+h.ID+"?token=0", ""))
 	r := payment.Request{Reference: h.Reference(), Amount: holds.DefaultPrice, Group: s.list(t, sku).SaleID}
 	p := s.charge(t, r)
 	read(t, s.webhook(event(p, payment.EventCaptured)), new(any))
@@ -156,9 +152,7 @@ func TestFaultsThatAreRefused(t *testing.T) {
 	s := ownSite(t)
 	sku := s.sell(t, 2)
 	h, released := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
-	if w := s.release(released, released.Token); w.Code != http.StatusNoContent {
-		t.Fatal(w.Body)
-	}
+	wantNothing(t, s.release(released, released.Token))
 	slow := func(token int64) string {
 		return fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, token)
 	}

@@ -41,13 +41,9 @@ func embeddedHoldSite(t testing.TB, cfg holds.Config) *holdSite {
 
 func newHoldSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, cfg holds.Config) *holdSite {
 	t.Helper()
-	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)))
 	pool, err := db.DB()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	log := slog.New(slog.DiscardHandler)
 	s := &holdSite{db: db, provider: payment.NewServer(payment.Config{
 		Secret: []byte(webhookSecret), Logger: log, RetryFrom: time.Millisecond,
@@ -135,9 +131,7 @@ func (s *holdSite) release(h holds.Hold, token int64) *httptest.ResponseRecorder
 // inject sets the faults of the provider.
 func (s *holdSite) inject(t testing.TB, faults payment.Faults) {
 	t.Helper()
-	if err := s.paid.SetFaults(t.Context(), faults); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.paid.SetFaults(t.Context(), faults))
 }
 
 func (s *holdSite) buy(t testing.TB, sku, buyer string) holds.Order {
@@ -150,16 +144,13 @@ func (s *holdSite) buy(t testing.TB, sku, buyer string) holds.Order {
 // wantBooks audits the sale and the money.
 func (s *holdSite) wantBooks(t testing.TB, sku string, sold, held int64, want payment.Books) {
 	t.Helper()
-	var audit web.Audit
-	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	audit := s.audit(t, sku)
 	if audit.Sold != sold || audit.Held != held ||
 		audit.Oversold != 0 || audit.Stranded != 0 || audit.LostUpdates != 0 {
 		t.Errorf("the sale is %+v; want %d sold and %d held", audit.Audit, sold, held)
 	}
 	page, err := s.stock.Orders(t.Context(), sku, "", stock.MaxOrders)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	orders := make(map[string]int)
 	for _, o := range page.Orders {
 		var order holds.Order
@@ -167,9 +158,7 @@ func (s *holdSite) wantBooks(t testing.TB, sku string, sold, held int64, want pa
 		orders[order.PaymentID]++
 	}
 	ledger, err := s.paid.Ledger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := payment.Audit(ledger, orders); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the money is %+v; want %+v", got, want)
 	}
@@ -245,9 +234,7 @@ func TestOrderIsCancelled(t *testing.T) {
 			wantProblem(t, s.ask("POST", "/api/orders/"+h.ID+"/cancel", "{}"), http.StatusUnauthorized, "no_token")
 		}
 		for range 2 {
-			if w := cancel(h.Token); w.Code != http.StatusNoContent {
-				t.Errorf("%s: %d %s", by, w.Code, w.Body)
-			}
+			wantNothing(t, cancel(h.Token))
 		}
 		wantProblem(t, s.ask("GET", "/api/orders/"+h.ID, ""), http.StatusNotFound, "unknown_order")
 	}
@@ -276,14 +263,10 @@ func TestHoldIsReleased(t *testing.T) {
 	}
 	wantProblem(t, s.admin("DELETE", "/api/items/"+sku, ""), http.StatusConflict, "holds_open")
 	for _, ends := range []holds.Hold{h, h, other} { // the reply to the first may have been lost
-		if w := s.release(ends, ends.Token); w.Code != http.StatusNoContent {
-			t.Errorf("releasing: %d %s", w.Code, w.Body)
-		}
+		wantNothing(t, s.release(ends, ends.Token))
 	}
 	wantProblem(t, s.pay(h, "key"), http.StatusConflict, "hold_ended")
-	if w := s.admin("DELETE", "/api/items/"+sku, ""); w.Code != http.StatusNoContent {
-		t.Errorf("deleting the item: %d %s", w.Code, w.Body)
-	}
+	wantNothing(t, s.admin("DELETE", "/api/items/"+sku, ""))
 	wantProblem(t, s.ask("GET", "/api/holds/"+h.ID, ""), http.StatusNotFound, "unknown_hold")
 }
 
@@ -346,9 +329,7 @@ func (s *holdSite) charge(t testing.TB, r payment.Request) payment.Payment {
 	if err == nil {
 		p, err = s.paid.Capture(t.Context(), p.ID, "c/"+r.Reference)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -375,13 +356,9 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 	bought := s.buy(t, sku, "bob")
 	authorised, err := s.paid.Authorise(t.Context(),
 		payment.Request{Key: "k", Reference: h.Reference(), Amount: 1000, Currency: "EUR"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	paid, err := s.paid.Payment(t.Context(), bought.PaymentID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	foreign, other := s.capture(t, "an-order-of-another-shop"), s.capture(t, "h3-0123456789abcdef0123456789abcdef/1")
 	moved, invented := paid, paid
 	moved.Reference = authorised.Reference // bob's payment, for ann's hold

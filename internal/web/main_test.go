@@ -35,6 +35,14 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m))
 }
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 const token = "open-sesame"
 
 // wait is how long a buyer waits. It only ends a hang: a test in which nobody can buy uses a
@@ -86,9 +94,7 @@ func embeddedSite(t testing.TB, adjust func(*web.Config, *stock.Config)) *site {
 
 func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*web.Config, *stock.Config)) *site {
 	t.Helper()
-	if err := stock.Migrate(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
+	must(t, stock.Migrate(t.Context(), db))
 	s := &site{rdb: rdb, log: new(lockedBuffer)}
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
 	o := catalog.Options{Redis: rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}}
@@ -157,6 +163,21 @@ func read(t testing.TB, w *httptest.ResponseRecorder, v any) {
 	if err := json.Unmarshal(w.Body.Bytes(), v); err != nil {
 		t.Fatalf("reading %s: %v", w.Body, err)
 	}
+}
+
+// wantNothing checks a reply that must say that all is done, and nothing else.
+func wantNothing(t testing.TB, w *httptest.ResponseRecorder) {
+	t.Helper()
+	if w.Code != http.StatusNoContent {
+		t.Errorf("got %d %s, want 204", w.Code, w.Body)
+	}
+}
+
+// audit audits an item.
+func (s *site) audit(t testing.TB, sku string) (a web.Audit) {
+	t.Helper()
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &a)
+	return a
 }
 
 // checkProblem returns what is wrong with an error reply, if anything.

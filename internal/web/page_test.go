@@ -104,9 +104,7 @@ func TestOnlyKnownNamesAreServed(t *testing.T) {
 		{"0.0.0.0:8080", "shop.example", "sesame", "shop.example", page, true},
 	} {
 		hosts, err := web.ParseHosts(tt.hosts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cfg := web.Config{Addr: tt.addr, Hosts: hosts, Token: tt.token, Logger: slog.New(slog.DiscardHandler)}
 		if tt.page {
 			cfg.Page = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})

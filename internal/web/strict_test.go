@@ -44,8 +44,7 @@ func TestQueriesThatAreNotUnderstoodAreRefused(t *testing.T) {
 	for _, query := range []string{"", "?", "?strategy=watch", "?strategy=w%61tch"} {
 		read(t, s.ask("POST", deduct+query, `{"quantity":1}`), new(sold))
 	}
-	var audit web.Audit
-	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	audit := s.audit(t, sku)
 	if audit.Sold != 4 || audit.Initial != 10 {
 		t.Errorf("the sale is %+v, want 4 sold of 10", audit.Stock)
 	}
@@ -64,8 +63,7 @@ func TestKeysThatAreNotOneAreRefused(t *testing.T) {
 		s.ServeHTTP(w, r)
 		t.Run(name, func(t *testing.T) { wantProblem(t, w, http.StatusBadRequest, "invalid") })
 	}
-	var audit web.Audit
-	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	audit := s.audit(t, sku)
 	if audit.Sold != 0 {
 		t.Errorf("sold %d", audit.Sold)
 	}
@@ -91,9 +89,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 		ask := func(method string) (*http.Response, int64) {
 			res := raw(t, server.Listener.Addr().String(), method, path)
 			text, err := io.ReadAll(res.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return res, int64(len(text))
 		}
 		get, length := ask("GET")
@@ -119,20 +115,14 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 func raw(t *testing.T, addr, method, path string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", method, path)
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, &http.Request{Method: method})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res.Body = io.NopCloser(strings.NewReader(string(text)))
 	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
 		t.Errorf("%s %s: %q follows the reply, %v", method, path, rest, err)
@@ -164,8 +154,7 @@ func TestAnItemIsNotPutOnSaleWithAStrategyThatCannotSellIt(t *testing.T) {
 		}
 		wantProblem(t, w, http.StatusBadRequest, want.code)
 	}
-	var audit web.Audit
-	if read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit); audit.Initial != 10 {
+	if audit := s.audit(t, sku); audit.Initial != 10 {
 		t.Errorf("the sale began with %d units, and should be the one before", audit.Initial)
 	}
 	for _, body := range []string{

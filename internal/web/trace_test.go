@@ -122,9 +122,7 @@ func TestErrorsAreInTraces(t *testing.T) {
 		attributes(root)["oversell.outcome"] != "sold_out" {
 		t.Errorf("sold out: %v, %v", root.Status(), root.Attributes())
 	}
-	if err := rdb.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Close())
 	recorder.Reset()
 	wantProblem(t, s.ask(http.MethodPost, path, `{"quantity":1}`), http.StatusServiceUnavailable, "backend")
 	root, steps := split(t, recorder.Ended())

@@ -115,8 +115,7 @@ func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
 			t.Errorf("categories %v", categories)
 		}
 		read(t, s.ask("POST", path+"/deduct", `{"quantity":2}`), new(sold))
-		var audit web.Audit
-		read(t, s.ask("GET", "/api/audit/shoe", ""), &audit)
+		audit := s.audit(t, "shoe")
 		if audit.Initial != 5 || audit.Remaining != 3 || audit.Sold != 2 || audit.Orders != 1 ||
 			audit.LostUpdates != 0 {
 			t.Errorf("audit %+v", audit)
@@ -137,9 +136,7 @@ func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
 		if _, found := categories[""]; found {
 			t.Errorf("an item without a category: %v", categories)
 		}
-		if w := s.admin("DELETE", path, ""); w.Code != http.StatusNoContent {
-			t.Errorf("delete: %d %s", w.Code, w.Body)
-		}
+		wantNothing(t, s.admin("DELETE", path, ""))
 		wantProblem(t, s.ask("GET", path, ""), 404, "unknown_item")
 		wantProblem(t, s.ask("GET", "/api/audit/shoe", ""), 404, "unknown_item")
 	})
@@ -242,8 +239,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	wantProblem(t, s.ask("POST", deduct, one, "Idempotency-Key", "a b"), 400, "invalid")
-	var audit web.Audit
-	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	audit := s.audit(t, sku)
 	if audit.Sold != 0 || audit.Remaining != 10 {
 		t.Errorf("bad input sold something: %+v", audit)
 	}
@@ -287,9 +283,7 @@ func TestChangesAskForTheToken(t *testing.T) {
 // busy holds the lock of stage 1 forever.
 func busy(t *testing.T, s *site, sku string) {
 	t.Helper()
-	if err := s.rdb.Set(t.Context(), "oversell:{"+sku+"}:lock:v1_setnx", "somebody", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.rdb.Set(t.Context(), "oversell:{"+sku+"}:lock:v1_setnx", "somebody", 0).Err())
 }
 
 // A buyer who gives up is also in the metrics.
@@ -318,9 +312,7 @@ func TestBackendThatIsAway(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 1)
 	read(t, s.ask("GET", "/healthz", ""), new(struct{}))
-	if err := s.rdb.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.rdb.Close())
 	for _, w := range []struct{ method, path, body string }{
 		{"POST", "/api/items/" + sku + "/deduct", `{"quantity":1}`},
 		{"GET", "/api/items/" + sku, ""},
@@ -348,9 +340,7 @@ func TestServersOfALockMayBeAway(t *testing.T) {
 		sc.Strategies["etcd"] = sc.Strategies["v6_watchdog"]
 	})
 	sku := s.put(t, 1)
-	if err := s.rdb.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.rdb.Close())
 	for strategy, want := range map[string]string{
 		"etcd":        `"Redis, the database or etcd is unavailable"`,
 		"v6_watchdog": `"Redis or the database is unavailable"`,
@@ -469,9 +459,7 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 		const ttl = 600 * time.Millisecond
 		s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
 			strategy, err := strategies().Find(tt.strategy)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			o := catalog.Options{Redis: sc.Redis, TTL: ttl, Policy: &guard.Line{Delay: time.Millisecond}}
 			exclusive := stock.Exclusive(stock.Clients{Redis: sc.Redis}, strategy.NewGuard(o))
 			sc.Strategies = map[string]stock.Strategy{tt.strategy: {Guard: exclusive}}
@@ -517,11 +505,8 @@ func TestRepairReturnsStrandedUnitsOverHTTP(t *testing.T) {
 	if len(key) != 1 {
 		t.Fatalf("the keys of the stock are %q", key)
 	}
-	if err := s.rdb.DecrBy(t.Context(), key[0], 4).Err(); err != nil {
-		t.Fatal(err)
-	}
-	var found web.Audit
-	read(t, s.ask("GET", "/api/audit/"+sku, ""), &found)
+	must(t, s.rdb.DecrBy(t.Context(), key[0], 4).Err())
+	found := s.audit(t, sku)
 	if found.Stranded != 4 || found.InFlight != 0 {
 		t.Errorf("%d stranded, %d in flight; want 4, 0", found.Stranded, found.InFlight)
 	}
@@ -532,7 +517,7 @@ func TestRepairReturnsStrandedUnitsOverHTTP(t *testing.T) {
 			t.Errorf("got %+v, want %d units", done, want)
 		}
 	}
-	read(t, s.ask("GET", "/api/audit/"+sku, ""), &found)
+	found = s.audit(t, sku)
 	if found.Stranded != 0 || found.Remaining != 10 {
 		t.Errorf("the audit finds %+v", found)
 	}

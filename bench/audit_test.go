@@ -29,9 +29,7 @@ func TestAuditExitCodes(t *testing.T) {
 	defer shop.Close()
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "told.json")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(text), 0o600))
 		return name
 	}
 	for _, test := range []struct {

@@ -21,9 +21,7 @@ func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	for _, tt := range []struct {
@@ -61,9 +59,7 @@ func TestHelpOfCompare(t *testing.T) {
 // Settings that may contain a password are not in the report.
 func TestFlagsOfTheReport(t *testing.T) {
 	o, err := parse([]string{"-redis", "redis://:secret@h:1", "-db", "u:secret@tcp(h:1)/d", "-repeat", "3"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := strings.Join(o.given, " "); got != "-db=… -redis=… -repeat=3" {
 		t.Errorf("the flags are %q", got)
 	}

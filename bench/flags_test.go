@@ -209,9 +209,7 @@ func TestDefaults(t *testing.T) {
 		{"-workload cache", []catalog.Condition{calm, slow, crash, pause}, catalog.Cache, nil},
 	} {
 		o, err := parse(strings.Fields(tt.args))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !slices.Equal(o.Conditions, tt.conditions) ||
 			!slices.Equal(o.Strategies, bench.DefaultStrategies(tt.workload)) {
 			t.Errorf("%q: conditions %v, strategies %v", tt.args, o.Conditions, o.Strategies)
@@ -243,9 +241,7 @@ func TestEnvironmentIsTheDefault(t *testing.T) {
 		t.Errorf("-requests in the environment conflicts with -rate: %v", err)
 	}
 	o, err := parse([]string{"-db", "embedded", "-strategies", " none, watch ,"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if o.redis != "redis://h:1" || o.db != "embedded" || o.TTL != 3*time.Second ||
 		!slices.Equal(o.Strategies, []string{"none", "watch"}) {
 		t.Errorf("%+v", o)

@@ -34,9 +34,7 @@ func TestLockWorkload(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", got.code, got.stderr)
 	}
 	var report lockReport
-	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(got.stdout), &report))
 	var names []string
 	for _, row := range report.Rows {
 		names = append(names, row.Strategy)

@@ -31,6 +31,14 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m))
 }
 
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // outcome is the result of a run of the program.
 type outcome struct {
 	code           int

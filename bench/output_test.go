@@ -26,9 +26,7 @@ func TestTableOnStandardOutputIsPlain(t *testing.T) {
 		t.Errorf("stdout is not plain: %q", got.stdout)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkJSON(t, text)
 }
 
@@ -72,9 +70,7 @@ func TestColourIsForTerminalsThatWantIt(t *testing.T) {
 func checkJSON(t *testing.T, text []byte) {
 	t.Helper()
 	var r report.Report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &r))
 	if len(r.Rows) != 2 || r.Rows[1].Strategy != "v6_watchdog" || r.Rows[1].Sold != 100 || r.Manifest.TTL != "800ms" {
 		t.Errorf("the report is %+v", r)
 	}
@@ -96,9 +92,7 @@ func TestReportStaysUntilThereIsAnother(t *testing.T) {
 	dir := t.TempDir()
 	json, html := filepath.Join(dir, "report.json"), filepath.Join(dir, "report.html")
 	for _, file := range []string{json, html} {
-		if err := os.WriteFile(file, []byte("of yesterday"), 0o640); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte("of yesterday"), 0o640))
 	}
 	files := []string{"-json", json, "-html", html}
 	for _, args := range [][]string{
@@ -120,9 +114,7 @@ func TestReportStaysUntilThereIsAnother(t *testing.T) {
 		t.Fatalf("exit code %d: %s", got.code, got.stderr)
 	}
 	text, err := os.ReadFile(json)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkJSON(t, text)
 	if info, err := os.Stat(json); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("it may be read and written as %v, %v; want what was allowed before", info.Mode().Perm(), err)

@@ -51,15 +51,11 @@ func awaitChildren(t *testing.T, pid, n int) []string {
 func TestInterruptPrintsWhatIsFinished(t *testing.T) {
 	t.Parallel()
 	cmd, stdout, stderr := program(t, small("-strategies", "v1_setnx", "-conditions", "calm,crash", "-wait", "1m")...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	two := awaitChildren(t, cmd.Process.Pid, 2)
 	awaitChildren(t, cmd.Process.Pid, 1) // the other was killed: the last row is under way
 	begun := time.Now()
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait() // the exit code is checked below
 	if took := time.Since(begun); took > 20*time.Second {
 		t.Errorf("it took %v to end", took)
@@ -74,59 +70,45 @@ func TestInterruptPrintsWhatIsFinished(t *testing.T) {
 		strings.Count(stderr.String(), "\n") != 1 {
 		t.Errorf("stderr %q", stderr)
 	}
-	for _, pid := range two {
-		if _, err := os.Stat("/proc/" + pid); err == nil {
-			t.Errorf("process %s is left behind", pid)
-		}
-	}
-	if left := leftIn(cmd.Env); len(left) > 0 {
-		t.Errorf("files are left behind: %v", left)
-	}
+	wantNothingLeft(t, two, cmd.Env)
 }
 
 // Ctrl-C ends a sale in chaos even while a shop or a server is stopped, and leaves no process and
 // no file behind.
 func TestInterruptEndsChaos(t *testing.T) {
 	t.Parallel()
-	for _, faults := range []string{"shop-stop,redis-stop"} {
-		t.Run(faults, func(t *testing.T) {
-			backendtest.Need(t, "redis-server", "mariadb-install-db")
-			cmd, _, stderr := program(t, "-redis", "local", "-db", "local", "-conditions", "chaos", "-faults", faults,
-				"-strategies", "v6_watchdog", "-rate", "20", "-ttl", "20s")
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			four := awaitChildren(t, cmd.Process.Pid, 4)
-			time.Sleep(2 * time.Second) // the first fault has begun, or is about to
-			four = append(four, children(cmd.Process.Pid)...)
-			begun := time.Now()
-			if err := cmd.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
-			_ = cmd.Wait() // the exit code is checked below
-			if took := time.Since(begun); took > 5*time.Second+backendtest.Slack {
-				t.Errorf("it took %v to end", took)
-			}
-			if code := cmd.ProcessState.ExitCode(); code != exitFailed ||
-				!strings.HasPrefix(stderr.String(), "bench: interrupted after 0 finished rows: ") {
-				t.Errorf("exit code %d: %s", code, stderr)
-			}
-			for _, pid := range four {
-				if running(pid) {
-					t.Errorf("process %s is left behind", pid)
-				}
-			}
-			if left := leftIn(cmd.Env); len(left) > 0 {
-				t.Errorf("files are left behind: %v", left)
-			}
-		})
+	backendtest.Need(t, "redis-server", "mariadb-install-db")
+	cmd, _, stderr := program(t, "-redis", "local", "-db", "local", "-conditions", "chaos", "-faults",
+		"shop-stop,redis-stop", "-strategies", "v6_watchdog", "-rate", "20", "-ttl", "20s")
+	must(t, cmd.Start())
+	four := awaitChildren(t, cmd.Process.Pid, 4)
+	time.Sleep(2 * time.Second) // the first fault has begun, or is about to
+	four = append(four, children(cmd.Process.Pid)...)
+	begun := time.Now()
+	must(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait() // the exit code is checked below
+	if took := time.Since(begun); took > 5*time.Second+backendtest.Slack {
+		t.Errorf("it took %v to end", took)
 	}
+	if code := cmd.ProcessState.ExitCode(); code != exitFailed ||
+		!strings.HasPrefix(stderr.String(), "bench: interrupted after 0 finished rows: ") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	wantNothingLeft(t, four, cmd.Env)
 }
 
-func leftIn(env []string) []string {
+// wantNothingLeft fails if one of the processes runs, or if the program has left a file.
+func wantNothingLeft(t *testing.T, pids, env []string) {
+	t.Helper()
+	for _, pid := range pids {
+		if running(pid) {
+			t.Errorf("process %s is left behind", pid)
+		}
+	}
 	dir := strings.TrimPrefix(env[len(env)-1], "TMPDIR=")
-	left, _ := filepath.Glob(dir + "/*")
-	return left
+	if left, _ := filepath.Glob(dir + "/*"); len(left) > 0 {
+		t.Errorf("files are left behind: %v", left)
+	}
 }
 
 // running reports whether a process runs. A zombie does not.

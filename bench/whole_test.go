@@ -58,18 +58,14 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 		t.Errorf("stdout\n%s", got.stdout)
 	}
 	r, err := read(json)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	parts := r.Parts()
 	if len(parts) != 2 || len(parts[0].Rows) != 1 || len(parts[1].Rows) != 1 || parts[1].Rows[0].Held == nil ||
 		parts[1].Manifest.Requests != bench.HoldBuyers {
 		t.Errorf("parts: %+v", parts)
 	}
 	page, err := os.ReadFile(html)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := strings.Count(string(page), `<table class="rows">`); n != 2 {
 		t.Errorf("%d tables in the page, want 2", n)
 	}
@@ -88,9 +84,7 @@ func TestLockWorkloadOnOtherServers(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", got.code, got.stderr)
 	}
 	var report lockReport
-	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(got.stdout), &report))
 	if len(report.Rows) != 2 || report.Rows[0].Strategy != "etcd" || report.Rows[0].Served != 6 {
 		t.Fatalf("%+v, want six deducts under etcd, and a row of redlock", report.Rows)
 	}

@@ -1,6 +1,9 @@
 package bench
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // The order is found in any reply that names one, regardless of the order of its fields.
 func TestNamedOrder(t *testing.T) {
@@ -10,28 +13,22 @@ func TestNamedOrder(t *testing.T) {
 		quantity int64
 		first    bool // it is found without parsing all of the JSON
 	}{
-		`{"order_id":"` + id +
-			`","sku":"hot","quantity":1,"strategy":"v6_watchdog","created_at":"2026-11-22T10:43:15.184Z",` +
-			`"remaining":999,"replayed":false}`: {id, 1, true},
-		`{"order_id":"` + id +
-			`","sku":"hot","quantity":12,"strategy":"x"}`: {id, 12, true},
-		`{"order_id":"` + id +
-			`","quantity":12}`: {id, 12, false},
-		`{"quantity":3, "order_id":"` + id +
-			`"}`: {id, 3, false},
-		`{ "order_id" : "` + id +
-			`", "quantity" : 3 }`: {id, 3, false},
-		`{"order_id":"a\u0062","sku":"hot","quantity":1,"strategy":"x"}`: {"ab", 1, false},
-		`{"order_id":"ab","quantity":1.5,"strategy":"x"}`:                {"", 0, false},
-		`{"order_id":"ab","quantity":"1","strategy":"x"}`:                {"", 0, false},
-		`{"order_id":"` + id +
-			`"}`: {id, 0, false},
+		`{"order_id":"ID","sku":"hot","quantity":1,"strategy":"v6","created_at":"2026-11-22"}`: {id, 1, true},
+		`{"order_id":"ID","sku":"hot","quantity":12,"strategy":"x"}`:                           {id, 12, true},
+		`{"order_id":"ID","quantity":12}`:                                                      {id, 12, false},
+		`{"quantity":3, "order_id":"ID"}`:                                                      {id, 3, false},
+		`{ "order_id" : "ID", "quantity" : 3 }`:                                                {id, 3, false},
+		`{"order_id":"a\u0062","sku":"hot","quantity":1,"strategy":"x"}`:                       {"ab", 1, false},
+		`{"order_id":"ab","quantity":1.5,"strategy":"x"}`:                                      {"", 0, false},
+		`{"order_id":"ab","quantity":"1","strategy":"x"}`:                                      {"", 0, false},
+		`{"order_id":"ID"}`:                           {id, 0, false},
 		`{"order_id":17,"quantity":1,"strategy":"x"}`: {"", 0, false},
 		`{"quantity":1,"strategy":"x"}`:               {"", 1, false},
 		`{"order_id":"`:                               {"", 0, false},
 		`<h1>sold</h1>`:                               {"", 0, false},
 		``:                                            {"", 0, false},
 	} {
+		body = strings.Replace(body, "ID", id, 1)
 		if id, quantity := namedOrder([]byte(body)); id != want.id || quantity != want.quantity {
 			t.Errorf("%s: %q, %d; want %q, %d", body, id, quantity, want.id, want.quantity)
 		}

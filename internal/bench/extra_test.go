@@ -34,13 +34,9 @@ func lockServers(t *testing.T) lockservers.Addresses {
 	t.Helper()
 	specs := lockservers.Specs{Redlock: "embedded", Etcd: "local"}
 	servers, err := lockservers.New(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
 	at, _, err := servers.Open(t.Context(), catalog.NeedsNodes, catalog.NeedsEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return at
 }

@@ -32,9 +32,7 @@ func holdRowsOn(t *testing.T, cfg bench.Config) []report.Row {
 	cfg.Workload, cfg.Requests, cfg.Stock, cfg.TTL = catalog.Hold, 150, 80, time.Second
 	cfg.Command = new(backendtest.Processes).Command(healthy)
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := len(cfg.Strategies) * len(cfg.Conditions); len(rows) != want {
 		t.Fatalf("%d rows, want %d", len(rows), want)
 	}

@@ -95,9 +95,7 @@ func config(t *testing.T, kind string) bench.Config {
 func run(t *testing.T, cfg bench.Config) map[string]report.Row {
 	t.Helper()
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := len(cfg.Strategies) * len(cfg.Conditions); len(rows) != want {
 		t.Fatalf("%d rows, want %d", len(rows), want)
 	}

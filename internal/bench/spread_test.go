@@ -14,9 +14,7 @@ import (
 func skew(t *testing.T, text string) bench.Skew {
 	t.Helper()
 	s, err := bench.ParseSkew(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 

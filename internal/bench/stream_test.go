@@ -50,11 +50,17 @@ func streamTo(t *testing.T, rate, inFlight int, alive func(int) bool, targets ..
 	s, err := newStream(cfg, targets, func(_ int, target string) (*http.Request, error) {
 		return http.NewRequest(http.MethodPost, target, nil)
 	}, alive)
+	must(t, err)
+	t.Cleanup(s.close)
+	return s
+}
+
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.close)
-	return s
 }
 
 func always(int) bool { return true }
@@ -194,15 +200,11 @@ func TestPoolKeepsNothingStale(t *testing.T) {
 	p := newPool(1)
 	defer p.close()
 	req, err := http.NewRequest(http.MethodGet, shop.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	get := func() *conn {
 		t.Helper()
 		c, err := p.get(t.Context(), 0, req, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return c
 	}
 	first := get()
@@ -232,9 +234,7 @@ func TestConnectionsToAKilledShopAreClosed(t *testing.T) {
 	dead, other := newShopLike(t, fine), newShopLike(t, fine)
 	var killed atomic.Bool
 	s := streamTo(t, 10, 10, func(target int) bool { return target == 1 || !killed.Load() }, dead.URL, other.URL)
-	if err := s.connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.connect(t.Context()))
 	killed.Store(true)
 	if r := s.exchange(t.Context(), 0, time.Now(), time.Minute); r.Status != http.StatusOK || r.Target != 1 {
 		t.Errorf("the reply is %+v, want one of the other shop", r)
@@ -255,13 +255,9 @@ func TestPoolKeepsToItsConnections(t *testing.T) {
 	get := func(target int) *conn {
 		t.Helper()
 		req, err := http.NewRequest(http.MethodGet, shops[target].URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c, err := p.get(t.Context(), target, req, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n := p.idle + len(p.busy) + p.dialing; n > most {
 			t.Errorf("the pool has %d connections, want at most %d", n, most)
 		}
@@ -290,22 +286,16 @@ func TestPoolKeepsToItsConnections(t *testing.T) {
 func TestPoolUsesNoConnectionThatWaitedTooLongForItsFirstRequest(t *testing.T) {
 	shop := newShopLike(t, fine)
 	req, err := http.NewRequest(http.MethodGet, shop.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	inner, err := dial(t.Context(), req.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := newPool(1)
 	defer p.close()
 	unused := &conn{Conn: inner}
 	p.fill(unused)
 	p.waiting[0][0].until = p.waiting[0][0].until.Add(-2 * staleUnused)
 	c, err := p.get(t.Context(), 0, req, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c == unused || p.idle != 0 {
 		t.Error("a connection that the shop may have closed is used, or kept")
 	}

@@ -69,9 +69,7 @@ func TestComparison(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
-			if err := write(&got); err != nil {
-				t.Fatal(err)
-			}
+			must(t, write(&got))
 			checkGolden(t, name+".txt", got.Bytes())
 		})
 	}
@@ -164,13 +162,9 @@ func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 func TestNoiseIsNoDifference(t *testing.T) {
 	for _, runs := range []int{1, 3, 20} {
 		c, err := report.CompareFiles(file("a.json", measured(runs, 1)), file("b.json", measured(runs, 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got strings.Builder
-		if err := c.WriteFiles(&got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.WriteFiles(&got))
 		if strings.Contains(got.String(), "%") || strings.Count(got.String(), "no difference\n") != 4*6 ||
 			!strings.Contains(got.String(), "The verdicts are the same.") {
 			t.Errorf("%d runs:\n%s", runs, &got)
@@ -181,13 +175,9 @@ func TestNoiseIsNoDifference(t *testing.T) {
 // With one run each, noise cannot be told from a change.
 func TestSingleRunsAreDoubtful(t *testing.T) {
 	c, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", measured(1, 1.5)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got strings.Builder
-	if err := c.WriteFiles(&got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.WriteFiles(&got))
 	if !strings.Contains(got.String(), "+50.3% ?") || !strings.Contains(got.String(), "with so few runs") {
 		t.Errorf("got\n%s", &got)
 	}
@@ -200,13 +190,9 @@ func TestNothingHasNoRatio(t *testing.T) {
 		old.Rows[i].Throughput = 0
 	}
 	c, err := report.CompareFiles(file("a.json", old), file("b.json", changed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got strings.Builder
-	if err := c.WriteFiles(&got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.WriteFiles(&got))
 	if strings.Count(got.String(), "from 0") != 6 || strings.Contains(got.String(), "Inf") {
 		t.Errorf("got\n%s", &got)
 	}

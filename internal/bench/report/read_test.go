@@ -16,9 +16,7 @@ import (
 func written(t testing.TB, r report.Report) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := r.WriteJSON(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.WriteJSON(&b))
 	return b.String()
 }
 

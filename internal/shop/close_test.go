@@ -42,9 +42,7 @@ func TestCloseUnderLoad(t *testing.T) {
 func wantOrders(t *testing.T, db *gorm.DB, answers []answer) {
 	t.Helper()
 	var ids []string
-	if err := db.Model(&stock.Order{}).Pluck("id", &ids).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Model(&stock.Order{}).Pluck("id", &ids).Error)
 	unconfirmed := make(map[string]bool)
 	for _, id := range ids {
 		unconfirmed[id] = true
@@ -77,9 +75,7 @@ func wantAgreement(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units i
 	s := stock.New(stock.Config{DB: db, Redis: rdb, History: backend.RedisHistory(rdb)})
 	defer s.Close()
 	a, err := s.Audit(t.Context(), "hot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if a.LostUpdates != 0 || a.Initial != units || a.Duplicates != 0 {
 		t.Errorf("the audit finds %+v", a)
 	}
@@ -93,9 +89,7 @@ func TestCloseTurnsWaitersAway(t *testing.T) {
 	cfg.Strategy, cfg.Stock.Wait = "v1_setnx", time.Hour
 	r := open(t, cfg)
 	rdb := backendtest.DialRedis(t, redisURL)
-	if err := rdb.Set(t.Context(), "oversell:{hot}:lock:v1_setnx", "a dead process", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Set(t.Context(), "oversell:{hot}:lock:v1_setnx", "a dead process", 0).Err())
 	c := r.crowd(20)
 	for rdb.Exists(t.Context(), "oversell:{hot}:sale").Val() == 0 {
 		time.Sleep(time.Millisecond)

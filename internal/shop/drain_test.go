@@ -99,9 +99,7 @@ func TestCloseCutsSlowClientsOff(t *testing.T) {
 	const unfinished = "POST /api/items/hot/deduct HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{"
 	for _, part := range []string{"POST /api/it", unfinished} {
 		conn, err := net.Dial("tcp", r.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 		if _, err := fmt.Fprint(conn, part); err != nil {
 			t.Fatal(err)

@@ -17,14 +17,10 @@ func TestHeadersAreBounded(t *testing.T) {
 	for bytes, want := range map[int]int{8 << 10: http.StatusOK, 32 << 10: tooLarge, 200_000: tooLarge} {
 		for _, value := range []string{strings.Repeat("x", bytes), strings.Repeat("x ", bytes/2)} {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.addr+"/api/strategies", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			req.Header.Set("X-Long", value)
 			res, err := r.client.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			res.Body.Close()
 			if res.StatusCode != want {
 				t.Errorf("%d bytes: %s, want %d", bytes, res.Status, want)

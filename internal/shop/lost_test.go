@@ -3,7 +3,6 @@ package shop_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +20,7 @@ func accepting(t *testing.T, adjust func(*shop.Config)) *running {
 	cfg.Strategy, cfg.RedisEnds = "lua_stream", true
 	adjust(&cfg)
 	r := open(t, cfg)
-	for range 20 {
-		if a := r.buy(); a.status != http.StatusAccepted {
-			t.Errorf("a buyer got %d %s", a.status, a.code)
-		}
-	}
+	r.accept(t, 20)
 	return r
 }
 

@@ -38,6 +38,14 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // running is a running shop.
 type running struct {
 	addr   string
@@ -119,6 +127,16 @@ func (r *running) buy() answer {
 	return a
 }
 
+// accept makes the shop accept n orders, one by one.
+func (r *running) accept(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		if a := r.buy(); a.status != http.StatusAccepted {
+			t.Fatalf("buyer %d of %d got %d %s", i+1, n, a.status, a.code)
+		}
+	}
+}
+
 // crowd buys again and again until it is stopped.
 type crowd struct {
 	home    chan struct{}
@@ -174,9 +192,7 @@ func (c *crowd) goHome() []answer {
 func (r *running) audit(t *testing.T) web.Audit {
 	t.Helper()
 	res, err := r.client.Get("http://" + r.addr + "/api/audit/hot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	var a web.Audit
 	if err := json.NewDecoder(res.Body).Decode(&a); err != nil || res.StatusCode != http.StatusOK {

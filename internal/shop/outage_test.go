@@ -22,9 +22,7 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 			t.Errorf("without Redis: %+v, want a 503", a)
 		}
 	}
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Restart(t.Context()))
 	first := r.eventually()
 	c.awaitSales(20)
 	wantOrders(t, backendtest.DialDatabase(t, dbURL), append(c.goHome(), first))

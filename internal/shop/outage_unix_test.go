@@ -18,16 +18,12 @@ func TestRedisHangsAndGoesOn(t *testing.T) {
 	r := open(t, cfg)
 	c := r.crowd(50)
 	c.awaitSales(50)
-	if err := server.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Pause())
 	c.goHome()
 	if a := r.buy(); a.status != http.StatusServiceUnavailable {
 		t.Errorf("while Redis hangs: %+v, want a 503", a)
 	}
-	if err := server.Continue(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Continue())
 	r.eventually()
 	if a := r.audit(t); a.Oversold != 0 || a.LostUpdates > 0 {
 		t.Errorf("the audit finds %+v", a)

@@ -45,16 +45,16 @@ func TestKillBetweenACountAndItsPublication(t *testing.T) {
 		for _, seam := range []string{unpublished, published} {
 			t.Run(backends+"/"+seam+"/count", func(t *testing.T) {
 				s := newPublication(t, backends, seam)
-				s.begin(t, 60)
-				s.sell(t, s.front, 20)
+				must(t, put(s.front, 60))
+				s.front.accept(t, 20)
 				s.evict(t)
 				s.killDuring(t, func(victim *running) { victim.buy() })
 				s.wantRestSold(t, 60, 20)
 			})
 			t.Run(backends+"/"+seam+"/put", func(t *testing.T) {
 				s := newPublication(t, backends, seam)
-				s.begin(t, 60)
-				s.sell(t, s.front, 20)
+				must(t, put(s.front, 60))
+				s.front.accept(t, 20)
 				s.killDuring(t, func(victim *running) { _ = put(victim, 40) })
 				s.wantRestSold(t, 40, 0)
 			})
@@ -99,23 +99,6 @@ func put(r *running, units int) error {
 	return nil
 }
 
-func (s *publication) begin(t *testing.T, units int) {
-	t.Helper()
-	if err := put(s.front, units); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// sell sells n units, one by one.
-func (s *publication) sell(t *testing.T, at *running, n int) {
-	t.Helper()
-	for i := range n {
-		if a := at.buy(); a.status != http.StatusAccepted {
-			t.Fatalf("buyer %d of %d got %d %s", i+1, n, a.status, a.code)
-		}
-	}
-}
-
 // evict removes the stock from Redis, so that the next buyer causes a count.
 func (s *publication) evict(t *testing.T) {
 	t.Helper()
@@ -123,9 +106,7 @@ func (s *publication) evict(t *testing.T) {
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("the keys of the stock are %q, %v; want one", keys, err)
 	}
-	if err := s.rdb.Del(t.Context(), keys[0]).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.rdb.Del(t.Context(), keys[0]).Err())
 }
 
 // killDuring starts a shop, makes it do something during which it publishes a generation, and kills
@@ -146,9 +127,7 @@ func (s *publication) killDuring(t *testing.T, do func(victim *running)) {
 		Unpublished bool
 	}
 	err := s.db.Raw("SELECT generation, unpublished FROM oversell_items WHERE sku = 'hot'").Scan(&row).Error
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sale, err := s.rdb.Get(t.Context(), saleKey).Result()
 	if err != nil && err != redis.Nil {
 		t.Fatal(err)
@@ -167,9 +146,9 @@ func (s *publication) wantRestSold(t *testing.T, initial, sold int) {
 	_, addr := startChild(t, successor, s.redisURL, s.dbURL)
 	restarted, begun := &running{addr: addr, client: s.front.client}, time.Now()
 	half := (initial - sold) / 2
-	s.sell(t, restarted, half)
+	restarted.accept(t, half)
 	t.Logf("%d were sold %v after the restart", half, time.Since(begun).Round(time.Millisecond))
-	s.sell(t, s.front, initial-sold-half)
+	s.front.accept(t, initial-sold-half)
 	for _, at := range []*running{s.front, restarted} {
 		if a := at.buy(); a.code != "sold_out" {
 			t.Errorf("one buyer more got %d %s", a.status, a.code)

@@ -67,13 +67,9 @@ func (r *running) send(t *testing.T, method, path, body string) int {
 func (r *running) exchange(t *testing.T, method, path, body string) (status int, reply []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.addr+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res, err := r.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	if reply, err = io.ReadAll(res.Body); err != nil {
 		t.Fatal(err)
@@ -85,9 +81,7 @@ func (r *running) exchange(t *testing.T, method, path, body string) (status int,
 func leastRights(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/http.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := backendtest.RestartableRedis(t)
 	_, rights, found := strings.Cut(string(text), "\nACL SETUSER oversell ")
 	rights, _, _ = strings.Cut(rights, "\n")
@@ -110,14 +104,10 @@ func TestEveryStrategySells(t *testing.T) {
 		}
 	}
 	servers, err := lockservers.New(t.Context(), lockservers.Specs{Redlock: "embedded"}, catalog.NeedsNodes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
 	at, _, err := servers.Open(t.Context(), catalog.NeedsNodes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sellByAll(t, leastRights(t), at, list)
 }
 
@@ -154,9 +144,7 @@ func TestLocksOnOtherServersSell(t *testing.T) {
 	var list catalog.List
 	for _, name := range []string{"etcd", "zookeeper"} {
 		s, err := catalog.Strategies().Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		list = append(list, s)
 	}
 	sellByAll(t, backendtest.Redis(t, "local"), servers, list)
@@ -213,9 +201,7 @@ func TestDefaultStrategyStartsItsServer(t *testing.T) {
 	backendtest.System(t)
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1)
 	servers, err := lockservers.New(t.Context(), lockservers.Specs{Etcd: "local"}, catalog.NeedsEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = servers.Close() })
 	cfg.Servers = servers
 	missing := filepath.Join(t.TempDir(), "missing")

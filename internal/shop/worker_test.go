@@ -65,16 +65,10 @@ func startChild(t *testing.T, kind, redisURL, dbURL string) (*process, string) {
 	cmd.Env = append(os.Environ(), childEnv+"="+kind, childRedisEnv+"="+redisURL, childDBEnv+"="+dbURL)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	p := &process{cmd, bufio.NewScanner(out)}
 	t.Cleanup(func() {
 		_ = in.Close()
@@ -117,11 +111,7 @@ func TestAShopWritesWhatItHasAcceptedBeforeItEnds(t *testing.T) {
 	if got := other.send(t, http.MethodPut, "/api/items/hot", `{"stock":60}`); got != http.StatusOK {
 		t.Fatalf("putting the item: %d", got)
 	}
-	for range 20 {
-		if a := closing.buy(); a.status != http.StatusAccepted {
-			t.Errorf("a buyer got %d", a.status)
-		}
-	}
+	closing.accept(t, 20)
 	closing.close(t)
 	if a := drained(t, other); a.Sold != 20 || a.LostUpdates != 0 {
 		t.Errorf("the audit finds %+v", a)
@@ -133,11 +123,7 @@ func TestAWorkerWritesTheOrdersOfAShop(t *testing.T) {
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 60)
 	cfg.Strategy, cfg.NoConsumer = "lua_stream", true
 	r := open(t, cfg)
-	for range 20 {
-		if a := r.buy(); a.status != http.StatusAccepted {
-			t.Errorf("a buyer got %d", a.status)
-		}
-	}
+	r.accept(t, 20)
 	var log bytes.Buffer
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -147,9 +133,7 @@ func TestAWorkerWritesTheOrdersOfAShop(t *testing.T) {
 		t.Errorf("the audit finds %+v", a)
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-ended)
 	if !strings.Contains(log.String(), "msg=closing") {
 		t.Errorf("the log does not say that the worker ends:\n%s", &log)
 	}

@@ -45,15 +45,11 @@ var runLab = sync.OnceValue(func() error {
 // openLab is openPage for a shop whose lab has tried everything.
 func openLab(t *testing.T) (b *pagetest.Tab, site string) {
 	t.Helper()
-	if err := runLab(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, runLab())
 	site = openShop(t)
 	for {
 		res, err := http.Get(site + "api/lab")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		res.Body.Close()
 		if res.StatusCode == http.StatusOK {
 			return pagetest.New(t), site
@@ -74,9 +70,7 @@ func openShop(t *testing.T, args ...string) (site string) {
 func get[T any](t *testing.T, site, path string) (out T) {
 	t.Helper()
 	res, err := http.Get(site + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s, %v", path, res.Status, err)
@@ -105,9 +99,7 @@ func TestPageSells(t *testing.T) {
 	click(b, `.buying button[type=submit]`)
 	b.Until(text("#left") + ` === "999" && document.querySelectorAll(".part-shop tbody code").length === 1`)
 	res, err := http.Post(site+"api/items/hot/deduct", "application/json", strings.NewReader(`{"quantity":9}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res.Body.Close()
 	b.Until(text("#left") + ` === "990"`)
 	b.Quiet()
@@ -194,9 +186,7 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 // The matrix first shows recorded results of the stages, and is run again in the background.
 func TestPageBeginsWithWhatTheStagesTeach(t *testing.T) {
 	t.Parallel()
-	if err := runLab(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, runLab())
 	b, site := openPage(t)
 	b.Visit(site, "?lang=en#/break", desk)
 	rows := `document.querySelectorAll(".matrix tbody tr:not(.head)").length`
@@ -250,9 +240,7 @@ func play(t *testing.T, site, strategy string, moves []string) (state lab.State)
 	t.Helper()
 	body := fmt.Sprintf(`{"strategy":%q,"buyers":2,"moves":%q}`, strategy, strings.Join(moves, "."))
 	res, err := http.Post(site+"api/schedule", "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	if err := json.NewDecoder(res.Body).Decode(&state); err != nil || res.StatusCode != http.StatusOK {
 		t.Fatal(res.Status, err)

@@ -147,9 +147,7 @@ const walk = `async (strategy, buyers, seed) => {
 // that the page shows, and of refused ones.
 func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	levels, err := json.Marshal(lab.Levels())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantTold(t, b, "played schedules", `(await Promise.all(`+string(levels)+`.flatMap((level) =>
 	  [2, 2, 3].map((buyers, i) => (`+walk+`)(level, buyers, 7 + i))))).flat()`)
 	for _, schedule := range []struct {
@@ -184,9 +182,7 @@ func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 		}
 	}
 	moves, err := json.Marshal(badSchedules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantTold(t, b, "refused schedules", `await refusals("/api/schedule", [
 	  ...`+string(moves)+`.map((moves) => ({ strategy: "none", buyers: 2, moves })),
 	  { strategy: "nobody's", buyers: 2 }, { strategy: "none", buyers: 7 },

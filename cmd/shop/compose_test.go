@@ -17,18 +17,14 @@ import (
 // publishes ports only to this machine.
 func TestComposeRunsTheProgram(t *testing.T) {
 	text, err := os.ReadFile("../../docker-compose.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var compose struct {
 		Services map[string]struct {
 			Environment map[string]string
 			Ports       []string
 		}
 	}
-	if err := yaml.Unmarshal(text, &compose); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(text, &compose))
 	for name, s := range compose.Services {
 		for _, port := range s.Ports {
 			if !strings.HasPrefix(port, "127.0.0.1:") {

@@ -39,14 +39,10 @@ func (p *program) settled(t *testing.T) {
 	t.Helper()
 	for ; ; time.Sleep(5 * time.Millisecond) { // until the test's time is up
 		res, err := http.Get("http://" + p.addr + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if bytes.Contains(text, []byte(`oversell_requests_total{outcome="settled",strategy="webhook"} 1`)) {
 			return
 		}
@@ -72,9 +68,7 @@ func TestShopHasAProviderOfItsOwn(t *testing.T) {
 func TestShopPaysAtTheProviderItIsGiven(t *testing.T) {
 	const secret = "the secret of this test"
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
 	provider := payment.NewServer(payment.Config{Secret: []byte(secret)})
 	ctx, stop := context.WithCancel(t.Context())
 	var delivering sync.WaitGroup
@@ -82,15 +76,11 @@ func TestShopPaysAtTheProviderItIsGiven(t *testing.T) {
 	server := httptest.NewServer(provider)
 	defer server.Close()
 	p := start(t, "-provider", server.URL, "-webhook-secret-file", file, "-hold-limit", "1")
-	if err := provider.SetWebhook("http://" + p.addr + "/api/payments/webhook"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, provider.SetWebhook("http://"+p.addr+"/api/payments/webhook"))
 	delivering.Go(func() { provider.Deliver(ctx) })
 	_, o := p.buySeat(t)
 	c, err := payment.NewClient(payment.ClientConfig{URL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if paid, err := c.Payment(t.Context(), o.PaymentID); err != nil || paid.Status != payment.Captured {
 		t.Errorf("the payment is %+v, %v", paid, err)

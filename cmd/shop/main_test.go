@@ -51,6 +51,14 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m, done))
 }
 
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // prepare makes the tests share one run of the lab and one browser, until done is called.
 func prepare() (done func() error, err error) {
 	dir, err := os.MkdirTemp("", "shop-test-")
@@ -122,9 +130,7 @@ func wantOneLine(t *testing.T, code int, stdout, stderr *output, want string) {
 
 func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("the secret of this test"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(secret, []byte("the secret of this test"), 0o600))
 	for _, tt := range []struct {
 		args []string
 		want string
@@ -212,9 +218,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 	t.Setenv("OVERSELL_WAIT", "")
 	t.Setenv("OVERSELL_HOLD_LIMIT", "3")
 	o, err := parse([]string{"-strategy", "v1_setnx"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := options{
 		hosts: "shop.example", redis: "redis://a:1", db: "u@tcp(b:2)/d", log: "text", consume: true,
 		Config: shop.Config{
@@ -324,13 +328,9 @@ func (p *program) end(t *testing.T) {
 func (p *program) call(t *testing.T, method, path, body string, v any) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+p.addr+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	if err := json.NewDecoder(res.Body).Decode(v); err != nil {
 		t.Fatalf("%s %s: %s: %v", method, path, res.Status, err)
@@ -350,14 +350,10 @@ func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
 		"127.0.0.1:" + port: http.StatusOK, "shop.example": http.StatusOK, "evil.example:" + port: http.StatusForbidden,
 	} {
 		req, err := http.NewRequest(http.MethodGet, "http://"+p.addr+"/api/items/hot", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Host = host
 		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		res.Body.Close()
 		if res.StatusCode != want {
 			t.Errorf("as %s: %s, want %d", host, res.Status, want)

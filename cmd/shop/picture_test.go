@@ -35,9 +35,7 @@ func TestTakeThePicture(t *testing.T) {
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.png", n)), shot.Data, 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n++
 	}
 	take()

@@ -20,16 +20,10 @@ func startProcess(t *testing.T, files int) (cmd *exec.Cmd, url string) {
 	const limited = `ulimit -n "$1" && exec "$2" -addr 127.0.0.1:0`
 	cmd = exec.CommandContext(t.Context(), "sh", "-c", limited, "sh", strconv.Itoa(files), os.Args[0])
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, url, _ = strings.Cut(line, "open at ")
 	url, _, _ = strings.Cut(url, ". ")
 	return cmd, url
@@ -45,9 +39,7 @@ func TestProgramSellsUntilItIsSignalled(t *testing.T) {
 			cmd, url := startProcess(t, limit.files)
 			for range limit.clients {
 				c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer c.Close()
 			}
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -62,9 +54,7 @@ func TestProgramSellsUntilItIsSignalled(t *testing.T) {
 					t.Errorf("a buyer got %s", res.Status)
 				}
 			}
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Process.Signal(signal))
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("the shop ended with %v, want exit code 0", err)
 			}

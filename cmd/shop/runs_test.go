@@ -55,9 +55,7 @@ func TestShopClosesInTheMiddleOfARun(t *testing.T) {
 	p := start(t)
 	id := p.begin(t, `{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"work_us":100000,"backend":"shop"}`)
 	stream, err := http.Get("http://" + p.addr + "/api/runs/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stream.Body.Close()
 	for run := (runs.Run{}); run.Now == nil || run.Now.Phase != runs.Load; time.Sleep(20 * time.Millisecond) {
 		p.call(t, http.MethodGet, "/api/runs/"+id, "", &run)

@@ -24,9 +24,7 @@ func TestWorkTakesAsLongAsTheTeacherSays(t *testing.T) {
 		if d, err := took(t.Context(), "hot"); d != 1500*time.Millisecond || err != nil {
 			t.Errorf("at first it took %v, %v", d, err)
 		}
-		if err := c.SetWork(20); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.SetWork(20))
 		if d, err := took(t.Context(), "hot"); d != 20*time.Millisecond || err != nil {
 			t.Errorf("then it took %v, %v", d, err)
 		}
@@ -65,9 +63,7 @@ func TestQRCodeIsOfTheAddress(t *testing.T) {
 	for c, url := range map[*page.Class]string{
 		one: "http://10.0.0.7:8080/#/shop", two: "http://10.0.0.8:8080/#/shop",
 	} {
-		if err := c.Open(url); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Open(url))
 		if got := c.State().URL; got != url {
 			t.Error(got)
 		}

@@ -16,3 +16,11 @@ func TestMain(m *testing.M) {
 	})
 	os.Exit(backendtest.Main(m))
 }
+
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

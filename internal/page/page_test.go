@@ -33,9 +33,7 @@ func newPage(t *testing.T, measure page.Measure) *page.Page {
 	t.Cleanup(m.Close)
 	p, err := page.New(t.Context(),
 		page.Config{Runs: m, Anomalies: measure, Budget: search.Budget{States: 100}, Logger: logger})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -94,9 +92,7 @@ func TestFilesAreSentOnceAndSmall(t *testing.T) {
 	plain := get(p, "/page/app.js")
 	packed := get(p, "/page/app.js", "Accept-Encoding", "br, gzip;q=0.8")
 	r, err := gzip.NewReader(bytes.NewReader(packed.Body.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	unpacked, err := io.ReadAll(r)
 	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) || packed.Body.Len() >= plain.Body.Len() ||
 		packed.Header().Get("Content-Encoding") != "gzip" {
@@ -142,9 +138,7 @@ func TestMatrixBeginsWithTheRecord(t *testing.T) {
 		slog.New(slog.DiscardHandler))
 	t.Cleanup(p.Close)
 	var matrix struct{ Cells []lab.Cell }
-	if err := json.Unmarshal(get(p, "/api/lab/recorded").Body.Bytes(), &matrix); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(get(p, "/api/lab/recorded").Body.Bytes(), &matrix))
 	recorded := make(map[string]bool)
 	for _, c := range matrix.Cells {
 		recorded[c.Anomaly] = true

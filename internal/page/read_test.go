@@ -17,9 +17,7 @@ import (
 func newRead(t *testing.T) http.Handler {
 	t.Helper()
 	h, err := page.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h
 }
 
@@ -47,9 +45,7 @@ func TestReadHasTheFilesOfEachStage(t *testing.T) {
 			t.Errorf("%s is not described as in the catalog (%v)", s.Name, err)
 		}
 		want, err := fs.Glob(locks.Sources(), s.Name+"/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var files []string
 		for _, f := range s.Files {
 			if f.Text == "" {

@@ -49,21 +49,15 @@ func openRuns(t *testing.T, token string) *site {
 func (s *site) ask(t *testing.T, method, path, body string, v any, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
 	res, err := s.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res.Body = io.NopCloser(bytes.NewReader(text))
 	if v != nil {
 		if err := json.Unmarshal(text, v); err != nil {
@@ -98,13 +92,9 @@ func (s *site) listen(t *testing.T) *listener {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	req, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/api/runs/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res, err := s.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		cancel()
 		_ = res.Body.Close() // it was cut off
@@ -383,12 +373,8 @@ func TestRecordingIsOfACard(t *testing.T) {
 		Rows     []struct{ Verdict figures.Verdict }
 	}
 	files, err := page.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(files["page/recorded.json"], &recorded); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, json.Unmarshal(files["page/recorded.json"], &recorded))
 	m := runs.New(t.Context(), runs.Config{})
 	defer m.Close()
 	first := m.Options().Presets[0].Settings

@@ -39,9 +39,7 @@ func TestScheduleIsPlayed(t *testing.T) {
 		t.Fatalf("got %d, %v: %s", w.Code, err, w.Body)
 	}
 	moves, err := lab.ParseMoves("A.A.fA.p3000.B.tA")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := lab.Play(lab.Schedule{Strategy: "v2_ttl", Buyers: 2, Moves: moves})
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the reply has %+v, %v; want %+v", got, err, want)
@@ -209,9 +207,7 @@ func TestSearchEndsWithItsClient(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", server.URL+endless, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	gone := make(chan error, 1)
 	go func() {
 		res, err := server.Client().Do(req)

@@ -23,9 +23,7 @@ func TestTheLessonIsInTheDocs(t *testing.T) {
 	}
 	record := search.Recorded()
 	doc, err := os.ReadFile("../../docs/teaching.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, step := range steps {
 		id, show, strategy, goal, answer := step[1], step[2], step[3], step[4], step[5]
 		row := "| `" + show + "` |"

@@ -48,24 +48,18 @@ func readAsset(t *testing.T, name string) string {
 	}
 	if path.Dir(name) == "texts" {
 		said, err := texts.OfPage()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(said[path.Base(name)])
 	}
 	text, err := fs.ReadFile(assets, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
 func readTexts(t *testing.T, language string) map[string]string {
 	t.Helper()
 	all, err := texts.Read(language)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
@@ -309,8 +303,6 @@ func compressed(t *testing.T, text string) int {
 	if _, err := w.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.Len()
 }

@@ -62,9 +62,7 @@ func TestClientRepeatsNothingByItself(t *testing.T) {
 		s.ServeHTTP(w, r)
 	}))
 	p := authorised(t, c, "a") // on the connection that will be reused
-	if err := s.faulty.set(Faults{LoseReplyTo: []string{OpCapture}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.faulty.set(Faults{LoseReplyTo: []string{OpCapture}}))
 	expect(t, c, capture(p.ID, "c"), "", ErrUnavailable)
 	if n := captures.Load(); n != 1 {
 		t.Errorf("the provider was asked %d times", n)
@@ -75,9 +73,7 @@ func TestClientRepeatsNothingByItself(t *testing.T) {
 func TestCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(Config{})
-		if err := s.faulty.set(Faults{ReplyDelay: maxFaultTime}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.faulty.set(Faults{ReplyDelay: maxFaultTime}))
 		begin := time.Now()
 		_, err := clientOf(t, s).Authorise(t.Context(), request("a"))
 		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {

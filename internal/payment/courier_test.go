@@ -252,9 +252,7 @@ func TestFaultWebhooksAreDropped(t *testing.T) {
 func TestAddressOfWebhooksCanChange(t *testing.T) {
 	delivering(t, Config{}, func(t *testing.T, c *Client, shop *shop) {
 		for _, address := range []string{"", "http://shop/webhook"} {
-			if err := c.SetWebhook(t.Context(), address); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.SetWebhook(t.Context(), address))
 			authorised(t, c, "at"+address)
 		}
 		synctest.Wait()

@@ -10,9 +10,7 @@ import (
 // setFaults switches faults on over HTTP, like a user.
 func setFaults(t *testing.T, c *Client, f Faults) {
 	t.Helper()
-	if err := c.SetFaults(t.Context(), f); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetFaults(t.Context(), f))
 }
 
 // A capture whose reply is lost has charged the buyer. Repeated with its key it returns the
@@ -96,21 +94,15 @@ func TestFaultsOfOneReference(t *testing.T) {
 	s := newServer(Config{})
 	c := clientOf(t, s)
 	setFaults(t, c, Faults{LoseReplyTo: []string{OpRefund}})
-	if err := s.SetFaultsOf("hold-a", &Faults{LoseReplyTo: []string{OpCapture}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetFaultsOf("hold-a", &Faults{LoseReplyTo: []string{OpCapture}}))
 	p, q := authorised(t, c, "a"), authorised(t, c, "b")
 	expect(t, c, capture(p.ID, "c"), "", ErrUnavailable)
 	expect(t, c, capture(q.ID, "d"), Captured, nil)
 	expect(t, c, refund(p.ID, "e"), Refunded, nil)
 	expect(t, c, refund(q.ID, "f"), "", ErrUnavailable)
-	if err := s.SetFaultsOf("hold-g", &Faults{DeclineEvery: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetFaultsOf("hold-g", &Faults{DeclineEvery: 1}))
 	expect(t, c, authorise(request("g")), Declined, ErrDeclined)
-	if err := s.SetFaultsOf("hold-g", nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SetFaultsOf("hold-g", nil))
 	again := request("h")
 	again.Reference = "hold-g"
 	expect(t, c, authorise(again), Authorised, nil)
@@ -144,9 +136,7 @@ func TestRepeatedRefundFailsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBook(nil, func(Event) {})
 		p, err := b.authorise(request("a"), func(string) bool { return false })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := b.capture(p.ID, "c"); err != nil {
 			t.Fatal(err)
 		}

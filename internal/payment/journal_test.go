@@ -38,9 +38,7 @@ func (b *reborn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func open(t *testing.T, name string) *Journal {
 	t.Helper()
 	j, err := OpenJournal(name, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { j.Close() })
 	return j
 }
@@ -57,14 +55,10 @@ func written(t *testing.T) (name string, lines []string) {
 	p := authorised(t, c, "a")
 	expect(t, c, capture(p.ID, "c"), Captured, nil)
 	expect(t, c, capture(p.ID, "c2"), Captured, ErrConflict)
-	if err := c.SetFaults(t.Context(), Faults{DeclineEvery: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetFaults(t.Context(), Faults{DeclineEvery: 1}))
 	expect(t, c, authorise(request("d")), Declined, ErrDeclined)
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return name, strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
@@ -95,9 +89,7 @@ func TestTornLastLineIsDropped(t *testing.T) {
 	last := lines[len(lines)-1]
 	for cut := 1; cut < len(last); cut++ {
 		name := filepath.Join(t.TempDir(), "ledger")
-		if err := os.WriteFile(name, []byte(whole+last[:cut]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(whole+last[:cut]), 0o600))
 		var log bytes.Buffer
 		j, err := OpenJournal(name, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
@@ -106,9 +98,7 @@ func TestTornLastLineIsDropped(t *testing.T) {
 		c := clientOf(t, newServer(Config{Journal: j}))
 		wantLedger(t, c, Authorised, Captured)
 		authorised(t, c, "d") // its first request was not answered
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, j.Close())
 		if !strings.Contains(log.String(), "not complete") {
 			t.Errorf("after %d bytes the log says %q", cut, log.String())
 		}
@@ -129,9 +119,7 @@ func TestDamagedJournalIsRefused(t *testing.T) {
 		"a secret":        "0123456789abcdef",
 	} {
 		file := filepath.Join(t.TempDir(), "ledger")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 		if j, err := OpenJournal(file, quiet); err == nil || !strings.Contains(err.Error(), "line ") {
 			t.Errorf("%s: %+v, %v", name, j, err)
 		}
@@ -166,9 +154,7 @@ func TestProviderDoesNothingThatItCannotRecord(t *testing.T) {
 			s.book.happened = func(Event) { events++ }
 			c := clientOf(t, s)
 			p := authorised(t, c, "a")
-			if err := spoil(j, file); err != nil {
-				t.Fatal(err)
-			}
+			must(t, spoil(j, file))
 			for range 2 {
 				expect(t, c, capture(p.ID, "c"), "", ErrUnavailable)
 			}
@@ -189,8 +175,6 @@ func TestALedgerIsForOneProcess(t *testing.T) {
 		_ = second.Close()
 		t.Errorf("opening it again: %v, want %v", err, errInUse)
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, j.Close())
 	open(t, name)
 }

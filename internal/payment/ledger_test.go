@@ -142,9 +142,7 @@ func TestGroupsAreInTheJournal(t *testing.T) {
 	r.Group = "sale-1"
 	j := open(t, name)
 	expect(t, clientOf(t, newServer(Config{Journal: j})), authorise(r), Authorised, nil)
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, j.Close())
 	if entries, number := newServer(Config{Journal: open(t, name)}).Group("sale-1", 1); number != 1 ||
 		len(entries) != 1 || entries[0].Status != Authorised {
 		t.Errorf("%d, %+v", number, entries)

@@ -15,6 +15,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// must ends the test if err is not nil.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // inMemory calls a handler without a network, so that it works in virtual time. A handler that
 // aborts looks like a connection that broke.
 type inMemory struct{ http.Handler }
@@ -54,9 +62,7 @@ func newServer(cfg Config) *Server {
 func clientOf(t *testing.T, h http.Handler) *Client {
 	t.Helper()
 	c, err := NewClient(ClientConfig{URL: "http://provider", Transport: inMemory{h}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -66,9 +72,7 @@ func overHTTP(t *testing.T, h http.Handler) *Client {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	c, err := NewClient(ClientConfig{URL: server.URL, Timeout: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -96,9 +96,7 @@ func TestEmptyLedgerIsAList(t *testing.T) {
 func wantLedger(t *testing.T, c *Client, want ...Status) {
 	t.Helper()
 	entries, err := c.Ledger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []Status
 	for i, e := range entries {
 		got = append(got, e.Status)
@@ -178,9 +176,7 @@ func TestStatusMustAllowTheOperation(t *testing.T) {
 // captured.
 func TestDeclinedPayment(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *Client) {
-		if err := c.SetFaults(t.Context(), Faults{DeclineEvery: 2}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.SetFaults(t.Context(), Faults{DeclineEvery: 2}))
 		authorised(t, c, "a")
 		p := expect(t, c, authorise(request("b")), Declined, ErrDeclined)
 		expect(t, c, authorise(request("b")), Declined, ErrDeclined)
@@ -225,14 +221,10 @@ func TestServerRefusesBodiesItDoesNotUnderstand(t *testing.T) {
 	ask := func(method, path, body string) int {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://provider"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set("Idempotency-Key", "a")
 		res, err := inMemory{s}.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return res.StatusCode
 	}
 	good := `{"reference":"hold-1","amount":1,"currency":"EUR"}`
@@ -275,9 +267,7 @@ func TestServerKnowsItsNames(t *testing.T) {
 		"evil.example": 403, "evil.example:8090": 403, "127.0.0.1.evil.example": 403,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/ledger", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if res, err := (inMemory{s}).RoundTrip(req); err != nil || res.StatusCode != want {
 			t.Errorf("%s got %v, %v; want %d", host, res, err, want)
 		}
@@ -311,9 +301,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	entries, err := c.Ledger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	books := Audit(entries, nil)
 	if books.Authorised != payments || books.Captured != books.Refunded ||
 		books.Captured+books.Cancelled != payments || books.ChargedWithoutOrder != 0 {

@@ -13,16 +13,12 @@ import (
 // Serve ends with its context, and aborts replies that are still delayed.
 func TestServeEndsWithItsContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- newServer(Config{}).Serve(ctx, l) }()
 	c, err := NewClient(ClientConfig{URL: "http://" + l.Addr().String(), Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	p := authorised(t, c, "a")
 	setFaults(t, c, Faults{ReplyDelay: maxFaultTime})
@@ -33,9 +29,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	}()
 	for {
 		now, err := c.Payment(t.Context(), p.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if now.Status == Captured {
 			break
 		}
@@ -58,9 +52,7 @@ func TestReadSecret(t *testing.T) {
 		"0123456789abcdef\n": true, " 0123456789abcdef ": true, "": false, "\n": false, "0123456789abcde\n\n\n": false,
 		string(make([]byte, maxSecret+1)): false,
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 		got, err := ReadSecret(file)
 		if ok != (err == nil) || ok && string(got) != "0123456789abcdef" {
 			t.Errorf("%.40q gave %q, %v", text, got, err)

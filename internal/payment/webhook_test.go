@@ -23,9 +23,7 @@ func someEvent(t testing.TB) []byte {
 		Payment: Payment{ID: "pay_1", Reference: "hold-1", Amount: 1250, Currency: "EUR", Status: Captured,
 			CreatedAt: noon},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return body
 }
 

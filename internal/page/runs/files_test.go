@@ -11,17 +11,13 @@ import (
 // All offered settings can be run, however low the limit of open files is.
 func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	few := limit
 	few.Cur = 4000
 	if limit.Cur < few.Cur {
 		t.Skipf("only %d files may be open", limit.Cur)
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
 	defer func() {
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 			t.Error(err)

@@ -22,6 +22,14 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m))
 }
 
+// must ends the test if err is not nil.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // open returns a manager for the length of the test.
 func open(t *testing.T, change func(*Config)) (*Manager, *backendtest.Processes) {
 	t.Helper()
@@ -75,9 +83,7 @@ func long(m *Manager) Settings {
 func start(t *testing.T, m *Manager, s Settings) string {
 	t.Helper()
 	id, err := m.Start(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
@@ -85,9 +91,7 @@ func start(t *testing.T, m *Manager, s Settings) string {
 func until(t *testing.T, s *Subscription, wanted func(Event) bool) (Event, []NumberedRow) {
 	t.Helper()
 	e, rows, err := awaited(t.Context(), s, wanted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return e, rows
 }
 

@@ -27,9 +27,7 @@ func TestRunIsShownAsItIs(t *testing.T) {
 	id := start(t, m, s)
 	_, told := until(t, m.Subscribe(), ended(id))
 	run, err := m.Get(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if run.State != Done || run.Error != "" || len(run.Rows) != 2 || len(run.Samples) != 2 ||
 		run.RowsDone != run.RowsAll || run.Now != nil {
 		t.Fatalf("the run came to %+v", run)
@@ -73,9 +71,7 @@ func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 		var sold int64
 		err := db.Model(&stock.Order{}).Where("sku = ?", fmt.Sprintf("bench-%s-%d", id, r.N)).
 			Select("COALESCE(SUM(quantity), 0)").Scan(&sold).Error
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if r.Row.Sold != sold || sold < 20 {
 			t.Errorf("%s: the row says %d, the database %d", r.Row.Strategy, r.Row.Sold, sold)
 		}
@@ -97,9 +93,7 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 	dir := t.TempDir()
 	specs := lockservers.Specs{Redlock: "embedded", Etcd: "local"}
 	servers, err := lockservers.New(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := servers.Close(); err != nil {
 			t.Error(err)
@@ -134,9 +128,7 @@ func TestStopKeepsWhatIsFinished(t *testing.T) {
 	id := start(t, m, long(m))
 	sub := m.Subscribe()
 	until(t, sub, func(e Event) bool { return e.Run != nil && e.Run.Now != nil && e.Run.Now.Row == 2 })
-	if err := m.Stop(id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Stop(id))
 	e, rows := until(t, sub, ended(id))
 	if e.Run.State != Stopped || e.Run.RowsDone != 1 || e.Run.RowsAll != 2 || e.Run.Now != nil || e.Run.Error != "" {
 		t.Errorf("stopped, it is %+v; told of %d rows more", e.Run, len(rows))
@@ -328,13 +320,9 @@ func TestSubscriberWhoHasGoneIsToldNothing(t *testing.T) {
 func TestNothingBesideARun(t *testing.T) {
 	m := pretending(t, nil)
 	leave, err := m.Occupy("a search")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	also, err := m.Occupy("the lab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	leave()
 	leave() // a second call does not release another's
 	if _, err := m.Start(small(m)); !errors.Is(err, ErrOccupied) || !strings.Contains(err.Error(), "the lab") {

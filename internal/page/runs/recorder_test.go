@@ -33,9 +33,7 @@ func recording(t *testing.T) (*Manager, *recorder) {
 func shown(t *testing.T, m *Manager) Run {
 	t.Helper()
 	r, err := m.Get("1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 

@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -95,30 +94,25 @@ func matrixOnce(kept string) int {
 // asProgram in the environment makes the test binary run the program.
 const asProgram = "SHOP_TEST_AS_PROGRAM"
 
-// output collects what a program writes while it runs.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+// outcome is how a program has ended.
+type outcome struct {
+	code           int
+	stdout, stderr string
 }
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
+// try runs the program to its end.
+func try(ctx context.Context, args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, args, &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
 }
 
 // wantOneLine checks that a program could not run, and reported that in one line.
-func wantOneLine(t *testing.T, code int, stdout, stderr *output, want string) {
+func wantOneLine(t *testing.T, got outcome, want string) {
 	t.Helper()
-	text := stderr.String()
-	if code != exitUnable || stdout.String() != "" {
-		t.Errorf("exit code %d and %q on stdout, want %d and nothing", code, stdout, exitUnable)
+	text := got.stderr
+	if got.code != exitUnable || got.stdout != "" {
+		t.Errorf("exit code %d and %q on stdout, want %d and nothing", got.code, got.stdout, exitUnable)
 	}
 	if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "shop: ") || !strings.Contains(text, want) {
 		t.Errorf("stderr %q, want one line with %q", text, want)
@@ -182,28 +176,15 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-addr", "127.0.0.1:99999"}, "99999"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
-			var stdout, stderr output
-			args := append([]string{"-log", "text"}, tt.args...)
-			code := run(t.Context(), args, &stdout, &stderr)
-			dropLog(&stderr)
-			wantOneLine(t, code, &stdout, &stderr, tt.want)
+			got := try(t.Context(), append([]string{"-log", "text"}, tt.args...)...)
+			got.stderr = logLines.ReplaceAllString(got.stderr, "")
+			wantOneLine(t, got, tt.want)
 		})
 	}
 }
 
-// dropLog removes the lines of the log.
-func dropLog(o *output) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var rest strings.Builder
-	for line := range strings.Lines(o.b.String()) {
-		if !strings.HasPrefix(line, "time=") {
-			rest.WriteString(line)
-		}
-	}
-	o.b.Reset()
-	o.b.WriteString(rest.String())
-}
+// logLines matches the lines of the log.
+var logLines = regexp.MustCompile(`(?m)^time=.*\n`)
 
 func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 	t.Setenv("OVERSELL_STRATEGY", "watch")
@@ -234,25 +215,24 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 		t.Errorf("got %+v, want %+v", o, want)
 	}
 	t.Setenv("OVERSELL_TTL", "soon")
-	var stdout, stderr output
-	wantOneLine(t, run(t.Context(), nil, &stdout, &stderr), &stdout, &stderr, "OVERSELL_TTL")
+	wantOneLine(t, try(t.Context()), "OVERSELL_TTL")
 }
 
 func TestHelpShowsExamplesFlagsAndStrategies(t *testing.T) {
 	t.Setenv("OVERSELL_TOKEN", "secret-of-mine")
 	for _, flag := range []string{"-h", "-help", "-h all"} {
-		var stdout, stderr output
-		if code := run(t.Context(), strings.Fields(flag), &stdout, &stderr); code != exitOK || stderr.String() != "" {
-			t.Errorf("%s: exit code %d, stderr %q", flag, code, &stderr)
+		got := try(t.Context(), strings.Fields(flag)...)
+		if got.code != exitOK || got.stderr != "" {
+			t.Errorf("%s: exit code %d, stderr %q", flag, got.code, got.stderr)
 		}
 		for _, part := range []string{
 			"shop -redis local -db local", "-strategy STRATEGY", "OVERSELL_ADDR", "v6_watchdog",
 		} {
-			if !strings.Contains(stdout.String(), part) {
-				t.Errorf("%s shows no %q:\n%s", flag, part, &stdout)
+			if !strings.Contains(got.stdout, part) {
+				t.Errorf("%s shows no %q:\n%s", flag, part, got.stdout)
 			}
 		}
-		if strings.Contains(stdout.String(), "secret-of-mine") {
+		if strings.Contains(got.stdout, "secret-of-mine") {
 			t.Errorf("%s shows the token", flag)
 		}
 	}
@@ -266,7 +246,7 @@ type program struct {
 	addr           string
 	stop           context.CancelFunc
 	code           chan int
-	stdout, stderr output
+	stdout, stderr backendtest.Output
 }
 
 var hostPort = regexp.MustCompile(`^[^/\s]+:[0-9]+`)
@@ -293,13 +273,9 @@ func start(t *testing.T, args ...string) *program {
 
 func TestShopOpensSellsAndCloses(t *testing.T) {
 	p := start(t, "-token", "sesame", "-log", "json")
-	status := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any))
-	if status != http.StatusOK {
-		t.Errorf("the first request is answered with %d", status)
-	}
-	var stdout, stderr output
-	if code := run(t.Context(), []string{"-check", "-addr", p.addr}, &stdout, &stderr); code != exitOK {
-		t.Errorf("-check: exit code %d, %s", code, &stderr)
+	p.buy(t, "")
+	if got := try(t.Context(), "-check", "-addr", p.addr); got.code != exitOK {
+		t.Errorf("-check: %+v", got)
 	}
 	p.end(t)
 	for _, part := range []string{`"redis":"miniredis`, `"database":"SQLite`, p.addr} {
@@ -310,8 +286,8 @@ func TestShopOpensSellsAndCloses(t *testing.T) {
 	if strings.Contains(p.stderr.String(), "sesame") {
 		t.Errorf("the log tells the token:\n%s", &p.stderr)
 	}
-	if code := run(t.Context(), []string{"-check", "-addr", p.addr}, &stdout, &stderr); code != exitFailed {
-		t.Errorf("-check of a closed shop: exit code %d, want %d", code, exitFailed)
+	if got := try(t.Context(), "-check", "-addr", p.addr); got.code != exitFailed {
+		t.Errorf("-check of a closed shop: %+v, want exit code %d", got, exitFailed)
 	}
 }
 
@@ -321,6 +297,18 @@ func (p *program) end(t *testing.T) {
 	p.stop()
 	if code := <-p.code; code != exitOK {
 		t.Errorf("exit code %d, want %d: %s", code, exitOK, &p.stderr)
+	}
+}
+
+// buy buys a unit with a strategy, or with the default one.
+func (p *program) buy(t *testing.T, strategy string) {
+	t.Helper()
+	path := "/api/items/hot/deduct"
+	if strategy != "" {
+		path += "?strategy=" + strategy
+	}
+	if status := p.call(t, http.MethodPost, path, `{"quantity":1}`, new(any)); status != http.StatusOK {
+		t.Errorf("a buyer got %d", status)
 	}
 }
 
@@ -360,9 +348,8 @@ func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
 		}
 	}
 	for _, at := range []string{p.addr, "0.0.0.0:" + port, ":" + port} {
-		var stdout, stderr output
-		if code := run(t.Context(), []string{"-check", "-addr", at}, &stdout, &stderr); code != exitOK {
-			t.Errorf("-check -addr %s: exit code %d, %s", at, code, &stderr)
+		if got := try(t.Context(), "-check", "-addr", at); got.code != exitOK {
+			t.Errorf("-check -addr %s: %+v", at, got)
 		}
 	}
 	p.end(t)
@@ -402,10 +389,7 @@ func TestFirstRequestSellsByEveryDefault(t *testing.T) {
 				backendtest.System(t)
 			}
 			p := start(t, "-strategy", strategy)
-			status := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any))
-			if status != http.StatusOK {
-				t.Errorf("the first request is answered with %d", status)
-			}
+			p.buy(t, "")
 			p.end(t)
 		})
 	}
@@ -414,8 +398,7 @@ func TestFirstRequestSellsByEveryDefault(t *testing.T) {
 func TestToldToStopBeforeItIsReady(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var stdout, stderr output
-	if code := run(ctx, []string{"-addr", "127.0.0.1:0"}, &stdout, &stderr); code != exitOK {
-		t.Errorf("exit code %d, stderr %s; want %d", code, &stderr, exitOK)
+	if got := try(ctx, "-addr", "127.0.0.1:0"); got.code != exitOK {
+		t.Errorf("%+v; want exit code %d", got, exitOK)
 	}
 }

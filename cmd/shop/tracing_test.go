@@ -63,10 +63,7 @@ func (c *collected) add(req *collector.ExportTraceServiceRequest) {
 func TestTracesComeToACollector(t *testing.T) {
 	got, url := openCollector(t)
 	p := start(t, "-otlp", url)
-	code := p.call(t, http.MethodPost, "/api/items/hot/deduct?strategy=v8_fenced", `{"quantity":1}`, new(any))
-	if code != http.StatusOK {
-		t.Fatalf("buying: %d", code)
-	}
+	p.buy(t, "v8_fenced")
 	p.end(t)
 	for _, want := range []string{
 		"POST /api/items/{sku}/deduct", "wait", "acquire", "read", "work", "write", "order", "release",
@@ -88,9 +85,7 @@ func TestCollectorMayHang(t *testing.T) {
 	defer server.Close()
 	defer close(hang)
 	p := start(t, "-otlp", server.URL)
-	if code := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any)); code != http.StatusOK {
-		t.Fatalf("buying: %d", code)
-	}
+	p.buy(t, "")
 	p.end(t)
 	if !strings.Contains(p.stderr.String(), "the last traces are lost") {
 		t.Errorf("the log does not say it: %s", p.stderr.String())

@@ -1,38 +1,19 @@
 package bench_test
 
 import (
-	"bytes"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 )
 
-// screen keeps what was written to a terminal.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
 func TestBarShowsTheRowAndWhoIsAwaited(t *testing.T) {
-	var s screen
+	var s backendtest.Output
 	bar := bench.NewBar(&s)
 	bar.Row(1, 2, "none", catalog.Calm)
 	bar.Waiting(bench.Outcomes, func() int64 { return 4321 })

@@ -1,7 +1,6 @@
 package web_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -55,25 +53,7 @@ type site struct {
 	api   *web.API
 	rdb   redis.UniversalClient
 	stock *stock.Service
-	log   *lockedBuffer
-}
-
-// lockedBuffer collects a log.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log   *backendtest.Output
 }
 
 // eachSite runs f over embedded and real backends.
@@ -95,7 +75,7 @@ func embeddedSite(t testing.TB, adjust func(*web.Config, *stock.Config)) *site {
 func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*web.Config, *stock.Config)) *site {
 	t.Helper()
 	must(t, stock.Migrate(t.Context(), db))
-	s := &site{rdb: rdb, log: new(lockedBuffer)}
+	s := &site{rdb: rdb, log: new(backendtest.Output)}
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
 	o := catalog.Options{Redis: rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}}
 	sc := stock.Config{DB: db, Redis: rdb, History: backend.RedisHistory(rdb), Wait: wait, Logger: logger}

@@ -4,7 +4,6 @@
 package deploy_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -122,7 +121,7 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 func TestQueriesFindTheMetricsOfAShop(t *testing.T) {
 	backendtest.Need(t, "prometheus")
 	dir := t.TempDir()
-	shop := openShop(t, dir)
+	shop := backendtest.OpenShop(t, backendtest.Build(t, dir, "../cmd/shop"))
 	for _, strategy := range []string{"v6_watchdog", "lua_stream", "lua_stream"} {
 		buy(t, shop, strategy)
 	}
@@ -208,45 +207,6 @@ func query(ctx context.Context, base, q string) (int, error) {
 	return len(reply.Data.Result), nil
 }
 
-var address = regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)
-
-// openShop builds the shop and starts it with everything embedded, on a free port.
-func openShop(t *testing.T, dir string) (base string) {
-	t.Helper()
-	program := filepath.Join(dir, "shop")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/shop")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	shop := exec.Command(program, "-addr", "127.0.0.1:0")
-	out, err := shop.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, shop)
-	for lines := bufio.NewScanner(out); base == "" && lines.Scan(); {
-		base = address.FindString(lines.Text())
-	}
-	if base == "" {
-		t.Fatal("the shop did not say where it listens")
-	}
-	return base
-}
-
-// run starts a program, and ends it with the test.
-func run(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Error(err)
-		}
-		_ = cmd.Wait() // an interrupted Prometheus may say so
-	})
-}
-
 func buy(t *testing.T, shop, strategy string) {
 	t.Helper()
 	res, err := http.Post(shop+"/api/items/hot/deduct?strategy="+strategy, "application/json",
@@ -278,7 +238,16 @@ func openPrometheus(t *testing.T, dir, shop string) (base string) {
 			t.Fatal(err)
 		}
 	}
-	run(t, exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
-		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen, "--log.level=error"))
+	prometheus := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+listen, "--log.level=error")
+	if err := prometheus.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := prometheus.Process.Signal(os.Interrupt); err != nil {
+			t.Error(err)
+		}
+		_ = prometheus.Wait() // it may say that it was interrupted
+	})
 	return "http://" + listen
 }

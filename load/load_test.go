@@ -4,7 +4,6 @@
 package load_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"oversell/internal/backend/backendtest"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -36,46 +36,6 @@ func need(t *testing.T, tool string) {
 	t.Skipf("%s", out)
 }
 
-// build builds a program of the project.
-func build(t *testing.T, dir, name, pkg string) string {
-	t.Helper()
-	program := filepath.Join(dir, name)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
-}
-
-var address = regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+`)
-
-// openShop starts a shop with everything embedded, on a free port.
-func openShop(t *testing.T, program string, args ...string) (url string) {
-	t.Helper()
-	shop := exec.Command(program, append([]string{"-addr", "127.0.0.1:0"}, args...)...)
-	out, err := shop.StdoutPipe()
-	if err == nil {
-		err = shop.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := shop.Process.Signal(os.Interrupt); err != nil {
-			t.Error(err)
-		}
-		if err := shop.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-	for lines := bufio.NewScanner(out); url == "" && lines.Scan(); {
-		url = address.FindString(lines.Text())
-	}
-	if url == "" {
-		t.Fatal("the shop did not say where it listens")
-	}
-	return url // what it says after that fits into the pipe
-}
-
 // run runs the script, and returns its exit code.
 func run(t *testing.T, env []string, args ...string) (code int, out string) {
 	t.Helper()
@@ -93,15 +53,15 @@ func run(t *testing.T, env []string, args ...string) (code int, out string) {
 func TestLoadFailsOnTheBooks(t *testing.T) {
 	dir := t.TempDir()
 	env := []string{
-		"BENCH=" + build(t, dir, "bench", "../bench"), "TOKEN=sesame",
+		"BENCH=" + backendtest.Build(t, dir, "../bench"), "TOKEN=sesame",
 		"CONNECTIONS=10", "RATE=200", "SECONDS_LONG=2",
 	}
-	program := build(t, dir, "shop", "../cmd/shop")
+	program := backendtest.Build(t, dir, "../cmd/shop")
 	for tool := range tools {
 		t.Run(tool, func(t *testing.T) {
 			t.Parallel()
 			need(t, tool)
-			url := openShop(t, program, "-token", "sesame")
+			url := backendtest.OpenShop(t, program, "-token", "sesame")
 			with := func(more ...string) []string { return append(slices.Clone(env), more...) }
 			code, out := run(t, with("STRATEGY=v9_cohort", "STOCK=50"), tool, url)
 			if code != 0 || !strings.Contains(out, "the books agree") {

@@ -19,11 +19,8 @@ func tryCompare(args ...string) outcome {
 
 func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
+	empty := filepath.Join(dir, "empty.json")
+	must(t, os.WriteFile(empty, nil, 0o600))
 	for _, tt := range []struct {
 		want string
 		args []string
@@ -32,11 +29,7 @@ func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 		{"3 files given", []string{"a", "b", "c"}},
 		{"no such file", []string{filepath.Join(dir, "none.json")}},
 		{"is a directory", []string{dir}},
-		{"empty.json: " + report.ErrFormat.Error() + ": it is empty", []string{write("empty.json", "")}},
-		{"cut.json: " + report.ErrFormat.Error() + ": the file ends in the middle",
-			[]string{write("cut.json", `{"manifest":{"redis":`)}},
-		{"old.json: " + report.ErrFormat.Error() + ": it has format 9",
-			[]string{write("old.json", `{"manifest":{"format":9},"rows":[]}`)}},
+		{"empty.json: " + report.ErrFormat.Error() + ": it is empty", []string{empty}},
 	} {
 		got := tryCompare(tt.args...)
 		if got.code != exitFailed || got.stdout != "" || !strings.HasPrefix(got.stderr, "bench: compare: ") ||

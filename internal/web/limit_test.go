@@ -16,13 +16,11 @@ func TestALimitPerBuyer(t *testing.T) {
 		status             int
 		contains           string
 	}{
-		{"PUT", item, `{"stock":5,"limit":-1}`, 400, `"code":"invalid"`},
 		{"PUT", item, `{"stock":5,"limit":2,"keeper":"database"}`, 400, "is for an item with the keeper redis"},
 		{"PUT", item, `{"stock":5,"limit":2}`, 200, `"limit":2`},
 		{"GET", item, "", 200, `"limit":2`},
 		{"POST", item + acceptPath, `{"quantity":1}`, 400, "buyer is missing"},
 		{"POST", item + acceptPath, `{"quantity":1,"buyer":""}`, 400, "buyer is empty"},
-		{"POST", item + acceptPath, `{"quantity":1,"buyer":"a b"}`, 400, "printable"},
 		{"POST", item + acceptPath, `{"quantity":1,"buyer":7}`, 400, `"code":"invalid"`},
 		{"POST", item + "/deduct?strategy=v4_lua", `{"quantity":1,"buyer":"ann"}`, 400, `"code":"limit_unchecked"`},
 		{"POST", item + "/deduct?strategy=lua_batch", `{"quantity":1,"buyer":"ann"}`, 400, "with lua_stream"},

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -37,10 +38,20 @@ func checkLedTo(t *testing.T, url, addr string) {
 	if got, err := SingleAddr(there); got != addr || err != nil {
 		t.Errorf("%s leads to %q, %v; want %q", there, got, err, addr)
 	}
-	before, after := mustParse(t, url).options, mustParse(t, there).options
-	if after.Username != before.Username || after.Password != before.Password || after.DB != before.DB ||
-		after.PoolSize != before.PoolSize || after.ClientName != before.ClientName {
-		t.Errorf("%s means %+v, and %s meant %+v", there, after, url, before)
+	checkMeans(t, url, there)
+}
+
+// checkMeans checks that two URLs mean the same, except for an address and a timeout.
+func checkMeans(t *testing.T, before, after string) {
+	t.Helper()
+	meaning := func(url string) string {
+		target := mustParse(t, url)
+		o := target.options
+		return fmt.Sprintf("user %q, password %q, db %d, pool %d, client %q, protocol %d, master %q of %d addresses",
+			o.Username, o.Password, o.DB, o.PoolSize, o.ClientName, o.Protocol, target.master, len(target.addrs))
+	}
+	if was, is := meaning(before), meaning(after); was != is {
+		t.Errorf("%s means %s, and %s meant %s", after, is, before, was)
 	}
 }
 
@@ -86,26 +97,14 @@ func TestWithReadTimeout(t *testing.T) {
 		"redis://127.0.0.1:6379?read_timeout=3s",
 	} {
 		t.Run(url, func(t *testing.T) {
-			before, err := parseRedisURL(url)
-			if err != nil {
-				t.Fatal(err)
-			}
 			with, err := WithReadTimeout(url, 3*time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
-			after, err := parseRedisURL(with)
-			if err != nil {
-				t.Fatalf("%s is no URL: %v", with, err)
+			if got := mustParse(t, with).options.ReadTimeout; got != 3*time.Second {
+				t.Errorf("read timeout of %s is %v, want 3s", with, got)
 			}
-			if after.options.ReadTimeout != 3*time.Second {
-				t.Errorf("read timeout of %s is %v, want 3s", with, after.options.ReadTimeout)
-			}
-			if len(after.addrs) != len(before.addrs) || after.master != before.master ||
-				after.options.DB != before.options.DB || after.options.Password != before.options.Password ||
-				after.options.Protocol != before.options.Protocol {
-				t.Errorf("%s means %+v, and %s meant %+v", with, after, url, before)
-			}
+			checkMeans(t, url, with)
 		})
 	}
 	if _, err := WithReadTimeout("nonsense", time.Second); !errors.Is(err, ErrSpec) {

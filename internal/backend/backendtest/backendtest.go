@@ -124,3 +124,19 @@ func starting(t testing.TB) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// EmptyTempDir gives the test a folder of its own for temporary files. It must be empty when the
+// test ends.
+func EmptyTempDir(t testing.TB) (dir string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "t") // short, because a socket is created in it
+	must(t, err)
+	t.Setenv("TMPDIR", dir)
+	t.Cleanup(func() {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return dir
+}

@@ -1,7 +1,13 @@
 package backendtest
 
 import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
 	"io"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -49,6 +55,31 @@ func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
 	must(t, err)
 	closeAfter(t, s.Server)
 	return &LocalRedis{Server: s.Server, URL: s.URL()}
+}
+
+// SecuredRedis runs a Redis with TLS, which accepts only one user, with a password, for the length
+// of the test. It returns the URL of its database 2.
+func SecuredRedis(t testing.TB) string {
+	t.Helper()
+	System(t)
+	web := httptest.NewTLSServer(nil) // only for its certificate
+	defer web.Close()
+	pair := web.TLS.Certificates[0]
+	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	must(t, err)
+	dir := t.TempDir()
+	file := func(kind string, der []byte) string {
+		name := filepath.Join(dir, kind)
+		must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return name
+	}
+	port, err := local.FreePort()
+	must(t, err)
+	RestartableRedis(t,
+		"--tls-port", fmt.Sprint(port), "--tls-auth-clients", "no",
+		"--tls-cert-file", file("CERTIFICATE", pair.Certificate[0]), "--tls-key-file", file("PRIVATE KEY", private),
+		"--user", "buyer", "on", ">p@ss/secret", "~*", "&*", "+@all")
+	return fmt.Sprintf("rediss://buyer:p%%40ss%%2Fsecret@127.0.0.1:%d/2?skip_verify=true", port)
 }
 
 // closeAfter closes a server after the test.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,23 +15,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
-// emptyTempDir gives the test a folder for temporary files, and checks at the
-// end that it is empty.
-func emptyTempDir(t *testing.T) {
-	t.Helper()
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	t.Cleanup(func() {
-		left, err := filepath.Glob(filepath.Join(dir, "oversell-*"))
-		if err != nil || len(left) > 0 {
-			t.Errorf("left behind: %v, %v", left, err)
-		}
-	})
-}
-
 func TestLocalEtcd(t *testing.T) {
 	backendtest.System(t)
-	emptyTempDir(t)
+	backendtest.EmptyTempDir(t)
 	etcd, err := ServeEtcd(t.Context(), "local")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +56,7 @@ func TestLocalEtcd(t *testing.T) {
 
 func TestLocalZooKeeper(t *testing.T) {
 	backendtest.System(t)
-	emptyTempDir(t)
+	backendtest.EmptyTempDir(t)
 	server, err := ServeZooKeeper(t.Context(), "local")
 	if errors.Is(err, ErrMissing) {
 		if os.Getenv("CI") == "true" {
@@ -123,7 +108,7 @@ func TestMissingServers(t *testing.T) {
 }
 
 func TestStartIsGivenUp(t *testing.T) {
-	emptyTempDir(t)
+	backendtest.EmptyTempDir(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := ServeEtcd(ctx, "local"); !errors.Is(err, context.Canceled) {

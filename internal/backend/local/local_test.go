@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,35 +20,32 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestStartThatFailsSaysWhy(t *testing.T) {
 	backendtest.Need(t, "redis-server")
-	dir := emptyTempDir(t)
+	backendtest.EmptyTempDir(t)
 	_, err := local.StartRedis(t.Context(), "--no-such-directive", "1")
 	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
 		t.Errorf("error %v, want the server's own words", err)
 	}
-	checkEmpty(t, dir)
 }
 
 func TestStartGivesUpWithContext(t *testing.T) {
-	dir := emptyTempDir(t)
+	backendtest.EmptyTempDir(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := local.Start(ctx, silent(t, time.Minute))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want context.DeadlineExceeded", err)
 	}
-	checkEmpty(t, dir)
 }
 
 func TestDatabaseStartGivesUpWithContext(t *testing.T) {
 	backendtest.Need(t, "mariadb-install-db")
-	dir := emptyTempDir(t)
+	backendtest.EmptyTempDir(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := local.StartDatabase(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want context.DeadlineExceeded", err)
 	}
-	checkEmpty(t, dir)
 }
 
 // silent is a server that runs and never becomes ready.
@@ -145,24 +141,6 @@ func TestCloseEndsAStoppedServer(t *testing.T) {
 	}
 	if took := time.Since(start); took > 2*time.Second+backendtest.Slack {
 		t.Errorf("it took %v", took)
-	}
-}
-
-func emptyTempDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "t") // short, because a socket is created in it
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	t.Setenv("TMPDIR", dir)
-	return dir
-}
-
-func checkEmpty(t *testing.T, dir string) {
-	t.Helper()
-	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
 	}
 }
 

@@ -19,8 +19,7 @@ import (
 // would keep its files.
 func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir string) {
 	t.Helper()
-	dir = t.TempDir()
-	t.Setenv("TMPDIR", dir)
+	dir = backendtest.EmptyTempDir(t)
 	l, err := New(t.Context(), specs, needs...)
 	if err != nil {
 		t.Fatal(err)
@@ -28,9 +27,6 @@ func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir s
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
-		}
-		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("left behind: %v, %v", left, err)
 		}
 	})
 	return l, dir
@@ -52,7 +48,9 @@ func clients(t *testing.T, l *Servers) *Clients {
 	return c
 }
 
-// sells runs a section under the lock of a strategy and returns its error.
+// sells runs a section under the lock of a strategy and returns its error. It tries again while the
+// nodes of redlock, which have 50 ms, answer too late: a test must not fail because the machine is
+// busy.
 func sells(t *testing.T, c *Clients, name string) error {
 	t.Helper()
 	o := c.Add(catalog.Options{TTL: time.Minute, Policy: guard.Fixed{Delay: time.Millisecond}})
@@ -64,8 +62,12 @@ func sells(t *testing.T, c *Clients, name string) error {
 	wait, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	nothing := func(context.Context) error { return nil }
-	_, err = s.NewGuard(o).Do(wait, guard.Entry{Key: "one", Owner: t.Name()}, nothing)
-	return err
+	for {
+		_, err := s.NewGuard(o).Do(wait, guard.Entry{Key: "one", Owner: t.Name()}, nothing)
+		if !errors.Is(err, redlock.ErrNoQuorum) {
+			return err
+		}
+	}
 }
 
 // Each server starts when it is first used, and not before.
@@ -76,11 +78,7 @@ func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 		t.Error("not the servers that were asked for")
 	}
 	c := clients(t, l)
-	err := redlock.ErrNoQuorum
-	for errors.Is(err, redlock.ErrNoQuorum) { // a busy machine
-		err = sells(t, c, "redlock")
-	}
-	if err != nil {
+	if err := sells(t, c, "redlock"); err != nil {
 		t.Error(err)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
@@ -150,12 +148,9 @@ func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
 		need  catalog.Need
 		is    error
 	}{
-		{Specs{Redlock: "a:1"}, catalog.NeedsNodes, backend.ErrSpec},
 		{Specs{Redlock: "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"}, catalog.NeedsNodes, backend.ErrUnreachable},
 		{Specs{Redlock: "local"}, catalog.NeedsNodes, backend.ErrMissing},
-		{Specs{Etcd: "nowhere"}, catalog.NeedsEtcd, coordination.ErrSpec},
 		{Specs{Etcd: "local"}, catalog.NeedsEtcd, coordination.ErrMissing},
-		{Specs{ZooKeeper: "nowhere"}, catalog.NeedsZooKeeper, coordination.ErrSpec},
 		{Specs{ZooKeeper: "local"}, catalog.NeedsZooKeeper, coordination.ErrMissing},
 	} {
 		if _, err := New(t.Context(), tt.specs, tt.need); !errors.Is(err, tt.is) {

@@ -2,99 +2,19 @@ package lockservers
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"go.uber.org/goleak"
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
-	"oversell/internal/guard"
-	"oversell/internal/locks/redlock"
+	"oversell/internal/locks/lease/leasetest"
 )
 
-func TestMain(m *testing.M) {
-	// A pool that could not connect looks once more a second later, even if it has been closed.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
-}
-
-// Two processes can lock on the same servers, and exclude each other.
-func TestServersAreShared(t *testing.T) {
-	backendtest.System(t)
-	s, at := serve(t, Specs{Redlock: "embedded", Etcd: "local"}, catalog.NeedsNodes, catalog.NeedsEtcd)
-	a, b := dial(t, at), dial(t, at)
-	for _, name := range []string{"redlock", "etcd"} {
-		here, there := lock(t, name, a), lock(t, name, b)
-		if ok, err := tryLock(t, here); !ok || err != nil {
-			t.Fatal(name, ok, err)
-		}
-		if ok, err := tryLock(t, there); ok || err != nil {
-			t.Errorf("%s: a second process got %v, %v", name, ok, err)
-		}
-		if err := here.Unlock(t.Context()); err != nil {
-			t.Error(name, err)
-		}
-		if ok, err := tryLock(t, there); !ok || err != nil {
-			t.Errorf("%s: the second process got %v, %v of a free lock", name, ok, err)
-		}
-		if err := there.Unlock(t.Context()); err != nil {
-			t.Error(name, err)
-		}
-	}
-	for range 2 { // closing twice does no harm
-		if err := errors.Join(a.Close(), b.Close(), s.Close()); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// tryLock tries again while the nodes of redlock, which have 50 ms, answer too late: a test must
-// not fail because the machine is busy.
-func tryLock(t *testing.T, l guard.Lock) (ok bool, err error) {
-	t.Helper()
-	for {
-		if ok, err = l.TryLock(t.Context()); !errors.Is(err, redlock.ErrNoQuorum) {
-			return ok, err
-		}
-	}
-}
-
-// serve opens the servers for the needs.
-func serve(t *testing.T, specs Specs, needs ...catalog.Need) (*Servers, Addresses) {
-	t.Helper()
-	s, err := New(t.Context(), specs, needs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, _, err := s.Open(t.Context(), needs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, at
-}
-
-func dial(t *testing.T, a Addresses) *Clients {
-	t.Helper()
-	c, err := Running(a).Dial(t.Context(), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// lock returns a process's handle on the lock "one" of the strategy.
-func lock(t *testing.T, strategy string, c *Clients) guard.Lock {
-	t.Helper()
-	s, err := catalog.Strategies().Find(strategy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.Distributed(c.Add(catalog.Options{TTL: time.Minute})).New("one")
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, leasetest.StopZooKeeper)) }
 
 func TestWrongSpecs(t *testing.T) {
 	for _, tt := range []struct {
@@ -126,18 +46,14 @@ func TestWrongSpecs(t *testing.T) {
 
 // A minority of nodes may be down when a process starts.
 func TestNodesMayBeAway(t *testing.T) {
-	s, all := serve(t, Specs{Redlock: "embedded"}, catalog.NeedsNodes)
+	l, _ := lazily(t, Specs{Redlock: "embedded"}, catalog.NeedsNodes)
+	all, _, err := l.Open(t.Context(), catalog.NeedsNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
 	nodes := slices.Clone(all[catalog.NeedsNodes])
 	nodes[0], nodes[4] = "redis://127.0.0.1:1", "redis://127.0.0.1:2"
-	c := dial(t, Addresses{catalog.NeedsNodes: nodes})
-	l := lock(t, "redlock", c)
-	if ok, err := l.TryLock(t.Context()); !ok || err != nil {
-		t.Errorf("with 3 of 5 nodes: %v, %v", ok, err)
-	}
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := errors.Join(c.Close(), s.Close()); err != nil {
-		t.Error(err)
+	if err := sells(t, clients(t, Running(Addresses{catalog.NeedsNodes: nodes})), "redlock"); err != nil {
+		t.Errorf("with 3 of 5 nodes: %v", err)
 	}
 }

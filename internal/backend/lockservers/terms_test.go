@@ -36,11 +36,6 @@ func TestServersAreAskedForTheirTerms(t *testing.T) {
 	if got := terms[catalog.NeedsEtcd]; got.Least != time.Second || got.Unit != time.Second || got.Slack < time.Second {
 		t.Errorf("etcd: %+v", got)
 	}
-	t.Cleanup(func() {
-		if err := leasetest.StopZooKeeper(); err != nil {
-			t.Error(err)
-		}
-	})
 	terms, err = Ask(t.Context(), Addresses{catalog.NeedsZooKeeper: {leasetest.ZooKeeper(t)}})
 	if err != nil {
 		t.Fatal(err)

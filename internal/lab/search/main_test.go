@@ -1,15 +1,10 @@
 package search
 
 import (
-	"runtime/debug"
+	"os"
 	"testing"
 
-	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
+	"oversell/internal/backend/backendtest"
 )
 
-func TestMain(m *testing.M) {
-	logging.Disable()       // go-redis returns the errors that it would print
-	debug.SetGCPercent(400) // the lab allocates a lot and keeps little of it
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }

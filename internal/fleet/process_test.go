@@ -3,19 +3,8 @@ package fleet_test
 import (
 	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
-
-	"oversell/internal/fleet"
 )
-
-func TestStartSaysWhatCannotBeRun(t *testing.T) {
-	_, err := fleet.Start(exec.Command(filepath.Join(t.TempDir(), "no-such-program")))
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v, want %v", err, os.ErrNotExist)
-	}
-}
 
 func TestKillWaitsForTheEnd(t *testing.T) {
 	p, _ := start(t, "stubborn")

@@ -9,14 +9,7 @@ import (
 	"time"
 )
 
-func TestStopIsPolite(t *testing.T) {
-	p, _ := start(t, "echo")
-	p.Stop(time.Minute)
-	if code := p.State().ExitCode(); code != 3 {
-		t.Errorf("exit code %d, want the 3 of a child that was asked", code)
-	}
-}
-
+// A child is asked to end, which a paused one hears only if it goes on.
 func TestStopReachesAPausedChild(t *testing.T) {
 	p, _ := start(t, "echo")
 	if err := p.Pause(); err != nil {

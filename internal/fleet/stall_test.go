@@ -18,23 +18,12 @@ func TestWatchTellsOfEachStall(t *testing.T) {
 	if want := []time.Duration{95 * ms, 45 * ms, 215 * ms}; !slices.Equal(told, want) {
 		t.Errorf("told of %v, want %v", told, want)
 	}
+	if got, want := w.Get(), 215*ms; got != want {
+		t.Errorf("the longest is %v, want %v", got, want)
+	}
 	w.Reset()
 	w.look(start.Add(440 * ms))
 	if want := 35 * ms; w.Get() != want || told[len(told)-1] != want {
 		t.Errorf("after Reset: the longest is %v, told of %v; want %v", w.Get(), told, want)
-	}
-}
-
-func TestLongestKeepsTheLongest(t *testing.T) {
-	var l LongestStall
-	for i, tt := range []struct {
-		add, want time.Duration
-	}{{2, 2}, {1, 2}, {2, 2}, {3, 3}} {
-		if l.Add(tt.add); l.Get() != tt.want {
-			t.Errorf("step %d: the longest is %v; want %v", i, l.Get(), tt.want)
-		}
-	}
-	if l.Reset(); l.Get() != 0 {
-		t.Errorf("after Reset the longest is %v", l.Get())
 	}
 }

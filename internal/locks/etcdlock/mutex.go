@@ -19,7 +19,7 @@
 //     which etcd got their keys: TestPromises
 //   - a waiter that gives up leaves nothing behind: TestPromises, TestLatePut
 //   - a cancelled caller still releases the lock: TestPromises
-//   - a dead holder's lock is free after ttl: TestPromises
+//   - a dead holder's lock is free after ttl: TestLossIsToldFirst
 //   - a late holder leaves the next holder's lock alone: TestLossIsToldFirst
 //   - a holder learns of a loss before the next one has the lock: TestLossIsToldFirst
 //   - a transient failure of etcd does no harm: TestPromises,

@@ -3,28 +3,24 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"flag"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
+	"oversell/internal/locks/locktest"
 )
 
 // ttl is the shortest lease of a private etcd.
 const ttl = time.Second
 
-// The tests wait more than they compute, so more of them run in parallel.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	_ = flag.Set("test.parallel", "6") // the flag exists, so there is no error
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 // start gives the test an etcd and as many sources as processes, which the lock
 // treats as separate processes.
@@ -41,13 +37,7 @@ func start(t *testing.T, processes int, ttl time.Duration) (*clientv3.Client, []
 
 func newSource(t testing.TB, endpoint string, ttl time.Duration) *lease.Source {
 	t.Helper()
-	s := NewSource(leasetest.DialEtcd(t, endpoint), ttl)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error("Close:", err)
-		}
-	})
-	return s
+	return leasetest.Closed(t, NewSource(leasetest.DialEtcd(t, endpoint), ttl))
 }
 
 // Somebody deletes the holder's key, or revokes its lease, by hand.
@@ -61,8 +51,8 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 	}
 	leasetest.MustLock(t, b) // even though a does not know yet
 	mustBeTold(t, ctx, "key")
-	mustNotBeHeld(t, a)
-	leasetest.Unlock(t, b)
+	locktest.MustNotHold(t, a, ErrNotHeld)
+	locktest.Unlock(t, b)
 
 	leasetest.MustLock(t, a)
 	ctx = a.Context(t.Context())
@@ -70,9 +60,9 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBeTold(t, ctx, "lease")
-	mustNotBeHeld(t, a)
+	locktest.MustNotHold(t, a, ErrNotHeld)
 	leasetest.MustLock(t, a)
-	leasetest.Unlock(t, a)
+	locktest.Unlock(t, a)
 }
 
 func mustBeTold(t *testing.T, ctx context.Context, gone string) {
@@ -108,14 +98,7 @@ func TestOneLeaseForAll(t *testing.T) {
 	}
 	cancel(leasetest.ErrEnough)
 	wg.Wait()
-	leasetest.Unlock(t, holder)
-}
-
-func mustNotBeHeld(t *testing.T, m *lease.Mutex) {
-	t.Helper()
-	if err := m.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
-		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
-	}
+	locktest.Unlock(t, holder)
 }
 
 // keys returns all keys in etcd.

@@ -14,6 +14,7 @@ import (
 
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
+	"oversell/internal/locks/locktest"
 )
 
 const (
@@ -65,13 +66,7 @@ func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *lease.Sou
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	s := NewSource(client, ttl)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error("Close:", err)
-		}
-	})
-	return s
+	return leasetest.Closed(t, NewSource(client, ttl))
 }
 
 // once returns a function that calls f the first time that it is called with this method.
@@ -106,12 +101,12 @@ func TestDepartureIsNotMissed(t *testing.T) {
 			var p tap
 			arrange(&p, func() {
 				defer close(left)
-				leasetest.Unlock(t, holder)
+				locktest.Unlock(t, holder)
 			})
 			waiter := New(tapped(t, endpoint, leasetest.Calm, &p), "a")
-			leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, waiter) })
+			locktest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, waiter) })
 			<-left
-			leasetest.Unlock(t, waiter)
+			locktest.Unlock(t, waiter)
 		})
 	}
 }
@@ -139,7 +134,7 @@ func TestBrokenWatch(t *testing.T) {
 				leasetest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
 				time.Sleep(100 * time.Millisecond) // until it sleeps
 				fail(relay)
-				leasetest.Unlock(t, holder)
+				locktest.Unlock(t, holder)
 				if compact {
 					r, err := client.Put(t.Context(), "b", "")
 					if err != nil {
@@ -150,9 +145,9 @@ func TestBrokenWatch(t *testing.T) {
 					}
 				}
 				relay.Restore()
-				leasetest.InTime(t, leasetest.Slack, func() {
+				locktest.InTime(t, leasetest.Slack, func() {
 					if <-done {
-						leasetest.Unlock(t, waiter)
+						locktest.Unlock(t, waiter)
 					}
 				})
 			})
@@ -169,7 +164,7 @@ func TestLostReply(t *testing.T) {
 	here, there := newSource(t, "http://"+relay.Addr, leasetest.Calm), newSource(t, endpoint, leasetest.Calm)
 	a, b := New(here, "a"), New(there, "a")
 	leasetest.MustLock(t, a)
-	leasetest.Unlock(t, a)
+	locktest.Unlock(t, a)
 	for _, held := range []bool{false, true} {
 		if held {
 			leasetest.MustLock(t, b)
@@ -180,7 +175,7 @@ func TestLostReply(t *testing.T) {
 		if held {
 			leasetest.Eventually(t, "loss", relay.ReplyLost)
 			leasetest.Eventually(t, "a's key", func() bool { return len(keys(t, client)) == 2 })
-			leasetest.Unlock(t, b)
+			locktest.Unlock(t, b)
 		}
 		if !<-done {
 			return
@@ -188,10 +183,10 @@ func TestLostReply(t *testing.T) {
 		if n := len(keys(t, client)); n != 1 || !relay.ReplyLost() {
 			t.Errorf("%d keys, and the reply lost: %v; want 1 and true", n, relay.ReplyLost())
 		}
-		leasetest.Unlock(t, a)
+		locktest.Unlock(t, a)
 		leasetest.MustLock(t, a)
 		relay.LoseReply()
-		leasetest.Unlock(t, a) // the request is repeated, although its key is already gone
+		locktest.Unlock(t, a) // the request is repeated, although its key is already gone
 	}
 	// The lost message may be a different one that the server sends on its own.
 	for tries := 0; ; tries++ {
@@ -203,7 +198,7 @@ func TestLostReply(t *testing.T) {
 		if !ok || tries == 10 {
 			t.Fatalf("TryLock = %v, %v; want an error", ok, err)
 		}
-		leasetest.Unlock(t, a)
+		locktest.Unlock(t, a)
 	}
 	leasetest.Eventually(t, "no keys", func() bool { return len(keys(t, client)) == 0 })
 	// The other source keeps its lease.
@@ -219,7 +214,7 @@ func TestLateLease(t *testing.T) {
 	relay.Hole()
 	time.AfterFunc(ttl*3/2, relay.Restore)
 	leasetest.MustLock(t, m)
-	leasetest.Unlock(t, m)
+	locktest.Unlock(t, m)
 }
 
 // A waiter gives up before etcd has answered, and etcd executes the request last. The
@@ -264,8 +259,8 @@ func TestLatePut(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 	m := New(s, "a")
-	leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, m) })
-	leasetest.Unlock(t, m)
+	locktest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, m) })
+	locktest.Unlock(t, m)
 }
 
 // Somebody deletes a waiter's key by hand.
@@ -285,11 +280,11 @@ func TestForeignDeleteOfPlace(t *testing.T) {
 				}
 			}
 		}
-		leasetest.Unlock(t, holder)
+		locktest.Unlock(t, holder)
 		if err := <-failed; !errors.Is(err, ErrLost) {
 			t.Errorf("Lock = %v; want %v", err, ErrLost)
 		}
-		mustNotBeHeld(t, waiter)
+		locktest.MustNotHold(t, waiter, ErrNotHeld)
 	}
 }
 
@@ -299,10 +294,10 @@ func TestRevokedLeaseIsReplaced(t *testing.T) {
 	client, sources := start(t, 1, leasetest.Calm)
 	m := New(sources[0], "a")
 	leasetest.MustLock(t, m)
-	leasetest.Unlock(t, m)
+	locktest.Unlock(t, m)
 	for name, acquire := range map[string]func(){
 		"Lock":    func() { leasetest.MustLock(t, m) },
-		"TryLock": func() { mustTryLock(t, m) },
+		"TryLock": func() { locktest.MustTryLock(t, m) },
 	} {
 		before := leases(t, client)[0]
 		if _, err := client.Revoke(t.Context(), before); err != nil {
@@ -312,13 +307,6 @@ func TestRevokedLeaseIsReplaced(t *testing.T) {
 		if now := leases(t, client); len(now) != 1 || now[0] == before {
 			t.Errorf("%s acquired the lock with the leases %v, after %v was revoked", name, now, before)
 		}
-		leasetest.Unlock(t, m)
-	}
-}
-
-func mustTryLock(t *testing.T, m *lease.Mutex) {
-	t.Helper()
-	if !leasetest.TryLock(t, m) {
-		t.Fatal("TryLock did not acquire a lock that is free")
+		locktest.Unlock(t, m)
 	}
 }

@@ -163,7 +163,7 @@ func memorySource(t *testing.T, server *memory, link *memoryLink, ttl time.Durat
 		return n.Session, nil
 	}
 	kind := lease.Kind{Name: "memory", NotHeld: errMemoryNotHeld, Lost: errMemoryLost, Open: open}
-	return closed(t, lease.NewSource(kind))
+	return leasetest.Closed(t, lease.NewSource(kind))
 }
 
 func (n *memorySession) keep() {
@@ -259,11 +259,11 @@ func (p *memoryPlace) Remove() error {
 	return err
 }
 
-// inMemory returns processes on a server in memory, each with its own source.
-func inMemory(t *testing.T, ttl time.Duration, links ...*memoryLink) processes {
-	server := newMemory()
+// inMemory starts processes on a server in memory, each with its own source.
+func inMemory(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processes) {
+	server, first := newMemory(), new(memoryLink)
 	var sources []*lease.Source
-	for _, link := range links {
+	for link := first; len(sources) < n; link = new(memoryLink) {
 		sources = append(sources, memorySource(t, server, link, ttl))
 	}
 	count := func(n func() int) func() int {
@@ -273,26 +273,10 @@ func inMemory(t *testing.T, ttl time.Duration, links ...*memoryLink) processes {
 			return n()
 		}
 	}
-	return processes{
+	return first, processes{
 		named:  func(process int, key string) *lease.Mutex { return lease.New(sources[process], key) },
 		end:    func(process int) error { return sources[process].Close() },
 		places: count(func() int { return len(server.queues["a"]) }),
 		leases: count(func() int { return len(server.sessions) }),
 	}
-}
-
-// memoryKind describes the lock in memory. Its scenarios run in virtual time.
-var memoryKind = kind{
-	start: func(t *testing.T, n int, ttl time.Duration) processes {
-		links := make([]*memoryLink, n)
-		for i := range links {
-			links[i] = &memoryLink{}
-		}
-		return inMemory(t, ttl, links...)
-	},
-	apart: func(t *testing.T, ttl time.Duration) (leasetest.Network, processes) {
-		link := &memoryLink{}
-		return link, inMemory(t, ttl, link, &memoryLink{})
-	},
-	notHeld: errMemoryNotHeld, lost: errMemoryLost, virtual: true,
 }

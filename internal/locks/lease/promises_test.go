@@ -42,55 +42,33 @@ func (p processes) other(process int) *lease.Mutex { return p.named(process, "b"
 
 // A kind describes a kind of lock under test.
 type kind struct {
-	start func(t *testing.T, processes int, ttl time.Duration) processes
-	// apart starts process 0 behind a network that may fail, and process 1 on a network that works.
-	apart         func(t *testing.T, ttl time.Duration) (leasetest.Network, processes)
+	// serve starts processes. The network of the first one may fail.
+	serve         func(t *testing.T, processes int, ttl time.Duration) (leasetest.Network, processes)
 	notHeld, lost error
 	virtual       bool // its tests run in virtual time
 }
 
 var locks = map[string]kind{
-	"memory": memoryKind,
-	"etcd": {
-		start: func(t *testing.T, n int, ttl time.Duration) processes {
-			t.Parallel()
-			endpoint := leasetest.Etcd(t)
-			var sources []*lease.Source
-			for range n {
-				sources = append(sources, inEtcd(t, endpoint, ttl))
-			}
-			return etcdProcesses(t, endpoint, sources...)
-		},
-		apart: func(t *testing.T, ttl time.Duration) (leasetest.Network, processes) {
-			t.Parallel()
-			endpoint := leasetest.Etcd(t)
-			relay := leasetest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
-			return relay, etcdProcesses(t, endpoint, inEtcd(t, "http://"+relay.Addr, ttl), inEtcd(t, endpoint, ttl))
-		},
-		notHeld: etcdlock.ErrNotHeld, lost: etcdlock.ErrLost,
-	},
-	"zookeeper": {
-		start: func(t *testing.T, n int, ttl time.Duration) processes {
-			t.Parallel()
-			server := leasetest.ZooKeeper(t)
-			var all []zkProcess
-			for range n {
-				all = append(all, inZooKeeper(t, server, ttl))
-			}
-			return zkProcesses(t, server, all...)
-		},
-		apart: func(t *testing.T, ttl time.Duration) (leasetest.Network, processes) {
-			t.Parallel()
-			server := leasetest.ZooKeeper(t)
-			relay := leasetest.NewRelay(t, server)
-			return relay, zkProcesses(t, server, inZooKeeper(t, relay.Addr, ttl), inZooKeeper(t, server, ttl))
-		},
-		notHeld: zklock.ErrNotHeld, lost: zklock.ErrLost,
-	},
+	"memory":    {serve: inMemory, notHeld: errMemoryNotHeld, lost: errMemoryLost, virtual: true},
+	"etcd":      {serve: inEtcd, notHeld: etcdlock.ErrNotHeld, lost: etcdlock.ErrLost},
+	"zookeeper": {serve: inZooKeeper, notHeld: zklock.ErrNotHeld, lost: zklock.ErrLost},
 }
 
-func inEtcd(t *testing.T, endpoint string, ttl time.Duration) *lease.Source {
-	return closed(t, etcdlock.NewSource(leasetest.DialEtcd(t, endpoint), ttl))
+// start starts processes whose network does not fail.
+func (l kind) start(t *testing.T, n int, ttl time.Duration) processes {
+	_, ps := l.serve(t, n, ttl)
+	return ps
+}
+
+func inEtcd(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processes) {
+	t.Parallel()
+	endpoint := leasetest.Etcd(t)
+	relay := leasetest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+	var sources []*lease.Source
+	for at := "http://" + relay.Addr; len(sources) < n; at = endpoint {
+		sources = append(sources, leasetest.Closed(t, etcdlock.NewSource(leasetest.DialEtcd(t, at), ttl)))
+	}
+	return relay, etcdProcesses(t, endpoint, sources)
 }
 
 type zkProcess struct {
@@ -98,22 +76,19 @@ type zkProcess struct {
 	conn *zk.Conn // the process's session belongs to it
 }
 
-func inZooKeeper(t *testing.T, server string, ttl time.Duration) zkProcess {
-	conn := leasetest.DialZooKeeper(t, server, ttl)
-	return zkProcess{closed(t, zklock.NewSource(conn.Conn, conn.Timeout)), conn.Conn}
+func inZooKeeper(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processes) {
+	t.Parallel()
+	server := leasetest.ZooKeeper(t)
+	relay := leasetest.NewRelay(t, server)
+	var all []zkProcess
+	for at := relay.Addr; len(all) < n; at = server {
+		conn := leasetest.DialZooKeeper(t, at, ttl)
+		all = append(all, zkProcess{leasetest.Closed(t, zklock.NewSource(conn.Conn, conn.Timeout)), conn.Conn})
+	}
+	return relay, zkProcesses(t, server, all)
 }
 
-// closed closes the source after the test.
-func closed(t *testing.T, s *lease.Source) *lease.Source {
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error("Close:", err)
-		}
-	})
-	return s
-}
-
-func etcdProcesses(t *testing.T, endpoint string, sources ...*lease.Source) processes {
+func etcdProcesses(t *testing.T, endpoint string, sources []*lease.Source) processes {
 	client := leasetest.DialEtcd(t, endpoint)
 	return processes{
 		named: func(process int, key string) *lease.Mutex { return etcdlock.New(sources[process], key) },
@@ -135,7 +110,7 @@ func etcdProcesses(t *testing.T, endpoint string, sources ...*lease.Source) proc
 	}
 }
 
-func zkProcesses(t *testing.T, server string, all ...zkProcess) processes {
+func zkProcesses(t *testing.T, server string, all []zkProcess) processes {
 	key, conn := uuid.NewString(), leasetest.DialZooKeeper(t, server, leasetest.Calm)
 	return processes{
 		named: func(process int, name string) *lease.Mutex { return zklock.New(all[process].Source, key+name) },
@@ -186,7 +161,6 @@ func check(t *testing.T, lock kind) {
 		}
 	}
 	lock.try(t, "Unlock is told when the server is away", func(t *testing.T) { unlockWhileAway(t, lock) })
-	lock.try(t, "a dead holder's lock is free after the ttl", func(t *testing.T) { deadHolder(t, lock) })
 }
 
 // try runs a scenario as a subtest.
@@ -210,7 +184,7 @@ func exclusive(t *testing.T, l kind) {
 				who, m := fmt.Sprint("process ", p, " holder ", i), ps.mutex(p)
 				for n := range 15 {
 					if n%3 == 0 {
-						for !leasetest.TryLock(t, m) {
+						for !locktest.TryLock(t, m) {
 							if t.Failed() {
 								return
 							}
@@ -222,7 +196,7 @@ func exclusive(t *testing.T, l kind) {
 					leave := witness.Enter(who)
 					time.Sleep(100 * time.Microsecond)
 					leave()
-					leasetest.Unlock(t, m)
+					locktest.Unlock(t, m)
 				}
 			})
 		}
@@ -251,12 +225,12 @@ func inOrder(t *testing.T, mutexes []*lease.Mutex, arrived func(n int)) {
 		wg.Go(func() {
 			if leasetest.Wait(t, m) {
 				served <- n
-				leasetest.Unlock(t, m)
+				locktest.Unlock(t, m)
 			}
 		})
 		arrived(n + 1)
 	}
-	leasetest.Unlock(t, mutexes[0])
+	locktest.Unlock(t, mutexes[0])
 	wg.Wait()
 	close(served)
 	want := 0
@@ -285,11 +259,11 @@ func givesUp(t *testing.T, l kind) {
 			t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
 		}
 		leasetest.Eventually(t, "b's place gone", func() bool { return ps.places() == 1 })
-		l.mustNotHold(t, b)
+		locktest.MustNotHold(t, b, l.notHeld)
 	}
-	leasetest.Unlock(t, a)
+	locktest.Unlock(t, a)
 	leasetest.MustLock(t, b)
-	leasetest.Unlock(t, b)
+	locktest.Unlock(t, b)
 	if n := ps.places(); n > 0 {
 		t.Errorf("%d places left behind", n)
 	}
@@ -303,15 +277,15 @@ func endsAtAnyMoment(t *testing.T, l kind) {
 		m := ps.mutex(0)
 		switch err := m.Lock(ctx); {
 		case err == nil:
-			leasetest.Unlock(t, m)
+			locktest.Unlock(t, m)
 		case !errors.Is(err, leasetest.ErrEnough):
 			t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
 		}
 		cancel()
 	}
 	b := ps.mutex(1)
-	leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl has run out
-	leasetest.Unlock(t, b)
+	locktest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl has run out
+	locktest.Unlock(t, b)
 	leasetest.Eventually(t, "no places", func() bool { return ps.places() == 0 })
 	if ps.leases != nil {
 		leasetest.Eventually(t, "one lease for each process at most", func() bool { return ps.leases() <= 2 })
@@ -329,15 +303,15 @@ func cancelled(t *testing.T, l kind) {
 	if err := a.Unlock(ctx); err != nil {
 		t.Error("Unlock:", err)
 	}
-	if !leasetest.TryLock(t, b) {
+	if !locktest.TryLock(t, b) {
 		t.Error("the lock is held, want it free")
 	}
-	leasetest.Unlock(t, b)
+	locktest.Unlock(t, b)
 }
 
 func nothingHeld(t *testing.T, l kind) {
 	m := l.start(t, 1, leasetest.Calm).mutex(0)
-	l.mustNotHold(t, m)
+	locktest.MustNotHold(t, m, l.notHeld)
 	if err := context.Cause(m.Context(t.Context())); !errors.Is(err, l.notHeld) {
 		t.Errorf("Context: %v; want %v", err, l.notHeld)
 	}
@@ -346,29 +320,29 @@ func nothingHeld(t *testing.T, l kind) {
 	if ctx.Err() != nil || m.Token() == 0 {
 		t.Errorf("held, with %v and token %d", ctx.Err(), m.Token())
 	}
-	leasetest.Unlock(t, m)
+	locktest.Unlock(t, m)
 	<-ctx.Done()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("after Unlock: %v; want %v", err, context.Canceled)
 	}
-	l.mustNotHold(t, m)
+	locktest.MustNotHold(t, m, l.notHeld)
 }
 
 func tryHeld(t *testing.T, l kind) {
 	ps := l.start(t, 2, leasetest.Calm)
 	a, b, c := ps.mutex(0), ps.mutex(0), ps.mutex(1)
 	leasetest.MustLock(t, a)
-	if leasetest.TryLock(t, b) || leasetest.TryLock(t, c) {
+	if locktest.TryLock(t, b) || locktest.TryLock(t, c) {
 		t.Error("the lock is free, want it held")
 	}
 	if n := ps.places(); n != 1 {
 		t.Errorf("%d places; want the holder's", n)
 	}
-	leasetest.Unlock(t, a)
-	if !leasetest.TryLock(t, c) {
+	locktest.Unlock(t, a)
+	if !locktest.TryLock(t, c) {
 		t.Error("the lock is held, want it free")
 	}
-	leasetest.Unlock(t, c)
+	locktest.Unlock(t, c)
 }
 
 func longWork(t *testing.T, l kind) {
@@ -384,7 +358,7 @@ func longWork(t *testing.T, l kind) {
 	if work.Err() != nil {
 		t.Errorf("the work was ended: %v", context.Cause(work))
 	}
-	leasetest.Unlock(t, a)
+	locktest.Unlock(t, a)
 }
 
 func tokensGrow(t *testing.T, l kind) {
@@ -405,11 +379,11 @@ func tokensGrow(t *testing.T, l kind) {
 		m := ps.mutex(i % processes)
 		if i%2 == 0 {
 			leasetest.MustLock(t, m)
-		} else if !leasetest.TryLock(t, m) {
+		} else if !locktest.TryLock(t, m) {
 			t.Fatal("the lock is held, want it free")
 		}
 		grows(m)
-		leasetest.Unlock(t, m)
+		locktest.Unlock(t, m)
 	}
 	var wg sync.WaitGroup
 	for i := range 24 {
@@ -417,7 +391,7 @@ func tokensGrow(t *testing.T, l kind) {
 			m := ps.mutex(i % processes)
 			if leasetest.Wait(t, m) {
 				grows(m)
-				leasetest.Unlock(t, m)
+				locktest.Unlock(t, m)
 			}
 		})
 	}
@@ -428,11 +402,11 @@ func namesApart(t *testing.T, l kind) {
 	ps := l.start(t, 1, leasetest.Calm)
 	for _, name := range []string{"a/b", "a", "a%2Fb", "a/", "", "/", ".", "..", "a//"} {
 		m := ps.named(0, name)
-		if !leasetest.TryLock(t, m) {
+		if !locktest.TryLock(t, m) {
 			t.Errorf("%q is not free", name)
 			continue
 		}
-		defer leasetest.Unlock(t, m)
+		defer locktest.Unlock(t, m)
 	}
 }
 
@@ -451,9 +425,9 @@ func processEnds(t *testing.T, l kind) {
 	if err := context.Cause(ctx); !errors.Is(err, l.lost) {
 		t.Errorf("the cause is %v; want %v", err, l.lost)
 	}
-	leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl is over
-	leasetest.Unlock(t, b)
-	l.mustNotHold(t, a)
+	locktest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl is over
+	locktest.Unlock(t, b)
+	locktest.MustNotHold(t, a, l.notHeld)
 	if err := <-waiting; err == nil {
 		t.Error("Lock of a process that has ended succeeds")
 	}
@@ -462,7 +436,7 @@ func processEnds(t *testing.T, l kind) {
 	}
 }
 
-// A holder is told of a loss before the next holder has the lock.
+// A holder is told of a loss before the next one has the lock, which is free after the ttl.
 func TestLossIsToldFirst(t *testing.T) {
 	for name, lock := range locks {
 		for failure, fail := range leasetest.Failures() {
@@ -473,7 +447,7 @@ func TestLossIsToldFirst(t *testing.T) {
 
 // The holder's network fails; the waiter's does not.
 func toldFirst(t *testing.T, l kind, fail func(leasetest.Network)) {
-	relay, ps := l.apart(t, ttl)
+	relay, ps := l.serve(t, 2, ttl)
 	a, b := ps.mutex(0), ps.mutex(1)
 	leasetest.MustLock(t, a)
 	told := make(chan time.Time, 1)
@@ -494,16 +468,16 @@ func toldFirst(t *testing.T, l kind, fail func(leasetest.Network)) {
 	if err := context.Cause(ctx); !errors.Is(err, l.lost) {
 		t.Errorf("the cause is %v; want %v", err, l.lost)
 	}
-	leasetest.InTime(t, lease.AnswerTimeout, func() { l.mustNotHold(t, a) })
+	locktest.InTime(t, lease.AnswerTimeout, func() { locktest.MustNotHold(t, a, l.notHeld) })
 	relay.Restore()
-	leasetest.Unlock(t, b)
+	locktest.Unlock(t, b)
 	leasetest.MustLock(t, a) // with a new lease
-	leasetest.Unlock(t, a)
+	locktest.Unlock(t, a)
 }
 
 func shortOutage(t *testing.T, l kind, fail func(leasetest.Network)) {
 	ttl := 4 * ttl
-	relay, ps := l.apart(t, ttl)
+	relay, ps := l.serve(t, 2, ttl)
 	a, b := ps.mutex(0), ps.mutex(1)
 	leasetest.MustLock(t, a)
 	ctx := a.Context(t.Context())
@@ -514,65 +488,48 @@ func shortOutage(t *testing.T, l kind, fail func(leasetest.Network)) {
 	if ctx.Err() != nil {
 		t.Errorf("lost: %v", context.Cause(ctx))
 	}
-	if leasetest.TryLock(t, b) {
+	if locktest.TryLock(t, b) {
 		t.Error("the lock is free, want it held")
 	}
-	leasetest.Unlock(t, a)
+	locktest.Unlock(t, a)
 }
 
 // No caller has a deadline.
 func serverAway(t *testing.T, l kind, fail func(leasetest.Network)) {
-	relay, ps := l.apart(t, ttl)
+	relay, ps := l.serve(t, 2, ttl)
 	waiter, holder := ps.mutex(0), ps.mutex(1)
 	leasetest.MustLock(t, holder)
 	failed := make(chan error, 1)
 	go func() { failed <- waiter.Lock(t.Context()) }()
 	leasetest.Eventually(t, "the waiter's place", func() bool { return ps.places() == 2 })
 	fail(relay)
-	leasetest.InTime(t, ttl+leasetest.Slack, func() {
+	locktest.InTime(t, ttl+leasetest.Slack, func() {
 		if err := <-failed; !errors.Is(err, l.lost) {
 			t.Errorf("Lock = %v; want %v", err, l.lost)
 		}
 	})
-	leasetest.InTime(t, lease.AnswerTimeout+leasetest.Slack, func() {
+	locktest.InTime(t, lease.AnswerTimeout+leasetest.Slack, func() {
 		if ok, err := ps.other(0).TryLock(t.Context()); ok || err == nil {
 			t.Errorf("TryLock = %v, %v; want an error", ok, err)
 		}
 	})
 	relay.Restore()
-	leasetest.Unlock(t, holder)
+	locktest.Unlock(t, holder)
 	leasetest.MustLock(t, waiter)
-	leasetest.Unlock(t, waiter)
+	locktest.Unlock(t, waiter)
 }
 
 func unlockWhileAway(t *testing.T, l kind) {
-	relay, ps := l.apart(t, ttl)
+	relay, ps := l.serve(t, 2, ttl)
 	a, b := ps.mutex(0), ps.mutex(1)
 	leasetest.MustLock(t, a)
 	relay.Hole()
-	leasetest.InTime(t, lease.AnswerTimeout+leasetest.Slack, func() {
+	locktest.InTime(t, lease.AnswerTimeout+leasetest.Slack, func() {
 		if err := a.Unlock(t.Context()); err == nil {
 			t.Error("Unlock said that it had been heard")
 		}
 	})
 	leasetest.MustLock(t, b) // the lease has expired
 	relay.Restore()
-	leasetest.Unlock(t, b)
-}
-
-func deadHolder(t *testing.T, l kind) {
-	relay, ps := l.apart(t, ttl)
-	a, b := ps.mutex(0), ps.mutex(1)
-	leasetest.MustLock(t, a)
-	relay.Cut() // like the death of the process
-	leasetest.MustLock(t, b)
-	relay.Restore()
-	leasetest.Unlock(t, b)
-}
-
-func (l kind) mustNotHold(t *testing.T, m *lease.Mutex) {
-	t.Helper()
-	if err := m.Unlock(t.Context()); !errors.Is(err, l.notHeld) {
-		t.Errorf("Unlock = %v; want %v", err, l.notHeld)
-	}
+	locktest.Unlock(t, b)
 }

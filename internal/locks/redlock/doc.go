@@ -35,7 +35,7 @@
 //   - while three fail it is not acquired; the caller learns that within NodeLimit,
 //     and nothing is left behind: TestNoQuorum
 //   - "held by another" and "no majority answered" are different results:
-//     TestRefused, TestNoQuorum, TestFalseIsCertain
+//     TestRefused, TestNoQuorum, TestMinorityFails
 //   - a lock whose reply was lost is undone, and nothing else is:
 //     TestLostReplyIsUndone, TestReleaseAwaitsSet, TestLateReleaseSparesNextAttempt
 //   - replies that come too late grant no lock: TestTooLateIsNotHeld

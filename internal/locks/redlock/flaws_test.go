@@ -16,7 +16,7 @@ func enter(t *testing.T, a, b *Mutex, ctx context.Context) {
 	t.Helper()
 	var witness locktest.Witness
 	defer witness.Enter("a")()
-	mustLock(t, b)
+	locktest.MustTryLock(t, b)
 	if ctx.Err() == nil && a.Validity() > 0 {
 		defer witness.Enter("b")()
 	}
@@ -30,13 +30,13 @@ func TestClockJumpLetsSecondIn(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
 		a, b := ns.mutex(key), ns.mutex(key)
-		mustLock(t, a)
+		locktest.MustTryLock(t, a)
 		synctest.Wait()
 		ctx := a.Context(t.Context())
 		for _, n := range ns[:2] {
 			n.FastForward(ttl)
 		}
-		mustNotLock(t, b) // the clocks of a minority do no harm
+		locktest.MustNotLock(t, b) // the clocks of a minority do no harm
 		time.Sleep(limit)
 		ns[2].FastForward(ttl)
 		enter(t, a, b, ctx)
@@ -44,8 +44,8 @@ func TestClockJumpLetsSecondIn(t *testing.T) {
 		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
 		}
-		mustNotBeHeld(t, a)
-		unlock(t, b)
+		locktest.MustNotHold(t, a, ErrNotHeld)
+		locktest.Unlock(t, b)
 	})
 }
 
@@ -54,7 +54,7 @@ func TestClockJumpLetsSecondIn(t *testing.T) {
 func heldByThree(t *testing.T, ns nodes, a *Mutex) context.Context {
 	t.Helper()
 	off := ns.hooks()[3:].on(locktest.Any, locktest.Fail(locktest.ErrCut))
-	mustLock(t, a)
+	locktest.MustTryLock(t, a)
 	synctest.Wait()
 	off()
 	ns[2].FlushAll()
@@ -69,7 +69,7 @@ func TestEmptyRestartLetsSecondIn(t *testing.T) {
 		a, b := ns.mutex(key), ns.mutex(key)
 		ctx := heldByThree(t, ns, a)
 		enter(t, a, b, ctx)
-		unlock(t, b)
+		locktest.Unlock(t, b)
 		die(a)
 	})
 }
@@ -95,7 +95,7 @@ func TestDelayedRestart(t *testing.T) {
 		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
 		}
-		mustNotLock(t, ns.mutex(key)) // b has it
-		unlock(t, b)
+		locktest.MustNotLock(t, ns.mutex(key)) // b has it
+		locktest.Unlock(t, b)
 	})
 }

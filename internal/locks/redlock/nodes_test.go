@@ -2,15 +2,14 @@ package redlock
 
 import (
 	"context"
-	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
 )
 
@@ -23,12 +22,7 @@ const (
 	tick = time.Millisecond
 )
 
-func TestMain(m *testing.M) {
-	logging.Disable() // everything go-redis would print is also returned
-	// A client whose server was down dials it once a second, and notices only
-	// then that it has been closed.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 // nodes are independent in-memory Redis servers.
 type nodes []*locktest.Server
@@ -142,52 +136,5 @@ func slow(d time.Duration) locktest.Action {
 	}
 }
 
-func tryLock(t *testing.T, m *Mutex) bool {
-	t.Helper()
-	ok, err := m.TryLock(t.Context())
-	if err != nil {
-		t.Error("TryLock:", err)
-	}
-	return ok
-}
-
-func mustLock(t *testing.T, m *Mutex) {
-	t.Helper()
-	if !tryLock(t, m) {
-		t.Fatal("the lock is held, want it free")
-	}
-}
-
-func mustNotLock(t *testing.T, m *Mutex) {
-	t.Helper()
-	if tryLock(t, m) {
-		t.Fatal("the lock is free, want it held")
-	}
-}
-
-func unlock(t *testing.T, m *Mutex) {
-	t.Helper()
-	if err := m.Unlock(t.Context()); err != nil {
-		t.Error("Unlock:", err)
-	}
-}
-
-func mustNotBeHeld(t *testing.T, m *Mutex) {
-	t.Helper()
-	if err := m.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
-		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
-	}
-}
-
 // die ends the renewal but keeps the lock, as if the process had died.
 func die(m *Mutex) { m.renewal.stop() }
-
-// within fails the test if f takes longer than d.
-func within(t *testing.T, d time.Duration, f func()) {
-	t.Helper()
-	start := time.Now()
-	f()
-	if took := time.Since(start); took > d {
-		t.Errorf("took %v; want %v at most", took, d)
-	}
-}

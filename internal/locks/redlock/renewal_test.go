@@ -17,7 +17,7 @@ func TestForgetfulMinority(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
 		a := ns.mutex(key)
-		mustLock(t, a)
+		locktest.MustTryLock(t, a)
 		synctest.Wait()
 		ctx := a.Context(t.Context())
 		ns[0].Del(key)
@@ -31,7 +31,7 @@ func TestForgetfulMinority(t *testing.T) {
 				t.Errorf("node %d has the key: %v; want %v", i, has, want)
 			}
 		}
-		unlock(t, a)
+		locktest.Unlock(t, a)
 	})
 }
 
@@ -51,7 +51,7 @@ func TestLossIsTold(t *testing.T) {
 				n.Del(key)
 			}
 			b := ns.mutex(key)
-			mustLock(t, b)
+			locktest.MustTryLock(t, b)
 			t.Cleanup(func() { _ = b.Unlock(context.Background()) })
 		}, ttl / 3, ErrLost},
 	}
@@ -70,7 +70,7 @@ func TestLossIsTold(t *testing.T) {
 				inBubble(t, func(t *testing.T, ns nodes) {
 					key := locktest.Key(t)
 					a := ns.mutex(key)
-					mustLock(t, a)
+					locktest.MustTryLock(t, a)
 					ctx := a.Context(t.Context())
 					time.Sleep(held)
 					test.lose(t, ns, key)

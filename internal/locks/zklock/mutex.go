@@ -18,7 +18,7 @@
 //   - a waiter that gives up leaves nothing behind: TestPromises
 //   - a node whose creation was not confirmed is found again: TestLostReply
 //   - a cancelled caller still releases the lock: TestPromises
-//   - a dead holder's lock is free after the session's timeout: TestPromises
+//   - a dead holder's lock is free after the session's timeout: TestLossIsToldFirst
 //   - a late holder leaves the next holder's lock alone: TestLossIsToldFirst
 //   - a holder learns of a loss before the next one has the lock: TestLossIsToldFirst
 //   - a transient failure of ZooKeeper does no harm: TestPromises

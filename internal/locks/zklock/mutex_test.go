@@ -17,6 +17,7 @@ import (
 	"oversell/internal/fault"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
+	"oversell/internal/locks/locktest"
 )
 
 // timeout is the shortest session timeout that the private server allows.
@@ -40,13 +41,7 @@ func start(t *testing.T, processes int, timeout time.Duration) (key string, sour
 func newSource(t *testing.T, server string, timeout time.Duration) (*lease.Source, *zk.Conn) {
 	t.Helper()
 	conn := leasetest.DialZooKeeper(t, server, timeout)
-	s := NewSource(conn.Conn, conn.Timeout)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error("Close:", err)
-		}
-	})
-	return s, conn.Conn
+	return leasetest.Closed(t, NewSource(conn.Conn, conn.Timeout)), conn.Conn
 }
 
 // apart gives the test one process behind a network that may fail, and one on a network that works.
@@ -95,7 +90,7 @@ func TestOnlyTheNextIsWoken(t *testing.T) {
 		wg.Go(func() {
 			m := New(s, key)
 			if leasetest.Wait(t, m) {
-				leasetest.Unlock(t, m)
+				locktest.Unlock(t, m)
 			}
 		})
 		leasetest.Eventually(t, "the watch", func() bool { return len(watches(t, key)) == i+1 })
@@ -109,7 +104,7 @@ func TestOnlyTheNextIsWoken(t *testing.T) {
 	if len(w) != 3 {
 		t.Errorf("%d nodes are watched; want 3", len(w))
 	}
-	leasetest.Unlock(t, first)
+	locktest.Unlock(t, first)
 	wg.Wait()
 }
 
@@ -149,7 +144,7 @@ func TestLostReply(t *testing.T) {
 	if _, err := conn.Create(nameOf(key)+"/stays", nil, zk.FlagEphemeral, anyone); err != nil {
 		t.Fatal(err)
 	}
-	leasetest.Unlock(t, b)
+	locktest.Unlock(t, b)
 	leasetest.MustLock(t, New(here, key+" other")) // begins the session
 
 	relay.LoseReply()
@@ -160,10 +155,10 @@ func TestLostReply(t *testing.T) {
 	if n := nodes(t, conn, key); len(n) != 2 {
 		t.Errorf("the nodes are %q; want one, and the one that stays", n)
 	}
-	if leasetest.TryLock(t, b) {
+	if locktest.TryLock(t, b) {
 		t.Error("the lock is free, want it held")
 	}
-	leasetest.Unlock(t, a)
+	locktest.Unlock(t, a)
 
 	// The same happens, but the caller has given up before the connection is back.
 	relay.LoseReply()
@@ -173,7 +168,7 @@ func TestLostReply(t *testing.T) {
 	leasetest.Eventually(t, "a lost reply", relay.ReplyLost)
 	cancel(leasetest.ErrEnough)
 	if err := <-failed; err == nil {
-		leasetest.Unlock(t, a) // the cancellation came too late
+		locktest.Unlock(t, a) // the cancellation came too late
 	}
 	leasetest.Eventually(t, "no nodes of a's", func() bool { return len(nodes(t, conn, key)) == 1 })
 }
@@ -194,15 +189,10 @@ func TestEndedSessionIsReplaced(t *testing.T) {
 		}
 		return n, err
 	}
-	s := lease.NewSource(kind)
-	defer func() {
-		if err := s.Close(); err != nil {
-			t.Error("Close:", err)
-		}
-	}()
+	s := leasetest.Closed(t, lease.NewSource(kind))
 	for name, acquire := range map[string]func(m *lease.Mutex){
 		"Lock":    func(m *lease.Mutex) { leasetest.MustLock(t, m) },
-		"TryLock": func(m *lease.Mutex) { mustTryLock(t, m) },
+		"TryLock": func(m *lease.Mutex) { locktest.MustTryLock(t, m) },
 	} {
 		holder := New(s, key+name+"held before")
 		leasetest.MustLock(t, holder)
@@ -216,15 +206,8 @@ func TestEndedSessionIsReplaced(t *testing.T) {
 		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("%s: the cause of the end of a hold in the old session is %v; want %v", name, err, ErrLost)
 		}
-		mustNotBeHeld(t, holder)
-		leasetest.Unlock(t, m)
-	}
-}
-
-func mustTryLock(t *testing.T, m *lease.Mutex) {
-	t.Helper()
-	if !leasetest.TryLock(t, m) {
-		t.Fatal("TryLock did not acquire a lock that is free")
+		locktest.MustNotHold(t, holder, ErrNotHeld)
+		locktest.Unlock(t, m)
 	}
 }
 
@@ -233,7 +216,7 @@ func TestTokenOutlivesTheName(t *testing.T) {
 	conn, m := dial(t), New(sources[0], key)
 	leasetest.MustLock(t, m)
 	before, name := m.Token(), nodes(t, conn, key)[0]
-	leasetest.Unlock(t, m)
+	locktest.Unlock(t, m)
 	leasetest.Eventually(t, "the name removed", func() bool {
 		there, _, err := conn.Exists(nameOf(key))
 		return err == nil && !there
@@ -245,7 +228,7 @@ func TestTokenOutlivesTheName(t *testing.T) {
 	if now := nodes(t, conn, key)[0]; number(now) != number(name) {
 		t.Errorf("the number goes on, from %s to %s: it might be the token", name, now)
 	}
-	leasetest.Unlock(t, m)
+	locktest.Unlock(t, m)
 }
 
 // nodes returns the nodes in a lock's queue.
@@ -256,13 +239,6 @@ func nodes(t *testing.T, conn *zk.Conn, key string) []string {
 		t.Fatal(err)
 	}
 	return names
-}
-
-func mustNotBeHeld(t *testing.T, m *lease.Mutex) {
-	t.Helper()
-	if err := m.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
-		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
-	}
 }
 
 // If a process may not delete its own node, Unlock returns an error instead of
@@ -277,7 +253,7 @@ func TestUnlockThatIsNotAllowed(t *testing.T) {
 		-1); err != nil {
 		t.Fatal(err)
 	}
-	leasetest.InTime(t, leasetest.Slack, func() {
+	locktest.InTime(t, leasetest.Slack, func() {
 		if err := m.Unlock(t.Context()); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("Unlock = %v; want %v", err, zk.ErrNoAuth)
 		}

@@ -56,24 +56,6 @@ func MustLock(t *testing.T, m *lease.Mutex) {
 	}
 }
 
-// TryLock reports whether m has acquired the lock without waiting.
-func TryLock(t *testing.T, m *lease.Mutex) bool {
-	t.Helper()
-	ok, err := m.TryLock(t.Context())
-	if err != nil {
-		t.Error("TryLock:", err)
-	}
-	return ok
-}
-
-// Unlock releases the lock. An error fails the test.
-func Unlock(t *testing.T, m *lease.Mutex) {
-	t.Helper()
-	if err := m.Unlock(t.Context()); err != nil {
-		t.Error("Unlock:", err)
-	}
-}
-
 // Eventually waits until is returns true. If that takes longer than Slack, the test fails. what
 // describes the wait in the message.
 func Eventually(t *testing.T, what string, is func() bool) {
@@ -82,15 +64,5 @@ func Eventually(t *testing.T, what string, is func() bool) {
 		if time.Now().After(end) {
 			t.Fatal("not in time: ", what)
 		}
-	}
-}
-
-// InTime fails the test if the call takes longer than limit.
-func InTime(t *testing.T, limit time.Duration, call func()) {
-	t.Helper()
-	start := time.Now()
-	call()
-	if took := time.Since(start); took > limit {
-		t.Errorf("it took %v", took)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination"
 	"oversell/internal/fault"
+	"oversell/internal/locks/lease"
 )
 
 // Etcd starts a private etcd for the duration of the test and returns its address.
@@ -100,6 +101,13 @@ func NewRelay(t testing.TB, target string) *fault.Relay {
 	}
 	closeAfter(t, r)
 	return r
+}
+
+// Closed closes the source after the test.
+func Closed(t testing.TB, s *lease.Source) *lease.Source {
+	t.Helper()
+	closeAfter(t, s)
+	return s
 }
 
 func closeAfter(t testing.TB, c io.Closer) {

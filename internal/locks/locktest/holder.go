@@ -158,15 +158,15 @@ func (h *Holder) lock(ctx context.Context) error {
 }
 
 // start runs f in a goroutine, with a context derived from the holder's. Cancel ends that context.
-func (h *Holder) start(f func(ctx context.Context) error) (done attempt, cancel context.CancelFunc) {
+func (h *Holder) start(f func(ctx context.Context) error) (done Attempt, cancel context.CancelFunc) {
 	ctx, cancel := context.WithCancel(h.Ctx)
 	got := make(chan error, 1)
 	h.waiting.Go(func() { got <- f(ctx) })
 	return got, cancel
 }
 
-// wait starts to wait for the lock in a goroutine, and returns when the holder is in the queue.
-func (h *Holder) wait() (served attempt, cancel context.CancelFunc) {
+// Wait starts to wait for the lock in a goroutine, and returns when the holder is in the queue.
+func (h *Holder) Wait() (served Attempt, cancel context.CancelFunc) {
 	served, cancel = h.start(h.lock)
 	synctest.Wait()
 	return served, cancel

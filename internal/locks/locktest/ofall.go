@@ -83,7 +83,7 @@ func together(w *World) {
 	for _, h := range others {
 		w.Expect(!h.TryLock(), "a second holder of the process came in")
 	}
-	var all []attempt
+	var all []Attempt
 	for _, h := range others {
 		done, cancel := h.start(func(ctx context.Context) error { return h.visit(ctx, &r) })
 		defer cancel()
@@ -94,7 +94,7 @@ func together(w *World) {
 	given := first.Unlock()
 	var failed error
 	for _, done := range all {
-		failed = errors.Join(failed, done.within(TTL))
+		failed = errors.Join(failed, done.Within(TTL))
 	}
 	r.judge(w)
 	w.Expect(given, "it cannot be released")

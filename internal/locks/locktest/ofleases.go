@@ -208,9 +208,9 @@ func renewalInFlight(w *World) {
 		unlocked, _ := a.start(a.Mutex.Unlock)
 		synctest.Wait()
 		b.MustLock() // the release does not wait for the renewal
-		w.Expect(errors.Is(unlocked.now(), errGoesOn), "Unlock did not wait")
+		w.Expect(errors.Is(unlocked.Now(), errGoesOn), "Unlock did not wait")
 		pause.Release()
-		err := unlocked.now()
+		err := unlocked.Now()
 		w.Expect(err == nil, "Unlock = %v", err)
 		b.MustUnlock()
 	}

@@ -21,11 +21,11 @@ func ofWaiters() []promise {
 func waits(w *World) {
 	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
 	a.MustLock()
-	served, _ := b.wait()
-	err := served.within(TTL / 2)
+	served, _ := b.Wait()
+	err := served.Within(TTL / 2)
 	w.Expect(errors.Is(err, errGoesOn), "Lock returned %v while another holder had the lock", err)
 	w.Expect(a.Unlock(), "the holder could not release the lock")
-	err = served.within(TTL / 3)
+	err = served.Within(TTL / 3)
 	w.Expect(err == nil, "the lock was free for a third of the ttl, and its waiter has not got it: %v", err)
 	w.Expect(!c.TryLock(), "Lock returned without the lock")
 	w.Expect(b.Unlock() && c.TryLock(), "the waiter could not release the lock")
@@ -58,24 +58,30 @@ func ofQueues() []promise {
 	})
 }
 
-// queued starts waiters one after another, and records the order in which they are served.
-type queued struct {
+// Queued starts waiters one after another, and records the order in which they are served.
+type Queued struct {
 	w    *World
 	mu   sync.Mutex
+	room room     // has their tokens
 	who  []string // the waiters served so far, in order
-	done []attempt
+	done []Attempt
 }
 
-// add starts a waiter that acquires the lock, works, and releases the lock.
-func (q *queued) add(h *Holder, work time.Duration) {
+// Queued returns a queue without waiters.
+func (w *World) Queued() *Queued { return &Queued{w: w} }
+
+// Add starts a waiter that acquires the lock, works, and releases the lock.
+func (q *Queued) Add(h *Holder, work time.Duration) {
 	done, _ := h.start(func(ctx context.Context) error {
 		if err := h.lock(ctx); err != nil {
 			return err
 		}
+		leave := q.room.enter(h)
 		q.mu.Lock()
 		q.who = append(q.who, h.name)
 		q.mu.Unlock()
 		time.Sleep(work)
+		leave()
 		return h.Mutex.Unlock(h.Ctx)
 	})
 	q.done = append(q.done, done)
@@ -83,45 +89,53 @@ func (q *queued) add(h *Holder, work time.Duration) {
 }
 
 // soFar returns the waiters served so far, in order.
-func (q *queued) soFar() []string {
+func (q *Queued) soFar() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clone(q.who)
 }
 
-// served expects that all waiters get the lock within the limit, in the order want.
-func (q *queued) served(limit time.Duration, want ...string) {
+// MustServe expects that all waiters get the lock within the limit, one at a time. It returns them
+// in the order in which they were served.
+func (q *Queued) MustServe(limit time.Duration) []string {
 	end := time.Now().Add(limit)
 	for _, done := range q.done {
 		synctest.Wait()
-		err := done.within(time.Until(end))
+		err := done.Within(time.Until(end))
 		q.w.Expect(err == nil, "not served within %v: %v; served were %v", limit, err, q.soFar())
 	}
-	q.w.Expect(fmt.Sprint(q.soFar()) == fmt.Sprint(want), "served %v, want %v", q.soFar(), want)
+	q.room.judge(q.w)
+	return q.soFar()
+}
+
+// MustServeInOrder expects that all waiters get the lock within the limit, in the order want.
+func (q *Queued) MustServeInOrder(limit time.Duration, want ...string) {
+	got := q.MustServe(limit)
+	q.w.Expect(slices.Equal(got, want), "served %v, want %v", got, want)
 }
 
 func fifo(w *World) {
-	a, q := w.Holder("a"), queued{w: w}
+	a, q := w.Holder("a"), w.Queued()
 	a.MustLock()
 	for _, who := range []string{"b", "c", "d"} {
-		q.add(w.Holder(who), 0)
+		q.Add(w.Holder(who), 0)
 	}
 	a.MustUnlock()
-	q.served(0, "b", "c", "d")
+	q.MustServeInOrder(0, "b", "c", "d")
 }
 
 func newcomer(w *World) {
-	a, b, c, q := w.Holder("a"), w.Holder("b"), w.Holder("c"), queued{w: w}
+	a, b, c, q := w.Holder("a"), w.Holder("b"), w.Holder("c"), w.Queued()
 	a.MustLock()
 	a.Stop()
 	time.Sleep(look / 2)
-	q.add(b, look)
+	q.Add(b, look)
 	time.Sleep(TTL - look/2 + Tick/2)
 	c.MustNotLock()
-	q.add(w.Holder("d"), 0)
+	q.Add(w.Holder("d"), 0)
 	time.Sleep(look)
 	w.Expect(len(w.queue()) == 1, "the queue has %v, want the only waiter", w.queue())
-	q.served(2*look, "b", "d")
+	q.MustServeInOrder(2*look, "b", "d")
 }
 
 // A waiter sends a heartbeat within each ttl, even a short one, and is in the queue only once.
@@ -129,26 +143,26 @@ func keepsPlace(w *World) {
 	const ttl = TTL / 10
 	a, b := w.holderWith("a", ttl), w.holderWith("b", ttl)
 	a.MustLock()
-	served, leave := b.wait()
+	served, leave := b.Wait()
 	for range 100 {
 		time.Sleep(ttl / 10)
 		w.Expect(len(w.queue()) == 1, "the queue has %v, want the waiter once", w.queue())
 	}
 	leave()
 	<-served
-	q := queued{w: w}
-	q.add(w.holderWith("c", ttl), 0)
-	q.add(b, 0)
+	q := w.Queued()
+	q.Add(w.holderWith("c", ttl), 0)
+	q.Add(b, 0)
 	time.Sleep(10 * ttl)
 	a.MustUnlock()
-	q.served(0, "c", "b")
+	q.MustServeInOrder(0, "c", "b")
 }
 
 // dead puts n waiters into the queue, and stops their processes.
 func (w *World) dead(n int) {
 	for i := range n {
 		h := w.Holder(fmt.Sprint("dead ", i))
-		h.wait()
+		h.Wait()
 		h.Stop()
 	}
 }
@@ -156,19 +170,19 @@ func (w *World) dead(n int) {
 // Both Unlock and the next request skip a dead waiter once its heartbeat has expired.
 func deadWaiters(w *World) {
 	for _, unlocked := range []bool{true, false} {
-		a, q := w.Holder("a"), queued{w: w}
+		a, q := w.Holder("a"), w.Queued()
 		a.MustLock()
 		w.dead(3)
 		time.Sleep(look / 2)
-		q.add(w.Holder("b"), 0)
+		q.Add(w.Holder("b"), 0)
 		time.Sleep(TTL - look/4)
 		if unlocked {
 			a.MustUnlock()
-			q.served(0, "b")
+			q.MustServeInOrder(0, "b")
 		} else {
 			a.Stop()
 			w.Del(w.Key)
-			q.served(look, "b")
+			q.MustServeInOrder(look, "b")
 		}
 	}
 }
@@ -190,7 +204,7 @@ func deadProcess(w *World) {
 	a, b := w.Holder("a"), w.Holder("b")
 	a.MustLock()
 	time.Sleep(look / 10)
-	a.Sibling("dead").wait()
+	a.Sibling("dead").Wait()
 	a.Stop()
 	time.Sleep(look / 10)
 	took := b.lockNow()
@@ -219,10 +233,10 @@ func givesUp(w *World) {
 	synctest.Wait()
 	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
 	a.MustUnlock()
-	w.mustBeFree()
+	w.MustBeFree()
 	err = b.lock(ctx)
 	w.Expect(errors.Is(err, errEnough), "Lock = %v after the wait was over", err)
-	w.mustBeFree()
+	w.MustBeFree()
 }
 
 // In one case the withdrawal reaches Redis before the request; in the other, after it.
@@ -237,35 +251,35 @@ func givesUpDuringRequest(w *World) {
 		leave()
 		synctest.Wait()
 		pause.Release()
-		err := gone.within(look + Tick)
+		err := gone.Within(look + Tick)
 		w.Expect(errors.Is(err, context.Canceled), "Lock = %v", err)
 		time.Sleep(look + Tick)
 		w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
 		a.MustUnlock()
-		w.mustBeFree()
+		w.MustBeFree()
 	}
 }
 
 func givesUpInVain(w *World) {
 	a, b := w.Holder("a"), w.Holder("b")
 	a.MustLock()
-	_, leave := b.wait()
+	_, leave := b.Wait()
 	b.Hook.On(Any, 4, Fail(ErrCut))
 	leave()
 	time.Sleep(TTL / 4)
 	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
 	a.MustUnlock()
-	w.mustBeFree()
+	w.MustBeFree()
 }
 
 // The waiter is woken, and leaves before it has asked again. A dead waiter is behind it.
 func leavingHeir(w *World) {
-	a, b, q := w.Holder("a"), w.Holder("b"), queued{w: w}
+	a, b, q := w.Holder("a"), w.Holder("b"), w.Queued()
 	a.MustLock()
-	gone, leave := b.wait()
+	gone, leave := b.Wait()
 	w.dead(1)
 	time.Sleep(look / 2)
-	q.add(w.Holder("c"), 0)
+	q.Add(w.Holder("c"), 0)
 	time.Sleep(TTL - look/4)
 	pause := NewPause()
 	asks := b.Hook.On(Any, 1, pause.Before)
@@ -277,9 +291,9 @@ func leavingHeir(w *World) {
 	if asks.Hits() == 0 {
 		b.MustUnlock()
 	}
-	q.served(0, "c")
+	q.MustServeInOrder(0, "c")
 	pause.Release()
-	if err := gone.now(); err == nil { // the lock was free, so b got it after all
+	if err := gone.Now(); err == nil { // the lock was free, so b got it after all
 		b.Unlock()
 	}
 }
@@ -289,12 +303,12 @@ func leavingHeir(w *World) {
 func leavesLate(w *World) {
 	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
 	a.MustLock()
-	gone, leave := b.wait()
+	gone, leave := b.Wait()
 	pause := NewPause()
 	b.Hook.On(Any, 1, pause.Before)
 	leave()
 	<-pause.Parked()
-	err := gone.within(look + Tick)
+	err := gone.Within(look + Tick)
 	w.Expect(errors.Is(err, context.Canceled), "Lock = %v", err)
 	time.Sleep(Tick)
 	a.MustUnlock()
@@ -305,7 +319,7 @@ func leavesLate(w *World) {
 		c.MustNotLock()
 		b.MustUnlock()
 	}
-	w.mustBeFree()
+	w.MustBeFree()
 }
 
 // While Redis is unavailable, most of the waiters that give up try only once to leave the queue.
@@ -316,7 +330,7 @@ func fewRetry(w *World) {
 	tries := func(waiters int) int {
 		before := failing.Hits()
 		for i := range waiters {
-			a.Sibling(fmt.Sprint("waiter ", i)).wait()
+			a.Sibling(fmt.Sprint("waiter ", i)).Wait()
 		}
 		time.Sleep(2 * TTL)
 		return failing.Hits() - before
@@ -332,9 +346,9 @@ func lostWakeUp(w *World) {
 	a, b := w.holderWith("a", ttl), w.holderWith("b", ttl)
 	a.MustLock()
 	b.Hook.On(Command("blpop"), 1, LoseReply(ErrCut))
-	served, _ := b.wait()
+	served, _ := b.Wait()
 	a.MustUnlock()
-	err := served.within(ttl / 3)
+	err := served.Within(ttl / 3)
 	w.Expect(err == nil, "after a third of the ttl: %v", err)
 	b.MustUnlock()
 
@@ -349,8 +363,8 @@ func lostWakeUp(w *World) {
 		}
 		return send()
 	})
-	served, _ = b.wait()
-	err = served.within(ttl/3 + Tick)
+	served, _ = b.Wait()
+	err = served.Within(ttl/3 + Tick)
 	w.Expect(err == nil, "after a third of the ttl: %v", err)
 }
 
@@ -358,10 +372,10 @@ func lostWakeUp(w *World) {
 func leaseOfWaiter(w *World) {
 	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
 	a.MustLock()
-	served, _ := b.wait()
+	served, _ := b.Wait()
 	time.Sleep(TTL / 2)
 	a.MustUnlock()
-	w.Expect(served.now() == nil, "the waiter is not served")
+	w.Expect(served.Now() == nil, "the waiter is not served")
 	w.Expect(w.TTL(w.Key) > TTL/2, "Redis keeps the lock for %v", w.TTL(w.Key))
 	ctx := b.Context()
 	b.Hook.On(Any, -1, Fail(ErrCut))
@@ -378,39 +392,39 @@ func leaseOfWaiter(w *World) {
 func redisFails(w *World) {
 	a, b := w.Holder("a"), w.Holder("b")
 	a.MustLock()
-	failed, _ := b.wait()
+	failed, _ := b.Wait()
 	away := b.Hook.On(Any, -1, Fail(ErrCut))
-	err := failed.within(2 * look)
+	err := failed.Within(2 * look)
 	w.Expect(errors.Is(err, ErrCut), "Lock = %v", err)
 	time.Sleep(TTL / 2)
 	away.Off()
 	time.Sleep(TTL / 5)
 	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
 	a.MustUnlock()
-	w.mustBeFree()
+	w.MustBeFree()
 }
 
 func ownerReenters(w *World) {
 	if w.lock.WithOwner == nil {
 		return
 	}
-	outer, q := w.Holder("a"), queued{w: w}
+	outer, q := w.Holder("a"), w.Queued()
 	inner := outer.Sibling("a")
 	outer.MustLock()
-	q.add(w.Holder("b"), 0)
+	q.Add(w.Holder("b"), 0)
 	took := inner.lockNow()
 	w.Expect(took == 0, "the owner waited %v for itself", took)
 	inner.MustUnlock()
 	synctest.Wait()
 	w.Expect(len(q.soFar()) == 0, "the inner Unlock hands the lock on")
 	outer.MustUnlock()
-	q.served(0, "b")
+	q.MustServeInOrder(0, "b")
 }
 
 // One process waits for many locks.
 func halfOfThePool(w *World) {
 	const locks = 50
-	key, waiting, q := w.Key, w.Holder("waiting"), queued{w: w}
+	key, waiting, q := w.Key, w.Holder("waiting"), w.Queued()
 	pool := waiting.rdb.Options().PoolSize
 	var blocked gauge
 	waiting.Hook.On(Command("blpop"), -1, blocked.count)
@@ -419,7 +433,7 @@ func halfOfThePool(w *World) {
 		w.Key = fmt.Sprint(key, i)
 		held = append(held, w.Holder("holder"))
 		held[i].MustLock()
-		q.add(waiting.Sibling("waiting"), 0)
+		q.Add(waiting.Sibling("waiting"), 0)
 	}
 	w.Expect(blocked.most <= pool/2, "%d waiters block a connection each; the pool has %d", blocked.most, pool)
 	for _, h := range held {

@@ -134,31 +134,31 @@ func (w *World) queue() []string {
 	return who
 }
 
-// mustBeFree ends the scenario if the lock is held, or a waiter is in the queue.
-func (w *World) mustBeFree() {
+// MustBeFree ends the scenario if the lock is held, or a waiter is in the queue.
+func (w *World) MustBeFree() {
 	synctest.Wait()
 	w.Expect(!w.Exists(w.Key), "the lock is not free")
 	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
 }
 
-// attempt receives the error of a call when the call returns.
-type attempt <-chan error
+// An Attempt receives the error of a call when the call returns.
+type Attempt <-chan error
 
 // errGoesOn is the error of a call that has not returned in time.
 var errGoesOn = errors.New("it has not returned")
 
-// within returns the error of the call, or errGoesOn if it takes longer than limit.
-func (a attempt) within(limit time.Duration) error {
+// Within returns the error of the call, or errGoesOn if it takes longer than limit.
+func (a Attempt) Within(limit time.Duration) error {
 	select {
 	case err := <-a:
 		return err
 	case <-time.After(limit):
-		return a.now()
+		return a.Now()
 	}
 }
 
-// now returns the error of the call, or errGoesOn if the call needs more (virtual) time to return.
-func (a attempt) now() error {
+// Now returns the error of the call, or errGoesOn if the call needs more (virtual) time to return.
+func (a Attempt) Now() error {
 	synctest.Wait()
 	select {
 	case err := <-a:

@@ -25,8 +25,8 @@
 //     twice, and the lock stays held until ttl has passed
 //   - Unlock after a re-entry that Redis never saw releases the outer hold
 //   - a lock that nobody unlocks is renewed forever
-//   - a process paused for longer than ttl learns of the loss only when it
-//     resumes, maybe one write too late: TestPausedHolderWritesTooLate
+//   - as in stage 6, a process paused for longer than ttl learns of the loss only when
+//     it resumes, maybe one write too late
 //
 // TestPromises checks each line above that names no test.
 package lock

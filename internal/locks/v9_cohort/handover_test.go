@@ -41,14 +41,14 @@ func TestNobodyReliesOnMoreThanRedisKeeps(t *testing.T) {
 						b = between.Sibling("b")
 					}
 					a.MustLock()
-					var first <-chan error
+					var first locktest.Attempt
 					if way.between {
-						first = begin(between.Ctx, between)
+						first, _ = between.Wait()
 					}
 					if way.unheard {
 						between.Hook.On(locktest.Command("blpop"), 1, locktest.LoseReply(locktest.ErrCut))
 					}
-					served := begin(b.Ctx, b)
+					served, _ := b.Wait()
 					time.Sleep(short / 4)
 					if way.late {
 						time.Sleep(2 * long)
@@ -153,8 +153,7 @@ func TestFailedGivingUpIsTriedAgain(t *testing.T) {
 		err = mutex(c).Lock(c.Ctx)
 		w.Expect(err == nil && time.Since(start) <= 2*outage, "c: %v after %v", err, time.Since(start))
 		// b waits and leaves, and Redis does not learn of it.
-		ctx, leave := context.WithCancel(b.Ctx)
-		gone := begin(ctx, b)
+		gone, leave := b.Wait()
 		rule = b.Hook.On(locktest.Script(leaveSource), -1, locktest.Fail(errReadOnly))
 		time.AfterFunc(outage, rule.Off)
 		leave()

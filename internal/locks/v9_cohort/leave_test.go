@@ -1,8 +1,6 @@
 package lock
 
 import (
-	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,27 +24,19 @@ func TestLostHoldIsGivenBack(t *testing.T) {
 	})
 }
 
-// mustBeFree ends the scenario unless the lock is free and its queue empty.
-func mustBeFree(w *locktest.World, when string) {
-	synctest.Wait()
-	queue, _ := w.List(w.Key + ":queue")
-	w.Expect(!w.Exists(w.Key) && len(queue) == 0, "%s: the lock is held: %v; the queue has %v", when, w.Exists(w.Key),
-		queue)
-}
-
 // All waiters of a process leave while its Unlock is in flight, which queues the process up
 // again. They leave nothing behind, whether that or leave.lua reaches Redis first.
 func TestCancelDuringUnlockLeavesNothing(t *testing.T) {
-	for name, where := range map[string]func(*locktest.Pause) locktest.Action{
-		"before": func(p *locktest.Pause) locktest.Action { return p.Before },
-		"after":  func(p *locktest.Pause) locktest.Action { return p.After },
+	for _, where := range []func(*locktest.Pause) locktest.Action{
+		func(p *locktest.Pause) locktest.Action { return p.Before },
+		func(p *locktest.Pause) locktest.Action { return p.After },
 	} {
 		locktest.Scenario(t, stage(), func(w *locktest.World) {
 			a := w.Holder("a")
 			b := a.Sibling("b")
 			a.MustLock()
-			ctx, leave := context.WithCancel(b.Ctx)
-			gone, given := begin(ctx, b), make(chan error, 1)
+			gone, leave := b.Wait()
+			given := make(chan error, 1)
 			time.Sleep(long)
 			pause := locktest.NewPause()
 			a.Hook.On(locktest.Script(unlockSource), 1, where(pause))
@@ -58,7 +48,7 @@ func TestCancelDuringUnlockLeavesNothing(t *testing.T) {
 			pause.Release()
 			err := <-given
 			w.Expect(err == nil, "Unlock = %v", err)
-			mustBeFree(w, "left with Unlock parked "+name+" Redis")
+			w.MustBeFree()
 		})
 	}
 }
@@ -70,13 +60,13 @@ func TestKeptLockIsGivenBack(t *testing.T) {
 		a := w.Holder("a")
 		b := a.Sibling("b")
 		a.MustLock()
-		served := begin(b.Ctx, b)
+		served, _ := b.Wait()
 		time.Sleep(long)
 		a.MustUnlock()
 		mustBeServed(w, served, "b")
 		time.Sleep(2 * ttl)
 		b.MustUnlock()
-		mustBeFree(w, "kept by its process")
+		w.MustBeFree()
 	})
 }
 
@@ -85,18 +75,16 @@ func TestProcessQueuesUpAgain(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, first, later := w.Holder("a"), w.Holder("first"), w.Holder("later")
 		a.MustLock()
-		var o order
-		o.wait(a.Sibling("own"), "own")
-		o.wait(first, "first")
+		q := w.Queued()
+		q.Add(a.Sibling("own"), 0)
+		q.Add(first, 0)
 		time.Sleep(long)
 		pause := first.Sibling("pause")
-		served := begin(pause.Ctx, pause)
+		served, _ := pause.Wait()
 		a.MustUnlock()
 		mustBeServed(w, served, "pause")
-		o.wait(later, "later")
+		q.Add(later, 0)
 		pause.MustUnlock()
-		got := o.served(w)
-		want := []string{"first", "own", "later"}
-		w.Expect(slices.Equal(got, want), "served %v, want %v", got, want)
+		q.MustServeInOrder(0, "first", "own", "later")
 	})
 }

@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"oversell/internal/locks/locktest"
 )
@@ -21,18 +16,6 @@ const (
 	ttl  = locktest.TTL
 	long = 2 * ttl // for a process not to hand the lock on any more
 )
-
-// A hold that a test leaves behind would be renewed on and on.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		mu.Lock()
-		if code == 0 && len(cohorts) > 0 {
-			fmt.Println("left behind:", cohorts)
-			code = 1
-		}
-		os.Exit(code)
-	}))
-}
 
 // stage is this stage's lock.
 func stage() locktest.Lock {
@@ -59,67 +42,21 @@ func withTTL(ttl *time.Duration) locktest.Lock {
 	return lock
 }
 
-func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
+func TestPromises(t *testing.T) {
+	locktest.Run(t, stage())
+	mu.Lock()
+	defer mu.Unlock()
+	if len(cohorts) > 0 {
+		t.Error("left behind, and renewed on and on:", cohorts)
+	}
+}
 
 func mutex(h *locktest.Holder) *Mutex { return h.Mutex.(*Mutex) }
 
-// begin starts a Lock, and returns when the holder waits or has the lock.
-func begin(ctx context.Context, h *locktest.Holder) (served <-chan error) {
-	got := make(chan error, 1)
-	go func() { got <- mutex(h).Lock(ctx) }()
-	synctest.Wait()
-	return got
-}
-
 // mustBeServed ends the scenario unless a wait has ended with the lock.
-func mustBeServed(w *locktest.World, served <-chan error, who string) {
-	synctest.Wait()
-	select {
-	case err := <-served:
-		w.Expect(err == nil, "%s: Lock = %v", who, err)
-	default:
-		w.Expect(false, "%s still waits", who)
-	}
-}
-
-// order records the order in which waiters hold the lock, and their tokens.
-type order struct {
-	all sync.WaitGroup
-
-	mu     sync.Mutex
-	who    []string
-	tokens []int64
-	failed error
-}
-
-// wait starts a waiter that records its turn and releases the lock.
-func (o *order) wait(h *locktest.Holder, note string) {
-	o.all.Go(func() {
-		err := mutex(h).Lock(h.Ctx)
-		o.mu.Lock()
-		if err == nil {
-			o.who, o.tokens = append(o.who, note), append(o.tokens, h.Token())
-		}
-		o.mu.Unlock()
-		if err == nil {
-			err = h.Mutex.Unlock(h.Ctx)
-		}
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.failed = errors.Join(o.failed, err)
-	})
-	synctest.Wait() // it is in the queue
-}
-
-// served waits until all waiters have had the lock, and returns them in the order in which they had
-// it. A later holder must have a larger token.
-func (o *order) served(w *locktest.World) []string {
-	o.all.Wait()
-	w.Expect(o.failed == nil, "a waiter fails: %v", o.failed)
-	for i := 1; i < len(o.tokens); i++ {
-		w.Expect(o.tokens[i-1] < o.tokens[i], "%s has token %d after %d", o.who[i], o.tokens[i], o.tokens[i-1])
-	}
-	return o.who
+func mustBeServed(w *locktest.World, served locktest.Attempt, who string) {
+	err := served.Now()
+	w.Expect(err == nil, "%s: Lock = %v", who, err)
 }
 
 func TestFIFOInAProcess(t *testing.T) {
@@ -127,16 +64,14 @@ func TestFIFOInAProcess(t *testing.T) {
 		a := w.Holder("a")
 		a.MustLock()
 		sent := a.Hook.Count(locktest.Any)
-		var o order
+		q := w.Queued()
 		var want []string
 		for i := range maxPasses {
-			who := fmt.Sprint("waiter ", i)
-			want = append(want, who)
-			o.wait(a.Sibling(who), who)
+			want = append(want, fmt.Sprint("waiter ", i))
+			q.Add(a.Sibling(want[i]), 0)
 		}
 		a.MustUnlock()
-		got := o.served(w)
-		w.Expect(slices.Equal(got, want), "served %v, want %v", got, want)
+		q.MustServeInOrder(0, want...)
 		n := sent.Hits()
 		w.Expect(n == 1, "%d commands for %d turns in one process, want the last Unlock's", n, maxPasses)
 	})
@@ -148,17 +83,17 @@ func TestProcessesTakeTurns(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		processes := []*locktest.Holder{w.Holder("a"), w.Holder("b"), w.Holder("c")}
 		processes[0].MustLock()
-		var o order
+		q := w.Queued()
 		for p, h := range processes {
 			for i := range 3 * (maxPasses + 1) {
-				o.wait(h.Sibling(fmt.Sprint(p, i)), fmt.Sprint(p))
+				q.Add(h.Sibling(fmt.Sprint(p, i)), 0)
 			}
 		}
 		processes[0].MustUnlock()
-		who := o.served(w)
+		who := q.MustServe(10 * ttl)
 		longest, run := 0, 0
 		for i := range who {
-			if run++; i > 0 && who[i] != who[i-1] {
+			if run++; i > 0 && who[i][0] != who[i-1][0] { // of another process
 				run = 1
 			}
 			// At the end nobody else waits.
@@ -176,17 +111,14 @@ func TestCancelOfOneOfMany(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")
 		a.MustLock()
-		ctx, leave := context.WithCancel(b.Ctx)
-		gone := begin(ctx, b)
-		var o order
-		o.wait(b.Sibling("c"), "c")
+		gone, leave := b.Wait()
+		q := w.Queued()
+		q.Add(b.Sibling("c"), 0)
 		leave()
 		err := <-gone
 		w.Expect(errors.Is(err, context.Canceled), "Lock = %v", err)
-		start := time.Now()
 		a.MustUnlock()
-		who := o.served(w)
-		w.Expect(time.Since(start) == 0 && len(who) == 1, "%v served after %v, want c at once", who, time.Since(start))
+		q.MustServeInOrder(0, "c")
 	})
 }
 
@@ -207,7 +139,7 @@ func TestTokenAfter(t *testing.T) {
 		token, err := mutex(a).TokenAfter(a.Ctx, last)
 		w.Expect(err == nil && a.Token() == token, "got token %d, %v, and has %d", token, err, a.Token())
 		grows("the holder", token)
-		served := begin(next.Ctx, next)
+		served, _ := next.Wait()
 		a.MustUnlock()
 		mustBeServed(w, served, "next")
 		grows("the next holder in the process", next.Token())

@@ -25,7 +25,7 @@ func TestLostHoldLetsItsProcessGoOn(t *testing.T) {
 			b, again := a.Sibling("b"), a.Sibling("a")
 			a.MustLock()
 			lost := a.Context()
-			served := begin(b.Ctx, b)
+			served, _ := b.Wait()
 			lose(w, a)
 			time.Sleep(ttl + ttl/3) // a hangs
 			mustBeServed(w, served, "b")
@@ -53,7 +53,7 @@ func TestLostHoldIsNotHandedOn(t *testing.T) {
 		a := w.Holder("a")
 		b := a.Sibling("b")
 		a.MustLock()
-		served := begin(b.Ctx, b)
+		served, _ := b.Wait()
 		mu.Lock()
 		lost := mutex(a).turn.hold
 		lost.expires = time.Now() // and the timer has not fired yet
@@ -76,7 +76,7 @@ func TestLateGrantLetsNobodyIn(t *testing.T) {
 			time.Sleep(ttl)
 			return err
 		})
-		served := begin(b.Ctx, b)
+		served, _ := b.Wait()
 		asked := b.Hook.Count(locktest.Script(lockSource))
 		a.MustUnlock()
 		time.Sleep(ttl + ttl/3)
@@ -92,17 +92,16 @@ func TestRenewalIsCountedOnce(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a := w.Holder("a")
 		a.MustLock()
-		var o order
+		q := w.Queued()
 		var waiters []*locktest.Holder
 		for i := range 50 {
-			who := fmt.Sprint("waiter ", i)
-			waiters = append(waiters, a.Sibling(who))
-			o.wait(waiters[i], who)
+			waiters = append(waiters, a.Sibling(fmt.Sprint("waiter ", i)))
+			q.Add(waiters[i], 0)
 		}
 		sent := a.Hook.Count(locktest.Script(renewSource))
 		time.Sleep(ttl / 2)
 		a.MustUnlock()
-		o.served(w)
+		q.MustServe(0)
 		own := mutex(a).Renewals()
 		counted := own
 		for _, h := range waiters {
@@ -121,7 +120,7 @@ func TestContextEndsWithItsOwnTurn(t *testing.T) {
 		b := a.Sibling("b")
 		a.MustLock()
 		before := a.Context()
-		served := begin(b.Ctx, b)
+		served, _ := b.Wait()
 		a.MustUnlock()
 		mustBeServed(w, served, "b")
 		after, others := a.Context(), b.Context()

@@ -39,6 +39,7 @@ func TestContendersServeAll(t *testing.T) {
 	names := []string{
 		"v1_setnx+line:2ms", "v7_queue", "rueidislock", "v3_uuid+backoff:1ms-64ms", "v6_watchdog+fixed:5ms",
 		"redsync:best", "redislock:best", "rueidislock:best", "mutex+setnx",
+		"v2_ttl+line:2ms", "v4_lua+line:2ms", "v5_reentrant+line:2ms", "v8_fenced", "v9_cohort",
 	}
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {

@@ -1,10 +1,12 @@
 package anomalies
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"oversell/internal/fault"
 	"oversell/internal/lab"
 )
 
@@ -80,6 +82,24 @@ func TestProofIsNotShown(t *testing.T) {
 	for _, e := range c.Trace {
 		if e.At > 0 || e.Actor != "A" {
 			t.Errorf("it shows %+v", e)
+		}
+	}
+}
+
+// If a fault met no command, the cell is not decided: the break that is seen has another cause.
+func TestFaultThatDidNotHappenDecidesNothing(t *testing.T) {
+	for _, spare := range []bool{false, true} {
+		c := tried(t, lab.Scenario{Run: func(w *lab.World) lab.Verdict {
+			w.Start("A").Inject(func(cmd fault.Command) bool { return cmd.Is("NEVER") }, 1, "it is never sent",
+				lab.Drop).Spare = spare
+			return w.Broke("A", "something else")
+		}})
+		broken := slices.ContainsFunc(c.Trace, func(e lab.Event) bool { return e.Kind == lab.Break })
+		if spare && (c.Outcome != lab.Breaks || !broken) {
+			t.Errorf("a spare fault: %s: %s", c.Outcome, c.Note)
+		}
+		if !spare && (c.Outcome != lab.Unknown || broken || !strings.Contains(c.Note, "it is never sent")) {
+			t.Errorf("%s: %s; marked as a break: %v", c.Outcome, c.Note, broken)
 		}
 	}
 }

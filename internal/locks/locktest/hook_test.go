@@ -6,12 +6,9 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"oversell/internal/locks/locktest"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A paused command is never sent once its caller has given up.
 func TestPauseAndCancel(t *testing.T) {

@@ -3,15 +3,22 @@ package locktest_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
+	"oversell/internal/locks"
 	"oversell/internal/locks/locktest"
 )
+
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 // Processes with few connections each take many locks in turn, on a cluster too, where the
 // keys of different locks are on different nodes. Their waiters sleep in Redis.
@@ -22,10 +29,14 @@ func TestManyLocksWithAFewConnections(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			url := serve(t)
-			for _, stage := range stages(t)[6:] {
+			for _, name := range locks.Stages()[6:] {
+				stage, err := catalog.Strategies().Find(name)
+				if err != nil {
+					t.Fatal(err)
+				}
 				for _, pool := range []int{1, 2, 5} {
 					if err := takeTurns(stage, dial(t, url, pool), locktest.Key(t)); err != nil {
-						t.Errorf("%s, %d connections: %v", stage.name, pool, err)
+						t.Errorf("%s, %d connections: %v", name, pool, err)
 					}
 				}
 			}
@@ -47,16 +58,17 @@ func dial(t testing.TB, url string, pool int) (processes []redis.UniversalClient
 }
 
 // takeTurns makes two goroutines in each process take each of 20 locks three times.
-func takeTurns(s stage, processes []redis.UniversalClient, key string) error {
+func takeTurns(stage catalog.Strategy, processes []redis.UniversalClient, key string) error {
 	const locks = 20
 	var all errgroup.Group
 	for p, rdb := range processes {
+		of := stage.Distributed(catalog.Options{Redis: rdb, TTL: time.Minute})
 		for i := range 2 * locks {
-			lock := s.New(rdb, fmt.Sprintf("%s{%d}", key, i%locks), holdTTL)
-			ctx := s.WithOwner(context.Background(), fmt.Sprint(p, ":", i))
+			lock := of.New(fmt.Sprintf("%s{%d}", key, i%locks))
+			ctx := of.WithOwner(context.Background(), fmt.Sprint(p, ":", i))
 			all.Go(func() error {
 				for range 3 {
-					if err := s.lock(ctx, lock); err != nil {
+					if err := lock.(guard.Waiter).Lock(ctx); err != nil {
 						return err
 					}
 					if err := lock.Unlock(ctx); err != nil {

@@ -23,24 +23,10 @@ func changed(change func(m *lock.Mutex, rdb redis.UniversalClient) Mutex) Lock {
 	}
 }
 
-// constant gives every holder the same token, and falling gives ever smaller tokens.
-type (
-	constant struct{ *lock.Mutex }
-	falling  struct{ *lock.Mutex }
-)
+// constant gives every holder the same token.
+type constant struct{ *lock.Mutex }
 
-func (constant) Token() int64  { return 7 }
-func (f falling) Token() int64 { return -f.Mutex.Token() }
-
-// impatient does not wait.
-type impatient struct{ *lock.Mutex }
-
-func (m impatient) Lock(ctx context.Context) error {
-	if ok, err := m.TryLock(ctx); ok || err != nil {
-		return err
-	}
-	return errFake
-}
+func (constant) Token() int64 { return 7 }
 
 // trusting waits for a while, and then believes that it has the lock.
 type trusting struct {
@@ -124,9 +110,7 @@ func TestBrokenLocksBreakTheirPromise(t *testing.T) {
 	}{
 		"unchanged":      {func(m *lock.Mutex, _ client) Mutex { return m }, nil},
 		"the same token": {func(m *lock.Mutex, _ client) Mutex { return constant{m} }, []string{together}},
-		"falling tokens": {func(m *lock.Mutex, _ client) Mutex { return falling{m} }, []string{together}},
 		"lent within":    {func(m *lock.Mutex, rdb client) Mutex { return lent{m, rdb, &holds} }, []string{together}},
-		"no waiting":     {func(m *lock.Mutex, _ client) Mutex { return impatient{m} }, []string{together, waits}},
 		"waits a little": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, TTL / 30} },
 			[]string{together, waits}},
 		"enters anyway": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, TTL * 3 / 5} },

@@ -107,6 +107,9 @@ func (e *Extended) Context(ctx context.Context) context.Context {
 	}
 	inside, end := context.WithCancelCause(ctx)
 	context.AfterFunc(held, func() { end(context.Cause(held)) })
+	if held.Err() != nil { // AfterFunc takes a moment
+		end(context.Cause(held))
+	}
 	return inside
 }
 

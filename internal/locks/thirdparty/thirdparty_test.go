@@ -36,17 +36,16 @@ type library struct {
 	name     string
 	open     func(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(key string) mutex
 	redisKey func(key string) string
-	extends  bool // the lease is extended as long as the lock is held
 }
 
-func itself(key string) string { return key }
+// onGoRedis are the two that use go-redis.
+func onGoRedis() []library {
+	itself := func(key string) string { return key }
+	return []library{{"redsync", openRedsync, itself}, {"redislock", openRedislock, itself}}
+}
 
 func all() []library {
-	return []library{
-		{"redsync", openRedsync, itself, false},
-		{"redislock", openRedislock, itself, false},
-		{"rueidislock", openRueidislock, RueidislockKey, true},
-	}
+	return append(onGoRedis(), library{"rueidislock", openRueidislock, RueidislockKey})
 }
 
 func openRedsync(_ testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(string) mutex {
@@ -143,20 +142,6 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-func unlock(t testing.TB, m mutex) {
-	t.Helper()
-	if err := m.Unlock(context.Background()); err != nil {
-		t.Error("Unlock:", err)
-	}
-}
-
-func mustNotBeHeld(t testing.TB, m mutex) {
-	t.Helper()
-	if err := m.Unlock(context.Background()); !errors.Is(err, ErrNotHeld) {
-		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
-	}
-}
-
 // waiting starts m.Lock and returns a channel for its error.
 func waiting(ctx context.Context, m mutex) <-chan error {
 	out := make(chan error, 1)
@@ -210,9 +195,9 @@ func TestWaitEndsWithItsCause(t *testing.T) {
 		if try(t, c) {
 			t.Error("the holder's lock is gone")
 		}
-		unlock(t, a)
+		locktest.Unlock(t, a)
 		eventually(t, "those who went have left nothing behind", func() bool { return try(t, c) })
-		unlock(t, c)
+		locktest.Unlock(t, c)
 	})
 }
 
@@ -252,29 +237,37 @@ func TestHoldOutlivesTheWait(t *testing.T) {
 }
 
 // The two libraries that use go-redis make the promises of stage 4, and can also wait. Their flaw
-// here is that the lease expires while the holder still works.
+// here is that the lease expires while the holder still works, unless it is extended. Then the
+// holder is also told of a loss.
 func TestPromises(t *testing.T) {
-	for _, lib := range all() {
-		if lib.extends {
-			continue
+	for _, lib := range onGoRedis() {
+		for _, extended := range []bool{false, true} {
+			lock := locktest.Lock{NotHeld: ErrNotHeld, Lost: ErrLost, Breaks: []string{
+				"the holder may take the lock again",
+				"a process stopped for longer than the ttl keeps the lock",
+			}}
+			lock.New = func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
+				m := lib.open(t, rdb, ttl)(key)
+				if extended {
+					return Extend(m.(extendable), ttl, context.Background())
+				}
+				return m
+			}
+			if extended {
+				lock.Breaks = append(lock.Breaks, "a lock that nobody unlocks is free in the end",
+					"the context of the work ends with the hold",          // before the first hold it goes on
+					"a renewal that fails does not lose the lock",         // if it gets no answer
+					"a lease counts from its request, not from the reply", // a try whose reply is late fails
+					"Unlock waits for a renewal in flight")                // it gives it up
+			} else {
+				lock.Breaks = append(lock.Breaks, "work longer than the ttl keeps the lock")
+			}
+			if lib.name == "redislock" { // redsync releases a lock that it may have acquired
+				lock.Breaks = append(lock.Breaks, "a lock whose reply was lost can be released",
+					"a retry after a lost reply does no harm")
+			}
+			t.Run(fmt.Sprint(lib.name, ", extended ", extended), func(t *testing.T) { locktest.Run(t, lock) })
 		}
-		breaks := []string{
-			"the holder may take the lock again",
-			"work longer than the ttl keeps the lock",
-			"a process stopped for longer than the ttl keeps the lock",
-		}
-		if lib.name == "redislock" { // redsync releases a lock that it may have acquired
-			breaks = append(breaks, "a lock whose reply was lost can be released",
-				"a retry after a lost reply does no harm")
-		}
-		t.Run(lib.name, func(t *testing.T) {
-			locktest.Run(t, locktest.Lock{
-				New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
-					return lib.open(t, rdb, ttl)(key)
-				},
-				NotHeld: ErrNotHeld, Breaks: breaks,
-			})
-		})
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/locks/locktest"
 )
@@ -33,8 +32,8 @@ func TestRedsyncGivesUp(t *testing.T) {
 		if took := time.Since(start); took < 31*50*time.Millisecond || took > 31*250*time.Millisecond {
 			t.Errorf("it took %v; want 31 times 50 to 250 ms", took)
 		}
-		mustNotBeHeld(t, b)
-		unlock(t, a)
+		locktest.MustNotHold(t, b, ErrNotHeld)
+		locktest.Unlock(t, a)
 	})
 }
 
@@ -76,15 +75,8 @@ func (s slow) Deadline() (time.Time, bool) { return s.deadline, true }
 // Lock must still return the cause of the wait's end, not the connection's
 // error.
 func TestWaitThatHearsLateOfItsEnd(t *testing.T) {
-	for name, open := range map[string]func(rdb redis.UniversalClient, key string) mutex{
-		"redsync": func(rdb redis.UniversalClient, key string) mutex {
-			return NewRedsync(rdb, redsync.WithExpiry(ttl)).New(key)
-		},
-		"redislock": func(rdb redis.UniversalClient, key string) mutex {
-			return NewRedislock(rdb, ttl, LinearBackoff).New(key)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, lib := range onGoRedis() {
+		t.Run(lib.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := locktest.StartTicking(t)
 				s.Hook.On(locktest.Any, -1, locktest.Fail(os.ErrDeadlineExceeded))
@@ -92,7 +84,7 @@ func TestWaitThatHearsLateOfItsEnd(t *testing.T) {
 				ctx, end := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Minute, func() { end(late) })
 				wait := slow{ctx, time.Now()}
-				if err := open(s.Client, locktest.Key(t)).Lock(wait); err != late {
+				if err := lib.open(t, s.Client, ttl)(locktest.Key(t)).Lock(wait); err != late {
 					t.Errorf("Lock = %v; want %v", err, late)
 				}
 			})

@@ -8,14 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/guard"
@@ -26,14 +22,10 @@ import (
 const asProgram = "LAB_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	logging.Disable()
-	debug.SetGCPercent(400) // the lab allocates a lot and keeps little of it
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
-	// A client that could not dial tries again, and notices only a second later
-	// that it is closed.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	os.Exit(backendtest.Main(m))
 }
 
 // runs runs the program and returns what it printed.

@@ -52,10 +52,6 @@ func TestSearchIsAligned(t *testing.T) {
 			t.Errorf("-lang %s: lines go on at the columns %v:\n%s", language, starts, out)
 		}
 	}
-	out, _ := runs(t, exitExpected, "-search", "v1", "-goal", "stuck")
-	if !strings.Contains(out, "stuck           1 move: lA\n") {
-		t.Errorf("one move is not counted as one:\n%s", out)
-	}
 }
 
 // A goal about a lock is not called impossible for a strategy without a lock, nor a goal about a

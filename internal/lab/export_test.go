@@ -2,8 +2,6 @@ package lab
 
 // Exported for package lab_test, whose tests play all anomalies. This package cannot import them.
 var (
-	KeysAfter     = keysAfter
-	BriefKeys     = briefKeys
 	AddsUp        = addsUp
 	LeavesNothing = leavesNothing
 )

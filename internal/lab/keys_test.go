@@ -55,8 +55,9 @@ func briefKeys(keys map[string]Key, ttls bool) string {
 	return strings.Join(out, ", ")
 }
 
-// addsUp plays a scenario, and compares the keys of the trace with those in Redis. It returns the
-// number of keys.
+// addsUp plays a scenario, and compares the keys of the trace with those in Redis. Each change must
+// be in the trace beside what made it, so that a last look finds no other. It returns how many keys
+// there are.
 func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	s := inMemoryFor(c)
 	defer s.close()
@@ -66,6 +67,9 @@ func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	w.Settle()
 	w.alone(func() { w.show(w.trace.add("", Note, "over")) })
 	at, events := w.trace.ms(), w.trace.events()
+	if late := events[len(events)-1].Keys; len(late) > 0 {
+		t.Errorf("%s on %s: only at the end the trace has %+v", sc.Name, c.Name, late)
+	}
 	has := make(map[string]Key)
 	for _, space := range w.spaces {
 		states, err := space.read(w.ctx, space.side.Keys(w.ctx, "*").Val())

@@ -6,18 +6,22 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"oversell/internal/fault"
-	"oversell/internal/guard"
 )
 
 // inWorld runs f in a world of its own, in virtual time.
 func inWorld(t *testing.T, f func(t *testing.T, w *World)) {
 	t.Helper()
+	inWorldOf(t, "v2_ttl", f)
+}
+
+// inWorldOf runs f in a world whose lock is that of a strategy.
+func inWorldOf(t *testing.T, strategy string, f func(t *testing.T, w *World)) {
+	t.Helper()
+	c := subject(t, strategy)
 	err := InVirtualTime(func() {
-		s := inMemory()
+		s := inMemoryFor(c)
 		defer s.close()
-		w := newWorld(context.Background(), s, subject(t, "v2_ttl"), 3*time.Second)
+		w := newWorld(context.Background(), s, c, 3*time.Second)
 		defer w.close()
 		f(t, w)
 	})
@@ -26,51 +30,14 @@ func inWorld(t *testing.T, f func(t *testing.T, w *World)) {
 	}
 }
 
-// With each subject that has its own way of waiting, the lock is still held after the wait has
-// ended.
+// A library may end the hold with the context of the wait. The holder of a cell keeps the lock after
+// the wait has ended.
 func TestWaitIsNotTheHold(t *testing.T) {
-	waiting := 0
-	err := InVirtualTime(func() {
-		for _, c := range Subjects() {
-			if c.Lock == nil || c.InProcess {
-				continue
-			}
-			s := inMemoryFor(c)
-			w := newWorld(context.Background(), s, c, 3*time.Second)
-			h := w.Start("A").Holder()
-			if _, ok := h.lock.(guard.Waiter); ok {
-				waiting++
-				got := h.Wait(2 * w.TTL)
-				w.Sleep(w.TTL / 10)
-				if held := w.LockHeld(); !got || !held {
-					t.Errorf("%s: got the lock %v; has it after the wait: %v", c.Name, got, held)
-				}
-			}
-			w.close()
-			s.close()
-		}
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	if waiting < 4 {
-		t.Errorf("only %d subjects wait in their own way", waiting)
-	}
-}
-
-func TestFaultIsForTheEvalAfterNoScript(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *World) {
-		p := w.Start("A")
-		p.Inject(fault.Command.Script, 1, "its reply is lost", loseReply)
-		script := redis.NewScript("return redis.call('SET', KEYS[1], 1)")
-		if err := script.Run(w.ctx, p.rdb, []string{w.StockKey()}).Err(); err == nil {
-			t.Error("no error")
-		}
-		if w.Side.Exists(w.ctx, w.StockKey()).Val() != 1 {
-			t.Error("the script was not run")
-		}
-		if events := w.trace.events(); len(events) != 2 {
-			t.Errorf("want one command and one fault, got %v", events)
+	inWorldOf(t, "rueidislock", func(t *testing.T, w *World) {
+		got := w.Start("A").Holder().Wait(2 * w.TTL)
+		w.Sleep(w.TTL / 10)
+		if held := w.LockHeld(); !got || !held {
+			t.Errorf("got the lock: %v; has it after the wait: %v", got, held)
 		}
 	})
 }

@@ -49,11 +49,11 @@ func TestStoryEndsWithItsKeys(t *testing.T) {
 
 // storyRow is a row in the JSON form that the page gets.
 type storyRow struct {
-	At    float64
-	Text  string
-	Again string
-	Keys  []lab.Key
-	Blind bool
+	At      float64
+	Again   string
+	Keys    []lab.Key
+	Blind   bool
+	Arrives int
 }
 
 func rowsOf(t *testing.T, trace []lab.Event) []storyRow {

@@ -24,23 +24,46 @@ var parts = map[string]string{
 	"its arrival": "path.arrival", "break": ".event.break",
 }
 
+// count returns how many elements match.
+func count(b *pagetest.Tab, selector string) int {
+	return pagetest.Eval[int](b, fmt.Sprintf("document.querySelectorAll(%q).length", selector))
+}
+
+// moment waits until the details show the moment that has this text.
+func moment(b *pagetest.Tab, text string) {
+	b.Until(fmt.Sprintf(`document.querySelector(".moment pre").textContent === %q`, text))
+}
+
+// shows waits until the cell is open and its timeline is drawn.
+func shows(b *pagetest.Tab, title string) {
+	b.Until(fmt.Sprintf(`document.getElementById("cell").open && `+
+		`document.getElementById("cell-title").textContent === %q`, title))
+}
+
+// readable fails the test if the page is wider than the window, or has a text with too little
+// contrast. It takes a screenshot.
+func readable(b *pagetest.Tab, name string) {
+	b.Keep(name)
+	b.Readable(name)
+}
+
 // TestPage opens the page on a desktop in light mode, and on a phone in dark mode, from disk,
 // offline.
 func TestPage(t *testing.T) {
-	b := newTab(t)
+	b := pagetest.New(t)
 	file := pageFile(t, report())
 	for width, scheme := range map[int64]string{1280: "light", 400: "dark"} {
 		name := fmt.Sprintf("%d-%s", width, scheme)
 		b.Open(file, "", pagetest.Look{Width: width, Height: 850, Scheme: scheme})
-		b.readable(name + "-matrix")
+		readable(b, name+"-matrix")
 		b.Do(chromedp.Click(chromedp.CSS(`a[href="#check-then-delete/v3_uuid"]`)))
-		b.shows("check-then-delete on v3_uuid")
-		b.readable(name + "-timeline")
-		if n := b.count(".lanes .heads .actor"); n != 3 {
+		shows(b, "check-then-delete on v3_uuid")
+		readable(b, name+"-timeline")
+		if n := count(b, ".lanes .heads .actor"); n != 3 {
 			t.Errorf("%s: %d lanes, want 3", name, n)
 		}
 		for what, selector := range parts {
-			if b.count(".lanes "+selector) == 0 {
+			if count(b, ".lanes "+selector) == 0 {
 				t.Errorf("%s: no %s is drawn", name, what)
 			}
 		}
@@ -51,10 +74,10 @@ func TestPage(t *testing.T) {
 // TestPageKeys goes from cell to cell, and from moment to moment, without a
 // mouse.
 func TestPageKeys(t *testing.T) {
-	b := newTab(t)
+	b := pagetest.New(t)
 	b.Open(pageFile(t, report()), "#check-then-delete/v3_uuid",
 		pagetest.Look{Width: 1280, Height: 850, Scheme: "light"})
-	b.shows("check-then-delete on v3_uuid")
+	shows(b, "check-then-delete on v3_uuid")
 	for _, step := range []struct{ key, title string }{
 		{kb.ArrowRight, "check-then-delete on v4_lua"},
 		{kb.ArrowLeft, "check-then-delete on v3_uuid"},
@@ -63,26 +86,26 @@ func TestPageKeys(t *testing.T) {
 		{"k", "check-then-delete on v3_uuid"}, // there is no cell above
 	} {
 		b.Do(chromedp.KeyEvent(step.key))
-		b.shows(step.title)
+		shows(b, step.title)
 	}
 
-	pagetest.Eval[any](b.Tab, `document.querySelector(".lanes .event").focus()`)
-	b.moment("SET lock 6f1c… PX 100 NX → OK")
+	pagetest.Eval[any](b, `document.querySelector(".lanes .event").focus()`)
+	moment(b, "SET lock 6f1c… PX 100 NX → OK")
 	for range 5 {
 		b.Do(chromedp.KeyEvent(kb.ArrowDown))
 	}
-	b.moment("DEL lock …")
+	moment(b, "DEL lock …")
 
 	b.Do(chromedp.KeyEvent(kb.Escape))
 	b.Until(`!document.getElementById("cell").open && location.hash === ""`)
 	b.Do(chromedp.KeyEvent(kb.ArrowDown))
-	if got, want := pagetest.Eval[string](b.Tab, `document.activeElement.getAttribute("href")`),
+	if got, want := pagetest.Eval[string](b, `document.activeElement.getAttribute("href")`),
 		"#orphan-after-crash/v3_uuid"; got != want {
 		t.Errorf("the focus is on %q, want %q", got, want)
 	}
 	b.Do(chromedp.KeyEvent(kb.Enter))
-	b.shows("orphan-after-crash on v3_uuid")
-	pagetest.Eval[any](b.Tab, `history.back()`)
+	shows(b, "orphan-after-crash on v3_uuid")
+	pagetest.Eval[any](b, `history.back()`)
 	b.Until(`!document.getElementById("cell").open`)
 	b.Quiet()
 }
@@ -113,14 +136,14 @@ func TestPageEscapes(t *testing.T) {
 		t.Error("a text of the report is markup in the page")
 	}
 
-	b := newTab(t)
+	b := pagetest.New(t)
 	b.Open(pageFile(t, r), "", pagetest.Look{Width: 1280, Height: 850, Scheme: "light"})
-	pagetest.Eval[any](b.Tab, `document.querySelector(".matrix a").click()`)
-	b.shows(hostile + " on " + hostile)
-	if pagetest.Eval[bool](b.Tab, `"pwned" in window`) {
+	pagetest.Eval[any](b, `document.querySelector(".matrix a").click()`)
+	shows(b, hostile+" on "+hostile)
+	if pagetest.Eval[bool](b, `"pwned" in window`) {
 		t.Error("a text of the report was run")
 	}
-	if n := b.count(`.source a[href^="javascript"], img, script:not(#data):not([type=module])`); n != 0 {
+	if n := count(b, `.source a[href^="javascript"], img, script:not(#data):not([type=module])`); n != 0 {
 		t.Errorf("%d elements that the page has not", n)
 	}
 	b.Quiet()

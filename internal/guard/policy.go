@@ -13,7 +13,7 @@ import (
 // for concurrent use.
 type Policy interface {
 	// Acquire calls try until it returns true. If try fails, Acquire returns its error; if ctx ends
-	// first, the cause of ctx. Released, unless it is nil, must be called after the lock was released.
+	// first, the cause of ctx. The caller must call released, unless it is nil, after the release.
 	Acquire(ctx context.Context, key string, try func() (bool, error)) (released func(), err error)
 	// String returns the policy in the form that ParsePolicy reads.
 	String() string

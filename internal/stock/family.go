@@ -28,8 +28,8 @@ const (
 	turnDelay = 50 * time.Millisecond
 )
 
-// Family returns the family of one of the Service's strategies. Strategies of one family may sell
-// an item at the same time.
+// Family returns the family of a strategy, which must be one of Config.Strategies. Strategies of one
+// family may sell an item at the same time.
 func (s *Service) Family(strategy string) string { return s.strategies[strategy].Family }
 
 // withFamilies returns the strategies, each with a family; see Strategy.Family.

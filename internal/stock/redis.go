@@ -403,7 +403,7 @@ type exclusive struct {
 // section's Counter shows the token to the stock.
 func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
 	return x.guard.Do(ctx, e, func(ctx context.Context) error {
-		if !at.inRedis() {
+		if !at.inRedis() && x.inDatabase != nil {
 			return section(ctx, x.inDatabase(ctx, at))
 		}
 		if token, fenced := guard.Token(ctx); fenced && !x.clients.Unfenced {

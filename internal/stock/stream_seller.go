@@ -192,8 +192,9 @@ func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.D
 }
 
 // acceptedAnyway finds out whether an order counts as accepted if the script's reply was lost, or
-// if the script ran in a Redis that was replaced. It ends the generation: counting the stock writes
-// the order if it is in the stream and there are units for it; after that, nobody can write it.
+// if the script ran in a Redis that was replaced. It ends the generation. The recount that
+// follows writes the order if it is still in the stream and units are left; after that, nobody can
+// write it.
 // While a backend is unavailable acceptedAnyway tries again: a consumer that had read the order may
 // still write it, and the buyer should learn of that.
 func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {

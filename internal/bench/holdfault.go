@@ -68,7 +68,7 @@ func (r *holdRow) late(ctx context.Context) ([]string, error) {
 	}
 	if guard.Sleep(ctx, r.spread/2) == nil {
 		f := r.cfg.provided(r.cond)
-		f.ReplyDelay = payment.Duration(r.cfg.TTL * 7 / 10) // of the authorisation, and then of the capture
+		f.ReplyDelay = payment.Duration(r.cfg.TTL * 7 / 10) // to the authorisation, and later to the capture
 		f.LoseReplyTo, f.LoseEvery = []string{payment.OpCapture}, 5
 		if err := r.provider.SetFaults(ctx, f); err != nil && ctx.Err() == nil {
 			return nil, err

@@ -142,7 +142,7 @@ func (r *holdRow) calm(ctx context.Context) error {
 	return cmp.Or(context.Cause(ctx), r.provider.SetFaults(ctx, r.cfg.provided(catalog.Calm)))
 }
 
-// load lets the buyers come, evenly spread over time, and returns when each has an outcome.
+// load starts the buyers at evenly spaced times, and returns when each has an outcome.
 func (r *holdRow) load(ctx context.Context) ([]purchase, time.Duration) {
 	all := make([]purchase, r.cfg.Requests)
 	r.waiting.Store(int64(len(all)))

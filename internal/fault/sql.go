@@ -34,7 +34,7 @@ type Reply struct {
 	Rows    [][]driver.Value // the result of a query
 	Changed int64            // number of rows that a statement other than a query changed
 	Query   bool
-	Tx      bool // it is the reply to the begin or the end of a transaction
+	Tx      bool // it is the reply to BEGIN, COMMIT or ROLLBACK
 }
 
 // String returns the reply on one line. It shows a time as a Unix time in milliseconds.

@@ -15,7 +15,7 @@ import (
 func (r Report) Conclusion(s present.Style) string {
 	text := r.Manifest.unfinished(len(r.Rows), s)
 	if r.ofLocks() {
-		return text // there are no expectations of locks
+		return text // the catalog has no expectations for locks
 	}
 	text += r.undecided(s)
 	for _, part := range r.Parts() {

@@ -91,7 +91,7 @@ func subject(name, about string) lab.Subject {
 }
 
 // aboutHolds returns a NotApplicable that is like the scenario's, but also excludes subjects that
-// sell from a pool.
+// sell from a pool, except from snapshotBeforeLock.
 func aboutHolds(s lab.Scenario) func(lab.Subject) string {
 	return func(c lab.Subject) string {
 		switch {

@@ -251,13 +251,16 @@ func TestRepairOfASaleByHolds(t *testing.T) {
 	wantProblem(t, w, http.StatusBadRequest, "wrong_keeper")
 }
 
-// A hold is released, however often its buyer asks, with its own token. Until it has ended, it
-// blocks its item's deletion.
+// A hold is released or paid only with its own token, and released again as often as its buyer asks.
+// Until it has ended, it blocks its item's deletion.
 func TestHoldIsReleased(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 2)
 	h, other := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
 	wantProblem(t, s.release(h, other.Token), http.StatusConflict, "wrong_token")
+	asOther := h
+	asOther.Token = other.Token
+	wantProblem(t, s.pay(asOther, "key"), http.StatusConflict, "wrong_token")
 	for _, query := range []string{"", "?token=", "?token=1e1", "?token=99999999999999999999", "?token=1&token=1"} {
 		wantProblem(t, s.ask("DELETE", "/api/holds/"+h.ID+query, ""), http.StatusBadRequest, "invalid")
 	}

@@ -157,12 +157,19 @@ func TestAnItemIsNotPutOnSaleWithAStrategyThatCannotSellIt(t *testing.T) {
 	if audit := s.audit(t, sku); audit.Initial != 10 {
 		t.Errorf("the sale began with %d units, and should be the one before", audit.Initial)
 	}
-	for _, body := range []string{
-		`{"stock":7,"strategy":"v6"}`, `{"stock":7,"strategy":""}`, `{"stock":7,"limit":2,"strategy":"lua_stream"}`,
-		`{"stock":7,"limit":2}`,
-		`{"stock":7,"keeper":"database","strategy":"sql_version"}`, `{"stock":7,"keeper":"database","strategy":"v8"}`,
+	for body, want := range map[string]stock.Backend{
+		`{"stock":7,"strategy":"v6"}`:                              stock.InRedis,
+		`{"stock":7,"strategy":""}`:                                stock.InRedis,
+		`{"stock":7,"limit":2,"strategy":"lua_stream"}`:            stock.InRedis,
+		`{"stock":7,"limit":2}`:                                    stock.InRedis,
+		`{"stock":7,"keeper":"database"}`:                          stock.InDatabase,
+		`{"stock":7,"keeper":"database","strategy":"sql_version"}`: stock.InDatabase,
+		`{"stock":7,"keeper":"database","strategy":"v8"}`:          stock.InDatabase,
 	} {
-		read(t, s.admin("PUT", path, body), new(stock.Item))
+		var item stock.Item
+		if read(t, s.admin("PUT", path, body), &item); item.Keeper != want {
+			t.Errorf("%s: the keeper is %s; want %s", body, item.Keeper, want)
+		}
 	}
 	wantProblem(t, s.admin("PUT", path, `{"stock":7,"strategy":"v"}`), http.StatusNotFound, "unknown_strategy")
 }

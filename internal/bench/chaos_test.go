@@ -17,7 +17,7 @@ import (
 	"oversell/internal/guard"
 )
 
-// chaotic returns the config of a short sale under these faults, on backends of a kind.
+// chaotic returns the config of a short sale under these faults, on backends of the given kind.
 func chaotic(t *testing.T, kind string, p *backendtest.Processes, faults ...chaos.Kind) bench.Config {
 	t.Helper()
 	if kind == "local" {
@@ -37,8 +37,8 @@ func chaotic(t *testing.T, kind string, p *backendtest.Processes, faults ...chao
 	}
 }
 
-// A short sale under faults ends as the catalog says, on either kind of backends. The time to
-// recover depends on the machine, and is not checked.
+// A short sale under faults has the outcome that the catalog expects, on both kinds of backends.
+// The time to recover depends on the machine, and is not checked.
 func TestSaleInChaos(t *testing.T) {
 	t.Parallel()
 	for kind, faults := range map[string][]chaos.Kind{
@@ -114,7 +114,7 @@ func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
 	}
 }
 
-// The bench finds that a shop has lost orders that buyers were told of.
+// The bench finds the orders that a shop has lost after it reported them to buyers.
 func TestLostOrdersAreFoundInChaos(t *testing.T) {
 	t.Parallel()
 	p := new(backendtest.Processes)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A shop with a busy backend is asked again, and an item that the first try has deleted counts as
-// deleted.
+// A request to a shop with a busy backend is repeated. If the item is already gone at the second
+// DELETE, it counts as deleted.
 func TestBusyShopIsAskedAgain(t *testing.T) {
 	asked := map[string]int{}
 	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,8 +10,7 @@ import (
 	"oversell/internal/catalog"
 )
 
-// onACluster returns a small bench of several items on a Redis cluster, with keys on all of its
-// primaries.
+// onACluster returns a small run with several items on a Redis cluster, with keys on all primaries.
 func onACluster(t *testing.T) bench.Config {
 	t.Helper()
 	cfg := many(t, config(t, "local"))
@@ -19,14 +18,14 @@ func onACluster(t *testing.T) bench.Config {
 	return cfg
 }
 
-// Every strategy that uses Redis and holds also holds on a cluster: each item sells its share,
-// every buyer is told the truth, and nothing fails.
+// Every strategy that uses Redis, and that does not oversell on one server, is also correct on a
+// cluster: each item sells its share, every buyer gets a true reply, and no request fails.
 func TestEveryRedisStrategySellsOnACluster(t *testing.T) {
 	t.Parallel()
 	cfg := onACluster(t)
 	for _, s := range catalog.Strategies() {
 		alone := s.Needs == catalog.NeedsNothing || s.Needs == catalog.NeedsRueidis
-		if alone && !s.InDatabase() && s.Name != "none" && s.Name != "local" { // these need no Redis
+		if alone && !s.InDatabase() && s.Name != "none" && s.Name != "local" { // strategies without Redis
 			cfg.Strategies = append(cfg.Strategies, s.Name)
 		}
 	}

@@ -53,7 +53,7 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 		change(&cfg)
 		err := cfg.WithDefaults().Check()
 		if err == nil && strings.HasPrefix(want, "open files") {
-			continue // this machine allows that many
+			continue // this machine allows enough open files
 		}
 		if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "\n") {
@@ -71,7 +71,7 @@ func TestDefaultWaitIsEnoughForEverybodysTurn(t *testing.T) {
 		{50 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 5000, 5000 }},
 		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 1000, 5000 }},
 		{30 * time.Second, func(c *bench.Config) { c.Requests, c.Stock, c.Work = 1000, 1000, 20*time.Millisecond }},
-		{13_200 * time.Millisecond, func(c *bench.Config) { // two slow conditions
+		{13_200 * time.Millisecond, func(c *bench.Config) { // calm and slow
 			c.Requests, c.Stock, c.Instances, c.Conditions = 1000, 1000, 2,
 				[]catalog.Condition{catalog.Calm, catalog.Slow}
 		}},
@@ -87,7 +87,7 @@ func TestDefaultWaitIsEnoughForEverybodysTurn(t *testing.T) {
 	}
 }
 
-// Many buyers of many items at once delay renewals by more than a short lease.
+// Many buyers of many items at the same time would delay renewals by more than a short lease.
 func TestManyItemsHaveALongerLease(t *testing.T) {
 	for _, tt := range []struct {
 		items     int
@@ -101,12 +101,13 @@ func TestManyItemsHaveALongerLease(t *testing.T) {
 	}
 }
 
-// A burst for several items is not sent all at once: its buyers do not leave when one item is sold out.
+// A burst for several items is not sent all at once, because its buyers do not leave when one item
+// is sold out.
 func TestBurstForItemsIsBounded(t *testing.T) {
 	for _, tt := range []struct{ items, requests, inFlight, want int }{
 		{1000, 20_000, 0, bench.ItemsInFlight},
 		{1000, 20_000, 300, 300},
-		{1000, 1000, 0, 0}, // each has its own connection
+		{1000, 1000, 0, 0}, // each request has its own connection
 		{1, 5000, 0, 0},
 	} {
 		cfg := against()

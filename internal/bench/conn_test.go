@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// The order is found in any reply that names one, regardless of the order of its fields.
+// namedOrder finds the order in any reply that names one, regardless of the order of the fields.
 func TestNamedOrder(t *testing.T) {
 	const id = "01a202da-5e70-7336-a20c-9197fab09d95"
 	for body, want := range map[string]struct {
 		id       string
 		quantity int64
-		first    bool // it is found without parsing all of the JSON
+		first    bool // found without parsing all of the JSON
 	}{
 		`{"order_id":"ID","sku":"hot","quantity":1,"strategy":"v6","created_at":"2026-11-22"}`: {id, 1, true},
 		`{"order_id":"ID","sku":"hot","quantity":12,"strategy":"x"}`:                           {id, 12, true},

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/fleet"
 )
 
-// rows is a workload without a shop: the function returns the rows.
+// rows is a workload without a shop, whose rows come from the function.
 type rows func(of Case) (Result, error)
 
 func (r rows) Row(_ context.Context, of Case) (Result, error) {
@@ -22,8 +22,8 @@ func (r rows) Row(_ context.Context, of Case) (Result, error) {
 	return result, err
 }
 
-// A machine that is slow for a while should slow down all rows, not all runs of one row. The rows
-// before an error are returned with it.
+// If a machine is slow for a while, it should slow down all rows a little, not all runs of one row.
+// After an error, the earlier rows are returned with it.
 func TestRepeatedRowsTakeTurns(t *testing.T) {
 	wrong := errors.New("the third round does not run")
 	cfg := Config{Strategies: []string{"watch", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm},
@@ -45,8 +45,9 @@ func TestRepeatedRowsTakeTurns(t *testing.T) {
 	}
 }
 
-// A row during which a process stalled is run again, with twice the ttl, until the stall does not
-// matter or the tries run out. A first run that is as expected counts, and so does a final one.
+// A row during which a process stalled is run again with twice the ttl, until the stall is short
+// beside the ttl or the tries run out. A first run that is as expected is kept, and so is a final
+// one.
 func TestRowIsRunAgainAfterAStall(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first   Result

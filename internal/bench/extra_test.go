@@ -11,7 +11,7 @@ import (
 	"oversell/internal/fleet"
 )
 
-// A holder that is killed in the middle of a transaction does not break a strategy in the database.
+// A strategy in the database stays correct when a holder is killed in the middle of a transaction.
 func TestDatabaseHoldsWhenAHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	backendtest.Need(t, "redis-server", "mariadbd")
@@ -21,7 +21,7 @@ func TestDatabaseHoldsWhenAHolderIsKilled(t *testing.T) {
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {
-		// It cannot be more than all connections of both pools for the whole run.
+		// The time cannot exceed that of all connections of both pools during the whole run.
 		if most := 64 * row.Wall / float64(row.Sold); fleet.LiveWords &&
 			(row.ConnectionTime == nil || *row.ConnectionTime <= 0 || *row.ConnectionTime > most) {
 			t.Errorf("%s: connections for %v ms a sale, want some and at most %.1f", name, row.ConnectionTime, most)
@@ -29,7 +29,7 @@ func TestDatabaseHoldsWhenAHolderIsKilled(t *testing.T) {
 	}
 }
 
-// lockServers serves the nodes of redlock and an etcd for the length of the test.
+// lockServers runs the nodes of Redlock and an etcd until the end of the test.
 func lockServers(t *testing.T) lockservers.Addresses {
 	t.Helper()
 	specs := lockservers.Specs{Redlock: "embedded", Etcd: "local"}

@@ -19,7 +19,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// failingOver returns the config of an open load on a set that can fail over.
+// failingOver returns the config of an open load on a Redis with replicas and sentinels.
 func failingOver(t *testing.T) bench.Config {
 	t.Helper()
 	set := backendtest.Failovers(t)
@@ -30,8 +30,8 @@ func failingOver(t *testing.T) bench.Config {
 	return cfg
 }
 
-// runFailovers is like run, for failovers. On a busy machine the sentinels may take longer than
-// buyers arrive: such rows are run again with buyers arriving for longer.
+// runFailovers is like run, for failovers. On a busy machine, the sentinels may need longer than
+// the buyers keep arriving. Such rows are run again with buyers arriving for longer.
 func runFailovers(t *testing.T, cfg bench.Config) map[string]report.Row {
 	t.Helper()
 	rows := make(map[string]report.Row)
@@ -52,9 +52,9 @@ func runFailovers(t *testing.T, cfg bench.Config) map[string]report.Row {
 	}
 }
 
-// A replica that takes over has neither the lock nor the last sales: a lease lets a second holder
-// in, and only strategies that check at the write hold. A stock in Redis is rebuilt before units
-// are sold from it.
+// A replica that takes over has neither the lock nor the last sales. So a second holder gets the
+// lock, and only strategies that check at the write do not oversell. A stock in Redis is rebuilt
+// before units are sold from it again.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	cfg := failingOver(t)
@@ -80,8 +80,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// Under a failover buyers come one after the other, and leases are long: the manifest of a run with
-// only failovers says so.
+// Under a failover, buyers arrive one after the other, and leases are long. The manifest of a run
+// with only failovers says both.
 func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
 	cfg := config(t, "embedded")
 	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []catalog.Condition{catalog.Failover}
@@ -95,7 +95,8 @@ func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
 	}
 }
 
-// failsOver is a Redis whose failover never ends: the bench is interrupted while it waits.
+// failsOver is a Redis whose failover never ends. The run is interrupted while it waits for the
+// end.
 type failsOver struct {
 	interrupt context.CancelFunc
 	healed    atomic.Bool
@@ -116,8 +117,8 @@ func (f *failsOver) Heal(context.Context) error {
 	return nil
 }
 
-// An interrupted bench does not wait for the set to heal, and still removes what it wrote to the
-// database.
+// An interrupted run does not wait until the replicas are in sync again, and still removes its rows
+// from the database.
 func TestInterruptedFailoverHealsNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// Each fault of a row is reported as it happened: its kind, when it began, and how long it lasted.
+// Each fault of a row is reported with its kind, when it began, and how long it lasted.
 func TestFaultsAreSeenAsTheyHappened(t *testing.T) {
 	t.Parallel()
 	kinds := map[catalog.Condition]bench.FaultKind{
@@ -36,7 +36,7 @@ func TestFaultsAreSeenAsTheyHappened(t *testing.T) {
 		ttl, seen := figures.Milliseconds(lease), figures.Milliseconds(row.last.Elapsed)
 		for _, f := range faults {
 			lasted := f.Until - f.At
-			ends := lasted > ttl || lasted > 0 && seen < f.Until // the row may have ended before
+			ends := lasted > ttl || lasted > 0 && seen < f.Until // the row may have ended before the fault
 			if f.Kind == bench.Killed {
 				ends = f.Until == 0
 			}
@@ -47,8 +47,8 @@ func TestFaultsAreSeenAsTheyHappened(t *testing.T) {
 	}
 }
 
-// A lock that its dead holder keeps forever lets no buyer in, but a lock that expires does. The
-// bench sees that while the buyers still wait.
+// If the dead holder's lock never expires, no buyer is served again; if it expires, buyers are
+// served. The bench notices this while the buyers still wait.
 func TestNobodyIsServedBehindAnOrphanedLock(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")

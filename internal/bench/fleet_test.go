@@ -14,8 +14,7 @@ import (
 	"oversell/internal/catalog"
 )
 
-// killed counts the processes that were killed, and fails the test if a process failed in another
-// way.
+// killed counts the killed processes, and fails the test if a process failed in another way.
 func killed(t *testing.T, p *backendtest.Processes) int {
 	t.Helper()
 	n := 0
@@ -49,7 +48,7 @@ func TestCrashKillsAProcessAndTheNextRowHasAnother(t *testing.T) {
 	}
 }
 
-// An instance that was not killed must not end: what it leaves behind says nothing about a
+// An instance that exits without being killed ends the run: its row says nothing about the
 // strategy.
 func TestInstanceThatEndsByItselfEndsTheBench(t *testing.T) {
 	cfg := config(t, "embedded")
@@ -94,7 +93,7 @@ func missing(t *testing.T) func() (*exec.Cmd, error) {
 // stopper is a Progress that cancels the bench in the middle of a row.
 type stopper struct {
 	bench.Silent
-	at     string // the row
+	at     string // the row in which it cancels
 	after  time.Duration
 	cancel context.CancelCauseFunc
 	name   string
@@ -110,7 +109,7 @@ func (s *stopper) Waiting(string, func() int64) {
 	}
 }
 
-// A cancelled bench stops immediately: while holders work, while a process is paused, and while all
+// A cancelled run stops immediately while holders work, while a process is paused, and while all
 // buyers wait for a dead holder.
 func TestCancelStopsWhateverGoesOn(t *testing.T) {
 	for _, at := range []string{"v4_lua/slow", "v4_lua/pause", "v1_setnx/crash"} {

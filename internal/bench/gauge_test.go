@@ -9,7 +9,7 @@ import (
 	"oversell/internal/fleet"
 )
 
-// gauged returns two counters and the members by which another process sees them.
+// gauged returns two counters, and the members through which another process reads them.
 func gauged(t *testing.T) (counters []*worker, seen []*fleet.Member) {
 	t.Helper()
 	for range 2 {
@@ -25,7 +25,8 @@ func gauged(t *testing.T) (counters []*worker, seen []*fleet.Member) {
 	return counters, seen
 }
 
-// Two holders that take turns are never seen inside together, however fast they do.
+// Two holders that take turns are never counted as inside at the same time, however fast they
+// alternate.
 func TestWhoTakesTurnsIsNeverSeenTogether(t *testing.T) {
 	counters, seen := gauged(t)
 	var lock sync.Mutex
@@ -58,7 +59,7 @@ func TestWhoTakesTurnsIsNeverSeenTogether(t *testing.T) {
 	}
 }
 
-// A holder that is still inside with an earlier item does not count in this row.
+// A holder that is still inside with an item of an earlier row is not counted in this row.
 func TestWhoIsLeftOfAnEarlierRowIsNotCounted(t *testing.T) {
 	counters, seen := gauged(t)
 	first := counters[0]

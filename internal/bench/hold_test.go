@@ -16,8 +16,9 @@ import (
 	"oversell/internal/figures"
 )
 
-// holdRows runs a small bench of the hold workload on backends of a kind. All rows must be as the
-// catalog expects. They mostly wait for holds to expire and settle, so the tests run in parallel.
+// holdRows runs a small hold workload on backends of the given kind. All rows must be as the
+// catalog expects. The rows mostly wait for holds to expire and to settle, so the tests run in
+// parallel.
 func holdRows(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
 	t.Helper()
 	return holdRowsOn(t, bench.Config{
@@ -26,7 +27,7 @@ func holdRows(t *testing.T, kind string, stages []string, conditions ...catalog.
 	})
 }
 
-// holdRowsOn is like holdRows, but runs a config.
+// holdRowsOn is like holdRows, but takes a config.
 func holdRowsOn(t *testing.T, cfg bench.Config) []report.Row {
 	t.Helper()
 	cfg.Workload, cfg.Requests, cfg.Stock, cfg.TTL = catalog.Hold, 150, 80, time.Second
@@ -44,8 +45,8 @@ func holdRowsOn(t *testing.T, cfg bench.Config) []report.Row {
 	return rows
 }
 
-// checkSound checks what h3_claim promises: all units are sold once, all payments are accounted
-// for, and all books agree in the end.
+// checkSound checks the promises of h3_claim: every unit is sold once, every payment is accounted
+// for, and stock, orders and payments agree in the end.
 func checkSound(t *testing.T, rows []report.Row) {
 	t.Helper()
 	for _, row := range rows {
@@ -84,8 +85,8 @@ func checkAllSeams(t *testing.T, name string, row report.Row) {
 	}
 }
 
-// Even if shops are late, killed, stopped or cut off, h3_claim sells each unit once and loses none,
-// and every capture leads to one order or one refund.
+// Even if shops are late, killed, stopped or cut off, h3_claim sells each unit once and loses no
+// unit, and every capture leads to one order or one refund.
 func TestClaimIsSound(t *testing.T) {
 	t.Parallel()
 	for kind, conditions := range map[string][]catalog.Condition{
@@ -99,9 +100,9 @@ func TestClaimIsSound(t *testing.T) {
 	}
 }
 
-// A shop that is cut off writes after the hold has expired, and a stage that does not check then
-// sells the unit twice. The stage with its units in Redis does so even if the database is a file,
-// from which no shop can be cut off.
+// A shop that was cut off writes after the hold has expired, and a stage that does not check the
+// hold then sells the unit twice. A stage with its units in Redis does so even if the database is a
+// file, from which no shop can be cut off.
 func TestHoldPartition(t *testing.T) {
 	t.Parallel()
 	row := holdRows(t, "embedded", []string{"h1_counter"}, catalog.Partition)[0]
@@ -110,7 +111,8 @@ func TestHoldPartition(t *testing.T) {
 	}
 }
 
-// A replica that takes over has no data of the sale: a counter begins again with all units.
+// A replica that takes over has no data of the sale, so a counter in Redis starts with all units
+// again.
 func TestHoldFailover(t *testing.T) {
 	t.Parallel()
 	set := backendtest.Failovers(t)
@@ -123,8 +125,8 @@ func TestHoldFailover(t *testing.T) {
 	}
 }
 
-// A stage that checks first and writes later sells a unit twice or loses one, if it is delayed,
-// killed or stopped in between.
+// A stage that checks first and writes later sells a unit twice, or loses one, if the shop is
+// delayed, killed or stopped in between.
 func TestNaiveStagesBreak(t *testing.T) {
 	t.Parallel()
 	for stage, conditions := range map[string][]catalog.Condition{

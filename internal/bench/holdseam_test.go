@@ -9,8 +9,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// comes waits until a call waits for mu, which is held for reading, or reaches the seam. It reports
-// whether the call reached the seam.
+// comes waits until a call reaches the seam, or blocks on mu, which the test holds for reading. It
+// reports whether the call reached the seam.
 func comes(mu *sync.RWMutex, parked <-chan struct{}) bool {
 	for mu.TryRLock() {
 		mu.RUnlock()
@@ -24,7 +24,7 @@ func comes(mu *sync.RWMutex, parked <-chan struct{}) bool {
 	return false
 }
 
-// A call that waits quietly begins when no write is open, and lets no write begin.
+// A quiet call starts when no write is under way, and blocks new writes.
 func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	parked, resume := make(chan struct{}), make(chan struct{})
 	s := newHoldSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
@@ -47,8 +47,8 @@ func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	}
 }
 
-// A call that waits alone begins when no other call is moving units, and blocks such calls. A call
-// that is moving units does not wait for itself.
+// A call that waits alone starts when no other call is moving units, and blocks such calls. It does
+// not wait for itself if it moves units.
 func TestAloneNobodyElseMovesUnits(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		parked, resume := make(chan struct{}), make(chan struct{})
@@ -81,7 +81,8 @@ func TestAloneNobodyElseMovesUnits(t *testing.T) {
 	}
 }
 
-// Returned units are assigned to holds in the order of their expiry.
+// Returned units are matched to expired holds in the order of expiry, which gives the longest
+// delay.
 func TestReturnsMeasureTheLongestWay(t *testing.T) {
 	begun := time.Now()
 	at := func(seconds int) time.Time { return begun.Add(time.Duration(seconds) * time.Second) }
@@ -95,7 +96,7 @@ func TestReturnsMeasureTheLongestWay(t *testing.T) {
 		t.Errorf("measured %v, want 3 s", b.longest)
 	}
 	b.see(8, at(10))
-	b.see(11, at(100)) // more than expired
+	b.see(11, at(100)) // more units than the holds that expired
 	if *b.longest != 3 {
 		t.Errorf("measured %v, want 3 s", *b.longest)
 	}

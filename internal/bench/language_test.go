@@ -9,7 +9,7 @@ import (
 	"oversell/internal/page/texts"
 )
 
-// All differences of a row under chaos from the expectation are translated into Chinese.
+// Every way in which a row under chaos can differ from the expectation is translated into Chinese.
 func TestChaosDifferencesAreToldInChinese(t *testing.T) {
 	l, err := texts.OfBench("zh")
 	if err != nil {

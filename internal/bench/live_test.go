@@ -12,16 +12,16 @@ import (
 	"oversell/internal/catalog"
 )
 
-// onlooker is a Watcher that looks all the time.
+// onlooker is a Watcher that looks all the time while a row runs.
 type onlooker struct {
 	bench.Silent
 	stop chan struct{}
 	wg   sync.WaitGroup
 	look func() bench.Live
 
-	seen   []bench.Live  // of the last row, while it was under way
-	audits map[int64]int // by their times
-	last   bench.Live    // when the row was over
+	seen   []bench.Live  // states of the latest row while it was under way
+	audits map[int64]int // by the time of the audit
+	last   bench.Live    // the state at the end of the row
 	rows   []observedRow // finished rows
 }
 
@@ -58,7 +58,7 @@ type observedRow struct {
 	last bench.Live
 }
 
-// watched runs one row and observes it.
+// watched runs one row, and observes it.
 func watched(t *testing.T, cfg bench.Config) (report.Row, *onlooker) {
 	t.Helper()
 	o := new(onlooker)
@@ -69,7 +69,7 @@ func watched(t *testing.T, cfg bench.Config) (report.Row, *onlooker) {
 	return rows[0], o
 }
 
-// The figures of a running row never exceed its final ones, and at the end they are equal.
+// The figures of a running row never exceed the final ones, and are equal to them at the end.
 func TestRowIsSeenOnItsWay(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
@@ -96,8 +96,8 @@ func TestRowIsSeenOnItsWay(t *testing.T) {
 	}
 }
 
-// The number of holders is current, even for a process that is stopped with a holder inside: the
-// next holder enters when the lease has expired.
+// The number of holders is current, even if a process was stopped with a holder inside: the next
+// holder enters when the lease has expired.
 func TestWhoIsInsideIsSeenAtTheMoment(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")

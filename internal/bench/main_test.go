@@ -24,9 +24,9 @@ import (
 // The roles of this test binary as an instance.
 const (
 	healthy = "healthy"
-	dies    = "dies"    // ends by itself in the second row, at the first sale
-	unable  = "unable"  // cannot serve, and says why
-	forgets = "forgets" // sometimes loses an order that a buyer was told of
+	dies    = "dies"    // exits by itself at the first sale of the second row
+	unable  = "unable"  // cannot serve, and prints the reason
+	forgets = "forgets" // sometimes loses an order after it replied to the buyer
 )
 
 func TestMain(m *testing.M) {
@@ -59,7 +59,7 @@ func dieInSecondRow(work stock.Work) stock.Work {
 	}
 }
 
-// forgetOrders makes the shop lose the oldest order with every tenth that it takes.
+// forgetOrders makes the shop delete its oldest order at every tenth order.
 func forgetOrders(c *shop.Config) {
 	db, err := backend.DialDatabase(context.Background(), c.DBURL)
 	if err != nil {
@@ -78,7 +78,7 @@ func forgetOrders(c *shop.Config) {
 	}
 }
 
-// config returns a small bench on backends of the given kind.
+// config returns the config of a small run on backends of the given kind.
 func config(t *testing.T, kind string) bench.Config {
 	t.Helper()
 	return bench.Config{
@@ -91,7 +91,7 @@ func config(t *testing.T, kind string) bench.Config {
 	}
 }
 
-// run runs a bench that must succeed, and returns its rows by strategy and condition.
+// run runs the config, which must succeed, and returns its rows by strategy and condition.
 func run(t *testing.T, cfg bench.Config) map[string]report.Row {
 	t.Helper()
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
@@ -113,7 +113,7 @@ func run(t *testing.T, cfg bench.Config) map[string]report.Row {
 	return byName
 }
 
-// must ends the test if a bench cannot be set up.
+// must ends the test if err is not nil.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -123,7 +123,7 @@ func must(t *testing.T, err error) {
 
 var errStop = errors.New("the test has seen enough")
 
-// checkExpected fails the test for rows that differ from the catalog.
+// checkExpected fails the test for each row that differs from the catalog's expectation.
 func checkExpected(t *testing.T, rows map[string]report.Row) {
 	t.Helper()
 	for name, row := range rows {

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// many makes a run sell several items, some wanted by many buyers.
+// many returns cfg with several items, some of which many buyers want.
 func many(t *testing.T, cfg bench.Config) bench.Config {
 	t.Helper()
 	skew, err := bench.ParseSkew("zipf:1.1")
@@ -29,7 +29,7 @@ func sum(list []int64) (n int64) {
 	return n
 }
 
-// Every item sells its own share of the stock, and the row is the sum of them.
+// Every item sells its own share of the stock, and the row contains the sums over the items.
 func TestEachItemSellsItsShare(t *testing.T) {
 	t.Parallel()
 	cfg := many(t, config(t, "embedded"))
@@ -61,7 +61,7 @@ func checkShares(t *testing.T, rows map[string]report.Row) {
 	}
 }
 
-// The requests of a burst may share connections, and each still has its outcome.
+// The requests of a burst may share connections; every request still has an outcome.
 func TestBurstTakesTurnsOverFewConnections(t *testing.T) {
 	t.Parallel()
 	cfg := many(t, config(t, "embedded"))
@@ -73,12 +73,13 @@ func TestBurstTakesTurnsOverFewConnections(t *testing.T) {
 }
 
 // Faults are injected into a holder of the first item, which most buyers want. The same process may
-// have holders of other items, which the fault hits as well.
+// have holders of other items, which the fault affects as well.
 func TestFaultsHitTheFirstItem(t *testing.T) {
 	t.Parallel()
 	cfg := many(t, config(t, "embedded"))
-	cfg.TTL = 2 * time.Second // a busy machine stalls a holder for less than that
-	// A client that waits for a reply when its process is stopped must still get it afterwards.
+	cfg.TTL = 2 * time.Second // a stall of a busy machine is shorter
+	// A client that is waiting for a reply when its process is stopped must still get the reply
+	// afterwards.
 	url, err := backend.WithReadTimeout(cfg.RedisURL, time.Minute)
 	must(t, err)
 	cfg.RedisURL = url
@@ -86,7 +87,8 @@ func TestFaultsHitTheFirstItem(t *testing.T) {
 		[]catalog.Condition{catalog.Crash, catalog.Pause}
 	rows := run(t, cfg)
 	for name, row := range rows {
-		// A request of the stopped process that fails may have a unit, which comes back when all buyers have left.
+		// A failed request of the stopped process may have taken a unit, which is returned only
+		// after all buyers have left.
 		late := row.Condition == catalog.Pause && row.Failed > 0 && row.Verdict == figures.Undersold
 		if !row.Expected && !late {
 			t.Errorf("%s: %s; %+v", name, row.Differs, row)

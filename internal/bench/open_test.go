@@ -10,7 +10,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// openLoad returns a small open load.
+// openLoad returns the config of a small open load.
 func openLoad(t *testing.T, rate int) bench.Config {
 	t.Helper()
 	cfg := config(t, "embedded")
@@ -44,7 +44,8 @@ func TestOpenLoadIsJudgedAsABurstIs(t *testing.T) {
 	}
 }
 
-// Under an open load, where buyers hardly meet, it is as expected if an unguarded stock holds.
+// Under an open load, buyers hardly compete, so an unguarded stock that does not oversell is as
+// expected.
 func TestWhatBreaksInABurstMayHoldUnderAnOpenLoad(t *testing.T) {
 	cfg := openLoad(t, 5)
 	cfg.Strategies = []string{"none"}

@@ -14,10 +14,10 @@ import (
 	"oversell/internal/catalog"
 )
 
-// A shop is cut off from Redis by a relay, which needs one Redis without TLS.
+// A shop is cut off from Redis by a relay, which works only with one Redis without TLS.
 func TestPartitionNeedsOneRedis(t *testing.T) {
 	for url, relayed := range map[string]bool{
-		"redis://h:1": true, "redis://:a,b@h:1": true, // a comma in the password
+		"redis://h:1": true, "redis://:a,b@h:1": true, // the password contains a comma
 		"rediss://h:1": false, "redis://a:1,b:2": false, "redis+sentinel://a:1/m/0": false, "redis://:secret@h": false,
 	} {
 		cfg := against()
@@ -38,14 +38,15 @@ type interrupter struct {
 
 func (i interrupter) Waiting(_ string, waiting func() int64) {
 	go func() {
-		for waiting() > 290 { // of 300: some have bought, and a buyer holds the lock
+		for waiting() > 290 { // wait until a few of the 300 buyers are done and another holds the lock
 			time.Sleep(time.Millisecond)
 		}
 		i.cancel()
 	}()
 }
 
-// Requests under way when the bench is interrupted must not be written after the item was removed.
+// Requests that are under way at an interruption must not write anything after the item was
+// removed.
 func TestInterruptedBenchLeavesNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")

@@ -12,8 +12,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// hold runs one hold of a worker and returns how long its work and its end
-// took.
+// hold runs one holder of a worker, and returns how long it worked and how long it took to unlock
+// after that.
 func hold(t *testing.T, w *worker) (work, after time.Duration) {
 	t.Helper()
 	begun := time.Now()
@@ -28,14 +28,14 @@ func hold(t *testing.T, w *worker) (work, after time.Duration) {
 	return work, time.Since(begun) - work
 }
 
-// planned returns a worker that calls f for its slow and late holders.
+// planned returns a worker that calls f for its slow and late holders, with the end of the delay.
 func planned(f func(until time.Time)) *worker {
 	return &worker{seams: &fleet.Seams{Park: func(fleet.Seam) {}, HeldUp: f}}
 }
 
 func nobody(time.Time) {}
 
-// long returns the Arm that delays the n-th holder of an instance.
+// long returns an Arm that delays the n-th holder of an instance.
 func long(at fleet.Seam, n int) fleet.Arm {
 	return fleet.Arm{At: []fleet.Seam{at}, Skip: n - 1, Delay: time.Second}
 }
@@ -67,7 +67,7 @@ func TestLateHolderHasWritten(t *testing.T) {
 		w := planned(nobody)
 		w.follow(plan{Item: "hot", Fault: long(seamUnlock, 2)})
 		hold(t, w)
-		if _, err := w.work(t.Context(), "hot"); err != nil { // and does not write
+		if _, err := w.work(t.Context(), "hot"); err != nil { // this holder does not write
 			t.Fatal(err)
 		}
 		if work, after := hold(t, w); work != 0 || after != time.Second {
@@ -76,8 +76,8 @@ func TestLateHolderHasWritten(t *testing.T) {
 	})
 }
 
-// With several items the fault is injected only into the holders of one, and others are not
-// counted.
+// With several items, the fault is injected only into the holders of the plan's item; other holders
+// are not counted.
 func TestFaultIsInjectedIntoTheItemOfThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := planned(nobody)
@@ -97,7 +97,8 @@ func TestFaultIsInjectedIntoTheItemOfThePlan(t *testing.T) {
 	})
 }
 
-// A holder that enters while another is late is still inside when the late one unlocks.
+// A holder that enters while an earlier one is late to unlock stays inside until the late one has
+// unlocked.
 func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := planned(nobody)
@@ -143,7 +144,7 @@ func TestHolderLearnsThatItsLockIsLost(t *testing.T) {
 	}
 }
 
-// A row in which the fault missed proves nothing.
+// A row in which the fault did not happen proves nothing, so the row reports that.
 func TestConditionThatDoesNotComeAboutIsSaid(t *testing.T) {
 	r := &run{strategy: catalog.Strategies()[0], cond: catalog.Slow, cfg: Config{Workload: catalog.Deduct},
 		shops: &shops{Fleet: fleet.Of(new(fleet.Member))}}

@@ -8,7 +8,7 @@ import (
 	"oversell/internal/bench"
 )
 
-// Repeated runs leave no items, and at most those of two rounds exist at once.
+// Repeated runs leave no items behind, and at most the items of two rounds exist at the same time.
 func TestRepeatedRowsLeaveNoItems(t *testing.T) {
 	var mu sync.Mutex
 	there, most := make(map[string]bool), 0

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/fleet"
 )
 
-// desk is a fake shop with given answers, which records the requests.
+// desk is a fake shop that sends a fixed reply, and records the requests.
 type desk struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -45,8 +45,8 @@ func refuses(status int, code string) http.HandlerFunc {
 
 func cutsOff(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// retrying returns a row under chaos whose buyers ask the desks. A nil desk is a shop that was
-// killed.
+// retrying returns a row under chaos whose buyers send their requests to the desks. A nil desk is a
+// killed shop.
 func retrying(t *testing.T, patience time.Duration, desks ...*desk) *chaosRow {
 	var members []*fleet.Member
 	for _, d := range desks {
@@ -64,7 +64,7 @@ func retrying(t *testing.T, patience time.Duration, desks ...*desk) *chaosRow {
 	return &chaosRow{run: r, patience: patience}
 }
 
-// A buyer whose request fails asks the other shop, with the same key.
+// A buyer whose request fails repeats it at the other shop, with the same key.
 func TestBuyerTriesAgainElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first  *desk
@@ -99,7 +99,8 @@ func TestBuyerWaitsAsLongAsTheShopAsks(t *testing.T) {
 	}
 }
 
-// A success that names no order does not count as one, and is not retried.
+// A final refusal ends the tries. A 2xx reply without an order is not a success, and is not retried
+// either.
 func TestBuyerStopsAtAnAnswer(t *testing.T) {
 	for code, status := range map[string]int{"sold_out": 409, "invalid": 400, "unknown_item": 404, codeNotAReply: 0} {
 		answer := refuses(status, code)
@@ -114,7 +115,7 @@ func TestBuyerStopsAtAnAnswer(t *testing.T) {
 	}
 }
 
-// The outcome of a buyer who gives up after a request that was cut off is unknown.
+// If a buyer gives up after a request that was cut off, the buyer's outcome is unknown.
 func TestBuyerLosesPatience(t *testing.T) {
 	c := retrying(t, 100*time.Millisecond, newDesk(t, refuses(503, "backend")))
 	if r := c.buy(t.Context(), 0, time.Now(), 0); r.Order != "" || r.Code != "backend" || r.CutOff {
@@ -126,7 +127,7 @@ func TestBuyerLosesPatience(t *testing.T) {
 	}
 }
 
-// Only an order that was made after the fault shows that the item is sold again.
+// Only an order that was made after the fault proves that the item is being sold again.
 func TestNextIsAnOrderThatWasMadeLater(t *testing.T) {
 	var s resale
 	from := time.Now()
@@ -138,7 +139,7 @@ func TestNextIsAnOrderThatWasMadeLater(t *testing.T) {
 	default:
 	}
 	s.sold(from.Add(time.Millisecond))
-	s.sold(from.Add(time.Second)) // no receiver is left
+	s.sold(from.Add(time.Second)) // next is no longer listening
 	select {
 	case <-again:
 	default:

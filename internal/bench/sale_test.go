@@ -12,8 +12,8 @@ import (
 	"oversell/internal/web"
 )
 
-// One cold item that was oversold makes the row oversold, whatever the others are: here the
-// units that another item did not sell would hide it in a sum.
+// One oversold item makes the row oversold. In this test, the unsold units of another item would
+// hide the oversold ones if only their sum were checked.
 func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -35,7 +35,7 @@ func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 				o.audits = append(o.audits, web.Audit{Audit: stock.Audit{Stock: figures.Stock{Initial: 5, Sold: 5,
 					Orders: 5}}})
 			}
-			o.audits[0].Stock = figures.Stock{Initial: 5, Sold: 2, Orders: 2, Remaining: 3} // few buyers came
+			o.audits[0].Stock = figures.Stock{Initial: 5, Sold: 2, Orders: 2, Remaining: 3} // fewer buyers than units
 			tt.change(&o.audits[cold])
 			var row report.Row
 			r.judgeSale(&row, o)
@@ -50,7 +50,7 @@ func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 	}
 }
 
-// A killed process explains the missing units of its own buyers, and no others.
+// A killed process accounts for the missing units of its own buyers, and for no others.
 func TestKilledBuyersExplainWhatTheyTook(t *testing.T) {
 	const dead, alive = 0, 1
 	killed, running := new(fleet.Member), new(fleet.Member)

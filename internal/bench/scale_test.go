@@ -30,11 +30,11 @@ func slot(tag string) int {
 	return int(crc) % slots
 }
 
-// shard returns the primary that has the slot, if all primaries have equal ranges of slots.
+// shard returns the primary that has the slot, if each primary has an equal range of slots.
 func shard(slot, primaries int) int { return slot * primaries / slots }
 
-// busiest returns the largest share of the buyers that one primary serves. The items have the names
-// of the given sale.
+// busiest returns the share of the buyers that the busiest primary serves. The number of the sale
+// is part of the names of the n items.
 func busiest(s *bench.Spread, n, sale, primaries int) float64 {
 	shares := make([]float64, primaries)
 	for i := range n {
@@ -43,9 +43,9 @@ func busiest(s *bench.Spread, n, sale, primaries int) float64 {
 	return slices.Max(shares)
 }
 
-// An item is on the primary that has the slot of its name. With few items, or a few that nearly all
-// buyers want, one primary gets most of the buyers, however many there are. Each figure is the
-// median of 101 sales, whose items have other names.
+// An item is on the primary that has the slot of the item's name. With few items, or with a few
+// that nearly all buyers want, one primary serves most buyers, no matter how many primaries there
+// are. Each figure is the median of 101 sales, whose items have different names.
 func ExampleSpread_shards() {
 	fmt.Println("the busiest primary's share of the buyers")
 	fmt.Println("items   skew      3 primaries  6 primaries")
@@ -86,9 +86,9 @@ func ExampleSpread_shards() {
 }
 
 // turnedAway sells the units of an item that is split into segments to buyers who come one after
-// the other. Each asks a number of segments, beginning with a random one. It returns how many
-// buyers are told "sold out" while another segment has units, and the units that are left at the
-// end.
+// the other. Each buyer asks the given number of segments, the first of which is random. It returns
+// how many buyers are told "sold out" while another segment has units, and how many units are left
+// at the end.
 func turnedAway(units int64, segments, asked, buyers int, seed uint64) (falsely int, left int64) {
 	s := bench.NewSpread(segments, bench.Skew{}, seed)
 	stock := make([]int64, segments)
@@ -112,8 +112,8 @@ func turnedAway(units int64, segments, asked, buyers int, seed uint64) (falsely 
 	return falsely, left
 }
 
-// The fewer units a segment has, the more its number of buyers differs from its share. Each
-// figure is the median of 101 seeds.
+// The fewer units a segment has, the further its number of buyers is from its share. Each figure is
+// the median of 101 seeds.
 func ExampleSpread_segments() {
 	fmt.Println("1,000 units; buyers told \"sold out\" while units were left, and units left at the end")
 	fmt.Println("segments  asked  1,000 buyers  1,100 buyers  2,000 buyers")
@@ -145,7 +145,7 @@ func ExampleSpread_segments() {
 	//       16     16      0,     0      0,     0      0,     0
 }
 
-// docs/results.md says of every sql_ strategy what Vitess and TiDB make of its statements.
+// docs/results.md has an entry for every sql_ strategy in its section on Vitess and TiDB.
 func TestGuideHasEverySQLStrategy(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/results.md")
 	if err != nil {

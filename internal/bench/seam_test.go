@@ -12,8 +12,8 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// Processes are killed after the script, and where orders are read and written. Every accepted
-// order is written exactly once, and the stock agrees with the orders.
+// Processes are killed after the script, and where orders are read and written. Even so, every
+// accepted order is written exactly once, and the stock agrees with the orders.
 func TestKillsAtSeamsOfAcceptedOrders(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"embedded", "local"} {
@@ -21,7 +21,7 @@ func TestKillsAtSeamsOfAcceptedOrders(t *testing.T) {
 			t.Parallel()
 			cfg := config(t, kind)
 			cfg.Strategies, cfg.Seams, cfg.Keys = []string{"lua_stream"}, bench.Seams(), bench.UniqueKeys
-			cfg.Conditions = []catalog.Condition{catalog.Crash, catalog.Calm} // whose shops write by themselves
+			cfg.Conditions = []catalog.Condition{catalog.Crash, catalog.Calm} // their shops write orders
 			rows := run(t, cfg)
 			checkExpected(t, rows)
 			row := rows["lua_stream/crash"]

@@ -8,8 +8,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// A row counts as unserved if no buyer is served for longer than patience, while buyers wait and
-// units are left. The first such time is kept.
+// A row counts as unserved if no buyer is served for longer than patience while buyers wait and
+// units are left. The first such period is recorded.
 func TestServiceEndsWhenNobodyIsServedForTooLong(t *testing.T) {
 	const ms, stock = time.Millisecond, 50
 	patience := func(first bool) time.Duration {
@@ -47,7 +47,7 @@ func TestServiceEndsWhenNobodyIsServedForTooLong(t *testing.T) {
 	}
 }
 
-// Patience lasts longer than the longest fault, and than a stall of this machine.
+// The patience is longer than the longest fault, and longer than a stall of this machine.
 func TestPatienceOutlastsWhatTheBenchDoes(t *testing.T) {
 	cfg := Config{TTL: time.Second, Work: 20 * time.Millisecond, Wait: 10 * time.Second}
 	if got, want := cfg.patience(catalog.Slow, 0, false), 1520*time.Millisecond; got != want {

@@ -18,7 +18,7 @@ func skew(t *testing.T, text string) bench.Skew {
 	return s
 }
 
-// counts returns how many of the first buyers want each item.
+// counts returns, for each item, how many of the first buyers want it.
 func counts(s *bench.Spread, items, buyers int) []int {
 	n := make([]int, items)
 	for i := range buyers {
@@ -43,9 +43,9 @@ func TestSkewsAreReadAsWritten(t *testing.T) {
 	}
 }
 
-// The number of buyers of each item fits its probability, by Pearson's chi-square test. With n
-// degrees of freedom the sum has mean n and variance 2n; the bound is six standard deviations above
-// the mean.
+// The number of buyers of each item matches the item's probability, by Pearson's chi-square test.
+// With n degrees of freedom, the sum has mean n and variance 2n. The bound is six standard
+// deviations above the mean.
 func TestBuyersAreSpreadAsTheSkewSays(t *testing.T) {
 	for _, tt := range []struct {
 		skew string
@@ -75,7 +75,8 @@ func TestBuyersAreSpreadAsTheSkewSays(t *testing.T) {
 	}
 }
 
-// The share of the k-th item is that of the first, divided by k to the power of the exponent.
+// The share of the k-th item is the share of the first item, divided by k to the power of the
+// exponent.
 func TestSharesFollowZipf(t *testing.T) {
 	s := bench.NewSpread(1000, skew(t, "zipf:1.1"), 1)
 	for _, k := range []int{2, 10, 1000} {
@@ -91,7 +92,7 @@ func TestSharesFollowZipf(t *testing.T) {
 	}
 }
 
-// A run can be repeated: the spread depends on nothing but its arguments.
+// The spread depends only on its arguments, so a run can be repeated.
 func TestSpreadDependsOnItsSeedAlone(t *testing.T) {
 	of := func(seed uint64) (all []int) {
 		s := bench.NewSpread(50, skew(t, "zipf:1.1"), seed)

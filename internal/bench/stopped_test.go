@@ -8,8 +8,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// A process that is stopped with a holder stays stopped until another holder has entered: on a slow
-// machine the others may not have noticed yet that the lease has expired.
+// A process that is stopped with a holder inside stays stopped until another holder has entered. On
+// a slow machine, the waiters may not have noticed yet that the lease has expired.
 func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 	if !fleet.LiveWords {
 		t.Skip("gauges cannot be read here")
@@ -41,8 +41,8 @@ func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 	})
 }
 
-// A fault is injected only when all shops sell. Otherwise a shop that is alone at first could be
-// killed before two holders ever meet.
+// A fault is injected only when all shops are selling. Otherwise the only selling shop could be
+// killed before two holders ever compete.
 func TestFaultsWaitForAllShops(t *testing.T) {
 	if !fleet.LiveWords {
 		t.Skip("gauges cannot be read here")

@@ -14,12 +14,12 @@ import (
 	"oversell/internal/web"
 )
 
-// shopLike is a server for streams, which counts requests.
+// shopLike is a server that records the requests of a stream.
 type shopLike struct {
 	*httptest.Server
 	mu    sync.Mutex
 	came  []time.Time
-	conns atomic.Int64 // that were opened
+	conns atomic.Int64 // opened so far
 }
 
 func newShopLike(t *testing.T, handle http.HandlerFunc) *shopLike {
@@ -43,7 +43,7 @@ func newShopLike(t *testing.T, handle http.HandlerFunc) *shopLike {
 
 func fine(http.ResponseWriter, *http.Request) {}
 
-// streamTo makes a stream of rate requests in a second.
+// streamTo returns a stream that sends rate requests within a second.
 func streamTo(t *testing.T, rate, inFlight int, alive func(int) bool, targets ...string) *stream {
 	t.Helper()
 	cfg := Config{Rate: rate, Requests: rate, Duration: time.Second, InFlight: inFlight}
@@ -65,7 +65,7 @@ func must(t *testing.T, err error) {
 
 func always(int) bool { return true }
 
-// flow fires a stream and checks that every request has its outcome.
+// flow runs a stream, and checks that every request has an outcome.
 func flow(ctx context.Context, t *testing.T, s *stream, limit time.Duration) (*tally, *report.Open) {
 	t.Helper()
 	counts := newTally(limit + s.duration)
@@ -80,8 +80,8 @@ func flow(ctx context.Context, t *testing.T, s *stream, limit time.Duration) (*t
 	return counts, o
 }
 
-// Requests are sent whether or not earlier ones were answered, so latencies include the time for
-// which a slow shop delays later requests.
+// Requests are sent whether or not earlier ones were answered, so the latencies include the delay
+// that a slow reply causes to later requests.
 func TestLatencyCountsFromThePlannedTime(t *testing.T) {
 	const stall = 400 * time.Millisecond
 	var n atomic.Int64
@@ -92,12 +92,12 @@ func TestLatencyCountsFromThePlannedTime(t *testing.T) {
 			time.Sleep(stall)
 			mu.Unlock()
 		}
-		mu.RLock() // no request proceeds meanwhile
+		mu.RLock() // waits during the stall
 		defer mu.RUnlock()
 	})
 	counts, o := flow(t.Context(), t, streamTo(t, 100, 100, always, shop.URL), time.Minute)
-	// Of a hundred requests in a second some forty come during the stall. A client that waits for
-	// each reply would have seen only one slow request.
+	// About forty of the hundred requests in a second arrive during the stall. A client that waits
+	// for each reply would have seen only one slow request.
 	if o.Dropped != 0 || counts.latency.ms(75) < 100 || counts.latency.ms(100) < 390 {
 		t.Errorf("%d dropped; three of four took at most %v ms, all at most %v ms", o.Dropped, counts.latency.ms(75),
 			counts.latency.ms(100))
@@ -129,7 +129,7 @@ func TestStreamDropsWhatCannotBeSentInTime(t *testing.T) {
 }
 
 // No request is sent to a killed shop, and a request that was never sent is known to have failed.
-// All requests may be in flight at once, so that none is dropped on a machine that stalls.
+// All requests may be in flight at once, so no request is dropped on a machine that stalls.
 func TestStreamGoesOnWithTheShopsThatAreThere(t *testing.T) {
 	shop := newShopLike(t, fine)
 	counts, _ := flow(t.Context(), t, streamTo(t, 50, 50, func(target int) bool { return target == 0 }, shop.URL,
@@ -162,7 +162,7 @@ func TestStreamLearnsWhatRepliesAre(t *testing.T) {
 		case 3:
 			panic(http.ErrAbortHandler)
 		case 4:
-			<-r.Context().Done() // until the client gives up
+			<-r.Context().Done() // wait until the client gives up
 		}
 	})
 	counts, _ := flow(t.Context(), t, streamTo(t, 50, 50, always, shop.URL), 2*time.Second)
@@ -194,7 +194,7 @@ func TestStreamEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A connection that was idle for long is not used again: a shop may have closed it.
+// A connection that has long been idle is not used again, because a shop may have closed it.
 func TestPoolKeepsNothingStale(t *testing.T) {
 	shop := newShopLike(t, fine)
 	p := newPool(1)
@@ -214,7 +214,7 @@ func TestPoolKeepsNothingStale(t *testing.T) {
 	}
 	other := get()
 	p.put(first, true)
-	p.put(other, true) // one too many to keep
+	p.put(other, true) // one more than the pool keeps
 	if p.idle != 1 {
 		t.Errorf("%d connections are kept, want 1", p.idle)
 	}
@@ -229,7 +229,8 @@ func TestPoolKeepsNothingStale(t *testing.T) {
 	}
 }
 
-// The connections to a shop that was killed are closed: those to the other shops need their files.
+// The connections to a killed shop are closed, because the connections to other shops need their
+// file descriptors.
 func TestConnectionsToAKilledShopAreClosed(t *testing.T) {
 	dead, other := newShopLike(t, fine), newShopLike(t, fine)
 	var killed atomic.Bool
@@ -244,8 +245,8 @@ func TestConnectionsToAKilledShopAreClosed(t *testing.T) {
 	}
 }
 
-// A pool never exceeds its limit. If one shop is slow and the connections to the other are idle, it
-// closes an idle connection for each new one.
+// A pool never exceeds its limit. If one shop is slow and the connections to the other shop are
+// idle, the pool closes an idle connection for each new one.
 func TestPoolKeepsToItsConnections(t *testing.T) {
 	const most = 6
 	p := newPool(most)
@@ -281,7 +282,7 @@ func TestPoolKeepsToItsConnections(t *testing.T) {
 	}
 }
 
-// A shop closes a new connection if no request comes for a while, and a request that is sent just
+// A shop closes a new connection if no request arrives for a while. A request that is sent just
 // then would be cut off.
 func TestPoolUsesNoConnectionThatWaitedTooLongForItsFirstRequest(t *testing.T) {
 	shop := newShopLike(t, fine)

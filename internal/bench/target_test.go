@@ -23,8 +23,7 @@ import (
 	"oversell/internal/web"
 )
 
-// open runs a shop that the bench did not start, until the end of the test,
-// and returns its address.
+// open runs a shop that the bench did not start until the end of the test, and returns its address.
 func open(t *testing.T, token string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,7 +51,7 @@ func open(t *testing.T, token string) string {
 	return ""
 }
 
-// against returns a small bench of running shops.
+// against returns the config of a small run against running shops.
 func against(targets ...string) bench.Config {
 	return bench.Config{
 		Requests: 100, Stock: 20, Workload: catalog.Deduct, Conditions: []catalog.Condition{catalog.Calm},
@@ -101,8 +100,8 @@ func TestTargetThatIsAwayIsSaid(t *testing.T) {
 	}
 }
 
-// inFront runs a proxy in front of a shop until the end of the test, and returns its address. What
-// becomes of a request is decided by handle.
+// inFront runs a proxy in front of a shop until the end of the test, and returns its address.
+// handle decides what happens to each request.
 func inFront(
 	t *testing.T, base string, handle func(w http.ResponseWriter, r *http.Request, shop http.Handler),
 ) string {
@@ -119,8 +118,8 @@ func inFront(
 	return s.URL
 }
 
-// unreliable cuts off the first few deducts after the shop has answered: their units are sold, but
-// their buyers do not know.
+// unreliable runs a proxy that cuts off the first few deducts after the shop has replied. Their
+// units are sold, but their buyers do not know it.
 func unreliable(t *testing.T, base string, cut int64) string {
 	t.Helper()
 	var deducts atomic.Int64
@@ -139,8 +138,8 @@ func TestUnlearnedOutcomesMakeAnInterval(t *testing.T) {
 	if row.Unknown != 7 || row.Reasons["cut_off"] != 7 {
 		t.Errorf("%d outcomes not learned, %v; want 7 cut off", row.Unknown, row.Reasons)
 	}
-	// Their units are in the orders already, but the bench cannot know that:
-	// each of the seven may still be on its way.
+	// The units of the seven are already in the orders, but the bench cannot know that: each of the
+	// seven requests may still be on its way.
 	if row.Sold != 20 || row.Oversold != 0 || row.OversoldPossible != 7 || row.Verdict != figures.Unknown {
 		t.Errorf("sold %d, oversold %d to %d, %s", row.Sold, row.Oversold, row.OversoldPossible, row.Verdict)
 	}
@@ -149,7 +148,7 @@ func TestUnlearnedOutcomesMakeAnInterval(t *testing.T) {
 	}
 }
 
-// Only replies of a shop count as replies.
+// Only a reply that came from a shop counts as a reply.
 func TestRepliesOfSomethingElse(t *testing.T) {
 	var n atomic.Int64
 	url := inFront(t, open(t, ""), func(w http.ResponseWriter, r *http.Request, shop http.Handler) {
@@ -168,7 +167,8 @@ func TestRepliesOfSomethingElse(t *testing.T) {
 	}
 }
 
-// A strategy that a shop cannot run is an error, not a broken promise.
+// If a shop cannot run a strategy, the run returns an error; the strategy is not reported as
+// broken.
 func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 	base := open(t, "")
 	for strategy, want := range map[string]string{
@@ -185,7 +185,7 @@ func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 	}
 }
 
-// A shop that keeps its stock elsewhere says so only when it is asked to sell.
+// A shop with its stock in another place reports that only when it is asked to sell.
 func TestStockInTheWrongPlaceIsSaid(t *testing.T) {
 	url := inFront(t, open(t, ""), func(w http.ResponseWriter, r *http.Request, shop http.Handler) {
 		if r.Method != http.MethodPost {
@@ -194,7 +194,7 @@ func TestStockInTheWrongPlaceIsSaid(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusBadRequest)
-		// the reader notices if something is missing
+		// A failed write shows in the reply that the bench reads.
 		_, _ = io.WriteString(w, `{"code":"wrong_keeper","detail":"it is in the drawer"}`)
 	})
 	rows, err := bench.Run(t.Context(), against(url), bench.Silent{})

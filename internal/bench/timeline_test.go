@@ -14,7 +14,7 @@ func TestTimelineKeepsAllInFewBins(t *testing.T) {
 	if got := line.figures(); got.Bin != 10 || !slices.Equal(got.Served, []int64{2, 1, 1}) {
 		t.Errorf("got %+v, want 2, 1, 1 in bins of 10 ms", got)
 	}
-	line.add(2400 * time.Millisecond) // one bin too many
+	line.add(2400 * time.Millisecond) // beyond the last bin
 	if got := line.figures(); got.Bin != 20 || len(got.Served) != 121 || got.Served[0] != 3 || got.Served[1] != 1 ||
 		got.Served[120] != 1 {
 		t.Errorf("got %+v, want 3, 1 and in the end 1 in bins of 20 ms", got)

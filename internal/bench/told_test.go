@@ -15,8 +15,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// lies tells every third buyer of a shop something else than the shop does. The orders are listed
-// in pages of seven.
+// lies runs a proxy in front of a shop that changes the reply to every third buyer. It lists the
+// orders in pages of seven.
 func lies(t *testing.T, tell func(w http.ResponseWriter, told, last map[string]any)) string {
 	t.Helper()
 	var mu sync.Mutex
@@ -48,11 +48,12 @@ func lies(t *testing.T, tell func(w http.ResponseWriter, told, last map[string]a
 			last = told
 		}
 		w.WriteHeader(reply.Code)
-		_, _ = w.Write(reply.Body.Bytes()) // the bench notices failures
+		_, _ = w.Write(reply.Body.Bytes()) // the bench notices a failed write
 	})
 }
 
-// The bench finds a shop that lies to its buyers. Package figures tests all kinds of lies.
+// The bench detects a shop that sends wrong replies to its buyers. The tests of package figures
+// cover each kind of wrong reply.
 func TestShopThatLies(t *testing.T) {
 	say := func(w http.ResponseWriter, told map[string]any) { _ = json.NewEncoder(w).Encode(told) }
 	for name, tt := range map[string]struct {
@@ -94,7 +95,8 @@ func TestShopThatLies(t *testing.T) {
 	}
 }
 
-// A library's lock is judged only on a real Redis: on an embedded one its waiters are served worse.
+// A library's lock is judged only on a real Redis: on an embedded one, it serves its waiters less
+// well.
 func TestThirdPartyLocksAreJudgedOnARealRedis(t *testing.T) {
 	for kind, judged := range map[string]bool{"embedded": false, "local": true} {
 		t.Run(kind, func(t *testing.T) {
@@ -111,7 +113,7 @@ func TestThirdPartyLocksAreJudgedOnARealRedis(t *testing.T) {
 	}
 }
 
-// Unreported orders may belong to buyers who were cut off.
+// Orders without a reply to the buyer may belong to buyers who were cut off.
 func TestOrdersOfThoseWhoWereCutOff(t *testing.T) {
 	for _, keys := range []bench.Keys{bench.NoKeys, bench.UniqueKeys, bench.PairedKeys} {
 		cfg := against(unreliable(t, open(t, ""), 7))
@@ -124,7 +126,7 @@ func TestOrdersOfThoseWhoWereCutOff(t *testing.T) {
 	}
 }
 
-// A list of orders that cannot be compared is an error.
+// If the list of orders cannot be compared, the run returns an error.
 func TestOrdersThatCannotBeCompared(t *testing.T) {
 	for want, list := range map[string]string{
 		"404":                                "",
@@ -145,7 +147,7 @@ func TestOrdersThatCannotBeCompared(t *testing.T) {
 				shop.ServeHTTP(audit, httptest.NewRequest(http.MethodGet, path, nil))
 				_, sale, _ := strings.Cut(audit.Body.String(), `"sale_id":"`)
 				sale, _, _ = strings.Cut(sale, `"`)
-				_, _ = w.Write([]byte(strings.ReplaceAll(list, "SALE", sale))) // the bench notices failures
+				_, _ = w.Write([]byte(strings.ReplaceAll(list, "SALE", sale))) // the bench notices a failed write
 			}
 		})
 		rows, err := bench.Run(t.Context(), against(url), bench.Silent{})

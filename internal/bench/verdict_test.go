@@ -14,8 +14,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// eachKind runs f for all strategies of the workload on embedded backends, and for one of each kind
-// on real servers.
+// eachKind runs f for all strategies of the workload on embedded backends, and for one strategy of
+// each kind on real servers.
 func eachKind(t *testing.T, w catalog.Workload, f func(t *testing.T, cfg bench.Config)) {
 	t.Helper()
 	t.Parallel()
@@ -61,8 +61,8 @@ func TestCalmIsAsTheCatalogSays(t *testing.T) {
 	})
 }
 
-// Faults come out as the catalog says: a strategy breaks where it says so, and nowhere else. These
-// rows mostly sleep, so they run in parallel.
+// Faults have the outcome that the catalog expects: a strategy breaks exactly under the conditions
+// that the catalog names. These rows mostly sleep, so they run in parallel.
 func TestFaultsAreAsTheCatalogSays(t *testing.T) {
 	t.Parallel()
 	type conditions = []catalog.Condition
@@ -81,11 +81,11 @@ func TestFaultsAreAsTheCatalogSays(t *testing.T) {
 		"no lock":        {"none", conditions{slow, crash, pause}, nil},
 		"a lease":        {"v4_lua", conditions{slow, crash, pause}, nil},
 		"a watchdog":     {"v6_watchdog", conditions{slow, crash, pause}, nil},
-		"another's lock": {"v2_ttl v3_uuid", conditions{late}, nil}, // v2 deletes it
+		"another's lock": {"v2_ttl v3_uuid", conditions{late}, nil}, // v2 deletes a lock that it no longer has
 		"loads":          {"v6_watchdog", conditions{crash, pause}, loads},
 		"other servers":  {"redlock etcd", conditions{crash, pause}, elsewhere},
-		// The holder writes after its lease has expired, unless the stock checks its token. v7 has
-		// no token: it is v8 unfenced.
+		// The holder writes after its lease has expired, unless the stock checks its token. v7 is
+		// not listed: it has no token, so it behaves as v8 does without the check.
 		"a fence in Redis":          {"v9_cohort", conditions{pause}, nil},
 		"no fence in Redis":         {"v9_cohort", conditions{pause}, unfenced},
 		"a fence in the database":   {"v8_fenced", conditions{pause}, inDatabase},
@@ -105,7 +105,7 @@ func TestFaultsAreAsTheCatalogSays(t *testing.T) {
 	}
 }
 
-// A pair of requests with one key makes one order, even if the stock is unguarded.
+// Two requests with the same key make one order, even if the stock is unguarded.
 func TestPairsOfKeysMakeOneOrder(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
@@ -149,12 +149,12 @@ func TestWithoutTheSecondLookEverybodyLoads(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Workload, cfg.SecondLook = catalog.Cache, false
-	cfg.Requests, cfg.Wait = 50, time.Minute // each of them may load, after all others before it
+	cfg.Requests, cfg.Wait = 50, time.Minute // each reader may wait for the loads of all others
 	cfg.Strategies = []string{"v6_watchdog"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {
-		// How many readers come before the first value is stored depends on the machine.
+		// The number of readers that come before the first value is stored depends on the machine.
 		if row.DBLoads < 10 {
 			t.Errorf("%s: %d loads by 50 readers, want far more than the 1 with it", name, row.DBLoads)
 		}

@@ -53,7 +53,8 @@ func TestFaultsFollowOneAnother(t *testing.T) {
 	}
 }
 
-// Each kind is drawn before any is drawn again, and every shop and link is hit sometimes.
+// Each kind of fault is drawn once before any kind is drawn again. Every shop, Redis and the
+// database are hit at least once.
 func TestEveryKindIsDrawn(t *testing.T) {
 	d := draw(1)
 	d.Duration = 10 * time.Minute

@@ -18,7 +18,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// site has private servers, and clients that reach them as a shop does.
+// site has private servers, and clients that connect to them as a shop does.
 type site struct {
 	World
 	rdb redis.UniversalClient
@@ -66,17 +66,17 @@ func no(t *testing.T, err error) {
 	}
 }
 
-// brief bounds a request that gets no answer.
+// brief is the patience of a request that gets no reply.
 const brief = 150 * time.Millisecond
 
-// set writes a key, and gives up after a while.
+// set writes a key, and gives up after patience.
 func (s *site) set(t *testing.T, key string, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	return s.rdb.Set(ctx, key, "v", 0).Err()
 }
 
-// order inserts an order, and gives up after a while.
+// order inserts an order, and gives up after patience.
 func (s *site) order(t *testing.T, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -114,8 +114,8 @@ func (s *site) has(t *testing.T, key string) bool {
 	return n == 1
 }
 
-// first returns the first error of repeated tries: a server that gets a signal does not stop
-// immediately.
+// first repeats try for a short time and returns its first error: a server does not stop
+// immediately when it gets a signal.
 func first(try func() error) (err error) {
 	for end := time.Now().Add(4 * brief); err == nil && time.Now().Before(end); {
 		err = try()
@@ -139,15 +139,15 @@ func fails(t *testing.T, _ *site, err error) {
 	}
 }
 
-// either accepts success and failure, where the outcome depends on the speed of the machine.
+// either accepts a success and a failure: the outcome depends on the speed of the machine.
 func either(*testing.T, *site, error) {}
 
-// Each fault has its effect on real servers, and they recover when it ends.
+// Each fault has its effect on a real Redis, and Redis recovers when the fault ends.
 func TestFaultsOfRedis(t *testing.T) {
 	s := newSite(t, privateOnly, embedded)
 	for _, tt := range []struct {
 		fault  Fault
-		during func(*testing.T, *site, error) // of a write
+		during func(*testing.T, *site, error) // checks a write during the fault
 		lost   bool                           // the data from before the fault is lost
 	}{
 		{Fault{Kind: RedisFlush}, either, true},
@@ -228,7 +228,7 @@ func TestFaultsOfTheDatabase(t *testing.T) {
 	s := newSite(t, embedded, privateOnly)
 	for _, tt := range []struct {
 		fault  Fault
-		during func(*testing.T, *site, error) // of an insert
+		during func(*testing.T, *site, error) // checks an insert during the fault
 	}{
 		{Fault{Kind: DBKill}, fails},
 		{Fault{Kind: DBStop}, fails},
@@ -283,7 +283,7 @@ func TestShopIsStartedAgain(t *testing.T) {
 	}
 }
 
-// Servers that the bench did not start are not harmed.
+// A fault has no effect on servers that the bench did not start.
 func TestOnlyOwnServersAreHarmed(t *testing.T) {
 	for _, specs := range [][2]string{{"redis://127.0.0.1:6379", embedded}, {embedded, "u@tcp(127.0.0.1:3306)/shop"},
 		{embedded, "sqlite:/tmp/x.db"}} {

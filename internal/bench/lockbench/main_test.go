@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m))
 }
 
-// contenders adds the locks of the tests, which misbehave, to the contenders of the project.
+// contenders returns the project's contenders, and some locks that misbehave.
 func contenders() lockbench.Catalog {
 	all := lockbench.Contenders()
 	add := func(name string, g guard.Guard, err error) {
@@ -30,11 +30,11 @@ func contenders() lockbench.Catalog {
 			Make: func(lockbench.Process) (guard.Guard, error) { return g, err }})
 	}
 	add("open", guard.None{}, nil)
-	add("deaf", fake(func(ctx context.Context) error { // lets no contender in, and returns no error
+	add("deaf", fake(func(ctx context.Context) error { // lets no contender in, and returns when the wait is over
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}), nil)
-	add("rude", fake(func(context.Context) error { select {} }), nil) // does not return at the end of the wait
+	add("rude", fake(func(context.Context) error { select {} }), nil) // does not return when the wait is over
 	add("liar", fake(func(context.Context) error { return errors.New("no room") }), nil)
 	add("dies", fake(func(context.Context) error { os.Exit(7); return nil }), nil)
 	add("unable", nil, errors.New("out of order"))
@@ -59,7 +59,7 @@ func config(t testing.TB, kind string) (bench.Config, *backendtest.Processes) {
 	}, p
 }
 
-// runAll runs a config, also with the contenders of the tests.
+// runAll runs a config with the contenders of these tests.
 func runAll(ctx context.Context, cfg bench.Config, p bench.Progress) ([]report.Row, error) {
 	return lockbench.Run(ctx, contenders(), cfg, p)
 }

@@ -13,17 +13,17 @@ import (
 	"oversell/internal/fleet"
 )
 
-// begun is the start of all rows of these tests.
+// begun is the time at which all rows of these tests start.
 var begun = time.Unix(1_000_000, 0)
 
 func at(millisecond int) time.Time {
 	return begun.Add(time.Duration(millisecond) * time.Millisecond)
 }
 
-// in returns a contender that entered, left, and was served.
+// in returns a contender that entered and left at these times, and was served.
 func in(from, to int) slip { return slip{at(from), at(to), at(to + 1), stateServed} }
 
-// processOf makes a member whose contenders have these outcomes.
+// processOf returns a process whose contenders have these outcomes.
 func processOf(t *testing.T, slips ...slip) *member {
 	t.Helper()
 	words, err := fleet.CreateWords(filepath.Join(t.TempDir(), "slots"), slotWords(len(slips)))
@@ -44,7 +44,7 @@ func processOf(t *testing.T, slips ...slip) *member {
 	return &member{Member: new(fleet.Member), contenders: len(slips), slots: all}
 }
 
-// over returns a finished row of these processes, without lost updates.
+// over returns a finished row with these processes and without lost updates.
 func over(end int, members ...*member) ended {
 	e := ended{members: members, start: begun, end: at(end), initial: 100, counter: 100}
 	e.each(func(_ *member, s slip) {
@@ -77,8 +77,8 @@ func TestOutcomesAndWaits(t *testing.T) {
 	}
 }
 
-// The second process has three deducts when the first has no waiter left, and
-// all ten in the end.
+// The second process has three deducts when the last waiter of the first process has entered, and
+// all ten at the end.
 func TestFairnessIsCountedDuringContention(t *testing.T) {
 	var first, second []slip
 	for i := range 10 {
@@ -109,7 +109,7 @@ func TestHoldersOfDisturbedProcesses(t *testing.T) {
 	other := in(200, 300)
 	for name, test := range map[string]struct {
 		slip         slip
-		stopped      bool // from 100 to 250, and not killed at 100
+		stopped      bool // stopped from 100 to 250; otherwise killed at 100
 		all, running int
 	}{
 		"stopped inside":          {slip: in(50, 260), stopped: true, all: 2, running: 1},
@@ -141,7 +141,7 @@ func TestHoldersOfDisturbedProcesses(t *testing.T) {
 func TestKilledContenders(t *testing.T) {
 	m := processOf(t,
 		in(1, 2),
-		slip{from: at(3), to: at(4), state: stateWritten}, // it was about to unlock
+		slip{from: at(3), to: at(4), state: stateWritten}, // it was killed before it unlocked
 		slip{from: at(5), state: stateInside},
 		slip{}, slip{},
 	)
@@ -154,7 +154,7 @@ func TestKilledContenders(t *testing.T) {
 		t.Errorf("%d served, %d killed, %d never served, %d unsure, %d lost: %s", r.Served, r.Killed, r.NeverServed,
 			r.Unsure, r.LostUpdates, r.Verdict())
 	}
-	e.counter-- // the update of the third contender, which could not record it
+	e.counter-- // the update of the third contender, which was killed before it recorded the update
 	if r := e.row(); r.LostUpdates != -1 || r.Verdict() != figures.OK {
 		t.Errorf("%d lost: %s; want -1, which is within what is unsure", r.LostUpdates, r.Verdict())
 	}

@@ -16,7 +16,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// row runs one row that must succeed.
+// row runs one row, which must succeed.
 func row(t *testing.T, cfg bench.Config, name string) report.Row {
 	t.Helper()
 	cfg.Strategies = []string{name}
@@ -34,7 +34,7 @@ func row(t *testing.T, cfg bench.Config, name string) report.Row {
 	return rows[0]
 }
 
-// Each lock, with each way of waiting, lets all contenders in, one at a time.
+// With each way of waiting, each lock lets in all contenders, one at a time.
 func TestContendersServeAll(t *testing.T) {
 	names := []string{
 		"v1_setnx+line:2ms", "v7_queue", "rueidislock", "v3_uuid+backoff:1ms-64ms", "v6_watchdog+fixed:5ms",
@@ -70,7 +70,7 @@ func TestContendersServeAll(t *testing.T) {
 func checkAllServed(t *testing.T, row report.Row, want figures.Verdict) {
 	t.Helper()
 	r := row.Lock
-	// rueidislock sometimes wakes no waiter: its row exists to show that.
+	// rueidislock sometimes wakes no waiter; it is in the benchmark to show that.
 	lazy := strings.HasPrefix(row.Strategy, "rueidislock") && row.Verdict == report.Starved
 	if row.Verdict != want && !lazy || !row.Expected || r.MaxHolders != 1 || r.LostUpdates != 0 {
 		t.Errorf("%s: %s, %+v", row.Strategy, row.Verdict, r)
@@ -94,8 +94,8 @@ func TestBrokenLockIsSeen(t *testing.T) {
 
 func TestContenderThatIsNeverLetIn(t *testing.T) {
 	for _, name := range []string{
-		"deaf", // returns at the end of the wait
-		"rude", // does not return at all
+		"deaf", // returns when the wait is over
+		"rude", // never returns
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,8 @@ func TestContenderThatIsNeverLetIn(t *testing.T) {
 	}
 }
 
-// A refused contender's error is reported. A fault misses a row that is over immediately.
+// The error of a refused contender is reported. If a row ends at once, its fault is reported as
+// missed.
 func TestContenderThatIsRefused(t *testing.T) {
 	cfg, _ := config(t, "embedded")
 	cfg.Conditions = []catalog.Condition{catalog.Crash}
@@ -155,7 +156,7 @@ func TestCancelEndsTheRow(t *testing.T) {
 	}
 }
 
-// disturbed returns a config whose rows have a fault.
+// disturbed returns a config whose rows have the given fault.
 func disturbed(t *testing.T, kind string, c catalog.Condition) bench.Config {
 	t.Helper()
 	cfg, _ := config(t, kind)
@@ -164,8 +165,8 @@ func disturbed(t *testing.T, kind string, c catalog.Condition) bench.Config {
 	return cfg
 }
 
-// When a process is killed, the others wait no longer than the lease, and no key of the run is left
-// at the end.
+// When a process is killed, the contenders of the others wait at most as long as the lease. No key
+// of the run is left at the end.
 func TestKilledProcess(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -189,7 +190,7 @@ func TestKilledProcess(t *testing.T) {
 	}
 }
 
-// A process that is stopped for less than the lease still has it when it goes on.
+// A process that is stopped for less than the lease still has the lock when it resumes.
 func TestKillAndStop(t *testing.T) {
 	t.Parallel()
 	cfg := disturbed(t, "local", "crash+pause")

@@ -12,8 +12,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// measured returns a report of three strategies under two conditions, in runs with noise. Latencies
-// grow by the factor.
+// measured returns a report of three strategies under two conditions, in several runs with noise.
+// Latencies are multiplied by the factor.
 func measured(runs int, factor float64) report.Report {
 	r := report.Report{Manifest: report.Manifest{
 		Format: 1, Redis: "redis 7.0.15 (local)", DB: "MariaDB 10.11.6 (local)", Go: "go1.26.8", OS: "linux/amd64",
@@ -75,7 +75,7 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// Reports with different settings are not compared, and the error names these in one line.
+// Reports with different settings are not compared. The error names these settings in one line.
 func TestReportsOfDifferentThings(t *testing.T) {
 	for want, change := range map[string]func(m *report.Manifest){
 		"redis (redis 7.0.15 (local), miniredis 2.40.0 (embedded))": func(m *report.Manifest) {
@@ -121,8 +121,8 @@ func TestReportsOfDifferentThings(t *testing.T) {
 	}
 }
 
-// Servers that the bench starts have another port in each run. The addresses of other servers must
-// agree.
+// The ports of servers that the bench started are not compared, because they differ from run to
+// run. The addresses of other servers must be equal.
 func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 	on := func(redis, db string, flags ...string) report.File {
 		r := both()
@@ -158,7 +158,7 @@ func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 	}
 }
 
-// Two reports on the same thing do not differ, no matter how many runs they have.
+// Two reports of the same measurement show no difference, for any number of runs.
 func TestNoiseIsNoDifference(t *testing.T) {
 	for _, runs := range []int{1, 3, 20} {
 		c, err := report.CompareFiles(file("a.json", measured(runs, 1)), file("b.json", measured(runs, 1)))
@@ -172,7 +172,7 @@ func TestNoiseIsNoDifference(t *testing.T) {
 	}
 }
 
-// With one run each, noise cannot be told from a change.
+// With only one run in each report, a difference may be noise, so it is marked as doubtful.
 func TestSingleRunsAreDoubtful(t *testing.T) {
 	c, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", measured(1, 1.5)))
 	must(t, err)
@@ -183,7 +183,7 @@ func TestSingleRunsAreDoubtful(t *testing.T) {
 	}
 }
 
-// A median of zero has no ratio.
+// A change from or to a median of zero is shown without a ratio.
 func TestNothingHasNoRatio(t *testing.T) {
 	old, changed := measured(6, 1), measured(6, 1)
 	for i := range old.Rows {

@@ -11,7 +11,7 @@ import (
 	"oversell/internal/present"
 )
 
-// locks returns a report of the lock workload with everything that can happen.
+// locks returns a report of the lock workload with a row for every outcome.
 func locks() report.Report {
 	r := report.Report{Manifest: report.Manifest{
 		Redis: "redis 7.0.15 (local)", DB: "none", Go: "go1.26.8", OS: "linux/amd64", CPUs: 2, Workload: "lock",
@@ -46,7 +46,7 @@ func TestLockTable(t *testing.T) {
 	checkGolden(t, "lock.txt", got.Bytes())
 }
 
-// A row of a lock has its own figures, and none of the figures of a sale.
+// A row of the lock workload has the figures of a lock, and none of the figures of a sale.
 func TestLockJSON(t *testing.T) {
 	var got bytes.Buffer
 	must(t, locks().WriteJSON(&got))

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/present"
 )
 
-// both returns a report of two workloads, with rows of the second under one condition.
+// both returns a report of two workloads; the second has rows under one condition only.
 func both() report.Report {
 	r := sale()
 	held := r.Manifest

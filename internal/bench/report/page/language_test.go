@@ -35,13 +35,13 @@ func kinds() map[string]report.Report {
 		"chaos": chaotic(), "holds": withHolds()}
 }
 
-// names are the words that the visible text of a Chinese page may have.
+// names matches the English words that the visible text of a Chinese page may contain.
 var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|h3_claim|calm|crash|chaos|redis|Redis|miniredis|` +
 	`SQLite|go1|Go|linux|amd64|line|2ms|p\d+|` +
 	`uniform|zipf|JSON|JavaScript|hold|deduct|cache|run|bench|compare|0a1b2c3d|oversell|v0|20T12|00Z|` +
 	`embedded|repeat|black|hole|shop|kill|http|in|flight)$`)
 
-// Everything on the page is in Chinese, except names.
+// All text on the page is Chinese, except names.
 func TestPageInChinese(t *testing.T) {
 	unseen := regexp.MustCompile(`(?s)<(script|style).*?</(script|style)>|<meta[^>]*>|<code>.*?</code>`)
 	attribute := regexp.MustCompile(`aria-label="([^"]*)"`)
@@ -78,7 +78,7 @@ func TestPageInChinese(t *testing.T) {
 	}
 }
 
-// TestScriptsSayWhatIsTranslated finds texts of the scripts that do not go through say.
+// TestScriptsSayWhatIsTranslated finds string literals in the scripts that are not passed to say.
 func TestScriptsSayWhatIsTranslated(t *testing.T) {
 	for _, file := range []string{"page.js", "charts.js"} {
 		script, err := os.ReadFile(filepath.Join("assets", file))
@@ -94,7 +94,7 @@ func TestScriptsSayWhatIsTranslated(t *testing.T) {
 	}
 }
 
-// TestChinesePage reads the Chinese page on a telephone: one with every part that a page may have, and
+// TestChinesePage opens two Chinese pages on a phone: one with every part that a page may have, and
 // one of an open load, whose table is the widest.
 func TestChinesePage(t *testing.T) {
 	b := pagetest.New(t)

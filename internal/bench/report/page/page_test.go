@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// strategies are more than there are colours.
+// There are more strategies than colours.
 var strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
 	"v6_watchdog", "v7_queue"}
 
@@ -104,8 +104,8 @@ func file(t *testing.T, r report.Report) string {
 	return path
 }
 
-// TestPage reads the page on a telephone by night and on a desk by day. Then it hides a strategy
-// and shows it again, and reads off values.
+// TestPage reads the page on a phone in the dark theme and on a desktop in the light theme. Then it
+// hides a strategy, shows it again, and reads values off the charts.
 func TestPage(t *testing.T) {
 	b := pagetest.New(t)
 	path := file(t, measured(3))
@@ -129,7 +129,7 @@ func TestPage(t *testing.T) {
 	b.Quiet()
 }
 
-// chaotic returns a report of a row under chaos.
+// chaotic returns a report with a row under chaos.
 func chaotic() report.Report {
 	r := measured(1)
 	r.Rows = r.Rows[:1]
@@ -143,7 +143,7 @@ func chaotic() report.Report {
 	return r
 }
 
-// withHolds returns a report of two workloads.
+// withHolds returns a report with two workloads.
 func withHolds() report.Report {
 	r := measured(1)
 	held := r.Manifest
@@ -171,7 +171,7 @@ func TestPageHasTheFaults(t *testing.T) {
 	}
 }
 
-// A plot without figures, or with only zeros, is left out; the rest is shown.
+// A plot without figures, or with only zeros, is left out; the other plots are shown.
 func TestPageOfLittle(t *testing.T) {
 	b := pagetest.New(t)
 	r := measured(1)
@@ -184,7 +184,7 @@ func TestPageOfLittle(t *testing.T) {
 	b.Quiet()
 }
 
-// hideAndShow hides a strategy and shows it again, and reads off values.
+// hideAndShow hides a strategy, shows it again, and reads values off the charts.
 func hideAndShow(t *testing.T, b *pagetest.Tab) {
 	t.Helper()
 	picture := func() string {
@@ -203,7 +203,7 @@ func hideAndShow(t *testing.T, b *pagetest.Tab) {
 			t.Errorf("aria-pressed is %s, and the picture is the same: %v", want, want == "false")
 		}
 	}
-	// Arrow keys move along a chart.
+	// Arrow keys move from value to value in a chart.
 	pagetest.Eval[any](b, `document.querySelectorAll(".chart")[1].focus()`)
 	for range 3 {
 		pagetest.Eval[any](b,

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/bench/report"
 )
 
-// tryCompare runs the program's comparison.
+// tryCompare compares reports as the program does.
 func tryCompare(args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	code := compareReports(args, &stdout, &stderr)
@@ -49,7 +49,7 @@ func TestHelpOfCompare(t *testing.T) {
 	}
 }
 
-// Settings that may contain a password are not in the report.
+// Flags that may contain a password are left out of the report.
 func TestFlagsOfTheReport(t *testing.T) {
 	o, err := parse([]string{"-redis", "redis://:secret@h:1", "-db", "u:secret@tcp(h:1)/d", "-repeat", "3"})
 	must(t, err)

@@ -112,7 +112,7 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"calm", `"calm" is not a flag`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			t.Parallel() // some wait for servers that do not answer
+			t.Parallel() // some tests wait for servers that do not reply
 			got := try(t, strings.Fields(tt.args)...)
 			if got.code != exitFailed || got.stdout != "" {
 				t.Errorf("exit code %d, stdout %q; want %d and nothing", got.code, got.stdout, exitFailed)
@@ -128,7 +128,7 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 	}
 }
 
-// Every flag is taken by a workload, and workloads take no unknown flags.
+// Every flag belongs to a workload, and workloads accept no other flags.
 func TestEveryFlagIsOfAWorkload(t *testing.T) {
 	var taken []string
 	for workload, all := range flagsOf() {
@@ -174,14 +174,14 @@ func TestExamplesOfTheHelp(t *testing.T) {
 			continue
 		}
 		n++
-		command, _, _ = strings.Cut(command, "   ") // the explanation
+		command, _, _ = strings.Cut(command, "   ") // drop the explanation
 		command, _, _ = strings.Cut(command, " | ")
 		args := strings.Fields(strings.ReplaceAll(command, "'", ""))
 		if len(args) == 0 {
-			continue // it has only defaults
+			continue // the command uses only defaults
 		}
 		if args[0] == compareArg {
-			continue // it has files instead of flags
+			continue // the command has files instead of flags
 		}
 		if _, err := parse(args); err != nil {
 			t.Errorf("%q: %v", args, err)
@@ -198,7 +198,7 @@ func TestDefaults(t *testing.T) {
 		args       string
 		conditions []catalog.Condition
 		workload   catalog.Workload
-		holds      []catalog.Condition // of h3_claim; nil: it is not run
+		holds      []catalog.Condition // conditions of h3_claim; nil if it is not run
 	}{
 		{"", []catalog.Condition{calm, slow, crash, pause}, catalog.Deduct, []catalog.Condition{calm, crash, pause}},
 		{"-conditions pause,slow", []catalog.Condition{pause, slow}, catalog.Deduct, []catalog.Condition{pause, slow}},
@@ -248,7 +248,7 @@ func TestEnvironmentIsTheDefault(t *testing.T) {
 	}
 }
 
-// A report that cannot be written is an error before the bench runs, not after it.
+// If a report cannot be written, the program fails before the run, not after it.
 func TestReportThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "no", "such", "folder")
 	for _, flag := range []string{"-json", "-html"} {
@@ -259,7 +259,7 @@ func TestReportThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// Stages of holds may be named with other strategies, or alone, without naming the workload.
+// Hold stages may be named with other strategies, or alone; the workload need not be named.
 func TestStrategiesDecideTheWorkload(t *testing.T) {
 	alone, err := parse([]string{"-strategies", "h3_claim", "-conditions", "calm", "-requests", "60"})
 	if err != nil || alone.Workload != catalog.Hold || alone.holds != nil || alone.Requests != 60 ||

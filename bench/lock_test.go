@@ -9,7 +9,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// locksOnly makes a bench of locks that is over soon.
+// locksOnly returns the flags for a short lock benchmark.
 func locksOnly(args ...string) []string {
 	return append(strings.Fields("-workload lock -requests 40 -instances 2"), args...)
 }
@@ -42,7 +42,7 @@ func TestLockWorkload(t *testing.T) {
 			t.Errorf("run %d of %s: %+v", row.Repeat, row.Strategy, row)
 		}
 	}
-	// All contenders run once before the first runs again.
+	// All contenders run once before the first contender runs again.
 	if want := "v7_queue v4_lua+line:2ms v7_queue v4_lua+line:2ms"; strings.Join(names, " ") != want {
 		t.Errorf("ran %v, want %s", names, want)
 	}

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// asProgram in the environment makes this test binary the program.
+// If the environment variable asProgram is set, this test binary runs as the program.
 const asProgram = "OVERSELL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	for _, name := range []string{"REDIS", "DB", "TOKEN", "REQUESTS", "STRATEGIES", "CONDITIONS"} {
-		_ = os.Unsetenv("OVERSELL_" + name) // the flags' defaults are what is tested
+		_ = os.Unsetenv("OVERSELL_" + name) // the tests need the flags' defaults
 	}
 	os.Exit(backendtest.Main(m))
 }
@@ -45,7 +45,7 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// try runs the program, whose instances are processes of this test binary.
+// try runs the program, with processes of this test binary as instances.
 func try(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -53,8 +53,8 @@ func try(t *testing.T, args ...string) outcome {
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// small makes a bench that is over soon. The ttl is long enough for a watchdog to renew it on a
-// busy machine. Later arguments override earlier ones.
+// small returns the flags for a short run. The ttl is long enough for a watchdog to renew the lease
+// on a busy machine. Later arguments override earlier ones.
 func small(args ...string) []string {
 	return append(strings.Fields("-requests 300 -stock 100 -ttl 800ms -work 1ms"), args...)
 }

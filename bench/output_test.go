@@ -30,8 +30,8 @@ func TestTableOnStandardOutputIsPlain(t *testing.T) {
 	checkJSON(t, text)
 }
 
-// With -json - the table is on standard error. The table and the page are in Chinese, but not the
-// JSON.
+// With -json -, the table is printed on standard error. The table and the page are in Chinese, but
+// the JSON is not.
 func TestBenchInChinese(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "report.html")
@@ -52,7 +52,7 @@ func TestBenchInChinese(t *testing.T) {
 	}
 }
 
-// A pseudo-terminal counts as a terminal.
+// A pseudo-terminal gets colours as a terminal does.
 func TestColourIsForTerminalsThatWantIt(t *testing.T) {
 	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -76,7 +76,8 @@ func checkJSON(t *testing.T, text []byte) {
 	}
 }
 
-// A single buyer cannot oversell even an unguarded stock, which the catalog does not expect.
+// A single buyer cannot oversell even an unguarded stock, so the row differs from the catalog's
+// expectation.
 func TestExitCodeTellsAnUnexpectedRow(t *testing.T) {
 	t.Parallel()
 	got := try(t, strings.Fields("-requests 1 -stock 1 -instances 1 -strategies none -conditions calm")...)
@@ -86,7 +87,7 @@ func TestExitCodeTellsAnUnexpectedRow(t *testing.T) {
 	}
 }
 
-// The old report stays until there is a new one.
+// The old report stays in place until the new one is complete.
 func TestReportStaysUntilThereIsAnother(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -122,7 +123,7 @@ func TestReportStaysUntilThereIsAnother(t *testing.T) {
 	checkAlone(t, dir, 2)
 }
 
-// checkAlone fails the test unless the folder has n files.
+// checkAlone fails the test unless the folder contains exactly n files.
 func checkAlone(t *testing.T, dir string, n int) {
 	t.Helper()
 	if all, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(all) != n {

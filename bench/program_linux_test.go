@@ -13,7 +13,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// program returns the command that runs this test binary as the program, in a process of its own.
+// program returns a command that runs this test binary as the program.
 func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], args...)
@@ -23,7 +23,7 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes
 	return cmd, stdout, stderr
 }
 
-// children lists the running child processes of a process.
+// children returns the running child processes of a process.
 func children(pid int) []string {
 	var all []string
 	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
@@ -46,14 +46,14 @@ func awaitChildren(t *testing.T, pid, n int) []string {
 	return nil
 }
 
-// While all buyers wait for a dead holder, Ctrl-C ends the bench: it prints the finished rows and
-// leaves nothing behind.
+// Ctrl-C ends the bench while all buyers wait for a dead holder. The bench prints the finished
+// rows, and leaves no process and no file behind.
 func TestInterruptPrintsWhatIsFinished(t *testing.T) {
 	t.Parallel()
 	cmd, stdout, stderr := program(t, small("-strategies", "v1_setnx", "-conditions", "calm,crash", "-wait", "1m")...)
 	must(t, cmd.Start())
 	two := awaitChildren(t, cmd.Process.Pid, 2)
-	awaitChildren(t, cmd.Process.Pid, 1) // the other was killed: the last row is under way
+	awaitChildren(t, cmd.Process.Pid, 1) // the other shop was killed, so the last row is under way
 	begun := time.Now()
 	must(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait() // the exit code is checked below
@@ -97,7 +97,8 @@ func TestInterruptEndsChaos(t *testing.T) {
 	wantNothingLeft(t, four, cmd.Env)
 }
 
-// wantNothingLeft fails if one of the processes runs, or if the program has left a file.
+// wantNothingLeft fails the test if one of the processes is running, or if the program left a file
+// behind.
 func wantNothingLeft(t *testing.T, pids, env []string) {
 	t.Helper()
 	for _, pid := range pids {
@@ -111,7 +112,7 @@ func wantNothingLeft(t *testing.T, pids, env []string) {
 	}
 }
 
-// running reports whether a process runs. A zombie does not.
+// running reports whether a process is running. A zombie does not count.
 func running(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")

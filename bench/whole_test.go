@@ -36,13 +36,13 @@ func TestRepeatAndCompare(t *testing.T) {
 	}
 }
 
-// last is the last line of a text.
+// last returns the last line of a text.
 func last(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]
 }
 
-// A run of two workloads has a table of each in every output format, and its report can be
+// A run of two workloads has one table per workload in every output format, and its report can be
 // compared.
 func TestRunOfTwoWorkloads(t *testing.T) {
 	t.Parallel()
@@ -75,8 +75,8 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 	}
 }
 
-// Locks on other servers can be measured too. On a busy machine the nodes of Redlock answer too late
-// for some contenders.
+// Locks on other servers can be benchmarked too. On a busy machine, some contenders may give up
+// because the nodes of Redlock reply too late.
 func TestLockWorkloadOnOtherServers(t *testing.T) {
 	t.Parallel()
 	got := try(t, "-workload", "lock", "-requests", "6", "-instances", "2", "-strategies", "etcd,redlock", "-json", "-")

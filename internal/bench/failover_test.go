@@ -117,8 +117,8 @@ func (f *failsOver) Heal(context.Context) error {
 	return nil
 }
 
-// An interrupted run does not wait until the replicas are in sync again, and still removes its rows
-// from the database.
+// An interrupted run does not restart the killed Redis, and still removes its rows from the
+// database.
 func TestInterruptedFailoverHealsNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")

@@ -38,7 +38,7 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 	}
 }
 
-// Expectations that depend on more than the strategy and the condition.
+// These expectations depend on more than the strategy and the condition.
 func TestCatalogExpects(t *testing.T) {
 	type of = catalog.Case
 	type verdicts = []figures.Verdict
@@ -47,7 +47,7 @@ func TestCatalogExpects(t *testing.T) {
 	for _, tt := range []struct {
 		strategy string
 		c        of
-		accepted verdicts // of oversold, stuck and these
+		accepted verdicts // all that are expected; oversold and stuck are checked too
 		loads    int64
 	}{
 		{"local", of{Condition: catalog.Calm, Instances: 1}, verdicts{ok}, 0},
@@ -85,7 +85,8 @@ func TestCatalogExpects(t *testing.T) {
 	}
 }
 
-// Only a strategy with a guard can guard the cache's loads, and has expectations for them.
+// Only strategies with a guard can guard the loads of the cache, so only they have expectations for
+// them.
 func TestKindsFit(t *testing.T) {
 	for _, s := range catalog.Strategies() {
 		guarded := s.Kind == catalog.Guarded
@@ -98,7 +99,7 @@ func TestKindsFit(t *testing.T) {
 				t.Errorf("%s under %s: there is no expectation for a sale", s.Name, condition)
 			}
 			if condition == catalog.Partition || condition == catalog.Failover || condition == catalog.Chaos {
-				continue // these are only for a sale
+				continue // these conditions are only for a sale
 			}
 			if _, known := s.Expect(catalog.Case{Workload: catalog.Cache, Condition: condition,
 				Instances: 2}); known != guarded {
@@ -120,7 +121,7 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 	}
 }
 
-// The catalog names a test for each flaw, and the test must exist.
+// Every test that the catalog names for a flaw exists.
 func TestCatalogNamesTestsThatExist(t *testing.T) {
 	tests := make(map[string]bool)
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {

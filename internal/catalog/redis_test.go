@@ -14,10 +14,10 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// leaseOf is the ttl of these tests, in the bubble's time.
+// leaseOf is the ttl of these tests, in the virtual time of a bubble.
 const leaseOf = 10 * time.Second
 
-// eachLock runs f in a bubble for each strategy that is a lock in Redis.
+// eachLock runs f in a synctest bubble for each strategy that is a lock in Redis.
 func eachLock(
 	t *testing.T, f func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard),
 ) {
@@ -38,7 +38,7 @@ func eachLock(
 	}
 }
 
-// eachPolled is eachLock without the locks that have their own way of waiting.
+// eachPolled is like eachLock, but leaves out the locks that have their own way of waiting.
 func eachPolled(t *testing.T, f func(t *testing.T, s *locktest.Server, with func(guard.Policy) guard.Guard)) {
 	eachLock(t, func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
 		strategy, err := catalog.Strategies().Find(name)
@@ -51,14 +51,15 @@ func eachPolled(t *testing.T, f func(t *testing.T, s *locktest.Server, with func
 	})
 }
 
-// as is the entry of an owner who waits as long as the test takes.
+// as returns the entry of an owner who waits until the test ends.
 func as(t *testing.T, owner string) guard.Entry {
 	return guard.Entry{Key: "lock", Owner: owner}
 }
 
 func noWork(context.Context) error { return nil }
 
-// undone reports whether a lock removes only its own key, so that a failed attempt is undone.
+// undone reports whether the lock undoes a failed attempt. A lock that could remove another
+// holder's key does not.
 func undone(name string) bool { return name != "v1_setnx" && name != "v2_ttl" }
 
 func TestLostReplyOfAnAttempt(t *testing.T) {
@@ -93,8 +94,8 @@ type readOnly struct{}
 func (readOnly) Error() string { return "READONLY You can't write against a read only replica." }
 func (readOnly) RedisError()   {}
 
-// A failed Unlock is repeated: the next holder enters when Redis works again, not a ttl
-// later. The holder does not wait for that.
+// A failed Unlock is repeated, so the next holder enters as soon as Redis works again, not a ttl
+// later. The holder does not wait for the repetition.
 func TestFailedReleaseIsTriedAgain(t *testing.T) {
 	const outage = time.Second
 	for _, fault := range []error{readOnly{}, locktest.ErrCut} {
@@ -130,12 +131,12 @@ func TestFailedReleaseIsTriedAgain(t *testing.T) {
 			case waited > outage+outage/2:
 				t.Errorf("the next holder entered %v after an outage of %v", waited, outage)
 			}
-			time.Sleep(leaseOf) // for the tickets that were given up
+			time.Sleep(leaseOf) // until the abandoned tickets expire
 		})
 	}
 }
 
-// An attempt that never reached Redis took nothing, and undoing it does not remove another
+// An attempt that never reached Redis did not take the lock, and undoing it does not remove another
 // holder's lock.
 func TestFailedAttemptHurtsNobody(t *testing.T) {
 	eachPolled(t, func(t *testing.T, s *locktest.Server, with func(guard.Policy) guard.Guard) {
@@ -170,8 +171,8 @@ func TestFailedAttemptHurtsNobody(t *testing.T) {
 	})
 }
 
-// Redis executes the attempt and then hangs. The caller gets its error at once. The bubble
-// checks that the goroutines end by themselves.
+// Redis executes the attempt and then hangs. The caller gets the error at once. The bubble checks
+// that the goroutines end by themselves.
 func TestUndoDelaysNoAnswer(t *testing.T) {
 	eachLock(t, func(t *testing.T, _ string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
 		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
@@ -186,12 +187,12 @@ func TestUndoDelaysNoAnswer(t *testing.T) {
 		if took := time.Since(start); !errors.Is(err, locktest.ErrCut) || took != 0 {
 			t.Errorf("got %v after %v, want %v at once", err, took, locktest.ErrCut)
 		}
-		time.Sleep(leaseOf + 6*time.Second) // it is tried again for a lease, and each try has 5 s
+		time.Sleep(leaseOf + 6*time.Second) // the undo is retried for a lease, and each try may take 5 s
 	})
 }
 
-// A need that Later meets counts as met. The guard calls Later at each use, and is made once,
-// with the options that Later returned.
+// A need with a Later counts as met. The guard calls Later at each use, but is made only once, with
+// the options that Later returned.
 func TestGuardOfALateNeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("it is away")

@@ -27,8 +27,8 @@ func TestMedianAndItsInterval(t *testing.T) {
 	}
 }
 
-// The values are from tables in books: David and Nagaraja, section 7.1, and any table of the sign
-// test.
+// The expected values are from tables in books: David and Nagaraja, section 7.1, and any table of
+// the sign test.
 func TestConfidence(t *testing.T) {
 	for n, want := range map[int]struct {
 		rank       int
@@ -46,7 +46,8 @@ func TestConfidence(t *testing.T) {
 	}
 }
 
-// The interval contains the true median as often as it should.
+// The share of intervals that contain the true median equals the confidence that is stated for
+// them.
 func TestIntervalHoldsTheMedian(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const tries = 20_000
@@ -80,7 +81,7 @@ func TestDifference(t *testing.T) {
 		{low[:1], high[:1], Unclear},
 		{low[:1], high, Unclear},
 		{low, low[3:], None},
-		{low, []float64{6, 7, 8, 9, 10, 11}, None}, // they touch
+		{low, []float64{6, 7, 8, 9, 10, 11}, None}, // the intervals touch
 		{low[:1], low[:1], None},
 	} {
 		if got := MedianOf(tt.a).Differs(MedianOf(tt.b)); got != tt.want {
@@ -89,7 +90,8 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// Intervals of runs of the same kind fail to overlap as rarely as apart says.
+// Two samples of the same distribution have disjoint intervals with the probability that apart
+// returns.
 func TestApart(t *testing.T) {
 	for _, tt := range []struct {
 		n, m int

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Steps are returned in the order in which they began, each with its time.
+// Steps are returned in the order in which they began, each with its duration.
 func TestStepsAreInTheOrderInWhichTheyBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("refused")
@@ -33,7 +33,7 @@ func TestStepsAreInTheOrderInWhichTheyBegan(t *testing.T) {
 	})
 }
 
-// A purchase that retries forever does not record every step.
+// The steps of a purchase that retries forever are recorded only up to maxSteps.
 func TestStepsAreFew(t *testing.T) {
 	var s Steps
 	for range 10 * maxSteps {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestRepliesAreComparedWithOrders(t *testing.T) {
-	// Each is an order's id, or an id and a key: "a" or "a/k".
+	// Each argument is an order's id, or an id and a key: "a" or "a/k".
 	answers := func(of ...string) (all []Answer) {
 		for _, one := range of {
 			order, key, _ := strings.Cut(one, "/")
@@ -78,7 +78,8 @@ func TestRepliesAreComparedWithOrders(t *testing.T) {
 	}
 }
 
-// A wrong reply to a buyer is drift even if the stock is right, and does not hide a worse verdict.
+// If a buyer got a wrong reply, the verdict is drift even if the stock is right, unless there is a
+// worse verdict.
 func TestVerdictOnWhatBuyersWereTold(t *testing.T) {
 	sold := Stock{Initial: 10, Sold: 10, Orders: 10}
 	twice, stuck := sold, sold
@@ -118,7 +119,7 @@ func TestStranded(t *testing.T) {
 	}
 }
 
-// A few of the missing orders, and a few of the duplicates, are named.
+// The problem names only a few of the missing orders, and a few of the duplicates.
 func TestFewOrdersAreNamed(t *testing.T) {
 	var c Comparison
 	for i := range 100 {

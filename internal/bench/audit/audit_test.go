@@ -16,7 +16,7 @@ import (
 	"oversell/internal/web"
 )
 
-// shop answers each request with the next of the audits, and keeps repeating the last one.
+// shop answers each request with the next audit, and repeats the last one.
 func shop(t *testing.T, audits ...stock.Audit) string {
 	t.Helper()
 	var asked int
@@ -35,7 +35,7 @@ func shop(t *testing.T, audits ...stock.Audit) string {
 	return server.URL
 }
 
-// sold returns the audit of a sale of ten units with n written orders.
+// sold returns the audit of a sale of ten units with n orders in the database.
 func sold(n int64) stock.Audit {
 	return stock.Audit{SKU: "hot", SaleID: "sale",
 		Stock: figures.Stock{Initial: 10, Remaining: 10 - n, Sold: n, Orders: n}}
@@ -50,7 +50,7 @@ func told(t *testing.T, text string) *Told {
 	return found
 }
 
-// Each kind of disagreement is reported as the only problem.
+// Each kind of disagreement is reported as exactly one problem.
 func TestProblems(t *testing.T) {
 	with := func(change func(a *stock.Audit)) stock.Audit {
 		a := sold(4)
@@ -113,7 +113,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Check waits for units in flight and accepted orders.
+// Check waits until no unit is in flight and all accepted orders are written.
 func TestCheckWaitsUntilTheSaleHasSettled(t *testing.T) {
 	busy := sold(3)
 	busy.InFlight, busy.Remaining = 1, 6
@@ -132,7 +132,7 @@ func TestCheckWaitsUntilTheSaleHasSettled(t *testing.T) {
 	}
 }
 
-// A shop that is too busy for an audit is asked again, for as long as a sale may take to settle.
+// Check repeats a request that a busy shop refused, for as long as a sale may take to settle.
 func TestCheckAsksABusyShopAgain(t *testing.T) {
 	var asked int
 	free := 3
@@ -157,7 +157,7 @@ func TestCheckAsksABusyShopAgain(t *testing.T) {
 	}
 }
 
-// Wrong addresses, items and reports are refused, with the reason.
+// Wrong addresses, items and reports are refused with an error that names the reason.
 func TestWhatCannotBeChecked(t *testing.T) {
 	url := shop(t, sold(1))
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
@@ -192,7 +192,7 @@ func TestWhatCannotBeChecked(t *testing.T) {
 	}
 }
 
-// A report that contradicts itself is refused, and the error says where.
+// A report that contradicts itself is refused, and the error names the contradiction.
 func TestReadToldRefuses(t *testing.T) {
 	for text, says := range map[string]string{
 		`{"requests":9}`:                                        "no status_codes",

@@ -80,7 +80,7 @@ func everything() map[string]report.Report {
 	return all
 }
 
-// chaotic returns a report of a row under chaos.
+// chaotic returns a report with a row under chaos.
 func chaotic() report.Report {
 	r := sale()
 	r.Rows = r.Rows[:1]
@@ -95,14 +95,14 @@ func chaotic() report.Report {
 	return r
 }
 
-// names are the words that a Chinese report may have: names of strategies, conditions, faults,
-// servers and flags, and units.
+// names matches the English words that a Chinese report may contain: names of strategies,
+// conditions, faults, servers and flags, and units.
 var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|sql_units|h\d_\w+|redsync|rueidislock|redlock|` +
 	`ttl|Jain|E\d|etcd|zookeeper|calm|slow|late|crash|pause|partition|failover|chaos|` +
 	`redis|Redis|MariaDB|SQLite|go1|linux|amd64|http|line|2ms|p\d+|zipf|in|flight|` +
 	`json|html|JSON|oom|shop|kill|db|black|hole)$`)
 
-// Everything in a table is in Chinese, except names.
+// All text of a table is Chinese, except names.
 func TestTableInChinese(t *testing.T) {
 	text.EnableColors()
 	word := regexp.MustCompile(`\b[A-Za-z]\w+`)
@@ -131,7 +131,7 @@ func TestTableInChinese(t *testing.T) {
 	}
 }
 
-// Chinese characters are two columns wide, and the columns are still aligned.
+// The columns are aligned, although a Chinese character is two columns wide.
 func TestChineseColumnsAreAligned(t *testing.T) {
 	var out bytes.Buffer
 	must(t, sale().WriteTable(&out, present.Style{Language: texts.Listen(texts.OfBench)}))
@@ -143,7 +143,7 @@ func TestChineseColumnsAreAligned(t *testing.T) {
 	}
 }
 
-// Differences from the catalog's expectation are translated into Chinese.
+// Every difference from the catalog's expectation is translated into Chinese.
 func TestDifferencesAreToldInChinese(t *testing.T) {
 	l := texts.Listen(texts.OfBench)
 	e := catalog.Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Drift}, MaxHolders: 1, MinLoads: 1}

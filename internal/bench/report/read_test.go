@@ -124,7 +124,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The rows of the lock workload have other figures.
+// A report of the lock workload is refused because its rows have other figures.
 func TestReportOfLocksIsRefusedByName(t *testing.T) {
 	_,
 		err := report.Read(strings.NewReader(

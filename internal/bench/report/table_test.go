@@ -72,8 +72,8 @@ func sale() report.Report {
 	}
 }
 
-// repeated returns a report whose rows were run five times, except the last, at which the bench was
-// interrupted.
+// repeated returns a report whose rows were run five times, except the last, during which the run
+// was interrupted.
 func repeated() report.Report {
 	once := sale()
 	r := report.Report{Manifest: once.Manifest}
@@ -106,7 +106,7 @@ func repeated() report.Report {
 	return r
 }
 
-// reading returns a report on the cache, by shops that were already running.
+// reading returns a report of the cache workload on shops that were already running.
 func reading() report.Report {
 	r := sale()
 	r.Manifest.Workload, r.Manifest.SecondLook = "cache", false
@@ -144,7 +144,7 @@ func must(t testing.TB, err error) {
 }
 
 func TestTable(t *testing.T) {
-	text.EnableColors() // whatever NO_COLOR and TERM say
+	text.EnableColors() // regardless of NO_COLOR and TERM
 	for _, tt := range []struct {
 		name   string
 		report report.Report
@@ -172,7 +172,7 @@ func checkGolden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// A report that was cut short says so at its end too, which may be all that a reader sees.
+// A report of an interrupted run says so at its end too, because a reader may see only the end.
 func TestReportThatWasCutShortSaysSo(t *testing.T) {
 	r := report.Report{Manifest: report.Manifest{Planned: 3}, Rows: []report.Row{{Expected: true}}}
 	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "Not finished: 1 of 3 rows done.") {
@@ -188,8 +188,8 @@ func TestReportThatWasCutShortSaysSo(t *testing.T) {
 	}
 }
 
-// afterFailover returns a report in which one row had other buyers than the rest, and its commands
-// were not counted.
+// afterFailover returns a report in which one row had a different load, and its commands were not
+// counted.
 func afterFailover() report.Report {
 	r := sale()
 	row := r.Rows[1]
@@ -243,8 +243,8 @@ func cellsOf(r report.Report, column string) (all []string) {
 	return all
 }
 
-// Connections limit the strategies that work in the database, so the table shows their time in
-// every row if one of these strategies was run.
+// The number of connections limits the strategies that work in the database. So the table shows the
+// time of connections in every row if one of these strategies was run.
 func TestTimeOfConnectionsIsShownBesideDatabaseStrategies(t *testing.T) {
 	r := sale()
 	for i := range r.Rows {
@@ -265,7 +265,7 @@ func TestTimeOfConnectionsIsShownBesideDatabaseStrategies(t *testing.T) {
 	}
 }
 
-// What was not counted is blank, because a zero would say that Redis had nothing to do.
+// A figure that was not counted is blank: a zero would mean that Redis had nothing to do.
 func TestWhatWasNotCountedIsBlank(t *testing.T) {
 	r := afterFailover()
 	if got := cellsOf(r, "cmds/req"); !slices.Equal(got, []string{"2.3", "2.3", ""}) {
@@ -283,7 +283,7 @@ func TestWhatWasNotCountedIsBlank(t *testing.T) {
 	}
 }
 
-// Rows without an expectation are not counted as matching it.
+// Rows without an expectation do not count as matching it.
 func TestConclusionCountsWhatIsExpected(t *testing.T) {
 	r := sale()
 	r.Rows = append(r.Rows[:3], r.Rows[1])
@@ -312,7 +312,7 @@ func TestConclusionNamesLeasesThatWereNotAskedFor(t *testing.T) {
 	}
 }
 
-// The names that programs rely on: more may be added, but none may be removed.
+// Programs rely on these names: names may be added, but none may be removed.
 func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 	var written bytes.Buffer
 	must(t, sale().WriteJSON(&written))
@@ -358,7 +358,7 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 	}
 }
 
-// The faults and their seed are in the text report.
+// The text report contains the faults and their seed.
 func TestFaultsAreTold(t *testing.T) {
 	r := chaotic()
 	var b strings.Builder
@@ -381,7 +381,7 @@ func TestLate(t *testing.T) {
 		{report.Fault{Limit: 2, Again: after(2.1)}, true},
 		{report.Fault{Limit: 2, Again: after(2.1), Stalled: 0.2}, false},
 		{report.Fault{Limit: 2, Again: after(9), Stalled: 0.2}, true},
-		{report.Fault{Limit: 2, Stalled: 9}, true}, // it was never sold again
+		{report.Fault{Limit: 2, Stalled: 9}, true}, // the item was never sold again
 		{report.Fault{Limit: 2, Skipped: true}, false},
 	} {
 		if got := tt.done.Late(); got != tt.late {
@@ -390,7 +390,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// The last sentence says what broke the most, and what held everything.
+// The headline names the strategies that broke the most, and the fastest one that held.
 func TestHeadline(t *testing.T) {
 	row := func(strategy string, c catalog.Condition, v figures.Verdict, speed float64) report.Row {
 		r := report.Row{Verdict: v, Load: report.Load{Throughput: speed}}
@@ -427,7 +427,8 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
-// A table fits a terminal of 120 columns, and names the columns that it leaves out.
+// A table fits a terminal of 120 columns. Below it, the report names the columns that were left
+// out.
 func TestTableFitsATerminal(t *testing.T) {
 	for name, r := range map[string]report.Report{"one run": sale(), "five runs": repeated(), "with holds": both()} {
 		var out bytes.Buffer

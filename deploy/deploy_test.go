@@ -24,7 +24,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// rules are the alerts and recorded series.
+// rules contains the alerts and the recorded series.
 type rules struct {
 	Groups []struct {
 		Rules []struct{ Alert, Record, Expr string }
@@ -49,7 +49,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// panels returns the queries of the dashboard by the title of their panel.
+// panels returns the queries of the dashboard, by panel title.
 func panels(t *testing.T) map[string][]string {
 	t.Helper()
 	var dashboard struct {
@@ -73,7 +73,7 @@ func panels(t *testing.T) map[string][]string {
 	return found
 }
 
-// Each alert fires for the series that it is for, and none fires for a sale that is right.
+// Each alert fires for the series that it is meant for, and no alert fires for a correct sale.
 func TestAlertsFireWhenTheyShould(t *testing.T) {
 	backendtest.Need(t, "promtool")
 	for _, args := range [][]string{
@@ -105,7 +105,7 @@ func alerts(r rules) (names []string) {
 	return names
 }
 
-// The runbook says what each alert means, in the order of the rules.
+// The runbook explains every alert, in the order of the rules.
 func TestRunbookHasEveryAlert(t *testing.T) {
 	var headings []string
 	for _, h := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(read(t, "../docs/watch.md"), -1) {
@@ -116,8 +116,8 @@ func TestRunbookHasEveryAlert(t *testing.T) {
 	}
 }
 
-// All queries of the dashboard find something in the metrics of a shop that has sold, and all
-// alerts are about metrics that it has.
+// In the metrics of a shop that has sold units, every query of the dashboard finds a series, and
+// every metric of an alert exists.
 func TestQueriesFindTheMetricsOfAShop(t *testing.T) {
 	backendtest.Need(t, "prometheus")
 	dir := t.TempDir()
@@ -126,7 +126,7 @@ func TestQueriesFindTheMetricsOfAShop(t *testing.T) {
 		buy(t, shop, strategy)
 	}
 	base := openPrometheus(t, dir, shop)
-	wantSeries(t, base, "up") // it is ready
+	wantSeries(t, base, "up") // Prometheus is ready
 	for _, r := range readRules(t).Groups[0].Rules {
 		if _, err := query(t.Context(), base, r.Expr); err != nil {
 			t.Errorf("%s%s: %v", r.Alert, r.Record, err)
@@ -151,7 +151,7 @@ func TestQueriesFindTheMetricsOfAShop(t *testing.T) {
 	}
 }
 
-// wantOutcomes reports outcomes that a rule chooses from and that docs/http.md does not know.
+// wantOutcomes fails the test for outcomes in the rule that docs/http.md does not list.
 func wantOutcomes(t *testing.T, expr string) {
 	t.Helper()
 	documented := read(t, "../docs/http.md")
@@ -164,7 +164,7 @@ func wantOutcomes(t *testing.T, expr string) {
 	}
 }
 
-// wantSeries waits until a query finds something: a rate needs two scrapes.
+// wantSeries waits until a query finds a series: a rate needs two scrapes.
 func wantSeries(t *testing.T, base, q string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second+backendtest.Slack)
@@ -183,7 +183,7 @@ func wantSeries(t *testing.T, base, q string) {
 	}
 }
 
-// query returns how many series Prometheus finds.
+// query returns the number of series that Prometheus finds.
 func query(ctx context.Context, base, q string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/api/v1/query?query="+url.QueryEscape(q), nil)
 	if err != nil {
@@ -220,7 +220,7 @@ func buy(t *testing.T, shop, strategy string) {
 	}
 }
 
-// openPrometheus starts a private Prometheus with the rules, which scrapes one shop.
+// openPrometheus starts a private Prometheus with the rules, which scrapes the shop.
 func openPrometheus(t *testing.T, dir, shop string) (base string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -247,7 +247,7 @@ func openPrometheus(t *testing.T, dir, shop string) (base string) {
 		if err := prometheus.Process.Signal(os.Interrupt); err != nil {
 			t.Error(err)
 		}
-		_ = prometheus.Wait() // it may say that it was interrupted
+		_ = prometheus.Wait() // the exit code after an interrupt does not matter
 	})
 	return "http://" + listen
 }

@@ -1,6 +1,6 @@
 //go:build system
 
-// Package load tests the scripts that let other load tools buy from a shop.
+// Package load tests the scripts that let other load generators buy from a shop.
 package load_test
 
 import (
@@ -20,10 +20,10 @@ import (
 	"testing"
 )
 
-// tools are what the scripts are for, and whether CI must have them: .ci/run does not install k6.
+// tools maps each supported load generator to whether CI must have it: .ci/run does not install k6.
 var tools = map[string]bool{"wrk": true, "vegeta": true, "k6": false}
 
-// need skips the test if a tool is missing, or fails it in CI.
+// need skips the test if the tool is missing. In CI, it fails the test if CI must have the tool.
 func need(t *testing.T, tool string) {
 	t.Helper()
 	if _, err := exec.LookPath(tool); err == nil {
@@ -48,8 +48,8 @@ func run(t *testing.T, env []string, args ...string) (code int, out string) {
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-// A load of each tool sells exactly the stock under a lock, and fails if there are orders that
-// its buyers were not told of.
+// With each tool, a load sells exactly the stock. It fails if the item has orders that were not
+// reported to the tool.
 func TestLoadFailsOnTheBooks(t *testing.T) {
 	dir := t.TempDir()
 	env := []string{
@@ -85,7 +85,7 @@ func TestLoadFailsOnTheBooks(t *testing.T) {
 	}
 }
 
-// buyBeside buys the item again and again, until stop is called.
+// buyBeside keeps buying the item until stop is called.
 func buyBeside(t *testing.T, url string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,7 +106,7 @@ func buyBeside(t *testing.T, url string) (stop func()) {
 	return func() { cancel(); buyer.Wait() }
 }
 
-// What the script does not understand it refuses, before it asks the shop for anything.
+// The script refuses arguments that it does not understand before it sends any request to the shop.
 func TestRunRefuses(t *testing.T) {
 	const noTool, noURL = "it must be wrk, vegeta or k6", "is not the URL of a shop"
 	for _, test := range []struct {
@@ -145,8 +145,8 @@ func TestRunRefuses(t *testing.T) {
 	}
 }
 
-// withFakes returns an environment in which wrk is a shell script, the bench agrees with
-// everything, and temporary files are in a folder of their own.
+// withFakes returns an environment in which wrk is the given shell script, the bench always reports
+// that the books agree, and temporary files are in a separate folder.
 func withFakes(t *testing.T, wrk string) (env []string, tmp string) {
 	t.Helper()
 	dir, tmp := t.TempDir(), t.TempDir()
@@ -161,8 +161,8 @@ func withFakes(t *testing.T, wrk string) (env []string, tmp string) {
 	}, tmp
 }
 
-// The stock is kept where the strategy sells from, unless KEEPER says otherwise, and the shop
-// gets the token.
+// The script puts the stock where the strategy sells from, unless KEEPER names another place, and
+// sends the token to the shop.
 func TestRunPutsTheItemOnSale(t *testing.T) {
 	var mu sync.Mutex
 	var body, token string
@@ -200,7 +200,7 @@ func TestRunPutsTheItemOnSale(t *testing.T) {
 	}
 }
 
-// Only the user can read the temporary files, of which one has the token, and they are removed,
+// Only the user can read the temporary files, one of which contains the token. They are removed
 // even if the script is stopped.
 func TestRunKeepsTheTokenToItself(t *testing.T) {
 	shop := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// checkAlone checks that the folder has only n files.
+// checkAlone fails the test unless the folder contains exactly n files.
 func checkAlone(t *testing.T, dir string, n int) {
 	t.Helper()
 	if all, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(all) != n {
@@ -16,7 +16,8 @@ func checkAlone(t *testing.T, dir string, n int) {
 	}
 }
 
-// The target of a link is replaced, and a device is written to.
+// If the path is a link, the target of the link is replaced; if it is a device, the device is
+// written to.
 func TestFileGoesWhereThePathLeads(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
@@ -47,7 +48,7 @@ func TestFileGoesWhereThePathLeads(t *testing.T) {
 	checkAlone(t, dir, 2)
 }
 
-// If anything goes wrong while the new file is written, the old one stays.
+// If an error occurs while the new file is written, the old file stays.
 func TestOldFileStaysUntilTheNewOneIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")

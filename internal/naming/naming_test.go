@@ -25,7 +25,7 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// A short name stands for the only name that begins with it, and for nothing else.
+// A prefix is expanded only if exactly one name begins with it.
 func TestExpandTakesOnlyWhatIsUnique(t *testing.T) {
 	names := []string{
 		"none", "local", "v1_setnx", "v2_ttl", "v5_reentrant", "v6_watchdog", "lua_atomic", "lua_batch",
@@ -34,7 +34,7 @@ func TestExpandTakesOnlyWhatIsUnique(t *testing.T) {
 	for short, want := range map[string]string{
 		"v1": "v1_setnx", "v5_": "v5_reentrant", "redl": "redlock", "lua_b": "lua_batch",
 		"none": "none", "h1": "h1_counter",
-		"red": "red", "lua": "lua", "h": "h", "v": "v", "": "", // several begin with it
+		"red": "red", "lua": "lua", "h": "h", "v": "v", "": "", // several names begin with each of these
 		"v2": "v2", "v1_setnx_": "v1_setnx_", "V1": "V1", "v1_x": "v1_x",
 	} {
 		if got := Expand(short, names); got != want {

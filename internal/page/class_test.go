@@ -11,8 +11,8 @@ import (
 	"oversell/internal/page"
 )
 
-// A holder works for as long as the teacher says, and no longer than its request lasts. Other
-// items are not slowed down.
+// A holder of the class's item works for the time that the teacher has set, but not after its
+// request is cancelled. Other items are not slowed down.
 func TestWorkTakesAsLongAsTheTeacherSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := page.NewClass("hot")
@@ -39,7 +39,7 @@ func TestWorkTakesAsLongAsTheTeacherSays(t *testing.T) {
 	})
 }
 
-// The most holders inside at once are counted for the current sale.
+// MostInside is the maximum number of holders inside at the same time in the current sale.
 func TestCountsTheHoldersInside(t *testing.T) {
 	c := page.NewClass("hot")
 	for _, step := range []int{1, 1, 1, -1} {
@@ -57,7 +57,7 @@ func TestCountsTheHoldersInside(t *testing.T) {
 	}
 }
 
-// The picture is an SVG of the address that was given to Open.
+// QRCode is an SVG of the address that was passed to Open.
 func TestQRCodeIsOfTheAddress(t *testing.T) {
 	one, two := page.NewClass("hot"), page.NewClass("hot")
 	for c, url := range map[*page.Class]string{

@@ -25,7 +25,7 @@ import (
 	"oversell/internal/page/runs"
 )
 
-// newPage returns a page for the length of the test.
+// newPage returns a page that is closed at the end of the test.
 func newPage(t *testing.T, measure page.Measure) *page.Page {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
@@ -38,12 +38,12 @@ func newPage(t *testing.T, measure page.Measure) *page.Page {
 	return p
 }
 
-// get sends a GET.
+// get sends a GET request.
 func get(h http.Handler, path string, headers ...string) *httptest.ResponseRecorder {
 	return ask(h, "GET", path, "", headers...)
 }
 
-// ask sends a request and returns the reply. Headers are pairs.
+// ask sends a request, and returns the reply. Headers are pairs of names and values.
 func ask(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(method, path, strings.NewReader(body))
 	for i := 0; i < len(headers); i += 2 {
@@ -110,8 +110,8 @@ func TestFilesAreSentOnceAndSmall(t *testing.T) {
 	}
 }
 
-// Another site, although it could not read the reply, cannot make a visitor's browser send
-// expensive requests.
+// Another site cannot make a visitor's browser send expensive requests, even though that site could
+// not read the reply.
 func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 	p := newPage(t, func(context.Context, func(done, of int)) (lab.Report, error) {
 		t.Error("the lab was run")
@@ -132,7 +132,8 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 	}
 }
 
-// The recorded matrix is available before the lab has run. It begins with existing anomalies.
+// The recorded matrix is available before the lab has run, and contains all anomalies that the page
+// shows first.
 func TestMatrixBeginsWithTheRecord(t *testing.T) {
 	p := page.Lab(t.Context(), measureSome, func(string) (func(), error) { return nil, runs.ErrBusy },
 		slog.New(slog.DiscardHandler))
@@ -160,7 +161,7 @@ func TestMatrixBeginsWithTheRecord(t *testing.T) {
 	}
 }
 
-// During a run nothing else begins: the lab begins at the first request after the run.
+// While a run is under way, the lab does not start. It starts at the first request after the run.
 func TestNothingBeginsBesideARun(t *testing.T) {
 	var busy atomic.Bool
 	busy.Store(true)
@@ -194,7 +195,7 @@ func measureSome(ctx context.Context, progress func(done, of int)) (lab.Report, 
 	})
 }
 
-// awaitMatrix asks until the lab is ready.
+// awaitMatrix requests the matrix until the lab has finished.
 func awaitMatrix(t *testing.T, p http.Handler) *httptest.ResponseRecorder {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -293,5 +294,5 @@ func TestLabEndsWithThePage(t *testing.T) {
 		return lab.Report{}, ctx.Err()
 	})
 	get(p, "/api/lab")
-	p.Close() // or the test would hang
+	p.Close() // without the cancellation, this would hang
 }

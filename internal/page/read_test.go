@@ -49,7 +49,7 @@ func TestReadHasTheFilesOfEachStage(t *testing.T) {
 		var files []string
 		for _, f := range s.Files {
 			if f.Text == "" {
-				continue // only the stage before has it
+				continue // only the previous stage has this file
 			}
 			name := path.Join(s.Name, f.Name)
 			files = append(files, name)

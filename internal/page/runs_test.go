@@ -23,29 +23,30 @@ import (
 	"oversell/internal/page/runs"
 )
 
-// site is the part Run on a server.
+// site is a server that serves only the part Run.
 type site struct {
 	*httptest.Server
 	manager *runs.Manager
 }
 
-// openRuns serves the part Run for the length of the test.
+// openRuns serves the part Run until the end of the test.
 func openRuns(t *testing.T, token string) *site {
 	t.Helper()
 	command := new(backendtest.Processes).Command("instance")
 	logger := slog.New(slog.DiscardHandler)
 	m := runs.New(t.Context(), runs.Config{Command: command, Logger: logger})
 	s := &site{httptest.NewUnstartedServer(page.Runs(m, token, logger)), m}
-	s.Config.ReadTimeout = 300 * time.Millisecond // it must not end streams
+	s.Config.ReadTimeout = 300 * time.Millisecond // the read timeout must not end streams
 	s.Start()
 	t.Cleanup(func() {
-		m.Close() // ends the streams, which the server waits for
+		m.Close() // ends the streams, for which Close of the server waits
 		s.Close()
 	})
 	return s
 }
 
-// ask sends a request and reads the reply into v, if it is not nil. Headers are pairs.
+// ask sends a request, and reads the reply into v unless v is nil. Headers are pairs of names and
+// values.
 func (s *site) ask(t *testing.T, method, path, body string, v any, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
@@ -67,7 +68,7 @@ func (s *site) ask(t *testing.T, method, path, body string, v any, headers ...st
 	return res
 }
 
-// begin starts a run and returns its id.
+// begin starts a run, and returns its id.
 func (s *site) begin(t *testing.T, settings string, headers ...string) string {
 	t.Helper()
 	var begun struct{ ID string }
@@ -78,7 +79,7 @@ func (s *site) begin(t *testing.T, settings string, headers ...string) string {
 	return begun.ID
 }
 
-// listener reads a stream of events.
+// listener reads a stream of server-sent events.
 type listener struct {
 	t     *testing.T
 	lines *bufio.Scanner
@@ -108,7 +109,7 @@ func (s *site) listen(t *testing.T) *listener {
 	return l
 }
 
-// next reads one event and returns its name, or "" at the end of the stream.
+// next reads one event, and returns its name, or "" at the end of the stream.
 func (l *listener) next() (name string) {
 	l.t.Helper()
 	for l.lines.Scan() {
@@ -147,7 +148,7 @@ func (l *listener) take(name, data string) {
 	}
 }
 
-// until reads events until their state is as wanted.
+// until reads events until wanted accepts the state of the run.
 func (l *listener) until(wanted func(*runs.Current) bool) {
 	l.t.Helper()
 	for l.run == nil || !wanted(l.run) {
@@ -163,10 +164,10 @@ func underWay(r *runs.Current) bool { return r.Now != nil && r.Now.Phase == runs
 
 const brief = `{"strategies":["none","v6"],"requests":300,"stock":20}`
 
-// lasting is a run that lasts until it is stopped.
+// lasting contains the settings of a run that lasts until it is stopped.
 const lasting = `{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"work_us":100000}`
 
-// Two browsers see the same, even if one connects later, and both agree with the report.
+// Two browsers see the same run, even if one connects later, and both agree with the report.
 func TestEverybodySeesTheSameRun(t *testing.T) {
 	s := openRuns(t, "")
 	a := s.listen(t)
@@ -203,7 +204,7 @@ func TestEverybodySeesTheSameRun(t *testing.T) {
 	}
 }
 
-// A run goes on when the page is closed, and may take longer than the read timeout of a request.
+// A run continues when the page is closed, and may take longer than the read timeout of a request.
 func TestRunGoesOnWithoutThePage(t *testing.T) {
 	s := openRuns(t, "")
 	a, b := s.listen(t), s.listen(t)
@@ -289,8 +290,8 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 	}
 }
 
-// One address cannot use up all streams, and all addresses together cannot use up those of
-// clients with the token.
+// One address cannot use up all streams, and clients without the token cannot use up the streams
+// reserved for clients with the token.
 func TestStreamsAreBounded(t *testing.T) {
 	s := openRuns(t, "sesame")
 	open := func(from string, headers ...string) (status int, code string, leave func()) {
@@ -340,7 +341,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	for i := range 16 {
 		want(200, fmt.Sprintf("[2001:db8::%x]:1000", i+1))
 	}
-	want(503, "[2001:db8::ff:1]:1000") // of the same network
+	want(503, "[2001:db8::ff:1]:1000") // an address of the same network
 	for i := range 32 {
 		want(200, fmt.Sprintf("10.0.1.%d:1000", i))
 	}
@@ -357,7 +358,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	want(200, "10.0.2.1:1000")
 }
 
-// streamed reports when a stream has begun.
+// streamed is a recorder that closes begun at the first Flush.
 type streamed struct {
 	*httptest.ResponseRecorder
 	once  sync.Once
@@ -366,7 +367,7 @@ type streamed struct {
 
 func (s *streamed) Flush() { s.once.Do(func() { close(s.begun) }) }
 
-// The recording that Run begins with is of a current card.
+// The recording that the part Run shows first has the settings of the current first card.
 func TestRecordingIsOfACard(t *testing.T) {
 	var recorded struct {
 		Settings runs.Settings

@@ -24,10 +24,10 @@ func newSchedules() http.Handler {
 	return page.Schedules(context.Background(), "", search.Budget{States: 3000}, alone, slog.New(slog.DiscardHandler))
 }
 
-// alone says that no run is under way.
+// alone always allows a search: no run is under way.
 func alone(string) (leave func(), err error) { return func() {}, nil }
 
-// play asks what some moves come to.
+// play sends a request that plays some moves.
 func play(h http.Handler, body string) *httptest.ResponseRecorder {
 	return ask(h, "POST", "/api/schedule", body)
 }
@@ -46,8 +46,8 @@ func TestScheduleIsPlayed(t *testing.T) {
 	}
 }
 
-// A short name is enough wherever a strategy is named; replies have the whole name. An ambiguous
-// short name is refused.
+// A short name is enough wherever a strategy is named, and replies contain the full name. An
+// ambiguous short name is refused.
 func TestSchedulesTakeShortNames(t *testing.T) {
 	h := newSchedules()
 	w := play(h, `{"strategy":"v2","buyers":2,"moves":"A.A"}`)
@@ -65,7 +65,7 @@ func TestSchedulesTakeShortNames(t *testing.T) {
 	}
 }
 
-// The levels of the game have goals, and the reply to a schedule says whether the requested goal is
+// The levels of the game have goals. The reply to a schedule says whether the requested goal is
 // reached. Unknown goals are refused.
 func TestScheduleIsPlayedForAGoal(t *testing.T) {
 	h := newSchedules()
@@ -86,7 +86,7 @@ func TestScheduleIsPlayedForAGoal(t *testing.T) {
 	}
 }
 
-// Concurrent requests for one question lead to one search and get the same answer.
+// Concurrent requests for the same search lead to one search, and get the same reply.
 func TestSearchIsMadeOnce(t *testing.T) {
 	h := newSchedules()
 	replies := make([]string, 4)
@@ -98,7 +98,8 @@ func TestSearchIsMadeOnce(t *testing.T) {
 	}
 	all.Wait()
 	for _, reply := range replies {
-		// They include the wall time of the search.
+		// The replies include the duration of the search, so they are equal only if there was one
+		// search.
 		if reply != replies[0] || !strings.Contains(reply, `"oversell":"A.A.p3000.B.B.A.B"`) {
 			t.Errorf("got %s and %s", reply, replies[0])
 		}
@@ -121,7 +122,8 @@ func TestSearchThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// Package problem tests what no request may have. Here is what cannot be played.
+// Schedules that cannot be played are refused. The tests of package problem cover requests that are
+// invalid in general.
 func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 	h := newSchedules()
 	const schedule = "/api/schedule"
@@ -156,14 +158,14 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 	}
 }
 
-// endless is a search that takes longer than a test.
+// endless is the path of a search that takes longer than a test.
 const endless = "/api/schedule/search?strategy=v9_cohort&buyers=3"
 
-// The shop closes immediately, even during a search.
+// The shop closes immediately, even while a search is running.
 func TestSearchEndsWithTheShop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := page.Schedules(ctx, "", search.Budget{}, func(string) (func(), error) {
-		cancel() // the shop stops as soon as the search begins
+		cancel() // the shop is stopped when the search starts
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
 	w := get(h, endless)
@@ -226,7 +228,7 @@ func TestSearchEndsWithItsClient(t *testing.T) {
 
 func TestNoSearchBesideARun(t *testing.T) {
 	var err error
-	left := 0 // how often leave was called
+	left := 0 // how many times leave was called
 	h := page.Schedules(t.Context(), "", search.Budget{}, func(string) (func(), error) {
 		return func() { left++ }, err
 	}, slog.New(slog.DiscardHandler))
@@ -246,14 +248,14 @@ func TestNoSearchBesideARun(t *testing.T) {
 	}
 }
 
-// Few requests wait for a search, and an invalid one is refused at once.
+// Only a few requests may wait for a search, and an invalid request is refused at once.
 func TestFewWaitForASearch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	begun := make(chan struct{})
 	var once sync.Once
 	h := page.Schedules(ctx, "", search.Budget{}, func(string) (func(), error) {
-		once.Do(func() { close(begun) }) // when the first search ends, another begins
+		once.Do(func() { close(begun) }) // when the first search ends, the next one starts
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
 	var all sync.WaitGroup
@@ -262,7 +264,7 @@ func TestFewWaitForASearch(t *testing.T) {
 	all.Go(func() { get(h, endless) })
 	<-begun
 	full := make(chan string, 5)
-	for range cap(full) { // four wait, and one is refused
+	for range cap(full) { // four of these requests wait, and one is refused
 		all.Go(func() {
 			if w := get(h, endless); w.Code != http.StatusServiceUnavailable {
 				t.Errorf("got %d %s", w.Code, w.Body)
@@ -279,7 +281,8 @@ func TestFewWaitForASearch(t *testing.T) {
 	}
 }
 
-// The recorded results are available before any search, and the progress of a search while it runs.
+// The recorded results are available before any search, and the progress of a search is available
+// while it runs.
 func TestRecordAndProgress(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -316,7 +319,8 @@ func TestRecordAndProgress(t *testing.T) {
 	}
 }
 
-// A search that the time limit ended depends on the machine, and is tried again.
+// The result of a search that was ended by the time limit depends on the machine, so the next
+// request searches again.
 func TestSearchThatWasCutShortIsNotKept(t *testing.T) {
 	for _, tt := range []struct {
 		budget   search.Budget

@@ -13,8 +13,8 @@ import (
 	"oversell/internal/page/runs"
 )
 
-// slowClient is a client that does not read: once the buffers are full, each write takes as
-// long as it may.
+// slowClient is a client that does not read: once its buffers are full, each write blocks until the
+// write deadline.
 type slowClient struct {
 	*httptest.ResponseRecorder
 	room     int
@@ -34,7 +34,7 @@ func (c *slowClient) Write(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// serveStream serves one stream until it ends, and returns how long it took.
+// serveStream serves one stream until it ends, and returns its duration.
 func serveStream(t *testing.T, w http.ResponseWriter) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -46,8 +46,8 @@ func serveStream(t *testing.T, w http.ResponseWriter) time.Duration {
 	return time.Since(start)
 }
 
-// A client that does not read is cut off when the buffers are full, and at the latest when
-// the stream ends anyway.
+// A client that does not read is cut off soon after its buffers are full. Every stream ends after
+// streamLife.
 func TestStreamDoesNotLastForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := httptest.NewRecorder()

@@ -14,8 +14,8 @@ import (
 var lessonSteps = regexp.MustCompile(`\{\s*id: "(\w+)",\s*show: "([^"]+)",\s*` +
 	`exercise: (?:null|\["(\w+)", "([\w-]+)"(?:, "([\w.]+)")?\]),?\s*\}`)
 
-// Each step of the lesson is in docs/teaching.md, with its demonstration and its exercise. An
-// exercise has an answer if the record has a schedule that reaches its goal.
+// docs/teaching.md has each step of the lesson, with its demonstration and its exercise. An
+// exercise has an answer exactly if the record has a schedule that reaches the exercise's goal.
 func TestTheLessonIsInTheDocs(t *testing.T) {
 	steps := lessonSteps.FindAllStringSubmatch(readAsset(t, "teach.js"), -1)
 	if len(steps) != 9 {
@@ -40,7 +40,7 @@ func TestTheLessonIsInTheDocs(t *testing.T) {
 	}
 }
 
-// The answer of each exercise reaches its goal, and so does the shortest schedule.
+// The answer of each exercise reaches the exercise's goal, and so does the shortest schedule.
 func TestTheAnswersReachTheirGoals(t *testing.T) {
 	record := search.Recorded()
 	played := 0

@@ -28,12 +28,12 @@ import (
 // assets are the page's files.
 var assets = os.DirFS("assets")
 
-// languages are the languages of the page. The shop speaks the first; the others have forms
-// that translate what it says: see TestFormsHaveTheirValues.
+// languages are the languages of the page. The shop's texts are in the first one; the others have
+// forms that translate the shop's sentences (see TestFormsHaveTheirValues).
 var languages = []string{"en", "zh"}
 
-// byName are the prefixes of texts that the shop has in English: only the other languages
-// have them here.
+// byName are the prefixes of texts whose English comes from the shop, so that only the other
+// languages have them in a file.
 var byName = []string{"anomaly.", "strategy."}
 
 func isByName(key string) bool {
@@ -63,7 +63,8 @@ func readTexts(t *testing.T, language string) map[string]string {
 	return all
 }
 
-// Where the page names a text: in its markup, or in a module, in full or by its prefix.
+// These patterns find the texts that the page names: in its markup, or in a module, in full or by a
+// prefix.
 var (
 	inMarkup  = regexp.MustCompile(`data-(?:text|label)="([^"]+)"`)
 	inModule  = regexp.MustCompile(`["'` + "`" + `]([a-z]+(?:\.[a-z0-9_]+)+)["'` + "`" + `]`)
@@ -72,7 +73,7 @@ var (
 	braces    = regexp.MustCompile(`\{\w+\}`)
 )
 
-// uses lists the texts that the page names, and the prefixes of others.
+// uses returns the texts that the page names in full, and the prefixes by which it names others.
 func uses(t *testing.T) (keys, beginnings []string) {
 	t.Helper()
 	for _, m := range inMarkup.FindAllStringSubmatch(readAsset(t, "index.html"), -1) {
@@ -94,7 +95,7 @@ func uses(t *testing.T) (keys, beginnings []string) {
 	return keys, beginnings
 }
 
-// Every language has the same texts, with the same values in them, and these are the texts
+// Every language has the same texts, with the same placeholders, and these are exactly the texts
 // that the page names.
 func TestTextsAreComplete(t *testing.T) {
 	english := readTexts(t, languages[0])
@@ -135,8 +136,8 @@ func TestTextsAreComplete(t *testing.T) {
 	}
 }
 
-// isText reports whether a word with dots can name a text, by its first part. Others are
-// names of files.
+// isText reports whether a word with dots can be the name of a text, judging by its first part.
+// Other words with dots are names of files.
 func isText(texts map[string]string, word string) bool {
 	first, _, _ := strings.Cut(word, ".")
 	return slices.ContainsFunc(keysOf(texts), func(key string) bool { return strings.HasPrefix(key, first+".") })
@@ -156,8 +157,8 @@ func inBraces(text string) []string {
 	return slices.Compact(found)
 }
 
-// A form of an English sentence of the shop and its translation have the same values in them. The
-// shop's TestPageTellsEverythingInChinese tests that everything a shop says has a form.
+// Each form of an English sentence and its translation have the same placeholders. The shop's
+// TestPageTellsEverythingInChinese checks that every sentence of the shop has a form.
 func TestFormsHaveTheirValues(t *testing.T) {
 	for _, language := range languages[1:] {
 		for _, file := range []string{".told", ".lab"} {
@@ -173,7 +174,7 @@ func TestFormsHaveTheirValues(t *testing.T) {
 	}
 }
 
-// Every other language has the texts of the lab and the catalog.
+// Every language but English has the texts of the lab and the catalog.
 func TestNamesAreTranslated(t *testing.T) {
 	for _, language := range languages[1:] {
 		texts := readTexts(t, language)
@@ -184,7 +185,7 @@ func TestNamesAreTranslated(t *testing.T) {
 			want["anomaly."+s.Name+".sequence"] = true
 		}
 		for _, s := range slices.Concat(sales.Holds().Scenarios, sales.Behind().Scenarios) {
-			want["anomaly."+s.Name+".title"] = true // the rest is in the reports only, by its form
+			want["anomaly."+s.Name+".title"] = true // only reports have its other texts, and these have forms
 		}
 		for _, s := range catalog.Strategies() {
 			want["strategy."+s.Name+".adds"] = true
@@ -220,7 +221,7 @@ func TestNamesAreTranslated(t *testing.T) {
 	}
 }
 
-// namesOfValues lists the texts that are named after values of the programs.
+// namesOfValues returns the names of texts that are made from values in the code.
 func namesOfValues() (keys []string) {
 	keys = append(keys, each(catalog.Conditions(), "condition.", "condition.%s.about")...)
 	keys = append(keys, each([]runs.Phase{runs.Setup, runs.Load, runs.Audit, runs.Judged}, "live.phase.")...)
@@ -242,7 +243,7 @@ func namesOfValues() (keys []string) {
 	return append(append(keys, each(wrong, "verdict.", "stage.verdict.")...), "verdict."+string(figures.OK))
 }
 
-// each names texts after values: a form without a place for the value ends with it.
+// each puts each value into each form. A form without %s gets the value at its end.
 func each[T ~string](values []T, forms ...string) (keys []string) {
 	for _, v := range values {
 		for _, form := range forms {
@@ -255,14 +256,14 @@ func each[T ~string](values []T, forms ...string) (keys []string) {
 	return keys
 }
 
-// maxFirstPaint bounds, in bytes, what is loaded before the first paint.
+// maxFirstPaint is the largest allowed size, in bytes, of the files loaded before the first paint.
 const maxFirstPaint = 100_000
 
 var stylesheets = regexp.MustCompile(`<link rel="stylesheet" href="page/([^"]+)">`)
 
 var imports = regexp.MustCompile(`(?m)^import [^;]* from "\./([^"]+)";`)
 
-// The first paint loads little, and a part's module is loaded with the part.
+// The page loads little before the first paint, and loads a part's module only with the part.
 func TestFirstPaintIsSmall(t *testing.T) {
 	for _, language := range languages {
 		files := []string{"index.html", "theme.js", "icon.svg", "texts/" + language + ".json", "app.js"}

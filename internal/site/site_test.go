@@ -20,7 +20,7 @@ const index = `<!DOCTYPE html>
 </html>
 `
 
-// shop replies as a shop's page does, with one cell and one run.
+// shop replies as a shop does to its page, with one cell and one run.
 func shop(w http.ResponseWriter, r *http.Request) {
 	replies := map[string]string{
 		"/api/lab": `{"cells":[{"anomaly":"a","strategy":"s"}]}`, "/api/lab/a/s": `{"cell":1}`,
@@ -64,7 +64,7 @@ func read(t *testing.T, elem ...string) string {
 	return string(text)
 }
 
-// Each reply is in a file named after its path, and the page is marked as a site.
+// Each reply is stored in a file named after its path, and the page is marked as a static site.
 func TestRepliesAreFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "site")
 	written := write(t, config(dir))
@@ -93,7 +93,7 @@ func TestRepliesAreFiles(t *testing.T) {
 	}
 }
 
-// Writing a site again removes the files of the older one, and no other files.
+// Writing a site again removes the files of the old site, and no other files.
 func TestOldFilesGo(t *testing.T) {
 	dir := t.TempDir()
 	write(t, config(dir))

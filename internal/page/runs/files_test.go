@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// All offered settings can be run, however low the limit of open files is.
+// All offered settings can be run, even with a low limit on open files.
 func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
 	var limit syscall.Rlimit
 	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))

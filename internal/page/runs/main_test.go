@@ -30,7 +30,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// open returns a manager for the length of the test.
+// open returns a manager that is closed at the end of the test.
 func open(t *testing.T, change func(*Config)) (*Manager, *backendtest.Processes) {
 	t.Helper()
 	p := new(backendtest.Processes)
@@ -43,8 +43,8 @@ func open(t *testing.T, change func(*Config)) (*Manager, *backendtest.Processes)
 	return m, p
 }
 
-// pretending returns a manager whose runs take no processes: a row ends when its strategy is not
-// endless, or when the run is stopped.
+// pretending returns a manager whose runs start no processes. A row ends at once, or with the run
+// if its strategy is endless.
 func pretending(t *testing.T, change func(*Config)) *Manager {
 	t.Helper()
 	m, _ := open(t, change)
@@ -63,17 +63,17 @@ func pretending(t *testing.T, change func(*Config)) *Manager {
 	return m
 }
 
-// endless is the strategy whose pretended rows never end by themselves.
+// endless is the strategy whose rows last until the run is stopped, in a manager from pretending.
 const endless = "v1_setnx"
 
-// small is a run of one short row.
+// small returns the settings of a run with one short row.
 func small(m *Manager) Settings {
 	s := m.Defaults()
 	s.Strategies, s.Requests, s.Stock, s.Instances = []string{"v6_watchdog"}, 20, 5, 1
 	return s
 }
 
-// long is a run whose second row lasts until it is stopped: each holder works for a while.
+// long returns the settings of a run whose second row lasts until the run is stopped.
 func long(m *Manager) Settings {
 	s := m.Defaults()
 	s.Strategies, s.Requests, s.Stock, s.Work = []string{"none", endless}, 1000, 1000, 100_000
@@ -87,7 +87,8 @@ func start(t *testing.T, m *Manager, s Settings) string {
 	return id
 }
 
-// until reads events until one is wanted, and returns it with the rows of all events that it read.
+// until reads events up to a wanted one. It returns that event, and the rows of all events that it
+// read.
 func until(t *testing.T, s *Subscription, wanted func(Event) bool) (Event, []NumberedRow) {
 	t.Helper()
 	e, rows, err := awaited(t.Context(), s, wanted)
@@ -95,7 +96,7 @@ func until(t *testing.T, s *Subscription, wanted func(Event) bool) (Event, []Num
 	return e, rows
 }
 
-// awaited is until for any goroutine of a test.
+// awaited is like until, but can be called from any goroutine.
 func awaited(ctx context.Context, s *Subscription, wanted func(Event) bool) (
 	e Event, rows []NumberedRow, err error,
 ) {
@@ -112,12 +113,12 @@ func awaited(ctx context.Context, s *Subscription, wanted func(Event) bool) (
 	}
 }
 
-// ended reports whether a run has ended.
+// ended returns a function that reports whether the run has ended.
 func ended(id string) func(Event) bool {
 	return func(e Event) bool { return e.Run != nil && e.Run.ID == id && e.Run.Ended != nil }
 }
 
-// loaded reports whether the requests of a row are in flight and were audited once.
+// loaded reports whether a row has requests in flight and has been audited.
 func loaded(e Event) bool {
 	return e.Run != nil && e.Run.Now != nil && e.Run.Now.Point != nil && e.Run.Now.Point.Audited >= 0
 }

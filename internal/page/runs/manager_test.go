@@ -19,7 +19,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// The last point of a row agrees with the finished row, and violations were shown.
+// The last point of a row agrees with the finished row, and violations are shown.
 func TestRunIsShownAsItIs(t *testing.T) {
 	m, p := open(t, nil)
 	s := m.Defaults()
@@ -54,15 +54,15 @@ func TestRunIsShownAsItIs(t *testing.T) {
 	p.CheckEnded(t)
 }
 
-// On the shop's own backends, the stock of a run is separate from the shop's and is removed with
-// the run. The orders in the database agree with the rows.
+// On the shop's own backends, the stock of a run is separate from the shop's stock, and is removed
+// with the run. The orders in the database agree with the rows.
 func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 	on := Backends{RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded")}
 	m, p := open(t, func(c *Config) { c.Shop = &on })
 	s := m.Defaults()
 	s.Backend, s.Requests, s.Stock = Shop, 200, 20
 	s.Strategies, s.TTL = []string{"v6_watchdog"}, 5000
-	s.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow} // slow holders leave time to count
+	s.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow} // slow holders leave time to count them
 	id := start(t, m, s)
 	sub := m.Subscribe()
 	_, rows := until(t, sub, func(e Event) bool { return e.Run != nil && e.Run.RowsDone >= 1 })
@@ -87,7 +87,7 @@ func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 	p.CheckEnded(t)
 }
 
-// A run starts the shop's own lock servers that its strategies need.
+// A run starts those of the shop's lock servers that its strategies need.
 func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 	backendtest.System(t)
 	dir := t.TempDir()
@@ -106,7 +106,7 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	for _, tt := range []struct {
 		strategy string
-		etcds    int // that have started by then
+		etcds    int // started up to the end of this run
 	}{{"v6_watchdog", 0}, {"redlock", 0}, {"etcd", 1}} {
 		s := small(m)
 		s.Backend, s.Strategies, s.Conditions = Shop, []string{tt.strategy}, []catalog.Condition{catalog.Calm}
@@ -167,7 +167,7 @@ func TestOneRunAtATime(t *testing.T) {
 	}
 }
 
-// Closing the shop in the middle of a run waits for its processes.
+// Closing the manager in the middle of a run waits until the processes of the run have ended.
 func TestCloseInTheMiddleLeavesNothing(t *testing.T) {
 	m, p := open(t, nil)
 	id := start(t, m, long(m))
@@ -184,7 +184,7 @@ func TestCloseInTheMiddleLeavesNothing(t *testing.T) {
 	if _, err := m.Start(small(m)); !errors.Is(err, ErrClosed) {
 		t.Errorf("a start after that: %v", err)
 	}
-	m.Close() // calling it again does no harm
+	m.Close() // a second call has no effect
 }
 
 func TestRunEndsWithItsTime(t *testing.T) {
@@ -199,7 +199,7 @@ func TestRunEndsWithItsTime(t *testing.T) {
 	}
 }
 
-// The error about an unreachable backend of the shop does not contain its address.
+// If the shop's backend cannot be reached, the error does not contain its address.
 func TestShopsBackendIsNotTold(t *testing.T) {
 	m, _ := open(t, func(c *Config) {
 		c.Shop = &Backends{RedisURL: "redis://:sesame@127.0.0.1:1", DBURL: backendtest.Database(t, "embedded")}
@@ -259,7 +259,7 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 	}
 }
 
-// The manager keeps no more runs than the limits allow.
+// The manager deletes old runs so that it keeps no more than the limits allow.
 func TestOldRunsAreLetGo(t *testing.T) {
 	m := pretending(t, func(c *Config) {
 		c.Limits = DefaultLimits()
@@ -295,7 +295,7 @@ func TestEventsComeInBatches(t *testing.T) {
 			m.update(func() {})
 			time.Sleep(time.Millisecond)
 		}
-		_ = m.Stop(id) // if it has ended, so does the wait below
+		_ = m.Stop(id) // if the run has already ended, the wait below ends as well
 	}()
 	until(t, sub, func(e Event) bool { n++; return ended(id)(e) })
 	<-changes
@@ -304,7 +304,7 @@ func TestEventsComeInBatches(t *testing.T) {
 	}
 }
 
-// Next returns the cancellation even if there is a change.
+// Next returns the cancellation even if a change is pending.
 func TestSubscriberWhoHasGoneIsToldNothing(t *testing.T) {
 	m, _ := open(t, nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -316,7 +316,7 @@ func TestSubscriberWhoHasGoneIsToldNothing(t *testing.T) {
 	}
 }
 
-// A run and other work that uses the processor exclude each other.
+// A run cannot start beside other work that uses the processor, nor the other way round.
 func TestNothingBesideARun(t *testing.T) {
 	m := pretending(t, nil)
 	leave, err := m.Occupy("a search")
@@ -324,7 +324,7 @@ func TestNothingBesideARun(t *testing.T) {
 	also, err := m.Occupy("the lab")
 	must(t, err)
 	leave()
-	leave() // a second call does not release another's
+	leave() // the second call does not release the place of the lab
 	if _, err := m.Start(small(m)); !errors.Is(err, ErrOccupied) || !strings.Contains(err.Error(), "the lab") {
 		t.Errorf("beside the lab a run starts with %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"oversell/internal/figures"
 )
 
-// rowOf is a finished row.
+// rowOf returns a finished row.
 func rowOf(stock, sold, lost int64, holders int, wall float64) report.Row {
 	return report.Row{
 		Asked: report.Asked{Stock: stock}, Load: report.Load{MaxHolders: holders, Wall: wall},
@@ -19,7 +19,7 @@ func rowOf(stock, sold, lost int64, holders int, wall float64) report.Row {
 	}
 }
 
-// recording returns a recorder of a run that has not begun a row.
+// recording returns a recorder of a run before its first row.
 func recording(t *testing.T) (*Manager, *recorder) {
 	t.Helper()
 	m := New(t.Context(), Config{})
@@ -37,7 +37,7 @@ func shown(t *testing.T, m *Manager) Run {
 	return r
 }
 
-// A violation at the very end of a row is shown too.
+// A violation that is found only when the row is judged is shown too.
 func TestFinishedRowIsShownAsItWasJudged(t *testing.T) {
 	m, c := recording(t)
 	c.Row(1, 2, "none", catalog.Calm)
@@ -53,7 +53,8 @@ func TestFinishedRowIsShownAsItWasJudged(t *testing.T) {
 	}
 }
 
-// Several holders inside are no violation where the losers' writes are refused.
+// More than one holder inside is not a violation of a strategy that refuses the write of every
+// holder but one.
 func TestOneHolderIsAskedOfThoseWhoPromiseIt(t *testing.T) {
 	for name, broken := range map[string]int{
 		"v6_watchdog": 1, "watch": 0, "lua_atomic": 0, "sql_version": 0, "sql_for_update": 1,
@@ -67,7 +68,7 @@ func TestOneHolderIsAskedOfThoseWhoPromiseIt(t *testing.T) {
 	}
 }
 
-// A row that is repeated, because the machine stalled, starts over.
+// A row that is repeated after a stall of the machine starts from the beginning.
 func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 	m, c := recording(t)
 	c.Row(1, 2, "none", catalog.Calm)
@@ -82,8 +83,8 @@ func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 	}
 }
 
-// Two holders inside at once are reported before their requests are answered, and units that were
-// oversold while the row goes on.
+// Two holders inside at the same time are reported before their requests are answered. Oversold
+// units are reported while the row is still running.
 func TestWhatIsBrokenIsToldWhileTheRowGoesOn(t *testing.T) {
 	_, c := recording(t)
 	c.Row(1, 1, "v6_watchdog", catalog.Pause)
@@ -103,8 +104,8 @@ func TestWhatIsBrokenIsToldWhileTheRowGoesOn(t *testing.T) {
 	}
 }
 
-// The faults of a row, and the time from which no buyer was served, are kept with its samples. A
-// fault that ended after the last sample has its end.
+// The faults of a row, and the time from which no buyer was served, are stored with the row's
+// samples. A fault that ended after the last sample also gets its end.
 func TestWhatHappenedStaysWithTheRow(t *testing.T) {
 	m, c := recording(t)
 	const ms = time.Millisecond
@@ -130,7 +131,7 @@ func TestWhatHappenedStaysWithTheRow(t *testing.T) {
 	}
 }
 
-// Every option is accepted, one by one.
+// Every option can be started when it is chosen alone.
 func TestOptionsAreWhatCanBeStarted(t *testing.T) {
 	m := New(t.Context(), Config{Shop: &Backends{RedisURL: "redis://127.0.0.1:1", DBURL: "u@tcp(127.0.0.1:1)/d"}})
 	t.Cleanup(m.Close)
@@ -151,7 +152,7 @@ func TestOptionsAreWhatCanBeStarted(t *testing.T) {
 	}
 }
 
-// A long row keeps few points, from its beginning to its end.
+// A long row keeps few points, spread from its beginning to its end.
 func TestLongRowKeepsFewPoints(t *testing.T) {
 	for _, n := range []int{1, 99, 100, 101, 250, 20_000} {
 		var s series

@@ -19,10 +19,12 @@ func chinese(t *testing.T) *texts.Language {
 	return l
 }
 
-// ofReports are the languages of the reports, by the file that only these have.
+// ofReports maps a file of texts that only some reports use to the function that loads the language
+// of these reports.
 var ofReports = map[string]func(string) (*texts.Language, error){"zh.lab": texts.In, "zh.bench": texts.OfBench}
 
-// said returns the sentences that are translated by their form in some reports.
+// said returns the forms of sentences that these reports translate, with their translations, by
+// English form.
 func said(t *testing.T, reports string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -41,8 +43,8 @@ func said(t *testing.T, reports string) map[string]string {
 	return all
 }
 
-// samples are values for the braces of a form, by name: numbers are for values, of which there
-// are several kinds, text and more for sentences. Values of other names are quoted.
+// samples are values for the braces of a form, by name: numbers for values of several kinds, text
+// and more for sentences. A name without a sample gets a quoted value.
 var samples = []map[string]string{
 	{"0": "A", "1": "B", "2": "C", "3": "D", "text": "sold out", "more": "nobody bought"},
 	{"0": "3", "1": "4", "2": "5", "3": "6", "text": "the buyer has left", "more": "is dead"},
@@ -52,13 +54,13 @@ var samples = []map[string]string{
 
 var braces = regexp.MustCompile(`\{\w+\}`)
 
-// filled puts values into a form, translated if translate is not nil.
+// filled puts values into a form. They are translated if translate is not nil.
 func filled(form string, values map[string]string, translate func(string) string) string {
 	return braces.ReplaceAllStringFunc(form, func(name string) string {
 		name = strings.Trim(name, "{}")
 		value, ok := values[name]
 		if !ok {
-			return "x" + name + "-7.4" // a quote
+			return "x" + name + "-7.4" // a quoted value
 		}
 		if translate == nil {
 			return value
@@ -67,7 +69,7 @@ func filled(form string, values map[string]string, translate func(string) string
 	})
 }
 
-// A sentence is translated by its own form, even if another form matches it too.
+// A sentence is translated by its own form, even if another form also matches it.
 func TestEachFormIsToldByItself(t *testing.T) {
 	for reports, in := range ofReports {
 		l, err := in("zh")
@@ -85,7 +87,7 @@ func TestEachFormIsToldByItself(t *testing.T) {
 	}
 }
 
-// A value that occurs twice in a form must be the same in both places.
+// If a placeholder occurs twice in a form, both places must have the same value.
 func TestAValueIsOne(t *testing.T) {
 	l := chinese(t)
 	same, other := "2 sold, and the stock is down by 2", "2 sold, and the stock is down by 3"
@@ -97,7 +99,7 @@ func TestAValueIsOne(t *testing.T) {
 	}
 }
 
-// A sentence that can only be translated in part is not translated at all.
+// A sentence that could be translated only in part stays in English.
 func TestASentenceWithoutFormStaysEnglish(t *testing.T) {
 	const english = "sold out; and nobody knows this sentence"
 	if got := chinese(t).Told(english); got != english {
@@ -109,7 +111,7 @@ func TestASentenceWithoutFormStaysEnglish(t *testing.T) {
 	}
 }
 
-// A format and its translation take the same values.
+// A format and its translation have the same verbs.
 func TestFormatsKeepTheirVerbs(t *testing.T) {
 	verb := regexp.MustCompile(`%[.\d]*(?:\[\d\])?[a-z]`)
 	kinds := func(format string) []string {
@@ -144,7 +146,7 @@ func TestOnlyKnownLanguages(t *testing.T) {
 	}
 }
 
-// The page loads no texts that only reports have.
+// The page does not load the texts that only reports use.
 func TestThePageLoadsItsTexts(t *testing.T) {
 	all, err := texts.OfPage()
 	if err != nil {

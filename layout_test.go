@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// list returns the lines of go list.
+// list runs go list, and returns the lines of its output.
 func list(t *testing.T, arguments ...string) []string {
 	t.Helper()
 	out, err := exec.Command("go", append([]string{"list"}, arguments...)...).Output()
@@ -16,8 +16,9 @@ func list(t *testing.T, arguments ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// The domain knows guards and no lock, and depends on no client of one. HTTP knows no
-// lock either: the shop tells it their errors.
+// The packages of the sale and the cache know guards but no lock, and do not depend on the client
+// of a lock server. The HTTP package does not know any lock either: the shop passes it the errors
+// of locks.
 func TestDomainAndHTTPKnowNoLock(t *testing.T) {
 	for _, dep := range list(t, "-deps", "./internal/stock", "./internal/cache") {
 		for _, name := range []string{

@@ -1,6 +1,6 @@
-// Package oversell_test checks the README and the documents that have a Chinese
-// version. It compares what does not depend on the language: headings, code,
-// tables, links, names in backquotes, and figures.
+// Package oversell_test checks the README and the documents that have a Chinese version. It
+// compares the parts that do not depend on the language: headings, code, tables, links, names in
+// backquotes, and figures.
 package oversell_test
 
 import (
@@ -30,7 +30,7 @@ const (
 	design     = "docs/design.md"
 )
 
-// chinese is the name of a document in Chinese.
+// chinese returns the file name of the Chinese version of a document.
 func chinese(name string) string { return strings.TrimSuffix(name, ".md") + ".zh-CN.md" }
 
 func read(t *testing.T, name string) string {
@@ -44,14 +44,14 @@ func read(t *testing.T, name string) string {
 
 // The verdicts in the README are those of the run in docs/results.md.
 func TestReadmeShowsTheRun(t *testing.T) {
-	cells := make(map[string][]string) // of each strategy
+	cells := make(map[string][]string) // by strategy
 	rate := make(map[string]string)
 	_, run, _ := strings.Cut(read(t, results), "\ncalm\n")
 	run, _, _ = strings.Cut(run, "\n\n")
 	for row := range strings.Lines(run) {
 		f := strings.Fields(row)
 		if len(f) < 9 {
-			continue // the name of a condition
+			continue // a line with the name of a condition
 		}
 		name, cell := f[0], f[len(f)-1]
 		switch cell {
@@ -76,7 +76,7 @@ func TestReadmeShowsTheRun(t *testing.T) {
 	}
 }
 
-// Counts in texts are those of the program.
+// Counts in documents are equal to the counts in the code.
 func TestCounts(t *testing.T) {
 	locks, holds := len(anomalies.All()), len(sales.Holds().Scenarios)
 	usual := len(bench.DefaultStrategies(catalog.Deduct))
@@ -97,7 +97,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// The README names a file in the folder of each stage.
+// For each stage, the README names a file that is in the folder of the stage.
 func TestReadmeNamesAFileOfEachStage(t *testing.T) {
 	stages, err := filepath.Glob("internal/locks/v[0-9]_*")
 	if err != nil || len(stages) == 0 {
@@ -117,7 +117,7 @@ func TestReadmeNamesAFileOfEachStage(t *testing.T) {
 	}
 }
 
-// The way of a purchase in docs/design.md leads through functions that are in the files it names.
+// The functions that docs/design.md lists for a purchase are in the files that it names.
 func TestWayOfAPurchase(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\|.*\\| `(\\S+\\.go)` \\| (`.*`) \\|.*\\|$")
 	rows := row.FindAllStringSubmatch(read(t, design), -1)
@@ -138,8 +138,8 @@ func TestWayOfAPurchase(t *testing.T) {
 	}
 }
 
-// One thing has one name in Chinese, on the page, in reports and in documents. These words were
-// given up for others.
+// Each Chinese term has one form on the page, in reports and in documents. The forms in this test
+// were replaced by others.
 func TestChineseHasOneWordForOneThing(t *testing.T) {
 	files, err := filepath.Glob("internal/page/texts/zh*.json")
 	if err != nil || len(files) != 4 {
@@ -151,7 +151,7 @@ func TestChineseHasOneWordForOneThing(t *testing.T) {
 	}
 	for _, name := range append(append(files, docs...), chinese(readme)) {
 		for line := range strings.Lines(read(t, name)) {
-			_, text, isText := strings.Cut(line, `": "`) // the key may be English
+			_, text, isText := strings.Cut(line, `": "`) // drop the key, which may be English
 			if !isText {
 				text = line
 			}
@@ -198,7 +198,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are the names by which links reach the headings of a text.
+// anchors returns the names with which links refer to the headings of a text.
 func anchors(text string) []string {
 	var all []string
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
@@ -208,7 +208,7 @@ func anchors(text string) []string {
 	return all
 }
 
-// What each strategy of the generated table adds is said in Chinese too.
+// The Chinese document explains what each strategy of the generated table adds.
 func TestStrategiesAreExplainedInChinese(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, strategies), lab.TableBegin)
 	table, _, _ = strings.Cut(table, lab.TableEnd)
@@ -224,15 +224,15 @@ func TestStrategiesAreExplainedInChinese(t *testing.T) {
 	}
 }
 
-// section is what a document has under a heading, as far as it does not depend on the language.
+// section is the part of a document under one heading, without what depends on the language.
 type section struct {
 	heading string
-	blocks  []string // lines of code and rows of tables, in their order
+	blocks  []string // lines of code and rows of tables, in order
 	prose   string
 }
 
-// sections cuts a document at its headings. What is between two marks is generated, or for one
-// language only.
+// sections splits a document at its headings. It skips text between two markers, which is generated
+// or for one language only.
 func sections(t *testing.T, name string) []section {
 	t.Helper()
 	all := []section{{heading: "the beginning"}}
@@ -253,7 +253,7 @@ func sections(t *testing.T, name string) []section {
 		case apart || strings.HasSuffix(line, ":begin -->"):
 			apart = !strings.HasSuffix(line, ":end -->")
 		case strings.HasPrefix(line, "#"):
-			all = append(all, section{heading: line, blocks: strings.Fields(line)[:1]}) // its level
+			all = append(all, section{heading: line, blocks: strings.Fields(line)[:1]}) // the level of the heading
 		case strings.HasPrefix(line, "|"):
 			last.blocks = append(last.blocks, fmt.Sprint(strings.Count(line, "|")-1, " cells with ", words(line)))
 		default:
@@ -263,8 +263,8 @@ func sections(t *testing.T, name string) []section {
 	return all
 }
 
-// withoutComment cuts off what is translated: comments, and in a block of no
-// language what stands apart on the right.
+// withoutComment removes the parts of a line of code that are translated: comments and, in a block
+// without a language, text that is set apart on the right.
 func withoutComment(language, line string) string {
 	comment := map[string]string{"": `\s{3,}.*`, "sh": `(^|\s+)#.*`, "go": `\s*//.*`}[language]
 	if comment != "" {
@@ -273,9 +273,9 @@ func withoutComment(language, line string) string {
 	return strings.TrimRight(line, " ")
 }
 
-// words returns the names in backquotes, the links and the figures of a text, sorted and each once.
-// A link to a document in Chinese counts as one to that document, and the name of a heading as one
-// in any language.
+// words returns the names in backquotes, the links and the figures of a text, sorted and without
+// duplicates. A link to a Chinese document counts as a link to the English one, and all links to
+// headings of a document are equal.
 func words(text string) []string {
 	var all []string
 	for _, word := range regexp.MustCompile("`[^`]+`|\\]\\([^)\\s]+\\)|[0-9]+(?:[.,][0-9]+)*").FindAllString(text, -1) {
@@ -289,8 +289,8 @@ func words(text string) []string {
 	return slices.Compact(all)
 }
 
-// A document and its translation have the same sections, and in each the same code, tables, names, links
-// and figures.
+// A document and its translation have the same sections, and each section has the same code,
+// tables, names, links and figures.
 func TestLanguagesSayTheSame(t *testing.T) {
 	for _, name := range []string{readme, strategies, teaching, thePage, theLab} {
 		english, translated := sections(t, name), sections(t, chinese(name))
@@ -306,7 +306,7 @@ func TestLanguagesSayTheSame(t *testing.T) {
 	}
 }
 
-// wantSame reports what only one of two sections has, or that they have it in another order.
+// wantSame fails the test if the two sections differ, and reports what only one of them has.
 func wantSame(t *testing.T, where string, a, b []string) {
 	t.Helper()
 	if slices.Equal(a, b) {

@@ -16,8 +16,8 @@ import (
 
 const takeIt = "docs/take-it.md"
 
-// The commands of docs/take-it.md, as they are, copy a lock and two sales into a new module, pass
-// the promises there, and see a broken lock fail.
+// The commands in docs/take-it.md, run unchanged, copy a lock and two sales into a new module, pass
+// the contract tests there, and show that a broken lock fails them.
 func TestTakeItHomeWorks(t *testing.T) {
 	var script strings.Builder
 	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(read(t, takeIt), -1) {
@@ -51,7 +51,7 @@ func TestTakeItHomeWorks(t *testing.T) {
 	}
 }
 
-// reported returns what the group of the pattern matches in each line of the output.
+// reported returns the text that the pattern's group matches in each matching line.
 func reported(pattern string, out []byte) (found []string) {
 	for _, line := range regexp.MustCompile("(?m)"+pattern).FindAllSubmatch(out, -1) {
 		found = append(found, string(line[1]))
@@ -59,7 +59,7 @@ func reported(pattern string, out []byte) (found []string) {
 	return found
 }
 
-// The folders that docs/take-it.md names for each need import nothing else of the project.
+// For each need, the folders that docs/take-it.md names import no other package of the project.
 func TestTakeItHomeNamesAllFolders(t *testing.T) {
 	var all []string
 	rows := regexp.MustCompile(`(?m)^\| .* \| (.*internal/.*) \| .* \|$`)

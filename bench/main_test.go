@@ -16,7 +16,7 @@ import (
 const asProgram = "OVERSELL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis also returns what it would print
+	logging.Disable() // go-redis also returns the errors that it would log
 	if len(os.Args) == 2 {
 		if code, found := serve(context.Background(), os.Args[1]); found {
 			os.Exit(code)

@@ -11,7 +11,7 @@ import (
 
 var han = regexp.MustCompile(`\p{Han}`)
 
-// chinese returns the texts in Chinese.
+// chinese returns the Chinese texts.
 func chinese(t *testing.T) *pagetexts.Language {
 	t.Helper()
 	language, err := pagetexts.In("zh")
@@ -21,7 +21,7 @@ func chinese(t *testing.T) *pagetexts.Language {
 	return language
 }
 
-// All output of a search and of the list is translated, except names and commands.
+// All output of a search and of -list is in Chinese, except names and commands.
 func TestSearchAndListInChinese(t *testing.T) {
 	out, _ := runs(t, exitExpected, "-search", "none,v1", "-lang", "zh")
 	command := regexp.MustCompile(`go run .*|http:.*|步：.*|[\d.]+m?s\b`)

@@ -18,7 +18,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// asProgram in the environment makes the test binary run the program.
+// If the environment variable asProgram is set, the test binary runs the program.
 const asProgram = "LAB_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -28,13 +28,13 @@ func TestMain(m *testing.M) {
 	os.Exit(backendtest.Main(m))
 }
 
-// runs runs the program and returns what it printed.
+// runs runs the program, checks the exit code, and returns the output.
 func runs(t *testing.T, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	return perform(t, tables(), want, args...)
 }
 
-// perform is like runs, for a program with these tables.
+// perform is like runs, but runs the program with these tables.
 func perform(t *testing.T, tables []lab.Table, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -45,7 +45,7 @@ func perform(t *testing.T, tables []lab.Table, want int, args ...string) (stdout
 	return out.String(), errs.String()
 }
 
-// try runs the program and returns its report.
+// try runs the program with these tables, and returns its report.
 func try(t *testing.T, tables []lab.Table, want int, args ...string) lab.Report {
 	t.Helper()
 	out, _ := perform(t, tables, want, append(args, "-json", "-")...)
@@ -56,14 +56,14 @@ func try(t *testing.T, tables []lab.Table, want int, args ...string) lab.Report 
 	return r
 }
 
-// withLock returns the tables, with c as the only lock that is tried by default.
+// withLock returns the tables with c as the only lock that is run by default.
 func withLock(c lab.Subject) []lab.Table {
 	all := tables()
 	all[0].Subjects = []lab.Subject{c}
 	return all
 }
 
-// Each way of calling the program has the expected output, in both languages. Names and commands
+// Each way of calling the program prints the expected output, in both languages. Names and commands
 // are not translated.
 func TestWhatIsShown(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "lab.html")
@@ -127,7 +127,8 @@ func TestYourLockIsGraded(t *testing.T) {
 	}
 }
 
-// The report is the one on the first table with a named cell, and has the others in its fields.
+// The report is that of the first table with a named cell. The reports of the other tables are in
+// its fields.
 func TestTablesAreBesideEachOther(t *testing.T) {
 	r := try(t, tables(), exitExpected, "-run", "foreign-delete,two-sweepers,repair-with-units-in-flight",
 		"-strategy", "v2_ttl,h2_status,h3_claim,overwrite")
@@ -145,7 +146,8 @@ func TestTablesAreBesideEachOther(t *testing.T) {
 	}
 }
 
-// The record has all cells, in the format in which the lab writes it. So a diff shows only changes.
+// The record contains all cells, in the format in which the lab writes them, so a diff shows only
+// real changes.
 func TestRecordIsWhole(t *testing.T) {
 	file := filepath.Join("..", "..", "internal", "lab", "record.json")
 	text, err := os.ReadFile(file)
@@ -168,8 +170,8 @@ func TestRecordIsWhole(t *testing.T) {
 	}
 }
 
-// A new strategy needs an entry in the record, which the lab writes. Until then the lab reports
-// that it is missing.
+// A new strategy needs an entry in the record, which -record writes. Until then, the lab reports
+// that the entry is missing.
 func TestNewStrategyIsRecorded(t *testing.T) {
 	c := lab.Subjects()[4]
 	c.Name = "mine"
@@ -197,8 +199,8 @@ func TestNewStrategyIsRecorded(t *testing.T) {
 	}
 }
 
-// Locks on other servers are tried if they are named, in real time, while the other cells of the
-// run are in virtual time.
+// Locks on other servers are run only if they are named. They are run in real time, even if the
+// other cells of the run are in virtual time.
 func TestLocksOnOtherServers(t *testing.T) {
 	backendtest.System(t)
 	r := try(t, tables(), exitExpected, "-strategies", "redlock,etcd", "-run", "foreign-unlock,clock-jump-majority")
@@ -213,7 +215,8 @@ func TestLocksOnOtherServers(t *testing.T) {
 	}
 }
 
-// The user's own Redis has no nodes for redlock, so redlock is left out there.
+// A Redis that the user names has no nodes for Redlock, so redlock is left out unless -redlock
+// names the nodes.
 func TestNodesAreAskedFor(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                               "embedded",
@@ -237,7 +240,7 @@ func TestNodesAreAskedFor(t *testing.T) {
 	}
 }
 
-// The program reports a file that cannot be written before the run, not after it.
+// If a file cannot be written, the program fails before the run, not after it.
 func TestFilesAreMadeBeforeTheRun(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "no", "such")
 	for _, flag := range []string{"-html", "-json"} {
@@ -254,7 +257,7 @@ func TestFilesAreMadeBeforeTheRun(t *testing.T) {
 	}
 }
 
-// An interrupted run leaves the old report unchanged, and no temporary file.
+// An interrupted run leaves the old report unchanged, and leaves no temporary file behind.
 func TestInterruptedRunLeavesTheOldReport(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "lab.html")
@@ -369,12 +372,12 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Setenv("OVERSELL_REDIS", "redis://127.0.0.1:1")
-	t.Setenv("OVERSELL_TTL", "1ms") // a shop's
+	t.Setenv("OVERSELL_TTL", "1ms") // the lab does not read this variable
 	runs(t, exitFailed, "-run", "lost-update")
 	runs(t, exitExpected, "-run", "lost-update", "-redis", "embedded")
 }
 
-// Each flag belongs to a mode, and each flag of a mode exists.
+// Each flag belongs to at least one mode, and every flag that a mode names exists.
 func TestEveryFlagIsOfAMode(t *testing.T) {
 	fs := flags(new(options), new(texts))
 	var taken []string
@@ -396,7 +399,7 @@ func TestEveryFlagIsOfAMode(t *testing.T) {
 	}
 }
 
-// The tables have all described anomalies, in the same order.
+// The tables contain exactly the described anomalies, in the same order.
 func TestTablesHaveEachDescribedAnomaly(t *testing.T) {
 	file, err := os.ReadFile("../../internal/lab/anomalies.json")
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	v8 "oversell/internal/locks/v8_fenced"
 )
 
-// The lab notices when a stage loses the property that it adds: outcomes change, and the exit code
-// is 1. The anomalies here break nothing on record.
+// The lab detects when a stage loses the property that it adds: outcomes differ from the record,
+// and the exit code is 1. On record, none of these anomalies breaks the unchanged stage.
 func TestMutantsAreNoticed(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.what, func(t *testing.T) {
@@ -49,10 +49,10 @@ func TestMutantsAreNoticed(t *testing.T) {
 type mutant struct {
 	what    string
 	subject lab.Subject
-	turns   []string // the anomalies whose outcome changes, at least
+	turns   []string // the anomalies whose outcome must change
 }
 
-// subjectOf returns the subject of a strategy with another lock.
+// subjectOf returns the subject of a strategy, with another lock instead of its own.
 func subjectOf(name string, lock func(p *lab.Process, key string) guard.Lock) lab.Subject {
 	c, err := lab.FindSubjects(lab.Subjects(), []string{name})
 	if err != nil {
@@ -70,15 +70,15 @@ func subjectOf(name string, lock func(p *lab.Process, key string) guard.Lock) la
 	return c[0]
 }
 
-// unguarded returns the subject of a strategy without its guard. In the shop it still belongs to
-// that strategy's family.
+// unguarded returns the subject of a strategy without its guard. In the lab's shop, it still
+// belongs to the family of that strategy.
 func unguarded(name string) lab.Subject {
 	c := subjectOf(name, nil)
 	c.Optimistic, c.Guard = false, func(*lab.Process) guard.Guard { return guard.None{} }
 	return c
 }
 
-// mutants returns the mutants that the lab must notice.
+// mutants returns the mutants that the lab must detect.
 func mutants() []mutant {
 	return []mutant{
 		{"watch without its look at the write", unguarded("watch"), []string{
@@ -106,14 +106,14 @@ func mutants() []mutant {
 	}
 }
 
-// A thing that only looks like a lock keeps no promise: the cell is unknown if nobody got the lock,
-// nobody was refused, or nothing was released. An unknown cell never counts as expected. The
-// promises in keeps do not depend on what is broken.
+// A broken lock keeps no promise: the cell is unknown if nobody got the lock, nobody was refused,
+// or nothing was released. An unknown cell never counts as expected. The promises in keeps do not
+// depend on the broken part.
 func TestBrokenLocksKeepNothing(t *testing.T) {
 	for _, m := range []struct {
 		what, stage string
 		lock        func(p *lab.Process, key string) guard.Lock
-		keeps       []string // promises that it keeps all the same
+		keeps       []string // promises that the broken lock still keeps
 	}{
 		{"it only returns errors", "v9_cohort", func(*lab.Process, string) guard.Lock { return failing{} }, nil},
 		{"it grants nothing", "v9_cohort", func(*lab.Process, string) guard.Lock { return refusing{} }, nil},
@@ -159,8 +159,8 @@ func TestBrokenLocksKeepNothing(t *testing.T) {
 	}
 }
 
-// The search finds a mistake that no anomaly of the table shows, because it is in the code that
-// handles a fault: a lock that is released once more when a reply was lost.
+// The search finds a bug that no anomaly of the table shows, because the bug is in the handling of
+// a fault: the lock is released a second time after a lost reply.
 func TestSearchFindsWhatTheTableMisses(t *testing.T) {
 	c := subjectOf("v1_setnx", func(p *lab.Process, key string) guard.Lock { return repeating{v1.New(p.Redis(), key)} })
 	if r := try(t, withLock(c), exitExpected, "-strategy", c.Name); len(r.Unexpected()) > 0 {
@@ -181,7 +181,7 @@ func TestSearchFindsWhatTheTableMisses(t *testing.T) {
 	}
 }
 
-// repeating repeats an Unlock that may have succeeded.
+// repeating repeats an Unlock that failed, although it may have released the lock.
 type repeating struct{ *v1.Mutex }
 
 func (r repeating) Unlock(ctx context.Context) error {
@@ -203,7 +203,7 @@ func (failing) Unlock(context.Context) error                   { return errBroke
 func (failing) Context(parent context.Context) context.Context { return parent }
 func (failing) Token() int64                                   { return 0 }
 
-// refusing grants nothing.
+// refusing refuses every attempt.
 type refusing struct{ failing }
 
 func (refusing) TryLock(context.Context) (bool, error) { return false, nil }
@@ -214,7 +214,7 @@ func (refusing) Lock(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// granting grants everything.
+// granting grants every attempt.
 type granting struct{ refusing }
 
 func (granting) TryLock(context.Context) (bool, error) { return true, nil }
@@ -237,7 +237,7 @@ func (u uncounted) Unlock(ctx context.Context) error {
 	return errors.Join(u.Mutex.Unlock(ctx), u.rdb.Del(ctx, u.key).Err())
 }
 
-// endless goes on renewing after Unlock, for as long as its process lives.
+// endless keeps renewing the lease after Unlock, until its process ends.
 type endless struct {
 	*v6.Mutex
 	p    *lab.Process
@@ -258,8 +258,8 @@ func (e *endless) renew() {
 	}
 }
 
-// counted reads its token from a counter beside the lock only when Token is called. By then it may
-// be the token of the next holder.
+// counted reads its token from a counter beside the lock only when Token is called. By then, the
+// counter may have the token of the next holder.
 type counted struct {
 	*v8.Mutex
 	rdb redis.Cmdable

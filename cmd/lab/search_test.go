@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Each break is printed with the command that replays it, which reaches the goal.
+// Each break is printed with a command that replays it and reaches the goal.
 func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
 	out, stderr := runs(t, exitExpected, "-search", "v1,v2")
 	if stderr != "" {
@@ -36,11 +36,11 @@ func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
 	}
 }
 
-// The columns are aligned for a strategy with a long name too, in both languages.
+// The columns are aligned for strategies with short and long names, in both languages.
 func TestSearchIsAligned(t *testing.T) {
 	for _, language := range []string{"en", "zh"} {
 		all, _ := runs(t, exitExpected, "-search", "none,v1", "-lang", language)
-		out, _, _ := strings.Cut(all, "\n\n") // a table follows
+		out, _, _ := strings.Cut(all, "\n\n") // drop the table that follows
 		starts := make(map[int]int)
 		for line := range strings.Lines(out) {
 			name, rest, _ := strings.Cut(line, " ")
@@ -54,8 +54,8 @@ func TestSearchIsAligned(t *testing.T) {
 	}
 }
 
-// A goal about a lock is not called impossible for a strategy without a lock, nor a goal about a
-// lock in Redis for one without a lock there.
+// A goal about a lock does not apply to a strategy without a lock, and a goal about a lock in Redis
+// does not apply to a strategy with its lock elsewhere. Neither is called impossible.
 func TestSearchSaysWhatDoesNotApply(t *testing.T) {
 	out, _ := runs(t, exitExpected, "-search", "none,local,watch")
 	for _, want := range []string{
@@ -76,7 +76,8 @@ func TestSearchSaysWhatDoesNotApply(t *testing.T) {
 	}
 }
 
-// The results of several searches are printed as a table, and a stale table in a file is noticed.
+// The results of several searches are printed as a table. The program detects a stale table in a
+// file.
 func TestSearchWritesTheTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "table.md")
 	if err := os.WriteFile(file, []byte("# T\n<!-- search:begin -->\nold\n<!-- search:end -->\nend\n"),

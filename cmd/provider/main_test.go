@@ -17,7 +17,7 @@ import (
 	"oversell/internal/payment"
 )
 
-// asProvider makes this test binary the program itself.
+// asProvider makes this test binary run the program.
 const asProvider = "be-the-provider"
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func secretFile(t *testing.T) string {
 	return name
 }
 
-// start runs the provider as a process of its own, and returns a client of it.
+// start runs the provider as a separate process, and returns a client for it.
 func start(t *testing.T, args ...string) (*fleet.Process, *payment.Client) {
 	t.Helper()
 	self, err := os.Executable()
@@ -72,8 +72,8 @@ func start(t *testing.T, args ...string) (*fleet.Process, *payment.Client) {
 
 var request = payment.Request{Key: "a", Reference: "hold-1", Amount: 1250, Currency: "EUR"}
 
-// A real provider authorises, captures and sends webhooks that its secret has signed. If it is killed,
-// the next one on its ledger knows the payment.
+// The program authorises, captures, and sends webhooks that are signed with its secret. If it is
+// killed, the next process with the same ledger still has the payment.
 func TestProcessChargesAndTellsTheShop(t *testing.T) {
 	events := make(chan payment.Event, 8)
 	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ func TestProcessChargesAndTellsTheShop(t *testing.T) {
 	}
 }
 
-// A setup that cannot work is reported in one line.
+// A setup that cannot work is reported in one line on standard error.
 func TestWrongFlags(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {

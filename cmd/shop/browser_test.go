@@ -23,7 +23,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// desk is the default size and theme of the page.
+// desk is the default window size and theme of these tests.
 var desk = pagetest.Look{Width: 1280, Height: 900, Scheme: "light"}
 
 // openPage runs a shop with everything embedded, and a browser that can reach only the shop.
@@ -33,7 +33,7 @@ func openPage(t *testing.T, args ...string) (b *pagetest.Tab, site string) {
 	return b, openShop(t, args...)
 }
 
-// runLab runs the lab once for all shops of these tests.
+// runLab runs the lab once; all shops of these tests use the result.
 var runLab = sync.OnceValue(func() error {
 	text, err := exec.Command(os.Args[0], matrixArg).Output()
 	if err != nil {
@@ -42,7 +42,7 @@ var runLab = sync.OnceValue(func() error {
 	return os.WriteFile(os.Getenv(keptMatrix), text, 0o600)
 })
 
-// openLab is openPage for a shop whose lab has tried everything.
+// openLab is like openPage, but waits until the shop's lab has finished.
 func openLab(t *testing.T) (b *pagetest.Tab, site string) {
 	t.Helper()
 	must(t, runLab())
@@ -54,11 +54,11 @@ func openLab(t *testing.T) (b *pagetest.Tab, site string) {
 		if res.StatusCode == http.StatusOK {
 			return pagetest.New(t), site
 		}
-		time.Sleep(10 * time.Millisecond) // until the lab is ready, or the test's time is up
+		time.Sleep(10 * time.Millisecond) // until the lab has finished, or the test times out
 	}
 }
 
-// openShop starts a shop for a browser.
+// openShop starts a shop that a browser can open.
 func openShop(t *testing.T, args ...string) (site string) {
 	t.Helper()
 	p := start(t, args...)
@@ -66,7 +66,7 @@ func openShop(t *testing.T, args ...string) (site string) {
 	return "http://" + p.addr + "/"
 }
 
-// get reads a reply of the shop.
+// get sends a GET request to the shop, and decodes the reply.
 func get[T any](t *testing.T, site, path string) (out T) {
 	t.Helper()
 	res, err := http.Get(site + path)
@@ -78,19 +78,19 @@ func get[T any](t *testing.T, site, path string) (out T) {
 	return out
 }
 
-// text returns an expression for the text of an element.
+// text returns a JavaScript expression for the text of the selected element.
 func text(selector string) string {
 	return fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "")`, selector)
 }
 
-// click clicks the element of a selector, once it exists and is enabled.
+// click clicks the selected element as soon as it exists and is enabled.
 func click(b *pagetest.Tab, selector string) {
 	b.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled === false
 		|| document.querySelector(%[1]q)?.matches("a, summary")`, selector))
 	pagetest.Eval[bool](b, fmt.Sprintf(`document.querySelector(%q).click() ?? true`, selector))
 }
 
-// A buyer sees the order, and all visitors see the count go down.
+// The page shows buyers their orders, and shows all visitors how the stock goes down.
 func TestPageSells(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -105,7 +105,7 @@ func TestPageSells(t *testing.T) {
 	b.Quiet()
 }
 
-// Every part of the page is readable, on a phone in the light theme in English, and on a desktop in
+// Every part of the page is readable on a phone in the light theme in English, and on a desktop in
 // the dark theme in Chinese.
 func TestPageIsReadable(t *testing.T) {
 	t.Parallel()
@@ -130,7 +130,7 @@ func TestPageIsReadable(t *testing.T) {
 		} {
 			language := map[string]string{"light": "en", "dark": "zh"}[look.Scheme]
 			at := fmt.Sprintf("%s-%d-%s-%s", name, look.Width, look.Scheme, language)
-			b.Visit(site, fmt.Sprintf("?%s&lang=%s%s", at, language, part.path), look) // each is loaded anew
+			b.Visit(site, fmt.Sprintf("?%s&lang=%s%s", at, language, part.path), look) // each URL loads anew
 			b.Until(part.ready)
 			b.Readable(at)
 			b.Keep(at)
@@ -139,8 +139,8 @@ func TestPageIsReadable(t *testing.T) {
 	b.Quiet()
 }
 
-// Until the first run the stage replays a recorded run, and says so. Each row of a run shows the
-// figures of the audit.
+// Until the first run, the page replays a recorded run, and labels it as recorded. After a run,
+// each row shows the figures of the audit.
 func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -183,7 +183,8 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	b.Quiet()
 }
 
-// The matrix first shows recorded results of the stages, and is run again in the background.
+// The matrix first shows the recorded results of the stages, and then runs the lab in the
+// background.
 func TestPageBeginsWithWhatTheStagesTeach(t *testing.T) {
 	t.Parallel()
 	must(t, runLab())
@@ -194,22 +195,22 @@ func TestPageBeginsWithWhatTheStagesTeach(t *testing.T) {
 	click(b, ".board > button")
 	b.Until(fmt.Sprintf(`%s === %d && document.querySelectorAll(".matrix .control").length === 2`,
 		rows, len(anomalies.All())))
-	b.Until(`document.querySelectorAll(".matrix .square.endless").length > 0`) // only a run finds these
+	b.Until(`document.querySelectorAll(".matrix .square.endless").length > 0`) // only a run of the lab finds these
 	b.Quiet()
 }
 
 // foreignDelete makes A buy with a lock that expires before A unlocks.
 var foreignDelete = []string{"A", "A", "A", "p3000", "B", "A"}
 
-// In the scheduler the user makes stage 2 delete another holder's lock, and the page agrees with
-// the engine. The same moves do not break stage 4.
+// In the scheduler, the user makes v2 delete another holder's lock, and the page shows the state
+// that the engine computes. The same moves do not break v4.
 func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/play/v2_ttl", desk)
 	for i, move := range foreignDelete {
 		if strings.HasPrefix(move, "p") {
-			click(b, `.time button[data-focus*="3,000"]`) // by a ttl
+			click(b, `.time button[data-focus*="3,000"]`) // lets the ttl pass
 		} else {
 			click(b, fmt.Sprintf(`[data-focus=%q]`, move))
 		}
@@ -235,7 +236,7 @@ func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	b.Quiet()
 }
 
-// play asks the engine for the result of some moves.
+// play returns the state that the engine computes for these moves.
 func play(t *testing.T, site, strategy string, moves []string) (state lab.State) {
 	t.Helper()
 	body := fmt.Sprintf(`{"strategy":%q,"buyers":2,"moves":%q}`, strategy, strings.Join(moves, "."))
@@ -248,7 +249,8 @@ func play(t *testing.T, site, strategy string, moves []string) (state lab.State)
 	return state
 }
 
-// For a level that cannot be won it is not enough to say so: the player must give the reason.
+// In a level that cannot be won, it is not enough to call it impossible: the player must choose the
+// reason.
 func TestPageAsksForTheReason(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -267,7 +269,7 @@ func TestPageAsksForTheReason(t *testing.T) {
 	b.Quiet()
 }
 
-// Stepping through a cell reaches the moment at which it breaks, and the address contains the step.
+// Stepping through a cell leads to the step at which it breaks, and the address contains the step.
 func TestPageStepsToTheBreak(t *testing.T) {
 	t.Parallel()
 	b, site := openLab(t)
@@ -296,8 +298,9 @@ func TestPageStepsToTheBreak(t *testing.T) {
 	b.Quiet()
 }
 
-// A buyer holds a unit and pays for it with only the Enter key; in between the hold is extended,
-// and at the end the order is cancelled. The page's verdict and figures are those of the audit.
+// With only the Enter key, a buyer holds a unit and pays for it. In between, the buyer extends the
+// hold; at the end, the buyer cancels the order. The page's verdict and figures are those of the
+// audit.
 func TestPageSellsByHolds(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t)
@@ -339,7 +342,8 @@ func TestPageSellsByHolds(t *testing.T) {
 	b.Quiet()
 }
 
-// The projector shows how to join, and how much a class oversells without a lock.
+// The page for the projector shows how to join, and how many units a class oversells without a
+// lock.
 func TestPageShowsTheClass(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t, "-class", "-token", "sesame")
@@ -352,7 +356,7 @@ func TestPageShowsTheClass(t *testing.T) {
 	  }
 	  return true;
 	})()`)
-	for oversold := int64(0); oversold == 0; { // until enough buyers are inside at the same time
+	for oversold := int64(0); oversold == 0; { // until enough buyers were inside at the same time
 		click(b, ".teacher button[type=submit]")
 		b.Until(text(".left dd") + ` === "3" && document.querySelectorAll(".squares i").length === 3`)
 		var buying sync.WaitGroup
@@ -373,8 +377,7 @@ func TestPageShowsTheClass(t *testing.T) {
 	b.Quiet()
 }
 
-// A phone shows a count, one button, and the outcome of the order, which is larger than the rest if
-// there are more orders than units.
+// A phone shows the number of units left, one button, and the outcome of the order.
 func TestPageOfAPhone(t *testing.T) {
 	t.Parallel()
 	b, site := openPage(t, "-class", "-token", "sesame")

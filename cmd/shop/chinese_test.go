@@ -12,8 +12,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// resolved returns the value that an expression resolves to in the page. The expression may
-// use the declarations in helpers.
+// resolved evaluates an expression in the page, and returns the value of its promise. The
+// expression may use the declarations in helpers.
 func resolved[T any](t *testing.T, b *pagetest.Tab, expression string) T {
 	t.Helper()
 	const helpers = `
@@ -46,8 +46,8 @@ func resolved[T any](t *testing.T, b *pagetest.Tab, expression string) T {
 	return pagetest.Eval[T](b, `window.resolved.value`)
 }
 
-// wantTold checks that each of the texts that an expression resolves to in the page has a
-// Chinese translation, and that there are some.
+// wantTold checks that every text in the array to which the expression resolves has a Chinese
+// translation, and that the array is not empty.
 func wantTold(t *testing.T, b *pagetest.Tab, what, expression string) {
 	t.Helper()
 	looked := resolved[struct {
@@ -65,25 +65,25 @@ func wantTold(t *testing.T, b *pagetest.Tab, what, expression string) {
 	}
 }
 
-// wantSeen reports each text with an English word, in the elements of a selector, that has no
+// wantSeen fails the test for each text with an English word, in the selected elements, that has no
 // Chinese translation. It checks each text node by itself, because an element may contain both a
-// text of the shop and one of the page, which is always Chinese.
+// text of the shop and a text of the page, which is always Chinese.
 func wantSeen(t *testing.T, b *pagetest.Tab, selector string) {
 	t.Helper()
 	shown := fmt.Sprintf(`pieces(%q).filter((text) => chinese(text) || /[a-z]{2,}/.test(text))`, selector)
 	wantTold(t, b, selector, shown)
 }
 
-// In Chinese the page shows in English only what is not prose: commands, their replies, errors of
-// programs, keys, code and names.
+// On the Chinese page, only commands, replies to them, errors of programs, keys, code and names are
+// in English.
 func TestPageTellsEverythingInChinese(t *testing.T) {
 	t.Parallel()
 	b, site := openLab(t)
 	b.Visit(site, "?lang=zh#/break", desk)
 	b.Until(`document.querySelector(".matrix") !== null`)
 
-	// Each cell of the matrix as the page shows it: its reason, where it happened in practice unless
-	// that is only a reference, and its timeline.
+	// Each cell of the matrix shows its reason, where the anomaly happened in practice unless that
+	// is only a reference, and its timeline.
 	wantSeen(t, b, ".matrix .sentence")
 	wantSeen(t, b, ".matrix .title")
 	titles := pagetest.Eval[int](b, `document.querySelectorAll(".matrix .title + .name").length`)
@@ -108,7 +108,7 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	  return texts;
 	})()`)
 
-	b.Quiet() // a refusal also appears on the console
+	b.Quiet() // the browser also logs each refusal on its console
 	wantTold(t, b, "refused runs", `await refusals("/api/runs", [
 	  { strategies: ["nobody's"] }, { strategies: ["none", "none"] }, { strategies: [] },
 	  { conditions: ["storm"] }, { conditions: ["calm", "calm"] },
@@ -121,13 +121,13 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	t.Run("stages", func(t *testing.T) { stagesInChinese(t, b, site) })
 }
 
-// badSchedules cannot be played, each for a different reason.
+// badSchedules are schedules that cannot be played, each for a different reason.
 var badSchedules = []string{
 	"x", "C", "A9", "A.A2", "tA", "A.tA", "A.fA.A", "A.fA.fA", "A.kA.A", "fA", strings.Repeat("A.", lab.MaxMoves) + "A",
 	strings.Repeat("p60000.", 5) + "p60000", "A.B.A.B.A", "A.A.fA",
 }
 
-// walk plays a level, choosing one of the possible moves each time, and returns all texts of the
+// walk plays a level, choosing one of the possible moves each time, and returns all texts in the
 // replies.
 const walk = `async (strategy, buyers, seed) => {
   const texts = [];
@@ -143,8 +143,8 @@ const walk = `async (strategy, buyers, seed) => {
   return texts.map(told);
 }`
 
-// schedulesInChinese checks the texts for schedules of each level: of played ones, of those
-// that the page shows, and of refused ones.
+// schedulesInChinese checks the texts for schedules of each level: schedules that walk plays,
+// schedules that the page shows, and refused ones.
 func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	levels, err := json.Marshal(lab.Levels())
 	must(t, err)

@@ -36,7 +36,7 @@ func TestComposeRunsTheProgram(t *testing.T) {
 	flags(new(options), new(string)).VisitAll(func(f *flag.Flag) {
 		variables = append(variables, envPrefix+"_"+strings.ToUpper(f.Name))
 	})
-	withDefault := regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`) // a variable of the user
+	withDefault := regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`) // a variable that the user may set, with its default
 	for name, value := range compose.Services["shop"].Environment {
 		if !slices.Contains(variables, name) {
 			t.Errorf("%s is set, and the program reads %v", name, variables)
@@ -48,7 +48,7 @@ func TestComposeRunsTheProgram(t *testing.T) {
 		t.Fatalf("the program refuses what is set: %v", err)
 	}
 	hosts, err := web.ParseHosts(o.hosts)
-	want := []string{"localhost", "127.0.0.1", "shop"} // its port is published, and Prometheus asks it
+	want := []string{"localhost", "127.0.0.1", "shop"} // the port is published, and Prometheus scrapes the shop
 	if err != nil || !slices.Equal(hosts, want) || !strings.HasPrefix(o.Web.Addr, "0.0.0.0:") {
 		t.Errorf("the shop listens on %s and is served under %q, %v; want %q", o.Web.Addr, hosts, err, want)
 	}

@@ -34,10 +34,10 @@ func (p *program) buySeat(t *testing.T) (h holds.Hold, o holds.Order) {
 	return h, o
 }
 
-// settled waits for a webhook that the shop has accepted.
+// settled waits until the shop has accepted a webhook.
 func (p *program) settled(t *testing.T) {
 	t.Helper()
-	for ; ; time.Sleep(5 * time.Millisecond) { // until the test's time is up
+	for ; ; time.Sleep(5 * time.Millisecond) { // until the test times out
 		res, err := http.Get("http://" + p.addr + "/metrics")
 		must(t, err)
 		text, err := io.ReadAll(res.Body)
@@ -49,8 +49,8 @@ func (p *program) settled(t *testing.T) {
 	}
 }
 
-// A shop without flags has an embedded payment provider, and accepts its webhooks, whatever address
-// it listens on.
+// A shop without flags has an embedded payment provider, and accepts its webhooks on every address
+// that the shop may listen on.
 func TestShopHasAProviderOfItsOwn(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", ":0"} {
 		p := start(t, "-addr", addr, "-hold-ttl", "1m")
@@ -64,7 +64,7 @@ func TestShopHasAProviderOfItsOwn(t *testing.T) {
 }
 
 // A shop uses the provider that -provider names, and accepts webhooks that are signed with the
-// secret in -webhook-secret-file.
+// secret in the -webhook-secret-file.
 func TestShopPaysAtTheProviderItIsGiven(t *testing.T) {
 	const secret = "the secret of this test"
 	file := filepath.Join(t.TempDir(), "secret")

@@ -58,14 +58,14 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// prepare makes the tests share one run of the lab and one browser, until done is called.
+// prepare makes the tests share one run of the lab, and one browser, until done is called.
 func prepare() (done func() error, err error) {
 	dir, err := os.MkdirTemp("", "shop-test-")
 	if err != nil {
 		return nil, err
 	}
 	closeBrowser := pagetest.Keep()
-	// A shop starts processes of itself.
+	// A shop starts child processes from its own binary.
 	err = errors.Join(os.Setenv(asProgram, "1"), os.Setenv(keptMatrix, filepath.Join(dir, "matrix")))
 	return func() error {
 		closeBrowser()
@@ -75,11 +75,11 @@ func prepare() (done func() error, err error) {
 }
 
 // keptMatrix is an environment variable that names a file. If the file exists, it contains the
-// output of the lab's process.
+// output of a finished run of the lab.
 const keptMatrix = "SHOP_TEST_MATRIX"
 
-// matrixOnce is matrix, but uses the file if it exists: the lab takes seconds of processor time,
-// and many tests need only its result.
+// matrixOnce is like matrix, but prints the file if it exists: the lab takes seconds of processor
+// time, and many tests need only its result.
 func matrixOnce(kept string) int {
 	text, err := os.ReadFile(kept)
 	if err != nil {
@@ -91,23 +91,23 @@ func matrixOnce(kept string) int {
 	return exitOK
 }
 
-// asProgram in the environment makes the test binary run the program.
+// If the environment variable asProgram is set, the test binary runs the program.
 const asProgram = "SHOP_TEST_AS_PROGRAM"
 
-// outcome is how a program has ended.
+// outcome contains the exit code and the output of a program.
 type outcome struct {
 	code           int
 	stdout, stderr string
 }
 
-// try runs the program to its end.
+// try runs the program until it ends.
 func try(ctx context.Context, args ...string) outcome {
 	var stdout, stderr bytes.Buffer
 	code := run(ctx, args, &stdout, &stderr)
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// wantOneLine checks that a program could not run, and reported that in one line.
+// wantOneLine checks that a program could not run, and that it reported the reason in one line.
 func wantOneLine(t *testing.T, got outcome, want string) {
 	t.Helper()
 	text := got.stderr
@@ -291,7 +291,7 @@ func TestShopOpensSellsAndCloses(t *testing.T) {
 	}
 }
 
-// end stops a shop, which must end without an error.
+// end stops a shop, which must exit without an error.
 func (p *program) end(t *testing.T) {
 	t.Helper()
 	p.stop()
@@ -300,7 +300,7 @@ func (p *program) end(t *testing.T) {
 	}
 }
 
-// buy buys a unit with a strategy, or with the default one.
+// buy buys a unit with the strategy, or with the default strategy if it is "".
 func (p *program) buy(t *testing.T, strategy string) {
 	t.Helper()
 	path := "/api/items/hot/deduct"
@@ -326,8 +326,8 @@ func (p *program) call(t *testing.T, method, path, body string, v any) int {
 	return res.StatusCode
 }
 
-// A shop in a container listens on all addresses. Its health check passes, and it answers
-// only under the names that it was given.
+// A shop in a container listens on all addresses. Its health check passes, and it accepts only
+// requests for this machine and for the names in -hosts.
 func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
 	p := start(t, "-addr", ":0", "-hosts", "shop.example")
 	_, port, err := net.SplitHostPort(p.addr)
@@ -355,8 +355,8 @@ func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
 	p.end(t)
 }
 
-// The teacher of a class gets a token. Without it a buyer can only take one unit with the chosen
-// strategy, and cannot change anything.
+// The teacher of a class gets a token. Without the token, a buyer can only buy one unit at a time
+// with the chosen strategy, and cannot change anything else.
 func TestShopForAClass(t *testing.T) {
 	p := start(t, "-class", "-addr", "127.0.0.1:0")
 	for _, want := range []string{"Phones: http://127.0.0.1:", "/#/shop/phone\n", "strategy: "} {
@@ -381,7 +381,7 @@ func TestShopForAClass(t *testing.T) {
 	p.end(t)
 }
 
-// The request that the shop prints sells a unit with every default strategy.
+// The request that the shop prints sells a unit, with each of these strategies as the default.
 func TestFirstRequestSellsByEveryDefault(t *testing.T) {
 	for _, strategy := range []string{"sql_conditional", "etcd"} {
 		t.Run(strategy, func(t *testing.T) {

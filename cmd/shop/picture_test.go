@@ -15,11 +15,12 @@ import (
 	"oversell/internal/bench/report/page/pagetest"
 )
 
-// framePause is the time between two frames of the picture, without the time for taking one.
+// framePause is the time between two frames of the picture, not counting the time that a frame
+// takes.
 const framePause = 180 * time.Millisecond
 
-// Saves the frames of the README's picture, of a run that a card starts, in the folder that PICTURE
-// names. CONTRIBUTING.md says how they become docs/page.gif.
+// TestTakeThePicture saves the frames of the README's picture in the folder that PICTURE names.
+// They show a run that a card starts. CONTRIBUTING.md explains how they become docs/page.gif.
 func TestTakeThePicture(t *testing.T) {
 	dir := os.Getenv("PICTURE")
 	if dir == "" {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// startProcess runs the program as a process that may open this many files, and returns its URL.
+// startProcess runs the program as a process with this limit of open files, and returns its URL.
 func startProcess(t *testing.T, files int) (cmd *exec.Cmd, url string) {
 	t.Helper()
 	const limited = `ulimit -n "$1" && exec "$2" -addr 127.0.0.1:0`
@@ -29,8 +29,8 @@ func startProcess(t *testing.T, files int) (cmd *exec.Cmd, url string) {
 	return cmd, url
 }
 
-// The program opens, sells, and ends without an error when it is told to. With a low limit on open
-// files it survives many more clients than it can serve.
+// The program starts, sells, and exits without an error after a signal. With a low limit of open
+// files, it still sells beside many more connections than it can serve.
 func TestProgramSellsUntilItIsSignalled(t *testing.T) {
 	for signal, limit := range map[syscall.Signal]struct{ files, clients int }{
 		syscall.SIGINT: {1024, 0}, syscall.SIGTERM: {256, 600},

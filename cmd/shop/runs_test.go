@@ -10,7 +10,7 @@ import (
 	"oversell/internal/page/runs"
 )
 
-// begin starts a run of the bench and returns its id.
+// begin starts a run of the bench on the page, and returns its id.
 func (p *program) begin(t *testing.T, settings string) string {
 	t.Helper()
 	var begun struct{ ID, Code string }
@@ -20,7 +20,7 @@ func (p *program) begin(t *testing.T, settings string) string {
 	return begun.ID
 }
 
-// The program runs its own bench and lab as child processes.
+// The shop runs the bench and the lab as child processes of its own binary.
 func TestPageRunsTheBenchAndTheLab(t *testing.T) {
 	t.Setenv(keptMatrix, "")
 	p := start(t)
@@ -44,13 +44,14 @@ func TestPageRunsTheBenchAndTheLab(t *testing.T) {
 	if status != http.StatusConflict || refused.Code != "occupied" {
 		t.Errorf("a run beside the lab: %d, %q", status, refused.Code)
 	}
-	p.end(t) // in the middle of the lab, and without waiting for it
+	p.end(t) // the lab is still running, and the shop does not wait for it
 	if strings.Contains(p.stderr.String(), "level=ERROR") {
 		t.Errorf("the log:\n%s", &p.stderr)
 	}
 }
 
-// A shop that is stopped in the middle of a run of the bench ends the run, and says so to its page.
+// If a shop is stopped in the middle of a run of the bench, it ends the run and reports that to its
+// page.
 func TestShopClosesInTheMiddleOfARun(t *testing.T) {
 	p := start(t)
 	id := p.begin(t, `{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"work_us":100000,"backend":"shop"}`)

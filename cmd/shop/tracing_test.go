@@ -13,14 +13,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collected are the spans that a collector in this process has received.
+// collected contains the spans that a collector in this process has received.
 type collected struct {
 	mu       sync.Mutex
 	names    []string
 	services []string
 }
 
-// openCollector starts a collector that takes traces by OTLP over HTTP.
+// openCollector starts a collector that receives traces by OTLP over HTTP.
 func openCollector(t *testing.T) (*collected, string) {
 	t.Helper()
 	got := new(collected)
@@ -59,7 +59,7 @@ func (c *collected) add(req *collector.ExportTraceServiceRequest) {
 	}
 }
 
-// The spans of a purchase reach a collector at the latest when the shop ends.
+// The spans of a purchase reach the collector before the shop exits.
 func TestTracesComeToACollector(t *testing.T) {
 	got, url := openCollector(t)
 	p := start(t, "-otlp", url)
@@ -77,8 +77,8 @@ func TestTracesComeToACollector(t *testing.T) {
 	}
 }
 
-// A collector that hangs delays the end of a shop by at most flushTime, and the log says what is
-// lost.
+// A collector that hangs delays the exit of a shop by at most flushTime, and the log reports the
+// lost spans.
 func TestCollectorMayHang(t *testing.T) {
 	hang := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))

@@ -10,6 +10,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis also returns what it would print
+	logging.Disable() // go-redis also returns the errors that it would log
 	os.Exit(backendtest.Main(m))
 }

@@ -169,7 +169,7 @@ func TestChineseHasOneWordForOneThing(t *testing.T) {
 	}
 }
 
-// Links from one document to another lead to a file, and to a heading in it.
+// Every link between documents leads to an existing file, and to an existing heading in it.
 func TestLinksLeadSomewhere(t *testing.T) {
 	inRoot, err := filepath.Glob("*.md")
 	if err != nil {

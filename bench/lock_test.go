@@ -14,7 +14,7 @@ func locksOnly(args ...string) []string {
 	return append(strings.Fields("-workload lock -requests 40 -instances 2"), args...)
 }
 
-// lockReport is a report on locks, as JSON.
+// lockReport has the fields of a JSON lock report that these tests check.
 type lockReport struct {
 	Rows []struct {
 		report.Key

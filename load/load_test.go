@@ -36,7 +36,7 @@ func need(t *testing.T, tool string) {
 	t.Skipf("%s", out)
 }
 
-// run runs the script, and returns its exit code.
+// run runs the script, and returns its exit code and output.
 func run(t *testing.T, env []string, args ...string) (code int, out string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "./run", args...)

@@ -221,7 +221,7 @@ func (granting) TryLock(context.Context) (bool, error) { return true, nil }
 func (granting) Lock(context.Context) error            { return nil }
 func (granting) Token() int64                          { return 1 }
 
-// kept is never released.
+// kept never releases the lock.
 type kept struct{ guard.Lock }
 
 func (kept) Unlock(context.Context) error { return nil }

@@ -17,7 +17,7 @@ import (
 	"oversell/internal/payment"
 )
 
-// buySeat puts a seat on sale, holds it and pays for it.
+// buySeat puts a seat on sale, holds it, and pays for it.
 func (p *program) buySeat(t *testing.T) (h holds.Hold, o holds.Order) {
 	t.Helper()
 	if code := p.call(t, "PUT", "/api/items/seat", `{"stock":1,"keeper":"holds"}`, new(any)); code != http.StatusOK {

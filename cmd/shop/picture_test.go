@@ -40,7 +40,7 @@ func TestTakeThePicture(t *testing.T) {
 		n++
 	}
 	take()
-	click(b, ".presets > :nth-child(2)") // slow holders
+	click(b, ".presets > :nth-child(2)") // the card with slow holders
 	b.Until(`document.querySelector(".preset:disabled") !== null`)
 	for pagetest.Eval[bool](b, `document.querySelector(".preset:disabled") !== null`) {
 		take()

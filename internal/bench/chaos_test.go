@@ -86,8 +86,7 @@ func TestSaleInChaos(t *testing.T) {
 	}
 }
 
-// A shop that is restarted is replaced by another process, and a shop that is stopped answers when
-// it resumes.
+// A restarted shop is a new process. A stopped shop replies when it resumes.
 func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []chaos.Kind{chaos.ShopRestart, chaos.ShopStop} {

@@ -22,7 +22,7 @@ type onlooker struct {
 	seen   []bench.Live  // states of the latest row while it was under way
 	audits map[int64]int // by the time of the audit
 	last   bench.Live    // the state at the end of the row
-	rows   []observedRow // finished rows
+	rows   []observedRow // the finished rows
 }
 
 func (o *onlooker) Watch(look func() bench.Live) {

@@ -21,7 +21,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// The roles of this test binary as an instance.
+// The ways in which this test binary behaves as an instance.
 const (
 	healthy = "healthy"
 	dies    = "dies"    // exits by itself at the first sale of the second row

@@ -32,7 +32,7 @@ func eachLock(
 				f(t, strategy.Name, s, func(p guard.Policy) guard.Guard {
 					return strategy.NewGuard(catalog.Options{Redis: s.Client, TTL: leaseOf, Policy: p})
 				})
-				time.Sleep(leaseOf) // background work ends before the bubble's clock stops with f
+				time.Sleep(leaseOf) // let background work end while the bubble's clock still runs
 			})
 		})
 	}

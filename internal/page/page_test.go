@@ -287,7 +287,7 @@ func TestLabThatFailedIsRunAgain(t *testing.T) {
 	}
 }
 
-// Closing the shop does not wait for the lab.
+// Closing the page cancels the lab instead of waiting for it.
 func TestLabEndsWithThePage(t *testing.T) {
 	p := newPage(t, func(ctx context.Context, _ func(done, of int)) (lab.Report, error) {
 		<-ctx.Done()

@@ -69,7 +69,7 @@ var (
 	inMarkup  = regexp.MustCompile(`data-(?:text|label)="([^"]+)"`)
 	inModule  = regexp.MustCompile(`["'` + "`" + `]([a-z]+(?:\.[a-z0-9_]+)+)["'` + "`" + `]`)
 	beginning = regexp.MustCompile("`([a-z]+(?:\\.[a-z]+)*\\.)\\$\\{")
-	inElement = regexp.MustCompile(`\bel\(("[^"]*"|` + "`[^`]*`)") // a tag and its classes, which have dots too
+	inElement = regexp.MustCompile(`\bel\(("[^"]*"|` + "`[^`]*`)") // a tag and its classes, which are no names of texts
 	braces    = regexp.MustCompile(`\{\w+\}`)
 )
 

@@ -60,7 +60,7 @@ func TestOutcomesAndWaits(t *testing.T) {
 		in(10, 11), in(20, 21), in(30, 31), in(40, 49),
 		slip{end: at(60), state: stateTold},
 		slip{end: at(900), state: stateUnserved},
-		slip{}, // it never returned
+		slip{}, // a contender that never returned
 		slip{from: at(55), to: at(56), end: at(57), state: stateUnsure},
 	))
 	e.commands = 40

@@ -135,7 +135,7 @@ func TestProcessThatEndsIsAnError(t *testing.T) {
 	}
 }
 
-// stopIt cancels a run in the middle of its first row.
+// stopIt is a Progress that cancels a run in the middle of the first row.
 type stopIt struct {
 	bench.Silent
 	cancel context.CancelCauseFunc

@@ -37,7 +37,7 @@ func both() report.Report {
 	return r
 }
 
-// Each workload has a table of its own, and one conclusion covers both.
+// The report has one table for each workload, and one conclusion for both.
 func TestTablesOfTwoWorkloads(t *testing.T) {
 	var got bytes.Buffer
 	must(t, both().WriteTable(&got, present.Style{}))

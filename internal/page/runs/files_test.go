@@ -39,5 +39,5 @@ func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
 		t.Errorf("one more than what is offered: %v", err)
 	}
 	s.Requests--
-	start(t, m, s) // Close stops it
+	start(t, m, s) // closing the manager stops the run
 }

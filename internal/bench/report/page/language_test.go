@@ -18,7 +18,7 @@ import (
 	"oversell/internal/present"
 )
 
-// kinds returns reports of all kinds.
+// kinds returns one report of each kind, by name.
 func kinds() map[string]report.Report {
 	open, reads, many := measured(1), measured(1), measured(1)
 	open.Manifest.Rate, open.Manifest.Duration, open.Manifest.InFlight = 500, "10s", 1000

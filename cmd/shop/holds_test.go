@@ -64,7 +64,7 @@ func TestShopHasAProviderOfItsOwn(t *testing.T) {
 }
 
 // A shop uses the provider that -provider names, and accepts webhooks that are signed with the
-// secret in the -webhook-secret-file.
+// secret in -webhook-secret-file.
 func TestShopPaysAtTheProviderItIsGiven(t *testing.T) {
 	const secret = "the secret of this test"
 	file := filepath.Join(t.TempDir(), "secret")

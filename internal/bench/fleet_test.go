@@ -109,7 +109,7 @@ func (s *stopper) Waiting(string, func() int64) {
 	}
 }
 
-// A cancelled run stops immediately while holders work, while a process is paused, and while all
+// A cancelled run stops immediately, even while holders work, a process is paused, or all
 // buyers wait for a dead holder.
 func TestCancelStopsWhateverGoesOn(t *testing.T) {
 	for _, at := range []string{"v4_lua/slow", "v4_lua/pause", "v1_setnx/crash"} {

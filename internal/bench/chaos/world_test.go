@@ -139,7 +139,7 @@ func fails(t *testing.T, _ *site, err error) {
 	}
 }
 
-// either accepts a success and a failure: the outcome depends on the speed of the machine.
+// either accepts both success and failure: the outcome depends on the speed of the machine.
 func either(*testing.T, *site, error) {}
 
 // Each fault has its effect on a real Redis, and Redis recovers when the fault ends.

@@ -139,7 +139,7 @@ func TestNextIsAnOrderThatWasMadeLater(t *testing.T) {
 	default:
 	}
 	s.sold(from.Add(time.Millisecond))
-	s.sold(from.Add(time.Second)) // next is no longer listening
+	s.sold(from.Add(time.Second)) // nobody waits for this order
 	select {
 	case <-again:
 	default:

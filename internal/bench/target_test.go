@@ -23,7 +23,8 @@ import (
 	"oversell/internal/web"
 )
 
-// open runs a shop that the bench did not start until the end of the test, and returns its address.
+// open runs a shop until the end of the test, and returns its address. The bench did not start this
+// shop.
 func open(t *testing.T, token string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

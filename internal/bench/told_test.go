@@ -15,8 +15,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// lies runs a proxy in front of a shop that changes the reply to every third buyer. It lists the
-// orders in pages of seven.
+// lies runs a proxy in front of a shop. The proxy changes the reply to every third buyer, and lists
+// the orders in pages of seven.
 func lies(t *testing.T, tell func(w http.ResponseWriter, told, last map[string]any)) string {
 	t.Helper()
 	var mu sync.Mutex

@@ -46,8 +46,7 @@ func TestConfidence(t *testing.T) {
 	}
 }
 
-// The share of intervals that contain the true median equals the confidence that is stated for
-// them.
+// The share of intervals that contain the true median is the confidence that Confidence returns.
 func TestIntervalHoldsTheMedian(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const tries = 20_000

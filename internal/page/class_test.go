@@ -39,7 +39,7 @@ func TestWorkTakesAsLongAsTheTeacherSays(t *testing.T) {
 	})
 }
 
-// MostInside is the maximum number of holders inside at the same time in the current sale.
+// MostInside is the largest number of holders inside at the same time since the last change.
 func TestCountsTheHoldersInside(t *testing.T) {
 	c := page.NewClass("hot")
 	for _, step := range []int{1, 1, 1, -1} {
@@ -57,7 +57,7 @@ func TestCountsTheHoldersInside(t *testing.T) {
 	}
 }
 
-// QRCode is an SVG of the address that was passed to Open.
+// The QR code is an SVG that encodes the address that was passed to Open.
 func TestQRCodeIsOfTheAddress(t *testing.T) {
 	one, two := page.NewClass("hot"), page.NewClass("hot")
 	for c, url := range map[*page.Class]string{

@@ -183,7 +183,7 @@ func TestSingleRunsAreDoubtful(t *testing.T) {
 	}
 }
 
-// A change from or to a median of zero is shown without a ratio.
+// A change from a median of zero is shown without a ratio.
 func TestNothingHasNoRatio(t *testing.T) {
 	old, changed := measured(6, 1), measured(6, 1)
 	for i := range old.Rows {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Time in which a process slept, or could not read the table, does not count as attendance.
+// The time in which a process slept or could not read the table does not count as attendance.
 func TestAttendanceBeginsAnewAfterAGap(t *testing.T) {
 	start := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 	var a attendance
@@ -13,7 +13,7 @@ func TestAttendanceBeginsAnewAfterAGap(t *testing.T) {
 		{0, 0},
 		{9 * time.Minute, 9 * time.Minute},
 		{19 * time.Minute, 19 * time.Minute},
-		{40 * time.Minute, 0}, // it slept
+		{40 * time.Minute, 0}, // the process slept
 		{45 * time.Minute, 5 * time.Minute},
 		{41 * time.Minute, 0}, // the clock was set back
 		{42 * time.Minute, time.Minute},

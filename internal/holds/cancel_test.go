@@ -10,14 +10,14 @@ import (
 	"oversell/internal/payment"
 )
 
-// sold sells the only unit of a stage's sale.
+// sold puts one unit on sale with a stage, sells it, and returns the hold and the order.
 func (s *shop) sold(t *testing.T, stage string) (holds.Hold, holds.Order) {
 	t.Helper()
 	h := s.hold(t, stage, "a")
 	return h, s.pay(t, h, nil)
 }
 
-// cancel cancels an order, and fails unless the result is the error that is wanted.
+// cancel cancels the order of a hold, and fails unless the error is want.
 func (s *shop) cancel(t *testing.T, h holds.Hold, want error) {
 	t.Helper()
 	if err := s.Cancel(t.Context(), h.ID, h.Token); !errors.Is(err, want) {
@@ -43,7 +43,7 @@ func TestCancelWhileTheProviderRefundsNothing(t *testing.T) {
 }
 
 // The refund of a cancelled order is accepted and fails later. It is counted as open until another
-// one is final.
+// refund of the payment is final.
 func TestRefundOfACancelledOrderFails(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		open := func(want int64) {
@@ -67,7 +67,7 @@ func TestRefundOfACancelledOrderFails(t *testing.T) {
 	})
 }
 
-// claimed is a Stage that calls after once it has written an order, or has found it.
+// claimed is a Stage whose Claim calls after when the order has been written or found.
 type claimed struct {
 	holds.Stage
 	after func()
@@ -82,7 +82,7 @@ func (c *claimed) Claim(ctx context.Context, id string, token int64, paymentID s
 	return o, err
 }
 
-// A repeated webhook has found the order, which is cancelled before the webhook is answered. The
+// A repeated webhook finds the order, which is then cancelled before the webhook is answered. The
 // webhook does not delete the record of the refund.
 func TestCancelBesideARepeatedWebhook(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
@@ -106,8 +106,8 @@ func TestCancelBesideARepeatedWebhook(t *testing.T) {
 	})
 }
 
-// A refund in the provider's dashboard fails before the order is cancelled. The shop's own refund
-// is still tried again.
+// A refund from the provider's dashboard fails before the order is cancelled. The shop still
+// retries its own refund.
 func TestCancelAfterARefundThatFailed(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h, o := s.sold(t, h3)
@@ -124,7 +124,7 @@ func TestCancelAfterARefundThatFailed(t *testing.T) {
 	})
 }
 
-// Another provider has the money: nothing is cancelled here.
+// A shop does not cancel an order that was paid at another provider.
 func TestCancelAtAnotherProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h, _ := s.sold(t, h3)

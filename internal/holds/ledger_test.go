@@ -13,7 +13,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// at is a process of the shop whose payments go to the provider with this ledger.
+// at returns another process of the shop, whose payments go to the provider with this ledger.
 func (s *shop) at(t *testing.T, ledger string) *holds.Service {
 	t.Helper()
 	cfg := s.cfg
@@ -23,7 +23,7 @@ func (s *shop) at(t *testing.T, ledger string) *holds.Service {
 	return till
 }
 
-// due makes all payments due for the given time.
+// due sets all payments to have been due for the given time.
 func (s *shop) due(t *testing.T, since time.Duration) {
 	t.Helper()
 	clock := holds.DialectOf(s.db).Clock
@@ -33,8 +33,8 @@ func (s *shop) due(t *testing.T, since time.Duration) {
 	}
 }
 
-// A payment is settled only at the provider where it began. Another provider does not know it, and
-// asking it would make the shop forget a charge.
+// A payment is settled only at the provider where it began. Another provider does not know the
+// payment, and the shop would take that answer to mean that the buyer was not charged.
 func TestPaymentIsSettledAtItsOwnProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		here, there := s.at(t, "http://one"), s.at(t, "http://two")
@@ -68,8 +68,8 @@ func TestPaymentIsSettledAtItsOwnProvider(t *testing.T) {
 	})
 }
 
-// A provider that does not know the payment of a paid hold cannot tell whether this is the same
-// payment, repeated. The buyer is not charged again, and the log says what is wrong.
+// A hold was paid at another provider, and its buyer asks again. This provider cannot tell that the
+// request is a repetition. The shop does not charge the buyer again, and logs the reason.
 func TestHoldThatWasPaidAtAnotherProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -93,8 +93,8 @@ func TestHoldThatWasPaidAtAnotherProvider(t *testing.T) {
 	})
 }
 
-// The provider of a payment has ended with its process, so its outcome cannot be known. It does not
-// block the item's deletion forever.
+// The embedded provider of a payment has ended with its process, so the payment's outcome cannot be
+// known. The payment does not block the item's deletion forever.
 func TestForgetsPaymentsOfAProviderThatEnded(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		gone, here := s.at(t, holds.OwnLedger+"1"), s.at(t, holds.OwnLedger+"2")
@@ -108,7 +108,7 @@ func TestForgetsPaymentsOfAProviderThatEnded(t *testing.T) {
 			due  time.Duration
 			want int64
 		}{{19 * time.Minute, 1}, {21 * time.Minute, 0}} {
-			s.due(t, step.due) // its own process would have looked at it every ten minutes
+			s.due(t, step.due) // a living process would have looked at the payment every ten minutes
 			if err := here.ForgetAbandoned(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -118,8 +118,8 @@ func TestForgetsPaymentsOfAProviderThatEnded(t *testing.T) {
 	})
 }
 
-// The provider does not know a payment that it has given an id: it has lost its ledger. The payment
-// has an alarm and stays on record, and the item can be deleted when its hold has ended.
+// The provider has lost its ledger, and does not know a payment to which it gave an id. The payment
+// gets an alarm and stays on record, and the item can be deleted when the hold has ended.
 func TestPaymentThatTheProviderDoesNotKnow(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -136,8 +136,8 @@ func TestPaymentThatTheProviderDoesNotKnow(t *testing.T) {
 	})
 }
 
-// A provider that does not answer has not said that it does not know the payment. Nor is its first
-// answer afterwards final: the buyer may have been charged.
+// A payment is not given up because the provider does not answer, nor at the first answer after the
+// outage that the provider does not know it: the buyer may have been charged.
 func TestOutageIsNotAWordOfTheProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -159,8 +159,8 @@ func TestOutageIsNotAWordOfTheProvider(t *testing.T) {
 	})
 }
 
-// A payment from before ledgers had names may have begun at any provider. A provider that does not
-// know it must not give it up.
+// A payment whose row names no ledger, from an older version, may have begun at any provider. The
+// shop must not give it up because one provider does not know it.
 func TestPaymentWithoutALedgerIsNotGivenUp(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A live shop looks at its payments before another shop treats them as abandoned, however long its
-// Config.Settle is.
+// With any Config.Settle, a live shop looks at its payments before another shop treats them as
+// abandoned.
 func TestLooksBeforeOthersForget(t *testing.T) {
 	for _, settle := range []time.Duration{time.Second, DefaultSettle, 24 * time.Hour} {
 		s := &Service{cfg: Config{Settle: settle}}

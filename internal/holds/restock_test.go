@@ -11,8 +11,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// Twenty restocks, some of them repeated with the same key, while buyers hold, release and pay:
-// exactly the units that were added are sold or left.
+// The item is restocked twenty times, some requests being repetitions with the same key, while
+// buyers hold, release and pay. Afterwards no unit is missing and none was added twice.
 func TestRestocksUnderLoad(t *testing.T) {
 	const initial, restocks, keys, more = 10, 20, 15, 5
 	const units = initial + keys*more
@@ -26,7 +26,7 @@ func TestRestocksUnderLoad(t *testing.T) {
 			}
 		})
 		var sold atomic.Int64
-		buyers := make(chan struct{}, 8) // as many at a time: SQLite has one writer
+		buyers := make(chan struct{}, 8) // eight at a time, because SQLite has one writer
 		for i := range units {
 			all.Go(func() {
 				buyers <- struct{}{}
@@ -57,7 +57,7 @@ func TestRestocksUnderLoad(t *testing.T) {
 	})
 }
 
-// h1_counter copies its units into Redis, where a restock would not reach them.
+// h1_counter refuses restocks: it copies the units into Redis, which a restock would not change.
 func TestRestockIsInTheItemsRow(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range []string{"h2_status", h3} {

@@ -19,8 +19,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// interrupt makes a payment whose process gets no answer from the provider to one call, as if it
-// had died there.
+// interrupt makes a payment in which the provider's reply to one call is lost, as if the process
+// had died during that call.
 func (s *shop) interrupt(t *testing.T, h holds.Hold, at *func() error) {
 	t.Helper()
 	*at = func() error { return payment.ErrUnavailable }
@@ -47,8 +47,7 @@ func (s *shop) settleAll(t *testing.T) {
 	s.books(t, 0)
 }
 
-// settleFails settles interrupted payments after a while, and fails unless the result is an error
-// of this kind.
+// settleFails settles interrupted payments after a while, and fails unless the error is want.
 func (s *shop) settleFails(t *testing.T, want error) {
 	t.Helper()
 	s.due(t, time.Second)
@@ -57,8 +56,8 @@ func (s *shop) settleFails(t *testing.T, want error) {
 	}
 }
 
-// wantUnsettled checks how many payments are on record as unsettled. Payments that are never due
-// count as settled.
+// wantUnsettled checks how many payments are on record as unsettled. Payments that are not due ever
+// again count as settled.
 func (s *shop) wantUnsettled(t *testing.T, want int64) {
 	t.Helper()
 	var n int64
@@ -68,7 +67,7 @@ func (s *shop) wantUnsettled(t *testing.T, want int64) {
 	}
 }
 
-// An uninterrupted payment leaves nothing to settle, however it ends.
+// A payment that is not interrupted leaves nothing to settle, whether it succeeds or fails.
 func TestPaymentsLeaveNothingToSettle(t *testing.T) {
 	each(t, 4, func(t *testing.T, s *shop) {
 		bought, late := s.hold(t, h3, "a"), s.hold(t, h3, "b")
@@ -88,8 +87,8 @@ func TestPaymentsLeaveNothingToSettle(t *testing.T) {
 	})
 }
 
-// The process dies between the capture and the order, and no webhook comes. The payment still
-// becomes the order, or is refunded if its hold has ended, in every stage.
+// The process dies between the capture and the order, and no webhook comes. In every stage, the
+// settlement writes the order, or refunds the payment if its hold has ended.
 func TestSettlesACaptureWithoutWebhooks(t *testing.T) {
 	for _, stage := range catalog.HoldStages() {
 		t.Run(stage.Name, func(t *testing.T) {
@@ -111,8 +110,8 @@ func TestSettlesACaptureWithoutWebhooks(t *testing.T) {
 	}
 }
 
-// An authorisation is cancelled when its hold has ended, and not before: until then the buyer may
-// continue to pay.
+// An authorisation is cancelled only when its hold has ended: until then the buyer may still
+// complete the payment.
 func TestCancelsWhatWasNeverCaptured(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		left, resumed := s.hold(t, h3, "a"), s.hold(t, h3, "b")
@@ -128,8 +127,8 @@ func TestCancelsWhatWasNeverCaptured(t *testing.T) {
 	})
 }
 
-// The shop is killed after the capture was asked for, and the provider never did it: the
-// authorisation is cancelled.
+// The shop is killed after it has recorded that it will capture, but the provider never got the
+// request. The authorisation is cancelled.
 func TestCancelsACaptureThatNeverWas(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -149,7 +148,7 @@ func TestCancelsACaptureThatNeverWas(t *testing.T) {
 func TestStoppedPayerChargesNothing(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
-		s.bank.away = payment.ErrUnavailable // the request is still in the process
+		s.bank.away = payment.ErrUnavailable // the request has not left the process yet
 		s.pay(t, h, payment.ErrUnavailable)
 		s.bank.away = nil
 		s.expire(t, h)
@@ -165,7 +164,7 @@ func TestStoppedPayerChargesNothing(t *testing.T) {
 	})
 }
 
-// A buyer who asks again after the hold has ended learns the outcome of the payment immediately.
+// A buyer who repeats the payment after the hold has ended learns its outcome immediately.
 func TestBuyerAsksAgainTooLate(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -181,10 +180,10 @@ func TestBuyerAsksAgainTooLate(t *testing.T) {
 	})
 }
 
-// Several shops settle at the same time, webhooks come, and the buyer asks again: each payment ends
-// once.
+// Several shops settle, webhooks arrive, and buyers repeat their requests, all at the same time.
+// Each payment still ends exactly once, with an order or a refund.
 func TestEverybodySettlesAtOnce(t *testing.T) {
-	const units = 6 // that are sold, and as many whose payments are refunded
+	const units = 6 // sold; the payments for as many others are refunded
 	each(t, 2*units, func(t *testing.T, s *shop) {
 		second := s.another(t)
 		var bought, late []holds.Hold
@@ -227,15 +226,15 @@ func TestEverybodySettlesAtOnce(t *testing.T) {
 			}
 		}
 		all.Wait()
-		s.settle(t) // what a buyer's request has written again is deleted by it
+		s.settle(t) // deletes the records that repeated requests have written again
 		s.wantUnsettled(t, 0)
 		s.wantMoney(t, money{authorised: 2 * units, captured: 2 * units, refunded: units})
 		s.want(t, units, 0, units)
 	})
 }
 
-// While the provider is unavailable, a round makes a bounded number of calls. When it is back, no
-// payment was forgotten.
+// While the provider is unavailable, a round makes a bounded number of calls. When the provider is
+// back, all payments are settled.
 func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 	each(t, 6, func(t *testing.T, s *shop) {
 		for range 6 {
@@ -247,7 +246,7 @@ func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 		if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
 		}
-		if n := s.bank.asked.Load() - asked; n > 15 { // four payments, three times each, and once more
+		if n := s.bank.asked.Load() - asked; n > 15 { // three calls for each of four payments, and a margin
 			t.Errorf("the provider was asked %d times in one round", n)
 		}
 		s.books(t, 6)
@@ -261,11 +260,11 @@ func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 const putPayment = "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, currency, " +
 	"payment_id, due_at, tries) VALUES (?, 'key', 'hot', 1, 1, 'EUR', 'pay_none', ?, 0)"
 
-// Payments that cannot be settled do not block the others, however many come first.
+// Payments that cannot be settled do not block the others, even if many of them come first.
 func TestSettlesTheOthers(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		const poison = 30
-		for i := range poison { // payments that the provider does not know, and a stage that the shop does not
+		for i := range poison { // either the provider does not know the payment, or the shop the stage
 			must(t, s.db.Exec(putPayment, fmt.Sprintf("h%d-%d", 3+i%2*6, i), i).Error)
 		}
 		h := s.hold(t, h3, "a")
@@ -285,8 +284,7 @@ func TestSettlesTheOthers(t *testing.T) {
 	})
 }
 
-// A payment that becomes due is tried before those that were already tried, and before those that
-// have waited longer for their first try.
+// Payments with fewer tries come first, and of those with equal tries the one that became due last.
 func TestSettlesFirstWhatWasTriedLeast(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -315,9 +313,9 @@ func TestSettlesFirstWhatWasTriedLeast(t *testing.T) {
 	})
 }
 
-// The provider always answers the key of an authorisation with an error. When the hold has ended,
-// its payments are found by their reference: here there are none. The buyer gets to know, and the
-// item can be deleted.
+// The provider answers every authorisation request with this key with an error. When the hold has
+// ended, the shop looks for payments by their reference, and here finds none. The buyer learns that
+// the payment failed, and the item can be deleted.
 func TestAuthorisationThatIsNeverAnswered(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -342,8 +340,8 @@ func TestAuthorisationThatIsNeverAnswered(t *testing.T) {
 	})
 }
 
-// The same, but the provider has made a payment: it is found, and cancelled or refunded. A payment with another
-// key that has become the order stays.
+// The provider answers every authorisation request with an error, but has made the payments. They are found by
+// their reference, and cancelled or refunded. A payment with another key that has become an order stays.
 func TestAuthorisationThatIsFoundByItsReference(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		made, charged, bought := s.hold(t, h3, "a"), s.hold(t, h3, "b"), s.hold(t, h3, "c")
@@ -398,7 +396,7 @@ func TestPaymentThatCannotBeSettledHasAnAlarm(t *testing.T) {
 	})
 }
 
-// Without a webhook, a repeated request or a call of Settle the buyer still gets the order.
+// The buyer gets the order even without a webhook, a repeated request, or a call of Settle.
 func TestSettlerNeedsNoRequests(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		s := newShop(t, rdb, db, 1, holds.Config{Sweep: time.Hour, Settle: 50 * time.Millisecond})
@@ -442,8 +440,9 @@ func TestProviderHasForgottenTheKey(t *testing.T) {
 	})
 }
 
-// The reply to a capture is lost, and the buyer asks again while the provider has another ledger.
-// No payment is made in that ledger. The right one is asked when it is back.
+// The reply to a capture is lost, and the buyer asks again while the provider's address leads to
+// another ledger. No payment is made in that ledger. The payment is completed when the first ledger
+// is back.
 func TestProviderHasAnotherLedgerForAWhile(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -465,14 +464,14 @@ func TestProviderHasAnotherLedgerForAWhile(t *testing.T) {
 	})
 }
 
-// The provider makes two payments for two requests with the same key. The one on record continues,
-// and the other is cancelled and never captured.
+// The provider makes two payments for two requests with the same key. The payment on record
+// continues, and the other is cancelled and never captured.
 func TestProviderMakesTwoPaymentsForOneKey(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
 		s.bank.afterAuthorise = func() error {
 			s.bank.afterAuthorise, s.bank.forgotten = nil, true
-			s.pay(t, h, holds.ErrPending) // the other request, up to its capture
+			s.pay(t, h, holds.ErrPending) // the other request gets as far as its capture
 			return nil
 		}
 		s.bank.afterCapture = func() error { return payment.ErrUnavailable }
@@ -487,7 +486,7 @@ func TestProviderMakesTwoPaymentsForOneKey(t *testing.T) {
 	})
 }
 
-// late makes a payment whose hold ends while it is under way, and returns the payment's id.
+// late makes a payment during which the hold ends, and returns the payment's id.
 func (s *shop) late(t *testing.T, want error) (id string) {
 	t.Helper()
 	h := s.hold(t, h3, "a")
@@ -501,7 +500,7 @@ func (s *shop) late(t *testing.T, want error) (id string) {
 	return found[0].ID
 }
 
-// refundFails tells the shop that a refund has failed, twice.
+// refundFails sends the shop the same webhook of a failed refund twice.
 func (s *shop) refundFails(t *testing.T, id, event string) {
 	t.Helper()
 	for range 2 {
@@ -511,8 +510,8 @@ func (s *shop) refundFails(t *testing.T, id, event string) {
 	}
 }
 
-// A refund that was accepted and fails later is tried again with another key, whether the provider
-// called it final or not. Until a refund succeeds, the payment stays on record.
+// A refund that was accepted and fails later is tried again with another key, whether or not the
+// provider had reported it as final. The payment stays on record until a refund succeeds.
 func TestRefundThatFailsLater(t *testing.T) {
 	for accepted, want := range map[payment.Status]error{
 		"pending": holds.ErrPending, payment.Refunding: holds.ErrPending, payment.Refunded: holds.ErrRefunded,
@@ -550,7 +549,7 @@ func TestRefundsThatAllFail(t *testing.T) {
 		for _, event := range []string{"evt_1", "evt_2", "evt_3", "evt_4"} {
 			s.refundFails(t, id, event)
 			s.due(t, time.Second)
-			_ = s.Settle(t.Context()) // it fails
+			_ = s.Settle(t.Context()) // the round fails
 		}
 		if want := []string{"", "/evt_1", "/evt_2"}; !slices.Equal(s.bank.refundKeys, want) {
 			t.Errorf("refunds were asked for with %q, want %q", s.bank.refundKeys, want)
@@ -568,8 +567,9 @@ func TestRefundsThatAllFail(t *testing.T) {
 	})
 }
 
-// No webhook reports that the refund has failed, or the provider always answers its key with an
-// error. The settlement finds that the payment is still captured, and tries another key.
+// No webhook reports that the refund has failed, or the provider answers every request with the
+// refund's key with an error. The settlement sees that the payment is still captured, and tries
+// another key.
 func TestRefundThatFailsWithoutAWebhook(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = "pending"
@@ -589,8 +589,8 @@ func TestRefundThatFailsWithoutAWebhook(t *testing.T) {
 	})
 }
 
-// Each refund is final and fails later. After three refunds the payment gets an alarm, although the
-// shop had considered it settled each time.
+// The provider reports each refund as final, and each fails later. After three refunds the payment
+// gets an alarm, although the shop had considered it settled each time.
 func TestFinalRefundsThatAllFail(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = payment.Refunded
@@ -616,7 +616,8 @@ func TestFinalRefundsThatAllFail(t *testing.T) {
 	})
 }
 
-// The payment could not be settled, and then its refunds fail. The second alarm replaces the first.
+// A payment has an alarm because it could not be settled, and then its refunds fail. The alarm for
+// the refunds replaces the first one.
 func TestAlarmOfRefundsReplacesOthers(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = "pending"
@@ -633,8 +634,8 @@ func TestAlarmOfRefundsReplacesOthers(t *testing.T) {
 	})
 }
 
-// The reply to an authorisation was lost, and somebody has captured the payment. When its refund gets no answer, the
-// id is on record, and so the next refund has another key.
+// The reply to an authorisation was lost, and somebody has captured the payment. The shop finds the payment's id and
+// records it before the refund. If the refund gets no answer, the next one therefore has another key.
 func TestRefundOfAPaymentWhoseIDWasLost(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -655,7 +656,7 @@ func TestRefundOfAPaymentWhoseIDWasLost(t *testing.T) {
 	})
 }
 
-// After a failed refund, further ones get no answer for a long time. They do not count as failed,
+// After a failed refund, further refunds get no answer for a long time. They do not count as failed,
 // and the buyer gets the money back when the provider answers again. A repeated event counts once.
 func TestOutageOfRefundsDoesNotEndThem(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
@@ -681,7 +682,7 @@ func TestOutageOfRefundsDoesNotEndThem(t *testing.T) {
 	})
 }
 
-// A table from before there were alarms gets their columns.
+// The table of an older version, which knew no alarms, gets the columns for them.
 func TestMigratesPaymentsOfBefore(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")

@@ -14,12 +14,12 @@ import (
 	"oversell/internal/stock"
 )
 
-// stuck is a stage that waits for the locks of some items.
+// stuck is a stage whose sweeps of some items wait for a lock.
 type stuck struct {
 	Stage
 	mu    sync.Mutex
 	freed bool
-	swept map[string]time.Time // when the sweep of an item ended last
+	swept map[string]time.Time // when the last sweep of each item ended
 }
 
 func (s *stuck) Sweep(ctx context.Context, sku string, _ int) (int, error) {
@@ -36,8 +36,8 @@ func (s *stuck) Sweep(ctx context.Context, sku string, _ int) (int, error) {
 	return 0, nil
 }
 
-// Items whose rows are locked wait separately: each delays the others only once, for as long as a
-// round waits for it. When they are unlocked they are swept like the others.
+// Each item with locked rows delays the other items only once, for as long as a round waits for it.
+// When its rows are unlocked, it is swept like the others.
 func TestStuckItemsDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const locked = 3 * maxSlow

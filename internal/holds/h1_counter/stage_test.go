@@ -26,7 +26,7 @@ func TestRush(t *testing.T) {
 	})
 }
 
-// All but one of the situations show a flaw.
+// All situations but one show a flaw of the stage.
 func TestSituations(t *testing.T) {
 	type figures = holdstest.Figures
 	holdstest.Situations(t, stage, map[string]holdstest.Outcome{
@@ -36,17 +36,17 @@ func TestSituations(t *testing.T) {
 		"ExtendedAfterItWasSold": {Figures: figures{Sold: 2, Oversold: 1}}, // the hold is written again, and paid
 		"CrashAfterOrder":        {Figures: figures{Sold: 2, Oversold: 1}}, // both the order and the hold exist
 		"RedisLosesTheSale":      {Figures: figures{Sold: 2, Oversold: 1}}, // the counter starts again with all units
-		// Both give the unit back.
+		// Both return the unit to the stock.
 		"TwoSweeps":      {Figures: figures{Left: 2, Oversold: 1}},
 		"DoubleRelease":  {Figures: figures{Left: 2, Oversold: 1}},
 		"CancelledTwice": {Figures: figures{Left: 2, Oversold: 1}},
-		// Nothing ever gives the unit back.
+		// Nothing ever returns the unit to the stock.
 		"CrashAfterTake": {Figures: figures{Left: 2, Stranded: 1}},
 		"CrashInSweep":   {Figures: figures{Stranded: 1}},
-		// Both requests find that the buyer has nothing yet, or that the key is new.
+		// Both requests find that the buyer has no hold yet, or that the key is new.
 		"LimitRaced":    {Figures: figures{Left: 1, Held: 2}},
 		"SameKeyAtOnce": {Told: holdstest.ErrTwoHolds, Figures: figures{Left: 1, Held: 2}},
-		// The process ends a hold that another process has promised for an hour.
+		// A process whose clock is ahead ends a hold that another process promised for an hour.
 		"ClocksDiffer": {Figures: figures{Left: 3}},
 		// The buyer pays for a unit of a sale that is over.
 		"OldSale": {Figures: figures{Left: 5}},

@@ -26,7 +26,7 @@ func TestRush(t *testing.T) {
 	})
 }
 
-// All but the last two situations show a flaw.
+// All situations but the last two show a flaw of the stage.
 func TestSituations(t *testing.T) {
 	type figures = holdstest.Figures
 	holdstest.Situations(t, stage, map[string]holdstest.Outcome{
@@ -35,23 +35,23 @@ func TestSituations(t *testing.T) {
 		"PaymentDuringRelease":   {Figures: figures{Sold: 2, Oversold: 1}},
 		"ExtendedAfterItWasSold": {Figures: figures{Sold: 2, Oversold: 1}}, // the status that was read is written again
 		"CrashAfterOrder":        {Figures: figures{Sold: 2, Oversold: 1}}, // both the order and the hold exist
-		// Both give the unit back.
+		// Both return the unit to the stock.
 		"TwoSweeps":      {Figures: figures{Left: 2, Oversold: 1}},
 		"DoubleRelease":  {Figures: figures{Left: 2, Oversold: 1}},
 		"CancelledTwice": {Figures: figures{Left: 2, Oversold: 1}},
-		// Nothing ever gives the unit back.
+		// Nothing ever returns the unit to the stock.
 		"CrashAfterTake": {Figures: figures{Left: 2, Stranded: 1}},
 		"CrashInSweep":   {Figures: figures{Stranded: 1}},
-		// Both requests find that the buyer has nothing yet.
+		// Both requests find that the buyer has no hold yet.
 		"LimitRaced": {Figures: figures{Left: 1, Held: 2}},
-		// The process ends a hold that another process has promised for an hour.
+		// A process whose clock is ahead ends a hold that another process promised for an hour.
 		"ClocksDiffer": {Figures: figures{Left: 3}},
 		// The buyer pays for a unit of a sale that is over.
 		"OldSale": {Figures: figures{Left: 5}},
 
-		// The unique index of the keys allows only one hold, which answers both requests.
+		// The unique index on keys allows only one hold, and both requests get it.
 		"SameKeyAtOnce": {Figures: figures{Left: 2, Held: 1}},
-		// The sale is in the database.
+		// The sale is in the database, so nothing is lost with Redis.
 		"RedisLosesTheSale": {Told: holds.ErrSoldOut, Figures: figures{Sold: 1}},
 	})
 }

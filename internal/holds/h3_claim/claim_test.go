@@ -17,8 +17,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// Payment, release and sweep race for a hold that expires at about that moment. One of them ends
-// it, the others get an error, and no unit is lost or sold twice.
+// A payment, a release and a sweep race for a hold that is about to expire. One of them ends the
+// hold, the others get an error, and no unit is lost or sold twice.
 func TestExactlyOneWins(t *testing.T) {
 	const rounds = 60
 	holdstest.EachIsolation(t, rounds, stage, func(t *testing.T, s *holdstest.Site) {
@@ -35,7 +35,7 @@ func TestExactlyOneWins(t *testing.T) {
 	})
 }
 
-// expireSoon lets a hold expire within some milliseconds, or lets it have expired.
+// expireSoon sets the expiry of a hold a few milliseconds ahead, or into the past.
 func expireSoon(t *testing.T, s *holdstest.Site, h holds.Hold) {
 	t.Helper()
 	err := s.DB.Exec("UPDATE oversell_holds SET expires_at = "+s.Backends.SQL.Clock+" + ? WHERE id = ?",
@@ -45,7 +45,7 @@ func expireSoon(t *testing.T, s *holdstest.Site, h holds.Hold) {
 	}
 }
 
-// race returns how the hold ended, after it has checked that it ended once.
+// race lets them compete, checks that the hold ended exactly once, and returns its last status.
 func race(t *testing.T, s *holdstest.Site, h holds.Hold) holds.Status {
 	t.Helper()
 	var paid, released, expired atomic.Int64
@@ -142,7 +142,7 @@ func TestTransitionCarriesTheToken(t *testing.T) {
 	})
 }
 
-// A payment that has paid for one hold does not pay for another.
+// A payment that has paid for one hold cannot pay for another.
 func TestPaymentPaysOnce(t *testing.T) {
 	holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {
 		a, b := s.Hold("a"), s.Hold("b")
@@ -156,20 +156,20 @@ func TestPaymentPaysOnce(t *testing.T) {
 	})
 }
 
-// onCommit applies then to the nth COMMIT from now.
+// onCommit applies an action to the nth COMMIT from now.
 func onCommit(s *holdstest.Site, nth int64, then locktest.Action) {
 	var seen atomic.Int64
 	s.SQL.On(func(statement string) bool { return statement == "COMMIT" && seen.Add(1) == nth }, then)
 }
 
-// The connection breaks during COMMIT, before the server has executed it or after. The stage
-// finds out which by a read that waits for the transaction.
+// The connection breaks during COMMIT, before or after the server has executed it. The stage
+// finds out which with a read that waits for the transaction.
 func TestLostCommit(t *testing.T) {
 	type step struct {
 		name string
-		nth  int64 // COMMIT of the step
+		nth  int64 // the number of the COMMIT that is lost
 		do   func(s *holdstest.Site, h holds.Hold) error
-		want holdstest.Figures // if it was executed
+		want holdstest.Figures // if the server executed the COMMIT
 	}
 	steps := []step{
 		{"take", 2, func(s *holdstest.Site, h holds.Hold) error {
@@ -204,11 +204,11 @@ func TestLostCommit(t *testing.T) {
 	}
 }
 
-// The server rolls a transaction back because of a deadlock. It is tried again.
+// A transaction that the server rolls back because of a deadlock is tried again.
 func TestConflictIsTriedAgain(t *testing.T) {
 	holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {
 		if s.DB.Name() != "mysql" {
-			return // one writer at a time
+			return // SQLite has one writer at a time, so no deadlocks
 		}
 		for name, do := range map[string]func(h holds.Hold) error{
 			"take":    func(holds.Hold) error { return s.Buy("b") },
@@ -241,8 +241,8 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A sale does not change between a payment and its order: the next one begins when the claim
-// is over, or the claim is refused.
+// No new sale begins in the middle of a claim: the next sale begins when the claim is over, or
+// the claim is refused.
 func TestNextSaleWaitsForAClaim(t *testing.T) {
 	holdstest.EachIsolation(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
 		h, begun := s.Hold("a"), make(chan struct{})
@@ -266,9 +266,9 @@ func TestNextSaleWaitsForAClaim(t *testing.T) {
 	})
 }
 
-// If a claim returns that the hold has expired, that is final, because its caller refunds the
-// payment. Another claim for the same payment, which read the clock before the expiry and arrives
-// only now, is too late.
+// A claim that is refused because the hold has expired is refused for good, because its caller
+// refunds the payment. A second claim for the same payment, which read the clock before the expiry
+// and arrives later, is refused, too.
 func TestRefusedAsExpiredIsFinal(t *testing.T) {
 	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
 		h := s.Hold("a")
@@ -284,7 +284,7 @@ func TestRefusedAsExpiredIsFinal(t *testing.T) {
 	})
 }
 
-// A sweep ends between two holds when its shop does.
+// A sweep whose context is done ends no further hold.
 func TestSweepEndsWithItsShop(t *testing.T) {
 	holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {
 		s.Expire(s.Hold("a"))
@@ -296,7 +296,7 @@ func TestSweepEndsWithItsShop(t *testing.T) {
 	})
 }
 
-// A hold ends with its sale: it counts as expired, also for a later release.
+// A hold of a past sale counts as expired, and cannot be released.
 func TestOldSaleIsNotReleased(t *testing.T) {
 	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
 		h := s.Hold("a")
@@ -314,16 +314,16 @@ func TestOldSaleIsNotReleased(t *testing.T) {
 	})
 }
 
-// A hold's units also count for its buyer: a sweep that waited for the buyer's row would delay the
-// other holds.
+// A sweep also lowers the count of the hold's buyer. If it waited for a locked buyer row, it would
+// delay the other holds.
 func TestLockedBuyerIsSkipped(t *testing.T) {
 	holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
 		holdstest.LockedRow(t, s, "oversell_hold_buyers")
 	})
 }
 
-// Even before a sweep, an expired hold does not keep its units from others and does not count
-// towards its buyer's limit. It cannot be paid any more.
+// Even before a sweep, the units of an expired hold can be bought by others, and do not count
+// towards the limit of its buyer. The hold cannot be paid any more.
 func TestExpiredIsFree(t *testing.T) {
 	holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
 		a, b := s.Hold("a"), s.Hold("b")
@@ -404,8 +404,8 @@ func TestRushForExpired(t *testing.T) {
 	})
 }
 
-// The unit of an expired hold whose row is locked is not free yet; the units of other expired holds
-// are.
+// While the row of an expired hold is locked, its unit is not for sale, but the units of the other
+// expired holds are.
 func TestLockedRowStopsNoBuyer(t *testing.T) {
 	for _, table := range []string{"oversell_holds", "oversell_hold_buyers"} {
 		holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A stage can be copied alone: of this project it imports only the types.
+// A stage can be copied into another project: it imports only the package of the types from this one.
 func TestStagesImportOnlyTheTypes(t *testing.T) {
 	paths, err := filepath.Glob("../h?_*/stage.go")
 	if err != nil || len(paths) != 3 {

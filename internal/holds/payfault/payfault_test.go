@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
-// newProvider returns a provider, and a client of it that needs no network.
+// newProvider returns a payment provider that logs nothing.
 func newProvider() *payment.Server {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	return payment.NewServer(payment.Config{Secret: []byte("secret"), Logger: quiet})
@@ -63,8 +63,8 @@ func each(t *testing.T, f func(t *testing.T, name string, s *holdstest.Site, fau
 	}
 }
 
-// A shop that stops between the check and the write of a payment writes after the hold has expired.
-// The naive stages then sell the unit twice; h3_claim refuses the payment.
+// A shop stops between checking a hold and writing its payment, and writes after the hold has
+// expired. The naive stages then sell the unit twice; h3_claim refuses the payment.
 func TestSlowShopWritesLate(t *testing.T) {
 	each(t, func(t *testing.T, name string, s *holdstest.Site, faults *Faults) {
 		here, on := make(chan time.Duration, 1), make(chan struct{})
@@ -89,7 +89,7 @@ func TestSlowShopWritesLate(t *testing.T) {
 		}
 		s.Expire(late)
 		s.SweepAll()
-		if err := s.Buy("next"); err != nil { // it does not wait for the one that has stopped
+		if err := s.Buy("next"); err != nil { // the next buyer does not wait for the stopped shop
 			t.Error(err)
 		}
 		close(on)
@@ -124,7 +124,7 @@ func TestSlowShopStopsOnce(t *testing.T) {
 		if err := faults.Set(t.Context(), h, Fault{SlowShop, 1}); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second is the webhook's
+		for range 2 { // the second claim stands for the webhook's
 			if err := s.Pay(h); err != nil {
 				t.Error(err)
 			}
@@ -135,7 +135,7 @@ func TestSlowShopStopsOnce(t *testing.T) {
 	})
 }
 
-// The stop ends if the shop closes or the request times out.
+// A stopped shop goes on if it closes or the request times out, and the claim then fails.
 func TestSlowShopEndsWithItsRequest(t *testing.T) {
 	each(t, func(t *testing.T, _ string, s *holdstest.Site, faults *Faults) {
 		faults.sleep = func(context.Context, time.Duration) bool { return false }
@@ -172,7 +172,7 @@ func TestFaultsThatCannotBe(t *testing.T) {
 	}
 }
 
-// The faults of at most MaxHolds holds are kept, and forgotten a minute after the holds have
+// Faults are kept for at most MaxHolds holds, and are forgotten a minute after their holds have
 // expired.
 func TestFaultsAreBoundedAndForgotten(t *testing.T) {
 	faults := New(Config{Provider: newProvider()})
@@ -188,7 +188,7 @@ func TestFaultsAreBoundedAndForgotten(t *testing.T) {
 	if err := faults.Set(t.Context(), next, Fault{SlowBank, 1}); !errors.Is(err, ErrTooMany) {
 		t.Errorf("one more: %v, want %v", err, ErrTooMany)
 	}
-	for _, f := range []Fault{{LostReply, 1}, {None, 0}} { // an existing fault may change
+	for _, f := range []Fault{{LostReply, 1}, {None, 0}} { // the fault of a known hold can still be changed
 		if err := faults.Set(t.Context(), h, f); err != nil {
 			t.Error(err)
 		}

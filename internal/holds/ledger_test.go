@@ -68,8 +68,8 @@ func TestPaymentIsSettledAtItsOwnProvider(t *testing.T) {
 	})
 }
 
-// A hold was paid at another provider, and its buyer asks again. This provider cannot tell that the
-// request is a repetition. The shop does not charge the buyer again, and logs the reason.
+// A hold was paid at another provider, and its buyer asks again. This provider cannot tell whether
+// the payment is the same. The shop does not charge the buyer again, and logs the reason.
 func TestHoldThatWasPaidAtAnotherProvider(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")

@@ -38,7 +38,7 @@ func must(t testing.TB, err error) {
 
 const h3 = "h3_claim"
 
-// shop is a shop that sells one item by holds, and its payment provider.
+// shop is a shop that sells one item with holds, together with its payment provider.
 type shop struct {
 	*holds.Service
 	cfg   holds.Config
@@ -49,23 +49,24 @@ type shop struct {
 	bank  *bank
 }
 
-// bank is a payment provider over HTTP. A test may change what happens before and after.
+// bank is a client of a payment provider over HTTP. Tests use its fields to make calls fail, and to
+// do something after a call.
 type bank struct {
 	*payment.Client
-	mu             sync.Mutex     // of looked and refundKeys
-	asked          atomic.Int64   // calls, but for refunds that fail
-	away           error          // instead of an answer
-	afterAuthorise func() error   // its error replaces the reply
-	afterCapture   func() error   // likewise
-	refunds        error          // instead of a refund
-	accepts        payment.Status // the status of a refund that the provider accepts but does not do
+	mu             sync.Mutex     // guards looked and refundKeys
+	asked          atomic.Int64   // counts the calls, except refunds
+	away           error          // if set, the error of every call
+	afterAuthorise func() error   // called after an authorisation; its error replaces the reply
+	afterCapture   func() error   // the same after a capture
+	refunds        error          // if set, the error of every refund
+	accepts        payment.Status // if set, the status of refunds, which the provider accepts but does not do
 	refundKeys     []string
 	looked         func(id string)
-	stuck          error // instead of an authorisation with the key "key"
-	forgotten      bool  // the provider has forgotten earlier idempotency keys
+	stuck          error // if set, the error of every authorisation with the key "key"
+	forgotten      bool  // if set, the provider has forgotten earlier idempotency keys
 }
 
-// reply is the result of a call as the shop sees it.
+// reply returns the result of a call as the shop sees it.
 func (b *bank) reply(p payment.Payment, err error, after func() error) (payment.Payment, error) {
 	if err == nil && after != nil {
 		err = after()
@@ -154,7 +155,7 @@ func newShop(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, units int64, 
 	return s
 }
 
-// another is another process of the shop.
+// another returns another process of the shop.
 func (s *shop) another(t testing.TB) *holds.Service {
 	till := holds.New(s.cfg)
 	t.Cleanup(till.Close)
@@ -184,7 +185,7 @@ func (s *shop) hold(t testing.TB, stage, buyer string) holds.Hold {
 	return h
 }
 
-// pay pays for a hold with a key, and fails unless the result is the error that is wanted.
+// pay pays for a hold with the key "key", and fails unless the error is want.
 func (s *shop) pay(t *testing.T, h holds.Hold, want error) holds.Order {
 	t.Helper()
 	o, err := s.Pay(t.Context(), h.ID, h.Token, "key")
@@ -202,7 +203,7 @@ func (s *shop) release(t *testing.T, h holds.Hold) {
 	}
 }
 
-// delete deletes the item, and fails unless the result is the error that is wanted.
+// delete deletes the item, and fails unless the error is want.
 func (s *shop) delete(t *testing.T, want error) {
 	t.Helper()
 	if err := s.stock.Delete(context.WithoutCancel(t.Context()), "hot"); !errors.Is(err, want) {
@@ -216,14 +217,14 @@ func (s *shop) expireNow(t *testing.T, h holds.Hold) {
 	must(t, holdstest.Expire(t.Context(), s.db, s.rdb, h))
 }
 
-// expire makes a hold expire, and ends it.
+// expire makes a hold expire, and sweeps it.
 func (s *shop) expire(t *testing.T, h holds.Hold) {
 	t.Helper()
 	s.expireNow(t, h)
 	must(t, s.Sweep(t.Context()))
 }
 
-// want compares the audit with what it must be.
+// want fails unless the audit has these figures, with nothing oversold, stranded or lost.
 func (s *shop) want(t *testing.T, left, held, sold int64) {
 	t.Helper()
 	a, err := s.stock.Audit(t.Context(), "hot")
@@ -234,8 +235,8 @@ func (s *shop) want(t *testing.T, left, held, sold int64) {
 	}
 }
 
-// books compares the provider's ledger with the orders: every capture has one order or one refund,
-// except for the given number.
+// books compares the provider's ledger with the orders. All but the given number of captures must
+// have exactly one order or one refund.
 func (s *shop) books(t *testing.T, wrong int) payment.Books {
 	t.Helper()
 	ledger, err := s.bank.Ledger(t.Context())
@@ -256,7 +257,7 @@ func (s *shop) books(t *testing.T, wrong int) payment.Books {
 // money counts the payments that reached each status.
 type money struct{ authorised, captured, cancelled, refunded int }
 
-// wantMoney checks the books, and what happened to the payments.
+// wantMoney checks the books, and how many payments reached each status.
 func (s *shop) wantMoney(t *testing.T, want money) {
 	t.Helper()
 	b := s.books(t, 0)
@@ -265,7 +266,7 @@ func (s *shop) wantMoney(t *testing.T, want money) {
 	}
 }
 
-// A hold that is paid becomes an order, once, however often the buyer presses the button.
+// A paid hold becomes exactly one order, even if the buyer repeats the payment.
 func TestPay(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -296,7 +297,7 @@ func TestPay(t *testing.T) {
 	})
 }
 
-// If a hold cannot be paid, the buyer is not charged.
+// A buyer is not charged for a hold that cannot be paid.
 func TestPayChargesNothingInVain(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		expired, released, other := s.hold(t, h3, "a"), s.hold(t, h3, "b"), s.hold(t, h3, "c")
@@ -323,8 +324,8 @@ func TestPayChargesNothingInVain(t *testing.T) {
 	})
 }
 
-// If a buyer was charged, and repeats the request while the provider is unavailable, the reply must
-// not say that nothing was charged.
+// A buyer who was charged repeats the request while the provider is unavailable. The reply must not
+// say that nothing was charged.
 func TestRepeatedPaymentWhileTheProviderIsAway(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		first := s.hold(t, h3, "a")
@@ -367,10 +368,10 @@ func TestLatePaymentIsRefunded(t *testing.T) {
 	})
 }
 
-// reference returns the reference of payments for a hold.
+// reference returns the reference that payments for a hold have at the provider.
 func reference(h holds.Hold) string { return fmt.Sprintf("%s/%d", h.ID, h.Token) }
 
-// captured makes a payment whose process died after the capture.
+// captured captures a payment for a hold, as if the process had died before it wrote the order.
 func (s *shop) captured(t *testing.T, h holds.Hold) string {
 	t.Helper()
 	return s.charge(t, h, holds.DefaultPrice*h.Quantity, "EUR")
@@ -389,8 +390,8 @@ func (s *shop) charge(t *testing.T, h holds.Hold, amount int64, currency string)
 	return p.ID
 }
 
-// The process dies between the capture and the order. The webhook writes the order, once, or
-// refunds a late payment, once.
+// The process dies between the capture and the order. The webhook writes exactly one order, or
+// refunds a late payment exactly once.
 func TestWebhookMakesGood(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		inTime, late := s.hold(t, h3, "a"), s.hold(t, h3, "b")
@@ -416,8 +417,8 @@ func TestWebhookMakesGood(t *testing.T) {
 	})
 }
 
-// A payment must have the price of its hold. Any other payment is refunded, whether the webhook or
-// the settlement finds it, and the hold can still be paid, in every stage.
+// A payment of another amount than the price of its hold is refunded, whether the webhook or the
+// settlement finds it. The hold can still be paid. This is so in every stage.
 func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 	for _, stage := range catalog.HoldStages() {
 		t.Run(stage.Name, func(t *testing.T) {
@@ -453,8 +454,8 @@ func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 	}
 }
 
-// The price changes while a buyer is paying. The amount that the shop has asked for stays right,
-// even if the webhook is repeated after the order.
+// The price changes while a buyer is paying. The payment keeps the amount that the shop asked for,
+// even if the webhook arrives again after the order.
 func TestPriceChangesDuringAPayment(t *testing.T) {
 	for _, stage := range catalog.HoldStages() {
 		t.Run(stage.Name, func(t *testing.T) {
@@ -477,10 +478,10 @@ func TestPriceChangesDuringAPayment(t *testing.T) {
 	}
 }
 
-// A price that does not fit into an amount charges nothing.
+// If the price of a hold overflows an int64, the buyer is not charged.
 func TestPriceThatIsTooLarge(t *testing.T) {
 	each(t, 4, func(t *testing.T, s *shop) {
-		s.cfg.Price = 1<<62 + 1 // four times that is 4 in an int64
+		s.cfg.Price = 1<<62 + 1 // four times this price overflows to 4 in an int64
 		dear := s.another(t)
 		h, err := dear.Hold(t.Context(), holds.Ask{Stage: h3, SKU: "hot", Buyer: "a", Quantity: 4})
 		must(t, err)
@@ -492,8 +493,8 @@ func TestPriceThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// A flaw of every external payment: the refund is not part of the transaction. Until the webhook
-// comes, the buyer has paid for nothing.
+// The process dies before it refunds a late payment. The buyer has paid for nothing until the
+// webhook comes, because no transaction can include a refund at an external provider.
 func TestDiesBeforeRefund(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -530,7 +531,7 @@ func TestLostReplyOfACapture(t *testing.T) {
 	})
 }
 
-// A webhook for something other than a hold of this shop changes nothing.
+// A webhook about a payment that is not for a hold of this shop changes nothing.
 func TestForeignWebhook(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -555,7 +556,7 @@ func TestForeignWebhook(t *testing.T) {
 	})
 }
 
-// Stages do not know each other's holds, so the first hold of a sale decides the stage.
+// The first hold of a sale decides its stage, because stages do not know each other's holds.
 func TestASaleHasOneStage(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		stages := catalog.HoldStages()
@@ -573,7 +574,7 @@ func TestASaleHasOneStage(t *testing.T) {
 	})
 }
 
-// The units of an expired hold go back on sale without any request.
+// The background sweep puts the units of an expired hold back on sale without any request.
 func TestSweeperNeedsNoRequests(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		s := newShop(t, rdb, db, 1, holds.Config{Sweep: 10 * time.Millisecond})
@@ -591,7 +592,7 @@ func TestSweeperNeedsNoRequests(t *testing.T) {
 	})
 }
 
-// trouble is a stage whose sweeps fail, and during whose Take the buyer leaves.
+// trouble is a stage whose sweeps fail. Its Take first calls leave, as if the buyer disconnected.
 type trouble struct {
 	holds.Stage
 	leave context.CancelFunc
@@ -606,7 +607,7 @@ func (s trouble) Take(ctx context.Context, r holds.Request) (holds.Hold, error) 
 	return s.Stage.Take(ctx, r)
 }
 
-// An item that cannot be swept does not delay the others.
+// Items that cannot be swept do not keep another one from being swept.
 func TestOneItemDoesNotStopTheSweep(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.cfg.Stages["h1_counter"] = trouble{s.cfg.Stages["h1_counter"], func() {}}
@@ -628,7 +629,7 @@ func TestOneItemDoesNotStopTheSweep(t *testing.T) {
 	})
 }
 
-// A buyer who leaves while a hold is made does not strand its unit, under any stage.
+// A buyer who disconnects while a hold is being made does not strand a unit, at any stage.
 func TestABuyerWhoLeavesStrandsNothing(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
@@ -693,8 +694,8 @@ func TestAnItemWithOpenHoldsIsNotDeleted(t *testing.T) {
 	})
 }
 
-// A hold that a buyer is paying for blocks the item's deletion, even if it expires meanwhile: the
-// payment is refunded first.
+// A hold for which a buyer is paying blocks the item's deletion, even if it expires meanwhile,
+// because the payment must be refunded first.
 func TestAnItemStaysWhileAHoldIsBeingPaid(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -735,7 +736,7 @@ func TestANewSaleEndsOpenHolds(t *testing.T) {
 	})
 }
 
-// A sale begins while a buyer of the previous one is paying. The buyer gets the money back.
+// A new sale begins while a buyer of the previous sale is paying. The buyer gets the money back.
 func TestANewSaleBeginsDuringAPayment(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -767,7 +768,7 @@ func TestDeleteForgetsHolds(t *testing.T) {
 	})
 }
 
-// A sale may set how long its holds last. That does not carry over to the next sale.
+// A sale may set how long its holds last. The setting does not carry over to the next sale.
 func TestSaleSaysHowLongAHoldLasts(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
@@ -786,7 +787,7 @@ func TestSaleSaysHowLongAHoldLasts(t *testing.T) {
 	})
 }
 
-// An item's own limit replaces the shop's.
+// An item's own limit per buyer replaces the shop's.
 func TestSaleSaysHowManyUnitsABuyerMayHold(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
@@ -839,13 +840,13 @@ func TestTheKeyOfAnEndedHold(t *testing.T) {
 	})
 }
 
-// The list has the holds of the current sale, newest first, and their orders. A stage that forgets
-// ended holds lists only open holds and orders.
+// The list contains the holds of the current sale, newest first, and their orders. A stage that
+// deletes ended holds lists only open holds and orders.
 func TestHoldsAreListed(t *testing.T) {
 	each(t, 5, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {
 			s.put(t, 5)
-			s.hold(t, stage.Name, "early") // in a sale that is over
+			s.hold(t, stage.Name, "early") // a hold of a sale that ends with the next put
 			s.put(t, 5)
 			if l, err := s.List(t.Context(), "hot"); err != nil || l.Stage != "" || len(l.Holds) != 0 ||
 				l.SaleID != s.item.SaleID {
@@ -867,7 +868,7 @@ func TestHoldsAreListed(t *testing.T) {
 			want := []line{{held.ID, holds.Held, false}, {released.ID, holds.Released, false},
 				{paid.ID, holds.Paid, true}}
 			if stage.Name == "h1_counter" {
-				want = slices.Delete(want, 1, 2) // it has forgotten the released hold
+				want = slices.Delete(want, 1, 2) // the stage has deleted the released hold
 			}
 			var got []line
 			for _, h := range l.Holds {
@@ -927,7 +928,7 @@ func TestUnitsAreNotStrandedBeforeTheSweep(t *testing.T) {
 	})
 }
 
-// A unit whose process died before it wrote the hold is stranded, and the audit shows that.
+// A process takes a unit, and dies before it writes the hold. The audit shows the unit as stranded.
 func TestLostUnitIsStranded(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		s.hold(t, "h1_counter", "a")

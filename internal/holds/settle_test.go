@@ -127,8 +127,8 @@ func TestCancelsWhatWasNeverCaptured(t *testing.T) {
 	})
 }
 
-// The shop is killed after it has recorded that it will capture, but the provider never got the
-// request. The authorisation is cancelled.
+// The shop is killed after it has asked for a capture, which the provider never does. The
+// authorisation is cancelled.
 func TestCancelsACaptureThatNeverWas(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -264,7 +264,7 @@ const putPayment = "INSERT INTO oversell_hold_payments (hold_id, idempotency_key
 func TestSettlesTheOthers(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		const poison = 30
-		for i := range poison { // either the provider does not know the payment, or the shop the stage
+		for i := range poison { // the provider does not know the payment, or the shop does not know the stage
 			must(t, s.db.Exec(putPayment, fmt.Sprintf("h%d-%d", 3+i%2*6, i), i).Error)
 		}
 		h := s.hold(t, h3, "a")
@@ -328,7 +328,7 @@ func TestAuthorisationThatIsNeverAnswered(t *testing.T) {
 		s.pay(t, h, holds.ErrPending)
 		for range 2 {
 			s.due(t, time.Second)
-			_ = s.Settle(t.Context()) // the first one fails
+			_ = s.Settle(t.Context()) // the first round fails
 		}
 		s.wantUnsettled(t, 0)
 		s.wantAlarms(t, 0)
@@ -364,7 +364,7 @@ func TestAuthorisationThatIsFoundByItsReference(t *testing.T) {
 		s.expire(t, charged)
 		for range 2 {
 			s.due(t, time.Second)
-			_ = s.Settle(t.Context()) // the first one fails
+			_ = s.Settle(t.Context()) // the first round fails
 		}
 		s.wantUnsettled(t, 0)
 		s.wantMoney(t, money{authorised: 4, captured: 2, cancelled: 2, refunded: 1})

@@ -45,7 +45,7 @@ func expireSoon(t *testing.T, s *holdstest.Site, h holds.Hold) {
 	}
 }
 
-// race lets them compete, checks that the hold ended exactly once, and returns its last status.
+// race lets all of these compete for a hold, checks that it ended exactly once, and returns its last status.
 func race(t *testing.T, s *holdstest.Site, h holds.Hold) holds.Status {
 	t.Helper()
 	var paid, released, expired atomic.Int64

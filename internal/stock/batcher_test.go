@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// callTime is how long a call lasts in these tests, in the bubble's time.
+// callTime is the duration of a call in these tests, in the bubble's time.
 const callTime = time.Second
 
 // calls records the calls of a batcher, each of which lasts for callTime.

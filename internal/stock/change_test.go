@@ -23,8 +23,8 @@ func (s *site) saleInRedis(t *testing.T) string {
 	return id
 }
 
-// wantOneSale checks that Redis and the database have the same sale, and that all units sold from
-// now on belong to it.
+// wantOneSale makes n buyers buy, where n is units, and checks that Redis and the database have the
+// same sale, and that all units sold belong to it.
 func (s *site) wantOneSale(t *testing.T, service *stock.Service, units int) {
 	t.Helper()
 	sold, _, _ := rush(t, s, units, "v6_watchdog", service)
@@ -66,8 +66,8 @@ func TestPutsAtOnceHaveOneOrder(t *testing.T) {
 	})
 }
 
-// If the part of a change in Redis fails, or may have failed, the change is rolled back.
-// The next reader repairs Redis.
+// If the Redis command of a change fails, or its reply is lost, the change is rolled back in the
+// database. The next reader repairs Redis.
 func TestChangeThatRedisFailsIsUndone(t *testing.T) {
 	for name, action := range map[string]locktest.Action{
 		"nothing was done":   locktest.Fail(locktest.ErrCut),
@@ -103,7 +103,7 @@ func TestChangeThatRedisFailsIsUndone(t *testing.T) {
 	}
 }
 
-// A Redis may have been used with another database before. The current database decides.
+// If Redis was used with another database before, the current database decides which sale is on.
 func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		old := s.sale(t, 1000)
@@ -131,12 +131,12 @@ func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 	})
 }
 
-// The audit counts orders of sales that the database does not know.
+// The audit counts orders of unknown sales as foreign, but not those of earlier sales.
 func TestAuditCountsForeignOrders(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 5)
 		rush(t, s, 2, "v4_lua", service)
-		s.put(t, service, 5) // orders of the last sale are not foreign
+		s.put(t, service, 5) // orders of an earlier sale are not foreign
 		foreign := stock.Order{ID: "foreign", SKU: s.sku, SaleID: "of another database", Quantity: 7,
 			Strategy: "v4_lua", CreatedAt: time.Now()}
 		must(t, s.db.Create(&foreign).Error)
@@ -155,8 +155,8 @@ var losses = map[string]func(t *testing.T, s *site) error{
 	},
 }
 
-// An order that is not written yet when the stock is lost was not counted as sold, and
-// must not be written after the count.
+// Redis loses the stock while an order waits to be written. The recount of the stock does not include
+// the order, so it must not be written afterwards.
 func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 	for name, lose := range losses {
 		t.Run(name, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 	}
 }
 
-// Units go back only to the stock that they were taken from.
+// The units of a failed order return only to the stock from which they were taken.
 func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, s *site, service *stock.Service){
 		"before the stock is restored": func(t *testing.T, s *site,
@@ -230,7 +230,7 @@ func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 	}
 }
 
-// A holder whose item is deleted sells nothing, and does not write a key again.
+// A lock holder whose item is deleted sells nothing, and creates no key in Redis.
 func TestDeleteDuringASaleLeavesNothing(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, strategy := range []string{"v6_watchdog", "v9_cohort", "watch", "lua_atomic", "lua_batch"} {

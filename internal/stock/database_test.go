@@ -17,8 +17,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// inDatabase returns the strategies that work in the database alone and that the site's
-// database supports.
+// inDatabase returns the strategies that need only a database, and that the site's database
+// supports.
 func (s *site) inDatabase() []string {
 	var names []string
 	for _, strategy := range strategies() {
@@ -38,8 +38,8 @@ func newDatabaseSite(t *testing.T) *site {
 	return s
 }
 
-// The item's row says where its stock is. A strategy that cannot work with it there, or that would
-// not see the units in holds, returns ErrLocation, and takes nothing.
+// The item's row names the keeper of its stock. A strategy that cannot use that keeper, or that
+// would ignore units in holds, returns ErrLocation and takes nothing.
 func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
 	s := embeddedSite(t)
 	service := s.instance(t, nil)
@@ -54,7 +54,7 @@ func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
 			}
 			s.sku, s.keeper = newSKU(), keeper
 			s.put(t, service, 1)
-			for range 2 { // the second uses the first one's cached reading
+			for range 2 { // the second request uses the cached item
 				wantRefused(t, service, s.request(strategy.Name, ""), stock.ErrLocation)
 			}
 			wantStock(t, s.audit(t, service), 1, 1, 0, 0)
@@ -92,7 +92,7 @@ func TestDatabaseStrategiesNeedNoRedis(t *testing.T) {
 	}
 }
 
-// interrupted makes another instance buy in the middle of a holder's first work.
+// interrupted makes another instance buy a unit during the first call of a holder's work.
 func interrupted(t *testing.T, s *site, other *stock.Service, strategy string) func(*stock.Config) {
 	done := false
 	return withWork(func(context.Context, string) (func(), error) {
@@ -106,7 +106,8 @@ func interrupted(t *testing.T, s *site, other *stock.Service, strategy string) f
 	})
 }
 
-// A write is refused if another buyer has written since the read; the buyer then reads again.
+// If another buyer has written the stock since a buyer read it, the buyer's write is refused, and the
+// buyer reads again.
 func TestVersionIsRefusedAfterAnotherWrite(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.keeper = stock.InDatabase
@@ -121,7 +122,7 @@ func TestVersionIsRefusedAfterAnotherWrite(t *testing.T) {
 	})
 }
 
-// A look at the stock promises nothing: another buyer may get the last unit.
+// A buyer who has seen one unit left gets ErrSoldOut if another buyer takes it first.
 func TestConditionalUpdateDecides(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.keeper = stock.InDatabase
@@ -133,7 +134,7 @@ func TestConditionalUpdateDecides(t *testing.T) {
 	})
 }
 
-// park is work that closes inside when it is first called, and waits for the gate.
+// park returns work that closes inside when it is first called, and always waits until gate is closed.
 func park(inside, gate chan struct{}) stock.Work {
 	first := sync.OnceFunc(func() { close(inside) })
 	return func(context.Context, string) (func(), error) {
@@ -143,18 +144,19 @@ func park(inside, gate chan struct{}) stock.Work {
 	}
 }
 
-// stopInWork begins a deduct that stops in its work until resume is called.
+// stopInWork begins a deduct. It closes inside when it reaches its work, and stops there until resume
+// is called.
 func stopInWork(t *testing.T, s *site, strategy string) (inside chan struct{}, resume func() error) {
 	inside, gate := make(chan struct{}), make(chan struct{})
 	service := s.instance(t, withWork(park(inside, gate)))
-	holder := order(context.Background(), service, s.request(strategy, "")) // also after the test
+	holder := order(context.Background(), service, s.request(strategy, "")) // it may outlive the test
 	return inside, func() error {
 		close(gate)
 		return (<-holder).err
 	}
 }
 
-// However long a holder is stopped, no other buyer enters, and its write is not too late.
+// While a holder is stopped no other buyer enters, and its write succeeds when it resumes.
 func TestRowLockIsKeptByAStoppedHolder(t *testing.T) {
 	for _, strategy := range []string{"sql_for_update", "sql_get_lock"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -184,12 +186,12 @@ func killConnections(t *testing.T, db *gorm.DB) {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		_ = db.Exec("KILL ?", id).Error // it may have ended meanwhile
+		_ = db.Exec("KILL ?", id).Error // the connection may have ended meanwhile
 	}
 }
 
-// A lock that belongs to a connection is lost with it, and its holder cannot write through another
-// connection: a half-finished purchase is rolled back, and the next buyer enters.
+// A lock that belongs to a connection is lost with it. The holder cannot write on another
+// connection: its half-finished purchase is rolled back, and the next buyer enters.
 func TestNamedLockEndsWithItsConnection(t *testing.T) {
 	for _, strategy := range []string{"sql_get_lock", "sql_for_update"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -209,8 +211,8 @@ func TestNamedLockEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// The token is checked where the stock is written. A late holder sells nothing, whether or
-// not the next one has written yet.
+// The token is checked when the stock is written. A holder whose lock has passed to another sells
+// nothing, whether or not the next holder has written yet.
 func TestLedgerRefusesAnOlderToken(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, unfenced := range []bool{false, true} {
@@ -245,14 +247,14 @@ func TestLedgerRefusesAnOlderToken(t *testing.T) {
 	})
 }
 
-// tokenLock is a lock that is always acquired, with a token.
+// tokenLock is a lock whose TryLock always succeeds, with a fixed token.
 type tokenLock int64
 
 func (tokenLock) TryLock(context.Context) (bool, error) { return true, nil }
 func (tokenLock) Unlock(context.Context) error          { return nil }
 func (l tokenLock) Token() int64                        { return int64(l) }
 
-// holder returns the counter of a section with this token.
+// holder returns the counter that a holder with this token gets.
 func (s *site) holder(t *testing.T, item stock.Item, token int64, unfenced bool) stock.Counter {
 	t.Helper()
 	return s.holderBy(t, item, fencedBy{"test", token}, unfenced)
@@ -283,8 +285,8 @@ func (s *site) holderBy(t *testing.T, item stock.Item, by fencedBy, unfenced boo
 	return c
 }
 
-// A transaction that the server rolled back because of a conflict is repeated, and its
-// order is written once.
+// A transaction that the server rolls back because of a conflict is repeated, and its order is
+// written once.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	deadlock := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting " +
 		"transaction"}
@@ -307,8 +309,8 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Tokens of different locks cannot be compared, and an item may be sold by one lock
-// after the other.
+// An item may be sold under one lock after another. A token is compared only with tokens of the
+// same lock.
 func TestTokensOfDifferentLocksAreNotCompared(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, keeper := range []stock.Backend{stock.InRedis, stock.InDatabase} {
@@ -333,8 +335,8 @@ func TestTokensOfDifferentLocksAreNotCompared(t *testing.T) {
 	})
 }
 
-// If a new sale begins while a buyer is at work, the buyer buys in the new sale. Nothing of the
-// ended sale stays in Redis, even if a late holder writes once more.
+// If a new sale begins while a buyer is at work, the buyer buys in the new sale. No key of the ended
+// sale stays in Redis, even if a late holder writes once more.
 func TestBuyerGoesOnInTheNextSale(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for strategy, keeper := range map[string]stock.Backend{

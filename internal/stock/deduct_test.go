@@ -30,7 +30,7 @@ func TestGuardsSellExactly(t *testing.T) {
 	})
 }
 
-// If all buyers read before any of them writes, all write the same number.
+// Without a guard, buyers who all read the stock before any of them writes all write the same number.
 func TestWithoutAGuardUpdatesAreLost(t *testing.T) {
 	const buyers = 10
 	eachSite(t, func(t *testing.T, s *site) {
@@ -51,7 +51,7 @@ func TestWithoutAGuardUpdatesAreLost(t *testing.T) {
 	})
 }
 
-// All buyers are served in the end, after some failed attempts.
+// Under contention the watch strategy needs several attempts, but serves all buyers in the end.
 func TestWatchRetriesUnderContention(t *testing.T) {
 	const buyers = 100
 	eachSite(t, func(t *testing.T, s *site) {
@@ -101,7 +101,7 @@ func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
 		service := s.instance(t,
 			withGuard(guardFunc(func(ctx context.Context, e guard.Entry,
 				section func(context.Context, stock.Counter) error) error {
-				asked() // again, if the message that the item was put on sale comes late
+				asked() // called twice if the message about the new sale comes late
 				return waiting(ctx, e, section)
 			})))
 		waiter := order(t.Context(), service, s.request("test", ""))
@@ -180,7 +180,7 @@ func TestWorkIsDoneBetweenReadAndWriteAndAfterTheOrder(t *testing.T) {
 	})
 }
 
-// If a holder learns before its write that it has lost the lock, it sells nothing.
+// A holder that learns before its write that it has lost the lock sells nothing.
 func TestLostLockSellsNothing(t *testing.T) {
 	gone := errors.New("the lease ran out")
 	s := embeddedSite(t)
@@ -203,7 +203,7 @@ func TestLostLockSellsNothing(t *testing.T) {
 	wantStock(t, s.audit(t, service), 10, 10, 0, 0)
 }
 
-// counter always has 10 units, and must not be written.
+// counter is a stock of 10 units that must not be written.
 type counter struct {
 	t *testing.T
 	s *site

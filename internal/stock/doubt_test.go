@@ -29,7 +29,7 @@ func (s *site) wantLeft(t *testing.T, want string) {
 	})
 }
 
-// The settler tries again when the count failed, and ends with the service.
+// The settler repeats a count that failed, and ends with the service.
 func TestSettlerTriesAgainUntilClose(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 10)

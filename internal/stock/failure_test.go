@@ -49,8 +49,8 @@ func TestOrderWhoseConfirmationWasLostCounts(t *testing.T) {
 	})
 }
 
-// A server whose connection breaks in the middle of a statement may still finish it. Once
-// it can no longer do so, the units are for sale again.
+// If the connection breaks in the middle of a statement, the server may still execute it. The units
+// are for sale again only when it can no longer do so.
 func TestUnitsComeBackOnceTheOrderCannotBeWritten(t *testing.T) {
 	for _, cut := range []error{context.DeadlineExceeded, mysql.ErrInvalidConn, io.ErrUnexpectedEOF} {
 		t.Run(cut.Error(), func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestUnitsComeBackOnceTheOrderCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A crowd of buyers must not empty the stock while the database is down.
+// While the database is down, buyers take no units from the stock.
 func TestDatabaseThatIsAwayTakesNoStock(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))

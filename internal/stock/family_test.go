@@ -25,12 +25,12 @@ var pairs = []struct {
 	{"v6_watchdog", "sql_conditional", stock.InDatabase},
 }
 
-// withTurn sets how long a family that sells nothing keeps others out.
+// withTurn sets how long a family that sells nothing keeps other families out.
 func withTurn(d time.Duration) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Turn = d }
 }
 
-// A family that has not sold anything in its turn yet keeps the other one out.
+// During its turn, a family keeps other families out even if it has not sold anything yet.
 func TestFamiliesTakeTurns(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, p := range pairs {
@@ -50,7 +50,7 @@ func TestFamiliesTakeTurns(t *testing.T) {
 				if err := resume(); err != nil {
 					t.Errorf("the first got %v", err)
 				}
-				if o := <-waiting; o.err != nil || o.res.Left != 8 { // of 11, with the one sold before
+				if o := <-waiting; o.err != nil || o.res.Left != 8 { // of 11 units, 3 are sold
 					t.Errorf("the waiter got %v with %d left, want a unit and 8", o.err, o.res.Left)
 				}
 				wantStock(t, s.audit(t, other), 11, 8, 3, 3)
@@ -76,7 +76,7 @@ func TestTurnsAreNotTooShort(t *testing.T) {
 	})
 }
 
-// broken is a guard that lets nobody in.
+// broken is a guard that always fails.
 type broken struct{}
 
 var errNoLock = errors.New("its server is away")
@@ -102,8 +102,8 @@ func TestFailingFamilyGivesUpItsTurn(t *testing.T) {
 	})
 }
 
-// Families whose buyers come at the same time end each other's generations, and all buyers are
-// served in the end.
+// Families whose buyers come at the same time take turns, each ending the other's generation, until
+// all buyers are served.
 func TestFamiliesThatAlternateAllSell(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -119,15 +119,15 @@ func TestFamiliesThatAlternateAllSell(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if p.second != "none" { // which loses updates
+			if p.second != "none" { // none loses updates
 				wantStock(t, s.audit(t, b), 40, 0, 40, 40)
 			}
 		}
 	})
 }
 
-// givesUp returns the error of a buyer that gives up. If it gave up before it knew what it waits
-// for, it tries again and waits longer.
+// givesUp returns the error of a buyer that gives up. If the error is ErrBusy, the buyer did not wait
+// long enough to learn the reason, and givesUp tries again with a longer wait.
 func givesUp(t *testing.T, s *site, strategy string) error {
 	t.Helper()
 	for wait := 300 * time.Millisecond; ; wait *= 2 {
@@ -139,8 +139,8 @@ func givesUp(t *testing.T, s *site, strategy string) error {
 	}
 }
 
-// A family that sells nothing, because its process was killed or is paused, loses its turn. Its
-// later writes are refused.
+// A family that sells nothing because its process was killed or is paused loses its turn. Its later
+// writes are refused.
 func TestLateFamilyIsRefused(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, p := range pairs {
@@ -160,8 +160,8 @@ func TestLateFamilyIsRefused(t *testing.T) {
 	})
 }
 
-// A generation of the family of streams may end before Redis has it. Then Redis still has the
-// previous generation, which must not stay.
+// A generation of the lua_stream family may end before it is published in Redis. The previous
+// generation, which is still in Redis, is removed nevertheless.
 func TestNoGenerationStaysInRedis(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 10)

@@ -53,8 +53,8 @@ func (s restartable) restart(t *testing.T) {
 	must(t, s.server.Restart(t.Context()))
 }
 
-// Neither an idle process, whose pool reconnects silently, nor a new one sells units that
-// are already sold.
+// After Redis restarts with an older stock, no process sells units that are already sold: neither an
+// idle process, whose pool reconnects silently, nor a new process.
 func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 	for name, idle := range map[string]bool{"idle": true, "new": false} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 				var other *stock.Service
 				if idle {
 					other = s.process(t, nil)
-					rush(t, s.site, 1, strategy, other) // it has just compared Redis
+					rush(t, s.site, 1, strategy, other) // this process has just checked the stock in Redis
 				} else {
 					rush(t, s.site, 1, strategy, busy)
 				}
@@ -86,7 +86,7 @@ func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 	}
 }
 
-// Units that were taken from an older stock are not sold, even if the buyer had read the right one.
+// Units that were taken from an older stock are not sold, even if the buyer had read the current stock.
 func TestUnitsOfAnOlderStockAreNotSold(t *testing.T) {
 	s := newRestartable(t)
 	for _, strategy := range []string{"lua_atomic", "lua_batch", "v4_lua", "none"} {

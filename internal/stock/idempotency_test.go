@@ -39,7 +39,7 @@ func wantOneOrder(t *testing.T, ids []string) {
 	}
 }
 
-// otherRequests returns requests for something else, with the key of a named buyer's request.
+// otherRequests returns requests with the key of r, but with another quantity, another buyer, or none.
 func otherRequests(r stock.Request) []stock.Request {
 	more, other, nobody := r, r, r
 	more.Quantity++
@@ -51,7 +51,7 @@ func otherRequests(r stock.Request) []stock.Request {
 	return []stock.Request{more, other, nobody}
 }
 
-// wantKeyReused fails unless requests for something else get ErrKeyReused.
+// wantKeyReused fails unless different requests with the key of r get ErrKeyReused.
 func wantKeyReused(t *testing.T, service *stock.Service, r stock.Request) {
 	t.Helper()
 	for _, other := range otherRequests(r) {
@@ -62,8 +62,8 @@ func wantKeyReused(t *testing.T, service *stock.Service, r stock.Request) {
 	}
 }
 
-// Different requests with one key come concurrently, at two instances. One is served, and its
-// repetition gets its order; the others are refused.
+// Different requests with one key come at the same time, to two instances. One is served, and gets
+// its order again when it is repeated. The others are refused.
 func TestAKeyBelongsToOneRequest(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -76,7 +76,8 @@ func TestAKeyBelongsToOneRequest(t *testing.T) {
 	})
 }
 
-// bound sends different requests with one key concurrently, and again later.
+// bound sends different requests with one key at the same time, repeats the one that was served, and
+// checks that the key belongs to that one.
 func bound(t *testing.T, s *site, strategy string, a, b *stock.Service) {
 	t.Helper()
 	r := s.request(strategy, "click")
@@ -106,7 +107,7 @@ func bound(t *testing.T, s *site, strategy string, a, b *stock.Service) {
 	}
 }
 
-// The later requests do not get ErrSoldOut for the unit that the first one bought.
+// Requests with the same key for the last unit all get the order of the first; none gets ErrSoldOut.
 func TestSameKeyAtOnceOnTheLastUnit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -127,7 +128,7 @@ func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
 		if err != nil || first.Replayed {
 			t.Fatalf("replayed %v, %v", first.Replayed, err)
 		}
-		// The item is sold out by now, and the strategy is a different one.
+		// By now the item is sold out. The second request also names another strategy.
 		again, err := service.Deduct(t.Context(), s.request("watch", "click"))
 		if err != nil || !again.Replayed {
 			t.Fatalf("the second: replayed %v, %v; want a replay", again.Replayed, err)
@@ -140,7 +141,7 @@ func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
 	})
 }
 
-// A database that treats "A" and "a" as equal would return another buyer's order.
+// Keys and SKUs are case-sensitive: if "A" and "a" were equal, a buyer would get another's order.
 func TestKeysAndSKUsDifferInCase(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)

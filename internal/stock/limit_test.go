@@ -12,7 +12,7 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// putLimited begins a sale of the site's item in which a buyer may have limit units.
+// putLimited begins a sale of the site's item in which a buyer may buy at most limit units.
 func (s *site) putLimited(t *testing.T, service *stock.Service, units, limit int64) stock.Item {
 	t.Helper()
 	item, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: units, Limit: limit})
@@ -38,7 +38,7 @@ func (s *site) mustBuy(t *testing.T, service *stock.Service, buyer string) (orde
 	return res.Order.ID
 }
 
-// wantLimit fails unless the buyer cannot buy this many units because of the limit.
+// wantLimit fails unless the limit prevents the buyer from buying this many units.
 func (s *site) wantLimit(t *testing.T, service *stock.Service, buyer string, quantity int64) {
 	t.Helper()
 	if res, err := s.buyAs(t, service, buyer, "", quantity); !errors.Is(err, stock.ErrLimit) {
@@ -46,11 +46,12 @@ func (s *site) wantLimit(t *testing.T, service *stock.Service, buyer string, qua
 	}
 }
 
-// buyersKey is the key of the units of each buyer in Redis.
+// buyersKey returns the key of the counts of units per buyer in Redis.
 func (s *site) buyersKey(t *testing.T) string { return s.stockKey(t) + ":buyers" }
 
-// A buyer with many tabs, at two instances, gets exactly the limit. It makes no difference whether
-// the orders are written yet. Other buyers have their own limits, and the next sale starts anew.
+// A buyer who sends many requests at once, to two instances, gets exactly as many units as the limit
+// allows, whether or not the orders are written yet. Each buyer has a separate limit, and the next
+// sale counts from zero.
 func TestABuyerGetsNoMoreThanTheLimit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -96,8 +97,7 @@ func TestABuyerGetsNoMoreThanTheLimit(t *testing.T) {
 	})
 }
 
-// A repeated request is answered with its order and counts once, even if the buyer has reached the
-// limit.
+// A repeated request gets its order, even if the buyer has reached the limit, and counts only once.
 func TestARepeatedRequestCountsOnce(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -133,7 +133,7 @@ func TestARepeatedRequestCountsOnce(t *testing.T) {
 	})
 }
 
-// Whatever Redis loses, the units of each buyer are counted again from the orders.
+// If Redis loses any of an item's keys, the units of each buyer are counted again from the orders.
 func TestLimitsSurviveALostRedis(t *testing.T) {
 	for name, lost := range map[string]func(t *testing.T, s *site) []string{
 		"stock":  func(t *testing.T, s *site) []string { return []string{s.stockKey(t)} },
@@ -148,7 +148,7 @@ func TestLimitsSurviveALostRedis(t *testing.T) {
 				ids := []string{s.mustBuy(t, service, "ann"), s.mustBuy(t, service, "bob")}
 				s.settled(t, service)
 				stop()
-				ids = append(ids, s.mustBuy(t, other, "ann")) // in the stream
+				ids = append(ids, s.mustBuy(t, other, "ann")) // this order is still in the stream
 				must(t, s.rdb.Del(t.Context(), lost(t, s)...).Err())
 				s.wantLimit(t, other, "ann", 2)
 				ids = append(ids, s.mustBuy(t, service, "ann"))
@@ -166,8 +166,8 @@ func TestLimitsSurviveALostRedis(t *testing.T) {
 	}
 }
 
-// A replica that was promoted with older counts accepts too many orders before a process notices.
-// The database refuses them: the units are on sale again, and the counts are right.
+// A promoted replica with older counts accepts too many orders before a process notices. The database
+// refuses these orders, their units go back on sale, and the counts are corrected.
 func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -196,14 +196,14 @@ func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 			done != (stock.Retried{SKU: s.sku, Left: 1, Over: 1}) {
 			t.Errorf("retrying in another sale: %+v, %v", done, err)
 		}
-		s.mustBuy(t, service, "ann") // nothing of the last sale counts
+		s.mustBuy(t, service, "ann") // units of the last sale do not count
 		s.wantLimit(t, service, "ann", 1)
 		wantStock(t, s.settled(t, service), 5, 4, 1, 1)
 	})
 }
 
-// An order that is refused for good gives its units back, and no longer counts towards the buyer's
-// limit. An order that may still be written keeps its units.
+// An order that is refused for good no longer counts towards the buyer's limit, and its units return
+// to the stock. An order that may still be written keeps its units.
 func TestDeadLettersAndTheLimit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -215,7 +215,7 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 		if _, err := s.buyAs(t, service, "ann", "click", 3); err != nil {
 			t.Fatal(err)
 		}
-		taken := "click" // by an order that the shop does not know
+		taken := "click" // the key of an order that another program wrote
 		foreign := stock.Order{ID: newSKU(), SKU: s.sku, SaleID: item.SaleID, Quantity: 1, IdempotencyKey: &taken,
 			Strategy: streamed}
 		must(t, s.db.Session(&gorm.Session{SkipHooks: true}).Create(&foreign).Error)
@@ -227,7 +227,7 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 		if _, err := s.buyAs(t, service, "ann", "", 3); err != nil {
 			t.Errorf("ann's units are given back: %v", err)
 		}
-		s.wantLimit(t, service, "bob", 2) // the other two may still be written
+		s.wantLimit(t, service, "bob", 2) // the order of two units may still be written
 		remove()
 		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Requeued != 1 || done.Left != 1 {
 			t.Errorf("retrying: %+v, %v; want bob's order requeued, and ann's left", done, err)
@@ -237,8 +237,8 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 	})
 }
 
-// Strategies that do not check the limit cannot sell such an item, in any order of requests. Nor
-// can a request without a buyer buy it.
+// An item with a limit cannot be sold by strategies that do not check the limit, whichever strategy
+// comes first. Nor can a request without a buyer buy it.
 func TestALimitIsCheckedOrRefused(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, withMixed)

@@ -39,22 +39,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// site has the backends of one test, and its item. Several instances of the service may
-// run on it.
+// site has the backends and the item of one test. Several instances of the service may run on them.
 type site struct {
 	rdb      redis.UniversalClient
 	db       *gorm.DB
 	watchers *watchers
 	sku      string
 
-	keeper stock.Backend // the keeper of the items that put begins to sell
+	keeper stock.Backend // the keeper of the items that put creates
 }
 
-// kind is the kind of backends: embedded, or real ones with the build tag system. Tests for which
-// embedded backends are enough run without the tag.
+// kind is the kind of backends: real ones with the build tag system, otherwise embedded ones.
 var kind = backendtest.Kinds()[len(backendtest.Kinds())-1]
 
-// eachSite runs f beside the other tests, with backends of its own.
+// eachSite runs f in parallel with other tests, with separate backends.
 func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	t.Helper()
 	t.Parallel()
@@ -64,8 +62,8 @@ func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	})
 }
 
-// eventually waits until reached returns true. Otherwise the test fails with the text that state
-// returns.
+// eventually waits until reached returns true. If that takes too long, the test fails and reports the
+// last state.
 func eventually(t *testing.T, what string, reached func() (ok bool, state any)) {
 	t.Helper()
 	for end := time.Now().Add(backendtest.Slack); ; pause() {
@@ -87,7 +85,7 @@ func newSite(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) *site {
 	return &site{rdb: rdb, db: db, watchers: watchers, sku: newSKU()}
 }
 
-// embeddedSite is for tests that do not depend on the backends.
+// embeddedSite returns a site on embedded backends, for tests that do not depend on the backends.
 func embeddedSite(t *testing.T) *site {
 	t.Helper()
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
@@ -142,7 +140,7 @@ func (s *site) request(strategy, key string) stock.Request {
 	}
 }
 
-// wantRefused fails unless the purchase gets the error.
+// wantRefused fails unless the purchase fails with the error want.
 func wantRefused(t *testing.T, service *stock.Service, req stock.Request, want error) {
 	t.Helper()
 	if _, err := service.Deduct(t.Context(), req); !errors.Is(err, want) {
@@ -193,28 +191,29 @@ func rush(t *testing.T, s *site, n int, strategy string, instances ...*stock.Ser
 	return sold, soldOut, attempts
 }
 
-// variant is a strategy and the backend of the stock that it sells.
+// variant is a strategy and the keeper of the stock that it sells.
 type variant struct {
 	strategy string
 	keeper   stock.Backend
 }
 
-// holds reports whether the strategy sells exactly with several instances.
+// holds reports whether the strategy neither oversells nor loses updates with several instances.
 func (v variant) holds() bool { return v.strategy != "none" && v.strategy != "local" }
 
-// oneLock skips all locks but one, for tests that do not depend on the lock.
+// oneLock reports whether the strategy is v9_cohort or not a lock. Tests that do not depend on the
+// kind of lock run only these strategies.
 func (v variant) oneLock() bool {
 	return v.strategy == "v9_cohort" || !strings.HasPrefix(v.strategy, "v")
 }
 
-// eachVariant runs f for every strategy that these backends support, each time with a new
-// SKU. A strategy that works with both runs with the stock in Redis and in the database.
+// eachVariant runs f for every strategy that these backends support, each time with a new SKU. It
+// runs strategies that support both keepers twice: with the stock in Redis, and in the database.
 func (s *site) eachVariant(t *testing.T, f func(t *testing.T, v variant)) {
 	t.Helper()
 	for _, strategy := range strategies() {
 		for keeper, not := range map[stock.Backend]bool{stock.InRedis: strategy.InDatabase(),
 			stock.InDatabase: strategy.InRedis()} {
-			if strategy.Kind == catalog.Streamed { // see stream_test.go
+			if strategy.Kind == catalog.Streamed { // stream_test.go tests lua_stream
 				continue
 			}
 			if not || strategy.NeedsMySQL() && s.db.Name() != "mysql" {
@@ -242,14 +241,14 @@ func withGuard(g stock.Guard) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Strategies = map[string]stock.Strategy{"test": {Guard: g}} }
 }
 
-// withStream configures with s how orders are accepted.
+// withStream sets the configuration of the stream.
 func withStream(s stock.Stream) func(*stock.Config) {
 	return func(cfg *stock.Config) {
 		cfg.Strategies[streamed] = stock.Strategy{Script: stock.Streamed(cfg.Redis, s)}
 	}
 }
 
-// withMixed lets all strategies sell an item at the same time.
+// withMixed allows strategies of all families to sell an item at the same time.
 func withMixed(cfg *stock.Config) { cfg.Mixed = true }
 
 // withWork sets the work of a holder.
@@ -257,16 +256,16 @@ func withWork(work stock.Work) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Work = work }
 }
 
-// strategies returns the strategies that need only Redis and a database, except the third-party
-// locks: with each of these a crowd waits for seconds.
+// strategies returns the strategies that need only Redis and a database, except third-party locks,
+// with which a crowd waits for seconds.
 func strategies() catalog.List {
 	return slices.DeleteFunc(catalog.Strategies().With(catalog.Options{}), func(s catalog.Strategy) bool {
 		return s.Extra && s.Kind == catalog.Guarded
 	})
 }
 
-// watchers are called around the statements of a site's database. They are registered before a
-// service runs, because gorm's Register changes the list that running statements read.
+// watchers are functions that gorm calls before or after statements. They are registered before a
+// service runs, because gorm's Register changes a list that running statements read.
 type watchers struct {
 	mu                                     sync.Mutex
 	beforeReads, beforeOrders, afterOrders []*watcher
@@ -295,7 +294,7 @@ func (w *watchers) register(db *gorm.DB) error {
 	)
 }
 
-// call returns a callback that calls the watchers of a list.
+// call returns a callback that calls the watchers in list for the statements that concerns selects.
 func (w *watchers) call(list *[]*watcher, concerns func(tx *gorm.DB) bool) func(tx *gorm.DB) {
 	return func(tx *gorm.DB) {
 		w.mu.Lock()
@@ -344,6 +343,6 @@ func ordersIn(tx *gorm.DB) (quantities []int64) {
 		}
 		return quantities
 	}
-	const quantity = 3 // its index in the values
+	const quantity = 3 // the quantity's index in the statement's values
 	return []int64{tx.Statement.Vars[quantity].(int64)}
 }

@@ -15,7 +15,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// newPool returns a pool with this many rows, in MySQL or MariaDB.
+// newPool returns a pool with this many rows in MySQL or MariaDB.
 func newPool(t *testing.T, rows int64) (stock.Pool, *gorm.DB) {
 	t.Helper()
 	db := backendtest.DialDatabase(t, backendtest.Database(t, "local"))
@@ -31,7 +31,7 @@ func timedOut(err error) bool {
 	return errors.As(err, &serverErr) && serverErr.Number == lockWaitTimeout
 }
 
-// begin begins a transaction that does not wait for locks for long.
+// begin begins a transaction with a short lock timeout.
 func begin(t *testing.T, db *gorm.DB, level sql.IsolationLevel) *gorm.DB {
 	t.Helper()
 	tx := db.Begin(&sql.TxOptions{Isolation: level})
@@ -48,13 +48,13 @@ func size(t *testing.T, p stock.Pool, tx *gorm.DB) int64 {
 	return rows
 }
 
-// meeting makes the transactions that delete rows wait for each other before their first
-// DELETE: all have then locked what they will delete.
+// meeting makes this many transactions wait for each other before their first DELETE. By then each
+// has locked the rows that it will delete.
 func meeting(t *testing.T, db *gorm.DB, transactions int) {
 	t.Helper()
 	var all sync.WaitGroup
 	all.Add(transactions)
-	var met sync.Map // by transaction
+	var met sync.Map // the transactions that have arrived
 	err := db.Callback().Delete().Before("gorm:delete").Register("meeting", func(tx *gorm.DB) {
 		if _, again := met.LoadOrStore(tx.Statement.ConnPool, true); !again {
 			all.Done()
@@ -64,9 +64,9 @@ func meeting(t *testing.T, db *gorm.DB, transactions int) {
 	must(t, err)
 }
 
-// Claims get different rows, and none waits for another, whether it deletes its rows before or
-// after the next one looks for some. Together they get every unit of the pool: none locks a row
-// that it does not claim.
+// Concurrent claims get different rows, and none waits for another, whether a claim deletes its rows
+// before or after the next claim reads. Together they get every unit of the pool, because no claim
+// locks more rows than it takes.
 func TestClaimsDoNotWaitForEachOther(t *testing.T) {
 	for _, c := range []struct{ pool, units int64 }{{3, 1}, {21, 7}, {200, 40}} {
 		for _, together := range []bool{false, true} {
@@ -104,9 +104,9 @@ func TestClaimsDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// A drain counts only the rows of its generation, which are units of the stock. It does not affect
-// neighbouring items: it does not wait for their claims, and does not keep their pools from being
-// filled, unless it is REPEATABLE READ.
+// A drain removes all rows of its item, and counts only those of the current generation. It does not
+// wait for claims of neighbouring items. At READ COMMITTED it does not block the filling of their pools
+// either; at REPEATABLE READ it does.
 func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
 	waiting := map[sql.IsolationLevel]bool{sql.LevelReadCommitted: false, sql.LevelRepeatableRead: true}
 	for level, waits := range waiting {
@@ -134,8 +134,8 @@ func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
 	}
 }
 
-// A server that accepts FOR UPDATE SKIP LOCKED and locks nothing, as TiDB does, lets several claims
-// read the same unit. One of them gets it, and the others get ErrFew.
+// A server that accepts FOR UPDATE SKIP LOCKED but locks nothing, such as TiDB, lets several claims
+// read the same unit. One claim gets the unit, and the others get ErrFew.
 func TestAUnitIsClaimedOnceWithoutLocks(t *testing.T) {
 	p, db := newPool(t, 1)
 	db.ClauseBuilders["FOR"] = func(clause.Clause, clause.Builder) {}

@@ -15,7 +15,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// soon is a grace time for tests. Correctness does not depend on it.
+// soon sets a short grace time. Correctness does not depend on it.
 func soon(cfg *stock.Config) { cfg.Grace = 100 * time.Millisecond }
 
 // strand takes units from the stock, like a process that is killed before it writes the order.
@@ -33,7 +33,7 @@ func (s *site) repair(t *testing.T, service *stock.Service) stock.Repair {
 }
 
 // overwrite is the naive repair: it counts the orders and writes the stock while the sale goes on.
-// Units in flight are not in an order yet, so it puts them on sale a second time.
+// Because units in flight are not in an order yet, it puts them on sale a second time.
 func (s *site) overwrite(t *testing.T, initial int64) {
 	t.Helper()
 	var sold int64
@@ -54,7 +54,7 @@ func TestRepairPutsStrandedUnitsBackOnSale(t *testing.T) {
 				rush(t, s, 5, strategy, service, other)
 				s.strand(t, 3)
 				s.until(t, other, "three units are stranded", func(a stock.Audit) bool {
-					return a.Stranded == 3 && a.InFlight == 0 // once no process reports any in flight
+					return a.Stranded == 3 && a.InFlight == 0 // when no process reports units in flight any more
 				})
 				if done := s.repair(t, other); done.Returned != 3 {
 					t.Errorf("%d units are back on sale, want 3", done.Returned)
@@ -72,9 +72,9 @@ func TestRepairPutsStrandedUnitsBackOnSale(t *testing.T) {
 }
 
 // A buyer has taken ten units, and its order is about to be written, when the stock is repaired
-// because of another, stranded unit. The naive overwrite puts the ten on sale again, and they are
-// sold twice. The repair begins a generation in which the ten are on sale, too; but the buyer's
-// order is refused, because it belongs to the previous generation.
+// because of another, stranded unit. The naive overwrite puts the ten units on sale again, and they
+// are sold twice. Repair also puts them on sale again, but in a new generation: the buyer's order
+// belongs to the previous generation, and is refused.
 func TestRepairDuringASaleOversellsOnlyIfItOverwrites(t *testing.T) {
 	const units, flying = 11, 10
 	repairs := []struct {
@@ -120,8 +120,8 @@ func TestRepairDuringASaleOversellsOnlyIfItOverwrites(t *testing.T) {
 	})
 }
 
-// While an order is being written its unit is in flight and not stranded, and the audit of
-// another instance knows that, too.
+// While an order is being written, the audits of all instances count its unit as in flight, and not
+// as stranded.
 func TestAuditTellsUnitsInFlightFromStrandedOnes(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		buying, watching := s.instance(t, soon), s.instance(t, soon)
@@ -156,8 +156,8 @@ func TestAuditTellsUnitsInFlightFromStrandedOnes(t *testing.T) {
 	})
 }
 
-// Orders that are written between reading the stock and counting the orders hide missing units. A
-// repair in a rush must not conclude that stock and orders agree.
+// Orders that are written after a repair has read the stock, and before it counts the orders, hide
+// missing units. A repair during a rush must not conclude that stock and orders agree.
 func TestRepairIsNotDeceivedByARush(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service, other := s.instance(t, soon), s.instance(t, soon)
@@ -178,8 +178,8 @@ func TestRepairIsNotDeceivedByARush(t *testing.T) {
 	})
 }
 
-// Units of orders in the stream are not missing. A repair puts the units of dead letters back on
-// sale.
+// A repair does not treat the units of orders in the stream as missing. It puts the units of dead
+// letters back on sale.
 func TestRepairOfAStream(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, soon)
@@ -217,16 +217,16 @@ func TestRepairOfAStream(t *testing.T) {
 	})
 }
 
-// A repair on request immediately removes units from the stock that are already sold. A stock in
-// the database is written together with the order, so it can only be wrong, in either direction, if
-// somebody writes its row by hand.
+// A repair on request immediately corrects a stock that has units that are already sold. A stock in
+// the database is written together with the order, so it can be too high or too low only if somebody
+// has changed its row by hand.
 func TestRepairOfAWrongStock(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, soon)
 		for _, c := range []struct {
 			strategy string
 			keeper   stock.Backend
-			wrong    int64 // units too many
+			wrong    int64 // how far the stock is too high
 		}{{"lua_atomic", stock.InRedis, 3}, {"sql_conditional", stock.InDatabase, 2},
 			{"sql_conditional", stock.InDatabase, -2}} {
 			s.sku, s.keeper = newSKU(), c.keeper
@@ -252,8 +252,8 @@ func TestRepairOfAWrongStock(t *testing.T) {
 	})
 }
 
-// A change of the stock that fails in the middle of a repair leaves the sale as it was, or
-// to be counted again, and never with a unit too many.
+// If a Redis command fails in the middle of a repair, the stock is unchanged or is counted again. In
+// no case are there too many units on sale.
 func TestRepairThatFailsHalfwayIsHarmless(t *testing.T) {
 	faults := map[string]locktest.Action{
 		"before Redis has changed": locktest.Fail(locktest.ErrCut),
@@ -287,9 +287,9 @@ func TestRepairThatFailsHalfwayIsHarmless(t *testing.T) {
 	})
 }
 
-// Units that have been missing for the grace time automatically go back on sale, once, although
-// several shops look for them. A unit that is both in the stock and sold, or that is in flight,
-// does not cause a new generation. Items that cannot be read do not block the others.
+// Units that have been missing for the grace time go back on sale automatically, and only once,
+// although several shops look for them. A unit that is both in the stock and sold, or that is in
+// flight, does not cause a new generation. Items that cannot be read do not block the others.
 func TestStrandedUnitsGoBackOnSaleByThemselves(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		services := []*stock.Service{s.instance(t, soon), s.instance(t, soon)}

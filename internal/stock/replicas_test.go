@@ -10,11 +10,11 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// patience is how long a buyer waits for an order that is not written.
+// patience limits the time for which a buyer waits for the order to be written.
 const patience = 200 * time.Millisecond
 
-// An order is confirmed as accepted when a replica has it. Without a replica the buyer waits until
-// the order is written.
+// An order is confirmed as accepted when a replica has it. If there is no replica, the buyer waits
+// until the order is written.
 func TestAcceptedOnAReplica(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	set := backendtest.Sentinels(t)
@@ -22,7 +22,7 @@ func TestAcceptedOnAReplica(t *testing.T) {
 	service := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: patience}))
 	const units = 50
 	s.put(t, service, units)
-	buy := func(key string) (stock.Result, error) { // without a consumer
+	buy := func(key string) (stock.Result, error) { // no consumer runs
 		return service.Deduct(t.Context(), s.request(streamed, key))
 	}
 	var ids []string
@@ -56,10 +56,10 @@ func TestAcceptedOnAReplica(t *testing.T) {
 	s.wantWritten(t, service, ids)
 }
 
-// A second request with a key whose order is still in the stream waits, too, because it is not
-// known whether the replicas have the order.
+// A repeated request whose order is still in the stream waits, too, because it is not known whether
+// the replicas have the order.
 func TestReplayOfAnOrderThatIsNotOnAReplica(t *testing.T) {
-	s := embeddedSite(t) // which has no replicas
+	s := embeddedSite(t) // a Redis without replicas
 	service := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: patience}))
 	s.put(t, service, 10)
 	for range 2 {

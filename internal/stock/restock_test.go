@@ -22,8 +22,8 @@ func (s *site) mustRestock(t *testing.T, service *stock.Service, key string, add
 	return done
 }
 
-// Two admins restock ten times at two instances, sometimes repeating a request with the same key,
-// while buyers come: exactly the added units are sold.
+// Two admins each restock at an instance, and sometimes repeat a request with the same key, while
+// buyers buy. Exactly the units that were added are sold, and no others.
 func TestRestocksUnderLoad(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.eachVariant(t, func(t *testing.T, v variant) {
@@ -72,12 +72,12 @@ func (s *site) restockUnderLoad(t *testing.T, strategy string) {
 	wantStock(t, s.audit(t, instances[1]), units, 0, units, units)
 }
 
-// Units are added when a holder has read the stock and is about to write it. They are not
-// overwritten, and buyers who wait for the lock get them.
+// Units are added when a lock holder has read the stock and is about to write it. The holder's write
+// does not overwrite them, and buyers who wait for the lock get them.
 func TestRestockBesideAHolder(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.eachVariant(t, func(t *testing.T, v variant) {
-			if !v.holds() || !v.oneLock() || v.strategy == "sql_for_update" { // which would wait
+			if !v.holds() || !v.oneLock() || v.strategy == "sql_for_update" { // the restock would wait for its row lock
 				return
 			}
 			service := s.sale(t, 1)
@@ -105,7 +105,7 @@ func TestRestockBesideAHolder(t *testing.T) {
 	})
 }
 
-// Buyers who wait for the lock go on waiting, however many restocks there are.
+// Buyers who wait for the lock keep waiting through any number of restocks.
 func TestBuyersWaitThroughRestocks(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []string{"v6_watchdog", "v7_queue", "v9_cohort"} {
@@ -130,7 +130,7 @@ func TestBuyersWaitThroughRestocks(t *testing.T) {
 	}
 }
 
-// Added units are in the database: they survive the loss of Redis, and a repair.
+// Added units survive the loss of Redis, and a repair, because the database has them.
 func TestRestockOutlivesRedis(t *testing.T) {
 	for name, lose := range losses {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestRestockOutlivesRedis(t *testing.T) {
 	}
 }
 
-// A key belongs to one restock of one sale.
+// A restock that is repeated with its key adds nothing, and a key belongs to one restock of one sale.
 func TestRestockIsRepeated(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, s.keeper = range []stock.Backend{stock.InRedis, stock.InDatabase, stock.InHolds} {

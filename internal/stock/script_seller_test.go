@@ -19,14 +19,14 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// failOnce applies the action to the first of these commands, and its pipeline, so that it fails.
+// failOnce applies the action to the first of these commands that is sent, and to its whole pipeline.
 func (s *site) failOnce(action locktest.Action, commands ...string) {
 	hook := new(locktest.Hook)
 	s.rdb.AddHook(hook)
 	hook.On(locktest.Command(commands...), 1, action)
 }
 
-// scripts names the strategies that sell by a script.
+// scripts returns the names of the strategies that sell with a script.
 func scripts() []string {
 	var names []string
 	for _, s := range strategies() {
@@ -37,7 +37,7 @@ func scripts() []string {
 	return names
 }
 
-// eachScript runs f for each of these strategies on each site, with a new item.
+// eachScript runs f for each of these strategies, with a site of its own.
 func eachScript(t *testing.T, f func(t *testing.T, s *site, strategy string)) {
 	for _, strategy := range scripts() {
 		t.Run(strategy, func(t *testing.T) {
@@ -46,8 +46,8 @@ func eachScript(t *testing.T, f func(t *testing.T, s *site, strategy string)) {
 	}
 }
 
-// parkFirstOrder stops the first order just before it is written, when its units are taken. Then
-// parked is closed. Resume lets the order continue.
+// parkFirstOrder stops the first order after its units are taken and before it is written, and then
+// closes parked. The order continues when resume is called.
 func (s *site) parkFirstOrder(t *testing.T) (parked <-chan struct{}, resume func()) {
 	t.Helper()
 	here, released := make(chan struct{}), make(chan struct{})
@@ -83,8 +83,8 @@ func order(ctx context.Context, service *stock.Service, req stock.Request) <-cha
 // not enough, the test checks less, but does not fail.
 func pause() { time.Sleep(20 * time.Millisecond) }
 
-// A process that crashes after the script and before the order leaves a unit taken. If it
-// was only paused the order is written later, and there is a unit for it.
+// A process that crashes after the script and before it writes the order leaves a unit taken. If the
+// process was only paused, it writes the order later, and the unit is there for it.
 func TestCrashAfterTheScriptLeavesStockTaken(t *testing.T) {
 	eachScript(t, func(t *testing.T, s *site, strategy string) {
 		dying, other := s.instance(t, nil), s.instance(t, nil)
@@ -108,7 +108,8 @@ func TestCrashAfterTheScriptLeavesStockTaken(t *testing.T) {
 	})
 }
 
-// It is unknown whether the units were taken, so the stock is rebuilt.
+// If the reply of the script is lost, it is unknown whether the units were taken, so the stock is
+// rebuilt.
 func TestReplyOfTheScriptIsLost(t *testing.T) {
 	for name, action := range map[string]locktest.Action{
 		"before": locktest.Fail(locktest.ErrCut),
@@ -147,8 +148,8 @@ func TestScriptsOnACluster(t *testing.T) {
 	}
 }
 
-// refuse makes the database refuse every statement with an order for which bad is true.
-// Largest returns how many orders the largest statement had.
+// refuse makes the database refuse every statement that includes an order for which bad returns true.
+// The function largest returns the number of orders in the largest statement.
 func (s *site) refuse(t *testing.T, bad func(quantity int64) bool) (largest func() int) {
 	t.Helper()
 	var most atomic.Int64
@@ -188,7 +189,7 @@ func TestOneBadOrderDoesNotFailTheBatch(t *testing.T) {
 		if n := largest(); n < 2 {
 			t.Errorf("the largest statement had %d orders, want a batch", n)
 		}
-		// A refused order leaves no claim behind.
+		// A refused order leaves no claim on its key behind.
 		req := s.request(strategy, "key-5")
 		if res, err := service.Deduct(t.Context(), req); err != nil || res.Replayed {
 			t.Errorf("again with the key of a refused order: replayed %v, %v", res.Replayed, err)
@@ -196,8 +197,8 @@ func TestOneBadOrderDoesNotFailTheBatch(t *testing.T) {
 	})
 }
 
-// If another instance has just used the key, without a claim, the database's unique index detects
-// it.
+// If another instance has just used the key without claiming it, the database's unique index detects
+// that.
 func TestKeyUsedByAnotherInstanceIsReplayed(t *testing.T) {
 	eachScript(t, func(t *testing.T, s *site, strategy string) {
 		var first stock.Result
@@ -205,7 +206,7 @@ func TestKeyUsedByAnotherInstanceIsReplayed(t *testing.T) {
 		var once sync.Once
 		service := s.instance(t, func(cfg *stock.Config) {
 			cfg.Mixed, cfg.Work = true, func(ctx context.Context, _ string) (func(), error) {
-				once.Do(func() { // after the look-up of the key, and before units are taken
+				once.Do(func() { // after the key was looked up, and before units are taken
 					var err error
 					if first, err = elsewhere.Deduct(ctx, s.request("v4_lua", "click")); err != nil {
 						t.Error(err)
@@ -223,7 +224,7 @@ func TestKeyUsedByAnotherInstanceIsReplayed(t *testing.T) {
 	})
 }
 
-// The claim of a crashed process is respected for a while, and then ignored.
+// A crashed process's claim on a key is respected for a while, and then ignored.
 func TestClaimOfACrashedProcessIsIgnored(t *testing.T) {
 	for _, strategy := range scripts() {
 		t.Run(strategy, func(t *testing.T) {
@@ -231,7 +232,7 @@ func TestClaimOfACrashedProcessIsIgnored(t *testing.T) {
 			service := s.instance(t, nil)
 			item := s.put(t, service, 10)
 			period := time.Now().Unix() / 10
-			for _, p := range []int64{period, period + 1} { // the next one may be about to begin
+			for _, p := range []int64{period, period + 1} { // the next period may begin before the request
 				at := fmt.Sprintf("oversell:{%s}:claims:%s:%d", s.sku, item.SaleID, p)
 				must(t, s.rdb.HSet(t.Context(), at, "click", "").Err())
 			}
@@ -272,8 +273,8 @@ func TestSmallerRequestIsServedAfterOneThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// A buyer that leaves before its batch begins, or that is waiting when the shop closes, has bought
-// nothing. A buyer whose units were already taken has bought, and gets its order.
+// A buyer who leaves before the batch begins, or who is waiting when the shop closes, buys nothing. A
+// buyer whose units are already taken gets an order.
 func TestBuyersWhoseUnitsAreTakenGetTheirOrder(t *testing.T) {
 	for name, want := range map[string]error{"leave": context.Canceled, "close": stock.ErrClosing} {
 		t.Run(name, func(t *testing.T) {

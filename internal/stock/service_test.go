@@ -48,7 +48,7 @@ func TestPutStartsANewSale(t *testing.T) {
 		rush(t, s, 5, "v6_watchdog", service)
 		wantStock(t, s.audit(t, service), 7, 2, 5, 5)
 		item, err := service.Item(t.Context(), s.sku)
-		// set by the first buyer
+		// the first buyer sets these fields
 		second.Family, second.TurnBegan, second.Generation = "v6_watchdog", item.TurnBegan, item.Generation
 		if err != nil || item != second {
 			t.Errorf("the item reads as %+v, %v; was put as %+v", item, err, second)
@@ -128,7 +128,7 @@ func second[T any](_ T, err error) error { return err }
 
 func third[S, T any](_ S, _ T, err error) error { return err }
 
-// generations matches the part of a key that differs between generations.
+// generations matches the part of a key that names a sale and a generation.
 var generations = regexp.MustCompile(`:[0-9a-f-]{36}:[0-9a-f-]{36}`)
 
 // Only keys with the project's prefix are written, and an item's keys share a slot.
@@ -155,15 +155,15 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 				t.Errorf("key %s does not have the item's prefix", key)
 			}
 		}
-		// v8 and v9 have additional keys: the last token of each, and the largest token that the stock
-		// has seen.
+		// v8 and v9 have additional keys: the last token of each, and the largest token that was
+		// used to write the stock.
 		if len(seen) != 14 {
 			t.Errorf("keys %v, want the stock, the sale, 9 locks and the tokens", slices.Sorted(maps.Keys(seen)))
 		}
 	})
 }
 
-// stockKey is the key of the current generation's stock.
+// stockKey returns the Redis key of the current generation's stock.
 func (s *site) stockKey(t *testing.T) string {
 	t.Helper()
 	sale, err := s.rdb.Get(t.Context(), "oversell:{"+s.sku+"}:sale").Result()

@@ -22,7 +22,7 @@ import (
 
 const streamed = "lua_stream"
 
-// claimAfter is short, so that tests need not wait long for a dead consumer's orders to be claimed.
+// claimAfter is short, so that a dead consumer's orders are soon claimed by another.
 const claimAfter = 50 * time.Millisecond
 
 // consume runs a consumer until the test ends or stop is called.
@@ -104,7 +104,7 @@ func (s *site) wantState(t *testing.T, service *stock.Service, id, want string) 
 	}
 }
 
-// A crowd buys at two instances: orders are accepted as far as there are units, and every accepted
+// A crowd buys at two instances. Orders are accepted until the units run out, and every accepted
 // order is written exactly once.
 func TestAcceptedOrdersAreWrittenOnce(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
@@ -152,8 +152,8 @@ func TestAnOrderTellsItsState(t *testing.T) {
 	})
 }
 
-// A key finds its order, and belongs to one request, both while the order is in the stream and
-// after it was written, whatever the strategy is by then.
+// A repeated request with a key gets its order, and other requests with the key are refused. This
+// holds while the order is in the stream and after it was written, with any strategy.
 func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -186,7 +186,8 @@ func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 	})
 }
 
-// endsAt is a consumer that dies the first time that it is at a seam, but lives on for other items.
+// endsAt returns a consumer that stops writing an item's orders when it reaches the seam. The channel
+// is closed when that first happens.
 func endsAt(seam string) (stream.Consumer, <-chan struct{}) {
 	died := make(chan struct{})
 	var once sync.Once
@@ -199,8 +200,8 @@ func endsAt(seam string) (stream.Consumer, <-chan struct{}) {
 	}}, died
 }
 
-// Another consumer claims the orders that a dead one has read, and recognizes those that it has
-// written.
+// Another consumer claims the orders that a dead consumer has read, and recognizes those that are
+// already written.
 func TestDeadConsumersLoseNothing(t *testing.T) {
 	for _, seam := range []string{stream.SeamRead, stream.SeamWritten} {
 		t.Run(seam, func(t *testing.T) {
@@ -236,7 +237,7 @@ func (s *site) consumers(t *testing.T) map[string]redis.XInfoConsumer {
 	return byName
 }
 
-// untilIdle waits until a consumer has been idle for so long that it is considered dead.
+// untilIdle waits until a consumer has been idle for long enough to be considered dead.
 func (s *site) untilIdle(t *testing.T, name string, claimAfter time.Duration) {
 	t.Helper()
 	eventually(t, name+" is idle", func() (bool, any) {
@@ -245,14 +246,14 @@ func (s *site) untilIdle(t *testing.T, name string, claimAfter time.Duration) {
 	})
 }
 
-// gated is a consumer that looks for other processes' orders only while the gate is open.
+// gated returns a consumer that looks for other processes' orders only while open is true.
 func gated(name string, claimAfter time.Duration) (c stream.Consumer, open *atomic.Bool) {
 	open = new(atomic.Bool)
 	return stream.Consumer{Name: name, ClaimAfter: claimAfter, Only: func(string) bool { return open.Load() }}, open
 }
 
-// A consumer that has been idle for long and has no entries is removed from the group of the
-// stream. If it is alive, it joins again.
+// A consumer that has been idle for a long time and has no entries is removed from the stream's
+// consumer group. If it is alive, it joins again.
 func TestIdleConsumersLeaveTheGroup(t *testing.T) {
 	const claimAfter = 10 * time.Millisecond
 	eachSite(t, func(t *testing.T, s *site) {
@@ -284,14 +285,14 @@ func TestIdleConsumersLeaveTheGroup(t *testing.T) {
 	})
 }
 
-// A dead consumer stays in the group until another one has claimed its orders: otherwise they would
-// be removed from the group with it.
+// A dead consumer stays in the group until another consumer has claimed its orders, because they
+// would be removed from the group with it.
 func TestDeadConsumersWithOrdersStayInTheGroup(t *testing.T) {
 	const claimAfter = 10 * time.Millisecond
 	eachSite(t, func(t *testing.T, s *site) {
 		shop := s.sale(t, 100)
 		other, open := gated("other", claimAfter)
-		consume(t, s.instance(t, nil), other) // it is old enough to look for dead consumers immediately
+		consume(t, s.instance(t, nil), other) // begins early: only consumers of some age look for dead ones
 
 		dying, died := endsAt(stream.SeamRead)
 		dying.Name, dying.ClaimAfter = "dead", claimAfter
@@ -342,8 +343,8 @@ func poison(t *testing.T, s *site, quantity int64) (remove func()) {
 	})
 }
 
-// buyDead buys three units in an order that the database refuses, and waits until it is a dead
-// letter. A consumer goes on.
+// buyDead buys three units in an order that the database refuses, and waits until the order is a dead
+// letter. A consumer keeps running.
 func (s *site) buyDead(
 	t *testing.T, service *stock.Service, key string,
 ) (bad stock.Request, order stock.Order, remove func()) {
@@ -358,8 +359,8 @@ func (s *site) buyDead(
 	return bad, res.Order, remove
 }
 
-// An order that the database does not take becomes a dead letter after some tries. It does not
-// block other orders, and keeps its units until a retry.
+// An order that the database refuses becomes a dead letter after some tries. It does not block other
+// orders, and keeps its units until it is retried.
 func TestDeadLettersAreListedAndRetried(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 20)
@@ -482,7 +483,7 @@ func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
 	})
 }
 
-// When the stream is full, buyers are refused and nothing is taken.
+// When the stream is full, buyers are refused, and no units are taken.
 func TestAFullStreamRefusesBuyers(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, withStream(stock.Stream{Backlog: 5}))
@@ -491,15 +492,15 @@ func TestAFullStreamRefusesBuyers(t *testing.T) {
 		wantRefused(t, service, s.request(streamed, ""), stock.ErrBacklog)
 		consume(t, service, stream.Consumer{})
 		wantStock(t, s.settled(t, service), 20, 15, 5, 5)
-		s.streamEmpties(t) // a consumer writes orders before it removes them
+		s.streamEmpties(t) // a consumer removes orders only after it has written them
 		ids = append(ids, accept(t, s, service, 1)...)
 		wantStock(t, s.settled(t, service), 20, 14, 6, 6)
 		s.wantWritten(t, service, ids)
 	})
 }
 
-// A new sale, a count and another family each write the accepted orders first, although
-// no consumer runs. Consumers then find them written.
+// Before a new sale, a count or another family's turn begins, the accepted orders are written, even
+// if no consumer runs. A consumer that starts later finds them written.
 func TestAcceptedOrdersAreWrittenBeforeACount(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, s *site, service *stock.Service){
 		"sale":   func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 7) },
@@ -541,8 +542,8 @@ func (s *site) streamEmpties(t *testing.T) {
 	})
 }
 
-// A consumer that was paused after a read may write after the stock was counted. Each of its orders
-// was either written by the count or is refused, never both.
+// A consumer that was paused after reading orders may try to write them after the stock was counted.
+// Each of these orders is either written by the count or refused, never both.
 func TestALateConsumerWritesNothingTwice(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service, other := s.instance(t, nil), s.instance(t, nil)
@@ -572,8 +573,8 @@ func TestALateConsumerWritesNothingTwice(t *testing.T) {
 	})
 }
 
-// It is unknown whether the orders were accepted, so the count decides: either they are written, or
-// their units are back on sale.
+// If the reply of the accepting script is lost, it is unknown whether the orders were accepted. The
+// count of the stock decides: it writes the orders, or puts their units back on sale.
 func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		action locktest.Action
@@ -598,7 +599,7 @@ func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
 	}
 }
 
-// Redis restarts with an older file: it has lost accepted orders, and its stock has units that are
+// Redis restarts with older data: accepted orders are lost, and the stock includes units that are
 // already sold. Nothing is oversold, and the lost orders get the state "not accepted".
 func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 	s := newRestartable(t)
@@ -621,7 +622,7 @@ func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 	for _, id := range kept {
 		s.wantState(t, service, id, stock.StateWritten)
 	}
-	// This may include orders that the crowd placed from the older stock and that were refused.
+	// The count may include refused orders that the crowd placed on the older stock.
 	s.until(t, service, "the lost orders are counted",
 		func(a stock.Audit) bool { return a.AcceptedLost >= int64(len(lost)) })
 	for _, id := range lost {
@@ -629,9 +630,9 @@ func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 	}
 }
 
-// If Redis loses only the stream, it still has the keys of its orders. A buyer that repeats a
-// request with such a key learns that the order is lost, and may then buy again. The process that
-// accepted the orders need not be alive.
+// If Redis loses only the stream, it still has the idempotency keys of the lost orders. A buyer who
+// repeats a request with such a key learns that the order is lost, and can then buy again. This works
+// even if the process that accepted the orders is dead.
 func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		dead, service := s.instance(t, nil), s.instance(t, nil)
@@ -665,9 +666,8 @@ func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
 	})
 }
 
-// If Redis loses everything, it has no trace of the orders that it had accepted, but the processes
-// that confirmed them to buyers know them. The count of lost orders survives the next loss, and a
-// change of family.
+// If Redis loses all its data, the processes that confirmed orders to buyers still count those that
+// are lost. The count of lost orders survives the next loss, and a change of family.
 func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
@@ -689,8 +689,8 @@ func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {
 	})
 }
 
-// When a generation ends, nothing of it stays in Redis: neither written orders that no consumer
-// looks for, nor the places of orders that were trimmed from the stream.
+// When a generation ends, none of its data stays in Redis: neither written orders that no consumer
+// looks for, nor the recorded positions of orders that were trimmed from the stream.
 func TestAnEndedGenerationLeavesNoOrdersInRedis(t *testing.T) {
 	stream := func(s *site) string { return "oversell:{" + s.sku + "}:stream" }
 	for name, end := range map[string]func(t *testing.T, s *site, service *stock.Service){
@@ -716,8 +716,8 @@ func TestAnEndedGenerationLeavesNoOrdersInRedis(t *testing.T) {
 	}
 }
 
-// Orders that were accepted from an older stock, before anybody noticed, are refused by the
-// item's row, and can be retried when units are back.
+// Orders that were accepted from an older stock before a process noticed are refused, because the
+// item's row has no units for them. They can be retried when units are back.
 func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 4)
@@ -748,7 +748,7 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 	})
 }
 
-// An entry that is not an order does not block the others.
+// An entry that is not an order becomes a dead letter, and does not block other entries.
 func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 5)
@@ -768,13 +768,13 @@ func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 	})
 }
 
-// A deleted item leaves nothing behind, and its orders are not written.
+// A deleted item leaves no keys in Redis, and its accepted orders are not written.
 func TestADeletedItemHasNoStream(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 5)
 		id := accept(t, s, service, 2)[0]
 		must(t, service.Delete(t.Context(), s.sku))
-		// A consumer that was notified of the orders before finds nothing, and leaves nothing behind.
+		// A consumer that was notified before the deletion finds no orders, and creates no keys.
 		consume(t, service, stream.Consumer{Finish: t.Context()})()
 		if left := s.keysLeft(t); len(left) > 0 {
 			t.Errorf("these keys are left: %v", left)
@@ -785,7 +785,7 @@ func TestADeletedItemHasNoStream(t *testing.T) {
 	})
 }
 
-// keysLeft returns the item's keys.
+// keysLeft returns the keys in Redis that belong to the item.
 func (s *site) keysLeft(t *testing.T) []string {
 	t.Helper()
 	left, err := s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*").Result()

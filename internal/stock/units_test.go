@@ -14,7 +14,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// withPool makes pools so small that a rush fills them many times.
+// withPool limits pools to this size.
 func withPool(db *gorm.DB, size int64) func(*stock.Config) {
 	return func(cfg *stock.Config) {
 		cfg.Strategies["sql_units"] = stock.Strategy{Guard: stock.Units(db, size), Keeper: stock.InDatabase}
@@ -24,7 +24,7 @@ func withPool(db *gorm.DB, size int64) func(*stock.Config) {
 // poolSize is the size of the pools in these tests.
 const poolSize = 10
 
-// unitSite returns a site in MySQL or MariaDB with small pools, and instances of it.
+// unitSite returns a site in MySQL or MariaDB, and instances with small pools on it.
 func unitSite(t *testing.T, instances int) (*site, []*stock.Service) {
 	t.Helper()
 	s := newDatabaseSite(t)
@@ -35,10 +35,10 @@ func unitSite(t *testing.T, instances int) (*site, []*stock.Service) {
 	return s, all
 }
 
-// where says where the units of an item are: in rows of the pool, in the item's row, or sold.
+// where counts the units of an item in rows of the pool, in the item's row, and in orders.
 type where struct{ Pooled, Remaining, Sold int64 }
 
-// units reads where the units are, in one snapshot.
+// units reads these counts for the site's item, in one snapshot.
 func (s *site) units(t *testing.T) (w where) {
 	t.Helper()
 	err := s.db.Raw("SELECT (SELECT COUNT(*) FROM oversell_units WHERE sku = ?) AS pooled, "+
@@ -49,8 +49,8 @@ func (s *site) units(t *testing.T) (w where) {
 	return w
 }
 
-// lockUnits locks n units of the item like a claim that is not committed yet, and returns
-// the transaction.
+// lockUnits locks n units of the item, like a claim that is not committed yet, and returns the
+// transaction.
 func (s *site) lockUnits(t *testing.T, item stock.Item, n int64) *gorm.DB {
 	t.Helper()
 	tx := s.db.Begin(&sql.TxOptions{Isolation: sql.LevelReadCommitted})
@@ -67,8 +67,8 @@ func (s *site) generation(t *testing.T) string {
 	return item.Generation
 }
 
-// Nobody waits for a unit that another buyer has locked, as long as others are free. Only
-// the buyers of the last units wait, because a claim may be rolled back.
+// No buyer waits for a locked unit while other units are free. Only the buyers of the last units
+// wait, because the claim that locks these units may be rolled back.
 func TestLockedUnitsAreSkipped(t *testing.T) {
 	for _, ends := range []string{"rollback", "commit"} {
 		t.Run(ends, func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestLockedUnitsAreSkipped(t *testing.T) {
 	}
 }
 
-// aside calls f with a site on a separate database connection, which is available however many
-// others are in use.
+// aside calls f with a site on a separate database connection, which is available even if all
+// connections of the pool are in use.
 func (s *site) aside(t *testing.T, f func(aside *site)) {
 	t.Helper()
 	err := s.db.Connection(func(conn *gorm.DB) error {
@@ -118,9 +118,9 @@ func (s *site) aside(t *testing.T, f func(aside *site)) {
 	}
 }
 
-// At every commit the pool, the item's row and the orders together account for all units of the
-// sale, while a crowd at several shops empties and fills the pool. The pool never has more rows
-// than its size plus those of claims under way. Each buyer checks this before its order is written.
+// While a crowd at several shops empties and fills the pool, every snapshot of the pool, the item's
+// row and the orders accounts for all units of the sale. The pool never has more rows than its size
+// plus those of claims under way. Each buyer checks this before its order is written.
 func TestPoolItemAndOrdersHaveAllUnits(t *testing.T) {
 	const stocked, buyers, most = 150, 200, poolSize + 3*16
 	s, services := unitSite(t, 3)
@@ -166,8 +166,8 @@ func TestClaimOfManyUnits(t *testing.T) {
 	}
 }
 
-// Units of an earlier sale cannot be claimed: a buyer that was at work when the next sale began
-// buys in the new one.
+// Units of an earlier sale cannot be claimed: a buyer who was at work when the next sale began buys
+// in the new sale.
 func TestUnitsOfAnEarlierSaleAreGone(t *testing.T) {
 	s, services := unitSite(t, 1)
 	s.put(t, services[0], 5)
@@ -185,7 +185,7 @@ func TestUnitsOfAnEarlierSaleAreGone(t *testing.T) {
 	wantStock(t, s.audit(t, services[0]), 8, 7, 1, 1)
 }
 
-// changes returns the operations that end a generation, or the sale.
+// changes returns the operations that end a generation or a sale, by name.
 func changes() map[string]func(s *site, service *stock.Service) error {
 	return map[string]func(s *site, service *stock.Service) error{
 		"repair": func(s *site, service *stock.Service) error {
@@ -200,8 +200,8 @@ func changes() map[string]func(s *site, service *stock.Service) error {
 	}
 }
 
-// PUT, DELETE and a repair wait for a claim that is under way, and then count its order or
-// its units, never both.
+// PUT, DELETE and a repair wait for a claim that is under way. Afterwards they find either its order
+// or its units, never both.
 func TestChangesWaitForClaims(t *testing.T) {
 	for name, change := range changes() {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestChangesWaitForClaims(t *testing.T) {
 	}
 }
 
-// waitForDrain returns when a change removes units and has not finished: it waits for a claim.
+// waitForDrain waits until a change is removing the units of the pool, which a claim delays.
 func (s *site) waitForDrain(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -252,8 +252,8 @@ func (s *site) waitForDrain(t *testing.T) {
 	}
 }
 
-// A strategy that does not know the pool finds the pool's units in the item's row, because
-// they go back there before it begins.
+// The pool's units return to the item's row before another family sells, so that strategies that do
+// not know the pool find them there.
 func TestFamiliesOfOneItemSeeThePoolsUnits(t *testing.T) {
 	s, services := unitSite(t, 2)
 	s.put(t, services[0], 40)
@@ -271,7 +271,7 @@ func TestFamiliesOfOneItemSeeThePoolsUnits(t *testing.T) {
 	wantStock(t, s.audit(t, services[0]), 40, 32, 8, 8)
 }
 
-// SQLite is refused, with an error that says which database to use.
+// On SQLite the strategy is refused, with an error that names the databases that support it.
 func TestUnitsNeedAServer(t *testing.T) {
 	s := embeddedSite(t)
 	s.keeper = stock.InDatabase

@@ -50,7 +50,7 @@ func ask(key, strategy string) cache.Request {
 	return cache.Request{Key: key, Strategy: strategy, Owner: fmt.Sprint("reader-", owners.Add(1))}
 }
 
-// source provides the values. Before, if not nil, is called in the middle of each load.
+// source provides the values. If before is not nil, each load calls it.
 type source struct {
 	value  []byte
 	loads  atomic.Int64
@@ -128,7 +128,8 @@ func TestWithoutAGuardEveryMissLoads(t *testing.T) {
 	})
 }
 
-// Without the second look every reader that waited loads again.
+// With the second look at the cache only one of many readers loads the value. Without it, every reader
+// that waited loads it again.
 func TestSecondLookIsWorthIt(t *testing.T) {
 	const readers = 20
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -137,7 +138,7 @@ func TestSecondLookIsWorthIt(t *testing.T) {
 				key := newName()
 				var missed sync.WaitGroup
 				missed.Add(readers)
-				// The first load ends when all have seen that the cache is empty.
+				// The first load ends when all readers have seen that the cache is empty.
 				src := source{value: []byte("v"), before: sync.OnceFunc(missed.Wait)}
 				counting := instance(t, rdb, "a", func(cfg *cache.Config) {
 					cfg.Guards = map[string]guard.Guard{strategy: &announcing{cfg.Guards[strategy], missed.Done}}
@@ -159,7 +160,7 @@ func TestSecondLookIsWorthIt(t *testing.T) {
 	})
 }
 
-// announcing is a guard that calls a function when it is asked.
+// announcing is a guard that calls asked at the beginning of each Do.
 type announcing struct {
 	guard.Guard
 	asked func()
@@ -190,7 +191,7 @@ func TestWarmKeyNeedsNoGuard(t *testing.T) {
 func TestWhatDoesNotExistIsNotLoadedAgain(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r, key := instance(t, rdb, "a", nil), newName()
-		var src source // has nothing
+		var src source // a source without a value
 		for range 3 {
 			rush(t, 10, func() cache.Request { return ask(key, "v5_reentrant") }, &src, r)
 		}
@@ -229,13 +230,13 @@ func TestForgetAndDelete(t *testing.T) {
 	})
 }
 
-// A load that has read the old value is not stored after a Forget: otherwise the old value
-// would stay for the whole ttl.
+// If the value is changed during a load that has read the old value, the old value is not stored:
+// otherwise it would stay in the cache for the whole TTL.
 func TestChangeDuringALoadIsNotUndone(t *testing.T) {
 	for name, announce := range map[string]func(*cache.Reader, context.Context, string) error{
 		"forget": (*cache.Reader).Forget, "delete": (*cache.Reader).Delete,
 	} {
-		for _, old := range []string{"old", ""} { // "": it did not exist
+		for _, old := range []string{"old", ""} { // "" means that there was no value
 			for _, reloaded := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/old %q/reloaded %v", name, old, reloaded), func(t *testing.T) {
 					backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -256,7 +257,7 @@ func checkChangeDuringALoad(
 	src := source{value: []byte("new")}
 	rushIn := func() { rush(t, 1, func() cache.Request { return ask(key, "none") }, &src, b) }
 	res, err := a.Read(t.Context(), ask(key, "v6_watchdog"), func(ctx context.Context) ([]byte, bool, error) {
-		// The source has answered. On the way back to the cache time passes.
+		// The value changes after the source has answered and before the reply reaches the cache.
 		if err := announce(b, ctx, key); err != nil {
 			t.Error(err)
 		}
@@ -275,7 +276,7 @@ func checkChangeDuringALoad(
 	}
 }
 
-// leftovers returns the keys in Redis of values whose names begin with prefix.
+// leftovers returns the keys in Redis that contain prefix.
 func leftovers(t *testing.T, rdb redis.UniversalClient, prefix string) []string {
 	t.Helper()
 	keys, err := rdb.Keys(t.Context(), "*"+prefix+"*").Result()
@@ -285,8 +286,8 @@ func leftovers(t *testing.T, rdb redis.UniversalClient, prefix string) []string 
 	return keys
 }
 
-// Anybody can make up names. At most MaxEmpty of them at a time are stored in Redis, each only as a
-// small marker for ten seconds.
+// Anybody can make up names. Redis stores at most MaxEmpty of them at a time, each as a small marker
+// that expires after ten seconds.
 func TestWhatDoesNotExistFillsNothing(t *testing.T) {
 	const names, most = 500, 100
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -365,7 +366,7 @@ func TestCloseEndsTheWaits(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	r := instance(t, rdb, "a", withNever)
 	time.AfterFunc(20*time.Millisecond, r.Close)
-	for range 2 { // the second one comes after Close
+	for range 2 { // the second read comes after Close
 		if _, err := r.Read(t.Context(), ask(newName(), "never"), nil); !errors.Is(err, cache.ErrClosing) {
 			t.Errorf("got %v, want %v", err, cache.ErrClosing)
 		}
@@ -373,15 +374,15 @@ func TestCloseEndsTheWaits(t *testing.T) {
 }
 
 // If a load fails, the readers that wait for it on all instances get its error, and none of them
-// loads again. The next reader does. The load fails once all readers have asked and, if the guard
-// does not exclude other instances, these are loading, too.
+// loads again. The next reader loads. In this test the load fails when all readers have asked, and, if
+// the guard does not exclude other instances, when these are loading, too.
 func TestWaitersShareAFailedLoad(t *testing.T) {
 	const readers = 40
 	broken := errors.New("the database is away")
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		wants := map[string]int64{"local": 2, "v1_setnx": 1, "v6_watchdog": 1, "v7_queue": 1, "v9_cohort": 1}
 		for strategy, want := range wants {
-			for range 2 { // the second time there is an earlier failure
+			for range 2 { // in the second round there has already been a failure
 				key := "failing-" + strategy
 				var waiting sync.WaitGroup
 				waiting.Add(readers + int(want))

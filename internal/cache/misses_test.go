@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A key counts once, however often it is read, until its marker has expired, and not at all if its
-// value exists.
+// A missing key counts only once, even if it is read many times, until its marker has expired. A key
+// whose value was found does not count.
 func TestMissesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stay = 10 * time.Second

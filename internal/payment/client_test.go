@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A meaningless reply is ErrUnavailable: the work may have been done.
+// A reply that makes no sense leads to ErrUnavailable, because the work may have been done.
 func TestRepliesThatSayNothing(t *testing.T) {
 	for name, reply := range map[string]http.HandlerFunc{
 		"an error of a proxy": func(w http.ResponseWriter, _ *http.Request) {
@@ -50,8 +50,8 @@ func TestRepliesThatSayNothing(t *testing.T) {
 	}
 }
 
-// The client does not repeat a request by itself, not even on a connection that it had used
-// before: the caller must learn that the outcome is unknown.
+// The client does not repeat a request by itself, not even when a reused connection breaks, because
+// the caller must learn that the outcome is unknown.
 func TestClientRepeatsNothingByItself(t *testing.T) {
 	s := newServer(Config{})
 	var captures atomic.Int64
@@ -61,7 +61,7 @@ func TestClientRepeatsNothingByItself(t *testing.T) {
 		}
 		s.ServeHTTP(w, r)
 	}))
-	p := authorised(t, c, "a") // on the connection that will be reused
+	p := authorised(t, c, "a") // opens the connection that the next call reuses
 	must(t, s.faulty.set(Faults{LoseReplyTo: []string{OpCapture}}))
 	expect(t, c, capture(p.ID, "c"), "", ErrUnavailable)
 	if n := captures.Load(); n != 1 {
@@ -69,7 +69,7 @@ func TestClientRepeatsNothingByItself(t *testing.T) {
 	}
 }
 
-// A call ends with its context, and after the client's time limit.
+// A call ends when its context ends, or when the client's time limit is over.
 func TestCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(Config{})

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// shop receives webhooks as a shop must: it verifies each before it parses it.
+// shop receives webhooks, and verifies each before it parses it.
 type shop struct {
 	t     *testing.T
 	begin time.Time
 
 	mu     sync.Mutex
 	got    []delivery
-	answer func(n int, e Event) int // the status for the nth webhook; nil: 200
-	hang   map[Status]bool          // webhooks that are never answered
+	answer func(n int, e Event) int // returns the status for the nth webhook; if nil, all get 200
+	hang   map[Status]bool          // the payment statuses whose webhooks are never answered
 }
 
 // delivery is a webhook that arrived.
@@ -123,7 +123,7 @@ func TestEveryChangeHasItsWebhook(t *testing.T) {
 	})
 }
 
-// A webhook that is not accepted is sent again, with the same id and growing pauses, until it is.
+// A webhook is sent again, with the same id and after growing pauses, until it is accepted.
 func TestWebhookIsRepeatedUntilItIsAccepted(t *testing.T) {
 	cfg := Config{RetryFrom: time.Second, RetryMost: 3 * time.Second}
 	delivering(t, cfg, func(t *testing.T, c *Client, shop *shop) {
@@ -144,7 +144,7 @@ func TestWebhookIsRepeatedUntilItIsAccepted(t *testing.T) {
 	})
 }
 
-// Later webhooks of a payment do not wait for one that is not accepted: they overtake it.
+// Later webhooks of a payment do not wait for an earlier webhook that is not accepted.
 func TestRefusedWebhookIsOvertaken(t *testing.T) {
 	delivering(t, Config{}, func(t *testing.T, c *Client, shop *shop) {
 		shop.answer = func(n int, _ Event) int { return map[bool]int{true: 500, false: 200}[n == 1] }
@@ -184,7 +184,7 @@ func TestReceiverThatHangs(t *testing.T) {
 	})
 }
 
-// The provider ends even while a receiver hangs.
+// Deliver ends with its context, even while a receiver hangs.
 func TestDeliverEndsWithItsContext(t *testing.T) {
 	delivering(t, Config{}, func(t *testing.T, c *Client, shop *shop) {
 		shop.hang = map[Status]bool{Authorised: true}
@@ -195,7 +195,7 @@ func TestDeliverEndsWithItsContext(t *testing.T) {
 		if n := len(shop.types()); n != maxSending {
 			t.Errorf("%d webhooks were sent at once; want %d", n, maxSending)
 		}
-	}) // it waits for Deliver: a goroutine that stays fails the test
+	}) // the bubble fails the test if Deliver's goroutine stays
 }
 
 func TestFaultWebhooksAreHeldBack(t *testing.T) {
@@ -248,7 +248,7 @@ func TestFaultWebhooksAreDropped(t *testing.T) {
 	})
 }
 
-// Without an address events are dropped, and with a new one later webhooks go there.
+// Without an address events are dropped. When a new address is set, later webhooks go there.
 func TestAddressOfWebhooksCanChange(t *testing.T) {
 	delivering(t, Config{}, func(t *testing.T, c *Client, shop *shop) {
 		for _, address := range []string{"", "http://shop/webhook"} {

@@ -13,8 +13,8 @@ func setFaults(t *testing.T, c *Client, f Faults) {
 	must(t, c.SetFaults(t.Context(), f))
 }
 
-// A capture whose reply is lost has charged the buyer. Repeated with its key it returns the
-// captured payment, and charges nothing more.
+// A capture whose reply is lost has charged the buyer. If it is repeated with its key, it returns the
+// captured payment and does not charge again.
 func TestLostReplyAfterTheWork(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *Client) {
 		p := authorised(t, c, "a")
@@ -27,8 +27,8 @@ func TestLostReplyAfterTheWork(t *testing.T) {
 	})
 }
 
-// Only replies to the named operations are lost, and only every nth. An error is never lost: no
-// work was done.
+// Every nth reply to one of the named operations is lost, but no other reply. A reply with an error is
+// never lost, because no work was done.
 func TestEveryNthReplyIsLost(t *testing.T) {
 	c := clientOf(t, newServer(Config{}))
 	setFaults(t, c, Faults{LoseReplyTo: []string{OpCapture, OpRefund}, LoseEvery: 2})
@@ -41,7 +41,7 @@ func TestEveryNthReplyIsLost(t *testing.T) {
 	wantLedger(t, c, Authorised, Authorised, Captured, Captured, Refunded, Refunded)
 }
 
-// An operation that fails has done nothing, and its key is free.
+// An operation that fails because of a fault has done nothing, and its key can be used again.
 func TestEveryNthOperationFails(t *testing.T) {
 	c := clientOf(t, newServer(Config{}))
 	setFaults(t, c, Faults{FailEvery: 2})
@@ -51,8 +51,8 @@ func TestEveryNthOperationFails(t *testing.T) {
 	expect(t, c, capture(p.ID, "c"), Captured, nil)
 }
 
-// A late reply comes after the work, so a caller who gave up was charged. Only replies to the named
-// operations are late.
+// Only replies to the named operations are delayed. The work is done before the delay, so a caller who
+// gives up during it was charged.
 func TestDelayIsAfterTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(Config{})
@@ -72,8 +72,8 @@ func TestDelayIsAfterTheWork(t *testing.T) {
 	})
 }
 
-// The payments with one reference have their own faults instead of the common ones. Other payments
-// are not affected.
+// Faults can be set for the payments with one reference. These replace the common faults, and other
+// payments are not affected.
 func TestFaultsOfOneReference(t *testing.T) {
 	s := newServer(Config{})
 	c := clientOf(t, s)
@@ -95,7 +95,7 @@ func TestFaultsOfOneReference(t *testing.T) {
 	}
 }
 
-// A refund is accepted and fails later. Its payment is captured again, and can be refunded with another key.
+// When a refund is accepted and fails later, its payment is captured again, and can be refunded with another key.
 func TestRefundThatFailsLater(t *testing.T) {
 	c := clientOf(t, newServer(Config{}))
 	p := authorised(t, c, "a")
@@ -110,12 +110,12 @@ func TestRefundThatFailsLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect(t, c, refund(p.ID, "r"), Refunding, nil) // the earlier answer
+	expect(t, c, refund(p.ID, "r"), Refunding, nil) // the same key gets the earlier answer
 	expect(t, c, refund(p.ID, "r2"), Refunded, nil)
 	wantLedger(t, c, Authorised, Captured, Refunding, refundFailed, Refunded)
 }
 
-// A refund is repeated while the fault is on for others. It is the same refund, and does not fail a second time.
+// A refund that is repeated with its key while the fault is on is the same refund, and does not fail a second time.
 func TestRepeatedRefundFailsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBook(nil, func(Event) {})

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// reborn serves each request with a provider that has just been started on the same journal. The
-// faults stay switched on.
+// reborn starts a new provider on the same journal for each request. Faults stay switched on from
+// one provider to the next.
 type reborn struct {
 	mu     sync.Mutex
 	file   string
@@ -43,13 +43,13 @@ func open(t *testing.T, name string) *Journal {
 	return j
 }
 
-// written is a journal file with an authorised, a captured and a declined payment, and a refused
-// capture. It also returns the file's lines.
+// written writes a journal with a captured payment, a refused capture and a declined payment, and
+// returns the file's name and lines.
 func written(t *testing.T) (name string, lines []string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "ledger")
 	j := open(t, name)
-	defer j.Close() // the next process opens it
+	defer j.Close() // so that the next process can open it
 	s := newServer(Config{Journal: j})
 	c := clientOf(t, s)
 	p := authorised(t, c, "a")
@@ -62,7 +62,7 @@ func written(t *testing.T) (name string, lines []string) {
 	return name, strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// The next provider repeats all earlier answers, including refusals.
+// The next provider on the journal repeats all earlier answers, including refusals.
 func TestJournalKeepsRefusals(t *testing.T) {
 	name, _ := written(t)
 	c := clientOf(t, newServer(Config{Journal: open(t, name)}))
@@ -81,8 +81,8 @@ func TestJournalKeepsRefusals(t *testing.T) {
 	wantLedger(t, c, Authorised, Captured, Declined, Authorised)
 }
 
-// A process may be killed after any byte of a line. Then that request is forgotten, and the next
-// provider logs it and continues.
+// A process may be killed after it has written any part of a line. The next provider drops that
+// request, logs this, and continues.
 func TestTornLastLineIsDropped(t *testing.T) {
 	_, lines := written(t)
 	whole := strings.Join(lines[:len(lines)-1], "")
@@ -97,7 +97,7 @@ func TestTornLastLineIsDropped(t *testing.T) {
 		}
 		c := clientOf(t, newServer(Config{Journal: j}))
 		wantLedger(t, c, Authorised, Captured)
-		authorised(t, c, "d") // its first request was not answered
+		authorised(t, c, "d") // the first request with this key was not answered
 		must(t, j.Close())
 		if !strings.Contains(log.String(), "not complete") {
 			t.Errorf("after %d bytes the log says %q", cut, log.String())
@@ -106,7 +106,7 @@ func TestTornLastLineIsDropped(t *testing.T) {
 	}
 }
 
-// A file that is damaged elsewhere is refused, and not changed.
+// A journal that is damaged before its last line is refused, and not changed.
 func TestDamagedJournalIsRefused(t *testing.T) {
 	_, lines := written(t)
 	for name, text := range map[string]string{
@@ -132,8 +132,8 @@ func TestDamagedJournalIsRefused(t *testing.T) {
 	}
 }
 
-// A change that cannot be written is not made, and the request fails. So do all later ones, because
-// the contents of the file are unknown.
+// If a change cannot be written to the journal, it is not made, and the request fails. All later
+// requests fail, too, because the contents of the file are unknown.
 func TestProviderDoesNothingThatItCannotRecord(t *testing.T) {
 	for name, spoil := range map[string]func(j *Journal, name string) error{
 		"the disk fails": func(j *Journal, _ string) error { return j.file.Close() },
@@ -166,8 +166,8 @@ func TestProviderDoesNothingThatItCannotRecord(t *testing.T) {
 	}
 }
 
-// A second provider on the same file would charge again for a key that the first one has
-// answered, and so it does not start.
+// A second provider does not start on a journal that is in use: it could charge again for a key that
+// the first provider has answered.
 func TestALedgerIsForOneProcess(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "ledger")
 	j := open(t, name)

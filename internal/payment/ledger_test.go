@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// entries returns a ledger in which the payments reach the statuses one after the other.
+// entries returns a ledger in which a payment reaches these statuses one after the other.
 func entries(payment string, statuses ...Status) []Entry {
 	var all []Entry
 	for _, s := range statuses {
@@ -16,7 +16,7 @@ func entries(payment string, statuses ...Status) []Entry {
 	return all
 }
 
-// Each capture must end in exactly one order or exactly one refund.
+// The audit reports every capture that has neither exactly one order nor exactly one refund.
 func TestAuditFindsEachWayToLoseMoney(t *testing.T) {
 	for name, c := range map[string]struct {
 		ledger  []Entry
@@ -58,7 +58,7 @@ func TestAuditFindsEachWayToLoseMoney(t *testing.T) {
 	}
 }
 
-// An order must be paid with the amount and the currency that are due.
+// The audit reports orders that were paid with the wrong amount or currency.
 func TestAuditFindsOrdersOfAWrongAmount(t *testing.T) {
 	ledger := func(amount int64, currency string, statuses ...Status) []Entry {
 		all := entries("p", statuses...)
@@ -101,7 +101,7 @@ func TestAuditCountsWhatPaymentsReached(t *testing.T) {
 	}
 }
 
-// The entries of a group can be read separately, unless there are too many.
+// The ledger entries of one group can be read, unless there are too many.
 func TestGroupHasItsEntries(t *testing.T) {
 	s := newServer(Config{})
 	c := clientOf(t, s)
@@ -135,7 +135,7 @@ func TestGroupHasItsEntries(t *testing.T) {
 	expect(t, c, authorise(r), "", ErrKeyReused)
 }
 
-// A provider that is started again on its journal knows the groups.
+// A provider that is restarted on its journal still knows the groups of its payments.
 func TestGroupsAreInTheJournal(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "ledger")
 	r := request("a")

@@ -23,8 +23,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// inMemory calls a handler without a network, so that it works in virtual time. A handler that
-// aborts looks like a connection that broke.
+// inMemory is a transport that calls a handler without a network, so that it works in virtual time.
+// If the handler aborts, the client gets the error of a broken connection.
 type inMemory struct{ http.Handler }
 
 var errBroken = errors.New("the connection broke")
@@ -66,7 +66,7 @@ func clientOf(t *testing.T, h http.Handler) *Client {
 	return c
 }
 
-// overHTTP returns a client of a provider on a real connection.
+// overHTTP returns a client that calls a handler over a real connection.
 func overHTTP(t *testing.T, h http.Handler) *Client {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -77,12 +77,12 @@ func overHTTP(t *testing.T, h http.Handler) *Client {
 	return c
 }
 
-// request is a payment for tests, with a key of its own.
+// request returns a valid payment request with this key.
 func request(key string) Request {
 	return Request{Key: key, Reference: "hold-" + key, Amount: 1250, Currency: "EUR"}
 }
 
-// authorised makes a payment that can be captured.
+// authorised authorises a payment, which can then be captured.
 func authorised(t *testing.T, p Provider, key string) Payment {
 	t.Helper()
 	got, err := p.Authorise(t.Context(), request(key))

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// eachWay runs f on a client with and without a network between it and the provider, and on a
-// provider that is killed after each request.
+// eachWay runs f with a client that calls the provider over a network, one that calls it in memory,
+// and one whose provider is restarted before each request.
 func eachWay(t *testing.T, f func(t *testing.T, c *Client)) {
 	t.Run("http", func(t *testing.T) { f(t, overHTTP(t, newServer(Config{}))) })
 	t.Run("memory", func(t *testing.T) { f(t, clientOf(t, newServer(Config{}))) })
@@ -83,7 +83,8 @@ func TestFindsPaymentsByTheirReference(t *testing.T) {
 	})
 }
 
-// An empty ledger is an empty list, not null: programs in other languages concatenate the pages.
+// An empty ledger is sent as an empty list and not as null, because programs in other languages
+// concatenate the pages.
 func TestEmptyLedgerIsAList(t *testing.T) {
 	w := httptest.NewRecorder()
 	newServer(Config{}).ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/ledger", nil))
@@ -92,7 +93,7 @@ func TestEmptyLedgerIsAList(t *testing.T) {
 	}
 }
 
-// wantLedger checks the statuses in the ledger, in their order.
+// wantLedger checks the statuses in the ledger, in order.
 func wantLedger(t *testing.T, c *Client, want ...Status) {
 	t.Helper()
 	entries, err := c.Ledger(t.Context())
@@ -109,8 +110,8 @@ func wantLedger(t *testing.T, c *Client, want ...Status) {
 	}
 }
 
-// A payment that is cancelled before its capture cannot be captured any more: a hold that has ended
-// must not be charged later.
+// A payment that is refunded before its capture is cancelled, and cannot be captured any more. A hold
+// that has ended can therefore not be charged later.
 func TestRefundOfAnUncapturedPaymentForbidsItsCapture(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *Client) {
 		p := authorised(t, c, "a")
@@ -120,7 +121,8 @@ func TestRefundOfAnUncapturedPaymentForbidsItsCapture(t *testing.T) {
 	})
 }
 
-// A repeated call does nothing and returns the first result, whatever has happened since.
+// A call that is repeated with its key does nothing, and returns the first result even if the payment
+// has changed since.
 func TestRepeatedCallsDoTheirWorkOnce(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *Client) {
 		p := authorised(t, c, "a")
@@ -172,8 +174,8 @@ func TestStatusMustAllowTheOperation(t *testing.T) {
 	})
 }
 
-// A declined payment is returned with its error, repeatedly for the same key, and cannot be
-// captured.
+// A declined payment is returned together with ErrDeclined, also when the request is repeated with its
+// key. It cannot be captured.
 func TestDeclinedPayment(t *testing.T) {
 	eachWay(t, func(t *testing.T, c *Client) {
 		must(t, c.SetFaults(t.Context(), Faults{DeclineEvery: 2}))
@@ -215,7 +217,7 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 	})
 }
 
-// Bodies that are not valid requests are refused, and nothing is done.
+// The server refuses bodies that are not valid requests, and does nothing.
 func TestServerRefusesBodiesItDoesNotUnderstand(t *testing.T) {
 	s := newServer(Config{})
 	ask := func(method, path, body string) int {
@@ -259,7 +261,8 @@ func TestServerRefusesBodiesItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-// A site in a browser that points its own name to this machine is refused.
+// The server refuses requests for unknown host names, so that no web site can reach it by pointing its
+// own name at this machine.
 func TestServerKnowsItsNames(t *testing.T) {
 	s := newServer(Config{})
 	for host, want := range map[string]int{
@@ -274,8 +277,8 @@ func TestServerKnowsItsNames(t *testing.T) {
 	}
 }
 
-// Many concurrent callers: each key does its work once, and a payment that one captures and another
-// refunds is charged at most once, and never both charged and cancelled.
+// With many concurrent callers, the work for each key is done once. A payment that one caller captures
+// and another refunds is charged at most once, and is never both charged and cancelled.
 func TestManyCallersAtOnce(t *testing.T) {
 	c := overHTTP(t, newServer(Config{}))
 	const payments, callers = 20, 4
@@ -309,7 +312,7 @@ func TestManyCallersAtOnce(t *testing.T) {
 	}
 }
 
-// The ledger is read to its end, even if it has more than one page.
+// The client reads all pages of the ledger.
 func TestLedgerHasPages(t *testing.T) {
 	s := newServer(Config{})
 	c := clientOf(t, s)

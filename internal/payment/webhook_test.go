@@ -15,7 +15,7 @@ var (
 	noon   = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 )
 
-// someEvent returns an event as the provider sends it.
+// someEvent returns the body of an event as the provider sends it.
 func someEvent(t testing.TB) []byte {
 	t.Helper()
 	body, err := json.Marshal(Event{
@@ -27,7 +27,7 @@ func someEvent(t testing.TB) []byte {
 	return body
 }
 
-// A receiver accepts a body that was signed with its secret, unless it was changed since.
+// Verify accepts a body only if it was signed with the secret and has not changed since.
 func TestVerifyAcceptsOnlyWhatWasSigned(t *testing.T) {
 	body := someEvent(t)
 	signed := Sign(secret, body, noon)
@@ -73,8 +73,8 @@ func TestVerifyAcceptsOnlyWhatWasSigned(t *testing.T) {
 	}
 }
 
-// A signature is Stripe's scheme: HMAC-SHA256 of the time, a dot and the body. The expected
-// value comes from another implementation (openssl dgst -sha256 -hmac).
+// Signatures follow Stripe's scheme: HMAC-SHA256 of the time, a dot and the body. The expected value
+// comes from another implementation (openssl dgst -sha256 -hmac).
 func TestSignatureIsTheOneOfStripe(t *testing.T) {
 	got := Sign([]byte("secret"), []byte(`{"a":1}`), time.Unix(1700000000, 0))
 	if want := "t=1700000000,v1=" + opensslSays; got != want {
@@ -91,7 +91,7 @@ func TestParseEventRefusesWhatIsNoEvent(t *testing.T) {
 	if _, err := ParseEvent([]byte(strings.Replace(good, `{"id"`, `{"livemode":false,"id"`, 1))); err != nil {
 		t.Errorf("a field that was added later: %v", err)
 	}
-	for _, body := range []string{ // the shop asks the provider for the rest
+	for _, body := range []string{ // valid: the shop asks the provider for the other fields
 		`{"id":"evt_1","type":"payment.captured","payment":{"id":"pay_1"}}`,
 		`{"id":"evt_1","type":"customer.created"}`,
 	} {

@@ -13,8 +13,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// Every confirmed order is in the database, and stock and orders agree: nothing is lost or
-// half-written.
+// When a shop closes under load, every confirmed order is in the database, and stock and orders agree.
 func TestCloseUnderLoad(t *testing.T) {
 	t.Parallel()
 	const units = 100_000
@@ -69,7 +68,7 @@ func wantOrders(t *testing.T, db *gorm.DB, answers []answer) {
 	t.Logf("%d orders confirmed, %d replies cut off", confirmed, cut)
 }
 
-// wantAgreement compares the counter with the orders.
+// wantAgreement checks that the stock in Redis agrees with the orders in the database.
 func wantAgreement(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units int64) {
 	t.Helper()
 	s := stock.New(stock.Config{DB: db, Redis: rdb, History: backend.RedisHistory(rdb)})
@@ -81,7 +80,7 @@ func wantAgreement(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units i
 	}
 }
 
-// Closing does not wait for buyers that wait for the lock of a dead process, which would take an
+// A closing shop does not wait for buyers that wait for a dead process's lock, which here lasts an
 // hour.
 func TestCloseTurnsWaitersAway(t *testing.T) {
 	redisURL := backendtest.Redis(t, "local")

@@ -9,7 +9,7 @@ import (
 	"oversell/internal/web"
 )
 
-// onACluster opens two shops on a cluster that sell units of the hot item with a strategy.
+// onACluster opens two shops on a Redis Cluster that sell the item "hot" with a strategy.
 func onACluster(t *testing.T, strategy string, units int64) (a, b *running, c *backendtest.RedisCluster, dbURL string) {
 	t.Helper()
 	c, dbURL = backendtest.LocalCluster(t), backendtest.Database(t, "local")
@@ -29,7 +29,7 @@ func (c *crowd) awaitAnswers(n int) {
 	}
 }
 
-// settled returns the audit once it is consistent.
+// settled waits until no updates are lost and no orders are unwritten, and returns that audit.
 func (r *running) settled(t *testing.T) web.Audit {
 	t.Helper()
 	for ; ; time.Sleep(20 * time.Millisecond) {
@@ -56,8 +56,8 @@ func told(t *testing.T, answers []answer) (orders int64) {
 	return int64(len(seen))
 }
 
-// The item's slot moves to another primary while two shops sell: first its keys, one at a time, so
-// that a script's keys may be on both servers, and then the slot itself.
+// No unit is lost or sold twice while the item's slot moves to another primary. Its keys move first,
+// one at a time, so that a script's keys may be on both servers; the slot itself moves last.
 func TestSaleIsExactWhileItsSlotMoves(t *testing.T) {
 	for _, strategy := range []string{"v8_fenced", "lua_batch", "lua_stream"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -92,9 +92,9 @@ func TestSaleIsExactWhileItsSlotMoves(t *testing.T) {
 	}
 }
 
-// The primary of the item's slot is killed, and its replica, which lacks the last sales, replaces
-// it. No unit is sold twice: the stock is counted again from the orders. Orders that were only
-// accepted are lost with Redis.
+// The primary of the item's slot is killed, and its replica, which lacks the last sales, replaces it.
+// No unit is sold twice, because the stock is counted again from the orders. Orders that were only
+// accepted are lost with the primary.
 func TestNothingIsSoldTwiceWhenAPrimaryFails(t *testing.T) {
 	for strategy, units := range map[string]int64{"v8_fenced": 200, "lua_batch": 1500, "lua_stream": 1500} {
 		t.Run(strategy, func(t *testing.T) {

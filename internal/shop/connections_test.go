@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// pipes is a listener in memory, in the time of the test's bubble.
+// pipes is an in-memory listener for use in a synctest bubble.
 type pipes struct {
 	conns chan net.Conn
 	errs  chan error
@@ -48,15 +48,15 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
 
-// served is a server whose listener is a connections.
+// served is a server whose listener is of the type connections.
 type served struct {
 	pipes  *pipes
 	limits *connections
 	log    *strings.Builder
-	handle http.HandlerFunc // default ok
+	handle http.HandlerFunc // ok by default
 }
 
-// serving runs f in a bubble against a server with a limit of connections.
+// serving runs f in a bubble with a server that allows at most most connections.
 func serving(t *testing.T, most int, f func(t *testing.T, s *served)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestIdleConnectionGivesItsPlaceToANewOne(t *testing.T) {
 			if _, err := c.ask("/"); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // until the server knows that it is idle
+			synctest.Wait() // until the server knows that the connection is idle
 		}
 		began := time.Now()
 		third := s.connect()
@@ -168,7 +168,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// A browser opens connections that it never uses. A shop that closes does not wait for them.
+// A closing shop does not wait for connections that were never used, as browsers open them.
 func TestSilentConnectionsAreClosedAtTheEnd(t *testing.T) {
 	serving(t, 4, func(t *testing.T, s *served) {
 		silent, busy := s.connect(), s.connect()
@@ -241,8 +241,8 @@ func TestRequestsUnderWayKeepTheirPlaces(t *testing.T) {
 	})
 }
 
-// A client that gets Connection: close does not send another request on a connection that is being
-// closed, of which it would not know whether it was received.
+// A full shop replies with Connection: close. Otherwise the client might send another request while
+// the connection is being closed, and would not know whether the shop received it.
 func TestReplyOfAFullShopSaysThatTheConnectionEnds(t *testing.T) {
 	serving(t, 1, func(t *testing.T, s *served) {
 		leave := make(chan struct{})
@@ -254,8 +254,8 @@ func TestReplyOfAFullShopSaysThatTheConnectionEnds(t *testing.T) {
 		}
 		go func() { _, _ = s.connect().ask("/slow") }()
 		synctest.Wait()
-		next := s.connect() // waits for the place of the first
-		go s.connect()      // and a third waits for the place of the second
+		next := s.connect() // waits for the first connection to end
+		go s.connect()      // a third connection waits for the second to end
 		close(leave)
 		synctest.Wait()
 		if res, err := next.ask("/"); err != nil || !res.Close {
@@ -274,7 +274,7 @@ func TestFailedAcceptDoesNotEndTheServer(t *testing.T) {
 			s.pipes.errs <- &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
 		}
 		synctest.Wait()
-		// The listener is waiting for a connection, and gets the errors after it.
+		// The listener is already waiting for a connection, so it returns this one before the errors.
 		if _, err := s.connect().ask("/"); err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestClientThatNeverReadsIsCut(t *testing.T) {
 	serving(t, 2, func(t *testing.T, s *served) {
 		errs := make(chan error, 1)
 		s.handle = func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(time.Minute) // as if for a lock
+			time.Sleep(time.Minute) // as if it waited for a lock
 			_, err := w.Write(make([]byte, 10*writePiece))
 			errs <- err
 		}
@@ -316,7 +316,8 @@ func TestClientThatNeverReadsIsCut(t *testing.T) {
 	})
 }
 
-// A slow client that keeps reading gets all of a reply that takes longer than one limit.
+// A slow client that keeps reading gets a whole reply, even if that takes longer than the time limit
+// of one write.
 func TestSlowReaderGetsAll(t *testing.T) {
 	const pieces = 8
 	large := make([]byte, pieces*writePiece)
@@ -386,9 +387,9 @@ func TestEventStreamKeepsItsOwnDeadlines(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	for _, c := range []struct{ files, reserved, want int }{
-		{1024, 512, 512},      // half of a low limit
-		{20_000, 512, 19_232}, // all files that the process does not need
-		{20_000, 0, 19_744},   // more if the process is only a shop
+		{1024, 512, 512},      // a low limit: half of it
+		{20_000, 512, 19_232}, // a high limit: all files that the process does not need
+		{20_000, 0, 19_744},   // more if nothing else in the process needs files
 		{256, 512, 128},       // never 0
 		{1 << 31, 512, 1<<31 - 768},
 	} {

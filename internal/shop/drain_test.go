@@ -16,8 +16,7 @@ import (
 	"oversell/internal/shop"
 )
 
-// gap is a hook that stops the first purchase between writing the stock and writing its order, when
-// a unit is taken but not sold.
+// gap is a hook that stops the first purchase when it has written the stock but not yet its order.
 type gap struct {
 	entered chan struct{}
 	leave   chan struct{}
@@ -45,7 +44,7 @@ func (g *gap) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// buy sends a deduct and returns when its sale has stopped in the gap.
+// buy sends a deduct and returns when the purchase has stopped in the gap.
 func (g *gap) buy(t *testing.T, r *running) <-chan answer {
 	t.Helper()
 	bought := make(chan answer, 1)
@@ -58,7 +57,7 @@ func (g *gap) buy(t *testing.T, r *running) <-chan answer {
 	return bought
 }
 
-// A purchase that has taken its unit writes its order, although its client was cut off.
+// A purchase that has taken its unit still writes its order after its client was cut off.
 func TestCloseLetsASlowSaleEnd(t *testing.T) {
 	redisURL, dbURL := backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded")
 	cfg, g := config(redisURL, dbURL, 10), newGap()
@@ -75,7 +74,7 @@ func TestCloseLetsASlowSaleEnd(t *testing.T) {
 	wantAgreement(t, backendtest.DialRedis(t, redisURL), backendtest.DialDatabase(t, dbURL), 10)
 }
 
-// A purchase that never ends does not keep the shop open, and Run returns an error.
+// A purchase that never ends does not keep the shop from closing; Run then returns ErrUnfinished.
 func TestCloseOwnsUpToWhatItBreaksOff(t *testing.T) {
 	cfg, g := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10), newGap()
 	cfg.Hook = g
@@ -93,7 +92,7 @@ func TestCloseOwnsUpToWhatItBreaksOff(t *testing.T) {
 	<-bought
 }
 
-// A client that does not finish its request does not delay closing, and is not an error.
+// A client that does not finish its request does not delay closing, and Run returns no error for it.
 func TestCloseCutsSlowClientsOff(t *testing.T) {
 	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10))
 	const unfinished = "POST /api/items/hot/deduct HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{"
@@ -105,7 +104,7 @@ func TestCloseCutsSlowClientsOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.buy() // when it returns, the server knows of the others
+	r.buy() // by the time that it returns, the server has accepted the other connections
 	shop.SetTimes(t, time.Millisecond, time.Hour)
 	r.close(t)
 }

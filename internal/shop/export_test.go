@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// By default the waits of a shop in a test are unlimited, so that a busy machine changes nothing. A
-// shop that waits forever fails by the time limit of the tests.
+// In tests, closing shops wait for up to an hour, so that a busy machine changes nothing. If a shop
+// hangs, the time limit of go test ends the test.
 func init() { drainTimeout, sectionTimeout, countTimeout = time.Hour, time.Hour, time.Hour }
 
 // SetTimes sets how long closing shops wait for requests, and then for purchases, until the test

@@ -8,8 +8,8 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// A normal header has a few hundred bytes. A crowd of clients with larger ones would fill
-// the shop's memory.
+// The shop refuses large request headers, with which a crowd of clients could fill its memory. A normal
+// header has a few hundred bytes.
 func TestHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10))

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// accepting opens a shop whose Redis ends with it, and makes it accept 20 orders.
+// accepting opens a shop whose Redis ends together with the shop, and makes it accept 20 orders.
 func accepting(t *testing.T, adjust func(*shop.Config)) *running {
 	t.Helper()
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 60)
@@ -35,10 +35,10 @@ func (r *running) wantLost(t *testing.T, n string) {
 	}
 }
 
-// A shop whose Redis ends with it goes on writing longer than a shop that can leave the orders to
-// others.
+// A shop whose Redis ends together with the shop writes its accepted orders before it ends, even if
+// that takes longer than other shops would wait.
 func TestAShopWritesAcceptedOrdersBeforeItsRedisEnds(t *testing.T) {
-	t.Parallel() // it only waits
+	t.Parallel() // this test mostly waits
 	slow := make(chan struct{})
 	var dbURL string
 	r := accepting(t, func(cfg *shop.Config) {
@@ -56,8 +56,8 @@ func TestAShopWritesAcceptedOrdersBeforeItsRedisEnds(t *testing.T) {
 	}
 }
 
-// A shop reports how many accepted orders are lost with its Redis, no matter which process should
-// have written them.
+// A shop whose Redis ends with it reports how many accepted orders are lost, no matter which process
+// should have written them.
 func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
 	t.Parallel()
 	ends := func(string) error { return stream.EndAtSeam() }
@@ -71,7 +71,8 @@ func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
 	}
 }
 
-// A shop that is told to hurry does not wait for the database, but still counts the orders.
+// A shop whose Hurry context ends does not wait for the database any more, but still counts the lost
+// orders.
 func TestAShopInAHurryCountsTheOrdersThatAreLost(t *testing.T) {
 	t.Parallel()
 	hurry, now := context.WithCancel(t.Context())

@@ -46,15 +46,15 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// running is a running shop.
+// running is a shop that open has started.
 type running struct {
 	addr   string
 	stop   context.CancelFunc
-	ended  chan error // has what Run returned
+	ended  chan error // receives the error that Run returned
 	client *http.Client
 }
 
-// config returns the Config of a shop on the given backends with the item "hot".
+// config returns the configuration of a shop on the given backends that sells the item "hot".
 func config(redisURL, dbURL string, units int64) shop.Config {
 	return shop.Config{
 		Web: web.Config{Addr: "127.0.0.1:0"}, RedisURL: redisURL, DBURL: dbURL, Strategy: "v6_watchdog",
@@ -63,7 +63,7 @@ func config(redisURL, dbURL string, units int64) shop.Config {
 	}
 }
 
-// open starts a shop and waits until it serves.
+// open starts a shop and waits until it is ready.
 func open(t *testing.T, cfg shop.Config) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -84,7 +84,7 @@ func open(t *testing.T, cfg shop.Config) *running {
 	return r
 }
 
-// close stops the shop, if it still runs.
+// close stops the shop, if it is still running.
 func (r *running) close(t *testing.T) {
 	t.Helper()
 	r.stop()
@@ -143,7 +143,7 @@ type crowd struct {
 	all     sync.WaitGroup
 	mu      sync.Mutex
 	answers []answer
-	sold    chan struct{} // receives a value for each sale, while somebody listens
+	sold    chan struct{} // receives a value for each sale while a test waits for sales
 }
 
 func (r *running) crowd(n int) *crowd {
@@ -188,7 +188,7 @@ func (c *crowd) goHome() []answer {
 	return c.answers
 }
 
-// audit asks the shop for its audit.
+// audit returns the shop's audit of the item "hot".
 func (r *running) audit(t *testing.T) web.Audit {
 	t.Helper()
 	res, err := r.client.Get("http://" + r.addr + "/api/audit/hot")

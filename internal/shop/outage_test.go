@@ -7,8 +7,8 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// While Redis is away, buyers get a 503. Once it is back they buy again, and every confirmed order is
-// in the database.
+// While Redis is down, buyers get a 503. When Redis is back they can buy again, and every confirmed
+// order is in the database.
 func TestRedisGoesAndComesBack(t *testing.T) {
 	server, dbURL := backendtest.RestartableRedis(t), backendtest.Database(t, "local")
 	r := open(t, config(server.URL, dbURL, 1_000_000))

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// A server that hangs still accepts connections, but does not answer.
+// Redis hangs: it still accepts connections, but does not answer.
 func TestRedisHangsAndGoesOn(t *testing.T) {
 	server := backendtest.RestartableRedis(t)
 	cfg := config(server.URL, backendtest.Database(t, "embedded"), 1_000_000)

@@ -6,7 +6,7 @@ import (
 )
 
 // The name of a ledger is the same for different spellings of an address, and contains no secret.
-// It has a limit, because a database would truncate a longer name.
+// Names that are too long are refused, because a database would truncate them.
 func TestLedgerNameOf(t *testing.T) {
 	for _, address := range []string{
 		"http://pay.example:9000/v1", "http://pay.example:9000/v1/", "http://user:secret@PAY.example:9000/v1",

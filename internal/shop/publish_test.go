@@ -19,8 +19,8 @@ import (
 // saleKey is the key of the sale in Redis, which names its generation.
 const saleKey = "oversell:{hot}:sale"
 
-// atPublication returns a hook that calls stop when a generation is published: either before Redis
-// has it, or after.
+// atPublication returns a hook that calls stop when a generation is published, either before or after
+// Redis has it.
 func atPublication(seam string, stop func(string) error) redis.Hook {
 	hook := new(locktest.Hook)
 	set := locktest.All(locktest.Command("set"), locktest.Mentioning(saleKey))
@@ -35,10 +35,10 @@ func atPublication(seam string, stop func(string) error) redis.Hook {
 	return hook
 }
 
-// A generation of lua_stream is committed to the item's row, then published in Redis, and
-// then the row says that it was. A shop is killed with SIGKILL on either side of the
-// publication, after a count of the stock and after a PUT. The next shop publishes what the
-// row has, and the sale goes on: every unit is sold once.
+// A generation of lua_stream is committed to the item's row, then published in Redis, and then
+// marked as published in the row. A shop is killed with SIGKILL before or after the publication that
+// follows a count of the stock or a PUT. The next shop publishes the row's generation, and the sale
+// continues: every unit is sold once.
 func TestKillBetweenACountAndItsPublication(t *testing.T) {
 	t.Parallel()
 	for _, backends := range backendtest.Kinds() {
@@ -68,7 +68,7 @@ type publication struct {
 	redisURL, dbURL string
 	rdb             redis.UniversalClient
 	db              *gorm.DB
-	front           *running // runs all the time, and writes the accepted orders
+	front           *running // a shop that is never killed and writes the accepted orders
 }
 
 func newPublication(t *testing.T, backends, seam string) *publication {
@@ -109,8 +109,8 @@ func (s *publication) evict(t *testing.T) {
 	must(t, s.rdb.Del(t.Context(), keys[0]).Err())
 }
 
-// killDuring starts a shop, makes it do something during which it publishes a generation, and kills
-// it at the seam.
+// killDuring starts a shop, calls do, which makes the shop publish a generation, and kills the shop at
+// the seam.
 func (s *publication) killDuring(t *testing.T, do func(victim *running)) {
 	t.Helper()
 	process, addr := startChild(t, s.seam, s.redisURL, s.dbURL)
@@ -139,8 +139,8 @@ func (s *publication) killDuring(t *testing.T, do func(victim *running)) {
 	<-done
 }
 
-// wantRestSold starts another shop in place of the killed one. It and the front sell the remaining
-// units, and the audit agrees.
+// wantRestSold starts another shop in place of the killed one. This shop and the front must sell
+// exactly the remaining units, and the audit must agree.
 func (s *publication) wantRestSold(t *testing.T, initial, sold int) {
 	t.Helper()
 	_, addr := startChild(t, successor, s.redisURL, s.dbURL)

@@ -23,7 +23,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// Two shops take turns in selling one item, with every strategy that the servers allow.
+// sellByAll opens two shops that take turns in selling one item, with each strategy in list.
 func sellByAll(t *testing.T, redisURL string, at lockservers.Addresses, list catalog.List) {
 	t.Helper()
 	cfg := config(redisURL, backendtest.Database(t, "local"), 1)
@@ -77,7 +77,8 @@ func (r *running) exchange(t *testing.T, method, path, body string) (status int,
 	return res.StatusCode, reply
 }
 
-// leastRights starts a Redis with the user that docs/http.md names, and returns the URL for it.
+// leastRights starts a Redis with the restricted user that docs/http.md describes, and returns the URL
+// for that user.
 func leastRights(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/http.md")
@@ -95,7 +96,7 @@ func leastRights(t *testing.T) string {
 	return "redis://oversell:PASSWORD@" + server.Addr
 }
 
-// Every strategy sells with the rights that the docs name.
+// Every strategy can sell as a Redis user that has only the rights in docs/http.md.
 func TestEveryStrategySells(t *testing.T) {
 	var list catalog.List
 	for _, s := range catalog.Strategies() {
@@ -111,7 +112,8 @@ func TestEveryStrategySells(t *testing.T) {
 	sellByAll(t, leastRights(t), at, list)
 }
 
-// A shop whose Redis refuses INFO sells and audits, and logs at its start what it lacks.
+// A shop whose Redis refuses INFO sells and audits nevertheless. It logs once that it cannot count
+// commands.
 func TestRedisThatRefusesINFO(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
@@ -150,7 +152,7 @@ func TestLocksOnOtherServersSell(t *testing.T) {
 	sellByAll(t, backendtest.Redis(t, "local"), servers, list)
 }
 
-// wantAbsent checks that a shop does not offer a strategy and says why.
+// wantAbsent checks that a shop does not offer a strategy, and that its replies give the reason.
 func wantAbsent(t *testing.T, r *running, name, why string) {
 	t.Helper()
 	_, offered := r.exchange(t, http.MethodGet, "/api/strategies", "")
@@ -168,7 +170,8 @@ func wantAbsent(t *testing.T, r *running, name, why string) {
 	}
 }
 
-// wantNoDefault checks that no shop starts with a strategy as its default, and why.
+// wantNoDefault checks that a shop does not start with this strategy as its default, and that the error
+// gives the reason.
 func wantNoDefault(t *testing.T, cfg shop.Config, name, why string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +182,7 @@ func wantNoDefault(t *testing.T, cfg shop.Config, name, why string) {
 	}
 }
 
-// A strategy whose servers are missing is not offered.
+// A shop does not offer strategies whose servers it does not have.
 func TestStrategiesWithoutTheirServersAreNotOffered(t *testing.T) {
 	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1))
 	for _, name := range []string{"redlock", "etcd", "zookeeper"} {
@@ -196,7 +199,7 @@ func TestSQLiteHasNoLocksToOffer(t *testing.T) {
 	}
 }
 
-// The shop does not open without the server that its default strategy needs.
+// The shop starts the server that its default strategy needs, and does not open if that fails.
 func TestDefaultStrategyStartsItsServer(t *testing.T) {
 	backendtest.System(t)
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1)

@@ -18,7 +18,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// The environment variables of a child process: its kind, and its backends.
+// These environment variables tell a child process its kind and its backends.
 const (
 	childEnv      = "OVERSELL_TEST_CHILD"
 	childRedisEnv = "OVERSELL_TEST_REDIS"
@@ -27,16 +27,16 @@ const (
 
 // The kinds of children.
 const (
-	unpublished = "unpublished" // a shop that stops when its row has a generation that Redis lacks
-	published   = "published"   // a shop that stops when Redis has it, too, but the row does not say so yet
+	unpublished = "unpublished" // a shop that stops before it publishes a generation in Redis
+	published   = "published"   // a shop that stops after that, before it marks the row as published
 	successor   = "successor"   // a shop that does not stop
 )
 
-// child is the shop that a child process runs until it is killed, or its standard input ends.
+// child runs the shop of a child process, until the process is killed or its standard input ends.
 func child(kind string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		_, _ = os.Stdin.Read(make([]byte, 1)) // ends with the parent
+		_, _ = os.Stdin.Read(make([]byte, 1)) // standard input ends with the parent
 		cancel()
 	}()
 	cfg := config(os.Getenv(childRedisEnv), os.Getenv(childDBEnv), 0)
@@ -58,7 +58,7 @@ type process struct {
 	said *bufio.Scanner
 }
 
-// startChild starts a child and waits until it is ready. It returns its address.
+// startChild starts a child, waits until its shop is ready, and returns the shop's address.
 func startChild(t *testing.T, kind, redisURL, dbURL string) (*process, string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -88,8 +88,8 @@ func (p *process) next(t *testing.T) string {
 
 // kill kills the process with SIGKILL, unless it has ended.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	_ = p.cmd.Wait()         // the error says that it was killed
+	_ = p.cmd.Process.Kill() // the process may have ended already
+	_ = p.cmd.Wait()         // the error only says that the process was killed
 }
 
 // drained waits until nothing is in flight and returns the audit.
@@ -102,7 +102,7 @@ func drained(t *testing.T, r *running) stock.Audit {
 	}
 }
 
-// A shop writes accepted orders by itself, and the last ones before it ends.
+// A shop writes its accepted orders in the background, and writes those that are left before it ends.
 func TestAShopWritesWhatItHasAcceptedBeforeItEnds(t *testing.T) {
 	redisURL, dbURL := backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded")
 	cfg := config(redisURL, dbURL, 0)

@@ -168,7 +168,8 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// A closing shop does not wait for connections that were never used, as browsers open them.
+// A closing shop does not wait for connections on which no request was ever sent. Browsers open such
+// connections.
 func TestSilentConnectionsAreClosedAtTheEnd(t *testing.T) {
 	serving(t, 4, func(t *testing.T, s *served) {
 		silent, busy := s.connect(), s.connect()
@@ -185,8 +186,8 @@ func TestSilentConnectionsAreClosedAtTheEnd(t *testing.T) {
 	})
 }
 
-// Without a time limit for the header, a client that never completes it would keep its connection
-// for as long as a whole request may take.
+// A client that never completes its header is cut off when the time limit for headers is over, which
+// is shorter than the limit for a whole request.
 func TestHeaderThatNeverEndsIsCut(t *testing.T) {
 	serving(t, 4, func(t *testing.T, s *served) {
 		c := s.connect()

@@ -12,12 +12,12 @@ import (
 	"oversell/internal/web"
 )
 
-// changes is how many changes of a sale are interrupted.
+// changes is the number of requests that the test interrupts.
 const changes = 400
 
-// A PUT or DELETE that is cut off at any byte, or whose client leaves at any moment before the
-// reply, is applied completely or not at all. The next buyer buys in the database's current sale,
-// and every order belongs to it.
+// A PUT or DELETE that is cut off at any byte, or whose client disconnects at any time before the
+// reply, is applied completely or not at all. The next buyer buys in the database's current sale, and
+// no order belongs to an unknown sale.
 func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		sku := s.put(t, changes)
@@ -36,9 +36,9 @@ func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 		}
 		found, ok := s.auditOf(t, sku)
 		if !ok {
-			return // the last change deleted it
+			return // the last change deleted the item
 		}
-		// A change may come between an order and reading its sale.
+		// A change may be applied between an order and the audit that reads its sale.
 		diff := found.Sold - sold[found.SaleID]
 		if found.Foreign != 0 || found.LostUpdates != 0 || found.Oversold != 0 || diff < -1 || diff > 1 {
 			t.Errorf("the audit has %+v, and buyers %d units", found, sold[found.SaleID])
@@ -49,8 +49,8 @@ func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 	})
 }
 
-// cutOff sends a request and interrupts it. Every other request is cut off at a byte that advances
-// with each call, and the rest are cancelled after a time that grows.
+// cutOff sends a request and closes the connection before the reply. Every other request is sent only
+// up to a byte that depends on i. The connection stays open for a time that depends on i, too.
 func cutOff(t *testing.T, addr, method, sku, body string, i int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -68,8 +68,8 @@ func cutOff(t *testing.T, addr, method, sku, body string, i int) {
 	time.Sleep(time.Duration(i%20) * 200 * time.Microsecond)
 }
 
-// auditOf returns the audit of an item, or false if there is no such item. It asks until the audit
-// answers.
+// auditOf returns the audit of an item, or false if there is no such item. It repeats the request until
+// it gets one of these replies.
 func (s *site) auditOf(t *testing.T, sku string) (found web.Audit, ok bool) {
 	t.Helper()
 	var reply *httptest.ResponseRecorder

@@ -35,7 +35,7 @@ func (s *site) consume(t *testing.T, consumer stream.Consumer) {
 
 const acceptPath = "/deduct?strategy=lua_stream"
 
-// accept asks for a unit with a key, and with a preference unless that is empty.
+// accept buys a unit with an idempotency key, and with a Prefer header unless prefer is empty.
 func (s *site) accept(sku, prefer, key string) *httptest.ResponseRecorder {
 	headers := []string{"Idempotency-Key", key}
 	if prefer != "" {
@@ -69,7 +69,7 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 		t.Errorf("waiting with no consumer: %d, %v, %v", res.Code, body, res.Header())
 	}
 	s.consume(t, stream.Consumer{})
-	for res, body = buy("wait=60", "b"); res.Code == http.StatusAccepted; { // the machine stalls
+	for res, body = buy("wait=60", "b"); res.Code == http.StatusAccepted; { // repeat it if the machine stalls
 		res, body = buy("wait=60", "b")
 	}
 	if res.Code != http.StatusOK || body["state"] != "written" ||
@@ -96,8 +96,8 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 	}
 }
 
-// A repeated request for an order that the database did not take says why it waits, as does GET of
-// the order.
+// If the database refuses an accepted order, the replies to a repeated request and to a GET of the
+// order give the reason why the order is not written.
 func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
 	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) {
 		err := sc.DB.Callback().Create().Before("gorm:create").Register("refuse", func(tx *gorm.DB) {
@@ -114,7 +114,7 @@ func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
 		return fmt.Sprint(res.Code, " ", res.Body)
 	}
 	const reason = `"state":"accepted","reason":"the database did not take the order`
-	for !strings.Contains(buy("wait=1"), reason) { // until the consumer has tried it
+	for !strings.Contains(buy("wait=1"), reason) { // until the consumer has tried to write the order
 	}
 	for _, prefer := range []string{"", "wait=1"} {
 		if got := buy(prefer); !strings.HasPrefix(got, "202 ") || !strings.Contains(got, `"replayed":true,`+reason) {
@@ -130,7 +130,7 @@ func TestDeadLettersOverHTTP(t *testing.T) {
 	s.consume(t, stream.Consumer{})
 	buy := func(key string) string {
 		res := s.accept(sku, "wait=10", key)
-		for res.Code == http.StatusAccepted { // the machine stalls
+		for res.Code == http.StatusAccepted { // repeat it if the machine stalls
 			res = s.accept(sku, "wait=10", key)
 		}
 		var body struct{ Detail string }
@@ -146,7 +146,7 @@ func TestDeadLettersOverHTTP(t *testing.T) {
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("%v, %v", keys, err)
 	}
-	if err := s.rdb.Set(t.Context(), keys[0], 1, 0).Err(); err != nil { // as if Redis had lost the sale
+	if err := s.rdb.Set(t.Context(), keys[0], 1, 0).Err(); err != nil { // as if Redis had lost the sale's state
 		t.Fatal(err)
 	}
 	const want = "409 the order is not accepted: the database has too few units left: Redis had lost sales"

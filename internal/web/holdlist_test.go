@@ -19,7 +19,7 @@ import (
 	"oversell/internal/web"
 )
 
-// ownSite is a shop with an embedded payment provider.
+// ownSite returns a shop with an embedded payment provider.
 func ownSite(t *testing.T) *holdSite {
 	t.Helper()
 	s := embeddedHoldSite(t, holds.Config{})
@@ -98,7 +98,7 @@ func TestListSaysWhoseTheUnitsAre(t *testing.T) {
 	}
 }
 
-// A payment whose hold the stage has forgotten is still listed, because the money has moved.
+// The list includes a payment whose hold the stage has already deleted.
 func TestListHasThePaymentsOfForgottenHolds(t *testing.T) {
 	s := ownSite(t)
 	sku := s.sell(t, 1)
@@ -121,8 +121,8 @@ func TestListHasThePaymentsOfForgottenHolds(t *testing.T) {
 	}
 }
 
-// A fault affects one hold: the shop gets no reply that its buyer was charged, while the next
-// buyer's payment succeeds. The webhook settles the first payment.
+// A fault affects only one hold. The reply to its capture is lost, and another buyer's payment
+// succeeds. The webhook settles the first payment.
 func TestFaultOfOnePayment(t *testing.T) {
 	s := ownSite(t)
 	sku := s.sell(t, 2)
@@ -173,7 +173,7 @@ func TestFaultsThatAreRefused(t *testing.T) {
 	read(t, s.pay(h, "key"), new(holds.Order))
 }
 
-// A shop with an external provider cannot set faults, and lists only its own orders.
+// A shop with an external provider cannot set faults, and its list has orders but no payments.
 func TestNoFaultsAtAnotherProvider(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 1)

@@ -24,7 +24,7 @@ import (
 
 const webhookSecret = "the secret of the provider"
 
-// holdSite is a shop that sells by holds, and the payment provider of its buyers.
+// holdSite is a shop that sells with holds, together with its payment provider.
 type holdSite struct {
 	*site
 	db       *gorm.DB
@@ -32,7 +32,7 @@ type holdSite struct {
 	paid     *payment.Client
 }
 
-// embeddedHoldSite is for tests that do not depend on the backends.
+// embeddedHoldSite returns a holdSite for tests that do not depend on the backends.
 func embeddedHoldSite(t testing.TB, cfg holds.Config) *holdSite {
 	t.Helper()
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
@@ -65,7 +65,7 @@ func newHoldSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, cfg holds
 	return s
 }
 
-// stages are the names of the stages of holds.
+// stages returns the names of the hold stages.
 func stages() []string {
 	var names []string
 	for _, stage := range catalog.HoldStages() {
@@ -81,7 +81,7 @@ func described(names []string) (all []web.Strategy) {
 	return all
 }
 
-// sell puts an item on sale that is sold by holds.
+// sell puts a new item on sale that is sold with holds, and returns its SKU.
 func (s *holdSite) sell(t testing.TB, units int64) string {
 	t.Helper()
 	sku := fmt.Sprintf("seat-%d", skus.Add(1))
@@ -92,7 +92,7 @@ func (s *holdSite) sell(t testing.TB, units int64) string {
 	return sku
 }
 
-// hold takes units for a buyer. Headers are pairs.
+// hold makes a hold for a buyer. Headers are pairs of a name and a value.
 func (s *holdSite) hold(t testing.TB, sku, buyer string, quantity int, headers ...string) holds.Hold {
 	t.Helper()
 	body := fmt.Sprintf(`{"buyer":%q,"quantity":%d}`, buyer, quantity)
@@ -107,7 +107,7 @@ func (s *holdSite) hold(t testing.TB, sku, buyer string, quantity int, headers .
 	return h
 }
 
-// holdBy takes units for Ann in a sale that begins with a stage.
+// holdBy makes a hold with a stage, for the buyer "ann".
 func (s *holdSite) holdBy(t testing.TB, stage, sku string, quantity int) (h holds.Hold) {
 	t.Helper()
 	body := fmt.Sprintf(`{"buyer":"ann","quantity":%d}`, quantity)
@@ -141,7 +141,7 @@ func (s *holdSite) buy(t testing.TB, sku, buyer string) holds.Order {
 	return o
 }
 
-// wantBooks audits the sale and the money.
+// wantBooks checks the audit of the sale and the audit of the payments.
 func (s *holdSite) wantBooks(t testing.TB, sku string, sold, held int64, want payment.Books) {
 	t.Helper()
 	audit := s.audit(t, sku)
@@ -215,7 +215,7 @@ func TestHoldIsExtended(t *testing.T) {
 	wantProblem(t, extend(h.Token), http.StatusConflict, "hold_max")
 }
 
-// An order is cancelled by its buyer, or by the shop, however often they ask.
+// Both the buyer and the shop can cancel an order, and can repeat the request.
 func TestOrderIsCancelled(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 1)
@@ -241,7 +241,8 @@ func TestOrderIsCancelled(t *testing.T) {
 	s.wantBooks(t, sku, 0, 0, payment.Books{Authorised: 2, Captured: 2, Refunded: 2})
 }
 
-// Repair refuses a sale by holds, and says what does the work instead.
+// A repair of an item that is sold with holds is refused, and the reply says that the sweep returns
+// units.
 func TestRepairOfASaleByHolds(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	w := s.admin("POST", "/api/audit/"+s.sell(t, 1)+"/repair", "")
@@ -251,8 +252,8 @@ func TestRepairOfASaleByHolds(t *testing.T) {
 	wantProblem(t, w, http.StatusBadRequest, "wrong_keeper")
 }
 
-// A hold is released or paid only with its own token, and released again as often as its buyer asks.
-// Until it has ended, it blocks its item's deletion.
+// Buyers release or pay for a hold only with its own token, and can repeat the release. An open hold
+// blocks the deletion of its item.
 func TestHoldIsReleased(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 2)
@@ -273,7 +274,7 @@ func TestHoldIsReleased(t *testing.T) {
 	wantProblem(t, s.ask("GET", "/api/holds/"+h.ID, ""), http.StatusNotFound, "unknown_hold")
 }
 
-// A repeated request makes no second hold and no second charge, and a key belongs to a single
+// A repeated request makes no second hold and no second charge. A key cannot be used for another
 // request.
 func TestHoldsAndPaymentsCanBeRepeated(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
@@ -294,8 +295,8 @@ func TestHoldsAndPaymentsCanBeRepeated(t *testing.T) {
 	s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 2, Captured: 1, Cancelled: 1})
 }
 
-// A declined payment does not change the hold. Another try, with another key, can pay it. A
-// provider that is unavailable has charged nothing, and the reply does not reveal its address.
+// A declined payment does not change the hold, which can still be paid with another key. If the
+// provider is unavailable, the buyer is not charged, and the reply does not reveal its address.
 func TestPaymentThatFailsCanBeTriedAgain(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 1)
@@ -319,7 +320,7 @@ func TestPaymentThatFailsCanBeTriedAgain(t *testing.T) {
 	s.wantBooks(t, sku, 1, 0, payment.Books{Declined: 1, Authorised: 1, Captured: 1})
 }
 
-// capture makes the provider charge for a reference, bypassing the shop, and returns the payment.
+// capture captures a payment with a reference at the provider, bypassing the shop.
 func (s *holdSite) capture(t *testing.T, reference string) payment.Payment {
 	t.Helper()
 	return s.charge(t, payment.Request{Reference: reference, Amount: holds.DefaultPrice})
@@ -336,7 +337,7 @@ func (s *holdSite) charge(t testing.TB, r payment.Request) payment.Payment {
 	return p
 }
 
-// event is the body of a webhook.
+// event returns the body of a webhook.
 func event(p payment.Payment, kind payment.EventType) string {
 	text, err := json.Marshal(payment.Event{ID: "evt_1", Type: kind, Time: time.Now(), Payment: p})
 	if err != nil {
@@ -345,13 +346,14 @@ func event(p payment.Payment, kind payment.EventType) string {
 	return string(text)
 }
 
-// webhook sends a webhook with a current signature.
+// webhook sends the shop a webhook that is signed now.
 func (s *holdSite) webhook(body string) *httptest.ResponseRecorder {
 	signature := payment.Sign([]byte(webhookSecret), []byte(body), time.Now())
 	return s.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, signature)
 }
 
-// A webhook only says which payment to look at: its other claims are ignored, even if it is signed.
+// The shop takes only the payment's id from a webhook, and asks the provider for everything else, even
+// if the webhook is signed.
 func TestWebhookIsNotBelieved(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 5)
@@ -364,10 +366,10 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 	must(t, err)
 	foreign, other := s.capture(t, "an-order-of-another-shop"), s.capture(t, "h3-0123456789abcdef0123456789abcdef/1")
 	moved, invented := paid, paid
-	moved.Reference = authorised.Reference // bob's payment, for ann's hold
+	moved.Reference = authorised.Reference // bob's payment with the reference of ann's hold
 	invented.ID = "pay_0123456789abcdef0123456789abcdef"
 	claimed := authorised
-	claimed.Status = payment.Captured // it is not
+	claimed.Status = payment.Captured // which is false
 	minimal := `{"id":"evt_1","type":"payment.captured","payment":{"id":"` + paid.ID + `"}}`
 	extended := strings.Replace(event(paid, payment.EventCaptured), `{"id"`, `{"livemode":false,"id"`, 1)
 	for name, c := range map[string]struct {
@@ -398,7 +400,7 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 	})
 }
 
-// accounts are captured payments without an order, sorted as the audit sorts them.
+// accounts returns the accounts of captured payments without an order, in the audit's order.
 func accounts(payments ...payment.Payment) []payment.Account {
 	var ledger []payment.Entry
 	for _, p := range payments {
@@ -492,7 +494,7 @@ func TestHoldsThatCannotBe(t *testing.T) {
 	s.wantBooks(t, sku, 0, 0, payment.Books{})
 }
 
-// A sale may set how long its holds last, within limits, and only if it is sold by holds.
+// A sale with holds may set how long they last, within limits. Other sales may not.
 func TestHoldSecondsOfASale(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	var item stock.Item

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// An item with a limit per buyer is sold to buyers with a name, by a strategy that checks it.
+// An item with a limit per buyer is sold only to named buyers, and only by a strategy that checks the
+// limit.
 func TestALimitPerBuyer(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 1)

@@ -43,8 +43,8 @@ func must(t testing.TB, err error) {
 
 const token = "open-sesame"
 
-// wait is how long a buyer waits. It only ends a hang: a test in which nobody can buy uses a
-// shorter wait.
+// wait is the maximum time that a buyer waits. It is reached only if a test hangs: tests in which
+// nobody can buy use a shorter wait.
 const wait = 10 * time.Minute
 
 // site is a shop's HTTP interface with everything behind it.
@@ -56,7 +56,7 @@ type site struct {
 	log   *backendtest.Output
 }
 
-// eachSite runs f over embedded and real backends.
+// eachSite runs f on embedded and on real backends.
 func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	t.Helper()
 	t.Parallel()
@@ -65,7 +65,7 @@ func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	})
 }
 
-// embeddedSite is for tests that do not depend on the backends.
+// embeddedSite returns a site for tests that do not depend on the backends.
 func embeddedSite(t testing.TB, adjust func(*web.Config, *stock.Config)) *site {
 	t.Helper()
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
@@ -82,7 +82,7 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	strategies().Sell(&sc, o)
 	wc := web.Config{
 		Default: "v6_watchdog", ForReads: "local", Instance: t.Name(), Token: token, Logger: logger,
-		Hosts:    []string{"example.com"}, // which a request of httptest asks for
+		Hosts:    []string{"example.com"}, // the host of httptest.NewRequest
 		Check:    func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Commands: func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) },
 	}
@@ -118,7 +118,7 @@ func (s *site) put(t testing.TB, units int64) string {
 	return sku
 }
 
-// ask sends a request and returns the reply. Headers are pairs.
+// ask sends a request and returns the reply. Headers are pairs of a name and a value.
 func (s *site) ask(method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(method, path, strings.NewReader(body))
 	for i := 0; i < len(headers); i += 2 {
@@ -129,12 +129,12 @@ func (s *site) ask(method, path, body string, headers ...string) *httptest.Respo
 	return w
 }
 
-// admin sends a request with the token. Headers are pairs.
+// admin sends a request with the admin token. Headers are pairs of a name and a value.
 func (s *site) admin(method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	return s.ask(method, path, body, append(headers, "Authorization", "Bearer "+token)...)
 }
 
-// read reads a reply that must be 200 into v.
+// read decodes a reply into v, and fails unless the status is 200.
 func read(t testing.TB, w *httptest.ResponseRecorder, v any) {
 	t.Helper()
 	if w.Code != http.StatusOK {
@@ -145,7 +145,7 @@ func read(t testing.TB, w *httptest.ResponseRecorder, v any) {
 	}
 }
 
-// wantNothing checks a reply that must say that all is done, and nothing else.
+// wantNothing checks that a reply is 204, which means success and has no body.
 func wantNothing(t testing.TB, w *httptest.ResponseRecorder) {
 	t.Helper()
 	if w.Code != http.StatusNoContent {
@@ -160,7 +160,7 @@ func (s *site) audit(t testing.TB, sku string) (a web.Audit) {
 	return a
 }
 
-// checkProblem returns what is wrong with an error reply, if anything.
+// checkProblem returns an error unless the reply is a valid problem document.
 func checkProblem(w *httptest.ResponseRecorder) error {
 	var p struct {
 		Type, Title, Detail, Code string
@@ -185,7 +185,7 @@ func checkProblem(w *httptest.ResponseRecorder) error {
 	return nil
 }
 
-// wantProblem checks a reply that must be an error with a status and a code.
+// wantProblem checks that a reply is a problem document with this status and code.
 func wantProblem(t testing.TB, w *httptest.ResponseRecorder, status int, code string) {
 	t.Helper()
 	body := w.Body.String()

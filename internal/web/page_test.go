@@ -11,7 +11,7 @@ import (
 	"oversell/internal/web"
 )
 
-// The page serves all paths except the API's, which do not change.
+// With a page, the page serves all paths outside the API, and the API replies as without a page.
 func TestPageIsBesideTheAPI(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "the page's "+r.URL.Path)
@@ -50,7 +50,7 @@ func TestPageIsBesideTheAPI(t *testing.T) {
 	}
 }
 
-// Another site cannot make a visitor's browser buy or start anything.
+// Another web site cannot make a visitor's browser buy or start anything.
 func TestOtherSitesAreTurnedAway(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
 		wc.Page = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -74,8 +74,8 @@ func TestOtherSitesAreTurnedAway(t *testing.T) {
 	}
 }
 
-// A site can point its own name at the shop's address. The shop serves only names that it
-// knows, wherever it listens, with or without a page. With the token it serves every name.
+// A web site can point its own name at the shop's address. Therefore the shop serves only host names
+// that it knows, at any address, with or without a page. If a token is set, it serves every name.
 func TestOnlyKnownNamesAreServed(t *testing.T) {
 	const page, noPage = true, false
 	for _, tt := range []struct {

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// knock sends a request that may be nonsense, and returns what is wrong with the reply, if
-// anything: a 5xx, or an error that is not a problem document.
+// knock sends a request that may be nonsense. It returns an error if the reply is a 5xx, or an error
+// reply that is not a problem document.
 func knock(s *site, method, path, query, body, key string) error {
 	req, err := http.NewRequest(method, "http://shop.test/", strings.NewReader(body))
 	if err != nil {
-		return nil // no client can send it
+		return nil // no client can send this request
 	}
 	req.URL = &url.URL{Scheme: "http", Host: "shop.test", Path: path, RawQuery: query}
 	req.RequestURI = req.URL.RequestURI()
@@ -40,7 +40,7 @@ func knock(s *site, method, path, query, body, key string) error {
 	return nil
 }
 
-// nonsense returns a text of random pieces that are hard to parse.
+// nonsense makes texts of random pieces that are hard to parse.
 type nonsense struct{ *rand.Rand }
 
 func (n nonsense) pick(pieces ...string) string { return pieces[n.IntN(len(pieces))] }

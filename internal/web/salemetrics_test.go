@@ -17,15 +17,15 @@ import (
 	"oversell/internal/stock"
 )
 
-// fakeAudits counts the audits of each item.
+// fakeAudits counts the audits of each item, and answers them all alike.
 type fakeAudits struct {
 	made     map[string]int
 	answer   stock.Audit
 	alarms   int64
 	noAlarms error
 	fail     error
-	hang     chan struct{} // nil: audits do not hang
-	// stubborn audits do not end with their context.
+	hang     chan struct{} // if not nil, audits hang until it is closed
+	// stubborn makes hanging audits ignore their context.
 	stubborn bool
 }
 
@@ -59,7 +59,7 @@ func watching(t *testing.T, test func(t *testing.T, m *saleMetrics, audits *fake
 	})
 }
 
-// A scrape shows the audit, and repeated scrapes do not repeat it.
+// A scrape shows the figures of an audit, and the next scrapes reuse them.
 func TestSaleMetricsAreAuditedRarely(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")
@@ -115,8 +115,8 @@ oversell_payment_alarms 3
 	})
 }
 
-// A backend that hangs delays a scrape by a second, not by a round of audits, and old figures are
-// not shown for long.
+// A backend that hangs delays a scrape by maxScrapeWait at most, and not until the round of audits is
+// over. Old figures are shown only until their audits have failed.
 func TestHangingAuditDoesNotHoldUpAScrape(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")
@@ -140,8 +140,8 @@ func TestHangingAuditDoesNotHoldUpAScrape(t *testing.T) {
 	})
 }
 
-// An audit that does not end with its context does not keep a shop from closing, and the items have
-// no figures once the round should be over.
+// An audit that ignores its context does not keep a shop from closing. Once the time limit of the
+// round is over, the items have no figures.
 func TestStubbornAuditIsNotWaitedFor(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")
@@ -190,8 +190,8 @@ func TestClosedShopAuditsNothing(t *testing.T) {
 	})
 }
 
-// Orders that were made between the two readings of an audit are not lost updates. Units that are
-// really lost are shown by the next audit.
+// An audit reads the stock before it counts the orders. Orders that are made in between do not count
+// as lost updates. Units that are really lost are shown by the next audit.
 func TestOnlyUnitsLostForCertainAreShown(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")
@@ -202,11 +202,11 @@ func TestOnlyUnitsLostForCertainAreShown(t *testing.T) {
 		}{
 			{"1", 100, 5, 0, 0},
 			{"1", 60, 45, 0, 0}, // 5 orders were made after the stock was read
-			{"1", 55, 43, 4, 0}, // and 2 of those that are not written
-			{"1", 60, 60, 0, 3}, // 43 orders, and 40 were taken from the stock
-			{"1", 40, 63, 0, 0}, // 60 orders were taken at least
+			{"1", 55, 43, 4, 0}, // 2 of the unwritten orders were made after the stock was read
+			{"1", 60, 60, 0, 3}, // 43 orders before, and only 40 units were taken from the stock
+			{"1", 40, 63, 0, 0}, // 60 orders before, and 60 units were taken
 			{"1", 40, 63, 0, 3},
-			{"2", 100, 3, 0, 0}, // nothing is known yet of another sale
+			{"2", 100, 3, 0, 0}, // a new sale has no earlier audit
 			{"2", 100, 3, 0, 3},
 		} {
 			audits.answer.SaleID = step.sale
@@ -221,7 +221,7 @@ func TestOnlyUnitsLostForCertainAreShown(t *testing.T) {
 	})
 }
 
-// However many items are sold, only the most recent ones are audited.
+// If many items are sold, only the most recent ones are audited.
 func TestSaleMetricsAreOfFewItems(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		for i := range 10 * maxWatched {
@@ -236,7 +236,7 @@ func TestSaleMetricsAreOfFewItems(t *testing.T) {
 	})
 }
 
-// An audit that fails leaves no figure, and is counted.
+// An audit that fails is counted, and its item then has no figures.
 func TestFailedAuditLeavesNoFigure(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		audits.fail = errors.New("away")
@@ -254,7 +254,7 @@ func TestFailedAuditLeavesNoFigure(t *testing.T) {
 	})
 }
 
-// An item that another shop has deleted is forgotten. That is not a failure.
+// An item that another shop has deleted is not audited again, and does not count as a failure.
 func TestDeletedItemIsForgotten(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		audits.fail = fmt.Errorf("auditing: %w", stock.ErrUnknownItem)

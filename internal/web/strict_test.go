@@ -14,8 +14,8 @@ import (
 	"oversell/internal/web"
 )
 
-// A request with a parameter that is invalid, unknown or given twice sells nothing: the
-// parameter may have named the strategy.
+// A request with a parameter that is invalid, unknown or given twice is refused and sells nothing,
+// because the parameter may have been meant to name the strategy.
 func TestQueriesThatAreNotUnderstoodAreRefused(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)
@@ -50,7 +50,8 @@ func TestQueriesThatAreNotUnderstoodAreRefused(t *testing.T) {
 	}
 }
 
-// A client that sends a key relies on it.
+// A request with an empty idempotency key, or with several, is refused and sells nothing, because a
+// client that sends a key relies on it.
 func TestKeysThatAreNotOneAreRefused(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)
@@ -74,7 +75,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
 		wc.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
-			_, _ = io.WriteString(w, strings.Repeat("long ", 5000)) // more than a server keeps back
+			_, _ = io.WriteString(w, strings.Repeat("long ", 5000)) // more than the server buffers
 		})
 	})
 	sku := s.put(t, 10)
@@ -83,7 +84,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	for path, status := range map[string]int{
 		"/healthz": 200, "/metrics": 200, "/": 200, "/api/items/" + sku: 200, "/api/categories": 200,
 		"/api/strategies": 200, "/api/audit/" + sku: 200, "/api/items/nothing": 404, "/api/audit/nothing": 404,
-		"/api/nothing":             200, // the page's
+		"/api/nothing":             200, // served by the page
 		"/api/items/" + sku + "?x": 400, "/api/items/" + sku + "/deduct": 405,
 	} {
 		ask := func(method string) (*http.Response, int64) {
@@ -130,8 +131,8 @@ func raw(t *testing.T, addr, method, path string) *http.Response {
 	return res
 }
 
-// A strategy that cannot sell the item is refused before the sale begins, with a hint at what would
-// be possible. Short names are expanded as in a query.
+// A PUT with a strategy that cannot sell the item is refused before the sale begins, and the reply
+// names an alternative. Short names of strategies are expanded as in a query.
 func TestAnItemIsNotPutOnSaleWithAStrategyThatCannotSellIt(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)
@@ -174,7 +175,8 @@ func TestAnItemIsNotPutOnSaleWithAStrategyThatCannotSellIt(t *testing.T) {
 	wantProblem(t, s.admin("PUT", path, `{"stock":7,"strategy":"v"}`), http.StatusNotFound, "unknown_strategy")
 }
 
-// A body that nothing reads may have been meant for another request.
+// Requests that need no body are refused if they have one, which may have been meant for another
+// request.
 func TestBodiesThatNothingReadsAreRefused(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 1)

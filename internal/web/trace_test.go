@@ -37,8 +37,8 @@ func traced(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, options ...sdk
 	return newSite(t, rdb, db, func(wc *web.Config, sc *stock.Config) { wc.Tracer = provider.Tracer("test") }), recorder
 }
 
-// split returns the span of the request and the spans of its steps, and checks that the steps are
-// inside the request, and follow each other unless one is inside another.
+// split returns the span of the request and the names of its steps, and checks that the steps are
+// children of the request and lie within its time.
 func split(t *testing.T, spans []sdktrace.ReadOnlySpan) (root sdktrace.ReadOnlySpan, steps []string) {
 	t.Helper()
 	if len(spans) == 0 {
@@ -79,7 +79,7 @@ func (s *site) buyTraced(t *testing.T, recorder *tracetest.SpanRecorder, strateg
 	return sku, res, root, strings.Join(all, " ")
 }
 
-// The steps of a purchase are spans in the span of its request, whatever the stock is guarded by.
+// The steps of a purchase are child spans of its request's span, for each kind of strategy.
 func TestDeductIsTraced(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		s, recorder := traced(t, rdb, db)
@@ -90,7 +90,7 @@ func TestDeductIsTraced(t *testing.T) {
 			"lua_stream": "look join work wait take",
 		} {
 			sku, res, root, got := s.buyTraced(t, recorder, strategy)
-			// A purchase begins again if a message about the new sale comes late.
+			// The steps begin again if a message about the new sale comes late.
 			for try := 0; strings.Count(got, "look") > 1 && try < 20; try++ {
 				sku, res, root, got = s.buyTraced(t, recorder, strategy)
 			}
@@ -110,8 +110,8 @@ func TestDeductIsTraced(t *testing.T) {
 	})
 }
 
-// Being sold out is not an error. A backend that is unavailable is an error, in the step that
-// noticed it.
+// A purchase that is sold out has no span with an error. If a backend is unavailable, the spans of the
+// request and of the step that noticed it have an error.
 func TestErrorsAreInTraces(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	s, recorder := traced(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
@@ -133,7 +133,8 @@ func TestErrorsAreInTraces(t *testing.T) {
 
 func failed(s sdktrace.ReadOnlySpan) bool { return s.Status().Code == codes.Error }
 
-// A path that is not UTF-8 is left out of spans: a collector would refuse the whole batch.
+// A path that is not valid UTF-8 is left out of spans, because a collector would refuse the whole
+// batch.
 func TestBadPathIsInNoSpan(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	s, recorder := traced(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))

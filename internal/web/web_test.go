@@ -79,7 +79,7 @@ func TestRestockAddsToTheSale(t *testing.T) {
 		return s.admin("POST", path+"/restock", body, "Idempotency-Key", "click")
 	}
 	for _, want := range []bool{false, true} {
-		read(t, s.ask("GET", path, ""), new(stock.Item)) // now the cache has the old number of units
+		read(t, s.ask("GET", path, ""), new(stock.Item)) // puts the old number of units into the cache
 		read(t, ask(`{"add":20}`), &got)
 		if got.SKU != sku || got.Added != 20 || got.Initial != 30 || got.Replayed != want {
 			t.Errorf("got %+v", got)
@@ -99,7 +99,7 @@ func TestRestockAddsToTheSale(t *testing.T) {
 func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		path := "/api/items/shoe"
-		wantProblem(t, s.ask("GET", path, ""), 404, "unknown_item") // the cache now has the marker for a missing value
+		wantProblem(t, s.ask("GET", path, ""), 404, "unknown_item") // caches that the item is missing
 		var item struct {
 			SKU, Name, Category string
 			Initial, Remaining  int64
@@ -120,7 +120,7 @@ func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
 			audit.LostUpdates != 0 {
 			t.Errorf("audit %+v", audit)
 		}
-		// The load that found nothing is not kept.
+		// The load before the PUT, which found no item, does not count.
 		if audit.CacheLoads[t.Name()] != 1 {
 			t.Errorf("cache loads %v, want 1 by this instance", audit.CacheLoads)
 		}
@@ -142,7 +142,7 @@ func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
 	})
 }
 
-// Requests with made-up SKUs do not fill Redis.
+// Requests with made-up SKUs leave only a limited number of keys in Redis.
 func TestUnknownItemsFillNothing(t *testing.T) {
 	t.Parallel()
 	s := embeddedSite(t, nil)
@@ -175,12 +175,12 @@ func TestDefaultStrategyIsSwitched(t *testing.T) {
 		if all.Default != strategy || len(all.Strategies) != len(strategies()) {
 			t.Errorf("the default of %d is %s, want %s", len(all.Strategies), all.Default, strategy)
 		}
-		// Even while the default is a strategy that cannot guard reads.
+		// Reads succeed even while the default is a strategy that cannot guard them.
 		read(t, s.ask("GET", "/api/items/"+sku, ""), new(struct{}))
 	}
 }
 
-// v2 is v2_ttl: in an address and as the default.
+// The short name v2 means v2_ttl, both in a query and when the default is set.
 func TestShortNamesOfStrategies(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 5)
@@ -192,13 +192,13 @@ func TestShortNamesOfStrategies(t *testing.T) {
 	}
 }
 
-// Package stock tests what it refuses. Here are one reply for each kind of refusal, and what is wrong with
-// a request of HTTP.
+// The tests of package stock check all invalid requests. This test checks one reply for each kind of refusal,
+// and what can be wrong in an HTTP request.
 func TestBadInput(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)
 	deduct, one := "/api/items/"+sku+"/deduct", `{"quantity":1}`
-	cold := "/api/items/" + s.put(t, 1) // not in the cache
+	cold := "/api/items/" + s.put(t, 1) // an item that is not in the cache
 	blanks := strings.Repeat(" ", 5000)
 	for name, tt := range map[string]struct {
 		method, path, body string
@@ -245,7 +245,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Changes ask for the token, and so do lists with the orders and holds of buyers.
+// Changes need the token, and so do lists of orders, dead letters and holds.
 func TestChangesAskForTheToken(t *testing.T) {
 	s := ownSite(t)
 	sku := s.put(t, 1)
@@ -280,13 +280,13 @@ func TestChangesAskForTheToken(t *testing.T) {
 	read(t, open.ask("PUT", "/api/items/a", `{"stock":1}`), new(struct{}))
 }
 
-// busy holds the lock of stage 1 forever.
+// busy makes somebody hold the lock of v1_setnx forever.
 func busy(t *testing.T, s *site, sku string) {
 	t.Helper()
 	must(t, s.rdb.Set(t.Context(), "oversell:{"+sku+"}:lock:v1_setnx", "somebody", 0).Err())
 }
 
-// A buyer who gives up is also in the metrics.
+// A buyer who does not get the lock in time gets a 503, and is counted in the metrics.
 func TestLockThatIsNotHadInTime(t *testing.T) {
 	const short = 100 * time.Millisecond
 	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) { sc.Wait = short })
@@ -307,7 +307,8 @@ func TestClosingShopTurnsEverybodyAway(t *testing.T) {
 	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 503, "closing")
 }
 
-// The errors of backends stay in the log: they may name hosts and users.
+// The errors of backends are only logged, and not sent to clients, because they may name hosts and
+// users.
 func TestBackendThatIsAway(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 1)
@@ -333,7 +334,7 @@ func TestBackendThatIsAway(t *testing.T) {
 	}
 }
 
-// The error for a lock on other servers names these servers.
+// If a lock that needs other servers fails, the error reply names these servers, too.
 func TestServersOfALockMayBeAway(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
 		wc.Strategies = append(wc.Strategies, web.Strategy{Name: "etcd", Servers: "etcd"})
@@ -362,12 +363,11 @@ func TestPanicIsAProblem(t *testing.T) {
 	if !strings.Contains(s.log.String(), "in the work") {
 		t.Error("the log does not have the panic")
 	}
-	// The guard was released.
+	// The panic has released the guard, so the next request gets as far.
 	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 500, "internal")
 }
 
-// A backend's error stays in the log even if it is the cause of an error with its own
-// reply.
+// A backend's error is only logged even if it is the cause of another error, which has its own reply.
 func TestCausesStayInTheLog(t *testing.T) {
 	address := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("10.9.8.7:6379 refused")}
 	for code, err := range map[string]error{
@@ -397,7 +397,7 @@ func TestCausesStayInTheLog(t *testing.T) {
 	}
 }
 
-// The shop's own errors are sent in full.
+// The texts of the shop's own errors are sent to clients in full, and not logged.
 func TestOwnWordsAreTold(t *testing.T) {
 	s := embeddedSite(t, nil)
 	w := s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct", `{"quantity":2}`)
@@ -438,7 +438,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	}
 }
 
-// wantMetrics checks that the metrics have some lines, and returns them all.
+// wantMetrics checks that the metrics contain these lines, and returns all metrics.
 func wantMetrics(t *testing.T, s *site, lines ...string) (page string) {
 	t.Helper()
 	page = s.ask("GET", "/metrics", "").Body.String()
@@ -468,7 +468,7 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 		deduct := "/api/items/" + s.put(t, 1000) + "/deduct?strategy=" + tt.strategy
 		const none = `renewals_total{strategy="v6_watchdog"} 0`
 		for page := ""; !strings.Contains(page, tt.line) || strings.Contains(page, none); {
-			s.ask("POST", deduct, `{"quantity":1}`) // a machine may stall before the first renewal, so try again
+			s.ask("POST", deduct, `{"quantity":1}`) // repeated, because a machine may stall before the first renewal
 			page = s.ask("GET", "/metrics", "").Body.String()
 		}
 	}

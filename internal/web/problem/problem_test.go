@@ -27,7 +27,7 @@ func reply(t *testing.T, w *httptest.ResponseRecorder) (p problem.Problem) {
 	return p
 }
 
-// Only a 503 has Retry-After.
+// Reply writes a problem document, and a Retry-After header only with a 503.
 func TestReply(t *testing.T) {
 	for status, again := range map[int]string{http.StatusServiceUnavailable: "1", http.StatusConflict: ""} {
 		w := httptest.NewRecorder()
@@ -45,8 +45,8 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// The reply says what is wrong with a body in terms that a client understands, without names of the
-// program.
+// The reply explains what is wrong with a body in words that a client understands, without names of Go
+// types.
 func TestReadBody(t *testing.T) {
 	const unfit, invalid = "the body does not fit: ", "the body is not valid for this request: "
 	for body, want := range map[string]struct {
@@ -86,7 +86,7 @@ func TestReadBody(t *testing.T) {
 	}
 }
 
-// The reply says that the body was cut off, without the error of the network.
+// If the body is cut off, the reply says so, and does not contain the network error.
 func TestBodyThatIsCutOff(t *testing.T) {
 	w := httptest.NewRecorder()
 	if problem.ReadBody(w, iotest.ErrReader(errors.New("read tcp 10.9.8.7:6379: i/o timeout")), new(struct{})) {

@@ -31,7 +31,7 @@ var names atomic.Int64
 // newName returns a unique name.
 func newName() string { return fmt.Sprintf("value-%d", names.Add(1)) }
 
-// instance starts a reader with the guards of all strategies.
+// instance returns a new reader with the guards of all strategies.
 func instance(t *testing.T, rdb redis.UniversalClient, name string, adjust func(*cache.Config)) *cache.Reader {
 	t.Helper()
 	o := catalog.Options{Redis: rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}}

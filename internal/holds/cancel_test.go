@@ -140,8 +140,8 @@ func TestCancelAtAnotherProvider(t *testing.T) {
 	})
 }
 
-// A payment is refunded in the dashboard before its order is written. The webhook is repeated until
-// the order has been written and cancelled.
+// A payment is refunded in the provider's dashboard before its order is written. The webhook is
+// repeated until the order has been written and cancelled.
 func TestRefundedBeforeTheOrderIsWritten(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")

@@ -195,7 +195,7 @@ func (s *shop) pay(t *testing.T, h holds.Hold, want error) holds.Order {
 	return o
 }
 
-// release ends a hold.
+// release releases a hold, and fails on an error.
 func (s *shop) release(t *testing.T, h holds.Hold) {
 	t.Helper()
 	if err := s.Release(t.Context(), h.ID, h.Token); err != nil {
@@ -254,7 +254,7 @@ func (s *shop) books(t *testing.T, wrong int) payment.Books {
 	return books
 }
 
-// money counts the payments that reached each status.
+// money has the number of payments that reached each status.
 type money struct{ authorised, captured, cancelled, refunded int }
 
 // wantMoney checks the books, and how many payments reached each status.
@@ -347,8 +347,8 @@ func TestRepeatedPaymentWhileTheProviderIsAway(t *testing.T) {
 	})
 }
 
-// The hold expires while the payment is under way, and its unit is sold to somebody else. The
-// buyer gets the money back.
+// A hold expires while its payment is under way, and its unit is sold to another buyer. The late buyer
+// gets the money back.
 func TestLatePaymentIsRefunded(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		late := s.hold(t, h3, "late")
@@ -514,7 +514,7 @@ func TestDiesBeforeRefund(t *testing.T) {
 	})
 }
 
-// The reply to a capture is lost. The payment is captured once, and the order is written.
+// If the reply to a capture is lost, the payment is still captured only once, and the order is written.
 func TestLostReplyOfACapture(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
@@ -611,7 +611,7 @@ func (s trouble) Take(ctx context.Context, r holds.Request) (holds.Hold, error) 
 func TestOneItemDoesNotStopTheSweep(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.cfg.Stages["h1_counter"] = trouble{s.cfg.Stages["h1_counter"], func() {}}
-		for _, sku := range []string{"a-first", "z-last"} { // sorted before and after the item that can be swept
+		for _, sku := range []string{"a-first", "z-last"} { // these sort before and after the item that can be swept
 			if _, err := s.stock.Put(t.Context(), stock.Item{SKU: sku, Initial: 1, Keeper: stock.InHolds}); err != nil {
 				t.Fatal(err)
 			}
@@ -892,7 +892,7 @@ func TestHoldsAreListed(t *testing.T) {
 	})
 }
 
-// An expired hold is listed as expired before a sweep has found it.
+// A hold is listed as expired as soon as it expires, even before a sweep.
 func TestExpiredHoldIsListed(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		for _, stage := range []string{"h2_status", h3} {
@@ -906,8 +906,8 @@ func TestExpiredHoldIsListed(t *testing.T) {
 	})
 }
 
-// Between the expiry of a hold and the sweep its units are free in h3_claim, and count as held in
-// the other stages. They are not stranded, and the hold does not block the item's deletion.
+// Between the expiry of a hold and the sweep, its units are for sale in h3_claim, and count as held in
+// the other stages. They do not count as stranded, and the hold does not block the item's deletion.
 func TestUnitsAreNotStrandedBeforeTheSweep(t *testing.T) {
 	each(t, 10, func(t *testing.T, s *shop) {
 		for _, stage := range catalog.HoldStages() {

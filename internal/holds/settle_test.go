@@ -540,8 +540,8 @@ func TestRefundThatFailsLater(t *testing.T) {
 	}
 }
 
-// Three refunds fail. Then the payment gets an alarm, and the shop asks for no more refunds. The
-// payment stays on record until the provider says that it is refunded.
+// After three failed refunds, the payment gets an alarm, and the shop asks for no more refunds. The
+// payment stays on record until the provider reports that it is refunded.
 func TestRefundsThatAllFail(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		s.bank.accepts = "pending"
@@ -666,7 +666,7 @@ func TestOutageOfRefundsDoesNotEndThem(t *testing.T) {
 		s.bank.refunds = payment.ErrUnavailable
 		for range 10 {
 			s.settleFails(t, payment.ErrUnavailable)
-			var early int64 // rows that are due before their pause is over
+			var early int64 // counts rows that become due too early
 			if err := s.db.Table("oversell_hold_payments").
 				Where("due_at < ?", time.Now().Add(time.Minute).UnixMilli()).Count(&early).Error; err != nil ||
 				early > 0 {

@@ -26,7 +26,7 @@ type shop struct {
 // delivery is a webhook that arrived.
 type delivery struct {
 	event Event
-	after time.Duration // since the test began
+	after time.Duration // the time since the test began
 }
 
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -54,14 +54,14 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// received returns the webhooks in the order of their arrival.
+// received returns the webhooks in order of arrival.
 func (s *shop) received() []delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.got)
 }
 
-// types returns the types of the webhooks in the order of their arrival.
+// types returns the types of the webhooks in order of arrival.
 func (s *shop) types() []EventType {
 	var all []EventType
 	for _, d := range s.received() {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// setFaults switches faults on over HTTP, like a user.
+// setFaults switches faults on over HTTP, as a user does.
 func setFaults(t *testing.T, c *Client, f Faults) {
 	t.Helper()
 	must(t, c.SetFaults(t.Context(), f))

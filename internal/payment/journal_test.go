@@ -34,7 +34,7 @@ func (b *reborn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.ServeHTTP(w, r)
 }
 
-// open opens a journal for a test.
+// open opens a journal, and closes it when the test ends.
 func open(t *testing.T, name string) *Journal {
 	t.Helper()
 	j, err := OpenJournal(name, quiet)

@@ -22,7 +22,7 @@ func TestAuditFindsEachWayToLoseMoney(t *testing.T) {
 		ledger  []Entry
 		orders  int
 		charged int
-		given   int // orders without a charge
+		given   int // number of orders that were not charged
 	}{
 		"bought":                       {entries("p", Authorised, Captured), 1, 0, 0},
 		"paid too late and refunded":   {entries("p", Authorised, Captured, Refunded), 0, 0, 0},

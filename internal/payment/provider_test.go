@@ -182,7 +182,7 @@ func TestDeclinedPayment(t *testing.T) {
 		authorised(t, c, "a")
 		p := expect(t, c, authorise(request("b")), Declined, ErrDeclined)
 		expect(t, c, authorise(request("b")), Declined, ErrDeclined)
-		authorised(t, c, "c") // the repeated call did not count
+		authorised(t, c, "c") // the repeated call did not count towards DeclineEvery
 		expect(t, c, capture(p.ID, "k"), Declined, ErrConflict)
 		expect(t, c, refund(p.ID, "l"), Declined, ErrConflict)
 		wantLedger(t, c, Authorised, Declined, Authorised)

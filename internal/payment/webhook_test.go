@@ -123,8 +123,8 @@ func TestParseEventRefusesWhatIsNoEvent(t *testing.T) {
 	}
 }
 
-// Verify never accepts an unsigned body, and refuses a signed one after one changed bit in the
-// body, the time or the secret.
+// Verify never accepts an unsigned body. It refuses a signed body if one bit of the body, the time or
+// the secret has changed.
 func FuzzVerify(f *testing.F) {
 	body := someEvent(f)
 	f.Add(Sign(secret, body, noon), body, noon.Unix(), uint(3))

@@ -98,14 +98,14 @@ func (r *running) close(t *testing.T) {
 	}
 }
 
-// answer is the result of a request.
+// answer is the reply to a deduct.
 type answer struct {
-	status  int // 0: the connection was cut
+	status  int // 0 means that the connection was cut
 	orderID string
 	code    string
 }
 
-// buy sends one deduct.
+// buy sends one deduct and returns the reply.
 func (r *running) buy() answer {
 	res, err := r.client.Post("http://"+r.addr+"/api/items/hot/deduct", "application/json",
 		strings.NewReader(`{"quantity":1}`))
@@ -137,7 +137,7 @@ func (r *running) accept(t *testing.T, n int) {
 	}
 }
 
-// crowd buys again and again until it is stopped.
+// crowd is a number of buyers who buy again and again until goHome is called.
 type crowd struct {
 	home    chan struct{}
 	all     sync.WaitGroup

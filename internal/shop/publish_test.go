@@ -16,7 +16,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// saleKey is the key of the sale in Redis, which names its generation.
+// saleKey is the Redis key that holds the ids of the current sale and generation.
 const saleKey = "oversell:{hot}:sale"
 
 // atPublication returns a hook that calls stop when a generation is published, either before or after

@@ -118,7 +118,7 @@ func TestAShopWritesWhatItHasAcceptedBeforeItEnds(t *testing.T) {
 	}
 }
 
-// A worker writes the orders that a shop has only accepted, and logs that it ends.
+// A worker writes the orders that a shop has accepted but not written, and logs when it ends.
 func TestAWorkerWritesTheOrdersOfAShop(t *testing.T) {
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 60)
 	cfg.Strategy, cfg.NoConsumer = "lua_stream", true

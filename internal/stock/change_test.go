@@ -146,7 +146,7 @@ func TestAuditCountsForeignOrders(t *testing.T) {
 	})
 }
 
-// losses returns the ways in which Redis can lose an item.
+// losses has functions that make Redis lose an item's data, each in another way.
 var losses = map[string]func(t *testing.T, s *site) error{
 	"everything": func(t *testing.T, s *site) error { return s.rdb.FlushDB(t.Context()).Err() },
 	"the stock":  func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), s.stockKey(t)).Err() },
@@ -169,7 +169,7 @@ func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 					late := order(t.Context(), slow, s.request(strategy, ""))
 					<-parked
 					must(t, lose(t, s))
-					if name != "everything" && strategy[0] == 'v' { // the lock is still held
+					if name != "everything" && strategy[0] == 'v' { // the late buyer still holds the lock
 						resume()
 					}
 					sold, soldOut, _ := rush(t, s, 12, strategy, other)

@@ -53,6 +53,6 @@ func TestSettlerTriesAgainUntilClose(t *testing.T) {
 		s.wantLeft(t, "9")
 		broken.Store(true)
 		loseOne()
-		service.Close() // TestMain checks that no goroutine is left
+		service.Close() // TestMain then checks that no goroutine is left
 	})
 }

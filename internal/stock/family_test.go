@@ -12,7 +12,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// pairs are strategies of different families.
+// pairs lists pairs of strategies of different families.
 var pairs = []struct {
 	first, second string
 	keeper        stock.Backend
@@ -85,7 +85,7 @@ func (broken) Do(context.Context, stock.Location, guard.Entry, stock.Section) (g
 	return guard.Stats{}, errNoLock
 }
 
-// A family that cannot sell, because its lock fails, does not keep the others out.
+// A family that cannot sell because its lock fails does not keep other families out.
 func TestFailingFamilyGivesUpItsTurn(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, func(cfg *stock.Config) {

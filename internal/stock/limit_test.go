@@ -20,7 +20,7 @@ func (s *site) putLimited(t *testing.T, service *stock.Service, units, limit int
 	return item
 }
 
-// buyAs asks for units of the site's item.
+// buyAs buys units of the site's item as the given buyer.
 func (s *site) buyAs(t *testing.T, service *stock.Service, buyer, key string, quantity int64) (stock.Result, error) {
 	t.Helper()
 	req := s.request(streamed, key)
@@ -28,7 +28,7 @@ func (s *site) buyAs(t *testing.T, service *stock.Service, buyer, key string, qu
 	return service.Deduct(t.Context(), req)
 }
 
-// mustBuy buys one unit.
+// mustBuy buys one unit as the given buyer, and returns the order's id.
 func (s *site) mustBuy(t *testing.T, service *stock.Service, buyer string) (orderID string) {
 	t.Helper()
 	res, err := s.buyAs(t, service, buyer, "", 1)
@@ -90,7 +90,7 @@ func TestABuyerGetsNoMoreThanTheLimit(t *testing.T) {
 		s.putLimited(t, a, 10, 1)
 		s.mustBuy(t, b, "ann")
 		s.wantLimit(t, a, "ann", 1)
-		s.put(t, a, 10) // without a limit
+		s.put(t, a, 10) // a sale without a limit
 		for range 3 {
 			s.mustBuy(t, b, "ann")
 		}

@@ -227,7 +227,7 @@ func (s *site) eachVariant(t *testing.T, f func(t *testing.T, v variant)) {
 	}
 }
 
-// guardFunc is a guard for a test.
+// guardFunc is a function that serves as a guard.
 type guardFunc func(ctx context.Context, e guard.Entry, section func(context.Context, stock.Counter) error) error
 
 func (g guardFunc) Do(

@@ -9,8 +9,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// The pages contain every order of the sale once, sorted by id, and no order of another item or of
-// the previous sale.
+// The pages of orders contain every order of the current sale once, sorted by id, and no order of
+// another item or of the previous sale.
 func TestOrdersAreListedPageByPage(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		shop := s.sale(t, 100)
@@ -21,7 +21,7 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 			must(t, err)
 			return res.Order
 		}
-		buy(s.sku, "", 1) // in the previous sale
+		buy(s.sku, "", 1) // an order of the previous sale
 		item, err := shop.Put(t.Context(), stock.Item{SKU: s.sku, Initial: 100})
 		must(t, err)
 		other := newSKU()

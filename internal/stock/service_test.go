@@ -131,7 +131,7 @@ func third[S, T any](_ S, _ T, err error) error { return err }
 // generations matches the part of a key that names a sale and a generation.
 var generations = regexp.MustCompile(`:[0-9a-f-]{36}:[0-9a-f-]{36}`)
 
-// Only keys with the project's prefix are written, and an item's keys share a slot.
+// All keys in Redis have the project's prefix, and the keys of an item share a slot.
 func TestKeysAreTheProjectsOwn(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		seen := make(map[string]bool)

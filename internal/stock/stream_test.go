@@ -242,7 +242,7 @@ func (s *site) untilIdle(t *testing.T, name string, claimAfter time.Duration) {
 	t.Helper()
 	eventually(t, name+" is idle", func() (bool, any) {
 		c, ok := s.consumers(t)[name]
-		return ok && (c.Idle < 0 || c.Idle >= 20*claimAfter), c // the embedded server says -1
+		return ok && (c.Idle < 0 || c.Idle >= 20*claimAfter), c // the embedded server always replies -1
 	})
 }
 
@@ -419,9 +419,9 @@ func (s *site) deadLetters(t *testing.T, service *stock.Service, n int) []stream
 	return letters
 }
 
-// databaseFaults are errors that say nothing about the values of an order: read-only, full, too
-// many connections, a missing table, column or default, no rights, cut off, a node of a cluster
-// that is not ready.
+// databaseFaults returns errors whose cause is not the values of an order. The database is read-only,
+// is full, has too many connections, lacks a table, column, default or permission, breaks the
+// connection, or is a cluster node that is not ready.
 func databaseFaults() (all []error) {
 	for _, number := range []uint16{1021, 1030, 1040, 1044, 1045, 1047, 1053, 1054, 1114, 1142, 1146, 1180, 1203,
 		1226, 1290, 1317, 1364, 1526, 1792, 1836, 1927, 1969, 3024} {
@@ -430,10 +430,10 @@ func databaseFaults() (all []error) {
 	return append(all, errors.New("an error that nobody knows"))
 }
 
-// refusing fails every statement that writes orders of these items, with an error for each, and
-// counts them.
+// refusing makes every statement fail that writes orders of these items, with one error per item, and
+// counts the orders.
 type refusing struct {
-	by  map[string]error // by SKU
+	by  map[string]error // the error of each SKU
 	mu  sync.Mutex
 	had map[string]int
 }
@@ -459,7 +459,7 @@ func (f *refusing) each(times int) bool {
 }
 
 // If the database refuses orders for a reason other than their values, none becomes a dead letter,
-// not even a single order.
+// whether a statement has one order or several.
 func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)

@@ -23,7 +23,7 @@ func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 		sku := s.put(t, changes)
 		server := httptest.NewServer(s)
 		defer server.Close()
-		sold := make(map[string]int64) // by sale
+		sold := make(map[string]int64) // units by sale
 		for i := range changes {
 			method, body := http.MethodPut, fmt.Sprintf(`{"stock":%d}`, changes)
 			if i%4 == 3 {

@@ -123,7 +123,7 @@ func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
 	}
 }
 
-// Dead letters are listed, and a retry takes units from the current stock.
+// Dead letters are listed, and a retry leaves them as they are if the current stock has no units for them.
 func TestDeadLettersOverHTTP(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 1)
@@ -146,7 +146,7 @@ func TestDeadLettersOverHTTP(t *testing.T) {
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("%v, %v", keys, err)
 	}
-	if err := s.rdb.Set(t.Context(), keys[0], 1, 0).Err(); err != nil { // as if Redis had lost the sale's state
+	if err := s.rdb.Set(t.Context(), keys[0], 1, 0).Err(); err != nil { // as if Redis had lost the purchase
 		t.Fatal(err)
 	}
 	const want = "409 the order is not accepted: the database has too few units left: Redis had lost sales"

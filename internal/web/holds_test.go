@@ -123,7 +123,7 @@ func (s *holdSite) pay(h holds.Hold, key string) *httptest.ResponseRecorder {
 	return s.ask("POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, h.Token), "Idempotency-Key", key)
 }
 
-// release asks to end a hold.
+// release asks the shop to release a hold.
 func (s *holdSite) release(h holds.Hold, token int64) *httptest.ResponseRecorder {
 	return s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", h.ID, token), "")
 }
@@ -341,7 +341,7 @@ func (s *holdSite) charge(t testing.TB, r payment.Request) payment.Payment {
 func event(p payment.Payment, kind payment.EventType) string {
 	text, err := json.Marshal(payment.Event{ID: "evt_1", Type: kind, Time: time.Now(), Payment: p})
 	if err != nil {
-		panic(err) // strings and numbers cannot fail
+		panic(err) // cannot happen with strings and numbers
 	}
 	return string(text)
 }
@@ -385,7 +385,7 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 		"a hold of another shop":      {event(other, payment.EventCaptured), "ignored"},
 		"a type that is not known":    {event(paid, "payment.disputed"), "ignored"},
 		"a refund that never was":     {event(paid, payment.EventRefunded), "ignored"},
-		"a failed refund of an order": {event(paid, payment.EventRefundFailed), "settled"}, // there was none
+		"a failed refund of an order": {event(paid, payment.EventRefundFailed), "settled"}, // no refund was ever made
 		"a failed refund elsewhere":   {event(other, payment.EventRefundFailed), "ignored"},
 		"fields that are added later": {extended, "settled"},
 	} {
@@ -395,7 +395,7 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 		}
 	}
 	s.wantBooks(t, sku, 1, 1, payment.Books{
-		Authorised: 4, Captured: 3, ChargedWithoutOrder: 2, // the other shop has the orders of these two
+		Authorised: 4, Captured: 3, ChargedWithoutOrder: 2, // the orders of two captures are in the other shop
 		Wrong: accounts(foreign, other),
 	})
 }
@@ -409,7 +409,7 @@ func accounts(payments ...payment.Payment) []payment.Account {
 	return payment.Audit(ledger, nil).Wrong
 }
 
-// The signature is checked before the body is parsed.
+// The signature of a webhook is checked before its body is parsed.
 func TestWebhookMustBeSigned(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku := s.sell(t, 1)

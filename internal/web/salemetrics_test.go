@@ -171,7 +171,7 @@ func TestStubbornAuditIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// A scrape of a closing shop does not begin a round.
+// A scrape of a closing shop does not begin a round of audits.
 func TestClosedShopAuditsNothing(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")

@@ -44,7 +44,7 @@ func split(t *testing.T, spans []sdktrace.ReadOnlySpan) (root sdktrace.ReadOnlyS
 	if len(spans) == 0 {
 		t.Fatal("no spans")
 	}
-	root = spans[len(spans)-1] // the span that ends last
+	root = spans[len(spans)-1] // the request's span ends last
 	for _, s := range spans[:len(spans)-1] {
 		within := !s.StartTime().Before(root.StartTime()) && !s.EndTime().After(root.EndTime()) &&
 			!s.EndTime().Before(s.StartTime())

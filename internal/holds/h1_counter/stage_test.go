@@ -30,7 +30,7 @@ func TestRush(t *testing.T) {
 func TestSituations(t *testing.T) {
 	type figures = holdstest.Figures
 	holdstest.Situations(t, stage, map[string]holdstest.Outcome{
-		// Two buyers get one unit.
+		// Two buyers get the same unit.
 		"LatePayment":            {Figures: figures{Sold: 2, Oversold: 1}},
 		"PaymentDuringRelease":   {Figures: figures{Sold: 2, Oversold: 1}},
 		"ExtendedAfterItWasSold": {Figures: figures{Sold: 2, Oversold: 1}}, // the hold is written again, and paid
@@ -48,7 +48,7 @@ func TestSituations(t *testing.T) {
 		"SameKeyAtOnce": {Told: holdstest.ErrTwoHolds, Figures: figures{Left: 1, Held: 2}},
 		// A process whose clock is ahead ends a hold that another process promised for an hour.
 		"ClocksDiffer": {Figures: figures{Left: 3}},
-		// The buyer pays for a unit of a sale that is over.
+		// The buyer pays for a hold of a sale that is over.
 		"OldSale": {Figures: figures{Left: 5}},
 	})
 }

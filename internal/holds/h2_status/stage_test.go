@@ -30,10 +30,10 @@ func TestRush(t *testing.T) {
 func TestSituations(t *testing.T) {
 	type figures = holdstest.Figures
 	holdstest.Situations(t, stage, map[string]holdstest.Outcome{
-		// Two buyers get one unit.
+		// Two buyers get the same unit.
 		"LatePayment":            {Figures: figures{Sold: 2, Oversold: 1}},
 		"PaymentDuringRelease":   {Figures: figures{Sold: 2, Oversold: 1}},
-		"ExtendedAfterItWasSold": {Figures: figures{Sold: 2, Oversold: 1}}, // the status that was read is written again
+		"ExtendedAfterItWasSold": {Figures: figures{Sold: 2, Oversold: 1}}, // the status that was read is written back
 		"CrashAfterOrder":        {Figures: figures{Sold: 2, Oversold: 1}}, // both the order and the hold exist
 		// Both return the unit to the stock.
 		"TwoSweeps":      {Figures: figures{Left: 2, Oversold: 1}},
@@ -46,7 +46,7 @@ func TestSituations(t *testing.T) {
 		"LimitRaced": {Figures: figures{Left: 1, Held: 2}},
 		// A process whose clock is ahead ends a hold that another process promised for an hour.
 		"ClocksDiffer": {Figures: figures{Left: 3}},
-		// The buyer pays for a unit of a sale that is over.
+		// The buyer pays for a hold of a sale that is over.
 		"OldSale": {Figures: figures{Left: 5}},
 
 		// The unique index on keys allows only one hold, and both requests get it.

@@ -31,7 +31,7 @@ func newProvider() *payment.Server {
 	return payment.NewServer(payment.Config{Secret: []byte("secret"), Logger: quiet})
 }
 
-// each runs f for each stage, on embedded and on real backends, with a sale of one unit.
+// each runs f for each stage on embedded and on real backends. The sale has one unit.
 func each(t *testing.T, f func(t *testing.T, name string, s *holdstest.Site, faults *Faults)) {
 	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {

@@ -56,7 +56,7 @@ type served struct {
 	handle http.HandlerFunc // ok by default
 }
 
-// serving runs f in a bubble with a server that allows at most most connections.
+// serving runs f in a bubble with a server that has this limit of connections.
 func serving(t *testing.T, most int, f func(t *testing.T, s *served)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,8 +23,8 @@ func (s *site) saleInRedis(t *testing.T) string {
 	return id
 }
 
-// wantOneSale makes n buyers buy, where n is units, and checks that Redis and the database have the
-// same sale, and that all units sold belong to it.
+// wantOneSale sends as many buyers as units says, and checks that Redis and the database have the same
+// sale, and that all units sold belong to it.
 func (s *site) wantOneSale(t *testing.T, service *stock.Service, units int) {
 	t.Helper()
 	sold, _, _ := rush(t, s, units, "v6_watchdog", service)

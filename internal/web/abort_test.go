@@ -49,8 +49,8 @@ func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 	})
 }
 
-// cutOff sends a request and closes the connection before the reply. Every other request is sent only
-// up to a byte that depends on i. The connection stays open for a time that depends on i, too.
+// cutOff sends a request and closes the connection without reading the reply. Every other request is
+// sent only up to a byte that depends on i. The time until the connection is closed depends on i, too.
 func cutOff(t *testing.T, addr, method, sku, body string, i int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

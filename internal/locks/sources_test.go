@@ -41,7 +41,7 @@ func TestSourcesAreAllButTheTests(t *testing.T) {
 	}
 }
 
-// Every list of the stages contains all of them, in this order.
+// Every list of the stages contains all stages, in the same order.
 func TestEveryListHasTheStages(t *testing.T) {
 	var subjects []string
 	for _, s := range lab.Subjects() {

@@ -17,13 +17,13 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// ttl is the shortest lease of a private etcd.
+// ttl is the shortest ttl that a private etcd allows for a lease.
 const ttl = time.Second
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
-// start gives the test an etcd and as many sources as processes, which the lock
-// treats as separate processes.
+// start returns a client of an etcd, and the given number of sources. The lock treats each
+// source as a separate process.
 func start(t *testing.T, processes int, ttl time.Duration) (*clientv3.Client, []*lease.Source) {
 	t.Helper()
 	t.Parallel()
@@ -40,7 +40,7 @@ func newSource(t testing.TB, endpoint string, ttl time.Duration) *lease.Source {
 	return leasetest.Closed(t, NewSource(leasetest.DialEtcd(t, endpoint), ttl))
 }
 
-// Somebody deletes the holder's key, or revokes its lease, by hand.
+// A holder whose key is deleted or whose lease is revoked by hand notices only later.
 func TestForeignDeleteIsToldLate(t *testing.T) {
 	client, sources := start(t, 2, ttl)
 	a, b := New(sources[0], "a"), New(sources[1], "a")

@@ -25,12 +25,12 @@ const (
 
 // A tap intercepts the calls of a client.
 type tap struct {
-	before, after func(method string) // may be nil; a watch counts when it is created
+	before, after func(method string) // may be nil; for a watch, after is called when it has been created
 	invoke        func(ctx context.Context, method string, send func(context.Context) error) error
 }
 
-// tapped returns a source whose client has the tap. The tap must not be changed
-// after the client's first request, and its functions must lock what they write.
+// tapped returns a source whose client has the tap. The tap must not be changed after
+// the client's first request, and its functions must be safe for concurrent use.
 func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *lease.Source {
 	t.Helper()
 	call := func(f func(string), method string) {
@@ -69,7 +69,7 @@ func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *lease.Sou
 	return leasetest.Closed(t, NewSource(client, ttl))
 }
 
-// once returns a function that calls f the first time that it is called with this method.
+// once returns a function that calls f the first time it is called with this method.
 func once(method string, f func()) func(string) {
 	var one sync.Once
 	return func(got string) {
@@ -79,8 +79,8 @@ func once(method string, f func()) func(string) {
 	}
 }
 
-// The previous holder leaves just as the waiter prepares to wait. The waiter must
-// not wait for an event that has already happened.
+// If the previous holder leaves just as a waiter prepares to wait, the waiter does not
+// miss that event.
 func TestDepartureIsNotMissed(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(p *tap, leave func()){
@@ -111,8 +111,8 @@ func TestDepartureIsNotMissed(t *testing.T) {
 	}
 }
 
-// The waiter's watch breaks, and the lock is released before the watch is restored; by then, etcd
-// may have compacted the history of the previous key.
+// A waiter gets the lock even if its watch breaks and the lock is released before the watch is
+// restored. By then, etcd may have compacted the history of the key that it watched.
 func TestBrokenWatch(t *testing.T) {
 	t.Parallel()
 	for name, fail := range leasetest.Failures() {
@@ -132,7 +132,7 @@ func TestBrokenWatch(t *testing.T) {
 				done := make(chan bool)
 				go func() { done <- leasetest.Wait(t, waiter) }()
 				leasetest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
-				time.Sleep(100 * time.Millisecond) // until it sleeps
+				time.Sleep(100 * time.Millisecond) // until the waiter sleeps
 				fail(relay)
 				locktest.Unlock(t, holder)
 				if compact {
@@ -155,7 +155,7 @@ func TestBrokenWatch(t *testing.T) {
 	}
 }
 
-// etcd executes a request, but its reply is lost.
+// If etcd executes a request but its reply is lost, the lock is still acquired or released only once.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	endpoint := leasetest.Etcd(t)
@@ -186,9 +186,9 @@ func TestLostReply(t *testing.T) {
 		locktest.Unlock(t, a)
 		leasetest.MustLock(t, a)
 		relay.LoseReply()
-		locktest.Unlock(t, a) // the request is repeated, although its key is already gone
+		locktest.Unlock(t, a) // repeats the request, although etcd has already deleted the key
 	}
-	// The lost message may be a different one that the server sends on its own.
+	// The server also sends messages on its own, and one of those may be lost instead.
 	for tries := 0; ; tries++ {
 		relay.LoseReply()
 		ok, err := a.TryLock(t.Context())
@@ -205,7 +205,7 @@ func TestLostReply(t *testing.T) {
 	leasetest.Eventually(t, "the leases given up", func() bool { return len(leases(t, client)) == 1 })
 }
 
-// The reply to the request for a lease arrives after the lease has expired.
+// If the reply to a request for a lease arrives only after the lease has expired, Lock still succeeds.
 func TestLateLease(t *testing.T) {
 	t.Parallel()
 	endpoint := leasetest.Etcd(t)
@@ -217,8 +217,8 @@ func TestLateLease(t *testing.T) {
 	locktest.Unlock(t, m)
 }
 
-// A waiter gives up before etcd has answered, and etcd executes the request last. The
-// lease has been revoked by then, so the request does not create a key.
+// If a waiter gives up before etcd has executed its request, the request creates no key: the
+// lease has been revoked by then.
 func TestLatePut(t *testing.T) {
 	t.Parallel()
 	endpoint := leasetest.Etcd(t)
@@ -263,7 +263,7 @@ func TestLatePut(t *testing.T) {
 	locktest.Unlock(t, m)
 }
 
-// Somebody deletes a waiter's key by hand.
+// A waiter whose key somebody deletes by hand notices it.
 func TestForeignDeleteOfPlace(t *testing.T) {
 	client, sources := start(t, 2, leasetest.Calm)
 	holder, waiter := New(sources[0], "a"), New(sources[1], "a")
@@ -288,8 +288,8 @@ func TestForeignDeleteOfPlace(t *testing.T) {
 	}
 }
 
-// Somebody revokes a process's lease by hand. A caller that has no place in the queue yet
-// has lost nothing: it gets a new lease, long before the next renewal of the old one.
+// If somebody revokes a process's lease by hand, a new caller gets a new lease, long before the old
+// one would have been renewed.
 func TestRevokedLeaseIsReplaced(t *testing.T) {
 	client, sources := start(t, 1, leasetest.Calm)
 	m := New(sources[0], "a")

@@ -13,13 +13,13 @@ import (
 	"oversell/internal/locks/lease/leasetest"
 )
 
-// memory is a server in memory, on which the promises are tested in virtual time. Its locks are
-// lists of places, and a session that is not renewed expires with its places.
+// memory is an in-memory server for testing the promises in virtual time. Each of its locks is a
+// list of places. A session that is not renewed expires, and its places are removed.
 type memory struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed at the next change
 	queues   map[string][]*memoryPlace
-	sessions map[*memorySession]*time.Timer // the timers that end them
+	sessions map[*memorySession]*time.Timer // with the timers that end them
 	changes  int64
 }
 
@@ -38,7 +38,7 @@ func newMemory() *memory {
 	}
 }
 
-// change wakes the waiters. The caller has locked mu.
+// change wakes the waiters. The caller must hold mu.
 func (m *memory) change() {
 	m.changes++
 	close(m.changed)
@@ -59,15 +59,15 @@ func (m *memory) expire(n *memorySession) {
 	m.change()
 }
 
-// memoryLink is the network between a process and the server.
+// memoryLink is the connection between a process and the server.
 type memoryLink struct {
 	mu       sync.Mutex
 	cut      bool
 	hole     bool
-	restored chan struct{} // closed when it works again
+	restored chan struct{} // closed when the connection works again
 }
 
-// memoryDelay is how long a request, or a reply, takes.
+// memoryDelay is the time that a request or a reply takes to arrive.
 const memoryDelay = 200 * time.Microsecond
 
 var errMemoryCut = errors.New("the connection is cut")
@@ -89,7 +89,7 @@ func (l *memoryLink) Restore() {
 	l.cut, l.hole = false, false
 }
 
-// pass waits until a message has passed the network, or ctx ends.
+// pass waits until a message has arrived, or ctx ends.
 func (l *memoryLink) pass(ctx context.Context) error {
 	if err := lease.Sleep(ctx, memoryDelay); err != nil {
 		return err
@@ -153,7 +153,7 @@ func memorySource(t *testing.T, server *memory, link *memoryLink, ttl time.Durat
 		server.sessions[n] = time.AfterFunc(ttl, func() { server.expire(n) })
 		server.mu.Unlock()
 		if err := link.pass(ctx); err != nil {
-			return nil, err // it expires by itself
+			return nil, err // the session will expire
 		}
 		n.Session = s.NewSession(sent, ttl)
 		n.Place = func(key string) lease.Place { return &memoryPlace{session: n, key: key} }
@@ -211,7 +211,7 @@ func (p *memoryPlace) Acquire(ctx context.Context, wait bool) (bool, error) {
 	case errors.Is(err, errMemoryUnknown):
 		n.End(err)
 		return false, err
-	case err != nil: // the request may have been, or may still be, executed
+	case err != nil: // the server may have executed the request, or may still do so
 		n.Retire()
 		return false, err
 	}
@@ -259,7 +259,7 @@ func (p *memoryPlace) Remove() error {
 	return err
 }
 
-// inMemory starts processes on a server in memory, each with its own source.
+// inMemory starts n processes on one in-memory server, each with its own source.
 func inMemory(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processes) {
 	server, first := newMemory(), new(memoryLink)
 	var sources []*lease.Source

@@ -28,15 +28,15 @@ const ttl = time.Second
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, leasetest.StopZooKeeper)) }
 
-// processes are processes that use the same lock, which belongs to the test.
+// processes describes several processes that share the locks of one test.
 type processes struct {
-	named  func(process int, key string) *lease.Mutex // a new handle
-	places func() int                                 // number of places in the queue of mutex on the server
-	leases func() int                                 // number of leases on the server; nil: not checked
+	named  func(process int, key string) *lease.Mutex // returns a new handle
+	places func() int                                 // returns the length of the queue of mutex on the server
+	leases func() int                                 // returns the number of leases on the server; nil: not checked
 	end    func(process int) error                    // ends a process cleanly
 }
 
-// mutex returns a new handle on the lock of a test, and other a handle on another lock.
+// mutex returns a new handle on the lock under test, and other returns a handle on another lock.
 func (p processes) mutex(process int) *lease.Mutex { return p.named(process, "a") }
 func (p processes) other(process int) *lease.Mutex { return p.named(process, "b") }
 
@@ -45,7 +45,7 @@ type kind struct {
 	// serve starts processes. The network of the first one may fail.
 	serve         func(t *testing.T, processes int, ttl time.Duration) (leasetest.Network, processes)
 	notHeld, lost error
-	virtual       bool // its tests run in virtual time
+	virtual       bool // the tests run in virtual time
 }
 
 var locks = map[string]kind{
@@ -73,7 +73,7 @@ func inEtcd(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processe
 
 type zkProcess struct {
 	*lease.Source
-	conn *zk.Conn // the process's session belongs to it
+	conn *zk.Conn // the connection that has the process's session
 }
 
 func inZooKeeper(t *testing.T, n int, ttl time.Duration) (leasetest.Network, processes) {
@@ -128,7 +128,7 @@ func zkProcesses(t *testing.T, server string, all []zkProcess) processes {
 	}
 }
 
-// The locks in etcd and in ZooKeeper make the same promises, and so does package lease on its own.
+// The locks in etcd and in ZooKeeper keep the same promises, and so does package lease on a fake server.
 func TestPromises(t *testing.T) {
 	for name, lock := range locks {
 		t.Run(name, func(t *testing.T) { check(t, lock) })
@@ -214,8 +214,8 @@ func fifo(t *testing.T, l kind) {
 	})
 }
 
-// inOrder lets the first mutex hold the lock while the others arrive one by one; arrived waits
-// until n of them wait. They must be served in order of arrival.
+// inOrder locks the first mutex and lets the others arrive one by one. It checks that they get the
+// lock in that order. The function arrived returns once n of them wait.
 func inOrder(t *testing.T, mutexes []*lease.Mutex, arrived func(n int)) {
 	t.Helper()
 	leasetest.MustLock(t, mutexes[0])
@@ -269,7 +269,7 @@ func givesUp(t *testing.T, l kind) {
 	}
 }
 
-// A cancelled attempt may be interrupted at any point.
+// A Lock that is cancelled at any moment leaves nothing behind that blocks the next caller.
 func endsAtAnyMoment(t *testing.T, l kind) {
 	ps := l.start(t, 2, leasetest.Calm)
 	for i := range 60 {
@@ -364,7 +364,7 @@ func longWork(t *testing.T, l kind) {
 func tokensGrow(t *testing.T, l kind) {
 	const processes = 3
 	ps := l.start(t, processes, leasetest.Calm)
-	var mu sync.Mutex // for the race detector, which cannot see synchronisation through a server
+	var mu sync.Mutex // the race detector does not see that the lock on the server synchronises
 	var last int64
 	grows := func(m *lease.Mutex) {
 		mu.Lock()
@@ -410,7 +410,7 @@ func namesApart(t *testing.T, l kind) {
 	}
 }
 
-// A process ends while one of its goroutines has the lock, and another waits for it.
+// A process ends while one of its goroutines has the lock and another waits for it.
 func processEnds(t *testing.T, l kind) {
 	ps := l.start(t, 2, leasetest.Calm)
 	a, w, b := ps.mutex(0), ps.mutex(0), ps.mutex(1)
@@ -436,7 +436,7 @@ func processEnds(t *testing.T, l kind) {
 	}
 }
 
-// A holder is told of a loss before the next one has the lock, which is free after the ttl.
+// The context of a holder that has lost the lock ends before the next holder gets the lock.
 func TestLossIsToldFirst(t *testing.T) {
 	for name, lock := range locks {
 		for failure, fail := range leasetest.Failures() {
@@ -445,7 +445,7 @@ func TestLossIsToldFirst(t *testing.T) {
 	}
 }
 
-// The holder's network fails; the waiter's does not.
+// toldFirst breaks the holder's connection, but not the waiter's.
 func toldFirst(t *testing.T, l kind, fail func(leasetest.Network)) {
 	relay, ps := l.serve(t, 2, ttl)
 	a, b := ps.mutex(0), ps.mutex(1)
@@ -494,7 +494,7 @@ func shortOutage(t *testing.T, l kind, fail func(leasetest.Network)) {
 	locktest.Unlock(t, a)
 }
 
-// No caller has a deadline.
+// If the server does not answer, Lock and TryLock fail in time, even without a deadline.
 func serverAway(t *testing.T, l kind, fail func(leasetest.Network)) {
 	relay, ps := l.serve(t, 2, ttl)
 	waiter, holder := ps.mutex(0), ps.mutex(1)

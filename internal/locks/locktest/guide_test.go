@@ -45,8 +45,8 @@ func files(t *testing.T, dir, pattern string) []string {
 	return names
 }
 
-// A script or helper that the next stage does not change is carried over byte for byte. So it is
-// tested, and package mutants changes it, in the first stage that has it.
+// A script or helper that the next stage does not change is copied byte for byte. Therefore only the
+// first stage that has it needs tests and mutants for it.
 func TestStageFiles(t *testing.T) {
 	for _, same := range []struct {
 		before, after string
@@ -73,7 +73,7 @@ func TestStagePackages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// An example uses its stage from outside.
+			// An example is in the external test package, and imports its stage.
 			pkg, own := "lock", ""
 			if name == "example_test.go" {
 				pkg, own = "lock_test", "oversell/internal/locks/"+filepath.Base(dir)
@@ -95,8 +95,8 @@ func TestStagePackages(t *testing.T) {
 	}
 }
 
-// The package comment of a lock says what is new, holds and breaks, and each test that it names
-// exists.
+// The package comment of each lock says what is new, what holds and what breaks. Each test that it
+// names exists.
 func TestComments(t *testing.T) {
 	for _, dir := range append(folders(t), "../redlock", "../etcdlock", "../zklock") {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))

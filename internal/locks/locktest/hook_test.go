@@ -10,7 +10,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// A paused command is never sent once its caller has given up.
+// A paused command is not sent if its caller gives up during the pause.
 func TestPauseAndCancel(t *testing.T) {
 	s := locktest.Start(t)
 	pause := locktest.NewPause()
@@ -47,7 +47,8 @@ func TestLateReplyAndCancel(t *testing.T) {
 	}
 }
 
-// EVALSHA, NOSCRIPT and EVAL are one run of a script: faults apply to the command that executes it.
+// EVALSHA, its NOSCRIPT reply and the EVAL that follows count as one run of a script. A fault applies to
+// the command that executes the script.
 func TestScriptUnknownToRedis(t *testing.T) {
 	const source = "return redis.call('INCR', KEYS[1])"
 	s := locktest.Start(t)

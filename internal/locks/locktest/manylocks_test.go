@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
-// Processes with few connections each take many locks in turn, on a cluster too, where the
-// keys of different locks are on different nodes. Their waiters sleep in Redis.
+// Processes with few connections can take many locks in turn while their waiters block in Redis. On a
+// cluster, the keys of different locks are on different nodes.
 func TestManyLocksWithAFewConnections(t *testing.T) {
 	for kind, serve := range map[string]func(testing.TB) string{
 		"local":   func(t testing.TB) string { return backendtest.Redis(t, "local") },
@@ -44,7 +44,7 @@ func TestManyLocksWithAFewConnections(t *testing.T) {
 	}
 }
 
-// dial returns the clients of four processes.
+// dial returns one client for each of four processes.
 func dial(t testing.TB, url string, pool int) (processes []redis.UniversalClient) {
 	for range 4 {
 		rdb, err := backend.DialRedis(t.Context(), url, pool)

@@ -13,7 +13,7 @@ import (
 	lock "oversell/internal/locks/v8_fenced"
 )
 
-// changed describes the lock of stage 8, with its handles changed.
+// changed returns the lock of stage 8, with change applied to each handle.
 func changed(change func(m *lock.Mutex, rdb redis.UniversalClient) Mutex) Lock {
 	return Lock{
 		NotHeld: lock.ErrNotHeld, Lost: lock.ErrLost, WithOwner: lock.WithOwner,
@@ -28,7 +28,7 @@ type constant struct{ *lock.Mutex }
 
 func (constant) Token() int64 { return 7 }
 
-// trusting waits for a while, and then believes that it has the lock.
+// trusting waits for some time, and then behaves as if it had the lock.
 type trusting struct {
 	*lock.Mutex
 
@@ -44,7 +44,7 @@ func (m trusting) Lock(ctx context.Context) error {
 	}
 }
 
-// polling asks for the lock at an interval.
+// polling waits for the lock by calling TryLock at an interval.
 type polling struct {
 	*lock.Mutex
 
@@ -64,7 +64,7 @@ func (m polling) Lock(ctx context.Context) error {
 	}
 }
 
-// lent is a lock that belongs to a process: every caller of that process gets it, too.
+// lent is a lock that, once a caller has it, all other callers of the same process get too.
 type lent struct {
 	*lock.Mutex
 
@@ -93,9 +93,9 @@ func (m lent) Unlock(ctx context.Context) error {
 	return m.Mutex.Unlock(ctx)
 }
 
-// These promises find the mistakes that they are meant to find, and the first promise does not. A
-// waiter that is slower or faster than a stage's is not a mistake. A wrong list of Breaks fails,
-// too.
+// The promises together and waits find the mistakes of these broken locks; the promise exclusive does
+// not. Polling at another interval than a stage does is not a mistake. A lock whose list Breaks is wrong
+// fails too.
 func TestBrokenLocksBreakTheirPromise(t *testing.T) {
 	const (
 		exclusive = "one holder at a time"
@@ -153,7 +153,7 @@ type kept struct{ *lock.Mutex }
 
 func (kept) Unlock(context.Context) error { return lock.ErrNotHeld }
 
-// A thing that is not a lock keeps no promise.
+// play reports an implementation that does not lock at all, or never unlocks.
 func TestNoLockKeepsNoPromise(t *testing.T) {
 	for name, m := range map[string]func(m *lock.Mutex, _ redis.UniversalClient) Mutex{
 		"always grants":  func(*lock.Mutex, redis.UniversalClient) Mutex { return fake{} },

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// A fault is a temporary problem of a node.
+// fault is a temporary problem of a node.
 type fault int
 
 const (
@@ -25,9 +25,9 @@ const (
 	endOfFaults
 )
 
-// A machine simulates a node that knows only the three commands of this package.
-// It is a map, so that many schedules can run in a short time; the other tests
-// run the scripts on servers. Its clock runs up to 1 % too fast.
+// machine simulates a node that knows only the three commands of this package. It keeps its
+// locks in a map, so that many schedules can run in a short time; the other tests run the
+// scripts on servers. Its clock runs up to 1 % too fast.
 type machine struct {
 	fault fault
 	speed float64
@@ -76,7 +76,7 @@ func (m *machine) do(args []any) (any, error) {
 // chaos simulates five machines behind a network, some of which are faulty at times.
 type chaos struct {
 	ttl  time.Duration
-	away time.Duration // how long a crashed machine stays down
+	away time.Duration // the time that a crashed machine stays down
 
 	mu       sync.Mutex // guards the fields below
 	rng      *rand.Rand
@@ -86,8 +86,8 @@ type chaos struct {
 	wg   sync.WaitGroup
 }
 
-// newChaos breaks up to atOnce machines at the same time. The caller closes
-// stop and waits for wg.
+// newChaos starts a chaos that keeps breaking machines, at most atOnce at the same time.
+// The caller must close stop and wait for wg.
 func newChaos(seed uint64, ttl, away time.Duration, atOnce int) *chaos {
 	c := &chaos{ttl: ttl, away: away, rng: rand.New(rand.NewPCG(seed, 0)), stop: make(chan struct{})}
 	for range 5 {
@@ -99,7 +99,7 @@ func newChaos(seed uint64, ttl, away time.Duration, atOnce int) *chaos {
 	return c
 }
 
-// upTo returns a random time below d.
+// upTo returns a random duration below d.
 func (c *chaos) upTo(d time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +138,7 @@ func (c *chaos) sleep(d time.Duration) bool {
 	}
 }
 
-// clients returns the clients of one process, one for each machine.
+// clients returns the clients of a new process, one for each machine.
 func (c *chaos) clients() []redis.UniversalClient {
 	var clients []redis.UniversalClient
 	for _, m := range c.machines {
@@ -149,9 +149,8 @@ func (c *chaos) clients() []redis.UniversalClient {
 	return clients
 }
 
-// link is one client's connection to one machine. A command takes time to arrive
-// and may be lost; if it arrives, it is executed, even if its sender has given
-// up.
+// link is one client's connection to one machine. A command takes time to arrive, and may be
+// lost. If it arrives, it is executed, even if its sender has given up.
 type link struct {
 	*chaos
 	*machine
@@ -177,7 +176,7 @@ func (l link) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// delay returns how long a message takes.
+// delay returns the time that a message takes.
 func (l link) delay() time.Duration {
 	limit := NodeLimit(l.ttl)
 	l.mu.Lock()
@@ -188,7 +187,7 @@ func (l link) delay() time.Duration {
 	return time.Duration(l.rng.Int64N(int64(limit / 8)))
 }
 
-// arrive executes the command, if the machine can, and returns a function that
+// arrive executes the command if the machine is able to, and returns a function that
 // stores the reply in a command. If heard is false, the reply is lost.
 func (l link) arrive(args []any) (reply func(redis.Cmder) error, heard bool) {
 	l.mu.Lock()

@@ -10,8 +10,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// enter lets b acquire the lock while a holds it and has not been told of a
-// loss.
+// enter checks that b can acquire the lock while a holds it and does not know of the loss.
 func enter(t *testing.T, a, b *Mutex, ctx context.Context) {
 	t.Helper()
 	var witness locktest.Witness
@@ -25,7 +24,7 @@ func enter(t *testing.T, a, b *Mutex, ctx context.Context) {
 	}
 }
 
-// A flaw: on three of five nodes the clock jumps ahead by the ttl.
+// A flaw: if the clocks of three of five nodes jump ahead by the ttl, a second holder gets the lock.
 func TestClockJumpLetsSecondIn(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -49,8 +48,8 @@ func TestClockJumpLetsSecondIn(t *testing.T) {
 	})
 }
 
-// heldByThree lets a acquire the lock while two nodes are down. The two come
-// back; then the third node crashes and loses its data.
+// heldByThree lets a acquire the lock on three nodes while the other two are down. Those two
+// come back, and then the third node crashes and loses its data.
 func heldByThree(t *testing.T, ns nodes, a *Mutex) context.Context {
 	t.Helper()
 	off := ns.hooks()[3:].on(locktest.Any, locktest.Fail(locktest.ErrCut))
@@ -61,8 +60,8 @@ func heldByThree(t *testing.T, ns nodes, a *Mutex) context.Context {
 	return a.Context(t.Context())
 }
 
-// A flaw: the crashed node is back immediately and, with the two that never saw a's lock, forms a
-// majority.
+// A flaw: if a crashed node restarts immediately without its data, it forms a majority with the two
+// nodes that never saw a's lock, and a second holder gets the lock.
 func TestEmptyRestartLetsSecondIn(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -74,8 +73,8 @@ func TestEmptyRestartLetsSecondIn(t *testing.T) {
 	})
 }
 
-// The crashed node stays down for longer than the ttl: by then a has noticed
-// that it can no longer renew.
+// If the crashed node stays down for longer than the ttl, a notices that it cannot renew the
+// lock before anybody else can get it.
 func TestDelayedRestart(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)

@@ -13,11 +13,11 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// patience only limits how long a test can hang.
+// patience limits the time that a failing test can hang.
 const patience = 5 * time.Minute
 
-// wait acquires the lock, retrying with random delays, because on a busy
-// machine a node may answer too late.
+// wait acquires the lock. It retries with random delays, because a node may answer too late
+// while the machine is busy.
 func wait(t *testing.T, m *Mutex) {
 	t.Helper()
 	for start := time.Now(); ; time.Sleep(rand.N(5 * time.Millisecond)) {
@@ -32,7 +32,7 @@ func wait(t *testing.T, m *Mutex) {
 	}
 }
 
-// giveBack releases the lock, retrying like wait.
+// giveBack releases the lock, and retries like wait.
 func giveBack(t *testing.T, m *Mutex) {
 	t.Helper()
 	for start := time.Now(); ; {
@@ -55,8 +55,8 @@ func TestMinorityFails(t *testing.T) {
 				a, b := ns.mutex(key), ns.mutex(key)
 				off := ns.hooks()[1:3].on(locktest.Any, fault.action)
 
-				// Three nodes answer at once, and what they say is certain:
-				// nobody waits for the others.
+				// The three healthy nodes answer at once. They decide the result, so no
+				// caller waits for the other nodes.
 				locktest.InTime(t, 0, func() {
 					locktest.MustTryLock(t, a)
 					locktest.MustNotLock(t, b)
@@ -97,7 +97,7 @@ func TestNoQuorum(t *testing.T) {
 	}
 }
 
-// Three of four nodes are a majority, and both of two.
+// With an even number of nodes, a majority is more than half: three of four, or both of two.
 func TestEvenNumber(t *testing.T) {
 	for n, may := range map[int]int{1: 0, 2: 0, 3: 1, 4: 1, 5: 2} {
 		inBubble(t, func(t *testing.T, ns nodes) {
@@ -114,7 +114,7 @@ func TestEvenNumber(t *testing.T) {
 	}
 }
 
-// A majority that refuses is a definite answer. The refused caller leaves
+// If a majority refuses, TryLock returns false without an error. The refused caller leaves
 // nothing behind and does not affect the holder.
 func TestRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
@@ -122,10 +122,10 @@ func TestRefused(t *testing.T) {
 		a, b := ns.mutex(key), ns.mutex(key)
 		off := ns.hooks()[3:].on(locktest.Any, locktest.Fail(locktest.ErrCut))
 		locktest.MustTryLock(t, a) // on three nodes
-		synctest.Wait()            // the other nodes have refused it, too
+		synctest.Wait()            // the other two nodes have refused a, too
 		off()
 
-		locktest.MustNotLock(t, b) // it had two nodes for a moment
+		locktest.MustNotLock(t, b) // b had two nodes for a moment
 		time.Sleep(limit)
 		held := a.claim.token
 		if got, want := fmt.Sprint(ns.tokens(key)), fmt.Sprint([]string{held, held, held, "", ""}); got != want {
@@ -155,7 +155,7 @@ func TestLostReplyIsUndone(t *testing.T) {
 	}
 }
 
-// A release does not overtake the SET that it undoes.
+// A release reaches a node only after the SET that it undoes.
 func TestReleaseAwaitsSet(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -171,7 +171,7 @@ func TestReleaseAwaitsSet(t *testing.T) {
 	})
 }
 
-// A release that arrives late does not affect the next attempt.
+// A release that arrives late does not affect the same handle's next attempt.
 func TestLateReleaseSparesNextAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -197,8 +197,8 @@ func TestLateReleaseSparesNextAttempt(t *testing.T) {
 	})
 }
 
-// A harmless flaw: a SET that is executed after its release is not undone, but
-// it expires after the ttl.
+// A harmless flaw: if a node executes a SET only after its release, the key stays until the
+// ttl has passed.
 func TestLateSetStaysUntilTTL(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -206,7 +206,7 @@ func TestLateSetStaysUntilTTL(t *testing.T) {
 		b := ns.mutex(key)
 		const late = time.Second
 		off := hs[:3].on(locktest.Any, func(ctx context.Context, _ func() error) error {
-			<-ctx.Done() // the command is delayed, but will arrive
+			<-ctx.Done() // the command is delayed, and is sent later
 			return ctx.Err()
 		})
 		if ok, err := a.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
@@ -238,7 +238,7 @@ func TestTooLateIsNotHeld(t *testing.T) {
 		if ok, err := a.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
 			t.Errorf("TryLock = %v, %v; want false, %v", ok, err, ErrNoQuorum)
 		}
-		synctest.Wait() // no time passes: the keys do not expire
+		synctest.Wait() // no time passes, so the keys do not expire
 		for i, token := range ns.tokens(key) {
 			if token != "" {
 				t.Errorf("node %d has the key still", i)
@@ -247,13 +247,12 @@ func TestTooLateIsNotHeld(t *testing.T) {
 	})
 }
 
-// A flaw, and the reason for random delays between attempts: three callers that
-// try at the same moment split the nodes. No caller gets the lock, and nothing
-// is left behind.
+// A flaw: if three callers try at the same moment, each may get only a minority of the nodes, and none
+// gets the lock. No key is left behind. This is why attempts are repeated after random delays.
 func TestSplitVote(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
-		near := [][]int{{0, 1}, {2, 3}, {4}} // the nodes at which each caller comes first
+		near := [][]int{{0, 1}, {2, 3}, {4}} // the nodes that each caller reaches first
 		var wg sync.WaitGroup
 		for _, own := range near {
 			m, hs := ns.own(t, key)

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 // nodes are independent in-memory Redis servers.
 type nodes []*locktest.Server
 
-// inBubble runs f with five nodes. Their clocks and the timers here share one fake
-// clock, which time.Sleep advances. It fails if a goroutine never ends.
+// inBubble runs f with five nodes in a synctest bubble. The nodes and the test share one fake
+// clock, which time.Sleep advances. The test fails if a goroutine never ends.
 func inBubble(t *testing.T, f func(t *testing.T, ns nodes)) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := make(nodes, 5)
@@ -41,7 +41,7 @@ func inBubble(t *testing.T, f func(t *testing.T, ns nodes)) {
 	})
 }
 
-// mutex returns a handle with the nodes' own clients.
+// mutex returns a handle that uses the nodes' shared clients.
 func (ns nodes) mutex(key string) *Mutex {
 	var clients []redis.UniversalClient
 	for _, n := range ns {
@@ -50,8 +50,7 @@ func (ns nodes) mutex(key string) *Mutex {
 	return New(clients, key, ttl)
 }
 
-// own returns a handle with its own clients, like another process, and their
-// hooks.
+// own returns a handle with its own clients, like that of another process, and the clients' hooks.
 func (ns nodes) own(t *testing.T, key string) (*Mutex, hooks) {
 	var clients []redis.UniversalClient
 	var hs hooks
@@ -81,8 +80,7 @@ func (ns nodes) tokens(key string) []string {
 	return tokens
 }
 
-// mustBeFree waits for work in the background, for a limited time. After that,
-// no node may have the key.
+// mustBeFree gives work in the background some time to end, and then checks that no node has the key.
 func (ns nodes) mustBeFree(t *testing.T, key string) {
 	t.Helper()
 	time.Sleep(3 * limit)
@@ -95,7 +93,7 @@ func (ns nodes) mustBeFree(t *testing.T, key string) {
 
 type hooks []*locktest.Hook
 
-// on applies action to every command that matches, on each of the nodes.
+// on applies action to every command that matches, on every node of hs.
 func (hs hooks) on(match locktest.Match, action locktest.Action) (off func()) {
 	var rules []*locktest.Rule
 	for _, h := range hs {
@@ -108,7 +106,7 @@ func (hs hooks) on(match locktest.Match, action locktest.Action) (off func()) {
 	}
 }
 
-// faults returns the ways in which a node can fail to answer, and the expected errors.
+// faults contains the ways in which a node can fail to answer, with the expected errors.
 var faults = map[string]struct {
 	action locktest.Action
 	err    error
@@ -136,5 +134,5 @@ func slow(d time.Duration) locktest.Action {
 	}
 }
 
-// die ends the renewal but keeps the lock, as if the process had died.
+// die stops the renewal without releasing the lock, as if the process had died.
 func die(m *Mutex) { m.renewal.stop() }

@@ -14,8 +14,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// realTTL is short enough for a test, and long enough for a machine that
-// stalls.
+// realTTL is short enough for a test, and long enough if the test's machine stalls for a moment.
 const realTTL = 2 * time.Second
 
 // processes runs five redis-servers that sync every write before they reply.
@@ -40,10 +39,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Two of five servers are stopped, killed and restarted, in real time, and the
-// three contenders never hold the lock at the same time.
+// While up to two of five real servers are stopped, killed and restarted, no two contenders hold
+// the lock at the same time.
 func TestMinorityOfProcessesFails(t *testing.T) {
-	t.Parallel() // it mostly sleeps
+	t.Parallel() // the test mostly sleeps
 	servers, clients := processes(t)
 	key := locktest.Key(t)
 	var witness locktest.Witness

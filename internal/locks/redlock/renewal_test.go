@@ -11,8 +11,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// If a minority of nodes loses the key, the lock is not lost, and the key is
-// not restored.
+// If a minority of nodes loses the key, the holder keeps the lock, and a renewal does not
+// restore the key.
 func TestForgetfulMinority(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)

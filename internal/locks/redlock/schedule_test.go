@@ -18,11 +18,11 @@ const (
 	delayed     = scheduleTTL + time.Millisecond // longer than the ttl
 )
 
-// tally is the result of all schedules.
+// tally adds up the results of all schedules.
 type tally struct {
 	mu                             sync.Mutex
 	holds, lost, renewed, noQuorum int
-	overlaps                       []string // a second holder entered during a valid hold
+	overlaps                       []string // cases of a second holder during a valid hold
 	wrong                          []string // anything else that must not happen
 }
 
@@ -32,8 +32,8 @@ func (s *tally) add(f func()) {
 	f()
 }
 
-// A contender acquires the lock twice, with random delays, and works for up to one and a half ttls
-// each time.
+// contender acquires the lock twice, with random delays, and works for up to one and a half ttls each
+// time.
 type contender struct {
 	*chaos
 	*Mutex
@@ -65,7 +65,7 @@ func (c contender) run(ctx context.Context) {
 	}
 }
 
-// work stays in the section while the lock says that it is held.
+// work stays in the section while its context says that the lock is held.
 func (c contender) work(ctx context.Context) {
 	hold := c.Context(ctx)
 	leave := c.witness.Enter(c.who)
@@ -75,7 +75,7 @@ func (c contender) work(ctx context.Context) {
 	}
 	leave()
 	cause := context.Cause(hold)
-	expires := time.Now().Add(c.Validity()) // at the earliest, and Unlock takes time, too
+	expires := time.Now().Add(c.Validity()) // at the earliest
 	err := c.Unlock(ctx)
 	c.sum.add(func() {
 		c.sum.holds++
@@ -117,7 +117,7 @@ func (s *tally) run(t *testing.T, seed uint64, away time.Duration, atOnce int) {
 		c.wg.Wait()
 		s.overlaps = append(s.overlaps, witness.Overlaps()...)
 
-		// Late commands arrive, and after that every key expires in time.
+		// Wait until late commands have arrived and every key has expired.
 		time.Sleep(scheduleTTL + 10*NodeLimit(scheduleTTL))
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -129,8 +129,8 @@ func (s *tally) run(t *testing.T, seed uint64, away time.Duration, atOnce int) {
 	})
 }
 
-// Two of five nodes are faulty at any time; in every second schedule three, so
-// that at times there is no majority.
+// No schedule lets two callers hold the lock at the same time. Up to two of five nodes are faulty at
+// a time; in every second schedule up to three, so that at times no majority answers.
 func TestSchedules(t *testing.T) {
 	var sum tally
 	for seed := range uint64(schedules) {
@@ -146,7 +146,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// A flaw: if crashed nodes come back empty immediately, a second holder gets in.
+// A flaw: if crashed nodes restart immediately without their data, a second caller can get the lock.
 func TestSchedulesWithoutDelayedRestart(t *testing.T) {
 	var sum tally
 	for seed := range uint64(schedules) {

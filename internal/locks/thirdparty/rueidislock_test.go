@@ -18,8 +18,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// A flaw: Unlock does not report a loss that was not reported before. It leaves
-// another holder's lock alone.
+// A flaw: if the holder does not know of a loss yet, Unlock does not report it. Unlock does not delete
+// the next holder's lock.
 func TestUnlockBeforeTheLossIsTold(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	key := locktest.Key(t)
@@ -102,7 +102,7 @@ func TestOneLockerAProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Count(clients, "flags=t ") // connections that are notified of changes
+		return strings.Count(clients, "flags=t ") // connections that Redis notifies of changes
 	}
 	lib := newRueidislock(t, rdb, ttl)
 	begin := make(chan struct{})
@@ -126,7 +126,7 @@ func TestOneLockerAProcess(t *testing.T) {
 }
 
 // The Locker connects to the same servers as the go-redis client, with the same
-// credentials: go-redis then finds the Locker's lock there.
+// credentials, so the go-redis client can read the Locker's lock.
 func TestGoesWhereGoRedisGoes(t *testing.T) {
 	for name, url := range map[string]func(t *testing.T) string{
 		"TLS, user, password, database": func(t *testing.T) string { return backendtest.SecuredRedis(t) },

@@ -24,21 +24,21 @@ func TestMain(m *testing.M) {
 
 const ttl = 30 * time.Second
 
-// mutex has the methods that the catalog's guards need of a lock that waits on its own.
+// mutex has the methods that a guard needs from a lock with its own way of waiting.
 type mutex interface {
 	TryLock(ctx context.Context) (bool, error)
 	Lock(ctx context.Context) error
 	Unlock(ctx context.Context) error
 }
 
-// library is one of the three libraries, in a separate process.
+// library describes one of the three lock libraries.
 type library struct {
 	name     string
 	open     func(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(key string) mutex
 	redisKey func(key string) string
 }
 
-// onGoRedis are the two that use go-redis.
+// onGoRedis returns the two libraries that use go-redis.
 func onGoRedis() []library {
 	itself := func(key string) string { return key }
 	return []library{{"redsync", openRedsync, itself}, {"redislock", openRedislock, itself}}
@@ -95,10 +95,10 @@ func each(t *testing.T, ttl time.Duration, f func(t *testing.T, s stage)) {
 	})
 }
 
-// mutex returns another holder's handle on the stage's lock.
+// mutex returns a new holder's handle on the stage's lock.
 func (s stage) mutex() mutex { return s.new(s.key) }
 
-// inRedis returns the value of the lock's key in Redis, "" if there is none.
+// inRedis returns the value of the lock's key in Redis, or "" if the key does not exist.
 func (s stage) inRedis(t testing.TB) string {
 	t.Helper()
 	v, err := s.rdb.Get(context.Background(), s.redisKey(s.key)).Result()
@@ -108,8 +108,8 @@ func (s stage) inRedis(t testing.TB) string {
 	return v
 }
 
-// try calls TryLock once. A Locker's attempt fails if it takes more than 20 ms,
-// which happens when other tests run too; then try repeats it.
+// try returns the result of TryLock. It repeats an attempt of a Locker that failed because it took more
+// than 20 ms, which happens while other tests run.
 func try(t testing.TB, m mutex) bool {
 	t.Helper()
 	start := time.Now()
@@ -132,7 +132,7 @@ func mustLock(t testing.TB, m mutex) {
 	}
 }
 
-// eventually waits until holds returns true, for locks that are released by others.
+// eventually waits until holds returns true.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
@@ -149,7 +149,7 @@ func waiting(ctx context.Context, m mutex) <-chan error {
 	return out
 }
 
-// still fails the test if a wait ends within d.
+// still fails the test if the wait ends within d.
 func still(t testing.TB, out <-chan error, d time.Duration) {
 	t.Helper()
 	select {
@@ -183,7 +183,7 @@ func TestWaitEndsWithItsCause(t *testing.T) {
 		if err := ended(t, out); err != soldOut {
 			t.Errorf("the wait ended with %v; want %v", err, soldOut)
 		}
-		// A wait that starts too late returns the same cause.
+		// A wait that starts with an ended context returns the same cause.
 		if err := ended(t, waiting(wait, b)); err != soldOut {
 			t.Errorf("a wait that was over ended with %v; want %v", err, soldOut)
 		}
@@ -201,7 +201,7 @@ func TestWaitEndsWithItsCause(t *testing.T) {
 	})
 }
 
-// A hold does not end when the context of Lock or TryLock ends.
+// A holder keeps the lock when the context of Lock or TryLock ends.
 func TestHoldOutlivesTheWait(t *testing.T) {
 	each(t, ttl, func(t *testing.T, s stage) {
 		for name, lock := range map[string]func(context.Context, mutex) error{
@@ -236,9 +236,9 @@ func TestHoldOutlivesTheWait(t *testing.T) {
 	})
 }
 
-// The two libraries that use go-redis make the promises of stage 4, and can also wait. Their flaw
-// here is that the lease expires while the holder still works, unless it is extended. Then the
-// holder is also told of a loss.
+// The two libraries that use go-redis keep the promises of stage 4, and can also wait. Their leases
+// expire while the holder still works, unless they are extended. If a lease is extended, the holder's
+// context also reports a loss.
 func TestPromises(t *testing.T) {
 	for _, lib := range onGoRedis() {
 		for _, extended := range []bool{false, true} {
@@ -255,14 +255,14 @@ func TestPromises(t *testing.T) {
 			}
 			if extended {
 				lock.Breaks = append(lock.Breaks, "a lock that nobody unlocks is free in the end",
-					"the context of the work ends with the hold",          // before the first hold it goes on
-					"a renewal that fails does not lose the lock",         // if it gets no answer
-					"a lease counts from its request, not from the reply", // a try whose reply is late fails
-					"Unlock waits for a renewal in flight")                // it gives it up
+					"the context of the work ends with the hold",          // a context from before the hold goes on
+					"a renewal that fails does not lose the lock",         // a renewal without an answer loses it
+					"a lease counts from its request, not from the reply", // a TryLock whose reply is late fails
+					"Unlock waits for a renewal in flight")                // Unlock cancels the renewal
 			} else {
 				lock.Breaks = append(lock.Breaks, "work longer than the ttl keeps the lock")
 			}
-			if lib.name == "redislock" { // redsync releases a lock that it may have acquired
+			if lib.name == "redislock" { // unlike redsync, it does not release a lock that it may have acquired
 				lock.Breaks = append(lock.Breaks, "a lock whose reply was lost can be released",
 					"a retry after a lost reply does no harm")
 			}

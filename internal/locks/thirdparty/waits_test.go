@@ -13,7 +13,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// redsync gives up after as many attempts as its documentation says.
+// redsync gives up after the number of attempts that its documentation states.
 func TestRedsyncGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)
@@ -37,7 +37,7 @@ func TestRedsyncGivesUp(t *testing.T) {
 	})
 }
 
-// redislock keeps retrying after the ttl, every half second, until the wait ends.
+// redislock retries every half second until the wait ends, even after the ttl has passed.
 func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)
@@ -63,7 +63,7 @@ func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 	})
 }
 
-// slow is a context whose deadline passes before it is done.
+// slow is a context that is not done yet when its deadline has passed.
 type slow struct {
 	context.Context
 	deadline time.Time
@@ -71,9 +71,8 @@ type slow struct {
 
 func (s slow) Deadline() (time.Time, bool) { return s.deadline, true }
 
-// A connection may notice the deadline of a wait before the wait itself does:
-// Lock must still return the cause of the wait's end, not the connection's
-// error.
+// If a connection reports a timeout before the context of Lock is done, Lock still returns the
+// context's cause, not the connection's error.
 func TestWaitThatHearsLateOfItsEnd(t *testing.T) {
 	for _, lib := range onGoRedis() {
 		t.Run(lib.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	lock "oversell/internal/locks/v1_setnx"
 )
 
-// A holder that dies locks everybody out forever.
+// If a holder dies, nobody else ever gets the lock.
 func Example() {
 	server := locktest.NewServer()
 	defer server.Close()

@@ -9,7 +9,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// stage is this stage's lock.
+// stage returns the lock of this stage.
 func stage() locktest.Lock {
 	return locktest.Lock{
 		New: func(rdb redis.UniversalClient, key string, _ time.Duration) locktest.Mutex {
@@ -31,7 +31,7 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// A flaw: the holder is gone, its lock is not.
+// A flaw: the lock of a dead holder stays forever.
 func TestOrphanStaysForEver(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")

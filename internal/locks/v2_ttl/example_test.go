@@ -9,7 +9,7 @@ import (
 	lock "oversell/internal/locks/v2_ttl"
 )
 
-// A late holder deletes the next holder's lock, and a third gets in.
+// A late holder deletes the lock of the next holder, and a third caller gets the lock.
 func Example() {
 	server := locktest.NewServer()
 	defer server.Close()
@@ -21,7 +21,7 @@ func Example() {
 	fmt.Println(late.TryLock(ctx))
 	server.FastForward(ttl) // the lock of late has expired
 	fmt.Println(holder.TryLock(ctx))
-	fmt.Println(late.Unlock(ctx)) // deletes the lock of holder
+	fmt.Println(late.Unlock(ctx)) // deletes holder's lock
 	fmt.Println(third.TryLock(ctx))
 	// Output:
 	// true <nil>

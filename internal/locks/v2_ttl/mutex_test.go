@@ -9,7 +9,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// stage is this stage's lock.
+// stage returns the lock of this stage.
 func stage() locktest.Lock {
 	return locktest.Lock{
 		New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
@@ -29,8 +29,8 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// A flaw: a late holder deletes whatever lock is there, and starts a chain. In
-// the end there is no lock at all.
+// A flaw: a late holder's Unlock deletes the next holder's lock. That holder then deletes the lock of
+// the holder after it, and so on.
 func TestForeignDelete(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")

@@ -9,7 +9,7 @@ import (
 	lock "oversell/internal/locks/v3_uuid"
 )
 
-// A late holder finds another holder's token, and leaves the lock alone.
+// A late holder's Unlock finds another holder's token, and does not delete the lock.
 func Example() {
 	server := locktest.NewServer()
 	defer server.Close()
@@ -21,7 +21,7 @@ func Example() {
 	fmt.Println(late.TryLock(ctx))
 	server.FastForward(ttl) // the lock of late has expired
 	fmt.Println(holder.TryLock(ctx))
-	fmt.Println(late.Unlock(ctx)) // finds the token of holder
+	fmt.Println(late.Unlock(ctx)) // finds holder's token
 	fmt.Println(third.TryLock(ctx))
 	// Output:
 	// true <nil>
@@ -30,7 +30,7 @@ func Example() {
 	// false <nil>
 }
 
-// Between the GET and the DEL of Unlock the lock can change hands.
+// The lock can change hands between the GET and the DEL of an Unlock.
 func Example_checkThenDelete() {
 	server := locktest.NewServer()
 	defer server.Close()

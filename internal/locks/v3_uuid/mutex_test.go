@@ -9,7 +9,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// stage is this stage's lock.
+// stage returns the lock of this stage.
 func stage() locktest.Lock {
 	return locktest.Lock{
 		New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
@@ -28,7 +28,7 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// A flaw: paused between its GET and its DEL, Unlock deletes another holder's lock.
+// A flaw: an Unlock that is paused between its GET and its DEL deletes another holder's lock.
 func TestCheckThenDelete(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")

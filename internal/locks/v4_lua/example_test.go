@@ -9,8 +9,7 @@ import (
 	lock "oversell/internal/locks/v4_lua"
 )
 
-// Unlock is one command: the lock may change hands before it, but not in the
-// middle of it.
+// Unlock is one command. The lock may change hands before the command, but not while it runs.
 func Example() {
 	server := locktest.NewServer()
 	defer server.Close()
@@ -20,7 +19,7 @@ func Example() {
 
 	late, holder, third := lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl)
 	server.Hook.On(locktest.Command("evalsha"), 1, func(_ context.Context, send func() error) error {
-		server.FastForward(ttl) // late sends its script late
+		server.FastForward(ttl) // late is delayed before it sends its script
 		fmt.Println(holder.TryLock(ctx))
 		return send()
 	})

@@ -9,7 +9,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// stage is this stage's lock.
+// stage returns the lock of this stage.
 func stage() locktest.Lock {
 	return locktest.Lock{
 		New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
@@ -27,7 +27,7 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// A flaw: a holder that locks again waits for itself in vain.
+// A flaw: a holder that calls Lock again waits for its own lock.
 func TestNotReentrant(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		outer := w.Holder("a")

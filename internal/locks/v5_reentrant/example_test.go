@@ -9,7 +9,7 @@ import (
 	lock "oversell/internal/locks/v5_reentrant"
 )
 
-// An owner may lock again, and only its last Unlock frees the lock.
+// An owner may lock several times, and only its last Unlock frees the lock.
 func Example() {
 	server := locktest.NewServer()
 	defer server.Close()
@@ -19,7 +19,7 @@ func Example() {
 
 	outer, inner, other := lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl)
 	fmt.Println(outer.TryLock(ctx))
-	fmt.Println(inner.TryLock(ctx)) // in a function that does not know that its caller has the lock
+	fmt.Println(inner.TryLock(ctx)) // as in a function that does not know that its caller has the lock
 	fmt.Println(inner.Unlock(ctx))
 	fmt.Println(other.TryLock(lock.WithOwner(ctx, "request 18")))
 	fmt.Println(outer.Unlock(ctx))

@@ -9,7 +9,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// stage is this stage's lock.
+// stage returns the lock of this stage.
 func stage() locktest.Lock {
 	return locktest.Lock{
 		New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
@@ -27,7 +27,7 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// The ttl of a re-entry lengthens the lease, and never shortens it.
+// A holder that locks again with another ttl may lengthen its lease, but never shortens it.
 func TestInnerTTLShortensNothing(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		outer := w.Holder("a")
@@ -42,7 +42,7 @@ func TestInnerTTLShortensNothing(t *testing.T) {
 	})
 }
 
-// A flaw: the lock expires under its holder, which still writes.
+// A flaw: the lock expires while its holder still works.
 func TestExpiresUnderItsHolder(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")

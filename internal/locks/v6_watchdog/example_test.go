@@ -9,7 +9,7 @@ import (
 	lock "oversell/internal/locks/v6_watchdog"
 )
 
-// Work may take longer than the ttl, and a holder is told when its lock is lost.
+// Work may take longer than the ttl. If the lock is lost, the work's context ends.
 func Example() {
 	server := locktest.NewServer()
 	defer server.Close()
@@ -28,7 +28,7 @@ func Example() {
 	server.FastForward(ttl * 2 / 3) // more than ttl has passed since TryLock
 	fmt.Println(other.TryLock(lock.WithOwner(ctx, "request 18")))
 
-	server.Del("lock") // somebody deletes it: the next renewal notices
+	server.Del("lock") // somebody deletes the lock, and the next renewal notices it
 	<-work.Done()
 	fmt.Println(context.Cause(work))
 	fmt.Println(holder.Unlock(ctx))

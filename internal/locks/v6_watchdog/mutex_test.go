@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// stage is this stage's lock.
+// stage returns the lock of this stage.
 func stage() locktest.Lock {
 	return locktest.Lock{
 		New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
@@ -36,8 +36,8 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// A hold is renewed three times a ttl until the last Unlock, no matter how often its owner enters
-// it.
+// A hold is renewed three times per ttl until the last Unlock, no matter how many times its owner has
+// locked it.
 func TestOneRenewer(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		outer := w.Holder("a")
@@ -68,8 +68,8 @@ func TestOneRenewer(t *testing.T) {
 	})
 }
 
-// A flaw: a paused process does not see time pass. When it resumes, another process holds the lock,
-// and the paused one does not know that yet.
+// A flaw: a paused process does not notice that time passes. When it resumes, another process holds the
+// lock, and the paused process does not know that yet.
 func TestPausedHolderWritesTooLate(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// stage is this stage's lock.
+// stage returns the lock of this stage.
 func stage() locktest.Lock {
 	return locktest.Lock{
 		New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
@@ -35,8 +35,8 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// A waiter that is handed the lock at once needs four commands, Unlock included. A waiter that
-// waits longer needs two more commands each time that it asks again.
+// A waiter that is handed the lock at once needs four commands, including Unlock. A waiter that
+// waits longer needs two more commands each time it asks again.
 func TestWaitingTakesFewCommands(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		const look = locktest.TTL / 3

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// asleepIn returns the number of waiters of a client that sleep.
+// asleepIn returns the number of sleeping waiters of a client.
 func asleepIn(rdb redis.UniversalClient) int {
 	sleepMu.Lock()
 	defer sleepMu.Unlock()
@@ -23,8 +23,8 @@ func asleepIn(rdb redis.UniversalClient) int {
 	return 0
 }
 
-// crowded runs f with a client whose pool is half blocked, so that further waiters are polled. It
-// checks that no waiter is left soon after f.
+// crowded runs f with a client of which half the connections are blocked, so that further waiters are
+// polled. It checks that soon after f no waiter is left.
 func crowded(t *testing.T, f func(w *locktest.World)) {
 	t.Helper()
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
@@ -45,13 +45,13 @@ func crowded(t *testing.T, f func(w *locktest.World)) {
 			}
 		}
 		blocked.Wait()
-		time.Sleep(maxPause) // a waiter that has left is woken
+		time.Sleep(maxPause) // until a waiter that has left is woken
 		w.Expect(asleepIn(w.Client) == 0 && asleep[w.Client] == nil, "%d waiters are left", asleepIn(w.Client))
 	})
 }
 
-// A polled waiter gets its message at most 20 ms late. If it is the only one, the delay is at most
-// minPause longer than its wait.
+// A polled waiter gets its message at most 20 ms late. If it is the only polled waiter, the delay is
+// also at most minPause longer than the time that it has waited before the message.
 func TestPolledWaiterIsWokenSoon(t *testing.T) {
 	crowded(t, func(w *locktest.World) {
 		for _, after := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 99 * time.Millisecond,
@@ -67,8 +67,8 @@ func TestPolledWaiterIsWokenSoon(t *testing.T) {
 	})
 }
 
-// A polled waiter wakes when its time is up, to renew its heartbeat. A message that comes just then
-// is received, or stays on the list.
+// A polled waiter wakes at the end of its time limit, to renew its heartbeat. A message that arrives at
+// that moment is received, or stays on the list.
 func TestPolledWaiterMissesNoMessage(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	crowded(t, func(w *locktest.World) {
@@ -96,7 +96,7 @@ func TestPolledWaiterMissesNoMessage(t *testing.T) {
 	})
 }
 
-// Waiters that come while others are polled are woken too.
+// Waiters that arrive while others are polled are woken too.
 func TestPolledWaitersComeAndGo(t *testing.T) {
 	crowded(t, func(w *locktest.World) {
 		var all sync.WaitGroup
@@ -114,8 +114,8 @@ func TestPolledWaitersComeAndGo(t *testing.T) {
 	})
 }
 
-// A client sends at most 50,000 LPOPs a second, no matter how many messages come and how many
-// waiters are polled.
+// A client sends at most 50,000 LPOPs per second, no matter how many messages arrive and how many
+// waiters it polls.
 func TestPollingIsBounded(t *testing.T) {
 	crowded(t, func(w *locktest.World) {
 		const waiters, long = 100, 500 * time.Millisecond
@@ -141,7 +141,7 @@ func TestPollingIsBounded(t *testing.T) {
 	})
 }
 
-// A polled waiter that leaves, before it is handed the lock or just then, hands the lock on.
+// A polled waiter that leaves before or just as it is handed the lock passes the lock on.
 func TestPolledWaiterThatLeavesHandsOn(t *testing.T) {
 	for _, handed := range []bool{false, true} {
 		crowded(t, func(w *locktest.World) {
@@ -159,7 +159,7 @@ func TestPolledWaiterThatLeavesHandsOn(t *testing.T) {
 			}
 			a.MustUnlock()
 			leave()
-			if err := <-left; err == nil { // it was quicker
+			if err := <-left; err == nil { // b got the lock before it could leave
 				_ = b.Unlock(ctx)
 			}
 			start := time.Now()

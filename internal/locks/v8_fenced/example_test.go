@@ -17,7 +17,7 @@ func Example() {
 	a, b := lock.WithOwner(context.Background(), "a"), lock.WithOwner(context.Background(), "b")
 	const ttl = 30 * time.Second
 
-	var largest int64 // token that the resource has seen
+	var largest int64 // the largest token that the resource has seen
 	write := func(token int64) bool {
 		largest = max(largest, token)
 		return token == largest
@@ -28,7 +28,7 @@ func Example() {
 	server.FastForward(ttl) // the process is paused and does not renew
 	fmt.Println(next.TryLock(b))
 	fmt.Println("write of b:", write(next.Token()))
-	fmt.Println("write of a:", write(paused.Token())) // its process continues
+	fmt.Println("write of a:", write(paused.Token())) // the paused process continues
 	fmt.Println(paused.Unlock(a), next.Unlock(b))
 	// Output:
 	// true <nil>

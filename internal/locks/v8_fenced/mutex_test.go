@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// stage is this stage's lock.
+// stage returns the lock of this stage.
 func stage() locktest.Lock {
 	return locktest.Lock{
 		New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
@@ -37,8 +37,8 @@ func stage() locktest.Lock {
 
 func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
-// resource is what the lock guards. It remembers the largest token it has seen and,
-// if it checks, refuses smaller ones.
+// resource is guarded by the lock. It remembers the largest token it has seen, and if checks is true,
+// it refuses smaller ones.
 type resource struct {
 	checks bool
 	last   int64
@@ -53,8 +53,8 @@ func (r *resource) use(token int64) bool {
 	return true
 }
 
-// A paused process does not see time pass. When it resumes, another process holds the lock, and the
-// paused one does not know that yet. The resource knows it, if it checks tokens.
+// A paused process does not notice that time passes. When it resumes, another process holds the lock,
+// and the paused process does not know that yet. A resource that checks tokens refuses its writes.
 func TestPausedHolderIsFenced(t *testing.T) {
 	for _, checks := range []bool{true, false} {
 		locktest.Scenario(t, stage(), func(w *locktest.World) {

@@ -29,7 +29,7 @@ func Example() {
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond) // all wait
+	time.Sleep(100 * time.Millisecond) // until all of them wait
 	before := server.CommandCount()
 	fmt.Println(holder.Unlock(ctx))
 	waiters.Wait()

@@ -11,16 +11,16 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// Until a holder is told of a loss, nobody else is let in, no matter how the holder got the lock
-// and what ttl the previous holder had. If the holder dies, the lock is free after the larger ttl.
+// Nobody else gets the lock until its holder's context has ended, no matter how the holder got the
+// lock and what ttl the previous holder had. If the holder dies, the lock is free after the larger ttl.
 func TestNobodyReliesOnMoreThanRedisKeeps(t *testing.T) {
 	const short, long = 300 * time.Millisecond, 6 * time.Second
 	for _, ttls := range [][2]time.Duration{{short, long}, {long, short}} {
 		for _, way := range []struct {
 			name    string
-			another bool // process has the next holder
+			another bool // the next holder is in another process
 			late    bool // the process has used up its turns: the lock goes through Redis
-			between bool // another process waits, and is first
+			between bool // another process waits, and is served first
 			unheard bool // the message that wakes the next holder is lost
 		}{
 			{name: "to another process", another: true},
@@ -86,13 +86,13 @@ func TestNobodyReliesOnMoreThanRedisKeeps(t *testing.T) {
 // errReadOnly is the reply of a server that has just become a replica.
 var errReadOnly = errors.New("READONLY You can't write against a read only replica")
 
-// An outage is much shorter than the ttl that it is compared with.
+// outage is much shorter than the ttl patient.
 const outage = time.Second
 
 var patient = 30 * outage // a ttl
 
-// If Redis fails for a while just as the lock is released, the next waiter gets it
-// as soon as Redis answers again, and not when the ttl is over.
+// If Redis fails for a while just as the lock is released, the next waiter gets the lock
+// soon after Redis answers again, and does not wait for the ttl to pass.
 func TestFailedUnlockIsTriedAgain(t *testing.T) {
 	for _, own := range []bool{false, true} { // whether the process has a waiter
 		for name, fault := range map[string]locktest.Action{
@@ -108,7 +108,7 @@ func TestFailedUnlockIsTriedAgain(t *testing.T) {
 				a.MustLock()
 				if own {
 					go retries(a.Sibling("b"))
-					time.Sleep(2 * patient) // long enough for the lock not to be handed on in the process
+					time.Sleep(2 * patient) // then the lock is not handed on in the process
 				}
 				rule := a.Hook.On(locktest.Any, -1, fault)
 				time.AfterFunc(outage, rule.Off)
@@ -128,7 +128,7 @@ func TestFailedUnlockIsTriedAgain(t *testing.T) {
 	}
 }
 
-// retries waits for the lock again and again, as buyers that retry do, and releases it.
+// retries calls Lock until it succeeds, as a buyer that retries does, and then releases the lock.
 func retries(h *locktest.Holder) {
 	for mutex(h).Lock(h.Ctx) != nil {
 		if h.Ctx.Err() != nil {
@@ -139,7 +139,8 @@ func retries(h *locktest.Holder) {
 	_ = h.Mutex.Unlock(h.Ctx)
 }
 
-// The same holds for a ticket that is given up, whether it waits or has been served.
+// A caller that gives up cancels its ticket as soon as Redis answers again, whether the ticket is
+// still in the queue or has already got the lock.
 func TestFailedGivingUpIsTriedAgain(t *testing.T) {
 	locktest.Scenario(t, withTTL(&patient), func(w *locktest.World) {
 		a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
@@ -152,7 +153,7 @@ func TestFailedGivingUpIsTriedAgain(t *testing.T) {
 		start := time.Now()
 		err = mutex(c).Lock(c.Ctx)
 		w.Expect(err == nil && time.Since(start) <= 2*outage, "c: %v after %v", err, time.Since(start))
-		// b waits and leaves, and Redis does not learn of it.
+		// b waits and leaves, but the request that removes b from the queue fails.
 		gone, leave := b.Wait()
 		rule = b.Hook.On(locktest.Script(leaveSource), -1, locktest.Fail(errReadOnly))
 		time.AfterFunc(outage, rule.Off)
@@ -166,8 +167,8 @@ func TestFailedGivingUpIsTriedAgain(t *testing.T) {
 	})
 }
 
-// While Redis stays unavailable, nothing is retried for longer than the ttl, and only
-// a limited number of tickets at once.
+// While Redis is unavailable, a release is retried only until the ttl has passed, and only a limited
+// number of tickets are retried at the same time.
 func TestTryingAgainEnds(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a := w.Holder("a")
@@ -194,8 +195,7 @@ func TestTryingAgainEnds(t *testing.T) {
 	})
 }
 
-// A restart of Redis, with or without its data, costs nobody a ttl: no holder, no
-// process that asks for the lock, and no waiter.
+// After a restart of Redis, with or without its data, no waiter has to wait until a ttl has passed.
 func TestRestartCostsNoTTL(t *testing.T) {
 	for _, empty := range []bool{false, true} {
 		for _, work := range []time.Duration{outage / 2, 2 * outage} {

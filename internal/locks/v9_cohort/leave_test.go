@@ -8,8 +8,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// If only the replies to renewals are lost, Redis keeps the lock for longer than the
-// holder can know. Its Unlock still frees the lock.
+// If only the replies to renewals are lost, Redis still renews the lock, but the holder regards it as
+// lost. The holder's Unlock frees the lock in Redis nevertheless.
 func TestLostHoldIsGivenBack(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")
@@ -24,8 +24,8 @@ func TestLostHoldIsGivenBack(t *testing.T) {
 	})
 }
 
-// All waiters of a process leave while its Unlock is in flight, which queues the process up
-// again. They leave nothing behind, whether that or leave.lua reaches Redis first.
+// An Unlock puts its process into the queue again, but all waiters of the process leave while it is in
+// flight. Nothing stays in Redis, whether unlock.lua or leave.lua is executed first.
 func TestCancelDuringUnlockLeavesNothing(t *testing.T) {
 	for _, where := range []func(*locktest.Pause) locktest.Action{
 		func(p *locktest.Pause) locktest.Action { return p.Before },
@@ -70,7 +70,7 @@ func TestKeptLockIsGivenBack(t *testing.T) {
 	})
 }
 
-// When a process has used up its turns, its waiters queue up behind the others.
+// When a process has used up its turns, its waiters queue up behind the other processes.
 func TestProcessQueuesUpAgain(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, first, later := w.Holder("a"), w.Holder("first"), w.Holder("later")

@@ -14,7 +14,7 @@ import (
 
 const (
 	ttl  = locktest.TTL
-	long = 2 * ttl // for a process not to hand the lock on any more
+	long = 2 * ttl // after this time a process no longer hands the lock on
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// stage is this stage's lock.
+// stage returns the lock of this stage.
 func stage() locktest.Lock {
 	return locktest.Lock{
 		New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
@@ -41,7 +41,7 @@ func stage() locktest.Lock {
 	}
 }
 
-// withTTL returns this stage's lock, with the ttl that *ttl has when a handle is made.
+// withTTL returns the lock of this stage. Each new handle has the ttl that *ttl has at that moment.
 func withTTL(ttl *time.Duration) locktest.Lock {
 	lock := stage()
 	lock.New = func(rdb redis.UniversalClient, key string, _ time.Duration) locktest.Mutex {
@@ -54,7 +54,7 @@ func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
 func mutex(h *locktest.Holder) *Mutex { return h.Mutex.(*Mutex) }
 
-// mustBeServed ends the scenario unless a wait has ended with the lock.
+// mustBeServed ends the scenario unless the waiter has got the lock.
 func mustBeServed(w *locktest.World, served locktest.Attempt, who string) {
 	err := served.Now()
 	w.Expect(err == nil, "%s: Lock = %v", who, err)
@@ -97,7 +97,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 			if run++; i > 0 && who[i][0] != who[i-1][0] { // of another process
 				run = 1
 			}
-			// At the end nobody else waits.
+			// The last turns are not checked, because no other process waits any more.
 			if i < len(who)-2*(maxPasses+1) {
 				longest = max(longest, run)
 			}
@@ -107,7 +107,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 	})
 }
 
-// A waiter of the same process may take over the place of one that has left.
+// If a waiter leaves, another waiter of its process can take over its place in the queue.
 func TestCancelOfOneOfMany(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")
@@ -123,8 +123,8 @@ func TestCancelOfOneOfMany(t *testing.T) {
 	})
 }
 
-// A holder whose token is refused gets a later one, and so do all that come after it, in its
-// process and in others. A holder that has lost the lock gets none.
+// A holder whose token is refused gets a larger one. All later holders, in any process, get still
+// larger ones. A holder that has lost the lock gets no new token.
 func TestTokenAfter(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, other := w.Holder("a"), w.Holder("other")
@@ -132,7 +132,7 @@ func TestTokenAfter(t *testing.T) {
 		_, err := mutex(a).TokenAfter(a.Ctx, 1)
 		w.Expect(errors.Is(err, ErrNotHeld), "before the first hold: %v", err)
 		a.MustLock()
-		last := a.Token() + int64(time.Hour/time.Microsecond) // as if the clock had gone back by an hour
+		last := a.Token() + int64(time.Hour/time.Microsecond) // as if the clock had been set back by an hour
 		grows := func(who string, token int64) {
 			w.Expect(token > last, "%s has token %d after %d", who, token, last)
 			last = token
@@ -160,7 +160,7 @@ func TestTokenAfter(t *testing.T) {
 func TestForgottenUnlock(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")
-		a.MustLock() // and returns
+		a.MustLock() // and does not unlock
 		time.Sleep(100 * ttl)
 		b.MustNotLock()
 		a.MustUnlock()

@@ -10,8 +10,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// A holder that has lost the lock and hangs blocks nobody, least of all its own
-// process: the lock is requested again for the others.
+// A holder that has lost the lock and hangs does not block other waiters. For the waiters of its own
+// process, the process requests the lock again.
 func TestLostHoldLetsItsProcessGoOn(t *testing.T) {
 	for name, lose := range map[string]func(w *locktest.World, a *locktest.Holder){
 		"key deleted": func(w *locktest.World, _ *locktest.Holder) { w.Del(w.Key) },
@@ -46,8 +46,7 @@ func TestLostHoldLetsItsProcessGoOn(t *testing.T) {
 	}
 }
 
-// Nobody is let in by a hold that has expired, even if its timer is late: a's Unlock
-// comes before it, or the message that wakes b after it.
+// A process does not hand on an expired hold, even if Unlock is called before the hold's timer fires.
 func TestLostHoldIsNotHandedOn(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a := w.Holder("a")
@@ -70,7 +69,7 @@ func TestLateGrantLetsNobodyIn(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")
 		a.MustLock()
-		// The message that wakes b is so late that its lease is over.
+		// The message that wakes b arrives only after b's lease has expired.
 		b.Hook.On(locktest.Command("blpop"), 1, func(_ context.Context, send func() error) error {
 			err := send()
 			time.Sleep(ttl)
@@ -86,8 +85,7 @@ func TestLateGrantLetsNobodyIn(t *testing.T) {
 	})
 }
 
-// A renewal is counted for the holder whose turn it was, not for the holders to which the lock was
-// handed on.
+// A renewal is counted only for the holder at the time, not for those to which the lock is handed on.
 func TestRenewalIsCountedOnce(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a := w.Holder("a")
@@ -112,8 +110,8 @@ func TestRenewalIsCountedOnce(t *testing.T) {
 	})
 }
 
-// Each holder's context ends with its own Unlock, even if the process keeps the lock;
-// and only the current holder is told of a loss.
+// Each holder's context ends with its own Unlock, even if the process keeps the lock.
+// If the lock is lost, only the current holder's context reports it.
 func TestContextEndsWithItsOwnTurn(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a := w.Holder("a")

@@ -25,8 +25,8 @@ const timeout = time.Second
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, leasetest.StopZooKeeper)) }
 
-// start gives the test as many sources as processes, which the lock treats as
-// separate processes, and its own key.
+// start returns a key for the test, and the given number of sources. The lock treats each source as a
+// separate process.
 func start(t *testing.T, processes int, timeout time.Duration) (key string, sources []*lease.Source) {
 	t.Helper()
 	t.Parallel()
@@ -44,7 +44,7 @@ func newSource(t *testing.T, server string, timeout time.Duration) (*lease.Sourc
 	return leasetest.Closed(t, NewSource(conn.Conn, conn.Timeout)), conn.Conn
 }
 
-// apart gives the test one process behind a network that may fail, and one on a network that works.
+// apart returns two sources: here connects through link, which can fail, and there connects directly.
 func apart(t *testing.T, timeout time.Duration) (key string, link *fault.Relay, here, there *lease.Source) {
 	t.Helper()
 	t.Parallel()
@@ -55,7 +55,7 @@ func apart(t *testing.T, timeout time.Duration) (key string, link *fault.Relay, 
 	return "oversell:{" + t.Name() + "}:lock", link, here, there
 }
 
-// dial returns a connection that bypasses all faults.
+// dial returns a connection that no fault affects.
 func dial(t *testing.T) *zk.Conn {
 	t.Helper()
 	return leasetest.DialZooKeeper(t, leasetest.ZooKeeper(t), leasetest.Calm).Conn
@@ -79,8 +79,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// ZooKeeper reports who watches what: each waiter watches the node before its
-// own.
+// Each waiter watches only the node before its own, as ZooKeeper's list of watches shows.
 func TestOnlyTheNextIsWoken(t *testing.T) {
 	key, sources := start(t, 4, leasetest.Calm)
 	first := New(sources[0], key)
@@ -108,7 +107,7 @@ func TestOnlyTheNextIsWoken(t *testing.T) {
 	wg.Wait()
 }
 
-// watches asks the server how many sessions watch each path of the key's queue.
+// watches returns the number of sessions that watch each path of the key's queue.
 func watches(t *testing.T, key string) map[string]int {
 	t.Helper()
 	c, err := net.Dial("tcp", leasetest.ZooKeeper(t))
@@ -135,12 +134,12 @@ func watches(t *testing.T, key string) map[string]int {
 	return found
 }
 
-// The connection breaks after ZooKeeper created the node, but before it
-// replied.
+// If the connection breaks after ZooKeeper has created a node, but before its reply arrives, the caller
+// still uses that node, and leaves no second one behind.
 func TestLostReply(t *testing.T) {
-	key, relay, here, there := apart(t, 20*time.Second) // few pings whose replies could be lost instead
+	key, relay, here, there := apart(t, 20*time.Second) // few pings, whose replies could be lost instead
 	conn, a, b := dial(t), New(here, key), New(there, key)
-	leasetest.MustLock(t, b) // creates the name, which is kept as long as it has a child
+	leasetest.MustLock(t, b) // creates the lock's parent node, which is kept as long as it has a child
 	if _, err := conn.Create(nameOf(key)+"/stays", nil, zk.FlagEphemeral, anyone); err != nil {
 		t.Fatal(err)
 	}
@@ -173,9 +172,8 @@ func TestLostReply(t *testing.T) {
 	leasetest.Eventually(t, "no nodes of a's", func() bool { return len(nodes(t, conn, key)) == 1 })
 }
 
-// ZooKeeper has ended the session, and the process does not know it yet. A caller that has no place
-// in the queue has lost nothing: it gets the lock in the new session. The holders of the old
-// session are told of the loss.
+// If ZooKeeper has ended a process's session, a new caller opens a new session and gets the lock, even
+// if the process did not know of the end yet. The contexts of holders in the old session report the loss.
 func TestEndedSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	key, conn := "oversell:{"+t.Name()+"}:lock", leasetest.DialZooKeeper(t, leasetest.ZooKeeper(t), leasetest.Calm)

@@ -8,15 +8,15 @@ import (
 	"oversell/internal/lab/anomalies"
 )
 
-// The key changes in a trace add up to the keys in Redis. So no key that a script creates is
-// missed.
+// The key changes in a trace add up to the keys in Redis, so the trace misses no key that a script
+// creates.
 func TestTraceAddsUpToWhatRedisHas(t *testing.T) {
 	compared := make(map[string]int) // by lock
 	err := lab.InVirtualTime(func() {
 		for i, c := range lab.Subjects() {
 			for j, sc := range anomalies.All() {
 				if (i+j)%backendtest.Times(8, 3) != 0 {
-					continue // each lock is tried on some anomalies, and each anomaly on some locks
+					continue // try each lock on some anomalies, and each anomaly with some locks
 				}
 				if sc.NotApplicable == nil || sc.NotApplicable(c) == "" {
 					compared[c.Name] += lab.AddsUp(t, c, sc)

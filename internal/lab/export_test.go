@@ -1,6 +1,7 @@
 package lab
 
-// Exported for package lab_test, whose tests play all anomalies. This package cannot import them.
+// These are exported for package lab_test, whose tests play all anomalies. This package cannot import
+// the anomalies.
 var (
 	AddsUp        = addsUp
 	LeavesNothing = leavesNothing

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// played plays moves, which must be possible.
+// played returns the state after the moves in text, which must be possible.
 func played(t *testing.T, strategy string, buyers int, text string) State {
 	t.Helper()
 	moves, err := ParseMoves(text)
@@ -127,7 +127,7 @@ func TestMoveThatIsNotPossible(t *testing.T) {
 	}
 }
 
-// walk makes random moves from State.Can.
+// walk makes n random moves from State.Can.
 func walk(t *testing.T, strategy string, buyers, n int, seed uint64) State {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -160,8 +160,8 @@ func TestSameScheduleSameState(t *testing.T) {
 	}
 }
 
-// After a lost reply a helper releases the lock in the background, while its caller releases it
-// with the same command. The caller's command is always the first.
+// After a lost reply, a nested call releases the lock in the background while its caller releases it with
+// the same command. The caller's command always comes first.
 func TestReleasesOfTheSameMomentHaveAnOrder(t *testing.T) {
 	for range 30 {
 		a := played(t, "nested_v5_reentrant", 2, "A.lA.A").Players[0]
@@ -187,7 +187,7 @@ func TestSchedulesArePlayedSideBySide(t *testing.T) {
 	all.Wait()
 }
 
-// standing returns how a schedule stands, in a line: the lease, the buyers, and what was found.
+// standing describes a state on one line: the outcome, the lease, the buyers and the findings.
 func standing(s State) string {
 	text := string(s.Verdict.Outcome)
 	if s.Lock.Redis != "" {
@@ -229,14 +229,15 @@ func TestWhatMovesLeadTo(t *testing.T) {
 		// Two buyers without a lock read the same stock.
 		{"none", "A.B.A.B", "won; A done, bought; B done, bought; B sells unit 2 of 1"},
 		{"none", "A.A.B", "over; A done, bought; B done, sold_out"},
-		// A step is one command: Redis receives only what was let go. A script is one, too.
+		// A step is one command: Redis receives only the commands that a move has released. A script is one
+		// command.
 		{"v4_lua", "", "open, lock free; A outside, A sends SET; B outside, B sends SET"},
 		{"v4_lua", "p60000.A.A.p2999", "open, lock A for 1 ms; A ready, inside, A sends SET; B outside, B sends SET"},
 		{"v4_lua", "A.A.A",
 			"open, lock A for 3000 ms; A ready, A sends EVAL with its source; B outside, B sends SET"},
 		{"v4_lua", "A.A.A.A.B.B.B", "over, lock free; A done, bought; B done, sold_out"},
-		// A late holder removes the lock of the next one, unless it uses a script. Both ways
-		// oversell all the same. Stage 3 checks first, and is late between the check and the DEL.
+		// A late holder deletes the next holder's lock, unless it uses a script. Both ways
+		// oversell. In stage 3 the holder is late between its check and its DEL.
 		{"v2_ttl", "A.A.fA.p3000.B.tA.A.A",
 			"open, lock free; A done, bought; B ready, inside, B sends GET; " +
 				"B got the lock while A still relied on it; A deleted the lock of B"},
@@ -245,13 +246,13 @@ func TestWhatMovesLeadTo(t *testing.T) {
 				"B got the lock while A still relied on it"},
 		{"v3_uuid", "A.A.A.A.p3000.B.A",
 			"open, lock free; A done, bought; B ready, inside, B sends GET; A deleted the lock of B"},
-		// A command still arrives after its buyer has given up waiting for the reply.
+		// A command still arrives after its buyer has stopped waiting for the reply.
 		{"v2_ttl", "A.A.A.p6000.B",
 			"open, lock B for 3000 ms; A done, bought, A sends DEL and waits no longer; " +
 				"B ready, inside, B sends GET"},
 		{"v2_ttl", "A.A.A.p6000.B.A",
 			"open, lock free; A done, bought; B ready, inside, B sends GET; A deleted the lock of B"},
-		// Without a freeze a watchdog keeps the lock, however long its holder takes.
+		// Without a freeze, a watchdog keeps the lock for as long as its holder works.
 		{"v6_watchdog", "A.A.p3000.p3000.p3000.B",
 			"open, lock A for 3000 ms; A ready, inside, A sends SET; B asleep"},
 		{"v6_watchdog", "A.A.fA.p3000.B.B.tA.A.B",
@@ -262,25 +263,25 @@ func TestWhatMovesLeadTo(t *testing.T) {
 			"won, lock B for 3000 ms; A ready, A sends EVAL with its source; " +
 				"B ready, B sends EVALSHA with its source; B got the lock while A still relied on it; " +
 				"B sells unit 2 of 1"},
-		// With one, only a token helps.
+		// With a freeze, only a fencing token prevents a late write.
 		{"v8_fenced", "A.A.fA.p3000.B.B.tA.A.B.A.B",
 			"over, lock free; A done, fenced; B done, bought; B got the lock while A still relied on it; " +
 				"the stock refused A: a later holder with a greater fencing token was there"},
 		{"v9_cohort", "A.A.fA.p3000.B.B.tA.A.B.A.B",
 			"over, lock free; A done, fenced; B done, bought; B got the lock while A still relied on it; " +
 				"the stock refused A: a later holder with a greater fencing token was there"},
-		// The command that a watchdog was about to send when its process was stopped is a step of
-		// its own.
+		// The command that a watchdog was about to send when its process was frozen is a
+		// separate step.
 		{"v6_watchdog", "A.p500.fA.p600.tA",
 			"open, lock A for 1900 ms; " +
 				"A ready, inside, A sends GET, A2 sends EVAL with its source of its watchdog; " +
 				"B outside, B sends EVALSHA with its source"},
 		{"v6_watchdog", "A.p500.fA.p600.tA.A2",
 			"open, lock A for 3000 ms; A ready, inside, A sends GET; B outside, B sends EVALSHA with its source"},
-		// A killed buyer does nothing, and B waits for ever.
+		// A killed buyer does nothing more, and B waits forever.
 		{"v1_setnx", "A.A.kA.B", "open, lock A; A dead; B asleep"},
 		{"v1_setnx", "A.kA.B.kB", "over, lock A; A dead; B dead"},
-		// A waiter is handed the lock while it waits in Redis. In v7 it asks once more, and takes it.
+		// A waiter is handed the lock while it blocks in Redis. In v7 it then asks once more, and gets the lock.
 		{"v7_queue", "A.B.B", "open, lock A for 3000 ms; A ready, inside, A sends GET; B waiting"},
 		{"v7_queue", "A.B.B.A.A.A",
 			"open, lock B for 3000 ms; A done, bought; B ready, B sends EVALSHA with its source"},
@@ -288,8 +289,8 @@ func TestWhatMovesLeadTo(t *testing.T) {
 		{"v9_cohort", "A.B.B", "open, lock A for 3000 ms; A ready, inside, A sends EVAL with its source; B waiting"},
 		{"v9_cohort", "A.B.B.A.A.A",
 			"open, lock B for 3000 ms; A done, bought; B ready, inside, B sends EVALSHA with its source"},
-		// A lock that is not reentrant refuses its own holder, until its lease ends, with one finding
-		// for one wait. A reentrant lock lets it in, and is free only after as many unlocks.
+		// A lock that is not reentrant refuses its own holder until the lease ends, which gives one finding
+		// per wait. A reentrant lock admits its holder again, and is free only after as many unlocks.
 		{"nested_v4_lua", "A.A.p1000.A",
 			"open, lock A for 2000 ms; A asleep, inside; B outside, B sends SET; " +
 				"A waits for the lock that it has itself"},
@@ -308,7 +309,7 @@ func TestWhatMovesLeadTo(t *testing.T) {
 	}
 }
 
-// A verdict says what has gone wrong.
+// The verdict on a schedule says what has gone wrong.
 func TestVerdictSaysWhatWentWrong(t *testing.T) {
 	for _, tt := range []struct{ strategy, moves, want string }{
 		{"none", "A.B.A.B", "A and B each read 1, and wrote 0"},
@@ -320,8 +321,8 @@ func TestVerdictSaysWhatWentWrong(t *testing.T) {
 	}
 }
 
-// A buyer that is frozen, or that waits for a lock that will expire, is served in the end. One that
-// waits for the lock of a dead holder is not, and the trace ends with that.
+// A buyer that is frozen, or that waits for a lock that will expire, is not stuck. A buyer that waits for
+// a dead holder's lock without an expiry is stuck, and the trace ends with that break.
 func TestOnlyWhoIsNeverServedIsStuck(t *testing.T) {
 	for _, tt := range []struct {
 		strategy, moves string

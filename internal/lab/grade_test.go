@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// An unknown outcome is not reported as broken.
+// A grade does not report an unknown outcome as broken.
 func TestGradeOfALockThatDoesNothing(t *testing.T) {
 	g := Grade{Name: "yours", Stages: []StageGrade{{"v1_setnx",
 		[]Cell{{Anomaly: "lost-update", Outcome: Unknown, Note: "A bought nothing"}}}}}

@@ -16,8 +16,7 @@ import (
 	"oversell/internal/fault"
 )
 
-// keysAfter adds up the key changes of the first events of a trace, and returns the keys at a
-// moment, by name.
+// keysAfter adds up the key changes in events, and returns the keys that exist at the time at, by name.
 func keysAfter(events []Event, at float64) map[string]Key {
 	there := make(map[string]Key)
 	last := 0.0
@@ -41,7 +40,7 @@ func keysAfter(events []Event, at float64) map[string]Key {
 	return there
 }
 
-// briefKeys returns keys as a text, with their ttls if wanted.
+// briefKeys formats keys on one line, with their ttls if ttls is true.
 func briefKeys(keys map[string]Key, ttls bool) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
@@ -55,9 +54,9 @@ func briefKeys(keys map[string]Key, ttls bool) string {
 	return strings.Join(out, ", ")
 }
 
-// addsUp plays a scenario, and compares the keys of the trace with those in Redis. Each change must
-// be in the trace beside what made it, so that a last look finds no other. It returns how many keys
-// there are.
+// addsUp plays a scenario, and checks that the key changes in the trace add up to the keys in Redis. Each
+// change must be in the event that caused it, so reading the keys at the end must find no new change.
+// It returns the number of keys in Redis.
 func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	s := inMemoryFor(c)
 	defer s.close()
@@ -89,7 +88,7 @@ func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	return len(has)
 }
 
-// Every type of value is shown, and so is a key that changes its type.
+// The trace shows values of every type, and a key that changes its type.
 func TestKeysOfEveryKind(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
@@ -132,7 +131,7 @@ func TestKeysOfEveryKind(t *testing.T) {
 	})
 }
 
-// Only changed keys are added to the trace. A ttl that runs down is not a change.
+// The trace contains only keys that have changed. A ttl that runs down is not a change.
 func TestOnlyChangesAreInTheTrace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
@@ -153,8 +152,8 @@ func TestOnlyChangesAreInTheTrace(t *testing.T) {
 	})
 }
 
-// A ttl is shown as of the event, though it is read later. Two reads that may show the same ttl
-// count as unchanged.
+// The trace shows the ttl at the time of the event, although it is read later. Two reads count as
+// unchanged if the second ttl may be the first one, run down.
 func TestLooksAtTheSameTTL(t *testing.T) {
 	start := time.Now()
 	ms := func(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
@@ -258,7 +257,7 @@ func TestLookThatFails(t *testing.T) {
 	}
 }
 
-// Reading any number of keys takes no time.
+// Reading many keys takes no virtual time.
 func TestLookAtManyKeys(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb

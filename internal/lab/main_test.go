@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, leasetest.StopZooKeeper)) }
 
-// subject returns one of the subjects.
+// subject returns the subject with this name.
 func subject(t *testing.T, name string) Subject {
 	t.Helper()
 	c, err := FindSubjects(append(Subjects(), Yours()), []string{name})

@@ -8,13 +8,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// inWorld runs f in a world of its own, in virtual time.
+// inWorld runs f in a new world, in virtual time.
 func inWorld(t *testing.T, f func(t *testing.T, w *World)) {
 	t.Helper()
 	inWorldOf(t, "v2_ttl", f)
 }
 
-// inWorldOf runs f in a world whose lock is that of a strategy.
+// inWorldOf runs f in a new world with the lock of the strategy.
 func inWorldOf(t *testing.T, strategy string, f func(t *testing.T, w *World)) {
 	t.Helper()
 	c := subject(t, strategy)
@@ -30,8 +30,8 @@ func inWorldOf(t *testing.T, strategy string, f func(t *testing.T, w *World)) {
 	}
 }
 
-// A library may end the hold with the context of the wait. The holder of a cell keeps the lock after
-// the wait has ended.
+// A holder in a cell keeps the lock after Wait has returned, even if its library ends a hold together with
+// the context of the wait.
 func TestWaitIsNotTheHold(t *testing.T) {
 	inWorldOf(t, "rueidislock", func(t *testing.T, w *World) {
 		got := w.Start("A").Holder().Wait(2 * w.TTL)
@@ -42,7 +42,7 @@ func TestWaitIsNotTheHold(t *testing.T) {
 	})
 }
 
-// The trace contains the server's replies about the lock, and no passwords.
+// The trace contains the server's replies about the lock, but no passwords.
 func TestTraceShowsTheLock(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		h := w.Start("A").Holder()
@@ -68,7 +68,7 @@ func TestTraceShowsTheLock(t *testing.T) {
 	})
 }
 
-// leavesNothing checks that all keys of a cell are removed from Redis, regardless of their names.
+// leavesNothing checks that a cell leaves no keys in Redis.
 func leavesNothing(t *testing.T, scenarios []Scenario) {
 	err := InVirtualTime(func() {
 		s := inMemory()

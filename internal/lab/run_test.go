@@ -10,8 +10,8 @@ import (
 	"oversell/internal/catalog"
 )
 
-// A scenario that panics, gets stuck or does not end has the outcome Unknown, and the next
-// scenarios still run.
+// A scenario that panics, gets stuck or does not end has the outcome Unknown. The scenarios after it
+// still run.
 func TestCellsThatGoWrongAreUnknown(t *testing.T) {
 	told := func(name string, run func(*World) Verdict) Scenario {
 		return Scenario{Anomaly: Anomaly{Name: name}, Run: run}
@@ -40,7 +40,7 @@ func TestCellsThatGoWrongAreUnknown(t *testing.T) {
 	}
 }
 
-// Each guard of the catalog has a subject.
+// The lab has a subject for each guard of the catalog.
 func TestSubjectsAreTheCatalogs(t *testing.T) {
 	for _, s := range catalog.Strategies() {
 		if s.Guard != nil && !s.Extra {
@@ -49,7 +49,7 @@ func TestSubjectsAreTheCatalogs(t *testing.T) {
 	}
 }
 
-// In real time no lock is tried without the servers that it needs.
+// In real time, a lock is not tried without the servers that it needs.
 func TestLocksNeedTheirServers(t *testing.T) {
 	redis := backendtest.Redis(t, "embedded")
 	for _, c := range append(Coordinated(), subject(t, "redlock")) {

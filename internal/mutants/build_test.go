@@ -17,15 +17,14 @@ import (
 	"time"
 )
 
-// only picks mutants, as in: go test -tags mutants ./internal/mutants -args -only
-// v7_queue
+// only selects mutants, as in: go test -tags mutants ./internal/mutants -args -only v7_queue
 var only = flag.String("only", "", "`regexp` of the mutants to build, by file and by what they break")
 
-// labToo skips the slowest part if false: -args -lab=false
+// labToo can be set to false to skip the slowest part: -args -lab=false
 var labToo = flag.Bool("lab", true, "build the lab with each mutant, too")
 
-// Each mutant is built with its fault in an overlay over the file, so that the
-// tree does not change. Without a fault everything passes.
+// The tests of its stage notice each mutant of a lock, and the lab notices those marked Lab. Without a
+// fault, all of them pass. A mutant is built with an overlay, so the source tree does not change.
 func TestMutantsAreNoticed(t *testing.T) {
 	pick, err := regexp.Compile(*only)
 	if err != nil {
@@ -71,8 +70,8 @@ func mark(noticed bool) string {
 	return "no"
 }
 
-// overlay writes the overlay file that makes go build use the mutant's text,
-// and returns its path.
+// overlay writes the overlay file that makes go build use the mutant's text. It returns the
+// path of the overlay file.
 func overlay(t *testing.T, dir string, e *edit) string {
 	t.Helper()
 	replace := map[string]string{}
@@ -101,8 +100,7 @@ func overlay(t *testing.T, dir string, e *edit) string {
 	return name
 }
 
-// Each fault in a sale is noticed by the test that it names, and by that one without the
-// fault it is not.
+// The test that a sale mutant names fails with the fault, and passes without it.
 func TestMutantsOfSalesAreNoticed(t *testing.T) {
 	pick, err := regexp.Compile(*only)
 	if err != nil {
@@ -159,8 +157,7 @@ func noticed(t *testing.T, overlay string, m mutant) bool {
 	return code != 0
 }
 
-// seen reports whether a cell of the stage in the lab differs from its recorded
-// outcome.
+// seen reports whether any cell of the mutant's stage in the lab differs from its recorded outcome.
 func seen(t *testing.T, dir, overlay string, m mutant) bool {
 	t.Helper()
 	if !*labToo {

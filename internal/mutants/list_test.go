@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// A mutant is one fault.
+// mutant is one fault that is put into the source of a lock.
 type mutant struct {
 	Stage    string // the folder in internal/locks
-	File     string // in the folder
-	Old, New string // the text to replace, which occurs once, and its replacement
-	Breaks   string // what goes wrong
-	Lab      bool   // the lab must notice it too, not only the tests of the stage
+	File     string // the name of the file in that folder
+	Old, New string // the text to replace, which occurs once in the file, and its replacement
+	Breaks   string // what goes wrong with the fault
+	Lab      bool   // whether the lab must notice the fault too, not only the tests of the stage
 }
 
-// path is the mutated file, from the root of the module.
+// path returns the path of the mutated file, relative to the root of the module.
 func (m mutant) path() string { return path.Join("internal/locks", m.Stage, m.File) }
 
 func (m mutant) edit() edit { return edit{m.path(), m.Old, m.New} }
 
-// carriedOver are files that a stage has to the byte from the stage before: a test of package
-// locktest fails if they differ. Their faults are put into the stage before only.
+// carriedOver lists the files that a stage has copied byte for byte from the stage before. A test of
+// package locktest fails if they differ. Faults are put only into the file of the earlier stage.
 var carriedOver = map[string][]string{
 	"v7_queue":  {"renewal.go", "renew.lua"},
 	"v8_fenced": {"unlock.lua", "leave.lua", "sleep.go"},
 	"v9_cohort": {"sleep.go"},
 }
 
-// all returns the mutants of locks, by stage.
+// all returns the mutants of all locks, without those of carried-over files.
 func all() []mutant {
 	return slices.DeleteFunc(each(), func(m mutant) bool { return slices.Contains(carriedOver[m.Stage], m.File) })
 }
@@ -101,9 +101,9 @@ func each() []mutant {
 	return append(list, cohort("v9_cohort")...)
 }
 
-// renewing returns the faults of a stage with a renewal. The stage names it r, of
-// type kind; its Context is in the file named context, where turn is the variable to
-// register the cancellation with.
+// renewing returns the faults in a stage's renewal. In the stage, the renewal is the
+// receiver r of type kind. The method Context is in the file named context, where turn
+// is the variable to register the cancellation with.
 func renewing(stage, r, kind, context, turn string) []mutant {
 	expire := "func (" + r + " *" + kind + ") expire() {\n\tmu.Lock()\n\tdefer mu.Unlock()\n"
 	return []mutant{
@@ -125,7 +125,7 @@ func renewing(stage, r, kind, context, turn string) []mutant {
 	}
 }
 
-// queueing returns the faults of the queue, which v7 and v8 share.
+// queueing returns the faults in the queue that v7 and v8 have.
 func queueing(stage string) []mutant {
 	return []mutant{
 		{stage, "lock.lua", `(first and first ~= ARGV[1])`, `false`, "a newcomer overtakes those in the queue", true},
@@ -173,7 +173,7 @@ func queueing(stage string) []mutant {
 	}
 }
 
-// sleeping returns the faults of how waiters sleep, which v7, v8 and v9 do alike.
+// sleeping returns the faults in the code by which the waiters of v7, v8 and v9 sleep.
 func sleeping(stage string) []mutant {
 	return []mutant{
 		{stage, "sleep.go", `s.blocking < poolSize(rdb)/2`, `true`, "waiters block the whole pool", false},
@@ -196,7 +196,7 @@ func sleeping(stage string) []mutant {
 	}
 }
 
-// cohort returns the faults of v9.
+// cohort returns the faults in v9.
 func cohort(stage string) []mutant {
 	return []mutant{
 		{stage, "renewal.go", `expires: sent.Add(ttl)}`, `expires: time.Now().Add(ttl)}`,

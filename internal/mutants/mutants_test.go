@@ -9,7 +9,7 @@ import (
 
 const root = "../.."
 
-// edit is a change of a file.
+// edit replaces the text old in a file by the text new.
 type edit struct{ path, old, new string }
 
 // mutated returns the text of the file with the change applied.
@@ -43,7 +43,7 @@ func TestEachFaultCanBePutIn(t *testing.T) {
 	}
 }
 
-// Each fault in a sale names tests that are there.
+// Each sale mutant names a test that exists.
 func TestFaultsOfSalesNameTheirTests(t *testing.T) {
 	for _, m := range ofSales() {
 		found := false

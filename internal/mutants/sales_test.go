@@ -5,19 +5,19 @@ import (
 	"path"
 )
 
-// A saleMutant is a fault in a sale: in the last stage of a hold, in the consumer of accepted
-// orders, in the repair of a stock, or in a restock.
+// saleMutant is a fault in a sale: in the last hold stage, in the consumer of accepted orders, in the
+// repair of a stock, or in a restock.
 type saleMutant struct {
-	File     string // from the root of the module
-	Old, New string // the text to replace, which occurs once, and its replacement
-	Breaks   string // what goes wrong
-	Test     string // notices it
-	In       string // the package of the test; "": that of the file
+	File     string // relative to the root of the module
+	Old, New string // the text to replace, which occurs once in the file, and its replacement
+	Breaks   string // what goes wrong with the fault
+	Test     string // the test that notices the fault
+	In       string // the package of the test; "" means the package of File
 }
 
 func (m saleMutant) edit() edit { return edit{m.File, m.Old, m.New} }
 
-// tests is the folder of the test.
+// tests returns the folder of the test.
 func (m saleMutant) tests() string { return cmp.Or(m.In, path.Dir(m.File)) }
 
 // inTheLab is the package whose tests run the tables of the lab.

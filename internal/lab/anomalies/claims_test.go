@@ -18,7 +18,7 @@ func tried(t *testing.T, s lab.Scenario) lab.Cell {
 		Scenarios: []lab.Scenario{s}}).Cells[0]
 }
 
-// A scenario's "holds" counts only if the required things happened.
+// The outcome Holds counts only if everything that the scenario requires has happened.
 func TestHoldsNeedsEvidence(t *testing.T) {
 	lock := func(w *lab.World, name string) *lab.Holder {
 		h := w.Start(name).Holding()
@@ -72,7 +72,7 @@ func TestHoldsNeedsEvidence(t *testing.T) {
 	}
 }
 
-// The trace does not show the check of IsLock, unless it fails.
+// The trace shows the check for IsLock only if it fails.
 func TestProofIsNotShown(t *testing.T) {
 	c := tried(t, lab.Scenario{Requires: []lab.Claim{lab.IsLock}, Run: func(w *lab.World) lab.Verdict {
 		w.Start("A").Holder().MustLock()
@@ -86,7 +86,7 @@ func TestProofIsNotShown(t *testing.T) {
 	}
 }
 
-// If a fault met no command, the cell is not decided: the break that is seen has another cause.
+// If a fault met no command, the cell stays undecided, because the break must have another cause.
 func TestFaultThatDidNotHappenDecidesNothing(t *testing.T) {
 	for _, spare := range []bool{false, true} {
 		c := tried(t, lab.Scenario{Run: func(w *lab.World) lab.Verdict {

@@ -9,8 +9,8 @@ import (
 	"oversell/internal/locks/lease/leasetest"
 )
 
-// The locks on etcd and ZooKeeper have the recorded outcomes, and the holder of an expired session
-// learns of it before the next holder gets the lock. The times in the trace show that.
+// The locks on etcd and ZooKeeper have the recorded outcomes. The holder of an expired session learns of
+// its loss before the next holder gets the lock, as the times in the cell's note show.
 func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 	t.Run("etcd", func(t *testing.T) {
 		t.Parallel()
@@ -24,8 +24,8 @@ func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 	})
 }
 
-// checkCoordinated leaves out the anomalies of a shop and of a cache, for which any working lock
-// will do.
+// checkCoordinated compares the outcomes with the record. It leaves out the anomalies of a shop and of a
+// cache, because any working lock prevents them.
 func checkCoordinated(t *testing.T, cfg lab.Config) {
 	t.Helper()
 	cfg.Redis, cfg.Attempts = lab.Embedded, 2

@@ -7,11 +7,11 @@ import (
 	"oversell/internal/lab"
 )
 
-// The database of a cell is removed with the cell, even if nobody buys anything.
+// A cell's database is removed at the end of the cell, even if nobody has bought anything.
 func TestFlashSaleLeavesNothingBehind(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	t.Setenv("TMP", dir) // of Windows
+	t.Setenv("TMP", dir) // for Windows
 	run(t, lab.Config{Subjects: []lab.Subject{subject(t, "v4_lua")}, Scenarios: called(t, "mixed-strategies"),
 		Redis: lab.Embedded})
 	c := tried(t, lab.Scenario{Run: func(w *lab.World) lab.Verdict {

@@ -18,7 +18,7 @@ import (
 	"oversell/internal/page/texts"
 )
 
-// tables holds all tables. Each is run once for all tests, because a run takes seconds.
+// tables contains all tables. Each table is run once for all tests, because a run takes seconds.
 var tables = []struct {
 	name string
 	lab.Table
@@ -37,8 +37,8 @@ func config(t lab.Table) lab.Config {
 	return lab.Config{Redis: lab.Embedded, Subjects: t.Subjects, Scenarios: t.Scenarios}
 }
 
-// eachTable runs f for each table, with its report on the embedded backends. It skips the test with
-// -short or with the race detector, because that takes too long.
+// eachTable runs f for each table, with the table's report on the embedded backends. With -short or the
+// race detector it skips the test, which would take too long.
 func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config, r lab.Report)) {
 	t.Helper()
 	if testing.Short() {
@@ -55,13 +55,13 @@ func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config, r lab.Report))
 	}
 }
 
-// The tables are as on record.
+// All outcomes in the tables are as recorded.
 func TestEverythingIsAsOnRecord(t *testing.T) { eachTable(t, compare) }
 
-// Real servers give the same outcomes. To save minutes of real time, one lock of each family is
-// tried on all anomalies: one that polls, one that queues up in Redis, and one with a client of its
-// own. The other stages are tried on what only the server's clock decides: that a lock expires, and
-// that it is renewed. The cells mostly wait, so the locks are tried concurrently.
+// Real servers give the recorded outcomes. To save minutes of real time, only one lock of each family is
+// tried on all anomalies: one that polls, one that queues up in Redis, and one with its own client. The
+// other stages are tried only where the server's clock matters: on the expiry and the renewal of a lock.
+// The cells mostly wait, so the locks are tried concurrently.
 func TestRealServersAreAsOnRecord(t *testing.T) {
 	backendtest.System(t)
 	whole := []string{"v6_watchdog", "v9_cohort", "rueidislock"}
@@ -85,8 +85,8 @@ func TestRealServersAreAsOnRecord(t *testing.T) {
 	}
 }
 
-// Subjects that sell from a pool need MySQL or MariaDB. On these servers, a naive claim breaks, and
-// sql_units does not. On SQLite neither can be tried.
+// On MySQL or MariaDB, a naive claim from a pool of units breaks, and sql_units does not. On SQLite
+// neither can be tried.
 func TestPoolsAreAsOnRecord(t *testing.T) {
 	for spec, want := range map[string]int{lab.Embedded: 0, "local": 1} {
 		t.Run(spec, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestPoolsAreAsOnRecord(t *testing.T) {
 	}
 }
 
-// Five real servers give the same outcomes, except for anomalies that set clocks.
+// Five real servers give the recorded outcomes, except in anomalies that set clocks.
 func TestRealNodesAreAsOnRecord(t *testing.T) {
 	t.Parallel()
 	cfg := lab.Config{Subjects: []lab.Subject{subject(t, "redlock")}, Redis: backendtest.Redis(t, "local"), Attempts: 3}
@@ -129,7 +129,7 @@ func run(t *testing.T, cfg lab.Config) lab.Report {
 	return r
 }
 
-// isUndecided reports whether the machine was too busy for a cell.
+// isUndecided reports whether a cell was not decided because the machine was too busy.
 func isUndecided(c lab.Cell) bool { return strings.HasPrefix(c.Note, "this machine was too busy") }
 
 // compare compares outcomes with the record. It ignores a cell during which the machine stalled.
@@ -155,8 +155,8 @@ func compare(t *testing.T, cfg lab.Config, r lab.Report) {
 	}
 }
 
-// asOnRecordAgain runs one cell again, and reports whether it is as on record. In real time the lab
-// does not notice if a server stalls, and rueidislock undoes each try that Redis answers late.
+// asOnRecordAgain runs one cell again, and reports whether its outcome is as recorded. In real time the
+// lab does not notice if a server stalls, and rueidislock undoes each attempt that Redis answers late.
 func asOnRecordAgain(t *testing.T, cfg lab.Config, c lab.Cell) bool {
 	t.Helper()
 	all := lab.Table{Scenarios: cfg.Scenarios, Subjects: cfg.Subjects}
@@ -173,9 +173,9 @@ func asOnRecordAgain(t *testing.T, cfg lab.Config, c lab.Cell) bool {
 	return true
 }
 
-// In virtual time the reports on sales are the same every time, word for word, with all commands.
-// The table with the most concurrent processes is run again. Lock libraries have timers of their
-// own, so for locks only the outcomes are the same.
+// In virtual time, two runs of a table about sales give the same report, word for word, with all
+// commands. This test runs the table with the most concurrent processes. For locks only the outcomes are
+// the same, because lock libraries have their own timers.
 func TestRunsAreTheSame(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a whole table: run it without -short")
@@ -193,14 +193,14 @@ func TestRunsAreTheSame(t *testing.T) {
 	}
 }
 
-// Everything that happens in the cells of holds and repairs has a translation. The page's own
-// test (TestPageTellsEverythingInChinese) checks those of locks.
+// All texts in the cells of holds and repairs have a translation. A test of the page
+// (TestPageTellsEverythingInChinese) checks the texts in the cells of locks.
 func TestSalesAreToldInChinese(t *testing.T) {
 	chinese, err := texts.In("zh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// reference matches a reference to an issue, without words.
+	// reference matches a reference to an issue, which contains no words to translate.
 	han, reference := regexp.MustCompile(`\p{Han}`), regexp.MustCompile(`^\S+$`)
 	eachTable(t, func(t *testing.T, cfg lab.Config, r lab.Report) {
 		if cfg.Subjects[0].Database == nil {
@@ -241,7 +241,8 @@ func stories(r lab.Report) (all []string) {
 	return all
 }
 
-// Each anomaly has its texts and its claims. Without claims, a lock that does nothing would pass.
+// Each anomaly has all its texts and at least one claim. Without claims, a lock that does nothing would
+// pass.
 func TestAnomaliesAreTold(t *testing.T) {
 	kebab := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 	seen := make(map[string]bool)
@@ -259,8 +260,8 @@ func TestAnomaliesAreTold(t *testing.T) {
 	}
 }
 
-// The trace of a cell marks a break if and only if the cell breaks, and its events are in
-// chronological order. The worst loss that the notes of an anomaly show is the anomaly's loss.
+// A cell's trace marks a break if and only if the cell breaks, and its events are in chronological order.
+// The declared loss of an anomaly is the worst loss in the notes of its cells.
 func TestBrokenCellsMarkTheMoment(t *testing.T) {
 	eachTable(t, func(t *testing.T, cfg lab.Config, r lab.Report) {
 		worst := make(map[string]lab.Loss) // by anomaly
@@ -300,7 +301,7 @@ func shownLoss(c lab.Cell) lab.Loss {
 	}
 	var sold, had int
 	if m := tooMany.FindStringSubmatch(c.Note); m != nil {
-		_, _ = fmt.Sscan(m[1]+" "+m[2], &sold, &had) // they are digits
+		_, _ = fmt.Sscan(m[1]+" "+m[2], &sold, &had) // both are digits
 	}
 	switch {
 	case atOnce.MatchString(c.Note), sold > had:
@@ -323,9 +324,9 @@ func TestRunIsInterrupted(t *testing.T) {
 	}
 }
 
-// Only v1_setnx has a lock without an expiry, and v2_ttl differs from it only by an expiry. Where
-// v1_setnx holds only because its lock never expires, v2_ttl breaks. Where it holds for another
-// reason, v2_ttl holds too.
+// Only the lock of v1_setnx has no expiry, and v2_ttl differs only in having one. Therefore, if v1_setnx
+// holds only because its lock never expires, v2_ttl breaks. If v1_setnx holds for another reason, v2_ttl
+// holds too.
 func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
 	r, endless := wholeOfLocks(t), 0
 	for _, c := range r.Cells {
@@ -344,7 +345,7 @@ func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
 	}
 }
 
-// wholeOfLocks returns the table of locks.
+// wholeOfLocks returns the report on the whole table of locks.
 func wholeOfLocks(t *testing.T) lab.Report {
 	t.Helper()
 	if testing.Short() {
@@ -357,7 +358,7 @@ func wholeOfLocks(t *testing.T) lab.Report {
 	return r
 }
 
-// Each stage, graded like a reader's lock, keeps the promises that it is the first to keep.
+// Each stage, when it is graded like a reader's lock, keeps its own promises and those of the stages before.
 func TestStagesKeepWhatIsTheirs(t *testing.T) {
 	r := wholeOfLocks(t)
 	stage := regexp.MustCompile(`^v\d_`)

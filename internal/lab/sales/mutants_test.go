@@ -10,8 +10,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// A mistake in a statement of h3_claim changes the outcomes of the cells about it, and no other
-// outcome.
+// A mistake in an SQL statement of h3_claim changes the outcomes of exactly the cells that depend on it.
 func TestMutantsAreNoticed(t *testing.T) {
 	for _, m := range []struct {
 		what     string
@@ -19,7 +18,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 		turns    []string
 	}{
 		{"the status decides nothing", "AND token = ? AND status = 'held' AND", "AND token = ? AND", []string{
-			// A late claim ends the hold too, and returns its unit to the stock once more.
+			// A late claim also ends the hold, and returns its unit to the stock a second time.
 			"late-payment", "extended-after-sold", "released-still-payable", "captured-twice",
 			"reply-lost-after-capture",
 			"killed-between-order-and-hold", "double-release", "compensation-clobbers-next-holder",

@@ -7,8 +7,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// The shortest schedule for a level is allowed in that level, and wins it. Only the goal of v8 is
-// impossible. No schedule on record wins three levels in a row.
+// The shortest recorded schedule for a level is allowed in that level and wins it. Only the goal of v8
+// is impossible. No recorded schedule wins three levels in a row.
 func TestGameIsOnRecord(t *testing.T) {
 	game := lab.Game()
 	for _, l := range game {
@@ -28,8 +28,8 @@ func TestGameIsOnRecord(t *testing.T) {
 	}
 }
 
-// No schedule wins both v5, which is won without a fault, and the next level: without a freeze v6
-// does not oversell.
+// No schedule wins the levels of both v5 and v6: the level of v5 allows no fault, and v6 does not oversell
+// without a freeze.
 func TestWatchdogIsOutlivedByAFreezeOnly(t *testing.T) {
 	r, err := Search(t.Context(), Config{Subject: subject(t, "v6_watchdog"), Buyers: 2,
 		Faults: Faults{Kills: 1, Losses: 1}})
@@ -67,8 +67,8 @@ func recordOf(t *testing.T, strategy string) Result {
 	return found
 }
 
-// allows reports whether a level allows these moves: a faultless one allows no freeze, no kill and
-// no lost reply.
+// allows reports whether a level allows these moves. A faultless level allows no freeze, no kill and no
+// lost reply.
 func allows(l lab.Level, moves []lab.Move) bool {
 	return !l.Faultless || !slices.ContainsFunc(moves, func(m lab.Move) bool {
 		return m.Action == lab.Freeze || m.Action == lab.Kill || m.Action == lab.Lose

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The record contains all strategies, and a new search of the quick ones gives the same results.
+// The record contains all strategies, and searching the quick ones again gives the recorded results.
 func TestRecordIsUpToDate(t *testing.T) {
 	r := Recorded()
 	for _, name := range searched() {
@@ -37,7 +37,7 @@ func TestRecordIsUpToDate(t *testing.T) {
 	}
 }
 
-// The scheduler can replay each break on record, even those of searches that take long.
+// The scheduler can replay each recorded break, including those of searches that take long.
 func TestRecordedBreaksAreReplayed(t *testing.T) {
 	r := Recorded()
 	replayed := 0

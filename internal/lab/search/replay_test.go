@@ -11,8 +11,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// The search runs each buyer by itself and computes their common state. The scheduler runs them all
-// on one server. After any moves, both have the same state.
+// The search runs each buyer separately and computes their common state. The scheduler runs all buyers
+// on one server. Both reach the same state after the same moves.
 func TestStatesAreThoseOfTheScheduler(t *testing.T) {
 	for _, name := range searched() {
 		t.Run(name, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestStatesAreThoseOfTheScheduler(t *testing.T) {
 	}
 }
 
-// searched returns the strategies that can be scheduled, without the reader's own.
+// searched returns the strategies that can be scheduled, except for the reader's own.
 func searched() []string {
 	return slices.DeleteFunc(lab.Levels(), func(name string) bool { return name == "yours" })
 }
@@ -75,7 +75,7 @@ func walk(t *testing.T, name string, buyers, n int, random *rand.Rand) (moves []
 	return moves, s
 }
 
-// members returns the length of a list. Other keys' sizes are not compared.
+// members returns the length of a list. The sizes of other kinds of keys are not compared.
 func members(kind string, words int) int {
 	if kind != "list" {
 		return 0
@@ -83,7 +83,7 @@ func members(kind string, words int) int {
 	return words
 }
 
-// compare returns how the scheduler's state differs from s.
+// compare returns the differences between the scheduler's state and s.
 func compare(t *testing.T, name string, moves []lab.Move, s *state) string {
 	t.Helper()
 	played, err := lab.Play(lab.Schedule{Strategy: name, Buyers: len(s.buyers), Moves: moves})
@@ -115,7 +115,7 @@ func compare(t *testing.T, name string, moves []lab.Move, s *state) string {
 		}
 		for _, n := range p.Next {
 			if n.GivenUp && n.From == "watchdog" {
-				continue // it is never let go
+				continue // this command is never sent
 			}
 			command, _, _ := strings.Cut(strings.Replace(n.Text, "EVALSHA", "EVAL", 1), " ")
 			want = append(want, fmt.Sprint(command, n.From == "watchdog", n.GivenUp))
@@ -123,7 +123,7 @@ func compare(t *testing.T, name string, moves []lab.Move, s *state) string {
 		differ("what "+p.Name+" is about to send", got, want)
 		if p.Until != nil && !b.frozen {
 			next, ok := b.next()
-			lost := false // if true, Until is when the buyer has noticed the loss
+			lost := false // if true, Until is the time at which the buyer notices the loss
 			for _, w := range s.waits {
 				if w.buyer == i {
 					next, ok, lost = w.left, true, w.lost

@@ -6,8 +6,8 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// The result does not depend on the number of workers, nor on which of a buyer's goroutines is
-// quicker: after a lost reply, a nested buyer releases its lock in two goroutines at the same time.
+// The result depends neither on the number of workers nor on the order in which a buyer's goroutines run.
+// After a lost reply, a nested buyer releases its lock in two goroutines at the same time.
 func TestResultIsTheSameEachTime(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -33,7 +33,7 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// Any one of the histories with the same id may be kept.
+// The result is the same no matter which of the histories with the same id is kept.
 func TestAnyOfTheBuyersThatAreAlikeMayBeKept(t *testing.T) {
 	for _, name := range []string{"v3_uuid", "v6_watchdog", "v7_queue"}[:backendtest.Times(1, 3)] {
 		var first Result

@@ -9,9 +9,9 @@ import (
 	"oversell/internal/lab"
 )
 
-// A search that merges nothing and leaves out no move finds breaks of the same lengths, up to its
-// limit of moves. The merged results for one fault of each kind come from the record, which -search
-// all checks.
+// Up to a limit of moves, a search that merges no states and tries all moves finds breaks of the same
+// lengths as the normal search. Normal results for one fault of each kind are taken from the record,
+// which -search all checks.
 func TestNothingIsLostByMerging(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -56,7 +56,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 			tree(t, e, x.first(), 0, tt.most, shortest)
 			for _, goal := range []lab.Goal{lab.GoalOversell, lab.GoalOverlap, lab.GoalForeignDelete,
 				lab.GoalSelfWait} {
-				want := 0 // too long, or impossible
+				want := 0 // the break needs more moves, or is impossible
 				if text, ok := reduced.Breaks[goal]; ok && strings.Count(text, ".")+1 <= tt.most {
 					want = strings.Count(text, ".") + 1
 				}
@@ -69,7 +69,8 @@ func TestNothingIsLostByMerging(t *testing.T) {
 	}
 }
 
-// tree makes all sequences of at most most possible moves.
+// tree makes all possible sequences of moves up to a length of most, and records the shortest break for
+// each goal.
 func tree(t *testing.T, e *engine, s *state, made, most int, shortest map[lab.Goal]int) {
 	if made == most {
 		return
@@ -88,8 +89,8 @@ func tree(t *testing.T, e *engine, s *state, made, most int, shortest map[lab.Go
 	}
 }
 
-// everyMove returns all moves that the scheduler allows. Time passes up to the next events, and up
-// to a lease.
+// everyMove returns all moves that the scheduler allows. Its moves of time end at the next event, or last
+// for up to a lease.
 func everyMove(s *state) (all []lab.Move) {
 	for i := range s.buyers {
 		b := &s.buyers[i]

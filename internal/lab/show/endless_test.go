@@ -9,8 +9,8 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// A lock that is held without an expiry for less than a lease proves nothing, nor does one that
-// changes hands, or a cell that breaks.
+// A cell holds only because its lock never expires if one holder keeps a lock without an expiry for
+// longer than a lease. A cell in which the lock changes hands, or that breaks, does not count.
 func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
 	m := lab.Manifest{TTL: 100 * time.Millisecond}
 	held := func(at float64, by string) lab.Event { return lab.Event{At: at, Kind: lab.Command, Lock: by} }
@@ -38,8 +38,8 @@ func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
 	}
 }
 
-// A table marks cells that hold only because a lock never expires, and its legend explains the mark
-// if there is such a cell. The verdict of the cell says it in words.
+// A table marks the cells that hold only because a lock never expires. If it has such a cell, its legend
+// explains the mark. The verdict of the cell states the reason in words.
 func TestTheTableMarksWhatOnlyEndlessLocksHold(t *testing.T) {
 	held := func(at float64) lab.Event { return lab.Event{At: at, Kind: lab.Command, Lock: "A"} }
 	cell := lab.Cell{Anomaly: "long-work", Strategy: "v1_setnx", Outcome: lab.Holds, Expected: lab.Holds,

@@ -7,8 +7,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// report returns a hand-made report with at least one example of everything that is drawn
-// differently.
+// report returns a hand-made report with an example of everything that the output can show.
 func report() lab.Report {
 	return lab.Report{
 		Manifest: lab.Manifest{
@@ -38,11 +37,11 @@ func report() lab.Report {
 	}
 }
 
-// cells returns a cell for each pair except one, which was not run.
+// cells returns a cell for each anomaly and strategy, except for one pair that was not run.
 func cells() []lab.Cell {
 	r := []struct {
 		anomaly  string
-		outcomes string // a letter for each strategy: b, h, n, u, in capitals if it differs from the record; - not run
+		outcomes string // one letter per strategy: b, h, n, u; a capital if not as recorded; - if not run
 	}{
 		{"check-then-delete", "nnnnnbhhhhhhhh"},
 		{"orphan-after-crash", "nnnbhhhhhhhhhh"},
@@ -116,7 +115,7 @@ func checkThenDelete() []lab.Event {
 	}
 }
 
-// lateReply returns a trace with a reply that is delayed: Redis executed the command at once.
+// lateReply returns a trace with a command that Redis executes at once, and whose reply is delayed.
 func lateReply() []lab.Event {
 	return []lab.Event{
 		{At: 0, Actor: "A", Kind: lab.Fault, Text: "its reply is delayed: SET lock 6f1c… PX 100 NX"},
@@ -133,7 +132,7 @@ func lateReply() []lab.Event {
 	}
 }
 
-// handOver returns a trace with a command that waits in Redis, and a reply that arrives at the same
+// handOver returns a trace with a command that blocks in Redis, and whose reply arrives at the same
 // moment as the event that it waited for.
 func handOver() []lab.Event {
 	return []lab.Event{
@@ -184,7 +183,7 @@ func longCommands() []lab.Event {
 	}
 }
 
-// storm returns a trace with more actors than fit in lanes.
+// storm returns a trace with more actors than the timeline has lanes.
 func storm() []lab.Event {
 	out := []lab.Event{
 		{At: 0, Actor: "a01", Kind: lab.Command, Text: "HSET lock a01 1", Reply: "1", Lock: "a01 ×2", TTL: ms(100)},
@@ -200,7 +199,7 @@ func storm() []lab.Event {
 			Text: "4,212 commands for 12 acquisitions, where 10 each would do"})
 }
 
-// counting returns a trace about stock: there is no lock, and the last row has no actor.
+// counting returns a trace about stock, without a lock. Its last row has no actor.
 func counting() []lab.Event {
 	return []lab.Event{
 		{At: 0, Actor: "A", Kind: lab.Command, Text: "GET stock", Reply: "1"},

@@ -9,8 +9,8 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// The anomalies are grouped by loss, the worst first, regardless of their order in the report.
-// Those without a loss come last, without a heading.
+// The matrix groups anomalies by loss, the worst loss first, regardless of their order in the report.
+// Anomalies without a loss come last, without a heading.
 func TestMatrixGroupsByLoss(t *testing.T) {
 	r := lab.Report{Manifest: lab.Manifest{Strategies: []string{"v2_ttl"}}}
 	losses := append([]lab.Loss{""}, lab.Losses()...)
@@ -36,8 +36,8 @@ func TestMatrixGroupsByLoss(t *testing.T) {
 
 var headings = []string{"Sells twice", "Stuck for ever", "Waits for nothing", "Wasted work", "API trap"}
 
-// A delayed command points to the row in which it arrives, and a command with a delayed reply to
-// the row of its reply.
+// The story links a delayed command to the row in which it arrives, and a command with a delayed reply to
+// the row of the reply.
 func TestStoryTellsWhereACommandArrives(t *testing.T) {
 	heldUp := []lab.Event{
 		{At: 0, Actor: "A", Kind: lab.Fault, Text: "delayed on its way: DEL lock"},

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// keyed returns a trace with keys: a lease that expires, and a loser that retries.
+// keyed returns a trace with keys, in which a lease expires and another actor retries.
 func keyed() []lab.Event {
 	lock := func(token string, left float64) lab.Key {
 		return lab.Key{Name: "lock", Type: "string", Value: token, TTL: &left}
@@ -32,7 +32,7 @@ func keyed() []lab.Event {
 	}
 }
 
-// If a trace ends with merged rows, its last row shows what has changed.
+// If a trace ends with merged rows, the last row shows all their key changes.
 func TestStoryEndsWithItsKeys(t *testing.T) {
 	if got, want := storyOf(t, keyed()[:5]), "0: stock=10 lock=a/100|10 ×3:|40: stock=8 hint=x/15"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -47,7 +47,7 @@ func TestStoryEndsWithItsKeys(t *testing.T) {
 	}
 }
 
-// storyRow is a row in the JSON form that the page gets.
+// storyRow is a row of a story in the JSON that the page reads.
 type storyRow struct {
 	At      float64
 	Again   string
@@ -90,8 +90,8 @@ func storyOf(t *testing.T, trace []lab.Event) string {
 	return strings.Join(got, "|")
 }
 
-// Merged rows pass their changes on to the next row, with the ttls of that moment. A key that has
-// expired is shown like one that was deleted.
+// The key changes of merged rows are shown in the next row, with the ttls at that row's time. An expired
+// key is shown like a deleted key.
 func TestStoryHasTheKeys(t *testing.T) {
 	want := "0: stock=10 lock=a/100|10 ×4:|50: stock=8 hint=x/5|60: hint=|100: lock=|130: lock=b/100"
 	if got := storyOf(t, keyed()); got != want {
@@ -99,8 +99,7 @@ func TestStoryHasTheKeys(t *testing.T) {
 	}
 }
 
-// Where commands were left out of a trace, the story does not show the state of
-// Redis.
+// Where commands were left out of a trace, the story does not show the state of Redis.
 func TestStoryKnowsWhatItDoesNotShow(t *testing.T) {
 	trace := append(keyed(),
 		lab.Event{At: 140, Actor: "A", Kind: lab.Note, Text: "works"},

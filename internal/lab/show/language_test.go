@@ -12,8 +12,8 @@ import (
 	"oversell/internal/present"
 )
 
-// In Chinese, anomalies have titles beside their names, and the columns are aligned although
-// Chinese characters are two columns wide.
+// In Chinese, anomalies have titles beside their names. The columns are aligned, although a Chinese
+// character is two columns wide.
 func TestChinese(t *testing.T) {
 	text.EnableColors()
 	r := report()
@@ -23,12 +23,12 @@ func TestChinese(t *testing.T) {
 	golden(t, "timeline-zh", drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, style) }))
 }
 
-// All texts of the reports themselves are translated. Only the fixture's own texts, which belong to
-// no real anomaly, are left in English.
+// The reports are completely translated. Only the texts of the fixture stay in English, because it has no
+// real anomalies.
 func TestReportsSayEverythingInChinese(t *testing.T) {
 	r := report()
 	r.Holds, r.Behind = new(report()), new(report())
-	var own strings.Builder // the texts of the fixture, and heads of columns
+	var own strings.Builder // the texts of the fixture, and column headings
 	own.WriteString(strings.Join(r.Manifest.Strategies, "\n") + "\nrsync\nrlock\nrueid\n")
 	for _, a := range r.Anomalies {
 		own.WriteString(a.Sentence + "\n" + a.Sequence + "\n" + a.Source + "\n")
@@ -63,7 +63,7 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 	}
 }
 
-// Chinese text is broken between characters, but no line begins with closing punctuation.
+// Chinese text may be wrapped between any two characters, but no line begins with closing punctuation.
 func TestChineseLinesEndBetweenLetters(t *testing.T) {
 	r := report()
 	r.Cells[0].Note = strings.Repeat("锁还在，", 40) + "（完）。"

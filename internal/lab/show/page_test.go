@@ -17,19 +17,19 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// parts lists the selectors of the elements of lanes.
+// parts maps each part of a lane to the selector of its elements.
 var parts = map[string]string{
 	"hold": "rect.holds", "belief": "rect.believes", "belief alone": "rect.alone", "two at once": "rect.two",
 	"lease": "polygon.lease", "command": "circle.tick", "command under way": "path.flight",
 	"its arrival": "path.arrival", "break": ".event.break",
 }
 
-// count returns how many elements match.
+// count returns the number of elements that match selector.
 func count(b *pagetest.Tab, selector string) int {
 	return pagetest.Eval[int](b, fmt.Sprintf("document.querySelectorAll(%q).length", selector))
 }
 
-// moment waits until the details show the moment that has this text.
+// moment waits until the details show the moment with this text.
 func moment(b *pagetest.Tab, text string) {
 	b.Until(fmt.Sprintf(`document.querySelector(".moment pre").textContent === %q`, text))
 }
@@ -40,15 +40,14 @@ func shows(b *pagetest.Tab, title string) {
 		`document.getElementById("cell-title").textContent === %q`, title))
 }
 
-// readable fails the test if the page is wider than the window, or has a text with too little
-// contrast. It takes a screenshot.
+// readable takes a screenshot, and fails the test if the page is wider than the window or contains text
+// with too little contrast.
 func readable(b *pagetest.Tab, name string) {
 	b.Keep(name)
 	b.Readable(name)
 }
 
-// TestPage opens the page on a desktop in light mode, and on a phone in dark mode, from disk,
-// offline.
+// TestPage opens the page from disk and offline, on a desktop in light mode and on a phone in dark mode.
 func TestPage(t *testing.T) {
 	b := pagetest.New(t)
 	file := pageFile(t, report())
@@ -71,8 +70,7 @@ func TestPage(t *testing.T) {
 	b.Quiet()
 }
 
-// TestPageKeys goes from cell to cell, and from moment to moment, without a
-// mouse.
+// TestPageKeys goes from cell to cell and from moment to moment with the keyboard.
 func TestPageKeys(t *testing.T) {
 	b := pagetest.New(t)
 	b.Open(pageFile(t, report()), "#check-then-delete/v3_uuid",
@@ -83,7 +81,7 @@ func TestPageKeys(t *testing.T) {
 		{kb.ArrowLeft, "check-then-delete on v3_uuid"},
 		{"j", "orphan-after-crash on v3_uuid"},
 		{"k", "check-then-delete on v3_uuid"},
-		{"k", "check-then-delete on v3_uuid"}, // there is no cell above
+		{"k", "check-then-delete on v3_uuid"}, // the first row: k does nothing
 	} {
 		b.Do(chromedp.KeyEvent(step.key))
 		shows(b, step.title)
@@ -110,7 +108,7 @@ func TestPageKeys(t *testing.T) {
 	b.Quiet()
 }
 
-// hostile is text that a report from an untrusted source might contain.
+// hostile is a text that a report from an untrusted source might contain.
 const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><!--'"` +
 	"`${window.pwned = 1}`"
 

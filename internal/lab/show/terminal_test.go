@@ -59,8 +59,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// If the lock is not in Redis, there is no bar for the holder according to
-// Redis.
+// If the lock is not in Redis, the timeline and its legend do not show the holder
+// according to Redis.
 func TestLegendSpeaksOfRedisOnlyWhereItIsSeen(t *testing.T) {
 	r := report()
 	elsewhere := r.Cells[0]
@@ -80,7 +80,7 @@ func TestLegendSpeaksOfRedisOnlyWhereItIsSeen(t *testing.T) {
 	}
 }
 
-// The command that reproduces a cell has the lease that was requested.
+// The printed command that reproduces a cell contains the requested lease.
 func TestSeeItAgainKeepsTheLease(t *testing.T) {
 	r := report()
 	c := find(t, r, "check-then-delete", "v3_uuid")
@@ -96,8 +96,7 @@ func TestSeeItAgainKeepsTheLease(t *testing.T) {
 	}
 }
 
-// drawn returns the output of draw and checks that it fits the terminal's
-// width.
+// drawn returns the output of draw, and checks that it is no wider than the terminal.
 func drawn(t *testing.T, draw func(b *strings.Builder) error) string {
 	t.Helper()
 	var b strings.Builder
@@ -123,8 +122,8 @@ func find(t *testing.T, r lab.Report, anomaly, strategy string) lab.Cell {
 	return lab.Cell{}
 }
 
-// If Redis records a lock for a process, a caller of that process may believe that it holds it: no
-// alarm. A caller of another process that believes so raises an alarm.
+// If Redis has a lock of a process, a caller of that process may hold the lock. If a caller of another
+// process believes that it holds the lock, the timeline shows an alarm.
 func TestCallersHoldWithTheirProcess(t *testing.T) {
 	text.EnableColors()
 	events := []lab.Event{

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/backend"
 )
 
-// slowDriver has connections whose statements take a second each.
+// slowDriver opens connections on which each statement takes a second.
 type slowDriver struct{}
 
 func (d slowDriver) Connect(context.Context) (driver.Conn, error) {
@@ -44,8 +44,8 @@ func (slowConn) ExecContext(_ context.Context, query string, _ []driver.NamedVal
 	return driver.ResultNoRows, nil
 }
 
-// A connection counts while it is out of the pool, even between two statements. Time in the pool,
-// for dialling and for waiting for a free connection does not count.
+// A connection counts as used while it is out of the pool, even between two statements. The time spent in
+// the pool, on dialling and on waiting for a free connection does not count.
 func TestConnectionsCountWhileTheyAreOutOfThePool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var last time.Duration
@@ -83,7 +83,7 @@ func TestConnectionsCountWhileTheyAreOutOfThePool(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(4 * time.Second) // work between two statements
-		want(2*time.Second, 2)      // it is still out
+		want(2*time.Second, 2)      // the connection is still out of the pool
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}

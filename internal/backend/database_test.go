@@ -18,7 +18,7 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// record is a table with the column types that databases treat differently.
+// record is a row of a table with the column types that databases treat differently.
 type record struct {
 	ID        uint
 	Name      string `gorm:"uniqueIndex;size:64"`
@@ -51,8 +51,8 @@ func TestDatabaseRoundTrip(t *testing.T) {
 	})
 }
 
-// A permanent file is shown by name, so that it is not mistaken for the temporary one. A server is
-// shown without its user.
+// The name of a database contains the path of a permanent file, so that it is not mistaken for a temporary
+// one. The name of a server does not contain the user.
 func TestDatabaseName(t *testing.T) {
 	for spec, want := range map[string]string{
 		"embedded": `^SQLite 3\.\S+ \(embedded\)$`, "file": `^SQLite 3\.\S+ in \S*/sales\.db$`,
@@ -107,9 +107,8 @@ func TestSQLiteFileStays(t *testing.T) {
 	}
 }
 
-// TestSQLiteWritersTakeTurns checks that no writer starves while another writes
-// without a pause. It counts how often the other one writes in between, not how
-// long that takes.
+// TestSQLiteWritersTakeTurns checks that no writer starves while another client writes without
+// a pause. It counts the other client's writes in between, and does not measure time.
 func TestSQLiteWritersTakeTurns(t *testing.T) {
 	url := backendtest.Database(t, "embedded")
 	setup := backendtest.DialDatabase(t, url)
@@ -117,7 +116,7 @@ func TestSQLiteWritersTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	setup.Create(&record{Name: "item"})
-	const patience = 2000 // writes of the other client before a writer gets its own
+	const patience = 2000 // most writes of the other client before a waiting write is done
 	var turns atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -136,8 +135,7 @@ func TestSQLiteWritersTakeTurns(t *testing.T) {
 	wg.Wait()
 }
 
-// writeUntil writes one transaction after another, without a pause, until ctx
-// ends, and counts them.
+// writeUntil runs one writing transaction after another until ctx ends, and counts them in turns.
 func writeUntil(ctx context.Context, t *testing.T, db *gorm.DB, turns *atomic.Int64) {
 	for ctx.Err() == nil {
 		err := db.Transaction(func(tx *gorm.DB) error {
@@ -151,9 +149,9 @@ func writeUntil(ctx context.Context, t *testing.T, db *gorm.DB, turns *atomic.In
 	}
 }
 
-// All connections are in use: by a transaction that has a lock, and by others that wait for the
-// lock. A query waits for a connection. The transaction has to run the same query before it can
-// end, and is answered although the query outside came first.
+// A transaction holds a lock, and other transactions use all other connections to wait for that lock. A
+// query outside waits for a connection. If the first transaction now runs the same query, it gets an
+// answer, and does not wait for the query outside.
 func TestTransactionDoesNotWaitForAQueryOutside(t *testing.T) {
 	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
 		if err := db.AutoMigrate(&record{}); err != nil {
@@ -220,8 +218,8 @@ func TestSQLiteWaitEndsWithContext(t *testing.T) {
 	}
 }
 
-// A database that is unavailable, hangs or refuses soon leads to an error, without the password,
-// and the connections to it recover.
+// If a database is unavailable, hangs or refuses, an error without the password is returned soon. The
+// connections recover afterwards.
 func TestDatabaseThatFails(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	for name, url := range map[string]string{

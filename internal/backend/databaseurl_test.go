@@ -34,7 +34,7 @@ func TestParseDatabaseURL(t *testing.T) {
 	}
 }
 
-// Only connections by TCP without TLS can go through a relay. The rest of the URL stays.
+// Only TCP connections without TLS can go through a relay. WithDatabaseAddr changes only the address.
 func TestDatabaseAddr(t *testing.T) {
 	const dsn = "u:p@tcp(h:3307)/db?readTimeout=1m0s"
 	if addr, err := DatabaseAddr(dsn); addr != "h:3307" || err != nil {

@@ -9,7 +9,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// Any program of any user on this machine can dial the embedded Redis.
+// The embedded Redis refuses clients without its password, because every user of the machine can dial it.
 func TestEmbeddedRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
 	url := backendtest.Redis(t, "embedded")
 	_, addr, found := strings.Cut(url, "@")

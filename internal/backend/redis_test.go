@@ -46,7 +46,7 @@ func checkRedisName(t *testing.T, rdb redis.UniversalClient, url, want string) {
 	}
 }
 
-// checkCounts runs ten commands and checks that the counter includes them.
+// checkCounts runs ten commands and checks that they are counted.
 func checkCounts(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	before, err := backend.RedisCommands(t.Context(), rdb)
@@ -54,7 +54,7 @@ func checkCounts(t *testing.T, rdb redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	for i := range 10 {
-		// Different keys live on different masters of a cluster.
+		// In a cluster, different keys are on different masters.
 		if err := rdb.Set(t.Context(), string(rune('a'+i)), "v", 0).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -170,10 +170,10 @@ func TestRedisThatFails(t *testing.T) {
 	back(server.Continue())
 }
 
-// With a small pool the commands to a hung server queue up, and each would wait
-// until all commands ahead of it time out, however short its own deadline.
+// With a small pool, commands to a hung server queue up for a connection. A command still fails
+// in time, and does not wait until all commands ahead of it have timed out.
 func TestRedisHungQueueIsBounded(t *testing.T) {
-	t.Parallel() // it only waits
+	t.Parallel() // the test only waits
 	server := backendtest.RestartableRedis(t)
 	rdb := backendtest.DialRedis(t, server.URL+"?pool_size=1&read_timeout=300ms")
 	if err := server.Pause(); err != nil {
@@ -181,7 +181,7 @@ func TestRedisHungQueueIsBounded(t *testing.T) {
 	}
 	start := time.Now()
 	var all sync.WaitGroup
-	for range 60 { // 18 s, one after the other
+	for range 60 { // 18 s if they ran one after the other
 		all.Go(func() {
 			if err := rdb.Ping(t.Context()).Err(); err == nil {
 				t.Error("a hung server answers")
@@ -229,7 +229,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		} else {
 			c.Close()
 		}
-		for _, s := range []server{r, d, r, d} { // twice each: closing twice is allowed
+		for _, s := range []server{r, d, r, d} { // closing a server twice is allowed
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
@@ -244,8 +244,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// mentioning finds the processes with s in their command line, if there is a
-// /proc.
+// mentioning returns the ids of the processes with s in their command line, if /proc exists.
 func mentioning(s string) (pids []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
@@ -256,7 +255,7 @@ func mentioning(s string) (pids []string) {
 	return pids
 }
 
-// within repeats f until it succeeds.
+// within repeats f until it succeeds, for at most limit.
 func within(t *testing.T, limit time.Duration, f func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit)

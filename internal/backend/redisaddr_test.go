@@ -28,7 +28,7 @@ func TestSingleAddr(t *testing.T) {
 	}
 }
 
-// checkLedTo checks that replacing the address of a URL changes nothing else.
+// checkLedTo checks that WithAddr replaces the address of a URL and nothing else.
 func checkLedTo(t *testing.T, url, addr string) {
 	t.Helper()
 	there, err := WithAddr(url, addr)
@@ -41,7 +41,7 @@ func checkLedTo(t *testing.T, url, addr string) {
 	checkMeans(t, url, there)
 }
 
-// checkMeans checks that two URLs mean the same, except for an address and a timeout.
+// checkMeans checks that two URLs have the same settings, except for an address and a timeout.
 func checkMeans(t *testing.T, before, after string) {
 	t.Helper()
 	meaning := func(url string) string {
@@ -69,7 +69,7 @@ func TestAddrOfWhatIsNoSingleRedis(t *testing.T) {
 		"rediss://:secret@h:1":            ErrNotSingle,
 		"redis://:secret@a:1,b:2":         ErrNotSingle,
 		"redis+sentinel://a:1/name":       ErrNotSingle,
-		"redis://u:secret@h":              ErrSpec, // as everywhere: a port is required
+		"redis://u:secret@h":              ErrSpec, // a port is always required
 		"redis://u:secret/word@127.0.0.1": ErrSpec,
 		"embedded":                        ErrSpec,
 	} {

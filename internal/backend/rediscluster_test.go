@@ -38,7 +38,7 @@ func TestClusterThatChanges(t *testing.T) {
 	t.Run("a primary fails", func(t *testing.T) { clientNoticesAFailover(t, c) })
 }
 
-// Each primary has a history of its own.
+// Each primary has its own history, and more connections to it do not count as a change.
 func watchesEachPrimary(t *testing.T, url string) {
 	rdb, w := watched(t, url)
 	histories := make(map[string]bool)
@@ -58,7 +58,8 @@ func watchesEachPrimary(t *testing.T, url string) {
 	}
 }
 
-// count adds one, and then keeps its server busy for longer than its client waits for the reply.
+// count is a script that adds one, and then keeps the server busy for longer than the client waits for the
+// reply.
 const count = `
 redis.call('INCR', KEYS[1])
 local function ms() local t = redis.call('TIME'); return t[1] * 1000 + t[2] / 1000 end
@@ -66,7 +67,7 @@ local start = ms()
 while ms() < start + 400 do end
 return 1`
 
-// A command whose reply is lost is not sent again: it may take a unit of the stock twice.
+// A command whose reply is lost is not sent again, because it might take two units instead of one.
 func executesOnce(t *testing.T, url string) {
 	hasty := backendtest.DialRedis(t, url+"?read_timeout=100ms")
 	rdb := backendtest.DialRedis(t, url)
@@ -104,7 +105,7 @@ func executesOnce(t *testing.T, url string) {
 			if err := send(key); err == nil {
 				t.Fatal("the reply came in time")
 			}
-			// The server is asked only when it has nothing more to do.
+			// Wait until the server has executed the script and answers again.
 			within(t, 5*time.Second, func() error {
 				n, err := rdb.Get(t.Context(), key).Int()
 				if err == nil && n < 1 {
@@ -119,19 +120,19 @@ func executesOnce(t *testing.T, url string) {
 	}
 }
 
-// A client continues when a replica has replaced a primary, and notices that the last writes may be
+// After a replica has replaced a primary, the client continues, and notices that the last writes may be
 // lost.
 func clientNoticesAFailover(t *testing.T, c *backendtest.RedisCluster) {
 	rdb, w := watched(t, c.URL())
 	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	// The client asks any of the nodes for the others. Once it has asked a replica, it must
-	// not keep that connection.
+	// The client asks any node for the list of nodes. If it has asked a replica, it must not keep that
+	// connection.
 	cluster := rdb.(*redis.ClusterClient)
 	for range 30 {
 		if err := cluster.ForEachShard(t.Context(), func(ctx context.Context, node *redis.Client) error {
-			_ = node.Ping(ctx).Err() // replicas refuse
+			_ = node.Ping(ctx).Err() // a replica returns an error
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -150,7 +151,7 @@ func clientNoticesAFailover(t *testing.T, c *backendtest.RedisCluster) {
 	}
 }
 
-// A client follows a slot to another primary, before and after the last key is moved.
+// A client finds the keys of a slot that moves to another primary, during the move and after it.
 func clientFollowsASlot(t *testing.T, c *backendtest.RedisCluster) {
 	rdb := backendtest.DialRedis(t, c.URL())
 	keys := []string{"{k}1", "{k}2", "{k}3"}

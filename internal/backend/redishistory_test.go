@@ -13,7 +13,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// watched dials a client with a watch for the length of the test.
+// watched returns a client with a watch. The client is closed at the end of the test.
 func watched(t *testing.T, url string) (redis.UniversalClient, *backend.RedisWatch) {
 	t.Helper()
 	w := new(backend.RedisWatch)
@@ -66,7 +66,7 @@ func TestWatchNoticesARestart(t *testing.T) {
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The pool checks its connections before it uses them: no command fails.
+	// The pool checks a connection before it uses it, so no command fails.
 	if err := rdb.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestWatchOfASilentServer(t *testing.T) {
 	}
 }
 
-// If a connection breaks while the history is asked for, the dial fails.
+// If a connection breaks while the client asks for the history, Dial fails.
 func TestWatchOfAServerThatHangsUp(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

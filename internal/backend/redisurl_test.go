@@ -98,8 +98,8 @@ func TestParseRedisURLRefuses(t *testing.T) {
 	}
 }
 
-// checkMessage checks that the error is one line, says what is wrong and what
-// is allowed, and does not contain the passwords of these tests.
+// checkMessage checks that the error is one line, says what is wrong and what is allowed, and contains
+// none of the passwords in these tests.
 func checkMessage(t *testing.T, err error, want string) {
 	t.Helper()
 	msg := err.Error()
@@ -136,15 +136,15 @@ func FuzzParseRedisURL(f *testing.F) {
 		if _, err := SingleAddr(spec); err == nil {
 			checkLedTo(t, spec, "127.0.0.1:1")
 		}
-		// A client can be created from anything that was parsed.
+		// A client can be created from every URL that is accepted.
 		if err := target.client(1, nil).Close(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// FuzzRedisURLKeepsPassword puts arbitrary passwords into URLs that are wrong
-// elsewhere, or that the password itself makes wrong.
+// FuzzRedisURLKeepsPassword puts arbitrary passwords into URLs with a mistake elsewhere, or in which the
+// password itself is the mistake. No error contains the password.
 func FuzzRedisURLKeepsPassword(f *testing.F) {
 	for _, seed := range []string{
 		"hunter2hunter2", "with/slash", "with@at", "with:colon", "with%zzescape", "with?query", "with,comma",

@@ -16,7 +16,7 @@ var (
 	errClosed = errors.New("closed")
 )
 
-// nothing is a look function that always finds a reason to wait.
+// nothing is a look function that never ends a wait.
 func nothing(context.Context, string) error { return nil }
 
 func TestWaitEndsWithWhatTheLookFinds(t *testing.T) {
@@ -110,7 +110,8 @@ func TestOneGoroutineLooksWhileThereAreWaiters(t *testing.T) {
 	})
 }
 
-// Close leaves no goroutine behind, which the end of the bubble checks.
+// Close ends all waits, including those that begin later. It leaves no goroutine behind, as the end of the
+// synctest bubble checks.
 func TestCloseEndsAllWaitsAlsoLaterOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(nothing)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What a server sends without a command, as it does for client-side caching, reaches the client
-// too, and the reply to a command comes after it. The tables of the lab relay everything else.
+// The relay passes on messages that a server sends without a command, as for client-side caching, before
+// the reply to the next command. The tables of the lab test everything else that is relayed.
 func TestRelayPassesPushes(t *testing.T) {
 	client, theirs := net.Pipe()
 	ours, server := net.Pipe()

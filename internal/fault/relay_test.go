@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// limit bounds the wait for something that happens immediately or not at all.
+// limit is the longest wait for an event that should happen immediately.
 const limit = 10 * time.Second
 
-// aWhile is how long to wait for something that must not happen, and would happen immediately.
+// aWhile is the time to wait for an event that must not happen, and would otherwise happen immediately.
 const aWhile = 20 * time.Millisecond
 
-// An echo serves lines back.
+// echo is a server that sends each line back.
 type echo struct {
 	addr  string
 	heard chan string
-	conns chan struct{} // one for each connection that was made
+	conns chan struct{} // gets a value for each accepted connection
 	done  chan struct{}
 }
 
@@ -89,7 +89,7 @@ func (e *echo) hearsNothing(t *testing.T) {
 	}
 }
 
-// newRelay starts a relay to an echo.
+// newRelay starts an echo server and a relay to it.
 func newRelay(t *testing.T) (*Relay, *echo) {
 	t.Helper()
 	e := newEcho(t)
@@ -104,7 +104,7 @@ func newRelay(t *testing.T) (*Relay, *echo) {
 func mustClose(t *testing.T, r *Relay) {
 	t.Helper()
 	inTime(t, "Close", func() {
-		if err := r.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // the second time
+		if err := r.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // closing it twice is allowed
 			t.Error(err)
 		}
 	})
@@ -150,7 +150,7 @@ func hears(t *testing.T, c net.Conn, want string) {
 	}
 }
 
-// ends checks that only the end of the connection is received.
+// ends checks that the connection ends before anything else is received.
 func ends(t *testing.T, c net.Conn) {
 	t.Helper()
 	n, err := c.Read(make([]byte, 1))
@@ -159,7 +159,7 @@ func ends(t *testing.T, c net.Conn) {
 	}
 }
 
-// talks checks that a client is served.
+// talks checks that the line reaches the server, and that the client gets it back.
 func talks(t *testing.T, c net.Conn, e *echo, line string) {
 	t.Helper()
 	say(t, c, line)
@@ -169,7 +169,8 @@ func talks(t *testing.T, c net.Conn, e *echo, line string) {
 	hears(t, c, line)
 }
 
-// More arrives than fits into the buffers of the connections.
+// The sender sends more than fits into the buffers of the connections, and closes its connection. All of
+// it arrives after Restore.
 func TestWhatIsInAHoleArrivesAfterItsSenderHasGone(t *testing.T) {
 	r, e := newRelay(t)
 	c := dial(t, r)
@@ -237,7 +238,7 @@ func TestNobodyNewGetsThroughAHole(t *testing.T) {
 	r.mu.Lock()
 	accepted := len(r.conns)
 	r.mu.Unlock()
-	if accepted -= 2; accepted > 1 { // not counting the earlier connection, and its server
+	if accepted -= 2; accepted > 1 { // without the two ends of the connection from before the hole
 		t.Errorf("%d connections were accepted in a hole, want at most the one that was waited for", accepted)
 	}
 	r.Restore()
@@ -260,7 +261,7 @@ func TestCutBreaksConnectionsUntilRestore(t *testing.T) {
 	ends(t, c)
 	ends(t, dial(t, r))
 	r.Restore()
-	talks(t, dial(t, r), e, "two") // not what was in the hole when the connection was cut
+	talks(t, dial(t, r), e, "two") // the line "lost" was dropped with the connection
 }
 
 func TestLostReplyWasExecuted(t *testing.T) {
@@ -342,8 +343,8 @@ func TestCloseEndsWhateverElseIsGoingOn(t *testing.T) {
 	}
 }
 
-// A late reply arrives in the end, and its request arrives immediately. Close does not wait for the
-// reply.
+// If replies are delayed, a request still arrives immediately, and its reply arrives after the delay.
+// Close does not wait for the reply.
 func TestLateRepliesArrive(t *testing.T) {
 	const late = 50 * time.Millisecond
 	r, e := newRelay(t)

@@ -109,8 +109,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The read reports the closed other end, as EOF, whether a deadline was set before or after it was
-// closed.
+// A read returns EOF if the other end of the pipe is closed, whether a read deadline was set before or
+// after that.
 func TestPipeTellsItsEndByTheRead(t *testing.T) {
 	for _, deadlineFirst := range []bool{true, false} {
 		mine, theirs := Pipe()

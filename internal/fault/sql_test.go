@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
-// gate records the statements that pass.
+// gate records the statements that pass through it.
 type gate struct{ passed []string }
 
 func (g *gate) hook(_ context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
@@ -29,7 +29,7 @@ func (g *gate) hook(_ context.Context, s fault.Statement, send func() (fault.Rep
 	return err
 }
 
-// each runs f on each database, with a table of one number, behind a gate.
+// each runs f on each kind of database, behind a gate, with a table that contains one number.
 func each(t *testing.T, f func(t *testing.T, g *gate, db *gorm.DB)) {
 	for _, spec := range backendtest.Kinds() {
 		t.Run(spec, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestEverythingPasses(t *testing.T) {
 	})
 }
 
-// A connection that was taken from another pool and breaks does not return to it, so its
-// transaction is rolled back.
+// A broken connection is not returned to the pool from which it was borrowed, so its transaction is
+// rolled back.
 func TestPoolDoesNotReturnABrokenConnection(t *testing.T) {
 	each(t, func(t *testing.T, _ *gate, db *gorm.DB) {
 		lender, err := db.DB()

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
-// A holder that resumes after the next holder has read can neither read nor write.
+// After the next holder has read the value, the late holder can neither read nor write it.
 func TestLateHolderIsRefusedByAValue(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
@@ -70,7 +70,7 @@ func wantValue(t *testing.T, v fence.Value, token int64, want string) {
 	}
 }
 
-// Tokens of two locks are not compared: the holder that read last may write.
+// The tokens of two locks cannot be compared. If both guard one value, the holder that read last may write.
 func TestLocksAreNotCompared(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		old := fence.Value{Client: rdb, Key: "{stock}", Fence: "{stock}:fence", Lock: "old"}
@@ -90,7 +90,7 @@ func TestLocksAreNotCompared(t *testing.T) {
 	})
 }
 
-// table returns the database with the table of fences, and one resource in it.
+// table creates the table of fences, with one resource in it, and returns the database.
 func table(t *testing.T, db *gorm.DB) *sql.DB {
 	t.Helper()
 	pool, err := db.DB()
@@ -108,7 +108,7 @@ func table(t *testing.T, db *gorm.DB) *sql.DB {
 	return pool
 }
 
-// holding runs f in a transaction of the holder with this token.
+// holding runs f in a transaction that first shows the token for the resource.
 func holding(ctx context.Context, db *sql.DB, token int64, resource string, f func(tx *sql.Tx) error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -126,7 +126,7 @@ func holding(ctx context.Context, db *sql.DB, token int64, resource string, f fu
 
 func nothing(*sql.Tx) error { return nil }
 
-// A late holder's transaction is refused; another transaction of the current holder is not.
+// A late holder's transaction is refused. The current holder may start another transaction.
 func TestLateHolderIsRefusedByATransaction(t *testing.T) {
 	backendtest.EachDatabase(t, func(t *testing.T, gdb *gorm.DB) {
 		db := table(t, gdb)
@@ -146,7 +146,7 @@ func TestLateHolderIsRefusedByATransaction(t *testing.T) {
 	})
 }
 
-// Transactions that show their tokens first lose no update, in whatever order they come.
+// Transactions that show their tokens first lose no update, regardless of their order.
 func TestTransactionsAreOneAfterTheOther(t *testing.T) {
 	backendtest.EachDatabase(t, func(t *testing.T, gdb *gorm.DB) {
 		db := table(t, gdb)

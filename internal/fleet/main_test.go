@@ -18,13 +18,13 @@ import (
 	"oversell/internal/fleet"
 )
 
-// role names the environment variable that makes this test binary a child of a test. Each role
-// prints a line when it is ready.
+// role is the name of the environment variable that makes this test binary run as a child of a test. A
+// child prints a line when it is ready.
 const role = "OVERSELL_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
-	case "echo": // answers each line, and ends politely with code 3
+	case "echo": // answers each line; after SIGTERM it exits with code 3
 		asked := make(chan os.Signal, 1)
 		signal.Notify(asked, syscall.SIGTERM)
 		go echo()
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println("ready")
 		time.Sleep(time.Minute)
-	case "parent": // has a child of its own, and prints its process id
+	case "parent": // starts a child and prints the child's process id
 		p, err := fleet.Start(command("stubborn"))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -61,13 +61,13 @@ func command(as string) *exec.Cmd {
 	return cmd
 }
 
-// talk is the connection between a test and its child.
+// talk is the connection from a test to its child.
 type talk struct {
 	io.Writer             // to the child
-	lines     chan string // from the child; closed when it says no more
+	lines     chan string // from the child; closed at the end of its output
 }
 
-// start runs a child until the end of the test, and waits until it is ready.
+// start starts a child that is killed at the end of the test, and waits until the child is ready.
 func start(t *testing.T, as string) (*fleet.Process, talk) {
 	t.Helper()
 	cmd := command(as)
@@ -89,7 +89,7 @@ func start(t *testing.T, as string) (*fleet.Process, talk) {
 	go said.listen(out)
 	t.Cleanup(func() {
 		p.Kill()
-		for range said.lines { // to the end, so that the reader is not left waiting
+		for range said.lines { // read to the end, so that the sending goroutine ends
 		}
 	})
 	if as == "echo" || as == "stubborn" {
@@ -109,7 +109,7 @@ func (s talk) listen(out *os.File) {
 	}
 }
 
-// next returns the next line of the child.
+// next returns the next line from the child.
 func (s talk) next(t *testing.T) string {
 	t.Helper()
 	select {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// A parent that is killed cannot stop its child: the kernel does it.
+// When a parent is killed, the kernel kills its child.
 func TestChildDiesWithAKilledParent(t *testing.T) {
 	parent, said := start(t, "parent")
 	pid := said.nextPid(t)
-	// Long enough for idle threads to end: the child depends on the thread that started it, not on
-	// the process.
+	// Give idle threads time to end. The kernel kills a child when the thread that started it ends, even if
+	// the process goes on.
 	time.Sleep(50 * time.Millisecond)
 	if !alive(pid) {
 		t.Fatal("the child died before its parent")
@@ -27,7 +27,7 @@ func TestChildDiesWithAKilledParent(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs. A zombie does not.
+// alive reports whether a process runs. A zombie does not count.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

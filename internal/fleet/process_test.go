@@ -17,7 +17,7 @@ func TestKillWaitsForTheEnd(t *testing.T) {
 	if p.State().Success() {
 		t.Error("a killed child has ended well")
 	}
-	p.Kill() // calling it again does no harm
+	p.Kill() // a second call does no harm
 	if err := p.Signal(os.Kill); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("a signal to a child that has ended: %v, want %v", err, os.ErrProcessDone)
 	}

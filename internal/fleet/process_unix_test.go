@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A child is asked to end, which a paused one hears only if it goes on.
+// Stop resumes a paused child, so that the child receives SIGTERM.
 func TestStopReachesAPausedChild(t *testing.T) {
 	p, _ := start(t, "echo")
 	if err := p.Pause(); err != nil {
@@ -51,7 +51,7 @@ func TestNothingRunsBetweenPauseAndContinue(t *testing.T) {
 	}
 }
 
-// Ctrl-C in a terminal goes to a process group.
+// A child has its own process group, so Ctrl-C in a terminal does not reach it.
 func TestChildHasAGroupOfItsOwn(t *testing.T) {
 	p, _ := start(t, "stubborn")
 	if group, err := syscall.Getpgid(p.Pid()); err != nil || group != p.Pid() {

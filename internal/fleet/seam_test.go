@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A fault meets the calls that it is meant for, and no others.
+// A fault meets only the calls for which it is set.
 func TestSeamsMeetTheRightCalls(t *testing.T) {
 	var s Seams
 	s.Set(Arm{At: []Seam{"here"}, Skip: 1, Every: 3, Most: 2})
@@ -24,7 +24,7 @@ func TestSeamsMeetTheRightCalls(t *testing.T) {
 	}
 }
 
-// A call that is held up goes on after the delay, or when its context ends.
+// A delayed call continues after the delay, or when its context ends.
 func TestDelayAtASeam(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0

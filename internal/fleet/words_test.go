@@ -10,7 +10,7 @@ import (
 	"oversell/internal/fleet"
 )
 
-// What one side has written the other reads, after Flush and Fetch.
+// After Flush on one side and Fetch on the other, the other side reads the written words.
 func TestTwoSeeTheSameWords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "words")
 	mine, err := fleet.CreateWords(path, 3)

@@ -78,8 +78,8 @@ func (l brokenLock) Unlock(context.Context) error {
 	return l.err
 }
 
-// A release is repeated only for RetryFor, not with a closed client, only if the lock
-// allows it, and only so many at a time.
+// A failed release is repeated only until RetryFor has passed, only if Retry allows it, and never with a
+// closed client. At most maxReleasing releases are repeated at the same time.
 func TestRepeatedReleaseEnds(t *testing.T) {
 	broken := errors.New("broken")
 	always := func(error) bool { return true }
@@ -119,7 +119,7 @@ func TestRepeatedReleaseEnds(t *testing.T) {
 	}
 }
 
-// askedLock calls meanwhile during each attempt.
+// askedLock calls the function meanwhile during each attempt.
 type askedLock struct {
 	fakeLock
 	meanwhile func(ctx context.Context)
@@ -130,7 +130,7 @@ func (l askedLock) TryLock(ctx context.Context) (bool, error) {
 	return l.fakeLock.TryLock(ctx)
 }
 
-// Neither the deadline nor the end of the wait interrupts a running attempt.
+// A running attempt is not interrupted when the deadline passes or the wait ends.
 func TestAttemptIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := oneLock{held: true}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// queue makes n callers wait for a lock, in the order of their ids.
+// queue starts n callers that wait for a lock in the order of their ids.
 func queue(t *testing.T, g Guard, in *inside, n int) *sync.WaitGroup {
 	var all sync.WaitGroup
 	for id := range n {
@@ -23,7 +23,7 @@ func queue(t *testing.T, g Guard, in *inside, n int) *sync.WaitGroup {
 
 func TestLineAsksWithOneCallerOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lock := oneLock{held: true} // by another process
+		lock := oneLock{held: true} // held by another process
 		var in inside
 		all := queue(t, lock.guard(&Line{Delay: 10 * time.Millisecond}), &in, 1000)
 		before := lock.timesAsked()
@@ -36,8 +36,8 @@ func TestLineAsksWithOneCallerOnly(t *testing.T) {
 	})
 }
 
-// The delay is only for locks of other processes. A release by its own process wakes the first
-// caller immediately.
+// A Line waits for Delay only while another process has the lock. A release in its own process wakes the
+// first caller immediately.
 func TestLineWakesOnRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lock oneLock
@@ -53,14 +53,14 @@ func TestLineWakesOnRelease(t *testing.T) {
 	})
 }
 
-// If the lock expires under its holder, the next caller enters.
+// If the lock expires while its holder still works, the next caller enters: a Line is not a lock.
 func TestLineIsNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lock oneLock
 		in := inside{stay: time.Second}
 		all := queue(t, lock.guard(&Line{Delay: 10 * time.Millisecond}), &in, 2)
 		lock.mu.Lock()
-		lock.held = false // it expires
+		lock.held = false // the lock expires
 		lock.mu.Unlock()
 		all.Wait()
 		if in.most != 2 {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// sell runs n read-work-write sections, each through the guard that pick
-// returns, and returns what is left of a stock of n.
+// sell runs n read-work-write sections, each through the guard that pick returns. It returns
+// the number of units that are left of n.
 func sell(t *testing.T, n int, pick func(caller int) Guard) int {
-	var mu sync.Mutex // only for the race detector: it is not held during a section
+	var mu sync.Mutex // only for the race detector; not held during a whole section
 	left := n
 	get := func() int { mu.Lock(); defer mu.Unlock(); return left }
 	set := func(v int) { mu.Lock(); defer mu.Unlock(); left = v }
@@ -54,7 +54,7 @@ func TestLocalIsOneMutexAProcess(t *testing.T) {
 	})
 }
 
-// A buyer who leaves does not interrupt a section that has begun.
+// If a buyer leaves during a section, the section's context does not end.
 func TestSectionIsNotCutByCancel(t *testing.T) {
 	var lock oneLock
 	for name, g := range map[string]Guard{

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// oneLock is the state that the fake locks of one test share: at most one is held.
+// oneLock is the state that all fake locks of a test share. At most one of them is held.
 type oneLock struct {
 	mu       sync.Mutex
 	held     bool
@@ -56,7 +56,7 @@ func (l *oneLock) timesAsked() int {
 	return l.asked
 }
 
-// guard returns a guard on l that waits by policy.
+// guard returns a guard that uses l and waits according to policy.
 func (l *oneLock) guard(policy Policy) Guard {
 	return &Distributed{New: func(string) Lock { return fakeLock{l} }, Policy: policy, NotHeld: []error{errGone}}
 }
@@ -66,10 +66,10 @@ var (
 	errLate = errors.New("too late")
 )
 
-// entry is what the callers of a test want to enter.
+// entry is the Entry that callers in the tests use.
 var entry = Entry{Key: "k", Owner: "o"}
 
-// inside counts how many callers are in a section at the same time.
+// inside counts the callers that are in a section at the same time.
 type inside struct {
 	mu         sync.Mutex
 	now, most  int
@@ -79,7 +79,7 @@ type inside struct {
 	whileThere func()
 }
 
-// section returns the section of the caller numbered id.
+// section returns the section of the caller with this id.
 func (i *inside) section(id int) func(context.Context) error {
 	return func(context.Context) error {
 		i.mu.Lock()

@@ -32,7 +32,7 @@ func TestBatchSizeFollowsTheDatabase(t *testing.T) {
 		t.Errorf("%d orders in a statement when the database is fast again, want 512", n)
 	}
 	p.Wrote(1, time.Second)
-	p.Wrote(0, 0) // nobody was served
+	p.Wrote(0, 0) // an empty batch
 	if n := guard.NewBatchSize(4).Size(); n != 4 {
 		t.Errorf("%d orders in the first statement, want no more than allowed", n)
 	}
@@ -55,7 +55,7 @@ func TestOneLineASecond(t *testing.T) {
 	})
 }
 
-// Wake has one step done, and one more if a step is under way.
+// Wake runs one step. If it is called during a step, one more step follows.
 func TestWakeDoesOneStep(t *testing.T) {
 	for _, during := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// waiting returns the policies that wait correctly.
+// waiting returns the policies that wait correctly: all except Recursive.
 func waiting() []Policy {
 	return []Policy{
 		&Line{Delay: 2 * time.Millisecond},
@@ -66,7 +66,7 @@ func TestPoliciesEndTheWaitWithItsCause(t *testing.T) {
 	}
 }
 
-// A buyer that waited n times buys n+1 times.
+// With the policy Recursive, a buyer that has waited n times buys n+1 times.
 func TestRecursiveFallsThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const waits = 3
@@ -104,7 +104,7 @@ func TestParsePolicy(t *testing.T) {
 	}
 }
 
-// ownWay is a lock with its own way of waiting.
+// ownWay is a lock whose Lock has its own way of waiting.
 type ownWay struct {
 	fakeLock
 	owner any
@@ -121,7 +121,8 @@ func (l *ownWay) Lock(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// The lock's context has the caller's values, and ends with the wait and its cause.
+// The context that a guard passes to Lock has the caller's values. It ends when the wait ends, with the
+// same cause.
 func TestLockThatWaitsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var one oneLock
@@ -151,11 +152,11 @@ func TestLockThatWaitsByItself(t *testing.T) {
 	}
 }
 
-// queuedLock is a lock with its own queue, and counts the waiters in it.
+// queuedLock is a lock with its own queue. It counts the waiters in the queue.
 type queuedLock struct {
-	place chan struct{} // has a value while the lock is held
+	place chan struct{} // contains a value while the lock is held
 	queue *atomic.Int32
-	err   error // of Lock
+	err   error // the error that Lock returns
 }
 
 func (l queuedLock) TryLock(context.Context) (bool, error) { return false, nil }
@@ -176,8 +177,8 @@ func (l queuedLock) Lock(ctx context.Context) error {
 	}
 }
 
-// One caller of a process is in the lock's own queue while another holds the lock; the others wait
-// in memory, in order of arrival, until the end of their wait.
+// Only one caller of a process waits in the lock's queue. The other callers wait in memory, in order of
+// arrival, until their wait ends.
 func TestOneCallerWaitsInTheLocksQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := queuedLock{place: make(chan struct{}, 1), queue: new(atomic.Int32)}
@@ -207,8 +208,8 @@ func TestOneCallerWaitsInTheLocksQueue(t *testing.T) {
 	})
 }
 
-// After a failed wait the lock is released, because it may have been taken. After a wait
-// that just ended it is not.
+// If Lock fails, the guard releases the lock, because Lock may have acquired it. If only the
+// wait has ended, the guard does not release it.
 func TestFailedWaitIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock := queuedLock{place: make(chan struct{}, 1), queue: new(atomic.Int32), err: errGone}

@@ -69,8 +69,8 @@ func TestLocalZooKeeper(t *testing.T) {
 	}
 	for _, c := range []struct{ ask, want time.Duration }{
 		{5 * time.Second, 5 * time.Second},
-		{200 * time.Millisecond, time.Second}, // the server's shortest session
-		{time.Hour, time.Minute},              // and its longest
+		{200 * time.Millisecond, time.Second}, // the server's shortest session timeout
+		{time.Hour, time.Minute},              // and the longest
 	} {
 		conn, err := DialZooKeeper(t.Context(), server.Addresses, c.ask)
 		if err != nil {
@@ -160,8 +160,7 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// The worst kind of outage is a server that accepts connections but never
-// answers.
+// Dialling a server that accepts connections but never answers fails in time.
 func TestUnreachableIsToldInTime(t *testing.T) {
 	deaf, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -211,7 +210,7 @@ func inTime(t *testing.T, dial func() error) {
 	}
 }
 
-// Without an installed etcd, one can be started only where the go command and the source are.
+// If no etcd is installed, one can be started only in the source tree, with the go command.
 func TestFindEtcd(t *testing.T) {
 	if _, err := exec.LookPath("etcd"); err == nil {
 		t.Skip("an etcd is installed: it is found anywhere")

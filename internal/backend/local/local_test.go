@@ -48,7 +48,7 @@ func TestDatabaseStartGivesUpWithContext(t *testing.T) {
 	}
 }
 
-// silent is a server that runs and never becomes ready.
+// silent describes a server that runs but never becomes ready.
 func silent(t *testing.T, timeout time.Duration) local.Command {
 	backendtest.Need(t, "sleep")
 	return local.Command{
@@ -144,8 +144,8 @@ func TestCloseEndsAStoppedServer(t *testing.T) {
 	}
 }
 
-// A Redis with an append-only log has all its data after a kill, and none once the
-// log is forgotten.
+// A Redis with an append-only log keeps its data if it is killed and restarted. After Forget has
+// removed the log, the data is gone.
 func TestForgetRemovesWhatAKilledServerHasWritten(t *testing.T) {
 	s := backendtest.RestartableRedis(t, "--appendonly", "yes", "--appendfsync", "no")
 	rdb := backendtest.DialRedis(t, s.URL)

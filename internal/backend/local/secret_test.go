@@ -16,7 +16,7 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// A restarted server keeps its password.
+// A private Redis refuses clients without its password, also after a restart.
 func TestPrivateRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
 	t.Parallel()
 	server := backendtest.RestartableRedis(t)
@@ -28,7 +28,7 @@ func TestPrivateRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
 	backendtest.DialRedis(t, server.URL)
 }
 
-// open connects to a private database, for the length of the test.
+// open connects to a private database until the end of the test.
 func open(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	c, err := mysql.ParseDSN(dsn)
@@ -45,7 +45,7 @@ func open(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// Starting a server takes longer than all these checks, so they share one.
+// These checks share one server, because starting a server takes longer than all of them.
 func TestPrivateDatabase(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	for _, part := range []struct {
@@ -90,7 +90,7 @@ func letsNobodyIn(t *testing.T, server *backendtest.LocalDatabase) {
 	}
 }
 
-// serverFolder is where a database server keeps its files.
+// serverFolder returns the folder in which a database server keeps its files.
 func serverFolder(t *testing.T, server *backendtest.LocalDatabase) string {
 	t.Helper()
 	var dir string
@@ -153,7 +153,7 @@ func touchesNoFiles(t *testing.T, server *backendtest.LocalDatabase) {
 	}
 }
 
-// The shop's user may not do what only an administrator may.
+// givesOneDatabase checks that the shop's user cannot run statements that only an administrator may run.
 func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
 	user, admin := open(t, server.URL), open(t, server.AdminURL)
 	var id int64
@@ -181,7 +181,8 @@ func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
 	}
 }
 
-// Every user of the machine can read the list of processes.
+// showsNoPassword checks that no server has a password in its command line, which every user of the
+// machine can read.
 func showsNoPassword(t *testing.T, server *backendtest.LocalDatabase) {
 	commandLine := func(pid int) string { return fmt.Sprintf("/proc/%d/cmdline", pid) }
 	redisServer := backendtest.RestartableRedis(t)
@@ -212,8 +213,8 @@ func showsNoPassword(t *testing.T, server *backendtest.LocalDatabase) {
 	}
 }
 
-// An acknowledged commit survives the kill of its server: an order that was
-// confirmed to a buyer must not disappear.
+// hasWhatItAcknowledged checks that an acknowledged commit survives a kill of the server, because
+// an order that was confirmed to a buyer must not disappear.
 func hasWhatItAcknowledged(t *testing.T, server *backendtest.LocalDatabase) {
 	db := open(t, server.URL)
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE rows_of (id INT PRIMARY KEY)"); err != nil {

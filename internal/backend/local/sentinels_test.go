@@ -21,7 +21,8 @@ func TestSentinels(t *testing.T) {
 	t.Run("a failover that is given up", func(t *testing.T) { failoverGivesUpWithContext(t, s) })
 }
 
-// Each failover loses exactly the writes after a cut, although the bystander has acknowledged them.
+// failsOver checks that a failover loses exactly the writes after the cut, although the bystander (the
+// replica that is not promoted) has acknowledged them.
 func failsOver(t *testing.T, s *local.Sentinels) {
 	rdb := backendtest.DialRedis(t, s.URL())
 	for range 2 {
@@ -77,7 +78,7 @@ func eventually(t *testing.T, is func() error) {
 	}
 }
 
-// acknowledged writes a key, and returns how many replicas have it, once n do.
+// acknowledged writes a key, waits up to a second for n replicas, and returns the number that have the key.
 func acknowledged(t *testing.T, server *local.Redis, n int) (have int64) {
 	t.Helper()
 	rdb := backendtest.DialRedis(t, server.URL())
@@ -97,7 +98,7 @@ func acknowledged(t *testing.T, server *local.Redis, n int) (have int64) {
 	return have
 }
 
-// Heal ends a failover that its caller has given up on.
+// After a Failover whose context has ended, Heal restores the servers, and the next Failover succeeds.
 func failoverGivesUpWithContext(t *testing.T, s *local.Sentinels) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -112,7 +113,7 @@ func failoverGivesUpWithContext(t *testing.T, s *local.Sentinels) {
 	}
 }
 
-// groups start several servers that belong together.
+// groups contains functions that start several servers that belong together.
 var groups = map[string]func(ctx context.Context) (addrs []string, stop func() error, err error){
 	"sentinel": func(ctx context.Context) ([]string, func() error, error) {
 		s, err := local.StartSentinels(ctx)
@@ -137,8 +138,8 @@ var groups = map[string]func(ctx context.Context) (addrs []string, stop func() e
 	},
 }
 
-// Any program of any user on this machine can dial the servers, so they need passwords. Nothing is
-// left of them when they are closed, or do not start in time.
+// The servers refuse clients without the password, because every user of the machine can dial them. They
+// leave nothing behind when they are closed, or when they do not start in time.
 func TestServersThatBelongTogether(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	for name, start := range groups {

@@ -15,8 +15,8 @@ import (
 	"oversell/internal/locks/redlock"
 )
 
-// lazily returns servers that are closed at the end of the test, and the folder in which an etcd
-// would keep its files.
+// lazily returns servers that start on first use and are closed at the end of the test. It also returns
+// the folder in which an etcd would keep its files.
 func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir string) {
 	t.Helper()
 	dir = backendtest.EmptyTempDir(t)
@@ -32,8 +32,7 @@ func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir s
 	return l, dir
 }
 
-// clients returns the connections of a process, which are closed at the end of
-// the test.
+// clients returns the connections of a new process, which are closed at the end of the test.
 func clients(t *testing.T, l *Servers) *Clients {
 	t.Helper()
 	c, err := l.Dial(t.Context(), time.Minute)
@@ -48,9 +47,8 @@ func clients(t *testing.T, l *Servers) *Clients {
 	return c
 }
 
-// sells runs a section under the lock of a strategy and returns its error. It tries again while the
-// nodes of redlock, which have 50 ms, answer too late: a test must not fail because the machine is
-// busy.
+// sells runs a section under the lock of a strategy and returns its error. It tries again if the nodes of
+// redlock do not answer within their 50 ms, so that the test does not fail because the machine is busy.
 func sells(t *testing.T, c *Clients, name string) error {
 	t.Helper()
 	o := c.Add(catalog.Options{TTL: time.Minute, Policy: guard.Fixed{Delay: time.Millisecond}})
@@ -70,7 +68,7 @@ func sells(t *testing.T, c *Clients, name string) error {
 	}
 }
 
-// Each server starts when it is first used, and not before.
+// A server does not start before its first use.
 func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 	backendtest.System(t)
 	l, dir := lazily(t, Specs{Redlock: "embedded", Etcd: "local"}, catalog.NeedsNodes, catalog.NeedsEtcd)
@@ -97,7 +95,7 @@ func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 	}
 }
 
-// An etcd that has failed does not recover. Its strategy reports that immediately.
+// If a private etcd has failed, its strategy immediately reports the cause.
 func TestServerThatFailedSinceIsTold(t *testing.T) {
 	backendtest.System(t)
 	broken := make(chan struct{})
@@ -138,7 +136,7 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 	}
 }
 
-// The user's own servers are checked immediately, and a server that is to be started must be
+// New fails if the user's own servers cannot be reached, or if a server that would be started later is not
 // installed.
 func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())

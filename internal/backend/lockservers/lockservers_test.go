@@ -44,7 +44,7 @@ func TestWrongSpecs(t *testing.T) {
 	}
 }
 
-// A minority of nodes may be down when a process starts.
+// A process can start and sell while a minority of nodes is down.
 func TestNodesMayBeAway(t *testing.T) {
 	l, _ := lazily(t, Specs{Redlock: "embedded"}, catalog.NeedsNodes)
 	all, _, err := l.Open(t.Context(), catalog.NeedsNodes)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// thing is opened by the tests, and counts how often it is closed.
+// thing is what the tests open on demand. It counts the calls of Close.
 type thing struct{ closed int }
 
 func (t *thing) Close() error {
@@ -60,7 +60,7 @@ func TestManyWhoAskAtOnceOpenOnce(t *testing.T) {
 	})
 }
 
-// A caller whose context ends stops waiting. The attempt continues for the others.
+// A caller whose context ends stops waiting for the start. The start continues for the other callers.
 func TestWaitForAStartEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		enough := errors.New("waited long enough")

@@ -27,7 +27,7 @@ func TestLeaseIsWhatTheServerGives(t *testing.T) {
 	}
 }
 
-// The terms depend on the server that is running.
+// Ask returns the terms of the running servers.
 func TestServersAreAskedForTheirTerms(t *testing.T) {
 	terms, err := Ask(t.Context(), Addresses{catalog.NeedsEtcd: {leasetest.Etcd(t)}})
 	if err != nil {

@@ -66,7 +66,7 @@ func TestConnectionsCountWhileTheyAreOutOfThePool(t *testing.T) {
 		}
 		exec("one")
 		want(time.Second, 1)
-		time.Sleep(time.Hour) // in the pool
+		time.Sleep(time.Hour) // the connection is in the pool
 		exec("two")
 		want(2*time.Second, 2)
 

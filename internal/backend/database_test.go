@@ -200,8 +200,7 @@ func TestTransactionDoesNotWaitForAQueryOutside(t *testing.T) {
 	})
 }
 
-// TestSQLiteWaitEndsWithContext checks that a writer that waits for a lock
-// stops waiting when its context ends.
+// A writer that waits for SQLite's lock stops waiting when its context ends.
 func TestSQLiteWaitEndsWithContext(t *testing.T) {
 	db := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
 	holder := db.Begin()

@@ -15,7 +15,7 @@ import (
 func TestCluster(t *testing.T) {
 	url := backendtest.Redis(t, "local:cluster")
 	rdb := backendtest.DialRedis(t, url)
-	checkCounts(t, rdb) // writes to every master
+	checkCounts(t, rdb) // the commands go to every master
 	checkRedisName(t, rdb, url, "(cluster, 3 masters)")
 	var used int
 	user, nodes, _ := strings.Cut(url, "@")

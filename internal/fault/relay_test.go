@@ -328,7 +328,7 @@ func TestCloseEndsWhateverElseIsGoingOn(t *testing.T) {
 				defer c.Close()
 				_ = c.SetDeadline(time.Now().Add(limit))
 				fmt.Fprintln(c, "x")
-				_, _ = io.Copy(io.Discard, c) // until the relay closes it
+				_, _ = io.Copy(io.Discard, c) // until the relay closes the connection
 			}
 		})
 		others.Go(func() {

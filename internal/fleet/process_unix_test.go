@@ -37,7 +37,7 @@ func TestNothingRunsBetweenPauseAndContinue(t *testing.T) {
 	fmt.Fprintln(said, "are you there?")
 	for silent := false; !silent; {
 		select {
-		case <-said.lines: // the signal takes a moment to reach every thread
+		case <-said.lines: // not every thread of the child has been stopped yet
 			fmt.Fprintln(said, "are you there?")
 		case <-time.After(50 * time.Millisecond):
 			silent = true

@@ -42,7 +42,7 @@ func TestFailedSectionReleases(t *testing.T) {
 	}
 }
 
-// tellingLock cancels its holder's context when the lease is lost, like stage 6.
+// tellingLock cancels its holder's context when the lease is lost, as v6_watchdog does.
 type tellingLock struct {
 	fakeLock
 	lost context.Context

@@ -227,8 +227,8 @@ func breaking(w *World, n int) *redis.Client {
 	}))
 }
 
-// If reading the keys fails at any point, nothing is recorded about the keys and the lock, and the
-// outcome of the cell is Unknown.
+// If reading the keys fails at any point, the trace contains nothing about the keys and the lock, and
+// the outcome of the cell is Unknown.
 func TestLookThatFails(t *testing.T) {
 	for n := 1; n <= 3; n++ { // TYPE, PTTL, GET
 		inWorld(t, func(t *testing.T, w *World) {

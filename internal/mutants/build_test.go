@@ -134,7 +134,7 @@ func TestMutantsOfSalesAreNoticed(t *testing.T) {
 	}
 }
 
-// fails runs the test that the mutant names.
+// fails runs the test that the mutant names, and reports whether it fails.
 func (m saleMutant) fails(t *testing.T, overlay string) (out string, failed bool) {
 	t.Helper()
 	var match []string

@@ -7,7 +7,7 @@ import (
 
 // mutant is one fault that is put into the source of a lock.
 type mutant struct {
-	Stage    string // the folder in internal/locks
+	Stage    string // the name of a folder in internal/locks
 	File     string // the name of the file in that folder
 	Old, New string // the text to replace, which occurs once in the file, and its replacement
 	Breaks   string // what goes wrong with the fault

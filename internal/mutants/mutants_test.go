@@ -12,7 +12,7 @@ const root = "../.."
 // edit replaces the text old in a file by the text new.
 type edit struct{ path, old, new string }
 
-// mutated returns the text of the file with the change applied.
+// mutated returns the text of the file after the edit.
 func mutated(t *testing.T, e edit) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(root, e.path))

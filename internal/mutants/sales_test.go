@@ -20,10 +20,10 @@ func (m saleMutant) edit() edit { return edit{m.File, m.Old, m.New} }
 // tests returns the folder of the test.
 func (m saleMutant) tests() string { return cmp.Or(m.In, path.Dir(m.File)) }
 
-// inTheLab is the package whose tests run the tables of the lab.
+// inTheLab is the folder of the package whose tests run the tables of the lab.
 const inTheLab = "internal/lab/anomalies"
 
-// inTheStock is the package whose tests consume accepted orders.
+// inTheStock is the folder of the package whose tests consume accepted orders.
 const inTheStock = "internal/stock"
 
 // ofSales returns the mutants of sales.

@@ -60,7 +60,7 @@ func silent(t *testing.T, timeout time.Duration) local.Command {
 	}
 }
 
-// TestStartTriesAnotherPort occupies the first port that a server is given.
+// If the first port that Start chooses is in use, Start tries another port.
 func TestStartTriesAnotherPort(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	path, err := local.RedisPath()

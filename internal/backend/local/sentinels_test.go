@@ -173,7 +173,7 @@ func TestServersThatBelongTogether(t *testing.T) {
 	}
 }
 
-// letsNoStrangerIn checks that a server refuses clients without its password.
+// letsNoStrangerIn checks that the server at addr refuses clients without its password.
 func letsNoStrangerIn(t *testing.T, addr string) {
 	t.Helper()
 	if !strings.HasPrefix(addr, "127.0.0.1:") {

@@ -29,7 +29,7 @@ func TestHoldsNeedsEvidence(t *testing.T) {
 		what     string
 		requires lab.Claim
 		run      func(w *lab.World)
-		missing  string // "" if there is evidence
+		missing  string // the missing evidence, or ""
 	}{
 		{"had it", had("A"), func(w *lab.World) { lock(w, "A") }, ""},
 		{"never had it", had("A", "B"), func(w *lab.World) { lock(w, "A") }, "B never had the lock"},

@@ -21,7 +21,7 @@ func subject(t *testing.T, name string) lab.Subject {
 	return c[0]
 }
 
-// called returns the anomalies with these names.
+// called returns the anomalies with the given names.
 func called(t *testing.T, names ...string) []lab.Scenario {
 	t.Helper()
 	scenarios, err := lab.FindScenarios(All(), names)

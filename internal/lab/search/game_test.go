@@ -46,7 +46,7 @@ func TestWatchdogIsOutlivedByAFreezeOnly(t *testing.T) {
 	}
 }
 
-// wins reports whether a schedule wins a level.
+// wins reports whether the schedule in text wins a level.
 func wins(t *testing.T, l lab.Level, text string) bool {
 	t.Helper()
 	moves, err := lab.ParseMoves(text)

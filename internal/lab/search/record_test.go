@@ -54,7 +54,7 @@ func TestRecordedBreaksAreReplayed(t *testing.T) {
 	}
 }
 
-// The tables in the docs are generated from the record.
+// The tables in the docs contain the results of the record.
 func TestDocsHaveTheRecord(t *testing.T) {
 	r := Recorded()
 	for file, words := range map[string]Words{"results.md": English, "results.zh-CN.md": Chinese} {

@@ -46,7 +46,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer x.close()
-			x.root.program.histories = nil // no two histories are merged
+			x.root.program.histories = nil // so that no two histories are merged
 			e, err := x.engine()
 			if err != nil {
 				t.Fatal(err)

@@ -78,7 +78,7 @@ func cells() []lab.Cell {
 	return out
 }
 
-// traces returns the traces by cell.
+// traces returns a trace for each cell that has one.
 func traces() map[string][]lab.Event {
 	return map[string][]lab.Event{
 		"check-then-delete/v3_uuid":                   checkThenDelete(),

@@ -112,7 +112,7 @@ func TestPageKeys(t *testing.T) {
 const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><!--'"` +
 	"`${window.pwned = 1}`"
 
-// TestPageEscapes draws a report in which every text is hostile.
+// TestPageEscapes opens a page in which every text is hostile, and checks that none of it is executed.
 func TestPageEscapes(t *testing.T) {
 	r := lab.Report{
 		Manifest: lab.Manifest{Redis: hostile, Go: hostile, OS: hostile, Version: hostile,

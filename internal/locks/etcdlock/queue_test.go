@@ -23,7 +23,7 @@ const (
 	methodWatch = "/etcdserverpb.Watch/Watch"
 )
 
-// A tap intercepts the calls of a client.
+// tap intercepts the calls of a client.
 type tap struct {
 	before, after func(method string) // may be nil; for a watch, after is called when it has been created
 	invoke        func(ctx context.Context, method string, send func(context.Context) error) error
@@ -201,7 +201,7 @@ func TestLostReply(t *testing.T) {
 		locktest.Unlock(t, a)
 	}
 	leasetest.Eventually(t, "no keys", func() bool { return len(keys(t, client)) == 0 })
-	// The other source keeps its lease.
+	// Only the other source still has a lease.
 	leasetest.Eventually(t, "the leases given up", func() bool { return len(leases(t, client)) == 1 })
 }
 

@@ -104,21 +104,21 @@ func (l *memoryLink) pass(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case <-restored: // messages on their way are lost
+	case <-restored: // a message that is on its way is lost
 		return errMemoryCut
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// memorySession is a session of a process with the server.
+// memorySession is a process's session with the server.
 type memorySession struct {
 	*lease.Session
 	server *memory
 	link   *memoryLink
 }
 
-// call sends a request, which the server executes even if the reply is lost.
+// call sends a request. The server executes it even if the reply is lost.
 func (n *memorySession) call(ctx context.Context, do func() error) error {
 	if err := n.link.pass(ctx); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (n *memorySession) retry(ctx context.Context, do func() error) error {
 	}
 }
 
-// memorySource returns the source of a process.
+// memorySource returns a new process's source.
 func memorySource(t *testing.T, server *memory, link *memoryLink, ttl time.Duration) *lease.Source {
 	open := func(ctx context.Context, s *lease.Source) (*lease.Session, error) {
 		sent, n := time.Now(), &memorySession{server: server, link: link}

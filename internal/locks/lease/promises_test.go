@@ -33,16 +33,16 @@ type processes struct {
 	named  func(process int, key string) *lease.Mutex // returns a new handle
 	places func() int                                 // returns the length of the queue of mutex on the server
 	leases func() int                                 // returns the number of leases on the server; nil: not checked
-	end    func(process int) error                    // ends a process cleanly
+	end    func(process int) error                    // shuts a process down
 }
 
 // mutex returns a new handle on the lock under test, and other returns a handle on another lock.
 func (p processes) mutex(process int) *lease.Mutex { return p.named(process, "a") }
 func (p processes) other(process int) *lease.Mutex { return p.named(process, "b") }
 
-// A kind describes a kind of lock under test.
+// kind describes a kind of lock under test.
 type kind struct {
-	// serve starts processes. The network of the first one may fail.
+	// serve starts processes. The network of the first process may fail.
 	serve         func(t *testing.T, processes int, ttl time.Duration) (leasetest.Network, processes)
 	notHeld, lost error
 	virtual       bool // the tests run in virtual time
@@ -54,7 +54,7 @@ var locks = map[string]kind{
 	"zookeeper": {serve: inZooKeeper, notHeld: zklock.ErrNotHeld, lost: zklock.ErrLost},
 }
 
-// start starts processes whose network does not fail.
+// start starts n processes whose network does not fail.
 func (l kind) start(t *testing.T, n int, ttl time.Duration) processes {
 	_, ps := l.serve(t, n, ttl)
 	return ps
@@ -135,7 +135,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// check checks each promise in a subtest.
+// check tests each promise in a subtest.
 func check(t *testing.T, lock kind) {
 	for name, scenario := range map[string]func(t *testing.T, lock kind){
 		"one holder at a time":                            exclusive,
@@ -163,7 +163,7 @@ func check(t *testing.T, lock kind) {
 	lock.try(t, "Unlock is told when the server is away", func(t *testing.T) { unlockWhileAway(t, lock) })
 }
 
-// try runs a scenario as a subtest.
+// try runs a scenario as a subtest, in virtual time if the lock allows that.
 func (l kind) try(t *testing.T, name string, scenario func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) {
 		if l.virtual {

@@ -139,8 +139,8 @@ var (
 	promised = regexp.MustCompile(`(?m)^--(?: Returns)? +(-?\w+|\{.*\}):`)
 )
 
-// A script's header names each of its KEYS and ARGV, with units, and each value it returns; and
-// every key that it uses is in KEYS.
+// A script's header names each of its KEYS and ARGV, with units, and each value that it returns. Every
+// key that a script uses is in KEYS.
 func TestScripts(t *testing.T) {
 	for _, dir := range folders(t) {
 		for _, name := range files(t, dir, "*.lua") {

@@ -29,7 +29,7 @@ func TestPauseAndCancel(t *testing.T) {
 	}
 }
 
-// A reply that comes after its caller has given up is dropped.
+// If a reply arrives after its caller has given up, it is dropped.
 func TestLateReplyAndCancel(t *testing.T) {
 	s := locktest.Start(t)
 	pause := locktest.NewPause()

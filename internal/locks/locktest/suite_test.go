@@ -69,7 +69,7 @@ type lent struct {
 	*lock.Mutex
 
 	process redis.UniversalClient
-	holds   *sync.Map // the number of holders, by process
+	holds   *sync.Map // the number of callers that have the lock, by process
 }
 
 func (m lent) TryLock(ctx context.Context) (bool, error) {
@@ -140,7 +140,7 @@ func TestBrokenLocksBreakTheirPromise(t *testing.T) {
 	}
 }
 
-// fake is a lock that always returns the same results.
+// fake is a lock whose methods always return the same results.
 type fake struct{ err error }
 
 var errFake = errors.New("no lock today")

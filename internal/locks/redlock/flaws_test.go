@@ -39,7 +39,7 @@ func TestClockJumpLetsSecondIn(t *testing.T) {
 		time.Sleep(limit)
 		ns[2].FastForward(ttl)
 		enter(t, a, b, ctx)
-		<-ctx.Done() // at its next renewal, which is too late
+		<-ctx.Done() // a's next renewal comes too late
 		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
 		}

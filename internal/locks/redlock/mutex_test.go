@@ -228,7 +228,7 @@ func TestLateSetStaysUntilTTL(t *testing.T) {
 	})
 }
 
-// If the majority answers after the validity has passed, the lock is not held.
+// If a majority answers only after the validity has passed, TryLock does not get the lock.
 func TestTooLateIsNotHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -306,7 +306,7 @@ func TestCancelledTryLock(t *testing.T) {
 	})
 }
 
-// An Unlock without a quorum returns soon, and the lock expires after the ttl.
+// An Unlock that does not reach a quorum returns soon, and the lock expires after the ttl.
 func TestUnlockWithoutQuorum(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {

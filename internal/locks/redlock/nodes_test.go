@@ -70,7 +70,7 @@ func (ns nodes) hooks() hooks {
 	return hs
 }
 
-// tokens returns the value of key on each node, "" if there is none.
+// tokens returns the value of key on each node, or "" where the key does not exist.
 func (ns nodes) tokens(key string) []string {
 	var tokens []string
 	for _, n := range ns {

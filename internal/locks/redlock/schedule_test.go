@@ -94,8 +94,8 @@ func (c contender) work(ctx context.Context) {
 	})
 }
 
-// run runs one schedule of four contenders. A crashed node stays down for away,
-// and atOnce nodes are faulty at the same time.
+// run runs one schedule of four contenders. A crashed node stays down for the time away, and up to
+// atOnce nodes are faulty at the same time.
 func (s *tally) run(t *testing.T, seed uint64, away time.Duration, atOnce int) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChaos(seed, scheduleTTL, away, atOnce)

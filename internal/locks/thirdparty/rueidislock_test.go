@@ -68,7 +68,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-// A library that is never used does not connect, and can be closed.
+// A Rueidislock that is never used does not connect, and can be closed.
 func TestNoLockNoConnection(t *testing.T) {
 	dialled := 0
 	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -93,7 +93,7 @@ func TestNoLockNoConnection(t *testing.T) {
 	}
 }
 
-// Many concurrent first callers create one Locker, with one connection.
+// If many callers use a new Rueidislock at the same time, only one Locker with one connection is created.
 func TestOneLockerAProcess(t *testing.T) {
 	server := backendtest.RestartableRedis(t)
 	rdb := backendtest.DialRedis(t, server.URL)
@@ -139,7 +139,7 @@ func TestGoesWhereGoRedisGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := backendtest.DialRedis(t, url(t))
 			lib := newRueidislock(t, rdb, ttl)
-			for i := range 4 { // in a cluster, these are not all on one node
+			for i := range 4 { // in a cluster, these keys are not all on one node
 				key := fmt.Sprintf("oversell:{%d}:lock", i)
 				m := lib.New(key)
 				mustLock(t, m)

@@ -75,7 +75,7 @@ func newRueidislock(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) 
 	return lib
 }
 
-// stage is one library on one Redis, with the test's own key.
+// stage is one library on one Redis, with a key for the test.
 type stage struct {
 	library
 	rdb redis.UniversalClient
@@ -159,7 +159,7 @@ func still(t testing.TB, out <-chan error, d time.Duration) {
 	}
 }
 
-// ended returns the error of a wait.
+// ended waits for the end of a wait and returns its error.
 func ended(t testing.TB, out <-chan error) error {
 	t.Helper()
 	select {
@@ -271,7 +271,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// A silent Redis delays neither a wait nor an Unlock beyond its time limit.
+// If Redis does not answer, a wait and an Unlock still return within their time limits.
 func TestSilentRedis(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	for _, lib := range all() {

@@ -35,7 +35,7 @@ func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 func TestOrphanStaysForEver(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")
-		a.MustLock() // and dies
+		a.MustLock() // then a dies
 		w.FastForward(365 * 24 * time.Hour)
 		b.MustNotLock()
 	})

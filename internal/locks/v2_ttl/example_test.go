@@ -19,7 +19,7 @@ func Example() {
 
 	late, holder, third := lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl)
 	fmt.Println(late.TryLock(ctx))
-	server.FastForward(ttl) // the lock of late has expired
+	server.FastForward(ttl) // late's lock has expired
 	fmt.Println(holder.TryLock(ctx))
 	fmt.Println(late.Unlock(ctx)) // deletes holder's lock
 	fmt.Println(third.TryLock(ctx))

@@ -19,7 +19,7 @@ func Example() {
 
 	late, holder, third := lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl)
 	fmt.Println(late.TryLock(ctx))
-	server.FastForward(ttl) // the lock of late has expired
+	server.FastForward(ttl) // late's lock has expired
 	fmt.Println(holder.TryLock(ctx))
 	fmt.Println(late.Unlock(ctx)) // finds holder's token
 	fmt.Println(third.TryLock(ctx))
@@ -40,7 +40,7 @@ func Example_checkThenDelete() {
 
 	late, holder, third := lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl), lock.New(rdb, "lock", ttl)
 	server.Hook.On(locktest.Command("del"), 1, func(_ context.Context, send func() error) error {
-		server.FastForward(ttl) // late has read its own token, and sends DEL late
+		server.FastForward(ttl) // late has read its own token, and is delayed before its DEL
 		fmt.Println(holder.TryLock(ctx))
 		return send()
 	})

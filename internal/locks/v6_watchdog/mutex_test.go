@@ -82,7 +82,7 @@ func TestPausedHolderWritesTooLate(t *testing.T) {
 		witness.Enter("b")
 		w.Expect(ctx.Err() == nil, "the context has ended: %v", context.Cause(ctx))
 		w.Expect(witness.Most() == 2, "there were not two holders at once")
-		<-ctx.Done() // at its next renewal, which comes too late
+		<-ctx.Done() // a's next renewal comes too late
 		w.Expect(context.Cause(ctx) == ErrLost, "the context's cause is %v", context.Cause(ctx))
 		a.MustNotHold()
 		b.MustUnlock()

@@ -67,7 +67,7 @@ func TestPausedHolderIsFenced(t *testing.T) {
 			w.Expect(ctx.Err() == nil, "the context has ended: %v", context.Cause(ctx))
 			w.Expect(res.use(a.Token()) != checks, "with checks %v the late holder is treated the wrong way", checks)
 			w.Expect(res.use(b.Token()), "the holder is refused")
-			<-ctx.Done() // at its next renewal, which comes too late
+			<-ctx.Done() // a's next renewal comes too late
 			a.MustNotHold()
 		})
 	}

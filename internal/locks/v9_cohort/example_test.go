@@ -10,7 +10,7 @@ import (
 	lock "oversell/internal/locks/v9_cohort"
 )
 
-// The waiters of one process hand the lock on without asking Redis.
+// The waiters of one process hand the lock on without a request to Redis.
 func Example() {
 	server := locktest.NewServer()
 	defer server.Close()

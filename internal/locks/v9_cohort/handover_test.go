@@ -89,7 +89,7 @@ var errReadOnly = errors.New("READONLY You can't write against a read only repli
 // outage is much shorter than the ttl patient.
 const outage = time.Second
 
-var patient = 30 * outage // a ttl
+var patient = 30 * outage // a long ttl
 
 // If Redis fails for a while just as the lock is released, the next waiter gets the lock
 // soon after Redis answers again, and does not wait for the ttl to pass.
@@ -144,7 +144,7 @@ func retries(h *locktest.Holder) {
 func TestFailedGivingUpIsTriedAgain(t *testing.T) {
 	locktest.Scenario(t, withTTL(&patient), func(w *locktest.World) {
 		a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
-		// The reply to a is lost, and so is the request that releases the lock.
+		// The reply to a's TryLock is lost, and the request that releases the lock fails.
 		rule := a.Hook.On(locktest.Any, -1, locktest.LoseReply(locktest.ErrCut))
 		a.Hook.On(locktest.Script(leaveSource), 3, locktest.Fail(errReadOnly))
 		time.AfterFunc(outage, rule.Off)

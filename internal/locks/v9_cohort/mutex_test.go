@@ -78,7 +78,7 @@ func TestFIFOInAProcess(t *testing.T) {
 	})
 }
 
-// The other processes get their turn after maxPasses, no matter how many waiters one process has.
+// A process hands the lock on among its own waiters at most maxPasses times before another process gets it.
 // Tokens grow from holder to holder, within a process and from one process to the next.
 func TestProcessesTakeTurns(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {

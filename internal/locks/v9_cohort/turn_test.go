@@ -27,7 +27,7 @@ func TestLostHoldLetsItsProcessGoOn(t *testing.T) {
 			lost := a.Context()
 			served, _ := b.Wait()
 			lose(w, a)
-			time.Sleep(ttl + ttl/3) // a hangs
+			time.Sleep(ttl + ttl/3) // a hangs for longer than its lease
 			mustBeServed(w, served, "b")
 			w.Expect(errors.Is(context.Cause(lost), ErrLost), "%s: the cause of a's context is %v", name,
 				context.Cause(lost))
@@ -55,7 +55,7 @@ func TestLostHoldIsNotHandedOn(t *testing.T) {
 		served, _ := b.Wait()
 		mu.Lock()
 		lost := mutex(a).turn.hold
-		lost.expires = time.Now() // and the timer has not fired yet
+		lost.expires = time.Now() // although the timer has not fired yet
 		mu.Unlock()
 		asked := a.Hook.Count(locktest.Script(lockSource))
 		a.MustNotHold()

@@ -159,7 +159,7 @@ func TestLostReply(t *testing.T) {
 	}
 	locktest.Unlock(t, a)
 
-	// The same happens, but the caller has given up before the connection is back.
+	// If the caller gives up before the connection is restored, its node is removed.
 	relay.LoseReply()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error, 1)
@@ -195,7 +195,7 @@ func TestEndedSessionIsReplaced(t *testing.T) {
 		holder := New(s, key+name+"held before")
 		leasetest.MustLock(t, holder)
 		ctx, before := holder.Context(t.Context()), opened
-		last.id++ // as if the connection had a new session
+		last.id++ // as if the connection belonged to a new session
 		m := New(s, key+name)
 		acquire(m)
 		if opened != before+1 {
@@ -239,8 +239,8 @@ func nodes(t *testing.T, conn *zk.Conn, key string) []string {
 	return names
 }
 
-// If a process may not delete its own node, Unlock returns an error instead of
-// retrying forever.
+// If a process has no permission to delete its own node, Unlock returns an error and does not
+// retry forever.
 func TestUnlockThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	here, conn := newSource(t, leasetest.ZooKeeper(t), timeout)

@@ -152,8 +152,8 @@ func TestOnlyChangesAreInTheTrace(t *testing.T) {
 	})
 }
 
-// The trace shows the ttl at the time of the event, although it is read later. Two reads count as
-// unchanged if the second ttl may be the first one, run down.
+// The trace shows the ttl at the time of the event, although it is read later. If the first ttl may have
+// run down to the second, two reads count as unchanged.
 func TestLooksAtTheSameTTL(t *testing.T) {
 	start := time.Now()
 	ms := func(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }

@@ -19,7 +19,7 @@ type memory struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed at the next change
 	queues   map[string][]*memoryPlace
-	sessions map[*memorySession]*time.Timer // with the timers that end them
+	sessions map[*memorySession]*time.Timer // each with the timer that ends it
 	changes  int64
 }
 

@@ -364,7 +364,7 @@ func longWork(t *testing.T, l kind) {
 func tokensGrow(t *testing.T, l kind) {
 	const processes = 3
 	ps := l.start(t, processes, leasetest.Calm)
-	var mu sync.Mutex // the race detector does not see that the lock on the server synchronises
+	var mu sync.Mutex // for the race detector, which does not know that the lock on the server synchronises
 	var last int64
 	grows := func(m *lease.Mutex) {
 		mu.Lock()

@@ -93,7 +93,7 @@ func (m lent) Unlock(ctx context.Context) error {
 	return m.Mutex.Unlock(ctx)
 }
 
-// The promises together and waits find the mistakes of these broken locks; the promise exclusive does
+// The second and the third of these promises find the mistakes of the broken locks, and the first does
 // not. Polling at another interval than a stage does is not a mistake. A lock whose list Breaks is wrong
 // fails too.
 func TestBrokenLocksBreakTheirPromise(t *testing.T) {

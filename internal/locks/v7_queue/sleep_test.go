@@ -23,8 +23,8 @@ func asleepIn(rdb redis.UniversalClient) int {
 	return 0
 }
 
-// crowded runs f with a client of which half the connections are blocked, so that further waiters are
-// polled. It checks that soon after f no waiter is left.
+// crowded blocks half of a client's connections and runs f, so that further waiters are polled. It checks
+// that soon after f no waiter is left.
 func crowded(t *testing.T, f func(w *locktest.World)) {
 	t.Helper()
 	locktest.Scenario(t, stage(), func(w *locktest.World) {

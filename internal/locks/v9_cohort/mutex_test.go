@@ -107,7 +107,7 @@ func TestProcessesTakeTurns(t *testing.T) {
 	})
 }
 
-// If a waiter leaves, another waiter of its process can take over its place in the queue.
+// If a waiter leaves the queue, another waiter of its process may take over its place.
 func TestCancelOfOneOfMany(t *testing.T) {
 	locktest.Scenario(t, stage(), func(w *locktest.World) {
 		a, b := w.Holder("a"), w.Holder("b")

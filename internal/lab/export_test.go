@@ -4,5 +4,7 @@ package lab
 // the anomalies.
 var (
 	AddsUp        = addsUp
+	KeysAfter     = keysAfter
+	BriefKeys     = briefKeys
 	LeavesNothing = leavesNothing
 )

@@ -21,13 +21,13 @@ import (
 	"oversell/internal/site"
 )
 
-// maxLab is the largest allowed size of the compressed lab for a browser.
+// maxLab is the largest allowed size, in bytes, of the compressed lab for a browser.
 const maxLab = 6_000_000
 
-// writeSite writes a small site and returns its folder.
+// writeSite writes a small site, and returns its folder.
 func writeSite(t *testing.T) string {
 	t.Helper()
-	t.Setenv(asProgram, "1") // for the processes in which it runs itself
+	t.Setenv(asProgram, "1") // for the processes that the program starts from its own binary
 	dir := filepath.Join(t.TempDir(), "site")
 	var out, errs bytes.Buffer
 	p := program{tables: tables(), stdout: &out, stderr: &errs}
@@ -42,7 +42,7 @@ func writeSite(t *testing.T) string {
 	return dir
 }
 
-// serveBelow serves the folder by plain HTTP, below a path.
+// serveBelow serves the folder over plain HTTP, below a path.
 func serveBelow(t *testing.T, dir, path string) (address string) {
 	t.Helper()
 	s := httptest.NewServer(http.StripPrefix(path, http.FileServer(http.Dir(dir))))
@@ -66,11 +66,11 @@ func ask[T any](t *testing.T, b *pagetest.Tab, expression string) (out T) {
 	return out
 }
 
-// The site works from plain files, without a shop.
+// The site works when it is served as plain files, without a shop.
 func TestSite(t *testing.T) {
 	dir := writeSite(t)
 	t.Run("the lab is small", func(t *testing.T) { labIsSmall(t, dir) })
-	b := pagetest.New(t) // shared: starting a browser, and the lab in it, takes seconds
+	b := pagetest.New(t) // shared, because starting a browser and the lab in it takes seconds
 	t.Run("what was recorded is shown", func(t *testing.T) { recordingsAreShown(t, b, dir) })
 	t.Run("the scheduler runs in the browser", func(t *testing.T) { schedulerRuns(t, b, dir) })
 	t.Run("cells run in the browser", func(t *testing.T) { cellsRun(t, b, dir) })
@@ -91,9 +91,9 @@ func labIsSmall(t *testing.T, dir string) {
 }
 
 // Below a path, as on GitHub Pages, the scheduler plays v3's check-then-delete in the browser, and
-// gets the same state as this program.
+// reaches the same state as the lab of this process.
 func schedulerRuns(t *testing.T, b *pagetest.Tab, dir string) {
-	const before, last = "A.A.A.A.p3000.B", "A" // A has read the lock; the lease ends; B locks; A deletes
+	const before, last = "A.A.A.A.p3000.B", "A" // A has read the lock; the lease expires; B locks; A deletes
 	moves, err := lab.ParseMoves(before + "." + last)
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Every part of the site shows its recording, and can be opened directly by its link. Parts that
-// need a shop show the command that starts one.
+// Every part of the site shows its recording, and can be opened directly by its link. A part that
+// needs a shop shows the command that starts one.
 func recordingsAreShown(t *testing.T, b *pagetest.Tab, dir string) {
 	address := serveBelow(t, dir, "/oversell")
 	look := pagetest.Look{Width: 1280, Height: 720, Scheme: "light"}
@@ -149,7 +149,7 @@ func recordingsAreShown(t *testing.T, b *pagetest.Tab, dir string) {
 			`document.body.innerText.includes("go run ./cmd/shop")`},
 	} {
 		language := []string{"en", "zh"}[i%2]
-		b.Visit(address, fmt.Sprintf("?lang=%s&n=%d%s", language, i, part.at), look) // n makes the page load anew
+		b.Visit(address, fmt.Sprintf("?lang=%s&n=%d%s", language, i, part.at), look) // n forces a new load
 		b.Until(part.until)
 		b.Keep(fmt.Sprintf("site-%d-%s", i, language))
 		b.Quiet()
@@ -161,14 +161,13 @@ func recordingsAreShown(t *testing.T, b *pagetest.Tab, dir string) {
 	b.Visit(address, "?lang=en&n=run#/run", look)
 	b.Until(`document.querySelector("[data-preset=first]")?.disabled === false`)
 	pagetest.Eval[bool](b, `document.querySelector("[data-preset=first]").click() ?? true`)
-	b.Until(fmt.Sprintf(`location.hash === %q && document.querySelector("table.figures")?.innerText.includes("v9_cohort")`,
-		"#/run/"+runs[0].ID))
+	const shown = `location.hash === %q && document.querySelector("table.figures")?.innerText.includes("v9_cohort")`
+	b.Until(fmt.Sprintf(shown, "#/run/"+runs[0].ID))
 	b.Quiet()
 }
 
-// At the root of a server, a cell of the lab that is run in the browser has the outcome of the
-// recording, here with a lock whose library keeps timers. A cell that needs a database says that it
-// cannot run.
+// At the root of a server, a cell that is run in the browser has the recorded outcome; the lock in
+// this test uses a library with timers. A cell that needs a database reports that it cannot be run.
 func cellsRun(t *testing.T, b *pagetest.Tab, dir string) {
 	address := serveBelow(t, dir, "")
 	for _, cell := range []struct{ at, says string }{
@@ -197,7 +196,7 @@ func cellsRun(t *testing.T, b *pagetest.Tab, dir string) {
 	b.Quiet()
 }
 
-// A folder with other files is left alone, and an older site is replaced.
+// A folder that contains other files is left unchanged, and an older site is replaced.
 func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
 	dir := t.TempDir()
 	kept := filepath.Join(dir, "thesis.txt")
@@ -216,7 +215,7 @@ func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
 	}
 }
 
-// Without the source, the error says what is needed.
+// Without the source code, -site fails with an error that says what is needed.
 func TestSiteNeedsTheSource(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if _, errs := runs(t, exitFailed, "-site", "site"); !strings.Contains(errs, site.ErrSource.Error()) {

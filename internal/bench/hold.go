@@ -14,8 +14,9 @@ import (
 )
 
 // In the hold workload, buyers hold a unit and pay later. Its strategies are stages, and its
-// requests are buyers. Faults are injected at the seams of such a sale. When the load is over and every hold was paid or released or has expired, the remaining units are sold; then units,
-// holds, orders and the ledger of the payment provider must agree.
+// requests are buyers. Faults are injected at the seams of such a sale. When the load is over and
+// every hold was paid or released or has expired, the remaining units are sold; then units, holds,
+// orders and the ledger of the payment provider must agree.
 
 // The defaults of the hold workload.
 const (

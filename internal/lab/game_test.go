@@ -341,8 +341,8 @@ func TestOnlyWhoIsNeverServedIsStuck(t *testing.T) {
 		}
 		stuck, last := slices.Contains(s.Reached, GoalStuck), s.Trace[len(s.Trace)-1]
 		if !slices.Equal(s.Unserved, tt.unserved) || stuck != (tt.unserved != nil) || stuck && last.Kind != Break {
-			t.Errorf("%s, %s: %v are never served, stuck: %v, and the last event is %+v; want %v", tt.strategy, tt.moves,
-				s.Unserved, stuck, last, tt.unserved)
+			t.Errorf("%s, %s: %v are never served, stuck: %v, and the last event is %+v; want %v",
+				tt.strategy, tt.moves, s.Unserved, stuck, last, tt.unserved)
 		}
 	}
 	if _, err := PlayFor(Schedule{Strategy: "none", Buyers: 2}, "victory"); !errors.Is(err, ErrSchedule) {

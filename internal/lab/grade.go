@@ -99,5 +99,6 @@ func (g Grade) begin(stage string, c Cell) string {
 		stage = fmt.Sprintf(", which %s is the first to keep", stage)
 	}
 	return fmt.Sprintf("The first promise that it %s is %s%s:\n  %s\nSee it happen:\n"+
-		"  go run ./cmd/lab -run %s -strategies %s\n", does, c.Anomaly, stage, g.Told[c.Anomaly].Sentence, c.Anomaly, g.Name)
+		"  go run ./cmd/lab -run %s -strategies %s\n",
+		does, c.Anomaly, stage, g.Told[c.Anomaly].Sentence, c.Anomaly, g.Name)
 }

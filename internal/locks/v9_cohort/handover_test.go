@@ -119,8 +119,8 @@ func TestFailedUnlockIsTriedAgain(t *testing.T) {
 				w.Expect(took <= outage/2, "%s: the holder was kept for %v", name, took)
 				err = mutex(c).Lock(c.Ctx)
 				took = time.Since(start)
-				w.Expect(err == nil && took <= 2*outage, "%s, with a waiter of its own: %v: the next process: %v after %v",
-					name, own, err, took)
+				w.Expect(err == nil && took <= 2*outage,
+					"%s, with a waiter of its own: %v: the next process: %v after %v", name, own, err, took)
 				c.MustUnlock()
 				time.Sleep(2 * patient) // until the messages to waiters that have left expire
 			})

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
@@ -26,10 +25,7 @@ import (
 	"oversell/internal/stock"
 )
 
-func TestMain(m *testing.M) {
-	logging.Disable() // go-redis also returns the errors that it would print
-	os.Exit(backendtest.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 // must ends the test if err is not nil.
 func must(t *testing.T, err error) {

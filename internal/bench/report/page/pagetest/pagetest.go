@@ -241,5 +241,26 @@ func (b *Tab) Visit(site, path string, l Look) {
 	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},
 	})
-	b.Do(chromedp.EmulateViewport(l.Width, l.Height), chromedp.Navigate(site+strings.TrimPrefix(path, "/")))
+	b.Do(chromedp.EmulateViewport(l.Width, l.Height))
+	for tries := 1; ; tries++ {
+		err := chromedp.Do(b.Context, chromedp.Navigate(site+strings.TrimPrefix(path, "/")))
+		if !b.starved(err) || tries == 5 {
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return
+		}
+	}
+}
+
+// starved reports whether a page could not be loaded because the browser had stood still: it opened
+// a connection and then sent nothing on it for so long that the shop closed it (after its limit for
+// the header of a request). starved forgets the browser's complaints about that.
+func (b *Tab) starved(err error) bool {
+	const closed = "net::ERR_SOCKET_NOT_CONNECTED"
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := len(b.complaints)
+	b.complaints = slices.DeleteFunc(b.complaints, func(c string) bool { return strings.Contains(c, closed) })
+	return len(b.complaints) < all || err != nil && strings.Contains(err.Error(), closed)
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 )
 
 // ofAll returns the promises of every lock, in the order in which the stages learn to keep them.
 func ofAll() []promise {
 	return applying(func(Lock) bool { return true }, []promise{
-		{name: "one holder at a time", scenario: exclusive},
+		{name: "one holder at a time", scenario: (*World).isLock},
 		{name: "holders of one process exclude each other, and their tokens grow", scenario: together},
 		{name: "an error of Redis is not mistaken for a held lock", scenario: frank},
 		{name: "a cancelled caller can still release the lock", scenario: cancelled},
@@ -30,86 +29,26 @@ func ofAll() []promise {
 	})
 }
 
-func exclusive(w *World) {
-	a, b := w.Holder("a"), w.Holder("b")
-	a.MustLock()
-	w.Expect(!b.TryLock(), "a second holder came in")
-	w.Expect(a.Unlock(), "the first could not release the lock")
-	w.Expect(b.TryLock(), "the released lock is not free")
-}
-
-// A room records which holders are inside at once, and their tokens in the order of entry.
-type room struct {
-	Witness
-
-	mu     sync.Mutex
-	tokens []int64
-}
-
-// enter records that h is inside until leave is called.
-func (r *room) enter(h *Holder) (leave func()) {
-	if m, ok := h.Mutex.(fenced); ok {
-		r.mu.Lock()
-		r.tokens = append(r.tokens, m.Token())
-		r.mu.Unlock()
-	}
-	return r.Enter(h.name)
-}
-
-// judge ends the scenario if two holders were inside at once, or if a token is not larger than the
-// previous one. For a lock without tokens, judge checks only the overlaps.
-func (r *room) judge(w *World) {
-	for _, overlap := range r.Overlaps() {
-		w.Expect(false, "%s", overlap)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := 1; i < len(r.tokens); i++ {
-		w.Expect(r.tokens[i-1] < r.tokens[i], "the token %d came after %d", r.tokens[i], r.tokens[i-1])
-	}
-}
-
 // Several holders wait for the lock while another holder in the same process has it. Then each of
 // them gets the lock once.
 func together(w *World) {
-	first := w.Holder("a")
+	first, q := w.Holder("a"), w.Queued()
 	var others []*Holder
 	for _, name := range []string{"b", "c", "d", "e"} {
 		others = append(others, first.Sibling(name))
 	}
 	first.MustLock()
-	var r room
-	leave := r.enter(first)
+	leave := q.enter(first)
 	for _, h := range others {
 		w.Expect(!h.TryLock(), "a second holder of the process came in")
 	}
-	var all []Attempt
 	for _, h := range others {
-		done, cancel := h.start(func(ctx context.Context) error { return h.visit(ctx, &r) })
-		defer cancel()
-		all = append(all, done)
+		q.Add(h, TTL/20)
 	}
-	time.Sleep(TTL / 20) // the others start to wait
-	leave()
-	given := first.Unlock()
-	var failed error
-	for _, done := range all {
-		failed = errors.Join(failed, done.Within(TTL))
-	}
-	r.judge(w)
-	w.Expect(given, "it cannot be released")
-	w.Expect(failed == nil, "a waiter of the process does not enter and leave: %v", failed)
-}
-
-// visit waits for the lock, works, and releases the lock.
-func (h *Holder) visit(ctx context.Context, r *room) error {
-	if err := h.lock(ctx); err != nil {
-		return err
-	}
-	leave := r.enter(h)
 	time.Sleep(TTL / 20)
 	leave()
-	return h.Mutex.Unlock(h.Ctx)
+	first.MustUnlock()
+	q.MustServe(TTL)
 }
 
 func frank(w *World) {

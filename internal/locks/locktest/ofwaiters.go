@@ -58,13 +58,15 @@ func ofQueues() []promise {
 	})
 }
 
-// Queued starts waiters one after another, and records the order in which they are served.
+// Queued starts waiters one after another, and records how they enter.
 type Queued struct {
-	w    *World
-	mu   sync.Mutex
-	room room     // has their tokens
-	who  []string // the waiters served so far, in order
-	done []Attempt
+	Witness
+
+	w      *World
+	done   []Attempt // of the waiters
+	mu     sync.Mutex
+	who    []string // the holders that have entered, in order
+	tokens []int64  // their tokens, if the lock has tokens
 }
 
 // Queued returns a queue without waiters.
@@ -76,10 +78,7 @@ func (q *Queued) Add(h *Holder, work time.Duration) {
 		if err := h.lock(ctx); err != nil {
 			return err
 		}
-		leave := q.room.enter(h)
-		q.mu.Lock()
-		q.who = append(q.who, h.name)
-		q.mu.Unlock()
+		leave := q.enter(h)
 		time.Sleep(work)
 		leave()
 		return h.Mutex.Unlock(h.Ctx)
@@ -88,24 +87,41 @@ func (q *Queued) Add(h *Holder, work time.Duration) {
 	synctest.Wait()
 }
 
-// soFar returns the waiters served so far, in order.
+// enter records that h is inside until leave is called.
+func (q *Queued) enter(h *Holder) (leave func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.who = append(q.who, h.name)
+	if m, ok := h.Mutex.(fenced); ok {
+		q.tokens = append(q.tokens, m.Token())
+	}
+	return q.Enter(h.name)
+}
+
+// soFar returns the holders that have entered, in order.
 func (q *Queued) soFar() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clone(q.who)
 }
 
-// MustServe expects that all waiters get the lock within the limit, one at a time. It returns them
-// in the order in which they were served.
+// MustServe expects that all waiters get the lock within the limit, one at a time, and each with a
+// larger token than the one before. It returns them in the order in which they were served.
 func (q *Queued) MustServe(limit time.Duration) []string {
 	end := time.Now().Add(limit)
+	var failed error
 	for _, done := range q.done {
 		synctest.Wait()
-		err := done.Within(time.Until(end))
-		q.w.Expect(err == nil, "not served within %v: %v; served were %v", limit, err, q.soFar())
+		failed = errors.Join(failed, done.Within(time.Until(end)))
 	}
-	q.room.judge(q.w)
-	return q.soFar()
+	overlaps := q.Overlaps()
+	q.w.Expect(len(overlaps) == 0, "%s", strings.Join(overlaps, "; "))
+	served := q.soFar()
+	q.w.Expect(failed == nil, "not served within %v: %v; served were %v", limit, failed, served)
+	for i := 1; i < len(q.tokens); i++ {
+		q.w.Expect(q.tokens[i-1] < q.tokens[i], "the token %d came after %d", q.tokens[i], q.tokens[i-1])
+	}
+	return served
 }
 
 // MustServeInOrder expects that all waiters get the lock within the limit, in the order want.
@@ -426,8 +442,11 @@ func halfOfThePool(w *World) {
 	const locks = 50
 	key, waiting, q := w.Key, w.Holder("waiting"), w.Queued()
 	pool := waiting.rdb.Options().PoolSize
-	var blocked gauge
-	waiting.Hook.On(Command("blpop"), -1, blocked.count)
+	var blocked Witness
+	waiting.Hook.On(Command("blpop"), -1, func(_ context.Context, send func() error) error {
+		defer blocked.Enter("a waiter")()
+		return send()
+	})
 	var held []*Holder
 	for i := range locks {
 		w.Key = fmt.Sprint(key, i)
@@ -435,30 +454,11 @@ func halfOfThePool(w *World) {
 		held[i].MustLock()
 		q.Add(waiting.Sibling("waiting"), 0)
 	}
-	w.Expect(blocked.most <= pool/2, "%d waiters block a connection each; the pool has %d", blocked.most, pool)
+	w.Expect(blocked.Most() <= pool/2, "%d waiters block a connection each; the pool has %d", blocked.Most(), pool)
 	for _, h := range held {
 		h.MustUnlock()
 	}
 	time.Sleep(look)
 	w.Expect(len(q.soFar()) == locks, "%d of %d waiters were served", len(q.soFar()), locks)
 	w.Key = key
-}
-
-// A gauge counts the commands that are in flight.
-type gauge struct {
-	mu        sync.Mutex
-	now, most int
-}
-
-func (g *gauge) count(_ context.Context, send func() error) error {
-	g.add(1)
-	defer g.add(-1)
-	return send()
-}
-
-func (g *gauge) add(n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.now += n
-	g.most = max(g.most, g.now)
 }

@@ -161,7 +161,7 @@ func (p *place) outlast(ctx context.Context, before string) (string, error) {
 		told = next(round, watch)
 	}
 	if len(told.Events) == 0 { // the watch broke or was silent for a ttl
-		_ = lease.Sleep(ctx, lease.Rest(p.session.TTL)) // look returns the error of ctx
+		_ = lease.Rest(ctx, p.session.TTL) // look returns the error of ctx
 	}
 	return p.look(ctx)
 }

@@ -114,7 +114,7 @@ func (n *session) retry(ctx context.Context, ask func(context.Context) error) er
 		err := ask(once)
 		transient := isTransient(err) || once.Err() != nil
 		cancel()
-		if err == nil || !transient || lease.Sleep(ctx, lease.Rest(n.TTL)) != nil {
+		if err == nil || !transient || lease.Rest(ctx, n.TTL) != nil {
 			return err
 		}
 	}

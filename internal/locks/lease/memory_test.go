@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/guard"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
 )
@@ -91,7 +92,7 @@ func (l *memoryLink) Restore() {
 
 // pass waits until a message has arrived, or ctx ends.
 func (l *memoryLink) pass(ctx context.Context) error {
-	if err := lease.Sleep(ctx, memoryDelay); err != nil {
+	if err := guard.Sleep(ctx, memoryDelay); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -136,7 +137,7 @@ func (n *memorySession) call(ctx context.Context, do func() error) error {
 func (n *memorySession) retry(ctx context.Context, do func() error) error {
 	for {
 		err := n.call(ctx, do)
-		if !errors.Is(err, errMemoryCut) || lease.Sleep(ctx, lease.Rest(n.TTL)) != nil {
+		if !errors.Is(err, errMemoryCut) || lease.Rest(ctx, n.TTL) != nil {
 			return err
 		}
 	}

@@ -223,7 +223,7 @@ func newHold(n *Session, t *guard.KeyHold, p Place) *hold {
 // the server lets the next holder in although the session continues.
 func (h *hold) attend() {
 	limit := h.session.TTL / 3
-	for Sleep(h.ctx, limit) == nil {
+	for guard.Sleep(h.ctx, limit) == nil {
 		ctx, cancel := context.WithTimeout(h.ctx, limit)
 		there, err := h.place.Exists(ctx)
 		cancel()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"oversell/internal/guard"
 )
 
 // Session is a session with the server, which keeps the locks of this process as long as
@@ -46,7 +48,7 @@ func (s *Source) NewSession(sent time.Time, ttl time.Duration) *Session {
 // attempt may succeed.
 func (n *Session) Keep(renew func() error) {
 	defer n.alarm.Stop()
-	for wait := time.Until(n.next); Sleep(n.Ctx, wait) == nil; {
+	for wait := time.Until(n.next); guard.Sleep(n.Ctx, wait) == nil; {
 		sent := time.Now()
 		err := renew()
 		switch {
@@ -141,15 +143,7 @@ func (n *Session) lost() error {
 	return n.source.errorf("while waiting: %w", context.Cause(n.Ctx))
 }
 
-// Sleep waits for d. If ctx ends first, it returns the cause of ctx.
-func Sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
+// Rest pauses before an unanswered request is repeated. If ctx ends first, it returns the cause of ctx.
+func Rest(ctx context.Context, ttl time.Duration) error {
+	return guard.Sleep(ctx, min(ttl/20, 100*time.Millisecond))
 }
-
-// Rest returns the pause before an unanswered request is repeated.
-func Rest(ttl time.Duration) time.Duration { return min(ttl/20, 100*time.Millisecond) }

@@ -117,7 +117,7 @@ func (n *node) again(ctx context.Context, ask func() error) error {
 		if final(err) {
 			return fmt.Errorf("zklock: %w", err)
 		}
-		if err := lease.Sleep(ctx, lease.Rest(n.session.TTL)); err != nil {
+		if err := lease.Rest(ctx, n.session.TTL); err != nil {
 			return err
 		}
 	}

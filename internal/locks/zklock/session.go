@@ -42,7 +42,7 @@ func (s *server) open(ctx context.Context, source *lease.Source) (*lease.Session
 		if err == nil && id != 0 && id == s.conn.SessionID() {
 			return s.begin(source, id, sent)
 		}
-		if cause := lease.Sleep(ctx, lease.Rest(s.timeout)); cause != nil {
+		if cause := lease.Rest(ctx, s.timeout); cause != nil {
 			return nil, errors.Join(cause, err)
 		}
 	}

@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -66,13 +65,9 @@ func (s *Servers) serveRedis(ctx context.Context, spec string) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.RedisName, err = RedisName(ctx, rdb, s.RedisURL); err != nil {
-		return errors.Join(err, rdb.Close())
-	}
-	if err := rdb.Close(); err != nil {
-		return fmt.Errorf("close the connection to redis: %w", err)
-	}
-	return nil
+	defer func() { err = errors.Join(err, rdb.Close()) }()
+	s.RedisName, err = RedisName(ctx, rdb, s.RedisURL)
+	return err
 }
 
 func (s *Servers) serveDB(ctx context.Context, spec string) (err error) {
@@ -86,15 +81,11 @@ func (s *Servers) serveDB(ctx context.Context, spec string) (err error) {
 	}
 	pool, err := db.DB()
 	if err != nil {
-		return fmt.Errorf("close the connection to the database: %w", err)
+		return err
 	}
-	if s.DBName, err = DatabaseName(ctx, db); err != nil {
-		return errors.Join(err, pool.Close())
-	}
-	if err := pool.Close(); err != nil {
-		return fmt.Errorf("close the connection to the database: %w", err)
-	}
-	return nil
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	s.DBName, err = DatabaseName(ctx, db)
+	return err
 }
 
 // Close stops the servers that Serve started. It may be called more than once.

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -317,21 +316,18 @@ func (s *Sentinels) awaitSync(ctx context.Context) error {
 
 // awaitOffset waits until a replica has all the data that its primary has now.
 func awaitOffset(ctx context.Context, replica, primary *redis.Client) error {
-	info, err := replication(ctx, primary)
-	if err != nil {
-		return fmt.Errorf("ask the primary how far it is: %w", err)
+	info := primary.InfoMap(ctx, "replication")
+	if info.Err() != nil {
+		return fmt.Errorf("ask the primary how far it is: %w", info.Err())
 	}
-	offset := info["master_repl_offset"]
+	offset := info.Item("Replication", "master_repl_offset")
 	return await(ctx, "the replica at "+replica.Options().Addr+" is in sync", func() error {
-		info, err := replication(ctx, replica)
-		if err != nil {
-			return err
+		info := replica.InfoMap(ctx, "replication")
+		link, at := info.Item("Replication", "master_link_status"), info.Item("Replication", "slave_repl_offset")
+		if info.Err() == nil && (link != "up" || number(at) < number(offset)) {
+			return fmt.Errorf("its link is %s, at %s of %s", link, at, offset)
 		}
-		if info["master_link_status"] != "up" || number(info["slave_repl_offset"]) < number(offset) {
-			return fmt.Errorf("its link is %s, at %s of %s",
-				info["master_link_status"], info["slave_repl_offset"], offset)
-		}
-		return nil
+		return info.Err()
 	})
 }
 
@@ -395,21 +391,6 @@ func closeAll(servers []*Server) error {
 	}
 	stopping.Wait()
 	return errors.Join(errs...)
-}
-
-// replication asks a server for its replication state.
-func replication(ctx context.Context, client *redis.Client) (map[string]string, error) {
-	text, err := client.Info(ctx, "replication").Result()
-	if err != nil {
-		return nil, err
-	}
-	info := map[string]string{}
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		if name, value, found := strings.Cut(lines.Text(), ":"); found {
-			info[name] = value
-		}
-	}
-	return info, nil
 }
 
 // number parses an offset. For a missing offset it returns a number that is less than every offset.

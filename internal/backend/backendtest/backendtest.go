@@ -98,9 +98,9 @@ func Need(t testing.TB, binaries ...string) {
 	}
 }
 
-// must fails the test if err is not nil. If err means that a binary is missing, must skips the
+// Must fails the test if err is not nil. If err means that a binary is missing, Must skips the
 // test instead, or fails it with CI=true.
-func must(t testing.TB, err error) {
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, backend.ErrMissing) {
 		skip(t, err.Error())
@@ -130,7 +130,7 @@ func starting(t testing.TB) context.Context {
 func EmptyTempDir(t testing.TB) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "t") // short, because a socket is created in it
-	must(t, err)
+	Must(t, err)
 	t.Setenv("TMPDIR", dir)
 	t.Cleanup(func() {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -35,11 +35,11 @@ func LocalCluster(t testing.TB) *RedisCluster {
 	t.Helper()
 	System(t)
 	c, err := local.StartCluster(starting(t))
-	must(t, err)
-	closeAfter(t, c)
+	Must(t, err)
+	CloseAfter(t, c)
 	first, _, _ := strings.Cut(c.URL(), ",")
 	u, err := url.Parse(first)
-	must(t, err)
+	Must(t, err)
 	all := &RedisCluster{Cluster: c, clients: map[string]*redis.Client{}}
 	all.password, _ = u.User.Password()
 	for _, n := range c.Nodes() {
@@ -59,7 +59,7 @@ func (c *RedisCluster) running() []*local.ClusterNode {
 func (c *RedisCluster) Slot(t testing.TB, key string) int {
 	t.Helper()
 	slot, err := c.clients[c.running()[0].Addr].ClusterKeySlot(t.Context(), key).Result()
-	must(t, err)
+	Must(t, err)
 	return int(slot)
 }
 
@@ -87,16 +87,16 @@ func (c *RedisCluster) Cut(t testing.TB, slot int) {
 	t.Helper()
 	ctx := starting(t)
 	from, _, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
-	must(t, err)
+	Must(t, err)
 	for _, n := range c.running() {
 		replica := c.clients[n.Addr]
 		role, err := replica.Info(ctx, "replication").Result()
-		must(t, err)
+		Must(t, err)
 		if !strings.Contains(role, "master_port:"+strconv.FormatInt(from.Port, 10)+"\r\n") {
 			continue
 		}
 		// The replica reconnects immediately, but with a password that its primary refuses.
-		must(t, replica.ConfigSet(ctx, "masterauth", "cut").Err())
+		Must(t, replica.ConfigSet(ctx, "masterauth", "cut").Err())
 		eventually(t, ctx, "the replica's connection is killed", func() bool {
 			killed, err := replica.ClientKillByFilter(ctx, "TYPE", "master").Result()
 			return err == nil && killed > 0
@@ -112,9 +112,9 @@ func (c *RedisCluster) Failover(t testing.TB, slot int) {
 	t.Helper()
 	ctx := starting(t)
 	was, _, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
-	must(t, err)
+	Must(t, err)
 	for _, n := range c.running() { // by default, nodes wait for five seconds
-		must(t, c.clients[n.Addr].ConfigSet(ctx, "cluster-node-timeout", "500").Err())
+		Must(t, c.clients[n.Addr].ConfigSet(ctx, "cluster-node-timeout", "500").Err())
 	}
 	for _, n := range c.running() {
 		if n.Addr == addr(was) {
@@ -140,20 +140,20 @@ func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
 	t.Helper()
 	ctx := starting(t)
 	from, to, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
-	must(t, err)
+	Must(t, err)
 	source, target := c.clients[addr(from)], c.clients[addr(to)]
 	setSlot := func(node *redis.Client, state, id string) {
-		must(t, node.Do(ctx, "CLUSTER", "SETSLOT", slot, state, id).Err())
+		Must(t, node.Do(ctx, "CLUSTER", "SETSLOT", slot, state, id).Err())
 	}
 	setSlot(target, "IMPORTING", from.ID)
 	setSlot(source, "MIGRATING", to.ID)
 	for {
 		keys, err := source.ClusterGetKeysInSlot(ctx, slot, 1000).Result()
-		must(t, err)
+		Must(t, err)
 		if len(keys) == 0 {
 			break
 		}
-		must(t, source.Do(ctx, "MIGRATE", to.IP, to.Port, "", 0, 5000,
+		Must(t, source.Do(ctx, "MIGRATE", to.IP, to.Port, "", 0, 5000,
 			"REPLACE", "AUTH", c.password, "KEYS", keys[0]).Err())
 		moved(len(keys) - 1)
 	}

@@ -29,8 +29,8 @@ func Database(t testing.TB, spec string) string {
 		return sharedDatabase(t)
 	}
 	s, err := backend.ServeDatabase(starting(t), spec)
-	must(t, err)
-	closeAfter(t, s)
+	Must(t, err)
+	CloseAfter(t, s)
 	return s.URL
 }
 
@@ -38,7 +38,7 @@ func Database(t testing.TB, spec string) string {
 func DialDatabase(t testing.TB, url string) *gorm.DB {
 	t.Helper()
 	db, err := backend.DialDatabase(t.Context(), url)
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(func() {
 		if pool, err := db.DB(); err == nil {
 			_ = pool.Close() // a test may have closed it already
@@ -83,11 +83,11 @@ func sharedDatabase(t testing.TB) string {
 	t.Helper()
 	System(t)
 	s, err := shared.acquire(starting(t))
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(shared.release)
 
 	dsn, drop, err := s.Offer(starting(t), fmt.Sprintf("test_%d", databases.Add(1)))
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(func() { _ = drop(context.WithoutCancel(t.Context())) }) // the server may already be stopped
 	return dsn
 }
@@ -159,7 +159,7 @@ func RestartableDatabase(t testing.TB) *LocalDatabase {
 	t.Helper()
 	System(t)
 	s, err := local.StartDatabase(starting(t))
-	must(t, err)
-	closeAfter(t, s.Server)
+	Must(t, err)
+	CloseAfter(t, s.Server)
 	return &LocalDatabase{Server: s.Server, URL: s.DSN(), AdminURL: s.AdminDSN()}
 }

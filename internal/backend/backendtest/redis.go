@@ -24,8 +24,8 @@ func Redis(t testing.TB, spec string) string {
 		System(t)
 	}
 	s, err := backend.ServeRedis(starting(t), spec)
-	must(t, err)
-	closeAfter(t, s)
+	Must(t, err)
+	CloseAfter(t, s)
 	return s.URL
 }
 
@@ -33,7 +33,7 @@ func Redis(t testing.TB, spec string) string {
 func DialRedis(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
 	rdb, err := backend.DialRedis(t.Context(), url, 0)
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(func() { _ = rdb.Close() }) // a test may have closed it already
 	return rdb
 }
@@ -52,8 +52,8 @@ func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
 	t.Helper()
 	System(t)
 	s, err := local.StartRedis(starting(t), args...)
-	must(t, err)
-	closeAfter(t, s.Server)
+	Must(t, err)
+	CloseAfter(t, s.Server)
 	return &LocalRedis{Server: s.Server, URL: s.URL()}
 }
 
@@ -66,15 +66,15 @@ func SecuredRedis(t testing.TB) string {
 	defer web.Close()
 	pair := web.TLS.Certificates[0]
 	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	must(t, err)
+	Must(t, err)
 	dir := t.TempDir()
 	file := func(kind string, der []byte) string {
 		name := filepath.Join(dir, kind)
-		must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		Must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return name
 	}
 	port, err := local.FreePort()
-	must(t, err)
+	Must(t, err)
 	RestartableRedis(t,
 		"--tls-port", fmt.Sprint(port), "--tls-auth-clients", "no",
 		"--tls-cert-file", file("CERTIFICATE", pair.Certificate[0]), "--tls-key-file", file("PRIVATE KEY", private),
@@ -82,8 +82,8 @@ func SecuredRedis(t testing.TB) string {
 	return fmt.Sprintf("rediss://buyer:p%%40ss%%2Fsecret@127.0.0.1:%d/2?skip_verify=true", port)
 }
 
-// closeAfter closes a server after the test.
-func closeAfter(t testing.TB, s io.Closer) {
+// CloseAfter closes a server after the test.
+func CloseAfter(t testing.TB, s io.Closer) {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {

@@ -28,7 +28,7 @@ func Failovers(t testing.TB) *local.Sentinels {
 	t.Helper()
 	System(t)
 	set, err := local.StartSentinels(t.Context())
-	must(t, err)
-	closeAfter(t, set)
+	Must(t, err)
+	CloseAfter(t, set)
 	return set
 }

@@ -16,25 +16,12 @@ import (
 	"strings"
 	"time"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/local"
 )
 
-var (
-	// ErrSpec means that a value of -etcd or -zookeeper is invalid. The text of an error that
-	// wraps it is one line and says what is allowed.
-	ErrSpec = errors.New("invalid value")
-
-	// ErrMissing means that "local" needs a program that is not installed. The text of an
-	// error that wraps it names the program and says how to install it.
-	ErrMissing = local.ErrMissing
-
-	// ErrUnreachable means that no server answers at a well-formed address. Errors that wrap
-	// it also wrap the cause.
-	ErrUnreachable = errors.New("unreachable")
-
-	// ErrEnded means that a server that this package started has ended by itself.
-	ErrEnded = errors.New("the private server has ended")
-)
+// ErrEnded means that a server that this package started has ended by itself.
+var ErrEnded = errors.New("the private server has ended")
 
 const (
 	host = "127.0.0.1" // the only address on which private servers listen
@@ -93,7 +80,7 @@ func etcdEndpoints(spec string) ([]string, error) {
 		if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
 			u.RawQuery != "" || !isHostPort(u.Host) {
 			return nil, fmt.Errorf("%w of -etcd, address %d%s: %s (%s)",
-				ErrSpec, i+1, shown(endpoint), etcdFault(endpoint), etcdForms)
+				backend.ErrSpec, i+1, shown(endpoint), etcdFault(endpoint), etcdForms)
 		}
 		endpoints[i] = "http://" + u.Host
 	}
@@ -127,7 +114,7 @@ func zkServers(spec string) ([]string, error) {
 	for i, server := range servers {
 		if !isHostPort(server) {
 			return nil, fmt.Errorf("%w of -zookeeper, address %d%s: %s (%s)",
-				ErrSpec, i+1, shown(server), zkFault(server), zkForms)
+				backend.ErrSpec, i+1, shown(server), zkFault(server), zkForms)
 		}
 	}
 	return servers, nil

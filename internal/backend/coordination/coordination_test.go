@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 )
 
@@ -58,7 +59,7 @@ func TestLocalZooKeeper(t *testing.T) {
 	backendtest.System(t)
 	backendtest.EmptyTempDir(t)
 	server, err := ServeZooKeeper(t.Context(), "local")
-	if errors.Is(err, ErrMissing) {
+	if errors.Is(err, backend.ErrMissing) {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)
 		}
@@ -98,12 +99,12 @@ func TestLocalZooKeeper(t *testing.T) {
 func TestMissingServers(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := ServeEtcd(t.Context(), "local")
-	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "etcd.io") {
-		t.Errorf("%v; want %v and how to install it", err, ErrMissing)
+	if !errors.Is(err, backend.ErrMissing) || !strings.Contains(err.Error(), "etcd.io") {
+		t.Errorf("%v; want %v and how to install it", err, backend.ErrMissing)
 	}
 	_, err = ServeZooKeeper(t.Context(), "local")
-	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt-get install") {
-		t.Errorf("%v; want %v and how to install it", err, ErrMissing)
+	if !errors.Is(err, backend.ErrMissing) || !strings.Contains(err.Error(), "apt-get install") {
+		t.Errorf("%v; want %v and how to install it", err, backend.ErrMissing)
 	}
 }
 
@@ -114,7 +115,8 @@ func TestStartIsGivenUp(t *testing.T) {
 	if _, err := ServeEtcd(ctx, "local"); !errors.Is(err, context.Canceled) {
 		t.Errorf("etcd: %v; want %v", err, context.Canceled)
 	}
-	if _, err := ServeZooKeeper(ctx, "local"); !errors.Is(err, context.Canceled) && !errors.Is(err, ErrMissing) {
+	_, err := ServeZooKeeper(ctx, "local")
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, backend.ErrMissing) {
 		t.Errorf("zookeeper: %v; want %v", err, context.Canceled)
 	}
 }
@@ -138,8 +140,8 @@ func TestSpecs(t *testing.T) {
 	bad := func(spec string, err error) {
 		t.Helper()
 		switch {
-		case !errors.Is(err, ErrSpec):
-			t.Errorf("%q: %v; want %v", spec, err, ErrSpec)
+		case !errors.Is(err, backend.ErrSpec):
+			t.Errorf("%q: %v; want %v", spec, err, backend.ErrSpec)
 		case strings.Contains(err.Error(), "\n"), strings.Contains(err.Error(), "secret"),
 			!strings.Contains(err.Error(), "allowed"):
 			t.Errorf("%q: %v", spec, err)
@@ -202,8 +204,8 @@ func inTime(t *testing.T, dial func() error) {
 	t.Helper()
 	start := time.Now()
 	err := dial()
-	if !errors.Is(err, ErrUnreachable) {
-		t.Errorf("%v; want %v", err, ErrUnreachable)
+	if !errors.Is(err, backend.ErrUnreachable) {
+		t.Errorf("%v; want %v", err, backend.ErrUnreachable)
 	}
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("told after %v", took)
@@ -219,7 +221,7 @@ func TestFindEtcd(t *testing.T) {
 		t.Errorf("in the source: %v", err)
 	}
 	t.Chdir(t.TempDir())
-	if err := FindEtcd(); !errors.Is(err, ErrMissing) {
-		t.Errorf("elsewhere: %v; want %v", err, ErrMissing)
+	if err := FindEtcd(); !errors.Is(err, backend.ErrMissing) {
+		t.Errorf("elsewhere: %v; want %v", err, backend.ErrMissing)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/local"
 )
 
@@ -29,8 +30,8 @@ import (
 //   - addresses of the user's own etcd, such as http://HOST:PORT, separated by
 //     commas, are checked and kept.
 //
-// ctx limits the start of the server, which runs until Close. Errors wrap ErrSpec, ErrMissing, or
-// the reason why the server did not start.
+// ctx limits the start of the server, which runs until Close. Errors wrap backend.ErrSpec,
+// backend.ErrMissing, or the reason why the server did not start.
 func ServeEtcd(ctx context.Context, spec string) (*Server, error) {
 	if spec != "local" {
 		endpoints, err := etcdEndpoints(spec)
@@ -53,9 +54,9 @@ func ServeEtcd(ctx context.Context, spec string) (*Server, error) {
 const etcdTool = "go.etcd.io/etcd/server/v3"
 
 var errNoEtcd = fmt.Errorf("etcd %w: install it (https://etcd.io/docs/latest/install), or run this in the source of "+
-	"oversell, where the go command builds it", ErrMissing)
+	"oversell, where the go command builds it", backend.ErrMissing)
 
-// FindEtcd returns an error that wraps ErrMissing if "local" cannot start an etcd. It does not build etcd.
+// FindEtcd returns an error that wraps backend.ErrMissing if "local" cannot start an etcd. It does not build etcd.
 func FindEtcd() error {
 	if _, err := exec.LookPath("etcd"); err == nil {
 		return nil
@@ -130,7 +131,7 @@ func isHealthy(c net.Conn) error {
 }
 
 // DialEtcd connects to the endpoints that ServeEtcd returned, and checks that they answer and have
-// a leader. If that takes longer than a few seconds, the error wraps ErrUnreachable.
+// a leader. If that takes longer than a few seconds, the error wraps backend.ErrUnreachable.
 func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   endpoints,
@@ -157,7 +158,7 @@ func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error)
 	defer cancel()
 	if _, err := client.Get(ctx, "oversell", clientv3.WithCountOnly()); err != nil {
 		_ = client.Close() // the connection has never worked
-		return nil, fmt.Errorf("etcd at %s: %w: %w", strings.Join(endpoints, ","), ErrUnreachable, err)
+		return nil, fmt.Errorf("etcd at %s: %w: %w", strings.Join(endpoints, ","), backend.ErrUnreachable, err)
 	}
 	return client, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/local"
 )
 
@@ -27,8 +28,8 @@ import (
 //   - addresses of the user's own ZooKeeper, such as HOST:PORT, separated by
 //     commas, are checked and kept.
 //
-// ctx limits the start of the server, which runs until Close. Errors wrap ErrSpec, ErrMissing, or
-// the reason why the server did not start.
+// ctx limits the start of the server, which runs until Close. Errors wrap backend.ErrSpec,
+// backend.ErrMissing, or the reason why the server did not start.
 func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
 	if spec != "local" {
 		servers, err := zkServers(spec)
@@ -75,7 +76,7 @@ const (
 	debianLogger = "/usr/share/java/slf4j-simple.jar"
 )
 
-// FindZooKeeper returns an error that wraps ErrMissing if "local" cannot start a ZooKeeper.
+// FindZooKeeper returns an error that wraps backend.ErrMissing if "local" cannot start a ZooKeeper.
 func FindZooKeeper() error {
 	_, _, err := findZooKeeper()
 	return err
@@ -91,11 +92,11 @@ func findZooKeeper() (java, classPath string, err error) {
 		classPath = debianJar + string(os.PathListSeparator) + debianLogger
 	} else {
 		return "", "", fmt.Errorf("zookeeper %w (nor %s, nor by ZOOKEEPER_HOME): "+
-			"install it with `apt-get install zookeeper`", ErrMissing, debianJar)
+			"install it with `apt-get install zookeeper`", backend.ErrMissing, debianJar)
 	}
 	if java, err = exec.LookPath("java"); err != nil {
 		return "", "", fmt.Errorf("java %w, which zookeeper runs on: "+
-			"install it with `apt-get install default-jre-headless`", ErrMissing)
+			"install it with `apt-get install default-jre-headless`", backend.ErrMissing)
 	}
 	return java, classPath, nil
 }
@@ -138,7 +139,7 @@ type ZooKeeper struct {
 }
 
 // DialZooKeeper connects to the servers that ServeZooKeeper returned, and requests a session with
-// the timeout. If there is no session within a few seconds, the error wraps ErrUnreachable. Close
+// the timeout. If there is no session within a few seconds, the error wraps backend.ErrUnreachable. Close
 // ends the session.
 func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration) (*ZooKeeper, error) {
 	var agreed atomic.Int64
@@ -174,7 +175,8 @@ func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration)
 	}
 	conn.Close()
 	<-ended
-	return nil, fmt.Errorf("zookeeper at %s: %w: %w", strings.Join(servers, ","), ErrUnreachable, context.Cause(ctx))
+	return nil, fmt.Errorf("zookeeper at %s: %w: %w",
+		strings.Join(servers, ","), backend.ErrUnreachable, context.Cause(ctx))
 }
 
 // hosts decides the order in which servers are tried. By default, the client library pauses for a

@@ -9,7 +9,6 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/locks/redlock"
@@ -148,8 +147,8 @@ func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
 	}{
 		{Specs{Redlock: "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"}, catalog.NeedsNodes, backend.ErrUnreachable},
 		{Specs{Redlock: "local"}, catalog.NeedsNodes, backend.ErrMissing},
-		{Specs{Etcd: "local"}, catalog.NeedsEtcd, coordination.ErrMissing},
-		{Specs{ZooKeeper: "local"}, catalog.NeedsZooKeeper, coordination.ErrMissing},
+		{Specs{Etcd: "local"}, catalog.NeedsEtcd, backend.ErrMissing},
+		{Specs{ZooKeeper: "local"}, catalog.NeedsZooKeeper, backend.ErrMissing},
 	} {
 		if _, err := New(t.Context(), tt.specs, tt.need); !errors.Is(err, tt.is) {
 			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)

@@ -100,8 +100,8 @@ type source struct {
 
 // New resolves the values of flags, but does not start servers yet. It checks the addresses of the
 // user's own servers, and checks that the servers that "local" starts are installed. It skips needs
-// without servers. The caller must call Close. Errors wrap backend.ErrSpec, coordination.ErrSpec,
-// or the reason why a server cannot be used.
+// without servers. The caller must call Close. Errors wrap backend.ErrSpec, or the reason why a server
+// cannot be used.
 func New(ctx context.Context, specs Specs, needs ...catalog.Need) (*Servers, error) {
 	s := &Servers{of: make(map[catalog.Need]source)}
 	for _, need := range needs {

@@ -9,7 +9,6 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
 	"oversell/internal/locks/lease/leasetest"
 )
@@ -33,8 +32,8 @@ func TestWrongSpecs(t *testing.T) {
 		{Specs{Redlock: ",,"}, catalog.NeedsNodes, backend.ErrSpec, "names 0 nodes"},
 		{Specs{Redlock: "a:1,b:2,http://c:3"}, catalog.NeedsNodes, backend.ErrSpec, ""},
 		{Specs{Redlock: "rediss://u:secret@a:1,b:2,redis://c:port"}, catalog.NeedsNodes, backend.ErrSpec, ""},
-		{Specs{Etcd: "nowhere"}, catalog.NeedsEtcd, coordination.ErrSpec, "-etcd"},
-		{Specs{ZooKeeper: "nowhere"}, catalog.NeedsZooKeeper, coordination.ErrSpec, "-zookeeper"},
+		{Specs{Etcd: "nowhere"}, catalog.NeedsEtcd, backend.ErrSpec, "-etcd"},
+		{Specs{ZooKeeper: "nowhere"}, catalog.NeedsZooKeeper, backend.ErrSpec, "-zookeeper"},
 	} {
 		s, err := New(t.Context(), tt.specs, tt.need)
 		if !errors.Is(err, tt.is) || s != nil || !strings.Contains(err.Error(), tt.says) ||

@@ -42,7 +42,7 @@ const (
 )
 
 // Ask asks etcd and ZooKeeper, if a contains their addresses, for the terms of their leases. If
-// there is no answer, the error wraps coordination.ErrUnreachable.
+// there is no answer, the error wraps backend.ErrUnreachable.
 func Ask(ctx context.Context, a Addresses) (map[catalog.Need]Terms, error) {
 	terms := make(map[catalog.Need]Terms)
 	if etcd := a[catalog.NeedsEtcd]; len(etcd) > 0 {

@@ -2,9 +2,6 @@ package leasetest
 
 import (
 	"context"
-	"errors"
-	"io"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -22,10 +19,8 @@ func Etcd(t testing.TB) string {
 	t.Helper()
 	backendtest.System(t)
 	etcd, err := coordination.ServeEtcd(t.Context(), "local")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAfter(t, etcd)
+	backendtest.Must(t, err)
+	backendtest.CloseAfter(t, etcd)
 	return etcd.Addresses[0]
 }
 
@@ -33,9 +28,7 @@ func Etcd(t testing.TB) string {
 func DialEtcd(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	client, err := coordination.DialEtcd(t.Context(), []string{endpoint})
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	t.Cleanup(func() { _ = client.Close() }) // a test may have closed it already
 	return client
 }
@@ -55,15 +48,7 @@ func ZooKeeper(t testing.TB) string {
 	defer zooKeeper.Unlock()
 	if zooKeeper.server == nil {
 		server, err := coordination.ServeZooKeeper(context.WithoutCancel(t.Context()), "local")
-		if errors.Is(err, coordination.ErrMissing) {
-			if os.Getenv("CI") == "true" {
-				t.Fatal(err)
-			}
-			t.Skip(err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		zooKeeper.server = server
 	}
 	return zooKeeper.server.Addresses[0]
@@ -85,9 +70,7 @@ func StopZooKeeper() error {
 func DialZooKeeper(t testing.TB, server string, timeout time.Duration) *coordination.ZooKeeper {
 	t.Helper()
 	conn, err := coordination.DialZooKeeper(t.Context(), []string{server}, timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -96,25 +79,14 @@ func DialZooKeeper(t testing.TB, server string, timeout time.Duration) *coordina
 func NewRelay(t testing.TB, target string) *fault.Relay {
 	t.Helper()
 	r, err := fault.StartRelay(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAfter(t, r)
+	backendtest.Must(t, err)
+	backendtest.CloseAfter(t, r)
 	return r
 }
 
 // Closed closes the source after the test.
 func Closed(t testing.TB, s *lease.Source) *lease.Source {
 	t.Helper()
-	closeAfter(t, s)
+	backendtest.CloseAfter(t, s)
 	return s
-}
-
-func closeAfter(t testing.TB, c io.Closer) {
-	t.Helper()
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 }

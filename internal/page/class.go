@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -157,49 +156,37 @@ const maxClass = 1 << 10
 //	GET /api/class/qr.svg  the address as a QR code
 //
 // A change needs the token, unless it is "". The handler is safe for concurrent use.
-func classes(c *Class, token string, logger *slog.Logger) http.Handler {
-	h := &classHandler{class: c, token: token, logger: logger}
-	routes := problem.Routes{"GET /api/class": problem.Parameters(h.get)}
-	if c != nil {
-		routes["PUT /api/class"] = problem.Guarded(token, problem.Parameters(h.put))
-		routes["GET /api/class/qr.svg"] = problem.Parameters(h.code)
+func classes(c *Class, token string) http.Handler {
+	if c == nil {
+		return problem.Routes{"GET /api/class": problem.Parameters(func(w http.ResponseWriter, _ *http.Request) {
+			replyJSON(w, http.StatusOK, map[string]bool{"open": false})
+		})}.Handler()
 	}
-	return routes.Handler()
-}
-
-type classHandler struct {
-	class  *Class
-	token  string
-	logger *slog.Logger
-}
-
-func (h *classHandler) get(w http.ResponseWriter, _ *http.Request) {
-	if h.class == nil {
-		replyJSON(w, h.logger, http.StatusOK, map[string]bool{"open": false})
-		return
+	get := func(w http.ResponseWriter, _ *http.Request) {
+		replyJSON(w, http.StatusOK, struct {
+			ClassState
+			Token bool `json:"token"` // a token is needed to change something
+		}{c.State(), token != ""})
 	}
-	replyJSON(w, h.logger, http.StatusOK, struct {
-		ClassState
-		Token bool `json:"token"` // a token is needed to change something
-	}{h.class.State(), h.token != ""})
-}
-
-func (h *classHandler) put(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		Work *int64 `json:"work_ms"`
-	}
-	if !problem.ReadBody(w, http.MaxBytesReader(w, r.Body, maxClass), &body) {
-		return
-	}
-	if body.Work == nil || h.class.SetWork(*body.Work) != nil {
-		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, errClassWork.Error())
-		return
-	}
-	h.get(w, r)
-}
-
-func (h *classHandler) code(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "image/svg+xml")
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(h.class.Code()) // an error means that the client is gone
+	return problem.Routes{
+		"GET /api/class": problem.Parameters(get),
+		"PUT /api/class": problem.Guarded(token, problem.Parameters(func(w http.ResponseWriter, r *http.Request) {
+			var body struct {
+				Work *int64 `json:"work_ms"`
+			}
+			if !problem.ReadBody(w, http.MaxBytesReader(w, r.Body, maxClass), &body) {
+				return
+			}
+			if body.Work == nil || c.SetWork(*body.Work) != nil {
+				problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, errClassWork.Error())
+				return
+			}
+			get(w, r)
+		})),
+		"GET /api/class/qr.svg": problem.Parameters(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", types[".svg"])
+			w.Header().Set("Cache-Control", "no-store")
+			_, _ = w.Write(c.Code()) // an error means that the client is gone
+		}),
+	}.Handler()
 }

@@ -59,7 +59,7 @@ func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logge
 			m.index.ServeHTTP(w, r)
 		}),
 		"GET /api/lab/recorded": problem.Parameters(func(w http.ResponseWriter, _ *http.Request) {
-			replyJSON(w, logger, http.StatusOK, indexOf(recorded()))
+			replyJSON(w, http.StatusOK, indexOf(recorded()))
 		}),
 		"GET /api/lab/{anomaly}/{strategy}": a.serve((*matrix).cell),
 	}.Handler()
@@ -83,7 +83,7 @@ func (a *Anomalies) serve(reply func(*matrix, http.ResponseWriter, *http.Request
 			problem.Reply(w, http.StatusInternalServerError, "internal", "the lab failed; the shop's log says why")
 		case m == nil:
 			w.Header().Set("Retry-After", "1")
-			replyJSON(w, a.logger, http.StatusAccepted, progress)
+			replyJSON(w, http.StatusAccepted, progress)
 		default:
 			reply(m, w, r)
 		}

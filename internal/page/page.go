@@ -3,6 +3,7 @@ package page
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 
@@ -50,7 +51,7 @@ func New(ctx context.Context, cfg Config) (*Page, error) {
 	p := &Page{anomalies: Lab(ctx, cfg.Anomalies, cfg.Runs.Occupy, cfg.Logger)}
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.Handler{
-		"/api/class":    classes(cfg.Class, cfg.Token, cfg.Logger),
+		"/api/class":    classes(cfg.Class, cfg.Token),
 		"/api/runs":     Runs(cfg.Runs, cfg.Token, cfg.Logger),
 		"/api/lab":      p.anomalies,
 		"/api/schedule": Schedules(ctx, cfg.Token, cfg.Budget, cfg.Runs.Occupy, cfg.Logger),
@@ -92,4 +93,18 @@ func ownSite(next http.HandlerFunc) http.HandlerFunc {
 		}
 		next(w, r)
 	}
+}
+
+// replyJSON replies with v as JSON, which must not be cached.
+func replyJSON(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		slog.Error("writing a reply", "error", err)
+		problem.Reply(w, http.StatusInternalServerError, "internal", "the reply could not be written")
+		return
+	}
+	w.Header().Set("Content-Type", types[".json"])
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // an error means that the client is gone
 }

@@ -54,14 +54,14 @@ type runsHandler struct {
 }
 
 func (h *runsHandler) options(w http.ResponseWriter, _ *http.Request) {
-	replyJSON(w, h.logger, http.StatusOK, struct {
+	replyJSON(w, http.StatusOK, struct {
 		TokenNeeded bool `json:"token_needed"`
 		runs.Options
 	}{h.token != "", h.manager.Options()})
 }
 
 func (h *runsHandler) list(w http.ResponseWriter, _ *http.Request) {
-	replyJSON(w, h.logger, http.StatusOK, map[string]any{"runs": h.manager.List()})
+	replyJSON(w, http.StatusOK, map[string]any{"runs": h.manager.List()})
 }
 
 func (h *runsHandler) get(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +70,7 @@ func (h *runsHandler) get(w http.ResponseWriter, r *http.Request) {
 		h.failed(w, r, err)
 		return
 	}
-	replyJSON(w, h.logger, http.StatusOK, run)
+	replyJSON(w, http.StatusOK, run)
 }
 
 func (h *runsHandler) start(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func (h *runsHandler) start(w http.ResponseWriter, r *http.Request) {
 	h.logger.Info("a run of the bench was started", "run", id,
 		"rows", len(settings.Strategies)*len(settings.Conditions), "requests", settings.Requests)
 	w.Header().Set("Location", "/api/runs/"+id)
-	replyJSON(w, h.logger, http.StatusCreated, map[string]string{"id": id})
+	replyJSON(w, http.StatusCreated, map[string]string{"id": id})
 }
 
 func (h *runsHandler) stop(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +95,7 @@ func (h *runsHandler) stop(w http.ResponseWriter, r *http.Request) {
 		h.failed(w, r, err)
 		return
 	}
-	replyJSON(w, h.logger, http.StatusAccepted, map[string]any{"id": id, "state": runs.Stopping})
+	replyJSON(w, http.StatusAccepted, map[string]any{"id": id, "state": runs.Stopping})
 }
 
 func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {

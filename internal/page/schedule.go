@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/naming"
@@ -51,8 +53,8 @@ func Schedules(
 ) http.Handler {
 	s := &schedules{
 		ctx: ctx, budget: budget, occupy: occupy, logger: logger,
-		plays: make(chan struct{}, maxPlays), playing: make(chan struct{}, maxPlaying),
-		asking: make(chan struct{}, 1+maxWaiting), searching: make(chan struct{}, 1),
+		plays: semaphore.NewWeighted(maxPlays), playing: semaphore.NewWeighted(maxPlaying),
+		asking: semaphore.NewWeighted(1 + maxWaiting), searching: semaphore.NewWeighted(1),
 		found: make(map[question]searched),
 	}
 	return problem.Routes{
@@ -69,10 +71,10 @@ type schedules struct {
 	budget    search.Budget
 	occupy    Occupy
 	logger    *slog.Logger
-	plays     chan struct{} // a value for each schedule that is played or waits
-	playing   chan struct{} // a value for each schedule that is played
-	asking    chan struct{} // a value for each request that searches or waits for a search
-	searching chan struct{} // a value for the search under way
+	plays     *semaphore.Weighted // schedules that are played or wait
+	playing   *semaphore.Weighted // schedules that are played
+	asking    *semaphore.Weighted // requests that search or wait for a search
+	searching *semaphore.Weighted // the search under way
 
 	mu    sync.Mutex
 	found map[question]searched
@@ -100,14 +102,14 @@ type progress struct {
 }
 
 func (s *schedules) record(w http.ResponseWriter, _ *http.Request) {
-	replyJSON(w, s.logger, http.StatusOK, search.Recorded())
+	replyJSON(w, http.StatusOK, search.Recorded())
 }
 
 func (s *schedules) progress(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	far := s.far
 	s.mu.Unlock()
-	replyJSON(w, s.logger, http.StatusOK, far)
+	replyJSON(w, http.StatusOK, far)
 }
 
 // tell records the progress of the search.
@@ -118,7 +120,7 @@ func (s *schedules) tell(far progress) {
 }
 
 func (s *schedules) levels(w http.ResponseWriter, _ *http.Request) {
-	replyJSON(w, s.logger, http.StatusOK, struct {
+	replyJSON(w, http.StatusOK, struct {
 		Levels []string    `json:"levels"`
 		Game   []lab.Level `json:"game"`
 	}{lab.Levels(), lab.Game()})
@@ -129,25 +131,22 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 	if !problem.ReadBody(w, http.MaxBytesReader(w, r.Body, maxSchedule), &asked) {
 		return
 	}
-	select {
-	case s.plays <- struct{}{}:
-		defer func() { <-s.plays }()
-	default:
+	if !s.plays.TryAcquire(1) {
 		s.failed(w, r, errPlays)
 		return
 	}
-	leave, err := enter(r.Context(), s.playing)
-	if err != nil {
+	defer s.plays.Release(1)
+	if err := s.playing.Acquire(r.Context(), 1); err != nil {
 		s.failed(w, r, err)
 		return
 	}
-	defer leave()
+	defer s.playing.Release(1)
 	state, err := asked.Answer()
 	if err != nil {
 		s.failed(w, r, err)
 		return
 	}
-	replyJSON(w, s.logger, http.StatusOK, state)
+	replyJSON(w, http.StatusOK, state)
 }
 
 var (
@@ -174,7 +173,7 @@ func (s *schedules) find(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err)
 		return
 	}
-	replyJSON(w, s.logger, http.StatusOK, result)
+	replyJSON(w, http.StatusOK, result)
 }
 
 func readQuestion(asked map[string]string) (question, error) {
@@ -196,17 +195,14 @@ func (s *schedules) answer(ctx context.Context, q question) (searched, error) {
 	if result, ok := s.known(q); ok {
 		return result, nil
 	}
-	select {
-	case s.asking <- struct{}{}:
-		defer func() { <-s.asking }()
-	default:
+	if !s.asking.TryAcquire(1) {
 		return searched{}, errFull
 	}
-	leave, err := enter(ctx, s.searching)
-	if err != nil {
-		return searched{}, err
+	defer s.asking.Release(1)
+	if s.searching.Acquire(ctx, 1) != nil {
+		return searched{}, context.Cause(ctx)
 	}
-	defer leave()
+	defer s.searching.Release(1)
 	if result, ok := s.known(q); ok {
 		return result, nil
 	}
@@ -247,16 +243,6 @@ func (s *schedules) known(q question) (searched, bool) {
 	defer s.mu.Unlock()
 	result, ok := s.found[q]
 	return result, ok
-}
-
-// enter waits for a free place and takes it. Call leave to free it.
-func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // failed replies to a request that failed with err.

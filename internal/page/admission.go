@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -24,68 +23,51 @@ var (
 // admission limits the streams that are open at once. Clients with the token have their own limit,
 // so that other clients cannot keep the owner of a shop out. It is safe for concurrent use.
 type admission struct {
-	mu        sync.Mutex
-	owners    int
-	visitors  int
-	addresses map[string]int // number of streams by address, of clients without the token
+	mu       sync.Mutex
+	streams  map[string]int // number of streams by address, or by "" for clients with the token
+	visitors int            // number of streams of clients without the token
 }
 
 // enter admits a stream until leave is called.
 func (a *admission) enter(r *http.Request, owner bool) (leave func(), err error) {
+	from, most, full, visitor := origin(r), maxAddressStreams, errAddressFull, 1
+	if owner {
+		from, most, full, visitor = "", maxOwnerStreams, errManyOwners, 0
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if owner {
-		if a.owners >= maxOwnerStreams {
-			return nil, errManyOwners
-		}
-		a.owners++
-		return a.leaving(func() { a.owners-- }), nil
-	}
-	from := origin(r)
 	switch {
-	case a.addresses[from] >= maxAddressStreams:
-		return nil, errAddressFull
-	case a.visitors >= maxStreams:
+	case a.streams[from] >= most:
+		return nil, full
+	case a.visitors+visitor > maxStreams:
 		return nil, errManyStreams
 	}
-	if a.addresses == nil {
-		a.addresses = make(map[string]int)
+	if a.streams == nil {
+		a.streams = make(map[string]int)
 	}
-	a.visitors++
-	a.addresses[from]++
-	return a.leaving(func() {
-		a.visitors--
-		if a.addresses[from]--; a.addresses[from] == 0 {
-			delete(a.addresses, from)
-		}
-	}), nil
-}
-
-func (a *admission) leaving(leave func()) func() {
+	a.streams[from]++
+	a.visitors += visitor
 	return sync.OnceFunc(func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		leave()
-	})
+		a.visitors -= visitor
+		if a.streams[from]--; a.streams[from] == 0 {
+			delete(a.streams, from)
+		}
+	}), nil
 }
 
 // origin returns the address that a request comes from, or for IPv6 its /64 network, because one
 // client can use all addresses of such a network. The headers of a proxy are not trusted.
 func origin(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return r.RemoteAddr
 	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	if ip = ip.Unmap(); ip.Is4() {
+	ip := at.Addr().Unmap()
+	if ip.Is4() {
 		return ip.String()
 	}
-	network, err := ip.WithZone("").Prefix(64)
-	if err != nil {
-		return ip.String()
-	}
+	network, _ := ip.WithZone("").Prefix(64) // every IPv6 address has 64 bits
 	return network.String()
 }

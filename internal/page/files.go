@@ -7,7 +7,6 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -48,67 +47,59 @@ type file struct {
 // files holds the files of the page by their paths.
 type files map[string]file
 
-// newFiles reads and compresses the assets. index.html is at /, and all other files are below
-// /page/.
-func newFiles() (files, error) {
-	all := make(files)
-	err := fs.WalkDir(assets, "assets", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		plain, err := assets.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		f, err := newFile(name, plain)
-		if err != nil {
-			return err
-		}
-		at := "/page/" + strings.TrimPrefix(name, "assets/")
-		if name == "assets/index.html" {
-			at = "/"
-		}
-		all[at] = f
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading the page's files: %w", err)
-	}
-	others, err := shared()
+// Files returns the files of the page for a site without a shop, by their paths below its root.
+// They refer to each other by relative addresses. Besides the assets, they are the files that the
+// page shares with the terminal and the offline reports: the texts, the lab's lanes, and the library
+// of the bench's plots.
+func Files() (map[string][]byte, error) {
+	plots, err := benchpage.UPlot()
 	if err != nil {
 		return nil, fmt.Errorf("reading the files of the reports: %w", err)
 	}
-	for name, plain := range others {
-		if all["/page/"+name], err = newFile(name, plain); err != nil {
+	said, err := texts.OfPage()
+	if err != nil {
+		return nil, fmt.Errorf("reading the texts: %w", err)
+	}
+	all := map[string][]byte{"page/lanes.js": show.Lanes()}
+	for name, text := range plots {
+		all["page/uplot/"+name] = text
+	}
+	for name, text := range said {
+		all["page/texts/"+name] = text
+	}
+	own, err := assets.ReadDir("assets")
+	if err != nil {
+		return nil, err
+	}
+	for _, asset := range own {
+		at := "page/" + asset.Name()
+		if asset.Name() == "index.html" {
+			at = asset.Name()
+		}
+		if all[at], err = assets.ReadFile("assets/" + asset.Name()); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// Files returns the files of the page for a site without a shop, by their paths below its root.
-// They refer to each other by relative addresses.
-func Files() (map[string][]byte, error) {
-	all, err := newFiles()
+// newFiles compresses the files. index.html is at /.
+func newFiles() (files, error) {
+	plain, err := Files()
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[string][]byte, len(all))
-	for at, f := range all {
-		if at == "/" {
-			at = "/index.html"
+	all := make(files)
+	for name, text := range plain {
+		kind, ok := types[path.Ext(name)]
+		if !ok {
+			return nil, fmt.Errorf("%s: unknown media type", name)
 		}
-		out[strings.TrimPrefix(at, "/")] = f.plain
+		if all["/"+strings.TrimSuffix(name, "index.html")], err = pack(kind, text); err != nil {
+			return nil, err
+		}
 	}
-	return out, nil
-}
-
-func newFile(name string, plain []byte) (file, error) {
-	kind, ok := types[path.Ext(name)]
-	if !ok {
-		return file{}, fmt.Errorf("%s: unknown media type", name)
-	}
-	return pack(kind, plain)
+	return all, nil
 }
 
 // pack makes a file, which is served compressed to clients that accept gzip.
@@ -178,25 +169,4 @@ func takesGzip(r *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// shared returns the files that the page shares with the terminal and the offline reports, by
-// their paths below /page/: the texts, the lab's lanes, and the library of the bench's plots.
-func shared() (map[string][]byte, error) {
-	plots, err := benchpage.UPlot()
-	if err != nil {
-		return nil, err
-	}
-	all := map[string][]byte{"lanes.js": show.Lanes()}
-	for name, text := range plots {
-		all["uplot/"+name] = text
-	}
-	said, err := texts.OfPage()
-	if err != nil {
-		return nil, err
-	}
-	for name, text := range said {
-		all["texts/"+name] = text
-	}
-	return all, nil
 }

@@ -69,16 +69,12 @@ type Broken struct {
 	Text      string    `json:"text"`
 }
 
-func (l *Live) clone() *Live {
+// copy returns a copy of l. What its fields refer to is replaced or appended to, but never changed.
+func (l *Live) copy() *Live {
 	if l == nil {
 		return nil
 	}
 	c := *l
-	c.Broken, c.Faults = append([]Broken{}, l.Broken...), append([]bench.Fault{}, l.Faults...)
-	if l.Point != nil {
-		p := *l.Point
-		c.Point = &p
-	}
 	return &c
 }
 
@@ -95,7 +91,7 @@ func (l *Live) see(p Point) {
 
 // happened records the faults so far, and a violation if buyers were no longer served.
 func (l *Live) happened(now bench.Live) {
-	l.Faults = now.Faults
+	l.Faults = append([]bench.Fault{}, now.Faults...)
 	u := now.Unserved
 	if u == nil {
 		return

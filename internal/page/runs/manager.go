@@ -103,12 +103,13 @@ func (m *Manager) Close() {
 // ErrOccupied or ErrClosed.
 func (m *Manager) Start(s Settings) (id string, err error) {
 	s.Strategies = naming.ExpandAll(s.Strategies, catalog.Strategies().Names())
+	s.Conditions = slices.Clone(s.Conditions)
 	cfg, err := m.check(s)
 	if err != nil {
 		return "", err
 	}
 	cfg.ID = uuid.NewString()[:8]
-	r := &run{Summary: Summary{ID: cfg.ID, State: Running, Started: now(), Settings: s.clone()}, cfg: cfg}
+	r := &run{Summary: Summary{ID: cfg.ID, State: Running, Started: now(), Settings: s}, cfg: cfg}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.underWay(); err != nil {

@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -30,9 +29,11 @@ func (c *recorder) Row(n, all int, strategy string, condition catalog.Condition)
 	live := &Live{
 		Row: n, Of: all, Strategy: strategy, Condition: condition,
 		Requests: c.run.Settings.Requests, Stock: c.run.Settings.Stock,
-		Phase: Setup, exclusive: err == nil && exclusive(s),
+		Phase: Setup, Broken: []Broken{}, Faults: []bench.Fault{}, exclusive: err == nil && exclusive(s),
 	}
-	points := &series{Series: Series{Row: n, Strategy: strategy, Condition: condition}}
+	points := &series{Series: Series{
+		Row: n, Strategy: strategy, Condition: condition, Points: []Point{}, Broken: live.Broken, Faults: live.Faults,
+	}}
 	c.manager.update(func() {
 		c.run.now = live
 		c.run.series = append(c.run.series[:n-1], points)
@@ -149,16 +150,10 @@ func (s *series) add(p Point, last bool) {
 }
 
 func (s *series) thin() {
-	for i := range maxPoints / 2 {
-		s.Points[i] = s.Points[2*i]
+	half := make([]Point, maxPoints/2)
+	for i := range half {
+		half[i] = s.Points[2*i]
 	}
-	s.Points = s.Points[:maxPoints/2]
+	s.Points = half
 	s.step = max(2*s.step, 2*figures.Milliseconds(pointPause)) * 0.95 // tickers are not exact
-}
-
-func (s *series) clone() Series {
-	c := s.Series
-	c.Points = append([]Point{}, slices.Clip(s.Points)...)
-	c.Broken, c.Faults = append([]Broken{}, s.Broken...), append([]bench.Fault{}, s.Faults...)
-	return c
 }

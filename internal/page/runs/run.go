@@ -70,7 +70,7 @@ type run struct {
 
 func (r *run) summary() Summary {
 	s := r.Summary
-	s.Settings, s.RowsAll, s.RowsDone = r.Settings.clone(), r.Settings.rows(), len(r.rows)
+	s.RowsAll, s.RowsDone = r.Settings.rows(), len(r.rows)
 	s.Redis, s.DB = r.manifest.Redis, r.manifest.DB
 	s.Verdicts, s.AsExpected = []figures.Verdict{}, report.Report{Rows: r.rows}.AsExpected()
 	for _, row := range r.rows {
@@ -83,9 +83,9 @@ func (r *run) summary() Summary {
 }
 
 func (r *run) whole() Run {
-	whole := Run{Summary: r.summary(), Rows: append([]report.Row{}, r.rows...), Now: r.now.clone(), Samples: []Series{}}
+	whole := Run{Summary: r.summary(), Rows: append([]report.Row{}, r.rows...), Now: r.now.copy(), Samples: []Series{}}
 	for _, s := range r.series {
-		whole.Samples = append(whole.Samples, s.clone())
+		whole.Samples = append(whole.Samples, s.Series)
 	}
 	return whole
 }

@@ -40,12 +40,6 @@ type Settings struct {
 	Backend    Backend             `json:"backend"`
 }
 
-// clone returns a deep copy.
-func (s Settings) clone() Settings {
-	s.Strategies, s.Conditions = slices.Clone(s.Strategies), slices.Clone(s.Conditions)
-	return s
-}
-
 // rows returns the number of rows.
 func (s Settings) rows() int { return len(s.Strategies) * len(s.Conditions) }
 

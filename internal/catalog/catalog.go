@@ -126,9 +126,7 @@ type List []Strategy
 
 // Find returns the strategy with the given name. Its error wraps ErrName and lists the allowed
 // names.
-func (c List) Find(name string) (Strategy, error) { return find("strategy", name, c, nameOf) }
-
-func nameOf(s Strategy) string { return s.Name }
+func (c List) Find(name string) (Strategy, error) { return find("strategy", name, c, c.Names()) }
 
 // Names lists the names of the strategies.
 func (c List) Names() []string {
@@ -187,10 +185,8 @@ func Strategies() List {
 			Adds: "SET NX PX: the lock of a crashed holder expires by itself",
 			Breaks: "work longer than the ttl: the lock expires under its holder, whose DEL then removes the " +
 				"next holder's",
-			Test: "TestForeignDelete",
-			Guard: func(o Options) guard.Guard {
-				return leasedLock(o, v2.New, v2.ErrNotHeld)
-			},
+			Test:   "TestForeignDelete",
+			Guard:  func(o Options) guard.Guard { return leasedLock(o, v2.New, v2.ErrNotHeld) },
 			deduct: leased(breaks, breaks),
 			loads:  leasedLoads,
 		},
@@ -199,9 +195,7 @@ func Strategies() List {
 			Adds:   "a unique token: a holder deletes no lock but its own",
 			Breaks: "GET and DEL are two commands, and the lock can change hands in between; work longer than the ttl",
 			Test:   "TestCheckThenDelete",
-			Guard: func(o Options) guard.Guard {
-				return undoable(o, v3.New, nil, v3.ErrNotHeld)
-			},
+			Guard:  func(o Options) guard.Guard { return undoable(o, v3.New, nil, v3.ErrNotHeld) },
 			deduct: leased(breaks, overlaps),
 			loads:  leasedLoads,
 		},
@@ -210,9 +204,7 @@ func Strategies() List {
 			Adds:   "compare and delete in one script: the release is atomic",
 			Breaks: "a holder that locks again waits for itself; work longer than the ttl",
 			Test:   "TestNotReentrant",
-			Guard: func(o Options) guard.Guard {
-				return undoable(o, v4.New, nil, v4.ErrNotHeld)
-			},
+			Guard:  func(o Options) guard.Guard { return undoable(o, v4.New, nil, v4.ErrNotHeld) },
 			deduct: leased(breaks, overlaps),
 			loads:  leasedLoads,
 		},
@@ -221,9 +213,7 @@ func Strategies() List {
 			Adds:   "owner and count in a hash: the holder may lock again, a foreign unlock is refused and reported",
 			Breaks: "work longer than the ttl: a second holder is let in",
 			Test:   "TestExpiresUnderItsHolder",
-			Guard: func(o Options) guard.Guard {
-				return undoable(o, v5.New, v5.WithOwner, v5.ErrNotHeld)
-			},
+			Guard:  func(o Options) guard.Guard { return undoable(o, v5.New, v5.WithOwner, v5.ErrNotHeld) },
 			deduct: leased(breaks, overlaps),
 			loads:  leasedLoads,
 		},
@@ -232,9 +222,7 @@ func Strategies() List {
 			Adds:   "the lease is renewed every ttl/3 while the work lasts, and the holder is told when it is lost",
 			Breaks: "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
 			Test:   "TestPausedHolderWritesTooLate",
-			Guard: func(o Options) guard.Guard {
-				return undoable(o, v6.New, v6.WithOwner, v6.ErrNotHeld)
-			},
+			Guard:  func(o Options) guard.Guard { return undoable(o, v6.New, v6.WithOwner, v6.ErrNotHeld) },
 			deduct: leased(holds, holds),
 			loads:  renewedLoads,
 		},
@@ -375,16 +363,14 @@ func Strategies() List {
 			loads:  renewedLoads,
 		},
 		{
-			Name:    "etcd",
-			Extra:   true,
-			Needs:   NeedsEtcd,
-			OwnWait: true,
-			Adds:    "a key with a lease on servers that agree by consensus; its revision is the fencing token",
-			Breaks:  "a paused process, if nobody checks the token",
-			Test:    "TestLossIsToldFirst",
-			Guard: func(o Options) guard.Guard {
-				return o.distributed(o.Etcd, lease.ErrNotHeld)
-			},
+			Name:     "etcd",
+			Extra:    true,
+			Needs:    NeedsEtcd,
+			OwnWait:  true,
+			Adds:     "a key with a lease on servers that agree by consensus; its revision is the fencing token",
+			Breaks:   "a paused process, if nobody checks the token",
+			Test:     "TestLossIsToldFirst",
+			Guard:    func(o Options) guard.Guard { return o.distributed(o.Etcd, lease.ErrNotHeld) },
 			deduct:   elsewhere(fenced),
 			unfenced: elsewhere(leased(holds, holds)),
 			loads:    renewedLoads,
@@ -396,11 +382,9 @@ func Strategies() List {
 			OwnWait: true,
 			Adds: "an ephemeral node in a queue in which each waiter watches the one before; its zxid is the " +
 				"fencing token",
-			Breaks: "a paused process, if nobody checks the token",
-			Test:   "TestLossIsToldFirst",
-			Guard: func(o Options) guard.Guard {
-				return o.distributed(o.ZooKeeper, lease.ErrNotHeld)
-			},
+			Breaks:   "a paused process, if nobody checks the token",
+			Test:     "TestLossIsToldFirst",
+			Guard:    func(o Options) guard.Guard { return o.distributed(o.ZooKeeper, lease.ErrNotHeld) },
 			deduct:   elsewhere(fenced),
 			unfenced: elsewhere(leased(holds, holds)),
 			loads:    renewedLoads,

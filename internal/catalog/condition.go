@@ -3,6 +3,8 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"slices"
+
 	"oversell/internal/naming"
 )
 
@@ -55,25 +57,21 @@ func Workloads() []Workload { return []Workload{Deduct, Cache} }
 // ErrName is wrapped by the errors about an unknown name.
 var ErrName = errors.New("unknown name")
 
-// find returns the element of all with the given name. Its error wraps ErrName and lists the
-// allowed names.
-func find[T any](what, name string, all []T, nameOf func(T) string) (found T, err error) {
-	var names []string
-	for _, one := range all {
-		if nameOf(one) == name {
-			return one, nil
-		}
-		names = append(names, nameOf(one))
+// find returns the element of all with the given name. names contains their names. Its error wraps
+// ErrName and lists the allowed names.
+func find[T any, S ~string](what, name string, all []T, names []S) (found T, err error) {
+	if i := slices.Index(names, S(name)); i >= 0 {
+		return all[i], nil
 	}
 	return found, fmt.Errorf("%w of a %s: %q (%s)", ErrName, what, name, naming.Hint(name, names))
 }
 
 // ParseCondition returns the condition with the given name, or an error that wraps ErrName.
 func ParseCondition(name string) (Condition, error) {
-	return find("condition", name, Conditions(), func(c Condition) string { return string(c) })
+	return find("condition", name, Conditions(), Conditions())
 }
 
 // ParseWorkload returns the workload with the given name, or an error that wraps ErrName.
 func ParseWorkload(name string) (Workload, error) {
-	return find("workload", name, Workloads(), func(w Workload) string { return string(w) })
+	return find("workload", name, Workloads(), Workloads())
 }

@@ -92,7 +92,7 @@ func HoldNames() []string {
 
 // FindHoldStage returns the stage with the given name. Its error wraps ErrName.
 func FindHoldStage(name string) (HoldStage, error) {
-	return find("stage of holds", name, HoldStages(), func(s HoldStage) string { return s.Name })
+	return find("stage of holds", name, HoldStages(), HoldNames())
 }
 
 // Sound reports whether the stage is expected to be correct under every condition.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"oversell/internal/backend"
 	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
@@ -16,11 +14,7 @@ import (
 
 // Clients contains the connections of one process to lock servers.
 type Clients struct {
-	nodes     []redis.UniversalClient
-	etcd      func(key string) guard.Lock
-	zooKeeper func(key string) guard.Lock
-	later     map[catalog.Need]catalog.Later // for servers that are dialled at their first use
-
+	options catalog.Options // only with the connections, and with Later for servers that are dialled at their first use
 	closers []func() error
 }
 
@@ -36,7 +30,7 @@ func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []strin
 			if err != nil {
 				return err
 			}
-			c.nodes, c.closers = append(c.nodes, rdb), append(c.closers, rdb.Close)
+			c.options.Nodes, c.closers = append(c.options.Nodes, rdb), append(c.closers, rdb.Close)
 		}
 	case catalog.NeedsEtcd:
 		client, err := coordination.DialEtcd(ctx, addresses)
@@ -44,7 +38,7 @@ func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []strin
 			return err
 		}
 		source := etcdlock.NewSource(client, ttl)
-		c.etcd = func(key string) guard.Lock { return etcdlock.New(source, key) }
+		c.options.Etcd = func(key string) guard.Lock { return etcdlock.New(source, key) }
 		c.closers = append(c.closers, client.Close, source.Close)
 	case catalog.NeedsZooKeeper:
 		conn, err := coordination.DialZooKeeper(ctx, addresses, ttl)
@@ -52,13 +46,13 @@ func (c *Clients) dial(ctx context.Context, need catalog.Need, addresses []strin
 			return err
 		}
 		source := zklock.NewSource(conn.Conn, conn.Timeout)
-		c.zooKeeper = func(key string) guard.Lock { return zklock.New(source, key) }
+		c.options.ZooKeeper = func(key string) guard.Lock { return zklock.New(source, key) }
 		c.closers = append(c.closers, func() error { conn.Close(); return nil }, source.Close)
 	}
 	return nil
 }
 
-// dialLater sets c.later so that the servers for a need are dialled when a guard is first used.
+// dialLater sets Later so that the servers for a need are dialled when a guard is first used.
 func (c *Clients) dialLater(s *Servers, need catalog.Need, ttl time.Duration) {
 	connected := newOnDemand(func(ctx context.Context) (*Clients, error) {
 		there, err := s.server(ctx, need)
@@ -68,7 +62,7 @@ func (c *Clients) dialLater(s *Servers, need catalog.Need, ttl time.Duration) {
 		return Running(Addresses{need: there.addresses}).Dial(ctx, ttl)
 	})
 	c.closers = append(c.closers, connected.Close)
-	c.later[need] = func(ctx context.Context, o catalog.Options) (catalog.Options, error) {
+	c.options.Later[need] = func(ctx context.Context, o catalog.Options) (catalog.Options, error) {
 		if _, err := s.server(ctx, need); err != nil { // the server may have ended in the meantime
 			return o, err
 		}
@@ -82,7 +76,8 @@ func (c *Clients) dialLater(s *Servers, need catalog.Need, ttl time.Duration) {
 
 // Add returns the options of a guard with these connections added.
 func (c *Clients) Add(o catalog.Options) catalog.Options {
-	o.Nodes, o.Etcd, o.ZooKeeper, o.Later = c.nodes, c.etcd, c.zooKeeper, c.later
+	own := c.options
+	o.Nodes, o.Etcd, o.ZooKeeper, o.Later = own.Nodes, own.Etcd, own.ZooKeeper, own.Later
 	return o
 }
 

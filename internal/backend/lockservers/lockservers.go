@@ -174,7 +174,7 @@ func (s *Servers) server(ctx context.Context, need catalog.Need) (*server, error
 // other servers when a guard is first used. ttl is the lease of the locks. Close the Clients before
 // s, after all locks are released.
 func (s *Servers) Dial(ctx context.Context, ttl time.Duration) (*Clients, error) {
-	c := &Clients{later: make(map[catalog.Need]catalog.Later)}
+	c := &Clients{options: catalog.Options{Later: make(map[catalog.Need]catalog.Later)}}
 	if s == nil {
 		return c, nil
 	}

@@ -23,9 +23,8 @@ type onDemand[T io.Closer] struct {
 	end  context.CancelCauseFunc
 	stop func() error
 
-	mu     sync.Mutex
-	last   *attempt[T] // nil before the first call
-	closed bool
+	mu   sync.Mutex
+	last *attempt[T] // nil before the first call
 }
 
 // attempt is one call of open.
@@ -68,7 +67,7 @@ func (d *onDemand[T]) get(ctx context.Context) (value T, err error) {
 func (d *onDemand[T]) attempt() (*attempt[T], error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.ctx.Err() != nil {
 		return nil, errClosed
 	}
 	if d.last == nil || d.last.stale() {
@@ -99,10 +98,9 @@ func (d *onDemand[T]) Close() error { return d.stop() }
 
 func (d *onDemand[T]) shut() error {
 	d.mu.Lock()
-	d.closed = true
+	d.end(errClosed)
 	a := d.last
 	d.mu.Unlock()
-	d.end(errClosed)
 	if a == nil {
 		return nil
 	}

@@ -28,23 +28,17 @@ type record struct {
 
 func TestDatabaseRoundTrip(t *testing.T) {
 	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
-		if err := db.AutoMigrate(&record{}); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, db.AutoMigrate(&record{}))
 		if !db.Migrator().HasTable("oversell_records") {
 			t.Error("no table with the project's prefix")
 		}
 		in := record{Name: "größe 時計"}
-		if err := db.Create(&in).Error; err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, db.Create(&in).Error)
 		if err := db.Create(&record{Name: in.Name}).Error; !errors.Is(err, gorm.ErrDuplicatedKey) {
 			t.Errorf("second of a unique name: %v, want gorm.ErrDuplicatedKey", err)
 		}
 		var out record
-		if err := db.First(&out, "name = ?", in.Name).Error; err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, db.First(&out, "name = ?", in.Name).Error)
 		if !out.CreatedAt.Equal(in.CreatedAt) || out.CreatedAt.Location() != time.UTC {
 			t.Errorf("time %v came back as %v", in.CreatedAt, out.CreatedAt)
 		}
@@ -79,25 +73,17 @@ func TestSQLiteFileStays(t *testing.T) {
 	spec := "sqlite:" + filepath.Join(t.TempDir(), "keep #1 %41.db")
 	for i := range 2 {
 		s, err := backend.ServeDatabase(t.Context(), spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		db, err := backend.DialDatabase(t.Context(), s.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := db.AutoMigrate(&record{}); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
+		backendtest.Must(t, db.AutoMigrate(&record{}))
 		var n int64
 		if db.Model(&record{}).Count(&n); n != int64(i) {
 			t.Errorf("opening %d finds %d rows", i, n)
 		}
 		db.Create(&record{Name: "kept"})
 		pool, err := db.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		if err := errors.Join(pool.Close(), s.Close()); err != nil {
 			t.Error(err)
 		}
@@ -112,9 +98,7 @@ func TestSQLiteFileStays(t *testing.T) {
 func TestSQLiteWritersTakeTurns(t *testing.T) {
 	url := backendtest.Database(t, "embedded")
 	setup := backendtest.DialDatabase(t, url)
-	if err := setup.AutoMigrate(&record{}); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, setup.AutoMigrate(&record{}))
 	setup.Create(&record{Name: "item"})
 	const patience = 2000 // most writes of the other client before a waiting write is done
 	var turns atomic.Int64
@@ -154,21 +138,15 @@ func writeUntil(ctx context.Context, t *testing.T, db *gorm.DB, turns *atomic.In
 // answer, and does not wait for the query outside.
 func TestTransactionDoesNotWaitForAQueryOutside(t *testing.T) {
 	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
-		if err := db.AutoMigrate(&record{}); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, db.AutoMigrate(&record{}))
 		pool, err := db.DB()
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		query := func(db *gorm.DB) error {
 			var n int64
 			return db.Model(&record{}).Where("name = ?", t.Name()).Count(&n).Error
 		}
 		holder := db.Begin()
-		if err := holder.Create(&record{Name: "locked"}).Error; err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, holder.Create(&record{Name: "locked"}).Error)
 		var others sync.WaitGroup
 		for range pool.Stats().MaxOpenConnections - 1 {
 			others.Go(func() {
@@ -230,15 +208,9 @@ func TestDatabaseThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) { checkDatabaseUnreachable(t, url) })
 	}
 	db := backendtest.DialDatabase(t, server.URL)
-	if err := db.AutoMigrate(&record{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Create(&record{Name: "kept"}).Error; err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, db.AutoMigrate(&record{}))
+	backendtest.Must(t, db.Create(&record{Name: "kept"}).Error)
+	backendtest.Must(t, server.Pause())
 	t.Run("hung", func(t *testing.T) { checkDatabaseUnreachable(t, server.URL) })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -249,9 +221,7 @@ func TestDatabaseThatFails(t *testing.T) {
 	if took := time.Since(start); took > time.Second+backendtest.Slack {
 		t.Errorf("the caller's 100 ms ended the statement after %v", took)
 	}
-	if err := server.Continue(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, server.Continue())
 	within(t, 2*time.Second+backendtest.Slack, func() error { return db.Exec("SELECT 1").Error })
 
 	server.Kill()
@@ -264,9 +234,7 @@ func TestDatabaseThatFails(t *testing.T) {
 	if took := time.Since(start); took > 2*time.Second+backendtest.Slack {
 		t.Errorf("5 errors took %v", took)
 	}
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, server.Restart(t.Context()))
 	within(t, 2*time.Second+backendtest.Slack, func() error { return db.First(&record{}).Error })
 }
 

@@ -23,9 +23,7 @@ func TestRedisRoundTrip(t *testing.T) {
 			url := backendtest.Redis(t, spec)
 			rdb := backendtest.DialRedis(t, url)
 			other := backendtest.DialRedis(t, url)
-			if err := rdb.Set(t.Context(), "k", "v", time.Minute).Err(); err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, rdb.Set(t.Context(), "k", "v", time.Minute).Err())
 			if v, err := other.Get(t.Context(), "k").Result(); v != "v" || err != nil {
 				t.Errorf("another client reads %q, %v", v, err)
 			}
@@ -50,14 +48,10 @@ func checkRedisName(t *testing.T, rdb redis.UniversalClient, url, want string) {
 func checkCounts(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	before, err := backend.RedisCommands(t.Context(), rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	for i := range 10 {
 		// In a cluster, different keys are on different masters.
-		if err := rdb.Set(t.Context(), string(rune('a'+i)), "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, rdb.Set(t.Context(), string(rune('a'+i)), "v", 0).Err())
 	}
 	after, err := backend.RedisCommands(t.Context(), rdb)
 	if err != nil || *after-*before < 10 {
@@ -67,9 +61,7 @@ func checkCounts(t *testing.T, rdb redis.UniversalClient) {
 
 func TestEmbeddedRedisTTLRunsByItself(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
-	if err := rdb.Set(t.Context(), "k", "v", 20*time.Millisecond).Err(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, rdb.Set(t.Context(), "k", "v", 20*time.Millisecond).Err())
 	within(t, time.Second, func() error {
 		if n := rdb.Exists(t.Context(), "k").Val(); n != 0 {
 			return errors.New("the key is still there")
@@ -80,9 +72,7 @@ func TestEmbeddedRedisTTLRunsByItself(t *testing.T) {
 
 func TestDialRedisUnreachable(t *testing.T) {
 	hung := backendtest.RestartableRedis(t)
-	if err := hung.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, hung.Pause())
 	locked := backendtest.RestartableRedis(t, "--requirepass", "right")
 	single := backendtest.RestartableRedis(t)
 	for name, url := range map[string]string{
@@ -125,12 +115,8 @@ func TestServeRedisLeavesTheUsersAlone(t *testing.T) {
 	own := backendtest.RestartableRedis(t, "--requirepass", "secret")
 	url := "redis://:secret@" + own.Addr
 	s, err := backend.ServeRedis(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
+	backendtest.Must(t, s.Close())
 	rdb := backendtest.DialRedis(t, s.URL)
 	checkRedisName(t, rdb, s.URL, "at "+own.Addr)
 }
@@ -152,17 +138,13 @@ func TestRedisThatFails(t *testing.T) {
 	}
 	back := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		within(t, 2*time.Second+backendtest.Slack, func() error { return rdb.Ping(t.Context()).Err() })
 	}
 	server.Kill()
 	ends(time.Second, "a killed server", 20, t.Context())
 	back(server.Restart(t.Context()))
-	if err := server.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, server.Pause())
 	ends(2*time.Second, "a hung server", 1, t.Context())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -176,9 +158,7 @@ func TestRedisHungQueueIsBounded(t *testing.T) {
 	t.Parallel() // the test only waits
 	server := backendtest.RestartableRedis(t)
 	rdb := backendtest.DialRedis(t, server.URL+"?pool_size=1&read_timeout=300ms")
-	if err := server.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, server.Pause())
 	start := time.Now()
 	var all sync.WaitGroup
 	for range 60 { // 18 s if they ran one after the other
@@ -192,9 +172,7 @@ func TestRedisHungQueueIsBounded(t *testing.T) {
 	if took := time.Since(start); took > 9*time.Second+backendtest.Slack {
 		t.Errorf("the last error came after %v", took)
 	}
-	if err := server.Continue(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, server.Continue())
 	within(t, 2*time.Second+backendtest.Slack, func() error { return rdb.Ping(t.Context()).Err() })
 }
 
@@ -216,13 +194,9 @@ func TestCloseLeavesNothing(t *testing.T) {
 	type server interface{ Close() error }
 	for _, spec := range backendtest.Kinds() {
 		r, err := backend.ServeRedis(t.Context(), spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		d, err := backend.ServeDatabase(t.Context(), spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		_, addr, _ := strings.Cut(r.URL, "@")
 		if c, err := net.Dial("tcp", addr); err != nil {
 			t.Errorf("%s: redis does not listen: %v", spec, err)

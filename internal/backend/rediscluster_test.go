@@ -43,9 +43,7 @@ func watchesEachPrimary(t *testing.T, url string) {
 	rdb, w := watched(t, url)
 	histories := make(map[string]bool)
 	for _, key := range strings.Fields("a b c d e f g h i j") {
-		if err := rdb.Set(t.Context(), key, "v", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, rdb.Set(t.Context(), key, "v", 0).Err())
 		histories[history(t, rdb, key)] = true
 	}
 	if len(histories) < 2 {
@@ -124,9 +122,7 @@ func executesOnce(t *testing.T, url string) {
 // lost.
 func clientNoticesAFailover(t *testing.T, c *backendtest.RedisCluster) {
 	rdb, w := watched(t, c.URL())
-	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	// The client asks any node for the list of nodes. If it has asked a replica, it must not keep that
 	// connection.
 	cluster := rdb.(*redis.ClusterClient)

@@ -18,9 +18,7 @@ func watched(t *testing.T, url string) (redis.UniversalClient, *backend.RedisWat
 	t.Helper()
 	w := new(backend.RedisWatch)
 	rdb, err := w.Dial(t.Context(), url, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb, w
 }
@@ -28,9 +26,7 @@ func watched(t *testing.T, url string) (redis.UniversalClient, *backend.RedisWat
 func history(t *testing.T, rdb redis.UniversalClient, key string) string {
 	t.Helper()
 	id, err := backend.RedisHistory(rdb)(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	return id
 }
 
@@ -59,17 +55,11 @@ func TestWatchNoticesARestart(t *testing.T) {
 	if n := w.Changes(); n != changes {
 		t.Errorf("more connections to the same server count as %d changes", n-changes)
 	}
-	if err := rdb.Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, rdb.Save(t.Context()).Err())
 	server.Kill()
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, server.Restart(t.Context()))
 	// The pool checks a connection before it uses it, so no command fails.
-	if err := rdb.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, rdb.Ping(t.Context()).Err())
 	if w.Changes() == changes {
 		t.Error("nobody noticed that the server was started again")
 	}
@@ -89,9 +79,7 @@ func TestSentinelFailover(t *testing.T) {
 	if n := w.Changes(); n != changes {
 		t.Errorf("more connections to the same master count as %d changes", n-changes)
 	}
-	if err := set.Failover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, set.Failover(t.Context()))
 	within(t, 20*time.Second, func() error { return rdb.Set(t.Context(), "after", "v", 0).Err() })
 	replica := backendtest.DialRedis(t, set.Replica.URL)
 	if v := replica.Get(t.Context(), "after").Val(); v != "v" {
@@ -114,9 +102,7 @@ func TestWatchOfASilentServer(t *testing.T) {
 	server := backendtest.RestartableRedis(t)
 	admin := backendtest.DialRedis(t, server.URL)
 	err := admin.Do(t.Context(), "ACL", "SETUSER", "shop", "on", ">secret", "~*", "+@all", "-info").Err()
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	rdb, _ = watched(t, "redis://shop:secret@"+server.Addr)
 	if id := history(t, rdb, "k"); id != "" {
 		t.Errorf("history %q of a server that may not tell", id)
@@ -126,9 +112,7 @@ func TestWatchOfASilentServer(t *testing.T) {
 // If a connection breaks while the client asks for the history, Dial fails.
 func TestWatchOfAServerThatHangsUp(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	defer listener.Close()
 	go func() {
 		for {

@@ -20,14 +20,10 @@ func TestLocalEtcd(t *testing.T) {
 	backendtest.System(t)
 	backendtest.EmptyTempDir(t)
 	etcd, err := ServeEtcd(t.Context(), "local")
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	endpoints := etcd.Addresses
 	client, err := DialEtcd(t.Context(), endpoints)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	if _, err := client.Put(t.Context(), "a", "b"); err != nil {
 		t.Error(err)
 	}
@@ -59,24 +55,14 @@ func TestLocalZooKeeper(t *testing.T) {
 	backendtest.System(t)
 	backendtest.EmptyTempDir(t)
 	server, err := ServeZooKeeper(t.Context(), "local")
-	if errors.Is(err, backend.ErrMissing) {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	for _, c := range []struct{ ask, want time.Duration }{
 		{5 * time.Second, 5 * time.Second},
 		{200 * time.Millisecond, time.Second}, // the server's shortest session timeout
 		{time.Hour, time.Minute},              // and the longest
 	} {
 		conn, err := DialZooKeeper(t.Context(), server.Addresses, c.ask)
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		if conn.Timeout != c.want {
 			t.Errorf("asked for %v, got %v; want %v", c.ask, conn.Timeout, c.want)
 		}
@@ -127,9 +113,7 @@ func TestSpecs(t *testing.T) {
 		"http://a:2379/,http://[::1]:1": ServeEtcd, "a:2181,[::1]:1": ServeZooKeeper,
 	} {
 		own, err := serve(ctx, spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		if got := strings.Join(own.Addresses, ","); got != strings.Replace(spec, "/,", ",", 1) {
 			t.Errorf("%q: %s", spec, got)
 		}
@@ -165,14 +149,10 @@ func TestSpecs(t *testing.T) {
 // Dialling a server that accepts connections but never answers fails in time.
 func TestUnreachableIsToldInTime(t *testing.T) {
 	deaf, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	t.Cleanup(func() { _ = deaf.Close() })
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	_ = gone.Close()
 
 	for name, l := range map[string]net.Listener{"deaf": deaf, "gone": gone} {

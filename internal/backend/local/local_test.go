@@ -64,9 +64,7 @@ func silent(t *testing.T, timeout time.Duration) local.Command {
 func TestStartTriesAnotherPort(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	path, err := local.RedisPath()
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	var taken net.Listener
 	s, err := local.Start(t.Context(), local.Command{
 		Name:    "redis-server",
@@ -88,9 +86,7 @@ func TestStartTriesAnotherPort(t *testing.T) {
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	defer s.Close()
 	defer taken.Close()
 	if s.Addr == taken.Addr().String() {
@@ -108,9 +104,7 @@ func TestKillAndRestartKeepThePort(t *testing.T) {
 	if err := s.Pause(); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("pausing a killed server: %v, want os.ErrProcessDone", err)
 	}
-	if err := s.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, s.Restart(t.Context()))
 	if s.Addr != addr || s.Pid() == first {
 		t.Errorf("address %s and pid %d, was %s and %d", s.Addr, s.Pid(), addr, first)
 	}
@@ -132,9 +126,7 @@ func TestKillAndRestartKeepThePort(t *testing.T) {
 
 func TestCloseEndsAStoppedServer(t *testing.T) {
 	s := backendtest.RestartableRedis(t)
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, s.Pause())
 	start := time.Now()
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -149,9 +141,7 @@ func TestCloseEndsAStoppedServer(t *testing.T) {
 func TestForgetRemovesWhatAKilledServerHasWritten(t *testing.T) {
 	s := backendtest.RestartableRedis(t, "--appendonly", "yes", "--appendfsync", "no")
 	rdb := backendtest.DialRedis(t, s.URL)
-	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, rdb.Set(t.Context(), "k", "v", 0).Err())
 	if err := s.Forget("appendonlydir"); err == nil {
 		t.Error("the files of a server that runs are removed")
 	}
@@ -160,12 +150,8 @@ func TestForgetRemovesWhatAKilledServerHasWritten(t *testing.T) {
 		want   string
 	}{{"no-such-file", "v"}, {"appendonlydir", ""}} {
 		s.Kill()
-		if err := s.Forget(tt.forget); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, s.Forget(tt.forget))
+		backendtest.Must(t, s.Restart(t.Context()))
 		again := backendtest.DialRedis(t, s.URL)
 		if got := again.Get(t.Context(), "k").Val(); got != tt.want {
 			t.Errorf("after a kill without %s the value is %q, want %q", tt.forget, got, tt.want)

@@ -21,9 +21,7 @@ func TestPrivateRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
 	t.Parallel()
 	server := backendtest.RestartableRedis(t)
 	letsNoStrangerIn(t, server.Addr)
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, server.Restart(t.Context()))
 	letsNoStrangerIn(t, server.Addr)
 	backendtest.DialRedis(t, server.URL)
 }
@@ -32,14 +30,10 @@ func TestPrivateRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
 func open(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	c, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	c.Logger = &mysql.NopLogger{}
 	connector, err := mysql.NewConnector(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
@@ -65,9 +59,7 @@ func TestPrivateDatabase(t *testing.T) {
 
 func letsNobodyIn(t *testing.T, server *backendtest.LocalDatabase) {
 	right, err := mysql.ParseDSN(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	if right.Passwd == "" {
 		t.Error("the user has no password")
 	}
@@ -94,17 +86,13 @@ func letsNobodyIn(t *testing.T, server *backendtest.LocalDatabase) {
 func serverFolder(t *testing.T, server *backendtest.LocalDatabase) string {
 	t.Helper()
 	var dir string
-	if err := open(t, server.URL).QueryRowContext(t.Context(), "SELECT @@datadir").Scan(&dir); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, open(t, server.URL).QueryRowContext(t.Context(), "SELECT @@datadir").Scan(&dir))
 	return filepath.Dir(filepath.Clean(dir))
 }
 
 func sharesNoTemporaryTables(t *testing.T, server *backendtest.LocalDatabase) {
 	var dir string
-	if err := open(t, server.URL).QueryRowContext(t.Context(), "SELECT @@tmpdir").Scan(&dir); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, open(t, server.URL).QueryRowContext(t.Context(), "SELECT @@tmpdir").Scan(&dir))
 	if want := serverFolder(t, server); filepath.Dir(filepath.Clean(dir)) != want {
 		t.Errorf("temporary tables are in %s, want a folder in %s", dir, want)
 	}
@@ -113,9 +101,7 @@ func sharesNoTemporaryTables(t *testing.T, server *backendtest.LocalDatabase) {
 func touchesNoFiles(t *testing.T, server *backendtest.LocalDatabase) {
 	dir := serverFolder(t, server)
 	victim, secret := filepath.Join(t.TempDir(), "written"), filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, os.WriteFile(secret, []byte("secret"), 0o644))
 	for name, dsn := range map[string]string{"the user": server.URL, "the administrator": server.AdminURL} {
 		db := open(t, dsn)
 		for _, path := range []string{victim, filepath.Join(dir, "files", "written")} {
@@ -157,9 +143,7 @@ func touchesNoFiles(t *testing.T, server *backendtest.LocalDatabase) {
 func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
 	user, admin := open(t, server.URL), open(t, server.AdminURL)
 	var id int64
-	if err := admin.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, admin.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id))
 	for _, statement := range []string{
 		"CREATE DATABASE other", "SELECT * FROM mysql.user", "SET GLOBAL read_only = 1", fmt.Sprint("KILL ", id),
 		"CREATE USER 'x'@'%'", "GRANT ALL ON *.* TO CURRENT_USER()", "SHUTDOWN",
@@ -168,9 +152,7 @@ func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
 			t.Errorf("the user may %s", statement)
 		}
 	}
-	if err := user.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, user.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id))
 	for _, statement := range []string{
 		"CREATE DATABASE other", "DROP DATABASE other",
 		"SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", fmt.Sprint("KILL ", id),
@@ -190,21 +172,15 @@ func showsNoPassword(t *testing.T, server *backendtest.LocalDatabase) {
 		t.Skip("there is no /proc here")
 	}
 	user, err := mysql.ParseDSN(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	admin, err := mysql.ParseDSN(server.AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	for pid, secrets := range map[int][]string{
 		redisServer.Pid(): {backendtest.DialRedis(t, redisServer.URL).(*redis.Client).Options().Password},
 		server.Pid():      {user.Passwd, admin.Passwd},
 	} {
 		line, err := os.ReadFile(commandLine(pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		for _, secret := range secrets {
 			if strings.Contains(string(line), secret) {
 				t.Errorf("the password is in %q", line)
@@ -235,14 +211,10 @@ func hasWhatItAcknowledged(t *testing.T, server *backendtest.LocalDatabase) {
 		acknowledged <- n
 	}()
 	n := <-acknowledged
-	if err := server.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, server.Restart(t.Context()))
 	var there int
 	row := open(t, server.URL).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM rows_of WHERE id < ?", n)
-	if err := row.Scan(&there); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, row.Scan(&there))
 	if there != n {
 		t.Errorf("%d rows of %d that were acknowledged", there, n)
 	}

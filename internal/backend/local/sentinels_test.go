@@ -28,16 +28,12 @@ func failsOver(t *testing.T, s *local.Sentinels) {
 	for range 2 {
 		primary, heir, _ := s.Nodes()
 		set(t, rdb, "kept")
-		if err := s.Cut(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, s.Cut(t.Context()))
 		set(t, rdb, "lost")
 		if n := acknowledged(t, primary, 1); n != 1 {
 			t.Fatalf("%d replicas have the write, want the bystander alone", n)
 		}
-		if err := s.Failover(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, s.Failover(t.Context()))
 		if now, _, _ := s.Nodes(); now != heir {
 			t.Errorf("the primary is %s, want %s", now.Addr, heir.Addr)
 		}
@@ -51,9 +47,7 @@ func failsOver(t *testing.T, s *local.Sentinels) {
 		if err := s.Failover(t.Context()); err == nil || !strings.Contains(err.Error(), "Heal") {
 			t.Errorf("failover without an heir: %v, want a word on Heal", err)
 		}
-		if err := s.Heal(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, s.Heal(t.Context()))
 		if n := acknowledged(t, heir, 2); n != 2 {
 			t.Errorf("after Heal %d replicas follow, want two", n)
 		}
@@ -62,9 +56,7 @@ func failsOver(t *testing.T, s *local.Sentinels) {
 
 func set(t *testing.T, rdb redis.UniversalClient, key string) {
 	t.Helper()
-	if err := rdb.Set(t.Context(), key, "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, rdb.Set(t.Context(), key, "v", 0).Err())
 }
 
 func eventually(t *testing.T, is func() error) {
@@ -88,13 +80,9 @@ func acknowledged(t *testing.T, server *local.Redis, n int) (have int64) {
 		waited = p.Do(t.Context(), "WAIT", n, 1000)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	have, err = waited.Int64()
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	return have
 }
 
@@ -105,9 +93,7 @@ func failoverGivesUpWithContext(t *testing.T, s *local.Sentinels) {
 	if err := s.Failover(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want context.DeadlineExceeded", err)
 	}
-	if err := s.Heal(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, s.Heal(t.Context()))
 	if err := s.Failover(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -146,9 +132,7 @@ func TestServersThatBelongTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			backendtest.EmptyTempDir(t)
 			addrs, stop, err := start(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, err)
 			for _, addr := range addrs {
 				letsNoStrangerIn(t, addr)
 			}

@@ -20,9 +20,7 @@ func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir s
 	t.Helper()
 	dir = backendtest.EmptyTempDir(t)
 	l, err := New(t.Context(), specs, needs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -35,9 +33,7 @@ func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir s
 func clients(t *testing.T, l *Servers) *Clients {
 	t.Helper()
 	c, err := l.Dial(t.Context(), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -53,9 +49,7 @@ func sells(t *testing.T, c *Clients, name string) error {
 	o := c.Add(catalog.Options{TTL: time.Minute, Policy: guard.Fixed{Delay: time.Millisecond}})
 	list := catalog.Strategies().With(o)
 	s, err := list.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	wait, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	nothing := func(context.Context) error { return nil }
@@ -123,9 +117,7 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 	}()
 	c := clients(t, l)
 	defer c.Close()
-	if err := sells(t, c, "etcd"); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, sells(t, c, "etcd"))
 	close(broken)
 	if err := sells(t, c, "etcd"); !errors.Is(err, cause) {
 		t.Errorf("got %v; want %v", err, cause)

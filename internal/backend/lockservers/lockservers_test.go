@@ -47,9 +47,7 @@ func TestWrongSpecs(t *testing.T) {
 func TestNodesMayBeAway(t *testing.T) {
 	l, _ := lazily(t, Specs{Redlock: "embedded"}, catalog.NeedsNodes)
 	all, _, err := l.Open(t.Context(), catalog.NeedsNodes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	nodes := slices.Clone(all[catalog.NeedsNodes])
 	nodes[0], nodes[4] = "redis://127.0.0.1:1", "redis://127.0.0.1:2"
 	if err := sells(t, clients(t, Running(Addresses{catalog.NeedsNodes: nodes})), "redlock"); err != nil {

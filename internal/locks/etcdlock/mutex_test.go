@@ -105,9 +105,7 @@ func TestOneLeaseForAll(t *testing.T) {
 func keys(t *testing.T, client *clientv3.Client) (names []string) {
 	t.Helper()
 	r, err := client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	for _, kv := range r.Kvs {
 		names = append(names, string(kv.Key))
 	}
@@ -117,9 +115,7 @@ func keys(t *testing.T, client *clientv3.Client) (names []string) {
 func leases(t *testing.T, client *clientv3.Client) (ids []clientv3.LeaseID) {
 	t.Helper()
 	r, err := client.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	for _, l := range r.Leases {
 		ids = append(ids, l.ID)
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
 	"oversell/internal/locks/locktest"
@@ -62,9 +63,7 @@ func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *lease.Sou
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialOptions: options,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return leasetest.Closed(t, NewSource(client, ttl))
 }
@@ -137,9 +136,7 @@ func TestBrokenWatch(t *testing.T) {
 				locktest.Unlock(t, holder)
 				if compact {
 					r, err := client.Put(t.Context(), "b", "")
-					if err != nil {
-						t.Fatal(err)
-					}
+					backendtest.Must(t, err)
 					if _, err := client.Compact(t.Context(), r.Header.Revision); err != nil {
 						t.Fatal(err)
 					}

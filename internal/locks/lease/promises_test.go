@@ -95,16 +95,12 @@ func etcdProcesses(t *testing.T, endpoint string, sources []*lease.Source) proce
 		end:   func(process int) error { return sources[process].Close() },
 		places: func() int {
 			r, err := client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
-			if err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, err)
 			return int(r.Count)
 		},
 		leases: func() int {
 			r, err := client.Leases(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, err)
 			return len(r.Leases)
 		},
 	}
@@ -296,9 +292,7 @@ func cancelled(t *testing.T, l kind) {
 	ps := l.start(t, 2, leasetest.Calm)
 	a, b := ps.mutex(0), ps.mutex(1)
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := a.Lock(ctx); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, a.Lock(ctx))
 	cancel()
 	if err := a.Unlock(ctx); err != nil {
 		t.Error("Unlock:", err)

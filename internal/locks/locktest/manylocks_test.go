@@ -31,9 +31,7 @@ func TestManyLocksWithAFewConnections(t *testing.T) {
 			url := serve(t)
 			for _, name := range locks.Stages()[6:] {
 				stage, err := catalog.Strategies().Find(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				backendtest.Must(t, err)
 				for _, pool := range []int{1, 2, 5} {
 					if err := takeTurns(stage, dial(t, url, pool), locktest.Key(t)); err != nil {
 						t.Errorf("%s, %d connections: %v", name, pool, err)
@@ -48,9 +46,7 @@ func TestManyLocksWithAFewConnections(t *testing.T) {
 func dial(t testing.TB, url string, pool int) (processes []redis.UniversalClient) {
 	for range 4 {
 		rdb, err := backend.DialRedis(t.Context(), url, pool)
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		t.Cleanup(func() { _ = rdb.Close() })
 		processes = append(processes, rdb)
 	}

@@ -25,9 +25,7 @@ func TestUnlockBeforeTheLossIsTold(t *testing.T) {
 	key := locktest.Key(t)
 	m := newRueidislock(t, rdb, ttl).New(key)
 	mustLock(t, m)
-	if err := rdb.Set(t.Context(), RueidislockKey(key), "another's", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, rdb.Set(t.Context(), RueidislockKey(key), "another's", 0).Err())
 	locktest.Unlock(t, m)
 	if v := rdb.Get(t.Context(), RueidislockKey(key)).Val(); v != "another's" {
 		t.Errorf("Unlock left %q", v)
@@ -99,9 +97,7 @@ func TestOneLockerAProcess(t *testing.T) {
 	rdb := backendtest.DialRedis(t, server.URL)
 	received := func() (n int) {
 		clients, err := rdb.ClientList(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		backendtest.Must(t, err)
 		return strings.Count(clients, "flags=t ") // connections that Redis notifies of changes
 	}
 	lib := newRueidislock(t, rdb, ttl)

@@ -282,9 +282,7 @@ func TestSilentRedis(t *testing.T) {
 			s.new = lib.open(t, s.rdb, 10*time.Minute)
 			a, b := s.mutex(), s.new(s.key+":other")
 			mustLock(t, a)
-			if err := server.Pause(); err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, server.Pause())
 			late := errors.New("too late")
 			wait, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, late)
 			defer cancel()
@@ -298,9 +296,7 @@ func TestSilentRedis(t *testing.T) {
 			if took := time.Since(start); took > unlockTimeout+backendtest.Slack {
 				t.Errorf("it took %v", took)
 			}
-			if err := server.Continue(); err != nil {
-				t.Fatal(err)
-			}
+			backendtest.Must(t, server.Continue())
 		})
 	}
 }

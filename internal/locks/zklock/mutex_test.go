@@ -111,17 +111,13 @@ func TestOnlyTheNextIsWoken(t *testing.T) {
 func watches(t *testing.T, key string) map[string]int {
 	t.Helper()
 	c, err := net.Dial("tcp", leasetest.ZooKeeper(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	defer c.Close()
 	if _, err := io.WriteString(c, "wchp"); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := io.ReadAll(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	backendtest.Must(t, err)
 	found, path := map[string]int{}, ""
 	for line := range strings.Lines(string(answer)) {
 		switch line = strings.TrimSpace(line); {

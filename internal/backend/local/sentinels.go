@@ -61,16 +61,17 @@ const (
 //
 // The error wraps ErrMissing if redis-server is not installed.
 func StartSentinels(ctx context.Context) (*Sentinels, error) {
-	ctx, cancel := context.WithTimeout(ctx, groupLimit)
-	defer cancel()
 	s := &Sentinels{password: newSecret()}
-	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(failed(ctx, "start a local sentinel with its servers", err), s.Close())
+	// The sentinel looks for replicas when it starts, and later only occasionally.
+	err := s.change(ctx, "start a local sentinel with its servers",
+		s.startNodes, s.awaitSync, s.startSentinel, s.awaitKnown)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Sentinels) start(ctx context.Context) (err error) {
+func (s *Sentinels) startNodes(ctx context.Context) (err error) {
 	if s.primary, err = startNode(ctx, s.password, inherits); err != nil {
 		return err
 	}
@@ -82,17 +83,8 @@ func (s *Sentinels) start(ctx context.Context) (err error) {
 	if s.heir, err = startNode(ctx, s.password, inherits, follow...); err != nil {
 		return err
 	}
-	if s.bystander, err = startNode(ctx, s.password, never, follow...); err != nil {
-		return err
-	}
-	// The sentinel looks for replicas when it starts, and later only occasionally.
-	if err := s.awaitSync(ctx); err != nil {
-		return err
-	}
-	if err := s.startSentinel(ctx); err != nil {
-		return err
-	}
-	return s.awaitKnown(ctx)
+	s.bystander, err = startNode(ctx, s.password, never, follow...)
+	return err
 }
 
 func startNode(ctx context.Context, password string, priority int, args ...string) (*node, error) {
@@ -108,14 +100,10 @@ func startNode(ctx context.Context, password string, priority int, args ...strin
 	return &node{server, redis.NewClient(clientOptions(server.Addr, password)), priority}, nil
 }
 
-func (s *Sentinels) startSentinel(ctx context.Context) error {
-	path, err := RedisPath()
-	if err != nil {
-		return err
-	}
+func (s *Sentinels) startSentinel(ctx context.Context) (err error) {
 	s.sentinel, err = Start(ctx, Command{
 		Name: "sentinel",
-		Path: path,
+		Path: s.primary.command.Path,
 		Prepare: func(_ context.Context, dir string, port int) error {
 			return writeSecret(dir, sentinelConf, s.sentinelConfig(dir, port))
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -126,13 +127,8 @@ func (n *node) again(ctx context.Context, ask func() error) error {
 
 // final reports whether a request that failed with err would fail again if it were repeated.
 func final(err error) bool {
-	for _, e := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrClosing, zk.ErrInvalidPath,
-		zk.ErrBadArguments} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrClosing,
+		zk.ErrInvalidPath, zk.ErrBadArguments}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // create creates the node exactly once, even if a reply is lost.

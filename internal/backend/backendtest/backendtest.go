@@ -118,6 +118,17 @@ func skip(t testing.TB, why string) {
 	t.Skip(why)
 }
 
+// Eventually waits until is returns true. If that takes longer than a minute, the test fails. what
+// describes the wait in the message.
+func Eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not in time: ", what)
+		}
+	}
+}
+
 // starting returns the context for the start of a server.
 func starting(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)

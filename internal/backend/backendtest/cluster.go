@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -97,7 +96,7 @@ func (c *RedisCluster) Cut(t testing.TB, slot int) {
 		}
 		// The replica reconnects immediately, but with a password that its primary refuses.
 		Must(t, replica.ConfigSet(ctx, "masterauth", "cut").Err())
-		eventually(t, ctx, "the replica's connection is killed", func() bool {
+		Eventually(t, "the replica's connection is killed", func() bool {
 			killed, err := replica.ClientKillByFilter(ctx, "TYPE", "master").Result()
 			return err == nil && killed > 0
 		})
@@ -122,7 +121,7 @@ func (c *RedisCluster) Failover(t testing.TB, slot int) {
 		}
 	}
 	for _, n := range c.running() {
-		eventually(t, ctx, "the node at "+n.Addr+" knows the new primary", func() bool {
+		Eventually(t, "the node at "+n.Addr+" knows the new primary", func() bool {
 			now, _, err := owner(ctx, c.clients[n.Addr], slot)
 			info := c.clients[n.Addr].ClusterInfo(ctx).Val()
 			return err == nil && now.ID != "" && now.ID != was.ID && strings.Contains(info, "cluster_state:ok")
@@ -162,19 +161,6 @@ func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
 	for _, n := range c.running() {
 		if role := c.clients[n.Addr].Info(ctx, "replication").Val(); strings.Contains(role, "role:master") {
 			setSlot(c.clients[n.Addr], "NODE", to.ID)
-		}
-	}
-}
-
-// eventually waits until holds returns true. If ctx ends first, the test fails, with a message in
-// which what describes the wait.
-func eventually(t testing.TB, ctx context.Context, what string, holds func() bool) {
-	t.Helper()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waiting until %s: %v", what, context.Cause(ctx))
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

@@ -37,7 +37,9 @@ func failsOver(t *testing.T, s *local.Sentinels) {
 		if now, _, _ := s.Nodes(); now != heir {
 			t.Errorf("the primary is %s, want %s", now.Addr, heir.Addr)
 		}
-		eventually(t, func() error { return rdb.Set(t.Context(), "alive", "v", 0).Err() })
+		backendtest.Eventually(t, "the client writes", func() bool {
+			return rdb.Set(t.Context(), "alive", "v", 0).Err() == nil
+		})
 		if n := rdb.Exists(t.Context(), "kept").Val(); n != 1 {
 			t.Error("the failover loses what was written before the cut")
 		}
@@ -57,17 +59,6 @@ func failsOver(t *testing.T, s *local.Sentinels) {
 func set(t *testing.T, rdb redis.UniversalClient, key string) {
 	t.Helper()
 	backendtest.Must(t, rdb.Set(t.Context(), key, "v", 0).Err())
-}
-
-func eventually(t *testing.T, is func() error) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if err := is(); err == nil {
-			return
-		} else if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
 }
 
 // acknowledged writes a key, waits up to a second for n replicas, and returns the number that have the key.

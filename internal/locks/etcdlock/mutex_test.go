@@ -72,7 +72,7 @@ func mustBeTold(t *testing.T, ctx context.Context, gone string) {
 		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("the cause is %v; want %v", err, ErrLost)
 		}
-	case <-time.After(ttl + leasetest.Slack):
+	case <-time.After(ttl + backendtest.Slack):
 		t.Errorf("the holder is not told that its %s is gone", gone)
 	}
 }
@@ -92,7 +92,7 @@ func TestOneLeaseForAll(t *testing.T) {
 			}
 		})
 	}
-	leasetest.Eventually(t, "all have begun", func() bool { return begun.Load() == 2000 })
+	backendtest.Eventually(t, "all have begun", func() bool { return begun.Load() == 2000 })
 	if k, l := len(keys(t, client)), len(leases(t, client)); k != 1 || l != 1 {
 		t.Errorf("%d keys and %d leases; want 1 and 1", k, l)
 	}

@@ -103,7 +103,7 @@ func TestDepartureIsNotMissed(t *testing.T) {
 				locktest.Unlock(t, holder)
 			})
 			waiter := New(tapped(t, endpoint, leasetest.Calm, &p), "a")
-			locktest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, waiter) })
+			locktest.InTime(t, backendtest.Slack, func() { leasetest.MustLock(t, waiter) })
 			<-left
 			locktest.Unlock(t, waiter)
 		})
@@ -130,7 +130,7 @@ func TestBrokenWatch(t *testing.T) {
 				leasetest.MustLock(t, holder)
 				done := make(chan bool)
 				go func() { done <- leasetest.Wait(t, waiter) }()
-				leasetest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
+				backendtest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
 				time.Sleep(100 * time.Millisecond) // until the waiter sleeps
 				fail(relay)
 				locktest.Unlock(t, holder)
@@ -142,7 +142,7 @@ func TestBrokenWatch(t *testing.T) {
 					}
 				}
 				relay.Restore()
-				locktest.InTime(t, leasetest.Slack, func() {
+				locktest.InTime(t, backendtest.Slack, func() {
 					if <-done {
 						locktest.Unlock(t, waiter)
 					}
@@ -170,8 +170,8 @@ func TestLostReply(t *testing.T) {
 		done := make(chan bool)
 		go func() { done <- leasetest.Wait(t, a) }()
 		if held {
-			leasetest.Eventually(t, "loss", relay.ReplyLost)
-			leasetest.Eventually(t, "a's key", func() bool { return len(keys(t, client)) == 2 })
+			backendtest.Eventually(t, "loss", relay.ReplyLost)
+			backendtest.Eventually(t, "a's key", func() bool { return len(keys(t, client)) == 2 })
 			locktest.Unlock(t, b)
 		}
 		if !<-done {
@@ -197,9 +197,9 @@ func TestLostReply(t *testing.T) {
 		}
 		locktest.Unlock(t, a)
 	}
-	leasetest.Eventually(t, "no keys", func() bool { return len(keys(t, client)) == 0 })
+	backendtest.Eventually(t, "no keys", func() bool { return len(keys(t, client)) == 0 })
 	// Only the other source still has a lease.
-	leasetest.Eventually(t, "the leases given up", func() bool { return len(leases(t, client)) == 1 })
+	backendtest.Eventually(t, "the leases given up", func() bool { return len(leases(t, client)) == 1 })
 }
 
 // If the reply to a request for a lease arrives only after the lease has expired, Lock still succeeds.
@@ -247,7 +247,7 @@ func TestLatePut(t *testing.T) {
 	if err := <-failed; !errors.Is(err, leasetest.ErrEnough) {
 		t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
 	}
-	leasetest.Eventually(t, "the lease given up", func() bool { return len(leases(t, client)) == 0 })
+	backendtest.Eventually(t, "the lease given up", func() bool { return len(leases(t, client)) == 0 })
 	close(late)
 	if err := <-done; err == nil {
 		t.Error("the late request was carried out")
@@ -256,7 +256,7 @@ func TestLatePut(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 	m := New(s, "a")
-	locktest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, m) })
+	locktest.InTime(t, backendtest.Slack, func() { leasetest.MustLock(t, m) })
 	locktest.Unlock(t, m)
 }
 
@@ -269,7 +269,7 @@ func TestForeignDeleteOfPlace(t *testing.T) {
 		own := keys(t, client)[0]
 		failed := make(chan error, 1)
 		go func() { failed <- waiter.Lock(t.Context()) }()
-		leasetest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
+		backendtest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
 		for _, key := range keys(t, client) {
 			if key != own {
 				if _, err := client.Delete(t.Context(), key); err != nil {

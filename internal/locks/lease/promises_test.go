@@ -206,7 +206,7 @@ func exclusive(t *testing.T, l kind) {
 func fifo(t *testing.T, l kind) {
 	ps := l.start(t, 4, leasetest.Calm)
 	inOrder(t, []*lease.Mutex{ps.mutex(0), ps.mutex(1), ps.mutex(2), ps.mutex(3)}, func(n int) {
-		leasetest.Eventually(t, "a place in the queue", func() bool { return ps.places() == n+1 })
+		backendtest.Eventually(t, "a place in the queue", func() bool { return ps.places() == n+1 })
 	})
 }
 
@@ -249,12 +249,12 @@ func givesUp(t *testing.T, l kind) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		failed := make(chan error, 1)
 		go func() { failed <- b.Lock(ctx) }()
-		leasetest.Eventually(t, "b's place", func() bool { return ps.places() == 2 })
+		backendtest.Eventually(t, "b's place", func() bool { return ps.places() == 2 })
 		cancel(leasetest.ErrEnough)
 		if err := <-failed; !errors.Is(err, leasetest.ErrEnough) {
 			t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
 		}
-		leasetest.Eventually(t, "b's place gone", func() bool { return ps.places() == 1 })
+		backendtest.Eventually(t, "b's place gone", func() bool { return ps.places() == 1 })
 		locktest.MustNotHold(t, b, l.notHeld)
 	}
 	locktest.Unlock(t, a)
@@ -280,11 +280,11 @@ func endsAtAnyMoment(t *testing.T, l kind) {
 		cancel()
 	}
 	b := ps.mutex(1)
-	locktest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl has run out
+	locktest.InTime(t, backendtest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl has run out
 	locktest.Unlock(t, b)
-	leasetest.Eventually(t, "no places", func() bool { return ps.places() == 0 })
+	backendtest.Eventually(t, "no places", func() bool { return ps.places() == 0 })
 	if ps.leases != nil {
-		leasetest.Eventually(t, "one lease for each process at most", func() bool { return ps.leases() <= 2 })
+		backendtest.Eventually(t, "one lease for each process at most", func() bool { return ps.leases() <= 2 })
 	}
 }
 
@@ -419,7 +419,7 @@ func processEnds(t *testing.T, l kind) {
 	if err := context.Cause(ctx); !errors.Is(err, l.lost) {
 		t.Errorf("the cause is %v; want %v", err, l.lost)
 	}
-	locktest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl is over
+	locktest.InTime(t, backendtest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl is over
 	locktest.Unlock(t, b)
 	locktest.MustNotHold(t, a, l.notHeld)
 	if err := <-waiting; err == nil {
@@ -495,14 +495,14 @@ func serverAway(t *testing.T, l kind, fail func(leasetest.Network)) {
 	leasetest.MustLock(t, holder)
 	failed := make(chan error, 1)
 	go func() { failed <- waiter.Lock(t.Context()) }()
-	leasetest.Eventually(t, "the waiter's place", func() bool { return ps.places() == 2 })
+	backendtest.Eventually(t, "the waiter's place", func() bool { return ps.places() == 2 })
 	fail(relay)
-	locktest.InTime(t, ttl+leasetest.Slack, func() {
+	locktest.InTime(t, ttl+backendtest.Slack, func() {
 		if err := <-failed; !errors.Is(err, l.lost) {
 			t.Errorf("Lock = %v; want %v", err, l.lost)
 		}
 	})
-	locktest.InTime(t, lease.AnswerTimeout+leasetest.Slack, func() {
+	locktest.InTime(t, lease.AnswerTimeout+backendtest.Slack, func() {
 		if ok, err := ps.other(0).TryLock(t.Context()); ok || err == nil {
 			t.Errorf("TryLock = %v, %v; want an error", ok, err)
 		}
@@ -518,7 +518,7 @@ func unlockWhileAway(t *testing.T, l kind) {
 	a, b := ps.mutex(0), ps.mutex(1)
 	leasetest.MustLock(t, a)
 	relay.Hole()
-	locktest.InTime(t, lease.AnswerTimeout+leasetest.Slack, func() {
+	locktest.InTime(t, lease.AnswerTimeout+backendtest.Slack, func() {
 		if err := a.Unlock(t.Context()); err == nil {
 			t.Error("Unlock said that it had been heard")
 		}

@@ -132,16 +132,6 @@ func mustLock(t testing.TB, m mutex) {
 	}
 }
 
-// eventually waits until holds returns true.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > backendtest.Slack {
-			t.Fatal("in vain waited until " + what)
-		}
-	}
-}
-
 // waiting starts m.Lock and returns a channel for its error.
 func waiting(ctx context.Context, m mutex) <-chan error {
 	out := make(chan error, 1)
@@ -196,7 +186,7 @@ func TestWaitEndsWithItsCause(t *testing.T) {
 			t.Error("the holder's lock is gone")
 		}
 		locktest.Unlock(t, a)
-		eventually(t, "those who went have left nothing behind", func() bool { return try(t, c) })
+		backendtest.Eventually(t, "those who went have left nothing behind", func() bool { return try(t, c) })
 		locktest.Unlock(t, c)
 	})
 }

@@ -92,7 +92,7 @@ func TestOnlyTheNextIsWoken(t *testing.T) {
 				locktest.Unlock(t, m)
 			}
 		})
-		leasetest.Eventually(t, "the watch", func() bool { return len(watches(t, key)) == i+1 })
+		backendtest.Eventually(t, "the watch", func() bool { return len(watches(t, key)) == i+1 })
 	}
 	w := watches(t, key)
 	for path, watchers := range w {
@@ -160,12 +160,12 @@ func TestLostReply(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error, 1)
 	go func() { failed <- a.Lock(ctx) }()
-	leasetest.Eventually(t, "a lost reply", relay.ReplyLost)
+	backendtest.Eventually(t, "a lost reply", relay.ReplyLost)
 	cancel(leasetest.ErrEnough)
 	if err := <-failed; err == nil {
 		locktest.Unlock(t, a) // the cancellation came too late
 	}
-	leasetest.Eventually(t, "no nodes of a's", func() bool { return len(nodes(t, conn, key)) == 1 })
+	backendtest.Eventually(t, "no nodes of a's", func() bool { return len(nodes(t, conn, key)) == 1 })
 }
 
 // If ZooKeeper has ended a process's session, a new caller opens a new session and gets the lock, even
@@ -211,7 +211,7 @@ func TestTokenOutlivesTheName(t *testing.T) {
 	leasetest.MustLock(t, m)
 	before, name := m.Token(), nodes(t, conn, key)[0]
 	locktest.Unlock(t, m)
-	leasetest.Eventually(t, "the name removed", func() bool {
+	backendtest.Eventually(t, "the name removed", func() bool {
 		there, _, err := conn.Exists(nameOf(key))
 		return err == nil && !there
 	})
@@ -247,7 +247,7 @@ func TestUnlockThatIsNotAllowed(t *testing.T) {
 		-1); err != nil {
 		t.Fatal(err)
 	}
-	locktest.InTime(t, leasetest.Slack, func() {
+	locktest.InTime(t, backendtest.Slack, func() {
 		if err := m.Unlock(t.Context()); !errors.Is(err, zk.ErrNoAuth) {
 			t.Errorf("Unlock = %v; want %v", err, zk.ErrNoAuth)
 		}

@@ -11,13 +11,8 @@ import (
 	"oversell/internal/locks/lease"
 )
 
-const (
-	// Calm is a ttl that is longer than any test with a healthy server.
-	Calm = 20 * time.Second
-
-	// Slack is added to the time limit of a wait, because the machine may be busy.
-	Slack = 6 * time.Second
-)
+// Calm is a ttl that is longer than any test with a healthy server.
+const Calm = 20 * time.Second
 
 // ErrEnough is the cause that a test uses to end a wait.
 var ErrEnough = errors.New("waited long enough")
@@ -53,16 +48,5 @@ func MustLock(t *testing.T, m *lease.Mutex) {
 	t.Helper()
 	if !Wait(t, m) {
 		t.FailNow()
-	}
-}
-
-// Eventually waits until is returns true. If that takes longer than Slack, the test fails. what
-// describes the wait in the message.
-func Eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(Slack); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not in time: ", what)
-		}
 	}
 }

@@ -32,7 +32,7 @@ func ServeRedis(ctx context.Context, spec string) (*Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Server{URL: s.URL(), stop: s.Close}, nil
+		return &Server{URL: s.URL, stop: s.Close}, nil
 	case privateCluster:
 		c, err := local.StartCluster(ctx)
 		if err != nil {

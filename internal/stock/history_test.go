@@ -6,13 +6,14 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/local"
 	"oversell/internal/stock"
 )
 
 // restartable is a site whose Redis can be restarted with the data that it saved.
 type restartable struct {
 	*site
-	server *backendtest.LocalRedis
+	server *local.Redis
 }
 
 func newRestartable(t *testing.T) restartable {

@@ -145,21 +145,13 @@ func (s *sharedServer) stopUnused() {
 	s.server = nil
 }
 
-// LocalDatabase is a private database server that a test can kill, pause and restart.
-type LocalDatabase struct {
-	*local.Server
-
-	// URL is a value for backend.DialDatabase and -db. AdminURL is for a user with more rights (see
-	// local.Database).
-	URL, AdminURL string
-}
-
-// RestartableDatabase runs a private database server for the duration of the test.
-func RestartableDatabase(t testing.TB) *LocalDatabase {
+// RestartableDatabase runs a private database server for the duration of the test, which can kill,
+// pause and restart it.
+func RestartableDatabase(t testing.TB) *local.Database {
 	t.Helper()
 	System(t)
 	s, err := local.StartDatabase(starting(t))
 	Must(t, err)
-	CloseAfter(t, s.Server)
-	return &LocalDatabase{Server: s.Server, URL: s.DSN(), AdminURL: s.AdminDSN()}
+	CloseAfter(t, s)
+	return s
 }

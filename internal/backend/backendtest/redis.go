@@ -38,23 +38,15 @@ func DialRedis(t testing.TB, url string) redis.UniversalClient {
 	return rdb
 }
 
-// LocalRedis is a private redis-server that a test can kill, pause and restart.
-type LocalRedis struct {
-	*local.Server
-
-	// URL is a value for backend.DialRedis and -redis.
-	URL string
-}
-
-// RestartableRedis runs a private redis-server for the duration of the test. The args
-// are added to its command line (see local.StartRedis).
-func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
+// RestartableRedis runs a private redis-server for the duration of the test, which can kill, pause and
+// restart it. The args are added to its command line (see local.StartRedis).
+func RestartableRedis(t testing.TB, args ...string) *local.Redis {
 	t.Helper()
 	System(t)
 	s, err := local.StartRedis(starting(t), args...)
 	Must(t, err)
-	CloseAfter(t, s.Server)
-	return &LocalRedis{Server: s.Server, URL: s.URL()}
+	CloseAfter(t, s)
+	return s
 }
 
 // SecuredRedis runs a Redis with TLS, which accepts only one user, with a password, for the length

@@ -11,7 +11,7 @@ type SentinelSet struct {
 	*local.Sentinels
 	URL string // for backend.DialRedis and -redis
 
-	Replica *LocalRedis
+	Replica *local.Redis
 }
 
 // Sentinels runs a SentinelSet for the duration of the test.
@@ -20,7 +20,7 @@ func Sentinels(t testing.TB) *SentinelSet {
 	set := Failovers(t)
 	_, replica, other := set.Nodes()
 	other.Kill()
-	return &SentinelSet{set, set.URL(), &LocalRedis{Server: replica.Server, URL: replica.URL()}}
+	return &SentinelSet{set, set.URL(), replica}
 }
 
 // Failovers runs, for the duration of the test, a set of servers that can fail over repeatedly.

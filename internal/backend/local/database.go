@@ -30,41 +30,35 @@ const (
 type Database struct {
 	*Server
 
-	password, adminPassword string
+	// URL is a value for backend.DialDatabase and -db. Its user has all rights to the database DatabaseName
+	// and no other rights, so SQL can neither read nor write files. The user of AdminURL can create
+	// databases, kill other connections, and change global settings. Both contain a password.
+	URL, AdminURL string
+
+	admin *mysql.Config // AdminURL, parsed
 }
 
-// DSN returns a value for backend.DialDatabase and -db. Its user has all rights to the database DatabaseName
-// and no other rights, so SQL can neither read nor write files. The DSN contains the password.
-func (d *Database) DSN() string { return d.as(DatabaseUser, d.password, DatabaseName).FormatDSN() }
-
-// AdminDSN returns a DSN whose user can create databases, kill other connections, and change
-// global settings. It contains the user's password.
-func (d *Database) AdminDSN() string {
-	return d.as(adminUser, d.adminPassword, DatabaseName).FormatDSN()
-}
-
-func (d *Database) as(user, password, database string) *mysql.Config {
+func configOf(user, password, addr string) *mysql.Config {
 	c := mysql.NewConfig()
-	c.User, c.Passwd, c.Net, c.Addr, c.DBName = user, password, "tcp", d.Addr, database
+	c.User, c.Passwd, c.Net, c.Addr, c.DBName = user, password, "tcp", addr, DatabaseName
+	c.Logger = &mysql.NopLogger{} // every failure is also returned as an error
 	return c
 }
 
-// Offer creates another database for the user of DSN, and returns the database's DSN. drop
+// Offer creates another database for the user of URL, and returns the database's URL. drop
 // removes the database.
-func (d *Database) Offer(ctx context.Context, name string) (dsn string, drop func(context.Context) error, err error) {
+func (d *Database) Offer(ctx context.Context, name string) (url string, drop func(context.Context) error, err error) {
 	err = d.administer(ctx, "CREATE DATABASE "+name, "GRANT ALL ON "+name+".* TO '"+DatabaseUser+"'@'"+host+"'")
 	if err != nil {
 		return "", nil, err
 	}
-	dsn = d.as(DatabaseUser, d.password, name).FormatDSN()
-	return dsn, func(ctx context.Context) error { return d.administer(ctx, "DROP DATABASE "+name) }, nil
+	url = strings.TrimSuffix(d.URL, DatabaseName) + name
+	return url, func(ctx context.Context) error { return d.administer(ctx, "DROP DATABASE "+name) }, nil
 }
 
 // administer runs statements as the administrator.
 func (d *Database) administer(ctx context.Context, statements ...string) error {
-	c := d.as(adminUser, d.adminPassword, DatabaseName)
-	c.Logger = &mysql.NopLogger{} // every failure is also returned as an error
-	connector, err := mysql.NewConnector(c)
+	connector, err := mysql.NewConnector(d.admin)
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", d.command.Name, err)
 	}
@@ -118,7 +112,9 @@ func StartDatabase(ctx context.Context) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Database{server, d.password, d.adminPassword}, nil
+	user := configOf(DatabaseUser, d.password, server.Addr)
+	admin := configOf(adminUser, d.adminPassword, server.Addr)
+	return &Database{server, user.FormatDSN(), admin.FormatDSN(), admin}, nil
 }
 
 // database is an installed server. A script creates the data folder of MariaDB; MySQL creates its own.

@@ -22,8 +22,8 @@ const maxClients = 20_000
 type Redis struct {
 	*Server
 
-	// Password is the server's password. It must never be logged.
-	Password string
+	// URL is a value for backend.DialRedis and -redis. It contains the password, so it must never be logged.
+	URL string
 }
 
 // StartRedis runs a private redis-server that keeps nothing on disk and has a random
@@ -53,12 +53,8 @@ func StartRedis(ctx context.Context, args ...string) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Redis{server, password}, nil
-}
-
-// URL returns a value for backend.DialRedis and -redis. It contains the password.
-func (r *Redis) URL() string {
-	return (&url.URL{Scheme: "redis", User: url.UserPassword("", r.Password), Host: r.Addr}).String()
+	at := url.URL{Scheme: "redis", User: url.UserPassword("", password), Host: server.Addr}
+	return &Redis{server, at.String()}, nil
 }
 
 // redisConf is the file in a server's folder that contains its password.

@@ -44,7 +44,7 @@ func TestPrivateDatabase(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	for _, part := range []struct {
 		name string
-		test func(t *testing.T, server *backendtest.LocalDatabase)
+		test func(t *testing.T, server *local.Database)
 	}{
 		{"lets nobody in without its password", letsNobodyIn},
 		{"touches no files", touchesNoFiles},
@@ -57,7 +57,7 @@ func TestPrivateDatabase(t *testing.T) {
 	}
 }
 
-func letsNobodyIn(t *testing.T, server *backendtest.LocalDatabase) {
+func letsNobodyIn(t *testing.T, server *local.Database) {
 	right, err := mysql.ParseDSN(server.URL)
 	backendtest.Must(t, err)
 	if right.Passwd == "" {
@@ -83,14 +83,14 @@ func letsNobodyIn(t *testing.T, server *backendtest.LocalDatabase) {
 }
 
 // serverFolder returns the folder in which a database server keeps its files.
-func serverFolder(t *testing.T, server *backendtest.LocalDatabase) string {
+func serverFolder(t *testing.T, server *local.Database) string {
 	t.Helper()
 	var dir string
 	backendtest.Must(t, open(t, server.URL).QueryRowContext(t.Context(), "SELECT @@datadir").Scan(&dir))
 	return filepath.Dir(filepath.Clean(dir))
 }
 
-func sharesNoTemporaryTables(t *testing.T, server *backendtest.LocalDatabase) {
+func sharesNoTemporaryTables(t *testing.T, server *local.Database) {
 	var dir string
 	backendtest.Must(t, open(t, server.URL).QueryRowContext(t.Context(), "SELECT @@tmpdir").Scan(&dir))
 	if want := serverFolder(t, server); filepath.Dir(filepath.Clean(dir)) != want {
@@ -98,7 +98,7 @@ func sharesNoTemporaryTables(t *testing.T, server *backendtest.LocalDatabase) {
 	}
 }
 
-func touchesNoFiles(t *testing.T, server *backendtest.LocalDatabase) {
+func touchesNoFiles(t *testing.T, server *local.Database) {
 	dir := serverFolder(t, server)
 	victim, secret := filepath.Join(t.TempDir(), "written"), filepath.Join(t.TempDir(), "secret")
 	backendtest.Must(t, os.WriteFile(secret, []byte("secret"), 0o644))
@@ -140,7 +140,7 @@ func touchesNoFiles(t *testing.T, server *backendtest.LocalDatabase) {
 }
 
 // givesOneDatabase checks that the shop's user cannot run statements that only an administrator may run.
-func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
+func givesOneDatabase(t *testing.T, server *local.Database) {
 	user, admin := open(t, server.URL), open(t, server.AdminURL)
 	var id int64
 	backendtest.Must(t, admin.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id))
@@ -165,7 +165,7 @@ func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
 
 // showsNoPassword checks that no server has a password in its command line, which every user of the
 // machine can read.
-func showsNoPassword(t *testing.T, server *backendtest.LocalDatabase) {
+func showsNoPassword(t *testing.T, server *local.Database) {
 	commandLine := func(pid int) string { return fmt.Sprintf("/proc/%d/cmdline", pid) }
 	redisServer := backendtest.RestartableRedis(t)
 	if _, err := os.Stat(commandLine(redisServer.Pid())); err != nil {
@@ -191,7 +191,7 @@ func showsNoPassword(t *testing.T, server *backendtest.LocalDatabase) {
 
 // hasWhatItAcknowledged checks that an acknowledged commit survives a kill of the server, because
 // an order that was confirmed to a buyer must not disappear.
-func hasWhatItAcknowledged(t *testing.T, server *backendtest.LocalDatabase) {
+func hasWhatItAcknowledged(t *testing.T, server *local.Database) {
 	db := open(t, server.URL)
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE rows_of (id INT PRIMARY KEY)"); err != nil {
 		t.Fatal(err)

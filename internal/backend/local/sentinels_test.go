@@ -64,7 +64,7 @@ func set(t *testing.T, rdb redis.UniversalClient, key string) {
 // acknowledged writes a key, waits up to a second for n replicas, and returns the number that have the key.
 func acknowledged(t *testing.T, server *local.Redis, n int) (have int64) {
 	t.Helper()
-	rdb := backendtest.DialRedis(t, server.URL())
+	rdb := backendtest.DialRedis(t, server.URL)
 	var waited *redis.Cmd
 	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		p.Set(t.Context(), "acknowledged", "v", 0)

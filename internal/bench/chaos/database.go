@@ -20,8 +20,8 @@ func (s *Servers) startDB(ctx context.Context) (err error) {
 		return err
 	}
 	s.shutdown = append(s.shutdown, s.db.Close)
-	s.DBURL = s.db.DSN()
-	s.root, err = s.dialDB(ctx, s.db.AdminDSN()+"?lock_wait_timeout=3")
+	s.DBURL = s.db.URL
+	s.root, err = s.dialDB(ctx, s.db.AdminURL+"?lock_wait_timeout=3")
 	return err
 }
 

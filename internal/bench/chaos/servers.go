@@ -79,7 +79,7 @@ func (s *Servers) serveRedis(ctx context.Context, spec string) (err error) {
 			return err
 		}
 		s.shutdown = append(s.shutdown, s.redis.Close)
-		s.RedisURL = s.redis.URL()
+		s.RedisURL = s.redis.URL
 	} else {
 		started, err := backend.ServeRedis(ctx, spec)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/local"
 	"oversell/internal/locks/locktest"
 )
 
@@ -18,12 +19,12 @@ import (
 const realTTL = 2 * time.Second
 
 // processes runs five redis-servers that sync every write before they reply.
-func processes(t *testing.T) ([]*backendtest.LocalRedis, []redis.UniversalClient) {
+func processes(t *testing.T) ([]*local.Redis, []redis.UniversalClient) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("no process can be stopped here")
 	}
-	var servers []*backendtest.LocalRedis
+	var servers []*local.Redis
 	var clients []redis.UniversalClient
 	for range 5 {
 		s := backendtest.RestartableRedis(t, "--appendonly", "yes", "--appendfsync", "always")

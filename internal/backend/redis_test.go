@@ -246,3 +246,39 @@ func within(t *testing.T, limit time.Duration, f func() error) {
 }
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
+
+func TestRedisTLSWithPassword(t *testing.T) {
+	url := backendtest.SecuredRedis(t)
+	rdb := backendtest.DialRedis(t, url)
+	checkCounts(t, rdb)
+	checkRedisName(t, rdb, url, "at 127.0.0.1:")
+
+	for name, url := range map[string]string{
+		"unknown certificate": strings.TrimSuffix(url, "?skip_verify=true"),
+		"wrong password":      strings.Replace(url, "p%40ss", "other", 1),
+	} {
+		_, err := backend.DialRedis(t.Context(), url, 0)
+		if !errors.Is(err, backend.ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: error %v, want ErrUnreachable without the password", name, err)
+		}
+	}
+}
+
+// The embedded Redis refuses clients without its password, because every user of the machine can dial it.
+func TestEmbeddedRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
+	url := backendtest.Redis(t, "embedded")
+	_, addr, found := strings.Cut(url, "@")
+	if !found {
+		t.Fatal("the URL has no password")
+	}
+	for _, password := range []string{"", "wrong"} {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, Password: password, DisableIdentity: true})
+		defer rdb.Close()
+		if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err == nil {
+			t.Errorf("a client with the password %q is let in", password)
+		}
+	}
+	if err := backendtest.DialRedis(t, url).Ping(t.Context()).Err(); err != nil {
+		t.Error(err)
+	}
+}

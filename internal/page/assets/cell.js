@@ -1,8 +1,7 @@
 // A cell: its explanation, and its timeline in lanes, which can be played.
 
-import { newAgain } from "./again.js";
 import { call, hasShop } from "./api.js";
-import { copy, el, linked, put } from "./dom.js";
+import { copy, el, linked, put, say } from "./dom.js";
 import { holdsWith, keysAt, keyTable, words } from "./lanes.js";
 import { kindOf, sign, square } from "./square.js";
 import { called, knows, named, t, titleOf, told } from "./text.js";
@@ -138,6 +137,35 @@ function about(anomaly, cell, { signal }) {
       el("ul.small", el("li", t("lanes.time")),
         ["holds", "believes", "alone", "two"].map((kind) => el("li", el(`i.swatch.${kind}`), " ", t(`lanes.${kind}`))),
         el("li", t("lanes.lease")), el("li", t("lanes.arc")), el("li", t("lanes.later")))));
+}
+
+/** newAgain makes the button that runs a cell again, and shows whether the result matches the recording. */
+function newAgain({ anomaly, strategy }, signal) {
+  const found = el("p.small", { role: "status" });
+  const button = el("button", { onclick: run }, t("site.again"));
+
+  async function run() {
+    button.disabled = true;
+    put(found);
+    try {
+      const path = `/api/lab/${anomaly}/${strategy}`;
+      const { note, story } = await call(path, { method: "POST", body: {}, signal });
+      const recording = await call(path, { signal });
+      const same = note === recording.note && JSON.stringify(story.rows) === JSON.stringify(recording.story.rows);
+      const n = story.rows.length;
+      tell(t(same ? "site.again.same" : "site.again.other", { outcome: told(note), n }));
+    } catch (error) {
+      if (error.name !== "AbortError") tell(error.message);
+    }
+    button.disabled = false;
+  }
+
+  function tell(sentence) {
+    put(found, sentence);
+    say(sentence);
+  }
+
+  return el("div.again", el("p", button), found);
 }
 
 const part = (title, ...content) => content.some((c) => c !== "") && el("div", el("h3", title), el("p", ...content));

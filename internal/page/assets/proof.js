@@ -3,10 +3,20 @@
 
 import { call, hasShop, wantsToken } from "./api.js";
 import { byCommand, el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
-import { inWords } from "./moves.js";
+import { seconds } from "./picture.js";
 import { t } from "./text.js";
 
 const goalName = (goal) => t(`proof.goal.${goal}`);
+
+/** inWords describes the moves of a schedule: A · A, reply lost · 3 s pass · B. */
+export const inWords = (moves) => moves.split(".").filter(Boolean).map(word).join(" · ");
+
+/** word describes a move. A move that begins with a buyer sends a command: the buyer's second one has a number. */
+function word(move) {
+  const [, kind, of] = /^([pflkt]?)(.+)$/.exec(move);
+  const values = { name: of, time: kind === "p" && seconds(Number(of)) };
+  return kind ? t(`move.${kind}`, values) : of;
+}
 
 /** newProof makes the panel for a level, with the table of all strategies. play replays a schedule. */
 export function newProof(record, play) {

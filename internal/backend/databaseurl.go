@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -92,12 +93,12 @@ func withOwnSettings(c *mysql.Config) *mysql.Config {
 	// INSERT that finds an existing row would look as if it had inserted the row.
 	c.ClientFoundRows = false
 	c.Logger = &mysql.NopLogger{} // every failure is also returned as an error
-	c.Timeout = orElse(c.Timeout, 2*time.Second)
+	c.Timeout = cmp.Or(c.Timeout, 2*time.Second)
 	// The longest silence of a healthy server is a wait for a row lock, so that wait has a shorter
 	// limit. It then ends with the server's error, rather than with a broken connection and an
 	// unknown outcome. The caller's context can end both waits sooner.
-	c.ReadTimeout = orElse(c.ReadTimeout, 15*time.Second)
-	c.WriteTimeout = orElse(c.WriteTimeout, 15*time.Second)
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 15*time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 15*time.Second)
 	if c.Params == nil {
 		c.Params = make(map[string]string)
 	}

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -78,7 +79,7 @@ func (t *redisTarget) client(poolSize int, w *RedisWatch) redis.UniversalClient 
 // other parameter can change the guarantees of a lock.
 func (t *redisTarget) universal() *redis.UniversalOptions {
 	o := t.options
-	readTimeout := orElse(o.ReadTimeout, 1500*time.Millisecond)
+	readTimeout := cmp.Or(o.ReadTimeout, 1500*time.Millisecond)
 	return &redis.UniversalOptions{
 		Addrs:            t.addrs,
 		MasterName:       t.master,
@@ -99,11 +100,11 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 		// There is only one dial attempt: a refused connection is reported immediately, and the next
 		// command dials again anyway.
 		DialerRetries: 1,
-		DialTimeout:   orElse(o.DialTimeout, time.Second),
+		DialTimeout:   cmp.Or(o.DialTimeout, time.Second),
 
 		// A server that hangs is noticed within two seconds, including the time to dial.
 		ReadTimeout:  readTimeout,
-		WriteTimeout: orElse(o.WriteTimeout, 1500*time.Millisecond),
+		WriteTimeout: cmp.Or(o.WriteTimeout, 1500*time.Millisecond),
 
 		// A caller's deadline also ends a running command, not only the wait for a connection: a renewal
 		// that completes after the ttl is useless. This costs a connection, because the connection is
@@ -114,7 +115,7 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 		// its wait for a connection is ended by this timeout, not by the caller's context. The timeout
 		// includes the read timeout, because a server that answers within the read timeout has not
 		// failed.
-		PoolTimeout: orElse(o.PoolTimeout, readTimeout+queueTime),
+		PoolTimeout: cmp.Or(o.PoolTimeout, readTimeout+queueTime),
 		PoolSize:    o.PoolSize,
 		PoolFIFO:    o.PoolFIFO,
 		// Pipelines use the same pool, so that the size of the pool limits the total number of
@@ -141,11 +142,3 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 // instance and a load of six times the capacity of two cores. A lock's release gives up after five
 // seconds, so a longer wait would not help a holder.
 const queueTime = 4 * time.Second
-
-// orElse returns d, or fallback if d is zero.
-func orElse(d, fallback time.Duration) time.Duration {
-	if d != 0 {
-		return d
-	}
-	return fallback
-}

@@ -120,54 +120,34 @@ func (m *Manager) told(r *run, err error) string {
 	return err.Error()
 }
 
-// bench opens the backends and runs the bench.
+// bench opens the backends of a run, and the lock servers that its strategies need, and runs the bench.
 func (m *Manager) bench(ctx context.Context, r *run) (err error) {
-	cfg := r.cfg
-	servers, err := m.open(ctx, r.Settings)
+	cfg, needs := r.cfg, catalog.Strategies().Needs(r.Settings.Strategies)
+	own := Backends{RedisURL: string(Embedded), DBURL: string(Embedded)}
+	if r.Settings.Backend == Shop {
+		own = *m.cfg.Shop
+	} else {
+		specs := lockservers.Specs{Redlock: string(Embedded), Etcd: "local"}
+		if own.Servers, err = lockservers.New(ctx, specs, needs...); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, own.Servers.Close()) }()
+	}
+	servers, err := backend.Serve(ctx, own.RedisURL, own.DBURL)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, servers.close()) }()
-	cfg.RedisURL, cfg.DBURL, cfg.Servers = servers.RedisURL, servers.DBURL, servers.addresses
+	defer func() { err = errors.Join(err, servers.Close()) }()
+	addresses, names, err := own.Servers.Open(ctx, needs...)
+	if err != nil {
+		return err
+	}
+	cfg.RedisURL, cfg.DBURL, cfg.Servers = servers.RedisURL, servers.DBURL, addresses
 	manifest := cfg.Manifest(servers.RedisName, servers.DBName)
-	manifest.Servers = servers.names
+	manifest.Servers = names
 	m.update(func() { r.manifest = manifest })
 	progress := &recorder{manager: m, run: r}
 	defer progress.stop()
 	_, err = bench.Run(ctx, cfg, progress)
 	return err
 }
-
-// opened holds the servers of one run.
-type opened struct {
-	*backend.Servers
-	others    *lockservers.Servers // the lock servers; nil: none were started
-	addresses lockservers.Addresses
-	names     []string
-}
-
-// open opens the backends of a run, and the lock servers that its strategies need. The caller must
-// close them.
-func (m *Manager) open(ctx context.Context, s Settings) (o opened, err error) {
-	needs := catalog.Strategies().Needs(s.Strategies)
-	if s.Backend == Shop {
-		if o.addresses, o.names, err = m.cfg.Shop.Servers.Open(ctx, needs...); err != nil {
-			return o, err
-		}
-		o.Servers, err = backend.Serve(ctx, m.cfg.Shop.RedisURL, m.cfg.Shop.DBURL)
-		return o, err
-	}
-	if o.Servers, err = backend.Serve(ctx, string(Embedded), string(Embedded)); err != nil {
-		return o, err
-	}
-	specs := lockservers.Specs{Redlock: string(Embedded), Etcd: "local"}
-	if o.others, err = lockservers.New(ctx, specs, needs...); err == nil {
-		o.addresses, o.names, err = o.others.Open(ctx, needs...)
-	}
-	if err != nil {
-		return o, errors.Join(err, o.close())
-	}
-	return o, nil
-}
-
-func (o opened) close() error { return errors.Join(o.others.Close(), o.Servers.Close()) }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -181,7 +182,7 @@ func (d database) prepare(ctx context.Context, dir string, _ int) error {
 		}
 	}
 	log := filepath.Join(dir, "install-log")
-	cmd := exec.Command(d.installer(), append([]string{"--no-defaults"}, d.installArgs(dir)...)...)
+	cmd := exec.Command(cmp.Or(d.install, d.server), append([]string{"--no-defaults"}, d.installArgs(dir)...)...)
 	p, err := startLogged(cmd, log)
 	if err != nil {
 		return err
@@ -196,13 +197,6 @@ func (d database) prepare(ctx context.Context, dir string, _ int) error {
 		return fmt.Errorf("make the data folder: %s%s", state, lastLines(log))
 	}
 	return nil
-}
-
-func (d database) installer() string {
-	if d.install != "" {
-		return d.install
-	}
-	return d.server
 }
 
 func (d database) installArgs(dir string) []string {

@@ -21,11 +21,7 @@ func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Servers, dir s
 	dir = backendtest.EmptyTempDir(t)
 	l, err := New(t.Context(), specs, needs...)
 	backendtest.Must(t, err)
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	backendtest.CloseAfter(t, l)
 	return l, dir
 }
 
@@ -34,11 +30,7 @@ func clients(t *testing.T, l *Servers) *Clients {
 	t.Helper()
 	c, err := l.Dial(t.Context(), time.Minute)
 	backendtest.Must(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	backendtest.CloseAfter(t, c)
 	return c
 }
 

@@ -67,11 +67,7 @@ func openRueidislock(t testing.TB, rdb redis.UniversalClient, ttl time.Duration)
 func newRueidislock(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) *Rueidislock {
 	t.Helper()
 	lib := NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: ttl})
-	t.Cleanup(func() {
-		if err := lib.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	backendtest.CloseAfter(t, lib)
 	return lib
 }
 

@@ -94,11 +94,7 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 	specs := lockservers.Specs{Redlock: "embedded", Etcd: "local"}
 	servers, err := lockservers.New(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
 	must(t, err)
-	t.Cleanup(func() {
-		if err := servers.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	backendtest.CloseAfter(t, servers)
 	on := Backends{
 		RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded"), Servers: servers,
 	}

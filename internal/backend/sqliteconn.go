@@ -107,16 +107,11 @@ func whenFree[T any](ctx context.Context, f func() (T, error)) (T, error) {
 		select {
 		case <-ctx.Done():
 			return v, fmt.Errorf("%w while waiting to write: %w", ctx.Err(), err)
-		case <-time.After(busyPause()):
+		case <-time.After(200*time.Microsecond + rand.N(800*time.Microsecond)):
+			// A random pause, about as long as a short transaction. The gap between two transactions is brief,
+			// but a writer that retries often, and out of step with the other writers, soon hits a gap.
 		}
 	}
-}
-
-// busyPause returns a random pause, about as long as a short transaction. The gap between two
-// transactions is brief, but a writer that retries often, and out of step with the other writers,
-// soon hits a gap.
-func busyPause() time.Duration {
-	return 200*time.Microsecond + rand.N(800*time.Microsecond)
 }
 
 // isBusy reports whether err means that the file is busy, so that waiting and retrying helps.

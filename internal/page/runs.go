@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -104,13 +103,13 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	style, err := styleIn(parameters["lang"])
+	language, err := texts.OfBench(cmp.Or(parameters["lang"], texts.English))
 	if err != nil {
-		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, err.Error())
+		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, "lang: "+err.Error())
 		return
 	}
 	var text bytes.Buffer
-	if err := h.manager.Report(id, &text, style); err != nil {
+	if err := h.manager.Report(id, &text, present.Style{Language: language}); err != nil {
 		h.failed(w, r, err)
 		return
 	}
@@ -118,15 +117,6 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Disposition", `attachment; filename="oversell-`+id+`.html"`) // the id exists
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(text.Bytes()) // an error means that the client is gone
-}
-
-// styleIn returns the style of a report in a language; "" is English.
-func styleIn(lang string) (present.Style, error) {
-	language, err := texts.OfBench(cmp.Or(lang, texts.English))
-	if err != nil {
-		return present.Style{}, fmt.Errorf("lang: %w", err)
-	}
-	return present.Style{Language: language}, nil
 }
 
 // failed replies to a request that failed with err.

@@ -96,8 +96,9 @@ func (c *Cluster) start(ctx context.Context, path string) error {
 		return err
 	}
 	for _, n := range c.nodes {
-		if err := n.setTimeout(ctx, nodeTimeout); err != nil {
-			return err
+		ms := strconv.FormatInt(nodeTimeout.Milliseconds(), 10)
+		if err := n.client.ConfigSet(ctx, "cluster-node-timeout", ms).Err(); err != nil {
+			return fmt.Errorf("set how long the node at %s waits for others: %w", n.Addr, err)
 		}
 	}
 	return nil
@@ -155,15 +156,6 @@ func (n *ClusterNode) prepare(ctx context.Context, i int) error {
 	}
 	first, next := clusterSlots*i/clusterPrimaries, clusterSlots*(i+1)/clusterPrimaries
 	return n.client.ClusterAddSlotsRange(ctx, first, next-1).Err()
-}
-
-// setTimeout sets the time for which another node may be silent before n considers it down.
-func (n *ClusterNode) setTimeout(ctx context.Context, timeout time.Duration) error {
-	err := n.client.ConfigSet(ctx, "cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10)).Err()
-	if err != nil {
-		return fmt.Errorf("set how long the node at %s waits for others: %w", n.Addr, err)
-	}
-	return nil
 }
 
 // meet introduces another node to n.

@@ -54,6 +54,15 @@ func ask(h http.Handler, method, path, body string, headers ...string) *httptest
 	return w
 }
 
+// checkReply checks the status of a reply, and that its body contains the texts.
+func checkReply(t *testing.T, what string, w *httptest.ResponseRecorder, status int, texts ...string) {
+	t.Helper()
+	missing := func(text string) bool { return !strings.Contains(w.Body.String(), text) }
+	if w.Code != status || slices.ContainsFunc(texts, missing) {
+		t.Errorf("%s: %d %.500s", what, w.Code, w.Body)
+	}
+}
+
 func TestPageHasItsParts(t *testing.T) {
 	p := newPage(t, nil)
 	for path, kind := range map[string]string{
@@ -82,9 +91,7 @@ func TestPageHasItsParts(t *testing.T) {
 			t.Errorf("%s: %d, %s", path, w.Code, w.Header().Get("Content-Type"))
 		}
 	}
-	if w := ask(p, "POST", "/", ""); w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("POST /: %d", w.Code)
-	}
+	checkReply(t, "POST /", ask(p, "POST", "/", ""), http.StatusMethodNotAllowed)
 }
 
 func TestFilesAreSentOnceAndSmall(t *testing.T) {
@@ -121,14 +128,10 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 		"/api/lab", "/api/lab/lost-update/none", "/api/runs/events", "/api/schedule/search?strategy=none",
 	} {
 		w := get(p, path, "Sec-Fetch-Site", "cross-site")
-		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), `"code":"cross_origin"`) {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
-		}
+		checkReply(t, path, w, http.StatusForbidden, `"code":"cross_origin"`)
 	}
 	for _, path := range []string{"/", "/api/runs"} {
-		if w := get(p, path, "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusOK {
-			t.Errorf("%s: %d", path, w.Code)
-		}
+		checkReply(t, path, get(p, path, "Sec-Fetch-Site", "cross-site"), http.StatusOK)
 	}
 }
 
@@ -180,9 +183,7 @@ func TestNothingBeginsBesideARun(t *testing.T) {
 		}
 	}
 	busy.Store(false)
-	if w := awaitMatrix(t, p); w.Code != http.StatusOK {
-		t.Errorf("after the run: %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "after the run", awaitMatrix(t, p), http.StatusOK)
 }
 
 // measureSome runs a small part of the lab.
@@ -257,14 +258,10 @@ func TestLabIsRunOnceForAll(t *testing.T) {
 		}
 	}
 	w = get(p, "/api/lab/lost-update/loc")
-	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"strategy":"local"`) {
-		t.Errorf("by a short name: %d %.100s", w.Code, w.Body)
-	}
+	checkReply(t, "by a short name", w, http.StatusOK, `"strategy":"local"`)
 	for _, path := range []string{"/api/lab/lost-update/v9", "/api/lab/v9/none", "/api/lab/lost-update%2Fnone/none"} {
 		w := get(p, path)
-		if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "unknown_cell") {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
-		}
+		checkReply(t, path, w, http.StatusNotFound, "unknown_cell")
 	}
 	if n := ran.Load(); n != 1 {
 		t.Errorf("the lab was run %d times", n)
@@ -282,9 +279,7 @@ func TestLabThatFailedIsRunAgain(t *testing.T) {
 	if w := awaitMatrix(t, p); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "luck") {
 		t.Errorf("it failed: %d %s", w.Code, w.Body)
 	}
-	if w := awaitMatrix(t, p); w.Code != http.StatusOK {
-		t.Errorf("the next time: %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "the next time", awaitMatrix(t, p), http.StatusOK)
 }
 
 // Closing the page cancels the lab instead of waiting for it.

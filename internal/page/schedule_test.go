@@ -60,9 +60,7 @@ func TestSchedulesTakeShortNames(t *testing.T) {
 		t.Errorf("the search: %d %.100s", w.Code, w.Body)
 	}
 	w = play(h, `{"strategy":"nested","buyers":2}`)
-	if w.Code != http.StatusBadRequest {
-		t.Errorf("a name that is short for two: %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "a name that is short for two", w, http.StatusBadRequest)
 }
 
 // The levels of the game have goals. The reply to a schedule says whether the requested goal is
@@ -81,9 +79,7 @@ func TestScheduleIsPlayedForAGoal(t *testing.T) {
 		t.Errorf("%v, reached %v, unserved %v", err, got.Reached, got.Unserved)
 	}
 	w = play(h, `{"strategy":"none","buyers":2,"moves":"A","goal":"fame"}`)
-	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "unknown goal") {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "an unknown goal", w, http.StatusBadRequest, "unknown goal")
 }
 
 // Concurrent requests for the same search lead to one search, and get the same reply.
@@ -113,9 +109,7 @@ func TestSearchThatWasGivenUp(t *testing.T) {
 	cancel()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api/schedule/search?strategy=none", nil))
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"cancelled"`) {
-		t.Errorf("who had given up got %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "a client that had given up", w, http.StatusServiceUnavailable, `"code":"cancelled"`)
 	w = get(h, "/api/schedule/search?strategy=none")
 	if !strings.Contains(w.Body.String(), `"oversell":"A.B.A.B"`) {
 		t.Errorf("the next one got %d %s", w.Code, w.Body)
@@ -169,9 +163,7 @@ func TestSearchEndsWithTheShop(t *testing.T) {
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
 	w := get(h, endless)
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"closing"`) {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "while the shop closes", w, http.StatusServiceUnavailable, `"code":"closing"`)
 }
 
 // A search uses a processor for a long time, so it needs the token.
@@ -182,20 +174,12 @@ func TestSearchAsksForTheToken(t *testing.T) {
 	}
 	for _, headers := range [][]string{nil, {"Authorization", "Bearer open"}} {
 		w := ask(headers...)
-		if w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), `"code":"no_token"`) {
-			t.Errorf("with %v: %d %s", headers, w.Code, w.Body)
-		}
+		checkReply(t, fmt.Sprintf("with %v", headers), w, http.StatusUnauthorized, `"code":"no_token"`)
 	}
-	if w := ask("Authorization", "Bearer sesame"); w.Code != http.StatusOK {
-		t.Errorf("with the token: %d %s", w.Code, w.Body)
-	}
-	if w := ask(); w.Code != http.StatusUnauthorized {
-		t.Errorf("when the answer is known: %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "with the token", ask("Authorization", "Bearer sesame"), http.StatusOK)
+	checkReply(t, "when the answer is known", ask(), http.StatusUnauthorized)
 	w := play(h, `{"strategy":"none","buyers":2,"moves":""}`)
-	if w.Code != http.StatusOK {
-		t.Errorf("to play: %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "to play", w, http.StatusOK)
 }
 
 // A search ends when its client closes the connection.
@@ -234,18 +218,13 @@ func TestNoSearchBesideARun(t *testing.T) {
 	}, slog.New(slog.DiscardHandler))
 	err = fmt.Errorf("%w: 1234", runs.ErrBusy)
 	w := get(h, "/api/schedule/search?strategy=none")
-	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), `"code":"busy"`) ||
-		!strings.Contains(w.Body.String(), "a run is under way: 1234") {
-		t.Errorf("beside a run: %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "beside a run", w, http.StatusConflict, `"code":"busy"`, "a run is under way: 1234")
 	err = nil
 	if w := get(h, "/api/schedule/search?strategy=none"); w.Code != http.StatusOK || left != 1 {
 		t.Errorf("after it: %d %s; left %d times", w.Code, w.Body, left)
 	}
 	err = runs.ErrBusy
-	if w := get(h, "/api/schedule/search?strategy=none"); w.Code != http.StatusOK {
-		t.Errorf("what is known: %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "what is known", get(h, "/api/schedule/search?strategy=none"), http.StatusOK)
 }
 
 // Only a few requests may wait for a search, and an invalid request is refused at once.
@@ -276,9 +255,7 @@ func TestFewWaitForASearch(t *testing.T) {
 	if got := <-full; !strings.Contains(got, `"code":"too_many_searches"`) {
 		t.Errorf("got %s", got)
 	}
-	if w := get(h, "/api/schedule/search?strategy=v99"); w.Code != http.StatusBadRequest {
-		t.Errorf("a wrong question: %d %s", w.Code, w.Body)
-	}
+	checkReply(t, "a wrong question", get(h, "/api/schedule/search?strategy=v99"), http.StatusBadRequest)
 }
 
 // The recorded results are available before any search, and the progress of a search is available
@@ -332,9 +309,7 @@ func TestSearchThatWasCutShortIsNotKept(t *testing.T) {
 			return func() {}, nil
 		}, slog.New(slog.DiscardHandler))
 		for range 2 {
-			if w := get(h, endless); w.Code != http.StatusOK {
-				t.Errorf("%+v: %d %s", tt.budget, w.Code, w.Body)
-			}
+			checkReply(t, fmt.Sprintf("%+v", tt.budget), get(h, endless), http.StatusOK)
 		}
 		if searches != tt.searches {
 			t.Errorf("%+v: searched %d times, want %d", tt.budget, searches, tt.searches)

@@ -116,7 +116,7 @@ func startClusterNode(ctx context.Context, path, password string) (_ *ClusterNod
 			return writeRedisConf(dir, password)
 		},
 		Args:    n.args,
-		Ready:   func(c net.Conn) error { return answersTo(c, password) },
+		Ready:   func(c net.Conn) error { return AnswersPing(c, password) },
 		Timeout: 10 * time.Second,
 		// A node syncs nodes.conf to disk at every change, and does not answer while it does so.
 		InMemory: true,

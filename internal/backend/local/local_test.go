@@ -69,7 +69,7 @@ func TestStartTriesAnotherPort(t *testing.T) {
 	s, err := local.Start(t.Context(), local.Command{
 		Name:    "redis-server",
 		Path:    path,
-		Ready:   local.AnswersPing,
+		Ready:   func(c net.Conn) error { return local.AnswersPing(c, "") },
 		Timeout: 10 * time.Second,
 		Prepare: func(_ context.Context, _ string, port int) error {
 			if taken != nil {

@@ -2,9 +2,7 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"os/exec"
@@ -12,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // maxClients is high enough for several processes with thousands of connections each.
@@ -47,7 +47,7 @@ func StartRedis(ctx context.Context, args ...string) (*Redis, error) {
 		Args: func(dir string, port int) []string {
 			return append(redisArgs(dir, port), args...)
 		},
-		Ready:   func(c net.Conn) error { return answersTo(c, password) },
+		Ready:   func(c net.Conn) error { return AnswersPing(c, password) },
 		Timeout: 10 * time.Second,
 	})
 	if err != nil {
@@ -95,36 +95,13 @@ func redisArgs(dir string, port int) []string {
 	}
 }
 
-// answersTo implements Command.Ready for a server with a password. It logs in first, because
-// without the password PING gets the same error from a ready server and from a server that is
-// loading data.
-func answersTo(c net.Conn, password string) error {
-	if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n", len(password), password); err != nil {
-		return err
-	}
-	reply := make([]byte, len("+OK\r\n"))
-	if _, err := io.ReadFull(c, reply); err != nil {
-		return err
-	}
-	if string(reply) != "+OK\r\n" {
-		return errors.New("the password is refused, or the server is loading")
-	}
-	return AnswersPing(c)
-}
-
-// AnswersPing implements Command.Ready for servers with the Redis protocol. A server that requires
-// a password counts as ready.
-func AnswersPing(c net.Conn) error {
-	if _, err := io.WriteString(c, "PING\r\n"); err != nil {
-		return err
-	}
-	reply := make([]byte, len("+PONG"))
-	if _, err := io.ReadFull(c, reply); err != nil {
-		return err
-	}
-	switch string(reply) {
-	case "+PONG", "-NOAU":
-		return nil
-	}
-	return errors.New("no PONG")
+// AnswersPing implements Command.Ready for servers with the Redis protocol. It logs in first, because
+// without the password PING gets the same error from a ready server and from a server that is loading
+// data.
+func AnswersPing(c net.Conn, password string) error {
+	options := clientOptions("", password)
+	options.Dialer = func(context.Context, string, string) (net.Conn, error) { return c, nil }
+	client := redis.NewClient(options)
+	defer client.Close()
+	return client.Ping(context.Background()).Err()
 }

@@ -110,7 +110,7 @@ func (s *Sentinels) startSentinel(ctx context.Context) (err error) {
 		Args: func(dir string, _ int) []string {
 			return []string{filepath.Join(dir, sentinelConf), "--sentinel"}
 		},
-		Ready:   AnswersPing,
+		Ready:   func(c net.Conn) error { return AnswersPing(c, s.password) },
 		Timeout: 10 * time.Second,
 		// A sentinel syncs its configuration to disk at every change, and does not answer
 		// while it does so. On a busy disk that can take seconds.

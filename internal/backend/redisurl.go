@@ -41,38 +41,52 @@ func parseRedisURL(spec string) (*redisTarget, error) {
 }
 
 func parseRedis(spec string) (*redisTarget, error) {
-	parts, err := splitRedisURL(spec)
+	scheme, rest, found := strings.Cut(withScheme(spec), "://")
+	switch {
+	case !found:
+		return nil, unknownWord(spec)
+	case !slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, scheme):
+		return nil, unknownScheme(scheme)
+	case strings.Contains(rest, "://"):
+		return nil, errTwoURLs
+	}
+	authority, tail := cutAuthority(rest)
+	if strings.ContainsAny(tail, "@#") {
+		return nil, errors.New("write the characters / ? # @ in a password as %2F %3F %23 %40")
+	}
+	user, addrs, err := splitAuthority(authority) // unlike net/url, it allows several addresses
 	if err != nil {
 		return nil, err
 	}
-	t := &redisTarget{addrs: parts.addrs}
-	scheme, sentinel := strings.CutSuffix(parts.scheme, "+sentinel")
-	path := parts.path
+	u, err := url.Parse(tail)
+	if err != nil {
+		return nil, errors.New("what follows the addresses is not a URL's path")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errors.New("what follows the ? are not parameters")
+	}
+	scheme, sentinel := strings.CutSuffix(scheme, "+sentinel")
+	t, path := &redisTarget{addrs: addrs, cluster: !sentinel && len(addrs) > 1}, u.Path
 	if sentinel {
 		if t.master, path, err = cutMaster(path); err != nil {
 			return nil, err
 		}
-		t.sentinelUser, t.sentinelPassword = parts.take("sentinel_username"), parts.take("sentinel_password")
+		t.sentinelUser, t.sentinelPassword = query.Get("sentinel_username"), query.Get("sentinel_password")
+		query.Del("sentinel_username")
+		query.Del("sentinel_password")
 	}
-	t.cluster = !sentinel && len(t.addrs) > 1
-	if t.options, err = redisOptions(scheme, parts, path); err != nil {
-		return nil, err
+	t.options, err = redisOptions(url.URL{Scheme: scheme, Host: addrs[0], Path: path, RawQuery: query.Encode()}, user)
+	if err == nil && t.cluster && t.options.DB != 0 {
+		err = errors.New("a cluster has no other database than 0")
 	}
-	if t.cluster && t.options.DB != 0 {
-		return nil, errors.New("a cluster has no other database than 0")
-	}
-	return t, nil
+	return t, err
 }
 
-// redisOptions lets go-redis parse the part after the addresses. It does not pass the
-// credentials to go-redis, because the errors of go-redis repeat the input.
-func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options, error) {
-	o, err := redis.ParseURL((&url.URL{
-		Scheme:   scheme,
-		Host:     parts.addrs[0],
-		Path:     path,
-		RawQuery: parts.query.Encode(),
-	}).String())
+// redisOptions lets go-redis parse a URL. It does not pass the credentials to go-redis, because the
+// errors of go-redis repeat the input.
+func redisOptions(u url.URL, user *url.Userinfo) (*redis.Options, error) {
+	o, err := redis.ParseURL(u.String())
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "redis: "))
 	}
@@ -84,9 +98,9 @@ func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options
 		// is not always the first host.
 		o.TLSConfig.ServerName = ""
 	}
-	if parts.user != nil {
-		o.Username = parts.user.Username()
-		o.Password, _ = parts.user.Password()
+	if user != nil {
+		o.Username = user.Username()
+		o.Password, _ = user.Password()
 	}
 	return o, nil
 }
@@ -101,44 +115,6 @@ func cutMaster(path string) (master, rest string, err error) {
 		rest = "/" + rest
 	}
 	return master, rest, nil
-}
-
-// redisParts contains the parts of a URL. Unlike net/url, it allows several addresses.
-type redisParts struct {
-	scheme string
-	user   *url.Userinfo
-	addrs  []string
-	path   string
-	query  url.Values
-}
-
-// take removes a parameter and returns its value.
-func (p *redisParts) take(name string) string {
-	v := p.query.Get(name)
-	p.query.Del(name)
-	return v
-}
-
-// splitRedisURL splits scheme://user:password@host:port,host:port/path?query.
-func splitRedisURL(spec string) (*redisParts, error) {
-	scheme, rest, found := strings.Cut(withScheme(spec), "://")
-	switch {
-	case !found:
-		return nil, unknownWord(spec)
-	case !slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, scheme):
-		return nil, unknownScheme(scheme)
-	case strings.Contains(rest, "://"):
-		return nil, errTwoURLs
-	}
-	p := &redisParts{scheme: scheme}
-	authority, tail := cutAuthority(rest)
-	if strings.ContainsAny(tail, "@#") {
-		return nil, errors.New("write the characters / ? # @ in a password as %2F %3F %23 %40")
-	}
-	if err := p.splitAuthority(authority); err != nil {
-		return nil, err
-	}
-	return p, p.splitTail(tail)
 }
 
 // withScheme turns one or more host:port into a URL. If later addresses repeat the scheme,
@@ -182,24 +158,25 @@ func cutAuthority(rest string) (authority, tail string) {
 	return rest, ""
 }
 
-func (p *redisParts) splitAuthority(authority string) error {
+// splitAuthority splits user:password@host:port,host:port.
+func splitAuthority(authority string) (user *url.Userinfo, addrs []string, err error) {
 	hosts := authority
 	if i := strings.LastIndex(authority, "@"); i >= 0 {
 		hosts = authority[i+1:]
 		u, err := url.Parse("redis://" + authority[:i] + "@host")
 		if err != nil {
-			return errors.New("user and password must be percent-encoded")
+			return nil, nil, errors.New("user and password must be percent-encoded")
 		}
-		p.user = u.User
+		user = u.User
 	}
 	for i, host := range strings.Split(hosts, ",") {
 		addr, err := checkAddr(strings.TrimSpace(host))
 		if err != nil {
-			return fmt.Errorf("address %d %w", i+1, err)
+			return nil, nil, fmt.Errorf("address %d %w", i+1, err)
 		}
-		p.addrs = append(p.addrs, addr)
+		addrs = append(addrs, addr)
 	}
-	return nil
+	return user, addrs, nil
 }
 
 // checkAddr requires both a host and a port, because a default port would hide a comma
@@ -214,18 +191,6 @@ func checkAddr(s string) (string, error) {
 		return "", errors.New("needs a port from 1 to 65535")
 	}
 	return s, nil
-}
-
-func (p *redisParts) splitTail(tail string) error {
-	u, err := url.Parse(tail)
-	if err != nil {
-		return errors.New("what follows the addresses is not a URL's path")
-	}
-	p.path = u.Path
-	if p.query, err = url.ParseQuery(u.RawQuery); err != nil {
-		return errors.New("what follows the ? are not parameters")
-	}
-	return nil
 }
 
 // ErrNotSingle means that the Redis at a URL is not a single server without TLS, so a proxy cannot

@@ -2,9 +2,8 @@ package locktest
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -30,8 +29,7 @@ func Command(names ...string) Match {
 // Script matches the commands that run the Lua script with the given source: EVAL by the source,
 // EVALSHA by its hash.
 func Script(source string) Match {
-	sum := sha1.Sum([]byte(source))
-	hash := hex.EncodeToString(sum[:])
+	hash := redis.NewScript(source).Hash()
 	return func(cmd redis.Cmder) bool {
 		if len(cmd.Args()) < 2 {
 			return false
@@ -266,22 +264,15 @@ func (h *Hook) apply(ctx context.Context, cmds []redis.Cmder, send func() error)
 // forget removes the reply's value from cmd. The caller must not see it, and go-redis returns a
 // value even together with an error.
 func forget(cmd redis.Cmder) {
-	switch cmd := cmd.(type) {
-	case interface{ SetVal(bool) }:
-		cmd.SetVal(false)
-	case interface{ SetVal(int64) }:
-		cmd.SetVal(0)
-	case interface{ SetVal(string) }:
-		cmd.SetVal("")
-	case interface{ SetVal(any) }:
-		cmd.SetVal(nil)
-	case interface{ SetVal([]any) }:
-		cmd.SetVal(nil)
-	case interface{ SetVal([]string) }:
-		cmd.SetVal(nil)
-	case interface{ SetVal(map[string]string) }:
-		cmd.SetVal(nil)
+	set := reflect.ValueOf(cmd).MethodByName("SetVal")
+	if !set.IsValid() {
+		return
 	}
+	var zero []reflect.Value
+	for in := range set.Type().Ins() {
+		zero = append(zero, reflect.Zero(in))
+	}
+	set.Call(zero)
 }
 
 // DialHook implements redis.Hook.

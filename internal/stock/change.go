@@ -104,7 +104,7 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 	if err := CheckSKU(sku); err != nil {
 		return err
 	}
-	names := slices.Collect(maps.Keys(s.strategies))
+	names := slices.Collect(maps.Keys(s.cfg.Strategies))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout) // as in beginSale
 	defer cancel()
 	err := s.store.changePool(ctx, sku, func(tx store) error {
@@ -113,7 +113,7 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 			return err
 		}
 		last.SKU = sku // an item that is unknown may still have holds
-		if err := s.holds.Forget(tx.db, last); err != nil {
+		if err := s.cfg.Holds.Forget(tx.db, last); err != nil {
 			return err
 		}
 		// Delete the units first: this waits for the claims under way. After that, each of them has
@@ -352,12 +352,12 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 // history returns the history id of the Redis that has the item's stock (see Config.History), or ""
 // if the stock is not in Redis.
 func (s *Service) history(ctx context.Context, item Item) (string, error) {
-	if s.historyOf == nil || !item.backend().inRedis() {
+	if s.cfg.History == nil || !item.backend().inRedis() {
 		return "", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	id, err := s.historyOf(ctx, keys{item.SKU}.sale())
+	id, err := s.cfg.History(ctx, keys{item.SKU}.sale())
 	if err != nil {
 		return "", fmt.Errorf("checking which Redis has %s: %w", item.SKU, err)
 	}

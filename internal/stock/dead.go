@@ -51,7 +51,7 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 		return done, err
 	}
 	current := func(letter stream.DeadLetter) bool { return letter.SaleID == item.SaleID }
-	needsTurn := !s.mixed && slices.ContainsFunc(letters, current)
+	needsTurn := !s.cfg.Mixed && slices.ContainsFunc(letters, current)
 	if needsTurn {
 		if err := s.claim(ctx, sku, StreamFamily); err != nil {
 			return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, err)

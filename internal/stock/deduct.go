@@ -75,7 +75,7 @@ func IsFailure(err error) bool {
 // the error of the database or Redis. If a backend failed, units may be taken without an order:
 // they are not sold again until the stock is counted.
 func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
-	how, known := s.strategies[req.Strategy]
+	how, known := s.cfg.Strategies[req.Strategy]
 	if !known {
 		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
 	}
@@ -88,7 +88,7 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 			p.after()
 		}
 	}()
-	err := p.buyWithRetry(ctx, time.Now().Add(s.wait))
+	err := p.buyWithRetry(ctx, time.Now().Add(s.cfg.Wait))
 	switch {
 	case err != nil:
 		return p.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
@@ -168,7 +168,7 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 	}
 
 	// 3. Turn: the generation must belong to the strategy's family.
-	if p.gen.family != p.Family && !s.mixed {
+	if p.gen.family != p.Family && !s.cfg.Mixed {
 		joined := steps.Begin(StepJoin)
 		err := p.takeTurn(ctx, wait)
 		if joined(err); err != nil || p.res.Replayed {
@@ -198,7 +198,7 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 // section is the part of a purchase that runs under the guard.
 func (p *purchase) section(ctx context.Context, stock Counter) error {
 	s, steps := p.service, p.req.Steps
-	leave := s.inside.Enter(p.req.SKU)
+	leave := s.cfg.Inside.Enter(p.req.SKU)
 	defer func() { p.res.Spans = append(p.res.Spans, leave()) }() // 9. Leave.
 
 	// 5. Read the stock, and once more any earlier order with the same key.
@@ -219,7 +219,7 @@ func (p *purchase) section(ctx context.Context, stock Counter) error {
 
 	// 6. Work.
 	worked := steps.Begin(StepWork)
-	after, err := s.work(ctx, p.req.SKU)
+	after, err := s.cfg.Work(ctx, p.req.SKU)
 	if worked(err); err != nil {
 		return lost(ctx, fmt.Errorf("working on the order: %w", err))
 	}
@@ -320,7 +320,7 @@ func (s *Service) CanSell(strategy string, item Item) error {
 	if err := item.check(); err != nil {
 		return err
 	}
-	how, known := s.strategies[strategy]
+	how, known := s.cfg.Strategies[strategy]
 	if !known {
 		return fmt.Errorf("%w: %q", ErrUnknownStrategy, strategy)
 	}

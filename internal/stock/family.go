@@ -1,11 +1,9 @@
 package stock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"gorm.io/gorm"
@@ -30,17 +28,7 @@ const (
 
 // Family returns the family of a strategy, which must be one of Config.Strategies. Strategies of one
 // family may sell an item at the same time.
-func (s *Service) Family(strategy string) string { return s.strategies[strategy].Family }
-
-// withFamilies returns the strategies, each with a family; see Strategy.Family.
-func withFamilies(strategies map[string]Strategy) map[string]Strategy {
-	all := maps.Clone(strategies)
-	for name, how := range all {
-		how.Family = cmp.Or(how.Family, name)
-		all[name] = how
-	}
-	return all
-}
+func (s *Service) Family(strategy string) string { return s.cfg.Strategies[strategy].Family }
 
 // atWorkError is an ErrOtherStrategy that names the other family.
 type atWorkError struct{ family string }
@@ -62,7 +50,7 @@ func (s *Service) checkTurn(at store, item Item) error {
 		return err
 	}
 	lasts := time.Duration(now-item.TurnBegan) * time.Millisecond
-	if lasts > s.turn {
+	if lasts > s.cfg.Turn {
 		return nil
 	}
 	if lasts < minTurn {
@@ -86,8 +74,8 @@ func (s *Service) beginTurn(tx store, item Item, family string, sold int64) (Ite
 // clock returns the time in Unix milliseconds. It asks the database, because the clocks of shops may
 // differ.
 func (s *Service) clock(at store) (ms int64, err error) {
-	if s.now != nil {
-		return s.now().UnixMilli(), nil
+	if s.cfg.Now != nil {
+		return s.cfg.Now().UnixMilli(), nil
 	}
 	if err := at.db.Raw("SELECT " + ClockSQL(at.db)).Scan(&ms).Error; err != nil {
 		return 0, fmt.Errorf("reading the clock of the database: %w", err)

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
@@ -49,12 +48,6 @@ type inFlight struct {
 	now  int64
 	peak int64 // the maximum since the publisher last looked
 	seen bool  // the publisher has seen this entry; most purchases are over before it looks
-}
-
-func newFlights(ctx context.Context, db store, log *slog.Logger) *flights {
-	f := &flights{store: db, instance: uuid.NewString(), log: log, units: make(map[string]*inFlight)}
-	f.publisher = &guard.Background{Context: ctx, Step: f.publish}
-	return f
 }
 
 // add adds units that are about to be taken. A negative number removes units whose order was

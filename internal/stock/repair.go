@@ -204,11 +204,11 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 		case most <= b.Unwritten:
 			done.Returned, err = s.recount(whole, b, func(difference int64) bool { return difference < 0 })
 			return done, err
-		case elapsed >= s.grace:
+		case elapsed >= s.cfg.Grace:
 			done.Returned, err = s.Recount(whole, b)
 			return done, err
 		}
-		if err := guard.Sleep(ctx, s.grace/10); err != nil {
+		if err := guard.Sleep(ctx, s.cfg.Grace/10); err != nil {
 			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, err)
 		}
 	}
@@ -316,7 +316,7 @@ func (s *Service) returnUnits(ctx context.Context, sku string, one *watched) (er
 	if one.last, err = s.Balance(ctx, sku, one.last); err != nil {
 		return err
 	}
-	if one.missing(one.last.Generation, one.last.Stranded()) < s.grace {
+	if one.missing(one.last.Generation, one.last.Stranded()) < s.cfg.Grace {
 		return nil
 	}
 	returned, err := s.Recount(ctx, one.last)

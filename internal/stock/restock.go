@@ -43,7 +43,7 @@ func (s *Service) Restock(ctx context.Context, sku, key string, add int64) (Rest
 	}
 	item, err := s.store.item(ctx, sku)
 	if err == nil && item.backend() == InHolds {
-		err = s.holds.CheckRestock(ctx, item)
+		err = s.cfg.Holds.CheckRestock(ctx, item)
 	}
 	var done Restocked
 	if err == nil {

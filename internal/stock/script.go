@@ -251,7 +251,7 @@ func (p *purchase) sellByScript(ctx, wait context.Context) error {
 	// 6. Work.
 	if !p.workDone { // not again if another sale begins
 		worked := p.req.Steps.Begin(StepWork)
-		after, err := p.service.work(ctx, p.req.SKU)
+		after, err := p.service.cfg.Work(ctx, p.req.SKU)
 		if worked(err); err != nil {
 			return fmt.Errorf("working on the order: %w", err)
 		}

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
@@ -63,30 +65,21 @@ type Work func(ctx context.Context, sku string) (after func(), err error)
 
 // Service sells items. It is safe for concurrent use.
 type Service struct {
-	store      store
-	redis      redisStock
-	strategies map[string]Strategy
-	claims     singleflight.Group // calls of claim, by SKU and family
-	mixed      bool
-	turn       time.Duration // see checkTurn
-	now        func() time.Time
-	flights    *flights
-	wait       time.Duration
-	work       Work
-	inside     figures.Inside
-	holds      Holds
-	log        *slog.Logger
-	waiters    *broadcast.Broadcaster
-	grace      time.Duration
-	streams    stream.Streams
-	accepted   *acceptedItems
+	cfg      Config
+	log      *slog.Logger
+	store    store
+	redis    redisStock
+	claims   singleflight.Group // calls of claim, by SKU and family
+	flights  *flights
+	waiters  *broadcast.Broadcaster
+	streams  stream.Streams
+	accepted *acceptedItems
 	// admitted is the admission limit: it limits how many buyers read items at the same time before
 	// they wait for a lock, so that many buyers at once do not slow down the holders.
 	admitted *semaphore.Weighted
 	// sameKey serializes requests with the same idempotency key.
 	sameKey guard.KeyedMutex
 
-	historyOf      func(ctx context.Context, key string) (string, error)
 	reconciliation reconciliation
 	cancel         context.CancelFunc // ends the background work
 }
@@ -99,39 +92,40 @@ const (
 // New returns a Service. Migrate must have created the tables.
 func New(cfg Config) *Service {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
+	cfg.Turn = cmp.Or(cfg.Turn, defaultTurn)
+	cfg.Wait = cmp.Or(cfg.Wait, defaultWait)
+	if cfg.Work == nil {
+		cfg.Work = func(ctx context.Context, _ string) (func(), error) { return nil, context.Cause(ctx) }
+	}
+	if cfg.Holds == nil {
+		cfg.Holds = noHolds{}
+	}
+	if cfg.Changes == nil {
+		cfg.Changes = func() uint64 { return 0 }
+	}
+	cfg.Strategies = maps.Clone(cfg.Strategies)
+	for name, how := range cfg.Strategies {
+		how.Family = cmp.Or(how.Family, name)
+		cfg.Strategies[name] = how
+	}
 	ctx, cancel := context.WithCancel(context.Background())
+	db := store{cfg.DB}
 	s := &Service{
-		grace:      cmp.Or(cfg.Grace, DefaultGrace),
-		store:      store{cfg.DB},
-		redis:      redisStock{cfg.Redis, new(sync.Map)},
-		strategies: withFamilies(cfg.Strategies),
-		mixed:      cfg.Mixed,
-		turn:       cmp.Or(cfg.Turn, defaultTurn),
-		now:        cfg.Now,
-		flights:    newFlights(ctx, store{cfg.DB}, cfg.Logger),
-		wait:       cmp.Or(cfg.Wait, defaultWait),
-		work:       cfg.Work,
-		inside:     cfg.Inside,
-		holds:      cfg.Holds,
-		log:        cfg.Logger,
-		historyOf:  cfg.History,
-		admitted:   semaphore.NewWeighted(maxAdmitted),
-		streams:    stream.Streams{Redis: cfg.Redis, Keys: saleKeys, ClaimsKept: 2 * claimPeriod, Check: checkEntry},
-		accepted:   &acceptedItems{wake: make(chan struct{}, 1), items: make(map[string]*acceptedItem)},
-		cancel:     cancel,
+		cfg:      cfg,
+		log:      cfg.Logger,
+		store:    db,
+		redis:    redisStock{cfg.Redis, new(sync.Map)},
+		flights:  &flights{store: db, log: cfg.Logger, instance: uuid.NewString(), units: make(map[string]*inFlight)},
+		admitted: semaphore.NewWeighted(maxAdmitted),
+		streams:  stream.Streams{Redis: cfg.Redis, Keys: saleKeys, ClaimsKept: 2 * claimPeriod, Check: checkEntry},
+		accepted: &acceptedItems{wake: make(chan struct{}, 1), items: make(map[string]*acceptedItem)},
+		cancel:   cancel,
 		reconciliation: reconciliation{
 			changes: cfg.Changes, seen: make(map[string]comparison), doubts: make(map[string]map[string]bool),
 		},
 	}
-	if s.work == nil {
-		s.work = func(ctx context.Context, _ string) (func(), error) { return nil, context.Cause(ctx) }
-	}
-	if s.holds == nil {
-		s.holds = noHolds{}
-	}
-	if s.reconciliation.changes == nil {
-		s.reconciliation.changes = func() uint64 { return 0 }
-	}
+	s.flights.publisher = &guard.Background{Context: ctx, Step: s.flights.publish}
 	s.reconciliation.settler = &guard.Background{Context: ctx, Step: s.settleDoubts()}
 	s.accepted.follower = &guard.Background{Context: ctx, Step: s.follow}
 	s.waiters = broadcast.New(s.reasonToStop)
@@ -195,7 +189,7 @@ func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID stri
 	if err != nil {
 		return 0, "", err
 	}
-	left, _, err = s.holds.Units(ctx, item)
+	left, _, err = s.cfg.Holds.Units(ctx, item)
 	return left, item.SaleID, err
 }
 
@@ -218,13 +212,13 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	}
 	var held, alarms, refunds int64
 	if item.backend() == InHolds {
-		if now.left, held, err = s.holds.Units(ctx, item); err != nil {
+		if now.left, held, err = s.cfg.Holds.Units(ctx, item); err != nil {
 			return Audit{}, err
 		}
-		if alarms, err = s.holds.PaymentAlarms(ctx, sku); err != nil {
+		if alarms, err = s.cfg.Holds.PaymentAlarms(ctx, sku); err != nil {
 			return Audit{}, err
 		}
-		if refunds, err = s.holds.OpenRefunds(ctx, sku); err != nil {
+		if refunds, err = s.cfg.Holds.OpenRefunds(ctx, sku); err != nil {
 			return Audit{}, err
 		}
 	}

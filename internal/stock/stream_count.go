@@ -27,7 +27,7 @@ func (i Item) streamed() bool { return i.Family == StreamFamily && i.backend().i
 // The orders stay in the stream until a consumer finds them in the database. If ended is true, the
 // stock was removed, and left is how many units it had.
 func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int64, ended bool, err error) {
-	if !item.streamed() && !s.mixed || item.Generation == "" || !item.backend().inRedis() {
+	if !item.streamed() && !s.cfg.Mixed || item.Generation == "" || !item.backend().inRedis() {
 		return 0, false, nil
 	}
 	rctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -290,7 +290,7 @@ func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 // generation in the stream, or in a dead letter that still has its units. It also returns the time
 // within which 99 of 100 orders were written.
 func (s *Service) behind(ctx context.Context, item Item) (unwritten int64, lag99 time.Duration, err error) {
-	if !item.streamed() && !s.mixed {
+	if !item.streamed() && !s.cfg.Mixed {
 		return 0, 0, nil
 	}
 	if lag99, err = s.streams.Lag99(ctx, item.SKU, item.SaleID); err != nil {

@@ -217,7 +217,7 @@ func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
 func (p *purchase) replayAccepted(ctx context.Context) error {
 	how := p.Strategy
 	if p.gen.family == StreamFamily && !how.streamed() {
-		how = p.service.strategies[StreamFamily] // the shop has switched strategies since
+		how = p.service.cfg.Strategies[StreamFamily] // the shop has switched strategies since
 	}
 	if !how.streamed() {
 		return nil

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"gorm.io/gorm"
+
 	"oversell/internal/payment"
 )
 
@@ -109,23 +111,20 @@ func (s *Service) insertBegun(ctx context.Context, b begunRow) (written bool, er
 func (s *Service) first(
 	ctx context.Context, columns []string, where string, args ...any,
 ) (b begunRow, found bool, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
-	done := db.Select(columns).Where(where, args...).Limit(1).Find(&b)
-	if done.Error != nil {
-		return begunRow{}, false, fmt.Errorf("reading a payment on record: %w", done.Error)
-	}
-	return b, done.RowsAffected > 0, nil
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		done := db.Select(columns).Where(where, args...).Limit(1).Find(&b)
+		found = done.RowsAffected > 0
+		return done
+	}, "reading a payment on record")
+	return b, found, err
 }
 
 // count counts the payments that meet a condition.
 func (s *Service) count(ctx context.Context, where string, args ...any) (rows int64, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
-	if err := db.Model(&begunRow{}).Where(where, args...).Count(&rows).Error; err != nil {
-		return 0, fmt.Errorf("counting the payments on record: %w", err)
-	}
-	return rows, nil
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Model(&begunRow{}).Where(where, args...).Count(&rows)
+	}, "counting the payments on record")
+	return rows, err
 }
 
 // begun returns the payment that has begun for a hold with a key, if it is not settled.
@@ -304,13 +303,11 @@ func (s *Service) ForgetAbandoned(ctx context.Context) error {
 // due returns payments that this shop may settle now: the least tried first, and among these the
 // newest. So a payment that becomes due does not wait for those that cannot be settled.
 func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
-	if err := db.Where("due_at <= "+s.sql.Clock+" AND ledger IN (?)", []string{"", s.cfg.Ledger}).
-		Order("tries, due_at DESC").Limit(limit).Find(&all).Error; err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnread, err)
-	}
-	return all, nil
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Where("due_at <= "+s.sql.Clock+" AND ledger IN (?)", []string{"", s.cfg.Ledger}).
+			Order("tries, due_at DESC").Limit(limit).Find(&all)
+	}, "%w", errUnread)
+	return all, err
 }
 
 // refundFailed records, once for each event, that the refund of a payment on record has failed. It
@@ -376,15 +373,15 @@ const execTries = 3
 
 // exec runs one statement on the table, and returns how many rows it changed.
 func (s *Service) exec(ctx context.Context, statement string, args ...any) (rows int64, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
-	for try := 1; ; try++ {
-		done := db.Exec(statement, args...)
-		if done.Error == nil {
-			return done.RowsAffected, nil
-		}
-		if try == execTries || !s.sql.Conflict(done.Error) {
-			return 0, fmt.Errorf("recording a payment: %w", done.Error)
+	for range execTries {
+		err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+			done := db.Exec(statement, args...)
+			rows = done.RowsAffected
+			return done
+		}, "recording a payment")
+		if !s.sql.Conflict(err) {
+			break
 		}
 	}
+	return rows, err
 }

@@ -42,10 +42,11 @@ func DialectOf(db *gorm.DB) Dialect {
 	if d.Unlocked == "" {
 		return d
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
-	defer cancel()
 	var one int
-	if err := db.WithContext(ctx).Raw("SELECT 1 FROM DUAL" + d.Unlocked).Scan(&one).Error; isMySQL(err, erParse) {
+	err := stock.Query(context.Background(), db, func(db *gorm.DB) *gorm.DB {
+		return db.Raw("SELECT 1 FROM DUAL" + d.Unlocked).Scan(&one)
+	}, "trying SKIP LOCKED")
+	if stock.IsMySQL(err, erParse) {
 		d.Unlocked = ""
 	}
 	return d
@@ -53,11 +54,8 @@ func DialectOf(db *gorm.DB) Dialect {
 
 // The error numbers of MySQL and MariaDB that are handled here.
 const (
-	erDuplicate       = 1062
-	erParse           = 1064
-	erLockWaitTimeout = 1205
-	erDeadlock        = 1213
-	erCheckread       = 1020 // MariaDB: the row has changed since the transaction began
+	erDuplicate = 1062
+	erParse     = 1064
 )
 
 var mysqlDialect = Dialect{
@@ -65,30 +63,13 @@ var mysqlDialect = Dialect{
 	Update: " FOR UPDATE",
 	Share:  " LOCK IN SHARE MODE",
 
-	Unlocked: " FOR UPDATE SKIP LOCKED",
-	Duplicate: func(err error) bool {
-		return isMySQL(err, erDuplicate)
-	},
-	Conflict: func(err error) bool {
-		return isMySQL(err, erLockWaitTimeout, erDeadlock, erCheckread)
-	},
+	Unlocked:  " FOR UPDATE SKIP LOCKED",
+	Duplicate: func(err error) bool { return stock.IsMySQL(err, erDuplicate) },
+	Conflict:  stock.Retryable,
 	Decided: func(err error) bool {
 		var e *mysql.MySQLError
 		return errors.As(err, &e)
 	},
-}
-
-func isMySQL(err error, numbers ...uint16) bool {
-	var e *mysql.MySQLError
-	if !errors.As(err, &e) {
-		return false
-	}
-	for _, n := range numbers {
-		if e.Number == n {
-			return true
-		}
-	}
-	return false
 }
 
 // SQLite has one writer at a time and runs in this process: its transactions begin by taking the

@@ -87,30 +87,25 @@ func joined(all []Hold, orders []Order) []Listed {
 
 // clock reads the clock of the database.
 func (s *Service) clock(ctx context.Context) (time.Time, error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
 	var ms int64
-	if err := db.Raw("SELECT " + s.sql.Clock).Scan(&ms).Error; err != nil {
-		return time.Time{}, fmt.Errorf("reading the database's clock: %w", err)
-	}
-	return time.UnixMilli(ms).UTC(), nil
+	err := s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Raw("SELECT " + s.sql.Clock).Scan(&ms)
+	}, "reading the database's clock")
+	return time.UnixMilli(ms).UTC(), err
 }
 
 // orders reads the newest orders of the item's sale. An order has the id of its hold, so these
 // include all orders of the newest holds.
 func (s *Service) orders(ctx context.Context, item stock.Item) ([]Order, error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
 	var rows []stock.Order
-	if err := db.Where("sku = ? AND sale_id = ?", item.SKU, item.SaleID).Order("id DESC").Limit(MaxListed).
-		Find(&rows).Error; err != nil {
-		return nil, fmt.Errorf("reading the orders of %s: %w", item.SKU, err)
-	}
+	err := s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Where("sku = ? AND sale_id = ?", item.SKU, item.SaleID).Order("id DESC").Limit(MaxListed).Find(&rows)
+	}, "reading the orders of %s", item.SKU)
 	orders := make([]Order, len(rows))
 	for i, row := range rows {
 		orders[i] = orderOf(row)
 	}
-	return orders, nil
+	return orders, err
 }
 
 // Payments counts the orders of a sale by payment, and returns the amount that each payment must
@@ -118,13 +113,13 @@ func (s *Service) orders(ctx context.Context, item stock.Item) ([]Order, error) 
 func (s *Service) Payments(
 	ctx context.Context, sku, saleID string,
 ) (orders map[string]int, due map[string]payment.Money, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
 	var rows []stock.Order
-	err = db.Select("idempotency_key", "quantity").
-		Where("sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL", sku, saleID).Find(&rows).Error
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Select("idempotency_key", "quantity").
+			Where("sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL", sku, saleID).Find(&rows)
+	}, "reading the payments of %s", sku)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the payments of %s: %w", sku, err)
+		return nil, nil, err
 	}
 	orders, due = make(map[string]int, len(rows)), make(map[string]payment.Money, len(rows))
 	for _, row := range rows {

@@ -2,9 +2,10 @@ package holds
 
 import (
 	"context"
-	"fmt"
 
 	"gorm.io/gorm"
+
+	"oversell/internal/stock"
 )
 
 // The tables. The stages read and write them in SQL.
@@ -46,24 +47,8 @@ type saleRow struct {
 
 func (saleRow) TableName() string { return "oversell_hold_sales" }
 
-// migrateAttempts is how many times Migrate tries, so that it succeeds even if other processes
-// create tables and indexes at the same time.
-const migrateAttempts = 6
-
 // Migrate creates the tables of holds, or adds what is missing in them. Several processes may call
 // it at the same time. The tables of stock.Migrate must exist, too.
 func Migrate(ctx context.Context, db *gorm.DB) error {
-	db = db.WithContext(ctx)
-	if db.Name() == "mysql" {
-		// As in stock.Migrate: by default MySQL treats "A" and "a" as equal.
-		db = db.Set("gorm:table_options", "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
-	}
-	var err error
-	for range migrateAttempts {
-		if err = db.AutoMigrate(&row{}, &buyerRow{}, &saleRow{}, &begunRow{}); err == nil {
-			return nil
-		}
-		// Another process may have created a table or an index first.
-	}
-	return fmt.Errorf("migrating the tables of holds: %w", err)
+	return stock.MigrateTables(ctx, db, "holds", &row{}, &buyerRow{}, &saleRow{}, &begunRow{})
 }

@@ -12,15 +12,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// dbTimeout limits a statement of a Service.
-const dbTimeout = 5 * time.Second
-
-// limited returns the context of one statement. It does not end with ctx: GORM shares prepared
-// statements, so a caller that cancels while one is being prepared would make it fail for all
-// callers that wait for it.
-func (s *Service) limited(ctx context.Context) (*gorm.DB, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
-	return s.cfg.DB.WithContext(ctx), cancel
+func (s *Service) query(ctx context.Context, run func(db *gorm.DB) *gorm.DB, what string, args ...any) error {
+	return stock.Query(ctx, s.cfg.DB, run, what, args...)
 }
 
 // join returns the item with its current sale. The first request decides the stage of the sale. If
@@ -55,16 +48,13 @@ func (s *Service) ttl(item stock.Item) time.Duration {
 }
 
 func (s *Service) item(ctx context.Context, sku string) (item stock.Item, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
-	err = db.Where("sku = ?", sku).Take(&item).Error
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Where("sku = ?", sku).Take(&item)
+	}, "reading item %s", sku)
 	if errors.Is(err, gorm.ErrRecordNotFound) {
-		return stock.Item{}, fmt.Errorf("%w: %s", stock.ErrUnknownItem, sku)
+		err = fmt.Errorf("%w: %s", stock.ErrUnknownItem, sku)
 	}
-	if err != nil {
-		return stock.Item{}, fmt.Errorf("reading item %s: %w", sku, err)
-	}
-	return item, nil
+	return item, err
 }
 
 // saleStage returns the stage of a sale. If the sale has none yet, it gets the given stage, unless
@@ -73,20 +63,23 @@ func (s *Service) saleStage(ctx context.Context, saleID, stage string) (string, 
 	if known, ok := s.sales.Load(saleID); ok {
 		return known.(string), nil
 	}
-	db, cancel := s.limited(ctx)
-	defer cancel()
 	row := saleRow{SaleID: saleID, Stage: stage}
 	if stage != "" {
-		if err := db.Clauses(clause.OnConflict{DoNothing: true}).Create(&row).Error; err != nil {
-			return "", fmt.Errorf("writing the stage of sale %s: %w", saleID, err)
+		err := s.query(ctx, func(db *gorm.DB) *gorm.DB {
+			return db.Clauses(clause.OnConflict{DoNothing: true}).Create(&row)
+		}, "writing the stage of sale %s", saleID)
+		if err != nil {
+			return "", err
 		}
 	}
-	err := db.Where("sale_id = ?", saleID).Take(&row).Error
+	err := s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Where("sale_id = ?", saleID).Take(&row)
+	}, "reading the stage of sale %s", saleID)
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading the stage of sale %s: %w", saleID, err)
+		return "", err
 	}
 	s.sales.Store(saleID, row.Stage)
 	return row.Stage, nil
@@ -190,17 +183,12 @@ func (s *Service) Order(ctx context.Context, id string) (Order, error) {
 	if _, err := s.stageOf(id); err != nil {
 		return Order{}, fmt.Errorf("%w: %s", ErrUnknownOrder, id)
 	}
-	db, cancel := s.limited(ctx)
-	defer cancel()
 	var o stock.Order
-	err := db.Where("id = ?", id).Take(&o).Error
+	err := s.query(ctx, func(db *gorm.DB) *gorm.DB { return db.Where("id = ?", id).Take(&o) }, "reading order %s", id)
 	if errors.Is(err, gorm.ErrRecordNotFound) {
-		return Order{}, fmt.Errorf("%w: %s", ErrUnknownOrder, id)
+		err = fmt.Errorf("%w: %s", ErrUnknownOrder, id)
 	}
-	if err != nil {
-		return Order{}, fmt.Errorf("reading order %s: %w", id, err)
-	}
-	return orderOf(o), nil
+	return orderOf(o), err
 }
 
 // orderOf converts a row, which has the payment as its idempotency key.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"gorm.io/gorm"
+
 	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
@@ -39,12 +41,10 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 // heldItems reads which items are sold by holds.
 func (s *Service) heldItems(ctx context.Context) (items []stock.Item, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
-	if err := db.Select("sku", "sale_id").Where("keeper = ?", stock.InHolds).Find(&items).Error; err != nil {
-		return nil, fmt.Errorf("reading which items are sold by holds: %w", err)
-	}
-	return items, nil
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Select("sku", "sale_id").Where("keeper = ?", stock.InHolds).Find(&items)
+	}, "reading which items are sold by holds")
+	return items, err
 }
 
 // sweepSale ends the expired holds of an item's sale, if this shop has its stage.

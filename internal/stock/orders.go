@@ -165,7 +165,7 @@ func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error
 		return err
 	case errors.Is(err, gorm.ErrDuplicatedKey):
 		return errDuplicate
-	case retryable(err):
+	case Retryable(err):
 		return fmt.Errorf("%w: %w", errConflict, err)
 	case order == nil:
 		return fmt.Errorf("writing the stock: %w", err)
@@ -223,7 +223,7 @@ const maxTxAttempts = 5
 // retried runs the transaction f, and repeats it if it conflicts with another one.
 func retried(f func() error) (err error) {
 	for range maxTxAttempts {
-		if err = f(); !retryable(err) && !errors.Is(err, errAppeared) {
+		if err = f(); !Retryable(err) && !errors.Is(err, errAppeared) {
 			break
 		}
 	}
@@ -238,13 +238,13 @@ const (
 	erCheckread       = 1020 // MariaDB: the row has changed since the transaction began
 )
 
-func retryable(err error) bool {
+// Retryable reports whether the database rolled a transaction back because of a conflict.
+func Retryable(err error) bool { return IsMySQL(err, erLockWaitTimeout, erLockDeadlock, erCheckread) }
+
+// IsMySQL reports whether err is an error of MySQL or MariaDB with one of these numbers.
+func IsMySQL(err error, numbers ...uint16) bool {
 	var serverErr *mysql.MySQLError
-	if !errors.As(err, &serverErr) {
-		return false
-	}
-	return serverErr.Number == erLockWaitTimeout || serverErr.Number == erLockDeadlock ||
-		serverErr.Number == erCheckread
+	return errors.As(err, &serverErr) && slices.Contains(numbers, serverErr.Number)
 }
 
 // mayStillRun reports whether the server may still execute a statement that failed. A server

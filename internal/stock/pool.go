@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"golang.org/x/sync/singleflight"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -94,8 +93,7 @@ func (p Pool) lock(tx *gorm.DB, n int64) (free []int64, err error) {
 // servers do.
 func unknown(err error) error {
 	const erParse = 1064
-	var serverErr *mysql.MySQLError
-	if errors.As(err, &serverErr) && serverErr.Number == erParse {
+	if IsMySQL(err, erParse) {
 		return fmt.Errorf("the server has no SKIP LOCKED; use MySQL 8 or MariaDB 10.6, or a later one: %w", err)
 	}
 	return err

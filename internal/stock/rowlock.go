@@ -34,7 +34,7 @@ func RowLocked(db *gorm.DB, s Slots) Guard {
 				}
 				return section(ctx, r)
 			})
-			if r.order == nil && !retryable(err) {
+			if r.order == nil && !Retryable(err) {
 				return err // nothing was written
 			}
 			return r.outcome(ctx, ctx, r.order, err)

@@ -41,11 +41,16 @@ func ClockSQL(db *gorm.DB) string {
 	return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 }
 
-// query runs one statement. The error says what the statement was for.
 func (s store) query(ctx context.Context, run func(db *gorm.DB) *gorm.DB, what string, args ...any) error {
+	return Query(ctx, s.db, run, what, args...)
+}
+
+// Query runs one statement, within five seconds even if ctx ends. The error says what the statement
+// was for.
+func Query(ctx context.Context, db *gorm.DB, run func(db *gorm.DB) *gorm.DB, what string, args ...any) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	if err := run(s.db.WithContext(ctx)).Error; err != nil {
+	if err := run(db.WithContext(ctx)).Error; err != nil {
 		return fmt.Errorf(what+": %w", append(args, err)...)
 	}
 	return nil
@@ -61,9 +66,15 @@ const (
 // the item's row, unless the function is about to lock it.
 type store struct{ db *gorm.DB }
 
-// Migrate creates the project's tables, or adds what is missing in them. Several instances may call
-// it at the same time.
+// Migrate creates the tables of items and orders, or adds what is missing in them. Several instances
+// may call it at the same time.
 func Migrate(ctx context.Context, db *gorm.DB) error {
+	return MigrateTables(ctx, db, "items and orders", &Item{}, &Order{}, &Sale{}, &flight{}, &purchased{}, &lostOrder{},
+		&restock{}, &Unit{})
+}
+
+// MigrateTables is Migrate for the given tables.
+func MigrateTables(ctx context.Context, db *gorm.DB, what string, tables ...any) error {
 	db = db.WithContext(ctx)
 	if db.Name() == "mysql" {
 		// MySQL's default collation treats "A" and "a" as equal, and so could confuse the idempotency
@@ -72,15 +83,13 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	}
 	var err error
 	for range migrateAttempts {
-		err = db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &flight{}, &purchased{}, &lostOrder{}, &restock{},
-			&Unit{})
-		if err == nil {
+		if err = db.AutoMigrate(tables...); err == nil {
 			return nil
 		}
 		// Another instance may have created a table or an index first, which the next attempt
 		// finds.
 	}
-	return fmt.Errorf("migrating the tables of items and orders: %w", err)
+	return fmt.Errorf("migrating the tables of %s: %w", what, err)
 }
 
 // migrateAttempts is how many times Migrate tries, so that it succeeds even if other instances

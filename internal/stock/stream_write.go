@@ -271,7 +271,7 @@ func (s store) createMany(page []*stream.Fate) error {
 // away reports whether the database did not answer, or rolled the transaction back because of a
 // conflict. Then the same orders are tried again together.
 func away(err error) bool {
-	if retryable(err) {
+	if Retryable(err) {
 		return true
 	}
 	var sqlite interface{ Code() int }

@@ -215,9 +215,13 @@ func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, mor
 	}
 }
 
-// PaymentAlarms counts the payments for holds of an item that an operator has to look at.
-func (s *Service) PaymentAlarms(ctx context.Context, sku string) (int64, error) {
-	return s.count(ctx, "alarm <> '' AND sku = ?", sku)
+// OpenPayments counts the payments for holds of an item that an operator has to look at, and those
+// that have a failed refund, and no final refund yet.
+func (s *Service) OpenPayments(ctx context.Context, sku string) (alarms, refunds int64, err error) {
+	if alarms, err = s.count(ctx, "alarm <> '' AND sku = ?", sku); err == nil {
+		refunds, err = s.count(ctx, "refunds_failed > 0 AND due_at < ? AND sku = ?", int64(neverDue), sku)
+	}
+	return alarms, refunds, err
 }
 
 // Alarms counts the payments that an operator has to look at, including those of deleted items.

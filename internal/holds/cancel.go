@@ -129,9 +129,3 @@ func (s *Service) Refunded(ctx context.Context, paymentID string) error {
 	}
 	return nil
 }
-
-// OpenRefunds counts the payments for holds of an item that have a failed refund, and no final
-// refund yet.
-func (s *Service) OpenRefunds(ctx context.Context, sku string) (int64, error) {
-	return s.count(ctx, "refunds_failed > 0 AND due_at < ? AND sku = ?", int64(neverDue), sku)
-}

@@ -48,7 +48,7 @@ func TestRefundOfACancelledOrderFails(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		open := func(want int64) {
 			t.Helper()
-			if n, err := s.OpenRefunds(t.Context(), "hot"); err != nil || n != want {
+			if _, n, err := s.OpenPayments(t.Context(), "hot"); err != nil || n != want {
 				t.Errorf("%d refunds are open, %v; want %d", n, err, want)
 			}
 		}

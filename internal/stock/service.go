@@ -215,10 +215,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 		if now.left, held, err = s.cfg.Holds.Units(ctx, item); err != nil {
 			return Audit{}, err
 		}
-		if alarms, err = s.cfg.Holds.PaymentAlarms(ctx, sku); err != nil {
-			return Audit{}, err
-		}
-		if refunds, err = s.cfg.Holds.OpenRefunds(ctx, sku); err != nil {
+		if alarms, refunds, err = s.cfg.Holds.OpenPayments(ctx, sku); err != nil {
 			return Audit{}, err
 		}
 	}

@@ -280,11 +280,9 @@ type Holds interface {
 	// Units counts the units of the item's current sale that are not sold: those that can be held, and
 	// those in holds, including expired holds whose units have not been returned to the stock yet.
 	Units(ctx context.Context, item Item) (left, held int64, err error)
-	// PaymentAlarms counts the payments for the item that an operator has to look at.
-	PaymentAlarms(ctx context.Context, sku string) (int64, error)
-	// OpenRefunds counts the payments for the item that have a failed refund, and no final refund
-	// yet.
-	OpenRefunds(ctx context.Context, sku string) (int64, error)
+	// OpenPayments counts the payments for the item that an operator has to look at, and those that
+	// have a failed refund, and no final refund yet.
+	OpenPayments(ctx context.Context, sku string) (alarms, refunds int64, err error)
 	// CheckRestock returns ErrLocation if the units of the item's sale are not in its row.
 	CheckRestock(ctx context.Context, item Item) error
 	// Forget removes the item's holds, in a transaction that has locked the item's row. It
@@ -298,10 +296,11 @@ type noHolds struct{}
 func (noHolds) Units(_ context.Context, item Item) (left, held int64, err error) {
 	return item.Remaining, 0, nil
 }
-func (noHolds) PaymentAlarms(context.Context, string) (int64, error) { return 0, nil }
-func (noHolds) OpenRefunds(context.Context, string) (int64, error)   { return 0, nil }
-func (noHolds) CheckRestock(context.Context, Item) error             { return nil }
-func (noHolds) Forget(*gorm.DB, Item) error                          { return nil }
+func (noHolds) OpenPayments(context.Context, string) (alarms, refunds int64, err error) {
+	return 0, 0, nil
+}
+func (noHolds) CheckRestock(context.Context, Item) error { return nil }
+func (noHolds) Forget(*gorm.DB, Item) error              { return nil }
 
 // inRedis reports whether the stock is a number in Redis.
 func (b Backend) inRedis() bool { return b != InDatabase && b != InHolds }

@@ -14,13 +14,11 @@ type batcher[T any] struct {
 	size func() int      // returns the maximum number of items in the next call
 	call func(items []T) // called for one batch of a key at a time
 
-	mu   sync.Mutex
-	keys map[string]*queue[T]
+	mu sync.Mutex
+	// queues holds the items for the next call of each key, in order of arrival. A key has no queue
+	// when no call is running.
+	queues map[string][]*slot[T]
 }
-
-// queue holds the items for the next call, in order of arrival. It is deleted when it is empty and
-// no call is running.
-type queue[T any] struct{ waiting []*slot[T] }
 
 // slot is one item's slot in a queue.
 type slot[T any] struct {
@@ -32,7 +30,7 @@ type slot[T any] struct {
 }
 
 func newBatcher[T any](size func() int, call func(items []T)) *batcher[T] {
-	return &batcher[T]{size: size, call: call, keys: make(map[string]*queue[T])}
+	return &batcher[T]{size: size, call: call, queues: make(map[string][]*slot[T])}
 }
 
 // do adds an item and waits for the call that handles it. It returns the time at which that call
@@ -59,13 +57,11 @@ func (b *batcher[T]) join(key string, item T) *slot[T] {
 	s := &slot[T]{item: item, done: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	q := b.keys[key]
-	if q == nil {
-		q = new(queue[T])
-		b.keys[key] = q
-		go b.run(key, q)
+	queue, running := b.queues[key]
+	b.queues[key] = append(queue, s)
+	if !running {
+		go b.run(key)
 	}
-	q.waiting = append(q.waiting, s)
 	return s
 }
 
@@ -77,12 +73,8 @@ func (b *batcher[T]) leave(s *slot[T]) bool {
 	return s.gone
 }
 
-func (b *batcher[T]) run(key string, q *queue[T]) {
-	for {
-		batch := b.next(key, q)
-		if len(batch) == 0 {
-			return
-		}
+func (b *batcher[T]) run(key string) {
+	for batch := b.next(key); len(batch) > 0; batch = b.next(key) {
 		items := make([]T, len(batch))
 		for i, s := range batch {
 			items[i] = s.item
@@ -96,22 +88,22 @@ func (b *batcher[T]) run(key string, q *queue[T]) {
 
 // next takes the items of the next call off the queue. If there are none, it deletes the queue, and
 // run ends.
-func (b *batcher[T]) next(key string, q *queue[T]) []*slot[T] {
+func (b *batcher[T]) next(key string) []*slot[T] {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	queue, n, most := b.queues[key], 0, b.size()
 	var batch []*slot[T]
-	n, most := 0, b.size()
-	for ; n < len(q.waiting) && len(batch) < most; n++ {
-		if s := q.waiting[n]; !s.gone {
+	for ; n < len(queue) && len(batch) < most; n++ {
+		if s := queue[n]; !s.gone {
 			s.sent, s.from = true, now
 			batch = append(batch, s)
 		}
 	}
-	clear(q.waiting[:n])
-	q.waiting = q.waiting[n:]
+	clear(queue[:n])
+	b.queues[key] = queue[n:]
 	if len(batch) == 0 {
-		delete(b.keys, key)
+		delete(b.queues, key)
 	}
 	return batch
 }

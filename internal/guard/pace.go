@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,15 +54,14 @@ type LogLimit struct {
 	skipped atomic.Int64
 }
 
-// Allow reports whether a line may be written now. If so, it also returns the number of lines
-// skipped since the last line that was written.
-func (l *LogLimit) Allow() (skipped int64, ok bool) {
+// Log writes a line to log, with the number of lines that were skipped before it, or skips the line.
+func (l *LogLimit) Log(log *slog.Logger, level slog.Level, text string, args ...any) {
 	now, next := time.Now().UnixNano(), l.next.Load()
 	if now < next || !l.next.CompareAndSwap(next, now+int64(time.Second)) {
 		l.skipped.Add(1)
-		return 0, false
+		return
 	}
-	return l.skipped.Swap(0), true
+	log.Log(context.Background(), level, text, append(args, "not_logged_before", l.skipped.Swap(0))...)
 }
 
 // Background repeats a step in its own goroutine, from a call of Wake until the step reports that

@@ -2,6 +2,8 @@ package guard_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,16 +43,14 @@ func TestBatchSizeFollowsTheDatabase(t *testing.T) {
 func TestOneLineASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l guard.LogLimit
-		lines, skipped := 0, int64(0)
+		var out strings.Builder
+		log := slog.New(slog.NewTextHandler(&out, nil))
 		for range 2500 {
-			if n, ok := l.Allow(); ok {
-				lines++
-				skipped += n
-			}
+			l.Log(log, slog.LevelWarn, "late")
 			time.Sleep(time.Millisecond)
 		}
-		if lines != 3 || skipped != 1998 {
-			t.Errorf("%d lines in 2.5 s with %d skipped, want 3 and 1998", lines, skipped)
+		if lines := strings.Count(out.String(), "\n"); lines != 3 || strings.Count(out.String(), "_before=999\n") != 2 {
+			t.Errorf("the log of 2.5 s is %s; want 3 lines, and 999 skipped before the last two", out.String())
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -239,10 +240,7 @@ func (a *API) webhook(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, holds.ErrNotCaptured) ||
 		errors.Is(err, payment.ErrUnknownPayment) {
 		// Sending it again would change nothing, so the reply is not an error.
-		if skipped, ok := a.withheld.Allow(); ok {
-			a.cfg.Logger.Warn("a webhook was ignored",
-				"payment", event.Payment.ID, "error", err, "not_logged_before", skipped)
-		}
+		a.withheld.Log(a.cfg.Logger, slog.LevelWarn, "a webhook was ignored", "payment", event.Payment.ID, "error", err)
 		a.answerWebhook(w, "ignored")
 		return
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 
@@ -107,10 +108,8 @@ func (a *API) failBy(w http.ResponseWriter, r *http.Request, strategy string, er
 		}
 	}
 	// A backend's error may name hosts and users, and is only for the log.
-	if skipped, ok := a.failures.Allow(); ok {
-		a.cfg.Logger.Error("a backend failed",
-			"method", r.Method, "path", r.URL.Path, "error", err, "not_logged_before", skipped)
-	}
+	a.failures.Log(a.cfg.Logger, slog.LevelError, "a backend failed",
+		"method", r.Method, "path", r.URL.Path, "error", err)
 	problem.Reply(w, http.StatusServiceUnavailable, codeBackend, a.whatFailed(strategy))
 	return codeBackend
 }
@@ -130,10 +129,8 @@ func (a *API) detail(r *http.Request, err, known error) string {
 	if a.allOurs(err) {
 		return err.Error()
 	}
-	if skipped, ok := a.withheld.Allow(); ok {
-		a.cfg.Logger.Warn("a request was not served",
-			"method", r.Method, "path", r.URL.Path, "error", err, "not_logged_before", skipped)
-	}
+	a.withheld.Log(a.cfg.Logger, slog.LevelWarn, "a request was not served",
+		"method", r.Method, "path", r.URL.Path, "error", err)
 	return known.Error()
 }
 

@@ -154,16 +154,14 @@ type consumption struct {
 
 	// One log limit for each kind of line: while a backend is unavailable, each item and each poll
 	// would otherwise write lines of its own.
-	failing, unwritten, waiting limitedLog
+	failing, unwritten, waiting guard.LogLimit
 }
 
 func (s Streams) consumption(work context.Context, sale Sale, log *slog.Logger, c Consumer) *consumption {
-	g := &consumption{
+	return &consumption{
 		Consumer: c, streams: s, sale: sale, log: log, began: time.Now(), work: work,
 		readers: make(map[string]*guard.Background),
 	}
-	g.failing.log, g.unwritten.log, g.waiting.log = log, log, log
-	return g
 }
 
 // consume starts readers for items with orders, until ctx ends.
@@ -180,7 +178,7 @@ func (g *consumption) consume(ctx context.Context) {
 			if err := g.discover(); err == nil {
 				pause = g.Poll
 			} else {
-				g.failing.warn(g.work, "looking for accepted orders failed", "error", err)
+				g.warn(g.work, &g.failing, "looking for accepted orders failed", "error", err)
 				pause = min(2*pause, max(maxConsumePause, g.Poll))
 			}
 			poll.Reset(pause)
@@ -189,20 +187,10 @@ func (g *consumption) consume(ctx context.Context) {
 	}
 }
 
-// limitedLog writes at most one line a second.
-type limitedLog struct {
-	guard.LogLimit
-	log *slog.Logger
-}
-
-// warn writes a line, or only counts it. If ctx has ended, it does neither, because that is no
-// failure.
-func (l *limitedLog) warn(ctx context.Context, text string, args ...any) {
-	if ctx.Err() != nil {
-		return
-	}
-	if skipped, ok := l.Allow(); ok {
-		l.log.Warn(text, append(args, "not_logged_before", skipped)...)
+// warn writes a line, unless the limit skips it or ctx has ended: that is no failure.
+func (g *consumption) warn(ctx context.Context, limit *guard.LogLimit, text string, args ...any) {
+	if ctx.Err() == nil {
+		limit.Log(g.log, slog.LevelWarn, text, args...)
 	}
 }
 
@@ -319,7 +307,7 @@ func (r *reader) run(ctx context.Context) {
 		case err == nil:
 			pause = minConsumePause
 		case ctx.Err() == nil:
-			r.unwritten.warn(ctx, "accepted orders could not be written, and are tried again",
+			r.warn(ctx, &r.unwritten, "accepted orders could not be written, and are tried again",
 				"sku", r.sku, "in", pause, "error", err)
 			_ = guard.Sleep(ctx, pause)
 			pause = min(2*pause, maxConsumePause)
@@ -377,7 +365,7 @@ func (r *reader) consume(ctx context.Context, entries []Entry, before bool) erro
 			}
 			return r.settle(ctx, fates)
 		}
-		r.waiting.warn(ctx, "accepted orders wait for the database",
+		r.warn(ctx, &r.waiting, "accepted orders wait for the database",
 			"sku", r.sku, "orders", len(entries), "again in", pause, "error", err)
 		if err := guard.Sleep(ctx, pause); err != nil {
 			return err

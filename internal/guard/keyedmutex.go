@@ -59,16 +59,6 @@ func (h *KeyHold) Unlock() {
 	h.leave()
 }
 
-// Users returns the number of callers that hold the mutex of the key or are waiting for it.
-func (m *KeyedMutex) Users(key string) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if e := m.keys[key]; e != nil {
-		return e.users
-	}
-	return 0
-}
-
 func (m *KeyedMutex) join(key string) *KeyHold {
 	m.mu.Lock()
 	defer m.mu.Unlock()

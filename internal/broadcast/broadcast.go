@@ -39,17 +39,6 @@ func New(look func(ctx context.Context, key string) error) *Broadcaster {
 	return &Broadcaster{look: look, keys: make(map[string]*waiters)}
 }
 
-// Wait returns a context for a wait. It ends with the cause from the look function,
-// from End or from Close, or with the cause late after limit. The caller must call done
-// when it no longer waits.
-func (b *Broadcaster) Wait(
-	ctx context.Context, key string, limit time.Duration, late error,
-) (wait context.Context, done func()) {
-	wait, w := b.Begin(ctx, limit, late)
-	w.Attend(key)
-	return wait, w.Done
-}
-
 // Waiter is one wait. It is not safe for concurrent use.
 type Waiter struct {
 	from   *Broadcaster
@@ -58,9 +47,9 @@ type Waiter struct {
 	key    string
 }
 
-// Begin is like Wait, but for a caller that does not know its key yet. Until the caller calls
-// Attend, the wait ends only with Close, or with the cause late after limit. The caller must call
-// Done when it no longer waits.
+// Begin returns a context for a wait. It ends with the cause from Close, or with the cause late
+// after limit, and, once the caller has called Attend, also with the cause from the look function or
+// from End. The caller must call Done when it no longer waits.
 func (b *Broadcaster) Begin(ctx context.Context, limit time.Duration, late error) (context.Context, *Waiter) {
 	wait, cancel := context.WithCancelCause(ctx)
 	// There may be thousands of waits at a time, and a timer costs less than a second context
@@ -76,7 +65,7 @@ func (b *Broadcaster) Begin(ctx context.Context, limit time.Duration, late error
 // noKey is the key of waiters that do not know their key yet. look is not called for it.
 const noKey = ""
 
-// Attend makes the caller wait for key from now on.
+// Attend makes the caller wait for the key from now on.
 func (w *Waiter) Attend(key string) {
 	if w.key == key {
 		return

@@ -16,6 +16,13 @@ var (
 	errClosed = errors.New("closed")
 )
 
+// waitFor begins a wait for a key.
+func waitFor(t *testing.T, b *Broadcaster, key string, limit time.Duration) (wait context.Context, done func()) {
+	wait, w := b.Begin(t.Context(), limit, errLate)
+	w.Attend(key)
+	return wait, w.Done
+}
+
 // nothing is a look function that never ends a wait.
 func nothing(context.Context, string) error { return nil }
 
@@ -28,8 +35,8 @@ func TestWaitEndsWithWhatTheLookFinds(t *testing.T) {
 			}
 			return nil
 		})
-		a, doneA := b.Wait(t.Context(), "a", time.Hour, errLate)
-		other, doneOther := b.Wait(t.Context(), "b", time.Hour, errLate)
+		a, doneA := waitFor(t, b, "a", time.Hour)
+		other, doneOther := waitFor(t, b, "b", time.Hour)
 		defer doneA()
 		defer doneOther()
 		time.Sleep(time.Minute)
@@ -52,7 +59,7 @@ func TestWaitEndsWithItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(nothing)
 		start := time.Now()
-		wait, done := b.Wait(t.Context(), "a", time.Second, errLate)
+		wait, done := waitFor(t, b, "a", time.Second)
 		defer done()
 		<-wait.Done()
 		if !errors.Is(context.Cause(wait), errLate) || time.Since(start) != time.Second {
@@ -68,7 +75,7 @@ func TestEndEndsAllWaitsForTheKey(t *testing.T) {
 		var all sync.WaitGroup
 		for range 1000 {
 			all.Go(func() {
-				wait, done := b.Wait(t.Context(), "a", time.Hour, errLate)
+				wait, done := waitFor(t, b, "a", time.Hour)
 				defer done()
 				<-wait.Done()
 				if errors.Is(context.Cause(wait), errOver) {
@@ -92,7 +99,7 @@ func TestOneGoroutineLooksWhileThereAreWaiters(t *testing.T) {
 		b := New(func(context.Context, string) error { looks.Add(1); return nil })
 		var leave []func()
 		for range 500 {
-			_, done := b.Wait(t.Context(), "a", time.Hour, errLate)
+			_, done := waitFor(t, b, "a", time.Hour)
 			leave = append(leave, done)
 		}
 		time.Sleep(time.Second)
@@ -115,11 +122,11 @@ func TestOneGoroutineLooksWhileThereAreWaiters(t *testing.T) {
 func TestCloseEndsAllWaitsAlsoLaterOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(nothing)
-		before, done := b.Wait(t.Context(), "a", time.Hour, errLate)
+		before, done := waitFor(t, b, "a", time.Hour)
 		defer done()
 		b.Close(errClosed)
 		b.Close(errClosed)
-		after, done := b.Wait(t.Context(), "b", time.Hour, errLate)
+		after, done := waitFor(t, b, "b", time.Hour)
 		defer done()
 		for name, wait := range map[string]context.Context{"before": before, "after": after} {
 			if !errors.Is(context.Cause(wait), errClosed) {

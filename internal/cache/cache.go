@@ -134,8 +134,11 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 	} else if exists, err := r.exists(ctx, req.Key, load); err != nil || !exists {
 		return Result{}, err
 	}
-	wait, done := r.wait(ctx, req, before)
-	defer done()
+	// The wait ends when another reader has stored the value or failed to load it, unless the request
+	// has NoSecondLook.
+	wait, w := r.waiters.Begin(ctx, r.cfg.Wait, ErrBusy)
+	defer w.Done()
+	w.Attend(watched(req, before))
 	e := guard.Entry{Key: keys{req.Key}.lock(req.Strategy), Owner: req.Owner}
 	var spans []figures.Span
 	stats, err := held.Do(wait, e, func(ctx context.Context) error {
@@ -175,12 +178,6 @@ func (r *Reader) exists(ctx context.Context, key string, load Load) (bool, error
 		return false, fmt.Errorf("checking whether %s exists: %w", key, err)
 	}
 	return found.(bool), nil
-}
-
-// wait begins a reader's wait for the guard. The wait ends when another reader has stored
-// the value or failed to load it, unless the request has NoSecondLook.
-func (r *Reader) wait(ctx context.Context, req Request, before failure) (context.Context, func()) {
-	return r.waiters.Wait(ctx, watched(req, before), r.cfg.Wait, ErrBusy)
 }
 
 // unwatched is the prefix of a broadcaster's key for waits that end only with their limit.

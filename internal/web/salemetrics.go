@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 
 	"oversell/internal/stock"
 )
@@ -37,11 +38,13 @@ type saleMetrics struct {
 	ctx    context.Context // the context of all audits
 	cancel context.CancelFunc
 
+	rounds singleflight.Group // calls of look
+
 	mu      sync.Mutex
-	watched []string      // the most recent is last
-	round   chan struct{} // closed when the latest round has ended
-	found   *saleFigures  // what the last complete round found, or nil
-	at      time.Time     // when the latest round began
+	watched []string     // the most recent is last
+	found   *saleFigures // what the last complete round found, or nil
+	at      time.Time    // when the latest round began
+	running bool         // the latest round has not ended
 
 	units, oversold, lost, foreign, refused, durable, alarms *prometheus.Desc
 	failures                                                 prometheus.Counter
@@ -55,10 +58,8 @@ func newSaleMetrics(
 		return prometheus.NewDesc("oversell_sale_"+name, help, append([]string{"sku"}, labels...), nil)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	none := make(chan struct{})
-	close(none)
 	return &saleMetrics{
-		audit: audit, countAlarms: countAlarms, ctx: ctx, cancel: cancel, round: none,
+		audit: audit, countAlarms: countAlarms, ctx: ctx, cancel: cancel,
 		units: gauge("units",
 			"Units of the current sale by where they are; initial is how many there were.", "state"),
 		oversold: gauge("oversold_units", "Units that were sold and never there."),
@@ -108,18 +109,11 @@ func (m *saleMetrics) close() {
 	m.cancel()
 }
 
-// wait waits until the last round has ended, but no longer than limit: a running statement is not
-// interrupted. Call it after close.
+// wait begins a round unless one is running, and waits until it has ended, but no longer than limit:
+// a running statement is not interrupted. After close, no round begins.
 func (m *saleMetrics) wait(limit time.Duration) {
-	m.mu.Lock()
-	round := m.round
-	m.mu.Unlock()
-	awaitRound(round, limit)
-}
-
-func awaitRound(round <-chan struct{}, limit time.Duration) {
 	select {
-	case <-round:
+	case <-m.rounds.DoChan("", m.look):
 	case <-time.After(limit):
 	}
 }
@@ -179,48 +173,32 @@ func (m *saleMetrics) Collect(ch chan<- prometheus.Metric) {
 
 // current returns the figures of the last round, or none if the running round takes too long.
 func (m *saleMetrics) current() saleFigures {
-	awaitRound(m.begin(), maxScrapeWait)
+	m.mu.Lock()
+	recent := m.found != nil && !m.running && time.Since(m.at) < auditedEvery
+	m.mu.Unlock()
+	if !recent {
+		m.wait(maxScrapeWait)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.found == nil || m.running() && time.Since(m.at) >= maxAuditTime {
+	if m.found == nil || m.running && time.Since(m.at) >= maxAuditTime {
 		return saleFigures{} // old figures would look like current ones
 	}
 	return *m.found
 }
 
-// running reports whether a round is running. The caller must hold mu.
-func (m *saleMetrics) running() bool {
-	select {
-	case <-m.round:
-		return false
-	default:
-		return true
-	}
-}
-
-// begin starts a round unless one is running or the figures are recent. It returns a channel that
-// is closed when no round is running.
-func (m *saleMetrics) begin() <-chan struct{} {
+// look is one round: it counts the alarms and audits the items, the most recent first. If the time
+// of the round is over, the remaining audits count as failed.
+func (m *saleMetrics) look() (any, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.running() || m.ctx.Err() != nil || m.found != nil && time.Since(m.at) < auditedEvery {
-		return m.round
+	closed, watched, before := m.ctx.Err() != nil, slices.Clone(m.watched), m.found
+	if !closed {
+		m.at, m.running = time.Now(), true
 	}
-	m.at, m.round = time.Now(), make(chan struct{})
-	watched, before, ended := slices.Clone(m.watched), m.found, m.round
-	go func() {
-		found := m.look(watched, before)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.found = found
-		close(ended)
-	}()
-	return ended
-}
-
-// look counts the alarms and audits the items, the most recent first. If the time of the round is
-// over, the remaining audits count as failed.
-func (m *saleMetrics) look(watched []string, before *saleFigures) *saleFigures {
+	m.mu.Unlock()
+	if closed {
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeout(m.ctx, maxAuditTime)
 	defer cancel()
 	if before == nil {
@@ -249,5 +227,8 @@ func (m *saleMetrics) look(watched []string, before *saleFigures) *saleFigures {
 			found.audits[sku] = before.audits[sku].after(a)
 		}
 	}
-	return found
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.found, m.running = found, false
+	return nil, nil
 }

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -47,9 +48,11 @@ func (b *BatchSize) Wrote(n int, took time.Duration) {
 	b.next.Store(max(1, min(b.most, fits, 2*max(b.next.Load(), int64(n)))))
 }
 
-// LogLimit limits a log to one line per second, for errors that occur in large numbers. The zero
-// value is ready to use. LogLimit is safe for concurrent use.
+// LogLimit limits a log to one line in each period, for errors that occur in large numbers. It is
+// safe for concurrent use.
 type LogLimit struct {
+	Every time.Duration // the period; 0: a second
+
 	next    atomic.Int64 // when the next line may be written, in Unix nanoseconds
 	skipped atomic.Int64
 }
@@ -57,7 +60,7 @@ type LogLimit struct {
 // Log writes a line to log, with the number of lines that were skipped before it, or skips the line.
 func (l *LogLimit) Log(log *slog.Logger, level slog.Level, text string, args ...any) {
 	now, next := time.Now().UnixNano(), l.next.Load()
-	if now < next || !l.next.CompareAndSwap(next, now+int64(time.Second)) {
+	if now < next || !l.next.CompareAndSwap(next, now+int64(cmp.Or(l.Every, time.Second))) {
 		l.skipped.Add(1)
 		return
 	}

@@ -2,6 +2,7 @@ package shop
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"oversell/internal/guard"
 )
 
 const (
@@ -40,9 +43,10 @@ type connections struct {
 	most         int
 	writeTimeout time.Duration
 	log          *slog.Logger
+	warnings     guard.LogLimit
 
-	ended chan struct{} // closed by Close
-	end   sync.Once
+	ctx   context.Context // ends with Close
+	end   context.CancelFunc
 	freed chan struct{} // receives a value when there may be room; ends pause
 
 	crowded atomic.Bool // whether a connection is waiting to be admitted
@@ -52,7 +56,6 @@ type connections struct {
 	silent   *list.List // connections that have not sent a request yet, the oldest first
 	idle     *list.List // connections between two requests, the one that has been idle longest first
 	draining bool       // connections without a request are closed immediately
-	warnedAt time.Time  // when the last warning was logged
 }
 
 // connection is an open connection.
@@ -71,9 +74,10 @@ type connection struct {
 }
 
 func newConnections(l net.Listener, most int, writeTimeout time.Duration, log *slog.Logger) *connections {
+	ctx, end := context.WithCancel(context.Background())
 	return &connections{
 		Listener: l, most: max(most, 1), writeTimeout: writeTimeout, log: log,
-		ended: make(chan struct{}), freed: make(chan struct{}, 1),
+		warnings: guard.LogLimit{Every: fullLogPause}, ctx: ctx, end: end, freed: make(chan struct{}, 1),
 		open: make(map[*connection]struct{}), silent: list.New(), idle: list.New(),
 	}
 }
@@ -91,10 +95,10 @@ func (l *connections) Accept() (net.Conn, error) {
 			_ = inner.Close()
 			return nil, net.ErrClosed
 		}
-		if errors.Is(err, net.ErrClosed) || l.isEnded() {
+		if errors.Is(err, net.ErrClosed) || l.ctx.Err() != nil {
 			return nil, net.ErrClosed
 		}
-		l.warn("accepting a connection failed", "error", err)
+		l.warnings.Log(l.log, slog.LevelWarn, "accepting a connection failed", "error", err)
 		l.makeRoom()
 		l.pause(acceptPause)
 	}
@@ -102,36 +106,25 @@ func (l *connections) Accept() (net.Conn, error) {
 
 // Close ends the listener, and the wait to be admitted.
 func (l *connections) Close() error {
-	l.end.Do(func() { close(l.ended) })
+	l.end()
 	return l.Listener.Close()
-}
-
-func (l *connections) isEnded() bool {
-	select {
-	case <-l.ended:
-		return true
-	default:
-		return false
-	}
 }
 
 // admit waits until there is room for c, and adds it. It returns false when the listener
 // is closed.
 func (l *connections) admit(c *connection) bool {
 	defer l.crowded.Store(false)
-	for {
-		if l.isEnded() {
-			return false
-		}
+	for l.ctx.Err() == nil {
 		if l.add(c) {
 			return true
 		}
 		l.crowded.Store(true)
-		l.warn("the limit of connections is reached", "connections", l.most)
+		l.warnings.Log(l.log, slog.LevelWarn, "the limit of connections is reached", "connections", l.most)
 		if !l.makeRoom() {
 			l.pause(acceptPause)
 		}
 	}
+	return false
 }
 
 // add adds c to the open connections, if there is room.
@@ -173,7 +166,7 @@ func (l *connections) leastUseful() *connection {
 func (l *connections) pause(d time.Duration) {
 	select {
 	case <-l.freed:
-	case <-l.ended:
+	case <-l.ctx.Done():
 	case <-time.After(d):
 	}
 }
@@ -183,19 +176,6 @@ func (l *connections) wake() {
 	select {
 	case l.freed <- struct{}{}:
 	default:
-	}
-}
-
-// warn logs a warning, unless one was logged within fullLogPause.
-func (l *connections) warn(what string, args ...any) {
-	l.mu.Lock()
-	silent := !l.warnedAt.IsZero() && time.Since(l.warnedAt) < fullLogPause
-	if !silent {
-		l.warnedAt = time.Now()
-	}
-	l.mu.Unlock()
-	if !silent {
-		l.log.Warn(what, args...)
 	}
 }
 

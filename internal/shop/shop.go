@@ -4,6 +4,7 @@ package shop
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
-	"gorm.io/gorm"
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
@@ -223,8 +223,12 @@ func (c *Config) dial(ctx context.Context) (hangUp func(), err error) {
 	if err != nil {
 		return nil, errors.Join(err, rdb.Close())
 	}
+	pool, err := db.DB()
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
 	hangUp = func() {
-		closing(c.Logger, "the connections to the database", func() error { return closeDB(db) })
+		closing(c.Logger, "the connections to the database", pool.Close)
 		closing(c.Logger, "the connections to Redis", rdb.Close)
 	}
 	if err := stock.Migrate(ctx, db); err != nil {
@@ -232,7 +236,7 @@ func (c *Config) dial(ctx context.Context) (hangUp func(), err error) {
 		return nil, err
 	}
 	c.Stock.DB, c.Stock.Redis, c.Stock.Changes, c.Stock.History = db, rdb, watch.Changes, backend.RedisHistory(rdb)
-	c.Web.Check = func(ctx context.Context) error { return check(ctx, rdb, db) }
+	c.Web.Check = func(ctx context.Context) error { return check(ctx, rdb, pool) }
 	c.Web.Commands = func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) }
 	c.Web.Connections = connections.Held
 	return hangUp, nil
@@ -248,15 +252,12 @@ func (p *parts) consume(ctx context.Context) (stop func()) {
 	finish, end := context.WithCancel(p.cfg.Hurry)
 	consumer := p.cfg.Consumer
 	consumer.Finish = finish
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.stock.Consume(ctx, consumer)
-	}()
+	var consuming sync.WaitGroup
+	consuming.Go(func() { p.stock.Consume(ctx, consumer) })
 	return func() {
 		cancel()
 		defer time.AfterFunc(p.finishTime(), end).Stop()
-		<-done
+		consuming.Wait()
 		end()
 	}
 }
@@ -275,14 +276,6 @@ func (c *Config) logBackends(ctx context.Context) {
 			"and a restart or failover of Redis that loses sales is not noticed")
 	}
 	c.Logger.Info("backends", "redis", redisName, "database", dbName)
-}
-
-func closeDB(db *gorm.DB) error {
-	pool, err := db.DB()
-	if err != nil {
-		return err
-	}
-	return pool.Close()
 }
 
 func closing(log *slog.Logger, what string, close func() error) {
@@ -339,15 +332,11 @@ func described(list catalog.List) []web.Strategy {
 }
 
 // check checks that both backends answer.
-func check(ctx context.Context, rdb redis.UniversalClient, db *gorm.DB) error {
+func check(ctx context.Context, rdb redis.UniversalClient, pool *sql.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("asking Redis: %w", err)
-	}
-	pool, err := db.DB()
-	if err != nil {
-		return fmt.Errorf("asking the database: %w", err)
 	}
 	if err := pool.PingContext(ctx); err != nil {
 		return fmt.Errorf("asking the database: %w", err)

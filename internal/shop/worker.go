@@ -2,6 +2,7 @@ package shop
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"oversell/internal/stock"
@@ -36,13 +37,10 @@ func Work(ctx context.Context, cfg Config) error {
 	if cfg.Ready != nil {
 		cfg.Ready("")
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		service.Consume(ctx, consumer)
-	}()
+	var consuming sync.WaitGroup
+	consuming.Go(func() { service.Consume(ctx, consumer) })
 	<-ctx.Done()
 	cfg.Logger.Info("closing")
-	<-done
+	consuming.Wait()
 	return nil
 }

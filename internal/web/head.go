@@ -5,14 +5,6 @@ import (
 	"strconv"
 )
 
-// notSniffed tells browsers to trust the Content-Type of every reply.
-func notSniffed(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		h.ServeHTTP(w, r)
-	})
-}
-
 // withHead answers HEAD with the header of the reply to a GET, including Content-Length.
 // The handlers write the same reply to both.
 func withHead(h http.Handler) http.Handler {

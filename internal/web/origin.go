@@ -29,6 +29,7 @@ func (a *API) protected(h http.Handler) http.Handler {
 	h = origin.Handler(h)
 	names := knownNames(a.cfg.Addr, a.cfg.Hosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff") // browsers must trust the Content-Type of every reply
 		hasToken := a.cfg.Token != "" && problem.Authorized(r, a.cfg.Token)
 		if !hasToken && !loopback(r.Host) && !slices.Contains(names, hostOf(r.Host)) {
 			problem.Reply(w, http.StatusForbidden, "wrong_host",

@@ -129,11 +129,11 @@ func (a *API) Wait(limit time.Duration) { a.metrics.sales.wait(limit) }
 // passes first.
 func (a *API) Handler() http.Handler {
 	routes := a.routes()
-	all := a.recovered(limitBody(routes.Handler()))
+	all := a.recovered(http.MaxBytesHandler(routes.Handler(), maxBody))
 	if a.cfg.Page != nil {
 		all = beside(all, slices.Collect(maps.Keys(routes)), a.cfg.Page)
 	}
-	return withHead(notSniffed(a.protected(all)))
+	return withHead(a.protected(all))
 }
 
 func (a *API) routes() problem.Routes {
@@ -180,13 +180,6 @@ func beside(api http.Handler, patterns []string, page http.Handler) http.Handler
 			return
 		}
 		page.ServeHTTP(w, r)
-	})
-}
-
-func limitBody(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
 	})
 }
 

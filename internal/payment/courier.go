@@ -100,7 +100,11 @@ func (c *courier) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		p, address, wait := c.next(time.Now())
 		if p == nil {
-			c.sleep(ctx, wait)
+			select {
+			case <-ctx.Done():
+			case <-c.changed:
+			case <-time.After(wait):
+			}
 			continue
 		}
 		slots <- struct{}{} // a slot becomes free within sendTimeout
@@ -108,17 +112,6 @@ func (c *courier) run(ctx context.Context) {
 			defer func() { <-slots }()
 			c.sent(p, c.send(ctx, address, p.event))
 		})
-	}
-}
-
-// sleep waits until something has changed, for at most the given time.
-func (c *courier) sleep(ctx context.Context, most time.Duration) {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-c.changed:
-	case <-timer.C:
 	}
 }
 

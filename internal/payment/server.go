@@ -168,8 +168,12 @@ func (s *Server) operation(name string, work func(*http.Request) (Payment, error
 		}
 		p, err := work(r)
 		_, _ = io.Copy(io.Discard, r.Body) // without this, net/http does not notice that the client has left
-		stayed := wait(r.Context(), s.faulty.replyDelay(p.Reference, name))
-		if !stayed || err == nil && s.faulty.loseReply(p.Reference, name) {
+		select {
+		case <-r.Context().Done():
+			panic(http.ErrAbortHandler)
+		case <-time.After(s.faulty.replyDelay(p.Reference, name)):
+		}
+		if err == nil && s.faulty.loseReply(p.Reference, name) {
 			panic(http.ErrAbortHandler) // closes the connection without a reply
 		}
 		if err != nil {
@@ -177,18 +181,6 @@ func (s *Server) operation(name string, work func(*http.Request) (Payment, error
 			return
 		}
 		replyJSON(w, http.StatusOK, p)
-	}
-}
-
-// wait waits for d, and returns false if ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -28,17 +28,6 @@ const (
 	sweepTimeout = time.Minute
 )
 
-// Sweep ends the expired holds of all items that are sold by holds, and returns their units to the
-// stock. The Service does this by itself every Config.Sweep.
-func (s *Service) Sweep(ctx context.Context) error {
-	items, err := s.heldItems(ctx)
-	errs := []error{err}
-	for _, item := range items {
-		errs = append(errs, s.sweepSale(ctx, item))
-	}
-	return errors.Join(errs...)
-}
-
 // heldItems reads which items are sold by holds.
 func (s *Service) heldItems(ctx context.Context) (items []stock.Item, err error) {
 	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
@@ -47,29 +36,24 @@ func (s *Service) heldItems(ctx context.Context) (items []stock.Item, err error)
 	return items, err
 }
 
-// sweepSale ends the expired holds of an item's sale, if this shop has its stage.
+// sweepSale ends the expired holds of an item's sale, if this shop has its stage, and returns their
+// units to the stock. It sweeps until a sweep ends no hold. If some holds cannot be ended, it ends
+// the others.
 func (s *Service) sweepSale(ctx context.Context, item stock.Item) error {
 	name, err := s.saleStage(ctx, item.SaleID, "")
-	if err != nil {
+	stage, ok := s.cfg.Stages[name]
+	if err != nil || !ok {
 		return err
 	}
-	if stage, ok := s.cfg.Stages[name]; ok {
-		return s.sweepItem(ctx, stage, item.SKU)
-	}
-	return nil
-}
-
-// sweepItem sweeps until a sweep ends no hold. If some holds cannot be ended, it ends the others.
-func (s *Service) sweepItem(ctx context.Context, stage Stage, sku string) error {
 	for ctx.Err() == nil {
-		n, err := stage.Sweep(ctx, sku, maxSwept)
+		n, err := stage.Sweep(ctx, item.SKU, maxSwept)
 		if n == 0 && err != nil {
-			return fmt.Errorf("ending the expired holds of %s: %w", sku, err)
+			return fmt.Errorf("ending the expired holds of %s: %w", item.SKU, err)
 		}
 		if n == 0 {
 			return nil
 		}
-		s.log.Debug("holds have expired", "sku", sku, "holds", n)
+		s.log.Debug("holds have expired", "sku", item.SKU, "holds", n)
 	}
 	return nil
 }

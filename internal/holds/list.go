@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"gorm.io/gorm"
+
 	"oversell/internal/payment"
 	"oversell/internal/stock"
 )
@@ -14,18 +16,32 @@ import (
 // Listing lists the holds and orders of an item's current sale, except those that the sale's stage
 // has forgotten.
 type Listing struct {
-	SKU    string
-	SaleID string
-	Stage  string    // "": no hold was requested yet
-	Now    time.Time // by the database's clock
-	Holds  []Listed  // the newest first
+	SKU    string    `json:"sku"`
+	SaleID string    `json:"sale_id"`
+	Stage  string    `json:"strategy"` // "": no hold was requested yet
+	Now    time.Time `json:"now"`      // by the database's clock, like ExpiresAt
+	Holds  []Listed  `json:"holds"`    // the newest first
 }
 
-// Listed is a hold, and the order that it has become. If the stage has forgotten the hold, its
-// buyer and its expiry are unknown.
+// Listed is a hold with its order and its payments. If the stage has forgotten the hold, its buyer
+// and its expiry are unknown. The fencing token is left out, because only the buyer may know it.
 type Listed struct {
-	Hold
-	Order *Order
+	ID        string          `json:"id"`
+	Buyer     string          `json:"buyer,omitempty"`
+	Quantity  int64           `json:"quantity,omitempty"`
+	Status    Status          `json:"status"`
+	ExpiresAt time.Time       `json:"expires_at,omitzero"`
+	CreatedAt time.Time       `json:"created_at"`
+	Order     *Order          `json:"order,omitempty"`
+	Payments  []ListedPayment `json:"payments,omitempty"` // List does not set it
+}
+
+// ListedPayment is a payment of a Listed hold.
+type ListedPayment struct {
+	ID       string         `json:"id"`
+	Amount   int64          `json:"amount"`
+	Currency string         `json:"currency"`
+	Status   payment.Status `json:"status"`
 }
 
 // MaxListed is the maximum number of holds in a Listing.
@@ -41,7 +57,7 @@ func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
 	if err != nil {
 		return Listing{}, err
 	}
-	l := Listing{SKU: sku, SaleID: item.SaleID}
+	l := Listing{SKU: sku, SaleID: item.SaleID, Holds: []Listed{}}
 	if l.Stage, err = s.saleStage(ctx, item.SaleID, ""); err != nil {
 		return Listing{}, err
 	}
@@ -56,7 +72,10 @@ func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
 	if err != nil {
 		return Listing{}, fmt.Errorf("listing the holds of %s: %w", sku, err)
 	}
-	orders, err := s.orders(ctx, item)
+	var orders []stock.Order // an order has the id of its hold: these include all orders of the newest holds
+	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Where("sku = ? AND sale_id = ?", sku, item.SaleID).Order("id DESC").Limit(MaxListed).Find(&orders)
+	}, "reading the orders of %s", sku)
 	if err != nil {
 		return Listing{}, err
 	}
@@ -65,21 +84,21 @@ func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
 }
 
 // joined joins holds with their orders, and returns the newest MaxListed of them.
-func joined(all []Hold, orders []Order) []Listed {
+func joined(all []Hold, orders []stock.Order) []Listed {
 	become := make(map[string]*Order, len(orders))
-	for i := range orders {
-		become[orders[i].ID] = &orders[i]
+	for _, row := range orders {
+		o := orderOf(row)
+		become[o.ID] = &o
 	}
 	listed := make([]Listed, 0, len(all))
 	for _, h := range all {
-		listed = append(listed, Listed{h, become[h.ID]})
+		listed = append(listed, Listed{ID: h.ID, Buyer: h.Buyer, Quantity: h.Quantity, Status: h.Status,
+			ExpiresAt: h.ExpiresAt, CreatedAt: h.CreatedAt, Order: become[h.ID]})
 		delete(become, h.ID)
 	}
 	for _, o := range become {
-		listed = append(listed, Listed{Hold{
-			ID: o.ID, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, Status: Paid, PaymentID: o.PaymentID,
-			CreatedAt: o.CreatedAt,
-		}, o})
+		listed = append(listed,
+			Listed{ID: o.ID, Quantity: o.Quantity, Status: Paid, CreatedAt: o.CreatedAt, Order: o})
 	}
 	slices.SortFunc(listed, func(a, b Listed) int { return cmp.Compare(b.ID, a.ID) }) // ids begin with the time
 	return listed[:min(len(listed), MaxListed)]
@@ -92,20 +111,6 @@ func (s *Service) clock(ctx context.Context) (time.Time, error) {
 		return db.Raw("SELECT " + s.sql.Clock).Scan(&ms)
 	}, "reading the database's clock")
 	return time.UnixMilli(ms).UTC(), err
-}
-
-// orders reads the newest orders of the item's sale. An order has the id of its hold, so these
-// include all orders of the newest holds.
-func (s *Service) orders(ctx context.Context, item stock.Item) ([]Order, error) {
-	var rows []stock.Order
-	err := s.query(ctx, func(db *gorm.DB) *gorm.DB {
-		return db.Where("sku = ? AND sale_id = ?", item.SKU, item.SaleID).Order("id DESC").Limit(MaxListed).Find(&rows)
-	}, "reading the orders of %s", item.SKU)
-	orders := make([]Order, len(rows))
-	for i, row := range rows {
-		orders[i] = orderOf(row)
-	}
-	return orders, err
 }
 
 // Payments counts the orders of a sale by payment, and returns the amount that each payment must

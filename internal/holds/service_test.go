@@ -896,7 +896,7 @@ func TestHoldsAreListed(t *testing.T) {
 				t.Errorf("%s: listed %v, want %v", stage.Name, got, want)
 			}
 			if l.Holds[0].Buyer != "c" || !l.Holds[0].ExpiresAt.Equal(held.ExpiresAt) {
-				t.Errorf("%s: the live hold is %+v, want %+v", stage.Name, l.Holds[0].Hold, held)
+				t.Errorf("%s: the live hold is %+v, want %+v", stage.Name, l.Holds[0], held)
 			}
 			if payments, due, err := s.Payments(t.Context(), "hot", s.item.SaleID); err != nil ||
 				len(payments) != 1 || payments[order.PaymentID] != 1 ||

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
@@ -13,44 +12,19 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// HoldList is the reply to a request for the holds of an item's sale.
+// HoldList is the reply to a request for the holds of an item's sale. If the stage has forgotten a
+// hold that has no order either, only its payments are known.
 type HoldList struct {
-	SKU    string       `json:"sku"`
-	SaleID string       `json:"sale_id"`
-	Stage  string       `json:"strategy"` // "": no hold was requested yet
-	Now    time.Time    `json:"now"`      // by the database's clock, like expires_at
-	Faults bool         `json:"faults"`   // whether the payment of a hold can be made to go wrong
-	Holds  []ListedHold `json:"holds"`
+	holds.Listing
+	Faults bool `json:"faults"` // whether the payment of a hold can be made to go wrong
 
 	// Books is the audit of the sale's payments. It is nil if the provider is not embedded, or if
 	// the sale has too many payments.
 	Books *payment.Books `json:"books,omitempty"`
 }
 
-// ListedHold is a hold with its order and its payments. If the stage has forgotten the hold, only
-// the order and the payments are known. The fencing token is left out, because only the buyer may
-// know it.
-type ListedHold struct {
-	ID        string          `json:"id"`
-	Buyer     string          `json:"buyer,omitempty"`
-	Quantity  int64           `json:"quantity,omitempty"`
-	Status    holds.Status    `json:"status"`
-	ExpiresAt *time.Time      `json:"expires_at,omitempty"`
-	CreatedAt time.Time       `json:"created_at"`
-	Order     *holds.Order    `json:"order,omitempty"`
-	Payments  []listedPayment `json:"payments,omitempty"`
-}
-
 // forgotten is the status of a hold if only its payments are known.
 const forgotten holds.Status = "forgotten"
-
-// listedPayment is a payment in a ListedHold.
-type listedPayment struct {
-	ID       string         `json:"id"`
-	Amount   int64          `json:"amount"`
-	Currency string         `json:"currency"`
-	Status   payment.Status `json:"status"`
-}
 
 // maxAudited is the maximum number of ledger entries that one request audits.
 const maxAudited = 5_000
@@ -64,13 +38,7 @@ func (a *API) listHolds(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	list := HoldList{
-		SKU: found.SKU, SaleID: found.SaleID, Stage: found.Stage, Now: found.Now,
-		Faults: a.cfg.HoldFaults != nil, Holds: make([]ListedHold, 0, len(found.Holds)),
-	}
-	for _, h := range found.Holds {
-		list.Holds = append(list.Holds, listedHold(h))
-	}
+	list := HoldList{Listing: found, Faults: a.cfg.HoldFaults != nil}
 	if a.cfg.Ledger == nil {
 		reply(w, http.StatusOK, list)
 		return
@@ -89,16 +57,6 @@ func (a *API) listHolds(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, list)
 }
 
-func listedHold(h holds.Listed) ListedHold {
-	l := ListedHold{
-		ID: h.ID, Buyer: h.Buyer, Quantity: h.Quantity, Status: h.Status, CreatedAt: h.CreatedAt, Order: h.Order,
-	}
-	if !h.ExpiresAt.IsZero() {
-		l.ExpiresAt = &h.ExpiresAt
-	}
-	return l
-}
-
 // pay adds payments to their holds. It also adds holds that are missing from the list, unless there
 // are too many.
 func (l *HoldList) pay(entries []payment.Entry) {
@@ -115,22 +73,22 @@ func (l *HoldList) pay(entries []payment.Entry) {
 		if !known {
 			i = len(l.Holds)
 			at[id] = i
-			l.Holds = append(l.Holds, ListedHold{ID: id, Status: forgotten, CreatedAt: e.Time})
+			l.Holds = append(l.Holds, holds.Listed{ID: id, Status: forgotten, CreatedAt: e.Time})
 		}
-		l.Holds[i].entered(e)
+		entered(&l.Holds[i], e)
 	}
-	slices.SortFunc(l.Holds, func(a, b ListedHold) int { return cmp.Compare(b.ID, a.ID) }) // ids begin with the time
+	slices.SortFunc(l.Holds, func(a, b holds.Listed) int { return cmp.Compare(b.ID, a.ID) }) // ids begin with the time
 }
 
-// entered adds an entry of the ledger: a payment, or its next status.
-func (h *ListedHold) entered(e payment.Entry) {
+// entered adds an entry of the ledger to a hold: a payment, or its next status.
+func entered(h *holds.Listed, e payment.Entry) {
 	for i := range h.Payments {
 		if h.Payments[i].ID == e.PaymentID {
 			h.Payments[i].Status = e.Status
 			return
 		}
 	}
-	h.Payments = append(h.Payments, listedPayment{e.PaymentID, e.Amount, e.Currency, e.Status})
+	h.Payments = append(h.Payments, holds.ListedPayment{e.PaymentID, e.Amount, e.Currency, e.Status})
 }
 
 // putFault sets the fault of a hold's payment. It needs both the shop's token and the hold's token.

@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,6 @@ func (r Request) check() error {
 type Result struct {
 	Order    Order
 	Replayed bool // the order was made by an earlier request with the same key
-	Accepted bool // the order is in a stream, and not written yet
 	// State and Reason are set, as in an OrderState, if the strategy writes orders through a stream.
 	State  string
 	Reason string
@@ -88,14 +88,11 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 			p.after()
 		}
 	}()
-	err := p.buyWithRetry(ctx, time.Now().Add(s.cfg.Wait))
-	switch {
-	case err != nil:
+	if err := p.buyWithRetry(ctx, time.Now().Add(s.cfg.Wait)); err != nil {
 		return p.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
-	case p.res.Accepted:
-		p.res.State = StateAccepted
-	case p.streamed():
-		p.res.State = StateWritten
+	}
+	if p.streamed() {
+		p.res.State = cmp.Or(p.res.State, StateWritten)
 	}
 	return p.res, nil
 }

@@ -28,10 +28,10 @@ func TestAcceptedOnAReplica(t *testing.T) {
 	var ids []string
 	for accepted := 0; accepted < 3; { // a replica on a busy machine may be late
 		res, err := buy("")
-		if ids = append(ids, res.Order.ID); err == nil && res.Accepted {
+		if ids = append(ids, res.Order.ID); err == nil && res.State == stock.StateAccepted {
 			accepted++
 		} else if !errors.Is(err, stock.ErrNotDurable) || len(ids) > units/2 {
-			t.Fatalf("with a replica: accepted %v, %v", res.Accepted, err)
+			t.Fatalf("with a replica: state %q, %v", res.State, err)
 		}
 	}
 
@@ -43,11 +43,11 @@ func TestAcceptedOnAReplica(t *testing.T) {
 	patient := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: time.Minute}))
 	consume(t, patient, stream.Consumer{})
 	res, err := patient.Deduct(t.Context(), s.request(streamed, ""))
-	if err != nil || res.Accepted {
-		t.Errorf("without a replica: accepted %v, %v; want a written order", res.Accepted, err)
+	if err != nil || res.State == stock.StateAccepted {
+		t.Errorf("without a replica: state %q, %v; want a written order", res.State, err)
 	}
 	again, err := patient.Deduct(t.Context(), s.request(streamed, "key"))
-	if err != nil || again.Accepted || !again.Replayed || again.Order.ID != unsure.Order.ID {
+	if err != nil || again.State == stock.StateAccepted || !again.Replayed || again.Order.ID != unsure.Order.ID {
 		t.Errorf("the same key again: %+v, %v; want order %s, written", again, err, unsure.Order.ID)
 	}
 	ids = append(ids, res.Order.ID, again.Order.ID)
@@ -64,8 +64,8 @@ func TestReplayOfAnOrderThatIsNotOnAReplica(t *testing.T) {
 	s.put(t, service, 10)
 	for range 2 {
 		res, err := service.Deduct(t.Context(), s.request(streamed, "key"))
-		if !errors.Is(err, stock.ErrNotDurable) || res.Accepted {
-			t.Errorf("accepted %v, %v; want %v", res.Accepted, err, stock.ErrNotDurable)
+		if !errors.Is(err, stock.ErrNotDurable) || res.State == stock.StateAccepted {
+			t.Errorf("state %q, %v; want %v", res.State, err, stock.ErrNotDurable)
 		}
 	}
 	consume(t, service, stream.Consumer{})

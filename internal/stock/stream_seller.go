@@ -166,7 +166,7 @@ func (p *purchase) accept(ctx context.Context, b *batched) error {
 	if b.unsure {
 		return p.service.untilWritten(ctx, p.req.SKU, b.order.ID, p.Script.stream.Patience)
 	}
-	p.res.Accepted = true
+	p.res.State = StateAccepted
 	p.service.accepted.followOrder(p.req.SKU, b.order.ID, p.gen)
 	return nil
 }
@@ -247,7 +247,7 @@ func (p *purchase) replayAccepted(ctx context.Context) error {
 	if how.Script.stream.Replicas > 0 { // it is unknown whether they have the order
 		return p.service.untilWritten(ctx, p.req.SKU, state.ID, how.Script.stream.Patience)
 	}
-	p.res.Accepted, p.res.Reason = true, state.Reason
+	p.res.State, p.res.Reason = StateAccepted, state.Reason
 	p.service.accepted.followOrder(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.Generation})
 	return nil
 }

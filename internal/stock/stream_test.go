@@ -54,7 +54,7 @@ func accept(t *testing.T, s *site, service *stock.Service, n int) (ids []string)
 	for range n {
 		res, err := service.Deduct(t.Context(), s.request(streamed, ""))
 		must(t, err)
-		if !res.Accepted {
+		if res.State != stock.StateAccepted {
 			t.Fatalf("order %s is not only accepted", res.Order.ID)
 		}
 		ids = append(ids, res.Order.ID)
@@ -169,7 +169,7 @@ func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 		switched.Strategy = "v6_watchdog"
 		wantKeyReused(t, b, switched)
 		again, err := b.Deduct(t.Context(), switched)
-		if err != nil || !again.Accepted || again.State != stock.StateAccepted || again.Order.ID != first.Order.ID {
+		if err != nil || again.State != stock.StateAccepted || again.Order.ID != first.Order.ID {
 			t.Errorf("with another strategy: %+v, %v; want the accepted order %s", again, err, first.Order.ID)
 		}
 		stop := consume(t, a, stream.Consumer{})
@@ -178,7 +178,7 @@ func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 		wantKeyReused(t, b, r)
 		wantKeyReused(t, b, switched)
 		again, err = b.Deduct(t.Context(), r)
-		if err != nil || !again.Replayed || again.Accepted || again.Order.ID != first.Order.ID {
+		if err != nil || !again.Replayed || again.State == stock.StateAccepted || again.Order.ID != first.Order.ID {
 			t.Errorf("written: %+v, %v; want order %s", again, err, first.Order.ID)
 		}
 		s.put(t, a, 10)
@@ -589,8 +589,9 @@ func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
 				accept(t, s, service, 1)
 				s.failOnce(tt.action, "evalsha", "eval")
 				res, err := service.Deduct(t.Context(), s.request(streamed, ""))
-				if tt.sold == 1 && (err != nil || res.Accepted) || tt.sold == 0 && !errors.Is(err, locktest.ErrCut) {
-					t.Errorf("accepted %v, %v", res.Accepted, err)
+				if tt.sold == 1 && (err != nil || res.State == stock.StateAccepted) ||
+					tt.sold == 0 && !errors.Is(err, locktest.ErrCut) {
+					t.Errorf("state %q, %v", res.State, err)
 				}
 				consume(t, service, stream.Consumer{})
 				wantStock(t, s.settled(t, service), 10, 9-tt.sold, 1+tt.sold, 1+tt.sold)
@@ -650,7 +651,7 @@ func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
 		}
 		for _, key := range []string{"one", "two"} {
 			res, err := service.Deduct(t.Context(), s.request(streamed, key))
-			if err != nil || !res.Accepted || res.Replayed {
+			if err != nil || res.State != stock.StateAccepted || res.Replayed {
 				t.Errorf("once the stock is counted: %+v, %v; want a new order", res, err)
 			}
 		}

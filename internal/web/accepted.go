@@ -24,7 +24,7 @@ func (a *API) behind(w http.ResponseWriter, r *http.Request, res stock.Result) {
 	if limit > 0 {
 		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(limit/time.Second)))
 	}
-	if limit > 0 && res.Accepted {
+	if limit > 0 && res.State == stock.StateAccepted {
 		state, err := a.cfg.Stock.AwaitOrder(r.Context(), res.Order.SKU, res.Order.ID, limit)
 		if err != nil {
 			// The order is accepted nevertheless, and can be looked up later.

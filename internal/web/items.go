@@ -45,7 +45,7 @@ func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
 		outcome = a.failBy(w, r, req.Strategy, err)
 	} else if res.Replayed {
 		outcome = "replayed"
-	} else if res.Accepted {
+	} else if res.State == stock.StateAccepted {
 		outcome = "accepted"
 	}
 	defer func() { traced(outcome, res) }()

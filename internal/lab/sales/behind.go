@@ -132,7 +132,7 @@ type realSeller struct {
 func (r realSeller) buy(ctx context.Context, owner string) error {
 	done, err := r.Deduct(ctx, stock.Request{SKU: r.b.item.SKU, Quantity: 1, Strategy: r.b.w.Subject.Name,
 		Owner: owner})
-	if err == nil && done.Accepted {
+	if err == nil && done.State == stock.StateAccepted {
 		r.b.books.add(done.Order.ID)
 	}
 	return err

@@ -56,17 +56,10 @@ func openPayments(ctx context.Context, cfg *Config) (p *payments, err error) {
 		return nil, err
 	}
 	cfg.Holds.Payments = p.client
-	cfg.Logger.Info("payments", "provider", withoutPassword(address))
-	return p, nil
-}
-
-// withoutPassword returns the URL of a provider in a form that may be logged.
-func withoutPassword(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
+	if u, err := url.Parse(address); err == nil {
+		cfg.Logger.Info("payments", "provider", u.Redacted()) // without the password
 	}
-	return u.Redacted()
+	return p, nil
 }
 
 // maxLedgerName is the maximum length of holds.Config.Ledger, in bytes.

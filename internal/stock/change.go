@@ -249,14 +249,8 @@ func (a *reconciliation) dropDoubts(sku string, doubts map[string]bool, current 
 // reconcile compares Redis with the item's row, and makes Redis agree with it: it completes what
 // another process left half done, removes a sale that the database does not know, and rebuilds a
 // stock that was lost. It returns what Redis then has, or ErrUnknownItem. Concurrent callers share
-// one call. It runs to its end even if ctx is cancelled.
-func (s *Service) reconcile(ctx context.Context, sku string) (reading, error) {
-	return s.reconcileWithin(context.WithoutCancel(ctx), sku) // see above
-}
-
-// reconcileWithin is like reconcile, but it stops waiting when wait ends, and returns the cause.
-// The shared call continues.
-func (s *Service) reconcileWithin(wait context.Context, sku string) (reading, error) {
+// one call. When wait ends, reconcile returns the cause, but the shared call continues.
+func (s *Service) reconcile(wait context.Context, sku string) (reading, error) {
 	ctx := context.WithoutCancel(wait) // others share the call
 	for tries := 1; ; tries++ {
 		outcome := s.reconciliation.calls.DoChan(sku, func() (any, error) {
@@ -414,7 +408,8 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 	}
 	sold, err := tx.sold(item.SKU, item.SaleID)
 	if err == nil && family != item.Family {
-		item, err = s.beginTurn(tx, item, family, sold)
+		item.Family, item.TurnSold = family, sold
+		item.TurnBegan, err = s.clock(tx)
 	}
 	if err != nil {
 		return err

@@ -263,7 +263,7 @@ func (p *purchase) look(ctx, wait context.Context) error {
 	}
 	if p.Keeper != InDatabase && (p.stale || s.reconciliation.mustCompare(p.req.SKU)) {
 		p.stale = false // before it is admitted: this may take long, and must not keep a slot from others
-		if _, err := s.reconcileWithin(wait, p.req.SKU); err != nil {
+		if _, err := s.reconcile(wait, p.req.SKU); err != nil {
 			return err
 		}
 	}

@@ -63,14 +63,6 @@ func (s *Service) checkTurn(at store, item Item) error {
 	return err
 }
 
-// beginTurn returns the item with a turn of the family that begins now. The item also needs a new
-// generation.
-func (s *Service) beginTurn(tx store, item Item, family string, sold int64) (Item, error) {
-	began, err := s.clock(tx)
-	item.Family, item.TurnBegan, item.TurnSold = family, began, sold
-	return item, err
-}
-
 // clock returns the time in Unix milliseconds. It asks the database, because the clocks of shops may
 // differ.
 func (s *Service) clock(at store) (ms int64, err error) {

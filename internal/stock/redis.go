@@ -99,10 +99,11 @@ func (k keys) buyers(g generation) string { return k.stock(g) + ":buyers" }
 // different types.
 func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lock:" + strategy }
 
-// claims is the key of the idempotency keys that scripts have claimed during one period; see
-// claimPeriod.
-func (k keys) claims(saleID string, period int64) string {
-	return "oversell:{" + k.sku + "}:claims:" + saleID + ":" + strconv.FormatInt(period, 10)
+// claimed returns the keys of the idempotency keys that scripts have claimed during the current and
+// the previous period; see claimPeriod.
+func (k keys) claimed(saleID string, now time.Time) []string {
+	claims, period := "oversell:{"+k.sku+"}:claims:"+saleID+":", now.UnixMilli()/claimPeriod.Milliseconds()
+	return []string{claims + strconv.FormatInt(period, 10), claims + strconv.FormatInt(period-1, 10)}
 }
 
 // fenceKey is the key of the largest token that the stock at key has seen.
@@ -297,19 +298,6 @@ func (r redisStock) endGeneration(ctx context.Context, sku string, g generation)
 	}
 	left, _ = stock.Int64() // 0 if it is not a number
 	return left, nil
-}
-
-// setBuyers adds buyers and their units to a hash, except buyers that it has already.
-func (r redisStock) setBuyers(ctx context.Context, key string, all []purchased) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	_, err := r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, b := range all {
-			p.HSetNX(ctx, key, b.Buyer, b.Units)
-		}
-		return nil
-	})
-	return err
 }
 
 // putBack returns units that were taken but not sold to the stock that they were taken from. If

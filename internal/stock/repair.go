@@ -53,7 +53,7 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	}
 	r, ok, err := s.redis.read(ctx, sku)
 	if err == nil && (!ok || r.gen != item.generation() || r.backend != InRedis) {
-		if r, err = s.reconcileWithin(ctx, sku); err == nil {
+		if r, err = s.reconcile(ctx, sku); err == nil {
 			item, err = s.store.item(ctx, sku)
 		}
 	}

@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +39,11 @@ func (restock) TableName() string { return "oversell_restocks" }
 // is killed after the commit, the next reader makes Redis agree with the database. Buyers in flight
 // try again in the new generation.
 func (s *Service) Restock(ctx context.Context, sku, key string, add int64) (Restocked, error) {
-	if err := checkRestock(sku, key, add); err != nil {
+	if err := cmp.Or(CheckSKU(sku), CheckKey(key)); err != nil {
 		return Restocked{}, err
+	}
+	if add < 1 || add > MaxStock {
+		return Restocked{}, fmt.Errorf("%w: add is %d, and must be 1 to %d", ErrInvalid, add, MaxStock)
 	}
 	item, err := s.store.item(ctx, sku)
 	if err == nil && item.backend() == InHolds {
@@ -58,16 +62,6 @@ func (s *Service) Restock(ctx context.Context, sku, key string, add int64) (Rest
 		return Restocked{}, fmt.Errorf("adding %d units to %s: %w", add, sku, err)
 	}
 	return done, nil
-}
-
-func checkRestock(sku, key string, add int64) error {
-	if err := CheckSKU(sku); err != nil {
-		return err
-	}
-	if add < 1 || add > MaxStock {
-		return fmt.Errorf("%w: add is %d, and must be 1 to %d", ErrInvalid, add, MaxStock)
-	}
-	return CheckKey(key)
 }
 
 // restock does the work of Restock in a transaction.

@@ -96,7 +96,9 @@ func NameLocked(db *gorm.DB, s Slots) Guard {
 	return &repeated{slots: s, unusable: needsMySQL(db, "GET_LOCK"), inTurn: new(guard.KeyedMutex),
 		once: func(ctx, wait context.Context, at Location, section Section) error {
 			return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
-				name := lockName(at)
+				// The name is unique for each sale of an item. Servers allow 64 characters.
+				sum := sha256.Sum256([]byte(at.SKU + " " + at.SaleID))
+				name := fmt.Sprintf("oversell:%x", sum[:16])
 				if err := getLock(wait, conn, name); err != nil {
 					return err
 				}
@@ -104,12 +106,6 @@ func NameLocked(db *gorm.DB, s Slots) Guard {
 				return errors.Join(err, releaseLock(ctx, conn, name))
 			})
 		}}
-}
-
-// lockName returns a name that is unique for each sale of an item. Servers allow 64 characters.
-func lockName(at Location) string {
-	sum := sha256.Sum256([]byte(at.SKU + " " + at.SaleID))
-	return fmt.Sprintf("oversell:%x", sum[:16])
 }
 
 // lockWaitSeconds is how long one GET_LOCK waits. A server waits no longer than that for a caller

@@ -143,15 +143,10 @@ func (t *ScriptSeller) sell(all []*batched) {
 	for i, one := range sold {
 		one.taken, one.orderErr = start, errs[i]
 		// The statement may have failed because of one order, for example one whose key was used. Then
-		// each order is tried alone.
-		one.refused = len(orders) > 1 && errs[i] != nil && !decided(errs[i])
+		// each order is tried alone, unless it would fail again or may have been written.
+		one.refused = len(orders) > 1 && errs[i] != nil &&
+			!isAny(errs[i], errUnsure, errOtherSale, errRecounted, errConflict)
 	}
-}
-
-// decided reports whether an order of a failed batch must not be tried alone, because it would fail
-// again or may have been written.
-func decided(err error) bool {
-	return isAny(err, errUnsure, errOtherSale, errRecounted, errConflict)
 }
 
 // takeEach calls the script for each buyer, with one round trip for the batch.
@@ -207,12 +202,6 @@ func giveAnswers(all []*batched, answers []int64, err error) error {
 func (p *purchase) keys() []string {
 	k := keys{p.req.SKU}
 	return append([]string{k.sale(), k.stock(p.gen)}, k.claimed(p.gen.saleID, time.Now())...)
-}
-
-// claimed returns the keys that hold the claims of the current and the previous period.
-func (k keys) claimed(saleID string, now time.Time) []string {
-	period := now.UnixMilli() / claimPeriod.Milliseconds()
-	return []string{k.claims(saleID, period), k.claims(saleID, period-1)}
 }
 
 // args returns the scripts' ARGV for a batch with only this buyer.

@@ -89,13 +89,6 @@ func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, 
 // item and sale are known.
 const reasonLost = "Redis lost the order before it was written"
 
-func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error) {
-	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
-		return db.Model(&lostOrder{}).Where("sku = ? AND sale_id = ?", sku, saleID).Count(&n)
-	}, "counting the lost orders of sale %s", saleID)
-	return n, err
-}
-
 // followEvery is the interval at which a process checks the orders that it has confirmed to buyers
 // as accepted, and maxFollowed is how many orders of one item it checks each time.
 const (
@@ -203,8 +196,12 @@ func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 		if err != nil {
 			return err
 		}
-		if !item.streamed() && len(entries) > 0 && !s.consumeOnce(ctx, sku) {
-			return nil // the next call continues
+		if !item.streamed() && len(entries) > 0 {
+			ctx, cancel := context.WithTimeout(ctx, countTimeout)
+			defer cancel()
+			if s.streams.ConsumeOnce(ctx, streamedSale{s}, s.log, sku); ctx.Err() != nil {
+				return nil // the next call continues
+			}
 		}
 	}
 	s.accepted.change(sku, func(i *acceptedItem) {
@@ -272,7 +269,14 @@ func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 	key, after := keys{item.SKU}.buyers(item.generation()), ""
 	page := []purchased{{}} // the field with the empty name
 	for {
-		err := s.redis.setBuyers(ctx, key, page)
+		within, cancel := context.WithTimeout(ctx, startTimeout)
+		_, err := s.redis.rdb.Pipelined(within, func(p redis.Pipeliner) error {
+			for _, b := range page {
+				p.HSetNX(within, key, b.Buyer, b.Units)
+			}
+			return nil
+		})
+		cancel()
 		if err == nil {
 			page, err = tx.buyers(item, after, pageSize)
 		}
@@ -310,7 +314,10 @@ func (s *Service) acceptedLost(ctx context.Context, item Item) (int64, error) {
 	if !item.backend().inRedis() {
 		return 0, nil
 	}
-	n, err := s.store.lost(ctx, item.SKU, item.SaleID)
+	var n int64
+	err := s.store.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Model(&lostOrder{}).Where("sku = ? AND sale_id = ?", item.SKU, item.SaleID).Count(&n)
+	}, "counting the lost orders of sale %s", item.SaleID)
 	if err != nil {
 		return 0, err
 	}

@@ -327,15 +327,6 @@ func (s *Service) Consume(ctx context.Context, c stream.Consumer) {
 	s.streams.Consume(ctx, streamedSale{s}, s.log, c)
 }
 
-// consumeOnce writes or refuses what is in an item's stream, and reports whether it finished in
-// time.
-func (s *Service) consumeOnce(ctx context.Context, sku string) bool {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
-	defer cancel()
-	s.streams.ConsumeOnce(ctx, streamedSale{s}, s.log, sku)
-	return ctx.Err() == nil
-}
-
 // streamedSale implements stream.Sale for a Service.
 type streamedSale struct{ *Service }
 

@@ -111,16 +111,12 @@ func (a *API) putFault(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fault := payfault.Fault{Kind: *body.Fault, Seconds: body.Seconds}
-	a.answer(w, r, fault, a.setFault(r, *body.Token, fault))
-}
-
-func (a *API) setFault(r *http.Request, token int64, fault payfault.Fault) error {
 	h, err := a.cfg.Holds.Get(r.Context(), r.PathValue("id"))
-	if err == nil && h.Token != token {
+	if err == nil && h.Token != *body.Token {
 		err = holds.ErrToken
 	}
 	if err == nil {
 		err = a.cfg.HoldFaults.Set(r.Context(), h, fault)
 	}
-	return err
+	a.answer(w, r, fault, err)
 }

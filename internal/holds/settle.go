@@ -88,7 +88,13 @@ func (s *Service) Settle(ctx context.Context) error {
 	var first error // the errors of the first payments that failed
 	end := time.Now().Add(min(s.cfg.Settle, payTimeout) / 2)
 	for some := range slices.Chunk(due, abreast) {
-		failed := s.settleSome(ctx, some)
+		errs := make([]error, len(some))
+		var all sync.WaitGroup
+		for i, b := range some {
+			all.Go(func() { errs[i] = s.settleOne(ctx, b) })
+		}
+		all.Wait()
+		failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 		if first == nil {
 			first = errors.Join(failed...)
 		}
@@ -107,17 +113,6 @@ func (s *Service) Settle(ctx context.Context) error {
 func (s *Service) answers(ctx context.Context) bool {
 	_, err := s.cfg.Payments.Payment(ctx, "none")
 	return !errors.Is(err, payment.ErrUnavailable)
-}
-
-// settleSome settles payments at the same time, and returns the errors.
-func (s *Service) settleSome(ctx context.Context, some []begunRow) []error {
-	errs := make([]error, len(some))
-	var all sync.WaitGroup
-	for i, b := range some {
-		all.Go(func() { errs[i] = s.settleOne(ctx, b) })
-	}
-	all.Wait()
-	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // settleOne settles a payment unless another process does. It also returns nil if the payment is

@@ -18,23 +18,16 @@ type book struct {
 
 	mu       sync.Mutex
 	payments map[string]Payment
-	answers  map[string]answer // by idempotency key
+	answers  map[string]record // by idempotency key
 	ledger   []Entry
 	lines    map[string][]int    // by group: the indexes of its entries in the ledger
 	found    map[string][]string // by reference: the ids of its payments
 }
 
-// answer is the result of the first request with an idempotency key.
-type answer struct {
-	request string // the operation and its arguments, joined by spaces
-	payment Payment
-	err     error
-}
-
 func newBook(j *Journal, happened func(Event)) *book {
 	b := &book{
 		journal: j, happened: happened,
-		payments: make(map[string]Payment), answers: make(map[string]answer), lines: make(map[string][]int),
+		payments: make(map[string]Payment), answers: make(map[string]record), lines: make(map[string][]int),
 		found: make(map[string][]string),
 	}
 	if j != nil {
@@ -52,10 +45,10 @@ func newBook(j *Journal, happened func(Event)) *book {
 func (b *book) once(key string, work func() (p Payment, became Status, err error), request ...string) (Payment, error) {
 	asked := strings.Join(request, " ") // no part contains a space
 	if first, ok := b.answers[key]; ok {
-		if first.request != asked {
+		if first.Request != asked {
 			return Payment{}, ErrKeyReused
 		}
-		return first.payment, first.err
+		return first.Payment, first.Error.err()
 	}
 	p, became, err := work()
 	r := record{Key: key, Request: asked, Payment: p, Error: problemOf(err)}
@@ -84,11 +77,7 @@ func (b *book) once(key string, work func() (p Payment, became Status, err error
 
 // enter applies a record to the book.
 func (b *book) enter(r record) {
-	a := answer{request: r.Request, payment: r.Payment}
-	if r.Error != nil {
-		a.err = r.Error.err()
-	}
-	b.answers[r.Key] = a
+	b.answers[r.Key] = r
 	if _, known := b.payments[r.Payment.ID]; !known {
 		b.found[r.Payment.Reference] = append(b.found[r.Payment.Reference], r.Payment.ID)
 	}

@@ -26,7 +26,7 @@ type Journal struct {
 // record is a line of a Journal: the answer to the first request with an idempotency key.
 type record struct {
 	Key     string       `json:"key"`
-	Request string       `json:"request"`
+	Request string       `json:"request"` // the operation and its arguments, joined by spaces
 	Payment Payment      `json:"payment"` // the payment's state after the request
 	Entry   *Entry       `json:"entry,omitempty"`
 	Error   *problemText `json:"error,omitempty"`

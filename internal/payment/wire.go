@@ -61,10 +61,10 @@ func problemOf(err error) *problemText {
 	return &text
 }
 
-// err converts a reply back to an error. It returns nil for an unknown code.
-func (t problemText) err() error {
+// err converts a reply back to an error. It returns nil for nil, and for an unknown code.
+func (t *problemText) err() error {
 	for _, known := range problems {
-		if t.Code == known.code {
+		if t != nil && t.Code == known.code {
 			return told{known.err, t.Message}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,14 +61,10 @@ type Fault struct {
 
 // check returns stock.ErrInvalid for an unknown fault or a duration that is out of range.
 func (f Fault) check() error {
-	least := 1
-	switch f.Kind {
-	case None:
-		least = 0
-	case SlowBank, LostReply, SlowShop:
-	default:
+	if !slices.Contains(Kinds(), f.Kind) {
 		return fmt.Errorf("%w: %.20q is not a fault: there are %v", stock.ErrInvalid, f.Kind, Kinds())
 	}
+	least := min(1, f.Kind.Most())
 	if f.Seconds < least || f.Seconds > f.Kind.Most() {
 		return fmt.Errorf("%w: seconds is %d, and must be %d to %d for %s",
 			stock.ErrInvalid, f.Seconds, least, f.Kind.Most(), f.Kind)

@@ -80,11 +80,7 @@ func decode(body io.Reader, v any) error {
 		return fmt.Errorf("%w: %w", errCutOff, err)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		if strings.HasPrefix(err.Error(), "json: unknown field") {
-			return fmt.Errorf("%w (allowed: %s)", err, strings.Join(fieldNames(v), ", "))
-		}
 		return err
 	}
 	switch _, err := d.Token(); {
@@ -99,8 +95,9 @@ func decode(body io.Reader, v any) error {
 	return eachFieldOnce(text, fieldNames(v))
 }
 
-// eachFieldOnce refuses two things that encoding/json accepts: a field that is given twice, and a
-// name in a different case, such as Quantity instead of quantity. The text must be a JSON value.
+// eachFieldOnce refuses what encoding/json accepts: a field that is given twice, an unknown field,
+// and a name in a different case, such as Quantity instead of quantity. The text must be a JSON
+// value.
 func eachFieldOnce(text []byte, allowed []string) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {

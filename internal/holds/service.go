@@ -71,10 +71,8 @@ func New(cfg Config) *Service {
 	cfg.Currency = cmp.Or(cfg.Currency, "EUR")
 	cfg.Sweep = cmp.Or(cfg.Sweep, DefaultSweep)
 	cfg.Settle = cmp.Or(cfg.Settle, DefaultSettle)
-	s := &Service{cfg: cfg, prefixes: make(map[string]string), log: cfg.Logger, sql: DialectOf(cfg.DB)}
-	if s.log == nil {
-		s.log = slog.Default()
-	}
+	s := &Service{cfg: cfg, prefixes: make(map[string]string), log: cmp.Or(cfg.Logger, slog.Default()),
+		sql: DialectOf(cfg.DB)}
 	for name := range cfg.Stages {
 		s.prefixes[prefix(name)] = name
 	}

@@ -39,12 +39,8 @@ func (c Config) withDefaults() Config {
 	c.RetryFrom = cmp.Or(c.RetryFrom, 200*time.Millisecond)
 	c.RetryMost = cmp.Or(c.RetryMost, 15*time.Second)
 	c.Attempts = cmp.Or(c.Attempts, 20)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Client == nil {
-		c.Client = &http.Client{Transport: ownTransport(), CheckRedirect: noRedirect}
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Client = cmp.Or(c.Client, &http.Client{Transport: ownTransport(), CheckRedirect: noRedirect})
 	return c
 }
 

@@ -3,6 +3,7 @@
 package shop
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -116,24 +117,12 @@ const (
 )
 
 func (c Config) withDefaults() Config {
-	if c.TTL == 0 {
-		c.TTL = DefaultTTL
-	}
-	if c.Stock.Wait == 0 {
-		c.Stock.Wait = DefaultWait
-	}
-	if c.Policy == nil {
-		c.Policy = &guard.Line{Delay: 2 * time.Millisecond}
-	}
-	if c.Instance == "" {
-		c.Instance = uuid.NewString()
-	}
-	if c.Hurry == nil {
-		c.Hurry = context.Background()
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	c.Stock.Wait = cmp.Or(c.Stock.Wait, DefaultWait)
+	c.Policy = cmp.Or[guard.Policy](c.Policy, &guard.Line{Delay: 2 * time.Millisecond})
+	c.Instance = cmp.Or(c.Instance, uuid.NewString())
+	c.Hurry = cmp.Or(c.Hurry, context.Background())
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Stock.Logger, c.Holds.Logger, c.Web.Logger = c.Logger, c.Logger, c.Logger
 	return c
 }

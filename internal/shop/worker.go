@@ -1,6 +1,7 @@
 package shop
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -26,9 +27,7 @@ func Work(ctx context.Context, cfg Config) error {
 	defer service.Close()
 	cfg.logBackends(ctx)
 	consumer := cfg.Consumer
-	if consumer.Poll == 0 {
-		consumer.Poll = workerPoll
-	}
+	consumer.Poll = cmp.Or(consumer.Poll, workerPoll)
 	finish, end := context.WithCancel(cfg.Hurry)
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, end) })()

@@ -105,9 +105,7 @@ func (c Consumer) withDefaults(ctx context.Context) Consumer {
 	c.ClaimAfter = cmp.Or(c.ClaimAfter, DefaultClaimAfter)
 	c.Tries = cmp.Or(c.Tries, DefaultTries)
 	c.Poll = cmp.Or(c.Poll, DefaultPoll)
-	if c.Finish == nil {
-		c.Finish = ctx
-	}
+	c.Finish = cmp.Or(c.Finish, ctx)
 	if c.Only == nil {
 		c.Only = func(string) bool { return true }
 	}

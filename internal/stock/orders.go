@@ -78,12 +78,8 @@ func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64,
 	errs := make([]error, len(orders))
 	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	err := retried(func() error { // a count of the stock locks the row for a moment
-		if len(orders) == 1 {
-			return s.store.createOne(tctx, g, orders[0])
-		}
-		return s.store.createAll(tctx, g, orders)
-	})
+	// A count of the stock locks the row for a moment.
+	err := retried(func() error { return s.store.create(tctx, g, orders) })
 	if err == nil {
 		return errs
 	}
@@ -184,11 +180,26 @@ func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error
 	return err
 }
 
-// createAll writes orders in a transaction. It checks that the generation is current in the same
-// transaction, as createOne does in the same statement. Both take a shared lock on the item's row,
-// which blocks a change of sale but not each other.
-func (s store) createAll(ctx context.Context, g generation, orders []*Order) error {
-	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+// create writes orders if their generation is current, which it checks in the same statement or
+// transaction. It takes a shared lock on the item's row, which blocks a change of sale but no other
+// order.
+func (s store) create(ctx context.Context, g generation, orders []*Order) error {
+	db := s.db.WithContext(ctx)
+	if len(orders) == 1 {
+		o, statement := orders[0], "INSERT INTO `"+orderTable+"` (id, sku, sale_id, quantity, idempotency_key, buyer, "+
+			"strategy, created_at) "+
+			"SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM `"+itemTable+"` WHERE sku = ? AND generation = ?"
+		if s.db.Name() == "mysql" {
+			statement += " LOCK IN SHARE MODE"
+		}
+		done := db.Exec(statement, o.ID, o.SKU, o.SaleID, o.Quantity, o.IdempotencyKey, o.Buyer, o.Strategy,
+			o.CreatedAt, o.SKU, g.id)
+		if done.Error == nil && done.RowsAffected == 0 {
+			return errOtherSale
+		}
+		return done.Error
+	}
+	return db.Transaction(func(tx *gorm.DB) error {
 		current := tx.Model(&Item{}).Select("1").Where("sku = ? AND generation = ?", orders[0].SKU, g.id)
 		var one int
 		if err := current.Clauses(locking(tx, clause.LockingStrengthShare)...).Take(&one).Error; err != nil {
@@ -199,22 +210,6 @@ func (s store) createAll(ctx context.Context, g generation, orders []*Order) err
 		}
 		return tx.Create(orders).Error
 	})
-}
-
-func (s store) createOne(ctx context.Context, g generation, o *Order) error {
-	statement := "INSERT INTO `" + orderTable + "` (id, sku, sale_id, quantity, idempotency_key, buyer, " +
-		"strategy, created_at) " +
-		"SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM `" + itemTable + "` WHERE sku = ? AND generation = ?"
-	if s.db.Name() == "mysql" {
-		statement += " LOCK IN SHARE MODE"
-	}
-	done := s.db.WithContext(ctx).
-		Exec(statement, o.ID, o.SKU, o.SaleID, o.Quantity, o.IdempotencyKey, o.Buyer, o.Strategy, o.CreatedAt, o.SKU,
-			g.id)
-	if done.Error == nil && done.RowsAffected == 0 {
-		return errOtherSale
-	}
-	return done.Error
 }
 
 // maxTxAttempts is how many times a transaction is tried if it conflicts with others.

@@ -186,9 +186,9 @@ func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error
 func (s store) create(ctx context.Context, g generation, orders []*Order) error {
 	db := s.db.WithContext(ctx)
 	if len(orders) == 1 {
-		o, statement := orders[0], "INSERT INTO `"+orderTable+"` (id, sku, sale_id, quantity, idempotency_key, buyer, "+
-			"strategy, created_at) "+
-			"SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM `"+itemTable+"` WHERE sku = ? AND generation = ?"
+		o, statement := orders[0], "INSERT INTO `oversell_orders` (id, sku, sale_id, quantity, idempotency_key, "+
+			"buyer, strategy, created_at) SELECT ?, ?, ?, ?, ?, ?, ?, ? "+
+			"FROM oversell_items WHERE sku = ? AND generation = ?"
 		if s.db.Name() == "mysql" {
 			statement += " LOCK IN SHARE MODE"
 		}

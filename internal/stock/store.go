@@ -56,12 +56,6 @@ func Query(ctx context.Context, db *gorm.DB, run func(db *gorm.DB) *gorm.DB, wha
 	return nil
 }
 
-// The names that GORM gives the tables of Item and Order; see backend.TablePrefix.
-const (
-	itemTable  = "oversell_items"
-	orderTable = "oversell_orders"
-)
-
 // store keeps items and orders in the database. A store named tx is a transaction that has locked
 // the item's row, unless the function is about to lock it.
 type store struct{ db *gorm.DB }

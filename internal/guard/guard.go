@@ -5,6 +5,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -91,11 +92,7 @@ func (l *Local) Do(ctx context.Context, e Entry, section func(context.Context) e
 		return Stats{Attempts: 1, Waited: waited}, err
 	}
 	defer hold.Unlock()
-	inner := l.Inner
-	if inner == nil {
-		inner = None{}
-	}
-	s, err := inner.Do(ctx, e, section)
+	s, err := cmp.Or[Guard](l.Inner, None{}).Do(ctx, e, section)
 	s.Waited += waited
 	return s, err
 }

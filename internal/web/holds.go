@@ -36,7 +36,7 @@ func (a *API) holdRoutes() problem.Routes {
 
 // hold takes units for a buyer.
 func (a *API) hold(w http.ResponseWriter, r *http.Request) {
-	stages := a.holdStages()
+	stages := names(a.cfg.HoldStages)
 	stage := naming.Expand(cmp.Or(r.URL.Query().Get("strategy"), a.cfg.HoldStage), stages)
 	if !slices.Contains(stages, stage) {
 		problem.Reply(w, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+
@@ -190,15 +190,6 @@ func (a *API) holdOrder(w http.ResponseWriter, r *http.Request) {
 	}{o, stock.StateWritten}, err)
 }
 
-// holdStages returns the names of the stages.
-func (a *API) holdStages() []string {
-	var names []string
-	for _, s := range a.cfg.HoldStages {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
 // otherHolds is the metrics label for ids that no stage has issued. webhooks is the label for
 // webhooks.
 const (
@@ -209,7 +200,7 @@ const (
 // stageOf returns the stage that may have issued the id of a hold. It is used for the metrics.
 func (a *API) stageOf(id string) string {
 	short, _, _ := strings.Cut(id, "-")
-	for _, stage := range a.holdStages() {
+	for _, stage := range names(a.cfg.HoldStages) {
 		if begin, _, _ := strings.Cut(stage, "_"); begin == short {
 			return stage
 		}

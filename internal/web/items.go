@@ -243,7 +243,7 @@ func (a *API) firstFamily(w http.ResponseWriter, r *http.Request, named string, 
 	if named == "" {
 		return a.cfg.Stock.Family(a.strategy.Load().(string)), true
 	}
-	name := naming.Expand(named, a.names())
+	name := naming.Expand(named, names(a.cfg.Strategies))
 	if !a.known(name) && item.Keeper == stock.InHolds {
 		problem.Reply(w, http.StatusBadRequest, "wrong_keeper", "no strategy sells an item with the keeper holds: "+
 			"leave strategy out; the first hold of the sale names the stage")

@@ -237,7 +237,7 @@ func (a *API) putStrategy(w http.ResponseWriter, r *http.Request) {
 		invalid(w, `name is missing: {"name":"v4_lua"}`)
 		return
 	}
-	name := naming.Expand(*body.Name, a.names())
+	name := naming.Expand(*body.Name, names(a.cfg.Strategies))
 	if !a.known(name) {
 		a.unknownStrategy(w, name)
 		return
@@ -260,12 +260,14 @@ func (a *API) unknownStrategy(w http.ResponseWriter, name string) {
 	if why := a.cfg.Absent[name]; why != "" {
 		detail += " here: " + why
 	}
-	problem.Reply(w, http.StatusNotFound, "unknown_strategy", detail+"; the shop has: "+strings.Join(a.names(), ", "))
+	problem.Reply(w, http.StatusNotFound, "unknown_strategy",
+		detail+"; the shop has: "+strings.Join(names(a.cfg.Strategies), ", "))
 }
 
-func (a *API) names() []string {
-	names := make([]string, len(a.cfg.Strategies))
-	for i, s := range a.cfg.Strategies {
+// names returns the names of strategies or stages.
+func names(all []Strategy) []string {
+	names := make([]string, len(all))
+	for i, s := range all {
 		names[i] = s.Name
 	}
 	return names
@@ -279,7 +281,7 @@ func (a *API) requested(w http.ResponseWriter, r *http.Request) (string, bool) {
 		name = a.strategy.Load().(string)
 	}
 	if !a.known(name) {
-		if name = naming.Expand(name, a.names()); !a.known(name) {
+		if name = naming.Expand(name, names(a.cfg.Strategies)); !a.known(name) {
 			a.unknownStrategy(w, name)
 			return "", false
 		}

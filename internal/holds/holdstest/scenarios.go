@@ -79,7 +79,9 @@ func Promises(t *testing.T, n NewStage) {
 
 // ended reports whether err says that a hold cannot be paid or released any more. A stage that
 // forgets ended holds returns ErrUnknownHold for them.
-func ended(err error) bool { return isOneOf(err, holds.ErrNotHeld, holds.ErrUnknownHold) }
+func ended(err error) bool {
+	return errors.Is(err, holds.ErrNotHeld) || errors.Is(err, holds.ErrUnknownHold)
+}
 
 // calm checks what every stage guarantees while nothing fails and nothing is late.
 func calm(t *testing.T, s *Site) {
@@ -192,7 +194,7 @@ func Rush(t *testing.T, s *Site) map[string]int {
 			switch {
 			case err == nil:
 				got[h.Buyer]++
-			case !isOneOf(err, holds.ErrSoldOut, holds.ErrLimit):
+			case !errors.Is(err, holds.ErrSoldOut) && !errors.Is(err, holds.ErrLimit):
 				t.Error(err)
 			}
 		})

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -346,9 +345,4 @@ func (s *Site) Locked(table string, h holds.Hold, f func()) {
 		}
 	}
 	f()
-}
-
-// isOneOf reports whether err is one of the given errors.
-func isOneOf(err error, known ...error) bool {
-	return slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) })
 }

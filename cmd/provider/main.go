@@ -93,11 +93,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return complain(stderr, exitUnable, fmt.Errorf("%w (provider -h shows the flags)", err))
 	}
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	journal, err := openJournal(o, log)
-	if err != nil {
-		return complain(stderr, exitUnable, err)
+	var journal *payment.Journal
+	if o.ledger != "" {
+		if journal, err = payment.OpenJournal(o.ledger, log); err != nil {
+			return complain(stderr, exitUnable, fmt.Errorf("-ledger: %w", err))
+		}
+		defer journal.Close() // each record is on the disk already
 	}
-	defer journal.Close() // each record is on the disk already
 	server, l, err := open(o, journal, log)
 	if err != nil {
 		return complain(stderr, exitUnable, err)
@@ -112,18 +114,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func complain(stderr io.Writer, code int, err error) int {
 	fmt.Fprintf(stderr, "provider: %v\n", err)
 	return code
-}
-
-// openJournal opens the file that -ledger names, or returns nil if the flag is not set.
-func openJournal(o options, log *slog.Logger) (*payment.Journal, error) {
-	if o.ledger == "" {
-		return nil, nil
-	}
-	j, err := payment.OpenJournal(o.ledger, log)
-	if err != nil {
-		return nil, fmt.Errorf("-ledger: %w", err)
-	}
-	return j, nil
 }
 
 // open returns the provider, and the listener to serve it on.

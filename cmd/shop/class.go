@@ -36,14 +36,6 @@ func (o options) withClass(fs *flag.FlagSet) options {
 	return o
 }
 
-// newClass returns the class that buys in this shop, or nil if -class is not set.
-func (o options) newClass() *page.Class {
-	if !o.class {
-		return nil
-	}
-	return page.NewClass(hot)
-}
-
 // sellTo configures a shop for a class. It calls ready with the URLs at which phones find the
 // shop.
 func (o options) sellTo(room *page.Class, cfg *shop.Config, ready func(addr, phones string)) error {

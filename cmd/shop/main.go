@@ -22,6 +22,7 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
+	"oversell/internal/page"
 	"oversell/internal/page/runs"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
@@ -131,7 +132,10 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 		return err
 	}
 	defer func() { err = errors.Join(err, servers.Close()) }()
-	room := o.newClass()
+	var room *page.Class
+	if o.class {
+		room = page.NewClass(hot)
+	}
 	p, closePage, err := newPage(ctx, o, runs.Backends{RedisURL: redis.URL, DBURL: db.URL, Servers: servers}, room, log)
 	if err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
 
 	"oversell/internal/fleet"
 	"oversell/internal/shop"
@@ -31,32 +30,15 @@ const (
 	tracesPath = "/v1/traces"
 )
 
-// trace makes the shop record purchases as spans if -otlp is set. The caller must call the returned
-// function after the shop has ended.
+// trace makes the shop record purchases as spans if -otlp is set, and sends them to that collector.
+// OpenTelemetry's environment variables can set the sampler and the headers. If the collector is
+// unavailable, the shop logs that and goes on selling. The caller must call the returned function
+// after the shop has ended: it sends the waiting spans, for at most flushTime.
 func (o options) trace(ctx context.Context, cfg *shop.Config) (closing func(), err error) {
 	if o.otlp == "" {
 		return func() {}, nil
 	}
-	cfg.Instance = uuid.NewString()
-	t, err := openTraces(ctx, o.otlp, cfg.Instance, cfg.Logger)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Web.Tracer = t.tracer()
-	return t.close, nil
-}
-
-// traces sends spans to a collector.
-type traces struct {
-	provider *sdktrace.TracerProvider
-	log      *slog.Logger
-}
-
-// openTraces returns traces that send spans to the collector at address (see tracesURL).
-// OpenTelemetry's environment variables can set the sampler and the headers. If the collector is
-// unavailable, the shop logs that and goes on selling.
-func openTraces(ctx context.Context, address, instance string, log *slog.Logger) (*traces, error) {
-	u, err := tracesURL(address)
+	u, err := tracesURL(o.otlp)
 	if err != nil {
 		return nil, err
 	}
@@ -64,27 +46,24 @@ func openTraces(ctx context.Context, address, instance string, log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("opening the exporter of traces: %w", err)
 	}
+	cfg.Instance = uuid.NewString()
 	about, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", "oversell"),
 		attribute.String("service.version", fleet.Version()),
-		attribute.String("service.instance.id", instance)), resource.Environment())
+		attribute.String("service.instance.id", cfg.Instance)), resource.Environment())
 	if err != nil {
 		return nil, fmt.Errorf("describing the shop to the collector of traces: %w", err)
 	}
-	return &traces{log: log, provider: sdktrace.NewTracerProvider(sdktrace.WithResource(about),
-		sdktrace.WithBatcher(&loggedExporter{SpanExporter: exporter, log: log},
-			sdktrace.WithMaxQueueSize(maxSpans)))}, nil
-}
-
-// tracer returns a tracer for the spans. It is safe for concurrent use.
-func (t *traces) tracer() trace.Tracer { return t.provider.Tracer("oversell") }
-
-// close sends the waiting spans, for at most flushTime.
-func (t *traces) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), flushTime)
-	defer cancel()
-	if err := t.provider.Shutdown(ctx); err != nil { // it does not affect sales
-		t.log.Warn("the last traces are lost: the collector does not take them", "error", err)
-	}
+	log := cfg.Logger
+	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about),
+		sdktrace.WithBatcher(&loggedExporter{SpanExporter: exporter, log: log}, sdktrace.WithMaxQueueSize(maxSpans)))
+	cfg.Web.Tracer = provider.Tracer("oversell")
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil { // it does not affect sales
+			log.Warn("the last traces are lost: the collector does not take them", "error", err)
+		}
+	}, nil
 }
 
 // tracesURL returns the URL to which spans are sent: the collector's URL, with the usual path if it

@@ -15,15 +15,6 @@ import (
 	"oversell/internal/web"
 )
 
-// holdStages describes the stages of holds, in the order of the lessons.
-func holdStages() []web.Strategy {
-	var all []web.Strategy
-	for _, stage := range catalog.HoldStages() {
-		all = append(all, web.Strategy{Name: stage.Name, Adds: stage.Adds, Breaks: stage.Breaks})
-	}
-	return all
-}
-
 // openHolds opens the sale by holds, and adds it to the config. The argument own is the shop's
 // embedded payment provider, or nil. The caller must call end.
 func openHolds(ctx context.Context, cfg *Config, own *payment.Server) (end func() error, err error) {
@@ -53,7 +44,11 @@ func openHolds(ctx context.Context, cfg *Config, own *payment.Server) (end func(
 	}
 	s := holds.New(*c)
 	cfg.Stock.Holds, cfg.Web.Holds = s, s
-	cfg.Web.HoldStages, cfg.Web.HoldStage = holdStages(), catalog.DefaultHoldStage
+	cfg.Web.HoldStage = catalog.DefaultHoldStage
+	for _, stage := range catalog.HoldStages() {
+		cfg.Web.HoldStages = append(cfg.Web.HoldStages,
+			web.Strategy{Name: stage.Name, Adds: stage.Adds, Breaks: stage.Breaks})
+	}
 	return func() error {
 		s.Close()
 		return closing()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"oversell/internal/fault"
 	"oversell/internal/holds"
@@ -35,16 +34,11 @@ func (s stage) Claim(ctx context.Context, id string, token int64, paymentID stri
 	if pause == 0 {
 		return s.Stage.Claim(ctx, id, token, paymentID)
 	}
-	stopping := &stop{sleep: func(ctx context.Context) bool { return s.faults.sleep(ctx, pause) }}
-	return s.faults.stopped.stages[s.name].Claim(context.WithValue(ctx, stopKey{}, stopping), id, token, paymentID)
+	stop := sync.OnceValue(func() bool { return s.faults.sleep(ctx, pause) })
+	return s.faults.stopped.stages[s.name].Claim(context.WithValue(ctx, stopKey{}, stop), id, token, paymentID)
 }
 
-// stop makes one claim stop before its first write.
-type stop struct {
-	sleep func(ctx context.Context) bool
-	done  atomic.Bool
-}
-
+// stopKey is the key of the function that a claim calls before each write. Only the first call stops.
 type stopKey struct{}
 
 // stopped holds the stages whose claims stop. They use a connection pool of their own, which is
@@ -94,10 +88,8 @@ func (s *stopped) close() error {
 // beforeWrite stops a claim before its first write. When it continues, what it has read may be out
 // of date.
 func beforeWrite(ctx context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
-	if stop, ok := ctx.Value(stopKey{}).(*stop); ok && !s.Reads() && !stop.done.Swap(true) {
-		if !stop.sleep(ctx) {
-			return fmt.Errorf("the claim was stopped: %w", ctx.Err())
-		}
+	if stop, ok := ctx.Value(stopKey{}).(func() bool); ok && !s.Reads() && !stop() {
+		return fmt.Errorf("the claim was stopped: %w", ctx.Err())
 	}
 	_, err := send()
 	return err

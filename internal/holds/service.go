@@ -113,22 +113,6 @@ type Ask struct {
 	Key      string // idempotency key, or ""
 }
 
-// printable matches the id of a hold.
-var printable = regexp.MustCompile(`^[\x21-\x7e]+$`)
-
-func (a Ask) check() error {
-	if err := stock.CheckSKU(a.SKU); err != nil {
-		return err
-	}
-	if a.Quantity < 1 || a.Quantity > stock.MaxQuantity {
-		return fmt.Errorf("%w: quantity is %d, and must be 1 to %d", stock.ErrInvalid, a.Quantity, stock.MaxQuantity)
-	}
-	if err := stock.CheckBuyer(a.Buyer); err != nil {
-		return err
-	}
-	return stock.CheckKey(a.Key)
-}
-
 // maxSales is how many times a request is tried if another sale begins in the meantime.
 const maxSales = 3
 
@@ -139,7 +123,8 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 	if !ok {
 		return Hold{}, fmt.Errorf("%w: %q", ErrUnknownStage, a.Stage)
 	}
-	if err := a.check(); err != nil {
+	same := stock.Request{SKU: a.SKU, Quantity: a.Quantity, IdempotencyKey: a.Key}
+	if err := cmp.Or(same.Check(), stock.CheckBuyer(a.Buyer)); err != nil {
 		return Hold{}, err
 	}
 	if ctx.Err() != nil {
@@ -232,11 +217,10 @@ func (s *Service) lookUpHold(ctx context.Context, id string) (Hold, Stage, error
 func (s *Service) stageOf(id string) (Stage, error) {
 	begin, _, _ := strings.Cut(id, "-")
 	stage, ok := s.cfg.Stages[s.prefixes[begin]]
-	if !ok || len(id) > maxID || !printable.MatchString(id) {
+	if !ok || !idForm.MatchString(id) {
 		return nil, ErrUnknownHold
 	}
 	return stage, nil
 }
 
-// maxID is the maximum length of a hold's id, in bytes.
-const maxID = 36
+var idForm = regexp.MustCompile(`^[\x21-\x7e]{1,36}$`)

@@ -23,7 +23,8 @@ type Request struct {
 	Steps          *figures.Steps // records the steps of the purchase; nil: they are not recorded
 }
 
-func (r Request) check() error {
+// Check returns ErrInvalid if the request is not valid.
+func (r Request) Check() error {
 	if err := CheckSKU(r.SKU); err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	if !known {
 		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
 	}
-	if err := req.check(); err != nil {
+	if err := req.Check(); err != nil {
 		return Result{}, err
 	}
 	p := &purchase{service: s, req: req, Strategy: how}

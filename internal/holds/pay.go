@@ -314,9 +314,6 @@ func (b begunRow) reference() string { return Hold{ID: b.HoldID, Token: b.Token}
 // ErrUnknownHold if the payment is not for a hold of this shop, and otherwise an error after which
 // the provider must send the webhook again.
 func (s *Service) Captured(ctx context.Context, paymentID string) error {
-	if s.cfg.Payments == nil {
-		return ErrNoPayments
-	}
 	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	p, h, stage, err := s.paid(ctx, paymentID)
@@ -339,6 +336,9 @@ func (s *Service) Captured(ctx context.Context, paymentID string) error {
 // paid returns a payment and its hold. It reads the payment's current state, because webhooks may
 // arrive out of order.
 func (s *Service) paid(ctx context.Context, paymentID string) (payment.Payment, Hold, Stage, error) {
+	if s.cfg.Payments == nil {
+		return payment.Payment{}, Hold{}, nil, ErrNoPayments
+	}
 	p, err := s.cfg.Payments.Payment(ctx, paymentID)
 	if err != nil {
 		return p, Hold{}, nil, err
@@ -364,9 +364,6 @@ func (s *Service) paid(ctx context.Context, paymentID string) (payment.Payment, 
 // The settlement refunds the payment again, with another idempotency key. RefundFailed may be
 // called for the same event any number of times. The errors are those of Captured.
 func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) error {
-	if s.cfg.Payments == nil {
-		return ErrNoPayments
-	}
 	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	p, h, _, unknown := s.paid(ctx, paymentID)

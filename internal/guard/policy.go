@@ -62,9 +62,6 @@ func poll(ctx context.Context, try func() (bool, error), delay func(attempt int)
 	}
 }
 
-// ErrPolicy is wrapped by the errors of ParsePolicy.
-var ErrPolicy = errors.New("unknown waiting policy")
-
 const policyForms = "allowed: line:DELAY, fixed:DELAY, backoff:MIN-MAX, recursive:DELAY, with durations such as " +
 	"2ms, of a minute at most"
 
@@ -72,7 +69,7 @@ const policyForms = "allowed: line:DELAY, fixed:DELAY, backoff:MIN-MAX, recursiv
 const maxDelay = time.Minute
 
 // ParsePolicy parses a policy: a name, a colon and a delay. A name alone stands for the policy
-// with its default delay. The error wraps ErrPolicy.
+// with its default delay.
 func ParsePolicy(text string) (Policy, error) {
 	name, arg, given := strings.Cut(text, ":")
 	if !given {
@@ -86,7 +83,7 @@ func ParsePolicy(text string) (Policy, error) {
 	}
 	_, known := defaultDelays[name]
 	if !known || err != nil || from <= 0 || to < from || to > maxDelay || ranged != (name == "backoff") {
-		return nil, fmt.Errorf("%w %q (%s)", ErrPolicy, text, policyForms)
+		return nil, fmt.Errorf("unknown waiting policy %q (%s)", text, policyForms)
 	}
 	switch name {
 	case "line":

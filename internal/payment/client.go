@@ -133,14 +133,6 @@ func (c *Client) SetFaults(ctx context.Context, f Faults) error {
 	return nil
 }
 
-// SetWebhook sets the URL to which a Server sends its webhooks.
-func (c *Client) SetWebhook(ctx context.Context, address string) error {
-	if err := c.do(ctx, http.MethodPut, "/webhook", "", webhookBody{address}, nil); err != nil {
-		return fmt.Errorf("setting the address of the webhooks: %w", err)
-	}
-	return nil
-}
-
 func (c *Client) change(ctx context.Context, what, id, path, key string) (Payment, error) {
 	if !paymentID.MatchString(id) {
 		return Payment{}, fmt.Errorf("%s the payment %.100q: %w", what, id, ErrUnknownPayment)

@@ -252,7 +252,7 @@ func TestFaultWebhooksAreDropped(t *testing.T) {
 func TestAddressOfWebhooksCanChange(t *testing.T) {
 	delivering(t, Config{}, func(t *testing.T, c *Client, shop *shop) {
 		for _, address := range []string{"", "http://shop/webhook"} {
-			must(t, c.SetWebhook(t.Context(), address))
+			must(t, c.do(t.Context(), http.MethodPut, "/webhook", "", webhookBody{address}, nil))
 			authorised(t, c, "at"+address)
 		}
 		synctest.Wait()

@@ -88,7 +88,8 @@ func entered(h *holds.Listed, e payment.Entry) {
 			return
 		}
 	}
-	h.Payments = append(h.Payments, holds.ListedPayment{e.PaymentID, e.Amount, e.Currency, e.Status})
+	h.Payments = append(h.Payments,
+		holds.ListedPayment{ID: e.PaymentID, Amount: e.Amount, Currency: e.Currency, Status: e.Status})
 }
 
 // putFault sets the fault of a hold's payment. It needs both the shop's token and the hold's token.

@@ -15,7 +15,6 @@ type Grade struct {
 	Name   string
 	Redis  string
 	Stages []StageGrade
-	Told   map[string]Anomaly // the anomalies by name
 }
 
 // StageGrade lists the cells whose promises no stage before this one keeps.
@@ -25,21 +24,14 @@ type StageGrade struct {
 }
 
 // GradeOf groups the cells of a strategy by the first stage that keeps their promise.
-func GradeOf(r Report, scenarios []Scenario, strategy string) Grade {
-	names := append(locks.Stages(), "")
-	g := Grade{Name: strategy, Redis: r.Manifest.Redis, Told: make(map[string]Anomaly)}
-	by := make(map[string][]Cell)
-	for _, c := range r.Cells {
-		for _, s := range scenarios {
-			if c.Strategy == strategy && s.Name == c.Anomaly && c.Outcome != NA {
-				by[solvedBy(s)] = append(by[solvedBy(s)], c)
-				g.Told[s.Name] = s.Anomaly
-			}
-		}
-	}
-	for _, name := range names {
-		if len(by[name]) > 0 {
-			g.Stages = append(g.Stages, StageGrade{name, by[name]})
+func GradeOf(r Report, strategy string) Grade {
+	g := Grade{Name: strategy, Redis: r.Manifest.Redis}
+	for _, stage := range append(locks.Stages(), "") {
+		cells := slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool {
+			return c.Strategy != strategy || c.Outcome == NA || solvedBy(c.Anomaly) != stage
+		})
+		if len(cells) > 0 {
+			g.Stages = append(g.Stages, StageGrade{stage, cells})
 		}
 	}
 	return g
@@ -47,11 +39,11 @@ func GradeOf(r Report, scenarios []Scenario, strategy string) Grade {
 
 // solvedBy returns the first stage that keeps the promise together with all later stages, according
 // to the record. If the last stage breaks the promise, solvedBy returns "".
-func solvedBy(s Scenario) string {
+func solvedBy(anomaly string) string {
 	solved := ""
 	for _, stage := range locks.Stages() {
 		switch {
-		case s.Expected(stage) != Holds:
+		case Recorded()[stage][anomaly] != Holds:
 			solved = ""
 		case solved == "":
 			solved = stage
@@ -100,5 +92,5 @@ func (g Grade) begin(stage string, c Cell) string {
 	}
 	return fmt.Sprintf("The first promise that it %s is %s%s:\n  %s\nSee it happen:\n"+
 		"  go run ./cmd/lab -run %s -strategies %s\n",
-		does, c.Anomaly, stage, g.Told[c.Anomaly].Sentence, c.Anomaly, g.Name)
+		does, c.Anomaly, stage, AnomalyNamed(c.Anomaly).Sentence, c.Anomaly, g.Name)
 }

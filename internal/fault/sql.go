@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -94,18 +93,6 @@ type Injector struct {
 // Through returns a connector that gets its connections from inner, and puts the hook into them.
 func (i Injector) Through(inner driver.Connector) driver.Connector { return connector{inner, i} }
 
-// Pool returns a pool that gets its connections from db, and puts the hook into them. The pool
-// leaves a quarter of the connections to db, and must be closed before db.
-func (i Injector) Pool(db *sql.DB) *sql.DB {
-	pool := sql.OpenDB(lender{db, i})
-	if most := db.Stats().MaxOpenConnections; most > 0 {
-		most = max(1, most*3/4)
-		pool.SetMaxOpenConns(most)
-		pool.SetMaxIdleConns(most)
-	}
-	return pool
-}
-
 type connector struct {
 	driver.Connector
 	injector Injector
@@ -116,39 +103,11 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.injector.conn(inner, inner.Close)
-}
-
-// lender is a connector that gets its connections from a pool.
-type lender struct {
-	pool     *sql.DB
-	injector Injector
-}
-
-func (l lender) Driver() driver.Driver { return l.pool.Driver() }
-
-func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
-	lent, err := l.pool.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var inner driver.Conn
-	if err := lent.Raw(func(c any) error { inner = c.(driver.Conn); return nil }); err != nil {
-		return nil, errors.Join(err, lent.Close())
-	}
-	return l.injector.conn(inner, func() error {
-		// The connection may have broken within a transaction, so the pool must not reuse it.
-		_ = lent.Raw(func(any) error { return driver.ErrBadConn })
-		return nil
-	})
-}
-
-func (i Injector) conn(inner driver.Conn, closing func() error) (driver.Conn, error) {
 	full, ok := inner.(fullConn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("the driver's %T takes no context", inner), closing())
+		return nil, errors.Join(fmt.Errorf("the driver's %T takes no context", inner), inner.Close())
 	}
-	return &conn{Injector: i, inner: full, closing: closing}, nil
+	return &conn{Injector: c.injector, fullConn: full}, nil
 }
 
 // fullConn combines the interfaces that the drivers of this project implement. Statements are
@@ -159,20 +118,18 @@ type fullConn interface {
 	driver.ConnPrepareContext
 }
 
-// conn is a connection whose statements pass the hook. Package sql uses it from one goroutine at a time.
+// conn is a connection whose statements pass the hook. Package sql uses it from one goroutine at a
+// time. It calls PrepareContext and BeginTx, and never Prepare and Begin.
 type conn struct {
 	Injector
-	inner   fullConn
-	closing func() error
-	inTx    bool
-	broken  bool
+	fullConn
+	inTx   bool
+	broken bool
 }
-
-func (c *conn) Close() error { return c.closing() }
 
 // Ping does not pass the hook, because it is not a statement of the program.
 func (c *conn) Ping(ctx context.Context) error {
-	if p, ok := c.inner.(driver.Pinger); ok {
+	if p, ok := c.fullConn.(driver.Pinger); ok {
 		return p.Ping(ctx)
 	}
 	return nil
@@ -180,7 +137,7 @@ func (c *conn) Ping(ctx context.Context) error {
 
 // ResetSession is called, like IsValid, before a connection is used again.
 func (c *conn) ResetSession(ctx context.Context) error {
-	if r, ok := c.inner.(driver.SessionResetter); ok {
+	if r, ok := c.fullConn.(driver.SessionResetter); ok {
 		return r.ResetSession(ctx)
 	}
 	return nil
@@ -188,18 +145,8 @@ func (c *conn) ResetSession(ctx context.Context) error {
 
 // IsValid reports whether the connection may be used again.
 func (c *conn) IsValid() bool {
-	v, ok := c.inner.(driver.Validator)
+	v, ok := c.fullConn.(driver.Validator)
 	return !c.broken && (!ok || v.IsValid())
-}
-
-// Prepare is never called by database/sql, which calls PrepareContext.
-func (c *conn) Prepare(query string) (driver.Stmt, error) {
-	return c.PrepareContext(context.Background(), query)
-}
-
-// Begin is never called by database/sql, which calls BeginTx.
-func (c *conn) Begin() (driver.Tx, error) {
-	return c.BeginTx(context.Background(), driver.TxOptions{})
 }
 
 // pass calls the hook with a statement, or only send if there is no hook.
@@ -219,7 +166,7 @@ func (c *conn) pass(ctx context.Context, s Statement, send func() (Reply, error)
 
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (begun driver.Tx, err error) {
 	err = c.pass(ctx, Statement{Text: Begin}, func() (Reply, error) {
-		inner, err := c.inner.BeginTx(ctx, opts)
+		inner, err := c.fullConn.BeginTx(ctx, opts)
 		begun, c.inTx = tx{c, inner, ctx}, err == nil
 		return Reply{Tx: true}, err
 	})
@@ -249,7 +196,7 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if c.Rewrite != nil {
 		query = c.Rewrite(query)
 	}
-	stmt, err := c.inner.PrepareContext(ctx, query)
+	stmt, err := c.fullConn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,15 @@ import (
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 // gate records the statements that pass through it.
-type gate struct{ passed []string }
+type gate struct {
+	passed []string
+	breaks string // the statement that breaks the connection, if not ""
+}
 
 func (g *gate) hook(_ context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
+	if s.Text == g.breaks {
+		return fault.ErrBroken
+	}
 	reply, err := send()
 	where := ""
 	if s.InTx {
@@ -113,35 +119,20 @@ func TestEverythingPasses(t *testing.T) {
 	})
 }
 
-// A broken connection is not returned to the pool from which it was borrowed, so its transaction is
-// rolled back.
-func TestPoolDoesNotReturnABrokenConnection(t *testing.T) {
-	each(t, func(t *testing.T, _ *gate, db *gorm.DB) {
-		lender, err := db.DB()
+// A broken connection is not returned to the pool, so its transaction is rolled back.
+func TestPoolDoesNotKeepABrokenConnection(t *testing.T) {
+	each(t, func(t *testing.T, g *gate, db *gorm.DB) {
+		g.breaks = fault.Commit
+		pool, err := db.DB()
 		if err != nil {
 			t.Fatal(err)
 		}
-		hook := func(_ context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
-			if s.Text == fault.Commit {
-				return fault.ErrBroken
-			}
-			_, err := send()
-			return err
-		}
-		pool := fault.Injector{Hook: hook}.Pool(lender)
-		defer pool.Close()
-		tx, err := pool.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(update, 5, 1); err != nil {
-			t.Error(err)
-		}
-		if err := tx.Commit(); !errors.Is(err, fault.ErrBroken) {
+		err = db.Transaction(func(tx *gorm.DB) error { return tx.Exec(update, 5, 1).Error })
+		if !errors.Is(err, fault.ErrBroken) {
 			t.Errorf("got %v", err)
 		}
-		if n := lender.Stats().InUse; n != 0 {
-			t.Errorf("%d connections are not returned", n)
+		if s := pool.Stats(); s.InUse != 0 || s.OpenConnections != 0 {
+			t.Errorf("connections: %+v", s)
 		}
 		if n := number(t, db); n != 10 {
 			t.Errorf("got %d, want 10", n)

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/fault"
 	"oversell/internal/holds"
@@ -50,43 +51,56 @@ type Site struct {
 // Each runs f on embedded and on real backends, with a sale of the given number of units.
 func Each(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) {
 	t.Helper()
-	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
-		f(t, New(t, rdb, db, units, n, sql.LevelDefault))
+	each(t, func(t *testing.T, rdb redis.UniversalClient, url string) {
+		f(t, New(t, rdb, url, units, n, sql.LevelDefault))
 	})
+}
+
+func each(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient, url string)) {
+	t.Helper()
+	for _, kind := range backendtest.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			f(t, backendtest.DialRedis(t, backendtest.Redis(t, kind)), backendtest.Database(t, kind))
+		})
+	}
 }
 
 // EachIsolation is like Each, but on the real database it runs f once for each isolation level that
 // a shop may use.
 func EachIsolation(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) {
 	t.Helper()
-	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
-		if db.Name() != "mysql" {
-			f(t, New(t, rdb, db, units, n, sql.LevelDefault))
+	each(t, func(t *testing.T, rdb redis.UniversalClient, url string) {
+		if strings.HasPrefix(url, "sqlite:") {
+			f(t, New(t, rdb, url, units, n, sql.LevelDefault))
 			return
 		}
 		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
-			t.Run(strings.ToLower(level.String()), func(t *testing.T) { f(t, New(t, rdb, db, units, n, level)) })
+			t.Run(strings.ToLower(level.String()), func(t *testing.T) { f(t, New(t, rdb, url, units, n, level)) })
 		}
 	})
 }
 
 var skus atomic.Int64
 
-// New returns a site on these backends.
+// New returns a site on a Redis and on the database at a URL.
 func New(
-	t testing.TB, rdb redis.UniversalClient, db *gorm.DB, units int64, n NewStage, level sql.IsolationLevel,
+	t testing.TB, rdb redis.UniversalClient, url string, units int64, n NewStage, level sql.IsolationLevel,
 ) *Site {
 	t.Helper()
+	db := backendtest.DialDatabase(t, url)
 	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
-		t.Fatal(err)
-	}
-	pool, err := db.DB()
-	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Site{DB: db, Redis: new(locktest.Hook), SQL: new(SQLHook), t: t, new: n}
 	rdb.AddHook(s.Redis)
-	pool = fault.Injector{Hook: s.SQL.pass}.Pool(pool)
+	hooked, err := backend.DialDatabaseThrough(t.Context(), url, fault.Injector{Hook: s.SQL.pass}.Through)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := hooked.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = pool.Close() })
 	s.Backends = holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db), Isolation: level}
 	s.Shop = stock.New(stock.Config{DB: db, Redis: rdb, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})

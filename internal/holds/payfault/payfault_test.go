@@ -36,11 +36,10 @@ func each(t *testing.T, f func(t *testing.T, name string, s *holdstest.Site, fau
 	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			rdb, url := backendtest.DialRedis(t, backendtest.Redis(t, kind)), backendtest.Database(t, kind)
-			db := backendtest.DialDatabase(t, url)
 			for _, stage := range catalog.HoldStages() {
 				t.Run(stage.Name, func(t *testing.T) {
 					var faults *Faults
-					s := holdstest.New(t, rdb, db, 1, func(b holds.Backends) holds.Stage {
+					s := holdstest.New(t, rdb, url, 1, func(b holds.Backends) holds.Stage {
 						faults = New(Config{
 							Provider: newProvider(), Backends: b, New: catalog.Holds,
 							Dial: func(

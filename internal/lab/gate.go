@@ -27,11 +27,7 @@ type Request struct {
 	From     time.Duration // when the program began to send it, which may be before it had a connection
 	Watchdog bool          // it renews the lock, and the buyer's work does not wait for its reply
 	GivenUp  bool          // its caller no longer waits for the reply
-}
-
-type openRequest struct {
-	Request
-	goes chan Effect // the effect to apply once it is let go
+	goes     chan Effect   // receives the effect to apply once it is let go
 }
 
 // gatedConn is a connection whose commands wait until they are let go.
@@ -68,9 +64,12 @@ func (c *gatedConn) handle(
 	if r == nil {
 		return fault.ErrorReply("NOSCRIPT No matching script. Please use EVAL."), nil
 	}
-	defer c.free()
-	stop := context.AfterFunc(ctx, func() { c.s.note(func() { r.GivenUp = true }) })
-	defer stop()
+	defer func() {
+		c.s.mu.Lock()
+		defer c.s.mu.Unlock()
+		c.busy = false
+	}()
+	defer context.AfterFunc(ctx, func() { c.s.note(func() { r.GivenUp = true }) })()
 	select {
 	case do := <-r.goes:
 		reply, err := do(c.s.life, send)
@@ -81,12 +80,6 @@ func (c *gatedConn) handle(
 	case <-c.s.life.Done():
 		return nil, c.s.life.Err()
 	}
-}
-
-func (c *gatedConn) free() {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	c.busy = false
 }
 
 // setUp answers a command that sets up the connection. It waits while the process is frozen.
@@ -108,12 +101,12 @@ func (c *gatedConn) setUp(
 
 // opened records a command that waits at the gate. It returns nil if the command runs a script
 // whose source has not been sent yet.
-func (c *gatedConn) opened(cmd fault.Command) *openRequest {
+func (c *gatedConn) opened(cmd fault.Command) *Request {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Since(s.start)
-	r := &openRequest{Request: Request{Conn: c.index, Wire: cmd, Since: now, From: now}, goes: make(chan Effect, 1)}
+	r := &Request{Conn: c.index, Wire: cmd, Since: now, From: now, goes: make(chan Effect, 1)}
 	if cmd.Script() && len(cmd.Args) > 1 {
 		if r.Source = s.script(cmd); r.Source == "" {
 			return nil
@@ -123,7 +116,7 @@ func (c *gatedConn) opened(cmd fault.Command) *openRequest {
 		r.From, c.held = c.from, false
 	}
 	c.busy = true
-	s.Opens(&r.Request)
+	s.Opens(r)
 	s.open = append(s.open, r)
 	s.changed()
 	return r
@@ -145,9 +138,8 @@ func (s *Shopper) script(cmd fault.Command) string {
 func (s *Shopper) Let(c Request, do Effect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.open, func(o *openRequest) bool { return o.ID == c.ID })
-	s.open[i].goes <- do
-	s.open = slices.Delete(s.open, i, i+1)
+	c.goes <- do
+	s.open = slices.DeleteFunc(s.open, func(o *Request) bool { return o.ID == c.ID })
 }
 
 // Connections describes the connections of the process. Held contains the start of the wait of each
@@ -183,8 +175,8 @@ func Settle(all ...*Shopper) {
 func (s *Shopper) number() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fresh := slices.DeleteFunc(slices.Clone(s.open), func(c *openRequest) bool { return c.ID != 0 })
-	slices.SortStableFunc(fresh, func(a, b *openRequest) int {
+	fresh := slices.DeleteFunc(slices.Clone(s.open), func(c *Request) bool { return c.ID != 0 })
+	slices.SortStableFunc(fresh, func(a, b *Request) int {
 		return cmp.Or(cmp.Compare(a.Since, b.Since), strings.Compare(a.Text, b.Text))
 	})
 	for _, c := range fresh {
@@ -205,7 +197,7 @@ func (s *Shopper) Requests() []Request {
 	defer s.mu.Unlock()
 	var all []Request
 	for _, c := range s.open {
-		all = append(all, c.Request)
+		all = append(all, *c)
 	}
 	slices.SortStableFunc(all, func(a, b Request) int {
 		return cmp.Or(compareBool(a.Watchdog, b.Watchdog), cmp.Compare(a.Since, b.Since),
@@ -238,8 +230,8 @@ func ScriptHash(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// turnstile is a hook that lets the commands of a client pass one at a time, in an order that does
-// not depend on which goroutine was faster.
+// turnstile lets the commands of a client pass one at a time, in an order that does not depend on
+// which goroutine was faster. Its method pass is called before the commands are sent.
 //
 // A buyer has several goroutines that may send at the same moment of virtual time: its own work, a
 // renewal, and a release that is repeated in the background. Which of them gets the idle
@@ -279,7 +271,7 @@ func (t *turnstile) next() bool {
 	return true
 }
 
-func (t *turnstile) pass(ctx context.Context, cmds ...redis.Cmder) {
+func (t *turnstile) pass(ctx context.Context, cmds []redis.Cmder) {
 	if t.life.Err() != nil {
 		return
 	}
@@ -291,22 +283,6 @@ func (t *turnstile) pass(ctx context.Context, cmds ...redis.Cmder) {
 	select {
 	case <-mine.opens:
 	case <-t.life.Done():
-	}
-}
-
-func (t *turnstile) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (t *turnstile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		t.pass(ctx, cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		t.pass(ctx, cmds...)
-		return next(ctx, cmds)
 	}
 }
 

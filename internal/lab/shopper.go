@@ -32,7 +32,7 @@ type Shopper struct {
 	mu    sync.Mutex
 	dials int // number of connections so far
 	conns []*gatedConn
-	open  []*openRequest
+	open  []*Request
 	sent  int // number of commands so far
 
 	// The state of the sale. It may be read while all goroutines are blocked.
@@ -79,7 +79,7 @@ func (s *Shopper) begin(w *World, name string) {
 	s.start = time.Now()
 	s.Process = w.start(&Process{Name: name, mutex: new(guard.Local), gate: s})
 	s.turns = &turnstile{life: s.life, notice: func() { s.note(func() {}) }}
-	s.rdb.AddHook(s.turns)
+	s.rdb.AddHook(fault.Redis{Before: s.turns.pass})
 }
 
 // Close ends the world that Begin made.

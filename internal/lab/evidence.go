@@ -12,11 +12,6 @@ import (
 // not rely on the scenario's own verdict. If the claim is false, it calls Need.
 type Claim func(w *World)
 
-type deed struct {
-	what string
-	who  string
-}
-
 // The deeds that are counted per actor.
 const (
 	HadLock    = "had"     // it had the lock
@@ -28,22 +23,22 @@ const (
 func (w *World) Record(what, who string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.deeds[deed{what, who}]++
+	w.deeds[[2]string{what, who}]++
 }
 
 // Did reports whether the deed was recorded for an actor.
 func (w *World) Did(what, who string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.deeds[deed{what, who}] > 0
+	return w.deeds[[2]string{what, who}] > 0
 }
 
 // Times returns the number of times that the deed was recorded, summed over all actors.
 func (w *World) Times(what string) (sum int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for one, n := range w.deeds {
-		if one.what == what {
+	for deed, n := range w.deeds {
+		if deed[0] == what {
 			sum += n
 		}
 	}

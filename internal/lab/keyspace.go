@@ -296,10 +296,7 @@ func (w *World) unread(err error) {
 	if err == nil || w.ctx.Err() != nil {
 		return
 	}
-	v := Unknown.Because("the keys could not be read: %v", err)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failure = &v
+	w.fail(Unknown.Because("the keys could not be read: %v", err))
 }
 
 // byMajority returns the lock that a majority of the servers stores. Its lease ends when fewer than

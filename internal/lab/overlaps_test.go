@@ -34,7 +34,7 @@ func TestOverlaps(t *testing.T) {
 		}, 0},
 		"nothing": {func(*World) {}, 0},
 	} {
-		w := &World{deeds: make(map[deed]int)}
+		w := &World{deeds: make(map[[2]string]int)}
 		tt.play(w)
 		if got := w.Overlaps(); len(got) != tt.want {
 			t.Errorf("%s: %q", name, got)

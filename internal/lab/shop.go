@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"oversell/internal/guard"
@@ -17,11 +17,7 @@ import (
 type Shop struct {
 	w       *World
 	initial int64
-
-	mu       sync.Mutex
-	Orders   int64
-	Attempts int64 // sections begun
-	buyers   int64
+	buyers  atomic.Int64
 }
 
 var (
@@ -50,7 +46,7 @@ type Buyer struct {
 
 // Buyer returns a buyer whose work takes the given time.
 func (s *Shop) Buyer(p *Process, work time.Duration) *Buyer {
-	return &Buyer{p: p, owner: fmt.Sprintf("%s/%d", p.Name, s.count(&s.buyers)), Guard: p.StockGuard(nil), work: work,
+	return &Buyer{p: p, owner: fmt.Sprintf("%s/%d", p.Name, s.buyers.Add(1)), Guard: p.StockGuard(nil), work: work,
 		sees: func(m moment, _ int64) { s.saw(p, m) }}
 }
 
@@ -75,11 +71,9 @@ func (s *Shop) saw(p *Process, m moment) {
 	w := s.w
 	switch m {
 	case works:
-		s.count(&s.Attempts)
 		w.enters(p.Name)
 		w.trace.add(p.Name, Hold, "is in the section")
 	case wrote:
-		s.count(&s.Orders)
 		w.Record(HasSold, p.Name)
 		w.Note(p.Name, "has sold a unit")
 	case leaves:
@@ -165,18 +159,7 @@ func (b *Buyer) late(err error) error {
 	return err
 }
 
-func (s *Shop) count(n *int64) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*n++
-	return *n
-}
-
-func (s *Shop) sold() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Orders
-}
+func (s *Shop) sold() int64 { return int64(s.w.Times(HasSold)) }
 
 // Audit checks that the number of units sold equals the reduction of the stock, and is at most the
 // initial stock.

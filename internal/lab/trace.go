@@ -78,18 +78,6 @@ func (t *trace) mark() (cut func()) {
 	}
 }
 
-// first returns the time of the actor's first event of a kind.
-func (t *trace) first(actor string, kind Kind) (at time.Duration, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range t.entries {
-		if e.Actor == actor && e.Kind == kind {
-			return time.Duration(e.At * float64(time.Millisecond)), true
-		}
-	}
-	return 0, false
-}
-
 // begin appends a command, or returns nil if the trace is full.
 func (t *trace) begin(actor, text string) *Event {
 	t.mu.Lock()

@@ -42,11 +42,11 @@ type World struct {
 
 	mu        sync.Mutex
 	processes []*Process
-	deeds     map[deed]int // how many times each was done
-	inside    []string     // the holders of the lock, once for each hold
-	overlaps  []string     // a sentence about each
-	steps     int          // how many times the lock was taken or given up
-	failure   *Verdict     // set if a goroutine could not go on or a server could not be read
+	deeds     map[[2]string]int // how many times an actor did something, by what and who
+	inside    []string          // the holders of the lock, once for each hold
+	overlaps  []string          // a sentence about each
+	steps     int               // how many times the lock was taken or given up
+	failure   *Verdict          // set if a goroutine could not go on or a server could not be read
 	cleanups  []func()
 	all       sync.WaitGroup
 }
@@ -60,7 +60,7 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 		Subject: c, server: s, SKU: sku,
 		turn:  make(chan struct{}, 1),
 		trace: trace{start: start},
-		names: newNames(start), deeds: make(map[deed]int),
+		names: newNames(start), deeds: make(map[[2]string]int),
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
 	w.Side = redis.NewClient(s.options(s.dial))
@@ -137,19 +137,9 @@ func (w *World) Cleanup(f func()) {
 // play runs a scenario and returns its verdict. If the scenario gets stuck, panics, or does not end
 // in time, the outcome is Unknown.
 func (w *World) play(run func(*World) Verdict, limit time.Duration) Verdict {
-	out := make(chan Verdict, 1)
-	w.all.Go(func() {
-		v := Unknown.Because("the scenario ended without a verdict")
-		defer func() {
-			if r := recover(); r != nil {
-				v = failed(r)
-			}
-			out <- v
-		}()
-		v = run(w)
-	})
+	v := Unknown.Because("the scenario ended without a verdict")
 	select {
-	case v := <-out:
+	case <-w.Go(func() { v = run(w) }):
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.failure != nil {
@@ -170,15 +160,21 @@ func (w *World) Go(f func()) <-chan struct{} {
 		defer close(done)
 		defer func() {
 			if r := recover(); r != nil {
-				v := failed(r)
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.failure = &v
+				w.fail(failed(r))
 			}
 		}()
 		f()
 	})
 	return done
+}
+
+// fail sets the outcome of the cell, unless something else failed before.
+func (w *World) fail(v Verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failure == nil {
+		w.failure = &v
+	}
 }
 
 func failed(r any) Verdict {
@@ -272,7 +268,14 @@ func (w *World) Trace(actor string, kind Kind, text string) { w.trace.add(actor,
 
 // First returns the time of an actor's first event of a kind.
 func (w *World) First(actor string, kind Kind) (at time.Duration, ok bool) {
-	return w.trace.first(actor, kind)
+	w.trace.mu.Lock()
+	defer w.trace.mu.Unlock()
+	for _, e := range w.trace.entries {
+		if e.Actor == actor && e.Kind == kind {
+			return time.Duration(e.At * float64(time.Millisecond)), true
+		}
+	}
+	return 0, false
 }
 
 // Context returns a context that ends when the cell is over.

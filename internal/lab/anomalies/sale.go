@@ -68,11 +68,12 @@ var recursiveRetry = lab.Try("recursive-retry", needsLoser, func(w *lab.World) l
 	retrying.Guard = b.StockGuard(guard.Recursive{Fixed: guard.Fixed{Delay: w.TTL / 8}})
 	second := w.Go(func() { _ = retrying.Buy() })
 	w.Together(first, second)
-	lab.Need(s.Orders > 1, "A or B bought nothing")
-	if s.Orders > 2 {
-		return w.Broke("B", "B wanted one unit and bought %d", s.Orders-1)
+	orders := w.Times(lab.HasSold)
+	lab.Need(orders > 1, "A or B bought nothing")
+	if orders > 2 {
+		return w.Broke("B", "B wanted one unit and bought %d", orders-1)
 	}
-	return lab.Holds.Because("B wanted one unit and bought %d", s.Orders-1)
+	return lab.Holds.Because("B wanted one unit and bought %d", orders-1)
 }, sold("A"), refused("B"))
 
 var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdict {
@@ -104,12 +105,12 @@ var optimisticAborts = lab.Try("optimistic-aborts", nil, func(w *lab.World) lab.
 		}
 	}
 	w.Together(all...)
-	aborts := s.Attempts - s.Orders
+	orders, attempts := w.Times(lab.HasSold), w.Times(lab.HadLock)
 	text := "%d sales took %d attempts"
-	if aborts > abortsPerSale*s.Orders {
-		return w.Broke("", text, s.Orders, s.Attempts)
+	if attempts-orders > abortsPerSale*orders {
+		return w.Broke("", text, orders, attempts)
 	}
-	return lab.Holds.Because(text, s.Orders, s.Attempts)
+	return lab.Holds.Because(text, orders, attempts)
 }, sold("A", "B", "C"))
 
 var earlyRelease = lab.Try("released-before-commit", needsSharedLock, func(w *lab.World) lab.Verdict {

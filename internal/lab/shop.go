@@ -161,19 +161,24 @@ func (b *Buyer) late(err error) error {
 
 func (s *Shop) sold() int64 { return int64(s.w.Times(HasSold)) }
 
-// Audit checks that the number of units sold equals the reduction of the stock, and is at most the
-// initial stock.
+// Audit audits the sale at its end.
 func (s *Shop) Audit() Verdict {
 	left, err := s.w.Side.Get(s.w.ctx, s.w.StockKey()).Int64()
 	Need(err == nil, "the stock could not be read: %v", err)
-	sold, missing := s.sold(), s.initial-left
+	return s.w.Audit(s.initial, left, s.sold())
+}
+
+// Audit checks that the number of units sold equals the reduction of the stock, and is at most the
+// initial stock.
+func (w *World) Audit(initial, left, sold int64) Verdict {
+	missing := initial - left
 	switch {
-	case sold > s.initial:
-		return s.w.Broke("", "%d of %d units were sold", sold, s.initial)
+	case sold > initial:
+		return w.Broke("", "%d of %d units were sold", sold, initial)
 	case sold > missing:
-		return s.w.Broke("", "%d units are sold, and the stock is down by %d", sold, missing)
+		return w.Broke("", "%d units are sold, and the stock is down by %d", sold, missing)
 	case sold < missing:
-		return s.w.Broke("", "the stock is down by %d, and %d are sold", missing, sold)
+		return w.Broke("", "the stock is down by %d, and %d are sold", missing, sold)
 	}
 	return Holds.Because("%d sold, and the stock is down by %d", sold, missing)
 }

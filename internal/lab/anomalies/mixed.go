@@ -153,16 +153,7 @@ func (f *flashSale) serve(cfg stock.Config) *stock.Service {
 func (f *flashSale) audit() lab.Verdict {
 	a, err := f.till.Audit(f.w.Context(), f.w.SKU)
 	lab.Need(err == nil, "the stock could not be read: %v", err)
-	missing := a.Initial - a.Remaining
-	switch {
-	case a.Oversold > 0:
-		return f.w.Broke("", "%d of %d units were sold", a.Sold, a.Initial)
-	case a.LostUpdates > 0:
-		return f.w.Broke("", "%d units are sold, and the stock is down by %d", a.Sold, missing)
-	case a.Stock.Stranded() > 0:
-		return f.w.Broke("", "the stock is down by %d, and %d are sold", missing, a.Sold)
-	}
-	return lab.Holds.Because("%d sold, and the stock is down by %d", a.Sold, missing)
+	return f.w.Audit(a.Initial, a.Remaining, a.Sold)
 }
 
 // outlet is an instance of the shop that sells by one strategy.

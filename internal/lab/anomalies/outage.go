@@ -44,24 +44,20 @@ func handedOver(w *lab.World, first, next string) lab.Verdict {
 }
 
 var failover = lab.Try("failover", needsForgetful, func(w *lab.World) lab.Verdict {
-	a, b := w.Start("A").Holder(), w.Start("B").Holder()
-	a.MustLock()
-	w.Sleep(w.TTL / 20)
-	w.LoseLock(1, "a replica that never received the lock takes over")
-	return overlap(w, a, b)
+	return overlap(w, func() { w.LoseLock(1, "a replica that never received the lock takes over") })
 }, had("A"), answered("B"))
 
 var restartForgets = lab.Try("restart-forgets-lock", needsForgetful, func(w *lab.World) lab.Verdict {
+	n := w.Majority()
+	return overlap(w, func() { w.LoseLock(n, w.ServerNames(n)+" restarted, empty") })
+}, had("A"), answered("B"))
+
+// overlap lets B ask for the lock after A has taken it and the fault has hit the servers.
+func overlap(w *lab.World, fault func()) lab.Verdict {
 	a, b := w.Start("A").Holder(), w.Start("B").Holder()
 	a.MustLock()
 	w.Sleep(w.TTL / 20)
-	n := w.Majority()
-	w.LoseLock(n, w.ServerNames(n)+" restarted, empty")
-	return overlap(w, a, b)
-}, had("A"), answered("B"))
-
-// overlap lets b ask for the lock while a holds it.
-func overlap(w *lab.World, a, b *lab.Holder) lab.Verdict {
+	fault()
 	_ = b.Try()
 	w.Sleep(w.TTL / 20)
 	b.Done()
@@ -74,7 +70,9 @@ var clockMinority = lab.Scenario{
 	Requires:      []lab.Claim{had("A"), answered("B")},
 	Clocks:        true,
 	NotApplicable: needsMinority,
-	Run:           func(w *lab.World) lab.Verdict { return jump(w, w.Servers()-w.Majority()) },
+	Run: func(w *lab.World) lab.Verdict {
+		return overlap(w, func() { w.JumpClocks(w.Servers() - w.Majority()) })
+	},
 }
 
 var clockMajority = lab.Scenario{
@@ -82,24 +80,13 @@ var clockMajority = lab.Scenario{
 	Requires:      []lab.Claim{had("A"), answered("B")},
 	Clocks:        true,
 	NotApplicable: needsWallClock,
-	Run:           func(w *lab.World) lab.Verdict { return jump(w, w.Majority()) },
+	Run:           func(w *lab.World) lab.Verdict { return overlap(w, func() { w.JumpClocks(w.Majority()) }) },
 }
 
 func needsMinority(c lab.Subject) string {
-	if why := needsWallClock(c); why != "" {
-		return why
-	}
-	if c.Needs != catalog.NeedsNodes {
+	why := needsWallClock(c)
+	if why == "" && c.Needs != catalog.NeedsNodes {
 		return "one server keeps it, and one server has no minority"
 	}
-	return ""
-}
-
-// jump sets the clocks of n servers ahead by the ttl while A has the lock, and lets B ask for it.
-func jump(w *lab.World, n int) lab.Verdict {
-	a, b := w.Start("A").Holder(), w.Start("B").Holder()
-	a.MustLock()
-	w.Sleep(w.TTL / 20)
-	w.JumpClocks(n)
-	return overlap(w, a, b)
+	return why
 }

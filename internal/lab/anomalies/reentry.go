@@ -1,11 +1,6 @@
 package anomalies
 
-import (
-	"context"
-	"errors"
-
-	"oversell/internal/lab"
-)
+import "oversell/internal/lab"
 
 var nestedAcquire = lab.Try("nested-acquire", needsLock, func(w *lab.World) lab.Verdict {
 	a := w.Start("A")
@@ -73,11 +68,3 @@ var sharedToken = lab.Try("token-not-unique", needsRemoteLock, func(w *lab.World
 	_ = c.Try()
 	return w.Exclusive()
 }, had("A"), refused("C"), lab.IsLock)
-
-// errCancelled is the cause of a cancelled wait. No other error equals it.
-var errCancelled = errors.New("the buyer has left")
-
-func cancellable(w *lab.World) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(w.Context())
-	return ctx, func() { cancel(errCancelled) }
-}

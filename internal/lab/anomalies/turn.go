@@ -111,12 +111,18 @@ var retryStorm = lab.Try("retry-storm", needsCommands, func(w *lab.World) lab.Ve
 	for _, p := range processes {
 		commands += p.Asked()
 	}
-	close(served)
-	var waits []time.Duration
-	for waited := range served {
-		waits = append(waits, waited)
+	lab.Need(len(served) == callers, "%d of %d callers had the lock", len(served), callers)
+	waits := make([]time.Duration, callers)
+	for i := range waits {
+		waits[i] = <-served
 	}
-	return storm(w, commands, callers, waits)
+	slices.Sort(waits)
+	note := fmt.Sprintf("%d commands for %d locks; the median wait is %s, the longest %s",
+		commands, callers, lab.About(waits[callers/2]), lab.About(waits[callers-1]))
+	if commands > commandsPerHold*callers {
+		return w.Broke("", "%s", note)
+	}
+	return lab.Holds.Because("%s", note)
 }, unlessInMemory(oneAtATime))
 
 func oneOfMany(w *lab.World, p *lab.Process, g guard.Guard, i int, served chan<- time.Duration) {
@@ -133,15 +139,4 @@ func oneOfMany(w *lab.World, p *lab.Process, g guard.Guard, i int, served chan<-
 			return
 		}
 	}
-}
-
-func storm(w *lab.World, commands, callers int, waits []time.Duration) lab.Verdict {
-	lab.Need(len(waits) == callers, "%d of %d callers had the lock", len(waits), callers)
-	slices.Sort(waits)
-	note := fmt.Sprintf("%d commands for %d locks; the median wait is %s, the longest %s",
-		commands, len(waits), lab.About(waits[len(waits)/2]), lab.About(waits[len(waits)-1]))
-	if commands > commandsPerHold*len(waits) {
-		return w.Broke("", "%s", note)
-	}
-	return lab.Holds.Because("%s", note)
 }

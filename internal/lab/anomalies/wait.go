@@ -63,18 +63,21 @@ var waitCancelled = lab.Try("wait-not-cancelled", needsLock, func(w *lab.World) 
 	return lab.Holds.Because("the wait ends at once")
 }, had("A"))
 
+// errCancelled is the cause of a cancelled wait. No other error equals it.
+var errCancelled = errors.New("the buyer has left")
+
 // cancelledWait lets B wait for A's lock, and cancels the wait.
 func cancelledWait(w *lab.World) (took time.Duration, err error) {
 	a := w.Start("A")
 	b := a.Another("B")
 	kept(w, a)
-	ctx, cancel := cancellable(w)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(w.Context())
+	defer cancel(errCancelled)
 	out := waiting(w, b, ctx)
 	w.Sleep(w.TTL / 5)
 	stillWaits("B", out)
 	w.Note("B", "is cancelled")
-	cancel()
+	cancel(errCancelled)
 	return ended(w, out, w.TTL/5)
 }
 

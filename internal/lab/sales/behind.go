@@ -47,22 +47,12 @@ type seller interface {
 type behind struct {
 	*onSale
 	audit seller // sells the remaining units at the end, without faults
-	books bookkeeper
+
+	mu       sync.Mutex
+	accepted []string // ids of the accepted orders
 
 	stops  []func()        // stop the consumers
 	denied map[string]bool // accepted orders whose buyers were told "not accepted"
-}
-
-// bookkeeper remembers which orders were accepted. It is safe for concurrent use.
-type bookkeeper struct {
-	mu       sync.Mutex
-	accepted []string
-}
-
-func (b *bookkeeper) add(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.accepted = append(b.accepted, id)
 }
 
 func openBehind(w *lab.World, units int64) *behind {
@@ -133,7 +123,9 @@ func (r realSeller) buy(ctx context.Context, owner string) error {
 	done, err := r.Deduct(ctx, stock.Request{SKU: r.b.item.SKU, Quantity: 1, Strategy: r.b.w.Subject.Name,
 		Owner: owner})
 	if err == nil && done.State == stock.StateAccepted {
-		r.b.books.add(done.Order.ID)
+		r.b.mu.Lock()
+		defer r.b.mu.Unlock()
+		r.b.accepted = append(r.b.accepted, done.Order.ID)
 	}
 	return err
 }
@@ -215,11 +207,11 @@ func (b *behind) start(name string) *writer {
 func (p *writer) buys() error {
 	p.w.Sleep(tick)
 	err := p.buy(p.w.Context(), p.name)
+	good := "has an order"
 	if streams(p.w.Subject) {
-		p.say(hasOrder, err, "is told that its order is accepted")
-	} else {
-		p.say(hasOrder, err, "has an order")
+		good = "is told that its order is accepted"
 	}
+	p.say(hasOrder, err, good)
 	return err
 }
 
@@ -242,6 +234,17 @@ func (p *writer) writes() (done <-chan struct{}) {
 	return done
 }
 
+// tryBehind is like try, but for a subject of Behind.
+func tryBehind(
+	anomaly string, whyNot func(lab.Subject) string, units int64, run func(b *behind), requires ...lab.Claim,
+) lab.Scenario {
+	return lab.Try(anomaly, whyNot, func(w *lab.World) lab.Verdict {
+		b := openBehind(w, units)
+		run(b)
+		return b.verdict()
+	}, requires...)
+}
+
 // verdict waits until all orders are written, sells the remaining units, and checks that every unit
 // is sold once.
 func (b *behind) verdict() lab.Verdict {
@@ -254,7 +257,7 @@ func (b *behind) verdict() lab.Verdict {
 	if _, broken := b.counted(rest); broken.Outcome != "" {
 		return broken
 	}
-	for _, id := range b.books.accepted {
+	for _, id := range b.accepted {
 		written := b.written(id)
 		switch {
 		case written && b.denied[id]:
@@ -297,7 +300,7 @@ func (b *behind) sellRest() (rest int64) {
 // some of them.
 func (b *behind) ask() {
 	b.denied = make(map[string]bool)
-	for _, id := range b.books.accepted {
+	for _, id := range b.accepted {
 		if !b.written(id) {
 			b.denied[id] = true
 			b.w.Note("", "the buyer of an accepted order asks, and is told that it is not")

@@ -12,34 +12,31 @@ func lacksConsumer(c lab.Subject) string {
 	return ""
 }
 
-var diesAfterReading = lab.Try("consumer-dies-after-reading", lacksConsumer, func(w *lab.World) lab.Verdict {
-	b := openBehind(w, 1)
+var diesAfterReading = tryBehind("consumer-dies-after-reading", lacksConsumer, 1, func(b *behind) {
 	a, c, d := b.start("A"), b.start("C"), b.start("D")
 	_ = a.buys()
 	c.killedAt(c.writesAlone, beginsToWrite)
-	return b.takenOverBy(d)
+	d.takesOver()
 }, had(hasOrder, "A"))
 
-var diesBeforeAcknowledging = lab.Try("consumer-dies-before-acknowledging", func(c lab.Subject) string {
+var diesBeforeAcknowledging = tryBehind("consumer-dies-before-acknowledging", func(c lab.Subject) string {
 	if c.Name == ackFirst {
 		return "it acknowledges before it writes"
 	}
 	return lacksConsumer(c)
-}, func(w *lab.World) lab.Verdict {
-	b := openBehind(w, 2)
+}, 2, func(b *behind) {
 	a, c, d := b.start("A"), b.start("C"), b.start("D")
 	_ = a.buys()
 	c.killedAt(c.writesAlone, func(cmd fault.Command) bool { return cmd.Is("XACK") || cmd.Script() })
 	lab.Need(b.sold() == 1, "the order is not written")
-	return b.takenOverBy(d)
+	d.takesOver()
 }, had(hasOrder, "A"))
 
-var diesBetweenTwoOrders = lab.Try("consumer-dies-between-two-orders", lacksConsumer, func(w *lab.World) lab.Verdict {
-	b := openBehind(w, 3)
+var diesBetweenTwoOrders = tryBehind("consumer-dies-between-two-orders", lacksConsumer, 3, func(b *behind) {
 	one, two, c, d := b.start("A"), b.start("B"), b.start("C"), b.start("D")
 	_, _ = one.buys(), two.buys()
-	c.killedAt(c.writesAlone, halfway(w.Subject))
-	return b.takenOverBy(d)
+	c.killedAt(c.writesAlone, halfway(b.w.Subject))
+	d.takesOver()
 }, had(hasOrder, "A", "B"))
 
 // halfway returns a Match for the statement that a consumer sends halfway through its work on two
@@ -56,56 +53,51 @@ func halfway(c lab.Subject) lab.Match {
 	}
 }
 
-var databaseReplyLost = lab.Try("database-reply-lost", nil, func(w *lab.World) lab.Verdict {
-	b := openBehind(w, 2)
+var databaseReplyLost = tryBehind("database-reply-lost", nil, 2, func(b *behind) {
 	a := b.start("A")
-	if !streams(w.Subject) {
+	if !streams(b.w.Subject) {
 		a.LoseReply(writesOrder)
 		_ = a.buys()
-		return b.verdict()
+		return
 	}
 	d := b.start("D")
-	if w.Subject.Name == luaStream {
+	if b.w.Subject.Name == luaStream {
 		d.LoseReply(commitOf("INSERT INTO `oversell_orders`"))
 	} else {
 		d.LoseReply(writesOrder)
 	}
 	_ = a.buys()
-	return b.takenOverBy(d)
+	d.takesOver()
 }, had(wasTold, "A"))
 
-var twoConsumers = lab.Try("two-consumers-at-once", lacksConsumer, func(w *lab.World) lab.Verdict {
-	b := openBehind(w, 2)
+var twoConsumers = tryBehind("two-consumers-at-once", lacksConsumer, 2, func(b *behind) {
 	a, c, d := b.start("A"), b.start("C"), b.start("D")
 	_ = a.buys()
 	stop := c.Park(beginsToWrite)
 	c.mustPark(stop, c.writes())
 	d.writes()
-	w.Sleep(3 * b.claimAfter())
+	b.w.Sleep(3 * b.claimAfter())
 	stop.Release()
-	w.Sleep(b.claimAfter())
-	return b.verdict()
+	b.w.Sleep(b.claimAfter())
 }, had(hasOrder, "A"))
 
-var redisLosesAccepted = lab.Try("redis-loses-accepted-orders", lacksConsumer, func(w *lab.World) lab.Verdict {
-	b := openBehind(w, 2)
+var redisLosesAccepted = tryBehind("redis-loses-accepted-orders", lacksConsumer, 2, func(b *behind) {
 	one, two, c, d := b.start("A"), b.start("B"), b.start("C"), b.start("D")
 	_ = one.buys()
 	stop := c.Park(beginsToWrite)
 	c.mustPark(stop, c.writes())
-	w.LoseKeys("Redis loses everything about the item")
-	if w.Subject.Name != luaStream {
+	b.w.LoseKeys("Redis loses everything about the item")
+	if b.w.Subject.Name != luaStream {
 		d.repairs() // package stock recounts on the next request
 	}
 	_ = two.buys()
 	d.writes()
-	w.Sleep(2 * b.claimAfter())
-	if w.Subject.Name == luaStream {
+	b.w.Sleep(2 * b.claimAfter())
+	if b.w.Subject.Name == luaStream {
 		b.ask() // package naive does not know the state of an order
 	}
 	stop.Release()
-	w.Sleep(b.claimAfter())
-	return b.verdict()
+	b.w.Sleep(b.claimAfter())
 }, had(hasOrder, "A", "B"))
 
 // writesAlone writes accepted orders until the process is killed.
@@ -115,10 +107,9 @@ func (p *writer) writesAlone() error {
 	return nil
 }
 
-// takenOverBy starts a consumer that takes over the orders that another consumer has left, and
-// returns the verdict.
-func (b *behind) takenOverBy(d *writer) lab.Verdict {
-	d.writes()
-	b.w.Sleep(3 * b.claimAfter())
-	return b.verdict()
+// takesOver writes in the background, and waits until the orders that another consumer has left
+// are taken over.
+func (p *writer) takesOver() {
+	p.writes()
+	p.w.Sleep(3 * p.b.claimAfter())
 }

@@ -9,40 +9,33 @@ import (
 	"oversell/internal/payment"
 )
 
-var latePayment = lab.Try("late-payment", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var latePayment = try("late-payment", 1, func(s *sale) {
 	a, b := s.shop("A"), s.shop("B")
 	h := a.take("A")
 	a.midway(func() error { return a.pay(h) }, func() { b.resell(h) })
-	return s.verdict()
 }, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A"))
 
-var extendedAfterSold = lab.Try("extended-after-sold", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var extendedAfterSold = try("extended-after-sold", 1, func(s *sale) {
 	a, b := s.shop("A"), s.shop("B")
 	h := a.take("A")
 	a.midway(func() error { return a.extend(h) }, func() { b.resell(h) })
 	_ = a.pay(h)
-	return s.verdict()
 }, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A"))
 
-var sweepAgainstPayment = lab.Try("sweep-against-payment", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var sweepAgainstPayment = try("sweep-against-payment", 1, func(s *sale) {
 	a, c := s.shop("A"), s.shop("C")
 	h := a.take("A")
 	parked := a.Park(writes)
 	paying := a.begin(func() error { return a.pay(h) })
 	a.mustPark(parked, paying)
 	s.expire(h)
-	c.midway(func() error { _, err := c.sweep(); return err }, func() {
+	c.midway(c.sweep, func() {
 		parked.Release()
-		w.Must(paying, "the end of A")
+		s.w.Must(paying, "the end of A")
 	})
-	return s.verdict()
 }, had(hasHold, "A"), had(wasTold, "A", "C"))
 
-var releasedStillPayable = lab.Try("released-still-payable", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var releasedStillPayable = try("released-still-payable", 1, func(s *sale) {
 	a, b, d := s.shop("A"), s.shop("B"), s.shop("D")
 	h := a.take("A")
 	a.midway(func() error { return a.pay(h) }, func() {
@@ -50,45 +43,38 @@ var releasedStillPayable = lab.Try("released-still-payable", nil, func(w *lab.Wo
 		lab.Need(err == nil, "the hold could not be released: %v", err)
 		_ = b.pay(b.take("B"))
 	})
-	return s.verdict()
 }, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D"))
 
-var capturedTwice = lab.Try("captured-twice", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var capturedTwice = try("captured-twice", 1, func(s *sale) {
 	a, d := s.shop("A"), s.shop("D")
 	h := a.take("A")
 	a.midway(func() error { return a.pay(h) }, func() { _ = d.pay(h) })
-	return s.verdict()
 }, had(hasHold, "A"), had(hasOrder, "D"), had(hasRefund, "A"))
 
-var replyLostAfterCapture = lab.Try("reply-lost-after-capture", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var replyLostAfterCapture = try("reply-lost-after-capture", 1, func(s *sale) {
 	a, b, d := s.shop("A"), s.shop("B"), s.shop("D")
 	h := a.take("A")
 	s.faults(payment.Faults{LoseReplyTo: []string{payment.OpCapture}})
-	w.Note("", "the provider loses its replies to captures")
+	s.w.Note("", "the provider loses its replies to captures")
 	_ = a.pay(h)
 	s.faults(payment.Faults{})
 	lost := s.lastPayment()
 	b.resell(h)
 	_ = d.webhook(lost)
-	return s.verdict()
 }, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D"), had(hasRefund, "D"))
 
 func (s *sale) faults(f payment.Faults) {
-	err := s.provider.client.SetFaults(s.w.Context(), f)
+	err := s.client.SetFaults(s.w.Context(), f)
 	lab.Need(err == nil, "the provider could not be told its faults: %v", err)
 }
 
-var orderWithoutStatus = lab.Try("killed-between-order-and-hold", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var orderWithoutStatus = try("killed-between-order-and-hold", 1, func(s *sale) {
 	a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
 	h := a.take("A")
-	a.killedAt(func() error { return a.pay(h) }, secondWrite(w.Subject))
+	a.killedAt(func() error { return a.pay(h) }, secondWrite(s.w.Subject))
 	s.expire(h)
-	_, _ = c.sweep()
+	_ = c.sweep()
 	_ = d.webhook(s.lastPayment())
-	return s.verdict()
 }, had(hasHold, "A"), had(wasTold, "C", "D"))
 
 // secondWrite returns a Match for the second of the two writes after a payment: the order and the

@@ -1,54 +1,51 @@
 package sales
 
 import (
+	"time"
+
 	"oversell/internal/holds"
 	"oversell/internal/lab"
 )
 
-var doubleRelease = lab.Try("double-release", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var doubleRelease = try("double-release", 1, func(s *sale) {
 	a, d := s.shop("A"), s.shop("D")
 	h := a.take("A")
 	a.midway(func() error { return a.release(h) }, func() { _ = d.release(h) })
-	return s.verdict()
 }, had(hasHold, "A"), had(wasTold, "A", "D"))
 
-var cancelledTwice = lab.Try("cancelled-twice", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var cancelledTwice = try("cancelled-twice", 1, func(s *sale) {
 	a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
 	h := a.take("A")
 	_ = a.pay(h)
 	c.midway(func() error { return c.cancel(h) }, func() { _ = d.cancel(h) })
-	return s.verdict()
 }, had(hasHold, "A"), had(hasOrder, "A"), had(wasTold, "C", "D"), had(hasRefund, "D"))
 
-var twoSweepers = lab.Try("two-sweepers", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var twoSweepers = try("two-sweepers", 1, func(s *sale) {
 	a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
 	s.expire(a.take("A"))
-	c.midway(func() error { _, err := c.sweep(); return err }, func() { _, _ = d.sweep() })
-	return s.verdict()
+	c.midway(c.sweep, func() { _ = d.sweep() })
 }, had(hasHold, "A"), had(wasTold, "C", "D"))
 
-var compensation = lab.Try("compensation-clobbers-next-holder", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var compensation = try("compensation-clobbers-next-holder", 1, func(s *sale) {
 	a, b, c := s.shop("A"), s.shop("B"), s.shop("C")
 	h := a.take("A")
 	var next = h
 	a.midway(func() error { return a.release(h) }, func() {
 		s.expire(h)
-		_, _ = c.sweep()
+		_ = c.sweep()
 		next = b.take("B")
 	})
 	_ = b.pay(next)
-	return s.verdict()
 }, had(hasHold, "A", "B"), had(wasTold, "A", "C"), had(hasOrder, "B"))
 
 var clockDiffers = lab.Try("clock-differs", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
-	a, b, c := s.shop("A"), s.shop("B"), s.shopWith("C", shopConfig{ahead: 2 * w.TTL})
+	a, b := s.shop("A"), s.shop("B")
+	c := s.shop("C", func(on *holds.Backends) {
+		on.Now = func() time.Time { return time.Now().Add(2 * w.TTL) }
+	})
 	h := a.take("A")
-	_, _ = c.sweep()
+	_ = c.sweep()
 	next, err := b.ask("B", 0)
 	if paid := a.pay(h); paid != nil {
 		return w.Broke("A", "A pays in time, and is refused: %s", told(w, paid))
@@ -61,7 +58,7 @@ var clockDiffers = lab.Try("clock-differs", nil, func(w *lab.World) lab.Verdict 
 
 var sweepWithoutTraffic = lab.Try("sweep-only-with-traffic", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
-	till := s.serve(s.db, s.audit.Stage, s.provider.client, w.TTL/4)
+	till := s.serve(s.db, s.audit.Stage, s.client, w.TTL/4)
 	_, err := till.Hold(w.Context(), holds.Ask{Stage: w.Subject.Name, SKU: s.item.SKU, Buyer: "A", Quantity: 1})
 	lab.Need(err == nil, "A got no hold: %v", err)
 	w.Record(hasHold, "A")

@@ -8,28 +8,26 @@ import (
 	"oversell/internal/lab"
 )
 
-var repairInFlight = lab.Try("repair-with-units-in-flight", lacksRepair, func(w *lab.World) lab.Verdict {
-	b := openBehind(w, 1)
+var repairInFlight = tryBehind("repair-with-units-in-flight", lacksRepair, 1, func(b *behind) {
 	one, other, c := b.start("A"), b.start("B"), b.start("C")
 	stop, bought := b.inFlight(one)
 	c.repairs()
 	_ = other.buys()
 	stop.Release()
-	w.Must(bought, "the end of A")
-	return b.verdict()
+	b.w.Must(bought, "the end of A")
 }, had(wasTold, "A", "B", "C"))
 
-var repairAfterCrash = lab.Try("repair-after-a-crash", lacksRepair, func(w *lab.World) lab.Verdict {
-	b := openBehind(w, 2)
+var repairAfterCrash = tryBehind("repair-after-a-crash", lacksRepair, 2, func(b *behind) {
 	a, other, c := b.start("A"), b.start("B"), b.start("C")
-	if streams(w.Subject) {
-		a.killedAfter(a.buys, accepts)
+	if streams(b.w.Subject) {
+		stop := lab.NewPause()
+		a.Inject(accepts, 1, "is killed before the reply arrives", stop.After)
+		a.killedIn(a.buys, stop)
 	} else {
 		a.killedAt(a.buys, writesOrder)
 	}
 	c.repairs()
 	_ = other.buys()
-	return b.verdict()
 }, had(wasTold, "A", "C"), had(hasOrder, "B"))
 
 func accepts(cmd fault.Command) bool {
@@ -37,28 +35,18 @@ func accepts(cmd fault.Command) bool {
 		func(arg string) bool { return strings.HasSuffix(arg, ":stream") })
 }
 
-// killedAfter runs f until the reply to a matching command is on its way, and kills the process
-// before the reply arrives.
-func (p *writer) killedAfter(f func() error, match lab.Match) {
-	stop := lab.NewPause()
-	p.Inject(match, 1, "is killed before the reply arrives", stop.After)
-	p.killedIn(f, stop)
-}
-
-var absoluteSave = lab.Try("absolute-save", func(c lab.Subject) string {
+var absoluteSave = tryBehind("absolute-save", func(c lab.Subject) string {
 	if lacksRepair(c) != "" {
 		return "it would save as " + overwrite + " does"
 	}
 	return ""
-}, func(w *lab.World) lab.Verdict {
-	b := openBehind(w, 2)
+}, 2, func(b *behind) {
 	a, other, c := b.start("A"), b.start("B"), b.start("C")
 	save := c.opensForm()
 	_ = a.buys()
 	b.units++
 	c.saves(save)
 	_ = other.buys()
-	return b.verdict()
 }, had(hasOrder, "A"), had(wasTold, "C"))
 
 // opensForm opens the admin's form, which reads the number of units left.

@@ -18,6 +18,7 @@ import (
 
 	"oversell/internal/holds"
 	"oversell/internal/lab"
+	"oversell/internal/payment"
 	"oversell/internal/stock"
 )
 
@@ -50,7 +51,8 @@ type sale struct {
 	*onSale
 	audit *shop // sells the remaining units at the end, without faults
 
-	provider *provider
+	provider *payment.Server
+	client   *payment.Client // of the lab itself
 
 	mu       sync.Mutex
 	payments []string // ids, in the order in which they were authorised
@@ -59,11 +61,12 @@ type sale struct {
 
 func open(w *lab.World, units int64) *sale {
 	s := &sale{onSale: put(w, stock.Item{Initial: units, Keeper: stock.InHolds}), provider: newProvider()}
+	s.client = newClient(s.provider)
 	w.Cleanup(s.forget)
 	w.NameKey("oversell:h1:"+w.SKU, "h1")
 	w.NameKey("oversell:h1:"+w.SKU+":"+s.item.SaleID, "h1")
 	stage := s.stage(holds.Backends{Redis: w.Side, DB: pool(s.db)}, s.db)
-	s.audit = &shop{s: s, Stage: stage, till: s.serve(s.db, stage, s.provider.client, never)}
+	s.audit = &shop{s: s, Stage: stage, till: s.serve(s.db, stage, s.client, never)}
 	return s
 }
 
@@ -135,6 +138,15 @@ func (s *sale) newID(who string) string {
 	s.w.NameKey(id, "hold-"+who)
 	s.w.NameKey("oversell:h1:hold:"+id, "hold:"+who)
 	return id
+}
+
+// try returns a scenario about a sale of some units. At its end, the verdict on the sale is returned.
+func try(anomaly string, units int64, run func(s *sale), requires ...lab.Claim) lab.Scenario {
+	return lab.Try(anomaly, nil, func(w *lab.World) lab.Verdict {
+		s := open(w, units)
+		run(s)
+		return s.verdict()
+	}, requires...)
 }
 
 // verdict sells the remaining units, and checks that every unit is sold once and every payment has

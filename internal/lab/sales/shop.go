@@ -1,7 +1,6 @@
 package sales
 
 import (
-	"database/sql"
 	"errors"
 	"strings"
 	"time"
@@ -26,20 +25,16 @@ type shop struct {
 	s    *sale
 }
 
-func (s *sale) shop(name string) *shop { return s.shopWith(name, shopConfig{}) }
-
-type shopConfig struct {
-	ahead     time.Duration // the clock of the shop is ahead by this
-	isolation sql.IsolationLevel
-}
-
-func (s *sale) shopWith(name string, c shopConfig) *shop {
+// shop starts a shop. The changes apply to its backends.
+func (s *sale) shop(name string, changes ...func(*holds.Backends)) *shop {
 	p := start(s.w, name)
 	db := p.Database()
-	b := holds.Backends{Redis: p.Redis(), DB: pool(db), Isolation: c.isolation,
-		Now: func() time.Time { return time.Now().Add(c.ahead) }}
+	b := holds.Backends{Redis: p.Redis(), DB: pool(db)}
+	for _, change := range changes {
+		change(&b)
+	}
 	one := &shop{actor: p, s: s, Stage: s.stage(b, db)}
-	one.till = s.serve(db, one.Stage, cashier{one, newClient(s.provider.server)}, never)
+	one.till = s.serve(db, one.Stage, cashier{one, newClient(s.provider)}, never)
 	return one
 }
 
@@ -101,7 +96,7 @@ func (p *shop) buy() error {
 // resell lets a hold expire, and sells its unit to a buyer of this shop.
 func (p *shop) resell(h holds.Hold) {
 	p.s.expire(h)
-	_, _ = p.sweep()
+	_ = p.sweep()
 	_ = p.pay(p.take(p.name))
 }
 
@@ -131,10 +126,10 @@ func (p *shop) cancel(h holds.Hold) error {
 	return err
 }
 
-func (p *shop) sweep() (n int, err error) {
-	n, err = p.Sweep(p.s.w.Context(), p.s.item.SKU, 100)
+func (p *shop) sweep() error {
+	_, err := p.Sweep(p.s.w.Context(), p.s.item.SKU, 100)
 	p.say(wasTold, err, "has swept")
-	return n, err
+	return err
 }
 
 func (p actor) say(done string, err error, good string) {

@@ -5,19 +5,18 @@ import (
 	"strings"
 
 	"oversell/internal/fault"
+	"oversell/internal/holds"
 	h1 "oversell/internal/holds/h1_counter"
 	h3 "oversell/internal/holds/h3_claim"
 	"oversell/internal/lab"
 )
 
-var lastUnit = lab.Try("last-unit-raced", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var lastUnit = try("last-unit-raced", 1, func(s *sale) {
 	a, b := s.shop("A"), s.shop("B")
 	// The first read initializes the counter of h1_counter.
-	_, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
+	_, err := s.audit.Units(s.w.Context(), s.item.SKU, s.item.SaleID)
 	lab.Need(err == nil, "the units could not be counted: %v", err)
 	a.midway(a.buy, func() { _ = b.pay(b.take("B")) })
-	return s.verdict()
 }, had(hasHold, "B"), had(hasOrder, "B"), had(wasTold, "A"))
 
 var limitOutside = lab.Try("limit-outside-the-step", nil, func(w *lab.World) lab.Verdict {
@@ -66,11 +65,10 @@ func (s *sale) evict() {
 	s.w.Trace("", lab.Fault, "Redis evicts h1:left")
 }
 
-var killedWithUnits = lab.Try("killed-with-units", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var killedWithUnits = try("killed-with-units", 1, func(s *sale) {
 	a, b := s.shop("A"), s.shop("B")
 	take := func() error { _, err := a.ask("A", 0); return err }
-	if w.Subject.Name == h1.Name {
+	if s.w.Subject.Name == h1.Name {
 		a.killedAt(take, func(cmd fault.Command) bool {
 			return cmd.Is("SET") && strings.HasPrefix(cmd.Args[1], "oversell:h1:hold:")
 		})
@@ -78,13 +76,11 @@ var killedWithUnits = lab.Try("killed-with-units", nil, func(w *lab.World) lab.V
 		a.killedAt(take, lab.Sends("INSERT INTO oversell_holds "))
 	}
 	_ = b.buy()
-	return s.verdict()
 }, had(wasTold, "A", "B"))
 
-var replyLostAfterTake = lab.Try("reply-lost-after-take", nil, func(w *lab.World) lab.Verdict {
-	s := open(w, 1)
+var replyLostAfterTake = try("reply-lost-after-take", 1, func(s *sale) {
 	a, b := s.shop("A"), s.shop("B")
-	switch w.Subject.Name {
+	switch s.w.Subject.Name {
 	case h1.Name:
 		a.LoseReply(func(cmd fault.Command) bool { return cmd.Is("DECRBY") })
 	case h3.Name:
@@ -94,7 +90,6 @@ var replyLostAfterTake = lab.Try("reply-lost-after-take", nil, func(w *lab.World
 	}
 	_ = a.buy()
 	_ = b.buy()
-	return s.verdict()
 }, had(wasTold, "A", "B"))
 
 func commitOf(text string) lab.Match {
@@ -124,8 +119,8 @@ var snapshot = lab.Scenario{
 			return lastUnitOfPool(w)
 		}
 		s := open(w, 1)
-		a, b := s.shopWith("A", shopConfig{isolation: sql.LevelRepeatableRead}),
-			s.shopWith("B", shopConfig{isolation: sql.LevelRepeatableRead})
+		repeatable := func(on *holds.Backends) { on.Isolation = sql.LevelRepeatableRead }
+		a, b := s.shop("A", repeatable), s.shop("B", repeatable)
 		a.parkedAt(lab.Sends("UPDATE oversell_items "), a.buy, func() { _ = b.pay(b.take("B")) })
 		return s.verdict()
 	},

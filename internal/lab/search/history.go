@@ -329,7 +329,5 @@ func (n *history) polls(idle time.Duration) (sleeps, ready bool) {
 
 // masked returns a text with all stand-ins replaced by the same one.
 func masked(text string) string {
-	var b strings.Builder
-	split(text, func(text string) { b.WriteString(text) }, func(string) { b.WriteString("~~") })
-	return b.String()
+	return replaceStandIns(text, func(string) string { return "~~" })
 }

@@ -157,38 +157,21 @@ func (d *describer) duration(of time.Duration) {
 	d.text = binary.BigEndian.AppendUint64(d.text, uint64(of))
 }
 
-func (d *describer) add(text string) {
-	split(text, func(text string) { d.text = append(d.text, text...) },
-		func(stand string) { d.text = append(d.text, d.name(stand)...) })
-}
+func (d *describer) add(text string) { d.text = append(d.text, d.renamed(text)...) }
 
-// split calls named with each stand-in in a text, and plain with the text between stand-ins.
-func split(text string, plain, named func(string)) {
-	for {
-		i := strings.IndexByte(text, '~')
-		if i < 0 {
-			break
-		}
-		stand, ok := standInAt(text[i:])
-		if !ok {
-			plain(text[:i+1])
-			text = text[i+1:]
-			continue
-		}
-		plain(text[:i])
-		named(stand)
-		text = text[i+len(stand):]
-	}
-	plain(text)
-}
+func (d *describer) renamed(text string) string { return replaceStandIns(text, d.name) }
 
-// standInAt returns the stand-in at the beginning of a text.
-func standInAt(text string) (string, bool) {
-	end := strings.IndexByte(text[1:], '~')
-	if end < 2 || text[1] != '.' && (text[1] < 'A' || text[1] > 'C') {
-		return "", false
+// replaceStandIns replaces each stand-in in a text, from the left to the right.
+func replaceStandIns(text string, by func(stand string) string) string {
+	head, rest, found := strings.Cut(text, "~")
+	if !found {
+		return text
 	}
-	return text[:end+2], true
+	inner, tail, closed := strings.Cut(rest, "~")
+	if !closed || len(inner) < 2 || !strings.Contains(".ABC", inner[:1]) {
+		return head + "~" + replaceStandIns(rest, by)
+	}
+	return head + by(text[len(head):len(text)-len(tail)]) + replaceStandIns(tail, by)
 }
 
 // name returns the name of a stand-in. For an owner it is the owner's place; for a random value it
@@ -203,18 +186,6 @@ func (d *describer) name(stand string) string {
 		d.drawn = append(d.drawn, stand)
 	}
 	return "~" + strconv.Itoa(i) + "~"
-}
-
-// renamed returns the text that add would add.
-func (d *describer) renamed(text string) string {
-	if !strings.Contains(text, "~") {
-		return text
-	}
-	from := len(d.text)
-	d.add(text)
-	name := string(d.text[from:])
-	d.text = d.text[:from]
-	return name
 }
 
 // data adds the data in Redis to the text, in an order that does not depend on names.
@@ -261,12 +232,11 @@ func shapeOf(text string) shape {
 		sh.refs = append(sh.refs, strconv.FormatInt(name, 10))
 		return 0
 	})
-	var rest strings.Builder
-	split(text, func(text string) { rest.WriteString(text) }, func(stand string) {
-		rest.WriteByte('~')
+	text = replaceStandIns(text, func(stand string) string {
 		sh.refs = append(sh.refs, stand)
+		return "~"
 	})
-	sum := sha256.Sum256([]byte(rest.String()))
-	copy(sh.sum[:], sum[:])
+	sum := sha256.Sum256([]byte(text))
+	sh.sum = [16]byte(sum[:16])
 	return sh
 }

@@ -62,11 +62,10 @@ func (s *state) known(i int, drawn map[string]string) bool {
 // renamed replaces the names of a buyer's random values. A value that is not in drawn gets a name
 // that the buyer does not know.
 func renamed(text string, whose byte, drawn map[string]string, used *[]string) string {
-	var b strings.Builder
-	split(text, func(text string) { b.WriteString(text) }, func(stand string) {
+	return replaceStandIns(text, func(stand string) string {
 		name, ok := drawn[stand]
 		if !ok && (stand[1] != whose || stand[2] == '0') {
-			name, ok = stand, true
+			return stand
 		}
 		for number := stale; !ok; number++ {
 			name = strings.Replace(standIn(number, len(stand)), "~.", "~"+string(whose), 1)
@@ -75,9 +74,8 @@ func renamed(text string, whose byte, drawn map[string]string, used *[]string) s
 				*used = append(*used, name)
 			}
 		}
-		b.WriteString(name)
+		return name
 	})
-	return b.String()
 }
 
 // renamed returns the data with each name replaced.

@@ -111,7 +111,7 @@ func (p program) search(ctx context.Context, o options) (asExpected bool, err er
 	record := search.Recorded()
 	style := o.style(p.stdout)
 	fmt.Fprintf(p.stdout, style.Say("%d buyers, %s; budget of a schedule: time passes, %v; lease %v")+"\n",
-		s.buyers, style.Say(units(s.buyers)), style.Say(search.OneOfEach.String()), style.Say(lab.ScheduleTTL.String()))
+		s.buyers, style.Count(lab.Units(s.buyers), "unit"), style.Say(search.OneOfEach.String()), style.Say(lab.ScheduleTTL.String()))
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a search allocates a lot and keeps little of it
 	var found []search.Result
 	asExpected = true
@@ -180,11 +180,9 @@ func cellOf(r search.Result, g lab.Goal, style show.Style) string {
 	return style.Say("impossible")
 }
 
-func moveCount(moves string, style show.Style) string {
-	if n := search.MovesOf(moves); n != 1 {
-		return fmt.Sprintf(style.Say("%d moves"), n)
-	}
-	return style.Say("1 move")
+func moveCount(schedule string, style show.Style) string {
+	moves, _ := lab.ParseMoves(schedule) // a search wrote it
+	return style.Count(len(moves), "move")
 }
 
 func (s schedules) width() int {
@@ -221,13 +219,6 @@ func (p program) keep(o options, r search.Record) (fresh bool, err error) {
 		}
 		return nil, fmt.Errorf("it has to have the lines %s and %s, in this order", searchBegin, searchEnd)
 	})
-}
-
-func units(buyers int) string {
-	if n := lab.Units(buyers); n > 1 {
-		return fmt.Sprintf("%d units", n)
-	}
-	return "1 unit"
 }
 
 // found prints the result of a search. It replays each break first.

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"oversell/internal/lab"
@@ -71,14 +70,6 @@ func (r Record) WriteJSON(w io.Writer) error {
 func (r Result) Same(o Result) bool {
 	return r.Strategy == o.Strategy && r.Buyers == o.Buyers && r.Faults == o.Faults && r.States == o.States &&
 		maps.Equal(r.Breaks, o.Breaks) && slices.Equal(r.NotApplicable, o.NotApplicable)
-}
-
-// MovesOf returns the number of moves in a schedule.
-func MovesOf(schedule string) int {
-	if schedule == "" {
-		return 0
-	}
-	return strings.Count(schedule, ".") + 1
 }
 
 // Words contains the words of the table in one language.

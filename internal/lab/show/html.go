@@ -35,19 +35,6 @@ func (s Style) told(m lab.Manifest, c lab.Cell) told {
 	return told{s.newViewCell(m, c), command(m, c.Anomaly, c.Strategy), tell(c, s)}
 }
 
-func newData(style Style, reports ...lab.Report) data {
-	d := data{Anomalies: make(map[string]titled), Cells: []told{}}
-	for _, r := range reports {
-		for _, a := range newGrid(r).anomalies {
-			d.Anomalies[a.Name] = style.titled(a)
-		}
-		for _, c := range r.Cells {
-			d.Cells = append(d.Cells, style.told(r.Manifest, c))
-		}
-	}
-	return d
-}
-
 // view is the data of the page, except for its timelines.
 type view struct {
 	Title    string // "" for the first table of the page
@@ -146,14 +133,19 @@ var page = present.NewPage(assets, "page")
 // browser draws the timelines from the same stories as the terminal.
 func HTML(w io.Writer, r lab.Report, s Style) error {
 	own := page.File("cell.js", "page.js") // lanes.js contains no words to translate
-	views, reports := []view{newView(s, r)}, []lab.Report{r}
-	for _, part := range s.Parts(r) {
+	all := data{Anomalies: make(map[string]titled), Cells: []told{}, Words: s.Words(own)}
+	var views []view
+	for _, part := range append([]Part{{Report: r}}, s.Parts(r)...) {
 		v := newView(s, part.Report)
 		v.Title = part.Title
-		views, reports = append(views, v), append(reports, part.Report)
+		views = append(views, v)
+		for _, row := range v.Rows {
+			all.Anomalies[row.Name] = row.titled
+		}
+		for _, c := range part.Report.Cells {
+			all.Cells = append(all.Cells, s.told(part.Report.Manifest, c))
+		}
 	}
-	all := newData(s, reports...)
-	all.Words = s.Words(own)
 	return page.Write(w, s.Style, page.File("style.css"), page.File("lanes.js")+own,
 		map[string]any{"Views": views, "Data": all})
 }
@@ -175,21 +167,15 @@ func (s Style) Parts(r lab.Report) (parts []Part) {
 	return parts
 }
 
-// Lanes returns the JavaScript module that draws a timeline in lanes. Its input is what Story
-// returns. The report that HTML writes contains the same module.
+// Lanes returns the JavaScript module that draws a timeline in lanes. Its input is Told.Story. The
+// report that HTML writes contains the same module.
 func Lanes() []byte { return []byte(page.File("lanes.js")) }
 
 // Told is a cell together with its timeline. The page depends on its JSON form.
 type Told struct {
 	lab.Cell
-	Story any `json:"story"`
+	Story any `json:"story"` // the input of the module that Lanes returns
 }
 
-// Tell returns a cell with its Story.
-func Tell(m lab.Manifest, c lab.Cell) Told { return Told{c, Story(m, c)} }
-
-// Story returns a cell and its timeline. Marshalled as JSON, it is the input of the module that
-// Lanes returns.
-func Story(m lab.Manifest, c lab.Cell) any {
-	return Style{}.told(m, c)
-}
+// Tell returns a cell with its timeline.
+func Tell(m lab.Manifest, c lab.Cell) Told { return Told{c, Style{}.told(m, c)} }

@@ -58,7 +58,7 @@ type storyRow struct {
 
 func rowsOf(t *testing.T, trace []lab.Event) []storyRow {
 	t.Helper()
-	b, err := json.Marshal(show.Story(lab.Manifest{}, lab.Cell{Trace: trace}))
+	b, err := json.Marshal(show.Tell(lab.Manifest{}, lab.Cell{Trace: trace}).Story)
 	if err != nil {
 		t.Fatal(err)
 	}

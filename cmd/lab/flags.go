@@ -22,6 +22,8 @@ import (
 // options holds the values of the flags.
 type options struct {
 	mode       mode
+	anomalies  string // names, which are looked up later
+	strategies string // names, which are looked up later
 	redis      string
 	servers    lockservers.Specs
 	tables     []lab.Table // the tables, with only the cells to run
@@ -37,18 +39,13 @@ type options struct {
 	language   *pagetexts.Language // nil: English
 }
 
-// texts holds the names of anomalies and strategies in flags, which are looked up later.
-type texts struct {
-	anomalies, strategies string
-}
-
 // flags declares the flags. The text after a semicolon is shown only by -h all.
-func flags(o *options, t *texts) *flag.FlagSet {
+func flags(o *options) *flag.FlagSet {
 	fs := flag.NewFlagSet("lab", flag.ContinueOnError)
-	fs.StringVar(&t.anomalies, "run", "", "`ANOMALIES` to try, separated by commas; by default all; -list shows them")
-	fs.StringVar(&t.strategies, "strategies", "", "`STRATEGIES` to try them on, separated by commas; "+
+	fs.StringVar(&o.anomalies, "run", "", "`ANOMALIES` to try, separated by commas; by default all; -list shows them")
+	fs.StringVar(&o.strategies, "strategies", "", "`STRATEGIES` to try them on, separated by commas; "+
 		"by default all but yours; -list shows them")
-	fs.StringVar(&t.strategies, "strategy", "", "`STRATEGIES`, the same as -strategies")
+	fs.StringVar(&o.strategies, "strategy", "", "`STRATEGIES`, the same as -strategies")
 	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, "+
 		"or addresses separated by commas (default as -redis, if that is embedded or local)")
 	fs.StringVar(&o.servers.Etcd, "etcd", "local", "`WHERE` etcd is: local, or http://host:port; "+
@@ -79,8 +76,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 // parse reads the flags. If help is requested, it writes the help and returns flag.ErrHelp.
 func (p program) parse(args []string) (options, error) {
 	var o options
-	var t texts
-	fs := flags(&o, &t)
+	fs := flags(&o)
 	if err := cmdline.Parse(fs, args, ""); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			helpText.Write(p.stdout, fs, args)
@@ -101,8 +97,8 @@ func (p program) parse(args []string) (options, error) {
 	case modeSearch, modeReplay:
 		return o, o.schedules.interpret(o.mode)
 	case modeTable:
-		strategies := naming.ExpandAll(naming.Split(t.strategies), p.names())
-		return o, p.interpret(&o, naming.Split(t.anomalies), strategies)
+		strategies := naming.ExpandAll(naming.Split(o.strategies), p.names())
+		return o, p.interpret(&o, naming.Split(o.anomalies), strategies)
 	}
 	return o, nil
 }

@@ -379,7 +379,7 @@ func TestEnvironment(t *testing.T) {
 
 // Each flag belongs to at least one mode, and every flag that a mode names exists.
 func TestEveryFlagIsOfAMode(t *testing.T) {
-	fs := flags(new(options), new(texts))
+	fs := flags(new(options))
 	var taken []string
 	for m, names := range flagsOf {
 		taken = append(taken, names...)

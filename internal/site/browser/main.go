@@ -22,15 +22,18 @@ func main() {
 	ask := js.FuncOf(func(_ js.Value, args []js.Value) any {
 		text, reply := args[0].String(), args[1]
 		go func() { // nothing else can run before the callback returns
-			q, err := read(text)
-			switch {
-			case err != nil:
-				reply.Invoke(pair(refused(statusInvalid, "invalid", err.Error()))...)
-			case q.End:
+			var q question
+			var status int
+			var answer string
+			if err := json.Unmarshal([]byte(text), &q); err != nil {
+				status, answer = refused(statusInvalid, "invalid", "reading the question: "+err.Error())
+			} else if q.End {
 				close(end)
-			default:
-				reply.Invoke(pair(q.answer())...)
+				return
+			} else {
+				status, answer = q.answer()
 			}
+			reply.Invoke(status, answer)
 		}()
 		return nil
 	})
@@ -43,13 +46,6 @@ type question struct {
 	lab.Question
 	Anomaly string `json:"anomaly"`
 	End     bool   `json:"end"` // end the program; there is no reply
-}
-
-func read(text string) (q question, err error) {
-	if err := json.Unmarshal([]byte(text), &q); err != nil {
-		return q, fmt.Errorf("reading the question: %w", err)
-	}
-	return q, nil
 }
 
 // answer returns the reply to a question.
@@ -76,9 +72,6 @@ func (q question) answer() (status int, reply string) {
 	}
 	return statusOK, string(text)
 }
-
-// pair returns a reply as the arguments of a call.
-func pair(status int, reply string) []any { return []any{status, reply} }
 
 // refused returns a reply in the form in which a shop reports problems.
 func refused(status int, code, detail string) (int, string) {

@@ -200,8 +200,13 @@ func (s *Shopper) able(a Action) error {
 // is frozen.
 func (g *game) pass(d time.Duration) {
 	g.letWatchdogs()
+	g.passUntil(func() bool { return false }, d)
+}
+
+// passUntil lets time pass until done returns true, but at most d.
+func (g *game) passUntil(done func() bool, d time.Duration) {
 	timer := time.After(d)
-	for over := false; !over; {
+	for over := false; !done() && !over; {
 		select {
 		case <-timer:
 			over = true

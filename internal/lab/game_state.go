@@ -408,15 +408,7 @@ func (g *game) wakeUps() []*float64 {
 			left[i] = b
 		}
 	}
-	timer := time.After(mostProbed)
-	for over := false; len(left) > 0 && !over; {
-		select {
-		case <-timer:
-			over = true
-		case <-g.news:
-		}
-		g.settle()
-		g.letWatchdogs()
+	g.passUntil(func() bool {
 		maps.DeleteFunc(left, func(i int, b *Shopper) bool {
 			if b.status() != Ready {
 				return false
@@ -425,6 +417,7 @@ func (g *game) wakeUps() []*float64 {
 			out[i] = &ms
 			return true
 		})
-	}
+		return len(left) == 0
+	}, mostProbed)
 	return out
 }

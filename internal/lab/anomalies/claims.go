@@ -81,30 +81,12 @@ func release(cmd fault.Command) bool {
 	return cmd.Is("DEL", "UNLINK") || cmd.Script()
 }
 
-func named(names ...string) lab.Match {
-	return func(cmd fault.Command) bool { return cmd.Is(names...) }
-}
-
-// on returns a Match for the commands with these names that have key among their arguments.
-func on(key string, names ...string) lab.Match {
-	return func(cmd fault.Command) bool { return cmd.Is(names...) && cmd.Mentions(key) }
-}
-
-// fencedWrite matches the script that writes the stock at key with a fencing token. Unlike the
-// script that reads the stock, it has one more argument: the value.
-func fencedWrite(key string) lab.Match {
+// writes returns a Match for a command that writes the stock at key: SET, EXEC, or the script that
+// writes it with a fencing token. Unlike the script that reads the stock, it has one more argument:
+// the value.
+func writes(key string) lab.Match {
 	return func(cmd fault.Command) bool {
-		return cmd.Script() && cmd.Mentions(key) && len(cmd.Args) == 8 // EVALSHA sha 2 stock fence of token left
-	}
-}
-
-func either(matches ...lab.Match) lab.Match {
-	return func(cmd fault.Command) bool {
-		for _, match := range matches {
-			if match(cmd) {
-				return true
-			}
-		}
-		return false
+		fenced := cmd.Script() && len(cmd.Args) == 8 // EVALSHA sha 2 stock fence of token left
+		return cmd.Is("EXEC") || cmd.Mentions(key) && (cmd.Is("SET") || fenced)
 	}
 }

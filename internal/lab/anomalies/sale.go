@@ -32,7 +32,7 @@ func race(w *lab.World, a, b *lab.Process) lab.Verdict {
 var pausedWriter = lab.Try("paused-writer", nil, func(w *lab.World) lab.Verdict {
 	s := w.OpenShop(10)
 	a, b := w.Start("A"), w.Start("B")
-	write := a.Park(either(on(w.StockKey(), "SET"), named("EXEC"), fencedWrite(w.StockKey())))
+	write := a.Park(writes(w.StockKey()))
 	first := w.Go(func() { _ = s.Buyer(a, 0).Buy() })
 	w.Must(write.Parked, "A's write")
 	a.Freeze()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"oversell/internal/catalog"
+	"oversell/internal/fault"
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 )
@@ -74,7 +75,8 @@ func asks(w *lab.World, p *lab.Process) (next func() (arrive func()), letGo func
 	}
 	question := lab.AnyCommand
 	if w.Subject.Needs == catalog.NeedsNodes {
-		question = named("SET") // but not the commands that undo a grant on a minority of the nodes
+		// But not the commands that undo a grant on a minority of the nodes.
+		question = func(cmd fault.Command) bool { return cmd.Is("SET") }
 	}
 	stop := lab.NewPause()
 	p.Inject(question, 1, "", stop.Before)

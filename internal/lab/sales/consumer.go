@@ -35,23 +35,13 @@ var diesBeforeAcknowledging = tryBehind("consumer-dies-before-acknowledging", fu
 var diesBetweenTwoOrders = tryBehind("consumer-dies-between-two-orders", lacksConsumer, 3, func(b *behind) {
 	one, two, c, d := b.start("A"), b.start("B"), b.start("C"), b.start("D")
 	_, _ = one.buys(), two.buys()
-	c.killedAt(c.writesAlone, halfway(b.w.Subject))
+	halfway := second(writesOrder)
+	if b.w.Subject.Name == luaStream {
+		halfway = writesOrder // it takes the units before it writes both orders in one statement
+	}
+	c.killedAt(c.writesAlone, halfway)
 	d.takesOver()
 }, had(hasOrder, "A", "B"))
-
-// halfway returns a Match for the statement that a consumer sends halfway through its work on two
-// orders.
-func halfway(c lab.Subject) lab.Match {
-	written := c.Name == luaStream // it takes the units before it writes both orders in one statement
-	return func(cmd fault.Command) bool {
-		if !writesOrder(cmd) {
-			return false
-		}
-		half := written
-		written = true
-		return half
-	}
-}
 
 var databaseReplyLost = tryBehind("database-reply-lost", nil, 2, func(b *behind) {
 	a := b.start("A")

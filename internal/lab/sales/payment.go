@@ -83,15 +83,21 @@ func secondWrite(c lab.Subject) lab.Match {
 	if c.Name == h1.Name {
 		return func(cmd fault.Command) bool { return cmd.Is("DEL") }
 	}
-	written := false // one process sends its statements one at a time
-	return func(cmd fault.Command) bool {
+	return second(func(cmd fault.Command) bool {
 		text := lab.SQL(cmd)
-		if !strings.HasPrefix(text, "INSERT INTO oversell_orders") &&
-			!strings.HasPrefix(text, "UPDATE oversell_holds SET status") {
-			return false
+		return strings.HasPrefix(text, "INSERT INTO oversell_orders") ||
+			strings.HasPrefix(text, "UPDATE oversell_holds SET status")
+	})
+}
+
+// second returns a Match for the second command of a process that matches.
+func second(match lab.Match) lab.Match {
+	met := 0 // one process sends its statements one at a time
+	return func(cmd fault.Command) bool {
+		if match(cmd) {
+			met++
+			return met == 2
 		}
-		second := written
-		written = true
-		return second
+		return false
 	}
 }

@@ -73,7 +73,11 @@ var stockKeyEvicted = lab.Try("stock-key-evicted", nil, func(w *lab.World) lab.V
 	}
 	_ = a.buys()
 	w.Sleep(2 * b.claimAfter())
-	b.evict()
+	key := "oversell:{" + b.item.SKU + "}:stock:" + b.item.SaleID + ":" + b.item.Generation
+	if n, ok := b.audit.(naiveSeller); ok {
+		key = n.Keys()[0]
+	}
+	b.evict(key)
 	told := other.buys()
 	if !soldOut(told) {
 		return b.verdict()
@@ -83,16 +87,6 @@ var stockKeyEvicted = lab.Try("stock-key-evicted", nil, func(w *lab.World) lab.V
 	lab.Need(other.buys() == nil, "the repair did not help")
 	return v
 }, had(hasOrder, "A", "B"))
-
-func (b *behind) evict() {
-	key := "oversell:{" + b.item.SKU + "}:stock:" + b.item.SaleID + ":" + b.item.Generation
-	if n, ok := b.audit.(naiveSeller); ok {
-		key = n.Keys()[0]
-	}
-	n, err := b.w.Side.Del(b.w.Context(), key).Result()
-	lab.Need(err == nil && n == 1, "the stock could not be evicted: %v", err)
-	b.w.Trace("", lab.Fault, "Redis evicts "+b.w.Readable(key))
-}
 
 func lacksRepair(c lab.Subject) string {
 	if naively[c.Name] != nil && c.Name != overwrite {

@@ -96,9 +96,6 @@ func migrate(ctx context.Context, db *gorm.DB) error {
 	return nil
 }
 
-// leftKey returns the key of h1_counter's counter.
-func (s *sale) leftKey() string { return "oversell:h1:" + s.item.SKU + ":" + s.item.SaleID + ":left" }
-
 func pool(db *gorm.DB) *sql.DB {
 	p, err := db.DB()
 	lab.Need(err == nil, "there is no database: %v", err)

@@ -47,7 +47,7 @@ var evicted = lab.Try("evicted-stock-key-reads-sold-out", needsRedis, func(w *la
 	s := open(w, 2)
 	a, b := s.shop("A"), s.shop("B")
 	_ = a.pay(a.take("A"))
-	s.evict()
+	s.evict("oversell:h1:" + s.item.SKU + ":" + s.item.SaleID + ":left")
 	_ = b.buy()
 	return s.verdict()
 }, had(hasOrder, "A"), had(wasTold, "B"))
@@ -59,10 +59,11 @@ func needsRedis(c lab.Subject) string {
 	return ""
 }
 
-func (s *sale) evict() {
-	n, err := s.w.Side.Del(s.w.Context(), s.leftKey()).Result()
-	lab.Need(err == nil && n == 1, "the counter could not be evicted: %v", err)
-	s.w.Trace("", lab.Fault, "Redis evicts h1:left")
+// evict removes the key of the stock from Redis.
+func (o *onSale) evict(key string) {
+	n, err := o.w.Side.Del(o.w.Context(), key).Result()
+	lab.Need(err == nil && n == 1, "the stock could not be evicted: %v", err)
+	o.w.Trace("", lab.Fault, "Redis evicts "+o.w.Readable(key))
 }
 
 var killedWithUnits = try("killed-with-units", 1, func(s *sale) {

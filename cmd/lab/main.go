@@ -149,19 +149,25 @@ func (p program) complain(err error) int {
 // measure opens the servers and runs the cells. It returns the report on the first table that has
 // cells. The fields of this report hold the reports on the other tables.
 func (p program) measure(ctx context.Context, o options) (report lab.Report, err error) {
-	locks := lab.Config{Redis: lab.Embedded, TTL: o.ttl}
-	server, err := backend.ServeRedis(ctx, o.redis)
+	var on *backend.Servers
+	if o.tables[1].Cells()+o.tables[2].Cells() > 0 {
+		on, err = backend.Serve(ctx, o.redis, o.db)
+	} else {
+		on, err = backend.ServeRedisAlone(ctx, o.redis)
+	}
 	if err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	if locks.RedisName, err = nameOf(ctx, server.URL); err != nil {
-		return report, err
-	}
+	defer func() { err = errors.Join(err, on.Close()) }()
+	locks := lab.Config{Redis: lab.Embedded, RedisName: on.RedisName, TTL: o.ttl}
 	if o.redis != lab.Embedded {
-		locks.Redis = server.URL
+		locks.Redis = on.RedisURL
 	}
 	sales := locks
+	sales.DatabaseName = on.DBName
+	if o.db != lab.Embedded {
+		sales.Database = on.DBURL
+	}
 	others, err := lockservers.New(ctx, o.servers, o.needs()...)
 	if err != nil {
 		return report, err
@@ -173,38 +179,7 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 	}
 	locks.Nodes, locks.Servers = at[catalog.NeedsNodes], names
 	locks.Services = anomalies.Services(at[catalog.NeedsEtcd], at[catalog.NeedsZooKeeper])
-	closeDatabase, err := o.openDatabase(ctx, &sales)
-	if err != nil {
-		return report, err
-	}
-	defer func() { err = errors.Join(err, closeDatabase()) }()
 	return p.runAll(ctx, o.tables, []lab.Config{locks, sales, sales})
-}
-
-// openDatabase starts the database if a table of sales has cells, and sets it in cfg.
-func (o options) openDatabase(ctx context.Context, cfg *lab.Config) (stop func() error, err error) {
-	if o.tables[1].Cells()+o.tables[2].Cells() == 0 {
-		return func() error { return nil }, nil
-	}
-	server, err := backend.ServeDatabase(ctx, o.db)
-	if err != nil {
-		return nil, err
-	}
-	db, err := backend.DialDatabase(ctx, server.URL)
-	if err != nil {
-		return nil, errors.Join(err, server.Close())
-	}
-	cfg.DatabaseName, err = backend.DatabaseName(ctx, db)
-	if pool, poolErr := db.DB(); poolErr == nil {
-		err = errors.Join(err, pool.Close())
-	}
-	if o.db != lab.Embedded {
-		cfg.Database = server.URL
-	}
-	if err != nil {
-		return nil, errors.Join(err, server.Close())
-	}
-	return server.Close, nil
 }
 
 func (p program) runAll(ctx context.Context, tables []lab.Table, with []lab.Config) (lab.Report, error) {
@@ -247,15 +222,6 @@ func beside(locks, holds, behind *lab.Report) (r lab.Report) {
 	}
 	r.Holds, r.Behind = holds, behind
 	return r
-}
-
-func nameOf(ctx context.Context, url string) (string, error) {
-	rdb, err := backend.DialRedis(ctx, url, 1)
-	if err != nil {
-		return "", err
-	}
-	name, err := backend.RedisName(ctx, rdb, url)
-	return name, errors.Join(err, rdb.Close())
 }
 
 func terminal(w io.Writer) bool {

@@ -57,8 +57,11 @@ type finding struct {
 // client libraries pool timers: a timer from the lab's virtual time could be reused in real time.
 func matrix(ctx context.Context, stdout, stderr io.Writer) int {
 	cfg := lab.Config{Subjects: lab.Subjects(), Scenarios: anomalies.All(), Redis: lab.Embedded}
-	var err error
-	if cfg.RedisName, err = embeddedName(ctx); err != nil {
+	on, err := backend.ServeRedisAlone(ctx, lab.Embedded)
+	if err == nil {
+		cfg.RedisName, err = on.RedisName, on.Close()
+	}
+	if err != nil {
 		return complain(stderr, exitUnable, err)
 	}
 	out := json.NewEncoder(stdout)
@@ -75,21 +78,6 @@ func matrix(ctx context.Context, stdout, stderr io.Writer) int {
 		return complain(stderr, exitUnable, err)
 	}
 	return exitOK
-}
-
-// embeddedName returns the name of the embedded Redis in reports.
-func embeddedName(ctx context.Context) (name string, err error) {
-	server, err := backend.ServeRedis(ctx, lab.Embedded)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, server.Close()) }()
-	rdb, err := backend.DialRedis(ctx, server.URL, 1)
-	if err != nil {
-		return "", err
-	}
-	name, err = backend.RedisName(ctx, rdb, server.URL)
-	return name, errors.Join(err, rdb.Close())
 }
 
 // measureMatrix runs the lab in a child process, which is killed when ctx ends.

@@ -45,7 +45,7 @@ func (v Value) String() string {
 	if err != nil {
 		return "(cut off)"
 	}
-	return p.shown()
+	return p.text
 }
 
 // ReadValue reads one value of RESP2 or RESP3, with the values nested in it.
@@ -56,20 +56,8 @@ func ReadValue(r *bufio.Reader) (Value, error) {
 
 type parsed struct {
 	raw   Value
-	text  string   // the result of String, unless the value is an aggregate
-	array bool     // the value is an array or another aggregate, such as a map
-	parts []parsed // the elements of an aggregate
-}
-
-func (p parsed) shown() string {
-	if !p.array {
-		return p.text
-	}
-	texts := make([]string, len(p.parts))
-	for i, part := range p.parts {
-		texts[i] = part.shown()
-	}
-	return "[" + strings.Join(texts, " ") + "]"
+	text  string   // the result of String
+	parts []parsed // the elements of an array or another aggregate, such as a map
 }
 
 // parse reads one value. It returns io.EOF only if the input ends before the value begins.
@@ -149,14 +137,16 @@ func (p *parsed) aggregate(r *bufio.Reader, depth int) error {
 	case '|':
 		n = n*2 + 1 // attributes come before the value that they belong to
 	}
-	p.array, p.parts = true, make([]parsed, 0, n)
-	for range n {
+	p.parts = make([]parsed, n)
+	texts := make([]string, n)
+	for i := range n {
 		part, err := parse(r, depth+1)
 		if err != nil {
 			return err
 		}
-		p.raw, p.parts = append(p.raw, part.raw...), append(p.parts, part)
+		p.raw, p.parts[i], texts[i] = append(p.raw, part.raw...), part, part.text
 	}
+	p.text = "[" + strings.Join(texts, " ") + "]"
 	return nil
 }
 

@@ -293,12 +293,7 @@ func (g *game) entered(b *Shopper) {
 	if g.w.Subject.Lock == nil {
 		return
 	}
-	var others []string
-	for _, other := range g.buyers {
-		if other != b && other.isInside() {
-			others = append(others, other.Name)
-		}
-	}
+	others := g.inside(b)
 	text := "%s got the lock while %s still relied on it"
 	if !g.w.Subject.InRedis() {
 		text = "%s got the lock of its own process while %s had another one"
@@ -306,6 +301,17 @@ func (g *game) entered(b *Shopper) {
 	if len(others) > 0 {
 		g.find(Overlap, b.Name, fmt.Sprintf(text, b.Name, list(others)))
 	}
+}
+
+// inside returns the names of the buyers in the section, without that of b.
+func (g *game) inside(b *Shopper) []string {
+	names := []string{}
+	for _, other := range g.buyers {
+		if other != b && other.isInside() {
+			names = append(names, other.Name)
+		}
+	}
+	return names
 }
 
 func (t *trace) len() int {

@@ -213,12 +213,7 @@ func (g *game) sale() Sale {
 }
 
 func (g *game) holding() Holding {
-	h := Holding{Inside: []string{}}
-	for _, b := range g.buyers {
-		if b.isInside() {
-			h.Inside = append(h.Inside, b.Name)
-		}
-	}
+	h := Holding{Inside: g.inside(nil)}
 	if g.w.Subject.InRedis() {
 		h.Redis, h.TTL = g.w.names.show(g.w.look())
 	}

@@ -143,13 +143,7 @@ type Event struct {
 
 // Unexpected returns the cells that do not have the recorded outcome.
 func (r Report) Unexpected() []Cell {
-	var out []Cell
-	for _, c := range r.Cells {
-		if !c.AsExpected() {
-			out = append(out, c)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(r.Cells), Cell.AsExpected)
 }
 
 // Everything returns the cells of all tables.

@@ -79,17 +79,9 @@ func (b *buyer) now() snapshot {
 
 // held returns the commands of a buyer that have not reached Redis.
 func (s *state) held(i int) []lab.Request {
-	var out []lab.Request
-	for _, o := range s.buyers[i].now().open {
-		if !s.waiting(i, o.ID) {
-			out = append(out, o)
-		}
-	}
-	return out
-}
-
-func (s *state) waiting(i, id int) bool {
-	return slices.ContainsFunc(s.waits, func(w wait) bool { return w.buyer == i && w.cmd.ID == id })
+	return slices.DeleteFunc(slices.Clone(s.buyers[i].now().open), func(o lab.Request) bool {
+		return slices.ContainsFunc(s.waits, func(w wait) bool { return w.buyer == i && w.cmd.ID == o.ID })
+	})
 }
 
 // alive reports whether the buyer has started and is not dead.

@@ -111,7 +111,8 @@ func (p program) search(ctx context.Context, o options) (asExpected bool, err er
 	record := search.Recorded()
 	style := o.style(p.stdout)
 	fmt.Fprintf(p.stdout, style.Say("%d buyers, %s; budget of a schedule: time passes, %v; lease %v")+"\n",
-		s.buyers, style.Count(lab.Units(s.buyers), "unit"), style.Say(search.OneOfEach.String()), style.Say(lab.ScheduleTTL.String()))
+		s.buyers, style.Count(lab.Units(s.buyers), "unit"), style.Say(search.OneOfEach.String()),
+		style.Say(lab.ScheduleTTL.String()))
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a search allocates a lot and keeps little of it
 	var found []search.Result
 	asExpected = true

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -161,7 +160,7 @@ func (s *Shopper) Connections() (held []time.Duration, spare bool) {
 // Settle waits until all other goroutines are blocked, and numbers the commands that these buyers
 // have sent.
 func Settle(all ...*Shopper) {
-	for AwaitOthers(); slices.ContainsFunc(all, func(s *Shopper) bool { return s.turns.next() }); {
+	for AwaitOthers(); slices.ContainsFunc(all, func(s *Shopper) bool { return s.next() }); {
 		AwaitOthers()
 	}
 	for _, s := range all {
@@ -230,23 +229,15 @@ func ScriptHash(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// turnstile lets the commands of a client pass one at a time, in an order that does not depend on
-// which goroutine was faster. Its method pass is called before the commands are sent.
+// turn is a command that waits until it may get a connection. Commands take turns in an order that
+// does not depend on which goroutine was faster.
 //
 // A buyer has several goroutines that may send at the same moment of virtual time: its own work, a
 // renewal, and a release that is repeated in the background. Which of them gets the idle
 // connection, and which has to open a new one, would depend on Go's scheduler. If two send the same
 // command, Redis cannot tell them apart: a function and the helper that it calls release the same
-// reentrant lock with the same command. So the turnstile puts the commands in order before they get
-// a connection, while it still knows which call they belong to.
-type turnstile struct {
-	life   context.Context // after its end, all commands go through
-	notice func()          // is called when a command waits
-
-	mu      sync.Mutex
-	waiting []*turn
-}
-
+// reentrant lock with the same command. So the commands are put in order before they get a
+// connection, while it is still known which call they belong to.
 type turn struct {
 	call  int
 	text  string
@@ -257,32 +248,31 @@ type turn struct {
 // the same depth, commands are sorted by text. It returns false if no command is waiting. It may be
 // called only when all goroutines are blocked, because only then have all commands of this moment
 // arrived.
-func (t *turnstile) next() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.waiting) == 0 {
+func (s *Shopper) next() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.turns) == 0 {
 		return false
 	}
-	first := slices.MinFunc(t.waiting, func(a, b *turn) int {
+	first := slices.MinFunc(s.turns, func(a, b *turn) int {
 		return cmp.Or(cmp.Compare(a.call, b.call), strings.Compare(a.text, b.text))
 	})
-	t.waiting = slices.DeleteFunc(t.waiting, func(o *turn) bool { return o == first })
+	s.turns = slices.DeleteFunc(s.turns, func(o *turn) bool { return o == first })
 	close(first.opens)
 	return true
 }
 
-func (t *turnstile) pass(ctx context.Context, cmds []redis.Cmder) {
-	if t.life.Err() != nil {
+// takeTurn is called before commands are sent, and returns when they may get a connection. After
+// the end of the process, all commands go through.
+func (s *Shopper) takeTurn(ctx context.Context, cmds []redis.Cmder) {
+	if s.life.Err() != nil {
 		return
 	}
 	mine := &turn{call: callOf(ctx), text: withoutRandom(cmds), opens: make(chan struct{})}
-	t.mu.Lock()
-	t.waiting = append(t.waiting, mine)
-	t.mu.Unlock()
-	t.notice()
+	s.note(func() { s.turns = append(s.turns, mine) })
 	select {
 	case <-mine.opens:
-	case <-t.life.Done():
+	case <-s.life.Done():
 	}
 }
 

@@ -27,10 +27,10 @@ type Shopper struct {
 	News chan struct{}
 
 	start time.Time
-	turns *turnstile // holds commands until they may get a connection
 
 	mu    sync.Mutex
-	dials int // number of connections so far
+	turns []*turn // commands that wait for a connection
+	dials int     // number of connections so far
 	conns []*gatedConn
 	open  []*Request
 	sent  int // number of commands so far
@@ -78,8 +78,7 @@ var nowhere = &server{dial: func(context.Context) (net.Conn, error) {
 func (s *Shopper) begin(w *World, name string) {
 	s.start = time.Now()
 	s.Process = w.start(&Process{Name: name, mutex: new(guard.Local), gate: s})
-	s.turns = &turnstile{life: s.life, notice: func() { s.note(func() {}) }}
-	s.rdb.AddHook(fault.Redis{Before: s.turns.pass})
+	s.rdb.AddHook(fault.Redis{Before: s.takeTurn})
 }
 
 // Close ends the world that Begin made.

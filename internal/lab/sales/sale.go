@@ -16,6 +16,7 @@ import (
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 
+	"oversell/internal/catalog"
 	"oversell/internal/holds"
 	"oversell/internal/lab"
 	"oversell/internal/payment"
@@ -109,9 +110,9 @@ func (s *sale) stage(b holds.Backends, db *gorm.DB) holds.Stage {
 	if db.Name() == "sqlite" {
 		b.SQL.Clock = clockName + "()"
 	}
-	newStage, ok := stages[s.w.Subject.Name]
+	stage, ok := catalog.Holds(b)[s.w.Subject.Name]
 	lab.Need(ok, "%s is no stage", s.w.Subject.Name)
-	return newStage(b)
+	return stage
 }
 
 const clockName = "oversell_lab_clock"

@@ -15,7 +15,6 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
-	"oversell/internal/holds"
 	h1 "oversell/internal/holds/h1_counter"
 	h2 "oversell/internal/holds/h2_status"
 	h3 "oversell/internal/holds/h3_claim"
@@ -105,13 +104,6 @@ func aboutHolds(s lab.Scenario) func(lab.Subject) string {
 }
 
 func isPool(c lab.Subject) bool { return c.Name == sqlSnapshot || c.Name == sqlUnits }
-
-// stages maps each subject to the constructor of its stage.
-var stages = map[string]func(holds.Backends) holds.Stage{
-	h1.Name: func(b holds.Backends) holds.Stage { return h1.New(b) },
-	h2.Name: func(b holds.Backends) holds.Stage { return h2.New(b) },
-	h3.Name: func(b holds.Backends) holds.Stage { return h3.New(b) },
-}
 
 // openDatabase implements lab.OpenDatabase for all subjects. Spec has the form of the -db flag.
 func openDatabase(ctx context.Context, spec string) (*lab.Database, error) {

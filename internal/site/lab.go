@@ -77,14 +77,9 @@ func run(ctx context.Context, env []string, args ...string) (string, error) {
 func pack(code []byte) ([]byte, error) {
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = w.Write(code)
+		err = errors.Join(err, w.Close())
 	}
-	if _, err := w.Write(code); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return packed.Bytes(), nil
+	return packed.Bytes(), err
 }

@@ -1,7 +1,6 @@
 package figures
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -26,29 +25,21 @@ func (i Inside) Enter(key string) (leave func() Span) {
 	}
 }
 
-// edge is the beginning or the end of a span.
-type edge struct {
-	at   int64 // in Unix nanoseconds
-	step int
-}
-
 // MaxHolders returns the largest number of spans that overlap at any moment. This evidence does not
 // depend on the lock. Spans that only touch do not overlap.
 func MaxHolders(spans []Span) (most int) {
-	var edges []edge
+	var begins, ends []int64 // in Unix nanoseconds
 	for _, s := range spans {
-		edges = append(edges, edge{s.From.UnixNano(), +1}, edge{s.To.UnixNano(), -1})
+		begins, ends = append(begins, s.From.UnixNano()), append(ends, s.To.UnixNano())
 	}
-	slices.SortFunc(edges, edge.compare)
-	inside := 0
-	for _, e := range edges {
-		inside += e.step
-		most = max(most, inside)
+	slices.Sort(begins)
+	slices.Sort(ends)
+	ended := 0
+	for i, at := range begins {
+		for ended < len(ends) && ends[ended] <= at {
+			ended++
+		}
+		most = max(most, i+1-ended)
 	}
 	return most
-}
-
-// compare orders edges by time. At the same time, an end comes before a beginning.
-func (e edge) compare(f edge) int {
-	return cmp.Or(cmp.Compare(e.at, f.at), cmp.Compare(e.step, f.step))
 }

@@ -40,7 +40,13 @@ func MedianOf(values []float64) Estimate {
 //	1 − 2·Σ C(n,i)/2ⁿ, i from 0 to k−1
 //
 // See H. A. David, H. N. Nagaraja, Order Statistics, 3rd ed., 2003, section 7.1.
-func Confidence(n int) float64 { return 1 - 2*fewerThan(rank(n), n) }
+func Confidence(n int) float64 {
+	misses := 0.0
+	for i := range rank(n) {
+		misses += heads(i, n)
+	}
+	return 1 - 2*misses
+}
 
 // rank returns the largest k for which the interval of n runs reaches the confidence. For fewer
 // than six runs there is no such k, and rank returns 1, the rank of the interval from the smallest
@@ -54,15 +60,6 @@ func rank(n int) int {
 		k++
 	}
 	return k
-}
-
-// fewerThan returns the probability of fewer than k heads in n coin tosses.
-func fewerThan(k, n int) float64 {
-	sum := 0.0
-	for i := range k {
-		sum += heads(i, n)
-	}
-	return sum
 }
 
 // heads returns the probability of k heads in n coin tosses.

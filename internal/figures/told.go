@@ -44,22 +44,12 @@ func (t Told) Any() bool { return t != Told{} }
 // Comparison compares the replies of a sale with its orders. Add all replies and all buyers
 // who were cut off first, then each order once. The zero Comparison is ready for use.
 type Comparison struct {
-	told  map[string][]acknowledged // by the order's id
-	cut   map[string]int64          // buyers who were cut off, by their keys
-	keys  map[string]bool           // of the orders
+	told  map[string][]Answer // by the order's id
+	cut   map[string]int64    // buyers who were cut off, by their keys
+	keys  map[string]bool     // of the orders
 	found Told
 
 	untrue, doubled []string // ids of a few orders that do not match, and of a few duplicates
-}
-
-// acknowledged is an order as the shop confirmed it to buyers with one key. If it is not what they
-// asked for, it does not match.
-type acknowledged struct {
-	key      string
-	quantity int64
-	asked    int64
-	replies  int64
-	durable  int64 // replies that said that the order is in the database
 }
 
 // Answer adds a reply. Several replies may name the same order if all have its idempotency key,
@@ -70,21 +60,9 @@ func (c *Comparison) Answer(a Answer) {
 		return
 	}
 	if c.told == nil {
-		c.told = make(map[string][]acknowledged)
+		c.told = make(map[string][]Answer)
 	}
-	durable := int64(1)
-	if a.Accepted {
-		durable = 0
-	}
-	all := c.told[a.Order]
-	for i, t := range all {
-		if t.key == a.Key && t.quantity == a.Quantity && t.asked == a.Asked {
-			all[i].replies++
-			all[i].durable += durable
-			return
-		}
-	}
-	c.told[a.Order] = append(all, acknowledged{a.Key, a.Quantity, a.Asked, 1, durable})
+	c.told[a.Order] = append(c.told[a.Order], a)
 }
 
 // CutOff adds a buyer who does not know the outcome, and who may have an order.
@@ -120,18 +98,16 @@ func (c *Comparison) Order(o Written) {
 	}
 }
 
-// untrue returns the number of replies that do not match the order. An order without a key matches
-// only one reply.
-func untrue(told []acknowledged, o Written) (n int64) {
-	for _, t := range told {
-		n += t.replies
-		switch {
-		case t.key != o.Key || t.quantity != o.Quantity || t.quantity != t.asked:
-		case o.Key == "":
-			n--
-		default:
-			n -= t.replies
+// untrue returns the number of replies that do not match the order, or do not say what the buyer
+// asked for. An order without a key matches only one reply.
+func untrue(told []Answer, o Written) (n int64) {
+	matched := false
+	for _, a := range told {
+		matches := a.Key == o.Key && a.Quantity == o.Quantity && a.Quantity == a.Asked
+		if !matches || matched && o.Key == "" {
+			n++
 		}
+		matched = matched || matches
 	}
 	return n
 }
@@ -140,11 +116,10 @@ func untrue(told []acknowledged, o Written) (n int64) {
 func (c *Comparison) Told() Told {
 	found := c.found
 	for _, told := range c.told {
-		for _, t := range told {
-			found.AcknowledgedMissing += t.durable
-			if t.durable == 0 {
-				found.AcceptedLost++
-			}
+		durable := len(slices.DeleteFunc(slices.Clone(told), func(a Answer) bool { return a.Accepted }))
+		found.AcknowledgedMissing += int64(durable)
+		if durable == 0 {
+			found.AcceptedLost++
 		}
 	}
 	return found
@@ -163,7 +138,7 @@ func few(ids *[]string, id string) {
 func (c *Comparison) Named() (missing, duplicates []string) {
 	missing = slices.Clone(c.untrue)
 	for _, id := range slices.Sorted(maps.Keys(c.told)) {
-		if slices.ContainsFunc(c.told[id], func(t acknowledged) bool { return t.durable > 0 }) {
+		if slices.ContainsFunc(c.told[id], func(a Answer) bool { return !a.Accepted }) {
 			few(&missing, id)
 		}
 	}

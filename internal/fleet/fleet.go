@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,9 +16,10 @@ type Fleet struct {
 	program func(n int) (Program, error)
 	reached chan Arrival
 
+	started atomic.Int64 // processes, including those that failed to start
+
 	mu      sync.Mutex
 	members []*Member
-	started int
 }
 
 // New returns a fleet without processes. It calls program for each process, with the process's
@@ -36,7 +38,8 @@ func (f *Fleet) Fill(ctx context.Context, n int) error {
 	if err := f.Crashed(0); err != nil {
 		return err
 	}
-	if f.reap() {
+	f.reap()
+	if f.started.Load() == 0 {
 		if err := f.add(ctx, 1); err != nil {
 			return err
 		}
@@ -47,18 +50,15 @@ func (f *Fleet) Fill(ctx context.Context, n int) error {
 	for _, m := range f.Members() {
 		m.begin()
 	}
-	for {
-		select {
-		case a := <-f.reached: // this call is left over from the previous row
-			_ = a.Member.Resume() // if the process has ended, the row fails
-		default:
-			return nil
-		}
+	for len(f.reached) > 0 { // these calls are left over from the previous row
+		a := <-f.reached
+		_ = a.Member.Resume() // if the process has ended, the row fails
 	}
+	return nil
 }
 
-// reap removes the processes that have ended, and reports whether no process was ever started.
-func (f *Fleet) reap() (first bool) {
+// reap removes the processes that have ended.
+func (f *Fleet) reap() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.members = slices.DeleteFunc(f.members, func(m *Member) bool {
@@ -68,7 +68,6 @@ func (f *Fleet) reap() (first bool) {
 		}
 		return ended
 	})
-	return f.started == 0
 }
 
 // Add starts one process.
@@ -82,7 +81,7 @@ func (f *Fleet) Add(ctx context.Context) (*Member, error) {
 
 // Replace starts a process in place of the i-th member, which must have ended.
 func (f *Fleet) Replace(ctx context.Context, i int) (*Member, error) {
-	m, err := f.start(ctx, f.number())
+	m, err := f.start(ctx, int(f.started.Add(1)))
 	if err != nil {
 		return nil, err
 	}
@@ -91,14 +90,6 @@ func (f *Fleet) Replace(ctx context.Context, i int) (*Member, error) {
 	f.members[i].release()
 	f.members[i] = m
 	return m, nil
-}
-
-// number returns the number of the next process.
-func (f *Fleet) number() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.started++
-	return f.started
 }
 
 func (f *Fleet) start(ctx context.Context, number int) (*Member, error) {
@@ -115,7 +106,7 @@ func (f *Fleet) add(ctx context.Context, n int) error {
 	more := make([]*Member, max(0, n))
 	g, starting := errgroup.WithContext(ctx)
 	for i := range more {
-		number := f.number()
+		number := int(f.started.Add(1))
 		g.Go(func() (err error) {
 			more[i], err = f.start(starting, number)
 			return err

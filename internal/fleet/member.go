@@ -80,7 +80,7 @@ type Member struct {
 	URL    string // where the process serves HTTP, or ""
 	Words  *Words // or nil
 	Links  map[string]*fault.Relay
-	HeldUp <-chan time.Time // receives the end of the delay of a call at a seam; buffers one value
+	HeldUp chan time.Time // receives the end of the delay of a call at a seam; buffers one value
 	Stalls LongestStall
 
 	Killed atomic.Bool // Kill or End was called
@@ -92,7 +92,6 @@ type Member struct {
 	log  tail
 
 	ready   chan string
-	heldUp  chan time.Time
 	reached chan<- Arrival
 
 	mu      sync.Mutex
@@ -110,20 +109,16 @@ type Arrival struct {
 // to reached. If that channel is full, a call is dropped.
 func Run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err error) {
 	m := &Member{
-		name: p.Name, Links: p.Links, ready: make(chan string, 1), heldUp: make(chan time.Time, 1),
+		name: p.Name, Links: p.Links, ready: make(chan string, 1), HeldUp: make(chan time.Time, 1),
 		reached: reached, answers: make(map[int]chan json.RawMessage),
 	}
-	m.HeldUp = m.heldUp
 	defer func() {
 		if err != nil {
 			m.release()
 		}
 	}()
-	first, err := m.prepare(p)
+	first, err := m.start(p)
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", p.Name, err)
-	}
-	if err := m.start(p.Command); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", p.Name, err)
 	}
 	addr := ""
@@ -143,34 +138,35 @@ func Run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err
 	return m, nil
 }
 
-// prepare returns the first command. If the program shares words, it also creates them.
-func (m *Member) prepare(p Program) (first command, err error) {
-	if first.Setup, err = json.Marshal(p.Setup); err != nil || p.Words == 0 {
+// start starts the process, and returns the first command for it. If the program shares words, it
+// first creates them.
+func (m *Member) start(p Program) (first command, err error) {
+	if first.Setup, err = json.Marshal(p.Setup); err != nil {
 		return first, err
 	}
-	first.Words = &shared{filepath.Join(os.TempDir(), "oversell-words-"+uuid.NewString()), p.Words}
-	m.Words, err = CreateWords(first.Words.Path, first.Words.N)
-	return first, err
-}
-
-func (m *Member) start(program func() (*exec.Cmd, error)) error {
-	cmd, err := program()
+	if p.Words > 0 {
+		first.Words = &shared{filepath.Join(os.TempDir(), "oversell-words-"+uuid.NewString()), p.Words}
+		if m.Words, err = CreateWords(first.Words.Path, first.Words.N); err != nil {
+			return first, err
+		}
+	}
+	cmd, err := p.Command()
 	if err != nil {
-		return err
+		return first, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return first, err
 	}
 	if m.in, err = cmd.StdinPipe(); err != nil {
-		return err
+		return first, err
 	}
 	cmd.Stderr = &m.log
 	if m.Process, err = Start(cmd); err != nil {
-		return err
+		return first, err
 	}
 	go m.listen(out)
-	return nil
+	return first, nil
 }
 
 // listen handles the member's events until its output ends.
@@ -191,7 +187,7 @@ func (m *Member) listen(out io.Reader) {
 		case e.Reached != "":
 			post(m.reached, Arrival{m, e.Reached})
 		case e.HeldUp != nil:
-			post(m.heldUp, *e.HeldUp)
+			post(m.HeldUp, *e.HeldUp)
 		case e.Stalled > 0:
 			m.Stalls.Add(e.Stalled)
 		}
@@ -382,7 +378,7 @@ func (m *Member) unlink() {
 // begin resets what was recorded in the previous row.
 func (m *Member) begin() {
 	select {
-	case <-m.heldUp: // this value is left over from the previous row
+	case <-m.HeldUp: // this value is left over from the previous row
 	default:
 	}
 	m.Paused.Store(false)

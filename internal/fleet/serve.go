@@ -55,31 +55,25 @@ func Serve[Setup any](
 	case <-ctx.Done():
 		return s.failed()
 	}
-	err := s.begin(ctx, c, func() error {
-		var with Setup
-		if err := json.Unmarshal(c.Setup, &with); err != nil {
-			return fmt.Errorf("reading the setup: %w", err)
-		}
-		return run(ctx, with, s)
-	})
+	if c.Setup == nil {
+		return cmp.Or(s.failed(), errors.New("the first command is not a setup"))
+	}
+	var with Setup
+	err := json.Unmarshal(c.Setup, &with)
+	if err != nil {
+		err = fmt.Errorf("reading the setup: %w", err)
+	} else if c.Words != nil {
+		// The words stay mapped until the process ends, because goroutines that run leaves behind
+		// may still use them.
+		s.Words, err = OpenWords(c.Words.Path, c.Words.N)
+	}
+	if err == nil {
+		err = run(ctx, with, s)
+	}
 	if ctx.Err() != nil {
 		err = nil
 	}
 	return cmp.Or(err, s.failed())
-}
-
-func (s *Server) begin(ctx context.Context, c command, run func() error) (err error) {
-	if c.Setup == nil {
-		return cmp.Or(s.failed(), errors.New("the first command is not a setup"))
-	}
-	if c.Words != nil {
-		// The words stay mapped until the process ends, because goroutines that run leaves behind
-		// may still use them.
-		if s.Words, err = OpenWords(c.Words.Path, c.Words.N); err != nil {
-			return err
-		}
-	}
-	return run()
 }
 
 // listen reads commands until there are no more, and then calls over. Calls that wait at a seam

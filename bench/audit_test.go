@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -58,16 +57,14 @@ func TestAuditExitCodes(t *testing.T) {
 		{[]string{"-nonsense", shop.URL}, exitFailed, "-nonsense"},
 		{[]string{"-h"}, exitExpected, "-told"},
 	} {
-		var stdout, stderr bytes.Buffer
-		code := auditSale(t.Context(), test.args, &stdout, &stderr)
-		if said := stdout.String() + stderr.String(); code != test.code || !strings.Contains(said, test.says) {
-			t.Errorf("%v: exit code %d, want %d, and %q in:\n%s", test.args, code, test.code, test.says, said)
+		got := try(t, append([]string{auditArg}, test.args...)...)
+		if said := got.stdout + got.stderr; got.code != test.code || !strings.Contains(said, test.says) {
+			t.Errorf("%v: exit code %d, want %d, and %q in:\n%s", test.args, got.code, test.code, test.says, said)
 		}
 	}
-	var stdout, stderr bytes.Buffer
-	auditSale(t.Context(), []string{"-json", "-sku", "bad", shop.URL}, &stdout, &stderr)
+	got := try(t, auditArg, "-json", "-sku", "bad", shop.URL)
 	var found audit.Result
-	if err := json.Unmarshal(stdout.Bytes(), &found); err != nil || len(found.Problems) != 1 ||
+	if err := json.Unmarshal([]byte(got.stdout), &found); err != nil || len(found.Problems) != 1 ||
 		found.Audit.Oversold != 2 {
 		t.Errorf("-json: %+v, %v", found, err)
 	}

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"oversell/internal/bench/report"
 )
-
-// compareArg is the argument for the command that compares reports.
-const compareArg = "compare"
 
 const compareUsage = `Compare shows what changed between two reports that bench wrote with -json, row by
 row, or compares the strategies of one report with its first.
@@ -30,19 +28,11 @@ Exit code: 0 if the reports were compared, 2 if they cannot be.
 `
 
 // compareReports runs the compare command.
-func compareReports(args []string, stdout, stderr io.Writer) int {
-	if len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
+func compareReports(names []string, stdout io.Writer) error {
+	if len(names) == 1 && slices.Contains([]string{"-h", "-help", "--help"}, names[0]) {
 		fmt.Fprint(stdout, compareUsage)
-		return exitExpected
+		return nil
 	}
-	if err := compareFiles(args, stdout); err != nil {
-		fmt.Fprintln(stderr, "bench: compare:", err)
-		return exitFailed
-	}
-	return exitExpected
-}
-
-func compareFiles(names []string, stdout io.Writer) error {
 	if len(names) < 1 || len(names) > 2 {
 		return fmt.Errorf("%d files given; it takes one or two (-h shows how)", len(names))
 	}
@@ -55,17 +45,9 @@ func compareFiles(names []string, stdout io.Writer) error {
 		files[i] = report.File{Name: name, Report: r}
 	}
 	if len(files) == 1 {
-		found, err := report.CompareStrategies(files[0])
-		if err != nil {
-			return err
-		}
-		return found.WriteStrategies(stdout)
+		return report.CompareStrategies(stdout, files[0])
 	}
-	found, err := report.CompareFiles(files[0], files[1])
-	if err != nil {
-		return err
-	}
-	return found.WriteFiles(stdout)
+	return report.CompareFiles(stdout, files[0], files[1])
 }
 
 // read reads a report. Its errors name the file.

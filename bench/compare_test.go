@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,13 +8,6 @@ import (
 
 	"oversell/internal/bench/report"
 )
-
-// tryCompare compares reports as the program does.
-func tryCompare(args ...string) outcome {
-	var stdout, stderr bytes.Buffer
-	code := compareReports(args, &stdout, &stderr)
-	return outcome{code, stdout.String(), stderr.String()}
-}
 
 func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 	dir := t.TempDir()
@@ -31,7 +23,7 @@ func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 		{"is a directory", []string{dir}},
 		{"empty.json: " + report.ErrFormat.Error() + ": it is empty", []string{empty}},
 	} {
-		got := tryCompare(tt.args...)
+		got := try(t, append([]string{compareArg}, tt.args...)...)
 		if got.code != exitFailed || got.stdout != "" || !strings.HasPrefix(got.stderr, "bench: compare: ") ||
 			!strings.Contains(got.stderr, tt.want) || strings.Count(got.stderr, "\n") != 1 {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q; want one line with %q", tt.args, got.code, got.stdout,
@@ -42,7 +34,7 @@ func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 
 func TestHelpOfCompare(t *testing.T) {
 	for _, arg := range []string{"-h", "-help", "--help"} {
-		if got := tryCompare(arg); got.code != exitExpected || got.stderr != "" ||
+		if got := try(t, compareArg, arg); got.code != exitExpected || got.stderr != "" ||
 			!strings.Contains(got.stdout, "Usage: bench compare") {
 			t.Errorf("%s: exit code %d, %q, %q", arg, got.code, got.stdout, got.stderr)
 		}

@@ -22,7 +22,6 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/naming"
 	pagetexts "oversell/internal/page/texts"
-	"oversell/internal/stock"
 )
 
 // envPrefix is the prefix of the environment variables that set the defaults of flags.
@@ -30,7 +29,7 @@ const envPrefix = "OVERSELL"
 
 // texts holds the names and lists in flags, which interpret parses later.
 type texts struct {
-	workload, strategies, conditions, retry, keys, keeper, targets, faults, seam, skew string
+	workload, strategies, conditions, retry, targets, faults, seam, skew string
 
 	stages []string // stages of holds that were listed together with strategies of the deduct workload
 }
@@ -202,11 +201,11 @@ func flags(o *options, t *texts) *flag.FlagSet {
 		"at least 10s")
 	fs.StringVar(&t.retry, "retry", "line", "waiting `POLICY`: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], "+
 		"recursive[:DELAY]")
-	fs.StringVar(&t.keys, "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, or pairs, where every two "+
-		"requests share one")
+	fs.StringVar((*string)(&o.Keys), "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, "+
+		"or pairs, where every two requests share one")
 	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key check the cache again under the lock")
-	fs.StringVar(&t.keeper, "keeper", "", "`BACKEND` of the stock: redis or database (default redis, and database for "+
-		"the SQL strategies)")
+	fs.StringVar((*string)(&o.Keeper), "keeper", "", "`BACKEND` of the stock: redis or database "+
+		"(default redis, and database for the SQL strategies)")
 	fs.BoolVar(&o.Unfenced, "unfenced", false, "do not check the fencing tokens of v8_fenced, v9_cohort, etcd "+
 		"and zookeeper")
 	fs.IntVar(&o.Replicas, "accept-replicas", 0, "`REPLICAS` of Redis that must have an order of lua_stream before "+
@@ -253,7 +252,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if o.Skew, err = bench.ParseSkew(t.skew); err != nil {
 		return fmt.Errorf("-skew: %w", err)
 	}
-	o.Keys, o.Targets = bench.Keys(t.keys), naming.Split(t.targets)
+	o.Targets = naming.Split(t.targets)
 	for _, name := range naming.Split(t.strategies) {
 		if slices.Contains(catalog.HoldNames(), name) {
 			return fmt.Errorf("-strategies: %s is of workload %s, and -workload is %s: leave -workload out to run both",
@@ -273,7 +272,6 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if len(o.Conditions) == 0 {
 		o.Conditions = o.defaultConditions()
 	}
-	o.Keeper = stock.Backend(t.keeper)
 	if err := o.streamSeams(t); err != nil {
 		return err
 	}

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"io"
-
-	"oversell/internal/cmdline"
-)
+import "oversell/internal/cmdline"
 
 var helpText = cmdline.Help{
 	Program: "go run ./bench",
@@ -86,9 +82,4 @@ Each flag has an environment variable as its default: OVERSELL_REDIS for -redis,
 		{Title: "The servers", Flags: "redis db redlock etcd zookeeper"},
 		{Title: "The report", Flags: "html json lang"},
 	},
-}
-
-// help writes the help text.
-func help(w io.Writer, args []string) {
-	helpText.Write(w, flags(new(options), new(texts)), args)
 }

@@ -38,22 +38,48 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program immediately
-	os.Exit(start(ctx, os.Args[1:]))
+	os.Exit(start(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func start(ctx context.Context, args []string) int {
-	if len(args) == 1 {
-		if code, found := serve(ctx, args[0]); found {
-			return code
-		}
+// The first arguments that name another command. The bench starts this program again with the first
+// two, as one of its processes.
+const (
+	asInstance  = "instance"
+	asContender = "contender"
+	compareArg  = "compare" // compares reports
+	auditArg    = "audit"   // checks a sale in a running shop
+)
+
+// start runs a command, reports its error in one line, and returns the exit code.
+func start(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	command, rest := "", args
+	if len(args) > 0 {
+		command, rest = args[0], args[1:]
 	}
-	if len(args) > 0 && args[0] == compareArg {
-		return compareReports(args[1:], os.Stdout, os.Stderr)
+	says, expected, err := "bench: ", true, error(nil)
+	switch command {
+	case asInstance:
+		says, err = "", bench.Serve(ctx, os.Stdin, stdout, stderr, nil)
+	case asContender:
+		says, err = "", lockbench.Serve(ctx, lockbench.Contenders(), os.Stdin, stdout)
+	case compareArg:
+		says, err = "bench: compare: ", compareReports(rest, stdout)
+	case auditArg:
+		says = "bench: audit: "
+		expected, err = auditSale(ctx, rest, stdout)
+	default:
+		expected, err = run(ctx, args, stdout, stderr)
 	}
-	if len(args) > 0 && args[0] == auditArg {
-		return auditSale(ctx, args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitExpected
+	case err != nil:
+		fmt.Fprintln(stderr, says+err.Error())
+		return exitFailed
+	case !expected:
+		return exitUnexpected
 	}
-	return run(ctx, args, os.Stdout, os.Stderr)
+	return exitExpected
 }
 
 // options holds the values of the flags.
@@ -68,36 +94,22 @@ type options struct {
 	holds      *bench.Config       // nil unless a sale by holds follows
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// run runs the bench, and writes the report of the finished rows even after an error. It reports
+// whether all rows were as expected.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (expected bool, err error) {
 	o, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		help(stdout, args)
-		return exitExpected
+		helpText.Write(stdout, flags(new(options), new(texts)), args)
 	}
-	expected := false
-	if err == nil {
-		expected, err = o.run(ctx, stdout, stderr)
+	if err != nil {
+		return false, err
 	}
-	switch {
-	case err != nil:
-		fmt.Fprintln(stderr, "bench:", err)
-		return exitFailed
-	case !expected:
-		return exitUnexpected
-	}
-	return exitExpected
-}
-
-// run runs the bench, and writes the report of the finished rows even after an error. It returns
-// true if all rows were as expected.
-func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error) {
 	out, err := o.open(stdout, stderr)
 	if err != nil {
 		return false, err
 	}
 	report, err := measure(ctx, o, stderr)
-	written := out.report(len(report.Rows), func() error { return out.write(report) })
-	return report.AsExpected(), errors.Join(err, written)
+	return report.AsExpected(), errors.Join(err, out.write(report))
 }
 
 // measure opens the backends and runs the rows.

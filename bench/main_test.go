@@ -17,10 +17,8 @@ const asProgram = "OVERSELL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	logging.Disable() // go-redis also returns the errors that it would log
-	if len(os.Args) == 2 {
-		if code, found := serve(context.Background(), os.Args[1]); found {
-			os.Exit(code)
-		}
+	if len(os.Args) == 2 && (os.Args[1] == asInstance || os.Args[1] == asContender) {
+		os.Exit(start(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 	}
 	if os.Getenv(asProgram) != "" {
 		main()
@@ -49,7 +47,7 @@ type outcome struct {
 func try(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), args, &stdout, &stderr)
+	code := start(t.Context(), args, &stdout, &stderr)
 	return outcome{code, stdout.String(), stderr.String()}
 }
 

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/present"
 )
 
-// output holds the destinations of the report. Call report or close at the end.
+// output holds the destinations of the report. Call write or close at the end.
 type output struct {
 	table io.Writer
 	json  io.Writer // nil: nowhere
@@ -32,14 +32,13 @@ func (o options) open(stdout, stderr io.Writer) (out output, err error) {
 	case "-":
 		out.table, out.json = stderr, stdout
 	default:
-		if out.json, err = out.create("json", o.json); err != nil {
-			return out, err
-		}
+		out.json, err = out.create("json", o.json)
 	}
-	if o.html != "" {
-		if out.html, err = out.create("html", o.html); err != nil {
-			return out, errors.Join(err, out.close())
-		}
+	if err == nil && o.html != "" {
+		out.html, err = out.create("html", o.html)
+	}
+	if err != nil {
+		return out, errors.Join(err, out.close())
 	}
 	return out, nil
 }
@@ -54,33 +53,28 @@ func (w *output) create(name, path string) (io.Writer, error) {
 	return f, nil
 }
 
-func (w output) write(report report.Report) error {
+// write writes the report. If it has no rows, or cannot be written, existing files stay as they were.
+func (w output) write(r report.Report) (err error) {
+	defer func() { err = errors.Join(err, w.close()) }()
+	if len(r.Rows) == 0 {
+		return nil
+	}
 	s := w.style
 	s.Colour = coloured(w.table)
-	err := report.WriteTable(w.table, s)
+	err = r.WriteTable(w.table, s)
 	if w.json != nil {
-		err = errors.Join(err, report.WriteJSON(w.json))
+		err = errors.Join(err, r.WriteJSON(w.json))
 	}
 	if w.html != nil {
-		err = errors.Join(err, page.HTML(w.html, report, s))
+		err = errors.Join(err, page.HTML(w.html, r, s))
 	}
-	return err
-}
-
-// report calls write, and commits the files if write succeeds. If there are no rows, it writes
-// nothing, and existing files stay as they were.
-func (w output) report(rows int, write func() error) error {
-	if rows == 0 {
-		return w.close()
+	if err != nil {
+		return err
 	}
-	if err := write(); err != nil {
-		return errors.Join(err, w.close())
-	}
-	var err error
 	for _, f := range w.files {
 		err = errors.Join(err, f.Commit())
 	}
-	return errors.Join(err, w.close())
+	return err
 }
 
 // close discards the files that were not committed.

@@ -25,12 +25,12 @@ func TestRepeatAndCompare(t *testing.T) {
 			t.Fatalf("exit code %d, stderr %q, stdout\n%s", got.code, got.stderr, got.stdout)
 		}
 	}
-	got := tryCompare(a, b)
+	got := try(t, compareArg, a, b)
 	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "units sold per second") ||
 		!strings.HasPrefix(last(got.stdout), "0 of 2 rows changed verdict") {
 		t.Errorf("two files: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
-	if got = tryCompare(a); got.code != exitExpected || got.stderr != "" ||
+	if got = try(t, compareArg, a); got.code != exitExpected || got.stderr != "" ||
 		!strings.Contains(last(got.stdout), "fastest that held: v6_watchdog") {
 		t.Errorf("one file: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
@@ -69,7 +69,8 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 	if n := strings.Count(string(page), `<table class="rows">`); n != 2 {
 		t.Errorf("%d tables in the page, want 2", n)
 	}
-	if got := tryCompare(json, json); got.code != exitExpected || !strings.Contains(got.stdout, "until all agreed") ||
+	got = try(t, compareArg, json, json)
+	if got.code != exitExpected || !strings.Contains(got.stdout, "until all agreed") ||
 		!strings.Contains(got.stdout, "Redis commands per request") {
 		t.Errorf("exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}

@@ -15,12 +15,6 @@ import (
 	"oversell/internal/catalog"
 )
 
-// The arguments with which the bench starts this program again as one of its processes.
-const (
-	asInstance  = "instance"
-	asContender = "contender"
-)
-
 // flagsOf returns the flags that each workload takes.
 func flagsOf() map[catalog.Workload]string {
 	return map[catalog.Workload]string{
@@ -46,24 +40,6 @@ func checkTaken(line *flag.FlagSet, name string) (err error) {
 		}
 	})
 	return err
-}
-
-// serve runs one of the bench's own processes, if arg names one, and returns its exit code.
-func serve(ctx context.Context, arg string) (code int, found bool) {
-	var err error
-	switch arg {
-	case asInstance:
-		err = bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, nil)
-	case asContender:
-		err = lockbench.Serve(ctx, lockbench.Contenders(), os.Stdin, os.Stdout)
-	default:
-		return 0, false
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return exitFailed, true
-	}
-	return exitExpected, true
 }
 
 // A run that names no workload can have two parts: first a sale under the strategies of the

@@ -3,6 +3,7 @@ package report
 import (
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"regexp"
 	"slices"
@@ -30,13 +31,6 @@ func free() []string {
 // differences.
 func told() []string { return []string{"os", "cpus", "version", "retry"} }
 
-// disagreeing names the settings in which two manifests should agree but do not.
-func disagreeing(a, b Manifest) string {
-	return differing(a, b, func(name string) bool {
-		return !slices.Contains(free(), name) || name == "seed" && a.Items > 0 // the seed decides who buys which item
-	})
-}
-
 // differing lists the settings in which two manifests differ, with both values. It considers only
 // settings whose names the function among accepts.
 func differing(a, b Manifest, among func(name string) bool) string {
@@ -51,12 +45,17 @@ func differing(a, b Manifest, among func(name string) bool) string {
 	return strings.Join(all, ", ")
 }
 
-// fields calls f with the JSON name of each field of a struct, including those of embedded structs.
+// fields calls f with the JSON name of each field of a struct, including those of embedded structs. A
+// nil pointer has no fields.
 func fields(of any, f func(name string, v reflect.Value)) {
-	for field, v := range reflect.Indirect(reflect.ValueOf(of)).Fields() {
+	all := reflect.Indirect(reflect.ValueOf(of))
+	if !all.IsValid() {
+		return
+	}
+	for field, v := range all.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
-		case field.Anonymous && (v.Kind() != reflect.Pointer || !v.IsNil()):
+		case field.Anonymous:
 			fields(v.Interface(), f)
 		case name != "" && name != "-":
 			f(name, v)
@@ -64,24 +63,24 @@ func fields(of any, f func(name string, v reflect.Value)) {
 	}
 }
 
-// Comparison pairs the rows of two reports, or of the strategies in one.
-type Comparison struct {
-	Old, New File
-	pairs    []pair
-	alone    []string // names the groups that are in only one of the reports
+// comparison pairs the rows of two reports, or of the strategies in one.
+type comparison struct {
+	older, newer File
+	pairs        []pair
+	alone        []string // names the groups that are in only one of the reports
 }
 
 // pair holds two groups to compare. Tables show it under the name of the new group.
 type pair struct{ old, now Group }
 
-// CompareFiles compares the rows that both reports have. The error wraps ErrDiffer if the reports
-// have different backends, versions or sizes, or have no row in common.
-func CompareFiles(older, newer File) (Comparison, error) {
+// CompareFiles compares the rows that both reports have, and writes what changed. The error wraps
+// ErrDiffer if the reports have different backends, versions or sizes, or have no row in common.
+func CompareFiles(w io.Writer, older, newer File) error {
 	older.Report, newer.Report = older.withoutPorts(), newer.withoutPorts()
 	if diff := disagree(older.Report, newer.Report); diff != "" {
-		return Comparison{}, fmt.Errorf("%s and %s %w: they differ in %s", older.Name, newer.Name, ErrDiffer, diff)
+		return fmt.Errorf("%s and %s %w: they differ in %s", older.Name, newer.Name, ErrDiffer, diff)
 	}
-	c := Comparison{Old: older, New: newer}
+	c := comparison{older: older, newer: newer}
 	rest := newer.Groups()
 	for _, g := range older.Groups() {
 		i := slices.IndexFunc(rest, func(h Group) bool { return h.Key == g.Key })
@@ -96,9 +95,9 @@ func CompareFiles(older, newer File) (Comparison, error) {
 		c.alone = append(c.alone, g.in(present.Style{})+" is only in "+newer.Name)
 	}
 	if len(c.pairs) == 0 {
-		return Comparison{}, fmt.Errorf("%s and %s %w: they have no row in common", older.Name, newer.Name, ErrDiffer)
+		return fmt.Errorf("%s and %s %w: they have no row in common", older.Name, newer.Name, ErrDiffer)
 	}
-	return c, nil
+	return c.writeFiles(w)
 }
 
 // withoutPorts returns the report without the addresses of the servers that its bench started:
@@ -138,7 +137,10 @@ func disagree(a, b Report) string {
 				continue
 			}
 			common = true
-			if diff := disagreeing(x.Manifest, y.Manifest); diff != "" {
+			diff := differing(x.Manifest, y.Manifest, func(name string) bool {
+				return !slices.Contains(free(), name) || name == "seed" && x.Manifest.Items > 0 // decides who buys what
+			})
+			if diff != "" {
 				return diff
 			}
 		}
@@ -149,11 +151,11 @@ func disagree(a, b Report) string {
 	return fmt.Sprintf("workload (%s, %s)", a.Manifest.Workload, b.Manifest.Workload)
 }
 
-// CompareStrategies compares each strategy of a report with the first one under the same condition.
-// The error wraps ErrDiffer if no condition has two strategies.
-func CompareStrategies(f File) (Comparison, error) {
+// CompareStrategies compares each strategy of a report with the first one under the same condition,
+// and writes the differences. The error wraps ErrDiffer if no condition has two strategies.
+func CompareStrategies(w io.Writer, f File) error {
 	first := make(map[Key]Group)
-	c := Comparison{Old: f, New: f}
+	c := comparison{older: f}
 	for _, g := range f.Groups() {
 		k := g.Key
 		k.Strategy = ""
@@ -164,10 +166,9 @@ func CompareStrategies(f File) (Comparison, error) {
 		c.pairs = append(c.pairs, pair{base, g})
 	}
 	if len(c.pairs) == len(first) {
-		return Comparison{}, fmt.Errorf("the rows of %s %w: there is no condition with two strategies", f.Name,
-			ErrDiffer)
+		return fmt.Errorf("the rows of %s %w: there is no condition with two strategies", f.Name, ErrDiffer)
 	}
-	return c, nil
+	return c.writeStrategies(w)
 }
 
 // figure is a figure to compare.

@@ -42,6 +42,14 @@ func measured(runs int, factor float64) report.Report {
 
 func file(name string, r report.Report) report.File { return report.File{Name: name, Report: r} }
 
+// changes returns what changed from one report to another.
+func changes(t *testing.T, a, b report.Report) string {
+	t.Helper()
+	var got strings.Builder
+	must(t, report.CompareFiles(&got, file("a.json", a), file("b.json", b)))
+	return got.String()
+}
+
 func TestComparison(t *testing.T) {
 	broken := measured(6, 1.1)
 	broken.Manifest.Version, broken.Manifest.CPUs = "4567cdef", 8
@@ -55,17 +63,12 @@ func TestComparison(t *testing.T) {
 	fewer.Rows = fewer.Rows[:len(fewer.Rows)/6]
 	for name, write := range map[string]func(w io.Writer) error{
 		"files": func(w io.Writer) error {
-			c, err := report.CompareFiles(file("old.json", measured(6, 1)), file("new.json", broken))
-			return errors.Join(err, c.WriteFiles(w))
+			return report.CompareFiles(w, file("old.json", measured(6, 1)), file("new.json", broken))
 		},
 		"few": func(w io.Writer) error {
-			c, err := report.CompareFiles(file("old.json", measured(6, 1.1)), file("new.json", fewer))
-			return errors.Join(err, c.WriteFiles(w))
+			return report.CompareFiles(w, file("old.json", measured(6, 1.1)), file("new.json", fewer))
 		},
-		"strategies": func(w io.Writer) error {
-			c, err := report.CompareStrategies(file("new.json", broken))
-			return errors.Join(err, c.WriteStrategies(w))
-		},
+		"strategies": func(w io.Writer) error { return report.CompareStrategies(w, file("new.json", broken)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
@@ -100,7 +103,7 @@ func TestReportsOfDifferentThings(t *testing.T) {
 	} {
 		other := measured(1, 1)
 		change(&other.Manifest)
-		_, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", other))
+		err := report.CompareFiles(io.Discard, file("a.json", measured(1, 1)), file("b.json", other))
 		if !errors.Is(err, report.ErrDiffer) ||
 			err.Error() != "a.json and b.json cannot be compared: they differ in "+want {
 			t.Errorf("got %v, want %s", err, want)
@@ -110,12 +113,12 @@ func TestReportsOfDifferentThings(t *testing.T) {
 	for i := range other.Rows {
 		other.Rows[i].Strategy = "v" + other.Rows[i].Strategy
 	}
-	if _, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", other)); !errors.Is(err,
+	if err := report.CompareFiles(io.Discard, file("a.json", measured(1, 1)), file("b.json", other)); !errors.Is(err,
 		report.ErrDiffer) || !strings.Contains(err.Error(), "no row in common") {
 		t.Errorf("no row in common: %v", err)
 	}
 	other.Rows = other.Rows[:1]
-	if _, err := report.CompareStrategies(file("a.json", other)); !errors.Is(err, report.ErrDiffer) ||
+	if err := report.CompareStrategies(io.Discard, file("a.json", other)); !errors.Is(err, report.ErrDiffer) ||
 		!strings.Contains(err.Error(), "no condition with two strategies") {
 		t.Errorf("one strategy: %v", err)
 	}
@@ -152,7 +155,7 @@ func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 			on("redis 7 at 127.0.0.1:3,127.0.0.1:4 (cluster, 3 masters)", "MySQL 8 at h:2", "-redis=local:cluster"),
 			false},
 	} {
-		if _, err := report.CompareFiles(tt.a, tt.b); errors.Is(err, report.ErrDiffer) != tt.differ {
+		if err := report.CompareFiles(io.Discard, tt.a, tt.b); errors.Is(err, report.ErrDiffer) != tt.differ {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -161,25 +164,19 @@ func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 // Two reports of the same measurement show no difference, for any number of runs.
 func TestNoiseIsNoDifference(t *testing.T) {
 	for _, runs := range []int{1, 3, 20} {
-		c, err := report.CompareFiles(file("a.json", measured(runs, 1)), file("b.json", measured(runs, 1)))
-		must(t, err)
-		var got strings.Builder
-		must(t, c.WriteFiles(&got))
-		if strings.Contains(got.String(), "%") || strings.Count(got.String(), "no difference\n") != 4*6 ||
-			!strings.Contains(got.String(), "The verdicts are the same.") {
-			t.Errorf("%d runs:\n%s", runs, &got)
+		got := changes(t, measured(runs, 1), measured(runs, 1))
+		if strings.Contains(got, "%") || strings.Count(got, "no difference\n") != 4*6 ||
+			!strings.Contains(got, "The verdicts are the same.") {
+			t.Errorf("%d runs:\n%s", runs, got)
 		}
 	}
 }
 
 // With only one run in each report, a difference may be noise, so it is marked as doubtful.
 func TestSingleRunsAreDoubtful(t *testing.T) {
-	c, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", measured(1, 1.5)))
-	must(t, err)
-	var got strings.Builder
-	must(t, c.WriteFiles(&got))
-	if !strings.Contains(got.String(), "+50.3% ?") || !strings.Contains(got.String(), "with so few runs") {
-		t.Errorf("got\n%s", &got)
+	got := changes(t, measured(1, 1), measured(1, 1.5))
+	if !strings.Contains(got, "+50.3% ?") || !strings.Contains(got, "with so few runs") {
+		t.Errorf("got\n%s", got)
 	}
 }
 
@@ -189,11 +186,8 @@ func TestNothingHasNoRatio(t *testing.T) {
 	for i := range old.Rows {
 		old.Rows[i].Throughput = 0
 	}
-	c, err := report.CompareFiles(file("a.json", old), file("b.json", changed))
-	must(t, err)
-	var got strings.Builder
-	must(t, c.WriteFiles(&got))
-	if strings.Count(got.String(), "from 0") != 6 || strings.Contains(got.String(), "Inf") {
-		t.Errorf("got\n%s", &got)
+	got := changes(t, old, changed)
+	if strings.Count(got, "from 0") != 6 || strings.Contains(got, "Inf") {
+		t.Errorf("got\n%s", got)
 	}
 }

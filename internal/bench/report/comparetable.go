@@ -14,14 +14,14 @@ import (
 // unclear marks a difference that may be noise.
 const unclear = " ?"
 
-// WriteFiles writes the changes that CompareFiles found from one report to the other: for each figure
-// a table of all rows, and then the changed verdicts.
-func (c Comparison) WriteFiles(w io.Writer) error {
+// writeFiles writes the changes from one report to the other: for each figure a table of all rows,
+// and then the changed verdicts.
+func (c comparison) writeFiles(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "old: %s\nnew: %s\n", c.Old.title(), c.New.title())
-	b.WriteString(ranOn(c.Old.Manifest))
+	fmt.Fprintf(&b, "old: %s\nnew: %s\n", c.older.title(), c.newer.title())
+	b.WriteString(ranOn(c.older.Manifest))
 	shown := func(name string) bool { return slices.Contains(told(), name) }
-	if diff := differing(c.Old.Manifest, c.New.Manifest, shown); diff != "" {
+	if diff := differing(c.older.Manifest, c.newer.Manifest, shown); diff != "" {
 		fmt.Fprintf(&b, "they differ in %s\n", diff)
 	}
 	b.WriteString(meaning)
@@ -35,15 +35,15 @@ func (c Comparison) WriteFiles(w io.Writer) error {
 	for _, text := range c.alone {
 		fmt.Fprintf(&b, "%s.\n", text)
 	}
-	b.WriteString(c.Old.unusualLeases())
-	b.WriteString(c.New.unusualLeases())
+	b.WriteString(c.older.unusualLeases())
+	b.WriteString(c.newer.unusualLeases())
 	return c.write(w, &b, c.conclusion())
 }
 
-// WriteStrategies writes the differences between strategies that CompareStrategies found.
-func (c Comparison) WriteStrategies(w io.Writer) error {
+// writeStrategies writes the differences between the strategies of a report.
+func (c comparison) writeStrategies(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s", c.Old.title(), ranOn(c.Old.Manifest))
+	fmt.Fprintf(&b, "%s\n%s", c.older.title(), ranOn(c.older.Manifest))
 	b.WriteString(meaning)
 	c.tables(&b, func(f figure, t *present.Table[pair]) {
 		f.estimate("median", func(p pair) Group { return p.now }, t)
@@ -54,15 +54,15 @@ func (c Comparison) WriteStrategies(w io.Writer) error {
 			return p.difference(f, ratio)
 		})
 	})
-	if leases := c.Old.unusualLeases(); leases != "" {
+	if leases := c.older.unusualLeases(); leases != "" {
 		b.WriteString("\n" + leases)
 	}
-	return c.write(w, &b, "\n"+c.Old.Headline(present.Style{}))
+	return c.write(w, &b, "\n"+c.older.Headline(present.Style{}))
 }
 
 const meaning = "medians, and their intervals where runs differ; \"no difference\": the intervals overlap\n"
 
-func (c Comparison) write(w io.Writer, b *strings.Builder, conclusion string) error {
+func (c comparison) write(w io.Writer, b *strings.Builder, conclusion string) error {
 	if strings.Contains(b.String(), unclear+"\n") {
 		b.WriteString("\n?  with so few runs the difference may be chance; use -repeat 4 or more on both sides\n")
 	}
@@ -92,10 +92,10 @@ func ranOn(m Manifest) string {
 }
 
 // tables writes a table for each figure of each workload.
-func (c Comparison) tables(b *strings.Builder, columns func(f figure, t *present.Table[pair])) {
-	for i, part := range c.Old.Parts() {
+func (c comparison) tables(b *strings.Builder, columns func(f figure, t *present.Table[pair])) {
+	for i, part := range c.older.Parts() {
 		pairs := slices.DeleteFunc(slices.Clone(c.pairs), func(p pair) bool {
-			return len(c.Old.Manifest.Also) > 0 && string(p.old.Workload) != part.Manifest.Workload
+			return len(c.older.Manifest.Also) > 0 && string(p.old.Workload) != part.Manifest.Workload
 		})
 		if len(pairs) == 0 {
 			continue
@@ -156,7 +156,7 @@ func (p pair) difference(f figure, say func(old, now float64) string) string {
 }
 
 // conclusion says in one sentence how many verdicts changed, and which row changed its speed the most.
-func (c Comparison) conclusion() string {
+func (c comparison) conclusion() string {
 	verdicts, faster := 0, 0
 	var most pair
 	largest := 0.0
@@ -182,7 +182,7 @@ func (c Comparison) conclusion() string {
 }
 
 // verdicts lists the rows whose verdicts changed, or whose share of expected runs changed.
-func (c Comparison) verdicts() string {
+func (c comparison) verdicts() string {
 	var b strings.Builder
 	for _, p := range c.pairs {
 		if !p.sameVerdicts() {

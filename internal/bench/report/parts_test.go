@@ -3,6 +3,7 @@ package report_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -45,38 +46,29 @@ func TestTablesOfTwoWorkloads(t *testing.T) {
 }
 
 func TestComparisonOfTwoWorkloads(t *testing.T) {
-	write := func(c report.Comparison, err error) string {
-		t.Helper()
-		must(t, err)
-		var got strings.Builder
-		must(t, c.WriteFiles(&got))
-		return got.String()
-	}
 	changed := both()
 	changed.Rows[6].Throughput = 30
-	deduct, held, found := strings.Cut(write(report.CompareFiles(file("a.json", both()), file("b.json", changed))),
-		"400 buyers who hold a unit")
+	deduct, held, found := strings.Cut(changes(t, both(), changed), "400 buyers who hold a unit")
 	if !found || strings.Contains(deduct, "h3_claim") || strings.Contains(held, "watch") ||
 		!strings.Contains(held, "-50.8% ?") || !strings.Contains(held, "until all agreed") {
 		t.Errorf("it is\n%s%s", deduct, held)
 	}
-	if text := write(report.CompareFiles(file("a.json", sale()), file("b.json", both()))); !strings.Contains(text,
-		"h3_claim under crash is only in b.json") {
+	if text := changes(t, sale(), both()); !strings.Contains(text, "h3_claim under crash is only in b.json") {
 		t.Errorf("it is\n%s", text)
 	}
 	alone := both()
 	alone.Manifest, alone.Rows = alone.Manifest.Also[0], alone.Rows[5:]
-	if text := write(report.CompareFiles(file("a.json", alone), file("b.json", both()))); !strings.Contains(text,
-		"watch under crash is only in b.json") || strings.Contains(text, "Redis commands") {
+	if text := changes(t, alone, both()); !strings.Contains(text, "watch under crash is only in b.json") ||
+		strings.Contains(text, "Redis commands") {
 		t.Errorf("it is\n%s", text)
 	}
 
-	if _, err := report.CompareFiles(file("a.json", alone), file("b.json", sale())); !errors.Is(err,
+	if err := report.CompareFiles(io.Discard, file("a.json", alone), file("b.json", sale())); !errors.Is(err,
 		report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in workload (hold, deduct)") {
 		t.Errorf("no workload in common: %v", err)
 	}
 	changed.Manifest.Also[0].Stock = 7
-	if _, err := report.CompareFiles(file("a.json", both()), file("b.json", changed)); !errors.Is(err,
+	if err := report.CompareFiles(io.Discard, file("a.json", both()), file("b.json", changed)); !errors.Is(err,
 		report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in stock (200, 7)") {
 		t.Errorf("another size of the second: %v", err)
 	}

@@ -275,7 +275,7 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 	for i := range o.audits {
 		audit, item := r.sale(o, i)
 		row.Audit.Add(audit)
-		if item.Verdict.Worse(row.Verdict) {
+		if item.Verdict.Rank() > row.Verdict.Rank() {
 			row.Verdict = item.Verdict
 		}
 		all[i] = item

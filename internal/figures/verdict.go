@@ -23,12 +23,9 @@ const (
 	NotComparable Verdict = "not comparable"
 )
 
-// Worse reports whether a verdict on a sale is worse than another.
-func (v Verdict) Worse(than Verdict) bool { return v.rank() > than.rank() }
-
-// rank returns the place of a verdict on a sale, from OK to the worst, in the same order as
+// Rank returns the place of a verdict on a sale, from OK to the worst, in the same order as
 // Run.Verdict.
-func (v Verdict) rank() int {
+func (v Verdict) Rank() int {
 	return slices.Index([]Verdict{OK, Undersold, Drift, Unknown, Stuck, Oversold}, v)
 }
 

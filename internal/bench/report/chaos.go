@@ -109,9 +109,6 @@ func (r Row) ChaosLine(s present.Style) string {
 
 // FaultTable returns the table of the faults of a row under chaos.
 func (c Chaos) FaultTable(s present.Style) present.Table[Fault] {
-	hundredths := func(of func(Fault) float64) func(Fault) string {
-		return func(f Fault) string { return fmt.Sprintf("%.2f", of(f)) }
-	}
 	unless := func(skipped string, cell func(Fault) string) func(Fault) string {
 		return func(f Fault) string {
 			if f.Skipped {
@@ -124,8 +121,8 @@ func (c Chaos) FaultTable(s present.Style) present.Table[Fault] {
 		{Name: "at s", Cell: Fault.at},
 		{Name: "fault", Left: true, Cell: func(f Fault) string { return f.what(s) }},
 		{Name: "target", Left: true, Cell: func(f Fault) string { return s.Say(f.Victim) }},
-		{Name: "planned s", Cell: hundredths(func(f Fault) float64 { return f.For })},
-		{Name: "lasted s", Cell: unless(s.Say("skipped"), hundredths(func(f Fault) float64 { return f.Lasted }))},
+		{Name: "planned s", Cell: func(f Fault) string { return hundredths(f.For) }},
+		{Name: "lasted s", Cell: unless(s.Say("skipped"), func(f Fault) string { return hundredths(f.Lasted) })},
 		{Name: "sold during", Cell: unless("", func(f Fault) string { return fmt.Sprint(f.SoldIn) })},
 		{Name: "recovered after s", Cell: unless("", func(f Fault) string { return f.recovered(s) })},
 		{Name: "limit s", Cell: unless("", func(f Fault) string {

@@ -70,33 +70,19 @@ func newGroup(k Key, runs []Row) Group {
 func (r Row) figures() map[string]float64 {
 	all := make(map[string]float64)
 	add := func(name string, v reflect.Value) {
-		switch n := v.Interface().(type) {
-		case int:
-			all[name] = float64(n)
-		case int64:
-			all[name] = float64(n)
-		case float64:
-			all[name] = n
-		case *float64:
-			if n != nil {
-				all[name] = *n
-			}
+		switch v = reflect.Indirect(v); { // a nil pointer has no value
+		case v.CanInt():
+			all[name] = float64(v.Int())
+		case v.CanFloat():
+			all[name] = v.Float()
 		}
 	}
+	parts := []any{r.Load, r.Audit, r.Held, r.Kills, r.Open}
 	if r.Lock != nil {
-		fields(r.Lock, add)
-		return all
+		parts = []any{r.Lock}
 	}
-	fields(r.Load, add)
-	fields(r.Audit, add)
-	if r.Held != nil {
-		fields(r.Held, add)
-	}
-	if r.Kills != nil {
-		fields(r.Kills, add)
-	}
-	if r.Open != nil {
-		fields(r.Open, add)
+	for _, part := range parts {
+		fields(part, add)
 	}
 	if i := r.Items; i != nil {
 		maps.Copy(all, map[string]float64{
@@ -141,15 +127,4 @@ func (g Group) Verdict(s present.Style) string {
 		text += " (!)"
 	}
 	return text
-}
-
-// runs returns the smallest and the largest number of runs of a row.
-func runs(groups []Group) (fewest, most int) {
-	for i, g := range groups {
-		if i == 0 || g.Runs < fewest {
-			fewest = g.Runs
-		}
-		most = max(most, g.Runs)
-	}
-	return fewest, most
 }

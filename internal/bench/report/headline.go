@@ -14,8 +14,8 @@ import (
 	"oversell/internal/present"
 )
 
-// Finding is the result of one strategy under one condition.
-type Finding struct {
+// finding is the result of one strategy under one condition.
+type finding struct {
 	Strategy  string
 	Condition catalog.Condition
 	Verdict   figures.Verdict
@@ -24,26 +24,12 @@ type Finding struct {
 	Speed     float64 // median
 }
 
-// Headline says in one sentence which strategies broke, under which condition and by how much, and
-// which held under all conditions. If speeds have a unit, it names only the fastest of those that
-// held.
-func Headline(all []Finding, unit string, s present.Style) string {
-	if len(all) == 0 {
-		return ""
-	}
-	text := holding(all, unit, s)
-	if broke := breaking(all, s); broke != "" {
-		text = broke + s.Say("; ") + text
-	}
-	return text + "\n"
-}
-
 // maxNamed is the maximum number of broken strategies that are named.
 const maxNamed = 2
 
 // breaking names the worst row of each strategy that broke, the worst of them first.
-func breaking(all []Finding, s present.Style) string {
-	worst := make(map[string]Finding)
+func breaking(all []finding, s present.Style) string {
+	worst := make(map[string]finding)
 	for _, f := range all {
 		if before, known := worst[f.Strategy]; f.Broke != "" && (!known || worstFinding(f, before) < 0) {
 			worst[f.Strategy] = f
@@ -61,26 +47,23 @@ func breaking(all []Finding, s present.Style) string {
 }
 
 // worstFinding orders findings: those that broke come first, the worst first.
-func worstFinding(a, b Finding) int {
+func worstFinding(a, b finding) int {
 	switch {
 	case a.Broke != "" && b.Broke == "":
 		return -1
 	case a.Broke == "" && b.Broke != "":
 		return +1
-	case a.Verdict.Worse(b.Verdict):
-		return -1
-	case b.Verdict.Worse(a.Verdict):
-		return +1
 	}
-	return cmp.Or(cmp.Compare(b.By, a.By), cmp.Compare(a.Strategy, b.Strategy))
+	return cmp.Or(cmp.Compare(b.Verdict.Rank(), a.Verdict.Rank()), cmp.Compare(b.By, a.By),
+		cmp.Compare(a.Strategy, b.Strategy))
 }
 
 // holding names the strategies that held under every condition. If speeds have a unit, it names the
 // fastest of them and compares it with the next one. The speeds are those under the first
 // condition.
-func holding(all []Finding, unit string, s present.Style) string {
-	held := slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
-		return f.Condition != all[0].Condition || slices.ContainsFunc(all, func(g Finding) bool {
+func holding(all []finding, unit string, s present.Style) string {
+	held := slices.DeleteFunc(slices.Clone(all), func(f finding) bool {
+		return f.Condition != all[0].Condition || slices.ContainsFunc(all, func(g finding) bool {
 			return g.Strategy == f.Strategy && g.Broke != ""
 		})
 	})
@@ -94,7 +77,7 @@ func holding(all []Finding, unit string, s present.Style) string {
 		}
 		return s.Sayf("held: %s", strings.Join(names, s.Say(", ")))
 	}
-	slices.SortStableFunc(held, func(a, b Finding) int { return cmp.Compare(b.Speed, a.Speed) })
+	slices.SortStableFunc(held, func(a, b finding) int { return cmp.Compare(b.Speed, a.Speed) })
 	text := s.Sayf("fastest that held: %s, %s %s", held[0].Strategy, humanize.Comma(int64(math.Round(held[0].Speed))),
 		s.Title(unit))
 	if len(held) > 1 && held[1].Speed > 0 {
@@ -103,11 +86,19 @@ func holding(all []Finding, unit string, s present.Style) string {
 	return text
 }
 
-// Headline sums up each workload in one sentence.
+// Headline sums up each workload in one sentence: which strategies broke, under which condition and
+// by how much, and which held under all conditions.
 func (r Report) Headline(s present.Style) string {
 	var text string
 	for _, part := range r.Parts() {
-		text += Headline(part.findings(s), part.speed(), s)
+		all := part.findings(s)
+		if len(all) == 0 {
+			continue
+		}
+		if broke := breaking(all, s); broke != "" {
+			text += broke + s.Say("; ")
+		}
+		text += holding(all, part.speed(), s) + "\n"
 	}
 	return text
 }
@@ -128,16 +119,16 @@ func (r Report) speed() string {
 
 // findings returns the findings of the report's rows: for each row the finding of its worst run.
 // Rows without a verdict are left out.
-func (r Report) findings(s present.Style) []Finding {
-	var all []Finding
+func (r Report) findings(s present.Style) []finding {
+	var all []finding
 	for _, g := range r.Groups() {
 		if g.Verdicts[figures.NotComparable]+g.Verdicts[Skipped] > 0 {
 			continue
 		}
 		speed := g.Figures["throughput"].Median + g.Figures["deducts_per_s"].Median // only one of them is set
-		runs := make([]Finding, len(g.Rows))
+		runs := make([]finding, len(g.Rows))
 		for i, row := range g.Rows {
-			runs[i] = Finding{Strategy: g.Strategy, Condition: g.Condition, Verdict: row.Verdict, Speed: speed}
+			runs[i] = finding{Strategy: g.Strategy, Condition: g.Condition, Verdict: row.Verdict, Speed: speed}
 			runs[i].Broke, runs[i].By = row.broke(s)
 		}
 		all = append(all, slices.MinFunc(runs, worstFinding))

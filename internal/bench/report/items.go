@@ -15,6 +15,8 @@ type Items struct {
 	Oversold int  `json:"oversold"` // items that were oversold
 	Worst    Item `json:"worst"`
 	Each     Each `json:"each"`
+
+	listed []Item // the worst, and those with the most buyers
 }
 
 // Item is the result of one item of a row.
@@ -55,31 +57,35 @@ type Each struct {
 // figure of an item.
 func lists() []list {
 	return []list{
-		{"stock", func(e *Each) *[]int64 { return &e.Stock }, func(i *Item) *int64 { return &i.Stock }},
-		{"buyers", func(e *Each) *[]int64 { return &e.Buyers }, func(i *Item) *int64 { return &i.Buyers }},
-		{"sold", func(e *Each) *[]int64 { return &e.Sold }, func(i *Item) *int64 { return &i.Sold }},
-		{"oversold", func(e *Each) *[]int64 { return &e.Oversold }, func(i *Item) *int64 { return &i.Oversold }},
-		{"stranded", func(e *Each) *[]int64 { return &e.Stranded }, func(i *Item) *int64 { return &i.Stranded }},
-		{"undersold", func(e *Each) *[]int64 { return &e.Undersold }, func(i *Item) *int64 { return &i.Undersold }},
-		{"", func(e *Each) *[]int64 { return &e.SoldOut }, func(i *Item) *int64 { return &i.SoldOut }},
-		{"failed", func(e *Each) *[]int64 { return &e.Failed }, func(i *Item) *int64 { return &i.Failed }},
-		{"unknown", func(e *Each) *[]int64 { return &e.Unknown }, func(i *Item) *int64 { return &i.Unknown }},
+		{"stock", func(e *Each) *[]int64 { return &e.Stock }, func(i Item) int64 { return i.Stock }},
+		{"buyers", func(e *Each) *[]int64 { return &e.Buyers }, func(i Item) int64 { return i.Buyers }},
+		{"sold", func(e *Each) *[]int64 { return &e.Sold }, func(i Item) int64 { return i.Sold }},
+		{"oversold", func(e *Each) *[]int64 { return &e.Oversold }, func(i Item) int64 { return i.Oversold }},
+		{"stranded", func(e *Each) *[]int64 { return &e.Stranded }, func(i Item) int64 { return i.Stranded }},
+		{"undersold", func(e *Each) *[]int64 { return &e.Undersold }, func(i Item) int64 { return i.Undersold }},
+		{"", func(e *Each) *[]int64 { return &e.SoldOut }, func(i Item) int64 { return i.SoldOut }},
+		{"failed", func(e *Each) *[]int64 { return &e.Failed }, func(i Item) int64 { return i.Failed }},
+		{"unknown", func(e *Each) *[]int64 { return &e.Unknown }, func(i Item) int64 { return i.Unknown }},
 	}
 }
 
 type list struct {
 	title string // "": it is not shown
 	of    func(*Each) *[]int64
-	in    func(*Item) *int64
+	in    func(Item) int64
 }
+
+// maxListed is the maximum number of items of a row in the table for a person.
+const maxListed = 20
 
 // NewItems sums up the items of a row. There must be at least one.
 func NewItems(all []Item) *Items {
-	i := &Items{Worst: slices.MinFunc(all, worstFirst)}
+	sorted := slices.SortedFunc(slices.Values(all), worstFirst)
+	i := &Items{Worst: sorted[0], listed: slices.Clone(sorted[:min(maxListed, len(sorted))])}
 	for _, l := range lists() {
 		var listed []int64
 		for _, item := range all {
-			listed = append(listed, *l.in(&item))
+			listed = append(listed, l.in(item))
 		}
 		if slices.ContainsFunc(listed, func(n int64) bool { return n != 0 }) {
 			*l.of(&i.Each) = listed
@@ -104,14 +110,8 @@ func NewItems(all []Item) *Items {
 // worstFirst orders items by their verdicts, then by the units that were oversold or stranded,
 // then by their buyers.
 func worstFirst(a, b Item) int {
-	switch {
-	case a.Verdict.Worse(b.Verdict):
-		return -1
-	case b.Verdict.Worse(a.Verdict):
-		return +1
-	}
-	return cmp.Or(cmp.Compare(b.Oversold, a.Oversold), cmp.Compare(b.Stranded, a.Stranded),
-		cmp.Compare(b.Buyers, a.Buyers), cmp.Compare(a.Number, b.Number))
+	return cmp.Or(cmp.Compare(b.Verdict.Rank(), a.Verdict.Rank()), cmp.Compare(b.Oversold, a.Oversold),
+		cmp.Compare(b.Stranded, a.Stranded), cmp.Compare(b.Buyers, a.Buyers), cmp.Compare(a.Number, b.Number))
 }
 
 // of returns the part of a row's line that is about the items, or "" if all are ok.
@@ -122,36 +122,14 @@ func (i *Items) of(s present.Style) string {
 	return s.Sayf(", %d items not ok, worst #%d (%s)", i.NotOK, i.Worst.Number, s.Verdict(i.Worst.Verdict))
 }
 
-// maxListed is the maximum number of items of a row in the table for a person.
-const maxListed = 20
-
 // Table returns a table of the row's items for a person: the worst items, and those with the
 // most buyers. The JSON form lists all of them.
 func (i *Items) Table(s present.Style) present.Table[Item] {
-	all := i.Each.items()
-	slices.SortFunc(all, worstFirst)
-	t := present.Table[Item]{Rows: all[:min(maxListed, len(all))]}
+	t := present.Table[Item]{Rows: i.listed}
 	t.Add("item", func(i Item) string { return fmt.Sprintf("#%d", i.Number) })
 	for _, l := range slices.DeleteFunc(lists(), func(l list) bool { return l.title == "" }) {
-		t.Number(l.title, func(i Item) string { return zeroIsDot(float64(*l.in(&i))) })
+		t.Number(l.title, func(i Item) string { return zeroIsDot(float64(l.in(i))) })
 	}
 	t.Add("verdict", func(i Item) string { return s.Verdict(i.Verdict) })
 	return t
-}
-
-// items returns the items with the figures of the lists.
-func (e Each) items() []Item {
-	all := make([]Item, len(e.Stock))
-	for n := range all {
-		all[n] = Item{Number: n + 1, Verdict: figures.OK}
-		for _, l := range lists() {
-			if listed := *l.of(&e); n < len(listed) {
-				*l.in(&all[n]) = listed[n]
-			}
-		}
-		if n < len(e.Verdicts) {
-			all[n].Verdict = e.Verdicts[n]
-		}
-	}
-	return all
 }

@@ -158,25 +158,16 @@ func (r Report) lockTables(s present.Style) string {
 			s.Count(m.Requests, "contender"), s.Count(m.Instances, "process"), m.TTL, m.Wait),
 		s.Sayf("redis: %s", s.Say(m.Redis)), s.Say("; "), s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs),
 		s.Say("waits in ms, from the common start"))
-	type run struct {
-		catalog.Condition
-		repeat int
-	}
-	rows, order := make(map[run][]Row), []run(nil)
-	for _, row := range r.Rows {
-		of := run{row.Condition, row.Repeat}
-		if rows[of] == nil {
-			order = append(order, of)
+	for _, c := range r.conditions() {
+		for run := 1; run <= m.Repeat; run++ {
+			rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool {
+				return row.Condition != c || row.Repeat != run
+			})
+			if len(rows) > 0 {
+				fmt.Fprintf(&b, "\n%s\n%s", s.Sayf("%s, run %d of %d", s.Condition(c), run, m.Repeat),
+					r.lockTable(rows, s))
+			}
 		}
-		rows[of] = append(rows[of], row)
-	}
-	conditions := r.conditions()
-	slices.SortStableFunc(order, func(a, b run) int {
-		return cmp.Compare(slices.Index(conditions, a.Condition), slices.Index(conditions, b.Condition))
-	})
-	for _, of := range order {
-		fmt.Fprintf(&b, "\n%s\n%s", s.Sayf("%s, run %d of %d", s.Condition(of.Condition), of.repeat, m.Repeat),
-			r.lockTable(rows[of], s))
 	}
 	if m.Repeat > 1 {
 		b.WriteString(r.lockMedians(s))

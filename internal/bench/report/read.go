@@ -163,13 +163,11 @@ func (m Manifest) check() error {
 
 // check returns an error for a row that no report with the manifest m can have.
 func (r Row) check(m Manifest) error {
-	for _, text := range []string{r.Strategy, string(r.Condition), string(r.Workload), string(r.Verdict)} {
-		if text == "" {
-			return errors.New("its strategy, condition, workload or verdict is missing")
-		}
+	names := []string{r.Strategy, string(r.Condition), string(r.Workload), string(r.Verdict)}
+	if slices.Contains(names, "") {
+		return errors.New("its strategy, condition, workload or verdict is missing")
 	}
-	err := checkText(r.Strategy, string(r.Condition), string(r.Workload), string(r.Verdict), r.TTL, r.Duration)
-	if err != nil {
+	if err := checkText(append(names, r.TTL, r.Duration)...); err != nil {
 		return err
 	}
 	switch {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -56,8 +57,16 @@ func (r Report) header(servers bool, s present.Style) string {
 		lines = append(lines, strings.Join(all, s.Say("; ")))
 	}
 	lines = append(lines, m.latencies(s)...)
-	lines = append(lines, m.items(s)...)
-	lines = append(lines, m.turns(s)...)
+	if m.Items > 0 {
+		lines = append(lines,
+			s.Say("not ok: items whose own verdict is not ok; worst item: by its verdict, then what it oversold or "+
+				"stranded, then its buyers"),
+			s.Say("items are numbered from 1, the one that most buyers want; faults hit its holders"))
+	}
+	if m.Rate == 0 && m.InFlight > 0 {
+		lines = append(lines, s.Sayf("at most %d requests are in flight, and the others wait for a connection: "+
+			"-in-flight, or the open files that are allowed", m.InFlight))
+	}
 	for _, c := range r.Table(s).Columns {
 		if c.Rare != "" {
 			lines = append(lines, s.Sayf("%s: %s", s.Title(c.Name), s.Say(c.Rare)))
@@ -145,30 +154,11 @@ func (m Manifest) units(s present.Style) string {
 	return s.Sayf("%s of %s (%s)", units, s.Count(m.Items, "item"), m.Skew)
 }
 
-// items explains the figures of a run with several items, in one line each.
-func (m Manifest) items(s present.Style) []string {
-	if m.Items == 0 {
-		return nil
-	}
-	return []string{
-		s.Say("not ok: items whose own verdict is not ok; worst item: by its verdict, then what it oversold or " +
-			"stranded, then its buyers"),
-		s.Say("items are numbered from 1, the one that most buyers want; faults hit its holders"),
-	}
-}
-
-// turns explains a burst with fewer connections than requests, in one line.
-func (m Manifest) turns(s present.Style) []string {
-	if m.Rate > 0 || m.InFlight == 0 {
-		return nil
-	}
-	return []string{s.Sayf("at most %d requests are in flight, and the others wait for a connection: -in-flight, "+
-		"or the open files that are allowed", m.InFlight)}
-}
-
 // medians explains the figures of repeated rows.
 func (r Report) medians(s present.Style) string {
-	fewest, most := runs(r.Groups())
+	groups := r.Groups()
+	fewer := func(a, b Group) int { return cmp.Compare(a.Runs, b.Runs) }
+	fewest, most := slices.MinFunc(groups, fewer).Runs, slices.MaxFunc(groups, fewer).Runs
 	n := fmt.Sprint(most)
 	if fewest < most {
 		n = s.Sayf("%d or %d", fewest, most)

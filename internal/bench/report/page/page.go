@@ -30,9 +30,9 @@ func HTML(w io.Writer, r report.Report, s present.Style) error {
 	drawn := newPlots(r, s)
 	drawn.Words = s.Words(own)
 	style, script := page.File("uplot/uPlot.min.css", "style.css"), page.File("uplot/uPlot.iife.min.js")+own
-	return page.Write(w, s, style, script, map[string]any{
-		"View": newView(r, s, drawn), "Plots": drawn, "Report": json.RawMessage(raw.Bytes()),
-	})
+	data := view(r, s)
+	data["Plots"], data["Report"] = drawn, json.RawMessage(raw.Bytes())
+	return page.Write(w, s, style, script, data)
 }
 
 // UPlot returns the files of the plotting library and its licence by name, for other

@@ -10,19 +10,6 @@ import (
 	"oversell/internal/present"
 )
 
-// view is the page without its plots.
-type view struct {
-	Wrong      bool
-	Headline   []string    // the result of each workload in a sentence
-	Conclusion []string    // shown first if a row is wrong, and otherwise at the end
-	Tables     []viewTable // one for each workload
-	Chaos      []details   // the faults of each row under chaos
-	Items      []details   // of each row with several items: the worst, and those with the most buyers
-	Settings   []setting
-	Conditions []plot
-	File       string // name of the download
-}
-
 // viewTable is the table of the rows of one workload.
 type viewTable struct {
 	Load   string
@@ -55,27 +42,30 @@ type head struct {
 
 type setting struct{ Name, Value string }
 
-func newView(r report.Report, s present.Style, p plots) view {
-	v := view{
-		Wrong: !r.AsExpected(), Headline: lines(r.Headline(s)), Conclusion: lines(r.Conclusion(s)),
-		Settings: settings(r.Manifest, s), File: "oversell-" + r.Manifest.ID + ".json", Conditions: p.Conditions,
-	}
+// view returns the parts of the page without its plots.
+func view(r report.Report, s present.Style) map[string]any {
+	var tables []viewTable // one for each workload
 	for i, part := range r.Parts() {
 		if i == 0 || len(part.Rows) > 0 {
-			v.Tables = append(v.Tables, newTable(part, s))
+			tables = append(tables, newTable(part, s))
 		}
 	}
+	var faults, items []details // of each row under chaos, and of each row with several items
 	for _, row := range r.Rows {
 		if row.Chaos != nil {
 			name := s.Sayf("Faults, %s", s.Sayf("%s, seed %d", row.Strategy, row.Chaos.Seed))
-			v.Chaos = append(v.Chaos, newDetails(name, row.ChaosLine(s), row, row.Chaos.FaultTable(s), s))
+			faults = append(faults, newDetails(name, row.ChaosLine(s), row, row.Chaos.FaultTable(s), s))
 		}
 		if row.Items != nil {
 			name := s.Sayf("Items, %s", s.Sayf("%s under %s", row.Strategy, s.Condition(row.Condition)))
-			v.Items = append(v.Items, newDetails(name, row.Line(s), row, row.Items.Table(s), s))
+			items = append(items, newDetails(name, row.Line(s), row, row.Items.Table(s), s))
 		}
 	}
-	return v
+	return map[string]any{
+		"Wrong": !r.AsExpected(), "Headline": lines(r.Headline(s)), "Conclusion": lines(r.Conclusion(s)),
+		"Tables": tables, "Chaos": faults, "Items": items, "Settings": settings(r.Manifest, s),
+		"File": "oversell-" + r.Manifest.ID + ".json",
+	}
 }
 
 func lines(text string) []string {

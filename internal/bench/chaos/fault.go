@@ -115,12 +115,12 @@ func traits() []trait {
 
 // traitOf returns the description of a kind, or false if there is no such kind.
 func traitOf(k Kind) (trait, bool) {
-	all := traits()
-	i := slices.IndexFunc(all, func(t trait) bool { return t.kind == k })
-	if i < 0 {
-		return trait{}, false
+	for _, t := range traits() {
+		if t.kind == k {
+			return t, true
+		}
 	}
-	return all[i], true
+	return trait{}, false
 }
 
 // Kinds lists the kinds that can be injected into these backends, and those that cannot.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"oversell/internal/guard"
 )
 
 // often is the interval of faults that repeat, and of the retries of rootDo.
@@ -19,7 +21,8 @@ func (s *Servers) redisFault(ctx context.Context, f Fault, sku string) (end func
 	case RedisFlush:
 		return nothing, s.admin.FlushAll(ctx).Err()
 	case RedisFlushOften:
-		return s.again(ctx, func(ctx context.Context) error { return s.admin.FlushAll(ctx).Err() })
+		flush := func(ctx context.Context) error { return s.admin.FlushAll(ctx).Err() }
+		return repeat(ctx, often, flush), flush(ctx)
 	case RedisKeysLost:
 		return nothing, s.loseKeys(ctx, sku, "")
 	case RedisStockLost:
@@ -61,19 +64,14 @@ func (s *Servers) redisDo(command ...any) func(context.Context) error {
 func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 	prefix := "oversell:{" + sku + "}" + what
 	var keys []string
-	for cursor := uint64(0); ; {
-		found, next, err := s.admin.Scan(ctx, cursor, prefix+"*", 1000).Result()
-		if err != nil {
-			return fmt.Errorf("looking for the keys of %s: %w", sku, err)
+	found := s.admin.Scan(ctx, 0, prefix+"*", 1000).Iterator()
+	for found.Next(ctx) {
+		if strings.HasPrefix(found.Val(), prefix) {
+			keys = append(keys, found.Val())
 		}
-		for _, key := range found {
-			if strings.HasPrefix(key, prefix) {
-				keys = append(keys, key)
-			}
-		}
-		if cursor = next; cursor == 0 {
-			break
-		}
+	}
+	if err := found.Err(); err != nil {
+		return fmt.Errorf("looking for the keys of %s: %w", sku, err)
 	}
 	if len(keys) == 0 {
 		return nil // they were already gone, or the stock is in the database
@@ -84,16 +82,6 @@ func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 	return nil
 }
 
-// again calls do at once, and then repeatedly in the background until end is called.
-func (s *Servers) again(
-	ctx context.Context, do func(ctx context.Context) error,
-) (end func(context.Context) error, err error) {
-	if err := do(ctx); err != nil {
-		return nil, err
-	}
-	return repeat(ctx, often, do), nil
-}
-
 // repeat calls do in the background at every interval, until do fails or end is called. The first
 // call comes after one interval. The function end returns the error of do.
 func repeat(
@@ -102,20 +90,14 @@ func repeat(
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() {
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				done <- nil
-				return
-			case <-ticker.C:
-			}
-			if err := do(ctx); err != nil && ctx.Err() == nil {
-				done <- err
-				return
-			}
+		var err error
+		for err == nil && guard.Sleep(ctx, every) == nil {
+			err = do(ctx)
 		}
+		if ctx.Err() != nil {
+			err = nil
+		}
+		done <- err
 	}()
 	return func(context.Context) error {
 		stop()

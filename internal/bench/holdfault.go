@@ -99,8 +99,11 @@ func (r *holdRow) crash(ctx context.Context) (met []string, err error) {
 			return met, notReached(missing...)
 		}
 		i := slices.Index(missing, a.At)
-		if i < 0 || a.Member.Killed.Load() {
-			if err := r.goOn(ctx, a.Member, missing); err != nil {
+		switch {
+		case a.Member.Killed.Load():
+			continue
+		case i < 0: // a shop was killed at this seam already
+			if err := errors.Join(a.Member.Arm(ctx, r.killing(missing)), a.Member.Resume()); err != nil {
 				return met, err
 			}
 			continue
@@ -108,30 +111,17 @@ func (r *holdRow) crash(ctx context.Context) (met []string, err error) {
 		missing = slices.Delete(missing, i, i+1)
 		met = append(met, string(a.At))
 		a.Member.Kill()
-		// Even if the load has ended: the next row needs the shop.
-		if err := r.replace(context.WithoutCancel(ctx), missing); err != nil {
+		// A new shop is started even if the load has ended: the next row needs it.
+		started, err := r.shops.Add(context.WithoutCancel(ctx))
+		if err == nil {
+			err = started.Arm(context.WithoutCancel(ctx), r.killing(missing))
+		}
+		if err != nil {
 			return met, err
 		}
 	}
 	r.disarm(ctx)
 	return met, nil
-}
-
-// goOn resumes a call that waits at a seam at which a shop was killed already.
-func (r *holdRow) goOn(ctx context.Context, m *fleet.Member, missing []fleet.Seam) error {
-	if m.Killed.Load() {
-		return nil
-	}
-	return errors.Join(m.Arm(ctx, r.killing(missing)), m.Resume())
-}
-
-// replace starts a shop to replace a killed one.
-func (r *holdRow) replace(ctx context.Context, missing []fleet.Seam) error {
-	started, err := r.shops.Add(ctx)
-	if err != nil {
-		return err
-	}
-	return started.Arm(ctx, r.killing(missing))
 }
 
 // killing returns the Arm for kills at seams. A kill also interrupts the process's other calls,
@@ -188,6 +178,9 @@ func (r *holdRow) disarm(ctx context.Context) {
 //     the hold has expired;
 //   - from the payment provider, as a payment is about to be captured: the buyer is charged for
 //     a hold that has expired.
+//
+// A shop that is cut off from the database has no open transaction: the fault is the late write, not
+// a lock in the database that all others wait for.
 func (r *holdRow) partition(ctx context.Context) (met []string, err error) {
 	defer func() {
 		if err == nil {
@@ -195,29 +188,21 @@ func (r *holdRow) partition(ctx context.Context) (met []string, err error) {
 		}
 	}()
 	for _, cut := range []struct {
-		from string
-		at   fleet.Seam
-	}{{chaos.ToDatabase, BeforeClaim}, {chaos.ToRedis, BeforeClaim}, {toProvider, beforeCapture}} {
+		from   string
+		at     fleet.Seam
+		around string
+	}{{chaos.ToDatabase, BeforeClaim, quiet}, {chaos.ToRedis, BeforeClaim, ""}, {toProvider, beforeCapture, ""}} {
 		if m := r.shops.Survivor(); m == nil || m.Links[cut.from] == nil { // all shops have the same links
 			continue
 		}
-		if err := r.cutOff(ctx, cut.from, cut.at); err != nil {
+		err := r.meet(ctx, fleet.Arm{At: []fleet.Seam{cut.at}, Skip: 1, Around: cut.around},
+			func(m *fleet.Member) error { return m.CutOff(ctx, cut.from, r.cfg.long()) })
+		if err != nil {
 			return met, fmt.Errorf("cutting a shop off from %s: %w", cut.from, err)
 		}
 		met = append(met, cut.from)
 	}
 	return met, nil
-}
-
-// cutOff cuts off the shop of the first call that reaches a seam, and lets the call go on. The shop
-// has no open transaction at that time: the fault is the late write, not a lock in the database
-// that all others wait for.
-func (r *holdRow) cutOff(ctx context.Context, from string, at fleet.Seam) error {
-	fault := fleet.Arm{At: []fleet.Seam{at}, Skip: 1}
-	if from == chaos.ToDatabase {
-		fault.Around = quiet
-	}
-	return r.meet(ctx, fault, func(m *fleet.Member) error { return m.CutOff(ctx, from, r.cfg.long()) })
 }
 
 // failoverSpread is the shortest time over which buyers arrive in a row with a failover: some

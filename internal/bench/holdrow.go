@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,8 +80,8 @@ func (r *holdRow) do(ctx context.Context) (_ report.Row, err error) {
 	o.bought, o.wall = r.load(loading)
 	ended := time.Now()
 	restocked.Wait()
-	if err = context.Cause(loading); err == nil {
-		err = r.calm(ctx)
+	if err = context.Cause(loading); err == nil { // webhooks that are already late stay late
+		err = r.provider.SetFaults(ctx, r.cfg.provided(catalog.Calm))
 	}
 	if err == nil {
 		o.sellable, o.agrees, err = r.settle(ctx, ended, o.bought)
@@ -135,11 +134,6 @@ func (r *holdRow) prepare(ctx context.Context) error {
 		return err
 	}
 	return r.provider.SetFaults(ctx, r.cfg.provided(r.cond))
-}
-
-// calm ends the faults of the provider. Webhooks that are already late stay late.
-func (r *holdRow) calm(ctx context.Context) error {
-	return cmp.Or(context.Cause(ctx), r.provider.SetFaults(ctx, r.cfg.provided(catalog.Calm)))
 }
 
 // load starts the buyers at evenly spaced times, and returns when each has an outcome.

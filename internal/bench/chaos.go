@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"oversell/internal/bench/chaos"
+	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -107,10 +108,7 @@ func (c *chaosRow) do(ctx context.Context) (row report.Row, err error) {
 	if err := c.shops.Crashed(fleet.ExitGrace); err != nil { // not checked since the last fault
 		return report.Row{}, err
 	}
-	if o.audits, _, err = c.settle(ctx); err != nil {
-		return report.Row{}, err
-	}
-	if err := c.compare(ctx, &o); err != nil {
+	if err := c.audit(ctx, &o); err != nil {
 		return report.Row{}, err
 	}
 	row = c.figures(o)
@@ -191,9 +189,7 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 		c.resale.sold(order.Made)
 		return r, false, 0
 	}
-	if r.Code == strconv.Itoa(a.Status) {
-		r.Code = codeNotAReply
-	}
+	r.Code = cmp.Or(client.Code(a.Text), codeNotAReply)
 	seconds, _ := strconv.Atoi(a.Header.Get("Retry-After")) // 0 without the header
 	return r, a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests,
 		time.Duration(max(0, seconds)) * time.Second

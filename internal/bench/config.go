@@ -332,8 +332,7 @@ func (c Config) checkStrategy(s catalog.Strategy) error {
 // keeper returns the backend of the stock. Under failover it is the database: the row should show
 // what a failover does to a lock, so the stock must not be lost as well.
 func (c Config) keeper(s catalog.Strategy, condition catalog.Condition) stock.Backend {
-	switch {
-	case s.InDatabase(), c.Keeper == "" && condition == catalog.Failover && !s.InRedis():
+	if s.InDatabase() || c.Keeper == "" && condition == catalog.Failover && !s.InRedis() {
 		return stock.InDatabase
 	}
 	return cmp.Or(c.Keeper, stock.InRedis)
@@ -366,21 +365,16 @@ func (c Config) checkRequests() error {
 func (c Config) checkTargets() error {
 	for i, target := range c.Targets {
 		u, err := url.Parse(target)
+		shown := "which is not an address" // and may have a password anywhere
+		if err == nil {
+			shown = strconv.Quote(u.Redacted())
+		}
 		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") ||
 			target != u.Scheme+"://"+u.Host {
-			return Invalid("target %d, %s, is neither http://HOST:PORT nor https://HOST:PORT", i+1, quoted(u))
+			return Invalid("target %d, %s, is neither http://HOST:PORT nor https://HOST:PORT", i+1, shown)
 		}
 	}
 	return nil
-}
-
-// quoted returns an address in quotes and without its password. It does not show an address that
-// cannot be parsed, which may have a password anywhere.
-func quoted(u *url.URL) string {
-	if u == nil {
-		return "which is not an address"
-	}
-	return strconv.Quote(u.Redacted())
 }
 
 func (c Config) checkConditions() error {
@@ -393,16 +387,13 @@ func (c Config) checkConditions() error {
 		if condition == catalog.Failover && of.Duration < leastFailover {
 			return Invalid("a duration of %v; condition %s takes at least %v", of.Duration, condition, leastFailover)
 		}
-		if condition == catalog.Failover && c.Workload != catalog.Deduct {
+		if (condition == catalog.Failover || condition == catalog.Partition) && c.Workload != catalog.Deduct {
 			return Invalid("condition %s needs workload %s", condition, catalog.Deduct)
 		}
 		if condition == catalog.Chaos {
 			if err := c.checkChaos(); err != nil {
 				return err
 			}
-		}
-		if condition == catalog.Partition && c.Workload != catalog.Deduct {
-			return Invalid("condition %s needs workload %s", condition, catalog.Deduct)
 		}
 		if long := c.long(); condition == catalog.Partition && c.Wait < long {
 			return Invalid("a wait of %v; condition %s makes buyers wait for %v with a ttl of %v",

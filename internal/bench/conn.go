@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"time"
 
+	"oversell/internal/bench/client"
 	"oversell/internal/figures"
 	"oversell/internal/web"
 )
@@ -47,6 +49,9 @@ const (
 // known.
 func (r reply) learned() bool { return r.Status != 0 || r.Code == codeNoConn }
 
+// served reports whether the reply confirms a purchase, or has the value that a reader asked for.
+func (r reply) served() bool { return r.Status == http.StatusOK || r.Status == http.StatusAccepted }
+
 // conn is a connection to a shop.
 type conn struct {
 	net.Conn
@@ -63,17 +68,11 @@ const (
 
 func dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	d := &net.Dialer{Timeout: dialTimeout}
-	port := u.Port()
+	addr := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), u.Scheme)) // the scheme is a name of its port, too
 	if u.Scheme == "https" {
-		if port == "" {
-			port = "443"
-		}
-		return (&tls.Dialer{NetDialer: d}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+		return (&tls.Dialer{NetDialer: d}).DialContext(ctx, "tcp", addr)
 	}
-	if port == "" {
-		port = "80"
-	}
-	return d.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	return d.DialContext(ctx, "tcp", addr)
 }
 
 // reset closes the connection with a TCP reset: otherwise its port would be in TIME_WAIT
@@ -112,8 +111,8 @@ func (c *conn) exchange(req *http.Request) (r reply, again bool) {
 	}
 	r.Status = res.StatusCode
 	switch {
-	case r.Status != http.StatusOK && r.Status != http.StatusAccepted:
-		r.Code = problemCode(body)
+	case !r.served():
+		r.Code = cmp.Or(client.Code(body), codeOther)
 	case req.Method == http.MethodPost:
 		r.Order, r.Quantity = namedOrder(body)
 	}
@@ -170,15 +169,4 @@ func namedFirst(body []byte) (id string, quantity int64, ok bool) {
 // begins an escape in JSON.
 func notInID(r rune) bool {
 	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
-}
-
-// problemCode returns the code of a problem reply.
-func problemCode(body []byte) string {
-	var p struct {
-		Code string `json:"code"`
-	}
-	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
-		return codeOther
-	}
-	return p.Code
 }

@@ -26,12 +26,6 @@ type Progress interface {
 	Done(row report.Row)
 }
 
-// Workload runs the rows of one kind of sale.
-type Workload interface {
-	// Row runs a row once, with its own sale, so that nothing left over from an earlier row counts.
-	Row(ctx context.Context, c Case) (Result, error)
-}
-
 // Case is a row that is to be run.
 type Case struct {
 	Strategy  string
@@ -54,8 +48,11 @@ type Result struct {
 // Rows runs all rows of a config one after the other: all of them once, then all again, cfg.Repeat
 // times in total. So a machine that is slow for a while slows down one run of many rows, and not all
 // runs of one row. If it fails, for example because a process ended by itself, it returns the rows
-// finished so far and the error.
-func Rows(ctx context.Context, cfg Config, w Workload, p Progress) (rows []report.Row, err error) {
+// finished so far and the error. The function run runs a row once, with its own sale, so that nothing
+// left over from an earlier row counts.
+func Rows(
+	ctx context.Context, cfg Config, run func(context.Context, Case) (Result, error), p Progress,
+) (rows []report.Row, err error) {
 	stalls := fleet.WatchStalls(Tolerable(cfg.TTL), nil)
 	defer stalls.Stop()
 	all := len(cfg.Strategies) * len(cfg.Conditions) * cfg.Repeat
@@ -64,7 +61,7 @@ func Rows(ctx context.Context, cfg Config, w Workload, p Progress) (rows []repor
 			for _, name := range cfg.Strategies {
 				begin := func() { p.Row(len(rows)+1, all, name, condition) }
 				c := Case{Strategy: name, Condition: condition, Repeat: repeat, Stalls: stalls}
-				row, err := undisturbed(ctx, w, c, begin)
+				row, err := undisturbed(ctx, run, c, begin)
 				if err != nil {
 					return rows, fmt.Errorf("running %s under %s: %w", name, condition, err)
 				}
@@ -89,12 +86,14 @@ func Tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 // counts, as does a final run, the last try, and a first run that matches its expectation. Each
 // further try has twice the ttl, and tolerates a stall that is twice as long. Discarded runs stay in
 // the report.
-func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.Row, error) {
+func undisturbed(
+	ctx context.Context, run func(context.Context, Case) (Result, error), c Case, begin func(),
+) (report.Row, error) {
 	var discarded []report.Discarded
 	for {
 		begin()
 		c.Stalls.Reset()
-		r, err := w.Row(ctx, c)
+		r, err := run(ctx, c)
 		if err != nil && r.Fleet != nil && ctx.Err() == nil {
 			// A crash explains more than an unanswered request.
 			err = cmp.Or(r.Fleet.Crashed(fleet.ExitGrace), err)

@@ -13,13 +13,13 @@ import (
 	"oversell/internal/fleet"
 )
 
-// rows is a workload without a shop, whose rows come from the function.
-type rows func(of Case) (Result, error)
-
-func (r rows) Row(_ context.Context, of Case) (Result, error) {
-	result, err := r(of)
-	result.Key = report.Key{Strategy: of.Strategy, Condition: of.Condition}
-	return result, err
+// rows returns a function that runs rows without a shop. The rows come from the given function.
+func rows(run func(of Case) (Result, error)) func(context.Context, Case) (Result, error) {
+	return func(_ context.Context, of Case) (Result, error) {
+		result, err := run(of)
+		result.Key = report.Key{Strategy: of.Strategy, Condition: of.Condition}
+		return result, err
+	}
 }
 
 // If a machine is slow for a while, it should slow down all rows a little, not all runs of one row.

@@ -83,14 +83,14 @@ type shops struct {
 	later   fleet.Arm // the fault of the row's plan, armed only once all shops take part
 
 	relayed []string // the partners that shops reach through relays, which can cut the connections
-	gauged  bool     // their gauges count holders, if the bench can read gauges on this system
+	gauged  bool     // their gauges count holders, and the bench can read gauges on this system
 }
 
 // shop returns the program that starts the shop with this number.
 func (f *shops) shop(number int) (p fleet.Program, err error) {
 	s := f.setup
 	s.Name = fmt.Sprintf("%s-%d", s.Name, number)
-	s.Holders = f.legible()
+	s.Holders = f.gauged
 	if fleet.LiveWords {
 		p.Words = gaugeWords
 	}
@@ -146,9 +146,6 @@ func (s *setup) relay(to string) (link *fault.Relay, err error) {
 	return link, err
 }
 
-// legible reports whether the shops have gauges of their holders that the bench can read.
-func (f *shops) legible() bool { return f.gauged && fleet.LiveWords }
-
 // follow gives all shops the plan for the next row. If no lock keeps the shops apart, the fault is
 // armed only when all of them have begun to sell: a shop that sells alone at first could be killed
 // before two holders can meet. With a lock the other shops wait, so the first holders get the
@@ -173,7 +170,7 @@ func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) er
 }
 
 // inside returns the number of holders in all shops that were not killed, or false if it could not
-// read their gauges at one moment. The gauges must be legible.
+// read their gauges at one moment. The shops must be gauged.
 func (f *shops) inside() (n int64, ok bool) {
 	read := f.Running()
 	n, ok = inside(read)
@@ -186,7 +183,7 @@ func (f *shops) inside() (n int64, ok bool) {
 // entered returns the number of holders that have entered in this row in all shops except the given
 // one, or -1 if there are no gauges.
 func (f *shops) entered(without *fleet.Member) (n int64) {
-	if !f.legible() {
+	if !f.gauged {
 		return -1
 	}
 	for _, m := range f.Members() {
@@ -218,15 +215,6 @@ func (f *shops) held() (sum time.Duration, ok bool) {
 		sum += time.Duration(m.Words.Load(gaugeHeld))
 	}
 	return sum, true
-}
-
-func (f *shops) urls() []string {
-	members := f.Members()
-	urls := make([]string, len(members))
-	for n, m := range members {
-		urls[n] = m.URL
-	}
-	return urls
 }
 
 // errNotInjected means that the fault of a row was not injected.

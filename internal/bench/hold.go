@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"oversell/internal/bench/client"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/present"
@@ -108,14 +107,8 @@ func (c Config) sweep() time.Duration { return c.TTL / 10 }
 // effects.
 func (c Config) settlesAfter() time.Duration { return 6 * c.TTL }
 
-// holdRunner is a bench of the hold workload in progress.
-type holdRunner struct {
-	*runner
-	buyers client.Shops
-}
-
-// Row implements Workload. Each row has its own item.
-func (b *holdRunner) Row(ctx context.Context, of Case) (result Result, err error) {
+// runHolds runs a row of the hold workload once, on its own item.
+func (b *runner) runHolds(ctx context.Context, of Case) (result Result, err error) {
 	stage, err := catalog.FindHoldStage(of.Strategy)
 	if err != nil {
 		return result, err

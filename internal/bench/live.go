@@ -7,6 +7,7 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/guard"
 	"oversell/internal/web"
 )
 
@@ -62,8 +63,8 @@ type watch struct {
 	// price is the number of Redis commands of an audit.
 	price int64
 
-	stopped chan struct{}
-	ended   sync.WaitGroup
+	over  context.CancelFunc // no audit begins after it was called
+	ended sync.WaitGroup
 
 	mu     sync.Mutex
 	tally  *tally // nil before the start
@@ -78,16 +79,17 @@ type watch struct {
 // watched returns the watch of a row, or nil if there is no watcher. It makes a second audit before
 // any request is sent, to measure the cost of an audit, and stores it in *before.
 func (r *run) watched(ctx context.Context, l *stream, before *web.Audit) (*watch, error) {
-	if r.watcher == nil {
+	watcher, ok := r.progress.(Watcher)
+	if !ok {
 		return nil, nil
 	}
 	again, err := r.admin.At(r.targets[0]).Audit(ctx, r.skus[0])
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{run: r, load: l, price: commandsBetween(*before, again), stopped: make(chan struct{})}
+	w := &watch{run: r, load: l, price: commandsBetween(*before, again)}
 	*before = again
-	r.watcher.Watch(w.live)
+	watcher.Watch(w.live)
 	return w, nil
 }
 
@@ -99,34 +101,25 @@ func (w *watch) start(ctx context.Context, t *tally) {
 	}
 	w.mu.Lock()
 	w.during = true
-	gauged := w.run.shops != nil && w.run.shops.legible() && w.run.cfg.Workload == catalog.Deduct
+	gauged := w.run.shops != nil && w.run.shops.gauged && w.run.cfg.Workload == catalog.Deduct
 	w.tally, w.gauged = t, gauged
 	w.mu.Unlock()
-	w.ended.Go(func() { w.every(ctx, lookPause, w.look) })
+	var going context.Context
+	going, w.over = context.WithCancel(ctx)
+	w.ended.Go(func() {
+		for ok := true; ok; ok = guard.Sleep(going, lookPause) == nil {
+			w.look(ctx)
+		}
+	})
 	if gauged {
 		w.ended.Go(func() {
-			w.every(ctx, glancePause, func(context.Context) { // cheap, and two holders may overlap only briefly
+			// Looks are cheap, and two holders may overlap only briefly.
+			for ok := true; ok; ok = guard.Sleep(going, glancePause) == nil {
 				w.mu.Lock()
-				defer w.mu.Unlock()
 				w.holders()
-			})
+				w.mu.Unlock()
+			}
 		})
-	}
-}
-
-// every calls look regularly until the watch is stopped.
-func (w *watch) every(ctx context.Context, pause time.Duration, look func(context.Context)) {
-	ticker := time.NewTicker(pause)
-	defer ticker.Stop()
-	for {
-		look(ctx)
-		select {
-		case <-ticker.C:
-		case <-w.stopped:
-			return
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 
@@ -151,7 +144,7 @@ func (w *watch) stop() {
 	if w == nil {
 		return
 	}
-	close(w.stopped)
+	w.over()
 	w.ended.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()

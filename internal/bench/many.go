@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -163,25 +164,25 @@ func (r *run) offer(ctx context.Context) error {
 		})
 }
 
-// settle audits all items once all accepted orders are written, and returns the time when they were
-// written. It audits the first item before the others, so that the first audit's count of Redis
-// commands leaves out the other audits.
-func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err error) {
-	found, times := make([]web.Audit, len(r.skus)), make([]time.Time, len(r.skus))
-	if found[0], times[0], err = r.settleOne(ctx, r.skus[0]); err != nil {
-		return nil, at, err
+// audit audits all items once all accepted orders are written, and then compares the orders with
+// what buyers were told. It audits the first item before the others, so that the first audit's count
+// of Redis commands leaves out the other audits.
+func (r *run) audit(ctx context.Context, o *outcome) (err error) {
+	o.audits = make([]web.Audit, len(r.skus))
+	times := make([]time.Time, len(r.skus))
+	if o.audits[0], times[0], err = r.settle(ctx, r.skus[0]); err != nil {
+		return err
 	}
 	err = eachItem(ctx, r.progress, "auditing items", len(r.skus)-1, auditsAtOnce,
 		func(ctx context.Context, n int) (err error) {
-			found[n+1], times[n+1], err = r.settleOne(ctx, r.skus[n+1])
+			o.audits[n+1], times[n+1], err = r.settle(ctx, r.skus[n+1])
 			return err
 		})
-	for _, t := range times {
-		if t.After(at) {
-			at = t
-		}
+	if err != nil {
+		return err
 	}
-	return found, at, err
+	o.settled = slices.MaxFunc(times, time.Time.Compare)
+	return r.compare(ctx, o)
 }
 
 // compare compares what the buyers of each item were told with the orders of its sale. For the
@@ -304,10 +305,10 @@ func (r *run) drained(row *report.Row, o outcome) {
 	row.Kills = r.faults.atSeams(o.settled, agree)
 }
 
-// settleOne audits an item once all its accepted orders are written, and returns the time when they
+// settle audits an item once all its accepted orders are written, and returns the time when they
 // were written. If Redis was unreachable for a while, the shop's clients may need a moment to
 // reconnect.
-func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
+func (r *run) settle(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
 	away := r.cond == catalog.Partition || r.cond == catalog.Failover || r.cond == catalog.Chaos
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
 		found, err = r.admin.At(r.survivor()).Audit(ctx, sku)

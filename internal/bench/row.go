@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -27,7 +28,6 @@ type run struct {
 	admin    client.Shops
 	shops    *shops // nil if the bench did not start the shops
 	progress Progress
-	watcher  Watcher // or nil
 	faults   faults
 	stalls   *fleet.StallWatch // of this process
 	workers  *fleet.Fleet      // that write accepted orders; nil: the shops write them
@@ -64,10 +64,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 			o.held = &held
 		}
 	}
-	if o.audits, o.settled, err = r.settle(ctx); err != nil {
-		return report.Row{}, err
-	}
-	if err := r.compare(ctx, &o); err != nil {
+	if err := r.audit(ctx, &o); err != nil {
 		return report.Row{}, err
 	}
 	if r.cond != catalog.Failover && before.RedisCommands != nil { // a new primary has its own count
@@ -109,7 +106,9 @@ func (r *run) prepare(ctx context.Context) (*stream, error) {
 		}
 	}
 	of, _ := r.cfg.spread()
-	request := r.cfg.requests(r.strategy.Name, func(i int) string { return r.skus[of(i)] })
+	request := func(i int, target string) (*http.Request, error) {
+		return r.cfg.request(i, r.strategy.Name, r.skus[of(i)]).To(target)
+	}
 	s, err := newStream(r.cfg, r.targets, request, func(target int) bool { return !r.killed(target) })
 	if err != nil {
 		return nil, err
@@ -148,11 +147,8 @@ func (r *run) observe(
 	injected := make(chan error, 1)
 	go func() { injected <- inject(ctx, loading) }()
 	o := outcome{tally: newTally(r.limit() + r.cfg.Duration), sent: int64(r.cfg.Requests)}
-	o.sale = r.cfg.Workload == catalog.Deduct
-	if r.cfg.many() {
-		of, _ := r.cfg.spread()
-		o.spread(len(r.skus), of)
-	}
+	o.sale, o.items = r.cfg.Workload == catalog.Deduct, make([]itemTally, len(r.skus))
+	o.of, _ = r.cfg.spread()
 	w.start(ctx, o.tally)
 	l.fire(ctx, r.limit(), o.tally)
 	o.wall = time.Since(o.start)
@@ -166,7 +162,7 @@ func (r *run) observe(
 		o.open = l.figures(o.tally)
 		o.sent = o.open.Sent
 	}
-	if r.shops != nil && r.unresolved(o) > 0 {
+	if r.shops != nil && r.notKilled(o.unknown) > 0 {
 		return o, r.shops.Crashed(fleet.ExitGrace)
 	}
 	return o, nil
@@ -279,13 +275,9 @@ func (r *run) judged(row report.Row) report.Row {
 	return row
 }
 
-// unresolved returns the number of requests whose sale the audit may have missed, because their
-// shop is still running and may still be serving them. A killed process writes nothing any more.
-func (r *run) unresolved(o outcome) int64 {
-	return r.notKilled(o.unknown)
-}
-
-// notKilled sums up the unknown outcomes of targets that were not killed.
+// notKilled sums up the unknown outcomes of targets that were not killed. The audit may have missed
+// their sales, because the shop is still running and may still be serving the requests. A killed
+// process writes nothing any more.
 func (r *run) notKilled(unknown map[int]int64) (n int64) {
 	for target, missing := range unknown {
 		if !r.killed(target) {

@@ -65,11 +65,11 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	}
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
 	if b.provider != nil {
-		buyers := newBuyers(b.shops)
-		defer buyers.CloseIdleConnections()
-		return Rows(ctx, all, &holdRunner{b, buyers}, p)
+		b.buyers = newBuyers(b.shops)
+		defer b.buyers.CloseIdleConnections()
+		return Rows(ctx, all, b.runHolds, p)
 	}
-	return Rows(ctx, all, b, p)
+	return Rows(ctx, all, b.run, p)
 }
 
 // configure sets the setup of instances that start from now on.
@@ -78,7 +78,7 @@ func (b *runner) configure(cfg Config) (err error) {
 		cfg.slack = max(cfg.slack, t.Slack)
 	}
 	_, watched := b.progress.(Watcher)
-	b.shops.gauged = watched || slices.Contains(cfg.Conditions, catalog.Pause)
+	b.shops.gauged = fleet.LiveWords && (watched || slices.Contains(cfg.Conditions, catalog.Pause))
 	b.shops.setup = cfg.setup(b.token)
 	b.shops.setup.Name = cfg.ID
 	if b.provider != nil {
@@ -107,15 +107,16 @@ type runner struct {
 	provider *provider // nil unless the sale is by holds
 	terms    map[catalog.Need]lockservers.Terms
 	admin    client.Shops
-	round    int      // the current round of repeats
-	old      int      // number of skus when that round began
-	sales    int      // number of sales so far, one for each row
-	skus     []string // of items that have not been removed yet
+	buyers   client.Shops // of a sale by holds
+	round    int          // the current round of repeats
+	old      int          // number of skus when that round began
+	sales    int          // number of sales so far, one for each row
+	skus     []string     // of items that have not been removed yet
 }
 
-// Row implements Workload. A run is final if it is not comparable, if buyers were told something
+// run runs a row once. The run is final if it is not comparable, if buyers were told something
 // untrue, or if the bench did not start the shops, so that their stalls are unknown.
-func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
+func (b *runner) run(ctx context.Context, of Case) (r Result, err error) {
 	strategy, err := catalog.Strategies().Find(of.Strategy)
 	if err != nil {
 		return r, err
@@ -188,7 +189,10 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 		if err := b.shops.Fill(ctx, cfg.Instances); err != nil {
 			return report.Row{}, err
 		}
-		b.targets = b.shops.urls()
+		b.targets = nil
+		for _, m := range b.shops.Members() {
+			b.targets = append(b.targets, m.URL)
+		}
 	}
 	b.sales++
 	skus := cfg.skus(b.sales)
@@ -197,7 +201,6 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 		cfg: cfg, strategy: strategy, cond: of.Condition, skus: skus,
 		targets: b.targets, admin: b.admin, shops: b.shops, progress: b.progress, stalls: of.Stalls,
 	}
-	r.watcher, _ = b.progress.(Watcher)
 	if of.Condition == catalog.Chaos {
 		c := &chaosRow{run: r, patience: chaosPatience}
 		return c.do(ctx)
@@ -280,7 +283,7 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	} else {
 		return nil // no shop is left that could remove them
 	}
-	removed := make([]bool, n)
+	removed := 0
 	// One after the other: the removals of several items wait for each other in SQLite, until some
 	// of them time out.
 	err := eachItem(ctx, b.progress, "removing items", n, 1, func(ctx context.Context, i int) error {
@@ -289,15 +292,9 @@ func (b *runner) remove(ctx context.Context, n int) error {
 		if err := b.admin.At(base).Delete(ctx, b.skus[i]); err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
-		removed[i] = true
+		removed++
 		return nil
 	})
-	var rest []string
-	for i, sku := range b.skus {
-		if i >= n || !removed[i] {
-			rest = append(rest, sku)
-		}
-	}
-	b.skus = rest
+	b.skus = b.skus[removed:]
 	return err
 }

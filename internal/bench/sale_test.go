@@ -29,7 +29,7 @@ func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 			r := &run{cfg: Config{Workload: catalog.Deduct, Items: n, Stock: 5 * n, Requests: 100, Wait: time.Minute},
 				strategy: catalog.Strategy{Kind: catalog.Guarded}}
 			o := outcome{tally: newTally(time.Minute), wall: time.Second, told: make([]figures.Told, n)}
-			o.spread(n, func(request int) int { return request % n })
+			o.items, o.of = make([]itemTally, n), func(request int) int { return request % n }
 			o.begin(time.Now())
 			for range n {
 				o.audits = append(o.audits, web.Audit{Audit: stock.Audit{Stock: figures.Stock{Initial: 5, Sold: 5,
@@ -74,7 +74,7 @@ func TestKilledBuyersExplainWhatTheyTook(t *testing.T) {
 		{"an order that the stock does not show", true, 1, map[int]int64{dead: 3}, 1, false},
 	} {
 		o := outcome{tally: newTally(time.Minute)}
-		o.spread(2, func(request int) int { return request % 2 })
+		o.items = make([]itemTally, 2)
 		for range o.items {
 			o.audits = append(o.audits, web.Audit{Audit: stock.Audit{Stock: figures.Stock{Initial: 5, Remaining: 5}}})
 		}

@@ -18,14 +18,10 @@ type tally struct {
 	// sale says that the requests are purchases, so that the replies to buyers are kept.
 	sale bool
 
-	mu       sync.Mutex
-	start    time.Time
-	served   int64
-	servedAt time.Duration // when the last buyer was served, since the start
-	soldOut  int64
-	failed   int64
-	unknown  map[int]int64 // by target
-	reasons  map[string]int64
+	mu    sync.Mutex
+	start time.Time
+	counts
+	reasons  map[string]int64 // of failed and unknown requests
 	latency  latencies
 	service  latencies
 	wait     latencies     // wait for the critical section, of requests that entered it
@@ -35,25 +31,39 @@ type tally struct {
 	cutOff   []int         // of a sale: requests with an unknown outcome
 	unkept   int64         // answers and cut-off requests beyond maxKept
 
-	items []itemTally
-	of    func(request int) (item int) // nil: there is one item
+	items []itemTally                  // one unless they are replaced before begin
+	of    func(request int) (item int) // the index of the item that a request is for
 }
 
 // itemTally counts the outcomes of the requests for one item.
 type itemTally struct {
+	counts
+	holders []figures.Span
+	left    time.Time // when the last holder left
+}
+
+// counts holds the numbers of outcomes.
+type counts struct {
 	served, soldOut, failed int64
 	unknown                 map[int]int64 // by target
 	servedAt                time.Duration // when the last buyer was served, since the start
-	holders                 []figures.Span
-	left                    time.Time // when the last holder left
 }
 
-// item returns the tally of the item that a request is for. The caller must hold mu.
-func (t *tally) item(request int) *itemTally {
-	if t.of == nil {
-		return &t.items[0]
+func (c *counts) count(r reply) {
+	switch {
+	case !r.learned():
+		if c.unknown == nil {
+			c.unknown = make(map[int]int64)
+		}
+		c.unknown[r.Target]++
+	case r.served():
+		c.served++
+		c.servedAt = max(c.servedAt, r.At)
+	case r.Code == "sold_out":
+		c.soldOut++
+	default:
+		c.failed++
 	}
-	return &t.items[t.of(request)]
 }
 
 // answer records what a buyer was told about an order.
@@ -71,15 +81,11 @@ const maxKept = 2*maxStock + 2*MaxRequests
 // newTally returns a tally for requests that take at most the limit.
 func newTally(limit time.Duration) *tally {
 	return &tally{
-		unknown: make(map[int]int64), reasons: make(map[string]int64),
+		reasons: make(map[string]int64),
 		latency: newLatencies(limit), service: newLatencies(limit), wait: newLatencies(limit),
-		timeline: timeline{bin: firstBin}, items: make([]itemTally, 1),
+		timeline: timeline{bin: firstBin},
+		items:    make([]itemTally, 1), of: func(int) int { return 0 },
 	}
-}
-
-// spread sets the item that each request is for, out of n items. It must be called before begin.
-func (t *tally) spread(n int, of func(request int) (item int)) {
-	t.items, t.of = make([]itemTally, n), of
 }
 
 // begin sets the start of the load.
@@ -96,28 +102,13 @@ func (t *tally) begin(start time.Time) {
 func (t *tally) add(r reply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	item := t.item(r.Request)
+	item := &t.items[t.of(r.Request)]
 	t.keep(r)
-	switch {
-	case !r.learned():
-		t.unknown[r.Target]++
-		if item.unknown == nil {
-			item.unknown = make(map[int]int64)
-		}
-		item.unknown[r.Target]++
-		t.reasons[r.Code]++
-	case r.Status == http.StatusOK || r.Status == http.StatusAccepted:
-		t.served++
-		t.servedAt = max(t.servedAt, r.At)
-		item.served++
-		item.servedAt = max(item.servedAt, r.At)
+	t.count(r)
+	item.count(r)
+	if r.served() {
 		t.timeline.add(r.At)
-	case r.Code == "sold_out":
-		t.soldOut++
-		item.soldOut++
-	default:
-		t.failed++
-		item.failed++
+	} else if r.Code != "sold_out" {
 		t.reasons[r.Code]++
 	}
 	if r.Status != 0 {
@@ -147,12 +138,12 @@ func (t *tally) note(r reply) {
 
 // keep keeps what a buyer was told about an order. The caller must hold mu.
 func (t *tally) keep(r reply) {
-	cutOff, served := !r.learned() || r.CutOff, r.Status == http.StatusOK || r.Status == http.StatusAccepted
+	cutOff := !r.learned() || r.CutOff
 	switch {
-	case !t.sale || !cutOff && !served:
+	case !t.sale || !cutOff && !r.served():
 	case max(len(t.answers), len(t.cutOff)) == maxKept:
 		t.unkept++
-	case served:
+	case r.served():
 		t.answers = append(t.answers, answer{r.Request, r.Order, r.Quantity, r.Status == http.StatusAccepted})
 	default:
 		t.cutOff = append(t.cutOff, r.Request)

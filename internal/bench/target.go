@@ -29,11 +29,6 @@ func newAdmin(token string) client.Shops {
 	return client.Shops{Client: client.New(token, adminTimeout), Patience: patience}
 }
 
-// requests returns a function that makes the i-th request of a row.
-func (c Config) requests(strategy string, sku func(i int) string) func(i int, target string) (*http.Request, error) {
-	return func(i int, target string) (*http.Request, error) { return c.request(i, strategy, sku(i)).To(target) }
-}
-
 // request returns the i-th request of a row.
 func (c Config) request(i int, strategy, sku string) client.Request {
 	query := url.Values{"strategy": {strategy}}
@@ -43,13 +38,10 @@ func (c Config) request(i int, strategy, sku string) client.Request {
 	}
 	return client.Request{
 		Method: http.MethodPost, Path: "/api/items/" + sku + "/deduct?" + query.Encode(), Key: c.key(i),
-		Body: quantity{askedFor},
+		Body: struct {
+			Quantity int64 `json:"quantity"`
+		}{askedFor},
 	}
-}
-
-// quantity is the body of a purchase.
-type quantity struct {
-	Quantity int64 `json:"quantity"`
 }
 
 // askedFor is the number of units that every buyer asks for.
@@ -73,9 +65,18 @@ func (b *runner) askTargets(ctx context.Context) error {
 		return nil
 	}
 	for _, target := range b.targets {
-		names, err := strategies(ctx, b.admin.At(target))
-		if err != nil {
-			return err
+		var found struct {
+			Strategies []struct {
+				Name string `json:"name"`
+			} `json:"strategies"`
+		}
+		a := b.admin.At(target).Ask(ctx, client.Request{Method: http.MethodGet, Path: "/api/strategies"}, &found)
+		if a.Err != nil {
+			return a.Err
+		}
+		var names []string
+		for _, s := range found.Strategies {
+			names = append(names, s.Name)
 		}
 		for _, name := range b.asked.Strategies {
 			if !slices.Contains(names, name) {
@@ -85,23 +86,6 @@ func (b *runner) askTargets(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// strategies returns the names of the shop's strategies.
-func strategies(ctx context.Context, shop client.Shops) ([]string, error) {
-	var found struct {
-		Strategies []struct {
-			Name string `json:"name"`
-		} `json:"strategies"`
-	}
-	if a := shop.Ask(ctx, client.Request{Method: http.MethodGet, Path: "/api/strategies"}, &found); a.Err != nil {
-		return nil, a.Err
-	}
-	names := make([]string, len(found.Strategies))
-	for i, s := range found.Strategies {
-		names[i] = s.Name
-	}
-	return names, nil
 }
 
 // refused returns an error that wraps ErrConfig if a running shop could not run the strategy at

@@ -4,6 +4,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,19 +79,22 @@ func (c *Client) Send(ctx context.Context, base string, r Request, v any) Answer
 	if a.Status/100 == 2 {
 		return a
 	}
-	var problem struct {
-		Code string `json:"code"`
-	}
-	_ = json.Unmarshal(a.Text, &problem) // a reply without a code is identified by its status
-	if a.Code = problem.Code; a.Code == "" {
-		a.Code = strconv.Itoa(a.Status)
-	}
+	a.Code = cmp.Or(Code(a.Text), strconv.Itoa(a.Status))
 	said := string(bytes.TrimSpace(a.Text))
 	if a.Status == http.StatusUnauthorized {
 		said = "set -token to the token of the shop"
 	}
 	a.Err = fmt.Errorf("%s %s%s: %d %s: %s", r.Method, base, r.Path, a.Status, http.StatusText(a.Status), said)
 	return a
+}
+
+// Code returns the code of a problem reply, or "" if it has none.
+func Code(text []byte) string {
+	var problem struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(text, &problem) // the code stays empty if the reply is not a problem
+	return problem.Code
 }
 
 // To returns r as an HTTP request to the shop at base, without a token.
@@ -212,7 +216,13 @@ func (s Shops) Audit(ctx context.Context, sku string) (found web.Audit, err erro
 func (s Shops) EachOrder(ctx context.Context, sku, saleID string, most int64, f func(stock.ListedOrder)) error {
 	var n int64
 	for after := ""; ; {
-		page, err := s.orders(ctx, sku, after)
+		query := url.Values{"limit": {strconv.Itoa(stock.MaxOrders)}}
+		if after != "" {
+			query.Set("after", after)
+		}
+		var page stock.Orders
+		path := "/api/audit/" + sku + "/orders?" + query.Encode()
+		err := s.must(ctx, Request{Method: http.MethodGet, Path: path}, &page)
 		n += int64(len(page.Orders))
 		switch {
 		case err != nil:
@@ -231,15 +241,4 @@ func (s Shops) EachOrder(ctx context.Context, sku, saleID string, most int64, f 
 			return nil
 		}
 	}
-}
-
-// orders reads a page of the orders that come after an id.
-func (s Shops) orders(ctx context.Context, sku, after string) (page stock.Orders, err error) {
-	query := url.Values{"limit": {strconv.Itoa(stock.MaxOrders)}}
-	if after != "" {
-		query.Set("after", after)
-	}
-	path := "/api/audit/" + sku + "/orders?" + query.Encode()
-	err = s.must(ctx, Request{Method: http.MethodGet, Path: path}, &page)
-	return page, err
 }

@@ -42,7 +42,7 @@ func Run(ctx context.Context, list Catalog, cfg bench.Config, p bench.Progress) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	return bench.Rows(ctx, cfg, r, p)
+	return bench.Rows(ctx, cfg, r.run, p)
 }
 
 // runner runs rows.

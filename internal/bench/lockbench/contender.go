@@ -48,11 +48,6 @@ type Process struct {
 	Others *lockservers.Clients // of the other servers that the lock needs
 }
 
-// options returns the options for a strategy's guard with a waiting policy.
-func (p Process) options(wait guard.Policy) catalog.Options {
-	return p.Others.Add(catalog.Options{Redis: p.Redis, TTL: p.TTL, Policy: wait})
-}
-
 // Catalog is a list of contenders.
 type Catalog []Contender
 
@@ -123,17 +118,7 @@ func Usual() []string {
 // waiting policy, the libraries with their defaults and with the best settings that were found,
 // and the limits.
 func Contenders() Catalog {
-	var all Catalog
-	all = append(all, stages()...)
-	all = append(all, redsyncs()...)
-	all = append(all, redislocks()...)
-	all = append(all, rueidislocks()...)
-	return append(all, limits()...)
-}
-
-// policies lists the waiting policies for locks that do not bring their own way of waiting.
-func policies() []string {
-	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
+	return slices.Concat(stages(), redsyncs(), redislocks(), rueidislocks(), limits())
 }
 
 const ownQueue = "its own queue"
@@ -149,13 +134,13 @@ func stages() Catalog {
 		case s.OwnWait:
 			all = append(all, Contender{
 				Name: s.Name, Waits: ownQueue, About: s.Adds, Needs: s.Needs,
-				Make: stage(s, func() (guard.Policy, error) { return nil, nil }),
+				Make: stage(s, ""),
 			})
 		default:
-			for _, policy := range policies() {
+			for _, policy := range []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"} {
 				all = append(all, Contender{
 					Name: s.Name + "+" + policy, Waits: policy, About: s.Adds, Needs: s.Needs,
-					Make: stage(s, func() (guard.Policy, error) { return guard.ParsePolicy(policy) }),
+					Make: stage(s, policy),
 				})
 			}
 		}
@@ -163,14 +148,16 @@ func stages() Catalog {
 	return all
 }
 
-// stage returns a function that makes a strategy's guard with a waiting policy.
-func stage(s catalog.Strategy, policy func() (guard.Policy, error)) func(Process) (guard.Guard, error) {
-	return func(p Process) (guard.Guard, error) {
-		wait, err := policy()
-		if err != nil {
-			return nil, err
+// stage returns a function that makes a strategy's guard with a waiting policy; "": its own.
+func stage(s catalog.Strategy, policy string) func(Process) (guard.Guard, error) {
+	return func(p Process) (_ guard.Guard, err error) {
+		o := catalog.Options{Redis: p.Redis, TTL: p.TTL}
+		if policy != "" {
+			if o.Policy, err = guard.ParsePolicy(policy); err != nil {
+				return nil, err
+			}
 		}
-		return s.NewGuard(p.options(wait)), nil
+		return s.NewGuard(p.Others.Add(o)), nil
 	}
 }
 

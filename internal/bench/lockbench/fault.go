@@ -58,8 +58,10 @@ func (f fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 		}
 		return 4*served >= int64(all)
 	}
-	if !until(ctx, due) {
-		return nil, errNotHit
+	for !due() {
+		if guard.Sleep(ctx, glance) != nil {
+			return nil, errNotHit
+		}
 	}
 	var hits []hit
 	if f.kill {
@@ -75,8 +77,14 @@ func (f fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 		if err != nil {
 			return hits, err
 		}
-		h, err := stop(ctx, m)
-		if err != nil {
+		h := hit{member: m, from: time.Now()}
+		if err := m.Pause(); err != nil {
+			return hits, err
+		}
+		h.still = h.from.Add(settle)
+		_ = guard.Sleep(ctx, stopTime)
+		h.to = time.Now()
+		if err := m.Continue(); err != nil {
 			return hits, err
 		}
 		hits = append(hits, h)
@@ -97,31 +105,5 @@ func (e *ended) victim() (*member, error) {
 // over reports whether all outcomes of the process are known.
 func (m *member) over() bool { return m.slots.over() == int64(m.contenders) }
 
-// stop stops the process for stopTime or until ctx ends.
-func stop(ctx context.Context, m *member) (hit, error) {
-	h := hit{member: m, from: time.Now()}
-	if err := m.Pause(); err != nil {
-		return hit{}, err
-	}
-	h.still = h.from.Add(settle)
-	_ = guard.Sleep(ctx, stopTime)
-	h.to = time.Now()
-	return h, m.Continue()
-}
-
 // glance is the time between two checks of the outcomes.
 const glance = time.Millisecond
-
-// until polls a condition until it is true or ctx ends, and reports whether it became true.
-func until(ctx context.Context, is func() bool) bool {
-	ticker := time.NewTicker(glance)
-	defer ticker.Stop()
-	for !is() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-ticker.C:
-		}
-	}
-	return true
-}

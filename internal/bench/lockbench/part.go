@@ -27,7 +27,6 @@ type part struct {
 	ready, over sync.WaitGroup
 	gate        chan struct{}   // closed at the start
 	wait        context.Context // ends all waits; set before the gate opens
-	end         context.CancelCauseFunc
 }
 
 // close closes the guard and the connections.
@@ -46,9 +45,8 @@ func (c *part) close() {
 // errWaitOver is the cancellation cause at the end of all waits.
 var errWaitOver = errors.New("the wait is over")
 
-// stand starts all contenders, which wait at the gate. Their waits for the lock end with ctx.
-func (c *part) stand(ctx context.Context) {
-	c.wait, c.end = context.WithCancelCause(ctx)
+// stand starts all contenders, which wait at the gate.
+func (c *part) stand() {
 	c.ready.Add(c.setup.Contenders)
 	for i := range c.setup.Contenders {
 		c.over.Go(func() {
@@ -68,9 +66,9 @@ const grace = 10 * time.Second
 const tolerable = 20 * time.Millisecond
 
 // run opens the gate at the given time and returns when all outcomes are known, or after
-// the grace time.
-func (c *part) run(start time.Time) *tally {
-	wait, cancel := context.WithDeadlineCause(c.wait, start.Add(c.setup.Wait), errWaitOver)
+// the grace time. The waits for the lock end with ctx.
+func (c *part) run(ctx context.Context, start time.Time) *tally {
+	wait, cancel := context.WithDeadlineCause(ctx, start.Add(c.setup.Wait), errWaitOver)
 	defer cancel()
 	c.wait = wait
 	time.Sleep(time.Until(start))
@@ -93,7 +91,8 @@ func (c *part) contend(i int) {
 	wait, cancel := context.WithCancel(c.wait)
 	defer cancel()
 	d := deduct{part: c, slot: c.slots.slot(i)}
-	stats, err := c.guard.Do(wait, c.entry(i), d.do)
+	entry := guard.Entry{Key: c.setup.Key, Owner: fmt.Sprintf("%s-%d", c.setup.Name, i)}
+	stats, err := c.guard.Do(wait, entry, d.do)
 	c.tally.release(stats)
 	switch {
 	case err == nil:
@@ -107,10 +106,6 @@ func (c *part) contend(i int) {
 		c.tally.told(err)
 		d.slot.ended(stateTold)
 	}
-}
-
-func (c *part) entry(i int) guard.Entry {
-	return guard.Entry{Key: c.setup.Key, Owner: fmt.Sprintf("%s-%d", c.setup.Name, i)}
 }
 
 // deduct is the work of a contender inside the lock.

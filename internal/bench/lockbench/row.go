@@ -1,6 +1,7 @@
 package lockbench
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -67,17 +68,16 @@ func (e ended) each(f func(m *member, s slip)) {
 // outcomes counts the outcomes, and computes waits and throughput.
 func (e ended) outcomes(r *report.Lock) {
 	var waits []time.Duration
-	last := e.start // the last release
+	start := e.start.UnixNano()
+	last := start // the last release
 	e.each(func(m *member, s slip) {
-		if !s.from.IsZero() {
-			waits = append(waits, s.from.Sub(e.start))
+		if s.from != 0 {
+			waits = append(waits, time.Duration(s.from-start))
 		}
 		switch {
 		case s.state == stateServed || s.state == stateWritten && m.Killed.Load(): // it died before it could report
 			r.Served++
-			if s.end.After(last) {
-				last = s.end
-			}
+			last = max(last, s.end)
 		case s.state == stateTold:
 			r.Told++
 		case s.state == stateUnsure:
@@ -92,14 +92,14 @@ func (e ended) outcomes(r *report.Lock) {
 			r.NeverServed++
 		}
 	})
-	if took := last.Sub(e.start).Seconds(); took > 0 {
+	if took := time.Duration(last - start).Seconds(); took > 0 {
 		r.Throughput = float64(r.Served) / took
 	}
 	if r.Served > 0 {
 		r.Commands = float64(e.commands) / float64(r.Served)
 	}
 	if r.NeverServed > 0 {
-		r.Idle = figures.Milliseconds(e.end.Sub(last))
+		r.Idle = figures.Milliseconds(time.Duration(e.end.UnixNano() - last))
 	}
 	r.P50, r.P99, r.Max = bench.Quantile(waits, 0.50), bench.Quantile(waits, 0.99), bench.Quantile(waits, 1)
 	if r.P50 > 0 {
@@ -111,30 +111,23 @@ func (e ended) outcomes(r *report.Lock) {
 // fault. After that, the other processes have the lock to themselves. At the end of the row, every
 // contender has had the lock once, so the index of the whole row would always be 1.
 func (e ended) fairness(r *report.Lock) {
-	contended := e.end
+	end := e.end.UnixNano()
+	contended := end
 	for _, h := range e.hits {
-		contended = earlier(contended, h.from)
+		contended = min(contended, h.from.UnixNano())
 	}
 	for _, m := range e.members {
-		var last time.Time // latest time at which one of m's contenders still waited
+		last := int64(0) // latest time at which one of m's contenders still waited
 		for i := range m.contenders {
 			s := m.slots.slip(i)
-			switch {
-			case !s.from.IsZero():
-				last = later(last, s.from)
-			case !s.end.IsZero():
-				last = later(last, s.end)
-			default:
-				last = e.end
-			}
+			last = max(last, cmp.Or(s.from, s.end, end))
 		}
-		contended = earlier(contended, last)
+		contended = min(contended, last)
 	}
 	for _, m := range e.members {
 		n := 0
 		for i := range m.contenders {
-			s := m.slots.slip(i)
-			if !s.from.IsZero() && !s.from.After(contended) {
+			if from := m.slots.slip(i).from; from != 0 && from <= contended {
 				n++
 			}
 		}
@@ -143,20 +136,6 @@ func (e ended) fairness(r *report.Lock) {
 	if len(e.members) > 1 {
 		r.Jain = jain(r.Deducts)
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // jain returns how evenly n shares are distributed: the square of the sum, divided by n
@@ -182,25 +161,24 @@ func jain(given []int) float64 {
 func (e ended) holders(r *report.Lock) {
 	var all, running []figures.Span
 	e.each(func(m *member, s slip) {
-		if s.from.IsZero() {
+		if s.from == 0 {
 			return
 		}
-		span := figures.Span{From: s.from, To: s.to}
-		if s.to.IsZero() {
-			span.To = e.end // it never left, or died inside
-		}
-		cut := span
+		to := cmp.Or(s.to, e.end.UnixNano()) // 0: it never left, or died inside
+		cut := to
 		for _, h := range e.hits {
+			began := max(s.from, h.from.UnixNano())
 			switch {
 			case h.member != m:
-			case h.killed() && s.to.IsZero():
-				span.To = later(span.From, h.from)
-				cut = span
-			case !h.killed() && !span.From.After(h.still) && span.To.After(h.still):
-				cut.To = later(span.From, h.from)
+			case h.killed() && s.to == 0:
+				to, cut = began, began
+			case !h.killed() && s.from <= h.still.UnixNano() && to > h.still.UnixNano():
+				cut = began
 			}
 		}
-		all, running = append(all, span), append(running, cut)
+		from := time.Unix(0, s.from)
+		all = append(all, figures.Span{From: from, To: time.Unix(0, to)})
+		running = append(running, figures.Span{From: from, To: time.Unix(0, cut)})
 	})
 	r.MaxHolders, r.MaxHoldersRunning = figures.MaxHolders(all), figures.MaxHolders(running)
 }

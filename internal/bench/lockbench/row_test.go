@@ -20,8 +20,11 @@ func at(millisecond int) time.Time {
 	return begun.Add(time.Duration(millisecond) * time.Millisecond)
 }
 
+// ns returns a time as in a slip.
+func ns(millisecond int) int64 { return at(millisecond).UnixNano() }
+
 // in returns a contender that entered and left at these times, and was served.
-func in(from, to int) slip { return slip{at(from), at(to), at(to + 1), stateServed} }
+func in(from, to int) slip { return slip{ns(from), ns(to), ns(to + 1), stateServed} }
 
 // processOf returns a process whose contenders have these outcomes.
 func processOf(t *testing.T, slips ...slip) *member {
@@ -35,10 +38,8 @@ func processOf(t *testing.T, slips ...slip) *member {
 	for i, s := range slips {
 		slot := all.slot(i)
 		slot.state(s.state)
-		for what, when := range []time.Time{slotFrom: s.from, slotTo: s.to, slotEnd: s.end} {
-			if !when.IsZero() {
-				slot.note(what, when)
-			}
+		for what, when := range []int64{slotFrom: s.from, slotTo: s.to, slotEnd: s.end} {
+			words.Store(slot.at+what, when)
 		}
 	}
 	return &member{Member: new(fleet.Member), contenders: len(slips), slots: all}
@@ -58,10 +59,10 @@ func over(end int, members ...*member) ended {
 func TestOutcomesAndWaits(t *testing.T) {
 	e := over(1000, processOf(t,
 		in(10, 11), in(20, 21), in(30, 31), in(40, 49),
-		slip{end: at(60), state: stateTold},
-		slip{end: at(900), state: stateUnserved},
+		slip{end: ns(60), state: stateTold},
+		slip{end: ns(900), state: stateUnserved},
 		slip{}, // a contender that never returned
-		slip{from: at(55), to: at(56), end: at(57), state: stateUnsure},
+		slip{from: ns(55), to: ns(56), end: ns(57), state: stateUnsure},
 	))
 	e.commands = 40
 	r := e.row()
@@ -98,7 +99,7 @@ func TestFairnessIsCountedDuringContention(t *testing.T) {
 }
 
 func TestAProcessThatWaitsInVainContends(t *testing.T) {
-	vain := slip{end: at(900), state: stateUnserved}
+	vain := slip{end: ns(900), state: stateUnserved}
 	r := over(1000, processOf(t, in(0, 1), in(10, 11)), processOf(t, vain, vain)).row()
 	if want := []int{2, 0}; !slices.Equal(r.Deducts, want) || r.Jain != 0.5 {
 		t.Errorf("%v deducts, jain %v; want %v, 0.5", r.Deducts, r.Jain, want)
@@ -117,8 +118,8 @@ func TestHoldersOfDisturbedProcesses(t *testing.T) {
 		"out before it stopped":   {slip: in(50, 60), stopped: true, all: 1, running: 1},
 		"stopped, out too late":   {slip: in(99, 199), stopped: true, all: 1, running: 1},
 		"in after the signal":     {slip: in(105, 260), stopped: true, all: 2, running: 1},
-		"killed inside":           {slip: slip{from: at(50), state: stateInside}, all: 1, running: 1},
-		"killed after its writes": {slip: slip{from: at(50), to: at(60), state: stateWritten}, all: 1, running: 1},
+		"killed inside":           {slip: slip{from: ns(50), state: stateInside}, all: 1, running: 1},
+		"killed after its writes": {slip: slip{from: ns(50), to: ns(60), state: stateWritten}, all: 1, running: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := over(1000, processOf(t, test.slip), processOf(t, other))
@@ -141,8 +142,8 @@ func TestHoldersOfDisturbedProcesses(t *testing.T) {
 func TestKilledContenders(t *testing.T) {
 	m := processOf(t,
 		in(1, 2),
-		slip{from: at(3), to: at(4), state: stateWritten}, // it was killed before it unlocked
-		slip{from: at(5), state: stateInside},
+		slip{from: ns(3), to: ns(4), state: stateWritten}, // it was killed before it unlocked
+		slip{from: ns(5), state: stateInside},
 		slip{}, slip{},
 	)
 	m.Killed.Store(true)

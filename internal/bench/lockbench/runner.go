@@ -96,8 +96,8 @@ func (r *runner) tidy(ctx context.Context) error {
 	return remove(ctx, r.rdb)
 }
 
-// Row implements bench.Workload. A lock that does not hold is not an error, and each run is final.
-func (r *runner) Row(ctx context.Context, of bench.Case) (bench.Result, error) {
+// run runs a row once. A lock that does not hold is not an error, and each run is final.
+func (r *runner) run(ctx context.Context, of bench.Case) (bench.Result, error) {
 	one, err := r.list.Find(of.Strategy)
 	if err != nil {
 		return bench.Result{}, err
@@ -149,7 +149,11 @@ func (r *runner) row(ctx context.Context, one Contender, f fault) (_ report.Lock
 	for i, m := range e.fleet.Members() {
 		e.members = append(e.members, &member{Member: m, contenders: share(r.cfg, i), slots: slots{m.Words}})
 	}
-	before, own, err := r.countedBefore(ctx)
+	first, err := r.counted(ctx) // counting costs commands, too
+	if err != nil {
+		return report.Lock{}, err
+	}
+	before, err := r.counted(ctx)
 	if err != nil {
 		return report.Lock{}, err
 	}
@@ -160,21 +164,11 @@ func (r *runner) row(ctx context.Context, one Contender, f fault) (_ report.Lock
 	if err != nil {
 		return report.Lock{}, err
 	}
-	e.commands = after - before - own
+	e.commands = after - before - (before - first)
 	if e.counter, err = r.rdb.Get(ctx, key+":counter").Int(); err != nil {
 		return report.Lock{}, fmt.Errorf("reading the counter: %w", err)
 	}
 	return e.row(), nil
-}
-
-// countedBefore returns the server's count of commands, and the cost of reading it.
-func (r *runner) countedBefore(ctx context.Context) (n, own int64, err error) {
-	first, err := r.counted(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	n, err = r.counted(ctx)
-	return n, n - first, err
 }
 
 // counted returns the server's count of commands.

@@ -41,14 +41,14 @@ func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error
 		}
 		defer c.close()
 		c.slots = slots{s.Words}
-		c.stand(ctx)
-		s.Obey(func(_ context.Context, text json.RawMessage) (any, error) {
+		c.stand()
+		s.Obey(func(ctx context.Context, text json.RawMessage) (any, error) {
 			var start time.Time
 			if err := json.Unmarshal(text, &start); err != nil {
 				return nil, fmt.Errorf("reading the time of the start: %w", err)
 			}
 			defer s.WatchStalls(tolerable)()
-			return c.run(start), c.slots.Flush()
+			return c.run(ctx, start), c.slots.Flush()
 		})
 		s.Ready("")
 		<-ctx.Done()

@@ -75,20 +75,10 @@ func (s slot) ended(state int64) {
 	s.Add(overWord, 1)
 }
 
-// slip is a copy of a slot's values. The time of an event that has not happened is zero.
-type slip struct {
-	from, to, end time.Time
-	state         int64
-}
+// slip is a copy of a slot's values.
+type slip struct{ from, to, end, state int64 }
 
 func (all slots) slip(i int) slip {
-	s := all.slot(i)
-	return slip{s.time(slotFrom), s.time(slotTo), s.time(slotEnd), s.Load(s.at + slotState)}
-}
-
-func (s slot) time(what int) time.Time {
-	if n := s.Load(s.at + what); n != 0 {
-		return time.Unix(0, n)
-	}
-	return time.Time{}
+	at := all.slot(i).at
+	return slip{all.Load(at + slotFrom), all.Load(at + slotTo), all.Load(at + slotEnd), all.Load(at + slotState)}
 }

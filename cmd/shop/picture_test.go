@@ -20,7 +20,8 @@ import (
 const framePause = 180 * time.Millisecond
 
 // TestTakeThePicture saves the frames of the README's picture in the folder that PICTURE names.
-// They show a run that a card starts. CONTRIBUTING.md explains how they become docs/page.gif.
+// The frames show a run that was started with one of the page's cards. CONTRIBUTING.md explains how
+// they become docs/page.gif.
 func TestTakeThePicture(t *testing.T) {
 	dir := os.Getenv("PICTURE")
 	if dir == "" {

@@ -19,8 +19,8 @@ type File struct {
 	path   string   // of the file to replace
 	beside *os.File // temporary file with the new contents
 
-	// there is the existing file, if it is a device or a pipe, or if no temporary file can be created. The new
-	// contents are then kept in memory, and Commit writes them to the existing file.
+	// there is the existing file, open for writing. It is set only if that file is a device or a pipe, or if no
+	// temporary file can be created. The new contents are then kept in memory until Commit writes them to it.
 	there *os.File
 	kept  bytes.Buffer
 }

@@ -106,7 +106,7 @@ func (c *measuredConn) IsValid() bool {
 	return !ok || inner.IsValid()
 }
 
-// Close is called without a call of IsValid if the connection broke.
+// Close is called without a call to IsValid if the connection broke.
 func (c *measuredConn) Close() error {
 	c.giveBack()
 	return c.contextConn.Close()

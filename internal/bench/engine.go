@@ -20,7 +20,7 @@ type Progress interface {
 	// Row begins row n of all, for a strategy under a condition.
 	Row(n, all int, strategy string, c catalog.Condition)
 	// Waiting says what the bench waits for, such as outcomes. The function missing returns how many
-	// are still to come; it may be called until the next call of Waiting or Row.
+	// are still to come; it may be called until the next call to Waiting or Row.
 	Waiting(what string, missing func() int64)
 	// Done receives a finished row.
 	Done(row report.Row)

@@ -180,8 +180,8 @@ func (f *shops) inside() (n int64, ok bool) {
 	return n, ok
 }
 
-// entered returns the number of holders that have entered in this row in all shops except the given
-// one, or -1 if there are no gauges.
+// entered returns how many holders have entered the section since the row began, in all shops except
+// the given one, or -1 if there are no gauges.
 func (f *shops) entered(without *fleet.Member) (n int64) {
 	if !f.gauged {
 		return -1
@@ -194,7 +194,7 @@ func (f *shops) entered(without *fleet.Member) (n int64) {
 	return n
 }
 
-// succeeded waits until a holder has entered in a shop other than the stopped one, until the
+// succeeded waits until a holder has entered the section in a shop other than the stopped one, until the
 // maximum time has passed, or until ctx ends. The argument before is the number of holders that had
 // entered when the shop was stopped.
 func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int64, most time.Duration) {

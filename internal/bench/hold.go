@@ -81,8 +81,9 @@ func (c Config) checkHolds() error {
 }
 
 // holdSeams returns the seams at which the crash condition kills the shops of a stage, in turn. A
-// stage that is not sound may lose units at some seams and sell units twice at others. By default
-// the kills of such a stage have only one of these effects, because the two might cancel out.
+// stage that is not sound may lose units at some seams and sell units twice at others. By default,
+// shops of such a stage are killed only at seams with the same effect, because the two effects might
+// cancel out.
 func (c Config) holdSeams(stage catalog.HoldStage) []fleet.Seam {
 	switch {
 	case len(c.Seams) > 0:

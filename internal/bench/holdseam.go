@@ -91,7 +91,7 @@ func (s *holdSeams) moving(ctx context.Context, c *call) (_ context.Context, end
 // The stages do not know about seams. Their calls are marked in the context, and the hooks of their
 // connections find the seam from the mark and the command.
 
-// call is a call of a stage.
+// call is a call to a stage.
 type call struct {
 	sweep bool
 	claim bool
@@ -147,7 +147,7 @@ func (s markedStage) Sweep(ctx context.Context, sku string, limit int) (int, err
 	return s.Stage.Sweep(ctx, sku, limit)
 }
 
-// seamPayments adds seams before and after calls of the payments.
+// seamPayments adds seams before and after calls to the payments.
 type seamPayments struct {
 	holds.Payments
 	seams *holdSeams
@@ -246,7 +246,7 @@ func (s *holdSeams) sell(cfg *shop.Config, with setup) {
 	cfg.Hook, cfg.Through, cfg.AdjustHolds = s.redisHook(), fault.Injector{Hook: s.pass}.Through, s.adjust
 }
 
-// adjust marks the calls of the stages, and puts seams around the payments.
+// adjust marks the calls to the stages, and puts seams around the payments.
 func (s *holdSeams) adjust(cfg *holds.Config) {
 	for name, stage := range cfg.Stages {
 		cfg.Stages[name] = markedStage{stage, s}

@@ -28,7 +28,7 @@ func (c Config) atSeams(condition catalog.Condition) bool {
 	return condition == catalog.Crash && len(c.Seams) > 0 && c.Workload != catalog.Hold
 }
 
-// checkSeams returns an error if no process can be killed at one of the seams.
+// checkSeams returns an error for a seam that is not allowed, and for seams without the crash condition.
 func (c Config) checkSeams(allowed []fleet.Seam) error {
 	if len(c.Seams) > 0 && !slices.Contains(c.Conditions, catalog.Crash) {
 		return Invalid("seams without condition %s, which kills there", catalog.Crash)

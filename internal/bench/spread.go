@@ -52,7 +52,7 @@ func (s Skew) String() string {
 	return zipf + ":" + strconv.FormatFloat(s.exponent, 'g', -1, 64)
 }
 
-// Spread says which item each buyer wants. Calls of NewSpread with the same arguments return the
+// Spread says which item each buyer wants. Calls to NewSpread with the same arguments return the
 // same spread. It is safe for concurrent use.
 type Spread struct {
 	seed uint64

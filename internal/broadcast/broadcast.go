@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Interval is the time between two calls of the look function for a key with waiters. If there are
+// Interval is the time between two calls to the look function for a key with waiters. If there are
 // more than fullPace such keys, the time is longer, so that the total rate stays the same.
 const Interval = 20 * time.Millisecond
 
-// fullPace is the number of keys for which look is called every Interval.
+// fullPace is the largest number of keys for which look is still called every Interval.
 const fullPace = 8
 
 // Broadcaster ends the waits of this process for a key as soon as its look function returns a

@@ -51,7 +51,7 @@ type Reader struct {
 	cfg     Config
 	waiters *broadcast.Broadcaster
 	misses  *misses
-	looks   singleflight.Group // calls of exists
+	looks   singleflight.Group // calls to exists
 }
 
 // New returns a Reader. The caller must call Close.

@@ -111,7 +111,7 @@ func (r *Relay) LoseReply() {
 	r.lose, r.lost = true, false
 }
 
-// ReplyLost reports whether a reply has been lost since the last call of LoseReply.
+// ReplyLost reports whether a reply has been lost since the last call to LoseReply.
 func (r *Relay) ReplyLost() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

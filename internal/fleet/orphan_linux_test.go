@@ -27,7 +27,7 @@ func TestChildDiesWithAKilledParent(t *testing.T) {
 	}
 }
 
-// alive reports whether a process runs. A zombie does not count.
+// alive reports whether a process is running. A zombie does not count.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

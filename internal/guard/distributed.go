@@ -38,7 +38,7 @@ type Distributed struct {
 	// then calls Unlock, in case the attempt acquired the lock and only its reply was lost.
 	//
 	// With a reentrant lock, only an attempt at the outermost hold can be undone. An attempt in Do
-	// is always at the outermost hold, because each call of Do has a new owner and ends after a
+	// is always at the outermost hold, because each call to Do has a new owner and ends after a
 	// failed attempt.
 	Undo bool
 
@@ -50,12 +50,12 @@ type Distributed struct {
 	Retry    func(err error) bool
 	RetryFor time.Duration // after this time the lock has expired
 
-	undoing   atomic.Int32 // running calls of undo
+	undoing   atomic.Int32 // running calls to undo
 	releasing atomic.Int32 // failed releases that are being repeated
 }
 
 const (
-	// maxUndoing limits the concurrent calls of undo.
+	// maxUndoing limits the concurrent calls to undo.
 	maxUndoing = 64
 	// maxReleasing limits the releases that are being repeated at the same time. Usually there is at
 	// most one for each key.

@@ -105,7 +105,7 @@ func TestRepeatedReleaseEnds(t *testing.T) {
 			}
 			time.Sleep(2 * time.Second)
 			if n := unlocks.Load(); test.some != (n > 1) || n > 20 {
-				t.Errorf("%s: %d calls of Unlock, want more than one: %v", name, n, test.some)
+				t.Errorf("%s: %d calls to Unlock, want more than one: %v", name, n, test.some)
 			}
 			for range 2 * maxReleasing {
 				_, _ = g.Do(t.Context(), entry, new(inside).section(0))

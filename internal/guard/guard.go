@@ -32,7 +32,7 @@ type Entry struct {
 	Owner string // the caller's id, unique among all processes; a reentrant lock uses it to recognise its owner
 }
 
-// Stats contains the figures of one call of Do. They are set even after an error.
+// Stats contains the figures of one call to Do. They are set even after an error.
 type Stats struct {
 	Attempts int           // number of requests for the lock
 	Waited   time.Duration // time from the call until the section began or the caller gave up

@@ -67,7 +67,7 @@ func (l *LogLimit) Log(log *slog.Logger, level slog.Level, text string, args ...
 	log.Log(context.Background(), level, text, append(args, "not_logged_before", l.skipped.Swap(0))...)
 }
 
-// Background repeats a step in its own goroutine, from a call of Wake until the step reports that
+// Background repeats a step in its own goroutine, from a call to Wake until the step reports that
 // nothing is left to do or the context ends. It is safe for concurrent use.
 type Background struct {
 	Context context.Context

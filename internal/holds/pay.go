@@ -179,7 +179,8 @@ func (s *Service) cancelPayment(ctx context.Context, b begunRow, paymentID strin
 	return err
 }
 
-// capture charges the buyer. A payment is captured only once, so its id is part of the key.
+// capture charges the buyer. The idempotency key is made from the payment's id, because a payment is
+// captured only once.
 func (s *Service) capture(ctx context.Context, paymentID string) error {
 	err := untilAnswered(ctx, func() error {
 		_, err := s.cfg.Payments.Capture(ctx, paymentID, "capture/"+paymentID)

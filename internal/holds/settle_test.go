@@ -396,7 +396,7 @@ func TestPaymentThatCannotBeSettledHasAnAlarm(t *testing.T) {
 	})
 }
 
-// The buyer gets the order even without a webhook, a repeated request, or a call of Settle.
+// The buyer gets the order even without a webhook, a repeated request, or a call to Settle.
 func TestSettlerNeedsNoRequests(t *testing.T) {
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		s := newShop(t, rdb, db, 1, holds.Config{Sweep: time.Hour, Settle: 50 * time.Millisecond})

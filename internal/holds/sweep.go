@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxSwept is how many holds one call of Stage.Sweep ends.
+	// maxSwept is how many holds one call to Stage.Sweep ends.
 	maxSwept = 500
 	// slowSweep is how long a round of sweeps waits for an item.
 	slowSweep = time.Second

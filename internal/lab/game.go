@@ -259,7 +259,7 @@ func (g *game) lookForSelfWait() {
 	}
 }
 
-// saw records a moment of a buyer, and the findings that follow from it.
+// saw records a moment of a buyer's purchase, and the findings that follow from it.
 func (g *game) saw(b *Shopper, m moment) {
 	switch m {
 	case enters:
@@ -453,7 +453,7 @@ func reached(findings []Finding) []Goal {
 }
 
 // outlast lets all living buyers go on for d without another fault. Frozen processes thaw, the
-// buyers' commands are let go in turn, and time passes when no command is pending. It returns the
+// buyers' commands are let through in turn, and time passes when none is pending. It returns the
 // buyers that have not been served by then.
 func (g *game) outlast(d time.Duration) (waiting []string) {
 	for _, b := range g.buyers {

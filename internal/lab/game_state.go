@@ -166,7 +166,7 @@ func (s *Shopper) isInside() bool { return s.Section == Begun && !s.isKilled() }
 
 // state reads the whole state. At the end it starts the buyers that have not arrived, to see what
 // they will send, and lets time pass, to see when the waiting buyers continue. So no move can be
-// played after a call of state.
+// played after a call to state.
 func (g *game) state() State {
 	st := State{
 		Strategy: g.sc.Strategy, Buyers: g.sc.Buyers, Moves: MovesText(g.sc.Moves),

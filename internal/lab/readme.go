@@ -158,9 +158,9 @@ func lockSource(name string) string {
 }
 
 // librariesTable returns a table in Markdown, for a file in docs, that compares library locks with
-// the stages. It lists the anomalies that apply to at least one library and have different
-// outcomes. The names of locks and anomalies link to their code, and each cell links to its run on
-// the page of a shop on this machine.
+// the stages. It lists the anomalies that apply to at least one library and whose outcome differs
+// between the locks. The names of locks and anomalies link to their code, and each cell links to its
+// run on the page of a shop on this machine.
 func librariesTable(r Report, all []Scenario) string {
 	names, theirs := compared()
 	outcomes := r.outcomes()

@@ -104,7 +104,7 @@ type Cell struct {
 // AsExpected reports whether the cell has the recorded outcome.
 func (c Cell) AsExpected() bool { return c.Expected == NoRecord || c.Outcome == c.Expected }
 
-// Kind is the kind of an event.
+// Kind says what an event is, such as a command or a release.
 type Kind string
 
 // The kinds of events.

@@ -55,7 +55,7 @@ const (
 	tolerance    = 25        // the ttl divided by this is the shortest delay that counts as a stall
 )
 
-// Run tries every anomaly on every subject, and calls progress with each finished cell. Calls of
+// Run tries every anomaly on every subject, and calls progress with each finished cell. Calls to
 // progress do not overlap. In virtual time every run has the same outcomes. In real time a cell
 // during which this machine stalled is tried again, with a longer ttl. Subjects that cannot run in
 // virtual time are run in real time, after the other subjects.
@@ -81,7 +81,7 @@ type run struct {
 	progress func(Cell)
 	cells    []Cell
 	sites    map[string]site // sites of the subjects that run in real time, by name
-	mu       sync.Mutex      // held during a call of progress
+	mu       sync.Mutex      // held during a call to progress
 }
 
 func (r *run) virtual(c Subject) bool {

@@ -59,8 +59,8 @@ const (
 // error is meant for the author of the schedule.
 var ErrSchedule = errors.New("no schedule")
 
-// Refusal reports whether an error wraps ErrSchedule, and returns its text without that prefix, for
-// the author of the schedule.
+// Refusal reports whether an error wraps ErrSchedule, and returns its text for the author of the
+// schedule, without the prefix that ErrSchedule adds.
 func Refusal(err error) (text string, refused bool) {
 	return strings.TrimPrefix(err.Error(), ErrSchedule.Error()+": "), errors.Is(err, ErrSchedule)
 }

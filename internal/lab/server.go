@@ -189,8 +189,8 @@ func (w *World) LoseKeys(why string) {
 	})
 }
 
-// JumpClocks sets the clocks of n servers ahead by the ttl. The jump only makes leases expire. It
-// does not affect TIME, because a clock in memory stops once it is set.
+// JumpClocks lets the leases on n servers expire as if their clocks had jumped ahead by the ttl. The
+// reply to TIME does not jump: miniredis's clock would stand still once it was set.
 func (w *World) JumpClocks(n int) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(n)+" jumps ahead by "+About(w.TTL))

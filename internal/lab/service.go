@@ -105,7 +105,7 @@ type serviceLock interface {
 	Token() int64
 }
 
-// recordedLock adds calls of the lock to the trace. The trace of a lock in Redis contains commands,
+// recordedLock adds calls to the lock to the trace. The trace of a lock in Redis contains commands,
 // but the protocol of a service is not parsed.
 type recordedLock struct {
 	serviceLock

@@ -66,7 +66,7 @@ func (b *Buyer) BuyWithin(wait context.Context) error {
 	return err
 }
 
-// saw records a moment of a buyer.
+// saw adds a moment of a buyer's purchase to the shop's counts and to the trace.
 func (s *Shop) saw(p *Process, m moment) {
 	w := s.w
 	switch m {
@@ -88,7 +88,7 @@ type moment byte
 // The moments of a sale, in their order.
 const (
 	enters  moment = iota // the section begins
-	works                 // the work begins; in a nested subject, after the call of the helper
+	works                 // the work begins; in a nested subject, after the call to the helper
 	read                  // the stock was read
 	isTold                // the buyer learns that the lock is lost
 	refused               // the stock refuses the write

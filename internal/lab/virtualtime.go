@@ -18,9 +18,9 @@ import (
 // one place, nothing else in the lab imports testing or testing/synctest outside of tests.
 //
 // f must not wait for anything made outside, such as a context, because the clock would stop for
-// good. Nothing that was made in one call of InVirtualTime may be used in another. That includes
+// good. Nothing that was made in one call to InVirtualTime may be used in another. That includes
 // timers that a client library pools, so all code that uses such a library without restrictions
-// should run in a single call of InVirtualTime.
+// should run in a single call to InVirtualTime.
 func InVirtualTime(f func()) (err error) {
 	defer recovered(&err) // synctest panics if a goroutine that waits forever was left behind
 	synctest.Test(new(testing.T), func(*testing.T) {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// DefaultTimeout is the default time limit of one call of a Client.
+// DefaultTimeout is the default time limit of one call to a Client.
 const DefaultTimeout = 10 * time.Second
 
 // maxReply is the maximum number of bytes that a Client reads of one reply. The largest reply is a

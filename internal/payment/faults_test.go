@@ -51,8 +51,8 @@ func TestEveryNthOperationFails(t *testing.T) {
 	expect(t, c, capture(p.ID, "c"), Captured, nil)
 }
 
-// Only replies to the named operations are delayed. The work is done before the delay, so a caller who
-// gives up during it was charged.
+// Only replies to the named operations are delayed. The work is done before the delay, so a caller that
+// gives up during the delay has been charged all the same.
 func TestDelayIsAfterTheWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(Config{})

@@ -92,7 +92,7 @@ func TestDatabaseStrategiesNeedNoRedis(t *testing.T) {
 	}
 }
 
-// interrupted makes another instance buy a unit during the first call of a holder's work.
+// interrupted makes another instance buy a unit while a holder does its work for the first time.
 func interrupted(t *testing.T, s *site, other *stock.Service, strategy string) func(*stock.Config) {
 	done := false
 	return withWork(func(context.Context, string) (func(), error) {

@@ -15,8 +15,9 @@ import (
 // write is lost; some implementations break that promise. When ctx ends, only waiting stops, as
 // with a guard.Guard. It is safe for concurrent use.
 //
-// Exclusive makes the Guard of a lock that works with any stock. RowLocked, NameLocked and Units use
-// locks of the database; Optimistic, Conditional and Versioned need none.
+// Exclusive turns a lock into a Guard that works with a stock in Redis or in the database.
+// RowLocked, NameLocked and Units use locks of the database; Optimistic, Conditional and Versioned
+// need none.
 type Guard interface {
 	Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error)
 }

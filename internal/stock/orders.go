@@ -67,8 +67,8 @@ var errRecounted = errors.New("the order was not written")
 // that fails too does it return errUnsure: the units stay taken until the orders can be counted.
 //
 // The argument changes is the value of reconciliation.changes from before the generation was read.
-// If Redis was replaced since, the units may come from an older stock of the same generation, and
-// the orders are not written.
+// If Redis has been replaced since then, the units may come from an older stock of the same
+// generation, and the orders are not written.
 func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64, orders []*Order) []error {
 	if s.reconciliation.changes() != changes {
 		s.reconciliation.doubt(orders[0].SKU, g)

@@ -49,7 +49,7 @@ type ScriptSeller struct {
 }
 
 // Atomic returns a ScriptSeller that calls a script for each buyer, and pipelines the
-// calls of a batch.
+// calls for a batch.
 func Atomic(rdb redis.UniversalClient) *ScriptSeller {
 	t := newScriptSeller(rdb)
 	t.step = t.takeEach

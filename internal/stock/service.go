@@ -69,7 +69,7 @@ type Service struct {
 	log      *slog.Logger
 	store    store
 	redis    redisStock
-	claims   singleflight.Group // calls of claim, by SKU and family
+	claims   singleflight.Group // calls to claim, by SKU and family
 	flights  *flights
 	waiters  *broadcast.Broadcaster
 	streams  stream.Streams

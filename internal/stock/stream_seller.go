@@ -65,7 +65,7 @@ type Stream struct {
 }
 
 // DefaultBacklog is the default number of accepted orders of an item that may wait to be written.
-// It is more than a burst of buyers brings. So many orders take about 12 MB of Redis's memory.
+// It leaves room for a large burst of buyers: that many orders take about 12 MB of Redis's memory.
 const DefaultBacklog = 100_000
 
 // Streamed returns a ScriptSeller that writes no orders: its script takes the units of a

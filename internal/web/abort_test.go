@@ -38,7 +38,8 @@ func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 		if !ok {
 			return // the last change deleted the item
 		}
-		// A change may be applied between an order and the audit that reads its sale.
+		// A change may be applied between an order and the audit from which saleOf gets the order's sale. One
+		// unit may therefore be counted for the wrong sale.
 		diff := found.Sold - sold[found.SaleID]
 		if found.Foreign != 0 || found.LostUpdates != 0 || found.Oversold != 0 || diff < -1 || diff > 1 {
 			t.Errorf("the audit has %+v, and buyers %d units", found, sold[found.SaleID])

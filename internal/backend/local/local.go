@@ -54,7 +54,7 @@ type Command struct {
 	Without string
 	// OnPort means that the server has no socket, so Ready gets a connection to its port.
 	OnPort bool
-	// Timeout limits each call of Start, including Prepare, and each Restart.
+	// Timeout limits each call to Start, including Prepare, and each Restart.
 	Timeout time.Duration
 	// InMemory means that the files are small and that the server waits for the disk when it
 	// writes them. The folder is then kept in memory if the system has /dev/shm, unless

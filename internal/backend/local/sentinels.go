@@ -191,7 +191,7 @@ func (s *Sentinels) change(ctx context.Context, doing string, steps ...func(cont
 }
 
 // Cut prevents writes that the primary receives after Cut returns from reaching the heir, so that a
-// Failover loses them. The heir has all writes from before the call of Cut. The primary continues
+// Failover loses them. The heir has all writes from before the call to Cut. The primary continues
 // to serve, the bystander continues to acknowledge writes, and the sentinel does not notice the
 // cut. Heal lets the heir catch up.
 func (s *Sentinels) Cut(ctx context.Context) error {

@@ -15,7 +15,7 @@ var errClosed = errors.New("the servers of locks are closed")
 // request for a server that does not start would cost as much as a start.
 const retryAfter = time.Second
 
-// onDemand opens a T at the first call of get, and keeps the T. It is safe for
+// onDemand opens a T at the first call to get, and keeps the T. It is safe for
 // concurrent use.
 type onDemand[T io.Closer] struct {
 	open func(ctx context.Context) (T, error)
@@ -27,7 +27,7 @@ type onDemand[T io.Closer] struct {
 	last *attempt[T] // nil before the first call
 }
 
-// attempt is one call of open.
+// attempt is one call to open.
 type attempt[T any] struct {
 	done  chan struct{} // closed when the fields below are set
 	value T
@@ -93,7 +93,7 @@ func (a *attempt[T]) stale() bool {
 }
 
 // Close cancels an attempt in progress, waits for it to finish, and closes the T if one is open.
-// Later calls of get open no T. Close may be called more than once.
+// Later calls to get open no T. Close may be called more than once.
 func (d *onDemand[T]) Close() error { return d.stop() }
 
 func (d *onDemand[T]) shut() error {

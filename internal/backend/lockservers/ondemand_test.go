@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// thing is what the tests open on demand. It counts the calls of Close.
+// thing is what the tests open on demand. It counts the calls to Close.
 type thing struct{ closed int }
 
 func (t *thing) Close() error {

@@ -689,7 +689,7 @@ func (s *Stage) write(ctx context.Context, tx *sql.Tx, statement string, args ..
 var errUnsure = errors.New("it is not known whether the transaction was committed")
 
 const (
-	// timeout limits one call of a Stage. A call does not end with its caller's context: interrupting
+	// timeout limits one call to a Stage. A call does not end with its caller's context: interrupting
 	// a transaction closes its connection, and leaves its outcome unknown.
 	timeout = 5 * time.Second
 	// maxAttempts is how many times a transaction is tried if it conflicts with others.

@@ -47,7 +47,7 @@ type outcome struct {
 type histories struct {
 	mu    sync.Mutex
 	byID  map[string]*history
-	fresh map[string][]*history // added since the last call of settle
+	fresh map[string][]*history // added since the last call to settle
 	order func(a, b []input) int
 }
 

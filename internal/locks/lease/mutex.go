@@ -17,8 +17,8 @@ type Place interface {
 	Put() bool
 	// Exists asks the server whether the place is still in the queue.
 	Exists(ctx context.Context) (bool, error)
-	// Remove takes the place out of the queue. It retries until it succeeds or the session ends. It
-	// returns Kind.NotHeld if the place was already gone.
+	// Remove takes the place out of the queue. While the server is unavailable, it retries at least until
+	// the session ends. It returns Kind.NotHeld if the place was already gone.
 	Remove() error
 	// Token returns the server's number of the change that created the place. It increases from holder to
 	// holder.

@@ -439,7 +439,8 @@ func TestLossIsToldFirst(t *testing.T) {
 	}
 }
 
-// toldFirst breaks the holder's connection, but not the waiter's.
+// toldFirst breaks the holder's connection but not the waiter's, and checks that the holder learns of
+// its loss before the waiter gets the lock.
 func toldFirst(t *testing.T, l kind, fail func(leasetest.Network)) {
 	relay, ps := l.serve(t, 2, ttl)
 	a, b := ps.mutex(0), ps.mutex(1)

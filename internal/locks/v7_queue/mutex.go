@@ -97,7 +97,7 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 
 // Unlock releases the lock, even if ctx is already cancelled: a caller that
 // gives up must not keep the others waiting. The next waiter gets the lock after
-// as many calls of Unlock as there were successful calls of Lock and TryLock.
+// as many calls to Unlock as there were successful calls to Lock and TryLock.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {

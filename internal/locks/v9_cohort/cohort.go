@@ -35,7 +35,7 @@ type cohort struct {
 	ticket  string           // the ticket of all waiters in Redis's queue; "" if there is none
 }
 
-// A waiter is one call of Lock.
+// A waiter is one call to Lock.
 type waiter struct {
 	mutex   *Mutex
 	owner   string

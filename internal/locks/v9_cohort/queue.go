@@ -102,7 +102,7 @@ func (c *cohort) ask(ticket string) {
 }
 
 // giveUp takes a ticket out of Redis's queue, and releases the lock if the ticket has
-// it. If Redis fails, giveUp retries for one ttl, because by then the ticket has
+// it. If Redis fails, giveUp retries for at most one ttl: by then the ticket has
 // expired.
 func (c *cohort) giveUp(ticket string, ttl time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), ttl)

@@ -8,7 +8,7 @@ type turn struct {
 	hold    *hold
 	owner   string
 	token   int64
-	depth   int   // number of calls of Lock and TryLock without a matching Unlock so far
+	depth   int   // number of calls to Lock and TryLock without a matching Unlock so far
 	renewed int   // number of renewals that Redis confirmed
 	cause   error // the reason for its end; nil until then
 	onEnd   []context.CancelCauseFunc

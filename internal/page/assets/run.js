@@ -145,7 +145,7 @@ function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
 function newResult(kept, signal, stage) {
   const node = el("section.results", { "aria-label": t("run.results") });
   const runs = new Map(); // finished runs by id, with their rows
-  let drawing = 0; // counts the calls of draw, so that only the last one shows its result
+  let drawing = 0; // counts the calls to draw, so that only the last one shows its result
   let overlay = null;
   let one = null; // the run of the table
 

@@ -135,7 +135,7 @@ func (s Streams) ConsumeOnce(ctx context.Context, sale Sale, log *slog.Logger, s
 	s.consumption(ctx, sale, log, Consumer{}.withDefaults(ctx)).reader(sku).run(ctx)
 }
 
-// consumption is a running call of Consume. Except for its readers, it is not safe for concurrent
+// consumption is a running call to Consume. Except for its readers, it is not safe for concurrent
 // use.
 type consumption struct {
 	Consumer
@@ -258,8 +258,8 @@ type reader struct {
 // maxBatch is the maximum number of orders in one statement.
 const maxBatch = 512
 
-// reader returns a reader of an item. The reader does not remove dead consumers right after the
-// consumption has begun: the entries that they left have to be written first.
+// reader returns a reader of an item. The reader does not remove dead consumers as soon as
+// consumption begins: the entries that they left must be written first.
 func (g *consumption) reader(sku string) *reader {
 	return &reader{consumption: g, sku: sku, size: guard.NewBatchSize(maxBatch), retired: g.began}
 }

@@ -60,7 +60,7 @@ func StopZooKeeper() error {
 	zooKeeper.Lock()
 	defer zooKeeper.Unlock()
 	server := zooKeeper.server
-	if zooKeeper.server = nil; server == nil { // a later call of ZooKeeper starts another one
+	if zooKeeper.server = nil; server == nil { // a later call to ZooKeeper starts another one
 		return nil
 	}
 	return server.Close()

@@ -44,7 +44,7 @@ func strategiesUsage() string {
 	return "`STRATEGIES`, separated by commas, or " + allStrategies + "; the default is " +
 		strings.Join(usual, ", ") + ", " + catalog.DefaultHoldStage + ", and " + allStrategies + " adds " +
 		strings.Join(extra, ", ") + " (zookeeper only with -zookeeper) and " +
-		strings.Join(catalog.HoldNames(), ", ") + ", which are of workload hold"
+		strings.Join(catalog.HoldNames(), ", ") + ", which belong to workload hold"
 }
 
 // defaultWork is short compared with a sale, but long enough that holders in two instances
@@ -107,7 +107,7 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	}
 	chaos := slices.Contains(naming.Split(t.conditions), string(catalog.Chaos))
 	if cmdline.Given(line, "requests") && (cmdline.Given(line, "rate") || chaos) {
-		return errors.New("-requests come at once: -rate and condition chaos take a -duration")
+		return errors.New("-requests are sent all at once: -rate and condition chaos take a -duration")
 	}
 	if t.targets == "" {
 		if cmdline.Given(line, "token") {
@@ -165,30 +165,30 @@ func flags(o *options, t *texts) *flag.FlagSet {
 		"or user:password@tcp(host:port)/name")
 	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, "+
 		"or addresses separated by commas (default local with -redis local, else embedded)")
-	fs.StringVar(&o.servers.Etcd, "etcd", "local", "`WHERE` etcd is: local, or http://host:port; "+
-		"local is the one in the PATH, or the go command builds it, which takes a minute once")
+	fs.StringVar(&o.servers.Etcd, "etcd", "local", "`WHERE` etcd is: local, or http://host:port; local is etcd from "+
+		"the PATH, or else the go command builds it, which takes a minute the first time")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is: local, or host:port")
 	fs.IntVar(&o.Requests, "requests", 5000, "number of concurrent `REQUESTS`")
 	fs.IntVar(&o.Rate, "rate", 0, "`REQUESTS` per second, instead of all at once; "+
 		"they are sent at this rate without waiting for earlier replies")
 	fs.DurationVar(&o.Duration, "duration", 0, "`TIME` for which requests are sent at the -rate (default 10s)")
-	fs.IntVar(&o.InFlight, "in-flight", 0, "most `REQUESTS` in flight; at a -rate further ones are dropped "+
-		"(default 1000), in a burst they wait for a connection (default all of -requests, for many -items "+
-		strconv.Itoa(bench.ItemsInFlight)+", if the open files allow them)")
-	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` on sale; with -items of all items together, each with an equal share")
-	fs.IntVar(&o.Items, "items", 1, "`NUMBER` of items on sale, each with its own share of the -stock, its own audit "+
-		"and its own verdict; the row has the worst of them")
+	fs.IntVar(&o.InFlight, "in-flight", 0, "maximum `REQUESTS` in flight; at a -rate, further ones are dropped "+
+		"(default 1000); in a burst, they wait for a connection (default all of -requests, or with many -items "+
+		strconv.Itoa(bench.ItemsInFlight)+", if the limit on open files allows that)")
+	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` on sale; with -items, of all items together, in equal shares")
+	fs.IntVar(&o.Items, "items", 1, "`NUMBER` of items on sale, each with its own share of the -stock, its own "+
+		"audit and its own verdict; the row shows the worst verdict")
 	fs.StringVar(&t.skew, "skew", bench.Skew{}.String(), "`SKEW` of who buys which of the -items, drawn by -seed: "+
 		"uniform, or zipf:S, where item k is wanted in proportion to 1/k^S, such as zipf:1.1")
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each in its own process")
 	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it "+
 		"through a cold cache that takes 100ms to fill, lock has no shop: many contenders take one lock, "+
-		"hold is a sale whose buyers hold a unit and pay later; without the flag hold follows deduct, with "+
+		"hold is a sale whose buyers hold a unit and pay later; without the flag, hold follows deduct, with "+
 		fmt.Sprint(bench.HoldBuyers)+" buyers, "+fmt.Sprint(bench.HoldStock)+" units and a ttl of "+
 		bench.DefaultTTL.String())
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage())
 	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm, slow, crash, pause, "+
-		"late, partition, failover, chaos; the default is calm,slow,crash,pause, as far as possible")
+		"late, partition, failover, chaos; the default is calm,slow,crash,pause, where possible")
 	fs.Uint64Var(&o.Seed, "seed", 1, "`SEED` for the faults of condition chaos, where each run of -repeat takes the "+
 		"next one, and for who buys which of several -items, the same in all rows")
 	fs.StringVar(&t.seam, "seam", "", seamUsage())
@@ -211,7 +211,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.IntVar(&o.Replicas, "accept-replicas", 0, "`REPLICAS` of Redis that must have an order of lua_stream before "+
 		"its buyer is told that it is accepted")
 	fs.IntVar(&o.Repeat, "repeat", 1, "`RUNS` of each row, for medians and intervals; all rows once, then all again")
-	fs.StringVar(&t.targets, "target", "", "`URLS` of running shops, separated by commas; the bench starts none")
+	fs.StringVar(&t.targets, "target", "", "`URLS` of running shops, separated by commas; the bench then starts none")
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")
 	fs.StringVar(&o.json, "json", "", "`FILE` for the report as JSON; - for standard output, with the table on "+
 		"standard error")
@@ -230,7 +230,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		}
 	}
 	if o.html == "-" {
-		return errors.New("-html is -, and must be a file: standard output is for the table")
+		return errors.New("-html is -; it must be a file: standard output is for the table")
 	}
 	switch catalog.Workload(t.workload) {
 	case report.WorkloadLock:
@@ -346,7 +346,7 @@ func (o *options) streamSeams(t texts) error {
 // chaos parses the flags of the chaos condition, and sets the defaults of -rate and -stock for it.
 func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	if cmdline.Given(fs, "seed") && o.Seed == 0 {
-		return errors.New("-seed is 0, and must be 1 or more")
+		return errors.New("-seed is 0; it must be 1 or more")
 	}
 	if !cmdline.Given(fs, "rate") {
 		o.Rate = bench.ChaosRate

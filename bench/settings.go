@@ -112,7 +112,7 @@ func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 	case o.Items > 1:
 		why = errors.New("it sells one item, and -items says several")
 	case o.Rate > 0:
-		why = errors.New("its buyers do not come at a -rate")
+		why = errors.New("its buyers do not arrive at a -rate")
 	case len(c.Conditions) == 0:
 		return nil
 	default:

@@ -70,7 +70,7 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 		t.Errorf("%d tables in the page, want 2", n)
 	}
 	got = try(t, compareArg, json, json)
-	if got.code != exitExpected || !strings.Contains(got.stdout, "until all agreed") ||
+	if got.code != exitExpected || !strings.Contains(got.stdout, "until everything agreed") ||
 		!strings.Contains(got.stdout, "Redis commands per request") {
 		t.Errorf("exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}

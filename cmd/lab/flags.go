@@ -48,17 +48,18 @@ func flags(o *options) *flag.FlagSet {
 	fs.StringVar(&o.strategies, "strategy", "", "`STRATEGIES`, the same as -strategies")
 	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, "+
 		"or addresses separated by commas (default as -redis, if that is embedded or local)")
-	fs.StringVar(&o.servers.Etcd, "etcd", "local", "`WHERE` etcd is: local, or http://host:port; "+
-		"local is the one in the PATH, or the go command builds it, which takes a minute once")
+	fs.StringVar(&o.servers.Etcd, "etcd", "local", "`WHERE` etcd is: local, or http://host:port; local is etcd from "+
+		"the PATH, or else the go command builds it, which takes a minute the first time")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is: local, or host:port")
 	fs.StringVar(&o.redis, "redis", fromEnv("OVERSELL_REDIS"), "`WHERE` Redis is: embedded, local, or host:port; "+
 		"also redis:// or rediss:// with one address")
 	fs.StringVar(&o.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is: embedded, local, sqlite:FILE, "+
 		"or user:password@tcp(host:port)/name; for holds, repairs and consumers: the cells of locks do not use it")
-	fs.StringVar(&o.json, "json", "", "`FILE` for the report as JSON; - for standard output, with nothing else there")
+	fs.StringVar(&o.json, "json", "", "`FILE` for the report as JSON; - for standard output, where nothing else is "+
+		"then written")
 	fs.StringVar(&o.html, "html", "", "`FILE` for the table and all timelines, to open in a browser")
-	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, "+
-		"from this run")
+	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two "+
+		"markers, from this run")
 	fs.StringVar(&o.record, "record", "", "`FILE` to bring up to date with what the run finds: "+
 		"internal/lab/record.json, or with -search internal/lab/search/record.json")
 	fs.BoolVar(&o.check, "check", false, "with -readme: change nothing, and exit with 1 if the table is stale")
@@ -67,8 +68,8 @@ func flags(o *options) *flag.FlagSet {
 		"names, commands, errors, the grade of yours and JSON are in English")
 	fs.DurationVar(&o.ttl, "ttl", 0, "`TIME` until the lease of a lock expires "+
 		"(default 3s in virtual time, 1s in real time)")
-	fs.StringVar(&o.site, "site", "", "`FOLDER` to write the page to, for any server of files; it has recordings and "+
-		"the lab compiled for a browser, takes a few minutes and needs the go command")
+	fs.StringVar(&o.site, "site", "", "`FOLDER` to write the page to, for any static file server; the page has "+
+		"recordings and the lab compiled for a browser; writing it takes a few minutes and needs the go command")
 	o.schedules.define(fs)
 	return fs
 }
@@ -125,7 +126,7 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 			}
 		case "ttl":
 			if value == "0s" {
-				err = fmt.Errorf("-ttl is 0s, and must be at least %v", minTTL)
+				err = fmt.Errorf("-ttl is 0s; it must be at least %v", minTTL)
 			}
 		}
 	})
@@ -147,7 +148,7 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 	case o.html == "-":
 		return errors.New("-html must be a file, not -: standard output is for the table")
 	case o.ttl < 0 || o.ttl > 0 && o.ttl < minTTL:
-		return fmt.Errorf("-ttl is %v, and must be at least %v", o.ttl, minTTL)
+		return fmt.Errorf("-ttl is %v; it must be at least %v", o.ttl, minTTL)
 	case o.readme != "" && (len(anomalies) > 0 || len(strategies) > 0):
 		return errors.New("-readme needs the whole table: leave out -run and -strategies")
 	case o.record != "" && slices.Contains(strategies, lab.Yours().Name):

@@ -19,9 +19,9 @@ Examples:
   go run ./cmd/lab -search v3_uuid                         every schedule of two buyers: docs/lab.md
 `,
 	Usual: "run strategies list search replay redis db html json lang",
-	End: `Exit code: 0 if every cell has the recorded outcome, 1 if one has not, or if it
-has none (yours needs none, and with -record they are written), 2 if the lab
-could not run.`,
+	End: `Exit code: 0 if every cell has its recorded outcome, 1 if a cell has another
+outcome or none on record (yours needs none, and -record writes them), 2 if the
+lab could not run.`,
 	More: `  go run ./cmd/lab -strategies redsync,v4_lua              some columns
   go run ./cmd/lab -run late-payment -strategies h2_status  a cell of the table of holds
   go run ./cmd/lab -run database-reply-lost -strategies overwrite  a cell of the table of repairs and consumers

@@ -129,7 +129,7 @@ func (p program) compare(o options, r lab.Report) (asExpected bool, err error) {
 	}
 	if len(unknown) > 0 {
 		fmt.Fprintf(p.stderr, "lab: nothing is on record for cells of %s: "+
-			"if they came out as they should, add -record internal/lab/record.json\n", strings.Join(unknown, ", "))
+			"if their outcomes are right, add -record internal/lab/record.json\n", strings.Join(unknown, ", "))
 	}
 	return len(unknown) == 0 && r.AsExpected(), nil
 }

@@ -339,7 +339,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{"-redis memcached", "memcached"},
 		{"-redis redis://127.0.0.1:1 -strategy redlock", "-redlock"},
 		{"-redis redis://127.0.0.1:1 -readme x", "-redlock"},
-		{"-strategy redlock -redlock 127.0.0.1:1,127.0.0.1:2", "must name 3"},
+		{"-strategy redlock -redlock 127.0.0.1:1,127.0.0.1:2", "must name at least 3"},
 		{"-strategy redlock -redlock 127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "unreachable"},
 		{"-strategies etcd -etcd memcached", "-etcd"},
 		{"-strategies zookeeper -zookeeper memcached", "-zookeeper"},

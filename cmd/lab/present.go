@@ -62,7 +62,7 @@ func (p program) rewrite(o options, put func(text []byte) ([]byte, error)) (fres
 		return false, err
 	}
 	if bytes.Equal(old, text) {
-		fmt.Fprintf(p.stderr, "lab: the tables in %s are as this run says\n", o.readme)
+		fmt.Fprintf(p.stderr, "lab: the tables in %s match this run\n", o.readme)
 		return true, nil
 	}
 	writeRows(p.stderr, "-", old, text)

@@ -27,11 +27,11 @@ type schedules struct {
 }
 
 func (s *schedules) define(fs *flag.FlagSet) {
-	fs.StringVar(&s.search, "search", "", "`STRATEGIES` of which to explore every schedule of a few buyers; "+
+	fs.StringVar(&s.search, "search", "", "`STRATEGIES` for which to explore every schedule of a few buyers; "+
 		"separated by commas, or all")
 	fs.StringVar(&s.goal, "goal", "", "`GOALS` of -search and -replay, separated by commas: "+
 		goalNames()+" (default all)")
-	fs.IntVar(&s.buyers, "buyers", 2, "`NUMBER` of buyers in -search and -replay, 2 or 3; there is one unit less")
+	fs.IntVar(&s.buyers, "buyers", 2, "`NUMBER` of buyers in -search and -replay, 2 or 3; there is one unit fewer")
 	fs.StringVar(&s.replay, "replay", "", "`SCHEDULE` to play, as -search prints it, such as v2_ttl/A.A.p3000.B.B.A.B")
 }
 
@@ -45,7 +45,7 @@ func goalNames() string {
 
 func (s *schedules) interpret(m mode) (err error) {
 	if s.buyers < 2 || s.buyers > 3 {
-		return fmt.Errorf("-buyers is %d, and must be 2 or 3", s.buyers)
+		return fmt.Errorf("-buyers is %d; it must be 2 or 3", s.buyers)
 	}
 	if s.goals, err = goalsOf(s.goal); err != nil {
 		return err
@@ -73,7 +73,7 @@ func goalsOf(names string) ([]lab.Goal, error) {
 func (s *schedules) interpretReplay() error {
 	strategy, moved, ok := strings.Cut(s.replay, "/")
 	if !ok {
-		return fmt.Errorf("-replay is %q, and must be a strategy, a slash and moves, such as v2_ttl/A.A.p3000.B",
+		return fmt.Errorf("-replay is %q; it must be a strategy, a slash and moves, such as v2_ttl/A.A.p3000.B",
 			s.replay)
 	}
 	moves, err := lab.ParseMoves(moved)
@@ -126,7 +126,7 @@ func (p program) search(ctx context.Context, o options) (asExpected bool, err er
 		}
 		if before, ok := record.Find(r.Strategy, r.Buyers); ok && o.record == "" && !r.Same(before) {
 			asExpected = false
-			fmt.Fprintf(p.stderr, "lab: %s is not as on record, with %d states and %d breaks: "+
+			fmt.Fprintf(p.stderr, "lab: %s differs from the record, which has %d states and %d breaks: "+
 				"go run ./cmd/lab -search %[1]s -buyers %[4]d -record internal/lab/search/record.json\n",
 				r.Strategy, before.States, len(before.Breaks), r.Buyers)
 		}
@@ -218,7 +218,7 @@ func (p program) keep(o options, r search.Record) (fresh bool, err error) {
 				return text, nil
 			}
 		}
-		return nil, fmt.Errorf("it has to have the lines %s and %s, in this order", searchBegin, searchEnd)
+		return nil, fmt.Errorf("it must have the lines %s and %s, in this order", searchBegin, searchEnd)
 	})
 }
 
@@ -276,10 +276,10 @@ func (p program) replay(s schedules, style show.Style) error {
 
 func meaning(g lab.Goal) string {
 	return map[lab.Goal]string{
-		lab.GoalOversell:      "oversell, more is sold than there is",
+		lab.GoalOversell:      "oversell, more units are sold than there are",
 		lab.GoalOverlap:       "overlap, two buyers are in the section at once",
-		lab.GoalForeignDelete: "foreign-delete, a buyer deletes the lock of another",
-		lab.GoalSelfWait:      "self-wait, a buyer in the section waits for the lock that it has itself",
-		lab.GoalStuck:         "stuck, a buyer who lives is not served although everybody goes on for ten leases",
+		lab.GoalForeignDelete: "foreign-delete, a buyer deletes another's lock",
+		lab.GoalSelfWait:      "self-wait, a buyer in the section waits for its own lock",
+		lab.GoalStuck:         "stuck, a living buyer is not served although everybody goes on for ten leases",
 	}[g]
 }

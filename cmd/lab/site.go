@@ -125,7 +125,7 @@ func (p program) writeSite(
 		return err
 	}
 	fmt.Fprintf(p.stdout, "%s has %d files, %s; the lab in it has %s and is loaded when it is needed.\n"+
-		"Any server of files shows it, such as: python3 -m http.server -d %[1]s\n",
+		"Any static file server can serve it, such as: python3 -m http.server -d %[1]s\n",
 		dir, written.Files, megabytes(int(written.Bytes)), megabytes(written.Lab))
 	return nil
 }
@@ -145,7 +145,7 @@ func recordRun(ctx context.Context, manager *benches.Manager, settings benches.S
 			continue
 		}
 		if e.Run.State != benches.Done {
-			return fmt.Errorf("recording a run: it came to %q: %s", e.Run.State, e.Run.Error)
+			return fmt.Errorf("recording a run: it ended as %q: %s", e.Run.State, e.Run.Error)
 		}
 		return nil
 	}
@@ -179,7 +179,8 @@ func (p program) recordCells(ctx context.Context) (report lab.Report, err error)
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == exitUnexpected {
-		return report, errors.New("running the lab: a cell has not the recorded outcome; go run ./cmd/lab names it")
+		return report, errors.New("running the lab: a cell does not have its recorded outcome; go run ./cmd/lab " +
+			"names it")
 	}
 	if err != nil {
 		return report, fmt.Errorf("running the lab: %w", err)

@@ -39,7 +39,7 @@ func flags(o *options) *flag.FlagSet {
 	fs.StringVar(&o.secretFile, "secret-file", "", "`file` with the secret that signs the webhooks, 16 bytes or more")
 	fs.StringVar(&o.webhook, "webhook", "", "`URL` that the webhooks go to; empty: nowhere, until PUT /webhook")
 	fs.StringVar(&o.ledger, "ledger", "", "`file` that keeps all payments and idempotency keys: "+
-		"what was answered is\nknown after kill -9; empty: in memory only")
+		"what it has answered\nsurvives kill -9; empty: in memory only")
 	return fs
 }
 
@@ -53,10 +53,10 @@ const usage = `provider is a payment provider for tests: it moves no money, and 
   P=http://127.0.0.1:8090
   curl $P/payments -H 'Idempotency-Key: a1' -d '{"reference":"hold-1","amount":1250,"currency":"EUR"}'
   curl -X POST $P/payments/ID/capture -H 'Idempotency-Key: c1'
-  curl -X POST $P/payments/ID/refund -H 'Idempotency-Key: r1'   it cancels what is only authorised
+  curl -X POST $P/payments/ID/refund -H 'Idempotency-Key: r1'   cancels it if it is only authorised
   curl $P/payments/ID
   curl "$P/payments?reference=hold-1"                 all payments for it
-  curl $P/ledger                                      all that happened to the payments
+  curl $P/ledger                                      everything that happened to the payments
   curl $P/deliveries                                  what became of the webhooks
 
   curl -X PUT $P/faults -d '{"lose_reply_to":["capture"]}'   charge, and close the connection
@@ -68,8 +68,8 @@ const usage = `provider is a payment provider for tests: it moves no money, and 
   curl -X PUT $P/faults -d '{"refund_fails":"5s"}'           accept a refund, and let it fail later
   curl -X PUT $P/faults -d '{}'                              no faults
 
-Without -ledger all is kept in memory. Webhooks that are on their way, and faults, are lost at
-the end in any case. SIGTERM ends it.
+Without -ledger everything is kept in memory. When the provider ends, undelivered webhooks and
+faults are lost in any case. SIGTERM ends it.
 
 Flags:
 `

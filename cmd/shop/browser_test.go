@@ -323,7 +323,7 @@ func TestPageSellsByHolds(t *testing.T) {
 		b.Until(fmt.Sprintf(`document.querySelector(".lane.a0 .mark.%s") !== null`, phase))
 		if phase == "held" {
 			click(b, ".lane.a0 [data-act=extend]")
-			b.Until(text(".lane.a0 .outcome.good") + ` === "The unit is held for longer."
+			b.Until(text(".lane.a0 .outcome.good") + ` === "The hold was extended."
 				&& document.activeElement.dataset.act === "pay" && !document.activeElement.disabled`)
 		}
 	}
@@ -338,7 +338,7 @@ func TestPageSellsByHolds(t *testing.T) {
 	click(b, ".lane.a0 [data-act=cancel]")
 	b.Until(`document.querySelector(".lane.a0 .mark.cancelled") !== null`)
 	figures(map[string]string{"sold": "0", "oversold": "0", "stranded": "0", "captured": "1", "refunded": "1"})
-	b.Until(text(".verdict") + ` === "✓ 0 of 1 sold, each once. Payments that were refunded: 1."`)
+	b.Until(text(".verdict") + ` === "✓ 0 of 1 sold, each once. Refunded payments: 1."`)
 	b.Quiet()
 }
 

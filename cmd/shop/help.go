@@ -17,10 +17,10 @@ Usage: shop [flags]
 
 Examples:
   shop                                            everything embedded, nothing to install
-  shop -strategy none                             sell too much
+  shop -strategy none                             sells too much
   shop -redis local -db local                     a private Redis and MariaDB from the PATH
   shop -class                                     a class buys from its phones: see docs/teaching.md
-  shop -addr 0.0.0.0:8080 -hosts shop.example     for others, who ask for it by this name
+  shop -addr 0.0.0.0:8080 -hosts shop.example     for others, under this name
 `,
 	Usual: "strategy addr hosts token class redis db ttl wait retry",
 	End:   "Each flag has an environment variable as its default: OVERSELL_ADDR for -addr.",
@@ -34,7 +34,7 @@ Examples:
                                                   payments by cmd/provider: see docs/sale.md
   shop -db 'user:secret@tcp(10.0.0.8:3306)/sales' your own MySQL
   shop -worker -redis redis://10.0.0.7 -db 'user:secret@tcp(10.0.0.8:3306)/sales'
-                                                  write what shops accept by lua_stream
+                                                  write what shops accept with lua_stream
   shop -otlp http://127.0.0.1:4318                traces of purchases: see docs/watch.md
 ` + strategies(),
 	Groups: []cmdline.Group{

@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err = serve(ctx, o, o.logger(stderr), func(addr, phones string) {
 		ready = true
 		if o.worker {
-			fmt.Fprintln(stdout, "The worker writes the orders that shops accept by lua_stream.")
+			fmt.Fprintln(stdout, "The worker writes the orders that shops accept with lua_stream.")
 			return
 		}
 		if o.class {

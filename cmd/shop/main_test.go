@@ -151,11 +151,11 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-otlp", "127.0.0.1:4318"}, "-otlp must be the URL"},
 		{
 			[]string{"-worker", "-otlp", "http://127.0.0.1:1", "-redis", "redis://127.0.0.1:1", "-db", "sqlite:x"},
-			"-otlp traces them",
+			"no -otlp",
 		},
 		{
 			[]string{"-worker", "-addr", "127.0.0.1:0", "-redis", "redis://127.0.0.1:1", "-db", "sqlite:x"},
-			"-addr is where to serve them",
+			"no -addr",
 		},
 		{[]string{"-hosts", "*.example"}, "-hosts"},
 		{[]string{"-hold-ttl", "999ms"}, "-hold-ttl"},

@@ -61,7 +61,7 @@ func (o options) trace(ctx context.Context, cfg *shop.Config) (closing func(), e
 		ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil { // it does not affect sales
-			log.Warn("the last traces are lost: the collector does not take them", "error", err)
+			log.Warn("the last traces are lost: the collector does not accept them", "error", err)
 		}
 	}, nil
 }
@@ -72,11 +72,11 @@ func tracesURL(address string) (string, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		return "", errors.New("must be the URL of a collector of OTLP over HTTP, as http://127.0.0.1:4318")
+		return "", errors.New("must be the URL of a collector of OTLP over HTTP, such as http://127.0.0.1:4318")
 	case u.User != nil:
 		return "", errors.New("must have no password: set OTEL_EXPORTER_OTLP_HEADERS instead")
 	case u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("must end with the path, as http://127.0.0.1:4318" + tracesPath)
+		return "", errors.New("must end with the path, such as http://127.0.0.1:4318" + tracesPath)
 	case u.Path == "" || u.Path == "/":
 		u.Path = tracesPath
 	}
@@ -97,9 +97,9 @@ func (e *loggedExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadO
 	switch failed := err != nil; {
 	case e.away.Swap(failed) == failed:
 	case failed:
-		e.log.Warn("traces are lost: the collector does not take them", "error", err)
+		e.log.Warn("traces are lost: the collector does not accept them", "error", err)
 	default:
-		e.log.Info("the collector takes traces again")
+		e.log.Info("the collector accepts traces again")
 	}
 	return nil
 }

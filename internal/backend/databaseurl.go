@@ -59,7 +59,7 @@ func parseSQLiteFile(file string) (databaseTarget, error) {
 	case strings.HasPrefix(file, ":memory:"):
 		return databaseTarget{}, errors.New("several processes cannot share :memory: databases")
 	case strings.ContainsAny(file, "?\x00"):
-		return databaseTarget{}, errors.New("a file name with a question mark or a NUL cannot be told to sqlite")
+		return databaseTarget{}, errors.New("sqlite cannot open a file name with a question mark or a NUL")
 	}
 	return databaseTarget{file: file}, nil
 }

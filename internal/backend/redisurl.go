@@ -18,7 +18,7 @@ const redisSpecs = "want embedded, local, local:cluster, host:port, " +
 	"redis://[user:password@]host:port[/db] (rediss:// for TLS, several comma-separated addresses for a cluster) " +
 	"or redis+sentinel://host:port,…/master[/db]"
 
-var errTwoURLs = errors.New("several addresses have one scheme, as in redis://a:7000,b:7001")
+var errTwoURLs = errors.New("several addresses share one scheme, as in redis://a:7000,b:7001")
 
 // redisTarget is a parsed URL of the user's Redis.
 type redisTarget struct {
@@ -78,7 +78,7 @@ func parseRedis(spec string) (*redisTarget, error) {
 	}
 	t.options, err = redisOptions(url.URL{Scheme: scheme, Host: addrs[0], Path: path, RawQuery: query.Encode()}, user)
 	if err == nil && t.cluster && t.options.DB != 0 {
-		err = errors.New("a cluster has no other database than 0")
+		err = errors.New("a cluster has only database 0")
 	}
 	return t, err
 }
@@ -91,7 +91,7 @@ func redisOptions(u url.URL, user *url.Userinfo) (*redis.Options, error) {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "redis: "))
 	}
 	if o.MaxRetries != 0 {
-		return nil, errors.New("max_retries is not for you to choose: a repeated command may lock or count twice")
+		return nil, errors.New("max_retries cannot be set: a repeated command may lock or count twice")
 	}
 	if o.TLSConfig != nil {
 		// An empty name stands for the host that is dialled. If there are several addresses, that

@@ -81,7 +81,7 @@ func TestParseRedisURLRefuses(t *testing.T) {
 		{"redis://a:1,", "address 2 is not host:port"},
 		{"redis://a:1,rediss://b:2", "as in redis://a:7000,b:7001"},
 		{"redis://a:1,redis://u:secret@b:2", "redis://"},
-		{"redis://a:1,b:2/3", "no other database than 0"},
+		{"redis://a:1,b:2/3", "only database 0"},
 		{"redis://h:1/x", `invalid database number: "x"`},
 		{"redis://h:1?no=1", "unexpected option: no"},
 		{"redis://h:1?max_retries=3", "max_retries"},

@@ -400,7 +400,8 @@ func (c Config) checkConditions() error {
 				c.Wait, condition, long, c.TTL)
 		}
 		if condition.NeedsProcess() && c.Instances < 2 {
-			return Invalid("condition %s affects a whole process, and another must go on: at least 2 instances",
+			return Invalid("condition %s affects a whole process, and another must keep running: it needs at least "+
+				"2 instances",
 				condition)
 		}
 	}

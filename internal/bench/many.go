@@ -56,7 +56,7 @@ func (c Config) checkItems() error {
 	case c.chaotic():
 		return Invalid("%d items under condition %s, which sells one", c.Items, catalog.Chaos)
 	case len(c.Seams) > 0:
-		return Invalid("%d items with seams, at which processes are killed for one item", c.Items)
+		return Invalid("%d items with seams; processes are killed at seams only with one item", c.Items)
 	case c.Stock < int64(c.Items):
 		return Invalid("%s of %d items: the stock is that of all items together, and each needs a unit",
 			present.Plural(int(c.Stock), "unit"), c.Items)

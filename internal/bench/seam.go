@@ -31,7 +31,7 @@ func (c Config) atSeams(condition catalog.Condition) bool {
 // checkSeams returns an error for a seam that is not allowed, and for seams without the crash condition.
 func (c Config) checkSeams(allowed []fleet.Seam) error {
 	if len(c.Seams) > 0 && !slices.Contains(c.Conditions, catalog.Crash) {
-		return Invalid("seams without condition %s, which kills there", catalog.Crash)
+		return Invalid("seams need condition %s, which kills processes there", catalog.Crash)
 	}
 	for _, seam := range c.Seams {
 		if !slices.Contains(allowed, seam) {
@@ -51,7 +51,8 @@ func (c Config) checkStreamSeams() error {
 	}
 	for _, name := range c.Strategies {
 		if s, err := catalog.Strategies().Find(name); err == nil && s.Kind != catalog.Streamed {
-			return Invalid("strategy %s has no seams: only orders that are written behind the sale have", name)
+			return Invalid("strategy %s has no seams: only strategies that write orders behind the sale have them",
+				name)
 		}
 	}
 	return c.checkSeams(Seams())

@@ -132,7 +132,7 @@ func TestOrdersThatCannotBeCompared(t *testing.T) {
 		"404":                                "",
 		"another sale of the item has begun": `{"sale_id":"another","orders":[]}`,
 		"an empty page":                      `{"sale_id":"SALE","orders":[],"next":"x"}`,
-		"and there can be at most": `{"sale_id":"SALE","orders":[` +
+		"but there can be at most": `{"sale_id":"SALE","orders":[` +
 			strings.Repeat(`{"order_id":"x"},`, 500) + `{}],"next":"x"}`,
 	} {
 		url := inFront(t, open(t, ""), func(w http.ResponseWriter, r *http.Request, shop http.Handler) {

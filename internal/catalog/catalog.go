@@ -142,8 +142,8 @@ func Strategies() List {
 	return List{
 		{
 			Name:   "none",
-			Adds:   "stock kept in Redis: GET, check, SET, and nothing around it",
-			Breaks: "two buyers read the same stock, and both write it back less one",
+			Adds:   "the stock is in Redis: GET, check, SET, and nothing around them",
+			Breaks: "two buyers read the same stock, and each writes back one less",
 			Test:   "TestNoneLosesUpdates",
 			Guard:  func(Options) guard.Guard { return guard.None{} },
 			deduct: always(breaks),
@@ -152,7 +152,7 @@ func Strategies() List {
 		{
 			Name:   "local",
 			Adds:   "a mutex in the process: one buyer at a time inside one instance",
-			Breaks: "every further instance has a mutex of its own",
+			Breaks: "each instance has its own mutex",
 			Test:   "TestLocalIsOneMutexAProcess",
 			Guard:  func(Options) guard.Guard { return new(guard.Local) },
 			deduct: always(breaksAcross),
@@ -184,7 +184,7 @@ func Strategies() List {
 			Name: "v2_ttl",
 			Adds: "SET NX PX: the lock of a crashed holder expires by itself",
 			Breaks: "work longer than the ttl: the lock expires under its holder, whose DEL then removes the " +
-				"next holder's",
+				"next holder's lock",
 			Test:   "TestForeignDelete",
 			Guard:  func(o Options) guard.Guard { return leasedLock(o, v2.New, v2.ErrNotHeld) },
 			deduct: leased(breaks, breaks),
@@ -192,7 +192,7 @@ func Strategies() List {
 		},
 		{
 			Name:   "v3_uuid",
-			Adds:   "a unique token: a holder deletes no lock but its own",
+			Adds:   "a unique token: a holder deletes only its own lock",
 			Breaks: "GET and DEL are two commands, and the lock can change hands in between; work longer than the ttl",
 			Test:   "TestCheckThenDelete",
 			Guard:  func(o Options) guard.Guard { return undoable(o, v3.New, nil, v3.ErrNotHeld) },
@@ -210,7 +210,7 @@ func Strategies() List {
 		},
 		{
 			Name:   "v5_reentrant",
-			Adds:   "owner and count in a hash: the holder may lock again, a foreign unlock is refused and reported",
+			Adds:   "owner and count in a hash: the holder may lock again; a foreign unlock is refused and reported",
 			Breaks: "work longer than the ttl: a second holder is let in",
 			Test:   "TestExpiresUnderItsHolder",
 			Guard:  func(o Options) guard.Guard { return undoable(o, v5.New, v5.WithOwner, v5.ErrNotHeld) },
@@ -257,8 +257,8 @@ func Strategies() List {
 		},
 		{
 			Name: "v9_cohort",
-			Adds: "a process hands the lock on among its own waiters, without asking Redis, before another " +
-				"process gets its turn",
+			Adds: "a process passes the lock between its own waiters without asking Redis, before another process " +
+				"gets its turn",
 			Breaks:  "a resource that does not check the token; a lock that is never unlocked",
 			Test:    "TestForgottenUnlock",
 			OwnWait: true,
@@ -320,8 +320,8 @@ func Strategies() List {
 			Name:  "sql_for_update",
 			Kind:  RowLocked,
 			Extra: true,
-			Adds: "SELECT … FOR UPDATE: the row is locked until the transaction ends, which writes stock and " +
-				"order or neither",
+			Adds: "SELECT … FOR UPDATE: the row is locked until the end of the transaction, which writes both stock " +
+				"and order, or neither",
 			Breaks: "a transaction and a connection are held while the work lasts; a stopped holder keeps " +
 				"everybody out",
 			Test:   "TestRowLockIsKeptByAStoppedHolder",
@@ -331,8 +331,8 @@ func Strategies() List {
 			Name:   "sql_get_lock",
 			Kind:   NameLocked,
 			Extra:  true,
-			Adds:   "GET_LOCK: a named lock that belongs to a connection and is released when that ends",
-			Breaks: "one connection for each waiter; no help in a cluster of databases",
+			Adds:   "GET_LOCK: a named lock that belongs to a connection and is released when the connection ends",
+			Breaks: "each waiter needs a connection; no protection in a cluster of databases",
 			Test:   "TestNamedLockEndsWithItsConnection",
 			deduct: always(holds),
 		},
@@ -343,7 +343,7 @@ func Strategies() List {
 			Adds: "one row for each unit: SELECT … FOR UPDATE SKIP LOCKED claims free rows in the transaction " +
 				"of the order, so claims do not wait for each other",
 			Breaks: "the stock stays correct; a process stopped while its buyer fills the pool keeps everybody " +
-				"out, and one stopped in a claim holds up changes of the item and the buyers of the last units",
+				"out, and one stopped in a claim holds up changes to the item and the buyers of the last units",
 			Test:   "TestLockedUnitsAreSkipped",
 			deduct: always(overlaps),
 		},
@@ -395,7 +395,7 @@ func Strategies() List {
 			OwnWait: true,
 			Adds: "go-redsync/redsync on one server, with its defaults: 32 tries, 50 to 250 ms apart, and no " +
 				"extension",
-			Breaks: "work longer than the ttl; it is left to chance whether a crowd is served",
+			Breaks: "work longer than the ttl; whether a crowd is served is left to chance",
 			Test:   "TestRedsyncGivesUp",
 			Guard: func(o Options) guard.Guard {
 				lib := thirdparty.NewRedsync(o.Redis, redsync.WithExpiry(o.TTL))
@@ -409,7 +409,7 @@ func Strategies() List {
 			Extra:   true,
 			OwnWait: true,
 			Adds:    "bsm/redislock with a linear backoff of 500 ms, and no refresh",
-			Breaks:  "work longer than the ttl; it is left to chance whether a crowd is served",
+			Breaks:  "work longer than the ttl; whether a crowd is served is left to chance",
 			Test:    "TestRedislockWaitsBeyondTheTTL",
 			Guard: func(o Options) guard.Guard {
 				lib := thirdparty.NewRedislock(o.Redis, o.TTL, thirdparty.LinearBackoff)

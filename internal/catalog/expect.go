@@ -224,11 +224,11 @@ func (s Strategy) UnderChaos(c Case) Leeway {
 	case under(Calm).Undecided:
 		may.Undecided = true
 	case oversells(Calm):
-		may.Always, may.Oversells = true, "buyers who are at work at once"
+		may.Always, may.Oversells = true, "buyers who work at the same time"
 	case oversells(Slow):
 		may.Oversells = "a holder that works for longer than the ttl"
 	case oversells(Pause) || oversells(Partition):
-		may.Oversells = "a holder whose write is held up for longer than the ttl"
+		may.Oversells = "a holder whose write is delayed for longer than the ttl"
 	}
 	may.LosesLock = c.InDatabase && oversells(Failover)
 	may.Sticks = slices.Contains(under(Crash).Verdicts, figures.Stuck)

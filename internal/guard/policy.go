@@ -62,8 +62,8 @@ func poll(ctx context.Context, try func() (bool, error), delay func(attempt int)
 	}
 }
 
-const policyForms = "allowed: line:DELAY, fixed:DELAY, backoff:MIN-MAX, recursive:DELAY, with durations such as " +
-	"2ms, of a minute at most"
+const policyForms = "allowed: line:DELAY, fixed:DELAY, backoff:MIN-MAX, recursive:DELAY, with durations of at most " +
+	"a minute, such as 2ms"
 
 // maxDelay is the longest delay that ParsePolicy accepts. No caller waits that long for a lock.
 const maxDelay = time.Minute

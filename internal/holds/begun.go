@@ -168,7 +168,7 @@ func (s *Service) authorised(ctx context.Context, b begunRow, paymentID string) 
 			return err
 		}
 	}
-	return fmt.Errorf("%w: other requests with the key come and go", ErrPending)
+	return fmt.Errorf("%w: other requests with the key keep changing it", ErrPending)
 }
 
 // authorisedTries is how many times a request tries to record the id if others with its key keep
@@ -242,14 +242,14 @@ func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b beg
 func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
 	err := s.remove(ctx, "hold_id = ? AND idempotency_key = ? AND payment_id IN ('', ?)", b.HoldID, b.Key, paymentID)
 	if err != nil {
-		s.log.Warn("a payment is settled, and will be looked at once more", "hold", b.HoldID, "error", err)
+		s.log.Warn("a payment is settled, and will be checked once more", "hold", b.HoldID, "error", err)
 	}
 }
 
 // settledByID is like settled, for a payment whose key is unknown.
 func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 	if err := s.remove(ctx, "hold_id = ? AND payment_id = ?", holdID, paymentID); err != nil {
-		s.log.Warn("a payment is settled, and will be looked at once more",
+		s.log.Warn("a payment is settled, and will be checked once more",
 			"hold", holdID, "payment", paymentID, "error", err)
 	}
 }
@@ -299,7 +299,7 @@ func (s *Service) ForgetAbandoned(ctx context.Context) error {
 			"due_at <= "+s.sql.Clock+" - ?",
 		s.cfg.Ledger, abandoned.Milliseconds())
 	if rows > 0 {
-		s.log.Warn("payments were forgotten whose provider ended with its shop", "payments", rows)
+		s.log.Warn("payments were forgotten, because their provider ended with its shop", "payments", rows)
 	}
 	return err
 }

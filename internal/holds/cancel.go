@@ -68,7 +68,7 @@ func (s *Service) beginCancel(ctx context.Context, b begunRow) error {
 			return err
 		} // it has just been settled
 	}
-	return fmt.Errorf("%w: its record changes all the time", ErrPending)
+	return fmt.Errorf("%w: its record keeps changing", ErrPending)
 }
 
 // finishCancel removes the order of a hold, if it still exists, and refunds its payment.
@@ -84,7 +84,7 @@ func (s *Service) finishCancel(ctx context.Context, stage Stage, h Hold, b begun
 	_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET cancelling = 0 WHERE hold_id = ? AND idempotency_key = ?",
 		b.HoldID, b.Key)
 	if err != nil {
-		s.log.Warn("an order is cancelled, and will be looked at once more", "hold", b.HoldID, "error", err)
+		s.log.Warn("an order is cancelled, and will be checked once more", "hold", b.HoldID, "error", err)
 		return nil
 	}
 	s.settled(ctx, b, b.PaymentID)

@@ -159,7 +159,7 @@ var (
 	ErrUnknownHold = errors.New("unknown hold")
 	ErrNotHeld     = errors.New("the hold has ended") // see NotHeldError
 	ErrToken       = errors.New("the token is not the hold's")
-	ErrExtended    = errors.New("the hold lasts as long as it may")
+	ErrExtended    = errors.New("the hold cannot be extended any further")
 	ErrKeyReused   = stock.ErrKeyReused
 	ErrPaymentUsed = errors.New("the payment has paid for another hold")
 	ErrSaleOver    = errors.New("another sale of the item has begun")

@@ -27,7 +27,7 @@ var (
 	// refunded. The provider's webhook, Settle, or a request with the same key will settle it.
 	ErrPending = errors.New("the payment is pending")
 	// ErrAmount means that a payment does not have the amount and currency of its hold.
-	ErrAmount = errors.New("the payment does not have the price of the hold")
+	ErrAmount = errors.New("the payment is not for the hold's price")
 	// ErrNotCaptured means that a payment was not captured, so that there is nothing to settle.
 	ErrNotCaptured = errors.New("the payment is not captured")
 	// errNotRefunded means that the refund or cancellation of a payment is not final yet.
@@ -129,9 +129,9 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 // shop.
 func (s *Service) paidBefore(ctx context.Context, h Hold) error {
 	if _, err := s.cfg.Payments.Payment(ctx, h.PaymentID); errors.Is(err, payment.ErrUnknownPayment) {
-		s.log.Warn("a hold was paid at another provider than this shop's; several shops need the same one, as "+
-			"-provider URL", "hold", h.ID, "payment", h.PaymentID)
-		return fmt.Errorf("%w, at another provider than this shop's", NotHeldError{Paid})
+		s.log.Warn("a hold was paid at another provider; several shops must share one, with -provider URL",
+			"hold", h.ID, "payment", h.PaymentID)
+		return fmt.Errorf("%w, at another provider", NotHeldError{Paid})
 	}
 	return NotHeldError{Paid}
 }
@@ -224,7 +224,7 @@ func ended(err error) bool {
 
 func (s *Service) price(quantity int64) (payment.Money, error) {
 	if s.cfg.Price < 1 || quantity > math.MaxInt64/s.cfg.Price {
-		return payment.Money{}, fmt.Errorf("%w: %d units at %d each have no price",
+		return payment.Money{}, fmt.Errorf("%w: the price of %d units at %d each is out of range",
 			payment.ErrInvalid, quantity, s.cfg.Price)
 	}
 	return payment.Money{Amount: s.cfg.Price * quantity, Currency: s.cfg.Currency}, nil
@@ -254,7 +254,7 @@ func (s *Service) checkAmount(ctx context.Context, stage Stage, h Hold, p paymen
 	case now.Status == Paid && now.PaymentID == p.ID:
 		return nil
 	}
-	return fmt.Errorf("%w: it is %d %s, and must be %d %s", ErrAmount, p.Amount, p.Currency, due.Amount, s.cfg.Currency)
+	return fmt.Errorf("%w: it is %d %s instead of %d %s", ErrAmount, p.Amount, p.Currency, due.Amount, s.cfg.Currency)
 }
 
 // refund returns the money, or cancels a payment that was not captured. It returns nil when that is
@@ -392,5 +392,5 @@ func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) err
 			return err
 		}
 	}
-	return fmt.Errorf("%w: the record of payment %s changes all the time", ErrPending, paymentID)
+	return fmt.Errorf("%w: the record of payment %s keeps changing", ErrPending, paymentID)
 }

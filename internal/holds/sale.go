@@ -142,7 +142,7 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 	if open > 0 || payments > 0 {
 		why := fmt.Sprintf("units held: %d, payments under way: %d", open, payments)
 		if elsewhere > 0 {
-			why += fmt.Sprintf(" (%d at another provider than this shop's)", elsewhere)
+			why += fmt.Sprintf(" (%d at another provider)", elsewhere)
 		}
 		return fmt.Errorf("%w: %s; delete it when they have ended", stock.ErrHoldsOpen, why)
 	}

@@ -44,7 +44,7 @@ func (s *Service) settleAll(ctx context.Context) {
 			err = errors.Join(err, s.ForgetAbandoned(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Warn("a payment that was interrupted cannot be settled now, and is tried again", "error", err)
+			s.log.Warn("an interrupted payment cannot be settled now, and will be tried again", "error", err)
 		}
 	}
 }

@@ -254,7 +254,7 @@ func (g *game) lookForSelfWait() {
 	for _, b := range g.buyers {
 		if !b.selfWaits && b.isInside() && b.status() == Asleep && g.w.names.holder(g.w.look().value) == b.Name {
 			b.selfWaits = true
-			g.find(SelfWait, b.Name, b.Name+" waits for the lock that it has itself")
+			g.find(SelfWait, b.Name, b.Name+" waits for its own lock")
 		}
 	}
 }
@@ -266,7 +266,7 @@ func (g *game) saw(b *Shopper, m moment) {
 		g.entered(b)
 	case refused:
 		g.find(Refused, b.Name,
-			fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", b.Name))
+			fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token came first", b.Name))
 	case wrote:
 		if n := g.shop.sold() + 1; n > g.shop.initial {
 			g.find(Oversold, b.Name, fmt.Sprintf("%s sells unit %d of %d", b.Name, n, g.shop.initial))
@@ -431,7 +431,7 @@ func PlayFor(sc Schedule, goal Goal) (State, error) {
 	}
 	if len(waiting) > 0 {
 		st.Reached, st.Unserved = append(st.Reached, GoalStuck), waiting
-		text := list(waiting) + " would wait for ever"
+		text := list(waiting) + " would wait forever"
 		if st.Lock.Redis != "" && st.Lock.Redis != "free" && st.Lock.TTL == nil {
 			text = "nobody can take this lock any more: it never expires"
 		}

@@ -266,10 +266,10 @@ func TestWhatMovesLeadTo(t *testing.T) {
 		// With a freeze, only a fencing token prevents a late write.
 		{"v8_fenced", "A.A.fA.p3000.B.B.tA.A.B.A.B",
 			"over, lock free; A done, fenced; B done, bought; B got the lock while A still relied on it; " +
-				"the stock refused A: a later holder with a greater fencing token was there"},
+				"the stock refused A: a later holder with a greater fencing token came first"},
 		{"v9_cohort", "A.A.fA.p3000.B.B.tA.A.B.A.B",
 			"over, lock free; A done, fenced; B done, bought; B got the lock while A still relied on it; " +
-				"the stock refused A: a later holder with a greater fencing token was there"},
+				"the stock refused A: a later holder with a greater fencing token came first"},
 		// The command that a watchdog was about to send when its process was frozen is a
 		// separate step.
 		{"v6_watchdog", "A.p500.fA.p600.tA",
@@ -293,10 +293,10 @@ func TestWhatMovesLeadTo(t *testing.T) {
 		// per wait. A reentrant lock admits its holder again, and is free only after as many unlocks.
 		{"nested_v4_lua", "A.A.p1000.A",
 			"open, lock A for 2000 ms; A asleep, inside; B outside, B sends SET; " +
-				"A waits for the lock that it has itself"},
+				"A waits for its own lock"},
 		{"nested_v4_lua", "A.A.p3000.A",
 			"open, lock A for 3000 ms; A ready, inside, A sends EVAL with its source; B outside, B sends SET; " +
-				"A waits for the lock that it has itself"},
+				"A waits for its own lock"},
 		{"nested_v5_reentrant", "A.A.A.A.A",
 			"open, lock A for 3000 ms; A ready, A sends EVALSHA with its source; " +
 				"B outside, B sends EVALSHA with its source"},

@@ -233,7 +233,7 @@ func (h *Holder) Done() {
 	h.depth--
 	h.p.w.leaves(h.Name)
 	if h.depth == 0 {
-		h.p.w.trace.add(h.Name, Release, "needs the lock no longer")
+		h.p.w.trace.add(h.Name, Release, "no longer needs the lock")
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 )
 
 // ErrMarks is returned for a file that has no marks.
-var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd +
+var ErrMarks = errors.New("it must have the lines " + TableBegin + " and " + TableEnd +
 	", in this order, or those of another table")
 
 // ReplaceTable returns a Markdown text with each marked table replaced by a table of the report.

@@ -180,7 +180,8 @@ func (s Schedule) check() (Subject, error) {
 	for i, m := range s.Moves {
 		passed += m.For
 		if m.Action != Pass && (m.Buyer < 0 || m.Buyer >= s.Buyers) {
-			return Subject{}, fmt.Errorf("%w: move %d, %v, is of a buyer who is not there: there are %d", ErrSchedule,
+			return Subject{}, fmt.Errorf("%w: move %d, %v, is for a buyer that does "+
+				"not exist: there are %d", ErrSchedule,
 				i+1, m, s.Buyers)
 		}
 		if m.For < 0 || m.For > MaxPass || passed > MaxSchedule {

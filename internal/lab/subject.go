@@ -92,13 +92,13 @@ func Subjects() []Subject {
 		{Name: "watch", About: "WATCH, MULTI, EXEC: the write is refused when the stock has changed", Optimistic: true},
 		stageOf(stages, "v1_setnx", "SETNX, DEL", nil),
 		stageOf(stages, "v2_ttl", "SET NX PX, DEL", nil),
-		stageOf(stages, "v3_uuid", "a token, looked at before DEL", nil),
+		stageOf(stages, "v3_uuid", "a token, checked before DEL", nil),
 		stageOf(stages, "v4_lua", "compare and delete in one script", nil),
 		stageOf(stages, "v5_reentrant", "owner and count", nil),
 		stageOf(stages, "v6_watchdog", "a lease that is renewed, and a holder that is told", nil),
 		stageOf(stages, "v7_queue", "a queue in which a waiter is handed the lock", ofOwner),
 		stageOf(stages, "v8_fenced", "a fencing token, which the stock checks", ofOwner),
-		stageOf(stages, "v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
+		stageOf(stages, "v9_cohort", "a process passes the lock between its own waiters", ofTicket),
 		{Name: "redsync",
 			About: "go-redsync/redsync on one server, with its default number of tries and no extension",
 			Lock:  lockOf(func(p *Process, key string) guard.Lock { return redsyncOf(p, key) }, thirdparty.ErrNotHeld)},
@@ -232,7 +232,7 @@ func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 		if err == nil && !slices.ContainsFunc(all, func(c Subject) bool { return c.Name == name }) {
 			why := "it has no lock that could be broken"
 			if s.InDatabase() {
-				why = "it works in the database, and the lab breaks what is outside of one"
+				why = "it works in the database, and the lab only breaks locks outside of one"
 			}
 			return nil, fmt.Errorf("the lab does not try strategy %q: %s; shop and bench have it", name, why)
 		}

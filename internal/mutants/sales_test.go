@@ -75,7 +75,7 @@ func ofSales() []saleMutant {
 		{"internal/stock/stream/retire.lua", `is.pending == 0 and `, ``,
 			"a dead consumer is removed with the orders that it has read", "TestDeadConsumersWithOrdersStayInTheGroup",
 			inTheStock},
-		{eats, `if r.looksForDead() {`, `if false {`, "dead consumers stay in the group of a stream for ever",
+		{eats, `if r.looksForDead() {`, `if false {`, "dead consumers stay in the group of a stream forever",
 			"TestIdleConsumersLeaveTheGroup", inTheStock},
 		{"internal/stock/stream/stream.go", `ID: text("id"), SKU: sku`,
 			`ID: fmt.Sprint(time.Now().UnixNano()), SKU: sku`, "each attempt writes the order under another id",

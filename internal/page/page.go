@@ -88,7 +88,7 @@ func protected(h http.Handler) http.Handler {
 func ownSite(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-			problem.Reply(w, http.StatusForbidden, "cross_origin", "another site may not ask for this")
+			problem.Reply(w, http.StatusForbidden, "cross_origin", "requests from other sites are refused")
 			return
 		}
 		next(w, r)

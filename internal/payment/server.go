@@ -256,7 +256,7 @@ func read(r *http.Request, v any) error {
 		return fmt.Errorf("%w: the body is not what this request needs: %w", ErrInvalid, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: there is more after the JSON object", ErrInvalid)
+		return fmt.Errorf("%w: there is more data after the JSON object", ErrInvalid)
 	}
 	return nil
 }

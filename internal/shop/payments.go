@@ -76,7 +76,7 @@ func ledgerNameOf(provider string) (string, error) {
 	}
 	switch {
 	case len(name) > maxLedgerName:
-		return "", fmt.Errorf("the name of the payment provider has %d bytes, and may have %d",
+		return "", fmt.Errorf("the name of the payment provider has %d bytes; at most %d are allowed",
 			len(name), maxLedgerName)
 	case strings.TrimSpace(name) == "":
 		return "", errors.New("the name of the payment provider is empty")

@@ -258,11 +258,11 @@ func (c *Config) logBackends(ctx context.Context) {
 	redisName, redisErr := backend.RedisName(ctx, rdb, c.RedisURL)
 	dbName, dbErr := backend.DatabaseName(ctx, c.Stock.DB)
 	if err := errors.Join(redisErr, dbErr); err != nil {
-		c.Logger.Warn("a backend does not tell its version", "error", err)
+		c.Logger.Warn("a backend does not report its version", "error", err)
 	}
 	if n, err := backend.RedisCommands(ctx, rdb); n == nil && err == nil {
-		c.Logger.Warn("Redis refuses INFO to this user: audits have no redis_commands, " +
-			"and a restart or failover of Redis that loses sales is not noticed")
+		c.Logger.Warn("Redis does not let this user run INFO: audits have no redis_commands, and a restart or " +
+			"failover of Redis that loses sales goes unnoticed")
 	}
 	c.Logger.Info("backends", "redis", redisName, "database", dbName)
 }

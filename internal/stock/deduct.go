@@ -29,7 +29,7 @@ func (r Request) Check() error {
 		return err
 	}
 	if r.Quantity < 1 || r.Quantity > MaxQuantity {
-		return fmt.Errorf("%w: quantity is %d, and must be 1 to %d", ErrInvalid, r.Quantity, MaxQuantity)
+		return fmt.Errorf("%w: quantity is %d; it must be 1 to %d", ErrInvalid, r.Quantity, MaxQuantity)
 	}
 	if err := CheckKey(r.IdempotencyKey); err != nil {
 		return err

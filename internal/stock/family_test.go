@@ -182,7 +182,7 @@ func TestNoGenerationStaysInRedis(t *testing.T) {
 		must(t, service.Delete(t.Context(), s.sku))
 		for _, key := range s.keysLeft(t) {
 			if ttl, err := s.rdb.PTTL(t.Context(), key).Result(); err != nil || ttl == -1 {
-				t.Errorf("%s stays for ever: %v, %v", key, ttl, err)
+				t.Errorf("%s stays forever: %v, %v", key, ttl, err)
 			}
 		}
 	})

@@ -174,7 +174,7 @@ func refused(err error) bool {
 
 // ErrFenced means that the stock has seen a larger fencing token than the holder's: the holder has
 // lost its lock, and another holder has used the stock since. Nothing was read or written.
-var ErrFenced = errors.New("a later holder was at the stock")
+var ErrFenced = errors.New("a later holder reached the stock first")
 
 // shown is a holder's fencing token and the name of its lock. Tokens of different locks cannot be
 // compared. If two locks are in use at the same time, the holder that read last may write.

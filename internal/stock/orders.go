@@ -400,7 +400,7 @@ func KeyHash(key string) string {
 // an id that no order can have.
 func (s *Service) Orders(ctx context.Context, sku, after string, limit int) (Orders, error) {
 	if limit < 1 || limit > MaxOrders {
-		return Orders{}, fmt.Errorf("%w: limit is %d, and must be 1 to %d", ErrInvalid, limit, MaxOrders)
+		return Orders{}, fmt.Errorf("%w: limit is %d; it must be 1 to %d", ErrInvalid, limit, MaxOrders)
 	}
 	if after != "" && !orderIDForm.MatchString(after) {
 		return Orders{}, fmt.Errorf("%w: after must be the id of an order", ErrInvalid)

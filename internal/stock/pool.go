@@ -94,7 +94,7 @@ func (p Pool) lock(tx *gorm.DB, n int64) (free []int64, err error) {
 func unknown(err error) error {
 	const erParse = 1064
 	if IsMySQL(err, erParse) {
-		return fmt.Errorf("the server has no SKIP LOCKED; use MySQL 8 or MariaDB 10.6, or a later one: %w", err)
+		return fmt.Errorf("the server has no SKIP LOCKED; use MySQL 8 or MariaDB 10.6, or later: %w", err)
 	}
 	return err
 }

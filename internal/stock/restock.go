@@ -43,7 +43,7 @@ func (s *Service) Restock(ctx context.Context, sku, key string, add int64) (Rest
 		return Restocked{}, err
 	}
 	if add < 1 || add > MaxStock {
-		return Restocked{}, fmt.Errorf("%w: add is %d, and must be 1 to %d", ErrInvalid, add, MaxStock)
+		return Restocked{}, fmt.Errorf("%w: add is %d; it must be 1 to %d", ErrInvalid, add, MaxStock)
 	}
 	item, err := s.store.item(ctx, sku)
 	if err == nil && item.backend() == InHolds {

@@ -36,7 +36,7 @@ var (
 	// ErrOtherStrategy means that the turn of another family of strategies lasted until the
 	// wait ended. Strategies of different families do not exclude
 	// each other, so they must not sell an item at the same time.
-	ErrOtherStrategy = errors.New("another strategy is at work on this item")
+	ErrOtherStrategy = errors.New("another strategy is selling this item")
 
 	// ErrHoldsOpen means that an item cannot be deleted yet.
 	ErrHoldsOpen = errors.New("the item has holds that can still be paid")
@@ -163,13 +163,13 @@ func (i Item) check() error {
 		broken bool
 		says   string
 	}{
-		{i.Initial < 0 || i.Initial > MaxStock, fmt.Sprintf("stock is %d, and must be 0 to %d", i.Initial, MaxStock)},
-		{len(i.Name) > MaxName, fmt.Sprintf("name has %d bytes, and may have %d", len(i.Name), MaxName)},
+		{i.Initial < 0 || i.Initial > MaxStock, fmt.Sprintf("stock is %d; it must be 0 to %d", i.Initial, MaxStock)},
+		{len(i.Name) > MaxName, fmt.Sprintf("name has %d bytes; at most %d are allowed", len(i.Name), MaxName)},
 		{i.HoldSeconds != 0 && i.Keeper != InHolds, "hold_seconds is for an item with the keeper " + string(InHolds)},
-		{i.Limit < 0 || i.Limit > MaxStock, fmt.Sprintf("limit is %d, and must be 0 to %d", i.Limit, MaxStock)},
+		{i.Limit < 0 || i.Limit > MaxStock, fmt.Sprintf("limit is %d; it must be 0 to %d", i.Limit, MaxStock)},
 		{i.Limit > 0 && i.Keeper == InDatabase, fmt.Sprintf("limit is for an item with the keeper %s, which %s "+
 			"sells, or %s", InRedis, StreamFamily, InHolds)},
-		{i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds, fmt.Sprintf("hold_seconds is %d, and must be 1 to %d, "+
+		{i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds, fmt.Sprintf("hold_seconds is %d; it must be 1 to %d, "+
 			"or 0 for the shop's -hold-ttl", i.HoldSeconds, MaxHoldSeconds)},
 		{i.Category != "" && CheckSKU(i.Category) != nil, "category must have the form of an sku"},
 	} {
@@ -307,7 +307,7 @@ func (b Backend) inRedis() bool { return b != InDatabase && b != InHolds }
 
 func (b Backend) check() error {
 	if b != InRedis && b != InDatabase && b != InHolds {
-		return fmt.Errorf("%w: stock is kept in %q, and must be in %s, %s or %s",
+		return fmt.Errorf("%w: stock is kept in %q; it must be in %s, %s or %s",
 			ErrInvalid, b, InRedis, InDatabase, InHolds)
 	}
 	return nil

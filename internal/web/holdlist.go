@@ -108,7 +108,8 @@ func (a *API) putFault(w http.ResponseWriter, r *http.Request) {
 	}
 	if a.cfg.HoldFaults == nil {
 		problem.Reply(w, http.StatusNotFound, "no_faults",
-			"payments go wrong on request only with the shop's own provider: start it with -provider embedded")
+			"payments can be made to go wrong only with the shop's own provider: start the shop with -provider "+
+				"embedded")
 		return
 	}
 	fault := payfault.Fault{Kind: *body.Fault, Seconds: body.Seconds}

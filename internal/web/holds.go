@@ -127,7 +127,7 @@ func holdToken(w http.ResponseWriter, r *http.Request) (int64, bool) {
 		return 0, false
 	}
 	if token == nil {
-		invalid(w, `token is missing: {"token":7}, as the reply to the hold has it`)
+		invalid(w, `token is missing: {"token":7}, from the reply to the hold`)
 		return 0, false
 	}
 	return *token, true

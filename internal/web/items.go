@@ -109,7 +109,7 @@ func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bo
 		return true
 	}
 	problem.Reply(w, http.StatusForbidden, "one_each",
-		"here a buyer takes one unit, and only the token may name a strategy")
+		"in this sale a buyer takes one unit, and naming a strategy needs the token")
 	return false
 }
 
@@ -228,7 +228,7 @@ func (a *API) restock(w http.ResponseWriter, r *http.Request) {
 	done, err := a.cfg.Stock.Restock(ctx, sku, key, *body.Add)
 	if err == nil {
 		if err := a.forget(ctx, sku); err != nil { // not returned: a client without a key would restock again
-			a.cfg.Logger.Warn("an item was restocked, and the cache still has its old number of units", "sku", sku,
+			a.cfg.Logger.Warn("an item was restocked, but the cache still has its old number of units", "sku", sku,
 				"error", err)
 		}
 	}

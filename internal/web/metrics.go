@@ -44,10 +44,10 @@ func newMetrics(cfg Config) *metrics {
 		hold:     histogram("lock_hold_seconds", "Time from acquiring the guard to releasing it."),
 		attempts: counter("lock_attempts_total", "Times a guard was asked for.", "strategy"),
 		renewals: counter("lock_renewals_total", "Times a lease was renewed.", "strategy"),
-		lost:     counter("lock_lost_total", "Leases that ran out under their holder.", "strategy"),
+		lost:     counter("lock_lost_total", "Leases that expired under their holder.", "strategy"),
 		loads:    counter("cache_loads_total", "Loads of a cached value from the database.", "strategy"),
 		buying: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "oversell", Name: "buyers", Help: "Buyers who wait for an answer.",
+			Namespace: "oversell", Name: "buyers", Help: "Buyers waiting for a reply.",
 		}, []string{"strategy"}),
 	}
 	var countAlarms func(context.Context) (int64, error)
@@ -59,7 +59,7 @@ func newMetrics(cfg Config) *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Holders != nil {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "oversell", Name: "lock_holders", Help: "Buyers who are inside a guarded section.",
+			Namespace: "oversell", Name: "lock_holders", Help: "Buyers inside a guarded section.",
 		}, func() float64 { return float64(cfg.Holders()) }))
 	}
 	if connections := cfg.Connections; connections != nil {

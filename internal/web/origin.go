@@ -24,7 +24,7 @@ import (
 func (a *API) protected(h http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		problem.Reply(w, http.StatusForbidden, "cross_origin", "another site may not send this")
+		problem.Reply(w, http.StatusForbidden, "cross_origin", "requests from other sites are refused")
 	}))
 	h = origin.Handler(h)
 	names := knownNames(a.cfg.Addr, a.cfg.Hosts)
@@ -77,7 +77,7 @@ func checkHost(name string) error {
 	case name == "":
 		return errors.New("it is empty")
 	case strings.Contains(name, "*"):
-		return errors.New("every name has to be given in full, without *")
+		return errors.New("every name must be given in full, without *")
 	case strings.ContainsAny(name, ":/"):
 		return errors.New("it must be the name alone, without scheme, port or path")
 	case strings.ContainsAny(name, " \t\r\n?#@[]"):

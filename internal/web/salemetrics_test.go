@@ -65,7 +65,7 @@ func TestSaleMetricsAreAuditedRarely(t *testing.T) {
 		m.watch("hot")
 		audits.answer.Oversold, audits.answer.DurableP99 = 2, 1500
 		want := `
-# HELP oversell_sale_oversold_units Units that were sold and never there.
+# HELP oversell_sale_oversold_units Units that were sold but never existed.
 # TYPE oversell_sale_oversold_units gauge
 oversell_sale_oversold_units{sku="hot"} 2
 # HELP oversell_sale_order_durable_p99_seconds Time within which 99 of 100 accepted orders were written.

@@ -23,7 +23,7 @@ func TestWrongSpecs(t *testing.T) {
 		is    error
 		says  string
 	}{
-		{Specs{Redlock: "127.0.0.1:1"}, catalog.NeedsNodes, backend.ErrSpec, "names 1 node, and must name 3 at least"},
+		{Specs{Redlock: "127.0.0.1:1"}, catalog.NeedsNodes, backend.ErrSpec, "names 1 node, but must name at least 3"},
 		{Specs{Redlock: "a:1,redis://b:2,redis://a:1"}, catalog.NeedsNodes, backend.ErrSpec, "node 3 is named before"},
 		{
 			Specs{Redlock: "embedded,a:1,b:2"}, catalog.NeedsNodes, backend.ErrSpec,

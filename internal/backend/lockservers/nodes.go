@@ -44,8 +44,8 @@ func nodes(spec string) ([]string, error) {
 		if len(all) == 1 {
 			plural = ""
 		}
-		return nil, fmt.Errorf("%w of -redlock: it names %d node%s, and must name %d at least, separated by commas; "+
-			"allowed as well: %s, %s", backend.ErrSpec, len(all), plural, MinNodes, embedded, own)
+		return nil, fmt.Errorf("%w of -redlock: it names %d node%s, but must name at least %d, separated by commas; "+
+			"also allowed: %s, %s", backend.ErrSpec, len(all), plural, MinNodes, embedded, own)
 	}
 	return all, nil
 }

@@ -98,7 +98,7 @@ func settle(ctx context.Context, shop client.Shops, cfg Config) (a web.Audit, se
 		case err != nil:
 			return a, false, fmt.Errorf("auditing: %w", err)
 		case a.SaleID == "":
-			return a, false, fmt.Errorf("auditing: %s does not answer as a shop does: its reply names no sale",
+			return a, false, fmt.Errorf("auditing: %s does not answer like a shop: its reply names no sale",
 				shop.Base())
 		case a.InFlight == 0: // the units of accepted orders are in flight, too
 			return a, true, nil

@@ -181,8 +181,8 @@ func TestWhatCannotBeChecked(t *testing.T) {
 		{url + "?x=1", "hot", true, "not the URL of a shop"},
 		{url, "a/b", true, ""},
 		{url, "cold", false, "404"},
-		{other.URL, "hot", false, "does not answer as a shop does: its reply names no sale"},
-		{page.URL, "hot", false, "does not answer as a shop does: invalid character"},
+		{other.URL, "hot", false, "does not answer like a shop: its reply names no sale"},
+		{page.URL, "hot", false, "does not answer like a shop: invalid character"},
 		{"http://127.0.0.1:1", "hot", false, "refused"},
 	} {
 		_, err := Check(t.Context(), Config{URL: test.url, SKU: test.sku})

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrSpec is wrapped by the errors about servers that chaos must not break.
-var ErrSpec = errors.New("chaos breaks its servers, and so needs some that the bench starts: embedded or local")
+var ErrSpec = errors.New("chaos breaks its servers, so it needs servers that the bench starts: embedded or local")
 
 // The values of -redis and -db that start a server.
 const (

@@ -70,7 +70,7 @@ func (c *Client) Send(ctx context.Context, base string, r Request, v any) Answer
 	a, err := c.exchange(ctx, base, r)
 	if err == nil && a.Status/100 == 2 && v != nil {
 		if err = json.Unmarshal(a.Text, v); err != nil {
-			err = fmt.Errorf("it does not answer as a shop does: %w", err)
+			err = fmt.Errorf("it does not answer like a shop: %w", err)
 		}
 	}
 	if err != nil {
@@ -230,7 +230,7 @@ func (s Shops) EachOrder(ctx context.Context, sku, saleID string, most int64, f 
 		case page.SaleID != saleID:
 			return errors.New("another sale of the item has begun")
 		case n > most:
-			return fmt.Errorf("the shop lists at least %d orders, and there can be at most %d", n, most)
+			return fmt.Errorf("the shop lists at least %d orders, but there can be at most %d", n, most)
 		case page.Next != "" && len(page.Orders) == 0:
 			return errors.New("the shop lists an empty page that is not the last")
 		}

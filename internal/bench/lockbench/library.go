@@ -107,7 +107,7 @@ func rueidislocks() Catalog {
 			Waits: "asks when the key changes",
 			About: "TryNextAfter as long as the lease: when thousands start together many tries take longer " +
 				"than 20 ms, fail and are repeated, until nobody gets the lock. NoLoopTracking, which its " +
-				"README recommends from Redis 7.0.5 on: three commands less per deduct.",
+				"README recommends from Redis 7.0.5 on: three fewer commands per deduct.",
 			Tracking: true,
 			Make:     madeOfRueidislock(rueidislock.LockerOption{TryNextAfter: 5 * time.Second, NoLoopTracking: true}),
 		},

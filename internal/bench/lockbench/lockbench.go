@@ -78,7 +78,7 @@ func Check(list Catalog, c bench.Config) error {
 		case f.any() && !fleet.LiveWords:
 			return bench.Invalid("%w", fleet.ErrUnsupported)
 		case f.any() && c.Instances < 2:
-			return bench.Invalid("a fault needs another process that goes on: at least 2")
+			return bench.Invalid("a fault needs another process that keeps running: at least 2")
 		}
 	}
 	return c.CheckRows()

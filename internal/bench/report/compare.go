@@ -189,7 +189,7 @@ func compared(m Manifest) []figure {
 			{"p50_ms", "p50 latency of holding and paying, ms", "%.1f"},
 			{"p99_ms", "p99 latency of holding and paying, ms", "%.1f"},
 			{"sellable_after_s", "seconds from the expiry of a hold until its units could be sold again", "%.2f"},
-			{"agrees_after_s", "seconds from the end of the load until all agreed", "%.2f"},
+			{"agrees_after_s", "seconds from the end of the load until everything agreed", "%.2f"},
 		}
 	}
 	if m.Rate > 0 {

@@ -50,7 +50,7 @@ func TestComparisonOfTwoWorkloads(t *testing.T) {
 	changed.Rows[6].Throughput = 30
 	deduct, held, found := strings.Cut(changes(t, both(), changed), "400 buyers who hold a unit")
 	if !found || strings.Contains(deduct, "h3_claim") || strings.Contains(held, "watch") ||
-		!strings.Contains(held, "-50.8% ?") || !strings.Contains(held, "until all agreed") {
+		!strings.Contains(held, "-50.8% ?") || !strings.Contains(held, "until everything agreed") {
 		t.Errorf("it is\n%s%s", deduct, held)
 	}
 	if text := changes(t, sale(), both()); !strings.Contains(text, "h3_claim under crash is only in b.json") {

@@ -62,11 +62,11 @@ type Fault struct {
 // check returns stock.ErrInvalid for an unknown fault or a duration that is out of range.
 func (f Fault) check() error {
 	if !slices.Contains(Kinds(), f.Kind) {
-		return fmt.Errorf("%w: %.20q is not a fault: there are %v", stock.ErrInvalid, f.Kind, Kinds())
+		return fmt.Errorf("%w: %.20q is not a fault; allowed: %v", stock.ErrInvalid, f.Kind, Kinds())
 	}
 	least := min(1, f.Kind.Most())
 	if f.Seconds < least || f.Seconds > f.Kind.Most() {
-		return fmt.Errorf("%w: seconds is %d, and must be %d to %d for %s",
+		return fmt.Errorf("%w: seconds is %d; it must be %d to %d for %s",
 			stock.ErrInvalid, f.Seconds, least, f.Kind.Most(), f.Kind)
 	}
 	return nil
@@ -91,7 +91,7 @@ func (f Fault) ofProvider() *payment.Faults {
 const MaxHolds = 100
 
 // ErrTooMany means that the payments of too many holds already have faults.
-var ErrTooMany = errors.New("the payments of too many holds go wrong already")
+var ErrTooMany = errors.New("too many holds already have payments that are made to go wrong")
 
 // forgetAfter is how long after the expiry of a hold its fault is kept: longer than a payment
 // takes.

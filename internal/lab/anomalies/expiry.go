@@ -17,7 +17,7 @@ var orphan = lab.Try("orphan-after-crash", needsLock, func(w *lab.World) lab.Ver
 func freeAgain(w *lab.World, b *lab.Process, dead string) lab.Verdict {
 	ok := b.Holder().Obtain(3 * w.TTL)
 	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end",
-		b.Name+" does not get the lock in three times the ttl: "+dead+" took it, and its process is dead")
+		b.Name+" does not get the lock within three times the ttl: "+dead+" took it, and its process is dead")
 }
 
 var setnxThenExpire = lab.Try("crash-before-expire", needsRedisLock, func(w *lab.World) lab.Verdict {
@@ -64,7 +64,7 @@ var forgottenUnlock = lab.Try("forgotten-unlock", needsLock, func(w *lab.World) 
 	h.Done()
 	ok := b.Holder().Obtain(3 * w.TTL)
 	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end",
-		b.Name+" does not get the lock in three times the ttl: A took it, and never unlocks it")
+		b.Name+" does not get the lock within three times the ttl: A took it, and never unlocks it")
 }, had("A", "B"), refused("B"))
 
 var expiresWhileHeld = lab.Try("expires-while-held", needsRemoteLock, func(w *lab.World) lab.Verdict {
@@ -89,7 +89,7 @@ var longWork = lab.Try("long-work", needsRemoteLock, func(w *lab.World) lab.Verd
 	there := w.LockHeld()
 	_ = a.Unlock()
 	return w.Verdict(there, "A", "after five times the ttl the lock is still there",
-		"after five times the ttl the lock is gone, and A still works")
+		"after five times the ttl the lock is gone, and A is still working")
 }, had("A"))
 
 var lateReply = lab.Try("late-reply", needsRedisLock, func(w *lab.World) lab.Verdict {

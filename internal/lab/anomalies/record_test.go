@@ -291,7 +291,7 @@ func TestBrokenCellsMarkTheMoment(t *testing.T) {
 var (
 	tooMany  = regexp.MustCompile(`^(\d+) (?:of|units are sold, and the stock is down by) (\d+)(?: units were sold)?`)
 	atOnce   = regexp.MustCompile(`took the lock while \S+ held it`)
-	unserved = regexp.MustCompile(`does not get the lock in three times the ttl: |are neither sold nor on sale`)
+	unserved = regexp.MustCompile(`does not get the lock within three times the ttl: |are neither sold nor on sale`)
 )
 
 // shownLoss returns the loss that the note of a broken cell shows, or "".

@@ -8,7 +8,7 @@ var nestedAcquire = lab.Try("nested-acquire", needsLock, func(w *lab.World) lab.
 	outer.MustLock()
 	w.Note("A", "calls code that takes the lock again")
 	ok := inner.Obtain(w.TTL / 2)
-	return w.Verdict(ok, "A", "the inner call has the lock too", "A waits for the lock that it holds itself")
+	return w.Verdict(ok, "A", "the inner call has the lock too", "A waits for the lock that it already holds")
 }, had("A"), lab.IsLock)
 
 var innerUnlock = lab.Try("inner-unlock-frees-outer", needsRemoteLock, func(w *lab.World) lab.Verdict {
@@ -47,7 +47,7 @@ var failedReentry = lab.Try("failed-re-entry-frees-outer", needsRemoteLock, func
 		good += ": its process knows that it holds the lock, and does not ask Redis"
 	}
 	return w.Verdict(!freed, "A", good,
-		"the outer call works on, but B has its lock; it was told only that its context has ended")
+		"the outer call is still working, but B has its lock; it was told only that its context has ended")
 }, had("A"), refused("B"), lab.IsLock)
 
 var reentryShortens = lab.Try("re-entry-keeps-the-old-lease", needsRemoteLock, func(w *lab.World) lab.Verdict {
@@ -57,7 +57,7 @@ var reentryShortens = lab.Try("re-entry-keeps-the-old-lease", needsRemoteLock, f
 		return lab.NA.Because("it cannot be taken twice: see nested-acquire")
 	}
 	w.Sleep(w.TTL / 2)
-	return w.Verdict(w.LockHeld(), "A", "the lock is still there", "the lock is gone, and A still works")
+	return w.Verdict(w.LockHeld(), "A", "the lock is still there", "the lock is gone, and A is still working")
 }, had("A"), lab.IsLock)
 
 var sharedToken = lab.Try("token-not-unique", needsRemoteLock, func(w *lab.World) lab.Verdict {

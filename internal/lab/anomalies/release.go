@@ -57,7 +57,7 @@ var foreignChain = lab.Try("foreign-delete-chain", needsRemoteLock, func(w *lab.
 	}
 	v := w.Exclusive()
 	if v.Outcome == lab.Breaks {
-		v.Note = fmt.Sprintf("%d locks in a row were removed by the holder before: %s", foreign, v.Note)
+		v.Note = fmt.Sprintf("%d locks in a row were removed by the previous holder: %s", foreign, v.Note)
 	}
 	return v
 }, had("A"), faulted("A"), answered("B"), lab.IsLock)
@@ -87,7 +87,7 @@ var foreignUnlock = lab.Try("foreign-unlock", needsUnlock, func(w *lab.World) la
 	v := w.Exclusive()
 	if v.Outcome == lab.Holds {
 		return w.Verdict(err != nil, "B", "the unlock is refused, and B is told",
-			"the unlock is refused, and B is not told")
+			"the unlock is refused, but B is not told")
 	}
 	return v
 }, had("A"), refused("C"), lab.IsLock)
@@ -143,9 +143,9 @@ var lostHoldHandedOn = lab.Try("lost-hold-handed-on", needsRemoteLock, func(w *l
 	case next.Misled():
 		return w.Broke("A/2", "A/2 is let in on a hold that is already lost")
 	case !served:
-		return w.Broke("A/2", "A/2 goes on waiting, and never gets the lock")
+		return w.Broke("A/2", "A/2 keeps waiting, and never gets the lock")
 	}
-	return lab.Holds.Because("A/2 has the lock after B has given it back")
+	return lab.Holds.Because("A/2 gets the lock after B has given it back")
 }, had("A/1", "B", "A/2"), lab.IsLock)
 
 var unlockAfterFailure = lab.Try("unlock-after-failed-acquire", needsRemoteLock, func(w *lab.World) lab.Verdict {
@@ -174,7 +174,7 @@ var unlockAfterCancel = lab.Try("unlock-after-cancel", needsLock, func(w *lab.Wo
 func soonFree(w *lab.World, b *lab.Holder, why string) lab.Verdict {
 	ok := b.Obtain(w.TTL / 2)
 	return w.Verdict(ok, b.Name, b.Name+" gets the lock soon",
-		why+b.Name+" does not get the lock within half the ttl: it is still taken, and nobody holds it")
+		why+b.Name+" does not get the lock within half the ttl: it is still taken, but nobody holds it")
 }
 
 var acquireTimesOut = lab.Try("acquire-times-out", needsRemoteLock, func(w *lab.World) lab.Verdict {
@@ -209,7 +209,7 @@ var lostReplyRetry = lab.Try("lost-reply-asks-again", needsRemoteLock, func(w *l
 	a.LoseReply(lab.AnyCommand)
 	h := a.Holder()
 	if ok, _ := h.Ask(); !ok && !h.Obtain(w.TTL/2) {
-		return w.Broke("A", "A waits for the lock that it holds itself")
+		return w.Broke("A", "A waits for the lock that it already holds")
 	}
 	_ = h.Unlock()
 	w.Settle()

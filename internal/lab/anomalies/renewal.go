@@ -97,5 +97,6 @@ var lossNotTold = lab.Try("loss-not-told", needsRemoteLock, func(w *lab.World) l
 	w.Sleep(w.TTL / 10)
 	w.LoseLock(w.Servers(), "an operator deletes the lock")
 	ok := w.Await(told, w.TTL)
-	return w.Verdict(ok, "A", "A is told within the ttl", "after a whole ttl A has not been told, and works on")
+	return w.Verdict(ok, "A", "A is told within the ttl", "after a whole ttl A has not been told, and is still "+
+		"working")
 }, had("A"))

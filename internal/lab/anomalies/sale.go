@@ -82,7 +82,7 @@ var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdic
 	h := a.Holding()
 	w.Note("A", "asks again, in the condition of its loop")
 	if !h.Obtain(w.TTL / 2) {
-		return w.Broke("A", "A waits for the lock that it holds itself")
+		return w.Broke("A", "A waits for the lock that it already holds")
 	}
 	_ = h.Unlock()
 	return soonFree(w, b, "A has the lock twice and gives it back once: ")

@@ -22,7 +22,7 @@ var missedWakeUp = lab.Try("missed-wake-up", needsLock, func(w *lab.World) lab.V
 	_ = h.Unlock()
 	took, err := ended(w, out, w.TTL/10)
 	return w.Verdict(err == nil, "B", "B has the lock soon",
-		"B sleeps on, "+lab.About(took)+" after the lock became free")
+		"B is still asleep, "+lab.About(took)+" after the lock became free")
 }, had("A", "B"))
 
 // overtakings is the number of times that B is overtaken before it counts as starved.

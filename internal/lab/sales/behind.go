@@ -261,13 +261,14 @@ func (b *behind) verdict() lab.Verdict {
 		written := b.written(id)
 		switch {
 		case written && b.denied[id]:
-			return b.w.Broke("", "an order is written, and its buyer was told that it is not accepted")
+			return b.w.Broke("", "an order is written, but its buyer was told that it was not accepted")
 		case !written && !b.denied[id]:
 			return b.w.Broke("", "an order that was accepted is not written")
 		}
 	}
 	if len(b.denied) > 0 {
-		return lab.Holds.Because("%d of %d units were sold, and the buyer of an accepted order is told that it is not",
+		return lab.Holds.Because("%d of %d units were sold, and the buyer of an accepted order is told that it was "+
+			"not",
 			b.units, b.units)
 	}
 	return lab.Holds.Because("%d of %d units were sold, each once", b.units, b.units)
@@ -303,7 +304,7 @@ func (b *behind) ask() {
 	for _, id := range b.accepted {
 		if !b.written(id) {
 			b.denied[id] = true
-			b.w.Note("", "the buyer of an accepted order asks, and is told that it is not")
+			b.w.Note("", "the buyer of an accepted order asks, and is told that it was not")
 		}
 	}
 }
@@ -312,7 +313,7 @@ func (b *behind) ask() {
 // unknown or have the state "not accepted".
 func (b *behind) written(id string) bool {
 	service, ok := b.audit.(realSeller)
-	lab.Need(ok, "nobody can tell what has become of an order")
+	lab.Need(ok, "nobody can tell what became of an order")
 	order, err := service.OrderState(b.w.Context(), b.item.SKU, id)
 	if errors.Is(err, stock.ErrUnknownOrder) || err == nil && order.State == stock.StateNotAccepted {
 		return false

@@ -79,7 +79,7 @@ var expiredWaits = lab.Try("expired-waits-for-sweep", nil, func(w *lab.World) la
 	s.expire(a.take("A"))
 	h, err := b.ask("B", 0)
 	if err != nil {
-		return w.Broke("B", "%s is told that the item is sold out, and one unit is left", b.name)
+		return w.Broke("B", "%s is told that the item is sold out, but one unit is left", b.name)
 	}
 	_ = b.pay(h)
 	return s.verdict()

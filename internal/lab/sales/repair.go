@@ -61,7 +61,7 @@ func (p *writer) opensForm() (save func() error) {
 // saves saves the form with one more unit.
 func (p *writer) saves(save func() error) {
 	p.w.Sleep(tick)
-	p.w.Note(p.name, "saves one unit more")
+	p.w.Note(p.name, "saves one more unit")
 	p.say(wasTold, save(), "has saved it")
 }
 
@@ -82,7 +82,7 @@ var stockKeyEvicted = lab.Try("stock-key-evicted", nil, func(w *lab.World) lab.V
 	if !soldOut(told) {
 		return b.verdict()
 	}
-	v := w.Broke("B", "B is told that the item is sold out, and one unit is left")
+	v := w.Broke("B", "B is told that the item is sold out, but one unit is left")
 	c.repairs()
 	lab.Need(other.buys() == nil, "the repair did not help")
 	return v

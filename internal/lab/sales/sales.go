@@ -74,7 +74,7 @@ func Behind() lab.Table {
 			redisLosesAccepted,
 		},
 		Subjects: []lab.Subject{
-			subject(overwrite, "naive: a repair sets the counter to what the orders leave"),
+			subject(overwrite, "naive: a repair sets the counter to the initial stock less the orders"),
 			subject(luaAtomic, "a script takes the units; a repair begins a new generation of the stock"),
 			subject(luaBatch, "a script takes the units of all buyers that wait; the repair is the same"),
 			subject(ackFirst, "naive: a consumer acknowledges orders before it writes them"),

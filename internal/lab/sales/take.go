@@ -110,7 +110,7 @@ var snapshot = lab.Scenario{
 	MySQL:   true,
 	NotApplicable: func(c lab.Subject) string {
 		if c.Name != h3.Name && !isPool(c) {
-			return "it has no transaction, and so no snapshot"
+			return "it has no transaction, so it has no snapshot"
 		}
 		return ""
 	},

@@ -25,7 +25,7 @@ func report() lab.Report {
 				Sequence: "A takes the lock and works for nearly the whole lease. A reads its own token. The lease " +
 					"ends; B takes the lock. A's DEL arrives and deletes the lock of B, though A had looked.",
 				Source: "https://github.com/go-redsync/redsync/issues/107"},
-			{Name: "orphan-after-crash", Loss: lab.Stuck, Sentence: "The holder dies, and its lock stays for ever.",
+			{Name: "orphan-after-crash", Loss: lab.Stuck, Sentence: "The holder dies, and its lock stays forever.",
 				Sequence: "A takes the lock and is killed. B asks and asks.", Source: "redis-py#818"},
 			{Name: "retry-storm", Loss: lab.WastedWork,
 				Sentence: "Whoever waits asks again and again, and Redis has no time for whoever works.",
@@ -143,12 +143,12 @@ func handOver() []lab.Event {
 			Text: "EVALSHA «Takes the lock» lock lock:queue token-B1 100", Reply: "0", Lock: "A", TTL: ms(90)},
 		{At: 10, Until: 40, Actor: "B", Kind: lab.Command, Text: "BLPOP lock:wake:token-B1 1",
 			Reply: "[lock:wake:token-B1 held]"},
-		{At: 40, Actor: "A", Kind: lab.Release, Text: "needs the lock no longer"},
+		{At: 40, Actor: "A", Kind: lab.Release, Text: "no longer needs the lock"},
 		{At: 40, Until: 40, Actor: "A", Kind: lab.Command,
 			Text: "EVALSHA «Hands the lock on» lock lock:queue token-A1 100", Reply: "0", Lock: "B", TTL: ms(100)},
 		{At: 40, Actor: "B", Kind: lab.Hold, Text: "has the lock"},
 		{At: 50, Until: 60, Actor: "A", Kind: lab.Command, Text: "BLPOP lock:wake:token-A2 1", Reply: "nil"},
-		{At: 60, Actor: "B", Kind: lab.Release, Text: "needs the lock no longer"},
+		{At: 60, Actor: "B", Kind: lab.Release, Text: "no longer needs the lock"},
 	}
 }
 

@@ -59,7 +59,7 @@ func rank(l lab.Loss) int {
 
 // lossTitles contains the English headings of the groups of anomalies.
 var lossTitles = map[lab.Loss]string{
-	lab.SellsTwice: "Sells twice", lab.Stuck: "Stuck for ever", lab.WaitsForNothing: "Waits for nothing",
+	lab.SellsTwice: "Sells twice", lab.Stuck: "Stuck forever", lab.WaitsForNothing: "Waits for nothing",
 	lab.WastedWork: "Wasted work", lab.APITrap: "API trap",
 }
 

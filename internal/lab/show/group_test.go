@@ -34,7 +34,7 @@ func TestMatrixGroupsByLoss(t *testing.T) {
 	}
 }
 
-var headings = []string{"Sells twice", "Stuck for ever", "Waits for nothing", "Wasted work", "API trap"}
+var headings = []string{"Sells twice", "Stuck forever", "Waits for nothing", "Wasted work", "API trap"}
 
 // The story links a delayed command to the row in which it arrives, and a command with a delayed reply to
 // the row of the reply.

@@ -139,8 +139,8 @@ func (g matrix) owes() bool {
 }
 
 func (g matrix) legend() string {
-	out := g.Say("ok: the strategy keeps what it is asked for; BREAK: it does not; .: the question does not apply; " +
-		"?: the run does not decide; !: not as recorded")
+	out := g.Say("ok: the strategy withstands the anomaly; BREAK: it does not; .: not applicable; ?: undecided; " +
+		"!: not as recorded")
 	if g.owes() {
 		out += g.Say("; ∞: only because its lock never expires")
 	}
@@ -168,6 +168,6 @@ func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
 		fmt.Fprintf(b, "    %s\n", clean(command(r.Manifest, c.Anomaly, c.Strategy)))
 	}
 	if len(unexpected) == 0 && len(r.Cells) > 0 {
-		fmt.Fprintf(b, "%s\n", s.Sayf("See how a cell came about: %s", "go run ./cmd/lab -run NAME -strategies NAME"))
+		fmt.Fprintf(b, "%s\n", s.Sayf("See the run of a cell: %s", "go run ./cmd/lab -run NAME -strategies NAME"))
 	}
 }

@@ -74,7 +74,7 @@ func TestLegendSpeaksOfRedisOnlyWhereItIsSeen(t *testing.T) {
 		want bool
 	}{{elsewhere, false}, {find(t, r, "check-then-delete", "v3_uuid"), true}} {
 		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, tt.cell, show.Style{}) })
-		if strings.Contains(got, "as Redis has it") != tt.want || !strings.Contains(got, "it believes that it") {
+		if strings.Contains(got, "according to Redis") != tt.want || !strings.Contains(got, "it believes that it") {
 			t.Errorf("%s: the legend speaks of Redis, want %v:\n%s", tt.cell.Strategy, tt.want, got)
 		}
 	}

@@ -169,7 +169,8 @@ func (s sheet) legend() string {
 	switch {
 	case s.lane == 0:
 	case s.Lock:
-		out = s.Sayf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds,
+		out = s.Sayf("%s beside a lane: it holds the lock according to Redis; "+
+			"%s: it believes that it does; ", bandHolds,
 			bandBelieves)
 	default: // the lock is not in Redis
 		out = s.Sayf("%s beside a lane: it believes that it holds the lock; ", bandBelieves)

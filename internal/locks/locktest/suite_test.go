@@ -115,7 +115,7 @@ func TestBrokenLocksBreakTheirPromise(t *testing.T) {
 			[]string{together, waits}},
 		"enters anyway": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, TTL * 3 / 5} },
 			[]string{together, waits}},
-		"waits for ever": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, 100 * TTL} },
+		"waits forever": {func(m *lock.Mutex, _ client) Mutex { return trusting{m, 100 * TTL} },
 			[]string{together, waits}},
 		"asks seldom": {func(m *lock.Mutex, _ client) Mutex { return polling{m, 2 * TTL} },
 			[]string{together, waits}},

@@ -46,7 +46,7 @@ func (c contender) run(ctx context.Context) {
 	start := time.Now()
 	for turns := 0; turns < 2; time.Sleep(c.upTo(c.chaos.ttl / 4)) {
 		if time.Since(start) > 300*scheduleTTL {
-			c.sum.add(func() { c.sum.wrong = append(c.sum.wrong, c.who+" waits for ever") })
+			c.sum.add(func() { c.sum.wrong = append(c.sum.wrong, c.who+" waits forever") })
 			return
 		}
 		ok, err := c.TryLock(ctx)

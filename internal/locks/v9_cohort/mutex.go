@@ -1,4 +1,4 @@
-// Package lock is stage 9: a process hands the lock on among its own waiters before it
+// Package lock is stage 9: a process passes the lock between its own waiters before it
 // lets another process have it.
 //
 // New: a cohort. The waiters of a process queue up in its memory, and one goroutine

@@ -1,4 +1,4 @@
-// A lesson of 45 minutes: what to show, what to ask, and an exercise whose answer is a schedule. The arrow
+// A 45-minute lesson: what to show, what to ask, and an exercise whose answer is a schedule. The arrow
 // keys go from step to step.
 
 import { call } from "./api.js";

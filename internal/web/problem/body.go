@@ -21,7 +21,7 @@ const CodeInvalid = "invalid"
 const maxQuoted = 64
 
 var (
-	errTrailing = errors.New("there is more after the JSON object")
+	errTrailing = errors.New("there is more data after the JSON object")
 	errNoObject = errors.New("the body must be a JSON object")
 	errEncoding = errors.New("it is not UTF-8")
 	errCutOff   = errors.New("the body ended before it was complete")
@@ -45,12 +45,12 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	case errors.Is(err, errCutOff):
 		Reply(w, http.StatusBadRequest, CodeInvalid, errCutOff.Error()) // the cause names addresses
 	case errors.Is(err, io.EOF):
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is missing, and must be a JSON object")
+		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is missing; it must be a JSON object")
 	case errors.Is(err, errNoObject), errors.As(err, &wrongType) && wrongType.Field == "":
 		Reply(w, http.StatusBadRequest, CodeInvalid, errNoObject.Error())
 	case errors.As(err, &wrongType):
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+
-			" must be "+kind(wrongType.Type)+", and is a "+cut(wrongType.Value))
+		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is not valid: "+wrongType.Field+
+			" must be "+kind(wrongType.Type)+", but is a "+cut(wrongType.Value))
 	default:
 		detail := "the body is not valid for this request: " + strings.TrimPrefix(err.Error(), "json: ")
 		Reply(w, http.StatusBadRequest, CodeInvalid, detail)

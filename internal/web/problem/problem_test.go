@@ -48,18 +48,18 @@ func TestReply(t *testing.T) {
 // The reply explains what is wrong with a body in words that a client understands, without names of Go
 // types.
 func TestReadBody(t *testing.T) {
-	const unfit, invalid = "the body does not fit: ", "the body is not valid for this request: "
+	const unfit, invalid = "the body is not valid: ", "the body is not valid for this request: "
 	for body, want := range map[string]struct {
 		status       int
 		code, detail string
 	}{
-		``:                {400, "invalid", "the body is missing, and must be a JSON object"},
+		``:                {400, "invalid", "the body is missing; it must be a JSON object"},
 		`7`:               {400, "invalid", "the body must be a JSON object"},
-		`{"n":"x"}`:       {400, "invalid", unfit + "n must be a whole number, and is a string"},
-		`{"s":1}`:         {400, "invalid", unfit + "s must be a string, and is a number"},
-		`{"n":1e9}`:       {400, "invalid", unfit + "n must be a whole number, and is a number 1e9"},
+		`{"n":"x"}`:       {400, "invalid", unfit + "n must be a whole number, but is a string"},
+		`{"s":1}`:         {400, "invalid", unfit + "s must be a string, but is a number"},
+		`{"n":1e9}`:       {400, "invalid", unfit + "n must be a whole number, but is a number 1e9"},
 		`{"m":1}`:         {400, "invalid", invalid + `unknown field "m" (allowed: n, s)`},
-		`{"n":1} {}`:      {400, "invalid", invalid + "there is more after the JSON object"},
+		`{"n":1} {}`:      {400, "invalid", invalid + "there is more data after the JSON object"},
 		`{"n":1,"n":2}`:   {400, "invalid", invalid + `the field "n" is given twice`},
 		`{"N":1}`:         {400, "invalid", invalid + `unknown field "N" (allowed: n, s)`},
 		`null`:            {400, "invalid", "the body must be a JSON object"},

@@ -136,7 +136,7 @@ func settingsOf(m report.Manifest, s present.Style) []setting {
 	}
 	switch {
 	case m.Rate > 0:
-		all = append(all, setting{"rate", s.Sayf("%d a second for %s, %d in flight at most", m.Rate, s.Say(m.Duration),
+		all = append(all, setting{"rate", s.Sayf("%d a second for %s, at most %d in flight", m.Rate, s.Say(m.Duration),
 			m.InFlight)})
 	case m.InFlight > 0:
 		all = append(all, setting{"connections", fmt.Sprint(m.InFlight)})

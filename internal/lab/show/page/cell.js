@@ -86,15 +86,15 @@ function showKeys(cell, row) {
 /** standing returns a sentence about the state after a moment. */
 function standing(cell, row) {
   const who = (row.believe ?? []).map((actor) => cell.actors[actor]).join(say(" and ")) || say("nobody");
-  if (!cell.lock) return row.believe ? say("Believes to hold the lock: {who}.", { who }) : "";
-  if (!row.holder) return say("Redis has not been asked yet who holds the lock. Believes to hold it: {who}.", { who });
+  if (!cell.lock) return row.believe ? say("Actors that believe they hold the lock: {who}.", { who }) : "";
+  if (!row.holder) return say("Redis has not been asked yet who holds the lock. Actors that believe they hold it: {who}.", { who });
   const left = row.ttl == null
     ? (row.left ? say(", with no lease") : "")
     : say(", {left} {unit} left", { left: row.left, unit: cell.unit });
   const held = row.holder === "free"
     ? say("the lock is free")
     : say("{holder} holds the lock", { holder: row.holder });
-  return say("Redis: {held}. Believes to hold it: {who}.", { held: held + left, who });
+  return say("Redis: {held}. Actors that believe they hold it: {who}.", { held: held + left, who });
 }
 
 function sentence(cell, row) {

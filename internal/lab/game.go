@@ -217,7 +217,7 @@ func (g *game) passUntil(done func() bool, d time.Duration) {
 	}
 }
 
-// letWatchdogs lets the pending renewals go. It takes the buyers in their order, so that the result
+// letWatchdogs lets the pending renewals through. It takes the buyers in their order, so that the result
 // is the same each time.
 func (g *game) letWatchdogs() {
 	for _, b := range g.buyers {
@@ -479,7 +479,7 @@ func (g *game) outlast(d time.Duration) (waiting []string) {
 	return waiting
 }
 
-// round lets one command of each buyer go, and reports whether any command was pending.
+// round lets one command of each buyer through, and reports whether any command was pending.
 func (g *game) round() (any bool) {
 	for _, b := range g.buyers {
 		if commands := b.Requests(); len(commands) > 0 {

@@ -108,7 +108,7 @@ type Player struct {
 
 // Pending is a command that a buyer has sent and Redis has not received.
 type Pending struct {
-	Move    string  `json:"move"`               // the move that lets it go
+	Move    string  `json:"move"`               // the move that lets it through
 	Text    string  `json:"text"`               // as typed into redis-cli
 	Since   float64 `json:"since_ms"`           // when it was sent; leases are counted from then on
 	From    string  `json:"from"`               // "buyer", or "watchdog", which renews the lock

@@ -26,10 +26,10 @@ type Request struct {
 	From     time.Duration // when the program began to send it, which may be before it had a connection
 	Watchdog bool          // it renews the lock, and the buyer's work does not wait for its reply
 	GivenUp  bool          // its caller no longer waits for the reply
-	goes     chan Effect   // receives the effect to apply once it is let go
+	goes     chan Effect   // receives the effect to apply once it is let through
 }
 
-// gatedConn is a connection whose commands wait until they are let go.
+// gatedConn is a connection whose commands wait until they are let through.
 type gatedConn struct {
 	s     *Shopper
 	l     *link
@@ -132,7 +132,7 @@ func (s *Shopper) script(cmd fault.Command) string {
 	return text
 }
 
-// Let lets a command go. The Effect do decides what happens to it. A frozen process receives the
+// Let lets a command through. The Effect do decides what happens to it. A frozen process receives the
 // reply, or notices that the connection is broken, when it thaws.
 func (s *Shopper) Let(c Request, do Effect) {
 	s.mu.Lock()

@@ -29,7 +29,7 @@ type Process struct {
 	rdb     *redis.Client
 	rueidis *thirdparty.Rueidislock
 	mutex   *guard.Local // in memory; shared by all actors in one instance
-	gate    *Shopper     // holds its commands back and lets them go one by one; nil: commands are sent at once
+	gate    *Shopper     // holds its commands back and lets them through one by one; nil: commands are sent at once
 	links   []*link      // the link to the one Redis, then one to each of redlock's nodes
 	member  *Member      // its session at the service that keeps the lock; may be nil
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Shopper is the process of one buyer, which buys one unit under a subject's guard. Each of its
-// commands waits at a gate until it is let go. In the game, all buyers share one Redis that
+// commands waits at a gate until it is let through. In the game, all buyers share one Redis that
 // executes their commands. Package search runs each buyer alone, and computes the replies.
 //
 // A Shopper runs in virtual time and is driven by one goroutine. Begin must be called first, then

@@ -101,7 +101,7 @@ func (s store) begin(item Item, unknown bool) (Item, error) {
 	item.UpdatedAt = now()
 	item.Remaining, item.Version, item.Fence, item.FenceOf = item.Initial, 0, 0, ""
 	item.Unpublished = item.streamed()
-	// The columns are named, or GORM would set updated_at to a time of its own.
+	// The columns are named; otherwise GORM would set updated_at to a time of its own.
 	conflict := clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{
 		"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation",
 		"history", "unpublished", "family", "turn_began", "turn_sold", "hold_seconds", "buyer_limit", "updated_at",

@@ -173,7 +173,7 @@ type snapshot struct {
 
 func (v snapshot) inside() bool { return v.section == lab.Begun }
 
-// never reports whether a command is never let go. Such a command is a renewal that a process sent
+// never reports whether a command is never let through. Such a command is a renewal that a process sent
 // while it was frozen, and for whose reply it no longer waits.
 func never(o lab.Request) bool { return o.Watchdog && o.GivenUp }
 

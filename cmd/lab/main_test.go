@@ -88,7 +88,7 @@ func TestWhatIsShown(t *testing.T) {
 			[]string{"付款迟到 late-payment"}},
 		{"-list -lang zh", []string{"check-then-delete", "先检查、后删除：", "late-payment", "付款迟到："}},
 		{"-replay none/A.B.A.B -goal oversell -lang zh", []string{"卖出一件", "达到：oversell：卖出的比库存多"}},
-		{"-search none,v1 -lang zh", []string{"2 位买家，1 件库存；", "暂停 1 次，杀死 1 次，丢失回复 1 次", "不可能：", " 步：A.", "状态数", "合计"}},
+		{"-search none,v1 -lang zh", []string{"2 位买家，1 件库存；", "冻结 1 次，杀死 1 次，丢失回复 1 次", "不可能：", " 步：A.", "状态数", "合计"}},
 	} {
 		out, _ := runs(t, exitExpected, strings.Fields(tt.args)...)
 		for _, want := range tt.want {

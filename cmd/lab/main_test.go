@@ -81,14 +81,17 @@ func TestWhatIsShown(t *testing.T) {
 		{"-run foreign-delete,two-sweepers -strategy v2_ttl,h2_status,h3_claim",
 			[]string{"foreign-delete", "A sale by holds", "two-sweepers", "h3 = h3_claim"}},
 		{"-list", []string{"retry-storm", "yours"}},
-		{"-run check-then-delete -strategy v3,v4 -lang zh", []string{"先检查、后删除 check-then-delete", "一件卖两次", "全部与记录一致"}},
+		{"-run check-then-delete -strategy v3,v4 -lang zh", []string{"先检查、后删除 check-then-delete", "一件卖两次",
+			"全部与记录一致", "go run ./cmd/lab -run NAME -strategies NAME -lang zh\n"}},
 		{"-run check-then-delete -strategy v3_uuid -lang zh",
-			[]string{"GET lock → token-A1", "在路上被扣住：DEL lock", "━━ 失守 ━━ C 有锁，B 也有"}},
+			[]string{"GET lock → token-A1", "在路上被扣住：DEL lock", "━━ 失守 ━━ C 有锁，B 也有",
+				"go run ./cmd/lab -run check-then-delete -strategies v3_uuid -lang zh\n"}},
 		{"-run late-payment,foreign-delete -strategy h2_status,v2 -lang zh -html " + page,
 			[]string{"付款迟到 late-payment"}},
 		{"-list -lang zh", []string{"check-then-delete", "先检查、后删除：", "late-payment", "付款迟到："}},
 		{"-replay none/A.B.A.B -goal oversell -lang zh", []string{"卖出一件", "达到：oversell：卖出的比库存多"}},
-		{"-search none,v1 -lang zh", []string{"2 位买家，1 件库存；", "冻结 1 次，杀死 1 次，丢失回复 1 次", "不可能：", " 步：A.", "状态数", "合计"}},
+		{"-search none,v1 -lang zh", []string{"2 位买家，1 件库存；", "冻结 1 次，杀死 1 次，丢失回复 1 次", "不可能：",
+			" 步：A.", "go run ./cmd/lab -replay none/A.B.A.B -goal oversell -lang zh\n", "状态数", "合计"}},
 	} {
 		out, _ := runs(t, exitExpected, strings.Fields(tt.args)...)
 		for _, want := range tt.want {

@@ -245,7 +245,8 @@ func (p program) found(s schedules, c lab.Subject, r search.Result, style show.S
 		}
 		fmt.Fprintf(p.stdout, "%s %-15s "+style.Say("%s: %s")+"\n", name, goal, moveCount(moves, style), moves)
 		fmt.Fprintf(p.stdout, "  http://127.0.0.1:8080/#/play/%s/%s%s\n", r.Strategy, moves, query)
-		fmt.Fprintf(p.stdout, "  go run ./cmd/lab -replay %s/%s -goal %s%s\n", r.Strategy, moves, goal, more)
+		replay := fmt.Sprintf("go run ./cmd/lab -replay %s/%s -goal %s%s", r.Strategy, moves, goal, more)
+		fmt.Fprintf(p.stdout, "  %s\n", style.InLanguage(replay))
 	}
 	_, err := fmt.Fprintf(p.stdout, "%s "+style.Say("%d states, %d moves, %v")+"\n",
 		name, r.States, r.Moves, r.Wall.Round(10*time.Millisecond))

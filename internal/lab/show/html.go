@@ -32,7 +32,7 @@ type told struct {
 }
 
 func (s Style) told(m lab.Manifest, c lab.Cell) told {
-	return told{s.newViewCell(m, c), command(m, c.Anomaly, c.Strategy), tell(c, s)}
+	return told{s.newViewCell(m, c), s.command(m, c.Anomaly, c.Strategy), tell(c, s)}
 }
 
 // view is the data of the page, except for its timelines.

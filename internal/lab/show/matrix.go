@@ -165,9 +165,10 @@ func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
 		if c.Note != "" {
 			fmt.Fprintf(b, "%s\n", wrap(clean(s.Say(c.Note)), "    ", "    "))
 		}
-		fmt.Fprintf(b, "    %s\n", clean(command(r.Manifest, c.Anomaly, c.Strategy)))
+		fmt.Fprintf(b, "    %s\n", clean(s.command(r.Manifest, c.Anomaly, c.Strategy)))
 	}
 	if len(unexpected) == 0 && len(r.Cells) > 0 {
-		fmt.Fprintf(b, "%s\n", s.Sayf("See the run of a cell: %s", "go run ./cmd/lab -run NAME -strategies NAME"))
+		again := s.InLanguage("go run ./cmd/lab -run NAME -strategies NAME")
+		fmt.Fprintf(b, "%s\n", s.Sayf("See the run of a cell: %s", again))
 	}
 }

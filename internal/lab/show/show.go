@@ -78,10 +78,10 @@ func (s Style) verdict(m lab.Manifest, c lab.Cell) string {
 	return s.Sayf("%s, where %s is on record", outcome, s.Say(string(c.Expected)))
 }
 
-// command returns the command that runs the cell again and shows its timeline. For a cell that ran
-// on a real Redis, the command starts a private Redis, because the address of the user's server may
-// contain a password.
-func command(m lab.Manifest, anomaly, strategy string) string {
+// command returns the command that runs the cell again and shows its timeline in the language of s.
+// For a cell that ran on a real Redis, the command starts a private Redis, because the address of
+// the user's server may contain a password.
+func (s Style) command(m lab.Manifest, anomaly, strategy string) string {
 	out := "go run ./cmd/lab -run " + quote(anomaly) + " -strategies " + quote(strategy)
 	if strings.HasPrefix(m.Redis, "redis ") {
 		out += " -redis local"
@@ -92,7 +92,17 @@ func command(m lab.Manifest, anomaly, strategy string) string {
 	if m.AskedTTL > 0 {
 		out += " -ttl " + m.AskedTTL.String()
 	}
-	return out
+	return s.InLanguage(out)
+}
+
+// InLanguage adds the flag that selects the language of s to a command of the lab. English is the
+// default and needs no flag.
+func (s Style) InLanguage(command string) string {
+	language, _, _ := strings.Cut(s.Tag(), "-")
+	if language == "en" {
+		return command
+	}
+	return command + " -lang " + language
 }
 
 // quote quotes s as one word for a shell. Names need no quotes, unless another program wrote the

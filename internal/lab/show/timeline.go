@@ -26,7 +26,7 @@ func Timeline(w io.Writer, r lab.Report, c lab.Cell, style Style) error {
 	} else {
 		newSheet(s, style).write(&b)
 	}
-	fmt.Fprintf(&b, "\n%s\n", style.Sayf("See it again: %s", clean(command(r.Manifest, c.Anomaly, c.Strategy))))
+	fmt.Fprintf(&b, "\n%s\n", style.Sayf("See it again: %s", clean(style.command(r.Manifest, c.Anomaly, c.Strategy))))
 	return write(w, "timeline", b.String())
 }
 

@@ -65,7 +65,7 @@ func (r Report) header(servers bool, s present.Style) string {
 	}
 	if m.Rate == 0 && m.InFlight > 0 {
 		lines = append(lines, s.Sayf("at most %d requests are in flight, and the others wait for a connection: "+
-			"-in-flight, or the open files that are allowed", m.InFlight))
+			"see -in-flight and the limit on open files", m.InFlight))
 	}
 	for _, c := range r.Table(s).Columns {
 		if c.Rare != "" {

@@ -50,11 +50,14 @@ func (f *Fleet) Fill(ctx context.Context, n int) error {
 	for _, m := range f.Members() {
 		m.begin()
 	}
-	for len(f.reached) > 0 { // these calls are left over from the previous row
-		a := <-f.reached
-		_ = a.Member.Resume() // if the process has ended, the row fails
+	for { // LetGo may receive at the same time
+		select {
+		case a := <-f.reached: // this call is left over from the previous row
+			_ = a.Member.Resume() // if the process has ended, the row fails
+		default:
+			return nil
+		}
 	}
-	return nil
 }
 
 // reap removes the processes that have ended.

@@ -116,7 +116,7 @@ func (s *Service) first(
 		found = done.RowsAffected > 0
 		return done
 	}, "reading a payment on record")
-	return b, found, err
+	return b, found && err == nil, err
 }
 
 // count counts the payments that meet a condition.

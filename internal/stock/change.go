@@ -456,7 +456,7 @@ func (s *Service) findWritten(
 	const maxTries = 3 // a shared call may have begun before this doubt arose
 	s.reconciliation.doubt(sku, g)
 	for range maxTries {
-		if _, err := s.reconcile(ctx, sku); err != nil {
+		if _, err := s.reconcile(context.WithoutCancel(ctx), sku); err != nil {
 			return nil, err
 		}
 		item, err := s.store.item(ctx, sku)

@@ -57,7 +57,7 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 			return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, err)
 		}
 	}
-	now, err := s.reconcile(ctx, sku)
+	now, err := s.reconcile(context.WithoutCancel(ctx), sku)
 	if err != nil {
 		return done, err
 	}

@@ -173,7 +173,7 @@ func (s *Service) readCurrent(ctx context.Context, sku string, needed Backend) (
 // the returned number of units is 0.
 func (s *Service) reconcileStock(ctx context.Context, sku string) (reading, error) {
 	for range maxCompare {
-		r, err := s.reconcile(ctx, sku)
+		r, err := s.reconcile(context.WithoutCancel(ctx), sku)
 		if err != nil || !r.backend.inRedis() {
 			return r, err
 		}

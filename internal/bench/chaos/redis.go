@@ -22,7 +22,10 @@ func (s *Servers) redisFault(ctx context.Context, f Fault, sku string) (end func
 		return nothing, s.admin.FlushAll(ctx).Err()
 	case RedisFlushOften:
 		flush := func(ctx context.Context) error { return s.admin.FlushAll(ctx).Err() }
-		return repeat(ctx, often, flush), flush(ctx)
+		if err := flush(ctx); err != nil {
+			return nil, err
+		}
+		return repeat(ctx, often, flush), nil
 	case RedisKeysLost:
 		return nothing, s.loseKeys(ctx, sku, "")
 	case RedisStockLost:

@@ -100,6 +100,9 @@ func (c *Cluster) start(ctx context.Context, path string) error {
 		if err := n.client.ConfigSet(ctx, "cluster-node-timeout", ms).Err(); err != nil {
 			return fmt.Errorf("set how long the node at %s waits for others: %w", n.Addr, err)
 		}
+		if err := n.client.ConfigSet(ctx, "cluster-replica-no-failover", "no").Err(); err != nil {
+			return fmt.Errorf("let the node at %s take over: %w", n.Addr, err)
+		}
 	}
 	return nil
 }
@@ -142,6 +145,8 @@ func (n *ClusterNode) args(dir string, port int) []string {
 		// its primary for a long time.
 		"--cluster-allow-replica-migration", "no",
 		"--cluster-replica-validity-factor", "0",
+		// On a busy machine, a primary may seem to have failed before the cluster is ready.
+		"--cluster-replica-no-failover", "yes",
 	)
 }
 

@@ -150,8 +150,8 @@ var shortNames = map[string]string{
 	"zookeeper":           "zk",
 }
 
-// stageName matches the names of stages, such as v1_setnx or h1_counter. The strategies that follow
-// the stages are third-party locks.
+// stageName matches the names of stages, such as v1_setnx or h1_counter. The tables set the stages
+// apart from the other strategies.
 var stageName = regexp.MustCompile(`^[vh]\d+_`)
 
 const headWidth = 6

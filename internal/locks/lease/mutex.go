@@ -234,7 +234,8 @@ func (h *hold) attend() {
 	}
 }
 
-// giveBack ends the hold, first on the server and then in this process.
+// giveBack cancels the context of the hold, removes the hold from the server, and then ends the
+// caller's turn in this process.
 func (h *hold) giveBack(ctx context.Context) error {
 	h.end(context.Canceled)
 	s := h.session.source

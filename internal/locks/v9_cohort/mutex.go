@@ -76,10 +76,11 @@ func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{at: location{rdb, key}, ttl: ttl}
 }
 
-// Lock waits for the lock, first come, first served, and acquires it for the owner in
-// ctx. An owner that already has the lock re-enters at once, or gets ErrLost if the
-// lock is lost. If ctx ends first, Lock returns its cause. If Redis fails, Lock returns
-// the error. After an error there is nothing to release.
+// Lock waits for the lock and acquires it for the owner in ctx. Waiters in one process
+// are served in order of arrival; the process may pass the lock among them before an
+// earlier waiter of another process. An owner that already has the lock re-enters at
+// once, or gets ErrLost if the lock is lost. If ctx ends first, Lock returns its cause.
+// If Redis fails, Lock returns the error. After an error there is nothing to release.
 func (m *Mutex) Lock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {

@@ -224,8 +224,10 @@ func (s *shop) expire(t *testing.T, h holds.Hold) {
 	for name, stage := range s.cfg.Stages {
 		if strings.HasPrefix(name, h.ID[:2]) {
 			s.sweep(t, stage)
+			return
 		}
 	}
+	t.Fatalf("no stage has made the hold %s", h.ID)
 }
 
 // sweep ends the holds that have expired.
@@ -637,10 +639,14 @@ func TestOneItemDoesNotStopTheSweep(t *testing.T) {
 			}
 		}
 		s.expireNow(t, s.hold(t, "h2_status", "a"))
-		s.cfg.Sweep = 10 * time.Millisecond
+		var log backendtest.Output
+		s.cfg.Sweep, s.cfg.Logger = 10*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
 		s.another(t)
 		s.awaitSweep(t)
 		s.want(t, 1, 0, 0)
+		backendtest.Eventually(t, "the log names both items that cannot be swept", func() bool {
+			return strings.Contains(log.String(), "sku=a-first") && strings.Contains(log.String(), "sku=z-last")
+		})
 	})
 }
 

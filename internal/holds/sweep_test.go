@@ -2,6 +2,7 @@ package holds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -34,6 +35,35 @@ func (s *stuck) Sweep(ctx context.Context, sku string, _ int) (int, error) {
 	defer s.mu.Unlock()
 	s.swept[sku] = time.Now()
 	return 0, nil
+}
+
+// A round goes on after an item whose sweep fails.
+func TestRoundGoesOnAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stage := &stuck{swept: make(map[string]time.Time)}
+		s := &Service{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		s.cfg.Stages = map[string]Stage{"h2_status": stage, "h1_counter": failing{}}
+		s.sales.Store("0", "h1_counter")
+		s.sales.Store("1", "h2_status")
+		r := &sweeper{Service: s, room: make(chan struct{}, maxSlow), slow: make(map[string]bool)}
+		r.round(t.Context(), []stock.Item{{SKU: "a-first", SaleID: "0"}, {SKU: "healthy", SaleID: "1"},
+			{SKU: "z-last", SaleID: "0"}})
+		if _, swept := stage.swept["healthy"]; !swept {
+			t.Error("the item between two that cannot be swept was left out")
+		}
+		for _, sku := range []string{"a-first", "z-last"} {
+			if _, failed := r.slow[sku]; !failed {
+				t.Errorf("the round did not sweep %s", sku)
+			}
+		}
+	})
+}
+
+// failing is a stage whose sweeps fail.
+type failing struct{ Stage }
+
+func (failing) Sweep(context.Context, string, int) (int, error) {
+	return 0, errors.New("the backend is away")
 }
 
 // Each item with locked rows delays the other items only once, for as long as a round waits for it.

@@ -118,11 +118,18 @@ func skip(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// Eventually waits until is returns true. If that takes longer than a minute, the test fails. what
-// describes the wait in the message.
+// Eventually waits until is returns true. If that takes longer than Slack, the test fails: a lease
+// lasts longer in most tests, so it is not its end that makes is true. what describes the wait in
+// the message.
 func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
+	EventuallyWithin(t, Slack, what, is)
+}
+
+// EventuallyWithin is like Eventually, with another limit.
+func EventuallyWithin(t testing.TB, limit time.Duration, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("not in time: ", what)
 		}

@@ -96,7 +96,7 @@ func (c *RedisCluster) Cut(t testing.TB, slot int) {
 		}
 		// The replica reconnects immediately, but with a password that its primary refuses.
 		Must(t, replica.ConfigSet(ctx, "masterauth", "cut").Err())
-		Eventually(t, "the replica's connection is killed", func() bool {
+		EventuallyWithin(t, startTimeout, "the replica's connection is killed", func() bool {
 			killed, err := replica.ClientKillByFilter(ctx, "TYPE", "master").Result()
 			return err == nil && killed > 0
 		})
@@ -121,7 +121,7 @@ func (c *RedisCluster) Failover(t testing.TB, slot int) {
 		}
 	}
 	for _, n := range c.running() {
-		Eventually(t, "the node at "+n.Addr+" knows the new primary", func() bool {
+		EventuallyWithin(t, startTimeout, "the node at "+n.Addr+" knows the new primary", func() bool {
 			now, _, err := owner(ctx, c.clients[n.Addr], slot)
 			info := c.clients[n.Addr].ClusterInfo(ctx).Val()
 			return err == nil && now.ID != "" && now.ID != was.ID && strings.Contains(info, "cluster_state:ok")

@@ -37,7 +37,7 @@ func failsOver(t *testing.T, s *local.Sentinels) {
 		if now, _, _ := s.Nodes(); now != heir {
 			t.Errorf("the primary is %s, want %s", now.Addr, heir.Addr)
 		}
-		backendtest.Eventually(t, "the client writes", func() bool {
+		backendtest.EventuallyWithin(t, time.Minute, "the client writes", func() bool {
 			return rdb.Set(t.Context(), "alive", "v", 0).Err() == nil
 		})
 		if n := rdb.Exists(t.Context(), "kept").Val(); n != 1 {

@@ -43,7 +43,7 @@ func together(w *World) {
 		w.Expect(!h.TryLock(), "a second holder of the process came in")
 	}
 	for _, h := range others {
-		q.Add(h, TTL/20)
+		q.add(h, TTL/20) // all at the same time
 	}
 	time.Sleep(TTL / 20)
 	leave()

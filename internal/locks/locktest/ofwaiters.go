@@ -72,8 +72,15 @@ type Queued struct {
 // Queued returns a queue without waiters.
 func (w *World) Queued() *Queued { return &Queued{w: w} }
 
-// Add starts a waiter that acquires the lock, works, and releases the lock.
+// Add starts a waiter that acquires the lock, works, and releases the lock. It returns when the
+// waiter waits.
 func (q *Queued) Add(h *Holder, work time.Duration) {
+	q.add(h, work)
+	synctest.Wait()
+}
+
+// add is Add, but does not wait.
+func (q *Queued) add(h *Holder, work time.Duration) {
 	done, _ := h.start(func(ctx context.Context) error {
 		if err := h.lock(ctx); err != nil {
 			return err
@@ -84,7 +91,6 @@ func (q *Queued) Add(h *Holder, work time.Duration) {
 		return h.Mutex.Unlock(h.Ctx)
 	})
 	q.done = append(q.done, done)
-	synctest.Wait()
 }
 
 // enter records that h is inside until leave is called.

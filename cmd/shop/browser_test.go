@@ -290,7 +290,7 @@ func TestPageStepsToTheBreak(t *testing.T) {
 		}
 	}
 	still := pagetest.Eval[string](b, text(".still"))
-	b.Do(chromedp.Reload())
+	b.Reload()
 	b.Until(`document.querySelector(".moment.break") !== null`)
 	if again := pagetest.Eval[string](b, text(".still")); again != still {
 		t.Errorf("loaded again it shows %q, before %q", again, still)

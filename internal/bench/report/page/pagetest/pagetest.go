@@ -242,14 +242,30 @@ func (b *Tab) Visit(site, path string, l Look) {
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},
 	})
 	b.Do(chromedp.EmulateViewport(l.Width, l.Height))
+	b.load(chromedp.Navigate(site + strings.TrimPrefix(path, "/")))
+}
+
+// Reload loads the page again.
+func (b *Tab) Reload() {
+	b.t.Helper()
+	b.load(chromedp.Reload())
+}
+
+// load runs the action that loads a page. It tries again if the browser stood still meanwhile.
+func (b *Tab) load(action chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
 	for tries := 1; ; tries++ {
-		err := chromedp.Do(b.Context, chromedp.Navigate(site+strings.TrimPrefix(path, "/")))
-		if !b.starved(err) || tries == 5 {
-			if err != nil {
-				b.t.Fatal(err)
+		err := chromedp.Do(b.Context, action)
+		if tries < 5 && b.starved(err) {
+			if err == nil { // only a part is missing, and an address with a # would not be loaded again
+				action = chromedp.Reload()
 			}
-			return
+			continue
 		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return
 	}
 }
 

@@ -103,11 +103,7 @@ func (before saleAudit) after(a stock.Audit) saleAudit {
 }
 
 // close prevents new audits, and cancels the running one.
-func (m *saleMetrics) close() {
-	m.mu.Lock() // so that no round begins before the cancellation
-	defer m.mu.Unlock()
-	m.cancel()
-}
+func (m *saleMetrics) close() { m.cancel() }
 
 // wait begins a round unless one is running, and waits until it has ended, but no longer than limit:
 // a running statement is not interrupted. After close, no round begins.
@@ -190,15 +186,13 @@ func (m *saleMetrics) current() saleFigures {
 // look is one round: it counts the alarms and audits the items, the most recent first. If the time
 // of the round is over, the remaining audits count as failed.
 func (m *saleMetrics) look() (any, error) {
+	if m.ctx.Err() != nil {
+		return nil, nil // closed
+	}
 	m.mu.Lock()
-	closed, watched, before := m.ctx.Err() != nil, slices.Clone(m.watched), m.found
-	if !closed {
-		m.at, m.running = time.Now(), true
-	}
+	m.at, m.running = time.Now(), true
+	watched, before := slices.Clone(m.watched), m.found
 	m.mu.Unlock()
-	if closed {
-		return nil, nil
-	}
 	ctx, cancel := context.WithTimeout(m.ctx, maxAuditTime)
 	defer cancel()
 	if before == nil {

@@ -192,14 +192,13 @@ func (r *run) compare(ctx context.Context, o *outcome) error {
 	if r.cfg.Workload != catalog.Deduct {
 		return nil
 	}
-	of, _ := r.cfg.spread()
 	all := o.compared
 	for _, a := range o.answers {
-		all[of(a.request)].Answer(figures.Answer{Order: a.order, Quantity: a.quantity, Asked: askedFor,
+		all[o.of(a.request)].Answer(figures.Answer{Order: a.order, Quantity: a.quantity, Asked: askedFor,
 			Key: r.keyHash(a.request), Accepted: a.accepted})
 	}
 	for _, request := range o.cutOff {
-		all[of(request)].CutOff(r.keyHash(request))
+		all[o.of(request)].CutOff(r.keyHash(request))
 	}
 	return eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
 		func(ctx context.Context, item int) error {

@@ -26,11 +26,15 @@ type StageGrade struct {
 // GradeOf groups the cells of a strategy by the first stage that keeps their promise.
 func GradeOf(r Report, strategy string) Grade {
 	g := Grade{Name: strategy, Redis: r.Manifest.Redis}
+	solved := make(map[string][]Cell)
+	for _, c := range r.Cells {
+		if c.Strategy == strategy && c.Outcome != NA {
+			stage := solvedBy(c.Anomaly)
+			solved[stage] = append(solved[stage], c)
+		}
+	}
 	for _, stage := range append(locks.Stages(), "") {
-		cells := slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool {
-			return c.Strategy != strategy || c.Outcome == NA || solvedBy(c.Anomaly) != stage
-		})
-		if len(cells) > 0 {
+		if cells := solved[stage]; len(cells) > 0 {
 			g.Stages = append(g.Stages, StageGrade{stage, cells})
 		}
 	}

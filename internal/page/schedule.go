@@ -136,8 +136,8 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.plays.Release(1)
-	if err := s.playing.Acquire(r.Context(), 1); err != nil {
-		s.failed(w, r, err)
+	if s.playing.Acquire(r.Context(), 1) != nil {
+		s.failed(w, r, context.Cause(r.Context()))
 		return
 	}
 	defer s.playing.Release(1)

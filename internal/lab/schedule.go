@@ -70,7 +70,8 @@ const moveForms = "allowed, with dots between them: A, B, C for a buyer's next c
 	"p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
 
 // Levels returns the strategies that can be scheduled: all but the scripts, those of the database,
-// third-party locks, and locks on other servers. In a nested strategy, the work under the lock calls a helper that locks again.
+// third-party locks, and locks on other servers. In a nested strategy, the work under the lock calls
+// a helper that locks again.
 func Levels() []string {
 	names := slices.Concat([]string{"none", "local"}, locks.Stages(), []string{"watch"})
 	for _, s := range nested() {

@@ -86,7 +86,7 @@ func MigrateTables(ctx context.Context, db *gorm.DB, what string, tables ...any)
 	return fmt.Errorf("migrating the tables of %s: %w", what, err)
 }
 
-// migrateAttempts is how many times Migrate tries, so that it succeeds even if other instances
+// migrateAttempts is how many times MigrateTables tries, so that it succeeds even if other instances
 // create tables and indexes at the same time.
 const migrateAttempts = 6
 

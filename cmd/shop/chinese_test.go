@@ -92,16 +92,17 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 		t.Errorf("%d of %d anomalies have a Chinese title beside their name", titles, names)
 	}
 	wantSeen(t, b, ".chips, .legend, .matrix .head th")
-	wantTold(t, b, "the notes of the matrix", `(await call("/api/lab")).cells.map(({ note }) => told(note))`)
+	wantTold(t, b, "the notes of the matrix", `(await call("/api/lab")).cells
+	  .map(({ note, message }) => told(note, message))`)
 	wantTold(t, b, "the sources", `(await call("/api/lab")).anomalies
 	  .map(({ source }) => told(source))
 	  .filter((source) => chinese(source) || / [a-z]+ /.test(source))`)
 	wantTold(t, b, "the timelines", `await (async () => {
-	  const { cells, manifest } = await call("/api/lab");
-	  const texts = [told(manifest.redis)];
+	  const { cells } = await call("/api/lab");
+	  const texts = [];
 	  const rows = (await Promise.all(cells.map((cell) => fetchStory(cell)))).flatMap((story) => story.rows);
-	  for (const { kind, text, short, reply, again, left } of rows) {
-	    if (kind !== "command") texts.push(text, short ?? text);
+	  for (const { kind, text, reply, again, left } of rows) {
+	    if (kind !== "command") texts.push(text);
 	    texts.push(...[again, left].filter((words) => /[a-z]/.test(words ?? "")));
 	    if (reply?.startsWith("(")) texts.push(reply);
 	  }
@@ -134,13 +135,13 @@ const walk = `async (strategy, buyers, seed) => {
   const moves = [];
   for (let at = seed; moves.length < 24; at = (at * 16807) % 2147483647) {
     const state = await call("/api/schedule", { method: "POST", body: { strategy, buyers, moves: moves.join(".") } });
-    texts.push(state.verdict.sentence);
-    texts.push(...state.findings.map(({ text }) => text), ...state.players.map(({ says }) => says));
-    texts.push(...state.trace.filter(({ kind }) => kind !== "command").map(({ text }) => text));
+    const said = [state.verdict, ...state.findings, ...state.players,
+      ...state.trace.filter(({ kind }) => kind !== "command")];
+    texts.push(...said.map(({ sentence, says, text, message }) => told(sentence ?? says ?? text, message)));
     if (state.can.length === 0) break;
     moves.push(state.can[at % state.can.length]);
   }
-  return texts.map(told);
+  return texts;
 }`
 
 // schedulesInChinese checks the texts for schedules of each level: schedules that walk plays,

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
+	"oversell/internal/message"
 	"oversell/internal/web"
 )
 
@@ -259,10 +259,11 @@ func (c *chaosRow) inject(ctx context.Context) error {
 	stalls := fleet.WatchStalls(shortestStall, nil)
 	defer stalls.Stop()
 	for _, f := range draw.Faults() {
+		target := f.Target()
 		d := report.Fault{
-			Kind: string(f.Kind), Victim: f.Target(), Planned: f.At.Seconds(), For: f.For.Seconds(),
-			Amount: float64(f.Amount.Milliseconds()), From: fromEnd, Limit: sellsWithin.Seconds(),
-			StopsFor: f.StopsHolder(c.cfg.TTL),
+			Kind: string(f.Kind), Victim: target.String(), Message: target,
+			Planned: f.At.Seconds(), For: f.For.Seconds(), Amount: float64(f.Amount.Milliseconds()),
+			From: fromEnd, Limit: sellsWithin.Seconds(), StopsFor: f.StopsHolder(c.cfg.TTL),
 		}
 		if f.OfShop() && c.strategy.Kind == catalog.Guarded { // its lock expires only after the ttl
 			d.Limit += c.cfg.TTL.Seconds()
@@ -395,7 +396,8 @@ func (c *chaosRow) judge(row *report.Row, o outcome) {
 	row.Throughput = float64(row.Served) / c.cfg.Duration.Seconds()
 	row.Verdict = chaosVerdict(row.Chaos)
 	may := c.strategy.UnderChaos(c.expectation(row.Keeper))
-	row.Undecided, row.Differs = may.Undecided, chaosDiffers(may, row.Chaos)
+	row.Undecided = may.Undecided
+	row.Differ(chaosDiffers(may, row.Chaos))
 }
 
 // chaosVerdict returns the verdict on a row under chaos.
@@ -413,44 +415,45 @@ func chaosVerdict(found *report.Chaos) figures.Verdict {
 	return figures.OK
 }
 
-// chaosDiffers describes how a row differs from what the strategy may do, or returns "".
-func chaosDiffers(may catalog.Leeway, found *report.Chaos) string {
-	var wrong []string
-	count := func(n int64, what string) {
+// chaosDiffers describes how a row differs from what the strategy may do. The message is empty if it
+// does not.
+func chaosDiffers(may catalog.Leeway, found *report.Chaos) message.Message {
+	var wrong []message.Message
+	differ := func(format string, args ...any) { wrong = append(wrong, message.Newf(format, args...)) }
+	count := func(n int64, format string) {
 		if n > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s %d", what, n))
+			differ(format, n)
 		}
 	}
-	count(found.Missing, "acknowledged_missing")
-	count(found.Duplicates, "duplicates")
-	count(found.Foreign, "foreign")
+	count(found.Missing, "acknowledged_missing %d")
+	count(found.Duplicates, "duplicates %d")
+	count(found.Foreign, "foreign %d")
 	excused := may.Always || may.Oversells != "" && found.StopsHolder || may.LosesLock
 	if !excused {
-		count(found.Oversold, "oversold")
+		count(found.Oversold, "oversold %d")
 	}
 	if may.Strands == "" && !excused {
-		count(found.Stranded, "stranded")
+		count(found.Stranded, "stranded %d")
 	}
 	for _, d := range found.Faults {
 		if d.Error != "" {
-			wrong = append(wrong, fmt.Sprintf("%s at %.1f s could not be injected: %s", d.Kind, d.At, d.Error))
+			differ("%s at %.1f s could not be injected: %s", d.Kind, d.At, d.Error)
 		}
 	}
 	if may.Undecided {
-		return ""
+		return message.Message{}
 	}
 	if !may.Sticks {
 		for _, d := range found.Faults {
 			if d.Late() {
-				wrong = append(wrong, fmt.Sprintf("%s at %.1f s: recovery %s (limit %.1f s)", d.Kind, d.At,
-					d.Recovery(), d.Limit))
+				differ("%s at %.1f s: recovery %s (limit %.1f s)", d.Kind, d.At, d.Recovery(), d.Limit)
 			}
 		}
 		if !found.SoldOut {
-			wrong = append(wrong, fmt.Sprintf("%d units were left after the final sell-out", found.Remaining))
+			differ("%d units were left after the final sell-out", found.Remaining)
 		}
 	}
-	return strings.Join(wrong, ", ")
+	return message.Join("%v, %v", wrong...)
 }
 
 // defaultsForChaos fills in the defaults of the chaos condition.

@@ -23,6 +23,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
+	"oversell/internal/message"
 	"oversell/internal/present"
 	"oversell/internal/stock"
 )
@@ -32,12 +33,12 @@ var ErrConfig = errors.New("cannot be run")
 
 // Invalid returns an error that wraps ErrConfig.
 func Invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
+	return message.Errorf("%w: %w", ErrConfig, message.Errorf(format, args...))
 }
 
 // Within returns an error that wraps ErrConfig unless v is allowed. In the error, said names v and
-// its value.
-func Within[T cmp.Ordered](said string, v, least, most T) error {
+// its value: it is a string or a message.
+func Within[T cmp.Ordered](said any, v, least, most T) error {
 	if least <= v && v <= most {
 		return nil
 	}
@@ -249,7 +250,7 @@ func (c Config) Check() error {
 		c.checkOpen(),
 		Within(fmt.Sprint("a stock of ", c.Stock), c.Stock, 1, maxStock),
 		Within(present.Plural(c.Instances, "instance"), c.Instances, 1, MaxInstances),
-		Within(present.Plural(c.Replicas, "replica")+" of an accepted order", c.Replicas, 0, maxReplicas),
+		Within(fmt.Sprint(present.Plural(c.Replicas, "replica"), " of an accepted order"), c.Replicas, 0, maxReplicas),
 		Within(fmt.Sprint("a ttl of ", c.TTL), c.TTL, minTTL, maxDuration),
 		Within(fmt.Sprint("a wait of ", c.Wait), c.Wait, time.Millisecond, maxDuration),
 		Within(fmt.Sprint("work of ", c.Work), c.Work, 0, time.Minute),
@@ -291,7 +292,7 @@ func (c Config) Check() error {
 // CheckRows returns an error if rows are repeated too many times, or if a strategy or condition is
 // named twice.
 func (c Config) CheckRows() error {
-	if err := Within(present.Plural(c.Repeat, "run")+" of each row", c.Repeat, 1, MaxRepeat); err != nil {
+	if err := Within(fmt.Sprint(present.Plural(c.Repeat, "run"), " of each row"), c.Repeat, 1, MaxRepeat); err != nil {
 		return err
 	}
 	if name, twice := repeated(c.Strategies); twice {

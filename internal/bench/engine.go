@@ -118,7 +118,8 @@ func undisturbed(
 			return row, nil
 		}
 		discarded = append(discarded, report.Discarded{
-			TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled, Missed: r.Missed,
+			TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Message: row.Message, Stalled: row.Stalled,
+			Missed: r.Missed,
 		})
 		c.TTL = 2 * r.TTL
 	}

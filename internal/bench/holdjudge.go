@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 	"oversell/internal/stock"
 )
 
@@ -49,13 +49,13 @@ func (r *holdRow) expect(row *report.Row, o observed) {
 	switch {
 	case o.noFault != nil:
 		r.missed = true
-		row.Differs = fmt.Sprintf("not every fault was injected: %v", o.noFault)
+		row.Differ(message.Newf("not every fault was injected: %v", o.noFault))
 	case o.stock.Initial != r.cfg.Stock:
-		row.Differs = fmt.Sprintf("the sale has %d units; %d were put on sale and added", o.stock.Initial, r.cfg.Stock)
+		row.Differ(message.Newf("the sale has %d units; %d were put on sale and added", o.stock.Initial, r.cfg.Stock))
 	case !known:
-		row.Differs = "the catalog has no expectation for this case"
+		row.Differ(message.Text("the catalog has no expectation for this case"))
 	default:
-		row.Differs = e.Check(catalog.Outcome{Verdict: row.Verdict})
+		row.Differ(e.Check(catalog.Outcome{Verdict: row.Verdict}))
 	}
 	row.Expected = row.Differs == ""
 }

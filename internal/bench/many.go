@@ -13,6 +13,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/guard"
+	"oversell/internal/message"
 	"oversell/internal/present"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -243,11 +244,11 @@ func (r *run) sale(o outcome, item int) (report.Audit, report.Item) {
 	return a, i
 }
 
-// unexplained describes an item with a drift that the killed process cannot have caused, or returns
-// "". Each buyer whose connection ended with that process may have taken a unit without an order.
-// If the strategy locks, this applies to at most one buyer for each item, and to none for the first
-// item, whose holder was killed before it took anything.
-func (r *run) unexplained(o outcome, locked bool) string {
+// unexplained describes an item with a drift that the killed process cannot have caused. The message
+// is empty if there is none. Each buyer whose connection ended with that process may have taken a
+// unit without an order. If the strategy locks, this applies to at most one buyer for each item, and
+// to none for the first item, whose holder was killed before it took anything.
+func (r *run) unexplained(o outcome, locked bool) message.Message {
 	for item := range o.audits {
 		var most int64
 		for target, missing := range o.items[item].unknown {
@@ -262,10 +263,10 @@ func (r *run) unexplained(o outcome, locked bool) string {
 			most = 0
 		}
 		if lost := o.audits[item].Stock.LostUpdates(); lost > 0 || -lost > most {
-			return fmt.Sprintf("item %d has %d lost updates, and killed buyers explain %d to 0", item+1, lost, -most)
+			return message.Newf("item %d has %d lost updates, and killed buyers explain %d to 0", item+1, lost, -most)
 		}
 	}
-	return ""
+	return message.Message{}
 }
 
 // judgeSale fills in the sums over all items, and the worst of their verdicts.

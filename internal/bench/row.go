@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
+	"oversell/internal/message"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -320,29 +320,27 @@ func (r *run) unguarded() bool {
 // expect compares the row with the catalog's expectation.
 func (r *run) expect(row *report.Row, o outcome) {
 	e, known := r.strategy.Expect(r.expectation(row.Keeper))
+	var differs message.Message
 	switch {
 	case known && e.Undecided:
 		row.Undecided = true
 	case o.notInjected != nil:
-		row.Differs = fmt.Sprintf("the fault was not injected: %v", o.notInjected)
+		differs = message.Newf("the fault was not injected: %v", o.notInjected)
 	case !known:
-		row.Differs = "the catalog has no expectation for this case"
+		differs = message.Text("the catalog has no expectation for this case")
 	default:
 		if r.cfg.Rate > 0 && r.cond != catalog.Failover || r.cfg.many() {
 			e = gently(e)
 		}
-		row.Differs = e.Check(catalog.Outcome{Verdict: row.Verdict, MaxHolders: row.MaxHolders, Loads: row.DBLoads})
-		if row.Differs == "" && row.Verdict == figures.Drift && r.cfg.many() && r.cond == catalog.Crash {
-			row.Differs = r.unexplained(o, e.MaxHolders == 1)
+		differs = e.Check(catalog.Outcome{Verdict: row.Verdict, MaxHolders: row.MaxHolders, Loads: row.DBLoads})
+		if differs.String() == "" && row.Verdict == figures.Drift && r.cfg.many() && r.cond == catalog.Crash {
+			differs = r.unexplained(o, e.MaxHolders == 1)
 		}
 	}
-	// No strategy may tell buyers something untrue, even if it may oversell.
-	if untrue := row.Untrue(); untrue != "" {
+	untrue := row.Untrue()
+	row.Differ(message.Join("%v; %v", differs, untrue))
+	if untrue.String() != "" { // no strategy may tell buyers something untrue, even if it may oversell
 		row.Undecided = false
-		if row.Differs != "" {
-			untrue = row.Differs + "; " + untrue
-		}
-		row.Differs = untrue
 	}
 }
 

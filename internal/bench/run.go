@@ -140,7 +140,7 @@ func (b *runner) run(ctx context.Context, of Case) (r Result, err error) {
 		r.Seed = cfg.Seed
 	}
 	r.Row, err = b.row(ctx, cfg, strategy, of)
-	r.Final = cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue() != ""
+	r.Final = cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue().String() != ""
 	return r, err
 }
 

@@ -80,7 +80,7 @@ func TestKilledBuyersExplainWhatTheyTook(t *testing.T) {
 		}
 		o.items[tt.item].unknown = tt.cutOff
 		o.audits[tt.item].Remaining += tt.lost
-		if got := r.unexplained(o, tt.locked); (got == "") != tt.want {
+		if got := r.unexplained(o, tt.locked).String(); (got == "") != tt.want {
 			t.Errorf("%s: %q", tt.name, got)
 		}
 	}

@@ -78,7 +78,8 @@ func TestCatalogExpects(t *testing.T) {
 		}
 		for _, verdict := range append(verdicts{sold, figures.Stuck}, tt.accepted...) {
 			want := slices.Contains(tt.accepted, verdict)
-			if got := e.Check(catalog.Outcome{Verdict: verdict, MaxHolders: 1, Loads: tt.loads}) == ""; got != want {
+			wrong := e.Check(catalog.Outcome{Verdict: verdict, MaxHolders: 1, Loads: tt.loads})
+			if got := wrong.String() == ""; got != want {
 				t.Errorf("%s, %+v: %s is accepted: %v, want %v", tt.strategy, tt.c, verdict, got, want)
 			}
 		}
@@ -111,12 +112,12 @@ func TestKindsFit(t *testing.T) {
 
 func TestCheckNamesEveryDifference(t *testing.T) {
 	e := catalog.Expectation{Verdicts: []figures.Verdict{figures.OK}, MaxHolders: 1, MinLoads: 2, MaxLoads: 3}
-	if wrong := e.Check(catalog.Outcome{Verdict: figures.OK, MaxHolders: 1, Loads: 2}); wrong != "" {
+	if wrong := e.Check(catalog.Outcome{Verdict: figures.OK, MaxHolders: 1, Loads: 2}); wrong.String() != "" {
 		t.Errorf("the expected outcome was refused: %s", wrong)
 	}
 	wrong := e.Check(catalog.Outcome{Verdict: figures.Drift, MaxHolders: 2, Loads: 4})
 	want := "verdict drift instead of ok, 2 holders at once instead of at most 1, 4 loads instead of at most 3"
-	if wrong != want {
+	if wrong.String() != want {
 		t.Errorf("got %q, want %q", wrong, want)
 	}
 }

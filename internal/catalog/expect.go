@@ -1,12 +1,11 @@
 package catalog
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"oversell/internal/figures"
+	"oversell/internal/message"
 )
 
 // Expectation is the expected outcome of a run. A run differs from it if a lock that should hold
@@ -29,33 +28,34 @@ type Outcome struct {
 	Loads      int64
 }
 
-// Check returns "" if o is as expected, and otherwise the differences.
-func (e Expectation) Check(o Outcome) string {
+// Check returns an empty message if o is as expected, and otherwise the differences.
+func (e Expectation) Check(o Outcome) message.Message {
 	if e.Undecided {
-		return ""
+		return message.Message{}
 	}
-	var wrong []string
+	var wrong []message.Message
+	differ := func(format string, args ...any) { wrong = append(wrong, message.Newf(format, args...)) }
 	if !slices.Contains(e.Verdicts, o.Verdict) {
-		wrong = append(wrong, fmt.Sprintf("verdict %s instead of %s", o.Verdict, e.verdicts()))
+		differ("verdict %s instead of %s", message.Text(string(o.Verdict)), e.verdicts())
 	}
 	if e.MaxHolders > 0 && o.MaxHolders > e.MaxHolders {
-		wrong = append(wrong, fmt.Sprintf("%d holders at once instead of at most %d", o.MaxHolders, e.MaxHolders))
+		differ("%d holders at once instead of at most %d", o.MaxHolders, e.MaxHolders)
 	}
 	if o.Loads < e.MinLoads {
-		wrong = append(wrong, fmt.Sprintf("%d loads instead of at least %d", o.Loads, e.MinLoads))
+		differ("%d loads instead of at least %d", o.Loads, e.MinLoads)
 	}
 	if e.MaxLoads > 0 && o.Loads > e.MaxLoads {
-		wrong = append(wrong, fmt.Sprintf("%d loads instead of at most %d", o.Loads, e.MaxLoads))
+		differ("%d loads instead of at most %d", o.Loads, e.MaxLoads)
 	}
-	return strings.Join(wrong, ", ")
+	return message.Join("%v, %v", wrong...)
 }
 
-func (e Expectation) verdicts() string {
-	names := make([]string, len(e.Verdicts))
+func (e Expectation) verdicts() message.Message {
+	names := make([]message.Message, len(e.Verdicts))
 	for i, v := range e.Verdicts {
-		names[i] = string(v)
+		names[i] = message.Text(string(v))
 	}
-	return strings.Join(names, " or ")
+	return message.Join("%v or %v", names...)
 }
 
 // The expected outcomes of a sale.

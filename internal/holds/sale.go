@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
+	"oversell/internal/message"
 	"oversell/internal/stock"
 )
 
@@ -52,7 +53,7 @@ func (s *Service) item(ctx context.Context, sku string) (item stock.Item, err er
 		return db.Where("sku = ?", sku).Take(&item)
 	}, "reading item %s", sku)
 	if errors.Is(err, gorm.ErrRecordNotFound) {
-		err = fmt.Errorf("%w: %s", stock.ErrUnknownItem, sku)
+		err = message.Errorf("%w: %s", stock.ErrUnknownItem, sku)
 	}
 	return item, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"gorm.io/gorm"
 
+	"oversell/internal/message"
 	"oversell/internal/stock"
 )
 
@@ -149,7 +150,7 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 		err = NotHeldError{h.Status}
 	}
 	if err != nil {
-		return Hold{}, fmt.Errorf("holding %d of %s: %w", a.Quantity, a.SKU, err)
+		return Hold{}, message.Errorf("holding %d of %s: %w", a.Quantity, a.SKU, err)
 	}
 	return h, nil
 }

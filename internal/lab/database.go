@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/fault"
+	"oversell/internal/message"
 )
 
 // Database is a database for one cell.
@@ -122,7 +123,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 	text := w.names.statement(p.Name, s, w.database.server.TablePrefix)
 	planned := p.fault(0, fault.NewCommand("SQL", s.Text))
 	if planned != nil && planned.text != "" {
-		w.trace.add(p.Name, Fault, planned.text+": "+text)
+		w.Trace(p.Name, Fault, "%s: %s", message.Text(planned.text), text)
 	}
 	e := w.trace.begin(p.Name, text)
 	var refused error // error from the database
@@ -132,7 +133,7 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 		refused = err
 		text := w.names.value(reply.String())
 		if err != nil {
-			text = "(" + Brief(err) + ")"
+			text = "(" + Brief(err).String() + ")"
 		}
 		w.trace.change(e, func(e *Event) { e.Reply, e.Until = text, w.trace.ms() })
 		return fault.Value("+\r\n"), err

@@ -2,9 +2,9 @@ package lab
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
+
+	"oversell/internal/message"
 )
 
 // A Claim checks that something happened in a cell. Only if all claims are true can the outcome be
@@ -53,33 +53,34 @@ func (w *World) examined(s Scenario, v Verdict) Verdict {
 	}
 	for _, p := range w.actors() {
 		if missing := p.missingFault(); missing != "" {
-			return w.undecided("no command matched the fault: " + missing)
+			return w.undecided(message.Newf("no command matched the fault: %s", message.Text(missing)))
 		}
 	}
 	if v.Outcome == Breaks {
 		return v
 	}
 	for _, c := range s.Requires {
-		if missing := w.missing(c); missing != "" {
+		if missing, ok := w.check(c); !ok {
 			return w.undecided(missing)
 		}
 	}
 	return v
 }
 
-func (w *World) missing(c Claim) (why string) {
+// check reports whether a claim is true, and otherwise why not.
+func (w *World) check(c Claim) (why message.Message, ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			why = failed(r).Note
 		}
 	}()
 	c(w)
-	return ""
+	return why, true
 }
 
-func (w *World) undecided(missing string) Verdict {
+func (w *World) undecided(missing message.Message) Verdict {
 	w.trace.acquit()
-	v := Unknown.Because("%s", "the cell is not decided: "+missing)
+	v := Unknown.Because("the cell is not decided: %s", missing)
 	w.trace.add("", Note, v.Note)
 	return v
 }
@@ -144,7 +145,7 @@ func (w *World) enters(who string) (others []string) {
 	}
 	w.inside = append(w.inside, who)
 	if len(others) > 0 {
-		w.overlaps = append(w.overlaps, fmt.Sprintf("%s took the lock while %s held it", who, list(others)))
+		w.overlaps = append(w.overlaps, message.Newf("%s took the lock while %s held it", who, list(others)))
 	}
 	return others
 }
@@ -168,7 +169,7 @@ func (w *World) loses(who string) {
 }
 
 // Overlaps returns a sentence for each time that two actors had the lock at once.
-func (w *World) Overlaps() []string {
+func (w *World) Overlaps() []message.Message {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.overlaps)
@@ -178,20 +179,25 @@ func (w *World) Overlaps() []string {
 func (w *World) Exclusive() Verdict {
 	if overlaps := w.Overlaps(); len(overlaps) > 0 {
 		w.trace.judge()
-		return Breaks.Because("%s", overlaps[0])
+		return Verdict{Breaks, overlaps[0]}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Holds.Because("a mutex would allow the same order; steps: %d", w.steps)
 }
 
-func list(names []string) string {
-	last := len(names) - 1
-	switch last {
-	case -1:
-		return "nobody"
-	case 0:
-		return names[0]
+// list returns names as part of a sentence, such as "A, B and C".
+func list(names []string) message.Message {
+	if len(names) == 0 {
+		return message.Text("nobody")
 	}
-	return strings.Join(names[:last], ", ") + " and " + names[last]
+	var all any = names[0]
+	last := len(names) - 1
+	if last == 0 {
+		return message.Text(names[0])
+	}
+	for _, name := range names[1:last] {
+		all = message.Newf("%s, %s", all, name)
+	}
+	return message.Newf("%s and %s", all, names[last])
 }

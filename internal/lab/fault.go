@@ -51,7 +51,7 @@ func (p *Process) LoseReply(match Match) {
 		p.Inject(match, 1, "the connection breaks before the reply arrives", loseReply)
 		return
 	}
-	p.w.trace.add(p.Name, Fault, "the connection breaks before the next reply arrives")
+	p.w.Trace(p.Name, Fault, "the connection breaks before the next reply arrives")
 	p.member.each((*fault.Relay).LoseReply)
 }
 
@@ -63,7 +63,7 @@ func (p *Process) LoseQuestion(spare bool) (mend func()) {
 		p.Inject(AnyCommand, 1, "the connection breaks before Redis sees it", Drop).Spare = spare
 		return func() {}
 	}
-	p.w.trace.add(p.Name, Fault, "the connection breaks before the next request arrives")
+	p.w.Trace(p.Name, Fault, "the connection breaks before the next request arrives")
 	p.member.each((*fault.Relay).Cut)
 	return func() { p.member.each((*fault.Relay).Restore) }
 }
@@ -77,7 +77,7 @@ func (p *Process) Delay() (under <-chan struct{}, letGo func()) {
 		p.Inject(AnyCommand, 1, "its reply is delayed", late.After)
 		return late.Parked, late.Release
 	}
-	p.w.trace.add(p.Name, Fault, "everything that it sends and receives is delayed")
+	p.w.Trace(p.Name, Fault, "everything that it sends and receives is delayed")
 	p.member.each((*fault.Relay).Hole)
 	now := make(chan struct{})
 	close(now)

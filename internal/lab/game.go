@@ -3,7 +3,6 @@ package lab
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"oversell/internal/fault"
+	"oversell/internal/message"
 	"oversell/internal/naming"
 )
 
@@ -89,10 +89,19 @@ func (g *game) come(b *Shopper) {
 	g.w.Go(func() {
 		b.Run()
 		if b.Err != nil {
-			g.w.Note(b.Name, "buys nothing: %s", Brief(b.Err))
+			g.w.Note(b.Name, "buys nothing: %s", b.brief(b.Err))
 		}
 	})
 	g.settle()
+}
+
+// brief is like Brief, with names in place of keys and tokens.
+func (s *Shopper) brief(err error) message.Message {
+	said := Brief(err)
+	if text := s.w.names.value(said.String()); text != said.String() {
+		return message.Text(text)
+	}
+	return said
 }
 
 // opens sets the text of a command, and loads its script into Redis, so that the result does not
@@ -125,7 +134,7 @@ func (g *game) all(moves []Move) error {
 	for i, m := range moves {
 		from := g.w.trace.len()
 		if err := g.move(m); err != nil {
-			return fmt.Errorf("%w: move %d, %v: %w", ErrSchedule, i+1, m, err)
+			return Refuse("move %d, %v: %v", i+1, m, err)
 		}
 		g.lookForSelfWait()
 		g.w.trace.arrange(from, buyerName(m.Buyer))
@@ -167,33 +176,30 @@ func (g *game) move(m Move) error {
 func (s *Shopper) lacks(n, there int) error {
 	switch there {
 	case 0:
-		return fmt.Errorf("%s has nothing to send: it is %s", s.Name, s.status())
+		return message.Errorf("%s has nothing to send: it is %s", s.Name, message.Text(string(s.status())))
 	case 1:
-		return fmt.Errorf("%s has one command to send, and no command %d", s.Name, n)
+		return message.Errorf("%s has one command to send, and no command %d", s.Name, n)
 	}
-	return fmt.Errorf("%s has %d commands to send, and no command %d", s.Name, there, n)
+	return message.Errorf("%s has %d commands to send, and no command %d", s.Name, there, n)
 }
 
 func (s *Shopper) able(a Action) error {
-	steps, why := a == Step || a == Lose, ""
-	switch status := s.status(); {
+	steps, status := a == Step || a == Lose, s.status()
+	switch {
 	case status == Dead:
-		why = "is dead"
+		return message.Errorf("%s is dead", s.Name)
 	case !steps && status == Outside:
-		why = "has not arrived yet"
+		return message.Errorf("%s has not arrived yet", s.Name)
 	case steps && s.isFrozen():
-		why = "is frozen"
+		return message.Errorf("%s is frozen", s.Name)
 	case a == Thaw && !s.isFrozen():
-		why = "is not frozen"
+		return message.Errorf("%s is not frozen", s.Name)
 	case a == Freeze && s.isFrozen():
-		why = "is frozen already"
+		return message.Errorf("%s is frozen already", s.Name)
 	case !steps && a != Thaw && status == Done:
-		why = "is done"
+		return message.Errorf("%s is done", s.Name)
 	}
-	if why == "" {
-		return nil
-	}
-	return errors.New(s.Name + " " + why)
+	return nil
 }
 
 // pass lets time pass. Renewals need no move: each is sent when its timer fires, unless its process
@@ -240,7 +246,7 @@ func (g *game) changed(actor string, before, after lockState) {
 		return
 	}
 	if holder := g.w.names.holder(before.value); holder != "" && holder != actor {
-		g.find(ForeignDelete, actor, fmt.Sprintf("%s deleted the lock of %s", actor, holder))
+		g.find(ForeignDelete, actor, "%s deleted the lock of %s", actor, holder)
 	}
 }
 
@@ -254,7 +260,7 @@ func (g *game) lookForSelfWait() {
 	for _, b := range g.buyers {
 		if !b.selfWaits && b.isInside() && b.status() == Asleep && g.w.names.holder(g.w.look().value) == b.Name {
 			b.selfWaits = true
-			g.find(SelfWait, b.Name, b.Name+" waits for its own lock")
+			g.find(SelfWait, b.Name, "%s waits for its own lock", b.Name)
 		}
 	}
 }
@@ -266,10 +272,10 @@ func (g *game) saw(b *Shopper, m moment) {
 		g.entered(b)
 	case refused:
 		g.find(Refused, b.Name,
-			fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token came first", b.Name))
+			"the stock refused %s: a later holder with a greater fencing token came first", b.Name)
 	case wrote:
 		if n := g.shop.sold() + 1; n > g.shop.initial {
-			g.find(Oversold, b.Name, fmt.Sprintf("%s sells unit %d of %d", b.Name, n, g.shop.initial))
+			g.find(Oversold, b.Name, "%s sells unit %d of %d", b.Name, n, g.shop.initial)
 		}
 	}
 	g.shop.saw(b.Process, m)
@@ -277,15 +283,16 @@ func (g *game) saw(b *Shopper, m moment) {
 
 // find records a finding. The trace shows an overlap or a refused write only as a note, because it
 // may be harmless.
-func (g *game) find(kind FindingKind, actor, text string) {
+func (g *game) find(kind FindingKind, actor, format string, args ...any) {
 	mark := Break
 	if kind == Overlap || kind == Refused {
 		mark = Note
 	}
-	g.w.trace.add(actor, mark, text)
+	said := message.Newf(format, args...)
+	g.w.trace.add(actor, mark, said)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.findings = append(g.findings, Finding{At: g.w.trace.ms(), Kind: kind, Actor: actor, Text: text})
+	g.findings = append(g.findings, Finding{g.w.trace.ms(), kind, actor, said.String(), said})
 }
 
 // entered records an Overlap if b enters the section with a lock while other buyers are in it.
@@ -294,12 +301,12 @@ func (g *game) entered(b *Shopper) {
 		return
 	}
 	others := g.inside(b)
-	text := "%s got the lock while %s still relied on it"
-	if !g.w.Subject.InRedis() {
-		text = "%s got the lock of its own process while %s had another one"
-	}
-	if len(others) > 0 {
-		g.find(Overlap, b.Name, fmt.Sprintf(text, b.Name, list(others)))
+	switch {
+	case len(others) == 0:
+	case g.w.Subject.InRedis():
+		g.find(Overlap, b.Name, "%s got the lock while %s still relied on it", b.Name, list(others))
+	default:
+		g.find(Overlap, b.Name, "%s got the lock of its own process while %s had another one", b.Name, list(others))
 	}
 }
 
@@ -419,7 +426,7 @@ func (q Question) Answer() (State, error) {
 // and lets all buyers go on, to see which are never served. For the other goals, Play is enough.
 func PlayFor(sc Schedule, goal Goal) (State, error) {
 	if goal != "" && !slices.Contains(Goals(), goal) {
-		return State{}, fmt.Errorf("%w: unknown goal %s", ErrSchedule, shorten(string(goal)))
+		return State{}, Refuse("unknown goal %s", shorten(string(goal)))
 	}
 	st, err := Play(sc)
 	if err != nil || goal != GoalStuck {
@@ -431,12 +438,13 @@ func PlayFor(sc Schedule, goal Goal) (State, error) {
 	}
 	if len(waiting) > 0 {
 		st.Reached, st.Unserved = append(st.Reached, GoalStuck), waiting
-		text := list(waiting) + " would wait forever"
+		said := message.Newf("%s would wait forever", list(waiting))
 		if st.Lock.Redis != "" && st.Lock.Redis != "free" && st.Lock.TTL == nil {
-			text = "nobody can take this lock any more: it never expires"
+			said = message.Text("nobody can take this lock any more: it never expires")
 		}
-		st.Findings = append(st.Findings, Finding{At: st.Now, Kind: Unserved, Actor: waiting[0], Text: text})
-		st.Trace = append(st.Trace, Event{At: st.Now, Actor: waiting[0], Kind: Break, Text: text})
+		st.Findings = append(st.Findings, Finding{st.Now, Unserved, waiting[0], said.String(), said})
+		st.Trace = append(st.Trace,
+			Event{At: st.Now, Actor: waiting[0], Kind: Break, Text: said.String(), Message: said})
 	}
 	return st, nil
 }

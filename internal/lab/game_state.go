@@ -3,12 +3,12 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"oversell/internal/message"
 	"oversell/internal/stock"
 )
 
@@ -34,8 +34,9 @@ type State struct {
 
 // Judgment is the verdict on a schedule so far.
 type Judgment struct {
-	Outcome  Standing `json:"outcome"`
-	Sentence string   `json:"sentence"`
+	Outcome  Standing        `json:"outcome"`
+	Sentence string          `json:"sentence"`
+	Message  message.Message `json:"message,omitzero"` // Sentence, to be translated
 }
 
 // Standing says whether a schedule has won, may still win, or is over.
@@ -104,6 +105,8 @@ type Player struct {
 	Result Result    `json:"result,omitempty"`   // once done
 	Error  string    `json:"error,omitempty"`    // once done: the reason why it has not bought
 	Next   []Pending `json:"pending"`
+
+	Message message.Message `json:"message,omitzero"` // Says, to be translated
 }
 
 // Pending is a command that a buyer has sent and Redis has not received.
@@ -131,10 +134,11 @@ const (
 
 // Finding is something that went wrong, or that the stock prevented.
 type Finding struct {
-	At    float64     `json:"at_ms"`
-	Kind  FindingKind `json:"kind"`
-	Actor string      `json:"actor"`
-	Text  string      `json:"text"`
+	At      float64         `json:"at_ms"`
+	Kind    FindingKind     `json:"kind"`
+	Actor   string          `json:"actor"`
+	Text    string          `json:"text"`
+	Message message.Message `json:"message,omitzero"` // Text, to be translated
 }
 
 func (s *Shopper) status() Status {
@@ -227,9 +231,10 @@ func (s *Shopper) state() Player {
 		out.Result = resultOf(s.Err)
 	}
 	if out.Status == Done && s.Err != nil {
-		out.Error = s.w.names.value(Brief(s.Err))
+		out.Error = s.brief(s.Err).String()
 	}
-	out.Says = s.says(out)
+	out.Message = s.says(out)
+	out.Says = out.Message.String()
 	return out
 }
 
@@ -263,24 +268,26 @@ func resultOf(err error) Result {
 	return Failed
 }
 
-func (s *Shopper) says(p Player) string {
+func (s *Shopper) says(p Player) message.Message {
 	switch {
 	case p.Status == Outside:
-		return p.Name + " has not arrived yet"
+		return message.Newf("%s has not arrived yet", p.Name)
 	case p.Status == Waiting:
-		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, s.text(*s.waitsFor()))
+		return message.Newf("%s waits in Redis for the reply to %s", p.Name, s.text(*s.waitsFor()))
 	case p.Status == Asleep:
-		return p.Name + " sleeps before it tries again"
+		return message.Newf("%s sleeps before it tries again", p.Name)
 	case p.Status == Ready:
-		return fmt.Sprintf("%s is about to send %s", p.Name, p.Next[0].Text)
+		return message.Newf("%s is about to send %s", p.Name, p.Next[0].Text)
 	case p.Status == Frozen && len(p.Next) > 0:
-		return fmt.Sprintf("%s is frozen, and was about to send %s", p.Name, p.Next[0].Text)
-	case p.Status != Done:
-		return fmt.Sprintf("%s is %s", p.Name, p.Status)
+		return message.Newf("%s is frozen, and was about to send %s", p.Name, p.Next[0].Text)
+	case p.Status == Frozen:
+		return message.Newf("%s is frozen", p.Name)
+	case p.Status == Dead:
+		return message.Newf("%s is dead", p.Name)
 	case p.Result == Bought:
-		return p.Name + " has bought a unit"
+		return message.Newf("%s has bought a unit", p.Name)
 	}
-	return fmt.Sprintf("%s has bought nothing: %s", p.Name, p.Error)
+	return message.Newf("%s has bought nothing: %s", p.Name, s.brief(s.Err))
 }
 
 func (g *game) can() []string {
@@ -321,43 +328,46 @@ func (g *game) alive() bool {
 }
 
 func (g *game) verdict(st State) Judgment {
-	sentence := fmt.Sprintf("units sold: %d of %d", st.Sale.Sold, st.Sale.Initial)
+	said := message.Newf("units sold: %d of %d", st.Sale.Sold, st.Sale.Initial)
+	more := func(next message.Message) { said = message.Newf("%s; %s", said, next) }
 	if st.Sale.Over > 0 {
-		sentence += g.why(st)
+		for _, said := range lostUpdates(st) {
+			more(said)
+		}
 	}
 	for _, f := range st.Findings {
 		if f.Kind == ForeignDelete || f.Kind == SelfWait {
-			sentence += "; " + f.Text
+			more(f.Message)
 		}
 	}
 	if st.Sale.Missing > 0 && !g.alive() {
-		sentence += fmt.Sprintf("; the stock is down by %d more, for which there is no order", st.Sale.Missing)
+		more(message.Newf("the stock is down by %d more, for which there is no order", st.Sale.Missing))
 	}
+	outcome := Over
 	switch {
 	case st.Sale.Over > 0:
-		return Judgment{Won, sentence}
+		outcome = Won
 	case g.alive():
-		return Judgment{Open, sentence}
+		outcome = Open
 	}
-	return Judgment{Over, sentence}
+	return Judgment{outcome, said.String(), said}
 }
 
-// why returns a text that names the buyers that wrote the same stock because they had read the same
-// value.
-func (g *game) why(st State) string {
+// lostUpdates returns sentences that name the buyers that wrote the same stock because they had read
+// the same value.
+func lostUpdates(st State) (all []message.Message) {
 	wrote := make(map[int64][]string)
 	for _, p := range st.Players {
 		if p.Wrote != nil {
 			wrote[*p.Wrote] = append(wrote[*p.Wrote], p.Name)
 		}
 	}
-	text := ""
 	for _, left := range slices.Backward(slices.Sorted(maps.Keys(wrote))) {
 		if names := wrote[left]; len(names) > 1 {
-			text += fmt.Sprintf("; %s each read %d, and wrote %d", list(names), left+1, left)
+			all = append(all, message.Newf("%s each read %d, and wrote %d", list(names), left+1, left))
 		}
 	}
-	return text
+	return all
 }
 
 func (g *game) keys() []Key {
@@ -383,7 +393,10 @@ func (g *game) events() []Event {
 		if killed[e.Actor] && e.Kind != Command && e.Kind != Break {
 			continue
 		}
-		e.Text, e.Reply = g.w.names.value(e.Text), g.w.names.value(e.Reply)
+		if e.Reply = g.w.names.value(e.Reply); e.Kind == Command {
+			e.Text = g.w.names.value(e.Text)
+			e.Message = message.Text(e.Text)
+		}
 		out = append(out, e)
 		killed[e.Actor] = killed[e.Actor] || e.Kind == Fault && e.Text == "killed"
 	}

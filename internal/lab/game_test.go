@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/message"
+	"oversell/internal/page/texts"
 )
 
 // played returns the state after the moves in text, which must be possible.
@@ -347,5 +350,64 @@ func TestOnlyWhoIsNeverServedIsStuck(t *testing.T) {
 	}
 	if _, err := PlayFor(Schedule{Strategy: "none", Buyers: 2}, "victory"); !errors.Is(err, ErrSchedule) {
 		t.Errorf("an unknown goal: %v", err)
+	}
+}
+
+var word = regexp.MustCompile(`[a-z]{2,}`)
+
+// Every sentence about a schedule, and every refusal of one, has a Chinese translation, except for
+// commands and the errors of programs.
+func TestSchedulesAreToldInChinese(t *testing.T) {
+	chinese, err := texts.Read("zh.told")
+	if err != nil {
+		t.Fatal(err)
+	}
+	untold := make(map[string]bool)
+	tell := func(english string, said message.Message) {
+		if said.IsZero() {
+			said = message.Text(english)
+		}
+		said.Translate(func(format string) string {
+			if chinese[format] == "" && word.MatchString(format) && !strings.HasSuffix(format, "EOF") {
+				untold[format] = true
+			}
+			return format
+		})
+	}
+	for i, strategy := range Levels() {
+		for seed := range uint64(backendtest.Times(3, 12)) {
+			s := walk(t, strategy, 2+i%2, 14, seed)
+			tell(s.Verdict.Sentence, s.Verdict.Message)
+			for _, p := range s.Players {
+				tell(p.Says, p.Message)
+			}
+			for _, f := range s.Findings {
+				tell(f.Text, f.Message)
+			}
+			for _, e := range s.Trace {
+				if e.Kind != Command {
+					tell(e.Text, e.Message)
+				}
+			}
+		}
+	}
+	for _, moves := range []string{"x", "C", "A9", "A.A2", "tA", "A.tA", "A.fA.A", "A.fA.fA", "A.kA.A", "fA",
+		strings.Repeat("A.", MaxMoves) + "A", strings.Repeat("p60000.", 5) + "p60000", "A.B.A.B.A", "A.B.A.B.fA"} {
+		_, err := Question{Strategy: "none", Buyers: 2, Moves: moves}.Answer()
+		why, refused := Refusal(err)
+		if !refused || why.String() == "" {
+			t.Errorf("%s: %v", moves, err)
+		}
+		tell(why.String(), why)
+	}
+	for _, q := range []Question{
+		{Strategy: "v99", Buyers: 2}, {Strategy: "none"}, {Strategy: "none", Buyers: 2, Goal: "x"},
+	} {
+		_, err := q.Answer()
+		why, _ := Refusal(err)
+		tell(why.String(), why)
+	}
+	for format := range untold {
+		t.Errorf("not translated: %s", format)
 	}
 }

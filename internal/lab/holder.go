@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"oversell/internal/guard"
+	"oversell/internal/message"
 )
 
 // Holder is one caller in a process, with its handle on the lock. Its actions are recorded.
@@ -176,17 +177,17 @@ func (h *Holder) acquired() bool {
 	if l, ok := h.lock.(contextual); ok && h.depth == 0 {
 		if work = l.Context(w.ctx); work.Err() != nil {
 			h.void = true
-			w.trace.add(h.Name, Lost, "is told at once that the lock is lost: "+Brief(context.Cause(work)))
+			w.Trace(h.Name, Lost, "is told at once that the lock is lost: %s", Brief(context.Cause(work)))
 			return false
 		}
 	}
 	others := w.enters(h.Name)
 	h.depth++
-	text := "has the lock"
-	if h.depth > 1 {
-		text = fmt.Sprintf("has the lock %d times", h.depth)
+	if h.depth == 1 {
+		w.Trace(h.Name, Hold, "has the lock")
+	} else {
+		w.Trace(h.Name, Hold, "has the lock %d times", h.depth)
 	}
-	w.trace.add(h.Name, Hold, text)
 	if len(others) > 0 {
 		w.trace.overlap(h.Name, others)
 	}
@@ -211,7 +212,7 @@ func (h *Holder) lost(told chan struct{}, cause error) {
 	}
 	h.depth = 0
 	h.p.w.loses(h.Name)
-	h.p.w.trace.add(h.Name, Lost, "is told that the lock is lost: "+Brief(cause))
+	h.p.w.Trace(h.Name, Lost, "is told that the lock is lost: %s", Brief(cause))
 	close(told)
 }
 
@@ -233,7 +234,7 @@ func (h *Holder) Done() {
 	h.depth--
 	h.p.w.leaves(h.Name)
 	if h.depth == 0 {
-		h.p.w.trace.add(h.Name, Release, "no longer needs the lock")
+		h.p.w.Trace(h.Name, Release, "no longer needs the lock")
 	}
 }
 
@@ -245,7 +246,7 @@ func (h *Holder) end() {
 	}
 	h.depth = 0
 	h.p.w.loses(h.Name)
-	h.p.w.trace.add(h.Name, Release, "is dead")
+	h.p.w.Trace(h.Name, Release, "is dead")
 }
 
 // Unlock releases the lock.
@@ -302,16 +303,19 @@ func (h *Holder) TokenAfter(ctx context.Context, seen int64) (int64, error) {
 }
 
 // Brief returns the text of an error as one line, shortened if it is long.
-func Brief(err error) string {
+func Brief(err error) message.Message {
 	if err == nil {
-		return "nothing"
+		return message.Text("nothing")
 	}
 	text := []rune(strings.ReplaceAll(err.Error(), "\n", "; "))
 	const most = 160
 	if len(text) > most {
-		return string(text[:most]) + "…"
+		return message.Text(string(text[:most]) + "…")
 	}
-	return string(text)
+	if said := message.Of(err); said.String() == string(text) {
+		return said
+	}
+	return message.Text(string(text))
 }
 
 // About returns the text of a duration, rounded to milliseconds.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"oversell/internal/fault"
+	"oversell/internal/message"
 )
 
 // Key is a key in Redis.
@@ -227,7 +228,7 @@ func (w *World) alone(do func()) {
 	select {
 	case w.turn <- struct{}{}:
 	case <-w.ctx.Done():
-		panic(stuck{"interrupted"})
+		panic(stuck{message.Text("interrupted")})
 	}
 	defer func() { <-w.turn }()
 	do()

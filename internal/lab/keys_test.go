@@ -63,7 +63,7 @@ func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	defer w.close()
 	w.play(sc.Run, virtualLimit)
 	w.Settle()
-	w.alone(func() { w.show(w.trace.add("", Note, "over")) })
+	w.alone(func() { w.show(w.Trace("", Note, "over")) })
 	at, events := w.trace.ms(), w.trace.events()
 	has := make(map[string]Key)
 	for _, space := range w.spaces {
@@ -239,7 +239,7 @@ func TestLookThatFails(t *testing.T) {
 				_ = rdb.Get(w.ctx, w.lockKey).Err()
 				return Holds.Because("it is over")
 			}, virtualLimit)
-			if v.Outcome != Unknown || !strings.Contains(v.Note, "could not be read") {
+			if v.Outcome != Unknown || !strings.Contains(v.Note.String(), "could not be read") {
 				t.Errorf("broken at %d: %v", n, v)
 			}
 			var got []string

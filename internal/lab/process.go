@@ -16,6 +16,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
+	"oversell/internal/message"
 )
 
 // Process is an actor. To Redis it looks like a separate process: it has its own connections, into
@@ -186,8 +187,8 @@ func (p *Process) passage(ctx context.Context) error {
 
 // suffer records a fault, changes the process, and calls relays for each of its connections to a
 // service.
-func (p *Process) suffer(text string, change func(), relays func(*fault.Relay)) {
-	p.w.trace.add(p.Name, Fault, text)
+func (p *Process) suffer(what message.Message, change func(), relays func(*fault.Relay)) {
+	p.w.trace.add(p.Name, Fault, what)
 	p.mu.Lock()
 	change()
 	p.mu.Unlock()
@@ -198,7 +199,7 @@ func (p *Process) suffer(text string, change func(), relays func(*fault.Relay)) 
 // that its lock is lost. Commands already on their way arrive. The other timers of the process keep
 // running.
 func (p *Process) Freeze() {
-	p.suffer("stopped", func() { p.frozen = make(chan struct{}) }, (*fault.Relay).Hole)
+	p.suffer(message.Text("stopped"), func() { p.frozen = make(chan struct{}) }, (*fault.Relay).Hole)
 }
 
 // Thaw resumes the process if it is frozen.
@@ -208,7 +209,7 @@ func (p *Process) Thaw() {
 	if p.frozen == nil {
 		return
 	}
-	p.w.trace.add(p.Name, Fault, "goes on")
+	p.w.Trace(p.Name, Fault, "goes on")
 	close(p.frozen)
 	p.frozen = nil
 	p.member.each((*fault.Relay).Restore)
@@ -245,18 +246,19 @@ func (p *Process) running() bool {
 
 // Cut drops everything that the process sends from now on. The process sees no error.
 func (p *Process) Cut() {
-	p.suffer("cut off from "+p.w.where()+": nothing arrives, nothing comes back", func() { p.cut = true },
-		(*fault.Relay).Hole)
+	p.suffer(p.w.ofServer("cut off from %s: nothing arrives, nothing comes back"),
+		func() { p.cut = true }, (*fault.Relay).Hole)
 }
 
 // Restore ends Cut and Refuse for everything that is sent from now on.
 func (p *Process) Restore() {
-	p.suffer("reaches "+p.w.where()+" again", func() { p.cut, p.refused = false, false }, (*fault.Relay).Restore)
+	p.suffer(p.w.ofServer("reaches %s again"),
+		func() { p.cut, p.refused = false, false }, (*fault.Relay).Restore)
 }
 
 // Refuse breaks the connections of the process and refuses new ones, as if the server were down.
 func (p *Process) Refuse() {
-	p.suffer(p.w.where()+" is away: connections are refused", func() {
+	p.suffer(p.w.ofServer("%s is away: connections are refused"), func() {
 		p.refused = true
 		for conn := range p.conns {
 			conn.Close()
@@ -267,7 +269,7 @@ func (p *Process) Refuse() {
 // Kill kills the process immediately, so that it cannot clean up.
 func (p *Process) Kill() {
 	var holders []*Holder
-	p.suffer("killed", func() {
+	p.suffer(message.Text(Killed), func() {
 		p.kill()
 		p.killed, holders = true, p.holders
 	}, (*fault.Relay).Cut)
@@ -329,7 +331,7 @@ func (w *World) command(l *link, cmd fault.Command, send func() (fault.Value, er
 	planned := p.fault(l.node, cmd)
 	var told *Event
 	if planned != nil && planned.text != "" {
-		told = w.trace.add(p.Name, Fault, planned.text+": "+text)
+		told = w.Trace(p.Name, Fault, "%s: %s", message.Text(planned.text), text)
 	}
 	e := w.trace.begin(p.Name, text)
 	execute := func() (fault.Value, error) { return w.execute(l, e, cmd, send) }

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"oversell/internal/message"
 )
 
 // Outcome is the result of a cell.
@@ -99,6 +101,8 @@ type Cell struct {
 	Expected Outcome `json:"expected"` // the outcome on record, or NoRecord
 	Note     string  `json:"note"`     // what decided the outcome, in one sentence
 	Trace    []Event `json:"trace"`
+
+	Message message.Message `json:"message,omitzero"` // Note, to be translated
 }
 
 // AsExpected reports whether the cell has the recorded outcome.
@@ -120,6 +124,9 @@ const (
 	Break   Kind = "break"   // the moment when the promise is broken
 )
 
+// Killed is the text of the Fault that kills the actor's process.
+const Killed = "killed"
+
 // Event is one moment of a cell's timeline.
 type Event struct {
 	At    float64 `json:"at_ms"`              // since the cell began
@@ -135,6 +142,8 @@ type Event struct {
 	// Keys are the keys that a command or a fault changed since an earlier event showed them. A ttl
 	// that has only run down is not a change.
 	Keys []Key `json:"keys,omitempty"`
+
+	Message message.Message `json:"message,omitzero"` // Text, to be translated
 
 	// LeftOut says that this event stands for commands that were left out. From the last command
 	// before this event on, the keys in Redis are not known.
@@ -226,21 +235,21 @@ func (s Scenario) whyNot(c Subject) string {
 // Verdict is the outcome of a cell and the reason for it.
 type Verdict struct {
 	Outcome Outcome
-	Note    string
+	Note    message.Message
 }
 
 // Because returns a verdict with this outcome and the reason for it.
 func (o Outcome) Because(format string, args ...any) Verdict {
-	return Verdict{o, fmt.Sprintf(format, args...)}
+	return Verdict{o, message.Newf(format, args...)}
 }
 
 // stuck is the value of the panic that ends a scenario if something that the scenario needs did not
 // happen. play recovers from the panic, and the outcome of the cell is Unknown.
-type stuck struct{ why string }
+type stuck struct{ why message.Message }
 
 // Need ends the scenario with the outcome Unknown unless ok.
 func Need(ok bool, format string, args ...any) {
 	if !ok {
-		panic(stuck{fmt.Sprintf(format, args...)})
+		panic(stuck{message.Newf(format, args...)})
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
+	"oversell/internal/message"
 )
 
 // Embedded is the value of Config.Redis for a Redis in this process that runs in virtual time.
@@ -185,7 +186,7 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 			watch := fleet.WatchStalls(ttl/tolerance, nil)
 			c, late := r.cell(ctx, on.server, i, ttl, ttl*realLimit)
 			if stalled := watch.Stop(); (stalled > 0 || late) && c.Outcome != NA {
-				c.Outcome, c.Note = Unknown, tooBusy+c.Note
+				c.conclude(Unknown.Because(tooBusy, c.Message))
 			}
 			if c.Outcome != Unknown || last {
 				r.done(i, c)
@@ -200,22 +201,23 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 	return left
 }
 
-const tooBusy = "this machine was too busy to keep the times: "
+const tooBusy = "this machine was too busy to keep the times: %s"
 
 // cell runs the i-th cell, and reports whether something in it was late.
 func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Duration) (c Cell, late bool) {
 	scenario, subject := r.at(i)
 	c = Cell{Anomaly: scenario.Name, Strategy: subject.Name, Expected: scenario.Expected(subject.Name)}
-	c.Note = scenario.whyNot(subject)
+	why := scenario.whyNot(subject)
 	switch {
-	case c.Note != "":
+	case why != "":
 	case scenario.Clocks && (s.service != nil || s.keepers()[0].jump == nil):
-		c.Expected, c.Note = NA, "the lab can set the clocks only of servers in memory"
+		c.Expected, why = NA, "the lab can set the clocks only of servers in memory"
 	case scenario.MySQL && !r.cfg.inMySQL():
-		c.Expected, c.Note = NA, "SQLite has one writer at a time, and no such snapshot: run it with -db local"
+		c.Expected, why = NA, "SQLite has one writer at a time, and no such snapshot: run it with -db local"
 	}
-	if c.Note != "" {
-		c.Outcome, c.Trace = NA, []Event{}
+	if why != "" {
+		c.conclude(Verdict{NA, message.Text(why)})
+		c.Trace = []Event{}
 		return c, false
 	}
 	w := newWorld(ctx, s, subject, ttl)
@@ -227,9 +229,14 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 		w.Sleep(w.TTL / tolerance)
 		return w.examined(scenario, v)
 	}, limit)
-	c.Outcome, c.Note, c.Trace = v.Outcome, v.Note, w.trace.events()
+	c.conclude(v)
+	c.Trace = w.trace.events()
 	w.close()
 	return c, w.late.Load()
+}
+
+func (c *Cell) conclude(v Verdict) {
+	c.Outcome, c.Note, c.Message = v.Outcome, v.Note.String(), v.Note
 }
 
 func (r *run) at(i int) (Scenario, Subject) {

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"oversell/internal/locks"
+	"oversell/internal/message"
 )
 
 // Schedule is the order of events while a few buyers, each in its own process, buy the last units
@@ -59,15 +59,27 @@ const (
 // error is meant for the author of the schedule.
 var ErrSchedule = errors.New("no schedule")
 
-// Refusal reports whether an error wraps ErrSchedule, and returns its text for the author of the
-// schedule, without the prefix that ErrSchedule adds.
-func Refusal(err error) (text string, refused bool) {
-	return strings.TrimPrefix(err.Error(), ErrSchedule.Error()+": "), errors.Is(err, ErrSchedule)
+// refusal is an error that wraps ErrSchedule.
+type refusal struct{ why message.Message }
+
+func (r refusal) Error() string { return ErrSchedule.Error() + ": " + r.why.String() }
+
+func (refusal) Unwrap() error { return ErrSchedule }
+
+// Refuse returns an error that wraps ErrSchedule, and says why.
+func Refuse(format string, args ...any) error { return refusal{message.Newf(format, args...)} }
+
+// Refusal reports whether Refuse made an error, and returns what it says to the author of the
+// schedule.
+func Refusal(err error) (why message.Message, refused bool) {
+	var r refusal
+	refused = errors.As(err, &r)
+	return r.why, refused
 }
 
-const moveForms = "allowed, with dots between them: A, B, C for a buyer's next command, " +
+const unknownMove = "move %d is %s (allowed, with dots between them: A, B, C for a buyer's next command, " +
 	"A2 for the second one it is about to send, lA or lA2 for the same with the reply lost, " +
-	"p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
+	"p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it)"
 
 // Levels returns the strategies that can be scheduled: all but the scripts, those of the database,
 // third-party locks, and locks on other servers. In a nested strategy, the work under the lock calls
@@ -87,13 +99,13 @@ func ParseMoves(text string) ([]Move, error) {
 	}
 	words := strings.SplitN(text, ".", MaxMoves+1)
 	if len(words) > MaxMoves {
-		return nil, fmt.Errorf("%w: at most %d moves are allowed", ErrSchedule, MaxMoves)
+		return nil, Refuse("at most %d moves are allowed", MaxMoves)
 	}
 	moves := make([]Move, len(words))
 	for i, word := range words {
 		m, ok := parseMove(word)
 		if !ok {
-			return nil, fmt.Errorf("%w: move %d is %s (%s)", ErrSchedule, i+1, shorten(word), moveForms)
+			return nil, Refuse(unknownMove, i+1, shorten(word))
 		}
 		moves[i] = m
 	}
@@ -172,22 +184,21 @@ func Units(buyers int) int { return buyers - 1 }
 // schedule is out of bounds.
 func (s Schedule) check() (Subject, error) {
 	if s.Buyers < 2 || s.Buyers > 3 {
-		return Subject{}, fmt.Errorf("%w: there can be 2 or 3 buyers, not %d", ErrSchedule, s.Buyers)
+		return Subject{}, Refuse("there can be 2 or 3 buyers, not %d", s.Buyers)
 	}
 	if len(s.Moves) > MaxMoves {
-		return Subject{}, fmt.Errorf("%w: at most %d moves are allowed", ErrSchedule, MaxMoves)
+		return Subject{}, Refuse("at most %d moves are allowed", MaxMoves)
 	}
 	var passed time.Duration
 	for i, m := range s.Moves {
 		passed += m.For
 		if m.Action != Pass && (m.Buyer < 0 || m.Buyer >= s.Buyers) {
-			return Subject{}, fmt.Errorf("%w: move %d, %v, is for a buyer that does "+
-				"not exist: there are %d", ErrSchedule,
+			return Subject{}, Refuse("move %d, %v, is for a buyer that does not exist: there are %d",
 				i+1, m, s.Buyers)
 		}
 		if m.For < 0 || m.For > MaxPass || passed > MaxSchedule {
-			return Subject{}, fmt.Errorf("%w: move %d, %v, lets too much time pass: at most %v at once, and %v in all",
-				ErrSchedule, i+1, m, MaxPass, MaxSchedule)
+			return Subject{}, Refuse("move %d, %v, lets too much time pass: at most %v at once, and %v in all",
+				i+1, m, MaxPass, MaxSchedule)
 		}
 	}
 	all := slices.Concat(Subjects(), nested(), []Subject{Yours()})
@@ -195,7 +206,7 @@ func (s Schedule) check() (Subject, error) {
 	if i >= 0 && slices.Contains(Levels(), s.Strategy) {
 		return all[i], nil
 	}
-	return Subject{}, fmt.Errorf("%w: unknown strategy %s (allowed: %s)", ErrSchedule, shorten(s.Strategy),
+	return Subject{}, Refuse("unknown strategy %s (allowed: %s)", shorten(s.Strategy),
 		strings.Join(Levels(), ", "))
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"oversell/internal/catalog"
+	"oversell/internal/message"
 )
 
 // server is the Redis that cells run on, together with the other servers of their subject's lock.
@@ -138,22 +139,22 @@ func (w *World) Servers() int { return len(w.keepers()) }
 func (w *World) Majority() int { return w.Servers()/2 + 1 }
 
 // ServerNames returns the names of the first n servers that keep the lock.
-func (w *World) ServerNames(n int) string {
+func (w *World) ServerNames(n int) message.Message {
 	if w.Servers() == 1 {
-		return "the server"
+		return message.Text("the server")
 	}
 	var names []string
 	for i := range n {
 		names = append(names, strconv.Itoa(i))
 	}
-	return "nodes " + list(names)
+	return message.Newf("nodes %s", list(names))
 }
 
 // LoseLock removes the lock, and the keys that its scripts keep beside it, from the first n servers
-// that keep the lock. The holder is not notified.
-func (w *World) LoseLock(n int, why string) {
+// that keep the lock. The holder is not notified. The format and its arguments say why.
+func (w *World) LoseLock(n int, format string, args ...any) {
 	w.alone(func() {
-		e := w.trace.add("", Fault, why)
+		e := w.Trace("", Fault, format, args...)
 		if s := w.server.service; s != nil {
 			place, err := s.First(w.ctx, w.lockKey)
 			Need(err == nil && place != "", "the holder's place was not found: %v", err)
@@ -180,9 +181,9 @@ func (w *World) LoseLock(n int, why string) {
 
 // LoseKeys removes all keys that the cell's commands have named, as if Redis had restarted without
 // them.
-func (w *World) LoseKeys(why string) {
+func (w *World) LoseKeys(format string, args ...any) {
 	w.alone(func() {
-		e := w.trace.add("", Fault, why)
+		e := w.Trace("", Fault, format, args...)
 		err := w.Side.Del(w.ctx, w.spaces[0].known()...).Err()
 		Need(err == nil, "the key could not be removed: %v", err)
 		w.show(e)
@@ -193,7 +194,7 @@ func (w *World) LoseKeys(why string) {
 // reply to TIME does not jump: miniredis's clock would stand still once it was set.
 func (w *World) JumpClocks(n int) {
 	w.alone(func() {
-		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(n)+" jumps ahead by "+About(w.TTL))
+		e := w.Trace("", Fault, "the clock of %s jumps ahead by %s", w.ServerNames(n), About(w.TTL))
 		for _, keeper := range w.server.keepers()[:n] {
 			keeper.jump(w.TTL)
 		}
@@ -205,7 +206,7 @@ func (w *World) JumpClocks(n int) {
 // next call.
 func (w *World) SetClocksBack(d time.Duration) {
 	w.alone(func() {
-		e := w.trace.add("", Fault, "the clock of "+w.ServerNames(w.Servers())+" is set back by "+About(d))
+		e := w.Trace("", Fault, "the clock of %s is set back by %s", w.ServerNames(w.Servers()), About(d))
 		for _, keeper := range w.server.keepers() {
 			keeper.back(d)
 		}

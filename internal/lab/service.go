@@ -7,6 +7,7 @@ import (
 
 	"oversell/internal/fault"
 	"oversell/internal/guard"
+	"oversell/internal/message"
 )
 
 // A Service is a server other than Redis that keeps locks. Its functions may be called
@@ -140,7 +141,7 @@ func (l recordedLock) record(call string) func(outcome func() string) {
 
 func outcomeOf(good string, err error) string {
 	if err != nil {
-		return Brief(err)
+		return Brief(err).String()
 	}
 	return good
 }
@@ -150,7 +151,18 @@ func (w *World) where() string {
 	case w.server.service != nil:
 		return w.server.service.Name
 	case len(w.server.nodes) > 0:
-		return "each node"
+		return eachNode
 	}
 	return "Redis"
+}
+
+const eachNode = "each node"
+
+// ofServer makes a sentence about the servers that keep the lock. A name can be an argument in every
+// language, but the words in eachNode cannot.
+func (w *World) ofServer(format string) message.Message {
+	if where := w.where(); where != eachNode {
+		return message.Newf(format, where)
+	}
+	return message.Text(fmt.Sprintf(format, eachNode))
 }

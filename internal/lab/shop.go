@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"oversell/internal/guard"
+	"oversell/internal/message"
 	"oversell/internal/stock"
 )
 
@@ -72,13 +73,13 @@ func (s *Shop) saw(p *Process, m moment) {
 	switch m {
 	case works:
 		w.enters(p.Name)
-		w.trace.add(p.Name, Hold, "is in the section")
+		w.Trace(p.Name, Hold, "is in the section")
 	case wrote:
 		w.Record(HasSold, p.Name)
 		w.Note(p.Name, "has sold a unit")
 	case leaves:
 		w.leaves(p.Name)
-		w.trace.add(p.Name, Release, "leaves the section")
+		w.Trace(p.Name, Release, "leaves the section")
 	}
 }
 
@@ -136,7 +137,7 @@ func (b *Buyer) sell(ctx context.Context, c stock.Counter) error {
 		}
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", errLost, context.Cause(ctx))
+		return message.Errorf("%w: %w", errLost, context.Cause(ctx))
 	}
 	if err := c.Set(context.WithoutCancel(ctx), left-1); err != nil {
 		return b.late(err)

@@ -2,11 +2,12 @@ package lab
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"oversell/internal/message"
 )
 
 // maxTrace is the length from which on a trace accepts no more commands. A trace therefore shows
@@ -33,8 +34,8 @@ func (t *trace) moment(at float64) time.Time {
 }
 
 // add appends an event that happens now.
-func (t *trace) add(actor string, kind Kind, text string) *Event {
-	e := &Event{At: t.ms(), Actor: actor, Kind: kind, Text: text}
+func (t *trace) add(actor string, kind Kind, said message.Message) *Event {
+	e := &Event{At: t.ms(), Actor: actor, Kind: kind, Text: said.String(), Message: said}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.entries = append(t.entries, e)
@@ -44,10 +45,10 @@ func (t *trace) add(actor string, kind Kind, text string) *Event {
 // overlap records that the actor has the lock while others have it. The trace shows the overlap
 // only if judge is called.
 func (t *trace) overlap(actor string, others []string) {
-	text := fmt.Sprintf("%s has the lock, and %s too", actor, list(others))
+	said := message.Newf("%s has the lock, and %s too", actor, list(others))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.held = append(t.held, &Event{At: t.ms(), Actor: actor, Kind: Break, Text: text})
+	t.held = append(t.held, &Event{At: t.ms(), Actor: actor, Kind: Break, Text: said.String(), Message: said})
 }
 
 // judge adds the overlaps to the trace, because they decide the outcome of the cell.
@@ -89,7 +90,7 @@ func (t *trace) begin(actor, text string) *Event {
 	if full {
 		return nil
 	}
-	return t.add(actor, Command, text)
+	return t.add(actor, Command, message.Text(text))
 }
 
 // change applies f to an event while the trace is locked. E is nil if the event was left out.
@@ -131,8 +132,8 @@ func (t *trace) events() []Event {
 		out = append(out, *e)
 	}
 	if t.left > 0 {
-		out = append(out, Event{At: t.ms(), Kind: Note, LeftOut: true,
-			Text: fmt.Sprintf("%d more commands, not shown", t.left)})
+		said := message.Newf("%d more commands, not shown", t.left)
+		out = append(out, Event{At: t.ms(), Kind: Note, Text: said.String(), Message: said, LeftOut: true})
 	}
 	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	if len(out) > 0 && len(t.there) > 0 {

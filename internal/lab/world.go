@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"fmt"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/guard"
+	"oversell/internal/message"
 )
 
 // World is the environment of one cell: a server, the processes that use it, and the record of
@@ -44,7 +44,7 @@ type World struct {
 	processes []*Process
 	deeds     map[[2]string]int // how many times an actor did something, by what and who
 	inside    []string          // the holders of the lock, once for each hold
-	overlaps  []string          // a sentence about each
+	overlaps  []message.Message // a sentence about each
 	steps     int               // how many times the lock was taken or given up
 	failure   *Verdict          // set if a goroutine could not go on or a server could not be read
 	cleanups  []func()
@@ -179,7 +179,7 @@ func (w *World) fail(v Verdict) {
 
 func failed(r any) Verdict {
 	if s, ok := r.(stuck); ok {
-		return Unknown.Because("%s", s.why)
+		return Verdict{Unknown, s.why}
 	}
 	return Unknown.Because("panic: %v\n%s", r, debug.Stack())
 }
@@ -190,7 +190,7 @@ func (w *World) Sleep(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-w.ctx.Done():
-		panic(stuck{"interrupted"})
+		panic(stuck{message.Text("interrupted")})
 	}
 }
 
@@ -216,23 +216,28 @@ func (w *World) Await(ch <-chan struct{}, limit time.Duration) bool {
 	case <-time.After(limit):
 		return false
 	case <-w.ctx.Done():
-		panic(stuck{"interrupted"})
+		panic(stuck{message.Text("interrupted")})
 	}
 }
 
-// Must ends the scenario with the outcome Unknown unless ch is closed soon enough.
-func (w *World) Must(ch <-chan struct{}, what string) {
-	Need(w.Await(ch, 20*w.TTL), "%s: it did not happen", what)
+// Must ends the scenario with the outcome Unknown unless ch is closed soon enough. The format and
+// its arguments say what closes ch.
+func (w *World) Must(ch <-chan struct{}, format string, args ...any) {
+	Need(w.Await(ch, 20*w.TTL), "%s: it did not happen", message.Newf(format, args...))
 }
 
 // Note adds a remark to the trace. Actor may be "".
 func (w *World) Note(actor, format string, args ...any) {
-	w.trace.add(actor, Note, fmt.Sprintf(format, args...))
+	w.trace.add(actor, Note, message.Newf(format, args...))
 }
 
 // Broke adds a Break to the trace, and returns the verdict Breaks.
 func (w *World) Broke(actor, format string, args ...any) Verdict {
-	v := Breaks.Because(format, args...)
+	return w.broke(actor, message.Newf(format, args...))
+}
+
+func (w *World) broke(actor string, why message.Message) Verdict {
+	v := Verdict{Breaks, why}
 	if !w.trace.full() {
 		w.trace.add(actor, Break, v.Note)
 		return v
@@ -244,9 +249,9 @@ func (w *World) Broke(actor, format string, args ...any) Verdict {
 // Verdict returns Holds with the reason good if ok. Otherwise it calls Broke with bad.
 func (w *World) Verdict(ok bool, actor, good, bad string) Verdict {
 	if ok {
-		return Holds.Because("%s", good)
+		return Verdict{Holds, message.Text(good)}
 	}
-	return w.Broke(actor, "%s", bad)
+	return w.broke(actor, message.Text(bad))
 }
 
 // Enters records that an actor has the lock. Leave must be called when the actor no longer relies
@@ -264,7 +269,9 @@ func (w *World) actors() []*Process {
 }
 
 // Trace adds an event to the trace. Actor may be "".
-func (w *World) Trace(actor string, kind Kind, text string) { w.trace.add(actor, kind, text) }
+func (w *World) Trace(actor string, kind Kind, format string, args ...any) *Event {
+	return w.trace.add(actor, kind, message.Newf(format, args...))
+}
 
 // First returns the time of an actor's first event of a kind.
 func (w *World) First(actor string, kind Kind) (at time.Duration, ok bool) {

@@ -1,10 +1,11 @@
 package page
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"sync"
+
+	"oversell/internal/message"
 )
 
 // The maximum numbers of event streams that may be open at once.
@@ -15,9 +16,9 @@ const (
 )
 
 var (
-	errManyStreams = fmt.Errorf("%d streams are open already", maxStreams)
-	errAddressFull = fmt.Errorf("%d streams are open already from this address", maxAddressStreams)
-	errManyOwners  = fmt.Errorf("%d streams are open already with the token", maxOwnerStreams)
+	errManyStreams = message.Errorf("%d streams are open already", maxStreams)
+	errAddressFull = message.Errorf("%d streams are open already from this address", maxAddressStreams)
+	errManyOwners  = message.Errorf("%d streams are open already with the token", maxOwnerStreams)
 )
 
 // admission limits the streams that are open at once. Clients with the token have their own limit,

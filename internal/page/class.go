@@ -2,10 +2,8 @@ package page
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"rsc.io/qr"
 
 	"oversell/internal/guard"
+	"oversell/internal/message"
 	"oversell/internal/web/problem"
 )
 
@@ -105,7 +104,7 @@ func (c *Class) State() ClassState {
 }
 
 // errClassWork means that the work time of a holder is out of range.
-var errClassWork = errors.New("work_ms must be 0 to " + strconv.FormatInt(maxClassWork.Milliseconds(), 10))
+var errClassWork = message.Errorf("work_ms must be 0 to %d", maxClassWork.Milliseconds())
 
 // SetWork sets how many milliseconds a holder works from now on, and resets the largest number of holders.
 // It returns errClassWork unless ms is 0 to maxClassWork.
@@ -178,7 +177,7 @@ func classes(c *Class, token string) http.Handler {
 				return
 			}
 			if body.Work == nil || c.SetWork(*body.Work) != nil {
-				problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, errClassWork.Error())
+				problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, message.Of(errClassWork))
 				return
 			}
 			get(w, r)

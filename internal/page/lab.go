@@ -10,6 +10,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/show"
+	"oversell/internal/message"
 	"oversell/internal/naming"
 	"oversell/internal/web/problem"
 )
@@ -80,7 +81,8 @@ func (a *Anomalies) serve(reply func(*matrix, http.ResponseWriter, *http.Request
 		m, progress, err := a.look()
 		switch {
 		case err != nil:
-			problem.Reply(w, http.StatusInternalServerError, "internal", "the lab failed; the shop's log says why")
+			problem.Reply(w, http.StatusInternalServerError, "internal",
+				message.Text("the lab failed; the shop's log says why"))
 		case m == nil:
 			w.Header().Set("Retry-After", "1")
 			replyJSON(w, http.StatusAccepted, progress)
@@ -113,7 +115,7 @@ func (a *Anomalies) look() (*matrix, labProgress, error) {
 // begin begins a run. If a bench is under way it does nothing, and a later request tries again. The
 // caller must hold mu.
 func (a *Anomalies) begin() {
-	leave, err := a.occupy("the lab, for the matrix")
+	leave, err := a.occupy(message.Text("the lab, for the matrix"))
 	if err != nil {
 		return
 	}
@@ -180,6 +182,8 @@ type brief struct {
 	Note     string      `json:"note"`
 	Events   int         `json:"events"`
 	Endless  bool        `json:"endless,omitempty"` // it holds only because its lock never expires
+
+	Message message.Message `json:"message,omitzero"` // Note, to be translated
 }
 
 func indexOf(report lab.Report) index {
@@ -187,7 +191,7 @@ func indexOf(report lab.Report) index {
 	for _, c := range report.Cells {
 		endless := show.OnlyEndless(report.Manifest, c)
 		all.Cells = append(all.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected,
-			c.Note, len(c.Trace), endless})
+			c.Note, len(c.Trace), endless, c.Message})
 	}
 	return all
 }
@@ -212,8 +216,8 @@ func (m *matrix) cell(w http.ResponseWriter, r *http.Request) {
 	anomaly, strategy := r.PathValue("anomaly"), r.PathValue("strategy")
 	text, ok := m.cells[cellOf(anomaly, naming.Expand(strategy, m.strategies))]
 	if !ok {
-		detail := "there is no anomaly " + problem.Quoted(anomaly) + " with strategy " + problem.Quoted(strategy)
-		problem.Reply(w, http.StatusNotFound, "unknown_cell", detail)
+		problem.Reply(w, http.StatusNotFound, "unknown_cell", message.Newf("there is no anomaly %s with strategy %s",
+			problem.Quoted(anomaly), problem.Quoted(strategy)))
 		return
 	}
 	text.ServeHTTP(w, r)

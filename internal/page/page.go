@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"oversell/internal/lab/search"
+	"oversell/internal/message"
 	"oversell/internal/page/runs"
 	"oversell/internal/web/problem"
 )
@@ -31,7 +32,7 @@ type Page struct {
 
 // Occupy keeps runs of the bench from starting until leave is called. Its error
 // wraps runs.ErrBusy while one is under way, or runs.ErrClosed.
-type Occupy func(what string) (leave func(), err error)
+type Occupy func(what message.Message) (leave func(), err error)
 
 // New returns a Page. The lab's run and the searches end with ctx. The event streams end with the
 // Manager of the runs. Page does not check the origin of requests that change state: see
@@ -88,7 +89,8 @@ func protected(h http.Handler) http.Handler {
 func ownSite(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-			problem.Reply(w, http.StatusForbidden, "cross_origin", "requests from other sites are refused")
+			problem.Reply(w, http.StatusForbidden, "cross_origin",
+				message.Text("requests from other sites are refused"))
 			return
 		}
 		next(w, r)
@@ -100,7 +102,7 @@ func replyJSON(w http.ResponseWriter, status int, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		slog.Error("writing a reply", "error", err)
-		problem.Reply(w, http.StatusInternalServerError, "internal", "the reply could not be written")
+		problem.Reply(w, http.StatusInternalServerError, "internal", message.Text("the reply could not be written"))
 		return
 	}
 	w.Header().Set("Content-Type", types[".json"])

@@ -21,6 +21,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/search"
+	"oversell/internal/message"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
 )
@@ -138,7 +139,7 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 // The recorded matrix is available before the lab has run, and contains all anomalies that the page
 // shows first.
 func TestMatrixBeginsWithTheRecord(t *testing.T) {
-	p := page.Lab(t.Context(), measureSome, func(string) (func(), error) { return nil, runs.ErrBusy },
+	p := page.Lab(t.Context(), measureSome, func(message.Message) (func(), error) { return nil, runs.ErrBusy },
 		slog.New(slog.DiscardHandler))
 	t.Cleanup(p.Close)
 	var matrix struct{ Cells []lab.Cell }
@@ -168,7 +169,7 @@ func TestMatrixBeginsWithTheRecord(t *testing.T) {
 func TestNothingBeginsBesideARun(t *testing.T) {
 	var busy atomic.Bool
 	busy.Store(true)
-	p := page.Lab(t.Context(), measureSome, func(string) (func(), error) {
+	p := page.Lab(t.Context(), measureSome, func(message.Message) (func(), error) {
 		if busy.Load() {
 			return nil, runs.ErrBusy
 		}

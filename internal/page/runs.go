@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"oversell/internal/message"
 	"oversell/internal/page/runs"
 	"oversell/internal/page/texts"
 	"oversell/internal/present"
@@ -105,7 +106,7 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 	}
 	language, err := texts.OfBench(cmp.Or(parameters["lang"], texts.English))
 	if err != nil {
-		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, "lang: "+err.Error())
+		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, message.Newf("lang: %s", err))
 		return
 	}
 	var text bytes.Buffer
@@ -135,12 +136,13 @@ func (h *runsHandler) failed(w http.ResponseWriter, r *http.Request, err error) 
 		{runs.ErrClosed, http.StatusServiceUnavailable, "closing"},
 	} {
 		if errors.Is(err, known.err) {
-			problem.Reply(w, known.status, known.code, err.Error())
+			problem.Reply(w, known.status, known.code, message.Of(err))
 			return
 		}
 	}
 	h.logger.Error("a run could not be shown", "path", r.URL.Path, "error", err)
-	problem.Reply(w, http.StatusInternalServerError, "internal", "internal error; the shop's log says more")
+	problem.Reply(w, http.StatusInternalServerError, "internal",
+		message.Text("internal error; the shop's log says more"))
 }
 
 // streamHeader replies to HEAD.
@@ -151,7 +153,7 @@ func streamHeader(w http.ResponseWriter, _ *http.Request) { beginStream(w.Header
 func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
 	leave, err := h.streams.enter(r, h.token != "" && problem.Authorized(r, h.token))
 	if err != nil {
-		problem.Reply(w, http.StatusServiceUnavailable, "too_many", err.Error())
+		problem.Reply(w, http.StatusServiceUnavailable, "too_many", message.Of(err))
 		return
 	}
 	defer leave()
@@ -175,16 +177,16 @@ func (h *runsHandler) next(ctx context.Context, subscription *runs.Subscription,
 	case errors.Is(err, errQuiet):
 		return s.still()
 	case errors.Is(err, runs.ErrClosed):
-		return errors.Join(err, s.send(0, message{"closing", struct{}{}}))
+		return errors.Join(err, s.send(0, event{"closing", struct{}{}}))
 	case err != nil:
 		return err
 	}
-	var messages []message
+	var events []event
 	if e.List != nil {
-		messages = append(messages, message{"list", map[string]any{"runs": e.List}})
+		events = append(events, event{"list", map[string]any{"runs": e.List}})
 	}
 	for _, row := range e.Rows {
-		messages = append(messages, message{"row", row})
+		events = append(events, event{"row", row})
 	}
-	return s.send(e.Version, append(messages, message{"run", map[string]any{"run": e.Run}})...)
+	return s.send(e.Version, append(events, event{"run", map[string]any{"run": e.Run}})...)
 }

@@ -19,8 +19,11 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
+	"oversell/internal/page/texts"
+	"oversell/internal/web/problem"
 )
 
 // site is a server that serves only the part Run.
@@ -288,6 +291,39 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("HEAD of the stream: %s, %v", res.Status, res.Header)
 	}
+}
+
+// The page shows why a request for a run was refused, also in Chinese.
+func TestRefusedRunsAreToldInChinese(t *testing.T) {
+	s := openRuns(t, "")
+	leave, err := s.manager.Occupy(message.Newf("a search for a schedule of %s", "none"))
+	must(t, err)
+	refused := func(method, path, body string) {
+		t.Helper()
+		var p problem.Problem
+		res := s.ask(t, method, path, body, &p)
+		if p.Message.IsZero() {
+			p.Message = message.Text(p.Detail)
+		}
+		chinese := texts.Listen(texts.In)
+		said := p.Message.Translate(chinese.Told)
+		if res.StatusCode < 400 || p.Message.String() != p.Detail || len(chinese.Untold) > 0 {
+			t.Errorf("%s %s: %s %+v, told as %q; not translated: %q", path, body, res.Status, p, said, chinese.Untold)
+		}
+	}
+	for _, body := range []string{
+		brief, `{"strategies":["nobody's"]}`, `{"strategies":["none","none"]}`, `{"strategies":[]}`,
+		`{"conditions":["storm"]}`, `{"conditions":["calm","calm"]}`, `{"backend":"moon"}`, `{"keeper":"moon"}`,
+		`{"keeper":"database","strategies":["lua_atomic"]}`, `{"requests":0}`, `{"instances":4,"requests":3}`,
+		`{"instances":4,"requests":1}`, `{"conditions":["crash"],"instances":1}`, `{"moon":1}`, `{"stock":"many"}`,
+	} {
+		refused("POST", "/api/runs", body)
+	}
+	refused("GET", "/api/runs/nobody", "")
+	leave()
+	id := s.begin(t, lasting)
+	refused("POST", "/api/runs", brief)
+	refused("GET", "/api/runs/"+id+"/report.html", "")
 }
 
 // One address cannot use up all streams, and clients without the token cannot use up the streams

@@ -3,7 +3,6 @@ package page
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
+	"oversell/internal/message"
 	"oversell/internal/naming"
 	"oversell/internal/page/runs"
 	"oversell/internal/web/problem"
@@ -150,8 +150,8 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 }
 
 var (
-	errPlays = fmt.Errorf("%d schedules are already waiting to be played", maxPlays)
-	errFull  = fmt.Errorf("%d requests are already waiting for a search", maxWaiting)
+	errPlays = message.Errorf("%d schedules are already waiting to be played", maxPlays)
+	errFull  = message.Errorf("%d requests are already waiting for a search", maxWaiting)
 )
 
 func (s *schedules) find(w http.ResponseWriter, r *http.Request) {
@@ -181,7 +181,7 @@ func readQuestion(asked map[string]string) (question, error) {
 	var err error
 	if text := asked["buyers"]; text != "" {
 		if q.buyers, err = strconv.Atoi(text); err != nil {
-			return q, fmt.Errorf("%w: buyers is a number, 2 or 3", lab.ErrSchedule)
+			return q, lab.Refuse("buyers is a number, 2 or 3")
 		}
 	}
 	_, err = lab.Scheduled(q.strategy, q.buyers)
@@ -206,7 +206,7 @@ func (s *schedules) answer(ctx context.Context, q question) (searched, error) {
 	if result, ok := s.known(q); ok {
 		return result, nil
 	}
-	release, err := s.occupy("a search for a schedule of " + q.strategy)
+	release, err := s.occupy(message.Newf("a search for a schedule of %s", q.strategy))
 	if err != nil {
 		return searched{}, err
 	}
@@ -252,17 +252,18 @@ func (s *schedules) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case refused:
 		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, detail)
 	case errors.Is(err, runs.ErrBusy):
-		problem.Reply(w, http.StatusConflict, "busy", err.Error())
+		problem.Reply(w, http.StatusConflict, "busy", message.Of(err))
 	case errors.Is(err, runs.ErrClosed):
-		problem.Reply(w, http.StatusServiceUnavailable, "closing", err.Error())
+		problem.Reply(w, http.StatusServiceUnavailable, "closing", message.Of(err))
 	case errors.Is(err, errFull):
-		problem.Reply(w, http.StatusServiceUnavailable, "too_many_searches", err.Error())
+		problem.Reply(w, http.StatusServiceUnavailable, "too_many_searches", message.Of(err))
 	case errors.Is(err, errPlays):
-		problem.Reply(w, http.StatusServiceUnavailable, "too_many_plays", err.Error())
+		problem.Reply(w, http.StatusServiceUnavailable, "too_many_plays", message.Of(err))
 	case r.Context().Err() != nil:
-		problem.Reply(w, http.StatusServiceUnavailable, "cancelled", "the request was cancelled")
+		problem.Reply(w, http.StatusServiceUnavailable, "cancelled", message.Text("the request was cancelled"))
 	default:
 		s.logger.Error("a schedule could not be played", "path", r.URL.Path, "error", err)
-		problem.Reply(w, http.StatusInternalServerError, "internal", "the schedule could not be played")
+		problem.Reply(w, http.StatusInternalServerError, "internal",
+			message.Text("the schedule could not be played"))
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
+	"oversell/internal/message"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
 )
@@ -25,7 +26,7 @@ func newSchedules() http.Handler {
 }
 
 // alone always allows a search: no run is under way.
-func alone(string) (leave func(), err error) { return func() {}, nil }
+func alone(message.Message) (leave func(), err error) { return func() {}, nil }
 
 // play sends a request that plays some moves.
 func play(h http.Handler, body string) *httptest.ResponseRecorder {
@@ -34,15 +35,14 @@ func play(h http.Handler, body string) *httptest.ResponseRecorder {
 
 func TestScheduleIsPlayed(t *testing.T) {
 	w := play(newSchedules(), `{"strategy":"v2_ttl","buyers":2,"moves":"A.A.fA.p3000.B.tA"}`)
-	var got lab.State
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("got %d, %v: %s", w.Code, err, w.Body)
-	}
 	moves, err := lab.ParseMoves("A.A.fA.p3000.B.tA")
 	must(t, err)
-	want, err := lab.Play(lab.Schedule{Strategy: "v2_ttl", Buyers: 2, Moves: moves})
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("the reply has %+v, %v; want %+v", got, err, want)
+	state, err := lab.Play(lab.Schedule{Strategy: "v2_ttl", Buyers: 2, Moves: moves})
+	must(t, err)
+	want, err := json.Marshal(state)
+	must(t, err)
+	if w.Code != http.StatusOK || w.Body.String() != string(want) {
+		t.Errorf("got %d: %s; want %s", w.Code, w.Body, want)
 	}
 }
 
@@ -158,7 +158,7 @@ const endless = "/api/schedule/search?strategy=v9_cohort&buyers=3"
 // The shop closes immediately, even while a search is running.
 func TestSearchEndsWithTheShop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	h := page.Schedules(ctx, "", search.Budget{}, func(string) (func(), error) {
+	h := page.Schedules(ctx, "", search.Budget{}, func(message.Message) (func(), error) {
 		cancel() // the shop is stopped when the search starts
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
@@ -185,10 +185,12 @@ func TestSearchAsksForTheToken(t *testing.T) {
 // A search ends when its client closes the connection.
 func TestSearchEndsWithItsClient(t *testing.T) {
 	begun, left := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(page.Schedules(t.Context(), "", search.Budget{}, func(string) (func(), error) {
+	occupy := func(message.Message) (func(), error) {
 		close(begun)
 		return func() { close(left) }, nil
-	}, slog.New(slog.DiscardHandler)))
+	}
+	server := httptest.NewServer(
+		page.Schedules(t.Context(), "", search.Budget{}, occupy, slog.New(slog.DiscardHandler)))
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -213,7 +215,7 @@ func TestSearchEndsWithItsClient(t *testing.T) {
 func TestNoSearchBesideARun(t *testing.T) {
 	var err error
 	left := 0 // how many times leave was called
-	h := page.Schedules(t.Context(), "", search.Budget{}, func(string) (func(), error) {
+	h := page.Schedules(t.Context(), "", search.Budget{}, func(message.Message) (func(), error) {
 		return func() { left++ }, err
 	}, slog.New(slog.DiscardHandler))
 	err = fmt.Errorf("%w: 1234", runs.ErrBusy)
@@ -233,7 +235,7 @@ func TestFewWaitForASearch(t *testing.T) {
 	defer cancel()
 	begun := make(chan struct{})
 	var once sync.Once
-	h := page.Schedules(ctx, "", search.Budget{}, func(string) (func(), error) {
+	h := page.Schedules(ctx, "", search.Budget{}, func(message.Message) (func(), error) {
 		once.Do(func() { close(begun) }) // when the first search ends, the next one starts
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
@@ -304,7 +306,7 @@ func TestSearchThatWasCutShortIsNotKept(t *testing.T) {
 		searches int
 	}{{search.Budget{Time: time.Nanosecond}, 2}, {search.Budget{States: 3}, 1}} {
 		searches := 0
-		h := page.Schedules(t.Context(), "", tt.budget, func(string) (func(), error) {
+		h := page.Schedules(t.Context(), "", tt.budget, func(message.Message) (func(), error) {
 			searches++
 			return func() {}, nil
 		}, slog.New(slog.DiscardHandler))

@@ -28,8 +28,8 @@ const (
 // errQuiet means that nothing has happened for the time of a heartbeat.
 var errQuiet = errors.New("nothing has happened")
 
-// message is one event of a stream.
-type message struct {
+// event is one event of a stream.
+type event struct {
 	name string
 	data any // as JSON
 }
@@ -54,15 +54,15 @@ func beginStream(h http.Header) {
 	h.Set("X-Accel-Buffering", "no") // proxies must not buffer the stream
 }
 
-// send sends several messages in one write.
-func (s *stream) send(id uint64, messages ...message) error {
+// send sends several events in one write.
+func (s *stream) send(id uint64, events ...event) error {
 	var b bytes.Buffer
-	for _, m := range messages {
-		text, err := json.Marshal(m.data)
+	for _, e := range events {
+		text, err := json.Marshal(e.data)
 		if err != nil {
-			return fmt.Errorf("writing the event %s: %w", m.name, err)
+			return fmt.Errorf("writing the event %s: %w", e.name, err)
 		}
-		fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", id, m.name, text)
+		fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", id, e.name, text)
 	}
 	return s.write(b.Bytes())
 }

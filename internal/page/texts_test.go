@@ -29,7 +29,8 @@ import (
 var assets = os.DirFS("assets")
 
 // languages are the languages of the page. The shop's texts are in the first one; the others have
-// forms that translate the shop's sentences (see TestFormsHaveTheirValues).
+// translations of the shop's sentences. The shop's TestPageTellsEverythingInChinese checks that
+// every sentence of the shop has one.
 var languages = []string{"en", "zh"}
 
 // byName are the prefixes of texts whose English comes from the shop, so that only the other
@@ -155,23 +156,6 @@ func inBraces(text string) []string {
 	found := braces.FindAllString(text, -1)
 	slices.Sort(found)
 	return slices.Compact(found)
-}
-
-// Each form of an English sentence and its translation have the same placeholders. The shop's
-// TestPageTellsEverythingInChinese checks that every sentence of the shop has a form.
-func TestFormsHaveTheirValues(t *testing.T) {
-	for _, language := range languages[1:] {
-		for _, file := range []string{".told", ".lab"} {
-			for english, text := range readTexts(t, language+file) {
-				if want, got := inBraces(english), inBraces(text); !slices.Equal(want, got) {
-					t.Errorf("%s: %q has the values %v, want %v", language, english, got, want)
-				}
-				if text == "" || text == english {
-					t.Errorf("%s: %q has no translation", language, english)
-				}
-			}
-		}
-	}
 }
 
 // Every language but English has the texts of the lab and the catalog.

@@ -11,6 +11,7 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 )
 
 // Language translates English texts. Names, flags, commands and their replies, the errors of
@@ -40,6 +41,14 @@ func (s Style) Say(english string) string {
 		return english
 	}
 	return s.Language.Told(english)
+}
+
+// Tell translates a sentence by its Message, or by its English text if the Message has no arguments.
+func (s Style) Tell(english string, said message.Message) string {
+	if said.IsZero() {
+		return s.Say(english)
+	}
+	return said.Translate(s.Say)
 }
 
 // Sayf translates a format, and formats the values with it.
@@ -75,12 +84,12 @@ func (s Style) Verdict(v figures.Verdict) string {
 }
 
 // Count is like Plural, but in the language of s.
-func (s Style) Count(n int, what string) string { return s.Say(Plural(n, what)) }
+func (s Style) Count(n int, what string) string { return Plural(n, what).Translate(s.Say) }
 
 // Plural returns a number of things: "1 shop", "2 shops", "3 processes", "4 strategies".
-func Plural(n int, what string) string {
+func Plural(n int, what string) message.Message {
 	if n == 1 {
-		return "1 " + what
+		return message.Newf("%d "+what, n)
 	}
 	if strings.HasSuffix(what, "s") {
 		what += "e"
@@ -88,7 +97,7 @@ func Plural(n int, what string) string {
 	if stem, ok := strings.CutSuffix(what, "y"); ok {
 		what = stem + "ie"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return message.Newf("%d "+what+"s", n)
 }
 
 // Title translates the title of a column. A Chinese title contains spaces only to show where a

@@ -311,7 +311,10 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 		item, err := s.store.item(ctx, sku)
 		if errors.Is(err, ErrUnknownItem) {
 			s.reconciliation.dropDoubts(sku, doubts, "")
-			return reading{}, errors.Join(err, s.redis.forget(ctx, sku))
+			if failed := s.redis.forget(ctx, sku); failed != nil {
+				err = errors.Join(err, failed)
+			}
+			return reading{}, err
 		}
 		if err := errors.Join(err, lookErr); err != nil {
 			return reading{}, err

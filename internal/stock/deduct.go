@@ -10,6 +10,7 @@ import (
 	"oversell/internal/broadcast"
 	"oversell/internal/figures"
 	"oversell/internal/guard"
+	"oversell/internal/message"
 )
 
 // Request is one buyer's request.
@@ -29,7 +30,7 @@ func (r Request) Check() error {
 		return err
 	}
 	if r.Quantity < 1 || r.Quantity > MaxQuantity {
-		return fmt.Errorf("%w: quantity is %d; it must be 1 to %d", ErrInvalid, r.Quantity, MaxQuantity)
+		return message.Errorf("%w: quantity is %d; it must be 1 to %d", ErrInvalid, r.Quantity, MaxQuantity)
 	}
 	if err := CheckKey(r.IdempotencyKey); err != nil {
 		return err
@@ -78,7 +79,7 @@ func IsFailure(err error) bool {
 func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	how, known := s.cfg.Strategies[req.Strategy]
 	if !known {
-		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
+		return Result{}, message.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
 	}
 	if err := req.Check(); err != nil {
 		return Result{}, err
@@ -90,7 +91,7 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 		}
 	}()
 	if err := p.buyWithRetry(ctx, time.Now().Add(s.cfg.Wait)); err != nil {
-		return p.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
+		return p.res, message.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
 	}
 	if p.streamed() {
 		p.res.State = cmp.Or(p.res.State, StateWritten)
@@ -307,7 +308,8 @@ func (p *purchase) adopt(now reading) error {
 		return err
 	}
 	if now.gen.limit > 0 && p.req.Buyer == "" {
-		return fmt.Errorf("%w: buyer is missing: the item has a limit of %d units per buyer", ErrInvalid, now.gen.limit)
+		return message.Errorf("%w: buyer is missing: the item has a limit of %d units per buyer", ErrInvalid,
+			now.gen.limit)
 	}
 	return nil
 }
@@ -320,7 +322,7 @@ func (s *Service) CanSell(strategy string, item Item) error {
 	}
 	how, known := s.cfg.Strategies[strategy]
 	if !known {
-		return fmt.Errorf("%w: %q", ErrUnknownStrategy, strategy)
+		return message.Errorf("%w: %q", ErrUnknownStrategy, strategy)
 	}
 	if err := how.canSell(item.backend(), item.Limit); err != nil {
 		return fmt.Errorf("putting %s on sale with %s: %w", item.SKU, strategy, err)
@@ -343,7 +345,7 @@ func (s Strategy) canSell(kept Backend, limit int64) error {
 		return fmt.Errorf("%w: it needs the stock in the database, and the item's is in Redis; put the item on "+
 			"sale with keeper %s", ErrLocation, InDatabase)
 	case limit > 0 && !s.streamed():
-		return fmt.Errorf("%w of %d; sell it with %s", ErrUnlimited, limit, StreamFamily)
+		return message.Errorf("%w of %d; sell it with %s", ErrUnlimited, limit, StreamFamily)
 	}
 	return nil
 }

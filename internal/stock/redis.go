@@ -16,6 +16,7 @@ import (
 
 	"oversell/internal/fence"
 	"oversell/internal/guard"
+	"oversell/internal/message"
 	"oversell/internal/stock/stream"
 )
 
@@ -476,7 +477,7 @@ func (c *fencedCounter) Set(ctx context.Context, left int64) error {
 func (c *fencedCounter) failed(doing string, err error) error {
 	switch {
 	case errors.Is(err, fence.ErrStaleToken):
-		return fmt.Errorf("%s the stock with token %d: %w", doing, c.token, ErrFenced)
+		return message.Errorf(doing+" the stock with token %d: %w", c.token, ErrFenced)
 	case errors.Is(err, fence.ErrMissing):
 		return fmt.Errorf("%s the stock: the key is gone: %w", doing, errOtherSale)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"oversell/internal/figures"
 	"oversell/internal/guard"
+	"oversell/internal/message"
 )
 
 var (
@@ -352,7 +353,7 @@ func (p *purchase) answered(answer int64) error {
 	case answerClaimed:
 		return errClaimed
 	case answerFull:
-		return fmt.Errorf("accepting an order of %s: %w", p.req.SKU, ErrBacklog)
+		return message.Errorf("accepting an order of %s: %w", p.req.SKU, ErrBacklog)
 	case answerLimit:
 		return fmt.Errorf("%w: %d", ErrLimit, p.gen.limit)
 	case answerLost:

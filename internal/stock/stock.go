@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/figures"
+	"oversell/internal/message"
 )
 
 // The errors that Service returns, wrapped. Any other error means that the
@@ -73,7 +73,7 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 // CheckSKU returns ErrInvalid if sku is not a valid SKU.
 func CheckSKU(sku string) error {
 	if !skuForm.MatchString(sku) {
-		return fmt.Errorf("%w: sku must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with "+
+		return message.Errorf("%w: sku must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with "+
 			"a letter or digit", ErrInvalid)
 	}
 	return nil
@@ -82,7 +82,7 @@ func CheckSKU(sku string) error {
 // CheckKey returns ErrInvalid if key is neither "" nor a valid idempotency key.
 func CheckKey(key string) error {
 	if key != "" && !keyForm.MatchString(key) {
-		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
+		return message.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces",
 			ErrInvalid, MaxKey)
 	}
 	return nil
@@ -91,7 +91,8 @@ func CheckKey(key string) error {
 // CheckBuyer returns ErrInvalid if buyer is not a valid name of a buyer.
 func CheckBuyer(buyer string) error {
 	if !buyerForm.MatchString(buyer) {
-		return fmt.Errorf("%w: buyer must be 1 to %d printable ASCII characters without spaces", ErrInvalid, MaxBuyer)
+		return message.Errorf("%w: buyer must be 1 to %d printable ASCII characters without spaces", ErrInvalid,
+			MaxBuyer)
 	}
 	return nil
 }
@@ -161,20 +162,21 @@ func (i Item) check() error {
 	}
 	for _, rule := range []struct {
 		broken bool
-		says   string
+		says   message.Message
 	}{
-		{i.Initial < 0 || i.Initial > MaxStock, fmt.Sprintf("stock is %d; it must be 0 to %d", i.Initial, MaxStock)},
-		{len(i.Name) > MaxName, fmt.Sprintf("name has %d bytes; at most %d are allowed", len(i.Name), MaxName)},
-		{i.HoldSeconds != 0 && i.Keeper != InHolds, "hold_seconds is for an item with the keeper " + string(InHolds)},
-		{i.Limit < 0 || i.Limit > MaxStock, fmt.Sprintf("limit is %d; it must be 0 to %d", i.Limit, MaxStock)},
-		{i.Limit > 0 && i.Keeper == InDatabase, fmt.Sprintf("limit is for an item with the keeper %s, which %s "+
+		{i.Initial < 0 || i.Initial > MaxStock, message.Newf("stock is %d; it must be 0 to %d", i.Initial, MaxStock)},
+		{len(i.Name) > MaxName, message.Newf("name has %d bytes; at most %d are allowed", len(i.Name), MaxName)},
+		{i.HoldSeconds != 0 && i.Keeper != InHolds, message.Newf("hold_seconds is for an item with the "+
+			"keeper %s", InHolds)},
+		{i.Limit < 0 || i.Limit > MaxStock, message.Newf("limit is %d; it must be 0 to %d", i.Limit, MaxStock)},
+		{i.Limit > 0 && i.Keeper == InDatabase, message.Newf("limit is for an item with the keeper %s, which %s "+
 			"sells, or %s", InRedis, StreamFamily, InHolds)},
-		{i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds, fmt.Sprintf("hold_seconds is %d; it must be 1 to %d, "+
+		{i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds, message.Newf("hold_seconds is %d; it must be 1 to %d, "+
 			"or 0 for the shop's -hold-ttl", i.HoldSeconds, MaxHoldSeconds)},
-		{i.Category != "" && CheckSKU(i.Category) != nil, "category must have the form of an sku"},
+		{i.Category != "" && CheckSKU(i.Category) != nil, message.Text("category must have the form of an sku")},
 	} {
 		if rule.broken {
-			return fmt.Errorf("%w: %s", ErrInvalid, rule.says)
+			return message.Errorf("%w: %s", ErrInvalid, rule.says)
 		}
 	}
 	return nil
@@ -307,7 +309,7 @@ func (b Backend) inRedis() bool { return b != InDatabase && b != InHolds }
 
 func (b Backend) check() error {
 	if b != InRedis && b != InDatabase && b != InHolds {
-		return fmt.Errorf("%w: stock is kept in %q; it must be in %s, %s or %s",
+		return message.Errorf("%w: stock is kept in %q; it must be in %s, %s or %s",
 			ErrInvalid, b, InRedis, InDatabase, InHolds)
 	}
 	return nil

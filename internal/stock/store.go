@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm/clause"
 
 	"oversell/internal/figures"
+	"oversell/internal/message"
 )
 
 // The time limits of statements, so that a hanging database leads to an error. Deleting or counting
@@ -160,7 +161,7 @@ func (s store) locked(sku string) (Item, error) {
 	var item Item
 	err := s.db.Clauses(lockRow(s.db)...).Where("sku = ?", sku).Take(&item).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
-		return Item{}, fmt.Errorf("%w: %s", ErrUnknownItem, sku)
+		return Item{}, message.Errorf("%w: %s", ErrUnknownItem, sku)
 	}
 	if err != nil {
 		return Item{}, fmt.Errorf("locking item %s: %w", sku, err)
@@ -205,7 +206,7 @@ func (s store) item(ctx context.Context, sku string) (item Item, err error) {
 		return db.Select("*, "+countUnits+" AS pooled").Where("sku = ?", sku).Take(&item)
 	}, "reading item %s", sku)
 	if errors.Is(err, gorm.ErrRecordNotFound) {
-		return Item{}, fmt.Errorf("%w: %s", ErrUnknownItem, sku)
+		return Item{}, message.Errorf("%w: %s", ErrUnknownItem, sku)
 	}
 	return item, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
+	"oversell/internal/message"
 	"oversell/internal/payment"
 	"oversell/internal/web/problem"
 )
@@ -108,8 +109,8 @@ func (a *API) putFault(w http.ResponseWriter, r *http.Request) {
 	}
 	if a.cfg.HoldFaults == nil {
 		problem.Reply(w, http.StatusNotFound, "no_faults",
-			"payments can be made to go wrong only with the shop's own provider: start the shop with -provider "+
-				"embedded")
+			message.Text("payments can be made to go wrong only with the shop's own provider: start the shop with "+
+				"-provider embedded"))
 		return
 	}
 	fault := payfault.Fault{Kind: *body.Fault, Seconds: body.Seconds}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"oversell/internal/holds"
+	"oversell/internal/message"
 	"oversell/internal/naming"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
@@ -39,8 +40,9 @@ func (a *API) hold(w http.ResponseWriter, r *http.Request) {
 	stages := names(a.cfg.HoldStages)
 	stage := naming.Expand(cmp.Or(r.URL.Query().Get("strategy"), a.cfg.HoldStage), stages)
 	if !slices.Contains(stages, stage) {
-		problem.Reply(w, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+
-			" for holds; the shop has: "+strings.Join(stages, ", "))
+		problem.Reply(w, http.StatusNotFound, "unknown_strategy",
+			message.Newf("there is no strategy %s for holds; the shop has: %s", problem.Quoted(stage),
+				strings.Join(stages, ", ")))
 		return
 	}
 	var body struct {
@@ -255,7 +257,7 @@ func (a *API) readWebhook(w http.ResponseWriter, r *http.Request) (payment.Event
 	switch {
 	case errors.As(err, &tooLarge):
 		problem.Reply(w, http.StatusRequestEntityTooLarge, "too_large",
-			"a webhook may have at most "+strconv.Itoa(maxBody)+" bytes")
+			message.Newf("a webhook may have at most %d bytes", maxBody))
 	case err != nil:
 		invalid(w, "the body ended before it was complete")
 	default:

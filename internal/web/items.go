@@ -13,6 +13,7 @@ import (
 
 	"oversell/internal/cache"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 	"oversell/internal/naming"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
@@ -109,7 +110,7 @@ func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bo
 		return true
 	}
 	problem.Reply(w, http.StatusForbidden, "one_each",
-		"in this sale a buyer takes one unit, and naming a strategy needs the token")
+		message.Text("in this sale a buyer takes one unit, and naming a strategy needs the token"))
 	return false
 }
 
@@ -245,8 +246,8 @@ func (a *API) firstFamily(w http.ResponseWriter, r *http.Request, named string, 
 	}
 	name := naming.Expand(named, names(a.cfg.Strategies))
 	if !a.known(name) && item.Keeper == stock.InHolds {
-		problem.Reply(w, http.StatusBadRequest, "wrong_keeper", "no strategy sells an item with the keeper holds: "+
-			"leave strategy out; the first hold of the sale names the stage")
+		problem.Reply(w, http.StatusBadRequest, "wrong_keeper", message.Text("no strategy sells an item with the "+
+			"keeper holds: leave strategy out; the first hold of the sale names the stage"))
 		return "", false
 	}
 	if !a.known(name) {
@@ -307,7 +308,7 @@ func (a *API) item(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if value == nil {
-		a.fail(w, r, fmt.Errorf("%w: %s", stock.ErrUnknownItem, sku))
+		a.fail(w, r, message.Errorf("%w: %s", stock.ErrUnknownItem, sku))
 		return
 	}
 	left, saleID, err := a.cfg.Stock.Left(r.Context(), sku)

@@ -25,6 +25,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/stock"
 	"oversell/internal/web"
+	"oversell/internal/web/problem"
 )
 
 func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
@@ -158,10 +159,7 @@ func (s *site) audit(t testing.TB, sku string) (a web.Audit) {
 
 // checkProblem returns an error unless the reply is a valid problem document.
 func checkProblem(w *httptest.ResponseRecorder) error {
-	var p struct {
-		Type, Title, Detail, Code string
-		Status                    int
-	}
+	var p problem.Problem
 	if got := w.Header().Get("Content-Type"); got != "application/problem+json" {
 		return fmt.Errorf("an error of content type %q: %s", got, w.Body)
 	}
@@ -174,6 +172,9 @@ func checkProblem(w *httptest.ResponseRecorder) error {
 	}
 	if p.Status != w.Code || p.Type == "" || p.Title == "" || p.Detail == "" || p.Code == "" {
 		return fmt.Errorf("the problem of a %d lacks something: %+v", w.Code, p)
+	}
+	if said := p.Message.String(); said != "" && said != p.Detail {
+		return fmt.Errorf("the message %q has the detail %q", said, p.Detail)
 	}
 	if (w.Code == http.StatusServiceUnavailable) != (w.Header().Get("Retry-After") != "") {
 		return fmt.Errorf("%d with Retry-After %q", w.Code, w.Header().Get("Retry-After"))

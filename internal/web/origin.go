@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"oversell/internal/message"
 	"oversell/internal/web/problem"
 )
 
@@ -24,7 +25,7 @@ import (
 func (a *API) protected(h http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		problem.Reply(w, http.StatusForbidden, "cross_origin", "requests from other sites are refused")
+		problem.Reply(w, http.StatusForbidden, "cross_origin", message.Text("requests from other sites are refused"))
 	}))
 	h = origin.Handler(h)
 	names := knownNames(a.cfg.Addr, a.cfg.Hosts)
@@ -33,7 +34,7 @@ func (a *API) protected(h http.Handler) http.Handler {
 		hasToken := a.cfg.Token != "" && problem.Authorized(r, a.cfg.Token)
 		if !hasToken && !loopback(r.Host) && !slices.Contains(names, hostOf(r.Host)) {
 			problem.Reply(w, http.StatusForbidden, "wrong_host",
-				"the shop does not know the host name of this request: start it with -hosts NAME")
+				message.Text("the shop does not know the host name of this request: start it with -hosts NAME"))
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -10,6 +10,7 @@ import (
 	"oversell/internal/cache"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
+	"oversell/internal/message"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
@@ -115,23 +116,23 @@ func (a *API) failBy(w http.ResponseWriter, r *http.Request, strategy string, er
 }
 
 // whatFailed names the backends that may be down, without their addresses.
-func (a *API) whatFailed(strategy string) string {
+func (a *API) whatFailed(strategy string) message.Message {
 	i := slices.IndexFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == strategy && s.Servers != "" })
 	if i < 0 {
-		return "Redis or the database is unavailable"
+		return message.Text("Redis or the database is unavailable")
 	}
-	return "Redis, the database or " + a.cfg.Strategies[i].Servers + " is unavailable"
+	return message.Newf("Redis, the database or %s is unavailable", a.cfg.Strategies[i].Servers)
 }
 
 // detail returns the text of err for the client. If err contains a backend's error, the client gets
 // only the text of known, and err is logged.
-func (a *API) detail(r *http.Request, err, known error) string {
+func (a *API) detail(r *http.Request, err, known error) message.Message {
 	if a.allOurs(err) {
-		return err.Error()
+		return message.Of(err)
 	}
 	a.withheld.Log(a.cfg.Logger, slog.LevelWarn, "a request was not served",
 		"method", r.Method, "path", r.URL.Path, "error", err)
-	return known.Error()
+	return message.Of(known)
 }
 
 // allOurs reports whether err contains no error of a backend. It checks the innermost errors,
@@ -154,5 +155,5 @@ func (a *API) allOurs(err error) bool {
 
 // invalid replies that the request is invalid, and why.
 func invalid(w http.ResponseWriter, detail string) {
-	problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, detail)
+	problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, message.Text(detail))
 }

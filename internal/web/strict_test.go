@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -10,8 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"oversell/internal/message"
+	"oversell/internal/page/texts"
 	"oversell/internal/stock"
 	"oversell/internal/web"
+	"oversell/internal/web/problem"
 )
 
 // A request with a parameter that is invalid, unknown or given twice is refused and sells nothing,
@@ -192,4 +196,52 @@ func TestBodiesThatNothingReadsAreRefused(t *testing.T) {
 			t.Errorf("%s %s without a body: %d %s", r[0], r[1], w.Code, w.Body)
 		}
 	}
+}
+
+// The page shows the details of these refusals, also in Chinese.
+func TestRefusalsAreToldInChinese(t *testing.T) {
+	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
+		wc.OneEach = true
+		wc.Absent = map[string]string{"etcd": "the shop was started without it"}
+	})
+	sku := s.put(t, 10)
+	item, limited := "/api/items/"+sku, "/api/items/limited"
+	read(t, s.admin("PUT", limited, `{"stock":7,"limit":2}`), new(stock.Item))
+	for _, tt := range []struct{ method, path, body string }{
+		{"PUT", item, `{}`}, {"PUT", item, `{"stock":-1}`}, {"PUT", item, `{"stock":1,"limit":-1}`},
+		{"PUT", item, `{"stock":1,"keeper":"moon"}`}, {"PUT", item, `{"stock":1,"hold_seconds":5}`},
+		{"PUT", item, `{"stock":1,"keeper":"holds","hold_seconds":-5}`},
+		{"PUT", item, `{"stock":1,"keeper":"database","limit":1}`},
+		{"PUT", item, `{"stock":1,"category":"-"}`}, {"PUT", "/api/items/-", `{"stock":1}`},
+		{"PUT", item, `{"stock":1,"name":"` + strings.Repeat("n", 201) + `"}`},
+		{"PUT", item, `{"stock":"many"}`}, {"PUT", item, `{"stock":1,"name":2}`}, {"PUT", item, `{"moon":1}`},
+		{"PUT", item, `{"stock":1,"stock":1}`}, {"PUT", item, `{"stock":1} {}`}, {"PUT", item, `7`}, {"PUT", item, ``},
+		{"PUT", item, `{"stock":1,"name":"` + strings.Repeat("n", 5000) + `"}`},
+		{"POST", item + "/deduct", `{}`}, {"POST", item + "/deduct", `{"quantity":0}`},
+		{"POST", item + "/deduct?strategy=moon", `{"quantity":1}`},
+		{"POST", item + "/deduct?strategy=etcd", `{"quantity":1}`},
+		{"POST", item + "/deduct?moon=1", `{"quantity":1}`}, {"POST", item + "/deduct?strategy", `{"quantity":1}`},
+		{"POST", item + "/deduct?strategy=none&strategy=none", `{"quantity":1}`},
+		{"POST", "/api/items/nobody/deduct", `{"quantity":1}`}, {"GET", "/api/items/nobody", ``},
+		{"POST", limited + "/deduct", `{"quantity":1}`},
+		{"POST", limited + "/deduct?strategy=lua_stream", `{"quantity":1}`},
+		{"POST", limited + "/deduct?strategy=lua_stream", `{"quantity":1,"buyer":"a b"}`},
+		{"GET", item + "?moon=1", ``}, {"GET", "/api/audit/" + sku + "?moon=1", ``}, {"DELETE", item, `{}`},
+		{"GET", item + "/deduct", ``}, {"GET", "/api/items", ``},
+	} {
+		w := s.admin(tt.method, tt.path, tt.body)
+		var p problem.Problem
+		must(t, json.Unmarshal(w.Body.Bytes(), &p))
+		chinese := texts.Listen(texts.In)
+		if p.Message.IsZero() {
+			p.Message = message.Text(p.Detail)
+		}
+		said := p.Message.Translate(chinese.Told)
+		if w.Code < 400 || len(chinese.Untold) > 0 {
+			t.Errorf("%s %s %.60s: %d %s, told as %q; not translated: %q", tt.method, tt.path, tt.body,
+				w.Code, p.Detail, said, chinese.Untold)
+		}
+	}
+	w := s.ask("POST", item+"/deduct", `{"quantity":2}`)
+	wantProblem(t, w, http.StatusForbidden, "one_each")
 }

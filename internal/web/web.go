@@ -20,6 +20,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
+	"oversell/internal/message"
 	"oversell/internal/naming"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
@@ -193,7 +194,7 @@ func (a *API) recovered(next http.Handler) http.Handler {
 			}
 			if reason != nil {
 				a.cfg.Logger.Error("a handler panicked", "path", r.URL.Path, "reason", reason)
-				problem.Reply(w, http.StatusInternalServerError, "internal", "internal error")
+				problem.Reply(w, http.StatusInternalServerError, "internal", message.Text("internal error"))
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -256,12 +257,12 @@ func (a *API) guardsReads(name string) bool {
 }
 
 func (a *API) unknownStrategy(w http.ResponseWriter, name string) {
-	detail := "there is no strategy " + problem.Quoted(name)
+	quoted, offered := problem.Quoted(name), strings.Join(names(a.cfg.Strategies), ", ")
+	detail := message.Newf("there is no strategy %s; the shop has: %s", quoted, offered)
 	if why := a.cfg.Absent[name]; why != "" {
-		detail += " here: " + why
+		detail = message.Newf("there is no strategy %s here: %s; the shop has: %s", quoted, message.Text(why), offered)
 	}
-	problem.Reply(w, http.StatusNotFound, "unknown_strategy",
-		detail+"; the shop has: "+strings.Join(names(a.cfg.Strategies), ", "))
+	problem.Reply(w, http.StatusNotFound, "unknown_strategy", detail)
 }
 
 // names returns the names of strategies or stages.

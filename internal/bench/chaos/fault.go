@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"oversell/internal/message"
 )
 
 // Kind is a kind of fault.
@@ -184,17 +186,17 @@ func (f Fault) OfShop() bool {
 }
 
 // Target names what the fault is injected into.
-func (f Fault) Target() string {
+func (f Fault) Target() message.Message {
 	t, _ := traitOf(f.Kind)
 	switch {
 	case t.part == redisServer:
-		return "redis"
+		return message.Text("redis")
 	case t.part == dbServer:
-		return "database"
+		return message.Text("database")
 	case f.Victim == all:
-		return "all shops"
+		return message.Text("all shops")
 	}
-	return fmt.Sprintf("shop %d", f.Victim+1)
+	return message.Newf("shop %d", f.Victim+1)
 }
 
 // String names the fault and its amount.

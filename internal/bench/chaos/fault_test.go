@@ -69,7 +69,7 @@ func TestEveryKindIsDrawn(t *testing.T) {
 	}
 	victims := make(map[string]bool)
 	for _, f := range faults {
-		victims[f.Target()] = true
+		victims[f.Target().String()] = true
 	}
 	for _, want := range []string{"shop 1", "shop 2", "all shops", "redis", "database"} {
 		if !victims[want] {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"oversell/internal/message"
 	"oversell/internal/present"
 )
 
@@ -32,11 +33,12 @@ type Chaos struct {
 
 // Fault is a fault that was injected, or skipped.
 type Fault struct {
-	Kind    string  `json:"kind"`
-	Victim  string  `json:"victim"`
-	Planned float64 `json:"planned_s"`           // when it was to begin, measured from the start
-	For     float64 `json:"for_s"`               // how long it was to last; 0: it has no duration
-	Amount  float64 `json:"amount_ms,omitempty"` // delay of replies or of an INSERT
+	Kind    string          `json:"kind"`
+	Victim  string          `json:"victim"`
+	Message message.Message `json:"message,omitzero"`    // Victim, to be translated; older reports lack it
+	Planned float64         `json:"planned_s"`           // when it was to begin, measured from the start
+	For     float64         `json:"for_s"`               // how long it was to last; 0: it has no duration
+	Amount  float64         `json:"amount_ms,omitempty"` // delay of replies or of an INSERT
 
 	At     float64  `json:"at_s"`           // when it began
 	Lasted float64  `json:"lasted_s"`       // time until its targets were available again
@@ -56,14 +58,11 @@ type Fault struct {
 func (d Fault) Late() bool { return !d.Skipped && (d.Again == nil || *d.Again-d.Stalled > d.Limit) }
 
 // Recovery says how long the sale took to recover.
-func (d Fault) Recovery() string {
-	switch {
-	case d.Skipped:
-		return "-"
-	case d.Again == nil:
-		return "never"
+func (d Fault) Recovery() message.Message {
+	if d.Again == nil {
+		return message.Text("never")
 	}
-	return fmt.Sprintf("%.2f s", *d.Again)
+	return message.Newf("%.2f s", *d.Again)
 }
 
 // shownRows is the maximum number of rows of a report that shows the faults of every row. A longer
@@ -120,7 +119,7 @@ func (c Chaos) FaultTable(s present.Style) present.Table[Fault] {
 	return present.Table[Fault]{Rows: c.Faults, Columns: []present.Column[Fault]{
 		{Name: "at s", Cell: Fault.at},
 		{Name: "fault", Left: true, Cell: func(f Fault) string { return f.what(s) }},
-		{Name: "target", Left: true, Cell: func(f Fault) string { return s.Say(f.Victim) }},
+		{Name: "target", Left: true, Cell: func(f Fault) string { return s.Tell(f.Victim, f.Message) }},
 		{Name: "planned s", Cell: func(f Fault) string { return hundredths(f.For) }},
 		{Name: "lasted s", Cell: unless(s.Say("skipped"), func(f Fault) string { return hundredths(f.Lasted) })},
 		{Name: "sold during", Cell: unless("", func(f Fault) string { return fmt.Sprint(f.SoldIn) })},
@@ -147,7 +146,10 @@ func (d Fault) what(s present.Style) string {
 }
 
 func (d Fault) recovered(s present.Style) string {
-	again := s.Say(strings.TrimSuffix(d.Recovery(), " s"))
+	again := s.Say("never")
+	if d.Again != nil {
+		again = hundredths(*d.Again)
+	}
 	if d.Stalled >= 0.1 {
 		again += s.Sayf(", %.2f of it stalled", d.Stalled)
 	}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -76,14 +75,14 @@ func (r Report) leases(s present.Style) string {
 	for _, row := range r.Rows {
 		asked := row.Condition == catalog.Failover || len(row.Discarded) > 0 || r.Manifest.TTL == "" || row.TTL == "" ||
 			row.TTL == r.Manifest.TTL
-		if text := row.Strategy + " " + s.Say(row.TTL); !asked && !slices.Contains(all, text) {
+		if text := row.Strategy + " " + row.TTL; !asked && !slices.Contains(all, text) {
 			all = append(all, text)
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	return s.Sayf("Servers that cannot grant a ttl of %s, and the ttl they granted: %s.", s.Say(r.Manifest.TTL),
+	return s.Sayf("Servers that cannot grant a ttl of %s, and the ttl they granted: %s.", r.Manifest.TTL,
 		strings.Join(all, s.Say(", "))) + "\n"
 }
 
@@ -92,12 +91,15 @@ func (r Report) repeated(s present.Style) string {
 	var b strings.Builder
 	for _, row := range r.Rows {
 		for _, d := range row.Discarded {
-			reason := s.Sayf("a process stalled for %.0f ms, with a ttl of %s", d.Stalled, s.Say(d.TTL))
+			reason := s.Sayf("a process stalled for %.0f ms, with a ttl of %s", d.Stalled, d.TTL)
 			if d.Missed {
 				reason = s.Say("a fault was not injected")
 			}
-			b.WriteString("  " + s.Sayf("%s: %s; %s",
-				r.name(row, s), s.Say(cmp.Or(d.Differs, "verdict "+string(d.Verdict))), reason) + "\n")
+			differs := s.Tell(d.Differs, d.Message)
+			if differs == "" {
+				differs = s.Sayf("verdict %s", s.Say(string(d.Verdict)))
+			}
+			b.WriteString("  " + s.Sayf("%s: %s; %s", r.name(row, s), differs, reason) + "\n")
 		}
 	}
 	if b.Len() == 0 {
@@ -128,7 +130,7 @@ func (r Report) expectations(s present.Style) string {
 	for _, row := range r.Rows {
 		if !row.Expected {
 			n++
-			wrong.WriteString("  " + s.Sayf("%s: %s", r.name(row, s), s.Say(row.Differs)) + "\n")
+			wrong.WriteString("  " + s.Sayf("%s: %s", r.name(row, s), s.Tell(row.Differs, row.Message)) + "\n")
 		}
 	}
 	decided := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Undecided })

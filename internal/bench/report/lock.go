@@ -156,7 +156,7 @@ func (r Report) lockTables(s present.Style) string {
 	fmt.Fprintf(&b, "%s\n%s%s%s\n%s\n",
 		s.Sayf("%s for one lock, in %s; ttl %s, wait %s",
 			s.Count(m.Requests, "contender"), s.Count(m.Instances, "process"), m.TTL, m.Wait),
-		s.Sayf("redis: %s", s.Say(m.Redis)), s.Say("; "), s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs),
+		s.Sayf("redis: %s", m.Redis), s.Say("; "), s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs),
 		s.Say("waits in ms, from the common start"))
 	for _, c := range r.conditions() {
 		for run := 1; run <= m.Repeat; run++ {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"time"
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
+	"oversell/internal/message"
 	"oversell/internal/present"
 	"oversell/internal/stock"
 )
@@ -90,6 +90,7 @@ type Row struct {
 	Verdict   figures.Verdict `json:"verdict"`
 	Expected  bool            `json:"expected"`            // it matched the catalog's expectation
 	Differs   string          `json:"differs,omitempty"`   // how it differs from the expectation
+	Message   message.Message `json:"message,omitzero"`    // Differs, to be translated; older reports lack it
 	Undecided bool            `json:"undecided,omitempty"` // the catalog has no expectation
 
 	Uncompared int64       `json:"uncompared,omitempty"` // replies that were not kept, because there were too many
@@ -250,6 +251,7 @@ type Discarded struct {
 	TTL     string          `json:"ttl"`
 	Verdict figures.Verdict `json:"verdict"`
 	Differs string          `json:"differs,omitempty"` // from the expectation
+	Message message.Message `json:"message,omitzero"`  // Differs, to be translated
 	Stalled float64         `json:"stalled_ms"`
 	Missed  bool            `json:"missed,omitempty"` // a fault of the row was not injected
 }
@@ -273,6 +275,9 @@ func (r Report) Parts() []Report {
 	}
 	return parts
 }
+
+// Differ records how the row differs from the expectation. It does not if the message is empty.
+func (r *Row) Differ(m message.Message) { r.Differs, r.Message = m.String(), m }
 
 // AsExpected reports whether every row matched the catalog's expectation.
 func (r Report) AsExpected() bool {
@@ -331,20 +336,20 @@ type Percentiles struct {
 	Wait    []float64 `json:"wait_ms,omitempty"`    // wait for the critical section, of requests that entered it
 }
 
-// Untrue describes the untrue replies to buyers, or returns "" if there were none.
-func (a Audit) Untrue() string {
-	var wrong []string
+// Untrue describes the untrue replies to buyers. The message is empty if there were none.
+func (a Audit) Untrue() message.Message {
+	var wrong []message.Message
 	for _, w := range []struct {
 		n    int64
 		what string
 	}{
-		{a.AcknowledgedMissing, "replies that do not match an order in the database: "},
-		{a.Unreported, "orders that no buyer was told of: "},
-		{a.Duplicates, "orders beyond the first for one idempotency key: "},
+		{a.AcknowledgedMissing, "replies that do not match an order in the database: %d"},
+		{a.Unreported, "orders that no buyer was told of: %d"},
+		{a.Duplicates, "orders beyond the first for one idempotency key: %d"},
 	} {
 		if w.n > 0 {
-			wrong = append(wrong, fmt.Sprint(w.what, w.n))
+			wrong = append(wrong, message.Newf(w.what, w.n))
 		}
 	}
-	return strings.Join(wrong, ", ")
+	return message.Join("%v, %v", wrong...)
 }

@@ -50,9 +50,7 @@ func (r Report) header(servers bool, s present.Style) string {
 	lines := []string{m.Load(s)}
 	if servers {
 		all := []string{s.Sayf("redis: %s", s.Say(m.Redis)), s.Sayf("db: %s", s.Say(m.DB))}
-		for _, server := range m.Servers {
-			all = append(all, s.Say(server))
-		}
+		all = append(all, m.Servers...)
 		all = append(all, s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs))
 		lines = append(lines, strings.Join(all, s.Say("; ")))
 	}
@@ -105,7 +103,7 @@ func (m Manifest) Load(s present.Style) string {
 		shops = s.Sayf("shops at %s", strings.Join(m.Targets, ", "))
 	}
 	var load []string
-	settings := s.Sayf("ttl %s, work %s, wait %s, retry %s", s.Say(m.TTL), s.Say(m.Work), s.Say(m.Wait), m.Retry)
+	settings := s.Sayf("ttl %s, work %s, wait %s, retry %s", m.TTL, m.Work, m.Wait, m.Retry)
 	switch m.kind() {
 	case reads:
 		load = []string{s.Sayf("%s of a cold key", s.Count(m.Requests, "concurrent reader")), shops}
@@ -115,7 +113,7 @@ func (m Manifest) Load(s present.Style) string {
 	case held:
 		load = []string{s.Sayf("%s who hold a unit and pay later", s.Count(m.Requests, "buyer")),
 			s.Count(int(m.Stock), "unit"), shops}
-		return strings.Join(load, s.Say(", ")) + s.Say("; ") + s.Sayf("holds expire after %s", s.Say(m.TTL))
+		return strings.Join(load, s.Say(", ")) + s.Say("; ") + s.Sayf("holds expire after %s", m.TTL)
 	case opens:
 		load = []string{perSecond(s, m.Rate, m.Duration), s.Sayf("%d in all", m.Requests), m.units(s), shops}
 	default:
@@ -142,7 +140,7 @@ func (m Manifest) Load(s present.Style) string {
 
 // perSecond describes the rate and the duration of an open load.
 func perSecond(s present.Style, rate int, duration string) string {
-	return s.Sayf("%s a second for %s", s.Count(rate, "buyer"), s.Say(duration))
+	return s.Sayf("%s a second for %s", s.Count(rate, "buyer"), duration)
 }
 
 // units describes the numbers of units and items on sale.
@@ -177,7 +175,7 @@ func (r Report) heading(c catalog.Condition, s present.Style) string {
 	}
 	how := []string{perSecond(s, rows[0].Rate, rows[0].Duration)}
 	if rows[0].TTL != "" {
-		how = append(how, s.Sayf("ttl %s", s.Say(rows[0].TTL)))
+		how = append(how, s.Sayf("ttl %s", rows[0].TTL))
 	}
 	inDatabase := func(row Row) bool { return row.Keeper == stock.InDatabase }
 	if r.Manifest.Keeper == "" && slices.ContainsFunc(rows, inDatabase) {

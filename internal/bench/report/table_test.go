@@ -17,11 +17,20 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 	"oversell/internal/present"
 	"oversell/internal/stock"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
+
+var twoHolders = catalog.Expectation{Verdicts: []figures.Verdict{figures.OK}, MaxHolders: 1}.Check(
+	catalog.Outcome{Verdict: figures.OK, MaxHolders: 2})
+
+// instead says how a row with this verdict differs from the expectation that it is ok.
+func instead(v figures.Verdict) message.Message {
+	return catalog.Expectation{Verdicts: []figures.Verdict{figures.OK}}.Check(catalog.Outcome{Verdict: v})
+}
 
 // sale returns a report with a row of every kind.
 func sale() report.Report {
@@ -59,9 +68,10 @@ func sale() report.Report {
 			row("v4_lua", catalog.Crash, figures.Unknown, func(r *report.Row) {
 				r.Sold, r.Served, r.Unknown, r.SoldOut = 1003, 999, 4, 3997
 				r.Oversold, r.OversoldPossible = 3, 7
-				r.Expected, r.Differs = false, "verdict unknown instead of ok"
+				r.Expected = false
+				r.Differ(instead(figures.Unknown))
 				r.Stalled, r.Discarded = 211, []report.Discarded{
-					{TTL: "1s", Verdict: figures.OK, Differs: "2 holders at once instead of at most 1", Stalled: 812.4},
+					{TTL: "1s", Verdict: figures.OK, Differs: twoHolders.String(), Message: twoHolders, Stalled: 812.4},
 					{TTL: "2s", Verdict: figures.OK, Stalled: 11.3, Missed: true},
 				}
 			}),
@@ -90,10 +100,12 @@ func repeated() report.Report {
 			switch row.Strategy {
 			case "v4_lua":
 				row.Oversold, row.OversoldPossible = 0, 0
-				row.Verdict, row.Expected, row.Differs = figures.OK, true, ""
+				row.Verdict, row.Expected = figures.OK, true
+				row.Differ(message.Message{})
 				if repeat == 3 {
 					row.Oversold, row.OversoldPossible, row.Sold = 3, 7, 1003
-					row.Verdict, row.Expected, row.Differs = figures.Oversold, false, "verdict oversold instead of ok"
+					row.Verdict, row.Expected = figures.Oversold, false
+					row.Differ(instead(figures.Oversold))
 				}
 			case "watch":
 				if repeat == 2 {
@@ -330,8 +342,8 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 		"unreported", "stranded", "accepted_lost", "max_holders", "db_loads",
 		"p50_ms", "p95_ms", "p99_ms", "max_ms", "wall_ms", "throughput", "redis_commands", "verdict",
 	}
-	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat",
-		"open", "percentiles", "timeline", "rate", "duration", "durable_p99_ms", "drain_ms"}
+	added := []string{"expected", "differs", "message", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded",
+		"repeat", "open", "percentiles", "timeline", "rate", "duration", "durable_p99_ms", "drain_ms"}
 	for _, row := range got.Rows {
 		for _, name := range relied {
 			if _, ok := row[name]; !ok {

@@ -15,9 +15,11 @@ var orphan = lab.Try("orphan-after-crash", needsLock, func(w *lab.World) lab.Ver
 
 // freeAgain returns Holds if b gets the lock sooner or later, after the process that held it died.
 func freeAgain(w *lab.World, b *lab.Process, dead string) lab.Verdict {
-	ok := b.Holder().Obtain(3 * w.TTL)
-	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end",
-		b.Name+" does not get the lock within three times the ttl: "+dead+" took it, and its process is dead")
+	if b.Holder().Obtain(3 * w.TTL) {
+		return lab.Holds.Because("%s gets the lock in the end", b.Name)
+	}
+	return w.Broke(b.Name, "%s does not get the lock within three times the ttl: %s took it, and its process is dead",
+		b.Name, dead)
 }
 
 var setnxThenExpire = lab.Try("crash-before-expire", needsRedisLock, func(w *lab.World) lab.Verdict {
@@ -63,8 +65,8 @@ var forgottenUnlock = lab.Try("forgotten-unlock", needsLock, func(w *lab.World) 
 	h := a.Holding()
 	h.Done()
 	ok := b.Holder().Obtain(3 * w.TTL)
-	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end",
-		b.Name+" does not get the lock within three times the ttl: A took it, and never unlocks it")
+	return w.Verdict(ok, "B", "B gets the lock in the end",
+		"B does not get the lock within three times the ttl: A took it, and never unlocks it")
 }, had("A", "B"), refused("B"))
 
 var expiresWhileHeld = lab.Try("expires-while-held", needsRemoteLock, func(w *lab.World) lab.Verdict {

@@ -218,6 +218,6 @@ func (o *outlet) buy() error {
 	case errors.Is(err, stock.ErrOtherStrategy):
 		w.Record(lab.WasRefused, who)
 	}
-	w.Note(who, "is told: %s", w.Readable(lab.Brief(err)))
+	w.Note(who, "is told: %s", w.Readable(lab.Brief(err).String()))
 	return err
 }

@@ -1,8 +1,6 @@
 package anomalies
 
 import (
-	"fmt"
-
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
 )
@@ -32,13 +30,13 @@ func handedOver(w *lab.World, first, next string) lab.Verdict {
 	came, hasCome := w.First(next, lab.Hold)
 	switch {
 	case v.Outcome == lab.Holds && wasTold && hasCome:
-		v.Note = fmt.Sprintf("%s was told of its loss %s before %s had the lock", first, lab.About(came-told), next)
+		v = lab.Holds.Because("%s was told of its loss %s before %s had the lock", first, lab.About(came-told), next)
 	case v.Outcome == lab.Holds && !hasCome:
-		v.Note = "the lock does not expire, and nobody is let in"
+		v = lab.Holds.Because("the lock does not expire, and nobody is let in")
 	case v.Outcome == lab.Breaks && wasTold && hasCome:
-		v.Note += fmt.Sprintf(", and %s was told %s later", first, lab.About(told-came))
+		v = lab.Breaks.Because("%s, and %s was told %s later", v.Note, first, lab.About(told-came))
 	case v.Outcome == lab.Breaks && hasCome:
-		v.Note += fmt.Sprintf(", and %s was never told", first)
+		v = lab.Breaks.Because("%s, and %s was never told", v.Note, first)
 	}
 	return v
 }
@@ -49,7 +47,7 @@ var failover = lab.Try("failover", needsForgetful, func(w *lab.World) lab.Verdic
 
 var restartForgets = lab.Try("restart-forgets-lock", needsForgetful, func(w *lab.World) lab.Verdict {
 	n := w.Majority()
-	return overlap(w, func() { w.LoseLock(n, w.ServerNames(n)+" restarted, empty") })
+	return overlap(w, func() { w.LoseLock(n, "%s restarted, empty", w.ServerNames(n)) })
 }, had("A"), answered("B"))
 
 // overlap lets B ask for the lock after A has taken it and the fault has hit the servers.

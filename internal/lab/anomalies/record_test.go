@@ -15,6 +15,7 @@ import (
 	"oversell/internal/lab/sales"
 	"oversell/internal/lab/show"
 	"oversell/internal/locks"
+	"oversell/internal/message"
 	"oversell/internal/page/texts"
 )
 
@@ -206,23 +207,27 @@ func TestSalesAreToldInChinese(t *testing.T) {
 		if cfg.Subjects[0].Database == nil {
 			t.Skip("the page's test has the locks")
 		}
-		var said []string
+		var said []message.Message
 		for _, a := range r.Anomalies {
-			said = append(said, a.Sentence, a.Sequence, a.Source)
+			said = append(said, message.Text(a.Sentence), message.Text(a.Sequence), message.Text(a.Source))
 		}
 		for _, c := range r.Cells {
-			said = append(said, c.Note)
+			said = append(said, c.Message)
 			for _, e := range c.Trace {
 				if e.Kind != lab.Command {
-					said = append(said, e.Text)
+					said = append(said, e.Message)
 				}
 			}
 		}
 		if len(said) < 200 {
 			t.Fatalf("%d texts", len(said))
 		}
-		for _, text := range said {
-			if text != "" && !reference.MatchString(text) && !han.MatchString(chinese.Told(text)) {
+		for _, m := range said {
+			text := m.String()
+			if text == "" {
+				t.Error("a text without a message")
+			}
+			if !reference.MatchString(text) && !han.MatchString(m.Translate(chinese.Told)) {
 				t.Errorf("not translated: %s", text)
 			}
 		}

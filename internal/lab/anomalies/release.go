@@ -2,7 +2,6 @@ package anomalies
 
 import (
 	"context"
-	"fmt"
 
 	"oversell/internal/lab"
 )
@@ -21,7 +20,7 @@ var foreignDelete = lab.Try("foreign-delete", needsRemoteLock, func(w *lab.World
 	_ = c.Try()
 	v := w.Exclusive()
 	if v.Outcome == lab.Holds && !second {
-		v.Note = "the lock does not expire, and B is kept out until A unlocks"
+		return lab.Holds.Because("the lock does not expire, and B is kept out until A unlocks")
 	}
 	return v
 }, had("A"), faulted("A"), answered("B", "C"), lab.IsLock)
@@ -57,7 +56,7 @@ var foreignChain = lab.Try("foreign-delete-chain", needsRemoteLock, func(w *lab.
 	}
 	v := w.Exclusive()
 	if v.Outcome == lab.Breaks {
-		v.Note = fmt.Sprintf("%d locks in a row were removed by the previous holder: %s", foreign, v.Note)
+		return lab.Breaks.Because("%d locks in a row were removed by the previous holder: %s", foreign, v.Note)
 	}
 	return v
 }, had("A"), faulted("A"), answered("B"), lab.IsLock)
@@ -167,14 +166,15 @@ var unlockAfterCancel = lab.Try("unlock-after-cancel", needsLock, func(w *lab.Wo
 	cancelled, cancel := context.WithCancel(h.Context())
 	cancel()
 	_ = h.UnlockIn(cancelled)
-	return soonFree(w, b, "")
+	return soonFree(w, b, stillTaken)
 }, had("A", "B"), lab.IsLock)
 
-// soonFree returns Holds if b gets the lock without waiting for a lease to run out.
-func soonFree(w *lab.World, b *lab.Holder, why string) lab.Verdict {
-	ok := b.Obtain(w.TTL / 2)
-	return w.Verdict(ok, b.Name, b.Name+" gets the lock soon",
-		why+b.Name+" does not get the lock within half the ttl: it is still taken, but nobody holds it")
+const stillTaken = "B does not get the lock within half the ttl: it is still taken, but nobody holds it"
+
+// soonFree returns Holds if b gets the lock without waiting for a lease to run out. Bad is the note if
+// b does not get it.
+func soonFree(w *lab.World, b *lab.Holder, bad string) lab.Verdict {
+	return w.Verdict(b.Obtain(w.TTL/2), "B", "B gets the lock soon", bad)
 }
 
 var acquireTimesOut = lab.Try("acquire-times-out", needsRemoteLock, func(w *lab.World) lab.Verdict {
@@ -191,7 +191,7 @@ var acquireTimesOut = lab.Try("acquire-times-out", needsRemoteLock, func(w *lab.
 	w.Must(asking, "A's answer")
 	_ = h.Unlock()
 	w.Settle()
-	return soonFree(w, b, "")
+	return soonFree(w, b, stillTaken)
 }, had("B"), lab.IsLock)
 
 var lostReplyUnlock = lab.Try("lost-reply-gives-up", needsRemoteLock, func(w *lab.World) lab.Verdict {
@@ -201,7 +201,7 @@ var lostReplyUnlock = lab.Try("lost-reply-gives-up", needsRemoteLock, func(w *la
 	_, _ = h.Ask()
 	_ = h.Unlock()
 	w.Settle()
-	return soonFree(w, b, "")
+	return soonFree(w, b, stillTaken)
 }, had("B"), lab.IsLock)
 
 var lostReplyRetry = lab.Try("lost-reply-asks-again", needsRemoteLock, func(w *lab.World) lab.Verdict {
@@ -213,7 +213,7 @@ var lostReplyRetry = lab.Try("lost-reply-asks-again", needsRemoteLock, func(w *l
 	}
 	_ = h.Unlock()
 	w.Settle()
-	return soonFree(w, b, "A has given back what it got, but ")
+	return soonFree(w, b, "A has given back what it got, but "+stillTaken)
 }, had("A", "B"), lab.IsLock)
 
 var repeatedUnlock = lab.Try("repeated-unlock", needsRemoteLock, func(w *lab.World) lab.Verdict {

@@ -73,7 +73,7 @@ var recursiveRetry = lab.Try("recursive-retry", needsLoser, func(w *lab.World) l
 	if orders > 2 {
 		return w.Broke("B", "B wanted one unit and bought %d", orders-1)
 	}
-	return lab.Holds.Because("B wanted one unit and bought %d", orders-1)
+	return lab.Holds.Because("B wanted one unit and bought 1")
 }, sold("A"), refused("B"))
 
 var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdict {
@@ -85,7 +85,7 @@ var doubleAsk = lab.Try("double-setnx", needsLock, func(w *lab.World) lab.Verdic
 		return w.Broke("A", "A waits for the lock that it already holds")
 	}
 	_ = h.Unlock()
-	return soonFree(w, b, "A has the lock twice and gives it back once: ")
+	return soonFree(w, b, "A has the lock twice and gives it back once: "+stillTaken)
 }, had("A", "B"), lab.IsLock)
 
 // abortsPerSale is the acceptable number of aborted attempts per sale. A lock has none, and many

@@ -21,8 +21,10 @@ var missedWakeUp = lab.Try("missed-wake-up", needsLock, func(w *lab.World) lab.V
 	stillWaits("B", out)
 	_ = h.Unlock()
 	took, err := ended(w, out, w.TTL/10)
-	return w.Verdict(err == nil, "B", "B has the lock soon",
-		"B is still asleep, "+lab.About(took)+" after the lock became free")
+	if err != nil {
+		return w.Broke("B", "B is still asleep, %s after the lock became free", lab.About(took))
+	}
+	return lab.Holds.Because("B has the lock soon")
 }, had("A", "B"))
 
 // overtakings is the number of times that B is overtaken before it counts as starved.
@@ -119,12 +121,12 @@ var retryStorm = lab.Try("retry-storm", needsCommands, func(w *lab.World) lab.Ve
 		waits[i] = <-served
 	}
 	slices.Sort(waits)
-	note := fmt.Sprintf("%d commands for %d locks; the median wait is %s, the longest %s",
-		commands, callers, lab.About(waits[callers/2]), lab.About(waits[callers-1]))
+	text := "%d commands for %d locks; the median wait is %s, the longest %s"
+	median, longest := lab.About(waits[callers/2]), lab.About(waits[callers-1])
 	if commands > commandsPerHold*callers {
-		return w.Broke("", "%s", note)
+		return w.Broke("", text, commands, callers, median, longest)
 	}
-	return lab.Holds.Because("%s", note)
+	return lab.Holds.Because(text, commands, callers, median, longest)
 }, unlessInMemory(oneAtATime))
 
 func oneOfMany(w *lab.World, p *lab.Process, g guard.Guard, i int, served chan<- time.Duration) {

@@ -84,8 +84,10 @@ func cancelledWait(w *lab.World) (took time.Duration, err error) {
 var cancelNotTold = lab.Try("cancel-not-told-apart", needsLock, func(w *lab.World) lab.Verdict {
 	_, err := cancelledWait(w)
 	lab.Need(!errors.Is(err, errStillWaiting), "the wait did not end")
-	ok := errors.Is(err, errCancelled) || errors.Is(err, context.Canceled)
-	return w.Verdict(ok, "B", "B is told that it was cancelled", "B, which was cancelled, is told: "+lab.Brief(err))
+	if errors.Is(err, errCancelled) || errors.Is(err, context.Canceled) {
+		return lab.Holds.Because("B is told that it was cancelled")
+	}
+	return w.Broke("B", "B, which was cancelled, is told: %s", lab.Brief(err))
 }, had("A"))
 
 var waitLimit = lab.Try("wait-limit-wrong", needsLock, func(w *lab.World) lab.Verdict {
@@ -97,9 +99,10 @@ var waitLimit = lab.Try("wait-limit-wrong", needsLock, func(w *lab.World) lab.Ve
 	defer cancel()
 	took, err := ended(w, waiting(w, b, ctx), 2*w.TTL)
 	lab.Need(err != nil, "B was granted a lock that A has")
-	ok := took > limit/2 && took < 2*limit
-	said := "a wait of at most " + lab.About(limit) + " took about that"
-	return w.Verdict(ok, "B", said, "a wait of at most "+lab.About(limit)+" took "+lab.About(took))
+	if took > limit/2 && took < 2*limit {
+		return lab.Holds.Because("a wait of at most %s took about that", lab.About(limit))
+	}
+	return w.Broke("B", "a wait of at most %s took %s", lab.About(limit), lab.About(took))
 }, had("A"))
 
 var waitCutsLease = lab.Try("wait-limit-ends-the-hold", needsRemoteLock, func(w *lab.World) lab.Verdict {

@@ -207,11 +207,11 @@ func (b *behind) start(name string) *writer {
 func (p *writer) buys() error {
 	p.w.Sleep(tick)
 	err := p.buy(p.w.Context(), p.name)
-	good := "has an order"
 	if streams(p.w.Subject) {
-		good = "is told that its order is accepted"
+		p.say(hasOrder, err, "is told that its order is accepted")
+	} else {
+		p.say(hasOrder, err, "has an order")
 	}
-	p.say(hasOrder, err, good)
 	return err
 }
 
@@ -229,7 +229,7 @@ func (p *writer) writes() (done <-chan struct{}) {
 	done = p.w.Go(func() { p.consume(ctx, p.name) })
 	p.b.stops = append(p.b.stops, func() {
 		stop()
-		p.w.Must(done, "the end of "+p.name)
+		p.w.Must(done, "the end of %s", p.name)
 	})
 	return done
 }

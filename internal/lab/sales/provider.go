@@ -53,7 +53,7 @@ type cashier struct {
 }
 
 func (c cashier) Authorise(ctx context.Context, r payment.Request) (payment.Payment, error) {
-	return c.call("authorise "+r.Reference, func() (payment.Payment, error) {
+	return c.call("provider: authorise %s → %s", r.Reference, func() (payment.Payment, error) {
 		done, err := c.c.Authorise(ctx, r)
 		if err == nil {
 			c.p.s.namePayment(done)
@@ -63,37 +63,38 @@ func (c cashier) Authorise(ctx context.Context, r payment.Request) (payment.Paym
 }
 
 func (c cashier) Capture(ctx context.Context, id, key string) (payment.Payment, error) {
-	return c.call("capture "+id, func() (payment.Payment, error) { return c.c.Capture(ctx, id, key) })
+	return c.call("provider: capture %s → %s", id, func() (payment.Payment, error) { return c.c.Capture(ctx, id, key) })
 }
 
 func (c cashier) Refund(ctx context.Context, id, key string) (payment.Payment, error) {
 	c.p.s.w.Record(hasRefund, c.p.name)
-	return c.call("refund "+id, func() (payment.Payment, error) { return c.c.Refund(ctx, id, key) })
+	return c.call("provider: refund %s → %s", id, func() (payment.Payment, error) { return c.c.Refund(ctx, id, key) })
 }
 
 func (c cashier) Payment(ctx context.Context, id string) (payment.Payment, error) {
-	return c.call("look up "+id, func() (payment.Payment, error) { return c.c.Payment(ctx, id) })
+	return c.call("provider: look up %s → %s", id, func() (payment.Payment, error) { return c.c.Payment(ctx, id) })
 }
 
 func (c cashier) Find(ctx context.Context, reference string) (found []payment.Payment, err error) {
-	_, err = c.call("find "+reference, func() (payment.Payment, error) {
+	_, err = c.call("provider: find %s → %s", reference, func() (payment.Payment, error) {
 		found, err = c.c.Find(ctx, reference)
 		return payment.Payment{}, err
 	})
 	return found, err
 }
 
-func (c cashier) call(what string, f func() (payment.Payment, error)) (payment.Payment, error) {
+// call calls the provider. The format makes the note in the trace of what was named and the outcome.
+func (c cashier) call(format, named string, f func() (payment.Payment, error)) (payment.Payment, error) {
 	if err := c.p.Life().Err(); err != nil {
 		return payment.Payment{}, payment.ErrUnavailable
 	}
 	p, err := f()
-	outcome := string(p.Status)
+	var outcome any = p.Status
 	if err != nil {
 		outcome = told(c.p.w, err)
 	}
 	w := c.p.s.w
-	w.Note(c.p.name, "provider: %s → %s", w.Readable(what), outcome)
+	w.Note(c.p.name, format, w.Readable(named), outcome)
 	return p, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"oversell/internal/fault"
 	"oversell/internal/holds"
 	"oversell/internal/lab"
+	"oversell/internal/message"
 )
 
 type actor struct {
@@ -47,11 +48,11 @@ const (
 )
 
 func had(what string, names ...string) lab.Claim {
-	missing := map[string]string{hasHold: "got no hold", wasTold: "was told nothing", hasOrder: "has no order",
-		hasRefund: "has no refund"}[what]
+	missing := map[string]string{hasHold: "%s got no hold", wasTold: "%s was told nothing", hasOrder: "%s has no order",
+		hasRefund: "%s has no refund"}[what]
 	return func(w *lab.World) {
 		for _, who := range names {
-			lab.Need(w.Did(what, who), "%s %s", who, missing)
+			lab.Need(w.Did(what, who), missing, who)
 		}
 	}
 }
@@ -132,7 +133,8 @@ func (p *shop) sweep() error {
 	return err
 }
 
-func (p actor) say(done string, err error, good string) {
+// say records what a call returned: an error, or what the format and its arguments say.
+func (p actor) say(done string, err error, format string, args ...any) {
 	w := p.w
 	w.Record(wasTold, p.name)
 	if p.Life().Err() != nil {
@@ -143,11 +145,13 @@ func (p actor) say(done string, err error, good string) {
 		return
 	}
 	w.Record(done, p.name)
-	w.Note(p.name, "%s", good)
+	w.Note(p.name, format, args...)
 }
 
 // told returns the text of an error, with the names that the trace uses in place of keys and tokens.
-func told(w *lab.World, err error) string { return lab.Brief(errors.New(w.Readable(err.Error()))) }
+func told(w *lab.World, err error) message.Message {
+	return lab.Brief(errors.New(w.Readable(err.Error())))
+}
 
 // begin runs f in the background.
 func (p actor) begin(f func() error) <-chan struct{} {
@@ -165,7 +169,7 @@ func (p actor) parkedAt(match lab.Match, f func() error, meanwhile func()) {
 	p.mustPark(stop, done)
 	meanwhile()
 	stop.Release()
-	p.w.Must(done, "the end of "+p.name)
+	p.w.Must(done, "the end of %s", p.name)
 }
 
 func (p actor) mustPark(stop *lab.Pause, done <-chan struct{}) {
@@ -219,5 +223,5 @@ func (p actor) killedIn(f func() error, stop *lab.Pause) {
 	done := p.begin(f)
 	p.mustPark(stop, done)
 	p.Kill()
-	p.w.Must(done, "the end of "+p.name)
+	p.w.Must(done, "the end of %s", p.name)
 }

@@ -63,7 +63,7 @@ func needsRedis(c lab.Subject) string {
 func (o *onSale) evict(key string) {
 	n, err := o.w.Side.Del(o.w.Context(), key).Result()
 	lab.Need(err == nil && n == 1, "the stock could not be evicted: %v", err)
-	o.w.Trace("", lab.Fault, "Redis evicts "+o.w.Readable(key))
+	o.w.Trace("", lab.Fault, "Redis evicts %s", o.w.Readable(key))
 }
 
 var killedWithUnits = try("killed-with-units", 1, func(s *sale) {

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -279,23 +278,6 @@ type Faults struct {
 
 // OneOfEach allows one fault of each kind, like the table in the docs.
 var OneOfEach = Faults{1, 1, 1}
-
-// String returns the numbers and kinds of the faults as text.
-func (f Faults) String() string {
-	var words []string
-	for _, w := range []struct {
-		n    int
-		word string
-	}{{f.Freezes, "freeze"}, {f.Kills, "kill"}, {f.Losses, "lost reply"}} {
-		if w.n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", w.n, w.word))
-		}
-	}
-	if len(words) == 0 {
-		return "no fault"
-	}
-	return strings.Join(words, ", ")
-}
 
 // add adds the result of a move to the graph. It returns the index of the state, and reports
 // whether the state is new.

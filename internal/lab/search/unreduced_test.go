@@ -1,6 +1,7 @@
 package search
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 		{"v7_queue", OneOfEach, 5}, {"v8_fenced", OneOfEach, 5}, {"v9_cohort", OneOfEach, 5},
 		{"nested_v4_lua", OneOfEach, 5}, {"nested_v4_lua", Faults{}, 7}, {"nested_v5_reentrant", OneOfEach, 5},
 	} {
-		t.Run(tt.name+", "+tt.faults.String(), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s, %+v", tt.name, tt.faults), func(t *testing.T) {
 			if tt.most > backendtest.Times(4, 8) {
 				t.Skip("it takes seconds: run it with -tags system")
 			}

@@ -118,7 +118,7 @@ func (s Style) newViewCell(m lab.Manifest, c lab.Cell) viewCell {
 	}
 	return viewCell{
 		Anomaly: c.Anomaly, Strategy: c.Strategy, Class: class, Mark: mark, On: s.on(c),
-		Verdict: s.verdict(m, c), Note: s.Say(c.Note),
+		Verdict: s.verdict(m, c), Note: s.Tell(c.Note, c.Message),
 		Link: "#" + url.PathEscape(c.Anomaly) + "/" + url.PathEscape(c.Strategy),
 	}
 }

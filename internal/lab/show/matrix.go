@@ -163,7 +163,7 @@ func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
 		fmt.Fprintf(b, "  %s\n", paint(outcomeColours(c)[:1],
 			clean(s.Sayf("%s: %s", s.on(c), s.verdict(r.Manifest, c))), s.Colour))
 		if c.Note != "" {
-			fmt.Fprintf(b, "%s\n", wrap(clean(s.Say(c.Note)), "    ", "    "))
+			fmt.Fprintf(b, "%s\n", wrap(clean(s.Tell(c.Note, c.Message)), "    ", "    "))
 		}
 		fmt.Fprintf(b, "    %s\n", clean(s.command(r.Manifest, c.Anomaly, c.Strategy)))
 	}

@@ -32,25 +32,22 @@ func write(w io.Writer, what, drawn string) error {
 }
 
 func (s Style) ranOn(m lab.Manifest) string {
-	clock := "real time"
+	leases := "leases of %s in real time"
 	if m.Virtual {
-		clock = "virtual time"
+		leases = "leases of %s in virtual time"
 	}
-	parts := append([]string{"redis: " + m.Redis, fmt.Sprintf("leases of %s in %s", m.TTL, clock)}, m.Servers...)
+	parts := append([]string{s.Sayf("redis: %s", m.Redis), s.Sayf(leases, m.TTL)}, m.Servers...)
 	if m.Database != "" {
-		parts = append(parts, "database: "+m.Database)
+		parts = append(parts, s.Sayf("database: %s", m.Database))
 	}
 	if m.Go != "" {
-		parts = append(parts, fmt.Sprintf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs))
+		parts = append(parts, s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs))
 	}
 	if m.Version != "" {
-		parts = append(parts, "lab "+m.Version)
+		parts = append(parts, s.Sayf("lab %s", m.Version))
 	}
 	if m.Wall > 0 {
-		parts = append(parts, "took "+roundWall(m.Wall).String())
-	}
-	for i := range parts {
-		parts[i] = s.Say(parts[i])
+		parts = append(parts, s.Sayf("took %s", roundWall(m.Wall)))
 	}
 	return clean(strings.Join(parts, s.Say("; ")))
 }
@@ -157,18 +154,6 @@ func (s Style) about(a lab.Anomaly) lab.Anomaly {
 	a.Sequence = s.Named("anomaly."+a.Name+".sequence", s.Say(a.Sequence))
 	a.Source = s.Say(a.Source)
 	return a
-}
-
-// row translates the text of a row. It does not translate commands and replies, but it translates
-// the reason why a command has no reply.
-func (s Style) row(kind lab.Kind, text, reply string) (toldText, toldReply string) {
-	if kind != lab.Command {
-		text = s.Say(text)
-	}
-	if strings.HasPrefix(reply, "(") {
-		reply = s.Say(reply)
-	}
-	return text, reply
 }
 
 func paint(style text.Colors, s string, colour bool) string {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"oversell/internal/lab"
+	"oversell/internal/message"
 )
 
 // expiry is the kind of a row that has no event: in it, the lease that remained after the last
@@ -25,7 +26,7 @@ const everyone = -1
 
 // story is a cell's trace as a list of moments, with the state after each moment. Its text is
 // already translated and its numbers are formatted, so that the page and the terminal show the
-// same.
+// same. The shop's page translates the English text, and takes the messages for that.
 type story struct {
 	Actors []string `json:"actors"` // in order of their first appearance
 	Unit   string   `json:"unit"`
@@ -41,12 +42,14 @@ type row struct {
 	Actor   int      `json:"actor"` // index in story.Actors, or everyone
 	Kind    lab.Kind `json:"kind"`
 	Text    string   `json:"text"`
-	Short   string   `json:"short,omitempty"` // the abridged Text, if Text is long
 	Reply   string   `json:"reply,omitempty"`
 	Waits   bool     `json:"waits,omitempty"`   // the reply comes in a later row
 	Answers bool     `json:"answers,omitempty"` // it is the reply to an earlier row
 	Arrives int      `json:"arrives,omitempty"` // the row in which a command or reply delayed in this row arrives, or 0
 	Again   string   `json:"again,omitempty"`   // the number of repetitions in a row, and the time of the last one
+
+	Message      message.Message `json:"message,omitzero"` // Text, to be translated
+	AgainMessage message.Message `json:"again_message,omitzero"`
 
 	Holder  string   `json:"holder,omitempty"` // the holder of the lock in Redis; "" if there is no lock
 	Holding int      `json:"holding"`          // the holder as an actor, or everyone if it is not an actor
@@ -98,13 +101,21 @@ func tell(c lab.Cell, style Style) story {
 // format sets the derived fields of a row, and translates it.
 func (s story) format(r *row, c clock, style Style) {
 	if r.Kind == lab.Break && r.Actor != everyone && !strings.HasPrefix(r.Text, s.Actors[r.Actor]+" ") {
-		r.Text = s.Actors[r.Actor] + ": " + r.Text // names the actor that the break is about
+		if r.Message.IsZero() {
+			r.Message = message.Text(r.Text)
+		}
+		r.Message = message.Newf("%s: %s", s.Actors[r.Actor], r.Message) // names the actor that the break is about
+		r.Text = r.Message.String()
 	}
-	if short := abridge(r.Text); short != r.Text {
-		r.Short, _ = style.row(r.Kind, short, "")
+	if r.Kind != lab.Command {
+		r.Text = style.Tell(r.Text, r.Message)
 	}
-	r.Text, r.Reply = style.row(r.Kind, r.Text, r.Reply)
-	r.Time, r.Again = c.format(r.At), style.Say(r.again(c))
+	if strings.HasPrefix(r.Reply, "(") { // the reason why there is no reply
+		r.Reply = style.Say(r.Reply)
+	}
+	r.AgainMessage = r.again(c)
+	r.Again = style.Tell(r.AgainMessage.String(), r.AgainMessage)
+	r.Time = c.format(r.At)
 	switch {
 	case r.TTL != nil:
 		r.TTL, r.Left = micro(r.TTL), c.format(*r.TTL)
@@ -161,8 +172,7 @@ type moment struct {
 	at    float64
 	order int  // position among moments at the same time
 	waits bool // the command was sent, but its reply comes later
-	reply bool // this is the reply
-	quiet bool // the state of Redis in the event does not belong to this moment
+	reply bool // this is the reply; Redis executed the command at the earlier moment
 }
 
 // moments sorts a trace by time. A command has two moments if other actors acted before its reply
@@ -171,12 +181,9 @@ func moments(trace []lab.Event) []moment {
 	var out []moment
 	for i, e := range trace {
 		if overtaken(e, trace) {
-			// Either the command or its reply was delayed. If the reply was delayed, Redis executed
-			// the command at the first moment.
-			replied := replyHeldUp(e, trace)
 			out = append(out,
-				moment{Event: e, at: e.At, order: 2 * i, waits: true, quiet: !replied},
-				moment{Event: e, at: e.Until, order: replyOrder(i, trace), reply: true, quiet: replied})
+				moment{Event: e, at: e.At, order: 2 * i, waits: true},
+				moment{Event: e, at: e.Until, order: replyOrder(i, trace), reply: true})
 			continue
 		}
 		out = append(out, moment{Event: e, at: e.At, order: 2 * i})
@@ -208,15 +215,6 @@ func overtaken(e lab.Event, trace []lab.Event) bool {
 	})
 }
 
-// replyHeldUp reports whether the reply was delayed rather than the command. The text of the fault
-// that was injected at that moment says which.
-func replyHeldUp(e lab.Event, trace []lab.Event) bool {
-	return slices.ContainsFunc(trace, func(f lab.Event) bool {
-		return f.Kind == lab.Fault && f.Actor == e.Actor && math.Abs(f.At-e.At) < slowReply &&
-			strings.Contains(f.Text, "reply")
-	})
-}
-
 // narrator goes through the moments in order, and keeps track of the current state.
 type narrator struct {
 	actors  []string
@@ -233,8 +231,8 @@ type narrator struct {
 func (n *narrator) tell(m moment) {
 	n.expire(m.at)
 	actor := slices.Index(n.actors, m.Actor)
-	r := row{At: m.at, Actor: actor, Kind: m.Kind, Text: m.Text, Reply: m.Reply, Waits: m.waits, Answers: m.reply,
-		times: 1, last: m.at}
+	r := row{At: m.at, Actor: actor, Kind: m.Kind, Text: m.Text, Message: m.Message, Reply: m.Reply, Waits: m.waits,
+		Answers: m.reply, times: 1, last: m.at}
 	if m.waits {
 		r.Reply = ""
 	}
@@ -257,7 +255,7 @@ func (n *narrator) expire(now float64) {
 }
 
 func (n *narrator) look(m moment) {
-	if m.Lock == "" || m.quiet {
+	if m.Lock == "" || m.reply {
 		return
 	}
 	n.holder, n.ttl, n.since = m.Lock, m.TTL, m.at
@@ -274,8 +272,7 @@ func (n *narrator) ask(e lab.Event, actor int) {
 	case actor == everyone:
 	case e.Kind == lab.Hold && !found:
 		n.believe = slices.Insert(n.believe, i, actor)
-	case found && (e.Kind == lab.Release || e.Kind == lab.Lost || e.Kind == lab.Fault &&
-		strings.Contains(e.Text, "killed")):
+	case found && (e.Kind == lab.Release || e.Kind == lab.Lost || e.Kind == lab.Fault && e.Text == lab.Killed):
 		n.believe = slices.Delete(n.believe, i, i+1)
 	}
 }

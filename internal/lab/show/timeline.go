@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"oversell/internal/lab"
+	"oversell/internal/message"
 )
 
 // Timeline writes what happened in one cell of r: the anomaly, the outcome, and, for each moment,
@@ -34,7 +35,7 @@ func Timeline(w io.Writer, r lab.Report, c lab.Cell, style Style) error {
 func Schedule(w io.Writer, s lab.State, style Style) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", paint(text.Colors{text.Bold}, clean(s.Strategy+": "+s.Moves), style.Colour))
-	fmt.Fprintf(&b, "%s\n\n", wrap(clean(style.Say(s.Verdict.Sentence)), "", ""))
+	fmt.Fprintf(&b, "%s\n\n", wrap(clean(style.Tell(s.Verdict.Sentence, s.Verdict.Message)), "", ""))
 	if len(s.Trace) == 0 {
 		b.WriteString(style.Say("Nothing has happened.") + "\n")
 	} else {
@@ -64,7 +65,7 @@ func (s Style) writeHeading(b *strings.Builder, r lab.Report, c lab.Cell) {
 	field("sequence", a.Sequence, nil)
 	field("for real", a.Source, nil)
 	field("verdict", s.verdict(r.Manifest, c), outcomeColours(c))
-	field("because", s.Say(c.Note), nil)
+	field("because", s.Tell(c.Note, c.Message), nil)
 	field("ran on", s.ranOn(r.Manifest), text.Colors{text.Faint})
 	b.WriteString("\n")
 }
@@ -316,16 +317,16 @@ func (s sheet) outcome(r row) string {
 	return out
 }
 
-// again says how many times the same thing happened and when it last happened, or returns "" if it
+// again says how many times the same thing happened and when it last happened. It says nothing if it
 // happened once.
-func (r row) again(c clock) string {
+func (r row) again(c clock) message.Message {
 	if r.times < 2 {
-		return ""
+		return message.Message{}
 	}
 	if c.format(r.last) == c.format(r.At) {
-		return fmt.Sprintf("×%d", r.times)
+		return message.Text(fmt.Sprintf("×%d", r.times))
 	}
-	return fmt.Sprintf("×%d until %s", r.times, c.format(r.last))
+	return message.Newf("×%d until %s", r.times, c.format(r.last))
 }
 
 // The long names that are shortened: the hash of a script, a UUID token, and the name of a script,

@@ -4,8 +4,8 @@ import { knows, t, told } from "./text.js";
 
 /** Problem is an error reply of the shop. */
 class Problem extends Error {
-  constructor({ status, code, detail }) {
-    const said = told(detail);
+  constructor({ status, code, detail, message }) {
+    const said = told(detail, message);
     const key = [`problem.${code}.${status}`, `problem.${code}`].find(knows);
     super(key ? t(key, { detail: said }) : said);
     this.status = status;

@@ -7,7 +7,6 @@ import { kindOf, kinds, newTip, sign, square } from "./square.js";
 import { named, t, titleOf, told } from "./text.js";
 
 const compared = [["redsync", "v6_watchdog", "v8_fenced"], ["v1_setnx", "v2_ttl", "v4_lua"]]; // as examples
-const turn = 12; // milliseconds for which notes are written without a pause
 
 /** newBoard makes the matrix of a lab. It writes the pins and the filter into the address. */
 export function newBoard(lab, query, page) {
@@ -19,7 +18,6 @@ export function newBoard(lab, query, page) {
   const nothing = el("p.nothing", { role: "status", hidden: true }, t("break.none"));
   let choice = choiceOf(lab, query);
   let last = ""; // the address of the cell that had the keyboard, or was open
-  let stopNotes = () => {};
 
   const tools = newTools(lab, choose);
   const all = el("button", { onclick: () => choose(everything) }, t("break.all", { n: lab.anomalies.length }));
@@ -46,7 +44,6 @@ export function newBoard(lab, query, page) {
     const table = drawTable(groups, columnsOf(lab, choice), choice.pins, { cellAt, pin });
     table.classList.toggle("taught", choice.rows === "taught");
     all.hidden = choice.rows !== "taught";
-    stopNotes();
     tip.hide();
     put(box, table);
     const links = [...table.querySelectorAll("a.square")];
@@ -54,7 +51,6 @@ export function newBoard(lab, query, page) {
     nothing.hidden = groups.length > 0;
     tools.tell(choice);
     columns.look();
-    stopNotes = writeNotes(table, cells);
   }
   draw();
   return {
@@ -70,10 +66,7 @@ export function newBoard(lab, query, page) {
       box.querySelector(`a.square[href="${address}"]`)?.focus();
       tip.hide();
     },
-    close() {
-      stopNotes();
-      columns.close();
-    },
+    close: columns.close,
   };
 }
 
@@ -90,8 +83,9 @@ function drawTable(groups, strategies, pins, { cellAt, pin }) {
       }, el("span", name)));
   const one = (anomaly) => (name) => {
     const cell = cellAt(anomaly.name, name);
-    const note = cell && pins.includes(name) && el("span.note", { "data-cell": `${anomaly.name}/${name}` });
-    return el("td", { class: pinned(name) }, cell && square(cell, { tabindex: -1 }), note);
+    const note = cell && pins.includes(name) && told(cell.note, cell.message);
+    return el("td", { class: pinned(name) }, cell && square(cell, { tabindex: -1 }),
+      note && el("span.note", { title: note }, note));
   };
   const title = (name) => titleOf(name) && [el("span.title", titleOf(name)), " "];
   const row = (anomaly) =>
@@ -117,23 +111,6 @@ function drawTable(groups, strategies, pins, { cellAt, pin }) {
   table.style.setProperty("--pins", pins.length);
   table.style.setProperty("--others", strategies.length - pins.length);
   return table;
-}
-
-/** writeNotes writes what decided the pinned cells, a few at a time, because translating takes long. */
-function writeNotes(table, cells) {
-  const open = [...table.querySelectorAll("[data-cell]")];
-  let timer = 0;
-  const some = () => {
-    for (const start = performance.now(); open.length > 0 && performance.now() - start < turn;) {
-      const node = open.shift();
-      const { note } = cells.get(node.dataset.cell);
-      node.textContent = told(note);
-      node.title = node.textContent;
-    }
-    if (open.length > 0) timer = setTimeout(some);
-  };
-  timer = setTimeout(some);
-  return () => clearTimeout(timer);
 }
 
 /** newTools makes the filter and the legend of the squares. */

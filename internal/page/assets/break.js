@@ -6,7 +6,7 @@ import { fetchStory, showCell } from "./cell.js";
 import { el, every, put } from "./dom.js";
 import { allProofs } from "./proof.js";
 import { expand } from "./shortname.js";
-import { called, t, told } from "./text.js";
+import { called, t } from "./text.js";
 
 const busyPause = 1500; // extra milliseconds before the lab is asked again, while it has to wait for a run
 
@@ -108,7 +108,7 @@ function made() {
   const { redis, ttl_ns: ttl } = lab.manifest;
   const count = (kind) => lab.cells.filter((cell) => cell.outcome === kind).length;
   const counts = { cells: lab.cells.length, holds: count("holds"), breaks: count("breaks"), na: count("n/a") };
-  const values = { ...counts, unknown: count("unknown"), redis: told(redis), ttl: ttl / 1e9 };
+  const values = { ...counts, unknown: count("unknown"), redis, ttl: ttl / 1e9 };
   return el("p.small", t("break.counts", values));
 }
 

@@ -12,13 +12,14 @@ const ahead = 60; // pixels of the next steps that stay in sight
 
 /** fetchStory fetches all events of a cell. */
 export async function fetchStory(cell, signal) {
-  const { story, note } = await call(`/api/lab/${cell.anomaly}/${cell.strategy}`, { signal });
+  const { story, note, message } = await call(`/api/lab/${cell.anomaly}/${cell.strategy}`, { signal });
   for (const row of story.rows) {
-    const ours = row.kind === "command" ? ["again", "left"] : ["text", "short", "left"]; // commands are not translated
-    for (const name of ours) if (row[name]) row[name] = told(row[name]);
+    if (row.kind !== "command") row.text = told(row.text, row.message); // commands are not translated
+    if (row.again) row.again = told(row.again, row.again_message);
+    if (row.left) row.left = told(row.left);
     if (row.reply?.startsWith("(")) row.reply = told(row.reply); // there was no reply, and this says why
   }
-  return { ...story, note, free: told("free") };
+  return { ...story, note, message, free: told("free") };
 }
 
 /** showCell opens a cell over the whole window. page.leave goes back to the matrix. */
@@ -64,7 +65,8 @@ const addressOf = ({ anomaly, strategy }) => `#/break/${anomaly}/${strategy}`;
 function verdict(lab, cell) {
   const kind = kindOf(cell);
   const price = kind === "endless" && priceOf(lab, cell);
-  return el(`p.ruling.${kind}`, sign(kind), " ", el("strong", t(`outcome.${kind}`)), " — ", told(cell.note),
+  return el(`p.ruling.${kind}`, sign(kind), " ", el("strong", t(`outcome.${kind}`)), " — ",
+    told(cell.note, cell.message),
     price && el("span.price", t("cell.price"), " ", el("a", { href: addressOf(price) }, called(price.anomaly))));
 }
 
@@ -149,11 +151,11 @@ function newAgain({ anomaly, strategy }, signal) {
     put(found);
     try {
       const path = `/api/lab/${anomaly}/${strategy}`;
-      const { note, story } = await call(path, { method: "POST", body: {}, signal });
+      const { note, message, story } = await call(path, { method: "POST", body: {}, signal });
       const recording = await call(path, { signal });
       const same = note === recording.note && JSON.stringify(story.rows) === JSON.stringify(recording.story.rows);
       const n = story.rows.length;
-      tell(t(same ? "site.again.same" : "site.again.other", { outcome: told(note), n }));
+      tell(t(same ? "site.again.same" : "site.again.other", { outcome: told(note, message), n }));
     } catch (error) {
       if (error.name !== "AbortError") tell(error.message);
     }
@@ -297,7 +299,7 @@ function tell(box, cell, story, row) {
   const actor = row.actor >= 0 ? ` · ${story.actors[row.actor]}` : "";
   const kind = knows(`kind.${row.kind}`) ? t(`kind.${row.kind}`) : row.kind;
   const broke = row.kind === "break";
-  const note = told(cell.note);
+  const note = told(cell.note, cell.message);
   box.className = `moment ${row.kind}`;
   put(box, el("p.when", el("strong", `${row.time} ${story.unit}`), actor, ` · ${kind}`),
     broke ? el("p.wrong", el("strong", `✗ ${t("moment.wrong")} `), row.text) : el("pre", text, el("span.reply", reply)),

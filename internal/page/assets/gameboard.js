@@ -115,7 +115,7 @@ function unitsOf({ sale, players, findings }) {
 
 /** buyerOf makes a buyer: what they have, what they are doing, and the moves that they allow. */
 function buyerOf(player, index, state, move) {
-  const { name, status, result, says, until_ms: until, read, wrote } = player;
+  const { name, status, result, says, message, until_ms: until, read, wrote } = player;
   const can = (text) => state.can.includes(text);
   const act = (text, label) =>
     el("button.act", { "data-focus": text, disabled: !can(text), onclick: () => move(text) }, label);
@@ -128,7 +128,7 @@ function buyerOf(player, index, state, move) {
       el("span.marks",
         el(`span.mark.status.${result ?? status}`, t(result ? `play.result.${result}` : `play.status.${status}`)),
         player.inside && el("span.mark.inside", t("play.inside")))),
-    el("p.small.says", told(says), until != null && t("play.until", { ms: until })),
+    el("p.small.says", told(says, message), until != null && t("play.until", { ms: until })),
     el("ol.pending", { "aria-label": t("play.pending", { name }) }, player.pending.map((p) => pendingOf(p, can, move))),
     el("div.pair.acts", can(`t${name}`) ? act(`t${name}`, t("play.thaw")) : act(`f${name}`, t("play.freeze")),
       act(`k${name}`, t("play.kill")), el("span.small.memory", known.join(" "))));
@@ -190,9 +190,9 @@ function clock(state, move) {
 export function booksOf({ lock, sale, keys, findings }) {
   const fact = (name, value, alarm) => el("div", { class: alarm ? "alarm" : null }, el("dt", t(name)), el("dd", value));
   const ttl = ({ ttl_ms: ms }) => (ms == null ? "–" : t("play.ms", { ms }));
-  const finding = ({ at_ms: ms, kind, text }) =>
+  const finding = ({ at_ms: ms, kind, text, message }) =>
     el("li", { class: kind === "overlap" || kind === "refused" ? null : "alarm" }, t("play.ms", { ms }), " · ",
-      told(text));
+      told(text, message));
   return [el("h2", t("play.redis")),
     findings.length > 0 && el("ul.findings", findings.map(finding)),
     scroll(t("play.redis"), keyTable(keys.map((key) => ({ ...key, ttl: ttl(key) })), (name) => t(`play.key.${name}`))),

@@ -174,8 +174,8 @@ const notes = ["overlap", "refused"];
 function wordsOf({ verdict, findings, unserved = [] }) {
   const note = findings.findLastIndex(({ kind }) => notes.includes(kind));
   const harm = findings.findLastIndex(({ kind }) => !notes.includes(kind));
-  const said = [told(verdict.sentence)];
-  if (note >= 0) said.splice(note < harm ? 0 : 1, 0, told(findings[note].text));
+  const said = [told(verdict.sentence, verdict.message)];
+  if (note >= 0) said.splice(note < harm ? 0 : 1, 0, told(findings[note].text, findings[note].message));
   if (unserved.length > 0) said.push(t("play.unserved", { names: unserved.join(t("page.and")) }));
   const words = said.join(t("play.then"));
   return words.charAt(0).toUpperCase() + words.slice(1);

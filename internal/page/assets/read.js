@@ -37,12 +37,16 @@ function about({ name, before, adds, breaks, files }) {
     language !== "en" && el("pre.comment", comment(files)));
 }
 
-/** comment returns the package comment at the top of mutex.go, translated by paragraphs and items. */
+/**
+ * comment returns the package comment at the top of mutex.go, translated by paragraphs and items. An item may end with
+ * the names of tests.
+ */
 function comment(files) {
   const [lines] = /^(\/\/.*\n)+/.exec(files.find(({ name }) => name === "mutex.go").text);
   return lines.replace(/^\/\/ ?/gm, "").trim().split(/\n(?=\n|  - )/).map((part) => {
-    const [, before, text] = /^(\s*(?:- )?)([^]*)$/.exec(part);
-    return before + told(text.replace(/\s+/g, " "));
+    const [, before, text, tests] = /^(\s*(?:- )?)([^]*?)(?::\s+(Test[^]*))?$/.exec(part);
+    const sentence = text.replace(/\s+/g, " ");
+    return before + (tests ? told("", ["%s: %s", [sentence], tests.replace(/\s+/g, " ")]) : told(sentence));
   }).join("\n");
 }
 

@@ -28,8 +28,9 @@ async function classroom(box, signal) {
 
 async function payment(box, signal) {
   const story = await fetchStory(late, signal);
-  const player = newPlayer({ ...late, note: story.note }, story, { replace() {} });
-  box.append(el("h2", t("site.payment")), el("p.outcome.bad", told(story.note)), player.node);
+  const { note, message } = story;
+  const player = newPlayer({ ...late, note, message }, story, { replace() {} });
+  box.append(el("h2", t("site.payment")), el("p.outcome.bad", told(note, message)), player.node);
   player.start(new URLSearchParams());
   player.play();
   signal.addEventListener("abort", player.close);

@@ -3,7 +3,7 @@
 import { at, hasShop } from "./api.js";
 import { el, head, put, scroll } from "./dom.js";
 import { newCurves } from "./plot.js";
-import { clockTime, language, named, number, t, told } from "./text.js";
+import { clockTime, language, named, number, t } from "./text.js";
 
 const marks = {
   ok: "holds",
@@ -64,7 +64,7 @@ export function results({ id, settings, redis = "", db = "", ...run }, chosen, p
   const shown = columns.filter(([name]) => !seldom.includes(name) || rows.some((row) => row[name] > 0));
   const most = Math.max(...rows.map((row) => row.oversold));
   const { requests, stock, instances, unfenced } = settings;
-  const load = { requests, stock, instances, made: made(settings), redis: told(redis), db: told(db) };
+  const load = { requests, stock, instances, made: made(settings), redis, db };
   const titles = [...["strategy", "condition", "verdict"].map((name) => [t(`results.${name}`)]),
     ...shown.map(([name]) => [t(`results.${name}`), "number"])];
   const line = (row, n) =>

@@ -235,19 +235,19 @@ function newEarlier() {
     location.hash = `#/run/${ticked.map((input) => input.dataset.run).join(",")}`.replace(/\/$/, "");
   }
 
-  function line({ id, started, state, error, settings, verdicts, oversold, redis }, checked) {
+  function line({ id, started, state, error, message, settings, verdicts, oversold, redis }, checked) {
     const { strategies, conditions, requests, stock, unfenced } = settings;
     const tick = { type: "checkbox", checked, "data-run": id, onchange: choose };
     const box = el("input", { ...tick, "aria-label": t("run.lay", { id }) });
     const at = clockTime(started);
     return el("tr", { class: checked ? "chosen" : null }, el("td", box),
       el("th", { scope: "row" }, el("a", { href: `#/run/${id}` }, at)),
-      el("td", t(`run.state.${state}`), error && el("span.alarm", ` ${told(error)}`)),
+      el("td", t(`run.state.${state}`), error && el("span.alarm", ` ${told(error, message)}`)),
       el("td", strategies.join(", "), unfenced && el("span.small", ` · ${t("results.unfenced")}`)),
       el("td", conditions.map((name) => named(`condition.${name}`, name)).join(", ")),
       el("td", t("run.load", { requests, stock }), el("span.small.made", made(settings))),
       el("td", verdicts.map((name) => [verdict({ verdict: name }), " "]).flat()),
-      el("td", { class: oversold > 0 ? "number alarm" : "number" }, number(oversold)), el("td.small", told(redis)));
+      el("td", { class: oversold > 0 ? "number alarm" : "number" }, number(oversold)), el("td.small", redis));
   }
 
   return {

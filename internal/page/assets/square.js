@@ -39,7 +39,7 @@ export function newTip(box, cellOf) {
     of = link;
     link.setAttribute("aria-describedby", tip.id);
     put(tip, el("strong", onStrategy(cell)), el("span", sign(kindOf(cell)), " ", t(`outcome.${kindOf(cell)}`)),
-      el("span.small", told(cell.note)));
+      el("span.small", told(cell.note, cell.message)));
     tip.hidden = false;
     const at = link.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = tip;

@@ -77,7 +77,7 @@ function newLane(exclusive) {
     const details = { stock: soldWords(one, sold.sold), holders: t("live.most", { n: most }) };
     for (const name of invariants) {
       const seen = broken.find(({ invariant }) => invariant === name);
-      const detail = details[name] ?? told(seen?.text ?? "");
+      const detail = details[name] ?? told(seen?.text ?? "", seen?.message);
       const line = seen && t(`stage.invariant.${name}`);
       const broke = line && (detail ? t("stage.detail", { line, detail }) : line);
       lines[name].set(seen, ended && !row, (broke ?? held[name]) + (name === "holders" ? harmless : ""));
@@ -133,12 +133,13 @@ function newHead(stop, refused) {
 
   return {
     nodes: [el("div.pair.livehead", title, phase, stopping, refusal), lost],
-    draw({ now, ended, state, error, rows_done: n, rows_all: of }, earlier) {
+    draw({ now, ended, state, error, message, rows_done: n, rows_all: of }, earlier) {
       stopping.hidden = Boolean(ended);
       stopping.disabled = state === "stopping";
       if (ended) title.textContent = t(earlier ? "stage.earlier" : "live.ended", { state: t(`run.state.${state}`) });
       else title.textContent = now ? t("live.case", { n: now.row, of: now.of }) : t("live.title");
-      const said = now ? `${nameOf(now)} · ${t(`live.phase.${now.phase}`)}` : told(error) || t("live.done", { n, of });
+      const done = told(error, message) || t("live.done", { n, of });
+      const said = now ? `${nameOf(now)} · ${t(`live.phase.${now.phase}`)}` : done;
       if (phase.textContent !== said) phase.textContent = said; // a screen reader repeats what is set
     },
     rest(said, name = t("live.title")) {

@@ -2,8 +2,6 @@
 
 import { t, told } from "./text.js";
 
-const longScript = /«([^»]{22})[^»]{4,}»/g;
-
 /** rowsOf returns the events, each with the state after it. */
 export function rowsOf(trace, actors, now) {
   const rows = [];
@@ -15,7 +13,7 @@ export function rowsOf(trace, actors, now) {
     const left = ttl === undefined ? undefined : time(ttl);
     const { holder, holding } = lock;
     const after = { holder, holding, ttl, left, believe: [...believe].sort() };
-    rows.push({ at, time: time(at), ...row, short: row.text.replace(longScript, "«$1…»"), ...after });
+    rows.push({ at, time: time(at), ...row, ...after });
   };
   const expire = (at) => {
     if (lock.ttl == null || lock.since + lock.ttl > at) return;
@@ -24,15 +22,15 @@ export function rowsOf(trace, actors, now) {
     add(since + ttl, { actor: holding, kind: "expiry", text: t("play.expired") });
   };
 
-  for (const { at_ms: at, kind, text, reply, ttl_ms: ttl = null, ...event } of trace) {
+  for (const { at_ms: at, kind, text, message, reply, ttl_ms: ttl = null, ...event } of trace) {
     expire(at);
     const actor = actors.indexOf(event.actor);
     const holder = event.lock;
     if (holder) lock = { holder, holding: actors.indexOf(holder.split(" ")[0]), ttl, since: at };
     if (kind === "hold") believe.add(actor);
-    if (["release", "lost"].includes(kind) || (kind === "fault" && text.includes("killed"))) believe.delete(actor);
-    const say = (ours, english) => (ours ? told(english) : english);
-    add(at, { actor, kind, text: say(kind !== "command", text), reply: say(reply?.startsWith("("), reply) });
+    if (["release", "lost"].includes(kind) || (kind === "fault" && text === "killed")) believe.delete(actor);
+    const said = kind === "command" ? text : told(text, message);
+    add(at, { actor, kind, text: said, reply: reply?.startsWith("(") ? told(reply) : reply });
   }
   expire(now);
   if (now > (rows.at(-1)?.at ?? 0)) add(now, { actor: -1, kind: "note", text: t("play.nowrow") });

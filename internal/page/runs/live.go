@@ -1,13 +1,13 @@
 package runs
 
 import (
-	"fmt"
 	"slices"
 
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 )
 
 // Phase is a phase of a row in progress.
@@ -67,6 +67,9 @@ type Broken struct {
 	Invariant Invariant `json:"invariant"`
 	At        float64   `json:"t_ms"`
 	Text      string    `json:"text"`
+
+	// Message is the Text with its format and arguments, for a translation.
+	Message message.Message `json:"message,omitzero"`
 }
 
 // copy returns a copy of l. What its fields refer to is replaced or appended to, but never changed.
@@ -82,10 +85,10 @@ func (l *Live) copy() *Live {
 func (l *Live) see(p Point) {
 	l.Point = &p
 	if p.Sold > l.Stock {
-		l.broke(StockHolds, p.Audited, fmt.Sprintf("%d units sold of %d", p.Sold, l.Stock))
+		l.broke(StockHolds, p.Audited, message.Newf("%d units sold of %d", p.Sold, l.Stock))
 	}
 	if l.exclusive && p.MaxHolders > 1 {
-		l.broke(OneHolder, p.T, fmt.Sprintf("%d holders inside at once", p.MaxHolders))
+		l.broke(OneHolder, p.T, message.Newf("%d holders inside at once", p.MaxHolders))
 	}
 }
 
@@ -96,16 +99,16 @@ func (l *Live) happened(now bench.Live) {
 	if u == nil {
 		return
 	}
-	text := fmt.Sprintf("nobody was served after %.0f ms; %d requests waited for %d units",
+	said := message.Newf("nobody was served after %.0f ms; %d requests waited for %d units",
 		figures.Milliseconds(u.Since), u.Waiting, u.Left)
-	l.broke(Served, figures.Milliseconds(u.At), text)
+	l.broke(Served, figures.Milliseconds(u.At), said)
 }
 
 // broke records the first violation of each invariant.
-func (l *Live) broke(what Invariant, at float64, text string) {
+func (l *Live) broke(what Invariant, at float64, said message.Message) {
 	known := func(b Broken) bool { return b.Invariant == what }
 	if !slices.ContainsFunc(l.Broken, known) {
-		l.Broken = append(l.Broken, Broken{what, at, text})
+		l.Broken = append(l.Broken, Broken{what, at, said.String(), said})
 	}
 }
 

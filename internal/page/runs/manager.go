@@ -9,7 +9,6 @@ package runs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os/exec"
@@ -23,6 +22,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/bench/report/page"
 	"oversell/internal/catalog"
+	"oversell/internal/message"
 	"oversell/internal/naming"
 	"oversell/internal/present"
 )
@@ -68,11 +68,11 @@ type Manager struct {
 	measure func(ctx context.Context, r *run) error // runs the rows; tests replace it
 
 	mu      sync.Mutex
-	runs    []*run        // the oldest first
-	others  []string      // names of the tasks that keep runs from starting: see Occupy
-	version uint64        // of the state that subscribers see
-	listed  uint64        // the version in which a run last began or ended
-	changed chan struct{} // closed when version changes
+	runs    []*run            // the oldest first
+	others  []message.Message // names of the tasks that keep runs from starting: see Occupy
+	version uint64            // of the state that subscribers see
+	listed  uint64            // the version in which a run last began or ended
+	changed chan struct{}     // closed when version changes
 }
 
 // New returns a Manager. Its run is stopped when ctx ends.
@@ -116,7 +116,7 @@ func (m *Manager) Start(s Settings) (id string, err error) {
 		return "", err
 	}
 	if len(m.others) > 0 {
-		return "", fmt.Errorf("%w: %s", ErrOccupied, m.others[0])
+		return "", message.Errorf("%w: %s", ErrOccupied, m.others[0])
 	}
 	limited, release := context.WithTimeoutCause(m.ctx, m.cfg.Limits.Time, errTimeLimit)
 	ctx, stop := context.WithCancelCause(limited)
@@ -145,7 +145,7 @@ func (m *Manager) Stop(id string) error {
 		return err
 	}
 	if r.Ended != nil {
-		return fmt.Errorf("%w: %s", ErrNotRunning, id)
+		return message.Errorf("%w: %s", ErrNotRunning, id)
 	}
 	r.State = Stopping
 	r.stop(errStopped)
@@ -194,7 +194,7 @@ func (m *Manager) Report(id string, w io.Writer, style present.Style) error {
 		return err
 	}
 	if len(found.Rows) == 0 {
-		return fmt.Errorf("%w: %s", ErrNoReport, id)
+		return message.Errorf("%w: %s", ErrNoReport, id)
 	}
 	return page.HTML(w, found, style)
 }
@@ -206,7 +206,7 @@ func (m *Manager) find(id string) (*run, error) {
 			return r, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %s", ErrUnknownRun, short(id))
+	return nil, message.Errorf("%w: %s", ErrUnknownRun, short(id))
 }
 
 // update changes what subscribers see.
@@ -230,7 +230,7 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 // Occupy keeps runs from starting until leave is called. It is for work that uses the processor for
 // a long time, and would distort what a run measures. The error wraps ErrBusy while a run is under
 // way, or is ErrClosed. Several such tasks may run at once, and leave may be called more than once.
-func (m *Manager) Occupy(what string) (leave func(), err error) {
+func (m *Manager) Occupy(what message.Message) (leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.underWay(); err != nil {
@@ -240,7 +240,7 @@ func (m *Manager) Occupy(what string) (leave func(), err error) {
 	return sync.OnceFunc(func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		i := slices.Index(m.others, what)
+		i := slices.IndexFunc(m.others, func(other message.Message) bool { return other.String() == what.String() })
 		m.others = slices.Delete(m.others, i, i+1)
 	}), nil
 }
@@ -251,7 +251,7 @@ func (m *Manager) underWay() error {
 		return ErrClosed
 	}
 	if n := len(m.runs); n > 0 && m.runs[n-1].Ended == nil {
-		return fmt.Errorf("%w: %s", ErrBusy, m.runs[n-1].ID)
+		return message.Errorf("%w: %s", ErrBusy, m.runs[n-1].ID)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 	"oversell/internal/present"
 	"oversell/internal/stock"
 )
@@ -190,8 +191,8 @@ func TestRunEndsWithItsTime(t *testing.T) {
 	})
 	id := start(t, m, long(m))
 	e, _ := until(t, m.Subscribe(), ended(id))
-	if e.Run.State != Failed || !strings.Contains(e.Run.Error, "1ms") {
-		t.Errorf("it came to %s, %q", e.Run.State, e.Run.Error)
+	if e.Run.State != Failed || !strings.Contains(e.Run.Error, "1ms") || e.Run.Message.String() != e.Run.Error {
+		t.Errorf("it came to %s, %q, %q", e.Run.State, e.Run.Error, e.Run.Message)
 	}
 }
 
@@ -315,9 +316,9 @@ func TestSubscriberWhoHasGoneIsToldNothing(t *testing.T) {
 // A run cannot start beside other work that uses the processor, nor the other way round.
 func TestNothingBesideARun(t *testing.T) {
 	m := pretending(t, nil)
-	leave, err := m.Occupy("a search")
+	leave, err := m.Occupy(message.Text("a search"))
 	must(t, err)
-	also, err := m.Occupy("the lab")
+	also, err := m.Occupy(message.Text("the lab"))
 	must(t, err)
 	leave()
 	leave() // the second call does not release the place of the lab
@@ -326,11 +327,11 @@ func TestNothingBesideARun(t *testing.T) {
 	}
 	also()
 	id := start(t, m, long(m))
-	if _, err := m.Occupy("a search"); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), id) {
+	if _, err := m.Occupy(message.Text("a search")); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), id) {
 		t.Errorf("beside a run a search starts with %v", err)
 	}
 	m.Close()
-	if _, err := m.Occupy("a search"); !errors.Is(err, ErrClosed) {
+	if _, err := m.Occupy(message.Text("a search")); !errors.Is(err, ErrClosed) {
 		t.Errorf("when all is closed a search starts with %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 )
 
 // rowOf returns a finished row.
@@ -97,11 +99,16 @@ func TestWhatIsBrokenIsToldWhileTheRowGoesOn(t *testing.T) {
 		c.manager.update(func() { c.see(l) })
 	}
 	want := []Broken{
-		{OneHolder, 150, "2 holders inside at once"}, {StockHolds, 240, "101 units sold of 100"},
+		brokenBy(OneHolder, 150, message.Newf("%d holders inside at once", 2)),
+		brokenBy(StockHolds, 240, message.Newf("%d units sold of %d", 101, 100)),
 	}
-	if got := shown(t, c.manager).Now.Broken; !slices.Equal(got, want) {
+	if got := shown(t, c.manager).Now.Broken; !reflect.DeepEqual(got, want) {
 		t.Errorf("broken: %+v; want %+v", got, want)
 	}
+}
+
+func brokenBy(what Invariant, at float64, said message.Message) Broken {
+	return Broken{what, at, said.String(), said}
 }
 
 // The faults of a row, and the time from which no buyer was served, are stored with the row's
@@ -124,9 +131,10 @@ func TestWhatHappenedStaysWithTheRow(t *testing.T) {
 	if len(r.Now.Broken)+len(r.Now.Faults) > 0 {
 		t.Errorf("the next row begins with %+v, %+v", r.Now.Broken, r.Now.Faults)
 	}
-	broken := []Broken{{Served, 1595, "nobody was served after 95 ms; 70 requests waited for 38 units"}}
+	broken := []Broken{brokenBy(Served, 1595,
+		message.Newf("nobody was served after %.0f ms; %d requests waited for %d units", 95.0, 70, 38))}
 	faults := []bench.Fault{{Kind: bench.Stopped, At: 100, Until: 1650}}
-	if s := r.Samples[0]; !slices.Equal(s.Broken, broken) || !slices.Equal(s.Faults, faults) {
+	if s := r.Samples[0]; !reflect.DeepEqual(s.Broken, broken) || !slices.Equal(s.Faults, faults) {
 		t.Errorf("the row has %+v, %+v; want %+v, %+v", s.Broken, s.Faults, broken, faults)
 	}
 }

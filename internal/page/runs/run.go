@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 )
 
 // State is the state of a run.
@@ -39,6 +39,9 @@ type Summary struct {
 	Redis    string     `json:"redis"` // kind and version; "": not opened yet
 	DB       string     `json:"db"`
 	Error    string     `json:"error"` // why it failed
+
+	// Message is the Error with its format and arguments, for a translation.
+	Message message.Message `json:"message,omitzero"`
 
 	// Figures of the finished rows: the largest number of units that a row oversold, the different
 	// verdicts, and whether all rows match the catalog's expectation.
@@ -93,31 +96,32 @@ func (r *run) whole() Run {
 // run runs r to its end, or until ctx ends.
 func (m *Manager) run(ctx context.Context, r *run) {
 	err := m.measure(ctx, r)
-	state, text := Done, ""
+	state, said := Done, message.Message{}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTimeLimit):
-		state, text = Failed, fmt.Sprintf("it %v: %v", errTimeLimit, m.cfg.Limits.Time)
+		state, said = Failed, message.Newf("it took longer than the limit: %v", m.cfg.Limits.Time)
 	case cause != nil:
 		state = Stopped
 	case err != nil:
-		state, text = Failed, m.told(r, err)
+		state, said = Failed, m.told(r, err)
 	}
 	if err != nil && state == Failed {
 		m.cfg.Logger.Error("a run of the bench failed", "run", r.ID, "error", err)
 	}
 	m.update(func() {
-		r.State, r.Error, r.Ended, r.now = state, text, new(now()), nil
+		r.State, r.Error, r.Message = state, said.String(), said
+		r.Ended, r.now = new(now()), nil
 		m.listed = m.version + 1
 	})
 }
 
 // told returns the text of an error for clients. Errors of the shop's own backends stay in the log:
 // they may name hosts and users.
-func (m *Manager) told(r *run, err error) string {
+func (m *Manager) told(r *run, err error) message.Message {
 	if r.Settings.Backend == Shop {
-		return "the shop's Redis or database, or a process of the run, failed; the shop's log says more"
+		return message.Text("the shop's Redis or database, or a process of the run, failed; the shop's log says more")
 	}
-	return err.Error()
+	return message.Of(err)
 }
 
 // bench opens the backends of a run, and the lock servers that its strategies need, and runs the bench.

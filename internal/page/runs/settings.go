@@ -11,6 +11,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	"oversell/internal/message"
 	"oversell/internal/stock"
 )
 
@@ -49,9 +50,10 @@ type Range struct {
 	Max int64 `json:"max"`
 }
 
-func (r Range) check(what string, n int64) error {
+// check returns an error unless n is in the range. what says what n is, in a name or a Message.
+func (r Range) check(what any, n int64) error {
 	if n < r.Min || n > r.Max {
-		return fmt.Errorf("%w: %s is %d; allowed: %d to %d", ErrSettings, what, n, r.Min, r.Max)
+		return message.Errorf("%w: %s is %d; allowed: %d to %d", ErrSettings, what, n, r.Min, r.Max)
 	}
 	return nil
 }
@@ -126,7 +128,7 @@ func (m *Manager) check(s Settings) (bench.Config, error) {
 		l.Requests.check("requests", int64(s.Requests)), l.Stock.check("stock", s.Stock),
 		l.Instances.check("instances", int64(s.Instances)), l.TTL.check("ttl_ms", s.TTL),
 		l.Work.check("work_us", s.Work),
-		l.Rows.check("the number of rows, a strategy under a condition each,", int64(s.rows())),
+		l.Rows.check(message.Text("the number of rows, a strategy under a condition each,"), int64(s.rows())),
 		m.checkNames(s),
 	} {
 		if err != nil {
@@ -135,7 +137,7 @@ func (m *Manager) check(s Settings) (bench.Config, error) {
 	}
 	cfg := m.config(s)
 	if err := cfg.WithDefaults().Check(); err != nil {
-		return cfg, fmt.Errorf("%w: %w", ErrSettings, err)
+		return cfg, message.Errorf("%w: %w", ErrSettings, err)
 	}
 	return cfg, nil
 }
@@ -159,10 +161,10 @@ func (m *Manager) config(s Settings) bench.Config {
 // checkNames checks the names in the settings.
 func (m *Manager) checkNames(s Settings) error {
 	if !slices.Contains(m.backends(), s.Backend) {
-		return fmt.Errorf("%w: backend %q; allowed: %s", ErrSettings, s.Backend, list(m.backends()))
+		return message.Errorf("%w: backend %q; allowed: %s", ErrSettings, s.Backend, list(m.backends()))
 	}
 	if !slices.Contains(append(keepers(), ""), s.Keeper) {
-		return fmt.Errorf("%w: keeper %q; allowed: %s", ErrSettings, s.Keeper, list(keepers()))
+		return message.Errorf("%w: keeper %q; allowed: %s", ErrSettings, s.Keeper, list(keepers()))
 	}
 	if err := eachOnce("condition", s.Conditions, conditions()); err != nil {
 		return err
@@ -174,7 +176,7 @@ func (m *Manager) checkNames(s Settings) error {
 	for _, strategy := range offered {
 		if slices.Contains(s.Strategies, strategy.Name) && s.Keeper != "" &&
 			!slices.Contains(strategy.Keepers(), s.Keeper) {
-			return fmt.Errorf("%w: strategy %s with keeper %s; it goes with %s",
+			return message.Errorf("%w: strategy %s with keeper %s; it goes with %s",
 				ErrSettings, strategy.Name, s.Keeper, list(strategy.Keepers()))
 		}
 	}
@@ -185,10 +187,11 @@ func (m *Manager) checkNames(s Settings) error {
 func eachOnce[T ~string](what string, names, allowed []T) error {
 	for i, name := range names {
 		if !slices.Contains(allowed, name) {
-			return fmt.Errorf("%w: %s %s; allowed: %s", ErrSettings, what, short(string(name)), list(allowed))
+			return message.Errorf("%w: %s %s; allowed: %s", ErrSettings, message.Text(what), short(string(name)),
+				list(allowed))
 		}
 		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("%w: %s %s is named twice", ErrSettings, what, name)
+			return message.Errorf("%w: %s %s is named twice", ErrSettings, message.Text(what), name)
 		}
 	}
 	return nil

@@ -2,9 +2,9 @@
 // into Chinese with the same tables that the page's scripts use (text.js).
 //
 // en.json and zh.json contain the texts of the page by their keys. zh.told.json contains the
-// translations of sentences that the programs write in English, by their form. zh.lab.json and
-// zh.bench.json contain the translations of sentences that occur only in the reports of the lab and
-// of the bench. The page need not load these two files.
+// translations of sentences that the programs write in English, by their format (see package
+// message). zh.lab.json and zh.bench.json contain the translations of sentences that occur only in
+// the reports of the lab and of the bench. The page need not load these two files.
 package texts
 
 import (
@@ -61,12 +61,11 @@ const English = "en"
 // Languages returns the languages that can be chosen, English first.
 func Languages() []string { return []string{English, "zh"} }
 
-// Language is a language into which English is translated. It is not safe for concurrent use.
+// Language is a language into which English is translated. It is safe for concurrent use.
 type Language struct {
-	name       string
-	texts      map[string]string
-	forms      []*form // the longest first
-	translated map[string]translation
+	name  string
+	texts map[string]string
+	told  map[string]string // by English format
 }
 
 // In returns a language with the sentences of the lab's reports, or nil for English.
@@ -83,20 +82,18 @@ func in(name, reports string) (*Language, error) {
 	if !slices.Contains(Languages(), name) {
 		return nil, fmt.Errorf("%q is no language; allowed: %s", name, strings.Join(Languages(), ", "))
 	}
-	l := &Language{name: name, translated: make(map[string]translation)}
+	l := &Language{name: name, told: make(map[string]string)}
 	var err error
 	if l.texts, err = Read(name); err != nil {
 		return nil, err
 	}
-	said := make(map[string]string)
 	for _, file := range []string{".told", reports} {
 		some, err := Read(name + file)
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(said, some)
+		maps.Copy(l.told, some)
 	}
-	l.forms = formsOf(said)
 	return l, nil
 }
 
@@ -116,15 +113,12 @@ func (l *Language) Named(key, english string) string {
 	return l.texts[key]
 }
 
-// Told returns the translation of a sentence, or the sentence if any part of it has none.
+// Told returns the translation of a sentence or of a format, or the English text if it has none.
 func (l *Language) Told(english string) string {
-	if l == nil {
+	if l == nil || l.told[english] == "" {
 		return english
 	}
-	if t := l.translate(english); t.found {
-		return t.text
-	}
-	return english
+	return l.told[english]
 }
 
 // Listener translates into Chinese, and records the texts without a translation. The tests of the

@@ -12,6 +12,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/show"
+	"oversell/internal/message"
 )
 
 // main calls the global JavaScript function labReady with a function that answers questions. The
@@ -26,7 +27,7 @@ func main() {
 			var status int
 			var answer string
 			if err := json.Unmarshal([]byte(text), &q); err != nil {
-				status, answer = refused(statusInvalid, "invalid", "reading the question: "+err.Error())
+				status, answer = refused(statusInvalid, "invalid", message.Newf("reading the question: %v", err))
 			} else if q.End {
 				close(end)
 				return
@@ -58,25 +59,27 @@ func (q question) answer() (status int, reply string) {
 		found, err = cell(q.Anomaly, q.Strategy)
 	}
 	text, why := json.Marshal(found)
-	detail, known := "", false
-	if err != nil {
-		detail, known = lab.Refusal(err)
-	}
+	detail, known := lab.Refusal(err)
 	switch {
 	case known:
 		return refused(statusInvalid, "invalid", detail)
 	case errors.Is(err, errElsewhere):
-		return refused(statusNotFound, "not_in_browser", err.Error())
+		return refused(statusNotFound, "not_in_browser", message.Of(err))
 	case err != nil || why != nil:
-		return refused(statusFailed, "lab_failed", errors.Join(err, why).Error())
+		return refused(statusFailed, "lab_failed", message.Of(errors.Join(err, why)))
 	}
 	return statusOK, string(text)
 }
 
 // refused returns a reply in the form in which a shop reports problems.
-func refused(status int, code, detail string) (int, string) {
-	// Marshaling a string cannot fail.
-	text, _ := json.Marshal(map[string]any{"status": status, "code": code, "detail": detail})
+func refused(status int, code string, detail message.Message) (int, string) {
+	// Marshaling strings cannot fail.
+	text, _ := json.Marshal(struct {
+		Status  int             `json:"status"`
+		Code    string          `json:"code"`
+		Detail  string          `json:"detail"`
+		Message message.Message `json:"message,omitzero"`
+	}{status, code, detail.String(), detail})
 	return status, string(text)
 }
 

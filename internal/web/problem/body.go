@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"oversell/internal/message"
 )
 
 // CodeInvalid is the code for an invalid request.
@@ -41,19 +43,22 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	switch {
 	case errors.As(err, &tooLarge):
 		Reply(w, http.StatusRequestEntityTooLarge, "too_large",
-			"the body may have at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
+			message.Newf("the body may have at most %d bytes", tooLarge.Limit))
 	case errors.Is(err, errCutOff):
-		Reply(w, http.StatusBadRequest, CodeInvalid, errCutOff.Error()) // the cause names addresses
+		Reply(w, http.StatusBadRequest, CodeInvalid, message.Of(errCutOff)) // the cause names addresses
 	case errors.Is(err, io.EOF):
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is missing; it must be a JSON object")
+		Reply(w, http.StatusBadRequest, CodeInvalid, message.Text("the body is missing; it must be a JSON object"))
 	case errors.Is(err, errNoObject), errors.As(err, &wrongType) && wrongType.Field == "":
-		Reply(w, http.StatusBadRequest, CodeInvalid, errNoObject.Error())
+		Reply(w, http.StatusBadRequest, CodeInvalid, message.Of(errNoObject))
 	case errors.As(err, &wrongType):
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is not valid: "+wrongType.Field+
-			" must be "+kind(wrongType.Type)+", but is a "+cut(wrongType.Value))
+		Reply(w, http.StatusBadRequest, CodeInvalid, message.Newf("the body is not valid: %s must be "+
+			kind(wrongType.Type)+", but is a %s", wrongType.Field, cut(wrongType.Value)))
 	default:
-		detail := "the body is not valid for this request: " + strings.TrimPrefix(err.Error(), "json: ")
-		Reply(w, http.StatusBadRequest, CodeInvalid, detail)
+		said := message.Of(err)
+		if text, ok := strings.CutPrefix(err.Error(), "json: "); ok {
+			said = message.Text(text)
+		}
+		Reply(w, http.StatusBadRequest, CodeInvalid, message.Newf("the body is not valid for this request: %s", said))
 	}
 	return false
 }
@@ -111,10 +116,10 @@ func eachFieldOnce(text []byte, allowed []string) error {
 		}
 		name, _ := token.(string)
 		if !slices.Contains(allowed, name) {
-			return fmt.Errorf("unknown field %s (allowed: %s)", Quoted(name), strings.Join(allowed, ", "))
+			return message.Errorf("unknown field %s (allowed: %s)", Quoted(name), strings.Join(allowed, ", "))
 		}
 		if slices.Contains(seen, name) {
-			return fmt.Errorf("the field %q is given twice", name)
+			return message.Errorf("the field %q is given twice", name)
 		}
 		seen = append(seen, name)
 		if err := d.Decode(new(json.RawMessage)); err != nil {

@@ -5,6 +5,8 @@ package problem
 import (
 	"encoding/json"
 	"net/http"
+
+	"oversell/internal/message"
 )
 
 // Problem is the body of an error reply.
@@ -14,13 +16,16 @@ type Problem struct {
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 	Code   string `json:"code"` // the outcome in one word, as in the metrics
+
+	// Message is the Detail with its format and arguments, for a translation.
+	Message message.Message `json:"message,omitzero"`
 }
 
 // retryAfter is how many seconds a client should wait after a 503.
 const retryAfter = "1"
 
 // Reply replies with a problem.
-func Reply(w http.ResponseWriter, status int, code, detail string) {
+func Reply(w http.ResponseWriter, status int, code string, detail message.Message) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -28,6 +33,9 @@ func Reply(w http.ResponseWriter, status int, code, detail string) {
 		h.Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(status)
-	body := Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code}
+	body := Problem{
+		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail.String(), Code: code,
+		Message: detail,
+	}
 	_ = json.NewEncoder(w).Encode(body) // an error means that the client has left
 }

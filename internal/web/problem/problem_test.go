@@ -5,10 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
 
+	"oversell/internal/message"
 	"oversell/internal/web/problem"
 )
 
@@ -21,6 +23,9 @@ func reply(t *testing.T, w *httptest.ResponseRecorder) (p problem.Problem) {
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 		t.Fatalf("%s: %v", w.Body, err)
 	}
+	if said := p.Message.String(); said != "" && said != p.Detail {
+		t.Errorf("the message %q has the detail %q", said, p.Detail)
+	}
 	if p.Status != w.Code {
 		t.Errorf("status %d in the body of a %d", p.Status, w.Code)
 	}
@@ -31,12 +36,13 @@ func reply(t *testing.T, w *httptest.ResponseRecorder) (p problem.Problem) {
 func TestReply(t *testing.T) {
 	for status, again := range map[int]string{http.StatusServiceUnavailable: "1", http.StatusConflict: ""} {
 		w := httptest.NewRecorder()
-		const detail = "somebody else is at it"
+		detail := message.Newf("%s is at it", "somebody else")
 		problem.Reply(w, status, "busy", detail)
 		want := problem.Problem{
-			Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: "busy",
+			Type: "about:blank", Title: http.StatusText(status), Status: status,
+			Detail: "somebody else is at it", Code: "busy", Message: detail,
 		}
-		if got := reply(t, w); got != want {
+		if got := reply(t, w); !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v; want %+v", got, want)
 		}
 		if got := w.Header().Get("Retry-After"); got != again {

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"oversell/internal/message"
 )
 
 // ReadQuery returns the parameters of a request's query. Each must be allowed, be given once and
@@ -14,7 +16,7 @@ import (
 func ReadQuery(w http.ResponseWriter, r *http.Request, allowed ...string) (parameters map[string]string, ok bool) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the query of the URL cannot be read: "+err.Error())
+		Reply(w, http.StatusBadRequest, CodeInvalid, message.Newf("the query of the URL cannot be read: %s", err))
 		return nil, false
 	}
 	parameters = make(map[string]string)
@@ -22,13 +24,13 @@ func ReadQuery(w http.ResponseWriter, r *http.Request, allowed ...string) (param
 		given := values[name]
 		switch {
 		case !slices.Contains(allowed, name):
-			Reply(w, http.StatusBadRequest, CodeInvalid, "unknown parameter "+Quoted(name)+"; "+listed(allowed))
+			Reply(w, http.StatusBadRequest, CodeInvalid, unknown(name, allowed))
 			return nil, false
 		case len(given) > 1:
-			Reply(w, http.StatusBadRequest, CodeInvalid, "the parameter "+name+" is given more than once")
+			Reply(w, http.StatusBadRequest, CodeInvalid, message.Newf("the parameter %s is given more than once", name))
 			return nil, false
 		case given[0] == "":
-			Reply(w, http.StatusBadRequest, CodeInvalid, "the parameter "+name+" is empty")
+			Reply(w, http.StatusBadRequest, CodeInvalid, message.Newf("the parameter %s is empty", name))
 			return nil, false
 		}
 		parameters[name] = given[0]
@@ -36,9 +38,10 @@ func ReadQuery(w http.ResponseWriter, r *http.Request, allowed ...string) (param
 	return parameters, true
 }
 
-func listed(allowed []string) string {
+// unknown says that a parameter is not among those that are allowed.
+func unknown(name string, allowed []string) message.Message {
 	if len(allowed) == 0 {
-		return "no parameter is allowed here"
+		return message.Newf("unknown parameter %s; no parameter is allowed here", Quoted(name))
 	}
-	return "allowed here: " + strings.Join(allowed, ", ")
+	return message.Newf("unknown parameter %s; allowed here: %s", Quoted(name), strings.Join(allowed, ", "))
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"oversell/internal/message"
 )
 
 // Routes maps patterns of an http.ServeMux to handlers.
@@ -47,12 +49,14 @@ func (r *refusal) WriteHeader(status int) { r.status = status }
 func (r *refusal) Write(p []byte) (int, error) { return len(p), nil }
 
 // NoSuchPath replies that there is nothing at the path of a request.
-func NoSuchPath(w http.ResponseWriter) { Reply(w, http.StatusNotFound, "no_such_path", "no such path") }
+func NoSuchPath(w http.ResponseWriter) {
+	Reply(w, http.StatusNotFound, "no_such_path", message.Text("no such path"))
+}
 
 // WrongMethod replies that a path allows only the given methods.
 func WrongMethod(w http.ResponseWriter, allowed string) {
 	w.Header().Set("Allow", allowed)
-	Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+allowed)
+	Reply(w, http.StatusMethodNotAllowed, "wrong_method", message.Newf("allowed here: %s", allowed))
 }
 
 // Parameters refuses requests with query parameters that are not allowed.
@@ -70,7 +74,7 @@ func Parameters(next http.HandlerFunc, allowed ...string) http.HandlerFunc {
 func Bodiless(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
-			Reply(w, http.StatusBadRequest, CodeInvalid, "no body is allowed here")
+			Reply(w, http.StatusBadRequest, CodeInvalid, message.Text("no body is allowed here"))
 			return
 		}
 		next(w, r)
@@ -101,5 +105,5 @@ func Authorized(r *http.Request, token string) bool {
 // Challenge replies to a request without the token.
 func Challenge(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="oversell"`)
-	Reply(w, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
+	Reply(w, http.StatusUnauthorized, "no_token", message.Text("this needs the header Authorization: Bearer TOKEN"))
 }

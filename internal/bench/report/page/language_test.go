@@ -54,7 +54,7 @@ func TestPageInChinese(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, said := range l.Untold {
-			if names.MatchString(said) {
+			if names.MatchString(said) || said == r.Manifest.Redis || said == r.Manifest.DB {
 				continue
 			}
 			t.Errorf("%s: not translated: %s", name, said)

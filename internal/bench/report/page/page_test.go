@@ -16,6 +16,7 @@ import (
 	"oversell/internal/bench/report/page/pagetest"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/message"
 	"oversell/internal/present"
 )
 
@@ -84,7 +85,8 @@ func row(strategy string, c catalog.Condition, i, run int) report.Row {
 		}
 	case "v4_lua":
 		if run == 2 {
-			r.Verdict, r.Expected, r.Differs = figures.Drift, false, "verdict drift instead of ok"
+			r.Verdict, r.Expected = figures.Drift, false
+			r.Differ(message.Newf("verdict %s instead of %s", message.Text("drift"), message.Text("ok")))
 		}
 	}
 	return r
@@ -138,7 +140,8 @@ func chaotic() report.Report {
 	r.Rows[0].Chaos = &report.Chaos{Seed: 7, Acknowledged: 900, Faults: []report.Fault{
 		{Kind: "redis-black-hole", Victim: "all shops", At: 1.25, For: 2.5, Lasted: 2.51, Again: &again, Limit: 2,
 			From: "end"},
-		{Kind: "shop-kill", Victim: "shop 2", At: 5, For: 1, Lasted: 1.1, SoldIn: 20, Limit: 5, From: "fault"},
+		{Kind: "shop-kill", Victim: "shop 2", Message: message.Newf("shop %d", 2), At: 5, For: 1, Lasted: 1.1,
+			SoldIn: 20, Limit: 5, From: "fault"},
 	}}
 	return r
 }
@@ -225,7 +228,8 @@ func TestPageEscapes(t *testing.T) {
 		row := &r.Rows[i]
 		row.Strategy += hostile
 		row.Condition += hostile
-		row.Expected, row.Differs = false, hostile
+		row.Expected = false
+		row.Differ(message.Text(hostile))
 		row.Reasons = map[string]int64{hostile: 1}
 	}
 	path := file(t, r)

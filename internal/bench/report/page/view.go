@@ -136,8 +136,8 @@ func settingsOf(m report.Manifest, s present.Style) []setting {
 	}
 	switch {
 	case m.Rate > 0:
-		all = append(all, setting{"rate", s.Sayf("%d a second for %s, at most %d in flight", m.Rate, s.Say(m.Duration),
-			m.InFlight)})
+		all = append(all, setting{"rate",
+			s.Sayf("%d a second for %s, at most %d in flight", m.Rate, m.Duration, m.InFlight)})
 	case m.InFlight > 0:
 		all = append(all, setting{"connections", fmt.Sprint(m.InFlight)})
 	}
@@ -149,7 +149,7 @@ func settingsOf(m report.Manifest, s present.Style) []setting {
 	}
 	all = append(all, []setting{
 		{"stock", fmt.Sprint(m.Stock)}, {"shops", fmt.Sprint(m.Instances)}, {"targets", strings.Join(m.Targets, " ")},
-		{"ttl", s.Say(m.TTL)}, {"work", s.Say(m.Work)}, {"wait", s.Say(m.Wait)}, {"retry", m.Retry}, {"keys", m.Keys},
+		{"ttl", m.TTL}, {"work", m.Work}, {"wait", m.Wait}, {"retry", m.Retry}, {"keys", m.Keys},
 		{"second look", s.Say(fmt.Sprint(m.SecondLook))}, {"runs of each row", fmt.Sprint(m.Repeat)},
 	}...)
 	all = slices.DeleteFunc(all, func(one setting) bool { return one.Value == "" })

@@ -54,6 +54,13 @@ export function svg(tag, attributes) {
 
 const hue = (actor) => (actor < 0 ? "nobody" : `a${actor % 6}`);
 
+// A script's hash, a UUID token, and the name of a script, which is its first comment.
+const longHex = /\b([0-9a-f]{8})([0-9a-f]{32}|-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b/g;
+const longScript = /«([^»]{22})[^»]{4,}»/g;
+
+/** abridge shortens long names, to leave room for the parts in which commands differ. */
+const abridge = (text) => text.replace(longHex, "$1…").replace(longScript, "«$1…»");
+
 /** words returns the words of a row: its text, or a shorter version, and the reply. */
 export function words(row, text = row.text) {
   const sign = { hold: "▼ ", release: "▲ ", lost: "△ ", fault: "‡ ", break: "✗ " }[row.kind] ?? "";
@@ -102,7 +109,7 @@ function placed(column, node) {
 
 /** drawRow draws one moment: its time, the lock in Redis, and what happens. */
 function drawRow(cell, row, before, { wide, redis, column, show }) {
-  const { text, reply } = words(row, row.short);
+  const { text, reply } = words(row, abridge(row.text));
   const who = row.actor >= 0 && !wide && row.kind !== "break" && el("span.who", `${cell.actors[row.actor]} `);
   const on = () => show(row, event);
   const event = placed(column,

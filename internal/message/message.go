@@ -1,0 +1,160 @@
+// Package message has sentences that a program writes in English and a page shows in other
+// languages. A translation is found by the format of a sentence, as in the message catalogs of
+// golang.org/x/text/message, and not by the finished sentence.
+package message
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Message is a sentence in English, together with the format and the arguments that it was made of.
+// The zero Message is an empty sentence.
+type Message struct {
+	english string
+	format  string
+	args    []any // strings, and the Messages among the arguments
+}
+
+// verb matches a verb of fmt, such as %d or %.1f. In a translation the number of the argument may
+// precede its letter, as in %.1[2]f.
+var verb = regexp.MustCompile(`%[.\d]*(?:\[(\d+)\])?[a-z]|%%`)
+
+// Newf makes a sentence, as fmt.Sprintf does. The format uses each argument once, in order. An
+// argument is translated with the sentence if it is a Message, or an error that has one (see Of).
+func Newf(format string, args ...any) Message {
+	m := Message{english: fmt.Sprintf(format, args...), format: format}
+	for _, v := range verb.FindAllString(format, -1) {
+		if v == "%%" || len(m.args) == len(args) {
+			continue
+		}
+		switch arg := args[len(m.args)].(type) {
+		case Message:
+			m.args = append(m.args, arg)
+		case error:
+			m.args = append(m.args, Of(arg))
+		default:
+			m.args = append(m.args, fmt.Sprintf(v, arg))
+		}
+	}
+	return m
+}
+
+// Text makes a sentence without arguments.
+func Text(english string) Message { return Message{english: english, format: english} }
+
+// Join joins sentences with a format such as "%v, %v", and leaves out those that are empty.
+func Join(format string, all ...Message) (joined Message) {
+	for _, m := range all {
+		switch {
+		case m.english == "":
+		case joined.english == "":
+			joined = m
+		default:
+			joined = Newf(format, joined, m)
+		}
+	}
+	return joined
+}
+
+// String returns the English sentence.
+func (m Message) String() string { return m.english }
+
+// IsZero reports whether the sentence has no arguments. Its English text is then enough to find the
+// translation, and JSON leaves the Message out.
+func (m Message) IsZero() bool { return len(m.args) == 0 }
+
+// Translate returns the sentence in another language. Told returns the translation of a format, or
+// the format itself if it has none.
+func (m Message) Translate(told func(format string) string) string {
+	if m.IsZero() {
+		return told(m.english)
+	}
+	next := 0
+	return verb.ReplaceAllStringFunc(told(m.format), func(v string) string {
+		if v == "%%" {
+			return "%"
+		}
+		if n := verb.FindStringSubmatch(v)[1]; n != "" {
+			next, _ = strconv.Atoi(n) // it has only digits
+			next--
+		}
+		if next++; next < 1 || next > len(m.args) {
+			return v
+		}
+		if inner, ok := m.args[next-1].(Message); ok {
+			return inner.Translate(told)
+		}
+		return fmt.Sprint(m.args[next-1])
+	})
+}
+
+// MarshalJSON writes a list: the format, and then the arguments. A Message among the arguments is a
+// list too.
+func (m Message) MarshalJSON() ([]byte, error) {
+	return json.Marshal(append([]any{m.format}, m.args...))
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (m *Message) UnmarshalJSON(text []byte) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return errors.New("a message without a format")
+	}
+	*m = Message{}
+	if err := json.Unmarshal(list[0], &m.format); err != nil {
+		return err
+	}
+	for _, text := range list[1:] {
+		var arg string
+		if text[0] != '[' {
+			if err := json.Unmarshal(text, &arg); err != nil {
+				return err
+			}
+			m.args = append(m.args, arg)
+			continue
+		}
+		var inner Message
+		if err := inner.UnmarshalJSON(text); err != nil {
+			return err
+		}
+		m.args = append(m.args, inner)
+	}
+	m.english = m.format
+	if len(m.args) > 0 {
+		m.english = m.Translate(func(format string) string { return format })
+	}
+	return nil
+}
+
+// failure is an error with a Message.
+type failure struct {
+	error
+	said Message
+}
+
+func (f *failure) Unwrap() error { return f.error }
+
+// Errorf is like fmt.Errorf, but Of returns a Message for the error that can be translated. In the
+// Message's format, %s stands for %w.
+func Errorf(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	said := Newf(strings.ReplaceAll(format, "%w", "%s"), args...)
+	return &failure{err, said}
+}
+
+// Of returns the text of an error as a Message. It has the error's format and arguments if Errorf
+// made the error, and not another that wraps it.
+func Of(err error) Message {
+	if f, ok := err.(*failure); ok {
+		return f.said
+	}
+	return Text(err.Error())
+}

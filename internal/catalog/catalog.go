@@ -37,7 +37,7 @@ type Options struct {
 	Stream stock.Stream // how a Streamed strategy accepts orders
 
 	// Needed only by some strategies; see List.With.
-	Nodes       []redis.UniversalClient // independent of each other and of Redis
+	Nodes       []redis.Cmdable // independent of each other and of Redis
 	Etcd        func(key string) guard.Lock
 	ZooKeeper   func(key string) guard.Lock
 	Rueidislock *thirdparty.Rueidislock

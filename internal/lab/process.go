@@ -57,8 +57,8 @@ type link struct {
 func (p *Process) Redis() redis.UniversalClient { return p.rdb }
 
 // Nodes returns the process's clients of redlock's nodes.
-func (p *Process) Nodes() []redis.UniversalClient {
-	var nodes []redis.UniversalClient
+func (p *Process) Nodes() []redis.Cmdable {
+	var nodes []redis.Cmdable
 	for _, l := range p.links[1:] {
 		nodes = append(nodes, l.rdb)
 	}

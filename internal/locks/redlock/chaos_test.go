@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -139,10 +140,11 @@ func (c *chaos) sleep(d time.Duration) bool {
 }
 
 // clients returns the clients of a new process, one for each machine.
-func (c *chaos) clients() []redis.UniversalClient {
-	var clients []redis.UniversalClient
+func (c *chaos) clients(t *testing.T) []redis.Cmdable {
+	var clients []redis.Cmdable
 	for _, m := range c.machines {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"}) // never dialled
+		t.Cleanup(func() { _ = rdb.Close() })
 		rdb.AddHook(link{c, m})
 		clients = append(clients, rdb)
 	}

@@ -23,7 +23,7 @@ var ErrNoQuorum = errors.New("redlock: no majority of the nodes answered in time
 // A Mutex is one holder's handle on the lock: every holder makes its own.
 // It must not be used by several goroutines at once.
 type Mutex struct {
-	nodes []redis.UniversalClient
+	nodes []redis.Cmdable
 	key   string
 	ttl   time.Duration
 
@@ -38,7 +38,7 @@ type Mutex struct {
 // A client should set Options.ContextTimeoutEnabled, or else a network call may exceed NodeLimit.
 // It should set MaxRetries to -1: a SET that is repeated because its reply was lost would fail
 // because of its own key.
-func New(nodes []redis.UniversalClient, key string, ttl time.Duration) *Mutex {
+func New(nodes []redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{nodes: nodes, key: key, ttl: ttl}
 }
 

@@ -43,7 +43,7 @@ func inBubble(t *testing.T, f func(t *testing.T, ns nodes)) {
 
 // mutex returns a handle that uses the nodes' shared clients.
 func (ns nodes) mutex(key string) *Mutex {
-	var clients []redis.UniversalClient
+	var clients []redis.Cmdable
 	for _, n := range ns {
 		clients = append(clients, n.Client)
 	}
@@ -52,7 +52,7 @@ func (ns nodes) mutex(key string) *Mutex {
 
 // own returns a handle with its own clients, like that of another process, and the clients' hooks.
 func (ns nodes) own(t *testing.T, key string) (*Mutex, hooks) {
-	var clients []redis.UniversalClient
+	var clients []redis.Cmdable
 	var hs hooks
 	for _, n := range ns {
 		rdb, hook := n.NewClient()

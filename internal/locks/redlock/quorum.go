@@ -30,7 +30,7 @@ var (
 // A claim is one attempt to acquire the lock, and the hold that it may become. Each claim has its
 // own token, so late requests of one attempt cannot affect the next attempt.
 type claim struct {
-	nodes []redis.UniversalClient
+	nodes []redis.Cmdable
 	key   string
 	token string
 	ttl   time.Duration
@@ -39,7 +39,7 @@ type claim struct {
 	last []chan struct{} // by node; each is closed when the latest request to the node has ended
 }
 
-func newClaim(nodes []redis.UniversalClient, key string, ttl time.Duration) *claim {
+func newClaim(nodes []redis.Cmdable, key string, ttl time.Duration) *claim {
 	c := &claim{nodes: nodes, key: key, token: uuid.NewString(), ttl: ttl}
 	c.last = make([]chan struct{}, len(nodes))
 	for i := range c.last {
@@ -50,9 +50,9 @@ func newClaim(nodes []redis.UniversalClient, key string, ttl time.Duration) *cla
 }
 
 // A request asks one node. If yes is true, the node has set, renewed or deleted the key.
-type request func(ctx context.Context, node redis.UniversalClient) (yes bool, err error)
+type request func(ctx context.Context, node redis.Cmdable) (yes bool, err error)
 
-func (c *claim) set(ctx context.Context, node redis.UniversalClient) (bool, error) {
+func (c *claim) set(ctx context.Context, node redis.Cmdable) (bool, error) {
 	err := node.SetArgs(ctx, c.key, c.token, redis.SetArgs{Mode: "NX", TTL: c.ttl}).Err()
 	if errors.Is(err, redis.Nil) {
 		return false, nil
@@ -60,11 +60,11 @@ func (c *claim) set(ctx context.Context, node redis.UniversalClient) (bool, erro
 	return err == nil, err
 }
 
-func (c *claim) renew(ctx context.Context, node redis.UniversalClient) (bool, error) {
+func (c *claim) renew(ctx context.Context, node redis.Cmdable) (bool, error) {
 	return renewScript.Run(ctx, node, []string{c.key}, c.token, c.ttl.Milliseconds()).Bool()
 }
 
-func (c *claim) unlock(ctx context.Context, node redis.UniversalClient) (bool, error) {
+func (c *claim) unlock(ctx context.Context, node redis.Cmdable) (bool, error) {
 	return unlockScript.Run(ctx, node, []string{c.key}, c.token).Bool()
 }
 

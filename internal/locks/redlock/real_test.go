@@ -19,13 +19,13 @@ import (
 const realTTL = 2 * time.Second
 
 // processes runs five redis-servers that sync every write before they reply.
-func processes(t *testing.T) ([]*local.Redis, []redis.UniversalClient) {
+func processes(t *testing.T) ([]*local.Redis, []redis.Cmdable) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("no process can be stopped here")
 	}
 	var servers []*local.Redis
-	var clients []redis.UniversalClient
+	var clients []redis.Cmdable
 	for range 5 {
 		s := backendtest.RestartableRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 		servers, clients = append(servers, s), append(clients, backendtest.DialRedis(t, s.URL))

@@ -103,14 +103,9 @@ func (s *tally) run(t *testing.T, seed uint64, away time.Duration, atOnce int) {
 		var witness locktest.Witness
 		var wg sync.WaitGroup
 		for i := range 4 {
-			m := New(c.clients(), key, scheduleTTL)
+			m := New(c.clients(t), key, scheduleTTL)
 			who := fmt.Sprintf("seed %d, contender %d", seed, i)
 			wg.Go(func() { contender{c, m, who, &witness, s}.run(t.Context()) })
-			defer func() {
-				for _, rdb := range m.nodes {
-					_ = rdb.Close()
-				}
-			}()
 		}
 		wg.Wait()
 		close(c.stop)

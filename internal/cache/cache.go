@@ -29,7 +29,7 @@ var (
 
 // Config configures a Reader.
 type Config struct {
-	Redis    redis.UniversalClient
+	Redis    redis.Cmdable
 	Guards   map[string]guard.Guard // by strategy name
 	Instance string                 // names this instance in the counts of loads
 	Wait     time.Duration          // longest wait for a guard; 0 means 10 s

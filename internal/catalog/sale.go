@@ -14,10 +14,10 @@ import (
 )
 
 // Sell sets the strategies of cfg to those that can be made with o. The caller must have set
-// cfg.Redis, cfg.DB and cfg.Unfenced.
+// o.Redis, cfg.DB and cfg.Unfenced.
 func (c List) Sell(cfg *stock.Config, o Options) {
 	cfg.Strategies = make(map[string]stock.Strategy)
-	clients := stock.Clients{Redis: cfg.Redis, DB: cfg.DB, Unfenced: cfg.Unfenced}
+	clients := stock.Clients{Redis: o.Redis, DB: cfg.DB, Unfenced: cfg.Unfenced}
 	connections := stock.HalfOfPool(cfg.DB)
 	for _, s := range c.With(o) {
 		clients.Strategy = s.Name
@@ -29,13 +29,13 @@ func (c List) Sell(cfg *stock.Config, o Options) {
 		case Guarded:
 			sells.Guard = stock.Exclusive(clients, s.NewGuard(o))
 		case Optimistic:
-			sells.Guard = stock.Optimistic(cfg.Redis)
+			sells.Guard = stock.Optimistic(o.Redis)
 		case Atomic:
-			sells.Script = stock.Atomic(cfg.Redis)
+			sells.Script = stock.Atomic(o.Redis)
 		case Batched:
-			sells.Script = stock.Batched(cfg.Redis)
+			sells.Script = stock.Batched(o.Redis)
 		case Streamed:
-			sells.Script = stock.Streamed(cfg.Redis, o.Stream)
+			sells.Script = stock.Streamed(o.Redis, o.Stream)
 		case Conditional:
 			sells.Guard = stock.Conditional(cfg.DB)
 		case Versioned:

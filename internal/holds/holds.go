@@ -175,7 +175,7 @@ func (e NotHeldError) Unwrap() error { return ErrNotHeld }
 
 // Backends are the backends of a stage. A client that the stage does not use may be nil.
 type Backends struct {
-	Redis redis.UniversalClient
+	Redis redis.Cmdable
 	DB    *sql.DB // with the tables of Migrate and stock.Migrate
 	SQL   Dialect // of DB
 

@@ -137,7 +137,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if _, err := catalog.Strategies().Find(cfg.Strategy); err != nil {
 		return err
 	}
-	hangUp, err := cfg.dial(ctx)
+	rdb, hangUp, err := cfg.dial(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,6 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer closing(cfg.Logger, "the connections to the servers of locks", at.Close)
-	rdb := cfg.Stock.Redis
 	o := at.Add(catalog.Options{
 		Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Stream: cfg.Stream,
 		Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL}),
@@ -177,7 +176,7 @@ func Run(ctx context.Context, cfg Config) error {
 			return err
 		}
 	}
-	cfg.logBackends(ctx)
+	cfg.logBackends(ctx, rdb)
 	if cfg.Reconcile > 0 {
 		ctx, cancel := context.WithCancel(ctx)
 		var returning sync.WaitGroup
@@ -192,11 +191,11 @@ func Run(ctx context.Context, cfg Config) error {
 }
 
 // dial connects to the backends, and adds them to the config. The caller must call hangUp.
-func (c *Config) dial(ctx context.Context) (hangUp func(), err error) {
+func (c *Config) dial(ctx context.Context) (rdb redis.UniversalClient, hangUp func(), err error) {
 	watch := new(backend.RedisWatch)
-	rdb, err := watch.Dial(ctx, c.RedisURL, poolSize)
+	rdb, err = watch.Dial(ctx, c.RedisURL, poolSize)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.Hook != nil {
 		rdb.AddHook(c.Hook)
@@ -210,11 +209,11 @@ func (c *Config) dial(ctx context.Context) (hangUp func(), err error) {
 		return inner
 	})
 	if err != nil {
-		return nil, errors.Join(err, rdb.Close())
+		return nil, nil, errors.Join(err, rdb.Close())
 	}
 	pool, err := db.DB()
 	if err != nil {
-		return nil, errors.Join(err, rdb.Close())
+		return nil, nil, errors.Join(err, rdb.Close())
 	}
 	hangUp = func() {
 		closing(c.Logger, "the connections to the database", pool.Close)
@@ -222,13 +221,13 @@ func (c *Config) dial(ctx context.Context) (hangUp func(), err error) {
 	}
 	if err := stock.Migrate(ctx, db); err != nil {
 		hangUp()
-		return nil, err
+		return nil, nil, err
 	}
 	c.Stock.DB, c.Stock.Redis, c.Stock.Changes, c.Stock.History = db, rdb, watch.Changes, backend.RedisHistory(rdb)
 	c.Web.Check = func(ctx context.Context) error { return check(ctx, rdb, pool) }
 	c.Web.Commands = func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) }
 	c.Web.Connections = connections.Held
-	return hangUp, nil
+	return rdb, hangUp, nil
 }
 
 // consume writes accepted orders until stop is called. It does not end with ctx, because orders of
@@ -253,8 +252,7 @@ func (p *parts) consume(ctx context.Context) (stop func()) {
 
 // logBackends logs the backends with their versions. It warns if a server does not tell its
 // version, or if Redis denies the shop INFO.
-func (c *Config) logBackends(ctx context.Context) {
-	rdb := c.Stock.Redis
+func (c *Config) logBackends(ctx context.Context, rdb redis.UniversalClient) {
 	redisName, redisErr := backend.RedisName(ctx, rdb, c.RedisURL)
 	dbName, dbErr := backend.DatabaseName(ctx, c.Stock.DB)
 	if err := errors.Join(redisErr, dbErr); err != nil {
@@ -321,7 +319,7 @@ func described(list catalog.List) []web.Strategy {
 }
 
 // check checks that both backends answer.
-func check(ctx context.Context, rdb redis.UniversalClient, pool *sql.DB) error {
+func check(ctx context.Context, rdb redis.Cmdable, pool *sql.DB) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if err := rdb.Ping(ctx).Err(); err != nil {

@@ -18,14 +18,14 @@ const workerPoll = 20 * time.Millisecond
 // when it begins.
 func Work(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
-	hangUp, err := cfg.dial(ctx)
+	rdb, hangUp, err := cfg.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer hangUp()
 	service := stock.New(cfg.Stock)
 	defer service.Close()
-	cfg.logBackends(ctx)
+	cfg.logBackends(ctx, rdb)
 	consumer := cfg.Consumer
 	consumer.Poll = cmp.Or(consumer.Poll, workerPoll)
 	finish, end := context.WithCancel(cfg.Hurry)

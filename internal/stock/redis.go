@@ -116,7 +116,7 @@ func (k keys) of(g generation) []string {
 
 // redisStock reads and writes the stock of items in Redis. It is safe for concurrent use.
 type redisStock struct {
-	rdb redis.UniversalClient
+	rdb redis.Cmdable
 	// seen caches the last reading of each SKU. It saves a round trip: the sale and the stock of the
 	// cached generation are read in one command, and a buyer that needs no lock can skip reading the
 	// item.
@@ -367,7 +367,7 @@ func (r redisStock) delete(ctx context.Context, sku string, last generation, str
 // Clients are the clients of a Guard that works with a stock in Redis or in the database. A client
 // that is not used may be nil.
 type Clients struct {
-	Redis    redis.UniversalClient
+	Redis    redis.Cmdable
 	DB       *gorm.DB
 	Unfenced bool   // the stock does not check fencing tokens
 	Strategy string // only tokens of the same strategy are compared
@@ -442,7 +442,7 @@ func (c plainCounter) Set(ctx context.Context, left int64) error {
 // fencedCounter reads and writes with the holder's fencing token, which is checked in the same
 // step.
 type fencedCounter struct {
-	rdb redis.UniversalClient
+	rdb redis.Cmdable
 	key string
 	shown
 }

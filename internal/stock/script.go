@@ -41,7 +41,7 @@ const maxBatch = 512
 // happens when the script's reply is lost: then it is unknown whether the script ran, and to be
 // safe the units stay taken.
 type ScriptSeller struct {
-	rdb     redis.UniversalClient
+	rdb     redis.Cmdable
 	step    func(ctx context.Context, all []*batched) // takes the units of a batch
 	batches *batcher[*batched]
 	pace    *guard.BatchSize
@@ -51,7 +51,7 @@ type ScriptSeller struct {
 
 // Atomic returns a ScriptSeller that calls a script for each buyer, and pipelines the
 // calls for a batch.
-func Atomic(rdb redis.UniversalClient) *ScriptSeller {
+func Atomic(rdb redis.Cmdable) *ScriptSeller {
 	t := newScriptSeller(rdb)
 	t.step = t.takeEach
 	return t
@@ -59,7 +59,7 @@ func Atomic(rdb redis.UniversalClient) *ScriptSeller {
 
 // Batched returns a ScriptSeller that calls one script for a whole batch. If too few units are
 // left for one buyer, a later one that wants fewer may still be served.
-func Batched(rdb redis.UniversalClient) *ScriptSeller {
+func Batched(rdb redis.Cmdable) *ScriptSeller {
 	t := newScriptSeller(rdb)
 	t.step = t.takeAll
 	return t
@@ -67,7 +67,7 @@ func Batched(rdb redis.UniversalClient) *ScriptSeller {
 
 // newScriptSeller returns a ScriptSeller whose batches grow only as long as the database writes them
 // in time.
-func newScriptSeller(rdb redis.UniversalClient) *ScriptSeller {
+func newScriptSeller(rdb redis.Cmdable) *ScriptSeller {
 	t := &ScriptSeller{rdb: rdb, pace: guard.NewBatchSize(maxBatch)}
 	t.batches = newBatcher(t.pace.Size, t.sell)
 	return t

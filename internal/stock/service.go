@@ -24,7 +24,7 @@ import (
 // Config configures a Service.
 type Config struct {
 	DB      *gorm.DB
-	Redis   redis.UniversalClient
+	Redis   redis.Cmdable
 	Changes func() uint64 // returns how many times Redis was replaced (see backend.RedisWatch); nil: not watched
 	// History returns the id of the history that the data at a key of Redis belongs
 	// to (see backend.RedisHistory); nil: histories are not compared.

@@ -74,7 +74,7 @@ const DefaultBacklog = 100_000
 //
 // It sells for one strategy, because the script gets the strategy's name once for a batch. If the
 // process crashes after the script, the orders are in the stream, and will be written.
-func Streamed(rdb redis.UniversalClient, s Stream) *ScriptSeller {
+func Streamed(rdb redis.Cmdable, s Stream) *ScriptSeller {
 	s.Backlog, s.Patience = cmp.Or(s.Backlog, DefaultBacklog), cmp.Or(s.Patience, defaultPatience)
 	t := &ScriptSeller{rdb: rdb, stream: &s}
 	t.step = t.acceptAll

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/stock"
@@ -457,11 +458,13 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 		{"v6_watchdog", `oversell_lock_renewals_total{strategy="v6_watchdog"}`},
 	} {
 		const ttl = 600 * time.Millisecond
-		s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
+		rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+		db := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
+		s := newSite(t, rdb, db, func(_ *web.Config, sc *stock.Config) {
 			strategy, err := strategies().Find(tt.strategy)
 			must(t, err)
-			o := catalog.Options{Redis: sc.Redis, TTL: ttl, Policy: &guard.Line{Delay: time.Millisecond}}
-			exclusive := stock.Exclusive(stock.Clients{Redis: sc.Redis}, strategy.NewGuard(o))
+			o := catalog.Options{Redis: rdb, TTL: ttl, Policy: &guard.Line{Delay: time.Millisecond}}
+			exclusive := stock.Exclusive(stock.Clients{Redis: rdb}, strategy.NewGuard(o))
 			sc.Strategies = map[string]stock.Strategy{tt.strategy: {Guard: exclusive}}
 			sc.Work = func(context.Context, string) (func(), error) { time.Sleep(2 * ttl); return nil, nil }
 		})

@@ -53,7 +53,7 @@ const Name = "h1_counter"
 
 // A Stage keeps the holds of sales.
 type Stage struct {
-	rdb redis.UniversalClient
+	rdb redis.Cmdable
 	db  *sql.DB
 	sql holds.Dialect
 	now func() time.Time

@@ -173,7 +173,7 @@ func (s *Site) Expire(h holds.Hold) {
 
 // Expire makes a hold of any stage expire now, by moving its expiry into the past. A short ttl
 // cannot be used instead: on a slow machine the hold would end too early in the test.
-func Expire(ctx context.Context, db *gorm.DB, rdb redis.UniversalClient, h holds.Hold) error {
+func Expire(ctx context.Context, db *gorm.DB, rdb redis.Cmdable, h holds.Hold) error {
 	err := db.Exec("UPDATE oversell_holds SET expires_at = 0 WHERE id = ?", h.ID).Error
 	err = errors.Join(err, rdb.Del(ctx, "oversell:h1:hold:"+h.ID).Err())
 	key := "oversell:h1:" + h.SKU + ":expiry"

@@ -35,7 +35,7 @@ var (
 
 // Sale is the sale of an item, as one process sees it.
 type Sale struct {
-	Redis    redis.UniversalClient
+	Redis    redis.Cmdable
 	DB       *gorm.DB
 	Item     stock.Item // has a row in the database
 	Strategy string     // the name of the strategy in the orders

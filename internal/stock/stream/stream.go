@@ -144,7 +144,7 @@ func (s Streams) parseEntries(sku string, all []redis.XMessage) []Entry {
 
 // Streams stores the accepted orders of items in Redis. It is safe for concurrent use.
 type Streams struct {
-	Redis      redis.UniversalClient
+	Redis      redis.Cmdable
 	Keys       func(sku, saleID, generation string) SaleKeys
 	ClaimsKept time.Duration     // how long claims are kept after the last one
 	Check      func(Entry) error // returns why an entry is not a valid order, or nil

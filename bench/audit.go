@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/bench/audit"
+	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/present"
 )
@@ -40,7 +40,7 @@ unaccounted for, 2 if the books could not be checked.
 
 // auditSale runs the audit command, and reports whether the books agree.
 func auditSale(ctx context.Context, args []string, stdout io.Writer) (agree bool, err error) {
-	var cfg audit.Config
+	var cfg bench.AuditConfig
 	fs := flag.NewFlagSet("audit", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
 	fs.StringVar(&cfg.SKU, "sku", "hot", "`NAME` of the item")
@@ -68,13 +68,13 @@ func auditSale(ctx context.Context, args []string, stdout io.Writer) (agree bool
 			return false, err
 		}
 	}
-	found, err := audit.Check(ctx, cfg)
+	found, err := bench.Audit(ctx, cfg)
 	if err != nil {
 		return false, err
 	}
 	write := writeAudit
 	if *asJSON {
-		write = func(w io.Writer, r audit.Result) error { return json.NewEncoder(w).Encode(r) }
+		write = func(w io.Writer, r bench.AuditResult) error { return json.NewEncoder(w).Encode(r) }
 	}
 	return len(found.Problems) == 0, write(stdout, found)
 }
@@ -92,7 +92,7 @@ func oneURL(args []string) error {
 
 // toldBy reads a load tool's report from the named file, or from standard input for "-". Its errors
 // name the file.
-func toldBy(name string) (told *audit.Told, err error) {
+func toldBy(name string) (told *bench.Told, err error) {
 	f := os.Stdin
 	if name != "-" {
 		if f, err = os.Open(name); err != nil {
@@ -100,14 +100,14 @@ func toldBy(name string) (told *audit.Told, err error) {
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 	}
-	if told, err = audit.ReadTold(f); err != nil {
+	if told, err = bench.ReadTold(f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return told, nil
 }
 
 // writeAudit writes a table of the figures, and below it the problems that were found.
-func writeAudit(out io.Writer, r audit.Result) error {
+func writeAudit(out io.Writer, r bench.AuditResult) error {
 	var b strings.Builder
 	a := r.Audit
 	line(&b, "initial", a.Initial, "remaining", a.Remaining, "sold", a.Sold, "orders", a.Orders, "in flight",
@@ -140,7 +140,7 @@ func line(b *strings.Builder, figures ...any) {
 }
 
 // agreement says in one sentence what agrees in a sale without problems.
-func agreement(r audit.Result) string {
+func agreement(r bench.AuditResult) string {
 	const stock = "the stock and the orders add up"
 	if r.Told == nil {
 		return stock

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/bench/audit"
+	"oversell/internal/bench"
 )
 
 // Audit exits with 0 if the books agree, 1 if they do not, and 2 if they cannot be checked.
@@ -63,7 +63,7 @@ func TestAuditExitCodes(t *testing.T) {
 		}
 	}
 	got := try(t, auditArg, "-json", "-sku", "bad", shop.URL)
-	var found audit.Result
+	var found bench.AuditResult
 	if err := json.Unmarshal([]byte(got.stdout), &found); err != nil || len(found.Problems) != 1 ||
 		found.Audit.Oversold != 2 {
 		t.Errorf("-json: %+v, %v", found, err)

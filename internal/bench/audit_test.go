@@ -1,4 +1,4 @@
-package audit
+package bench_test
 
 import (
 	"context"
@@ -11,13 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/bench"
 	"oversell/internal/figures"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
-// shop answers each request with the next audit, and repeats the last one.
-func shop(t *testing.T, audits ...stock.Audit) string {
+// shopWith returns the URL of a shop that answers each request with the next audit, and repeats the
+// last one.
+func shopWith(t *testing.T, audits ...stock.Audit) string {
 	t.Helper()
 	var asked int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,17 +43,8 @@ func sold(n int64) stock.Audit {
 		Stock: figures.Stock{Initial: 10, Remaining: 10 - n, Sold: n, Orders: n}}
 }
 
-func told(t *testing.T, text string) *Told {
-	t.Helper()
-	found, err := ReadTold(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
 // Each kind of disagreement is reported as exactly one problem.
-func TestProblems(t *testing.T) {
+func TestAuditProblems(t *testing.T) {
 	with := func(change func(a *stock.Audit)) stock.Audit {
 		a := sold(4)
 		change(&a)
@@ -97,14 +90,14 @@ func TestProblems(t *testing.T) {
 		"asked twice":         {sold(4), `{"requests":9,"status_codes":{"200":6,"409":3},"sold":4}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := Config{URL: shop(t, test.audit), SKU: "hot"}
+			cfg := bench.AuditConfig{URL: shopWith(t, test.audit), SKU: "hot"}
 			if test.told != "" {
-				cfg.Told = told(t, test.told)
+				var err error
+				cfg.Told, err = bench.ReadTold(strings.NewReader(test.told))
+				must(t, err)
 			}
-			found, err := Check(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found, err := bench.Audit(t.Context(), cfg)
+			must(t, err)
 			if test.want == "" && len(found.Problems) > 0 || test.want != "" &&
 				(len(found.Problems) != 1 || !strings.HasPrefix(found.Problems[0], test.want)) {
 				t.Errorf("problems %q, want one that begins with %q", found.Problems, test.want)
@@ -113,27 +106,28 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Check waits until no unit is in flight and all accepted orders are written.
-func TestCheckWaitsUntilTheSaleHasSettled(t *testing.T) {
+// Audit waits until no unit is in flight and all accepted orders are written.
+func TestAuditWaitsUntilTheSaleHasSettled(t *testing.T) {
 	busy := sold(3)
 	busy.InFlight, busy.Remaining = 1, 6
 	accepted := sold(3)
 	accepted.InFlight, accepted.Unwritten, accepted.Remaining = 1, 1, 6
-	found, err := Check(t.Context(), Config{URL: shop(t, busy, accepted, sold(4)), SKU: "hot", Wait: time.Minute})
+	cfg := bench.AuditConfig{URL: shopWith(t, busy, accepted, sold(4)), SKU: "hot", Wait: time.Minute}
+	found, err := bench.Audit(t.Context(), cfg)
 	if err != nil || len(found.Problems) > 0 || found.Audit.Orders != 4 {
 		t.Errorf("%+v, %v; want the four orders of the third audit", found, err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, err := Check(ctx, Config{URL: shop(t, busy), SKU: "hot", Wait: time.Minute}); !errors.Is(err,
-		context.Canceled) && !errors.Is(err, gone) {
+	cfg.URL = shopWith(t, busy)
+	if _, err := bench.Audit(ctx, cfg); !errors.Is(err, context.Canceled) && !errors.Is(err, gone) {
 		t.Errorf("an ended context: %v", err)
 	}
 }
 
-// Check repeats a request that a busy shop refused, for as long as a sale may take to settle.
-func TestCheckAsksABusyShopAgain(t *testing.T) {
+// Audit repeats a request that a busy shop refused, for as long as a sale may take to settle.
+func TestAuditAsksABusyShopAgain(t *testing.T) {
 	var asked int
 	free := 3
 	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -146,20 +140,20 @@ func TestCheckAsksABusyShopAgain(t *testing.T) {
 		}
 	}))
 	defer busy.Close()
-	found, err := Check(t.Context(), Config{URL: busy.URL, SKU: "hot", Wait: time.Minute})
+	found, err := bench.Audit(t.Context(), bench.AuditConfig{URL: busy.URL, SKU: "hot", Wait: time.Minute})
 	if err != nil || found.Audit.Orders != 4 || asked != free {
 		t.Errorf("after %d audits: %+v, %v; want the four orders of the third", asked, found, err)
 	}
 	free = 1 << 20
-	_, err = Check(t.Context(), Config{URL: busy.URL, SKU: "hot", Wait: 20 * time.Millisecond})
+	_, err = bench.Audit(t.Context(), bench.AuditConfig{URL: busy.URL, SKU: "hot", Wait: 20 * time.Millisecond})
 	if err == nil || !strings.Contains(err.Error(), "no connection is free") {
 		t.Errorf("of a shop that stays busy: %v; want what it says", err)
 	}
 }
 
 // Wrong addresses, items and reports are refused with an error that names the reason.
-func TestWhatCannotBeChecked(t *testing.T) {
-	url := shop(t, sold(1))
+func TestWhatCannotBeAudited(t *testing.T) {
+	url := shopWith(t, sold(1))
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer other.Close()
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
@@ -185,8 +179,9 @@ func TestWhatCannotBeChecked(t *testing.T) {
 		{page.URL, "hot", false, "does not answer like a shop: invalid character"},
 		{"http://127.0.0.1:1", "hot", false, "refused"},
 	} {
-		_, err := Check(t.Context(), Config{URL: test.url, SKU: test.sku})
-		if err == nil || errors.Is(err, ErrConfig) != test.config || !strings.Contains(err.Error(), test.says) {
+		_, err := bench.Audit(t.Context(), bench.AuditConfig{URL: test.url, SKU: test.sku})
+		if err == nil || strings.HasPrefix(err.Error(), "invalid config: ") != test.config ||
+			!strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s of %s: %v; want an error that says %q", test.sku, test.url, err, test.says)
 		}
 	}
@@ -210,11 +205,11 @@ func TestReadToldRefuses(t *testing.T) {
 		`{"requests":9,"status_codes":{"200":9}} # from vegeta`: "something follows",
 		`{"requests":9,"status_codes":{"200":9}`:                "reading what buyers were told",
 	} {
-		if found, err := ReadTold(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
+		if found, err := bench.ReadTold(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s was read as %+v, %v; want an error that says %q", text, found, err, says)
 		}
 	}
-	if _, err := ReadTold(strings.NewReader("{\"requests\":9,\"status_codes\":{\"200\":9}}\n\n")); err != nil {
+	if _, err := bench.ReadTold(strings.NewReader("{\"requests\":9,\"status_codes\":{\"200\":9}}\n\n")); err != nil {
 		t.Errorf("with empty lines at its end: %v", err)
 	}
 }

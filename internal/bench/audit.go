@@ -1,12 +1,7 @@
-// Package audit checks the sale of a running shop from outside, after any load tool has bought from
-// it: whether stock and orders agree, and whether the number of orders equals the number that
-// buyers were told of. It compares only numbers, because a load tool does not report which orders
-// its buyers were told of.
-package audit
+package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -18,37 +13,38 @@ import (
 	"oversell/internal/web"
 )
 
-// ErrConfig is wrapped by the errors about an invalid Config or report.
-var ErrConfig = errors.New("invalid config")
-
-// Config says which sale to check.
-type Config struct {
+// AuditConfig says which sale to audit.
+type AuditConfig struct {
 	URL  string        // of the shop, such as http://127.0.0.1:8080
 	SKU  string        // of the item
 	Wait time.Duration // how long accepted orders, units in flight and a busy shop may take to settle
 	Told *Told         // what the buyers were told; nil: not known
 }
 
-// every is the time between two audits of a shop.
-const every = 200 * time.Millisecond
+// auditPause is the time between two audits of a shop.
+const auditPause = 200 * time.Millisecond
 
-// Result is what Check found.
-type Result struct {
+// AuditResult is what Audit found.
+type AuditResult struct {
 	Audit    web.Audit `json:"audit"`
 	Told     *Told     `json:"told,omitempty"`
 	Problems []string  `json:"problems"` // one sentence each; empty if all figures agree
 }
 
-// Check waits until the sale has settled and returns what it found. An error, such as ErrConfig,
-// means that the check could not be made.
-func Check(ctx context.Context, cfg Config) (Result, error) {
+// Audit checks the sale of a running shop from outside, after any load tool has bought from it:
+// whether stock and orders agree, and whether the number of orders equals the number that buyers
+// were told of. It compares only numbers, because a load tool does not report which orders its
+// buyers were told of. It waits until the sale has settled. An error means that the audit could not
+// be made.
+func Audit(ctx context.Context, cfg AuditConfig) (AuditResult, error) {
 	base, err := shopURL(cfg.URL, cfg.SKU)
 	if err != nil {
-		return Result{}, err
+		return AuditResult{}, fmt.Errorf("invalid config: %w", err)
 	}
-	shop := client.Shops{Client: client.New("", 30*time.Second), Patience: client.Patience{First: every, Last: every}}
+	shop := newAdmin("")
+	shop.First, shop.Last = auditPause, auditPause
 	defer shop.CloseIdleConnections()
-	found := Result{Told: cfg.Told, Problems: []string{}}
+	found := AuditResult{Told: cfg.Told, Problems: []string{}}
 	var settled bool
 	found.Audit, settled, err = settle(ctx, shop.At(base), cfg)
 	if err != nil {
@@ -68,29 +64,28 @@ func Check(ctx context.Context, cfg Config) (Result, error) {
 
 func shopURL(base, sku string) (string, error) {
 	if err := stock.CheckSKU(sku); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrConfig, err)
+		return "", err
 	}
 	if !strings.Contains(base, "://") {
-		return "", fmt.Errorf("%w: the URL %q does not begin with http:// or https://", ErrConfig, base)
+		return "", fmt.Errorf("the URL %q does not begin with http:// or https://", base)
 	}
 	u, err := url.Parse(base)
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrConfig, err)
+		return "", err
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" ||
 		u.Fragment != "" {
-		return "", fmt.Errorf("%w: %q is not the URL of a shop, such as http://127.0.0.1:8080", ErrConfig, base)
+		return "", fmt.Errorf("%q is not the URL of a shop, such as http://127.0.0.1:8080", base)
 	}
 	if path := strings.Trim(u.Path, "/"); path != "" {
-		return "", fmt.Errorf("%w: the URL of a shop has no path, and this one has /%s; -sku names the item", ErrConfig,
-			path)
+		return "", fmt.Errorf("the URL of a shop has no path, and this one has /%s; -sku names the item", path)
 	}
 	return u.Scheme + "://" + u.Host, nil
 }
 
 // settle repeats the audit until no unit of the sale is in flight, for at most cfg.Wait. It also
 // asks again if the shop is too busy for an audit after the load.
-func settle(ctx context.Context, shop client.Shops, cfg Config) (a web.Audit, settled bool, err error) {
+func settle(ctx context.Context, shop client.Shops, cfg AuditConfig) (a web.Audit, settled bool, err error) {
 	for deadline := time.Now().Add(cfg.Wait); ; {
 		shop.For = time.Until(deadline)
 		a, err = shop.Audit(ctx, cfg.SKU)
@@ -105,18 +100,18 @@ func settle(ctx context.Context, shop client.Shops, cfg Config) (a web.Audit, se
 		case time.Until(deadline) <= 0:
 			return a, false, nil
 		}
-		if err := guard.Sleep(ctx, every); err != nil {
+		if err := guard.Sleep(ctx, auditPause); err != nil {
 			return a, false, fmt.Errorf("waiting for the sale to settle: %w", err)
 		}
 	}
 }
 
-func (r *Result) add(format string, args ...any) {
+func (r *AuditResult) add(format string, args ...any) {
 	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
 }
 
 // judgeStock compares the stock with the orders.
-func (r *Result) judgeStock() {
+func (r *AuditResult) judgeStock() {
 	a := r.Audit
 	for _, figure := range []struct {
 		n    int64

@@ -1,4 +1,4 @@
-package audit
+package bench
 
 import (
 	"encoding/json"
@@ -30,7 +30,7 @@ type Told struct {
 const maxTold = 16 << 20
 
 // ReadTold reads the JSON of a load tool. Fields that it does not know are ignored. A report that
-// contradicts itself is refused with ErrConfig.
+// contradicts itself is refused.
 func ReadTold(r io.Reader) (*Told, error) {
 	var t Told
 	in := json.NewDecoder(io.LimitReader(r, maxTold))
@@ -38,23 +38,23 @@ func ReadTold(r io.Reader) (*Told, error) {
 		return nil, fmt.Errorf("reading what buyers were told: %w", err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: something follows the JSON of what buyers were told", ErrConfig)
+		return nil, errors.New("invalid config: something follows the JSON of what buyers were told")
 	}
 	if t.Statuses == nil {
-		return nil, fmt.Errorf("%w: what buyers were told has no status_codes", ErrConfig)
+		return nil, errors.New("invalid config: what buyers were told has no status_codes")
 	}
 	if err := t.check(); err != nil {
-		return nil, fmt.Errorf("%w: what buyers were told cannot be: %w", ErrConfig, err)
+		return nil, fmt.Errorf("invalid config: what buyers were told cannot be: %w", err)
 	}
 	return &t, nil
 }
 
-// maxRequests is the maximum of each figure. It is so low that sums of a few figures do not
+// maxFigure is the maximum of each figure. It is so low that sums of a few figures do not
 // overflow.
-const maxRequests = 1 << 50
+const maxFigure = 1 << 50
 
 func (t *Told) check() error {
-	if t.Requests <= 0 || t.Dropped < 0 || t.CutOff < 0 || max(t.Requests, t.Dropped, t.CutOff) > maxRequests {
+	if t.Requests <= 0 || t.Dropped < 0 || t.CutOff < 0 || max(t.Requests, t.Dropped, t.CutOff) > maxFigure {
 		return fmt.Errorf("requests %d, dropped %d, cut_off %d", t.Requests, t.Dropped, t.CutOff)
 	}
 	counted := t.Dropped
@@ -113,7 +113,7 @@ func (t *Told) count(from, to int) (n int64) {
 }
 
 // judgeTold compares the number of orders with what buyers were told.
-func (r *Result) judgeTold() {
+func (r *AuditResult) judgeTold() {
 	t, orders := r.Told, r.Audit.Orders
 	if n := t.Unanswered(); n > 0 {
 		r.add("dropped: %d of %d requests were not sent, or got no reply", n, t.Requests)

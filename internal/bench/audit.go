@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/bench/client"
 	"oversell/internal/guard"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -42,11 +41,11 @@ func Audit(ctx context.Context, cfg AuditConfig) (AuditResult, error) {
 		return AuditResult{}, fmt.Errorf("invalid config: %w", err)
 	}
 	shop := newAdmin("")
-	shop.First, shop.Last = auditPause, auditPause
+	shop.first, shop.last = auditPause, auditPause
 	defer shop.CloseIdleConnections()
 	found := AuditResult{Told: cfg.Told, Problems: []string{}}
 	var settled bool
-	found.Audit, settled, err = settle(ctx, shop.At(base), cfg)
+	found.Audit, settled, err = settle(ctx, shop.at(base), cfg)
 	if err != nil {
 		return found, err
 	}
@@ -85,16 +84,16 @@ func shopURL(base, sku string) (string, error) {
 
 // settle repeats the audit until no unit of the sale is in flight, for at most cfg.Wait. It also
 // asks again if the shop is too busy for an audit after the load.
-func settle(ctx context.Context, shop client.Shops, cfg AuditConfig) (a web.Audit, settled bool, err error) {
+func settle(ctx context.Context, shop client, cfg AuditConfig) (a web.Audit, settled bool, err error) {
 	for deadline := time.Now().Add(cfg.Wait); ; {
-		shop.For = time.Until(deadline)
-		a, err = shop.Audit(ctx, cfg.SKU)
+		shop.limit = time.Until(deadline)
+		a, err = shop.audit(ctx, cfg.SKU)
 		switch {
 		case err != nil:
 			return a, false, fmt.Errorf("auditing: %w", err)
 		case a.SaleID == "":
 			return a, false, fmt.Errorf("auditing: %s does not answer like a shop: its reply names no sale",
-				shop.Base())
+				shop.base())
 		case a.InFlight == 0: // the units of accepted orders are in flight, too
 			return a, true, nil
 		case time.Until(deadline) <= 0:

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"oversell/internal/bench/chaos"
-	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -160,38 +159,38 @@ func (c *chaosRow) attempt(ctx context.Context, n, shop int) (r reply, again boo
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	req := c.cfg.request(n, c.strategy.Name, c.skus[0])
-	req.Prefer = "wait=3" // for strategies that write orders behind the sale
+	req.prefer = "wait=3" // for strategies that write orders behind the sale
 	sent := time.Now()
-	a := c.admin.Send(ctx, m.URL, req, nil)
+	a := c.admin.send(ctx, m.URL, req, nil)
 	r.Service = time.Since(sent)
 	var unsent *net.OpError
 	switch {
-	case a.Status == 0 && errors.As(a.Err, &unsent) && unsent.Op == "dial":
+	case a.status == 0 && errors.As(a.err, &unsent) && unsent.Op == "dial":
 		return r, true, 0
-	case a.Status == 0:
+	case a.status == 0:
 		r.Code, r.CutOff = codeCutOff, true
 		return r, true, 0
-	case a.Status == http.StatusAccepted: // the order may still be lost
+	case a.status == http.StatusAccepted: // the order may still be lost
 		r.Code, r.CutOff = codeCutOff, true
 		return r, true, time.Second
 	}
-	r.Status, r.Code = a.Status, a.Code
-	r.Spans, _ = web.ParseHeld(a.Header.Get(web.HeldHeader)) // a header that cannot be read is ignored
-	if a.Status == http.StatusOK {
-		if r.Order, r.Quantity = namedOrder(a.Text); r.Order == "" {
+	r.Status, r.Code = a.status, a.code
+	r.Spans, _ = web.ParseHeld(a.header.Get(web.HeldHeader)) // a header that cannot be read is ignored
+	if a.status == http.StatusOK {
+		if r.Order, r.Quantity = namedOrder(a.text); r.Order == "" {
 			r.Status, r.Code = 0, codeNotAReply
 			return r, false, 0
 		}
 		var order struct {
 			Made time.Time `json:"created_at"`
 		}
-		_ = json.Unmarshal(a.Text, &order) // an order without a time does not show that the item is sold again
+		_ = json.Unmarshal(a.text, &order) // an order without a time does not show that the item is sold again
 		c.resale.sold(order.Made)
 		return r, false, 0
 	}
-	r.Code = cmp.Or(client.Code(a.Text), codeNotAReply)
-	seconds, _ := strconv.Atoi(a.Header.Get("Retry-After")) // 0 without the header
-	return r, a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests,
+	r.Code = cmp.Or(codeOf(a.text), codeNotAReply)
+	seconds, _ := strconv.Atoi(a.header.Get("Retry-After")) // 0 without the header
+	return r, a.status >= http.StatusInternalServerError || a.status == http.StatusTooManyRequests,
 		time.Duration(max(0, seconds)) * time.Second
 }
 

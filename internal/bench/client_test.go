@@ -25,11 +25,11 @@ func TestBusyShopIsAskedAgain(t *testing.T) {
 	defer shop.Close()
 	c := newAdmin("")
 	defer c.CloseIdleConnections()
-	c.Patience.First, c.Patience.Last = time.Millisecond, time.Millisecond
-	if found, err := c.At(shop.URL).Audit(t.Context(), "hot"); err != nil || found.Sold != 7 {
+	c.first, c.last = time.Millisecond, time.Millisecond
+	if found, err := c.at(shop.URL).audit(t.Context(), "hot"); err != nil || found.Sold != 7 {
 		t.Errorf("the audit: %+v, %v", found, err)
 	}
-	if err := c.At(shop.URL).Delete(t.Context(), "hot"); err != nil {
+	if err := c.at(shop.URL).remove(t.Context(), "hot"); err != nil {
 		t.Error(err)
 	}
 	if asked[http.MethodGet] != 3 || asked[http.MethodDelete] != 3 {

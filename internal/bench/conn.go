@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"time"
 
-	"oversell/internal/bench/client"
 	"oversell/internal/figures"
 	"oversell/internal/web"
 )
@@ -112,7 +111,7 @@ func (c *conn) exchange(req *http.Request) (r reply, again bool) {
 	r.Status = res.StatusCode
 	switch {
 	case !r.served():
-		r.Code = cmp.Or(client.Code(body), codeOther)
+		r.Code = cmp.Or(codeOf(body), codeOther)
 	case req.Method == http.MethodPost:
 		r.Order, r.Quantity = namedOrder(body)
 	}

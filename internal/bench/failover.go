@@ -78,7 +78,7 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 		if guard.Sleep(buyers, failoverPatience/40) != nil {
 			return nil // the row is over
 		}
-		found, err := r.admin.At(r.survivor()).Audit(buyers, r.skus[0])
+		found, err := r.admin.at(r.survivor()).audit(buyers, r.skus[0])
 		switch {
 		case err != nil: // the shop has not found the new primary yet
 		case sold < 0:

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"oversell/internal/bench/client"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/holds"
@@ -70,9 +69,9 @@ type purchase struct {
 // pay gets no answer, instead of trying again.
 func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p purchase) {
 	at := time.Now()
-	held := p.served(http.StatusCreated, r.client.Ask(ctx, client.Request{
-		Method: http.MethodPost, Key: name, Body: map[string]any{"buyer": name, "quantity": 1},
-		Path: "/api/items/" + r.sku + "/holds?" + url.Values{"strategy": {r.stage.Name}}.Encode(),
+	held := p.served(http.StatusCreated, r.client.ask(ctx, request{
+		method: http.MethodPost, key: name, body: map[string]any{"buyer": name, "quantity": 1},
+		path: "/api/items/" + r.sku + "/holds?" + url.Values{"strategy": {r.stage.Name}}.Encode(),
 	}, &p.hold))
 	p.latency = time.Since(at)
 	if !held {
@@ -86,14 +85,14 @@ func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p 
 	case releases:
 		_ = guard.Sleep(ctx, rand.N(r.cfg.TTL/5))
 		path := fmt.Sprintf("/api/holds/%s?token=%d", p.hold.ID, p.hold.Token)
-		a := r.client.Ask(ctx, client.Request{Method: http.MethodDelete, Path: path}, nil)
+		a := r.client.ask(ctx, request{method: http.MethodDelete, path: path}, nil)
 		if p.served(http.StatusNoContent, a) {
 			p.fate, p.freed = left, true
 		}
 		return p
 	case extends:
 		_ = guard.Sleep(ctx, rand.N(r.think))
-		a := r.client.Ask(ctx, p.request("/api/holds/"+p.hold.ID+"/extend", ""), &p.hold)
+		a := r.client.ask(ctx, p.request("/api/holds/"+p.hold.ID+"/extend", ""), &p.hold)
 		if !p.served(http.StatusOK, a) {
 			return p
 		}
@@ -106,7 +105,7 @@ func (r *holdRow) buy(ctx context.Context, name string, as role, stays bool) (p 
 	}
 	r.pay(ctx, &p, name, stays)
 	if as == paysAndCancels && p.fate == gotOrder { // its unit is sold again
-		a := r.client.Ask(ctx, p.request("/api/orders/"+p.order+"/cancel", ""), nil)
+		a := r.client.ask(ctx, p.request("/api/orders/"+p.order+"/cancel", ""), nil)
 		if p.order = ""; p.served(http.StatusNoContent, a) {
 			p.fate = left
 		}
@@ -119,9 +118,9 @@ func (r *holdRow) pay(ctx context.Context, p *purchase, name string, stays bool)
 	var order holds.Order
 	p.asked = true
 	asked := p.request("/api/holds/"+p.hold.ID+"/pay", name)
-	a := r.client.Send(ctx, r.client.Base(), asked, &order)
-	if stays && a.Unanswered() {
-		a = r.client.Ask(ctx, asked, &order)
+	a := r.client.send(ctx, r.client.base(), asked, &order)
+	if stays && (a.status == 0 || a.status == http.StatusServiceUnavailable) {
+		a = r.client.ask(ctx, asked, &order)
 	}
 	p.latency += time.Since(at)
 	if p.served(http.StatusOK, a) {
@@ -130,25 +129,25 @@ func (r *holdRow) pay(ctx context.Context, p *purchase, name string, stays bool)
 }
 
 // request returns a request about the buyer's hold.
-func (p *purchase) request(path, key string) client.Request {
-	return client.Request{Method: http.MethodPost, Path: path, Key: key, Body: map[string]any{"token": p.hold.Token}}
+func (p *purchase) request(path, key string) request {
+	return request{method: http.MethodPost, path: path, key: key, body: map[string]any{"token": p.hold.Token}}
 }
 
 // served reports whether an answer has the expected status. If not, it sets the buyer's fate and
 // code.
-func (p *purchase) served(success int, a client.Answer) bool {
-	if a.Status == success {
+func (p *purchase) served(success int, a answer) bool {
+	if a.status == success {
 		return true
 	}
-	p.code = a.Code
+	p.code = a.code
 	switch {
-	case a.Status == 0:
+	case a.status == 0:
 		p.fate, p.code = unlearned, "no_reply"
-	case a.Status == http.StatusServiceUnavailable:
+	case a.status == http.StatusServiceUnavailable:
 		p.fate = unlearned
-	case a.Code == "sold_out":
+	case a.code == "sold_out":
 		p.fate = soldOut
-	case a.Code == "hold_ended" || a.Code == "refunded" || a.Code == "unknown_hold":
+	case a.code == "hold_ended" || a.code == "refunded" || a.code == "unknown_hold":
 		p.fate = tooLate
 	default:
 		p.fate = failed
@@ -160,15 +159,11 @@ func (p *purchase) served(success int, a client.Answer) bool {
 // requests.
 func buyerName(sku, phase string, i int) string { return sku + "-" + phase + strconv.Itoa(i) }
 
-// requestTimeout limits one request.
-const requestTimeout = 12 * time.Second
-
 // newBuyers returns a client that sends each request to the next shop, and repeats it if no answer
 // comes.
-func newBuyers(f *shops) client.Shops {
-	return client.Shops{
-		Client: client.New(f.setup.Token, requestTimeout), Base: f.next,
-		Patience: client.Patience{First: 20 * time.Millisecond, Last: 500 * time.Millisecond, For: 40 * time.Second,
-			Silent: true},
-	}
+func newBuyers(f *shops) client {
+	c := newClient(f.setup.Token, 12*time.Second)
+	c.base, c.silent = f.next, true
+	c.first, c.last, c.limit = 20*time.Millisecond, 500*time.Millisecond, 40*time.Second
+	return c
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"oversell/internal/bench/client"
 	"oversell/internal/guard"
 )
 
@@ -36,15 +35,15 @@ func (r *holdRow) restock(ctx context.Context) error {
 		if err := guard.Sleep(ctx, time.Until(at)); err != nil {
 			return err
 		}
-		a := r.client.Ask(ctx, client.Request{
-			Method: http.MethodPost, Path: "/api/items/" + r.sku + "/restock",
-			Key: fmt.Sprintf("%s-restock-%d", r.sku, i), Body: map[string]any{"add": add},
+		a := r.client.ask(ctx, request{
+			method: http.MethodPost, path: "/api/items/" + r.sku + "/restock",
+			key: fmt.Sprintf("%s-restock-%d", r.sku, i), body: map[string]any{"add": add},
 		}, nil)
-		if a.Err != nil && ctx.Err() != nil {
+		if a.err != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if a.Err != nil {
-			return fmt.Errorf("adding %d units to %s: %w", add, r.sku, a.Err)
+		if a.err != nil {
+			return fmt.Errorf("adding %d units to %s: %w", add, r.sku, a.err)
 		}
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -29,7 +28,7 @@ type holdRow struct {
 	sku      string
 	shops    *shops
 	provider *provider
-	client   client.Shops
+	client   client
 
 	spread time.Duration // over which buyers arrive
 	think  time.Duration // longest time between a hold and its payment
@@ -130,7 +129,7 @@ func (r *holdRow) prepare(ctx context.Context) error {
 		return err
 	}
 	r.base = int64(len(ledger))
-	if err := r.client.Put(ctx, r.sku, r.cfg.Stock-restocks*r.added(), stock.InHolds, ""); err != nil {
+	if err := r.client.put(ctx, r.sku, r.cfg.Stock-restocks*r.added(), stock.InHolds, ""); err != nil {
 		return err
 	}
 	return r.provider.SetFaults(ctx, r.cfg.provided(r.cond))
@@ -202,7 +201,7 @@ func (r *holdRow) settle(
 	ctx context.Context, since time.Time, bought []purchase,
 ) (sellable, agrees *float64, err error) {
 	expiries := expiring(bought, since)
-	begun, err := r.client.Audit(ctx, r.sku)
+	begun, err := r.client.audit(ctx, r.sku)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -210,7 +209,7 @@ func (r *holdRow) settle(
 	last, unchanged := begun.Stock, time.Now()
 	end := time.Now().Add(5*r.cfg.TTL + holdSettleTime)
 	for time.Now().Before(end) {
-		found, err := r.client.Audit(ctx, r.sku)
+		found, err := r.client.audit(ctx, r.sku)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -283,7 +282,7 @@ func (b *returns) see(remaining int64, now time.Time) {
 
 // audit reads the final stock, orders and books of the sale.
 func (r *holdRow) audit(ctx context.Context, o *observed) error {
-	found, err := r.client.Audit(ctx, r.sku)
+	found, err := r.client.audit(ctx, r.sku)
 	if err != nil {
 		return err
 	}
@@ -296,7 +295,7 @@ func (r *holdRow) audit(ctx context.Context, o *observed) error {
 
 // books compares the provider's ledger of this row with the orders of its sale.
 func (r *holdRow) books(ctx context.Context, saleID string) (_ payment.Books, orders []stock.ListedOrder, err error) {
-	err = r.client.EachOrder(ctx, r.sku, saleID, math.MaxInt64,
+	err = r.client.eachOrder(ctx, r.sku, saleID, math.MaxInt64,
 		func(o stock.ListedOrder) { orders = append(orders, o) })
 	if err != nil {
 		return payment.Books{}, nil, err

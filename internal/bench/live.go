@@ -83,7 +83,7 @@ func (r *run) watched(ctx context.Context, l *stream, before *web.Audit) (*watch
 	if !ok {
 		return nil, nil
 	}
-	again, err := r.admin.At(r.targets[0]).Audit(ctx, r.skus[0])
+	again, err := r.admin.at(r.targets[0]).audit(ctx, r.skus[0])
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (w *watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	at := w.tally.elapsed()
-	found, err := w.run.admin.At(w.run.survivor()).Audit(ctx, w.run.skus[0])
+	found, err := w.run.admin.at(w.run.survivor()).audit(ctx, w.run.skus[0])
 	if err != nil {
 		return
 	}

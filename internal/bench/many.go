@@ -158,10 +158,10 @@ func eachItem(
 func (r *run) offer(ctx context.Context) error {
 	_, units := r.cfg.spread()
 	// One after the other: transactions that insert at the same time can deadlock in MariaDB.
-	shop, keeper := r.admin.At(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
+	shop, keeper := r.admin.at(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
 	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1,
 		func(ctx context.Context, item int) error {
-			return shop.Put(ctx, r.skus[item], units(item), keeper, r.strategy.Name)
+			return shop.put(ctx, r.skus[item], units(item), keeper, r.strategy.Name)
 		})
 }
 
@@ -204,8 +204,8 @@ func (r *run) compare(ctx context.Context, o *outcome) error {
 	return eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce,
 		func(ctx context.Context, item int) error {
 			// Orders may have been written since the audit: at most one for each request.
-			most, shop := o.audits[item].Orders+o.sent, r.admin.At(r.survivor())
-			if err := shop.EachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
+			most, shop := o.audits[item].Orders+o.sent, r.admin.at(r.survivor())
+			if err := shop.eachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
 				all[item].Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
 			}); err != nil {
 				return fmt.Errorf("comparing the orders with what buyers were told: %w", err)
@@ -311,7 +311,7 @@ func (r *run) drained(row *report.Row, o outcome) {
 func (r *run) settle(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
 	away := r.cond == catalog.Partition || r.cond == catalog.Failover || r.cond == catalog.Chaos
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
-		found, err = r.admin.At(r.survivor()).Audit(ctx, sku)
+		found, err = r.admin.at(r.survivor()).audit(ctx, sku)
 		at = time.Now()
 		limit, wait := time.Duration(0), settleTime/50
 		switch {

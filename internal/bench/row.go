@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -25,7 +24,7 @@ type run struct {
 	cond     catalog.Condition
 	skus     []string // of the items
 	targets  []string
-	admin    client.Shops
+	admin    client
 	shops    *shops // nil if the bench did not start the shops
 	progress Progress
 	faults   faults
@@ -46,7 +45,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	defer func() { err = errors.Join(err, after()) }()
-	before, err := r.admin.At(r.targets[0]).Audit(ctx, r.skus[0])
+	before, err := r.admin.at(r.targets[0]).audit(ctx, r.skus[0])
 	if err != nil {
 		return report.Row{}, err
 	}
@@ -107,7 +106,7 @@ func (r *run) prepare(ctx context.Context) (*stream, error) {
 	}
 	of, _ := r.cfg.spread()
 	request := func(i int, target string) (*http.Request, error) {
-		return r.cfg.request(i, r.strategy.Name, r.skus[of(i)]).To(target)
+		return r.cfg.request(i, r.strategy.Name, r.skus[of(i)]).to(target)
 	}
 	s, err := newStream(r.cfg, r.targets, request, func(target int) bool { return !r.killed(target) })
 	if err != nil {

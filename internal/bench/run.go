@@ -14,7 +14,6 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench/chaos"
-	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -106,12 +105,12 @@ type runner struct {
 	shops    *shops    // nil if the bench did not start the shops
 	provider *provider // nil unless the sale is by holds
 	terms    map[catalog.Need]lockservers.Terms
-	admin    client.Shops
-	buyers   client.Shops // of a sale by holds
-	round    int          // the current round of repeats
-	old      int          // number of skus when that round began
-	sales    int          // number of sales so far, one for each row
-	skus     []string     // of items that have not been removed yet
+	admin    client
+	buyers   client   // of a sale by holds
+	round    int      // the current round of repeats
+	old      int      // number of skus when that round began
+	sales    int      // number of sales so far, one for each row
+	skus     []string // of items that have not been removed yet
 }
 
 // run runs a row once. The run is final if it is not comparable, if buyers were told something
@@ -289,7 +288,7 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	err := eachItem(ctx, b.progress, "removing items", n, 1, func(ctx context.Context, i int) error {
 		ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 		defer cancel()
-		if err := b.admin.At(base).Delete(ctx, b.skus[i]); err != nil {
+		if err := b.admin.at(base).remove(ctx, b.skus[i]); err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
 		removed++

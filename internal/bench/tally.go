@@ -27,7 +27,7 @@ type tally struct {
 	wait     latencies     // wait for the critical section, of requests that entered it
 	timeline timeline      // of served requests
 	untimely time.Duration // longest delay of a request after its planned time
-	answers  []answer      // of a sale
+	answers  []toldOrder   // of a sale
 	cutOff   []int         // of a sale: requests with an unknown outcome
 	unkept   int64         // answers and cut-off requests beyond maxKept
 
@@ -66,8 +66,8 @@ func (c *counts) count(r reply) {
 	}
 }
 
-// answer records what a buyer was told about an order.
-type answer struct {
+// toldOrder records what a buyer was told about an order.
+type toldOrder struct {
 	request  int
 	order    string
 	quantity int64
@@ -144,7 +144,7 @@ func (t *tally) keep(r reply) {
 	case max(len(t.answers), len(t.cutOff)) == maxKept:
 		t.unkept++
 	case r.served():
-		t.answers = append(t.answers, answer{r.Request, r.Order, r.Quantity, r.Status == http.StatusAccepted})
+		t.answers = append(t.answers, toldOrder{r.Request, r.Order, r.Quantity, r.Status == http.StatusAccepted})
 	default:
 		t.cutOff = append(t.cutOff, r.Request)
 	}

@@ -10,35 +10,29 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/web/problem"
 )
 
-const (
-	adminTimeout = 30 * time.Second
-	// After a rush, backends may still be busy: a shop that answers with 503 is asked again.
-	askAgain  = time.Second
-	askingFor = 20 * time.Second
-)
-
-// newAdmin returns a client that asks single shops, outside the load.
-func newAdmin(token string) client.Shops {
-	patience := client.Patience{First: askAgain, Last: askAgain, For: askingFor}
-	return client.Shops{Client: client.New(token, adminTimeout), Patience: patience}
+// newAdmin returns a client that asks single shops, outside the load. After a rush, backends may
+// still be busy.
+func newAdmin(token string) client {
+	c := newClient(token, 30*time.Second)
+	c.first, c.last, c.limit = time.Second, time.Second, 20*time.Second
+	return c
 }
 
 // request returns the i-th request of a row.
-func (c Config) request(i int, strategy, sku string) client.Request {
+func (c Config) request(i int, strategy, sku string) request {
 	query := url.Values{"strategy": {strategy}}
 	if c.Workload == catalog.Cache {
 		query.Set("second_look", strconv.FormatBool(c.SecondLook))
-		return client.Request{Method: http.MethodGet, Path: "/api/items/" + sku + "?" + query.Encode()}
+		return request{method: http.MethodGet, path: "/api/items/" + sku + "?" + query.Encode()}
 	}
-	return client.Request{
-		Method: http.MethodPost, Path: "/api/items/" + sku + "/deduct?" + query.Encode(), Key: c.key(i),
-		Body: struct {
+	return request{
+		method: http.MethodPost, path: "/api/items/" + sku + "/deduct?" + query.Encode(), key: c.key(i),
+		body: struct {
 			Quantity int64 `json:"quantity"`
 		}{askedFor},
 	}
@@ -70,9 +64,9 @@ func (b *runner) askTargets(ctx context.Context) error {
 				Name string `json:"name"`
 			} `json:"strategies"`
 		}
-		a := b.admin.At(target).Ask(ctx, client.Request{Method: http.MethodGet, Path: "/api/strategies"}, &found)
-		if a.Err != nil {
-			return a.Err
+		a := b.admin.at(target).ask(ctx, request{method: http.MethodGet, path: "/api/strategies"}, &found)
+		if a.err != nil {
+			return a.err
 		}
 		var names []string
 		for _, s := range found.Strategies {
@@ -97,12 +91,12 @@ func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error 
 		}
 		for _, target := range b.targets {
 			sku := b.skus[len(b.skus)-1]
-			a := b.admin.Send(ctx, target, cfg.request(0, row.Strategy, sku), nil)
-			if a.Err != nil && a.Status == 0 {
-				return a.Err
+			a := b.admin.send(ctx, target, cfg.request(0, row.Strategy, sku), nil)
+			if a.err != nil && a.status == 0 {
+				return a.err
 			}
 			var said problem.Problem
-			_ = json.Unmarshal(a.Text, &said) // said stays empty if the reply is not a problem
+			_ = json.Unmarshal(a.text, &said) // said stays empty if the reply is not a problem
 			if said.Code == code {
 				return Invalid("the shop at %s says: %s", target, report.Printable(said.Detail))
 			}

@@ -14,7 +14,6 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/coordination"
 	"oversell/internal/bench"
-	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
@@ -311,8 +310,8 @@ func (o *options) withServers(c bench.Config) bench.Config {
 	if o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") {
 		c.DBURL = "sqlite:" // the rest of the URL is not known yet, and does not matter here
 	}
-	if chaos.CheckSpecs(o.redis, o.db) == nil {
-		c.Chaos = new(chaos.Servers) // a placeholder, too
+	if bench.CanServeChaos(o.redis, o.db) {
+		c.Chaos = new(bench.ChaosServers) // a placeholder, too
 	}
 	return c
 }
@@ -354,7 +353,7 @@ func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	if !cmdline.Given(fs, "stock") {
 		o.Stock = 0
 	}
-	if o.Faults, err = chaos.ParseKinds(naming.Split(t.faults)); err != nil {
+	if o.Faults, err = bench.ParseChaosKinds(naming.Split(t.faults)); err != nil {
 		return fmt.Errorf("-faults: %w", err)
 	}
 	return nil

@@ -19,7 +19,6 @@ import (
 	"oversell/internal/backend/local"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
-	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
@@ -163,7 +162,7 @@ func (o *options) serve(ctx context.Context) (redis, db string, others []string,
 		stops = append(stops, set.Close)
 		o.Failovers, redis = set, set.URL()
 	case slices.Contains(conditions, catalog.Chaos):
-		harmed, err := chaos.Serve(ctx, o.redis, o.db)
+		harmed, err := bench.ServeChaos(ctx, o.redis, o.db)
 		if err != nil {
 			return redis, db, nil, stop, err
 		}

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -39,6 +38,9 @@ const (
 // chaotic reports whether the rows are run under chaos.
 func (c Config) chaotic() bool { return slices.Contains(c.Conditions, catalog.Chaos) }
 
+const needsOwnServers = "condition chaos breaks Redis and the database: it needs servers that the bench starts, " +
+	"embedded or local"
+
 // checkChaos returns an error if faults cannot be injected, or if the config makes them
 // meaningless.
 func (c Config) checkChaos() error {
@@ -46,8 +48,7 @@ func (c Config) checkChaos() error {
 	case len(c.Conditions) > 1:
 		return Invalid("condition chaos cannot be combined with others: its servers write to disk, and theirs do not")
 	case c.Chaos == nil:
-		return Invalid("condition chaos breaks Redis and the database: it needs servers that the bench starts, " +
-			"embedded or local")
+		return Invalid(needsOwnServers)
 	case c.Instances < 2:
 		return Invalid("condition chaos kills and stops processes: it needs at least 2 instances")
 	case c.Keys != UniqueKeys:
@@ -57,8 +58,8 @@ func (c Config) checkChaos() error {
 }
 
 // kinds returns the kinds of faults to draw from.
-func (c Config) kinds() ([]chaos.Kind, error) {
-	can, cannot := c.Chaos.Kinds()
+func (c Config) kinds() ([]ChaosKind, error) {
+	can, cannot := chaosKinds(c.Chaos.redis == nil, c.Chaos.db == nil)
 	for _, k := range c.Faults {
 		if slices.Contains(cannot, k) {
 			return nil, Invalid("the fault %s needs a real server: -redis local -db local", k)
@@ -251,29 +252,26 @@ const (
 // inject injects one fault after the other. An error means that the sale cannot go on.
 func (c *chaosRow) inject(ctx context.Context) error {
 	start := time.Now()
-	draw := chaos.Draw{
-		Seed: c.cfg.Seed, Kinds: c.cfg.Faults, Duration: c.cfg.Duration, TTL: c.cfg.TTL, Shops: c.cfg.Instances,
-	}
-	c.found.Seed = draw.Seed
+	c.found.Seed = c.cfg.Seed
 	stalls := fleet.WatchStalls(shortestStall, nil)
 	defer stalls.Stop()
-	for _, f := range draw.Faults() {
-		target := f.Target()
+	for _, f := range c.cfg.drawFaults() {
+		target := f.target()
 		d := report.Fault{
-			Kind: string(f.Kind), Victim: target.String(), Message: target,
-			Planned: f.At.Seconds(), For: f.For.Seconds(), Amount: float64(f.Amount.Milliseconds()),
-			From: fromEnd, Limit: sellsWithin.Seconds(), StopsFor: f.StopsHolder(c.cfg.TTL),
+			Kind: string(f.kind), Victim: target.String(), Message: target,
+			Planned: f.at.Seconds(), For: f.lasts.Seconds(), Amount: float64(f.delay.Milliseconds()),
+			From: fromEnd, Limit: sellsWithin.Seconds(), StopsFor: f.stopsHolder && f.lasts >= c.cfg.TTL,
 		}
-		if f.OfShop() && c.strategy.Kind == catalog.Guarded { // its lock expires only after the ttl
+		if f.part == shopPart && c.strategy.Kind == catalog.Guarded { // its lock expires only after the ttl
 			d.Limit += c.cfg.TTL.Seconds()
 		}
-		if f.Kind == chaos.ShopKill {
+		if f.kind == shopKill {
 			d.From = fromFault
 		}
-		if guard.Sleep(ctx, time.Until(start.Add(f.At))) != nil {
+		if guard.Sleep(ctx, time.Until(start.Add(f.at))) != nil {
 			return context.Cause(ctx)
 		}
-		if time.Since(start)+f.For > c.cfg.Duration {
+		if time.Since(start)+f.lasts > c.cfg.Duration {
 			d.Skipped = true
 			c.found.Faults = append(c.found.Faults, d)
 			continue
@@ -292,17 +290,17 @@ func (c *chaosRow) inject(ctx context.Context) error {
 
 // strike injects one fault, and waits until the item sells again or buyers have given up.
 func (c *chaosRow) strike(
-	ctx context.Context, f chaos.Fault, start time.Time, stalls *fleet.StallWatch, d *report.Fault,
+	ctx context.Context, f chaosFault, start time.Time, stalls *fleet.StallWatch, d *report.Fault,
 ) error {
 	before, began := c.resale.acknowledged(), time.Now()
 	d.At = began.Sub(start).Seconds()
 	again, from, stalled := c.resale.next(began), began, stalls.Total()
-	world := chaos.World{Servers: c.cfg.Chaos, Shops: c.shops.Members(), SKU: c.skus[0], Start: c.restart}
-	end, err := world.Begin(ctx, f)
+	all := world{c.cfg.Chaos, c.shops.Members(), c.skus[0], c.restart}
+	end, err := all.begin(ctx, f)
 	if err != nil {
 		d.Error = err.Error()
 	}
-	if guard.Sleep(ctx, f.For) != nil {
+	if guard.Sleep(ctx, f.lasts) != nil {
 		return context.Cause(ctx) // everything is about to stop
 	}
 	if end != nil {

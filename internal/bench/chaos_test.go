@@ -11,19 +11,18 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 )
 
 // chaotic returns the config of a short sale under these faults, on backends of the given kind.
-func chaotic(t *testing.T, kind string, p *backendtest.Processes, faults ...chaos.Kind) bench.Config {
+func chaotic(t *testing.T, kind string, p *backendtest.Processes, faults ...bench.ChaosKind) bench.Config {
 	t.Helper()
 	if kind == "local" {
 		backendtest.Need(t, "redis-server", "mariadb-install-db")
 	}
-	servers, err := chaos.Serve(t.Context(), kind, kind)
+	servers, err := bench.ServeChaos(t.Context(), kind, kind)
 	must(t, err)
 	t.Cleanup(func() {
 		must(t, servers.Close())
@@ -41,9 +40,9 @@ func chaotic(t *testing.T, kind string, p *backendtest.Processes, faults ...chao
 // The time to recover depends on the machine, and is not checked.
 func TestSaleInChaos(t *testing.T) {
 	t.Parallel()
-	for kind, faults := range map[string][]chaos.Kind{
-		"embedded": {chaos.ShopKill, chaos.RedisDisconnected},
-		"local":    {chaos.ShopKill, chaos.RedisKill, chaos.DBClientKill},
+	for kind, faults := range map[string][]bench.ChaosKind{
+		"embedded": {"shop-kill", "redis-disconnected"},
+		"local":    {"shop-kill", "redis-kill", "db-client-kill"},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -71,7 +70,7 @@ func TestSaleInChaos(t *testing.T) {
 			}
 			injected := 0
 			for _, d := range found.Faults {
-				if !slices.Contains(faults, chaos.Kind(d.Kind)) || d.Error != "" || !d.Skipped && d.Again == nil {
+				if !slices.Contains(faults, bench.ChaosKind(d.Kind)) || d.Error != "" || !d.Skipped && d.Again == nil {
 					t.Errorf("%+v", d)
 				}
 				if !d.Skipped {
@@ -89,7 +88,7 @@ func TestSaleInChaos(t *testing.T) {
 // A restarted shop is a new process. A stopped shop replies when it resumes.
 func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []chaos.Kind{chaos.ShopRestart, chaos.ShopStop} {
+	for _, kind := range []bench.ChaosKind{"shop-restart", "shop-stop"} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			p := new(backendtest.Processes)
@@ -103,10 +102,10 @@ func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
 				t.Fatalf("%+v", row.Chaos)
 			}
 			started := len(p.All())
-			if kind == chaos.ShopRestart && started != cfg.Instances+len(injected) {
+			if kind == "shop-restart" && started != cfg.Instances+len(injected) {
 				t.Errorf("%d processes for %d shops and %d restarts", started, cfg.Instances, len(injected))
 			}
-			if stopped := 1000 * injected[0].For; kind == chaos.ShopStop && row.Max < stopped/2 {
+			if stopped := 1000 * injected[0].For; kind == "shop-stop" && row.Max < stopped/2 {
 				t.Errorf("a shop was stopped for %.0f ms, and no buyer waited longer than %.0f ms", stopped, row.Max)
 			}
 		})
@@ -117,7 +116,7 @@ func TestShopsAreRestartedAndStoppedInChaos(t *testing.T) {
 func TestLostOrdersAreFoundInChaos(t *testing.T) {
 	t.Parallel()
 	p := new(backendtest.Processes)
-	cfg := chaotic(t, "embedded", p, chaos.RedisRepliesLate)
+	cfg := chaotic(t, "embedded", p, "redis-replies-late")
 	cfg.Command, cfg.Strategies = p.Command(forgets), []string{"v6_watchdog"}
 	cfg.Duration, cfg.Stock = 2*time.Second, 80
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
@@ -139,7 +138,7 @@ func TestChaosSaysWhatItNeeds(t *testing.T) {
 	} {
 		cfg := against()
 		cfg.Targets, cfg.Strategies, cfg.Conditions, cfg.Chaos = nil, []string{"v6_watchdog"},
-			[]catalog.Condition{catalog.Chaos}, new(chaos.Servers)
+			[]catalog.Condition{catalog.Chaos}, new(bench.ChaosServers)
 		cfg.Instances = 2
 		change(&cfg)
 		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) {

@@ -18,7 +18,6 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
@@ -103,9 +102,9 @@ type Config struct {
 	// Chaos is the Redis at RedisURL and the database at DBURL, if faults can be injected into
 	// them. Seed draws the faults of the first run of each row; each further run uses the next
 	// seed. Faults are the kinds to draw from; default all.
-	Chaos  *chaos.Servers
+	Chaos  *ChaosServers
 	Seed   uint64
-	Faults []chaos.Kind
+	Faults []ChaosKind
 
 	// Failovers is the Redis at RedisURL, if it can fail over. Do not use it again after
 	// an interrupted bench: it may have no primary, and it keeps what was written to it.

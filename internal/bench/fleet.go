@@ -12,7 +12,6 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/bench/chaos"
 	"oversell/internal/catalog"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
@@ -125,12 +124,19 @@ func (f *shops) next() string {
 	return running[f.turn.Add(1)%uint64(len(running))].URL
 }
 
+// The links of a shop to its partners: see fleet.Member.
+const (
+	toRedis    = "redis"
+	toDatabase = "database"
+	toProvider = "provider"
+)
+
 // relay puts a relay between an instance and a partner. A database that is not reached over TCP
 // gets no relay.
 func (s *setup) relay(to string) (link *fault.Relay, err error) {
 	switch to {
-	case chaos.ToRedis:
-		link, s.RedisURL, err = chaos.StartRedisRelay(s.RedisURL)
+	case toRedis:
+		link, s.RedisURL, err = startRelay(s.RedisURL, backend.SingleAddr, backend.WithAddr)
 		return link, err
 	case toProvider:
 		if link, err = fault.StartRelay(strings.TrimPrefix(s.Provider, "http://")); err == nil {
@@ -138,12 +144,30 @@ func (s *setup) relay(to string) (link *fault.Relay, err error) {
 		}
 		return link, err
 	}
-	link, through, err := chaos.StartDatabaseRelay(s.DBURL)
+	link, through, err := startRelay(s.DBURL, backend.DatabaseAddr, backend.WithDatabaseAddr)
 	if errors.Is(err, backend.ErrNotRelayed) {
 		return nil, nil
 	}
 	s.DBURL = through
 	return link, err
+}
+
+// startRelay starts a relay to the server at a URL, and returns the URL through it. The functions
+// addrOf and with read and replace the server's address in a URL.
+func startRelay(
+	url string, addrOf func(url string) (string, error), with func(url, addr string) (string, error),
+) (r *fault.Relay, through string, err error) {
+	addr, err := addrOf(url)
+	if err != nil {
+		return nil, "", err
+	}
+	if r, err = fault.StartRelay(addr); err != nil {
+		return nil, "", err
+	}
+	if through, err = with(url, r.Addr); err != nil {
+		return nil, "", errors.Join(err, r.Close())
+	}
+	return r, through, nil
 }
 
 // follow gives all shops the plan for the next row. If no lock keeps the shops apart, the fault is
@@ -321,5 +345,5 @@ func (r *run) partition(ctx context.Context, m *fleet.Member) error {
 		}
 	}
 	defer r.faults.begin(CutOff)()
-	return m.CutOff(ctx, chaos.ToRedis, r.cfg.long())
+	return m.CutOff(ctx, toRedis, r.cfg.long())
 }

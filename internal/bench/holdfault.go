@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"oversell/internal/bench/chaos"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
@@ -191,7 +190,7 @@ func (r *holdRow) partition(ctx context.Context) (met []string, err error) {
 		from   string
 		at     fleet.Seam
 		around string
-	}{{chaos.ToDatabase, BeforeClaim, quiet}, {chaos.ToRedis, BeforeClaim, ""}, {toProvider, beforeCapture, ""}} {
+	}{{toDatabase, BeforeClaim, quiet}, {toRedis, BeforeClaim, ""}, {toProvider, beforeCapture, ""}} {
 		if m := r.shops.Survivor(); m == nil || m.Links[cut.from] == nil { // all shops have the same links
 			continue
 		}
@@ -218,5 +217,5 @@ func (r *holdRow) failOver(ctx context.Context) ([]string, error) {
 	if err := r.cfg.Failovers.Failover(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
-	return []string{chaos.ToRedis}, nil
+	return []string{toRedis}, nil
 }

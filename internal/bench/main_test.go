@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
@@ -30,6 +32,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	logging.Disable() // go-redis also returns the errors that it would log
 	backendtest.Play(instance)
 	os.Exit(backendtest.Main(m))
 }

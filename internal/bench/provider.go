@@ -25,9 +25,6 @@ type provider struct {
 	serving sync.WaitGroup
 }
 
-// toProvider is the link of a shop to the provider: see fleet.Member.
-const toProvider = "provider"
-
 // webhookConnections is the maximum number of idle connections from the provider to each shop.
 const webhookConnections = 64
 

@@ -13,7 +13,6 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -164,11 +163,11 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	var relayed []string
 	switch {
 	case c == catalog.Partition && b.provider != nil:
-		relayed = []string{chaos.ToRedis, chaos.ToDatabase, toProvider}
+		relayed = []string{toRedis, toDatabase, toProvider}
 	case c == catalog.Partition:
-		relayed = []string{chaos.ToRedis}
+		relayed = []string{toRedis}
 	case c == catalog.Chaos:
-		relayed = []string{chaos.ToRedis, chaos.ToDatabase}
+		relayed = []string{toRedis, toDatabase}
 	}
 	noConsumer := cfg.atSeams(c)
 	same := func(s setup) bool { return s.TTL == cfg.TTL && s.NoConsumer == noConsumer }

@@ -1,4 +1,4 @@
-package chaos
+package bench
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
-	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
@@ -20,7 +19,7 @@ import (
 
 // site has private servers, and clients that connect to them as a shop does.
 type site struct {
-	World
+	world
 	rdb redis.UniversalClient
 	db  *gorm.DB
 	n   int
@@ -28,42 +27,37 @@ type site struct {
 
 func newSite(t *testing.T, redisSpec, dbSpec string) *site {
 	t.Helper()
-	if redisSpec == privateOnly {
+	if redisSpec == "local" {
 		backendtest.Need(t, "redis-server")
 	}
-	if dbSpec == privateOnly {
+	if dbSpec == "local" {
 		backendtest.Need(t, "mariadb-install-db")
 	}
-	servers, err := Serve(t.Context(), redisSpec, dbSpec)
-	if err != nil {
-		t.Fatal(err)
+	servers, err := ServeChaos(t.Context(), redisSpec, dbSpec)
+	must(t, err)
+	backendtest.CloseAfter(t, servers)
+	through, links := setup{RedisURL: servers.RedisURL, DBURL: servers.DBURL}, make(map[string]*fault.Relay)
+	for _, to := range []string{toRedis, toDatabase} {
+		link, err := through.relay(to)
+		must(t, err)
+		if link != nil {
+			links[to] = link
+			backendtest.CloseAfter(t, link)
+		}
 	}
-	t.Cleanup(func() { no(t, servers.Close()) })
-	s := &site{World: World{Servers: servers, SKU: "hot"}}
-	links := make(map[string]*fault.Relay)
-	link := func(to string, r *fault.Relay, through string, err error) string {
-		no(t, err)
-		links[to] = r
-		t.Cleanup(func() { no(t, r.Close()) })
-		return through
-	}
-	r, url, err := StartRedisRelay(servers.RedisURL)
-	s.rdb = backendtest.DialRedis(t, link(ToRedis, r, url, err))
-	if r, url, err = StartDatabaseRelay(servers.DBURL); errors.Is(err, backend.ErrNotRelayed) {
-		s.db = backendtest.DialDatabase(t, servers.DBURL)
-	} else {
-		s.db = backendtest.DialDatabase(t, link(ToDatabase, r, url, err))
-	}
-	s.Shops = []*fleet.Member{{Links: links}}
-	no(t, stock.Migrate(t.Context(), s.db))
+	s := &site{world: world{servers: servers, shops: []*fleet.Member{{Links: links}}, sku: "hot"}}
+	s.rdb, s.db = backendtest.DialRedis(t, through.RedisURL), backendtest.DialDatabase(t, through.DBURL)
+	must(t, stock.Migrate(t.Context(), s.db))
 	return s
 }
 
-func no(t *testing.T, err error) {
+// strike begins a fault of a kind.
+func (s *site) strike(t *testing.T, k ChaosKind, f chaosFault) (end func(context.Context) error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.trait, _ = traitOf(k)
+	end, err := s.begin(t.Context(), f)
+	must(t, err)
+	return end
 }
 
 // brief is the patience of a request that gets no reply.
@@ -89,7 +83,7 @@ func (s *site) order(t *testing.T, patience time.Duration) error {
 // orders counts the orders in the database.
 func (s *site) orders(t *testing.T) (n int64) {
 	t.Helper()
-	no(t, s.db.WithContext(t.Context()).Model(&stock.Order{}).Count(&n).Error)
+	must(t, s.db.WithContext(t.Context()).Model(&stock.Order{}).Count(&n).Error)
 	return n
 }
 
@@ -109,8 +103,8 @@ func (s *site) recovers(t *testing.T) {
 // has reports whether a key exists.
 func (s *site) has(t *testing.T, key string) bool {
 	t.Helper()
-	n, err := s.Servers.admin.Exists(t.Context(), key).Result()
-	no(t, err)
+	n, err := s.servers.admin.Exists(t.Context(), key).Result()
+	must(t, err)
 	return n == 1
 }
 
@@ -144,32 +138,32 @@ func either(*testing.T, *site, error) {}
 
 // Each fault has its effect on a real Redis, and Redis recovers when the fault ends.
 func TestFaultsOfRedis(t *testing.T) {
-	s := newSite(t, privateOnly, embedded)
+	s := newSite(t, "local", "embedded")
 	for _, tt := range []struct {
-		fault  Fault
+		kind   ChaosKind
+		fault  chaosFault
 		during func(*testing.T, *site, error) // checks a write during the fault
 		lost   bool                           // the data from before the fault is lost
 	}{
-		{Fault{Kind: RedisFlush}, either, true},
-		{Fault{Kind: RedisFlushOften}, either, true},
-		{Fault{Kind: RedisKill}, fails, false},
-		{Fault{Kind: RedisKillEmpty}, fails, true},
-		{Fault{Kind: RedisStop}, fails, false},
-		{Fault{Kind: RedisReadOnly}, says("READONLY"), false},
-		{Fault{Kind: RedisOOM}, says("OOM"), false},
-		{Fault{Kind: RedisClientPause, For: 8 * brief}, fails, false},
-		{Fault{Kind: RedisBlackHole, Victim: all}, fails, false},
-		{Fault{Kind: RedisDisconnected, Victim: all}, fails, false},
-		{Fault{Kind: RedisRepliesLost, Victim: all}, fails, false},
-		{Fault{Kind: RedisRepliesLate, Victim: all, Amount: 4 * brief}, fails, false},
+		{redisFlush, chaosFault{}, either, true},
+		{redisFlushOften, chaosFault{}, either, true},
+		{redisKill, chaosFault{}, fails, false},
+		{redisKillEmpty, chaosFault{}, fails, true},
+		{redisStop, chaosFault{}, fails, false},
+		{redisReadOnly, chaosFault{}, says("READONLY"), false},
+		{redisOOM, chaosFault{}, says("OOM"), false},
+		{redisClientPause, chaosFault{lasts: 8 * brief}, fails, false},
+		{redisBlackHole, chaosFault{victim: everyShop}, fails, false},
+		{redisDisconnected, chaosFault{victim: everyShop}, fails, false},
+		{redisRepliesLost, chaosFault{victim: everyShop}, fails, false},
+		{redisRepliesLate, chaosFault{victim: everyShop, delay: 4 * brief}, fails, false},
 	} {
-		t.Run(string(tt.fault.Kind), func(t *testing.T) {
+		t.Run(string(tt.kind), func(t *testing.T) {
 			s.recovers(t)
-			no(t, s.Servers.admin.Set(t.Context(), "before", "v", 0).Err())
-			end, err := s.Begin(t.Context(), tt.fault)
-			no(t, err)
+			must(t, s.servers.admin.Set(t.Context(), "before", "v", 0).Err())
+			end := s.strike(t, tt.kind, tt.fault)
 			tt.during(t, s, first(func() error { return s.set(t, "meanwhile", 2*brief) }))
-			no(t, end(t.Context()))
+			must(t, end(t.Context()))
 			s.recovers(t)
 			if s.has(t, "before") == tt.lost {
 				t.Errorf("what was there before is lost: %v, want %v", !tt.lost, tt.lost)
@@ -177,19 +171,17 @@ func TestFaultsOfRedis(t *testing.T) {
 		})
 	}
 	t.Run("what is in a black hole arrives", func(t *testing.T) {
-		end, err := s.Begin(t.Context(), Fault{Kind: RedisBlackHole, Victim: 0})
-		no(t, err)
+		end := s.strike(t, redisBlackHole, chaosFault{})
 		fails(t, s, s.set(t, "held up", brief))
-		no(t, end(t.Context()))
+		must(t, end(t.Context()))
 		s.recovers(t)
 		if !s.has(t, "held up") {
 			t.Error("it does not")
 		}
 	})
-	t.Run(string(RedisClientKill), func(t *testing.T) {
+	t.Run(string(redisClientKill), func(t *testing.T) {
 		before := s.rdb.ClientID(t.Context()).Val()
-		_, err := s.Begin(t.Context(), Fault{Kind: RedisClientKill})
-		no(t, err)
+		s.strike(t, redisClientKill, chaosFault{})
 		s.recovers(t)
 		if after := s.rdb.ClientID(t.Context()).Val(); after == before {
 			t.Errorf("the connection is still %d", after)
@@ -199,19 +191,18 @@ func TestFaultsOfRedis(t *testing.T) {
 
 func TestLostKeys(t *testing.T) {
 	for _, tt := range []struct {
-		kind              Kind
+		kind              ChaosKind
 		sale, lock, other bool
 	}{
-		{RedisKeysLost, false, false, true},
-		{RedisStockLost, true, true, true},
+		{redisKeysLost, false, false, true},
+		{redisStockLost, true, true, true},
 	} {
-		s := newSite(t, embedded, embedded)
+		s := newSite(t, "embedded", "embedded")
 		for _, key := range []string{"oversell:{hot}:stock", "oversell:{hot}:sale", "oversell:{hot}:lock:v6_watchdog",
 			"oversell:{hotter}:stock"} {
-			no(t, s.set(t, key, time.Second))
+			must(t, s.set(t, key, time.Second))
 		}
-		_, err := s.Begin(t.Context(), Fault{Kind: tt.kind})
-		no(t, err)
+		s.strike(t, tt.kind, chaosFault{})
 		for key, want := range map[string]bool{
 			"oversell:{hot}:stock": false, "oversell:{hot}:sale": tt.sale,
 			"oversell:{hot}:lock:v6_watchdog": tt.lock, "oversell:{hotter}:stock": tt.other,
@@ -220,47 +211,46 @@ func TestLostKeys(t *testing.T) {
 				t.Errorf("%s: %s is there: %v, want %v", tt.kind, key, got, want)
 			}
 		}
-		no(t, s.set(t, "again", time.Second))
+		must(t, s.set(t, "again", time.Second))
 	}
 }
 
 func TestFaultsOfTheDatabase(t *testing.T) {
-	s := newSite(t, embedded, privateOnly)
+	s := newSite(t, "embedded", "local")
 	for _, tt := range []struct {
-		fault  Fault
+		kind   ChaosKind
+		fault  chaosFault
 		during func(*testing.T, *site, error) // checks an insert during the fault
 	}{
-		{Fault{Kind: DBKill}, fails},
-		{Fault{Kind: DBStop}, fails},
-		{Fault{Kind: DBReadOnly}, says("read-only")},
-		{Fault{Kind: DBTableFull}, says("is full")},
-		{Fault{Kind: DBSlowInserts, Amount: 3 * brief}, fails},
-		{Fault{Kind: DBBlackHole, Victim: all}, fails},
-		{Fault{Kind: DBDisconnected, Victim: all}, fails},
-		{Fault{Kind: DBRepliesLost, Victim: all}, fails},
-		{Fault{Kind: DBRepliesLate, Victim: 0, Amount: 3 * brief}, fails},
+		{dbKill, chaosFault{}, fails},
+		{dbStop, chaosFault{}, fails},
+		{dbReadOnly, chaosFault{}, says("read-only")},
+		{dbTableFull, chaosFault{}, says("is full")},
+		{dbSlowInserts, chaosFault{delay: 3 * brief}, fails},
+		{dbBlackHole, chaosFault{victim: everyShop}, fails},
+		{dbDisconnected, chaosFault{victim: everyShop}, fails},
+		{dbRepliesLost, chaosFault{victim: everyShop}, fails},
+		{dbRepliesLate, chaosFault{victim: 0, delay: 3 * brief}, fails},
 	} {
-		t.Run(string(tt.fault.Kind), func(t *testing.T) {
+		t.Run(string(tt.kind), func(t *testing.T) {
 			s.recovers(t)
 			before := s.orders(t)
-			end, err := s.Begin(t.Context(), tt.fault)
-			no(t, err)
+			end := s.strike(t, tt.kind, tt.fault)
 			tt.during(t, s, first(func() error { return s.order(t, 2*brief) }))
-			no(t, end(t.Context()))
+			must(t, end(t.Context()))
 			s.recovers(t)
 			if after := s.orders(t); after <= before {
 				t.Errorf("%d orders, and before the fault %d", after, before)
 			}
 		})
 	}
-	t.Run(string(DBClientKill), func(t *testing.T) {
+	t.Run(string(dbClientKill), func(t *testing.T) {
 		id := func() (id int64) {
-			no(t, s.db.WithContext(t.Context()).Raw("SELECT CONNECTION_ID()").Scan(&id).Error)
+			must(t, s.db.WithContext(t.Context()).Raw("SELECT CONNECTION_ID()").Scan(&id).Error)
 			return id
 		}
 		before := id()
-		_, err := s.Begin(t.Context(), Fault{Kind: DBClientKill})
-		no(t, err)
+		s.strike(t, dbClientKill, chaosFault{})
 		s.recovers(t)
 		if after := id(); after == before {
 			t.Errorf("the connection is still %d", after)
@@ -271,13 +261,13 @@ func TestFaultsOfTheDatabase(t *testing.T) {
 // A shop that fails to start is started again.
 func TestShopIsStartedAgain(t *testing.T) {
 	started := 0
-	w := World{Start: func(_ context.Context, shop int) error {
+	w := world{start: func(_ context.Context, shop int) error {
 		if started++; started < 3 || shop != 1 {
 			return errors.New("the port is taken")
 		}
 		return nil
 	}}
-	no(t, w.restart(1)(t.Context()))
+	must(t, w.restart(1)(t.Context()))
 	if started != 3 {
 		t.Errorf("it was started %d times", started)
 	}
@@ -285,9 +275,9 @@ func TestShopIsStartedAgain(t *testing.T) {
 
 // A fault has no effect on servers that the bench did not start.
 func TestOnlyOwnServersAreHarmed(t *testing.T) {
-	for _, specs := range [][2]string{{"redis://127.0.0.1:6379", embedded}, {embedded, "u@tcp(127.0.0.1:3306)/shop"},
-		{embedded, "sqlite:/tmp/x.db"}} {
-		if s, err := Serve(t.Context(), specs[0], specs[1]); !errors.Is(err, ErrSpec) {
+	for _, specs := range [][2]string{{"redis://127.0.0.1:6379", "embedded"}, {"embedded", "u@tcp(127.0.0.1:3306)/shop"},
+		{"embedded", "sqlite:/tmp/x.db"}} {
+		if s, err := ServeChaos(t.Context(), specs[0], specs[1]); !errors.Is(err, ErrConfig) {
 			t.Errorf("%v: %+v, %v", specs, s, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package chaos
+package bench
 
 import (
 	"context"
@@ -7,53 +7,42 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/local"
 	"oversell/internal/guard"
 )
 
-// shopUser is the shops' database user, which cannot write while read_only is set.
-const shopUser = local.DatabaseUser
-
-// startDB starts a private database server with a user for the shops.
-func (s *Servers) startDB(ctx context.Context) (err error) {
-	if s.db, err = local.StartDatabase(ctx); err != nil {
-		return err
-	}
-	s.shutdown = append(s.shutdown, s.db.Close)
-	s.DBURL = s.db.URL
-	s.root, err = s.dialDB(ctx, s.db.AdminURL+"?lock_wait_timeout=3")
-	return err
-}
+const ordersTable = backend.TablePrefix + "orders"
 
 // dbFault injects a fault into the database itself, and returns a function that ends it.
-func (s *Servers) dbFault(ctx context.Context, f Fault) (end func(context.Context) error, err error) {
-	ctx, cancel := context.WithTimeout(ctx, f.For+adminTimeout)
+func (s *ChaosServers) dbFault(ctx context.Context, f chaosFault) (end func(context.Context) error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.lasts+faultTimeout)
 	defer cancel()
-	switch f.Kind {
-	case DBKill:
+	switch f.kind {
+	case dbKill:
 		s.db.Kill()
 		return s.db.Restart, nil
-	case DBStop:
+	case dbStop:
 		return func(context.Context) error { return s.db.Continue() }, s.db.Pause()
-	case DBClientKill:
+	case dbClientKill:
 		return func(context.Context) error { return nil }, s.killConnections(ctx)
-	case DBReadOnly:
+	case dbReadOnly:
 		return s.rootDo("SET GLOBAL read_only = 0"), s.rootDo("SET GLOBAL read_only = 1")(ctx)
-	case DBSlowInserts:
-		return s.trigger(ctx, fmt.Sprintf("DO SLEEP(%.3f)", f.Amount.Seconds()))
-	case DBTableFull:
+	case dbSlowInserts:
+		return s.trigger(ctx, fmt.Sprintf("DO SLEEP(%.3f)", f.delay.Seconds()))
+	case dbTableFull:
 		return s.trigger(ctx,
 			fmt.Sprintf("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table ''%s'' is full'",
 				ordersTable))
 	}
-	return nil, fmt.Errorf("%s is not a fault of a database", f.Kind)
+	return nil, fmt.Errorf("%s is not a fault of a database", f.kind)
 }
 
 // rootDo returns a function that runs a statement as root. It retries after errors: another
 // connection may hold a lock, or this one may have ended.
-func (s *Servers) rootDo(statement string) func(context.Context) error {
+func (s *ChaosServers) rootDo(statement string) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*adminTimeout)
+		ctx, cancel := context.WithTimeout(ctx, 2*faultTimeout)
 		defer cancel()
 		for {
 			if err = s.root.WithContext(ctx).Exec(statement).Error; err == nil {
@@ -68,17 +57,17 @@ func (s *Servers) rootDo(statement string) func(context.Context) error {
 
 // trigger creates a trigger that runs a statement for each inserted order, and returns a function
 // that drops it.
-func (s *Servers) trigger(ctx context.Context, do string) (end func(context.Context) error, err error) {
+func (s *ChaosServers) trigger(ctx context.Context, do string) (end func(context.Context) error, err error) {
 	const name = "oversell_chaos"
 	return s.rootDo("DROP TRIGGER IF EXISTS " + name),
 		s.rootDo(fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s FOR EACH ROW %s", name, ordersTable, do))(ctx)
 }
 
 // killConnections ends all connections of the shops.
-func (s *Servers) killConnections(ctx context.Context) error {
+func (s *ChaosServers) killConnections(ctx context.Context) error {
 	var ids []int64
 	err := s.root.WithContext(ctx).Raw("SELECT id FROM information_schema.processlist WHERE user = ?",
-		shopUser).Scan(&ids).Error
+		local.DatabaseUser).Scan(&ids).Error
 	if err != nil {
 		return fmt.Errorf("listing the connections: %w", err)
 	}

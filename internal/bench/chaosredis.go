@@ -1,4 +1,4 @@
-package chaos
+package bench
 
 import (
 	"context"
@@ -13,47 +13,49 @@ import (
 const often = 100 * time.Millisecond
 
 // redisFault injects a fault into Redis itself, and returns a function that ends it.
-func (s *Servers) redisFault(ctx context.Context, f Fault, sku string) (end func(context.Context) error, err error) {
-	ctx, cancel := context.WithTimeout(ctx, f.For+adminTimeout)
+func (s *ChaosServers) redisFault(
+	ctx context.Context, f chaosFault, sku string,
+) (end func(context.Context) error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.lasts+faultTimeout)
 	defer cancel()
 	nothing := func(context.Context) error { return nil }
-	switch f.Kind {
-	case RedisFlush:
+	switch f.kind {
+	case redisFlush:
 		return nothing, s.admin.FlushAll(ctx).Err()
-	case RedisFlushOften:
+	case redisFlushOften:
 		flush := func(ctx context.Context) error { return s.admin.FlushAll(ctx).Err() }
 		if err := flush(ctx); err != nil {
 			return nil, err
 		}
 		return repeat(ctx, often, flush), nil
-	case RedisKeysLost:
+	case redisKeysLost:
 		return nothing, s.loseKeys(ctx, sku, "")
-	case RedisStockLost:
+	case redisStockLost:
 		return nothing, s.loseKeys(ctx, sku, ":stock")
-	case RedisKill:
+	case redisKill:
 		s.redis.Kill()
 		return s.redis.Restart, nil
-	case RedisKillEmpty:
+	case redisKillEmpty:
 		s.redis.Kill()
-		return s.redis.Restart, s.redis.Forget(redisLog)
-	case RedisStop:
+		return s.redis.Restart, s.redis.Forget("appendonlydir") // its data
+	case redisStop:
 		return func(context.Context) error { return s.redis.Continue() }, s.redis.Pause()
-	case RedisReadOnly:
+	case redisReadOnly:
 		return s.redisDo("REPLICAOF", "NO", "ONE"), s.redisDo("REPLICAOF", "127.0.0.1", "1")(ctx)
-	case RedisOOM:
+	case redisOOM:
 		return s.redisDo("CONFIG", "SET", "maxmemory", "0"), s.redisDo("CONFIG", "SET", "maxmemory", "1")(ctx)
-	case RedisClientKill:
+	case redisClientKill:
 		return nothing, s.redisDo("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")(ctx)
-	case RedisClientPause:
-		return nothing, s.redisDo("CLIENT", "PAUSE", f.For.Milliseconds(), "ALL")(ctx)
+	case redisClientPause:
+		return nothing, s.redisDo("CLIENT", "PAUSE", f.lasts.Milliseconds(), "ALL")(ctx)
 	}
-	return nil, fmt.Errorf("%s is not a fault of Redis", f.Kind)
+	return nil, fmt.Errorf("%s is not a fault of Redis", f.kind)
 }
 
 // redisDo returns a function that sends a command.
-func (s *Servers) redisDo(command ...any) func(context.Context) error {
+func (s *ChaosServers) redisDo(command ...any) func(context.Context) error {
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+		ctx, cancel := context.WithTimeout(ctx, faultTimeout)
 		defer cancel()
 		if err := s.admin.Do(ctx, command...).Err(); err != nil {
 			return fmt.Errorf("%v: %w", command[0], err)
@@ -64,7 +66,7 @@ func (s *Servers) redisDo(command ...any) func(context.Context) error {
 
 // loseKeys deletes the item's keys in whose names the given text follows the item's name. If the
 // text is "", it deletes all keys of the item.
-func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
+func (s *ChaosServers) loseKeys(ctx context.Context, sku, what string) error {
 	prefix := "oversell:{" + sku + "}" + what
 	var keys []string
 	found := s.admin.Scan(ctx, 0, prefix+"*", 1000).Iterator()

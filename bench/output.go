@@ -10,7 +10,6 @@ import (
 
 	"oversell/internal/atomicfile"
 	"oversell/internal/bench/report"
-	"oversell/internal/bench/report/page"
 	"oversell/internal/present"
 )
 
@@ -66,7 +65,7 @@ func (w output) write(r report.Report) (err error) {
 		err = errors.Join(err, r.WriteJSON(w.json))
 	}
 	if w.html != nil {
-		err = errors.Join(err, page.HTML(w.html, r, s))
+		err = errors.Join(err, r.WriteHTML(w.html, s))
 	}
 	if err != nil {
 		return err

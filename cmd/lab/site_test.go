@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"oversell/internal/bench/report/page/pagetest"
+	"oversell/internal/bench/report/pagetest"
 	"oversell/internal/lab"
 	"oversell/internal/site"
 )

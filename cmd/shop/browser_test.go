@@ -16,7 +16,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"oversell/internal/bench/report/page/pagetest"
+	"oversell/internal/bench/report/pagetest"
 	"oversell/internal/figures"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"

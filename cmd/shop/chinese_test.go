@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/bench/report/page/pagetest"
+	"oversell/internal/bench/report/pagetest"
 	"oversell/internal/lab"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/bench/report/page/pagetest"
+	"oversell/internal/bench/report/pagetest"
 	"oversell/internal/holds"
 	"oversell/internal/shop"
 	"oversell/internal/stock"

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	benchpage "oversell/internal/bench/report/page"
+	"oversell/internal/bench/report"
 	"oversell/internal/lab/show"
 	"oversell/internal/page/texts"
 	"oversell/internal/web/problem"
@@ -52,7 +52,7 @@ type files map[string]file
 // page shares with the terminal and the offline reports: the texts, the lab's lanes, and the library
 // of the bench's plots.
 func Files() (map[string][]byte, error) {
-	plots, err := benchpage.UPlot()
+	plots, err := report.UPlot()
 	if err != nil {
 		return nil, fmt.Errorf("reading the files of the reports: %w", err)
 	}

@@ -76,20 +76,17 @@ func (r Report) faults(s present.Style) string {
 		if row.Chaos == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s\n", row.ChaosLine(s))
+		fmt.Fprintf(&b, "\n%s\n", row.chaosLine(s))
 		if len(r.Rows) <= shownRows || !row.Expected {
-			b.WriteString(row.Chaos.FaultTable(s).Text(s))
+			b.WriteString(row.Chaos.faultTable(s).Text(s))
 		}
 	}
 	return b.String()
 }
 
-// ChaosLine returns the result of a row under chaos in one line, or "" for another row.
-func (r Row) ChaosLine(s present.Style) string {
+// chaosLine returns the result of a row under chaos in one line.
+func (r Row) chaosLine(s present.Style) string {
 	c := r.Chaos
-	if c == nil {
-		return ""
-	}
 	slowest, kind := 0.0, ""
 	for _, d := range c.Faults {
 		if d.Again != nil && *d.Again >= slowest {
@@ -106,8 +103,8 @@ func (r Row) ChaosLine(s present.Style) string {
 	return text
 }
 
-// FaultTable returns the table of the faults of a row under chaos.
-func (c Chaos) FaultTable(s present.Style) present.Table[Fault] {
+// faultTable returns the table of the faults of a row under chaos.
+func (c Chaos) faultTable(s present.Style) present.Table[Fault] {
 	unless := func(skipped string, cell func(Fault) string) func(Fault) string {
 		return func(f Fault) string {
 			if f.Skipped {

@@ -169,7 +169,7 @@ type Line struct {
 func (r Report) lines() []Line {
 	var all []Line
 	columns := r.columns()
-	for _, g := range r.Groups() {
+	for _, g := range r.groups() {
 		all = append(all, Line{Group: g})
 		below := Line{g, true}
 		if g.Runs > 1 && slices.ContainsFunc(columns, func(c column) bool { return c.cell(below) != "" }) {

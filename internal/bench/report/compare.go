@@ -81,8 +81,8 @@ func CompareFiles(w io.Writer, older, newer File) error {
 		return fmt.Errorf("%s and %s %w: they differ in %s", older.Name, newer.Name, ErrDiffer, diff)
 	}
 	c := comparison{older: older, newer: newer}
-	rest := newer.Groups()
-	for _, g := range older.Groups() {
+	rest := newer.groups()
+	for _, g := range older.groups() {
 		i := slices.IndexFunc(rest, func(h Group) bool { return h.Key == g.Key })
 		if i < 0 {
 			c.alone = append(c.alone, g.in(present.Style{})+" is only in "+older.Name)
@@ -156,7 +156,7 @@ func disagree(a, b Report) string {
 func CompareStrategies(w io.Writer, f File) error {
 	first := make(map[Key]Group)
 	c := comparison{older: f}
-	for _, g := range f.Groups() {
+	for _, g := range f.groups() {
 		k := g.Key
 		k.Strategy = ""
 		base, known := first[k]

@@ -137,7 +137,7 @@ func (r Report) expectations(s present.Style) string {
 	what, some := s.Count(len(decided), "row"), len(decided) < len(r.Rows)
 	if r.repeats() {
 		of := Report{Rows: decided}
-		what = s.Sayf("%s of %s", s.Count(len(decided), "run"), s.Count(len(of.Groups()), "row"))
+		what = s.Sayf("%s of %s", s.Count(len(decided), "run"), s.Count(len(of.groups()), "row"))
 	}
 	if some {
 		what = s.Sayf("%s with an expectation", what)

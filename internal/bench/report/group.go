@@ -25,8 +25,8 @@ type Group struct {
 	Rows []Row `json:"-"` // the runs
 }
 
-// Groups groups the runs by row, in the order of their first runs.
-func (r Report) Groups() []Group {
+// groups groups the runs by row, in the order of their first runs.
+func (r Report) groups() []Group {
 	rows := make(map[Key][]Row)
 	var order []Key
 	for _, row := range r.Rows {
@@ -94,8 +94,8 @@ func (r Row) figures() map[string]float64 {
 	return all
 }
 
-// Worst returns how bad the worst verdict is: "good", "fair" or "bad".
-func (g Group) Worst() string {
+// worst returns how bad the worst verdict is: "good", "fair" or "bad".
+func (g Group) worst() string {
 	worst := "good"
 	for v := range g.Verdicts {
 		switch {

@@ -121,7 +121,7 @@ func (r Report) speed() string {
 // Rows without a verdict are left out.
 func (r Report) findings(s present.Style) []finding {
 	var all []finding
-	for _, g := range r.Groups() {
+	for _, g := range r.groups() {
 		if g.Verdicts[figures.NotComparable]+g.Verdicts[Skipped] > 0 {
 			continue
 		}

@@ -139,7 +139,7 @@ type lockGroup struct {
 // lockGroups groups the runs by row. Skipped rows are left out.
 func (r Report) lockGroups() []lockGroup {
 	var all []lockGroup
-	for _, g := range r.Groups() {
+	for _, g := range r.groups() {
 		if g.Verdicts[Skipped] == 0 {
 			f := g.Figures
 			all = append(all, lockGroup{g.Strategy, g.Condition, f["deducts_per_s"], f["commands_per_deduct"],

@@ -1,5 +1,5 @@
-// Package report defines the report of a bench: its rows and settings. It reads and writes reports as JSON, draws
-// their tables and conclusions, and compares two reports. It runs nothing.
+// Package report defines the report of a bench: its rows and settings. It reads and writes reports
+// as JSON, draws their tables, conclusions and pages, and compares two reports. It runs nothing.
 package report
 
 import (
@@ -296,7 +296,7 @@ func (r Report) ofLocks() bool { return r.Manifest.Workload == string(WorkloadLo
 func (r Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	var summary any = r.Groups()
+	var summary any = r.groups()
 	if r.ofLocks() {
 		summary = r.lockGroups()
 	}

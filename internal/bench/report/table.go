@@ -27,8 +27,7 @@ func (r Report) WriteTable(w io.Writer, s present.Style) error {
 		if r.ofLocks() || i > 0 && len(part.Rows) == 0 {
 			continue
 		}
-		out.WriteString(part.header(i == 0, s))
-		out.WriteString("\n")
+		out.WriteString(strings.Join(part.header(i == 0, s), "\n") + "\n\n")
 		out.WriteString(part.Table(s).Text(s))
 		out.WriteString(part.faults(s))
 		out.WriteString("\n")
@@ -40,12 +39,9 @@ func (r Report) WriteTable(w io.Writer, s present.Style) error {
 	return nil
 }
 
-// Header describes how the figures of a part were measured, and explains them.
-func (r Report) Header(s present.Style) string { return r.header(true, s) }
-
-// header is like Header. If servers is false, it leaves out the servers and the machine, which all
-// parts have in common.
-func (r Report) header(servers bool, s present.Style) string {
+// header describes how the figures of a part were measured, and explains them. If servers is false,
+// it leaves out the servers and the machine, which all parts have in common.
+func (r Report) header(servers bool, s present.Style) []string {
 	m := r.Manifest
 	lines := []string{m.Load(s)}
 	if servers {
@@ -73,7 +69,7 @@ func (r Report) header(servers bool, s present.Style) string {
 	if r.repeats() {
 		lines = append(lines, r.medians(s))
 	}
-	return strings.Join(lines, "\n") + "\n"
+	return lines
 }
 
 // latencies explains the measured times, one line for each of them.
@@ -154,7 +150,7 @@ func (m Manifest) units(s present.Style) string {
 
 // medians explains the figures of repeated rows.
 func (r Report) medians(s present.Style) string {
-	groups := r.Groups()
+	groups := r.groups()
 	fewer := func(a, b Group) int { return cmp.Compare(a.Runs, b.Runs) }
 	fewest, most := slices.MinFunc(groups, fewer).Runs, slices.MaxFunc(groups, fewer).Runs
 	n := fmt.Sprint(most)
@@ -199,7 +195,7 @@ func (l Line) oversold() text.Colors {
 // colours returns the colours of the verdict.
 func (l Line) colours() text.Colors {
 	worst := map[string]text.Color{"good": text.FgGreen, "fair": text.FgYellow, "bad": text.FgRed}
-	colours := text.Colors{worst[l.Worst()]}
+	colours := text.Colors{worst[l.worst()]}
 	if l.Expected < l.Runs {
 		colours = append(colours, text.Bold, text.ReverseVideo)
 	}

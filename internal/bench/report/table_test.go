@@ -52,7 +52,7 @@ func sale() report.Report {
 		Manifest: report.Manifest{
 			Started: time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC),
 			Redis:   "redis 7.0.15 (local)", DB: "MariaDB 10.11.6 (local)", Go: "go1.26.8", OS: "linux/amd64", CPUs: 2,
-			Version: "unknown", Requests: 5000, Stock: 1000, Workload: "deduct", Instances: 2,
+			Version: "0123abcd", Requests: 5000, Stock: 1000, Workload: "deduct", Instances: 2,
 			TTL: "1s", Work: "0s", Wait: "12.8s", Retry: "line:2ms", Keys: "none", SecondLook: true,
 		},
 		Rows: []report.Row{

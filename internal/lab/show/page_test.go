@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"oversell/internal/bench/report/page/pagetest"
+	"oversell/internal/bench/report/pagetest"
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
 )

@@ -20,7 +20,6 @@ import (
 
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench/report"
-	"oversell/internal/bench/report/page"
 	"oversell/internal/catalog"
 	"oversell/internal/message"
 	"oversell/internal/naming"
@@ -196,7 +195,7 @@ func (m *Manager) Report(id string, w io.Writer, style present.Style) error {
 	if len(found.Rows) == 0 {
 		return message.Errorf("%w: %s", ErrNoReport, id)
 	}
-	return page.HTML(w, found, style)
+	return found.WriteHTML(w, style)
 }
 
 // find returns the run with the id. The caller must hold mu.

@@ -1,22 +1,22 @@
 //go:build system
 
-package page_test
+package report_test
 
 import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report"
-	"oversell/internal/bench/report/page"
-	"oversell/internal/bench/report/page/pagetest"
+	"oversell/internal/bench/report/pagetest"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/message"
+	"oversell/internal/page/texts"
 	"oversell/internal/present"
 )
 
@@ -33,28 +33,21 @@ func TestMain(m *testing.M) {
 var strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
 	"v6_watchdog", "v7_queue"}
 
-// measured returns a hand-made report with the given number of runs of each row.
-func measured(runs int) report.Report {
-	r := report.Report{Manifest: report.Manifest{
-		Format: 1, ID: "0a1b2c3d", Started: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
-		Redis: "miniredis 2.40.0 (embedded)", DB: "SQLite 3.41.2 (embedded)", Go: "go1.26.8", OS: "linux/amd64",
-		CPUs: 2, Version: "v0.1.0",
-		Requests: 5000, Stock: 1000, Workload: "deduct", Instances: 2, TTL: "1s", Work: "400µs", Wait: "13s",
-		Retry: "line:2ms",
-		Keys:  "none", SecondLook: true, Repeat: runs,
-		Flags: []string{"-redis=embedded", fmt.Sprintf("-repeat=%d", runs)},
-	}}
+// plotted returns a report with the given number of runs of each row, and figures to plot.
+func plotted(runs int) report.Report {
+	r := report.Report{Manifest: sale().Manifest}
+	r.Manifest.ID, r.Manifest.Repeat, r.Manifest.Flags = "0a1b2c3d", runs, []string{fmt.Sprintf("-repeat=%d", runs)}
 	for run := 1; run <= runs; run++ {
 		for _, c := range []catalog.Condition{catalog.Calm, catalog.Crash} {
 			for i, strategy := range strategies {
-				r.Rows = append(r.Rows, row(strategy, c, i, run))
+				r.Rows = append(r.Rows, plottedRow(strategy, c, i, run))
 			}
 		}
 	}
 	return r
 }
 
-func row(strategy string, c catalog.Condition, i, run int) report.Row {
+func plottedRow(strategy string, c catalog.Condition, i, run int) report.Row {
 	speed := float64(i+1) * (1 + float64(run)/20)
 	r := report.Row{
 		Asked: report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct}, Repeat: run,
@@ -86,23 +79,19 @@ func row(strategy string, c catalog.Condition, i, run int) report.Row {
 	case "v4_lua":
 		if run == 2 {
 			r.Verdict, r.Expected = figures.Drift, false
-			r.Differ(message.Newf("verdict %s instead of %s", message.Text("drift"), message.Text("ok")))
+			r.Differ(instead(figures.Drift))
 		}
 	}
 	return r
 }
 
-// file writes the page to a file.
-func file(t *testing.T, r report.Report) string {
+// pageFile writes the page of a report to a file.
+func pageFile(t *testing.T, r report.Report, s present.Style) string {
 	t.Helper()
 	var b strings.Builder
-	if err := page.HTML(&b, r, present.Style{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.WriteHTML(&b, s))
 	path := filepath.Join(t.TempDir(), "report.html")
-	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(b.String()), 0o600))
 	return path
 }
 
@@ -110,7 +99,7 @@ func file(t *testing.T, r report.Report) string {
 // hides a strategy, shows it again, and reads values off the charts.
 func TestPage(t *testing.T) {
 	b := pagetest.New(t)
-	path := file(t, measured(3))
+	path := pageFile(t, plotted(3), present.Style{})
 	for _, look := range []pagetest.Look{
 		{Width: 400, Height: 900, Scheme: "dark"}, {Width: 1280, Height: 900, Scheme: "light"},
 	} {
@@ -131,56 +120,13 @@ func TestPage(t *testing.T) {
 	b.Quiet()
 }
 
-// chaotic returns a report with a row under chaos.
-func chaotic() report.Report {
-	r := measured(1)
-	r.Rows = r.Rows[:1]
-	again := 0.31
-	r.Manifest.Seed, r.Rows[0].Condition = 7, catalog.Chaos
-	r.Rows[0].Chaos = &report.Chaos{Seed: 7, Acknowledged: 900, Faults: []report.Fault{
-		{Kind: "redis-black-hole", Victim: "all shops", At: 1.25, For: 2.5, Lasted: 2.51, Again: &again, Limit: 2,
-			From: "end"},
-		{Kind: "shop-kill", Victim: "shop 2", Message: message.Newf("shop %d", 2), At: 5, For: 1, Lasted: 1.1,
-			SoldIn: 20, Limit: 5, From: "fault"},
-	}}
-	return r
-}
-
-// withHolds returns a report with two workloads.
-func withHolds() report.Report {
-	r := measured(1)
-	held := r.Manifest
-	held.Workload, held.Requests, held.Stock, held.TTL = "hold", 400, 200, "1s"
-	r.Manifest.Also = []report.Manifest{held}
-	r.Rows = append(r.Rows, report.Row{
-		Asked: report.Asked{Key: report.Key{Strategy: "h3_claim", Condition: catalog.Calm, Workload: catalog.Hold},
-			Requests: 400, Stock: 200},
-		Audit:   report.Audit{Sold: 200},
-		Verdict: figures.OK, Expected: true, Held: &report.Held{Holds: 250, Captures: 220, Refunds: 20},
-	})
-	return r
-}
-
-func TestPageHasTheFaults(t *testing.T) {
-	var b strings.Builder
-	if err := page.HTML(&b, chaotic(), present.Style{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"none, seed 7: acknowledged 900", "<td>redis-black-hole</td>", "<td>shop 2</td>",
-		"<td>never (!)</td>", "<td>0.31</td>"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q", want)
-		}
-	}
-}
-
 // A plot without figures, or with only zeros, is left out; the other plots are shown.
 func TestPageOfLittle(t *testing.T) {
 	b := pagetest.New(t)
-	r := measured(1)
+	r := plotted(1)
 	r.Rows = r.Rows[:1]
 	r.Rows[0].Percentiles, r.Rows[0].Timeline = &report.Percentiles{P: []float64{0, 100}, Latency: []float64{0, 0}}, nil
-	b.Open(file(t, r), "", pagetest.Look{Width: 400, Height: 900, Scheme: "dark"})
+	b.Open(pageFile(t, r, present.Style{}), "", pagetest.Look{Width: 400, Height: 900, Scheme: "dark"})
 	if drawn := b.Plots(); len(drawn) != 1 {
 		t.Errorf("%d plots, want the units", len(drawn))
 	}
@@ -220,7 +166,7 @@ const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="w
 	"`${window.pwned = 1}`"
 
 func TestPageEscapes(t *testing.T) {
-	r := measured(2)
+	r := plotted(2)
 	m := &r.Manifest
 	m.Redis, m.DB, m.Go, m.OS, m.Version, m.Retry, m.ID, m.Flags = hostile, hostile, hostile, hostile, hostile, hostile,
 		hostile, []string{hostile}
@@ -232,11 +178,9 @@ func TestPageEscapes(t *testing.T) {
 		row.Differ(message.Text(hostile))
 		row.Reasons = map[string]int64{hostile: 1}
 	}
-	path := file(t, r)
+	path := pageFile(t, r, present.Style{})
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if strings.Contains(string(text), "<script>window") || strings.Contains(string(text), "<img") {
 		t.Error("a text of the report is markup in the page")
 	}
@@ -249,6 +193,36 @@ func TestPageEscapes(t *testing.T) {
 	if n := pagetest.Eval[int](b,
 		`document.querySelectorAll("img, script:not([type='application/json']):not([type=module])").length`); n != 0 {
 		t.Errorf("%d elements that the page has not", n)
+	}
+	b.Quiet()
+}
+
+// TestChinesePage opens two Chinese pages on a phone: one with every part that a page may have, and
+// one of an open load, whose table is the widest.
+func TestChinesePage(t *testing.T) {
+	b := pagetest.New(t)
+	all, holds, open := plotted(1), both(), plotted(1)
+	all.Manifest.Items, all.Manifest.Skew, all.Manifest.Seed = 2, "zipf:1.1", 7
+	all.Rows[0].Items, all.Rows[1].Chaos = everything()["many"].Rows[0].Items, chaotic().Rows[0].Chaos
+	all.Manifest.Also, all.Rows = holds.Manifest.Also, append(all.Rows, holds.Rows[len(sale().Rows):]...)
+	open.Manifest = opened().Manifest
+	for i := range open.Rows {
+		open.Rows[i].Open = opened().Rows[0].Open
+	}
+	for name, r := range map[string]report.Report{"all": all, "open": open} {
+		path := pageFile(t, r, present.Style{Language: texts.Listen(texts.OfBench)})
+		b.Open(path, "", pagetest.Look{Width: 400, Height: 900, Scheme: "light"})
+		for i, ok := range b.Plots() {
+			if !ok {
+				t.Errorf("%s: nothing is drawn in plot %d", name, i+1)
+			}
+		}
+		b.Readable(name)
+		b.Keep("zh-" + name)
+		if got := pagetest.Eval[string](b,
+			`document.querySelector("figcaption").textContent`); !regexp.MustCompile(`^\p{Han}`).MatchString(got) {
+			t.Errorf("%s: a plot is called %q", name, got)
+		}
 	}
 	b.Quiet()
 }

@@ -1,10 +1,8 @@
-package page
+package report
 
 import (
 	"slices"
 
-	"oversell/internal/bench/report"
-	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/present"
 )
@@ -58,14 +56,13 @@ type curve struct {
 	High     []*float64 `json:"high"`
 }
 
-func newPlots(r report.Report, s present.Style) plots {
-	p := plots{Open: r.Manifest.Rate > 0, Reads: catalog.Workload(r.Manifest.Workload) == catalog.Cache,
-		Conditions: []plot{}}
+func (r Report) plots(s present.Style) plots {
+	p := plots{Open: r.Manifest.Rate > 0, Reads: r.Manifest.kind() == reads, Conditions: []plot{}}
 	over, under := "oversold", "undersold"
 	if p.Reads {
 		over, under = "db_loads", "failed"
 	}
-	for _, g := range r.Groups() {
+	for _, g := range r.groups() {
 		if !slices.Contains(p.Strategies, g.Strategy) {
 			p.Strategies = append(p.Strategies, g.Strategy)
 		}
@@ -73,12 +70,12 @@ func newPlots(r report.Report, s present.Style) plots {
 		at := slices.IndexFunc(p.Conditions, func(c plot) bool { return c.Name == name })
 		if at < 0 {
 			at = len(p.Conditions)
-			p.Conditions = append(p.Conditions, newPlot(r, name, s.Condition(g.Condition)))
+			p.Conditions = append(p.Conditions, r.plot(name, s.Condition(g.Condition)))
 		}
 		c := &p.Conditions[at]
 		c.Bars = append(c.Bars, bar{g.Strategy, g.Figures[over], g.Figures[under]})
-		c.Latency.percentiles(g.Strategy, g.Rows, func(p *report.Percentiles) []float64 { return p.Latency })
-		c.Wait.percentiles(g.Strategy, g.Rows, func(p *report.Percentiles) []float64 { return p.Wait })
+		c.Latency.percentiles(g.Strategy, g.Rows, func(p *Percentiles) []float64 { return p.Latency })
+		c.Wait.percentiles(g.Strategy, g.Rows, func(p *Percentiles) []float64 { return p.Wait })
 		c.Served.timeline(g.Strategy, g.Rows, c.bin)
 	}
 	for i := range p.Conditions {
@@ -104,8 +101,8 @@ func (c curve) rises() bool {
 	return slices.ContainsFunc(c.High, func(v *float64) bool { return v != nil && *v > shortest })
 }
 
-// newPlot returns the plots of a condition, without curves.
-func newPlot(r report.Report, name, title string) plot {
+// plot returns the plots of a condition, without curves.
+func (r Report) plot(name, title string) plot {
 	bin, bins := commonBins(r.Rows, name)
 	p := plot{Name: name, Title: title, Latency: newChart(), Served: newChart(), Wait: newChart(), bin: bin}
 	for n := range bins {
@@ -115,7 +112,7 @@ func newPlot(r report.Report, name, title string) plot {
 }
 
 // percentiles adds a curve over percentiles.
-func (c *chart) percentiles(strategy string, runs []report.Row, of func(p *report.Percentiles) []float64) {
+func (c *chart) percentiles(strategy string, runs []Row, of func(p *Percentiles) []float64) {
 	var lines [][]float64
 	for _, row := range runs {
 		if row.Percentiles == nil {
@@ -139,7 +136,7 @@ func (c *chart) percentiles(strategy string, runs []report.Row, of func(p *repor
 const shortest = 0.01
 
 // timeline adds a curve over time.
-func (c *chart) timeline(strategy string, runs []report.Row, bin float64) {
+func (c *chart) timeline(strategy string, runs []Row, bin float64) {
 	bins := len(c.X)
 	var lines [][]float64
 	longest := 0
@@ -167,7 +164,7 @@ const fewBins = 60
 
 // commonBins returns the length in ms and the number of the bins that all timelines of a condition
 // share.
-func commonBins(rows []report.Row, condition string) (bin float64, bins int) {
+func commonBins(rows []Row, condition string) (bin float64, bins int) {
 	end := 0.0
 	for _, row := range rows {
 		if string(row.Condition) == condition && row.Timeline != nil {

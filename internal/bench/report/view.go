@@ -1,4 +1,4 @@
-package page
+package report
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/bench/report"
 	"oversell/internal/present"
 )
 
@@ -43,18 +42,18 @@ type head struct {
 type setting struct{ Name, Value string }
 
 // view returns the parts of the page without its plots.
-func view(r report.Report, s present.Style) map[string]any {
+func (r Report) view(s present.Style) map[string]any {
 	var tables []viewTable // one for each workload
 	for i, part := range r.Parts() {
 		if i == 0 || len(part.Rows) > 0 {
-			tables = append(tables, newTable(part, s))
+			tables = append(tables, part.viewTable(s))
 		}
 	}
 	var faults, items []details // of each row under chaos, and of each row with several items
 	for _, row := range r.Rows {
 		if row.Chaos != nil {
 			name := s.Sayf("Faults, %s", s.Sayf("%s, seed %d", row.Strategy, row.Chaos.Seed))
-			faults = append(faults, newDetails(name, row.ChaosLine(s), row, row.Chaos.FaultTable(s), s))
+			faults = append(faults, newDetails(name, row.chaosLine(s), row, row.Chaos.faultTable(s), s))
 		}
 		if row.Items != nil {
 			name := s.Sayf("Items, %s", s.Sayf("%s under %s", row.Strategy, s.Condition(row.Condition)))
@@ -63,7 +62,7 @@ func view(r report.Report, s present.Style) map[string]any {
 	}
 	return map[string]any{
 		"Wrong": !r.AsExpected(), "Headline": lines(r.Headline(s)), "Conclusion": lines(r.Conclusion(s)),
-		"Tables": tables, "Chaos": faults, "Items": items, "Settings": settings(r.Manifest, s),
+		"Tables": tables, "Chaos": faults, "Items": items, "Settings": r.Manifest.settings(s),
 		"File": "oversell-" + r.Manifest.ID + ".json",
 	}
 }
@@ -72,7 +71,7 @@ func lines(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
 }
 
-func newDetails[T any](name, line string, row report.Row, t present.Table[T], s present.Style) details {
+func newDetails[T any](name, line string, row Row, t present.Table[T], s present.Style) details {
 	d := details{Name: name, Line: line, Wrong: !row.Expected, Lines: make([][]string, len(t.Rows))}
 	for _, c := range t.Columns {
 		d.Heads = append(d.Heads, head{s.Title(c.Name), !c.Left})
@@ -83,9 +82,9 @@ func newDetails[T any](name, line string, row report.Row, t present.Table[T], s 
 	return d
 }
 
-// newTable returns the table of a part of a report.
-func newTable(r report.Report, s present.Style) viewTable {
-	header, sheet := lines(r.Header(s)), r.Table(s)
+// viewTable returns the table of a part of a report.
+func (r Report) viewTable(s present.Style) viewTable {
+	header, sheet := r.header(true, s), r.Table(s)
 	t := viewTable{Load: header[0], Header: header[1:]}
 	last := len(sheet.Columns) - 1
 	columns := slices.Clone(sheet.Columns[1:last])
@@ -98,7 +97,7 @@ func newTable(r report.Report, s present.Style) viewTable {
 	}
 	under := ""
 	for _, l := range sheet.Rows {
-		line := viewLine{Name: sheet.Columns[0].Cell(l), Verdict: sheet.Columns[last].Cell(l), Class: l.Worst()}
+		line := viewLine{Name: sheet.Columns[0].Cell(l), Verdict: sheet.Columns[last].Cell(l), Class: l.worst()}
 		if l.Expected < l.Runs {
 			line.Class += " wrong"
 		}
@@ -113,11 +112,11 @@ func newTable(r report.Report, s present.Style) viewTable {
 	return t
 }
 
-// settings lists the settings of the report. For further workloads it lists only those that differ.
-func settings(m report.Manifest, s present.Style) []setting {
-	all := settingsOf(m, s)
+// settings lists the settings of a report. For further workloads it lists only those that differ.
+func (m Manifest) settings(s present.Style) []setting {
+	all := m.ownSettings(s)
 	for _, also := range m.Also {
-		for _, one := range settingsOf(also, s) {
+		for _, one := range also.ownSettings(s) {
 			if !slices.Contains(all, one) {
 				all = append(all, setting{s.Sayf("%s: %s", also.Workload, one.Name), one.Value})
 			}
@@ -126,8 +125,8 @@ func settings(m report.Manifest, s present.Style) []setting {
 	return all
 }
 
-// settingsOf lists the settings of a manifest that have a value.
-func settingsOf(m report.Manifest, s present.Style) []setting {
+// ownSettings lists the settings of a manifest that have a value.
+func (m Manifest) ownSettings(s present.Style) []setting {
 	all := []setting{
 		{"bench", m.ID}, {"started", m.Started.UTC().Format(time.RFC3339)}, {"oversell", m.Version},
 		{"redis", s.Say(m.Redis)}, {"database", s.Say(m.DB)}, {"Go", m.Go},

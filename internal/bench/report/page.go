@@ -1,6 +1,4 @@
-// Package page draws a bench report as one HTML file that is opened from disk and needs
-// no network: the table, plots, and the figures as JSON to download.
-package page
+package report
 
 import (
 	"bytes"
@@ -10,7 +8,6 @@ import (
 	"io/fs"
 	"path"
 
-	"oversell/internal/bench/report"
 	"oversell/internal/present"
 )
 
@@ -19,24 +16,25 @@ var assets embed.FS
 
 var page = present.NewPage(assets, "assets")
 
-// HTML writes the report, in the language of the style. The table needs no script; the browser
-// draws the plots from medians and intervals that are computed here.
-func HTML(w io.Writer, r report.Report, s present.Style) error {
+// WriteHTML writes the report as one file that is opened from disk and needs no network: the table,
+// plots, and the figures as JSON to download. The table needs no script; the browser draws the plots
+// from medians and intervals that are computed here.
+func (r Report) WriteHTML(w io.Writer, s present.Style) error {
 	var raw bytes.Buffer
 	if err := r.WriteJSON(&raw); err != nil {
 		return err
 	}
 	own := page.File("charts.js", "page.js")
-	drawn := newPlots(r, s)
+	drawn := r.plots(s)
 	drawn.Words = s.Words(own)
 	style, script := page.File("uplot/uPlot.min.css", "style.css"), page.File("uplot/uPlot.iife.min.js")+own
-	data := view(r, s)
+	data := r.view(s)
 	data["Plots"], data["Report"] = drawn, json.RawMessage(raw.Bytes())
 	return page.Write(w, s, style, script, data)
 }
 
-// UPlot returns the files of the plotting library and its licence by name, for other
-// pages that plot.
+// UPlot returns the files of the plotting library and its licence by name, for other pages
+// that plot.
 func UPlot() (map[string][]byte, error) {
 	const dir = "assets/uplot"
 	entries, err := fs.ReadDir(assets, dir)

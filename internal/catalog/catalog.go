@@ -438,7 +438,7 @@ func Strategies() List {
 
 // distributed returns the guard of a lock.
 func (o Options) distributed(lock func(key string) guard.Lock, notHeld error) *guard.Distributed {
-	return &guard.Distributed{New: lock, Policy: o.Policy, NotHeld: []error{notHeld}}
+	return &guard.Distributed{New: lock, Policy: o.Policy, NotHeld: notHeld}
 }
 
 // leasedLock returns the guard of a lock in Redis that expires.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,9 +29,9 @@ type Distributed struct {
 	// WithOwner puts the owner into the context for the lock. It is nil for a lock without owners.
 	WithOwner func(ctx context.Context, owner string) context.Context
 
-	// NotHeld contains the errors that Unlock returns if it comes too late: the lease is over, and
-	// another holder may have the lock.
-	NotHeld []error
+	// NotHeld is the error that Unlock returns if it comes too late: the lease is over, and another
+	// holder may have the lock.
+	NotHeld error
 
 	// Undo means that Unlock is safe after a failed attempt, because it releases only the caller's own lock. Do
 	// then calls Unlock, in case the attempt acquired the lock and only its reply was lost.
@@ -209,7 +208,7 @@ func (h *handle) release(ctx context.Context) {
 	h.held = false
 	switch {
 	case err == nil:
-	case h.guard.tooLate(err):
+	case errors.Is(err, h.guard.NotHeld):
 		h.stats.Lost = true
 	default:
 		h.stats.Release = err
@@ -253,12 +252,7 @@ func (d *Distributed) repeatUnlock(ctx context.Context, lock Lock, err error) {
 
 // retries reports whether Unlock should be called again after it returned err.
 func (d *Distributed) retries(err error) bool {
-	return err != nil && !d.tooLate(err) && !errors.Is(err, redis.ErrClosed) && d.Retry != nil && d.Retry(err)
-}
-
-// tooLate reports whether err means that the lease was over.
-func (d *Distributed) tooLate(err error) bool {
-	return slices.ContainsFunc(d.NotHeld, func(lost error) bool { return errors.Is(err, lost) })
+	return err != nil && !errors.Is(err, d.NotHeld) && !errors.Is(err, redis.ErrClosed) && d.Retry != nil && d.Retry(err)
 }
 
 // Line queues the callers of this process for each key, in order of arrival. Only the first caller

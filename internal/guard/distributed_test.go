@@ -98,7 +98,7 @@ func TestRepeatedReleaseEnds(t *testing.T) {
 			unlocks := new(atomic.Int32)
 			g := &Distributed{
 				New:    func(string) Lock { return brokenLock{fakeLock{new(oneLock)}, unlocks, test.err} },
-				Policy: Fixed{time.Millisecond}, NotHeld: []error{errGone}, Retry: test.retry, RetryFor: time.Second,
+				Policy: Fixed{time.Millisecond}, NotHeld: errGone, Retry: test.retry, RetryFor: time.Second,
 			}
 			if _, err := g.Do(t.Context(), entry, new(inside).section(0)); err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -58,7 +58,7 @@ func (l *oneLock) timesAsked() int {
 
 // guard returns a guard that uses l and waits according to policy.
 func (l *oneLock) guard(policy Policy) Guard {
-	return &Distributed{New: func(string) Lock { return fakeLock{l} }, Policy: policy, NotHeld: []error{errGone}}
+	return &Distributed{New: func(string) Lock { return fakeLock{l} }, Policy: policy, NotHeld: errGone}
 }
 
 var (

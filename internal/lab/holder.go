@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,7 +19,7 @@ type Holder struct {
 	lock guard.Lock
 	ctx  context.Context // carries the owner
 
-	notHeld []error // errors of Unlock if the lock was not held
+	notHeld error // the error of Unlock if the lock was not held
 
 	mu      sync.Mutex
 	depth   int           // holds that it believes it has
@@ -280,7 +279,7 @@ func (h *Holder) Misled() bool {
 
 // SaysNotHeld reports whether err, returned by Unlock, says that the lock was not held.
 func (h *Holder) SaysNotHeld(err error) bool {
-	return slices.ContainsFunc(h.notHeld, func(known error) bool { return errors.Is(err, known) })
+	return errors.Is(err, h.notHeld)
 }
 
 // Token asks the handle for the fencing token of its hold.

@@ -162,7 +162,7 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 func lockOf(handle func(p *Process, key string) guard.Lock, notHeld error) func(*Process) *guard.Distributed {
 	return func(p *Process) *guard.Distributed {
 		lock := func(key string) guard.Lock { return handle(p, key) }
-		return &guard.Distributed{New: lock, NotHeld: []error{notHeld}}
+		return &guard.Distributed{New: lock, NotHeld: notHeld}
 	}
 }
 

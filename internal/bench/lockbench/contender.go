@@ -175,7 +175,7 @@ func limits() Catalog {
 			Make: func(p Process) (guard.Guard, error) {
 				return &guard.Local{Inner: &guard.Distributed{
 					New:    func(key string) guard.Lock { return v4.New(p.Redis, key, p.TTL) },
-					Policy: guard.Fixed{Delay: time.Millisecond}, NotHeld: []error{v4.ErrNotHeld}, Undo: true,
+					Policy: guard.Fixed{Delay: time.Millisecond}, NotHeld: v4.ErrNotHeld, Undo: true,
 				}}, nil
 			},
 		},

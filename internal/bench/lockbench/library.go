@@ -51,7 +51,7 @@ func madeOfRedsync(options ...redsync.Option) func(Process) (guard.Guard, error)
 
 // ofLibrary returns the guard of a library's lock, which waits in its own way.
 func ofLibrary(lock func(key string) guard.Lock) *guard.Distributed {
-	return &guard.Distributed{New: lock, NotHeld: []error{thirdparty.ErrNotHeld}}
+	return &guard.Distributed{New: lock, NotHeld: thirdparty.ErrNotHeld}
 }
 
 // redislocks returns contenders with bsm/redislock, used as in its examples: one Client

@@ -129,7 +129,7 @@ func (w *worker) follow(p plan) {
 	}
 }
 
-// count implements figures.Inside. Holders that are left over from an earlier row do not count.
+// count is the Inside of a stock.Config. Holders that are left over from an earlier row do not count.
 func (w *worker) count(item string, step int) {
 	if step > 0 {
 		w.add(item, gaugeCame)

@@ -69,7 +69,7 @@ func (c *Class) Work(ctx context.Context, sku string) (after func(), err error) 
 	return nil, guard.Sleep(ctx, work)
 }
 
-// Inside counts the holders of the item. It is a figures.Inside.
+// Inside counts the holders of the item. It is the Inside of a stock.Config.
 func (c *Class) Inside(sku string, step int) {
 	if sku != c.sku {
 		return

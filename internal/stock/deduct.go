@@ -197,8 +197,12 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 // section is the part of a purchase that runs under the guard.
 func (p *purchase) section(ctx context.Context, stock Counter) error {
 	s, steps := p.service, p.req.Steps
-	leave := s.cfg.Inside.Enter(p.req.SKU)
-	defer func() { p.res.Spans = append(p.res.Spans, leave()) }() // 9. Leave.
+	entered := time.Now()
+	s.cfg.Inside(p.req.SKU, +1)
+	defer func() { // 9. Leave.
+		s.cfg.Inside(p.req.SKU, -1)
+		p.res.Spans = append(p.res.Spans, figures.Span{From: entered, To: time.Now()})
+	}()
 
 	// 5. Read the stock, and once more any earlier order with the same key.
 	if p.req.IdempotencyKey != "" {

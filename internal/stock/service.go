@@ -38,8 +38,11 @@ type Config struct {
 	Unfenced   bool                // the stock does not check fencing tokens
 	Holds      Holds               // for items with the keeper InHolds; nil: such an item has no holds
 	Work       Work                // what a holder does between reading and writing the stock; nil: nothing
-	Inside     figures.Inside      // called with the SKU when a holder enters and leaves the section; may be nil
 	Logger     *slog.Logger        // nil: slog.Default
+
+	// Inside is called with +1 when a holder enters the section of an item, and with -1 when it
+	// leaves; nil: not called.
+	Inside func(sku string, step int)
 }
 
 // Strategy is one way to sell: with a Guard, which runs a section, or with a Script, which needs no
@@ -97,6 +100,9 @@ func New(cfg Config) *Service {
 	cfg.Wait = cmp.Or(cfg.Wait, defaultWait)
 	if cfg.Work == nil {
 		cfg.Work = func(ctx context.Context, _ string) (func(), error) { return nil, context.Cause(ctx) }
+	}
+	if cfg.Inside == nil {
+		cfg.Inside = func(string, int) {}
 	}
 	if cfg.Holds == nil {
 		cfg.Holds = noHolds{}

@@ -56,11 +56,6 @@ func (g generation) String() string {
 	return text
 }
 
-// sameStock reports whether g and other are the same generation, perhaps with different families.
-func (g generation) sameStock(other generation) bool {
-	return g.saleID == other.saleID && g.id == other.id
-}
-
 // parseGeneration parses what String returns. For anything else it returns the zero generation,
 // which is never current.
 func parseGeneration(text string) generation {
@@ -202,17 +197,15 @@ func (r redisStock) read(ctx context.Context, sku string) (reading, bool, error)
 	last, _ := r.recall(sku)
 	now := reading{gen: last.gen}
 	for range 3 {
-		values, err := r.rdb.MGet(ctx, k.sale(), k.stock(now.gen)).Result()
+		asked := k.stock(now.gen)
+		values, err := r.rdb.MGet(ctx, k.sale(), asked).Result()
 		if err != nil {
 			return reading{}, false, fmt.Errorf("reading the stock of %s: %w", sku, err)
 		}
 		sale, _ := values[0].(string)
-		current := parseGeneration(sale)
-		if !current.sameStock(now.gen) {
-			now.gen = current
+		if now.gen = parseGeneration(sale); k.stock(now.gen) != asked {
 			continue
 		}
-		now.gen = current // with its family
 		text, ok := values[1].(string)
 		if !ok {
 			return now, false, nil

@@ -60,7 +60,7 @@ func TestAShopWritesAcceptedOrdersBeforeItsRedisEnds(t *testing.T) {
 // should have written them.
 func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
 	t.Parallel()
-	ends := func(string) error { return stream.EndAtSeam() }
+	ends := func(string) error { return stream.ErrEnded }
 	for name, adjust := range map[string]func(*shop.Config){
 		"no consumer":       func(cfg *shop.Config) { cfg.NoConsumer = true },
 		"the consumer ends": func(cfg *shop.Config) { cfg.Consumer.Seam = ends },

@@ -196,7 +196,7 @@ func endsAt(seam string) (stream.Consumer, <-chan struct{}) {
 			return nil
 		}
 		once.Do(func() { close(died) })
-		return stream.EndAtSeam()
+		return stream.ErrEnded
 	}}, died
 }
 

@@ -78,8 +78,8 @@ type Consumer struct {
 	// accepted. The consumer always writes those of its own process.
 	Only func(sku string) bool
 
-	// Seam, if not nil, is called between two steps. If it returns an error, the item's
-	// goroutine ends there, as if the process had been killed. For tests.
+	// Seam, if not nil, is called between two steps. If it returns ErrEnded, the item's goroutine
+	// ends there, as if the process had been killed. For tests and the bench.
 	Seam func(seam string) error
 }
 
@@ -264,15 +264,6 @@ func (g *consumption) reader(sku string) *reader {
 	return &reader{consumption: g, sku: sku, size: guard.NewBatchSize(maxBatch), retired: g.began}
 }
 
-// looksForDead reports whether it is time to remove the dead consumers of the item.
-func (r *reader) looksForDead() bool {
-	if time.Since(r.retired) < retireAfter*r.ClaimAfter {
-		return false
-	}
-	r.retired = time.Now()
-	return true
-}
-
 // The limits of the pause after a failure.
 const (
 	minConsumePause = 50 * time.Millisecond
@@ -300,7 +291,7 @@ func (r *reader) run(ctx context.Context) {
 			_ = guard.Sleep(ctx, min(r.ClaimAfter/4, othersPause))
 		}
 		switch {
-		case errors.Is(err, errSeam):
+		case errors.Is(err, ErrEnded):
 			return
 		case err == nil:
 			pause = minConsumePause
@@ -313,18 +304,16 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// errSeam is returned, perhaps wrapped, by Consumer.Seam to end a goroutine.
-var errSeam = errors.New("the consumer was ended")
-
-// EndAtSeam returns the error with which Consumer.Seam ends a goroutine.
-func EndAtSeam() error { return errSeam }
+// ErrEnded is the error with which Consumer.Seam ends a goroutine.
+var ErrEnded = errors.New("the consumer was ended")
 
 // next returns orders to write, and whether they may have been written before.
 func (r *reader) next(ctx context.Context) (entries []Entry, before bool, err error) {
 	streams := r.streams
 	if time.Since(r.claimed) >= r.ClaimAfter/4 {
 		r.claimed = time.Now()
-		if r.looksForDead() {
+		if time.Since(r.retired) >= retireAfter*r.ClaimAfter {
+			r.retired = time.Now()
 			if err := streams.retire(ctx, r.sku, r.Name, retireAfter*r.ClaimAfter); err != nil && ctx.Err() == nil {
 				r.log.Warn("dead consumers stay in the group of a stream for now", "sku", r.sku, "error", err)
 			}

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -53,7 +54,6 @@ func (s Streams) Lag99(ctx context.Context, sku, saleID string) (time.Duration, 
 		return 0, fmt.Errorf("reading when orders of %s were written: %w", sku, err)
 	}
 	counts, total := make(map[int]int64), int64(0)
-	var buckets []int
 	for name, text := range found {
 		bucket, err := strconv.Atoi(name)
 		if err != nil {
@@ -61,11 +61,9 @@ func (s Streams) Lag99(ctx context.Context, sku, saleID string) (time.Duration, 
 		}
 		n, _ := strconv.ParseInt(text, 10, 64)
 		counts[bucket], total = n, total+n
-		buckets = append(buckets, bucket)
 	}
-	slices.Sort(buckets)
 	var below int64
-	for _, bucket := range buckets {
+	for _, bucket := range slices.Sorted(maps.Keys(counts)) {
 		if below += counts[bucket]; below*100 >= total*99 {
 			return time.Duration(math.Exp2(float64(bucket)/lagBuckets) * float64(time.Millisecond)), nil
 		}

@@ -77,11 +77,11 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 
 // retryDead puts one dead letter back into the stream, and counts the outcome in done.
 func (s *Service) retryDead(ctx context.Context, letter stream.DeadLetter, g generation, done *Retried) error {
-	written, err := s.store.written(ctx, letter.OrderID)
+	written, err := s.store.written(ctx, letter.Entry.ID)
 	if err != nil {
 		return err
 	}
-	if written[letter.OrderID] {
+	if written[letter.Entry.ID] {
 		done.Written++
 		return s.streams.RemoveDead(ctx, letter)
 	}

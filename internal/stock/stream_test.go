@@ -373,7 +373,7 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 		consume(t, service, stream.Consumer{Tries: 2})
 		s.until(t, service, "the other orders are written", func(a stock.Audit) bool { return a.Orders == 4 })
 		letters := s.deadLetters(t, service, 1)
-		if l := letters[0]; l.OrderID != res.Order.ID || l.Kind != "failed" || l.Reason == "" ||
+		if l := letters[0]; l.Entry.ID != res.Order.ID || l.Kind != "failed" || l.Reason == "" ||
 			l.Refusals != 2 || l.Deliveries < 2 || l.KeyHash != stock.KeyHash("bad") {
 			t.Errorf("the dead letters are %+v", letters)
 		}
@@ -383,7 +383,7 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 			t.Errorf("the reason is %q, and the error %q", l.Reason, l.Error)
 		}
 		s.wantState(t, service, res.Order.ID, stock.StateAccepted)
-		if state, err := service.OrderState(t.Context(), s.sku, l.OrderID); err != nil ||
+		if state, err := service.OrderState(t.Context(), s.sku, l.Entry.ID); err != nil ||
 			state.Reason != "the database did not take the order, and it waits for a retry of the dead letters" {
 			t.Errorf("anybody is told the reason %q, %v", state.Reason, err)
 		}

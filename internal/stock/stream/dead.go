@@ -32,15 +32,9 @@ type Refusal struct {
 
 // DeadLetter is an accepted order that could not be written.
 type DeadLetter struct {
-	Entry `json:"-"`
-
-	ID         string    `json:"id"` // the id of the dead letter
-	OrderID    string    `json:"order_id"`
-	Quantity   int64     `json:"quantity"`
-	Buyer      string    `json:"buyer,omitempty"`
-	Strategy   string    `json:"strategy"`
-	AcceptedAt time.Time `json:"accepted_at"`
-	KeyHash    string    `json:"key_hash,omitempty"` // a hash of its idempotency key; "": it has none
+	ID string `json:"id"` // the id of the dead letter
+	Entry
+	KeyHash string `json:"key_hash,omitempty"` // a hash of its idempotency key; "": it has none
 	// Kind is Failed or Refused. HasUnits says whether the order still has its units: a failed
 	// order has them until the stock is counted again. The caller sets HasUnits.
 	Kind       string    `json:"kind"`
@@ -61,10 +55,8 @@ func (s Streams) parseDead(sku string, m redis.XMessage) DeadLetter {
 		n, _ := strconv.ParseInt(text(name), 10, 64) // 0 if it is not a number
 		return n
 	}
-	e := s.parseEntry(sku, m)
 	return DeadLetter{
-		Entry: e, ID: m.ID, OrderID: e.ID, Quantity: e.Quantity, Buyer: e.Buyer, Strategy: e.Strategy,
-		AcceptedAt: e.AcceptedAt, Kind: text("kind"), Reason: text("reason"), Error: text("error"),
+		ID: m.ID, Entry: s.parseEntry(sku, m), Kind: text("kind"), Reason: text("reason"), Error: text("error"),
 		Refusals: number("refusals"), Deliveries: number("deliveries"), DiedAt: time.UnixMilli(number("died")).UTC(),
 	}
 }
@@ -87,7 +79,7 @@ func (s Streams) RemoveDead(ctx context.Context, letter DeadLetter) error {
 	k := Keys{letter.SKU}
 	_, err := s.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		p.XDel(ctx, k.Dead(), letter.ID)
-		p.HDel(ctx, k.Places(), letter.OrderID)
+		p.HDel(ctx, k.Places(), letter.Entry.ID)
 		return nil
 	})
 	if err != nil {

@@ -95,15 +95,19 @@ type SaleKeys struct {
 	Claims string // the current period's claims on idempotency keys
 }
 
-// Entry is an accepted order in a stream.
+// Entry is an accepted order in a stream. Its JSON form is a part of that of a DeadLetter.
 type Entry struct {
-	At                   string // its id in the stream
-	ID, SKU, SaleID      string
-	Generation           string // the generation that its units were taken from
-	Key, Buyer, Strategy string // the idempotency key and the buyer: "" for none
-	Quantity             int64
-	AcceptedAt           time.Time
-	Malformed            error // why it is not a valid order; nil: it is valid
+	ID         string    `json:"order_id"`
+	Quantity   int64     `json:"quantity"`
+	Buyer      string    `json:"buyer,omitempty"`
+	Strategy   string    `json:"strategy"`
+	AcceptedAt time.Time `json:"accepted_at"`
+
+	At          string `json:"-"` // its id in the stream
+	SKU, SaleID string `json:"-"`
+	Generation  string `json:"-"` // the generation that its units were taken from
+	Key         string `json:"-"` // the idempotency key; "" for none
+	Malformed   error  `json:"-"` // why it is not a valid order; nil: it is valid
 }
 
 // fields returns the field names and values of the stream entry.

@@ -70,7 +70,7 @@ func (s store) judge(
 	for _, e := range entries {
 		before = before || e.Generation != item.Generation // a count may have written it
 	}
-	var written, used map[string]bool
+	written, used := make(map[string]bool), make(map[string]bool)
 	if before {
 		if written, used, err = s.known(item, entries); err != nil {
 			return nil, nil, nil, err
@@ -101,12 +101,8 @@ func (s store) judge(
 			accepted = append(accepted, f)
 			left -= e.Quantity
 			bought[e.Buyer] += e.Quantity
-			if e.Key != "" && used != nil {
-				used[e.Key] = true
-			}
-			if written != nil {
-				written[e.ID] = true // an order may have two entries
-			}
+			written[e.ID] = true // an order may have two entries
+			used[e.Key] = e.Key != ""
 		}
 	}
 	return fates, accepted, bought, nil
@@ -149,15 +145,11 @@ func (s store) setBought(item Item, written []*stream.Fate, bought map[string]in
 	if item.Limit == 0 {
 		return nil
 	}
-	units := make(map[string]int64)
+	rows := make(map[string]purchased) // by buyer
 	for _, f := range written {
-		units[f.Buyer] = bought[f.Buyer]
+		rows[f.Buyer] = purchased{item.SKU, item.SaleID, f.Buyer, bought[f.Buyer]}
 	}
-	rows := make([]purchased, 0, len(units))
-	for buyer, n := range units {
-		rows = append(rows, purchased{item.SKU, item.SaleID, buyer, n})
-	}
-	for page := range slices.Chunk(rows, maxBatch) {
+	for page := range slices.Chunk(slices.Collect(maps.Values(rows)), maxBatch) {
 		if err := s.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(page).Error; err != nil {
 			return fmt.Errorf("writing the units of %d buyers of %s: %w", len(page), item.SKU, err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/guard"
-
 	"oversell/internal/stock/stream"
 )
 
@@ -82,21 +81,15 @@ func Streamed(rdb redis.Cmdable, s Stream) *ScriptSeller {
 	return t
 }
 
-// The number of arguments of accept.lua, for the batch and for each buyer.
-const (
-	acceptHeader = 9
-	acceptEach   = 4
-)
-
 func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	first := all[0]
 	k, of := keys{first.req.SKU}, stream.Keys{SKU: first.req.SKU}
 	created := now()
 	at := append(first.keys(), of.Stream(), of.Places(), of.ByKey(first.gen.saleID), k.buyers(first.gen))
-	args := make([]any, 0, acceptHeader+acceptEach*len(all))
-	args = append(args, first.gen.String(), t.stream.Backlog, stream.KeysKept.Milliseconds(), first.req.SKU,
-		first.gen.saleID, first.gen.id, first.gen.limit,
-		first.req.Strategy, created.UnixMilli())
+	args := []any{
+		first.gen.String(), t.stream.Backlog, stream.KeysKept.Milliseconds(), first.req.SKU, first.gen.saleID,
+		first.gen.id, first.gen.limit, first.req.Strategy, created.UnixMilli(),
+	}
 	for _, one := range all {
 		one.order = one.newOrder(created)
 		args = append(args, one.req.Quantity, one.req.IdempotencyKey, one.order.ID, one.req.Buyer)

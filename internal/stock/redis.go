@@ -81,8 +81,8 @@ type keys struct{ sku string }
 // sale is the key of the current generation, as generation.String writes it.
 func (k keys) sale() string { return "oversell:{" + k.sku + "}:sale" }
 
-// stock is the key of the units left, a plain number. Each generation has its own key, so that a
-// late holder of one generation cannot write into the next.
+// stock is the key of the units left, a plain number, or of the keeper if that is not Redis. Each
+// generation has its own key, so that a late holder of one generation cannot write into the next.
 func (k keys) stock(g generation) string {
 	return "oversell:{" + k.sku + "}:stock:" + g.saleID + ":" + g.id
 }
@@ -222,15 +222,6 @@ func (r redisStock) read(ctx context.Context, sku string) (reading, bool, error)
 	return now, false, nil
 }
 
-// counter returns the value for the stock's key: the units left, or the keeper if that is not
-// Redis.
-func (i Item) counter(left int64) any {
-	if !i.backend().inRedis() {
-		return string(i.backend())
-	}
-	return left
-}
-
 // saleText returns what the sale's key contains, or "" if it does not exist.
 func (r redisStock) saleText(ctx context.Context, k keys) (string, error) {
 	text, err := r.rdb.Get(ctx, k.sale()).Result()
@@ -244,9 +235,9 @@ func (r redisStock) saleText(ctx context.Context, k keys) (string, error) {
 // locked.
 const startTimeout = 2 * time.Second
 
-// start sets the keys of the item's generation, with left units. It removes the keys of the
-// generation that Redis has, and those of last. The caller must have locked the item's row, so that
-// two starts cannot overlap.
+// start sets the keys of the item's generation, with left units if the stock is in Redis. It removes
+// the keys of the generation that Redis has, and those of last. The caller must have locked the
+// item's row, so that two starts cannot overlap.
 func (r redisStock) start(ctx context.Context, item Item, left int64, last generation) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -255,12 +246,15 @@ func (r redisStock) start(ctx context.Context, item Item, left int64, last gener
 	if err != nil {
 		return err
 	}
-	gen := item.generation()
+	gen, value := item.generation(), any(left)
+	if !item.backend().inRedis() {
+		value = string(item.backend())
+	}
 	_, err = r.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for _, old := range []generation{parseGeneration(text), last} {
 			p.Del(ctx, k.of(old)...)
 		}
-		p.Set(ctx, k.stock(gen), item.counter(left), 0)
+		p.Set(ctx, k.stock(gen), value, 0)
 		p.Set(ctx, k.sale(), gen.String(), 0)
 		return nil
 	})

@@ -77,19 +77,13 @@ func MigrateTables(ctx context.Context, db *gorm.DB, what string, tables ...any)
 		db = db.Set("gorm:table_options", "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
 	}
 	var err error
-	for range migrateAttempts {
+	for range 6 { // another instance may create a table or an index first, which the next attempt finds
 		if err = db.AutoMigrate(tables...); err == nil {
 			return nil
 		}
-		// Another instance may have created a table or an index first, which the next attempt
-		// finds.
 	}
 	return fmt.Errorf("migrating the tables of %s: %w", what, err)
 }
-
-// migrateAttempts is how many times MigrateTables tries, so that it succeeds even if other instances
-// create tables and indexes at the same time.
-const migrateAttempts = 6
 
 // errAppeared means that another process put the item on sale after this process had found no row
 // for it. Then the change is repeated, and finds the other process's sale.

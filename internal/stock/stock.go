@@ -154,11 +154,8 @@ func (i Item) left() int64 { return i.Remaining + i.Pooled }
 func (i Item) pool() Pool { return Pool{SKU: i.SKU, Generation: i.Generation} }
 
 func (i Item) check() error {
-	if err := CheckSKU(i.SKU); err != nil {
+	if err := cmp.Or(CheckSKU(i.SKU), i.backend().check()); err != nil {
 		return err
-	}
-	if i.Keeper != "" && i.Keeper.check() != nil {
-		return i.Keeper.check()
 	}
 	for _, rule := range []struct {
 		broken bool

@@ -27,8 +27,8 @@ import (
 //   - "local" starts a private etcd on a free loopback port, with its files in a temporary folder.
 //     It is the etcd in the PATH. If there is none, it is the etcd that go.mod names, which the go
 //     command builds if the current folder is in this module;
-//   - addresses of the user's own etcd, such as http://HOST:PORT, separated by
-//     commas, are checked and kept.
+//   - addresses of the user's own etcd, such as http://HOST:PORT, separated by commas, are checked
+//     and kept.
 //
 // ctx limits the start of the server, which runs until Close. Errors wrap backend.ErrSpec,
 // backend.ErrMissing, or the reason why the server did not start.
@@ -56,7 +56,8 @@ const etcdTool = "go.etcd.io/etcd/server/v3"
 var errNoEtcd = fmt.Errorf("etcd %w: install it (https://etcd.io/docs/latest/install), or run this in the source of "+
 	"oversell, where the go command builds it", backend.ErrMissing)
 
-// FindEtcd returns an error that wraps backend.ErrMissing if "local" cannot start an etcd. It does not build etcd.
+// FindEtcd returns an error that wraps backend.ErrMissing if "local" cannot start an etcd. It does
+// not build etcd.
 func FindEtcd() error {
 	if _, err := exec.LookPath("etcd"); err == nil {
 		return nil
@@ -67,8 +68,7 @@ func FindEtcd() error {
 	return nil
 }
 
-// inSource reports whether the current folder is in this module, by the rule of the go
-// command.
+// inSource reports whether the current folder is in this module, by the rule of the go command.
 func inSource() bool {
 	dir, err := os.Getwd()
 	for err == nil {

@@ -23,10 +23,10 @@ import (
 
 // ServeZooKeeper resolves the value of -zookeeper:
 //
-//   - "local" starts a private ZooKeeper on a free loopback port, with its files
-//     in a temporary folder; ZooKeeper and Java must be installed;
-//   - addresses of the user's own ZooKeeper, such as HOST:PORT, separated by
-//     commas, are checked and kept.
+//   - "local" starts a private ZooKeeper on a free loopback port, with its files in a temporary
+//     folder; ZooKeeper and Java must be installed;
+//   - addresses of the user's own ZooKeeper, such as HOST:PORT, separated by commas, are checked
+//     and kept.
 //
 // ctx limits the start of the server, which runs until Close. Errors wrap backend.ErrSpec,
 // backend.ErrMissing, or the reason why the server did not start.
@@ -82,9 +82,9 @@ func FindZooKeeper() error {
 	return err
 }
 
-// findZooKeeper looks for Java and for ZooKeeper. It uses the ZooKeeper in the folder ZOOKEEPER_HOME, which
-// must be unpacked from the archive of the ZooKeeper project, or otherwise the ZooKeeper of Debian's
-// package.
+// findZooKeeper looks for Java and for ZooKeeper. It uses the ZooKeeper in the folder
+// ZOOKEEPER_HOME, which must be unpacked from the archive of the ZooKeeper project, or otherwise
+// the ZooKeeper of Debian's package.
 func findZooKeeper() (java, classPath string, err error) {
 	if home := os.Getenv("ZOOKEEPER_HOME"); home != "" {
 		classPath = filepath.Join(home, "lib", "*")
@@ -133,14 +133,14 @@ func isOK(c net.Conn) error {
 type ZooKeeper struct {
 	*zk.Conn
 
-	// Timeout is the time after which the server ends the session if it does not hear
-	// from this process. It may differ from the requested timeout.
+	// Timeout is the time after which the server ends the session if it does not hear from this
+	// process. It may differ from the requested timeout.
 	Timeout time.Duration
 }
 
 // DialZooKeeper connects to the servers that ServeZooKeeper returned, and requests a session with
-// the timeout. If there is no session within a few seconds, the error wraps backend.ErrUnreachable. Close
-// ends the session.
+// the timeout. If there is no session within a few seconds, the error wraps
+// backend.ErrUnreachable. Close ends the session.
 func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration) (*ZooKeeper, error) {
 	var agreed atomic.Int64
 	dial := func(network, addr string, limit time.Duration) (net.Conn, error) {
@@ -217,9 +217,9 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// listener records the timeout that the server grants, because the client does
-// not expose it. The first reply on a connection begins with its length and the
-// protocol version, of four bytes each, and then the timeout in milliseconds.
+// listener records the timeout that the server grants, because the client does not expose it. The
+// first reply on a connection begins with its length and the protocol version, of four bytes each,
+// and then the timeout in milliseconds.
 //
 // listener also limits the wait for that reply. The client would wait for several times the
 // session's timeout before it tries another server.

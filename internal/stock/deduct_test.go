@@ -77,17 +77,16 @@ func TestWatchRetriesUnderContention(t *testing.T) {
 
 func TestSoldOutTakesNoLock(t *testing.T) {
 	s := embeddedSite(t)
-	service := s.instance(t,
-		withGuard(guardFunc(func(context.Context, guard.Entry, func(context.Context, stock.Counter) error) error {
-			t.Error("the guard was asked for a sold-out item")
-			return nil
-		})))
+	service := s.instance(t, withGuard(guardFunc(func(context.Context, guard.Entry, stock.Section) error {
+		t.Error("the guard was asked for a sold-out item")
+		return nil
+	})))
 	s.put(t, service, 0)
 	wantRefused(t, service, s.request("test", ""), stock.ErrSoldOut)
 }
 
 // waiting is a guard that is never acquired.
-var waiting = guardFunc(func(ctx context.Context, _ guard.Entry, _ func(context.Context, stock.Counter) error) error {
+var waiting = guardFunc(func(ctx context.Context, _ guard.Entry, _ stock.Section) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 })
@@ -98,12 +97,11 @@ func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
 		s.put(t, elsewhere, 1)
 		waits := make(chan struct{})
 		asked := sync.OnceFunc(func() { close(waits) })
-		service := s.instance(t,
-			withGuard(guardFunc(func(ctx context.Context, e guard.Entry,
-				section func(context.Context, stock.Counter) error) error {
-				asked() // called twice if the message about the new sale comes late
-				return waiting(ctx, e, section)
-			})))
+		asking := guardFunc(func(ctx context.Context, e guard.Entry, section stock.Section) error {
+			asked() // called twice if the message about the new sale comes late
+			return waiting(ctx, e, section)
+		})
+		service := s.instance(t, withGuard(asking))
 		waiter := order(t.Context(), service, s.request("test", ""))
 		<-waits
 		if _, err := elsewhere.Deduct(t.Context(), s.request("v1_setnx", "")); err != nil {
@@ -186,10 +184,9 @@ func TestLostLockSellsNothing(t *testing.T) {
 	s := embeddedSite(t)
 	service := s.instance(t, func(cfg *stock.Config) {
 		lost, lose := context.WithCancelCause(t.Context())
-		cfg.Strategies = map[string]stock.Strategy{"test": {Guard: guardFunc(func(_ context.Context, _ guard.Entry,
-			section func(context.Context, stock.Counter) error) error {
-			return section(lost, counter{t, s})
-		})}}
+		withGuard(guardFunc(func(_ context.Context, _ guard.Entry, section stock.Section) error {
+			return section(lost, counter{t})
+		}))(cfg)
 		cfg.Work = func(ctx context.Context, _ string) (func(), error) {
 			lose(gone)
 			return nil, context.Cause(ctx)
@@ -204,10 +201,7 @@ func TestLostLockSellsNothing(t *testing.T) {
 }
 
 // counter is a stock of 10 units that must not be written.
-type counter struct {
-	t *testing.T
-	s *site
-}
+type counter struct{ t *testing.T }
 
 func (c counter) Get(context.Context) (int64, error) { return 10, nil }
 func (c counter) Set(context.Context, int64) error {

@@ -224,7 +224,7 @@ func (s *site) eachVariant(t *testing.T, f func(t *testing.T, v variant)) {
 }
 
 // guardFunc is a function that serves as a guard.
-type guardFunc func(ctx context.Context, e guard.Entry, section func(context.Context, stock.Counter) error) error
+type guardFunc func(ctx context.Context, e guard.Entry, section stock.Section) error
 
 func (g guardFunc) Do(
 	ctx context.Context, _ stock.Location, e guard.Entry, section stock.Section,

@@ -20,9 +20,6 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// ErrEnded means that a server that this package started has ended by itself.
-var ErrEnded = errors.New("the private server has ended")
-
 const (
 	host = "127.0.0.1" // the only address on which private servers listen
 
@@ -50,13 +47,12 @@ func start(ctx context.Context, scheme string, c local.Command) (*Server, error)
 	return &Server{[]string{scheme + server.Addr}, server, c.Name}, nil
 }
 
-// Err returns an error that wraps ErrEnded if this package started the server and the
-// server has ended by itself.
+// Err returns an error if this package started the server and the server has ended by itself.
 func (s *Server) Err() error {
 	if s.server == nil || s.server.Pid() != 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", s.name, ErrEnded)
+	return errors.New(s.name + ": the private server has ended")
 }
 
 // Close stops the server, unless it is the user's own. It may be called more than once.

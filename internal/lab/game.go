@@ -96,13 +96,7 @@ func (g *game) come(b *Shopper) {
 }
 
 // brief is like Brief, with names in place of keys and tokens.
-func (s *Shopper) brief(err error) message.Message {
-	said := Brief(err)
-	if text := s.w.names.value(said.String()); text != said.String() {
-		return message.Text(text)
-	}
-	return said
-}
+func (s *Shopper) brief(err error) message.Message { return Brief(err).Map(s.w.names.value) }
 
 // opens sets the text of a command, and loads its script into Redis, so that the result does not
 // depend on which buyer sends the script first.

@@ -93,6 +93,28 @@ func (m Message) Translate(told func(format string) string) string {
 	})
 }
 
+// Map returns the sentence with the result of change for each of its arguments, or, if it has none,
+// for its text.
+func (m Message) Map(change func(text string) string) Message {
+	if m.IsZero() {
+		return Text(change(m.english))
+	}
+	args := make([]any, len(m.args))
+	for i, arg := range m.args {
+		if inner, ok := arg.(Message); ok {
+			args[i] = inner.Map(change)
+		} else {
+			args[i] = change(arg.(string))
+		}
+	}
+	m.args = args
+	m.english = m.inEnglish()
+	return m
+}
+
+// inEnglish puts the arguments into the format.
+func (m Message) inEnglish() string { return m.Translate(func(format string) string { return format }) }
+
 // MarshalJSON writes a list: the format, and then the arguments. A Message among the arguments is a
 // list too.
 func (m Message) MarshalJSON() ([]byte, error) {
@@ -101,6 +123,9 @@ func (m Message) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (m *Message) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(text, &list); err != nil {
 		return err
@@ -129,15 +154,16 @@ func (m *Message) UnmarshalJSON(text []byte) error {
 	}
 	m.english = m.format
 	if len(m.args) > 0 {
-		m.english = m.Translate(func(format string) string { return format })
+		m.english = m.inEnglish()
 	}
 	return nil
 }
 
-// failure is an error with a Message.
+// failure is an error from which Of makes a Message.
 type failure struct {
 	error
-	said Message
+	format string
+	args   []any
 }
 
 func (f *failure) Unwrap() error { return f.error }
@@ -145,16 +171,14 @@ func (f *failure) Unwrap() error { return f.error }
 // Errorf is like fmt.Errorf, but Of returns a Message for the error that can be translated. In the
 // Message's format, %s stands for %w.
 func Errorf(format string, args ...any) error {
-	err := fmt.Errorf(format, args...)
-	said := Newf(strings.ReplaceAll(format, "%w", "%s"), args...)
-	return &failure{err, said}
+	return &failure{fmt.Errorf(format, args...), strings.ReplaceAll(format, "%w", "%s"), args}
 }
 
 // Of returns the text of an error as a Message. It has the error's format and arguments if Errorf
 // made the error, and not another that wraps it.
 func Of(err error) Message {
 	if f, ok := err.(*failure); ok {
-		return f.said
+		return Newf(f.format, f.args...)
 	}
 	return Text(err.Error())
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"oversell/internal/message"
@@ -66,6 +67,18 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
+// Map changes the arguments of a sentence, and not its format.
+func TestMap(t *testing.T) {
+	key := func(text string) string { return strings.ReplaceAll(text, "oversell:x", "stock") }
+	said := message.Newf("A bought nothing: %s", message.Newf("%s has %d of %d units", "oversell:x", 0, 1)).Map(key)
+	if said.String() != "A bought nothing: stock has 0 of 1 units" || said.Translate(told) != "A 什么也没买到：1 件里 stock 有 0 件" {
+		t.Errorf("%q is told as %q", said, said.Translate(told))
+	}
+	if got := message.Text("no oversell:x").Map(key).String(); got != "no stock" {
+		t.Errorf("%q", got)
+	}
+}
+
 // An error keeps what it wraps, and what it says can be translated.
 func TestErrorf(t *testing.T) {
 	err := message.Errorf("A bought nothing: %w", errSoldOut)
@@ -94,6 +107,10 @@ func TestJSON(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
+	}
+	var none message.Message
+	if err := json.Unmarshal([]byte("null"), &none); err != nil || none.String() != "" {
+		t.Errorf("null is %q, %v", none, err)
 	}
 	for _, text := range []string{`[]`, `"x"`, `[1]`, `["%s",1]`, `["%s",[]]`} {
 		if err := json.Unmarshal([]byte(text), new(message.Message)); err == nil {

@@ -327,7 +327,7 @@ func (s *Service) CanSell(strategy string, item Item) error {
 		return message.Errorf("%w: %q", ErrUnknownStrategy, strategy)
 	}
 	if err := how.canSell(item.backend(), item.Limit); err != nil {
-		return fmt.Errorf("putting %s on sale with %s: %w", item.SKU, strategy, err)
+		return message.Errorf("putting %s on sale with %s: %w", item.SKU, strategy, err)
 	}
 	return nil
 }

@@ -202,7 +202,9 @@ func TestBodiesThatNothingReadsAreRefused(t *testing.T) {
 func TestRefusalsAreToldInChinese(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
 		wc.OneEach = true
-		wc.Absent = map[string]string{"etcd": "the shop was started without it"}
+		wc.Absent = map[string]message.Message{
+			"etcd": message.Newf("it needs -%s, and the shop was started without it", "etcd"),
+		}
 	})
 	sku := s.put(t, 10)
 	item, limited := "/api/items/"+sku, "/api/items/limited"

@@ -51,7 +51,7 @@ type Config struct {
 	Stock      *stock.Service
 	Cache      *cache.Reader
 	Strategies []Strategy
-	Absent     map[string]string // by name: why this shop lacks a strategy
+	Absent     map[string]message.Message // by name: why this shop lacks a strategy
 	Default    string            // the strategy for requests that do not name one
 	ForReads   string            // the strategy for cached reads if Default cannot guard them
 	Instance   string            // unique among all instances
@@ -259,8 +259,8 @@ func (a *API) guardsReads(name string) bool {
 func (a *API) unknownStrategy(w http.ResponseWriter, name string) {
 	quoted, offered := problem.Quoted(name), strings.Join(names(a.cfg.Strategies), ", ")
 	detail := message.Newf("there is no strategy %s; the shop has: %s", quoted, offered)
-	if why := a.cfg.Absent[name]; why != "" {
-		detail = message.Newf("there is no strategy %s here: %s; the shop has: %s", quoted, message.Text(why), offered)
+	if why, absent := a.cfg.Absent[name]; absent {
+		detail = message.Newf("there is no strategy %s here: %s; the shop has: %s", quoted, why, offered)
 	}
 	problem.Reply(w, http.StatusNotFound, "unknown_strategy", detail)
 }

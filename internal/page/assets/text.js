@@ -58,14 +58,16 @@ export const called = (anomaly) => [titleOf(anomaly), anomaly].filter(Boolean).j
  * told returns the translation of an English sentence of the shop, or the sentence if it has none. A sentence with
  * arguments also comes as a message: a list of its format and arguments, some of which may be messages.
  */
-export const told = (english, message) => (message ? filledIn(message) : sentences?.[english] ?? english);
+export const told = (english, message) => Array.isArray(message) ? filledIn(message)
+  : Object.hasOwn(sentences ?? {}, english) ? sentences[english] : english;
 
 function filledIn([format, ...args]) {
+  if (args.length === 0) return told(format);
   let next = 0;
   return told(format).replace(/%[.\d]*(?:\[(\d+)\])?[a-z]|%%/g, (verb, number) => {
     if (verb === "%%") return "%";
     next = Number(number ?? next + 1);
-    const arg = args[next - 1];
+    const arg = args[next - 1] ?? verb;
     return Array.isArray(arg) ? filledIn(arg) : arg;
   });
 }

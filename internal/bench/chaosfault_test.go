@@ -34,8 +34,8 @@ func TestFaultsFollowOneAnother(t *testing.T) {
 		var end time.Duration
 		for i, f := range faults {
 			if i > 0 && f.at < end+leastGap || f.at < 0 || f.at+f.lasts > c.Duration-lastGap {
-				t.Errorf("seed %d: fault %d lasts from %v for %v, and the one before ended at %v", seed, i, f.at, f.lasts,
-					end)
+				t.Errorf("seed %d: fault %d lasts from %v for %v, and the one before ended at %v",
+					seed, i, f.at, f.lasts, end)
 			}
 			if most := f.most + time.Duration(f.ofTTL*float64(c.TTL)); f.kind == "" || f.lasts < f.least ||
 				f.lasts > most || f.delay > f.mostDelay {

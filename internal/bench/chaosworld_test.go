@@ -275,8 +275,10 @@ func TestShopIsStartedAgain(t *testing.T) {
 
 // A fault has no effect on servers that the bench did not start.
 func TestOnlyOwnServersAreHarmed(t *testing.T) {
-	for _, specs := range [][2]string{{"redis://127.0.0.1:6379", "embedded"}, {"embedded", "u@tcp(127.0.0.1:3306)/shop"},
-		{"embedded", "sqlite:/tmp/x.db"}} {
+	for _, specs := range [][2]string{
+		{"redis://127.0.0.1:6379", "embedded"}, {"embedded", "u@tcp(127.0.0.1:3306)/shop"},
+		{"embedded", "sqlite:/tmp/x.db"},
+	} {
 		if s, err := ServeChaos(t.Context(), specs[0], specs[1]); !errors.Is(err, ErrConfig) {
 			t.Errorf("%v: %+v, %v", specs, s, err)
 		}

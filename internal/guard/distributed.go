@@ -252,7 +252,8 @@ func (d *Distributed) repeatUnlock(ctx context.Context, lock Lock, err error) {
 
 // retries reports whether Unlock should be called again after it returned err.
 func (d *Distributed) retries(err error) bool {
-	return err != nil && !errors.Is(err, d.NotHeld) && !errors.Is(err, redis.ErrClosed) && d.Retry != nil && d.Retry(err)
+	ended := errors.Is(err, d.NotHeld) || errors.Is(err, redis.ErrClosed)
+	return err != nil && !ended && d.Retry != nil && d.Retry(err)
 }
 
 // Line queues the callers of this process for each key, in order of arrival. Only the first caller

@@ -54,6 +54,11 @@ func (c Config) checkChaos() error {
 	case c.Keys != UniqueKeys:
 		return Invalid("condition chaos gives each buyer an idempotency key: -keys cannot be %s", c.Keys)
 	}
+	for _, k := range c.Faults {
+		if err := k.check(); err != nil {
+			return Invalid("%w", err)
+		}
+	}
 	return nil
 }
 

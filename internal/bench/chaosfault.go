@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"oversell/internal/message"
+	"oversell/internal/naming"
 )
 
 // ChaosKind is a kind of fault of condition chaos.
@@ -112,14 +112,10 @@ func traits() []trait {
 	}
 }
 
-// traitOf returns the description of a kind, or false if there is no such kind.
-func traitOf(k ChaosKind) (trait, bool) {
+// traitOf returns the description of a kind, which must exist.
+func traitOf(k ChaosKind) trait {
 	all := traits()
-	i := slices.IndexFunc(all, func(t trait) bool { return t.kind == k })
-	if i < 0 {
-		return trait{}, false
-	}
-	return all[i], true
+	return all[slices.IndexFunc(all, func(t trait) bool { return t.kind == k })]
 }
 
 // chaosKinds lists the kinds that can be injected into these backends, and those that cannot.
@@ -135,17 +131,23 @@ func chaosKinds(embeddedRedis, embeddedDB bool) (can, cannot []ChaosKind) {
 	return can, cannot
 }
 
+// check returns an error if there is no such kind.
+func (k ChaosKind) check() error {
+	all, _ := chaosKinds(false, false)
+	if slices.Contains(all, k) {
+		return nil
+	}
+	return fmt.Errorf("%q is not a fault (%s)", k, naming.Hint(string(k), all))
+}
+
 // ParseChaosKinds returns the kinds with the given names.
 func ParseChaosKinds(names []string) (kinds []ChaosKind, err error) {
 	for _, name := range names {
-		if _, found := traitOf(ChaosKind(name)); !found {
-			var all []string
-			for _, t := range traits() {
-				all = append(all, string(t.kind))
-			}
-			return nil, fmt.Errorf("%q is not a fault (allowed: %s)", name, strings.Join(all, ", "))
+		kind := ChaosKind(name)
+		if err := kind.check(); err != nil {
+			return nil, err
 		}
-		kinds = append(kinds, ChaosKind(name))
+		kinds = append(kinds, kind)
 	}
 	return kinds, nil
 }
@@ -221,7 +223,7 @@ func (c Config) drawFaults() []chaosFault {
 
 // drawFault draws a fault of a kind.
 func (c Config) drawFault(rng *rand.Rand, k ChaosKind, at time.Duration) chaosFault {
-	t, _ := traitOf(k)
+	t := traitOf(k)
 	f := chaosFault{trait: t, victim: everyShop, at: at}
 	most := t.most + time.Duration(t.ofTTL*float64(c.TTL))
 	if most > 0 {

@@ -54,7 +54,7 @@ func newSite(t *testing.T, redisSpec, dbSpec string) *site {
 // strike begins a fault of a kind.
 func (s *site) strike(t *testing.T, k ChaosKind, f chaosFault) (end func(context.Context) error) {
 	t.Helper()
-	f.trait, _ = traitOf(k)
+	f.trait = traitOf(k)
 	end, err := s.begin(t.Context(), f)
 	must(t, err)
 	return end

@@ -16,18 +16,16 @@ const often = 100 * time.Millisecond
 func (s *ChaosServers) redisFault(
 	ctx context.Context, f chaosFault, sku string,
 ) (end func(context.Context) error, err error) {
+	flush := func(ctx context.Context) error { return s.admin.FlushAll(ctx).Err() }
+	if f.kind == redisFlushOften {
+		return repeat(ctx, often, flush)
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.lasts+faultTimeout)
 	defer cancel()
 	nothing := func(context.Context) error { return nil }
 	switch f.kind {
 	case redisFlush:
-		return nothing, s.admin.FlushAll(ctx).Err()
-	case redisFlushOften:
-		flush := func(ctx context.Context) error { return s.admin.FlushAll(ctx).Err() }
-		if err := flush(ctx); err != nil {
-			return nil, err
-		}
-		return repeat(ctx, often, flush), nil
+		return nothing, flush(ctx)
 	case redisKeysLost:
 		return nothing, s.loseKeys(ctx, sku, "")
 	case redisStockLost:
@@ -87,12 +85,15 @@ func (s *ChaosServers) loseKeys(ctx context.Context, sku, what string) error {
 	return nil
 }
 
-// repeat calls do in the background at every interval, until do fails or end is called. The first
-// call comes after one interval. The function end returns the error of do.
+// repeat calls do, and then in the background at every interval, until do fails, ctx ends or end is
+// called. If the first call fails, repeat returns its error; end returns the error of a later one.
 func repeat(
 	ctx context.Context, every time.Duration, do func(ctx context.Context) error,
-) (end func(context.Context) error) {
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+) (end func(context.Context) error, err error) {
+	if err := do(ctx); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
 		var err error
@@ -107,5 +108,5 @@ func repeat(
 	return func(context.Context) error {
 		stop()
 		return <-done
-	}
+	}, nil
 }

@@ -19,7 +19,7 @@ type world struct {
 }
 
 // begin injects a fault, and returns a function that ends it, which must be called even
-// after an error.
+// after an error, unless ctx has ended.
 func (w world) begin(ctx context.Context, f chaosFault) (end func(context.Context) error, err error) {
 	switch f.part {
 	case shopPart:
@@ -89,11 +89,10 @@ func (w world) linkFault(ctx context.Context, f chaosFault) (end func(context.Co
 	case redisRepliesLate, dbRepliesLate:
 		each(func(r *fault.Relay) { r.Late(f.delay) })
 	case redisRepliesLost, dbRepliesLost:
-		each((*fault.Relay).LoseReply)
 		return repeat(ctx, lossEvery, func(context.Context) error {
 			each((*fault.Relay).LoseReply)
 			return nil
-		}), nil
+		})
 	default:
 		return nil, fmt.Errorf("%s is not a fault of the network", f.kind)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -271,6 +272,27 @@ func TestShopIsStartedAgain(t *testing.T) {
 	if started != 3 {
 		t.Errorf("it was started %d times", started)
 	}
+}
+
+// A fault that repeats needs no end if its context ends.
+func TestRepeatingEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		end, err := repeat(ctx, often, func(context.Context) error {
+			n++
+			return nil
+		})
+		must(t, err)
+		time.Sleep(often * 5 / 2)
+		cancel()
+		synctest.Wait()
+		time.Sleep(10 * often)
+		must(t, end(t.Context()))
+		if n != 3 {
+			t.Errorf("it was done %d times, want 3", n)
+		}
+	})
 }
 
 // A fault has no effect on servers that the bench did not start.

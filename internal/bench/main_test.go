@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
@@ -32,7 +30,6 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis also returns the errors that it would log
 	backendtest.Play(instance)
 	os.Exit(backendtest.Main(m))
 }

@@ -35,15 +35,12 @@ func (r *holdRow) restock(ctx context.Context) error {
 		if err := guard.Sleep(ctx, time.Until(at)); err != nil {
 			return err
 		}
-		a := r.client.ask(ctx, request{
+		err := r.client.must(ctx, request{
 			method: http.MethodPost, path: "/api/items/" + r.sku + "/restock",
 			key: fmt.Sprintf("%s-restock-%d", r.sku, i), body: map[string]any{"add": add},
 		}, nil)
-		if a.err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if a.err != nil {
-			return fmt.Errorf("adding %d units to %s: %w", add, r.sku, a.err)
+		if err != nil {
+			return fmt.Errorf("adding %d units to %s: %w", add, r.sku, err)
 		}
 	}
 	return nil

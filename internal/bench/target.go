@@ -64,9 +64,9 @@ func (b *runner) askTargets(ctx context.Context) error {
 				Name string `json:"name"`
 			} `json:"strategies"`
 		}
-		a := b.admin.at(target).ask(ctx, request{method: http.MethodGet, path: "/api/strategies"}, &found)
-		if a.err != nil {
-			return a.err
+		asked := request{method: http.MethodGet, path: "/api/strategies"}
+		if err := b.admin.at(target).must(ctx, asked, &found); err != nil {
+			return err
 		}
 		var names []string
 		for _, s := range found.Strategies {

@@ -134,40 +134,30 @@ const (
 // relay puts a relay between an instance and a partner. A database that is not reached over TCP
 // gets no relay.
 func (s *setup) relay(to string) (link *fault.Relay, err error) {
-	switch to {
-	case toRedis:
-		link, s.RedisURL, err = startRelay(s.RedisURL, backend.SingleAddr, backend.WithAddr)
-		return link, err
-	case toProvider:
+	if to == toProvider {
 		if link, err = fault.StartRelay(strings.TrimPrefix(s.Provider, "http://")); err == nil {
 			s.Provider = "http://" + link.Addr
 		}
 		return link, err
 	}
-	link, through, err := startRelay(s.DBURL, backend.DatabaseAddr, backend.WithDatabaseAddr)
+	url, addrOf, with := &s.RedisURL, backend.SingleAddr, backend.WithAddr
+	if to == toDatabase {
+		url, addrOf, with = &s.DBURL, backend.DatabaseAddr, backend.WithDatabaseAddr
+	}
+	addr, err := addrOf(*url)
 	if errors.Is(err, backend.ErrNotRelayed) {
 		return nil, nil
 	}
-	s.DBURL = through
-	return link, err
-}
-
-// startRelay starts a relay to the server at a URL, and returns the URL through it. The functions
-// addrOf and with read and replace the server's address in a URL.
-func startRelay(
-	url string, addrOf func(url string) (string, error), with func(url, addr string) (string, error),
-) (r *fault.Relay, through string, err error) {
-	addr, err := addrOf(url)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	if r, err = fault.StartRelay(addr); err != nil {
-		return nil, "", err
+	if link, err = fault.StartRelay(addr); err != nil {
+		return nil, err
 	}
-	if through, err = with(url, r.Addr); err != nil {
-		return nil, "", errors.Join(err, r.Close())
+	if *url, err = with(*url, link.Addr); err != nil {
+		return nil, errors.Join(err, link.Close())
 	}
-	return r, through, nil
+	return link, nil
 }
 
 // follow gives all shops the plan for the next row. If no lock keeps the shops apart, the fault is

@@ -91,7 +91,7 @@ func (s store) judge(
 			f.Written = true
 		case e.Generation != item.Generation || e.SaleID != item.SaleID:
 			f.Refusal = refusedEnded
-		case used[e.Key]:
+		case e.Key != "" && used[e.Key]:
 			f.Refusal = refusedKey
 		case e.Quantity > left:
 			f.Refusal = refusedTooFew
@@ -102,7 +102,7 @@ func (s store) judge(
 			left -= e.Quantity
 			bought[e.Buyer] += e.Quantity
 			written[e.ID] = true // an order may have two entries
-			used[e.Key] = e.Key != ""
+			used[e.Key] = true
 		}
 	}
 	return fates, accepted, bought, nil

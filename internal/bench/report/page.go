@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"embed"
-	"encoding/json"
 	"io"
 	"io/fs"
 	"path"
@@ -28,9 +27,7 @@ func (r Report) WriteHTML(w io.Writer, s present.Style) error {
 	drawn := r.plots(s)
 	drawn.Words = s.Words(own)
 	style, script := page.File("uplot/uPlot.min.css", "style.css"), page.File("uplot/uPlot.iife.min.js")+own
-	data := r.view(s)
-	data["Plots"], data["Report"] = drawn, json.RawMessage(raw.Bytes())
-	return page.Write(w, s, style, script, data)
+	return page.Write(w, s, style, script, r.view(s, drawn, raw.Bytes()))
 }
 
 // UPlot returns the files of the plotting library and its licence by name, for other pages

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,8 +42,8 @@ type head struct {
 
 type setting struct{ Name, Value string }
 
-// view returns the parts of the page without its plots.
-func (r Report) view(s present.Style) map[string]any {
+// view returns the parts of the page: the given plots, the report as JSON, and the tables.
+func (r Report) view(s present.Style, drawn plots, raw json.RawMessage) map[string]any {
 	var tables []viewTable // one for each workload
 	for i, part := range r.Parts() {
 		if i == 0 || len(part.Rows) > 0 {
@@ -63,7 +64,7 @@ func (r Report) view(s present.Style) map[string]any {
 	return map[string]any{
 		"Wrong": !r.AsExpected(), "Headline": lines(r.Headline(s)), "Conclusion": lines(r.Conclusion(s)),
 		"Tables": tables, "Chaos": faults, "Items": items, "Settings": r.Manifest.settings(s),
-		"File": "oversell-" + r.Manifest.ID + ".json",
+		"File": "oversell-" + r.Manifest.ID + ".json", "Plots": drawn, "Report": raw,
 	}
 }
 

@@ -46,6 +46,13 @@ func ServeChaos(ctx context.Context, redisSpec, dbSpec string) (_ *ChaosServers,
 	if err := s.serveRedis(ctx, redisSpec); err != nil {
 		return nil, err
 	}
+	if s.admin, err = backend.DialRedis(ctx, s.RedisURL, 2); err != nil {
+		return nil, err
+	}
+	s.shutdown = append(s.shutdown, func() error {
+		_ = s.admin.Close() // a fault may have broken its connections
+		return nil
+	})
 	if err := s.serveDB(ctx, dbSpec); err != nil {
 		return nil, err
 	}
@@ -53,26 +60,22 @@ func ServeChaos(ctx context.Context, redisSpec, dbSpec string) (_ *ChaosServers,
 }
 
 func (s *ChaosServers) serveRedis(ctx context.Context, spec string) (err error) {
-	if spec == "local" {
-		// Acknowledged writes have reached the operating system, so a killed process loses nothing;
-		// only a crash of the machine would lose some.
-		if s.redis, err = local.StartRedis(ctx, "--appendonly", "yes", "--appendfsync", "no"); err != nil {
-			return err
-		}
-		s.shutdown = append(s.shutdown, s.redis.Close)
-		s.RedisURL = s.redis.URL
-	} else {
+	if spec != "local" {
 		started, err := backend.ServeRedis(ctx, spec)
 		if err != nil {
 			return err
 		}
 		s.shutdown = append(s.shutdown, started.Close)
 		s.RedisURL = started.URL
+		return nil
 	}
-	if s.admin, err = backend.DialRedis(ctx, s.RedisURL, 2); err != nil {
+	// Acknowledged writes have reached the operating system, so a killed process loses nothing; only
+	// a crash of the machine would lose some.
+	if s.redis, err = local.StartRedis(ctx, "--appendonly", "yes", "--appendfsync", "no"); err != nil {
 		return err
 	}
-	s.shutdown = append(s.shutdown, broken(s.admin.Close))
+	s.shutdown = append(s.shutdown, s.redis.Close)
+	s.RedisURL = s.redis.URL
 	return nil
 }
 
@@ -100,17 +103,11 @@ func (s *ChaosServers) serveDB(ctx context.Context, spec string) (err error) {
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
-	s.shutdown = append(s.shutdown, broken(pool.Close))
-	return nil
-}
-
-// broken returns a function that calls close and ignores its error, for connections that faults may
-// have broken.
-func broken(close func() error) func() error {
-	return func() error {
-		_ = close()
+	s.shutdown = append(s.shutdown, func() error {
+		_ = pool.Close() // a fault may have broken its connections
 		return nil
-	}
+	})
+	return nil
 }
 
 // Close stops the servers, even if faults have stopped or killed them.

@@ -52,11 +52,11 @@ type Config struct {
 	Cache      *cache.Reader
 	Strategies []Strategy
 	Absent     map[string]message.Message // by name: why this shop lacks a strategy
-	Default    string            // the strategy for requests that do not name one
-	ForReads   string            // the strategy for cached reads if Default cannot guard them
-	Instance   string            // unique among all instances
-	Token      string            // required for changes; "": not required
-	OneEach    bool              // buyers without the token get one unit, by the default strategy only
+	Default    string                     // the strategy for requests that do not name one
+	ForReads   string                     // the strategy for cached reads if Default cannot guard them
+	Instance   string                     // unique among all instances
+	Token      string                     // required for changes; "": not required
+	OneEach    bool                       // buyers without the token get one unit, by the default strategy only
 	Logger     *slog.Logger
 
 	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are its stages,

@@ -24,6 +24,7 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-strategies v66", `"v66" (did you mean v6_watchdog?)`},
 		{"-strategy none", "there is no flag -strategy; did you mean -strategies?"},
 		{"-ttl 5", "-ttl 5 has no unit: write 5s"},
+		{"-stock many", `-stock "many" is not a number`},
 		{"-conditions clam", "did you mean calm?"},
 		{"-redis localhost:1 -strategies none", "unreachable"},
 		{"-workload deduct -strategies h3_claim",

@@ -55,6 +55,8 @@ func explain(fs *flag.FlagSet, err error) error {
 			return fmt.Errorf("-%s %s has no unit: write %ss for seconds", m[2], m[1], m[1])
 		}
 		return fmt.Errorf("-%s %q is not a time, such as 500ms, 5s or 1m", m[2], m[1])
+	} else if m != nil {
+		return fmt.Errorf("-%s %q is not a number", m[2], m[1])
 	}
 	return fmt.Errorf("%s (-h all shows what is allowed)", text)
 }

@@ -113,7 +113,8 @@ func (p program) search(ctx context.Context, o options) (asExpected bool, err er
 	budget := search.OneOfEach
 	fmt.Fprintf(p.stdout, style.Say("%d buyers, %s; budget of a schedule: time passes, "+
 		"%d freeze, %d kill, %d lost reply; lease %v")+"\n",
-		s.buyers, style.Count(lab.Units(s.buyers), "unit"), budget.Freezes, budget.Kills, budget.Losses, lab.ScheduleTTL)
+		s.buyers, style.Count(lab.Units(s.buyers), "unit"), budget.Freezes, budget.Kills, budget.Losses,
+		lab.ScheduleTTL)
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a search allocates a lot and keeps little of it
 	var found []search.Result
 	asExpected = true

@@ -103,7 +103,8 @@ func Subjects() []Subject {
 			About: "go-redsync/redsync on one server, with its default number of tries and no extension",
 			Lock:  lockOf(func(p *Process, key string) guard.Lock { return redsyncOf(p, key) }, thirdparty.ErrNotHeld)},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", HolderOnly: true,
-			Lock: lockOf(func(p *Process, key string) guard.Lock { return redislockOf(p, key) }, thirdparty.ErrNotHeld)},
+			Lock: lockOf(func(p *Process, key string) guard.Lock { return redislockOf(p, key) },
+				thirdparty.ErrNotHeld)},
 		{Name: "redsync_extended",
 			About: "redsync with as many tries as it takes, extended every third of the ttl by a goroutine of its " +
 				"user",

@@ -71,7 +71,8 @@ func TestTranslate(t *testing.T) {
 func TestMap(t *testing.T) {
 	key := func(text string) string { return strings.ReplaceAll(text, "oversell:x", "stock") }
 	said := message.Newf("A bought nothing: %s", message.Newf("%s has %d of %d units", "oversell:x", 0, 1)).Map(key)
-	if said.String() != "A bought nothing: stock has 0 of 1 units" || said.Translate(told) != "A 什么也没买到：1 件里 stock 有 0 件" {
+	english, chinese := "A bought nothing: stock has 0 of 1 units", "A 什么也没买到：1 件里 stock 有 0 件"
+	if said.String() != english || said.Translate(told) != chinese {
 		t.Errorf("%q is told as %q", said, said.Translate(told))
 	}
 	if got := message.Text("no oversell:x").Map(key).String(); got != "no stock" {

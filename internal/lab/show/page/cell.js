@@ -87,7 +87,9 @@ function showKeys(cell, row) {
 function standing(cell, row) {
   const who = (row.believe ?? []).map((actor) => cell.actors[actor]).join(say(" and ")) || say("nobody");
   if (!cell.lock) return row.believe ? say("Actors that believe they hold the lock: {who}.", { who }) : "";
-  if (!row.holder) return say("Redis has not been asked yet who holds the lock. Actors that believe they hold it: {who}.", { who });
+  if (!row.holder) {
+    return say("Redis has not been asked yet who holds the lock. Actors that believe they hold it: {who}.", { who });
+  }
   const left = row.ttl == null
     ? (row.left ? say(", with no lease") : "")
     : say(", {left} {unit} left", { left: row.left, unit: cell.unit });

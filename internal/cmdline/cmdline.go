@@ -50,27 +50,30 @@ func explain(fs *flag.FlagSet, err error) error {
 		}
 		return fmt.Errorf("there is no flag -%s (-h all shows all)", name)
 	}
-	if m := badValue.FindStringSubmatch(text); m != nil && isTime(fs.Lookup(m[2])) {
-		if _, err := strconv.ParseFloat(m[1], 64); err == nil {
-			return fmt.Errorf("-%s %s has no unit: write %ss for seconds", m[2], m[1], m[1])
+	if m := badValue.FindStringSubmatch(text); m != nil {
+		switch valueOf(fs, m[2]).(type) {
+		case time.Duration:
+			if _, err := strconv.ParseFloat(m[1], 64); err == nil {
+				return fmt.Errorf("-%s %s has no unit: write %ss for seconds", m[2], m[1], m[1])
+			}
+			return fmt.Errorf("-%s %q is not a time, such as 500ms, 5s or 1m", m[2], m[1])
+		case uint64:
+			return fmt.Errorf("-%s %q is not a whole number, 0 or more", m[2], m[1])
+		case int, int64:
+			return fmt.Errorf("-%s %q is not a whole number", m[2], m[1])
 		}
-		return fmt.Errorf("-%s %q is not a time, such as 500ms, 5s or 1m", m[2], m[1])
-	} else if m != nil {
-		return fmt.Errorf("-%s %q is not a number", m[2], m[1])
 	}
 	return fmt.Errorf("%s (-h all shows what is allowed)", text)
 }
 
-func isTime(f *flag.Flag) bool {
-	if f == nil {
-		return false
+// valueOf returns the value of a flag, or nil if it is not of a type of package flag.
+func valueOf(fs *flag.FlagSet, name string) any {
+	if f := fs.Lookup(name); f != nil {
+		if value, ok := f.Value.(flag.Getter); ok {
+			return value.Get()
+		}
 	}
-	value, ok := f.Value.(flag.Getter)
-	if !ok {
-		return false
-	}
-	_, ok = value.Get().(time.Duration)
-	return ok
+	return nil
 }
 
 // Names returns the names of all flags, sorted.

@@ -445,7 +445,7 @@ func (c Config) checkFiles() error {
 	need := uint64(connections + c.filesBeside())
 	if limit, ok := openFilesLimit(); ok && limit < need {
 		return Invalid("%d "+what+" need %d open files, and the limit is %d; raise it with `ulimit -n %d`, "+
-			"or use fewer %s", connections, need, limit, need, less)
+			"or use fewer %s", connections, need, limit, need, message.Text(less))
 	}
 	return nil
 }

@@ -175,10 +175,15 @@ func Errorf(format string, args ...any) error {
 }
 
 // Of returns the text of an error as a Message. It has the error's format and arguments if Errorf
-// made the error, and not another that wraps it.
+// made the error, and not another that wraps it, except for errors.Join with no second error.
 func Of(err error) Message {
-	if f, ok := err.(*failure); ok {
-		return Newf(f.format, f.args...)
+	switch e := err.(type) {
+	case *failure:
+		return Newf(e.format, e.args...)
+	case interface{ Unwrap() []error }:
+		if all := e.Unwrap(); len(all) == 1 && all[0].Error() == err.Error() {
+			return Of(all[0])
+		}
 	}
 	return Text(err.Error())
 }

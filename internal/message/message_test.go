@@ -89,6 +89,9 @@ func TestErrorf(t *testing.T) {
 	if got := message.Of(err).Translate(told); got != "A 什么也没买到：售罄" {
 		t.Errorf("it is told as %q", got)
 	}
+	if got := message.Of(errors.Join(err, nil)).Translate(told); got != "A 什么也没买到：售罄" {
+		t.Errorf("joined with nothing, it is told as %q", got)
+	}
 	wrapped := fmt.Errorf("playing: %w", err)
 	if got := message.Of(wrapped).Translate(told); got != wrapped.Error() {
 		t.Errorf("wrapped, it is told as %q", got)

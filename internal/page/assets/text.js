@@ -58,7 +58,7 @@ export const called = (anomaly) => [titleOf(anomaly), anomaly].filter(Boolean).j
  * told returns the translation of an English sentence of the shop, or the sentence if it has none. A sentence with
  * arguments also comes as a message: a list of its format and arguments, some of which may be messages.
  */
-export const told = (english, message) => Array.isArray(message) ? filledIn(message)
+export const told = (english, message) => Array.isArray(message) && message.length > 0 ? filledIn(message)
   : Object.hasOwn(sentences ?? {}, english) ? sentences[english] : english;
 
 function filledIn([format, ...args]) {

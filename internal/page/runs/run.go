@@ -124,14 +124,6 @@ func (m *Manager) told(r *run, err error) message.Message {
 	return message.Of(err)
 }
 
-// alsoFailed joins two errors if there are two: message.Of knows only an error that is not joined.
-func alsoFailed(err, closing error) error {
-	if closing == nil {
-		return err
-	}
-	return errors.Join(err, closing)
-}
-
 // bench opens the backends of a run, and the lock servers that its strategies need, and runs the bench.
 func (m *Manager) bench(ctx context.Context, r *run) (err error) {
 	cfg, needs := r.cfg, catalog.Strategies().Needs(r.Settings.Strategies)
@@ -143,13 +135,13 @@ func (m *Manager) bench(ctx context.Context, r *run) (err error) {
 		if own.Servers, err = lockservers.New(ctx, specs, needs...); err != nil {
 			return err
 		}
-		defer func() { err = alsoFailed(err, own.Servers.Close()) }()
+		defer func() { err = errors.Join(err, own.Servers.Close()) }()
 	}
 	servers, err := backend.Serve(ctx, own.RedisURL, own.DBURL)
 	if err != nil {
 		return err
 	}
-	defer func() { err = alsoFailed(err, servers.Close()) }()
+	defer func() { err = errors.Join(err, servers.Close()) }()
 	addresses, names, err := own.Servers.Open(ctx, needs...)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"regexp"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ var verb = regexp.MustCompile(`%[.\d]*(?:\[(\d+)\])?[a-z]|%%`)
 // argument is translated with the sentence if it is a Message, or an error that has one (see Of).
 func Newf(format string, args ...any) Message {
 	m := Message{english: fmt.Sprintf(format, args...), format: format}
-	for _, v := range verb.FindAllString(format, -1) {
+	for v := range verbs(format) { // without a regular expression: each refusal of a sale has a Message
 		if v == "%%" || len(m.args) == len(args) {
 			continue
 		}
@@ -42,6 +43,20 @@ func Newf(format string, args ...any) Message {
 		}
 	}
 	return m
+}
+
+// verbs yields the verbs of a format that gives no numbers of arguments.
+func verbs(format string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for {
+			_, rest, found := strings.Cut(format, "%")
+			end := strings.IndexFunc(rest, func(r rune) bool { return r >= 'a' && r <= 'z' || r == '%' })
+			if !found || end < 0 || !yield("%"+rest[:end+1]) {
+				return
+			}
+			format = rest[end+1:]
+		}
+	}
 }
 
 // Text makes a sentence without arguments.

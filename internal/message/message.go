@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -21,16 +19,12 @@ type Message struct {
 	args    []any // strings, and the Messages among the arguments
 }
 
-// verb matches a verb of fmt, such as %d or %.1f. In a translation the number of the argument may
-// precede its letter, as in %.1[2]f.
-var verb = regexp.MustCompile(`%[.\d]*(?:\[(\d+)\])?[a-z]|%%`)
-
 // Newf makes a sentence, as fmt.Sprintf does. The format uses each argument once, in order. An
 // argument is translated with the sentence if it is a Message, or an error that has one (see Of).
 func Newf(format string, args ...any) Message {
 	m := Message{english: fmt.Sprintf(format, args...), format: format}
-	for v := range verbs(format) { // without a regular expression: each refusal of a sale has a Message
-		if v == "%%" || len(m.args) == len(args) {
+	for _, verb, rest := cut(format); verb != ""; _, verb, rest = cut(rest) {
+		if verb == "%%" || len(m.args) == len(args) {
 			continue
 		}
 		switch arg := args[len(m.args)].(type) {
@@ -39,24 +33,22 @@ func Newf(format string, args ...any) Message {
 		case error:
 			m.args = append(m.args, Of(arg))
 		default:
-			m.args = append(m.args, fmt.Sprintf(v, arg))
+			m.args = append(m.args, fmt.Sprintf(verb, arg))
 		}
 	}
 	return m
 }
 
-// verbs yields the verbs of a format that gives no numbers of arguments.
-func verbs(format string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for {
-			_, rest, found := strings.Cut(format, "%")
-			end := strings.IndexFunc(rest, func(r rune) bool { return r >= 'a' && r <= 'z' || r == '%' })
-			if !found || end < 0 || !yield("%"+rest[:end+1]) {
-				return
-			}
-			format = rest[end+1:]
-		}
+// cut returns the text of a format before its first verb, the verb, and the rest. The verb, such as %d
+// or %.1f, is "" if there is none. In a translation the number of the argument may precede its
+// letter, as in %.1[2]f. There is no regular expression, because each refusal of a sale has a Message.
+func cut(format string) (before, verb, rest string) {
+	before, after, found := strings.Cut(format, "%")
+	end := strings.IndexFunc(after, func(r rune) bool { return r >= 'a' && r <= 'z' || r == '%' })
+	if !found || end < 0 {
+		return format, "", ""
 	}
+	return before, "%" + after[:end+1], after[end+1:]
 }
 
 // Text makes a sentence without arguments.
@@ -89,23 +81,40 @@ func (m Message) Translate(told func(format string) string) string {
 	if m.IsZero() {
 		return told(m.english)
 	}
-	next := 0
-	return verb.ReplaceAllStringFunc(told(m.format), func(v string) string {
-		if v == "%%" {
-			return "%"
+	var text strings.Builder
+	next := 0 // the index of the next argument
+	for rest := told(m.format); ; {
+		before, verb, after := cut(rest)
+		text.WriteString(before)
+		if rest = after; verb == "" {
+			return text.String()
 		}
-		if n := verb.FindStringSubmatch(v)[1]; n != "" {
-			next, _ = strconv.Atoi(n) // it has only digits
-			next--
+		if verb == "%%" {
+			text.WriteByte('%')
+			continue
 		}
-		if next++; next < 1 || next > len(m.args) {
-			return v
+		if _, number, found := strings.Cut(verb, "["); found {
+			next, _ = strconv.Atoi(strings.Split(number, "]")[0])
+			next-- // numbers begin with 1
 		}
-		if inner, ok := m.args[next-1].(Message); ok {
-			return inner.Translate(told)
+		switch arg := m.arg(next).(type) {
+		case Message:
+			text.WriteString(arg.Translate(told))
+		case string:
+			text.WriteString(arg)
+		default:
+			text.WriteString(verb)
 		}
-		return fmt.Sprint(m.args[next-1])
-	})
+		next++
+	}
+}
+
+// arg returns an argument, or nil if there is none with this index.
+func (m Message) arg(i int) any {
+	if i < 0 || i >= len(m.args) {
+		return nil
+	}
+	return m.args[i]
 }
 
 // Map returns the sentence with the result of change for each of its arguments, or, if it has none,

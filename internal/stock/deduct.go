@@ -185,7 +185,9 @@ func (p *purchase) buy(ctx, wait context.Context) error {
 	begun, tries := time.Now(), len(p.res.Spans)
 	entry := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
 	p.res.Lock, err = p.Guard.Do(wait, p.at, entry, p.section)
-	p.recordGuard(begun, p.res.Spans[tries:], err)
+	if steps != nil {
+		p.recordGuard(begun, p.res.Spans[tries:], err)
+	}
 	if !p.at.inRedis() && errors.Is(err, errUnsure) {
 		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
 	}

@@ -331,7 +331,11 @@ func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 }
 
 func (b *batched) recordSteps(asked, began time.Time) {
-	steps, ended := b.req.Steps, time.Now()
+	steps := b.req.Steps
+	if steps == nil {
+		return
+	}
+	ended := time.Now()
 	steps.Add(StepWait, figures.Span{From: asked, To: began}, nil)
 	if b.taken.IsZero() {
 		steps.Add(StepTake, figures.Span{From: began, To: ended}, b.err)

@@ -328,20 +328,17 @@ func (g *game) alive() bool {
 }
 
 func (g *game) verdict(st State) Judgment {
-	said := message.Newf("units sold: %d of %d", st.Sale.Sold, st.Sale.Initial)
-	more := func(next message.Message) { said = message.Newf("%s; %s", said, next) }
+	all := []message.Message{message.Newf("units sold: %d of %d", st.Sale.Sold, st.Sale.Initial)}
 	if st.Sale.Over > 0 {
-		for _, said := range lostUpdates(st) {
-			more(said)
-		}
+		all = append(all, lostUpdates(st)...)
 	}
 	for _, f := range st.Findings {
 		if f.Kind == ForeignDelete || f.Kind == SelfWait {
-			more(f.Message)
+			all = append(all, f.Message)
 		}
 	}
 	if st.Sale.Missing > 0 && !g.alive() {
-		more(message.Newf("the stock is down by %d more, for which there is no order", st.Sale.Missing))
+		all = append(all, message.Newf("the stock is down by %d more, for which there is no order", st.Sale.Missing))
 	}
 	outcome := Over
 	switch {
@@ -350,6 +347,7 @@ func (g *game) verdict(st State) Judgment {
 	case g.alive():
 		outcome = Open
 	}
+	said := message.Join("%s; %s", all...)
 	return Judgment{outcome, said.String(), said}
 }
 

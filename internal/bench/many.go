@@ -244,9 +244,9 @@ func (r *run) sale(o outcome, item int) (report.Audit, report.Item) {
 	return a, i
 }
 
-// unexplained describes an item with a drift that the killed process cannot have caused. The message
-// is empty if there is none. Each buyer whose connection ended with that process may have taken a
-// unit without an order. If the strategy locks, this applies to at most one buyer for each item, and
+// unexplained returns a sentence about an item with a drift that the killed process cannot have
+// caused, or an empty one. Each buyer whose connection ended with that process may have taken a unit
+// without an order. If the strategy locks, this applies to at most one buyer for each item, and
 // to none for the first item, whose holder was killed before it took anything.
 func (r *run) unexplained(o outcome, locked bool) message.Message {
 	for item := range o.audits {

@@ -437,8 +437,7 @@ func PlayFor(sc Schedule, goal Goal) (State, error) {
 			said = message.Text("nobody can take this lock any more: it never expires")
 		}
 		st.Findings = append(st.Findings, Finding{st.Now, Unserved, waiting[0], said.String(), said})
-		st.Trace = append(st.Trace,
-			Event{At: st.Now, Actor: waiting[0], Kind: Break, Text: said.String(), Message: said})
+		st.Trace = append(st.Trace, newEvent(st.Now, waiting[0], Break, said))
 	}
 	return st, nil
 }

@@ -150,6 +150,10 @@ type Event struct {
 	LeftOut bool `json:"left_out,omitempty"`
 }
 
+func newEvent(at float64, actor string, kind Kind, said message.Message) Event {
+	return Event{At: at, Actor: actor, Kind: kind, Text: said.String(), Message: said}
+}
+
 // Unexpected returns the cells that do not have the recorded outcome.
 func (r Report) Unexpected() []Cell {
 	return slices.DeleteFunc(slices.Clone(r.Cells), Cell.AsExpected)

@@ -35,11 +35,11 @@ func (t *trace) moment(at float64) time.Time {
 
 // add appends an event that happens now.
 func (t *trace) add(actor string, kind Kind, said message.Message) *Event {
-	e := &Event{At: t.ms(), Actor: actor, Kind: kind, Text: said.String(), Message: said}
+	e := newEvent(t.ms(), actor, kind, said)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.entries = append(t.entries, e)
-	return e
+	t.entries = append(t.entries, &e)
+	return &e
 }
 
 // overlap records that the actor has the lock while others have it. The trace shows the overlap
@@ -48,7 +48,8 @@ func (t *trace) overlap(actor string, others []string) {
 	said := message.Newf("%s has the lock, and %s too", actor, list(others))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.held = append(t.held, &Event{At: t.ms(), Actor: actor, Kind: Break, Text: said.String(), Message: said})
+	e := newEvent(t.ms(), actor, Break, said)
+	t.held = append(t.held, &e)
 }
 
 // judge adds the overlaps to the trace, because they decide the outcome of the cell.
@@ -132,8 +133,9 @@ func (t *trace) events() []Event {
 		out = append(out, *e)
 	}
 	if t.left > 0 {
-		said := message.Newf("%d more commands, not shown", t.left)
-		out = append(out, Event{At: t.ms(), Kind: Note, Text: said.String(), Message: said, LeftOut: true})
+		rest := newEvent(t.ms(), "", Note, message.Newf("%d more commands, not shown", t.left))
+		rest.LeftOut = true
+		out = append(out, rest)
 	}
 	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	if len(out) > 0 && len(t.there) > 0 {

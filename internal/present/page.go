@@ -2,6 +2,7 @@ package present
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
@@ -17,14 +18,21 @@ type Page struct {
 	files    fs.FS
 }
 
-// NewPage returns the page whose template is dir/page.html. In the template, the function t
-// translates a text, and tf translates a format.
+// head is the beginning of each page, up to the end of its head.
+//
+//go:embed head.html
+var head string
+
+// NewPage returns the page whose template is dir/page.html. That template defines "title", and begins
+// with the template "head". In it, the function t translates a text, and tf translates a format.
 func NewPage(files fs.FS, dir string) Page {
 	files, err := fs.Sub(files, dir)
 	if err != nil {
 		panic(err) // the folder is embedded, as are its files
 	}
-	return Page{template.Must(template.New("page.html").Funcs(functions(Style{})).ParseFS(files, "page.html")), files}
+	page := template.New("page.html").Funcs(functions(Style{}))
+	template.Must(page.New("head").Parse(head))
+	return Page{template.Must(page.ParseFS(files, "page.html")), files}
 }
 
 func functions(s Style) template.FuncMap { return template.FuncMap{"t": s.Say, "tf": s.Sayf} }

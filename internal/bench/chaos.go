@@ -130,11 +130,11 @@ const (
 )
 
 // buy sends the request of one buyer, with an idempotency key. It retries at the next shop, after a
-// growing random backoff or after Retry-After, until there is a final reply. All attempts together
-// count as one request.
+// growing random backoff or after Retry-After, until there is a final reply or the buyer has lost
+// patience, which cuts off no attempt that has begun. All attempts together count as one request.
 func (c *chaosRow) buy(ctx context.Context, n int, due time.Time, _ time.Duration) (r reply) {
 	rng := rand.New(rand.NewPCG(c.cfg.Seed, uint64(n)))
-	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	patient, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	shops, cutOff := len(c.shops.Members()), false
 	for shop, pause := n, firstBackoff; ; shop, pause = shop+1, min(2*pause, maxBackoff) {
@@ -142,7 +142,7 @@ func (c *chaosRow) buy(ctx context.Context, n int, due time.Time, _ time.Duratio
 		var after time.Duration
 		r, again, after = c.attempt(ctx, n, shop%shops)
 		cutOff = cutOff || r.CutOff
-		if !again || guard.Sleep(ctx, max(after, time.Duration(rng.Int64N(int64(pause))))) != nil {
+		if !again || guard.Sleep(patient, max(after, time.Duration(rng.Int64N(int64(pause))))) != nil {
 			break
 		}
 		c.repeated.Add(1)

@@ -58,10 +58,12 @@ func TestLocalZooKeeper(t *testing.T) {
 	backendtest.EmptyTempDir(t)
 	server, err := ServeZooKeeper(t.Context(), "local")
 	backendtest.Must(t, err)
+	defer func() { _ = server.Close() }() // after a failure; twice does no harm
 	for _, c := range []struct{ ask, want time.Duration }{
 		{5 * time.Second, 5 * time.Second},
-		{200 * time.Millisecond, time.Second}, // the server's shortest session timeout
-		{time.Hour, time.Minute},              // and the longest
+		// The server's shortest session timeout. The client allows two thirds of its own for the reply.
+		{900 * time.Millisecond, time.Second},
+		{time.Hour, time.Minute}, // and the longest
 	} {
 		conn, err := DialZooKeeper(t.Context(), server.Addresses, c.ask)
 		backendtest.Must(t, err)
@@ -189,7 +191,7 @@ func inTime(t *testing.T, dial func() error) {
 	if !errors.Is(err, backend.ErrUnreachable) {
 		t.Errorf("%v; want %v", err, backend.ErrUnreachable)
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > 10*dialTimeout { // much more, because a busy machine is slow
 		t.Errorf("told after %v", took)
 	}
 }

@@ -60,7 +60,17 @@ func ServeZooKeeper(ctx context.Context, spec string) (*Server, error) {
 				"-cp", classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", filepath.Join(dir, zkConfigFile),
 			}
 		},
-		Ready:   isOK,
+		Ready: func(c net.Conn) error {
+			if err := isOK(c); err != nil {
+				return err
+			}
+			// On a busy machine, the first session takes a new Java process seconds.
+			first, err := DialZooKeeper(ctx, []string{c.RemoteAddr().String()}, startTimeout)
+			if err == nil {
+				first.Close()
+			}
+			return err
+		},
 		OnPort:  true,
 		Timeout: startTimeout,
 	})

@@ -8,9 +8,10 @@ package local
 
 import (
 	"context"
-	"crypto/rand"
+	crypto "crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -320,14 +321,21 @@ func tempDir(inMemory bool) (string, error) {
 	return dir, nil
 }
 
-// FreePort returns an unused TCP port of the loopback interface. It does not reserve the port.
+// FreePort returns an unused TCP port of the loopback interface, below those that systems give to
+// clients and to listeners on port 0: otherwise one of them might have the port of a server that is
+// killed before the server is restarted. FreePort does not reserve the port.
 func FreePort() (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	const lowest, ports, tries = 10_000, 20_000, 100
+	var last error
+	for range tries {
+		port := lowest + rand.IntN(ports)
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+		last = err
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("find a free port: %w", last)
 }
 
 // portTaken reports whether the server's log shows that it died because another
@@ -360,7 +368,7 @@ func lastLines(log string) string {
 
 // newSecret returns a random password. It needs no escaping in a URL, in SQL or in a
 // configuration file.
-func newSecret() string { return rand.Text() }
+func newSecret() string { return crypto.Text() }
 
 // writeSecret writes a file in the folder dir that no other user can read. Servers get their
 // passwords from such a file, because all users can see command lines.

@@ -111,7 +111,7 @@ func TestFaultsAreAsTheCatalogSays(t *testing.T) {
 func TestPairsOfKeysMakeOneOrder(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
-	cfg.Requests, cfg.Stock, cfg.Keys = 200, 1000, bench.PairedKeys
+	cfg.Requests, cfg.Stock, cfg.Keys, cfg.Wait = 200, 1000, bench.PairedKeys, time.Minute
 	cfg.Strategies = []string{"none", "v6_watchdog"}
 	for name, row := range run(t, cfg) {
 		if row.Sold != 100 || row.Duplicates != 0 || row.Served != 200 {

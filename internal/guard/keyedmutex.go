@@ -29,11 +29,8 @@ type KeyHold struct {
 
 // Lock waits for the mutex of the key. If ctx ends first, Lock returns the cause.
 func (m *KeyedMutex) Lock(ctx context.Context, key string) (*KeyHold, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	h := m.join(key)
-	if err := h.entry.held.Acquire(ctx, 1); err != nil {
+	if h.entry.held.Acquire(ctx, 1) != nil {
 		h.leave()
 		return nil, context.Cause(ctx)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/semaphore"
 
 	"oversell/internal/guard"
 )
@@ -48,7 +49,7 @@ var errConflict = errors.New("the stock has changed")
 // Optimistic returns a Guard that needs no lock: it watches the stock, and Redis refuses the write
 // if the stock has changed since it was read. The loser sleeps and repeats the whole section.
 func Optimistic(rdb redis.UniversalClient) Guard {
-	return &repeated{slots: make(Slots, maxAttempts),
+	return &repeated{slots: semaphore.NewWeighted(maxAttempts),
 		once: func(ctx, _ context.Context, at Location, section Section) error {
 			return rdb.Watch(ctx, func(tx *redis.Tx) error {
 				return section(ctx, watchedCounter{plainCounter{tx, at.Key}, tx})
@@ -66,17 +67,13 @@ const (
 
 // repeated is a Guard that runs the whole section again after a conflict.
 type repeated struct {
-	slots    Slots
-	unusable error             // returned by every Do if the database lacks what the guard needs
-	inTurn   *guard.KeyedMutex // lets this process's buyers of a sale try one at a time; nil: they may all try at once
+	slots    *semaphore.Weighted // limits the concurrent attempts in this process; guards may share it
+	unusable error               // returned by every Do if the database lacks what the guard needs
+	inTurn   *guard.KeyedMutex   // lets this process's buyers of a sale try one at a time; nil: all may try at once
 	// once runs the section once, waiting for a lock until wait ends if it needs one. It returns
 	// errConflict if another section was faster.
 	once func(ctx, wait context.Context, at Location, section Section) error
 }
-
-// Slots limits the concurrent attempts in this process to its capacity. Several guards may share
-// it.
-type Slots chan struct{}
 
 // Do repeats the section until its write goes through or the wait ends.
 func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section Section) (guard.Stats, error) {
@@ -118,15 +115,10 @@ func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section S
 
 // try waits for a slot and makes one attempt. It reports whether it got a slot.
 func (r *repeated) try(wait context.Context, at Location, section Section) (bool, error) {
-	if wait.Err() != nil {
+	if r.slots.Acquire(wait, 1) != nil {
 		return false, context.Cause(wait)
 	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-wait.Done():
-		return false, context.Cause(wait)
-	}
+	defer r.slots.Release(1)
 	// When wait ends, only waiting stops: a section that has begun is finished.
 	return true, r.once(context.WithoutCancel(wait), wait, at, section)
 }

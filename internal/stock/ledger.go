@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/semaphore"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
@@ -200,7 +201,7 @@ const maxConditional = 16
 // checks the stock: UPDATE … SET remaining = remaining - n WHERE remaining >= n. The database runs
 // such statements on a row one at a time.
 func Conditional(db *gorm.DB) Guard {
-	return &repeated{slots: make(Slots, maxConditional),
+	return &repeated{slots: semaphore.NewWeighted(maxConditional),
 		once: func(ctx, _ context.Context, at Location, section Section) error {
 			return section(ctx, conditional{ledger{store: store{db}, at: at}})
 		}}
@@ -224,7 +225,7 @@ func (e tooFewError) Unwrap() error { return ErrSoldOut }
 // increments a version, and is refused if the version has changed since it was read. The loser
 // sleeps and repeats the whole section.
 func Versioned(db *gorm.DB) Guard {
-	return &repeated{slots: make(Slots, maxAttempts),
+	return &repeated{slots: semaphore.NewWeighted(maxAttempts),
 		once: func(ctx, _ context.Context, at Location, section Section) error {
 			return section(ctx, &versioned{ledger: ledger{store: store{db}, at: at}})
 		}}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -154,9 +155,9 @@ const UnitsInPool = 200
 // A buyer that finds all units locked gives up its slot and tries again later, so that buyers of
 // other items get a turn.
 func Units(db *gorm.DB, size int64) Guard {
-	shared := &pools{size: size, filling: make(Slots, maxFillings)}
+	shared := &pools{size: size, filling: semaphore.NewWeighted(maxFillings)}
 	unusable := needsMySQL(db, "SELECT … FOR UPDATE SKIP LOCKED")
-	return &repeated{slots: make(Slots, maxConditional), unusable: unusable,
+	return &repeated{slots: semaphore.NewWeighted(maxConditional), unusable: unusable,
 		once: func(ctx, _ context.Context, at Location, section Section) error {
 			return section(ctx, pooled{ledger{store: store{db}, at: at}, shared})
 		}}
@@ -170,7 +171,7 @@ const maxFillings = 8
 type pools struct {
 	size    int64
 	fills   singleflight.Group // buyers of an item that find too few rows share a filling
-	filling Slots
+	filling *semaphore.Weighted
 }
 
 // pooled takes units from the pool, regardless of what Get has read.
@@ -259,13 +260,11 @@ func (p pooled) fill(ctx context.Context, pool Pool, n int64) (enough bool, err 
 func (p pooled) fillOnce(ctx context.Context, pool Pool, size, n int64) (f filling, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	select {
-	case p.filling <- struct{}{}:
-		defer func() { <-p.filling }()
-	case <-ctx.Done():
+	if p.filling.Acquire(ctx, 1) != nil {
 		return filling{}, fmt.Errorf("filling the pool of %s: others are being filled: %w",
 			pool.SKU, context.Cause(ctx))
 	}
+	defer p.filling.Release(1)
 	err = p.on().changeWithin(ctx, func(tx store) error {
 		f, err = p.fillIn(tx.db, pool, size, n)
 		return err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/semaphore"
 	"gorm.io/gorm"
 
 	"oversell/internal/guard"
@@ -23,8 +24,8 @@ import (
 //
 // The buyers of this process wait for the row one at a time. A statement whose caller has left goes
 // on waiting at the server, so buyers that come and give up would use up the connections.
-func RowLocked(db *gorm.DB, s Slots) Guard {
-	return &repeated{slots: s, unusable: needsMySQL(db, "SELECT … FOR UPDATE"), inTurn: new(guard.KeyedMutex),
+func RowLocked(db *gorm.DB, slots *semaphore.Weighted) Guard {
+	return &repeated{slots: slots, unusable: needsMySQL(db, "SELECT … FOR UPDATE"), inTurn: new(guard.KeyedMutex),
 		once: func(ctx, wait context.Context, at Location, section Section) error {
 			r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
 			err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
@@ -92,8 +93,8 @@ func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 // In a cluster such as Galera each server has its own locks.
 //
 // The buyers of this process wait for the lock one at a time; see RowLocked.
-func NameLocked(db *gorm.DB, s Slots) Guard {
-	return &repeated{slots: s, unusable: needsMySQL(db, "GET_LOCK"), inTurn: new(guard.KeyedMutex),
+func NameLocked(db *gorm.DB, slots *semaphore.Weighted) Guard {
+	return &repeated{slots: slots, unusable: needsMySQL(db, "GET_LOCK"), inTurn: new(guard.KeyedMutex),
 		once: func(ctx, wait context.Context, at Location, section Section) error {
 			return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
 				// The name is unique for each sale of an item. Servers allow 64 characters.
@@ -158,11 +159,11 @@ func abandon(conn *gorm.DB) error {
 
 // HalfOfPool returns slots for half of the connections in the pool. Holders and waiters use these;
 // the other half is for reading items and writing orders.
-func HalfOfPool(db *gorm.DB) Slots {
+func HalfOfPool(db *gorm.DB) *semaphore.Weighted {
 	const unlimited = 16
 	n := unlimited
 	if pool, err := db.DB(); err == nil && pool.Stats().MaxOpenConnections > 0 {
 		n = max(1, pool.Stats().MaxOpenConnections/2)
 	}
-	return make(Slots, n)
+	return semaphore.NewWeighted(int64(n))
 }

@@ -33,18 +33,21 @@ type Config struct {
 	Guards   map[string]guard.Guard // by strategy name
 	Instance string                 // names this instance in the counts of loads
 	Wait     time.Duration          // longest wait for a guard; 0 means 10 s
-	TTL      time.Duration          // the ttl of a stored value; 0 means 5 min
-	EmptyTTL time.Duration          // the ttl of the marker for a value that does not exist; 0 means 10 s
-
-	// MaxEmpty limits how many missing values may leave keys in Redis within EmptyTTL; 0 means
-	// 1,000. A read of any other missing value asks the source, and leaves nothing in Redis.
-	MaxEmpty int
 
 	// Work is called before each load, to make loading more expensive. The function that it
 	// returns, if any, is called after the value was stored, while the guard is still held. If Work
 	// is nil, nothing is called.
 	Work func(ctx context.Context, key string) (after func(), err error)
 }
+
+const (
+	valueTTL = 5 * time.Minute  // the ttl of a stored value
+	emptyTTL = 10 * time.Second // the ttl of the marker for a value that does not exist
+
+	// maxEmpty limits how many missing values may leave keys in Redis within emptyTTL. A read of any
+	// other missing value asks the source, and leaves nothing in Redis.
+	maxEmpty = 1000
+)
 
 // Reader reads through the cache. It is safe for concurrent use.
 type Reader struct {
@@ -57,13 +60,10 @@ type Reader struct {
 // New returns a Reader. The caller must call Close.
 func New(cfg Config) *Reader {
 	cfg.Wait = cmp.Or(cfg.Wait, 10*time.Second)
-	cfg.TTL = cmp.Or(cfg.TTL, 5*time.Minute)
-	cfg.EmptyTTL = cmp.Or(cfg.EmptyTTL, 10*time.Second)
-	cfg.MaxEmpty = cmp.Or(cfg.MaxEmpty, 1000)
 	if cfg.Work == nil {
 		cfg.Work = func(context.Context, string) (func(), error) { return nil, nil }
 	}
-	r := &Reader{cfg: cfg, misses: &misses{limit: cfg.MaxEmpty, stay: cfg.EmptyTTL}}
+	r := &Reader{cfg: cfg, misses: &misses{limit: maxEmpty}}
 	r.waiters = broadcast.New(r.filled)
 	return r
 }
@@ -308,11 +308,10 @@ func (r *Reader) Loads(ctx context.Context, key string) (map[string]int64, error
 
 // misses limits what reads of missing values store in Redis. Anybody can make up keys, and each of
 // them costs Redis a marker and, with some locks, further keys. So at most limit keys may store
-// something: those read in the current or the previous period. A period lasts at least stay, so a
+// something: those read in the current or the previous period. A period lasts at least emptyTTL, so a
 // key's marker has expired when the key is forgotten. It is safe for concurrent use.
 type misses struct {
 	limit int
-	stay  time.Duration
 
 	mu          sync.Mutex
 	turned      time.Time
@@ -324,8 +323,8 @@ type misses struct {
 func (m *misses) enter(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if passed := time.Since(m.turned); passed >= m.stay {
-		if m.older = m.keys; passed >= 2*m.stay {
+	if passed := time.Since(m.turned); passed >= emptyTTL {
+		if m.older = m.keys; passed >= 2*emptyTTL {
 			m.older = nil
 		}
 		m.keys, m.turned = make(map[string]bool), time.Now()

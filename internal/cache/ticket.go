@@ -55,7 +55,7 @@ func (r *Reader) begin(ctx context.Context, key string) (ticket string, err erro
 func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) error {
 	k := keys{key}
 	err := storeScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket()}, ticket, value,
-		r.cfg.TTL.Milliseconds()).Err()
+		valueTTL.Milliseconds()).Err()
 	if err != nil {
 		return fmt.Errorf("storing the value: %w", err)
 	}
@@ -67,14 +67,14 @@ func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) er
 func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 	k := keys{key}
 	err := markScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket(), k.loads()}, ticket, empty,
-		r.cfg.EmptyTTL.Milliseconds()).Err()
+		emptyTTL.Milliseconds()).Err()
 	if err != nil {
 		return fmt.Errorf("marking the value as missing: %w", err)
 	}
 	return nil
 }
 
-// failure is a failed load, as stored in Redis for EmptyTTL. A reader remembers the failure that
+// failure is a failed load, as stored in Redis for emptyTTL. A reader remembers the failure that
 // its first look found. If it finds a different one later, that load failed while the reader
 // waited.
 type failure struct{ id, text string } // id is "" if there is no failure
@@ -94,9 +94,9 @@ func (f failure) since(before string) error {
 func (r *Reader) failed(ctx context.Context, key string, failed error) error {
 	k := keys{key}
 	_, err := r.cfg.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.Set(ctx, k.failure(), uuid.NewString()+" "+failed.Error(), r.cfg.EmptyTTL)
-		p.PExpire(ctx, k.ticket(), r.cfg.EmptyTTL)
-		p.PExpire(ctx, k.loads(), r.cfg.EmptyTTL)
+		p.Set(ctx, k.failure(), uuid.NewString()+" "+failed.Error(), emptyTTL)
+		p.PExpire(ctx, k.ticket(), emptyTTL)
+		p.PExpire(ctx, k.loads(), emptyTTL)
 		return nil
 	})
 	if err != nil {

@@ -1,61 +1,65 @@
 package figures
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
 
 func TestStockFigures(t *testing.T) {
 	tests := []struct {
-		name                              string
-		stock                             Stock
-		turnedAway                        int64
-		oversold, lost, undersold, ifSold int64
+		name                                        string
+		stock                                       Stock
+		turnedAway                                  int64
+		oversold, lost, undersold, ifSold, stranded int64
 	}{
-		{"sold out exactly", Stock{Initial: 10, Remaining: 0, Sold: 10}, 5, 0, 0, 0, 3},
-		{"oversold by lost updates", Stock{Initial: 10, Remaining: 0, Sold: 14}, 5, 4, 4, 0, 7},
-		{"lost updates, not yet oversold", Stock{Initial: 10, Remaining: 6, Sold: 8}, 0, 0, 4, 0, 1},
-		{"stock taken, no order", Stock{Initial: 10, Remaining: 0, Sold: 9}, 5, 0, -1, 0, 2},
-		{"units left, buyers refused", Stock{Initial: 10, Remaining: 4, Sold: 6}, 1, 0, 0, 4, 0},
-		{"units left, nobody refused", Stock{Initial: 10, Remaining: 4, Sold: 6}, 0, 0, 0, 0, 0},
-		{"counter set back above what is left", Stock{Initial: 10, Remaining: 5, Sold: 12}, 1, 2, 7, 0, 5},
+		{"sold out exactly", Stock{Initial: 10, Remaining: 0, Sold: 10}, 5, 0, 0, 0, 3, 0},
+		{"oversold by lost updates", Stock{Initial: 10, Remaining: 0, Sold: 14}, 5, 4, 4, 0, 7, 0},
+		{"lost updates, not yet oversold", Stock{Initial: 10, Remaining: 6, Sold: 8}, 0, 0, 4, 0, 1, 0},
+		{"stock taken, no order", Stock{Initial: 10, Remaining: 0, Sold: 9}, 5, 0, -1, 0, 2, 1},
+		{"units left, buyers refused", Stock{Initial: 10, Remaining: 4, Sold: 6}, 1, 0, 0, 4, 0, 0},
+		{"units left, nobody refused", Stock{Initial: 10, Remaining: 4, Sold: 6}, 0, 0, 0, 0, 0, 0},
+		{"units held", Stock{Initial: 10, Remaining: 3, Sold: 4, Held: 2}, 0, 0, -1, 0, 0, 1},
+		{"counter set back above what is left", Stock{Initial: 10, Remaining: 5, Sold: 12}, 1, 2, 7, 0, 5, 0},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.stock.Oversold(); got != tt.oversold {
-				t.Errorf("Oversold = %d, want %d", got, tt.oversold)
-			}
-			if got := tt.stock.LostUpdates(); got != tt.lost {
-				t.Errorf("LostUpdates = %d, want %d", got, tt.lost)
-			}
-			if got := tt.stock.Undersold(tt.turnedAway); got != tt.undersold {
-				t.Errorf("Undersold = %d, want %d", got, tt.undersold)
-			}
-			if got := tt.stock.OversoldPossible(3); got != tt.ifSold {
-				t.Errorf("OversoldPossible(3) = %d, want %d", got, tt.ifSold)
-			}
-		})
+		s := tt.stock
+		got := []int64{s.Oversold(), s.LostUpdates(), s.Undersold(tt.turnedAway), s.OversoldPossible(3), s.Stranded()}
+		if want := []int64{tt.oversold, tt.lost, tt.undersold, tt.ifSold, tt.stranded}; !slices.Equal(got, want) {
+			t.Errorf("%s: oversold, lost, undersold, oversold if 3 more are sold, stranded: %v, want %v",
+				tt.name, got, want)
+		}
 	}
 }
 
+// If a buyer got a wrong reply, the verdict is drift even if the stock is right, unless there is a
+// worse verdict.
 func TestVerdictNamesTheWorst(t *testing.T) {
 	const after = time.Second
-	tests := []struct {
+	sold, missing := Stock{Initial: 10, Sold: 10}, Told{AcknowledgedMissing: 1}
+	left := Stock{Initial: 10, Remaining: 4, Sold: 6}
+	for _, tt := range []struct {
 		want Verdict
 		run  Run
 	}{
-		{OK, Run{Stock: Stock{Initial: 10, Sold: 10}, SoldOut: 4}},
-		{OK, Run{Stock: Stock{Initial: 10, Remaining: 4, Sold: 6}}},
+		{OK, Run{Stock: sold, SoldOut: 4}},
+		{OK, Run{Stock: left}},
 		{Oversold, Run{Stock: Stock{Initial: 10, Sold: 11}, Unresolved: 3}},
-		{Unknown, Run{Stock: Stock{Initial: 10, Sold: 10}, Unresolved: 1}},
+		{Unknown, Run{Stock: sold, Unresolved: 1}},
 		{OK, Run{Stock: Stock{Initial: 10, Remaining: 5, Sold: 5}, Unresolved: 1}},
 		{Drift, Run{Stock: Stock{Initial: 10, Remaining: 1, Sold: 10}}},
 		{Drift, Run{Stock: Stock{Initial: 10, Remaining: 0, Sold: 9}, SoldOut: 4}},
-		{Undersold, Run{Stock: Stock{Initial: 10, Remaining: 4, Sold: 6}, SoldOut: 1, Idle: time.Minute}},
-		{Undersold, Run{Stock: Stock{Initial: 10, Remaining: 4, Sold: 6}, GaveUp: 1, Idle: after / 2}},
-		{Stuck, Run{Stock: Stock{Initial: 10, Remaining: 4, Sold: 6}, GaveUp: 1, Idle: after}},
-	}
-	for _, tt := range tests {
+		{Undersold, Run{Stock: left, SoldOut: 1, Idle: time.Minute}},
+		{Undersold, Run{Stock: left, GaveUp: 1, Idle: after / 2}},
+		{Stuck, Run{Stock: left, GaveUp: 1, Idle: after}},
+		{Drift, Run{Stock: sold, SoldOut: 5, Told: missing}},
+		{Drift, Run{Stock: sold, Told: Told{Unreported: 1}}},
+		{Drift, Run{Stock: sold, Told: Told{Duplicates: 1}}},
+		{Drift, Run{Stock: Stock{Initial: 10, Sold: 10, Duplicates: 1}}},
+		{Oversold, Run{Stock: Stock{Initial: 10, Sold: 11}, Told: missing}},
+		{Unknown, Run{Stock: sold, Unresolved: 1, Told: missing}},
+		{Stuck, Run{Stock: left, GaveUp: 3, Idle: time.Minute, Told: missing}},
+	} {
 		tt.run.StuckAfter = after
 		if got := tt.run.Verdict(); got != tt.want {
 			t.Errorf("%+v: verdict %q, want %q", tt.run, got, tt.want)

@@ -46,27 +46,6 @@ func TestConfidence(t *testing.T) {
 	}
 }
 
-// The share of intervals that contain the true median is the confidence that Confidence returns.
-func TestIntervalHoldsTheMedian(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	const tries = 20_000
-	for _, n := range []int{3, 5, 9, 20} {
-		held := 0
-		for range tries {
-			values := make([]float64, n)
-			for i := range values {
-				values[i] = r.ExpFloat64()
-			}
-			if e := MedianOf(values); e.Low <= math.Ln2 && math.Ln2 <= e.High {
-				held++
-			}
-		}
-		if got, want := float64(held)/tries, Confidence(n); math.Abs(got-want) > 0.01 {
-			t.Errorf("%d runs: the median is in %v of the intervals, want %v", n, got, want)
-		}
-	}
-}
-
 func TestDifference(t *testing.T) {
 	low, high := []float64{1, 2, 3, 4, 5, 6}, []float64{11, 12, 13, 14, 15, 16}
 	for _, tt := range []struct {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestRepliesAreComparedWithOrders(t *testing.T) {
@@ -75,47 +74,6 @@ func TestRepliesAreComparedWithOrders(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
-	}
-}
-
-// If a buyer got a wrong reply, the verdict is drift even if the stock is right, unless there is a
-// worse verdict.
-func TestVerdictOnWhatBuyersWereTold(t *testing.T) {
-	sold := Stock{Initial: 10, Sold: 10, Orders: 10}
-	twice, stuck := sold, sold
-	twice.Sold, stuck.Sold, stuck.Remaining = 11, 3, 7
-	missing := Told{AcknowledgedMissing: 1}
-	for _, tt := range []struct {
-		want Verdict
-		run  Run
-	}{
-		{OK, Run{Stock: sold, SoldOut: 5}},
-		{Drift, Run{Stock: sold, SoldOut: 5, Told: missing}},
-		{Drift, Run{Stock: sold, Told: Told{Unreported: 1}}},
-		{Drift, Run{Stock: sold, Told: Told{Duplicates: 1}}},
-		{Drift, Run{Stock: Stock{Initial: 10, Sold: 10, Orders: 10, Duplicates: 1}}},
-		{Oversold, Run{Stock: twice, Told: missing}},
-		{Unknown, Run{Stock: sold, Unresolved: 1, Told: missing}},
-		{Stuck, Run{Stock: stuck, GaveUp: 3, Idle: time.Minute, StuckAfter: time.Second, Told: missing}},
-	} {
-		if got := tt.run.Verdict(); got != tt.want {
-			t.Errorf("%+v: %s, want %s", tt.run, got, tt.want)
-		}
-	}
-}
-
-func TestStranded(t *testing.T) {
-	for want, s := range map[int64]Stock{
-		0: {Initial: 10, Sold: 4, Remaining: 6},
-		3: {Initial: 10, Sold: 4, Remaining: 3},
-		1: {Initial: 10, Sold: 4, Remaining: 3, Held: 2},
-	} {
-		if got := s.Stranded(); got != want {
-			t.Errorf("%+v: %d stranded, want %d", s, got, want)
-		}
-	}
-	if got := (Stock{Initial: 10, Sold: 12}).Stranded(); got != 0 {
-		t.Errorf("%d stranded of a sale that oversold", got)
 	}
 }
 

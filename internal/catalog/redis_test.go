@@ -19,7 +19,8 @@ const leaseOf = 10 * time.Second
 
 // eachLock runs f in a synctest bubble for each strategy that is a lock in Redis.
 func eachLock(
-	t *testing.T, f func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard),
+	t *testing.T,
+	f func(t *testing.T, strategy catalog.Strategy, s *locktest.Server, with func(guard.Policy) guard.Guard),
 ) {
 	for _, strategy := range catalog.Strategies() {
 		if strategy.Kind != catalog.Guarded || strategy.Extra ||
@@ -29,7 +30,7 @@ func eachLock(
 		t.Run(strategy.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := locktest.StartTicking(t)
-				f(t, strategy.Name, s, func(p guard.Policy) guard.Guard {
+				f(t, strategy, s, func(p guard.Policy) guard.Guard {
 					return strategy.NewGuard(catalog.Options{Redis: s.Client, TTL: leaseOf, Policy: p})
 				})
 				time.Sleep(leaseOf) // let background work end while the bubble's clock still runs
@@ -38,23 +39,8 @@ func eachLock(
 	}
 }
 
-// eachPolled is like eachLock, but leaves out the locks that have their own way of waiting.
-func eachPolled(t *testing.T, f func(t *testing.T, s *locktest.Server, with func(guard.Policy) guard.Guard)) {
-	eachLock(t, func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
-		strategy, err := catalog.Strategies().Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strategy.OwnWait {
-			f(t, s, with)
-		}
-	})
-}
-
-// as returns the entry of an owner who waits until the test ends.
-func as(t *testing.T, owner string) guard.Entry {
-	return guard.Entry{Key: "lock", Owner: owner}
-}
+// as returns the entry of an owner.
+func as(owner string) guard.Entry { return guard.Entry{Key: "lock", Owner: owner} }
 
 func noWork(context.Context) error { return nil }
 
@@ -63,26 +49,26 @@ func noWork(context.Context) error { return nil }
 func undone(name string) bool { return name != "v1_setnx" && name != "v2_ttl" }
 
 func TestLostReplyOfAnAttempt(t *testing.T) {
-	eachLock(t, func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+	eachLock(t, func(t *testing.T, strategy catalog.Strategy, s *locktest.Server, with func(guard.Policy) guard.Guard) {
 		g := with(guard.Fixed{Delay: 100 * time.Millisecond})
 		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
-		if _, err := g.Do(t.Context(), as(t, "a"), noWork); !errors.Is(err, locktest.ErrCut) {
+		if _, err := g.Do(t.Context(), as("a"), noWork); !errors.Is(err, locktest.ErrCut) {
 			t.Fatalf("got %v, want %v", err, locktest.ErrCut)
 		}
-		start, e := time.Now(), as(t, "b")
+		start := time.Now()
 		wait, cancel := context.WithTimeout(t.Context(), 5*leaseOf)
 		defer cancel()
-		_, err := g.Do(wait, e, noWork)
+		_, err := g.Do(wait, as("b"), noWork)
 		switch waited := time.Since(start); {
-		case name == "v1_setnx":
+		case strategy.Name == "v1_setnx":
 			if err == nil {
 				t.Errorf("the next holder entered after %v, want never", waited)
 			}
 		case err != nil:
 			t.Error(err)
-		case undone(name) && waited > time.Second:
+		case undone(strategy.Name) && waited > time.Second:
 			t.Errorf("the next holder waited %v, want next to nothing", waited)
-		case !undone(name) && waited < leaseOf/2:
+		case !undone(strategy.Name) && waited < leaseOf/2:
 			t.Errorf("the next holder waited %v, want the ttl", waited)
 		}
 	})
@@ -99,10 +85,10 @@ func (readOnly) RedisError()   {}
 func TestFailedReleaseIsTriedAgain(t *testing.T) {
 	const outage = time.Second
 	for _, fault := range []error{readOnly{}, locktest.ErrCut} {
-		eachLock(t, func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+		eachLock(t, func(t *testing.T, strategy catalog.Strategy, s *locktest.Server, with func(guard.Policy) guard.Guard) {
 			g := with(guard.Fixed{Delay: 100 * time.Millisecond})
 			start := time.Now()
-			stats, err := g.Do(t.Context(), as(t, "a"), func(context.Context) error {
+			stats, err := g.Do(t.Context(), as("a"), func(context.Context) error {
 				rule := s.Hook.On(locktest.Any, -1, locktest.Fail(fault))
 				time.AfterFunc(outage, rule.Off)
 				return nil
@@ -112,19 +98,18 @@ func TestFailedReleaseIsTriedAgain(t *testing.T) {
 					err, stats.Release, time.Since(start), fault)
 			}
 			time.Sleep(outage + time.Millisecond)
-			e := as(t, "b")
 			wait, cancel := context.WithTimeout(t.Context(), 5*leaseOf)
 			defer cancel()
-			_, err = g.Do(wait, e, noWork)
+			_, err = g.Do(wait, as("b"), noWork)
 			waited := time.Since(start)
 			switch {
-			case name == "v1_setnx" && fault == locktest.ErrCut:
+			case strategy.Name == "v1_setnx" && fault == locktest.ErrCut:
 				if err == nil {
 					t.Errorf("the next holder entered after %v, want never: the lock may have been another's", waited)
 				}
 			case err != nil:
 				t.Error(err)
-			case name == "v2_ttl":
+			case strategy.Name == "v2_ttl":
 				if waited < leaseOf {
 					t.Errorf("the next holder entered after %v, want the ttl: the lock may have been another's", waited)
 				}
@@ -139,7 +124,10 @@ func TestFailedReleaseIsTriedAgain(t *testing.T) {
 // An attempt that never reached Redis did not take the lock, and undoing it does not remove another
 // holder's lock.
 func TestFailedAttemptHurtsNobody(t *testing.T) {
-	eachPolled(t, func(t *testing.T, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+	eachLock(t, func(t *testing.T, strategy catalog.Strategy, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+		if strategy.OwnWait {
+			return
+		}
 		g := with(guard.Fixed{Delay: time.Millisecond})
 		var all sync.WaitGroup
 		var witness locktest.Witness
@@ -152,7 +140,7 @@ func TestFailedAttemptHurtsNobody(t *testing.T) {
 		}
 		hold := func(who string) {
 			all.Go(func() {
-				if _, err := g.Do(t.Context(), as(t, who), work(who)); err != nil {
+				if _, err := g.Do(t.Context(), as(who), work(who)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -160,7 +148,7 @@ func TestFailedAttemptHurtsNobody(t *testing.T) {
 		}
 		hold("a")
 		failed := s.Hook.On(locktest.Any, 1, locktest.Fail(locktest.ErrCut))
-		if _, err := g.Do(t.Context(), as(t, "b"), work("b")); !errors.Is(err, locktest.ErrCut) || failed.Hits() != 1 {
+		if _, err := g.Do(t.Context(), as("b"), work("b")); !errors.Is(err, locktest.ErrCut) || failed.Hits() != 1 {
 			t.Errorf("got %v, want %v", err, locktest.ErrCut)
 		}
 		hold("c")
@@ -174,7 +162,7 @@ func TestFailedAttemptHurtsNobody(t *testing.T) {
 // Redis executes the attempt and then hangs. The caller gets the error at once. The bubble checks
 // that the goroutines end by themselves.
 func TestUndoDelaysNoAnswer(t *testing.T) {
-	eachLock(t, func(t *testing.T, _ string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+	eachLock(t, func(t *testing.T, _ catalog.Strategy, s *locktest.Server, with func(guard.Policy) guard.Guard) {
 		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
 		s.Hook.On(locktest.Any, -1, func(ctx context.Context, send func() error) error {
 			if s.Exists("lock") {
@@ -183,7 +171,7 @@ func TestUndoDelaysNoAnswer(t *testing.T) {
 			return send()
 		})
 		start := time.Now()
-		_, err := with(guard.Fixed{Delay: time.Millisecond}).Do(t.Context(), as(t, "a"), noWork)
+		_, err := with(guard.Fixed{Delay: time.Millisecond}).Do(t.Context(), as("a"), noWork)
 		if took := time.Since(start); !errors.Is(err, locktest.ErrCut) || took != 0 {
 			t.Errorf("got %v after %v, want %v at once", err, took, locktest.ErrCut)
 		}

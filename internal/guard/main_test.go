@@ -18,7 +18,6 @@ type oneLock struct {
 	held     bool
 	asked    int
 	released int
-	tryErr   error
 	freeErr  error
 }
 
@@ -29,8 +28,8 @@ func (l fakeLock) TryLock(context.Context) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked++
-	if l.tryErr != nil || l.held {
-		return false, l.tryErr
+	if l.held {
+		return false, nil
 	}
 	l.held = true
 	return true, nil
@@ -71,12 +70,11 @@ var entry = Entry{Key: "k", Owner: "o"}
 
 // inside counts the callers that are in a section at the same time.
 type inside struct {
-	mu         sync.Mutex
-	now, most  int
-	done       int
-	stay       time.Duration
-	entries    []int
-	whileThere func()
+	mu        sync.Mutex
+	now, most int
+	done      int
+	stay      time.Duration
+	entries   []int
 }
 
 // section returns the section of the caller with this id.
@@ -87,9 +85,6 @@ func (i *inside) section(id int) func(context.Context) error {
 		i.most = max(i.most, i.now)
 		i.entries = append(i.entries, id)
 		i.mu.Unlock()
-		if i.whileThere != nil {
-			i.whileThere()
-		}
 		time.Sleep(i.stay)
 		i.mu.Lock()
 		i.now--

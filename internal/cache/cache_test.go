@@ -46,8 +46,10 @@ func instance(t *testing.T, rdb redis.UniversalClient, name string, adjust func(
 
 var owners atomic.Int64
 
+func newOwner() string { return fmt.Sprint("reader-", owners.Add(1)) }
+
 func ask(key, strategy string) cache.Request {
-	return cache.Request{Key: key, Strategy: strategy, Owner: fmt.Sprint("reader-", owners.Add(1))}
+	return cache.Request{Key: key, Strategy: strategy, Owner: newOwner()}
 }
 
 // source provides the values. If before is not nil, each load calls it.
@@ -66,11 +68,12 @@ func (s *source) load(context.Context) ([]byte, bool, error) {
 }
 
 // rush starts n concurrent readers of a cold key, spread over the instances.
-func rush(t *testing.T, n int, req func() cache.Request, src *source, instances ...*cache.Reader) {
+func rush(t *testing.T, n int, req cache.Request, src *source, instances ...*cache.Reader) {
 	t.Helper()
 	var all sync.WaitGroup
 	for i := range n {
-		r := req()
+		r := req
+		r.Owner = newOwner()
 		all.Go(func() {
 			res, err := instances[i%len(instances)].Read(t.Context(), r, src.load)
 			if err != nil || string(res.Value) != string(src.value) || res.Found != (src.value != nil) {
@@ -90,7 +93,7 @@ func TestColdKeyIsLoadedOnce(t *testing.T) {
 			}
 			t.Run(strategy, func(t *testing.T) {
 				src, key := source{value: []byte("v")}, newName()
-				rush(t, 100, func() cache.Request { return ask(key, strategy) }, &src, a, b)
+				rush(t, 100, ask(key, strategy), &src, a, b)
 				if n := src.loads.Load(); n != 1 {
 					t.Errorf("100 readers of 2 instances loaded %d times, want once", n)
 				}
@@ -106,7 +109,7 @@ func TestLocalLoadsOnceAnInstance(t *testing.T) {
 		var loading sync.WaitGroup
 		loading.Add(2)
 		src := source{value: []byte("v"), before: func() { loading.Done(); loading.Wait() }}
-		rush(t, 100, func() cache.Request { return ask(key, "local") }, &src, a, b)
+		rush(t, 100, ask(key, "local"), &src, a, b)
 		got, err := b.Loads(t.Context(), key)
 		if want := map[string]int64{"a": 1, "b": 1}; err != nil || !maps.Equal(got, want) {
 			t.Errorf("loads %v, %v; want %v", got, err, want)
@@ -121,7 +124,7 @@ func TestWithoutAGuardEveryMissLoads(t *testing.T) {
 		var missed sync.WaitGroup
 		missed.Add(readers)
 		src := source{value: []byte("v"), before: func() { missed.Done(); missed.Wait() }}
-		rush(t, readers, func() cache.Request { return ask(key, "none") }, &src, instance(t, rdb, "a", nil))
+		rush(t, readers, ask(key, "none"), &src, instance(t, rdb, "a", nil))
 		if n := src.loads.Load(); n != readers {
 			t.Errorf("%d readers at once loaded %d times, want each", readers, n)
 		}
@@ -142,11 +145,9 @@ func TestSecondLookIsWorthIt(t *testing.T) {
 			counting := instance(t, rdb, "a", func(cfg *cache.Config) {
 				cfg.Guards = map[string]guard.Guard{strategy: &announcing{cfg.Guards[strategy], missed.Done}}
 			})
-			rush(t, readers, func() cache.Request {
-				req := ask(key, strategy)
-				req.NoSecondLook = true
-				return req
-			}, &src, counting)
+			req := ask(key, strategy)
+			req.NoSecondLook = true
+			rush(t, readers, req, &src, counting)
 			if n := src.loads.Load(); n != readers {
 				t.Errorf("%s without the second look: %d loads, want %d", strategy, n, readers)
 			}
@@ -187,7 +188,7 @@ func TestWhatDoesNotExistIsNotLoadedAgain(t *testing.T) {
 		r, key := instance(t, rdb, "a", nil), newName()
 		var src source // a source without a value
 		for range 3 {
-			rush(t, 10, func() cache.Request { return ask(key, "v5_reentrant") }, &src, r)
+			rush(t, 10, ask(key, "v5_reentrant"), &src, r)
 		}
 		if n := src.loads.Load(); n != 1 {
 			t.Errorf("30 readers of nothing loaded %d times, want once", n)
@@ -203,12 +204,12 @@ func TestForgetAndDelete(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r, key := instance(t, rdb, "a", nil), newName()
 		src := source{value: []byte("old")}
-		rush(t, 1, func() cache.Request { return ask(key, "v1_setnx") }, &src, r)
+		rush(t, 1, ask(key, "v1_setnx"), &src, r)
 		if err := r.Forget(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		src.value = []byte("new")
-		rush(t, 1, func() cache.Request { return ask(key, "v1_setnx") }, &src, r)
+		rush(t, 1, ask(key, "v1_setnx"), &src, r)
 		if got, err := r.Loads(t.Context(), key); err != nil || got["a"] != 2 {
 			t.Errorf("loads %v, %v; want 2", got, err)
 		}
@@ -249,7 +250,7 @@ func checkChangeDuringALoad(
 	t.Helper()
 	a, b, key := instance(t, rdb, "a", nil), instance(t, rdb, "b", nil), newName()
 	src := source{value: []byte("new")}
-	rushIn := func() { rush(t, 1, func() cache.Request { return ask(key, "none") }, &src, b) }
+	rushIn := func() { rush(t, 1, ask(key, "none"), &src, b) }
 	res, err := a.Read(t.Context(), ask(key, "v6_watchdog"), func(ctx context.Context) ([]byte, bool, error) {
 		// The value changes after the source has answered and before the reply reaches the cache.
 		if err := announce(b, ctx, key); err != nil {
@@ -398,8 +399,7 @@ func TestWaitersShareAFailedLoad(t *testing.T) {
 				}
 			}
 			src := source{value: []byte("v")}
-			rush(t, 1, func() cache.Request { return ask("failing-"+strategy, strategy) }, &src,
-				instance(t, rdb, "a", nil))
+			rush(t, 1, ask("failing-"+strategy, strategy), &src, instance(t, rdb, "a", nil))
 			if n := src.loads.Load(); n != 1 {
 				t.Errorf("%s: the next reader loaded %d times, want once", strategy, n)
 			}
@@ -425,7 +425,7 @@ func TestWorkIsDoneAroundTheLoad(t *testing.T) {
 			}
 		})
 		src.value = []byte("v")
-		rush(t, 1, func() cache.Request { return ask(key, "v6_watchdog") }, &src, r)
+		rush(t, 1, ask(key, "v6_watchdog"), &src, r)
 	})
 }
 

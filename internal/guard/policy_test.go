@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,15 +25,7 @@ func TestPoliciesServeEverybodyOneAtATime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var lock oneLock
 				g, in := lock.guard(policy), inside{stay: time.Millisecond}
-				var all sync.WaitGroup
-				for id := range 100 {
-					all.Go(func() {
-						if _, err := g.Do(t.Context(), entry, in.section(id)); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				all.Wait()
+				queue(t, g, &in, 100).Wait()
 				if in.done != 100 || in.most != 1 || lock.released != 100 {
 					t.Errorf("%d served, %d at once, %d releases; want 100, 1, 100", in.done, in.most, lock.released)
 				}

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// LimitMisses replaces maxEmpty.
+func (r *Reader) LimitMisses(n int) { r.misses.limit = n }
+
 // A missing key counts only once, even if it is read many times, until its marker has expired. A key
 // whose value was found does not count.
 func TestMissesAreBounded(t *testing.T) {

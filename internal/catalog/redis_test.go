@@ -85,7 +85,9 @@ func (readOnly) RedisError()   {}
 func TestFailedReleaseIsTriedAgain(t *testing.T) {
 	const outage = time.Second
 	for _, fault := range []error{readOnly{}, locktest.ErrCut} {
-		eachLock(t, func(t *testing.T, strategy catalog.Strategy, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+		eachLock(t, func(
+			t *testing.T, strategy catalog.Strategy, s *locktest.Server, with func(guard.Policy) guard.Guard,
+		) {
 			g := with(guard.Fixed{Delay: 100 * time.Millisecond})
 			start := time.Now()
 			stats, err := g.Do(t.Context(), as("a"), func(context.Context) error {

@@ -187,16 +187,10 @@ func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 		s.wantWritten(t, service, kept)
 		s.wantState(t, service, lost, stock.StateNotAccepted)
 		s.wantLimit(t, service, "ann", 1)
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil ||
-			done != (stock.Retried{SKU: s.sku, Left: 1}) {
-			t.Errorf("retrying beyond the limit: %+v, %v", done, err)
-		}
+		s.wantRetried(t, service, stock.Retried{Left: 1}) // beyond the limit
 		s.putLimited(t, service, 5, 1)
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil ||
-			done != (stock.Retried{SKU: s.sku, Left: 1, Over: 1}) {
-			t.Errorf("retrying in another sale: %+v, %v", done, err)
-		}
-		s.mustBuy(t, service, "ann") // units of the last sale do not count
+		s.wantRetried(t, service, stock.Retried{Left: 1, Over: 1}) // in another sale
+		s.mustBuy(t, service, "ann")                               // units of the last sale do not count
 		s.wantLimit(t, service, "ann", 1)
 		wantStock(t, s.settled(t, service), 5, 4, 1, 1)
 	})
@@ -209,12 +203,8 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 		service := s.instance(t, nil)
 		item := s.putLimited(t, service, 20, 3)
 		remove := poison(t, s, 2)
-		if _, err := s.buyAs(t, service, "bob", "", 2); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.buyAs(t, service, "ann", "click", 3); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(s.buyAs(t, service, "bob", "", 2)))
+		must(t, second(s.buyAs(t, service, "ann", "click", 3)))
 		taken := "click" // the key of an order that another program wrote
 		foreign := stock.Order{ID: newSKU(), SKU: s.sku, SaleID: item.SaleID, Quantity: 1, IdempotencyKey: &taken,
 			Strategy: streamed}
@@ -224,14 +214,10 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 		s.until(t, service, "ann's order is refused", func(a stock.Audit) bool { return a.AcceptedLost == 1 })
 		s.deadLetters(t, service, 2)
 		s.wantLimit(t, service, "ann", 4)
-		if _, err := s.buyAs(t, service, "ann", "", 3); err != nil {
-			t.Errorf("ann's units are given back: %v", err)
-		}
-		s.wantLimit(t, service, "bob", 2) // the order of two units may still be written
+		must(t, second(s.buyAs(t, service, "ann", "", 3))) // ann's units are given back
+		s.wantLimit(t, service, "bob", 2)                  // the order of two units may still be written
 		remove()
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Requeued != 1 || done.Left != 1 {
-			t.Errorf("retrying: %+v, %v; want bob's order requeued, and ann's left", done, err)
-		}
+		s.wantRetried(t, service, stock.Retried{Requeued: 1, Left: 1}) // bob's order is requeued, ann's left
 		s.mustBuy(t, service, "bob")
 		s.wantLimit(t, service, "bob", 1)
 	})
@@ -261,12 +247,5 @@ func TestALimitIsCheckedOrRefused(t *testing.T) {
 		}
 		consume(t, service, stream.Consumer{})
 		wantStock(t, s.settled(t, service), 10, 9, 1, 1)
-		for _, item := range []stock.Item{{Limit: -1}, {Limit: stock.MaxStock + 1},
-			{Limit: 1, Keeper: stock.InDatabase}} {
-			item.SKU = s.sku
-			if _, err := service.Put(t.Context(), item); !errors.Is(err, stock.ErrInvalid) {
-				t.Errorf("%+v: %v, want %v", item, err, stock.ErrInvalid)
-			}
-		}
 	})
 }

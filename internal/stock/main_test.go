@@ -136,6 +136,16 @@ func (s *site) request(strategy, key string) stock.Request {
 	}
 }
 
+// buy buys a unit of the site's item.
+func (s *site) buy(t *testing.T, service *stock.Service, strategy string) stock.Result {
+	t.Helper()
+	res, err := service.Deduct(t.Context(), s.request(strategy, ""))
+	if err != nil {
+		t.Errorf("a unit of %s with %s: %v", s.sku, strategy, err)
+	}
+	return res
+}
+
 // wantRefused fails unless the purchase fails with the error want.
 func wantRefused(t *testing.T, service *stock.Service, req stock.Request, want error) {
 	t.Helper()

@@ -25,9 +25,7 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 		item, err := shop.Put(t.Context(), stock.Item{SKU: s.sku, Initial: 100})
 		must(t, err)
 		other := newSKU()
-		if _, err := shop.Put(t.Context(), stock.Item{SKU: other, Initial: 100}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(shop.Put(t.Context(), stock.Item{SKU: other, Initial: 100})))
 		var want []stock.ListedOrder
 		for i := range 7 {
 			key := ""

@@ -13,6 +13,7 @@ import (
 
 	"oversell/internal/locks/locktest"
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 )
 
 // soon sets a short grace time. Correctness does not depend on it.
@@ -37,10 +38,8 @@ func (s *site) repair(t *testing.T, service *stock.Service) stock.Repair {
 func (s *site) overwrite(t *testing.T, initial int64) {
 	t.Helper()
 	var sold int64
-	if err := s.db.Model(&stock.Order{}).Where("sku = ?", s.sku).Select("COALESCE(SUM(quantity), 0)").
-		Scan(&sold).Error; err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.db.Model(&stock.Order{}).Where("sku = ?", s.sku).Select("COALESCE(SUM(quantity), 0)").
+		Scan(&sold).Error)
 	must(t, s.rdb.Set(t.Context(), s.stockKey(t), initial-sold, 0).Err())
 }
 
@@ -205,7 +204,9 @@ func TestRepairOfAStream(t *testing.T) {
 		if done := s.repair(t, service); done.Returned != -5 {
 			t.Errorf("%d units are back on sale, want -5", done.Returned)
 		}
-		_, order, _ := s.buyDead(t, service, "")
+		_, order, _ := s.buyPoison(t, service, "")
+		consume(t, service, stream.Consumer{Tries: 1})
+		s.deadLetters(t, service, 1)
 		if done := s.repair(t, service); done.Returned != 3 {
 			t.Errorf("%d units of a dead letter are back on sale, want 3", done.Returned)
 		}
@@ -234,9 +235,8 @@ func TestRepairOfAWrongStock(t *testing.T) {
 			rush(t, s, 4, c.strategy, service)
 			if c.keeper == stock.InRedis {
 				s.strand(t, -c.wrong)
-			} else if err := s.db.Model(&stock.Item{}).Where("sku = ?", s.sku).
-				UpdateColumn("remaining", 6+c.wrong).Error; err != nil {
-				t.Fatal(err)
+			} else {
+				must(t, s.db.Model(&stock.Item{}).Where("sku = ?", s.sku).UpdateColumn("remaining", 6+c.wrong).Error)
 			}
 			if a := s.audit(t, service); a.LostUpdates != c.wrong {
 				t.Errorf("%+v: %d updates are lost", c, a.LostUpdates)

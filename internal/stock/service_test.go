@@ -59,18 +59,20 @@ func TestPutStartsANewSale(t *testing.T) {
 func TestPutRefusesInvalidItems(t *testing.T) {
 	s := embeddedSite(t)
 	service := s.instance(t, nil)
-	for name, item := range map[string]stock.Item{
-		"no sku":          {Initial: 1},
-		"negative stock":  {SKU: "a", Initial: -1},
-		"too much stock":  {SKU: "a", Initial: stock.MaxStock + 1},
-		"a name too long": {SKU: "a", Name: strings.Repeat("n", stock.MaxName+1)},
-		"category":        {SKU: "a", Category: "a b"},
+	for _, item := range []stock.Item{
+		{Initial: 1},
+		{SKU: "a", Initial: -1},
+		{SKU: "a", Initial: stock.MaxStock + 1},
+		{SKU: "a", Name: strings.Repeat("n", stock.MaxName+1)},
+		{SKU: "a", Category: "a b"},
+		{SKU: "a", Limit: -1},
+		{SKU: "a", Limit: stock.MaxStock + 1},
+		{SKU: "a", Limit: 1, Keeper: stock.InDatabase},
 	} {
-		if _, err := service.Put(t.Context(), item); !errors.Is(err, stock.ErrInvalid) {
-			t.Errorf("%s: put: %v, want %v", name, err, stock.ErrInvalid)
-		}
-		if err := service.Offer(t.Context(), item); !errors.Is(err, stock.ErrInvalid) {
-			t.Errorf("%s: offer: %v, want %v", name, err, stock.ErrInvalid)
+		_, err := service.Put(t.Context(), item)
+		if offered := service.Offer(t.Context(), item); !errors.Is(err, stock.ErrInvalid) ||
+			!errors.Is(offered, stock.ErrInvalid) {
+			t.Errorf("%+v: put: %v, offer: %v; want %v", item, err, offered, stock.ErrInvalid)
 		}
 	}
 }
@@ -177,9 +179,7 @@ func TestCategoriesMapToTheirItems(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		for sku, category := range map[string]string{"b": "shoes", "a": "shoes", "c": "hats", "d": ""} {
-			if _, err := service.Put(t.Context(), stock.Item{SKU: sku, Category: category}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(service.Put(t.Context(), stock.Item{SKU: sku, Category: category})))
 		}
 		got, err := service.Categories(t.Context())
 		want := map[string][]string{"shoes": {"a", "b"}, "hats": {"c"}}

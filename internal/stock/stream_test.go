@@ -52,8 +52,7 @@ func consume(t *testing.T, service *stock.Service, c stream.Consumer) (stop func
 func accept(t *testing.T, s *site, service *stock.Service, n int) (ids []string) {
 	t.Helper()
 	for range n {
-		res, err := service.Deduct(t.Context(), s.request(streamed, ""))
-		must(t, err)
+		res := s.buy(t, service, streamed)
 		if res.State != stock.StateAccepted {
 			t.Fatalf("order %s is not only accepted", res.Order.ID)
 		}
@@ -343,9 +342,8 @@ func poison(t *testing.T, s *site, quantity int64) (remove func()) {
 	})
 }
 
-// buyDead buys three units in an order that the database refuses, and waits until the order is a dead
-// letter. A consumer keeps running.
-func (s *site) buyDead(
+// buyPoison buys three units in an order that the database refuses until remove is called.
+func (s *site) buyPoison(
 	t *testing.T, service *stock.Service, key string,
 ) (bad stock.Request, order stock.Order, remove func()) {
 	t.Helper()
@@ -354,8 +352,6 @@ func (s *site) buyDead(
 	bad.Quantity = 3
 	res, err := service.Deduct(t.Context(), bad)
 	must(t, err)
-	consume(t, service, stream.Consumer{Tries: 1})
-	s.deadLetters(t, service, 1)
 	return bad, res.Order, remove
 }
 
@@ -364,16 +360,12 @@ func (s *site) buyDead(
 func TestDeadLettersAreListedAndRetried(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 20)
-		remove := poison(t, s, 3)
-		bad := s.request(streamed, "bad")
-		bad.Quantity = 3
-		res, err := service.Deduct(t.Context(), bad)
-		must(t, err)
+		bad, order, remove := s.buyPoison(t, service, "bad")
 		ids := accept(t, s, service, 4)
 		consume(t, service, stream.Consumer{Tries: 2})
 		s.until(t, service, "the other orders are written", func(a stock.Audit) bool { return a.Orders == 4 })
 		letters := s.deadLetters(t, service, 1)
-		if l := letters[0]; l.Entry.ID != res.Order.ID || l.Kind != "failed" || l.Reason == "" ||
+		if l := letters[0]; l.Entry.ID != order.ID || l.Kind != "failed" || l.Reason == "" ||
 			l.Refusals != 2 || l.Deliveries < 2 || l.KeyHash != stock.KeyHash("bad") {
 			t.Errorf("the dead letters are %+v", letters)
 		}
@@ -382,7 +374,7 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 			!utf8.ValidString(l.Error) || strings.Contains(l.Reason, begin) {
 			t.Errorf("the reason is %q, and the error %q", l.Reason, l.Error)
 		}
-		s.wantState(t, service, res.Order.ID, stock.StateAccepted)
+		s.wantState(t, service, order.ID, stock.StateAccepted)
 		if state, err := service.OrderState(t.Context(), s.sku, l.Entry.ID); err != nil ||
 			state.Reason != "the database did not take the order, and it waits for a retry of the dead letters" {
 			t.Errorf("anybody is told the reason %q, %v", state.Reason, err)
@@ -394,17 +386,23 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 		if !l.HasUnits {
 			t.Error("the dead letter is said to have no units")
 		}
-		if again, err := service.Deduct(t.Context(), bad); err != nil || again.Order.ID != res.Order.ID {
+		if again, err := service.Deduct(t.Context(), bad); err != nil || again.Order.ID != order.ID {
 			t.Errorf("its key finds %+v, %v", again, err)
 		}
 		remove()
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil ||
-			done != (stock.Retried{SKU: s.sku, Requeued: 1}) {
-			t.Errorf("retrying: %+v, %v", done, err)
-		}
+		s.wantRetried(t, service, stock.Retried{Requeued: 1})
 		wantStock(t, s.settled(t, service), 20, 13, 7, 5)
-		s.wantWritten(t, service, append(ids, res.Order.ID))
+		s.wantWritten(t, service, append(ids, order.ID))
 	})
+}
+
+// wantRetried retries the item's dead letters, and compares the outcome.
+func (s *site) wantRetried(t *testing.T, service *stock.Service, want stock.Retried) {
+	t.Helper()
+	want.SKU = s.sku
+	if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != want {
+		t.Errorf("retrying the dead letters: %+v, %v; want %+v", done, err, want)
+	}
 }
 
 // deadLetters waits until the item has this many dead letters.
@@ -735,16 +733,11 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 		for _, id := range ids {
 			s.wantState(t, service, id, stock.StateNotAccepted)
 		}
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Left != 3 {
-			t.Errorf("retrying without units: %+v, %v", done, err)
-		}
+		s.wantRetried(t, service, stock.Retried{Left: 3})
 		// Two orders are removed, so that two units are back.
 		removed := s.db.Where("id IN ?", first[:2]).Delete(&stock.Order{})
 		must(t, errors.Join(removed.Error, s.rdb.Del(t.Context(), s.stockKey(t)).Err()))
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil ||
-			done != (stock.Retried{SKU: s.sku, Requeued: 2, Left: 1}) {
-			t.Errorf("retrying with two units: %+v, %v", done, err)
-		}
+		s.wantRetried(t, service, stock.Retried{Requeued: 2, Left: 1})
 		wantStock(t, s.settled(t, service), 4, 0, 4, 4)
 	})
 }
@@ -754,17 +747,14 @@ func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 5)
 		accept(t, s, service, 1)
-		if err := s.rdb.XAdd(t.Context(),
-			&redis.XAddArgs{Stream: "oversell:{" + s.sku + "}:stream", Values: []string{"id", "x"}}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.rdb.XAdd(t.Context(),
+			&redis.XAddArgs{Stream: "oversell:{" + s.sku + "}:stream", Values: []string{"id", "x"}}).Err())
 		accept(t, s, service, 1)
 		consume(t, service, stream.Consumer{})
 		s.streamEmpties(t)
 		wantStock(t, s.settled(t, service), 5, 3, 2, 2)
-		letters, err := service.DeadLetters(t.Context(), s.sku)
-		if err != nil || len(letters) != 1 || letters[0].Kind != "refused" {
-			t.Errorf("the dead letters are %+v, %v", letters, err)
+		if letters := s.deadLetters(t, service, 1); letters[0].Kind != "refused" {
+			t.Errorf("the dead letters are %+v", letters)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -237,19 +236,12 @@ func TestChangesWaitForClaims(t *testing.T) {
 // waitForDrain waits until a change is removing the units of the pool, which a claim delays.
 func (s *site) waitForDrain(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	eventually(t, "a change waits for the claim", func() (bool, any) {
 		var draining int64
-		if err := s.db.Raw("SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND " +
-			"info LIKE 'DELETE FROM `oversell_units`%'").Scan(&draining).Error; err != nil {
-			t.Fatal(err)
-		}
-		if draining > 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits for the claim")
-		}
-	}
+		err := s.db.Raw("SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND " +
+			"info LIKE 'DELETE FROM `oversell_units`%'").Scan(&draining).Error
+		return draining > 0, err
+	})
 }
 
 // The pool's units return to the item's row before another family sells, so that strategies that do
@@ -269,15 +261,4 @@ func TestFamiliesOfOneItemSeeThePoolsUnits(t *testing.T) {
 		}
 	}
 	wantStock(t, s.audit(t, services[0]), 40, 32, 8, 8)
-}
-
-// On SQLite the strategy is refused, with an error that names the databases that support it.
-func TestUnitsNeedAServer(t *testing.T) {
-	s := embeddedSite(t)
-	s.keeper = stock.InDatabase
-	service := s.sale(t, 1)
-	_, err := service.Deduct(t.Context(), s.request("sql_units", ""))
-	if !errors.Is(err, stock.ErrLocation) || !strings.Contains(err.Error(), "SKIP LOCKED; use MySQL or MariaDB") {
-		t.Errorf("got %v", err)
-	}
 }

@@ -193,7 +193,7 @@ func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 
 // The units of a failed order return only to the stock from which they were taken.
 func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
-	for name, meanwhile := range map[string]func(t *testing.T, s *site, service *stock.Service){
+	eachCase(t, map[string]func(t *testing.T, s *site, service *stock.Service){
 		"before the stock is restored": func(t *testing.T, s *site,
 			_ *stock.Service) {
 			_ = s.rdb.FlushDB(t.Context())
@@ -203,31 +203,27 @@ func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 			s.audit(t, service)
 		},
 		"in the next sale": func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 10) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachSite(t, func(t *testing.T, s *site) {
-				for _, strategy := range []string{"v6_watchdog", "watch", "lua_atomic", "lua_batch"} {
-					s.sku = newSKU()
-					service, other := s.instance(t, nil), s.instance(t, nil)
-					s.put(t, other, 10)
-					parked, resume := s.parkFirstOrder(t)
-					remove := s.beforeOrders(func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
-					late := order(t.Context(), service, s.request(strategy, ""))
-					<-parked
-					meanwhile(t, s, other)
-					resume()
-					if o := <-late; !errors.Is(o.err, errBroken) {
-						t.Errorf("%s: got %v, want %v", strategy, o.err, errBroken)
-					}
-					remove()
-					if sold, soldOut, _ := rush(t, s, 20, strategy, other); sold != 10 || soldOut != 10 {
-						t.Errorf("%s: %d sold and %d refused, want 10 and 10", strategy, sold, soldOut)
-					}
-					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, s *site, meanwhile func(*testing.T, *site, *stock.Service)) {
+		for _, strategy := range []string{"v6_watchdog", "watch", "lua_atomic", "lua_batch"} {
+			s.sku = newSKU()
+			service, other := s.instance(t, nil), s.instance(t, nil)
+			s.put(t, other, 10)
+			parked, resume := s.parkFirstOrder(t)
+			remove := s.beforeOrders(func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
+			late := order(t.Context(), service, s.request(strategy, ""))
+			<-parked
+			meanwhile(t, s, other)
+			resume()
+			if o := <-late; !errors.Is(o.err, errBroken) {
+				t.Errorf("%s: got %v, want %v", strategy, o.err, errBroken)
+			}
+			remove()
+			if sold, soldOut, _ := rush(t, s, 20, strategy, other); sold != 10 || soldOut != 10 {
+				t.Errorf("%s: %d sold and %d refused, want 10 and 10", strategy, sold, soldOut)
+			}
+			wantStock(t, s.audit(t, other), 10, 0, 10, 10)
+		}
+	})
 }
 
 // A lock holder whose item is deleted sells nothing, and creates no key in Redis.

@@ -219,7 +219,8 @@ func TestLedgerRefusesAnOlderToken(t *testing.T) {
 					s.sku, s.keeper = newSKU(), keeper
 					service := s.instance(t, nil)
 					item := s.put(t, service, 10)
-					late, next := s.holder(t, item, fencedBy{"test", 7}, unfenced), s.holder(t, item, fencedBy{"test", 8}, unfenced)
+					late := s.holder(t, item, fencedBy{"test", 7}, unfenced)
+					next := s.holder(t, item, fencedBy{"test", 8}, unfenced)
 					left, err := late.Get(t.Context())
 					if err != nil || left != 10 {
 						t.Fatal(left, err)

@@ -16,10 +16,7 @@ import (
 func TestGuardsSellExactly(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
-		s.eachVariant(t, func(t *testing.T, v variant) {
-			if !v.holds() {
-				return
-			}
+		s.eachVariant(t, variant.holds, func(t *testing.T, v variant) {
 			s.put(t, a, 30)
 			sold, soldOut, _ := rush(t, s, 50, v.strategy, a, b)
 			if sold != 30 || soldOut != 20 {
@@ -127,10 +124,7 @@ func TestFailedWorkSellsNothing(t *testing.T) {
 	declined := errors.New("the card was declined")
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, withWork(func(context.Context, string) (func(), error) { return nil, declined }))
-		s.eachVariant(t, func(t *testing.T, v variant) {
-			if !v.oneLock() {
-				return
-			}
+		s.eachVariant(t, variant.oneLock, func(t *testing.T, v variant) {
 			s.put(t, service, 10)
 			wantRefused(t, service, s.request(v.strategy, ""), declined)
 			wantStock(t, s.audit(t, service), 10, 10, 0, 0)

@@ -18,10 +18,7 @@ var errBroken = &mysql.MySQLError{Number: 1, Message: "broken"}
 func TestUnitsGoBackWhenTheOrderCannotBeWritten(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
-		s.eachVariant(t, func(t *testing.T, v variant) {
-			if !v.oneLock() {
-				return
-			}
+		s.eachVariant(t, variant.oneLock, func(t *testing.T, v variant) {
 			s.put(t, service, 10)
 			repair := s.beforeOrders(func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
 			_, err := service.Deduct(t.Context(), s.request(v.strategy, ""))

@@ -67,11 +67,9 @@ func wantKeyReused(t *testing.T, service *stock.Service, r stock.Request) {
 func TestAKeyBelongsToOneRequest(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
-		s.eachVariant(t, func(t *testing.T, v variant) {
-			if v.oneLock() {
-				s.put(t, a, 10)
-				bound(t, s, v.strategy, a, b)
-			}
+		s.eachVariant(t, variant.oneLock, func(t *testing.T, v variant) {
+			s.put(t, a, 10)
+			bound(t, s, v.strategy, a, b)
 		})
 	})
 }
@@ -111,12 +109,10 @@ func bound(t *testing.T, s *site, strategy string, a, b *stock.Service) {
 func TestSameKeyAtOnceOnTheLastUnit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
-		s.eachVariant(t, func(t *testing.T, v variant) {
-			if v.oneLock() {
-				s.put(t, service, 1)
-				wantOneOrder(t, sameKey(t, s, 10, v.strategy, "click", service))
-				wantStock(t, s.audit(t, service), 1, 0, 1, 1)
-			}
+		s.eachVariant(t, variant.oneLock, func(t *testing.T, v variant) {
+			s.put(t, service, 1)
+			wantOneOrder(t, sameKey(t, s, 10, v.strategy, "click", service))
+			wantStock(t, s.audit(t, service), 1, 0, 1, 1)
 		})
 	})
 }

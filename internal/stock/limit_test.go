@@ -135,35 +135,31 @@ func TestARepeatedRequestCountsOnce(t *testing.T) {
 
 // If Redis loses any of an item's keys, the units of each buyer are counted again from the orders.
 func TestLimitsSurviveALostRedis(t *testing.T) {
-	for name, lost := range map[string]func(t *testing.T, s *site) []string{
+	eachCase(t, map[string]func(t *testing.T, s *site) []string{
 		"stock":  func(t *testing.T, s *site) []string { return []string{s.stockKey(t)} },
 		"sale":   func(_ *testing.T, s *site) []string { return []string{"oversell:{" + s.sku + "}:sale"} },
 		"buyers": func(t *testing.T, s *site) []string { return []string{s.buyersKey(t)} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachSite(t, func(t *testing.T, s *site) {
-				service, other := s.instance(t, nil), s.instance(t, nil)
-				s.putLimited(t, service, 20, 3)
-				stop := consume(t, service, stream.Consumer{})
-				ids := []string{s.mustBuy(t, service, "ann"), s.mustBuy(t, service, "bob")}
-				s.settled(t, service)
-				stop()
-				ids = append(ids, s.mustBuy(t, other, "ann")) // this order is still in the stream
-				must(t, s.rdb.Del(t.Context(), lost(t, s)...).Err())
-				s.wantLimit(t, other, "ann", 2)
-				ids = append(ids, s.mustBuy(t, service, "ann"))
-				s.wantLimit(t, service, "ann", 1)
-				s.wantLimit(t, service, "bob", 3)
-				consume(t, service, stream.Consumer{})
-				a := s.settled(t, service)
-				wantStock(t, a, 20, 16, 4, 4)
-				if a.AcceptedLost != 0 {
-					t.Errorf("%d accepted orders are lost", a.AcceptedLost)
-				}
-				s.wantWritten(t, service, ids)
-			})
-		})
-	}
+	}, func(t *testing.T, s *site, lost func(*testing.T, *site) []string) {
+		service, other := s.instance(t, nil), s.instance(t, nil)
+		s.putLimited(t, service, 20, 3)
+		stop := consume(t, service, stream.Consumer{})
+		ids := []string{s.mustBuy(t, service, "ann"), s.mustBuy(t, service, "bob")}
+		s.settled(t, service)
+		stop()
+		ids = append(ids, s.mustBuy(t, other, "ann")) // this order is still in the stream
+		must(t, s.rdb.Del(t.Context(), lost(t, s)...).Err())
+		s.wantLimit(t, other, "ann", 2)
+		ids = append(ids, s.mustBuy(t, service, "ann"))
+		s.wantLimit(t, service, "ann", 1)
+		s.wantLimit(t, service, "bob", 3)
+		consume(t, service, stream.Consumer{})
+		a := s.settled(t, service)
+		wantStock(t, a, 20, 16, 4, 4)
+		if a.AcceptedLost != 0 {
+			t.Errorf("%d accepted orders are lost", a.AcceptedLost)
+		}
+		s.wantWritten(t, service, ids)
+	})
 }
 
 // A promoted replica with older counts accepts too many orders before a process notices. The database
@@ -185,7 +181,7 @@ func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 			func(a stock.Audit) bool { return a.AcceptedLost == 1 && a.Remaining == 16 })
 		wantStock(t, a, 20, 16, 4, 4)
 		s.wantWritten(t, service, kept)
-		s.wantState(t, service, lost, stock.StateNotAccepted)
+		s.wantState(t, service, stock.StateNotAccepted, lost)
 		s.wantLimit(t, service, "ann", 1)
 		s.wantRetried(t, service, stock.Retried{Left: 1}) // beyond the limit
 		s.putLimited(t, service, 5, 1)

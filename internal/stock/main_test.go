@@ -58,6 +58,16 @@ func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	})
 }
 
+// eachCase runs f for each case in parallel with other tests, with separate backends.
+func eachCase[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *site, c C)) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) { f(t, s, c) })
+		})
+	}
+}
+
 // eventually waits until reached returns true. The limit only ends a hang: the test then fails and
 // reports the last state.
 func eventually(t *testing.T, what string, reached func() (ok bool, state any)) {
@@ -212,9 +222,10 @@ func (v variant) oneLock() bool {
 	return v.strategy == "v9_cohort" || !strings.HasPrefix(v.strategy, "v")
 }
 
-// eachVariant runs f for every strategy that these backends support, each time with a new SKU. It
-// runs strategies that support both keepers twice: with the stock in Redis, and in the database.
-func (s *site) eachVariant(t *testing.T, f func(t *testing.T, v variant)) {
+// eachVariant runs f for every strategy that these backends support and that which selects, each time
+// with a new SKU. It runs strategies that support both keepers twice: with the stock in Redis, and in
+// the database.
+func (s *site) eachVariant(t *testing.T, which func(variant) bool, f func(t *testing.T, v variant)) {
 	t.Helper()
 	for _, strategy := range strategies() {
 		for keeper, not := range map[stock.Backend]bool{stock.InRedis: strategy.InDatabase(),
@@ -222,12 +233,13 @@ func (s *site) eachVariant(t *testing.T, f func(t *testing.T, v variant)) {
 			if strategy.Kind == catalog.Streamed { // stream_test.go tests lua_stream
 				continue
 			}
-			if not || strategy.NeedsMySQL() && s.db.Name() != "mysql" {
+			v := variant{strategy.Name, keeper}
+			if not || !which(v) || strategy.NeedsMySQL() && s.db.Name() != "mysql" {
 				continue
 			}
 			t.Run(strategy.Name+"/"+string(keeper), func(t *testing.T) {
 				s.sku, s.keeper = newSKU(), keeper
-				f(t, variant{strategy.Name, keeper})
+				f(t, v)
 			})
 		}
 	}

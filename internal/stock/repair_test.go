@@ -188,9 +188,7 @@ func TestRepairOfAStream(t *testing.T) {
 		if done := s.repair(t, service); done.Returned != 0 {
 			t.Errorf("a repair of a healthy stream returned %d units", done.Returned)
 		}
-		for _, id := range ids {
-			s.wantState(t, service, id, stock.StateAccepted)
-		}
+		s.wantState(t, service, stock.StateAccepted, ids...)
 		if after := s.stockKey(t); after != before {
 			t.Errorf("a repair of a healthy stream began the generation of %s", after)
 		}
@@ -210,7 +208,7 @@ func TestRepairOfAStream(t *testing.T) {
 		if done := s.repair(t, service); done.Returned != 3 {
 			t.Errorf("%d units of a dead letter are back on sale, want 3", done.Returned)
 		}
-		s.wantState(t, service, order.ID, stock.StateNotAccepted)
+		s.wantState(t, service, stock.StateNotAccepted, order.ID)
 		if l := s.deadLetters(t, service, 1)[0]; l.Kind != "failed" || l.HasUnits {
 			t.Errorf("after the repair the dead letter is %+v", l)
 		}

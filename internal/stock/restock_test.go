@@ -26,11 +26,8 @@ func (s *site) mustRestock(t *testing.T, service *stock.Service, key string, add
 // buyers buy. Exactly the units that were added are sold, and no others.
 func TestRestocksUnderLoad(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		s.eachVariant(t, func(t *testing.T, v variant) {
-			if v.holds() && v.oneLock() {
-				s.restockUnderLoad(t, v.strategy)
-			}
-		})
+		which := func(v variant) bool { return v.holds() && v.oneLock() }
+		s.eachVariant(t, which, func(t *testing.T, v variant) { s.restockUnderLoad(t, v.strategy) })
 		t.Run(streamed, func(t *testing.T) {
 			s.sku, s.keeper = newSKU(), stock.InRedis
 			s.restockUnderLoad(t, streamed)
@@ -76,10 +73,10 @@ func (s *site) restockUnderLoad(t *testing.T, strategy string) {
 // does not overwrite them, and buyers who wait for the lock get them.
 func TestRestockBesideAHolder(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		s.eachVariant(t, func(t *testing.T, v variant) {
-			if !v.holds() || !v.oneLock() || v.strategy == "sql_for_update" { // the restock would wait for its row lock
-				return
-			}
+		which := func(v variant) bool { // the restock would wait for the row lock of sql_for_update
+			return v.holds() && v.oneLock() && v.strategy != "sql_for_update"
+		}
+		s.eachVariant(t, which, func(t *testing.T, v variant) {
 			service := s.sale(t, 1)
 			inside, resume := stopInWork(t, s, v.strategy)
 			<-inside
@@ -132,27 +129,23 @@ func TestBuyersWaitThroughRestocks(t *testing.T) {
 
 // Added units survive the loss of Redis, and a repair, because the database has them.
 func TestRestockOutlivesRedis(t *testing.T) {
-	for name, lose := range losses {
-		t.Run(name, func(t *testing.T) {
-			eachSite(t, func(t *testing.T, s *site) {
-				for _, strategy := range []string{"v6_watchdog", "watch", "lua_atomic", "lua_batch", streamed} {
-					s.sku = newSKU()
-					service := s.instance(t, nil)
-					consume(t, service, stream.Consumer{})
-					s.put(t, service, 3)
-					rush(t, s, 2, strategy, service)
-					s.mustRestock(t, service, "", 4)
-					rush(t, s, 1, strategy, service)
-					s.settled(t, service)
-					must(t, lose(t, s))
-					if _, err := service.Repair(t.Context(), s.sku); err != nil {
-						t.Errorf("%s: %v", strategy, err)
-					}
-					wantStock(t, s.audit(t, service), 7, 4, 3, 3)
-				}
-			})
-		})
-	}
+	eachCase(t, losses, func(t *testing.T, s *site, lose func(*testing.T, *site) error) {
+		for _, strategy := range []string{"v6_watchdog", "watch", "lua_atomic", "lua_batch", streamed} {
+			s.sku = newSKU()
+			service := s.instance(t, nil)
+			consume(t, service, stream.Consumer{})
+			s.put(t, service, 3)
+			rush(t, s, 2, strategy, service)
+			s.mustRestock(t, service, "", 4)
+			rush(t, s, 1, strategy, service)
+			s.settled(t, service)
+			must(t, lose(t, s))
+			if _, err := service.Repair(t.Context(), s.sku); err != nil {
+				t.Errorf("%s: %v", strategy, err)
+			}
+			wantStock(t, s.audit(t, service), 7, 4, 3, 3)
+		}
+	})
 }
 
 // A restock that is repeated with its key adds nothing, and a key belongs to one restock of one sale.

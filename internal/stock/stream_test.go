@@ -93,12 +93,14 @@ func (s *site) wantWritten(t *testing.T, service *stock.Service, ids []string) {
 	}
 }
 
-// wantState fails unless the order has this state.
-func (s *site) wantState(t *testing.T, service *stock.Service, id, want string) {
+// wantState fails unless the orders have this state.
+func (s *site) wantState(t *testing.T, service *stock.Service, want string, ids ...string) {
 	t.Helper()
-	for _, sku := range []string{s.sku, ""} {
-		if state, err := service.OrderState(t.Context(), sku, id); err != nil || state.State != want {
-			t.Errorf("order %s is %s (%s), %v; want %s", id, state.State, state.Reason, err, want)
+	for _, id := range ids {
+		for _, sku := range []string{s.sku, ""} {
+			if state, err := service.OrderState(t.Context(), sku, id); err != nil || state.State != want {
+				t.Errorf("order %s is %s (%s), %v; want %s", id, state.State, state.Reason, err, want)
+			}
 		}
 	}
 }
@@ -130,7 +132,7 @@ func TestAnOrderTellsItsState(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.sale(t, 10)
 		id := accept(t, s, service, 1)[0]
-		s.wantState(t, service, id, stock.StateAccepted)
+		s.wantState(t, service, stock.StateAccepted, id)
 		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Millisecond); err != nil ||
 			state.State != stock.StateAccepted {
 			t.Errorf("without a consumer the wait ends with %s, %v", state.State, err)
@@ -140,7 +142,7 @@ func TestAnOrderTellsItsState(t *testing.T) {
 			state.State != stock.StateWritten || state.ID != id {
 			t.Errorf("got %+v, %v; want it written", state, err)
 		}
-		s.wantState(t, service, id, stock.StateWritten)
+		s.wantState(t, service, stock.StateWritten, id)
 		if _, err := service.OrderState(t.Context(), "", "018f0000-0000-7000-8000-000000000000"); !errors.Is(err,
 			stock.ErrUnknownOrder) {
 			t.Errorf("an order that nobody made: %v, want %v", err, stock.ErrUnknownOrder)
@@ -374,7 +376,7 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 			!utf8.ValidString(l.Error) || strings.Contains(l.Reason, begin) {
 			t.Errorf("the reason is %q, and the error %q", l.Reason, l.Error)
 		}
-		s.wantState(t, service, order.ID, stock.StateAccepted)
+		s.wantState(t, service, stock.StateAccepted, order.ID)
 		if state, err := service.OrderState(t.Context(), s.sku, l.Entry.ID); err != nil ||
 			state.Reason != "the database did not take the order, and it waits for a retry of the dead letters" {
 			t.Errorf("anybody is told the reason %q, %v", state.Reason, err)
@@ -500,35 +502,27 @@ func TestAFullStreamRefusesBuyers(t *testing.T) {
 // Before a new sale, a count or another family's turn begins, the accepted orders are written, even
 // if no consumer runs. A consumer that starts later finds them written.
 func TestAcceptedOrdersAreWrittenBeforeACount(t *testing.T) {
-	for name, change := range map[string]func(t *testing.T, s *site, service *stock.Service){
+	eachCase(t, map[string]func(t *testing.T, s *site, service *stock.Service){
 		"sale":   func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 7) },
 		"family": func(t *testing.T, s *site, service *stock.Service) { rush(t, s, 1, "lua_batch", service) },
 		"count": func(t *testing.T, s *site, service *stock.Service) {
 			must(t, losses["the sale"](t, s))
 			s.audit(t, service)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachSite(t, func(t *testing.T, s *site) {
-				service := s.sale(t, 10)
-				ids := accept(t, s, service, 4)
-				change(t, s, service)
-				for _, id := range ids {
-					s.wantState(t, service, id, stock.StateWritten)
-				}
-				consume(t, service, stream.Consumer{})
-				more := accept(t, s, service, 2)
-				a := s.settled(t, service)
-				if a.LostUpdates != 0 || a.AcceptedLost != 0 {
-					t.Errorf("the audit finds %+v", a)
-				}
-				for _, id := range append(ids, more...) {
-					s.wantState(t, service, id, stock.StateWritten)
-				}
-				s.streamEmpties(t)
-			})
-		})
-	}
+	}, func(t *testing.T, s *site, change func(*testing.T, *site, *stock.Service)) {
+		service := s.sale(t, 10)
+		ids := accept(t, s, service, 4)
+		change(t, s, service)
+		s.wantState(t, service, stock.StateWritten, ids...)
+		consume(t, service, stream.Consumer{})
+		more := accept(t, s, service, 2)
+		a := s.settled(t, service)
+		if a.LostUpdates != 0 || a.AcceptedLost != 0 {
+			t.Errorf("the audit finds %+v", a)
+		}
+		s.wantState(t, service, stock.StateWritten, append(ids, more...)...)
+		s.streamEmpties(t)
+	})
 }
 
 // streamEmpties waits until the stream has no entries.
@@ -565,9 +559,7 @@ func TestALateConsumerWritesNothingTwice(t *testing.T) {
 		}
 		close(resume)
 		wantStock(t, s.settled(t, service), 10, 0, 10, 10)
-		for _, id := range ids {
-			s.wantState(t, service, id, stock.StateWritten)
-		}
+		s.wantState(t, service, stock.StateWritten, ids...)
 	})
 }
 
@@ -618,15 +610,11 @@ func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 	}
 	consume(t, service, stream.Consumer{})
 	wantStock(t, s.settled(t, service), 10, 0, 10, 10)
-	for _, id := range kept {
-		s.wantState(t, service, id, stock.StateWritten)
-	}
+	s.wantState(t, service, stock.StateWritten, kept...)
 	// The count may include refused orders that the crowd placed on the older stock.
 	s.until(t, service, "the lost orders are counted",
 		func(a stock.Audit) bool { return a.AcceptedLost >= int64(len(lost)) })
-	for _, id := range lost {
-		s.wantState(t, service, id, stock.StateNotAccepted)
-	}
+	s.wantState(t, service, stock.StateNotAccepted, lost...)
 }
 
 // If Redis loses only the stream, it still has the idempotency keys of the lost orders. A buyer who
@@ -653,9 +641,7 @@ func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
 				t.Errorf("once the stock is counted: %+v, %v; want a new order", res, err)
 			}
 		}
-		for _, id := range lost {
-			s.wantState(t, service, id, stock.StateNotAccepted)
-		}
+		s.wantState(t, service, stock.StateNotAccepted, lost...)
 		consume(t, service, stream.Consumer{})
 		a := s.settled(t, service)
 		wantStock(t, a, 10, 8, 2, 2)
@@ -678,9 +664,7 @@ func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {
 			s.until(t, service, "the lost orders are counted",
 				func(a stock.Audit) bool { return a.AcceptedLost == int64(len(lost)) })
 		}
-		for _, id := range lost {
-			s.wantState(t, a, id, stock.StateNotAccepted)
-		}
+		s.wantState(t, a, stock.StateNotAccepted, lost...)
 		rush(t, s, 1, "lua_batch", b)
 		if audit := s.audit(t, b); audit.AcceptedLost != 6 || audit.Remaining != 19 {
 			t.Errorf("after another family has sold: %+v, want 6 lost and 19 left", audit)
@@ -692,27 +676,23 @@ func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {
 // looks for, nor the recorded positions of orders that were trimmed from the stream.
 func TestAnEndedGenerationLeavesNoOrdersInRedis(t *testing.T) {
 	stream := func(s *site) string { return "oversell:{" + s.sku + "}:stream" }
-	for name, end := range map[string]func(t *testing.T, s *site, service *stock.Service){
+	eachCase(t, map[string]func(t *testing.T, s *site, service *stock.Service){
 		"another family": func(t *testing.T, s *site, service *stock.Service) { rush(t, s, 1, "lua_batch", service) },
 		"trimmed": func(t *testing.T, s *site, service *stock.Service) {
 			must(t, s.rdb.XTrimMaxLen(t.Context(), stream(s), 0).Err())
 			s.repair(t, service)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachSite(t, func(t *testing.T, s *site) {
-				service := s.instance(t, soon)
-				s.put(t, service, 10)
-				accept(t, s, service, 3)
-				end(t, s, service)
-				s.streamEmpties(t)
-				eventually(t, "no places of orders are left", func() (bool, any) {
-					n := s.rdb.HLen(t.Context(), stream(s)+":orders").Val()
-					return n == 0, n
-				})
-			})
+	}, func(t *testing.T, s *site, end func(*testing.T, *site, *stock.Service)) {
+		service := s.instance(t, soon)
+		s.put(t, service, 10)
+		accept(t, s, service, 3)
+		end(t, s, service)
+		s.streamEmpties(t)
+		eventually(t, "no places of orders are left", func() (bool, any) {
+			n := s.rdb.HLen(t.Context(), stream(s)+":orders").Val()
+			return n == 0, n
 		})
-	}
+	})
 }
 
 // Orders that were accepted from an older stock before a process noticed are refused, because the
@@ -730,9 +710,7 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 		a := s.until(t, service, "the orders are refused",
 			func(a stock.Audit) bool { return a.AcceptedLost == 3 && a.Remaining == 0 })
 		wantStock(t, a, 4, 0, 4, 4)
-		for _, id := range ids {
-			s.wantState(t, service, id, stock.StateNotAccepted)
-		}
+		s.wantState(t, service, stock.StateNotAccepted, ids...)
 		s.wantRetried(t, service, stock.Retried{Left: 3})
 		// Two orders are removed, so that two units are back.
 		removed := s.db.Where("id IN ?", first[:2]).Delete(&stock.Order{})

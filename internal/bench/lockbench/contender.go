@@ -6,9 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	v4 "oversell/internal/locks/v4_lua"
@@ -27,8 +24,10 @@ type Contender struct {
 	Needs catalog.Need // what it needs besides Redis
 
 	// Make returns the guard that all contenders of a process share. It is called once in each
-	// process. A guard that is an io.Closer is closed after the row.
-	Make func(p Process) (guard.Guard, error)
+	// process, with the key of the lock, which is a prefix of its other keys. The options have one
+	// pool for the lock and the counter, the TTL for locks that set no lease themselves, and the
+	// clients of other servers. A guard that is an io.Closer is closed after the row.
+	Make func(key string, o catalog.Options) (guard.Guard, error)
 }
 
 // comparable reports whether a row of the contender can be judged on this kind of Redis. That
@@ -37,15 +36,6 @@ func (c Contender) comparable(embeddedRedis bool) bool {
 	strategy, _, _ := strings.Cut(c.Name, ":") // a library's settings follow the colon
 	s, err := catalog.Strategies().Find(strategy)
 	return err != nil || s.Comparable(embeddedRedis)
-}
-
-// Process holds what a guard can use in its process.
-type Process struct {
-	Redis redis.UniversalClient // one pool for the lock and the counter
-	Key   string                // of the lock; a prefix of its other keys
-	TTL   time.Duration         // for locks that set no lease themselves
-
-	Others *lockservers.Clients // of the other servers that the lock needs
 }
 
 // Catalog is a list of contenders.
@@ -118,7 +108,7 @@ func Usual() []string {
 // waiting policy, the libraries with their defaults and with the best settings that were found,
 // and the limits.
 func Contenders() Catalog {
-	return slices.Concat(stages(), redsyncs(), redislocks(), rueidislocks(), limits())
+	return slices.Concat(stages(), libraries(), limits())
 }
 
 const ownQueue = "its own queue"
@@ -149,15 +139,14 @@ func stages() Catalog {
 }
 
 // stage returns a function that makes a strategy's guard with a waiting policy; "": its own.
-func stage(s catalog.Strategy, policy string) func(Process) (guard.Guard, error) {
-	return func(p Process) (_ guard.Guard, err error) {
-		o := catalog.Options{Redis: p.Redis, TTL: p.TTL}
+func stage(s catalog.Strategy, policy string) func(string, catalog.Options) (guard.Guard, error) {
+	return func(_ string, o catalog.Options) (_ guard.Guard, err error) {
 		if policy != "" {
 			if o.Policy, err = guard.ParsePolicy(policy); err != nil {
 				return nil, err
 			}
 		}
-		return s.NewGuard(p.Others.Add(o)), nil
+		return s.NewGuard(o), nil
 	}
 }
 
@@ -172,9 +161,9 @@ func limits() Catalog {
 			Waits: "a mutex in the process, whose holder asks every 1 ms",
 			About: "a mutex in the process around SET NX PX with a token and the release by a script: the " +
 				"contenders of a process never compete in Redis, but each turn takes the lock in Redis anew.",
-			Make: func(p Process) (guard.Guard, error) {
+			Make: func(_ string, o catalog.Options) (guard.Guard, error) {
 				return &guard.Local{Inner: &guard.Distributed{
-					New:    func(key string) guard.Lock { return v4.New(p.Redis, key, p.TTL) },
+					New:    func(key string) guard.Lock { return v4.New(o.Redis, key, o.TTL) },
 					Policy: guard.Fixed{Delay: time.Millisecond}, NotHeld: v4.ErrNotHeld, Undo: true,
 				}}, nil
 			},
@@ -184,9 +173,7 @@ func limits() Catalog {
 			Waits: "a mutex in the process",
 			About: "a mutex in the process around the GET and the SET, and no lock in Redis: " +
 				"the cost of the deduct itself. With several processes it guards nothing.",
-			Make: func(Process) (guard.Guard, error) {
-				return new(guard.Local), nil
-			},
+			Make: func(string, catalog.Options) (guard.Guard, error) { return new(guard.Local), nil },
 		},
 	}
 }

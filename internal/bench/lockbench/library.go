@@ -10,13 +10,14 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/rueidis/rueidislock"
 
+	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/locks/thirdparty"
 )
 
-// redsyncs returns contenders with redsync on one server, used as in its README: one pool
-// and one Redsync per process, NewMutex for each holder, Lock, Unlock.
-func redsyncs() Catalog {
+// libraries returns contenders with the locks of libraries, on one server, used as in their READMEs and
+// examples. The counter goes through go-redis, as for all contenders.
+func libraries() Catalog {
 	return Catalog{
 		{
 			Name:  "redsync",
@@ -39,25 +40,6 @@ func redsyncs() Catalog {
 				redsync.WithFailFast(true),
 			),
 		},
-	}
-}
-
-func madeOfRedsync(options ...redsync.Option) func(Process) (guard.Guard, error) {
-	return func(p Process) (guard.Guard, error) {
-		lib := thirdparty.NewRedsync(p.Redis, options...)
-		return ofLibrary(func(key string) guard.Lock { return lib.New(key) }), nil
-	}
-}
-
-// ofLibrary returns the guard of a library's lock, which waits in its own way.
-func ofLibrary(lock func(key string) guard.Lock) *guard.Distributed {
-	return &guard.Distributed{New: lock, NotHeld: thirdparty.ErrNotHeld}
-}
-
-// redislocks returns contenders with bsm/redislock, used as in its examples: one Client
-// per process, Obtain, Release.
-func redislocks() Catalog {
-	return Catalog{
 		{
 			Name:  "redislock",
 			Waits: "asks every 500 ms",
@@ -72,28 +54,6 @@ func redislocks() Catalog {
 				"that contenders that start together retry together, and only a few of each wave get the lock.",
 			Make: madeOfRedislock(func() redislock.RetryStrategy { return randomBackoff{} }),
 		},
-	}
-}
-
-// randomBackoff is a RetryStrategy with a random interval.
-type randomBackoff struct{}
-
-func (randomBackoff) NextBackoff() time.Duration {
-	return 250*time.Millisecond + rand.N(500*time.Millisecond)
-}
-
-func madeOfRedislock(retry func() redislock.RetryStrategy) func(Process) (guard.Guard, error) {
-	return func(p Process) (guard.Guard, error) {
-		lib := thirdparty.NewRedislock(p.Redis, p.TTL, retry)
-		return ofLibrary(func(key string) guard.Lock { return lib.New(key) }), nil
-	}
-}
-
-// rueidislocks returns contenders with rueidislock on one server, used as in its README:
-// one Locker per process, WithContext, and the function that WithContext returns, which
-// unlocks. The counter goes through go-redis, as for all contenders.
-func rueidislocks() Catalog {
-	return Catalog{
 		{
 			Name:  "rueidislock",
 			Waits: "asks when the key changes",
@@ -114,19 +74,45 @@ func rueidislocks() Catalog {
 	}
 }
 
-func madeOfRueidislock(o rueidislock.LockerOption) func(Process) (guard.Guard, error) {
-	return func(p Process) (guard.Guard, error) {
-		o.KeyPrefix = p.Key
-		lib := thirdparty.NewRueidislock(p.Redis, o)
-		if err := lib.Open(context.Background()); err != nil {
-			return nil, err
-		}
-		return rueidisGuard{ofLibrary(func(key string) guard.Lock { return lib.New(key) }), lib}, nil
+// ofLibrary returns the guard of a library's lock, which waits in its own way.
+func ofLibrary(lock func(key string) guard.Lock) *guard.Distributed {
+	return &guard.Distributed{New: lock, NotHeld: thirdparty.ErrNotHeld}
+}
+
+// madeOfRedsync makes one pool and one Redsync per process.
+func madeOfRedsync(options ...redsync.Option) func(string, catalog.Options) (guard.Guard, error) {
+	return func(_ string, o catalog.Options) (guard.Guard, error) {
+		lib := thirdparty.NewRedsync(o.Redis, options...)
+		return ofLibrary(func(key string) guard.Lock { return lib.New(key) }), nil
 	}
 }
 
-// rueidisGuard is the guard of a process's Locker, which must be closed.
-type rueidisGuard struct {
-	*guard.Distributed
-	io.Closer
+// madeOfRedislock makes one Client per process.
+func madeOfRedislock(retry func() redislock.RetryStrategy) func(string, catalog.Options) (guard.Guard, error) {
+	return func(_ string, o catalog.Options) (guard.Guard, error) {
+		lib := thirdparty.NewRedislock(o.Redis, o.TTL, retry)
+		return ofLibrary(func(key string) guard.Lock { return lib.New(key) }), nil
+	}
+}
+
+// randomBackoff is a RetryStrategy with a random interval.
+type randomBackoff struct{}
+
+func (randomBackoff) NextBackoff() time.Duration {
+	return 250*time.Millisecond + rand.N(500*time.Millisecond)
+}
+
+// madeOfRueidislock makes one Locker per process, which must be closed.
+func madeOfRueidislock(with rueidislock.LockerOption) func(string, catalog.Options) (guard.Guard, error) {
+	return func(key string, o catalog.Options) (guard.Guard, error) {
+		with.KeyPrefix = key
+		lib := thirdparty.NewRueidislock(o.Redis, with)
+		if err := lib.Open(context.Background()); err != nil {
+			return nil, err
+		}
+		return struct {
+			*guard.Distributed
+			io.Closer
+		}{ofLibrary(func(key string) guard.Lock { return lib.New(key) }), lib}, nil
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/guard"
 )
 
@@ -27,7 +28,7 @@ func contenders() lockbench.Catalog {
 	all := lockbench.Contenders()
 	add := func(name string, g guard.Guard, err error) {
 		all = append(all, lockbench.Contender{Name: name,
-			Make: func(lockbench.Process) (guard.Guard, error) { return g, err }})
+			Make: func(string, catalog.Options) (guard.Guard, error) { return g, err }})
 	}
 	add("open", guard.None{}, nil)
 	add("deaf", fake(func(ctx context.Context) error { // lets no contender in, and returns when the wait is over

@@ -12,6 +12,7 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 )
 
@@ -57,8 +58,8 @@ func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error
 }
 
 // gather returns a part with its connections and its guard. It does not start the contenders.
-func gather(ctx context.Context, catalog Catalog, s setup) (c *part, err error) {
-	one, err := catalog.Find(s.Contender)
+func gather(ctx context.Context, list Catalog, s setup) (c *part, err error) {
+	one, err := list.Find(s.Contender)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +78,7 @@ func gather(ctx context.Context, catalog Catalog, s setup) (c *part, err error) 
 	if c.others, err = lockservers.Running(s.Servers).Dial(ctx, s.TTL); err != nil {
 		return c, err
 	}
-	p := Process{Redis: c.rdb, Key: s.Key, TTL: s.TTL, Others: c.others}
-	if c.guard, err = one.Make(p); err != nil {
+	if c.guard, err = one.Make(s.Key, c.others.Add(catalog.Options{Redis: c.rdb, TTL: s.TTL})); err != nil {
 		return c, fmt.Errorf("making %s: %w", one.Name, err)
 	}
 	return c, nil

@@ -95,15 +95,12 @@ func (f fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 // victim picks a process that still has waiters.
 func (e *ended) victim() (*member, error) {
 	for _, i := range rand.Perm(len(e.members)) {
-		if m := e.members[i]; !m.Killed.Load() && !m.over() {
+		if m := e.members[i]; !m.Killed.Load() && m.slots.over() < int64(m.contenders) {
 			return m, nil
 		}
 	}
 	return nil, errNotHit
 }
-
-// over reports whether all outcomes of the process are known.
-func (m *member) over() bool { return m.slots.over() == int64(m.contenders) }
 
 // glance is the time between two checks of the outcomes.
 const glance = time.Millisecond

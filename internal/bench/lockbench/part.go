@@ -90,52 +90,44 @@ func (c *part) run(ctx context.Context, start time.Time) *tally {
 func (c *part) contend(i int) {
 	wait, cancel := context.WithCancel(c.wait)
 	defer cancel()
-	d := deduct{part: c, slot: c.slots.slot(i)}
+	var begun, unsure bool
 	entry := guard.Entry{Key: c.setup.Key, Owner: fmt.Sprintf("%s-%d", c.setup.Name, i)}
-	stats, err := c.guard.Do(wait, entry, d.do)
-	c.tally.release(stats)
+	stats, err := c.guard.Do(wait, entry, func(ctx context.Context) (err error) {
+		begun = true
+		unsure, err = c.deduct(ctx, i)
+		return err
+	})
+	state := int64(stateTold)
 	switch {
 	case err == nil:
-		d.slot.ended(stateServed)
-	case !d.begun && wait.Err() != nil:
-		d.slot.ended(stateUnserved)
-	case d.unsure:
-		c.tally.told(err)
-		d.slot.ended(stateUnsure)
-	default:
-		c.tally.told(err)
-		d.slot.ended(stateTold)
+		state = stateServed
+	case !begun && wait.Err() != nil:
+		state, err = stateUnserved, nil // it was told nothing
+	case unsure:
+		state = stateUnsure
 	}
+	c.tally.note(err, stats)
+	c.slots.ended(i, state)
 }
 
-// deduct is the work of a contender inside the lock.
-type deduct struct {
-	*part
-	slot   slot
-	begun  bool
-	unsure bool // it is unknown whether the counter was written
-}
-
-// do decrements the counter. A lost lease interrupts it, except during the SET, so that the outcome
-// of the SET is known.
-func (d *deduct) do(ctx context.Context) error {
-	d.begun = true
+// deduct is the work of a contender inside the lock: it decrements the counter. A lost lease
+// interrupts it, except during the SET, so that the outcome of the SET is known. After an error, it
+// reports whether it is unknown if the counter was written.
+func (c *part) deduct(ctx context.Context, i int) (unsure bool, err error) {
 	if ctx.Err() != nil {
-		return context.Cause(ctx) // the lease was lost before the work began
+		return false, context.Cause(ctx) // the lease was lost before the work began
 	}
-	d.slot.entered()
-	n, err := d.rdb.Get(ctx, d.setup.Counter).Int64()
+	c.slots.entered(i)
+	n, err := c.rdb.Get(ctx, c.setup.Counter).Int64()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx) // the lease was lost in the meantime
 	}
-	if err != nil {
-		d.slot.left(false)
-		return err
+	if err == nil {
+		err = c.rdb.Set(context.WithoutCancel(ctx), c.setup.Counter, n-1, 0).Err()
+		unsure = err != nil
 	}
-	err = d.rdb.Set(context.WithoutCancel(ctx), d.setup.Counter, n-1, 0).Err()
-	d.unsure = err != nil
-	d.slot.left(err == nil)
-	return err
+	c.slots.left(i, err == nil)
+	return unsure, err
 }
 
 // tally is a process's report about its contenders, besides their slots. It is safe for concurrent
@@ -176,15 +168,13 @@ func count(reasons *map[string]int, text string, n int) {
 	(*reasons)[text] += n
 }
 
-func (t *tally) told(err error) {
+// note counts the error that a contender was told, or nil, and how its release went.
+func (t *tally) note(told error, s guard.Stats) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	count(&t.Told, err.Error(), 1)
-}
-
-func (t *tally) release(s guard.Stats) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	if told != nil {
+		count(&t.Told, told.Error(), 1)
+	}
 	if s.Lost {
 		t.Lost++
 	}

@@ -11,6 +11,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
+	"oversell/internal/guard"
 )
 
 // begun is the time at which all rows of these tests start.
@@ -34,15 +35,12 @@ func processOf(t *testing.T, slips ...slip) *member {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = words.Close() })
-	all := slots{words}
 	for i, s := range slips {
-		slot := all.slot(i)
-		slot.state(s.state)
-		for what, when := range []int64{slotFrom: s.from, slotTo: s.to, slotEnd: s.end} {
-			words.Store(slot.at+what, when)
+		for what, n := range []int64{slotFrom: s.from, slotTo: s.to, slotEnd: s.end, slotState: s.state} {
+			words.Store(word(i, what), n)
 		}
 	}
-	return &member{Member: new(fleet.Member), contenders: len(slips), slots: all}
+	return &member{Member: new(fleet.Member), contenders: len(slips), slots: slots{words}}
 }
 
 // over returns a finished row with these processes and without lost updates.
@@ -164,7 +162,7 @@ func TestKilledContenders(t *testing.T) {
 func TestReasonsAreBounded(t *testing.T) {
 	var all tally
 	for i := range 100 {
-		all.told(fmt.Errorf("error %d", i))
+		all.note(fmt.Errorf("error %d", i), guard.Stats{})
 	}
 	if told := all.Told; len(told) != maxReasons+1 || told["other errors"] != 100-maxReasons {
 		t.Errorf("%d reasons: %v", len(told), told)

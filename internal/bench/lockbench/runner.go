@@ -118,9 +118,6 @@ func (r *runner) run(ctx context.Context, of bench.Case) (bench.Result, error) {
 	return bench.Result{Row: row, Final: true}, nil
 }
 
-// needsTracking says why a contender cannot be run on the embedded Redis.
-const needsTracking = "needs a real Redis: this one has no CLIENT TRACKING"
-
 // skip returns the reason why the contender cannot be run on this server, or "" if it can.
 func (r *runner) skip(ctx context.Context, c Contender) (string, error) {
 	if !c.Tracking {
@@ -129,7 +126,7 @@ func (r *runner) skip(ctx context.Context, c Contender) (string, error) {
 	err := r.rdb.Do(ctx, "client", "getredir").Err() // this command is as old as CLIENT TRACKING
 	var refused redis.Error
 	if errors.As(err, &refused) {
-		return needsTracking, nil
+		return "needs a real Redis: this one has no CLIENT TRACKING", nil
 	}
 	return "", err
 }

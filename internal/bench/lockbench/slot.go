@@ -41,44 +41,39 @@ func slotWords(n int) int { return headerWords + slotSize*n }
 func (all slots) served() int64 { return all.Load(servedWord) }
 func (all slots) over() int64   { return all.Load(overWord) }
 
-// slot is the slot of one contender.
-type slot struct {
-	slots
-	at int
-}
+// word returns the number of a word of the i-th contender.
+func word(i, what int) int { return headerWords + slotSize*i + what }
 
-func (all slots) slot(i int) slot { return slot{all, headerWords + slotSize*i} }
+func (all slots) note(i, what int) { all.Store(word(i, what), time.Now().UnixNano()) }
 
-func (s slot) note(what int, at time.Time) { s.Store(s.at+what, at.UnixNano()) }
-func (s slot) state(now int64)             { s.Store(s.at+slotState, now) }
-
-func (s slot) entered() {
-	s.note(slotFrom, time.Now())
-	s.state(stateInside)
+// entered records that the i-th contender is inside.
+func (all slots) entered(i int) {
+	all.note(i, slotFrom)
+	all.Store(word(i, slotState), stateInside)
 }
 
 // left records the end of the time inside, and whether the counter was written.
-func (s slot) left(written bool) {
-	s.note(slotTo, time.Now())
+func (all slots) left(i int, written bool) {
+	all.note(i, slotTo)
 	if written {
-		s.state(stateWritten)
+		all.Store(word(i, slotState), stateWritten)
 	}
 }
 
 // ended records the outcome.
-func (s slot) ended(state int64) {
-	s.note(slotEnd, time.Now())
-	s.state(state)
+func (all slots) ended(i int, state int64) {
+	all.note(i, slotEnd)
+	all.Store(word(i, slotState), state)
 	if state == stateServed {
-		s.Add(servedWord, 1)
+		all.Add(servedWord, 1)
 	}
-	s.Add(overWord, 1)
+	all.Add(overWord, 1)
 }
 
-// slip is a copy of a slot's values.
+// slip is a copy of a contender's words.
 type slip struct{ from, to, end, state int64 }
 
 func (all slots) slip(i int) slip {
-	at := all.slot(i).at
-	return slip{all.Load(at + slotFrom), all.Load(at + slotTo), all.Load(at + slotEnd), all.Load(at + slotState)}
+	return slip{all.Load(word(i, slotFrom)), all.Load(word(i, slotTo)), all.Load(word(i, slotEnd)),
+		all.Load(word(i, slotState))}
 }

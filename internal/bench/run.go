@@ -126,19 +126,14 @@ func (b *runner) run(ctx context.Context, of Case) (r Result, err error) {
 	if err := b.restart(cfg, of.Condition); err != nil {
 		return r, err
 	}
-	if b.shops == nil {
-		r.Final = true
-		if r.Row, err = b.row(ctx, cfg, strategy, of); err == nil {
-			err = b.refused(ctx, cfg, r.Row)
-		}
-		return r, err
+	if b.shops != nil {
+		r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
 	}
-	r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
 	if cfg.chaotic() {
 		r.Seed = cfg.Seed
 	}
 	r.Row, err = b.row(ctx, cfg, strategy, of)
-	r.Final = cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue().String() != ""
+	r.Final = b.shops == nil || cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue().String() != ""
 	return r, err
 }
 

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,9 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
-	"oversell/internal/web/problem"
 )
 
 // newAdmin returns a client that asks single shops, outside the load. After a rush, backends may
@@ -78,30 +75,6 @@ func (b *runner) askTargets(ctx context.Context) error {
 					strings.Join(names, ", "), name)
 			}
 		}
-	}
-	return nil
-}
-
-// refused returns an error that wraps ErrConfig if a running shop could not run the strategy at
-// all. A row of such a shop says nothing about the strategy.
-func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error {
-	for code := range row.Reasons {
-		if code != "unknown_strategy" && code != "wrong_keeper" {
-			continue
-		}
-		for _, target := range b.targets {
-			sku := b.skus[len(b.skus)-1]
-			a := b.admin.send(ctx, target, cfg.request(0, row.Strategy, sku), nil)
-			if a.err != nil && a.status == 0 {
-				return a.err
-			}
-			var said problem.Problem
-			_ = json.Unmarshal(a.text, &said) // said stays empty if the reply is not a problem
-			if said.Code == code {
-				return Invalid("the shop at %s says: %s", target, report.Printable(said.Detail))
-			}
-		}
-		return Invalid("the shops at %s say: %s", strings.Join(b.targets, ", "), code)
 	}
 	return nil
 }

@@ -185,22 +185,3 @@ func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 		}
 	}
 }
-
-// A shop with its stock in another place reports that only when it is asked to sell.
-func TestStockInTheWrongPlaceIsSaid(t *testing.T) {
-	url := inFront(t, open(t, ""), func(w http.ResponseWriter, r *http.Request, shop http.Handler) {
-		if r.Method != http.MethodPost {
-			shop.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(http.StatusBadRequest)
-		// A failed write shows in the reply that the bench reads.
-		_, _ = io.WriteString(w, `{"code":"wrong_keeper","detail":"it is in the drawer"}`)
-	})
-	rows, err := bench.Run(t.Context(), against(url), bench.Silent{})
-	if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(),
-		"the shop at "+url+" says: it is in the drawer") || len(rows) > 0 {
-		t.Errorf("%v, %d rows; want what the shop says", err, len(rows))
-	}
-}

@@ -73,7 +73,7 @@ const (
 	stopTimeout  = 6 * time.Second
 )
 
-// shops are the instances of a bench.
+// shops are the instances of a bench, or running shops.
 type shops struct {
 	*fleet.Fleet
 	command func() (*exec.Cmd, error) // runs an instance
@@ -83,6 +83,15 @@ type shops struct {
 
 	relayed []string // the partners that shops reach through relays, which can cut the connections
 	gauged  bool     // their gauges count holders, and the bench can read gauges on this system
+}
+
+// shopsAt returns running shops, whose processes the bench does not know.
+func shopsAt(targets []string) *shops {
+	var all []*fleet.Member
+	for _, target := range targets {
+		all = append(all, &fleet.Member{URL: target})
+	}
+	return &shops{Fleet: fleet.Of(all...)}
 }
 
 // shop returns the program that starts the shop with this number.

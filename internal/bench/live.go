@@ -83,7 +83,7 @@ func (r *run) watched(ctx context.Context, l *stream, before *web.Audit) (*watch
 	if !ok {
 		return nil, nil
 	}
-	again, err := r.admin.at(r.targets[0]).audit(ctx, r.skus[0])
+	again, err := r.admin.at(r.survivor()).audit(ctx, r.skus[0])
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (w *watch) start(ctx context.Context, t *tally) {
 	}
 	w.mu.Lock()
 	w.during = true
-	gauged := w.run.shops != nil && w.run.shops.gauged && w.run.cfg.Workload == catalog.Deduct
+	gauged := w.run.shops.gauged && w.run.cfg.Workload == catalog.Deduct
 	w.tally, w.gauged = t, gauged
 	w.mu.Unlock()
 	var going context.Context

@@ -158,7 +158,7 @@ func eachItem(
 func (r *run) offer(ctx context.Context) error {
 	_, units := r.cfg.spread()
 	// One after the other: transactions that insert at the same time can deadlock in MariaDB.
-	shop, keeper := r.admin.at(r.targets[0]), r.cfg.keeper(r.strategy, r.cond)
+	shop, keeper := r.admin.at(r.survivor()), r.cfg.keeper(r.strategy, r.cond)
 	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1,
 		func(ctx context.Context, item int) error {
 			return shop.put(ctx, r.skus[item], units(item), keeper, r.strategy.Name)

@@ -23,9 +23,8 @@ type run struct {
 	strategy catalog.Strategy
 	cond     catalog.Condition
 	skus     []string // of the items
-	targets  []string
 	admin    client
-	shops    *shops // nil if the bench did not start the shops
+	shops    *shops
 	progress Progress
 	faults   faults
 	stalls   *fleet.StallWatch // of this process
@@ -45,7 +44,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	defer func() { err = errors.Join(err, after()) }()
-	before, err := r.admin.at(r.targets[0]).audit(ctx, r.skus[0])
+	before, err := r.admin.at(r.survivor()).audit(ctx, r.skus[0])
 	if err != nil {
 		return report.Row{}, err
 	}
@@ -58,10 +57,8 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if err != nil {
 		return report.Row{}, err
 	}
-	if r.shops != nil {
-		if held, ok := r.shops.held(); ok {
-			o.held = &held
-		}
+	if held, ok := r.shops.held(); ok {
+		o.held = &held
 	}
 	if err := r.audit(ctx, &o); err != nil {
 		return report.Row{}, err
@@ -99,7 +96,7 @@ func (r *run) prepare(ctx context.Context) (*stream, error) {
 	if err := r.offer(ctx); err != nil {
 		return nil, err
 	}
-	if r.shops != nil {
+	if !r.cfg.away() {
 		if err := r.shops.follow(ctx, r.cfg.plan(r.skus[0], r.cond), r.unguarded()); err != nil {
 			return nil, err
 		}
@@ -108,7 +105,11 @@ func (r *run) prepare(ctx context.Context) (*stream, error) {
 	request := func(i int, target string) (*http.Request, error) {
 		return r.cfg.request(i, r.strategy.Name, r.skus[of(i)]).to(target)
 	}
-	s, err := newStream(r.cfg, r.targets, request, func(target int) bool { return !r.killed(target) })
+	var targets []string
+	for _, m := range r.shops.Members() {
+		targets = append(targets, m.URL)
+	}
+	s, err := newStream(r.cfg, targets, request, func(target int) bool { return !r.killed(target) })
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func (r *run) observe(
 		o.open = l.figures(o.tally)
 		o.sent = o.open.Sent
 	}
-	if r.shops != nil && r.notKilled(o.unknown) > 0 {
+	if !r.cfg.away() && r.notKilled(o.unknown) > 0 {
 		return o, r.shops.Crashed(fleet.ExitGrace)
 	}
 	return o, nil
@@ -171,7 +172,7 @@ func (r *run) observe(
 // outcomes. The error says why the fault was not injected.
 func (r *run) inject(ctx, load context.Context) error {
 	switch {
-	case r.shops == nil || r.cond == catalog.Calm:
+	case r.cond == catalog.Calm:
 		return nil
 	case r.cfg.atSeams(r.cond):
 		return r.killAtSeams(ctx, load)
@@ -210,9 +211,6 @@ func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 
 // stalled returns the longest stall so far in this row that was not injected.
 func (r *run) stalled() time.Duration {
-	if r.shops == nil {
-		return r.stalls.Get()
-	}
 	return max(r.stalls.Get(), r.shops.Stalled())
 }
 
@@ -225,12 +223,10 @@ func (r *run) limit() time.Duration {
 // survivor returns the address of a running shop, if possible of one that is neither stopped nor
 // cut off.
 func (r *run) survivor() string {
-	if r.shops != nil {
-		if m := r.shops.Survivor(); m != nil {
-			return m.URL
-		}
+	if m := r.shops.Survivor(); m != nil {
+		return m.URL
 	}
-	return r.targets[0]
+	return r.shops.Members()[0].URL
 }
 
 // figures computes the figures from what was observed.
@@ -286,9 +282,7 @@ func (r *run) notKilled(unknown map[int]int64) (n int64) {
 	return n
 }
 
-func (r *run) killed(target int) bool {
-	return r.shops != nil && r.shops.Members()[target].Killed.Load()
-}
+func (r *run) killed(target int) bool { return r.shops.Members()[target].Killed.Load() }
 
 func (r *run) judgeCache(row *report.Row, o outcome) {
 	row.Loads = o.audits[0].CacheLoads

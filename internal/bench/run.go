@@ -25,7 +25,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	if err := cfg.WithDefaults().Check(); err != nil {
 		return nil, err
 	}
-	if len(cfg.Targets) == 0 {
+	if !cfg.away() {
 		if cfg.embedded, err = backend.EmbeddedRedis(ctx, cfg.RedisURL); err != nil {
 			return nil, err
 		}
@@ -37,8 +37,8 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	}
 	cfg.ID = cmp.Or(cfg.ID, newID())
 	all := cfg.WithDefaults()
-	b := &runner{asked: cfg, progress: p, token: cfg.Token, targets: all.Targets}
-	if len(cfg.Targets) == 0 {
+	b := &runner{asked: cfg, progress: p, token: cfg.Token, shops: shopsAt(all.Targets)}
+	if !cfg.away() {
 		b.token = uuid.NewString()
 		if b.terms, err = lockservers.Ask(ctx, cfg.Servers); err != nil {
 			return nil, err
@@ -100,8 +100,7 @@ type runner struct {
 	asked    Config // without defaults: the defaults of a row depend on its condition
 	progress Progress
 	token    string
-	targets  []string
-	shops    *shops    // nil if the bench did not start the shops
+	shops    *shops
 	provider *provider // nil unless the sale is by holds
 	terms    map[catalog.Need]lockservers.Terms
 	admin    client
@@ -126,14 +125,14 @@ func (b *runner) run(ctx context.Context, of Case) (r Result, err error) {
 	if err := b.restart(cfg, of.Condition); err != nil {
 		return r, err
 	}
-	if b.shops != nil {
-		r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
+	if r.Fleet = b.shops.Fleet; !cfg.away() {
+		r.TTL = cfg.TTL
 	}
 	if cfg.chaotic() {
 		r.Seed = cfg.Seed
 	}
 	r.Row, err = b.row(ctx, cfg, strategy, of)
-	r.Final = b.shops == nil || cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue().String() != ""
+	r.Final = cfg.away() || cfg.chaotic() || r.Verdict == figures.NotComparable || r.Untrue().String() != ""
 	return r, err
 }
 
@@ -166,8 +165,7 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	}
 	noConsumer := cfg.atSeams(c)
 	same := func(s setup) bool { return s.TTL == cfg.TTL && s.NoConsumer == noConsumer }
-	if b.shops == nil ||
-		same(b.shops.setup) && slices.Equal(b.shops.relayed, relayed) && c != catalog.Chaos {
+	if cfg.away() || same(b.shops.setup) && slices.Equal(b.shops.relayed, relayed) && c != catalog.Chaos {
 		return nil
 	}
 	b.shops.Stop(stopTimeout)
@@ -178,13 +176,9 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 
 // row runs one row on its own item, so that nothing left over from an earlier row counts.
 func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, of Case) (report.Row, error) {
-	if b.shops != nil {
+	if !cfg.away() {
 		if err := b.shops.Fill(ctx, cfg.Instances); err != nil {
 			return report.Row{}, err
-		}
-		b.targets = nil
-		for _, m := range b.shops.Members() {
-			b.targets = append(b.targets, m.URL)
 		}
 	}
 	b.sales++
@@ -192,7 +186,7 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 	b.skus = append(b.skus, skus...)
 	r := &run{
 		cfg: cfg, strategy: strategy, cond: of.Condition, skus: skus,
-		targets: b.targets, admin: b.admin, shops: b.shops, progress: b.progress, stalls: of.Stalls,
+		admin: b.admin, shops: b.shops, progress: b.progress, stalls: of.Stalls,
 	}
 	if of.Condition == catalog.Chaos {
 		c := &chaosRow{run: r, patience: chaosPatience}
@@ -207,12 +201,12 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 // takes at most a few seconds.
 func (b *runner) tidy(interrupted bool) error {
 	if b.asked.chaotic() {
-		if interrupted && b.shops != nil { // a stopped shop would not end by itself
+		if interrupted { // a stopped shop would not end by itself
 			_ = b.shops.Each(func(m *fleet.Member) error { m.Kill(); return nil })
 		}
 		return nil // its servers and their data are thrown away
 	}
-	if len(b.skus) == 0 || b.shops == nil || !interrupted && b.shops.Survivor() != nil {
+	if len(b.skus) == 0 || b.asked.away() || !interrupted && b.shops.Survivor() != nil {
 		return b.mayBeLeft(b.remove(context.Background(), len(b.skus)))
 	}
 	b.shops.Stop(interruptGrace)
@@ -268,12 +262,8 @@ const removeTimeout = 20 * time.Second
 
 // remove removes the first n remaining items.
 func (b *runner) remove(ctx context.Context, n int) error {
-	base := ""
-	if b.shops == nil {
-		base = b.targets[0]
-	} else if m := b.shops.Survivor(); m != nil {
-		base = m.URL
-	} else {
+	shop := b.shops.Survivor()
+	if shop == nil {
 		return nil // no shop is left that could remove them
 	}
 	removed := 0
@@ -282,7 +272,7 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	err := eachItem(ctx, b.progress, "removing items", n, 1, func(ctx context.Context, i int) error {
 		ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 		defer cancel()
-		if err := b.admin.at(base).remove(ctx, b.skus[i]); err != nil {
+		if err := b.admin.at(shop.URL).remove(ctx, b.skus[i]); err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
 		removed++

@@ -52,17 +52,14 @@ func (c Config) key(i int) string {
 // askTargets returns an error that wraps ErrConfig if a running shop lacks a strategy of
 // the config.
 func (b *runner) askTargets(ctx context.Context) error {
-	if b.shops != nil {
-		return nil
-	}
-	for _, target := range b.targets {
+	for _, shop := range b.shops.Members() {
 		var found struct {
 			Strategies []struct {
 				Name string `json:"name"`
 			} `json:"strategies"`
 		}
 		asked := request{method: http.MethodGet, path: "/api/strategies"}
-		if err := b.admin.at(target).must(ctx, asked, &found); err != nil {
+		if err := b.admin.at(shop.URL).must(ctx, asked, &found); err != nil {
 			return err
 		}
 		var names []string
@@ -71,7 +68,7 @@ func (b *runner) askTargets(ctx context.Context) error {
 		}
 		for _, name := range b.asked.Strategies {
 			if !slices.Contains(names, name) {
-				return Invalid("the shop at %s says: its strategies are %s; %s is not one of them", target,
+				return Invalid("the shop at %s says: its strategies are %s; %s is not one of them", shop.URL,
 					strings.Join(names, ", "), name)
 			}
 		}

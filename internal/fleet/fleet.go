@@ -28,7 +28,7 @@ func New(program func(n int) (Program, error)) *Fleet {
 	return &Fleet{program: program, reached: make(chan Arrival, maxParked)}
 }
 
-// Of returns a fleet of the given members, which need not be running. It is for tests.
+// Of returns a fleet of the given members, which need not be processes that were started by Run.
 func Of(members ...*Member) *Fleet { return &Fleet{members: members} }
 
 // Fill starts processes until n of them are running, and resets what the members recorded in the

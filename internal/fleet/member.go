@@ -297,8 +297,7 @@ func (m *Member) Err() error {
 	return nil
 }
 
-// ended reports whether the process has ended. It returns false for a member that was never
-// started, in a test.
+// ended reports whether the process has ended. It returns false for a member that Run did not start.
 func (m *Member) ended() bool {
 	if m.Process == nil {
 		return false

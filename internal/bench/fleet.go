@@ -192,17 +192,6 @@ func (f *shops) stay(ctx context.Context, until time.Time, but *fleet.Member) er
 	})
 }
 
-// inside returns the number of holders in all shops that were not killed, or false if it could not
-// read their gauges at one moment. The shops must be gauged.
-func (f *shops) inside() (n int64, ok bool) {
-	read := f.Running()
-	n, ok = inside(read)
-	for _, m := range read { // the gauge of a shop killed in the meantime still counts its holders
-		ok = ok && m.Runs()
-	}
-	return n, ok
-}
-
 // entered returns how many holders have entered the section since the row began, in all shops except
 // the given one, or -1 if there are no gauges.
 func (f *shops) entered(without *fleet.Member) (n int64) {
@@ -311,11 +300,12 @@ const (
 // maxGlances is the maximum number of attempts to read all gauges at one moment.
 const maxGlances = 100
 
-// inside returns the number of holders in all instances at one moment. It reads all gauges until
-// two readings agree, and returns false if none do.
-func inside(all []*fleet.Member) (n int64, ok bool) {
+// inside returns the number of holders at one moment in all shops that were not killed. It reads all
+// gauges until two readings agree, and returns false if none do. The shops must be gauged.
+func (f *shops) inside() (n int64, ok bool) {
+	read := f.Running()
 	sum := func() (came, went int64) {
-		for _, m := range all {
+		for _, m := range read {
 			came, went = came+m.Words.Load(gaugeCame), went+m.Words.Load(gaugeWent)
 		}
 		return came, went
@@ -324,7 +314,8 @@ func inside(all []*fleet.Member) (n int64, ok bool) {
 	for range maxGlances {
 		c, w := sum()
 		if c == came && w == went {
-			return came - went, true
+			// The gauge of a shop killed in the meantime still counts its holders.
+			return came - went, !slices.ContainsFunc(read, func(m *fleet.Member) bool { return !m.Runs() })
 		}
 		came, went = c, w
 	}

@@ -9,9 +9,10 @@ import (
 	"oversell/internal/fleet"
 )
 
-// gauged returns two counters, and the members through which another process reads them.
-func gauged(t *testing.T) (counters []*worker, seen []*fleet.Member) {
+// gauged returns two counters, and the shops through which another process reads them.
+func gauged(t *testing.T) (counters []*worker, seen *shops) {
 	t.Helper()
+	var members []*fleet.Member
 	for range 2 {
 		words, err := fleet.CreateWords(filepath.Join(t.TempDir(), "gauge"), gaugeWords)
 		if err != nil {
@@ -20,9 +21,9 @@ func gauged(t *testing.T) (counters []*worker, seen []*fleet.Member) {
 		t.Cleanup(func() { _ = words.Close() })
 		c := &worker{seams: new(fleet.Seams), gauge: words}
 		c.follow(plan{Item: "item"})
-		counters, seen = append(counters, c), append(seen, &fleet.Member{Words: words})
+		counters, members = append(counters, c), append(members, &fleet.Member{Words: words})
 	}
-	return counters, seen
+	return counters, &shops{Fleet: fleet.Of(members...), gauged: true}
 }
 
 // Two holders that take turns are never counted as inside at the same time, however fast they
@@ -44,7 +45,7 @@ func TestWhoTakesTurnsIsNeverSeenTogether(t *testing.T) {
 	}
 	looks := make(map[int64]int)
 	for time.Now().Before(over) {
-		if n, ok := inside(seen); ok {
+		if n, ok := seen.inside(); ok {
 			looks[n]++
 		}
 	}
@@ -54,7 +55,7 @@ func TestWhoTakesTurnsIsNeverSeenTogether(t *testing.T) {
 			t.Errorf("%d were seen inside at once: %v", n, looks)
 		}
 	}
-	if n, ok := inside(seen); n != 0 || !ok {
+	if n, ok := seen.inside(); n != 0 || !ok {
 		t.Errorf("in the end %d are inside, %v", n, ok)
 	}
 }
@@ -65,7 +66,7 @@ func TestWhoIsLeftOfAnEarlierRowIsNotCounted(t *testing.T) {
 	first := counters[0]
 	first.count("item", +1)
 	first.held(time.Second)
-	held := func() time.Duration { return time.Duration(seen[0].Words.Load(gaugeHeld)) }
+	held := func() time.Duration { return time.Duration(seen.Members()[0].Words.Load(gaugeHeld)) }
 	if got := held(); got != time.Second {
 		t.Errorf("connections were held for %v, want 1s", got)
 	}
@@ -75,7 +76,7 @@ func TestWhoIsLeftOfAnEarlierRowIsNotCounted(t *testing.T) {
 	}
 	first.count("next", +1)
 	first.count("item", -1)
-	if n, ok := inside(seen); n != 1 || !ok {
+	if n, ok := seen.inside(); n != 1 || !ok {
 		t.Errorf("%d are inside, %v; want 1", n, ok)
 	}
 }

@@ -91,24 +91,27 @@ func (c Config) takesTurns() bool {
 	return c.Rate == 0 && c.InFlight > 0 && c.InFlight < c.Requests
 }
 
-// spread returns two functions: one returns the item of a request, the other the units of an item.
-// Both requests of a pair are for the same item: one buyer sent them.
-func (c Config) spread() (of func(request int) (item int), units func(item int) int64) {
-	s := NewSpread(max(1, c.Items), c.Skew, c.Seed)
-	of = s.Of
+// spread says which item each buyer wants.
+func (c Config) spread() *Spread { return NewSpread(max(1, c.Items), c.Skew, c.Seed) }
+
+// buyer returns the number of the buyer who sends a request. One buyer sends both requests of a pair.
+func (c Config) buyer(request int) int {
 	if c.Keys == PairedKeys {
-		of = func(request int) int { return s.Of(request / 2) }
+		return request / 2
 	}
-	return of, func(item int) int64 { return s.Units(c.Stock, item) }
+	return request
 }
+
+// item returns the item that a request is for.
+func (r *run) item(request int) int { return r.spread.Of(r.cfg.buyer(request)) }
 
 // firstTurns returns the number of holders of a row's first item that have work to do if the guard
 // holds. Most buyers want that item, and faults are injected into its holders.
 func (c Config) firstTurns() int64 {
-	if !c.many() || c.Workload == catalog.Cache {
+	if c.Workload == catalog.Cache {
 		return c.turns()
 	}
-	s := NewSpread(c.Items, c.Skew, c.Seed)
+	s := c.spread()
 	return min(s.Units(c.Stock, 0), int64(s.Share(0)*float64(c.Requests)))
 }
 
@@ -156,12 +159,11 @@ func eachItem(
 
 // offer puts all items on sale.
 func (r *run) offer(ctx context.Context) error {
-	_, units := r.cfg.spread()
 	// One after the other: transactions that insert at the same time can deadlock in MariaDB.
 	shop, keeper := r.admin.at(r.survivor()), r.cfg.keeper(r.strategy, r.cond)
 	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1,
 		func(ctx context.Context, item int) error {
-			return shop.put(ctx, r.skus[item], units(item), keeper, r.strategy.Name)
+			return shop.put(ctx, r.skus[item], r.spread.Units(r.cfg.Stock, item), keeper, r.strategy.Name)
 		})
 }
 

@@ -23,6 +23,7 @@ type run struct {
 	strategy catalog.Strategy
 	cond     catalog.Condition
 	skus     []string // of the items
+	spread   *Spread  // which item each buyer wants
 	admin    client
 	shops    *shops
 	progress Progress
@@ -101,9 +102,8 @@ func (r *run) prepare(ctx context.Context) (*stream, error) {
 			return nil, err
 		}
 	}
-	of, _ := r.cfg.spread()
 	request := func(i int, target string) (*http.Request, error) {
-		return r.cfg.request(i, r.strategy.Name, r.skus[of(i)]).to(target)
+		return r.cfg.request(i, r.strategy.Name, r.skus[r.item(i)]).to(target)
 	}
 	var targets []string
 	for _, m := range r.shops.Members() {
@@ -148,7 +148,7 @@ func (r *run) observe(
 	go func() { injected <- inject(ctx, loading) }()
 	o := outcome{tally: newTally(r.limit() + r.cfg.Duration), sent: int64(r.cfg.Requests)}
 	o.sale, o.items = r.cfg.Workload == catalog.Deduct, make([]itemTally, len(r.skus))
-	o.of, _ = r.cfg.spread()
+	o.of = r.item
 	w.start(ctx, o.tally)
 	l.fire(ctx, r.limit(), o.tally)
 	o.wall = time.Since(o.start)

@@ -185,7 +185,7 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 	skus := cfg.skus(b.sales)
 	b.skus = append(b.skus, skus...)
 	r := &run{
-		cfg: cfg, strategy: strategy, cond: of.Condition, skus: skus,
+		cfg: cfg, strategy: strategy, cond: of.Condition, skus: skus, spread: cfg.spread(),
 		admin: b.admin, shops: b.shops, progress: b.progress, stalls: of.Stalls,
 	}
 	if of.Condition == catalog.Chaos {

@@ -14,10 +14,9 @@ func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 	if !fleet.LiveWords {
 		t.Skip("gauges cannot be read here")
 	}
-	counters, seen := gauged(t)
+	counters, f := gauged(t)
 	synctest.Test(t, func(t *testing.T) {
-		stopped := seen[0]
-		f := &shops{Fleet: fleet.Of(seen...), gauged: true}
+		stopped := f.Members()[0]
 		waits := func(what string, want time.Duration) {
 			before, start := f.entered(stopped), time.Now()
 			f.succeeded(t.Context(), stopped, before, time.Second)
@@ -47,8 +46,7 @@ func TestFaultsWaitForAllShops(t *testing.T) {
 	if !fleet.LiveWords {
 		t.Skip("gauges cannot be read here")
 	}
-	counters, seen := gauged(t)
-	f := &shops{Fleet: fleet.Of(seen...)}
+	counters, f := gauged(t)
 	counters[0].add("item", gaugeWork)
 	counters[1].add("another item", gaugeWork)
 	if f.takePart() {

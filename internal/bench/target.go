@@ -40,11 +40,8 @@ const askedFor = 1
 
 // key returns the idempotency key of the i-th request of a row, or "" if it has none.
 func (c Config) key(i int) string {
-	switch c.Keys {
-	case UniqueKeys:
-		return strconv.Itoa(i)
-	case PairedKeys:
-		return strconv.Itoa(i / 2) // the requests of a pair go to different shops, if there are two
+	if c.Keys == UniqueKeys || c.Keys == PairedKeys {
+		return strconv.Itoa(c.buyer(i)) // the requests of a pair go to different shops, if there are two
 	}
 	return ""
 }

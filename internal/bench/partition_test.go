@@ -30,21 +30,6 @@ func TestPartitionNeedsOneRedis(t *testing.T) {
 	}
 }
 
-// interrupter is a Progress that cancels the bench while requests are under way.
-type interrupter struct {
-	bench.Silent
-	cancel context.CancelFunc
-}
-
-func (i interrupter) Waiting(_ string, waiting func() int64) {
-	go func() {
-		for waiting() > 290 { // wait until a few of the 300 buyers are done and another holds the lock
-			time.Sleep(time.Millisecond)
-		}
-		i.cancel()
-	}()
-}
-
 // Requests that are under way at an interruption must not write anything after the item was
 // removed.
 func TestInterruptedBenchLeavesNothing(t *testing.T) {
@@ -53,9 +38,10 @@ func TestInterruptedBenchLeavesNothing(t *testing.T) {
 	cfg.Work, cfg.Stock = 20*time.Millisecond, 300
 	cfg.Conditions = []catalog.Condition{catalog.Partition}
 	cfg.Strategies = []string{"v6_watchdog"}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	if _, err := bench.Run(ctx, cfg, interrupter{cancel: cancel}); !errors.Is(err, context.Canceled) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	stop := &stopper{at: "v6_watchdog/partition", after: 200 * time.Millisecond, cancel: cancel}
+	if _, err := bench.Run(ctx, cfg, stop); !errors.Is(err, errStop) {
 		t.Errorf("Run: %v", err)
 	}
 	left, err := backendtest.DialRedis(t, cfg.RedisURL).Keys(t.Context(), "*{bench-*").Result()

@@ -199,14 +199,7 @@ func TestPoolKeepsNothingStale(t *testing.T) {
 	shop := newShopLike(t, fine)
 	p := newPool(1)
 	defer p.close()
-	req, err := http.NewRequest(http.MethodGet, shop.URL, nil)
-	must(t, err)
-	get := func() *conn {
-		t.Helper()
-		c, err := p.get(t.Context(), 0, req, time.Minute)
-		must(t, err)
-		return c
-	}
+	get := func() *conn { return connTo(t, p, 0, shop.URL) }
 	first := get()
 	p.put(first, true)
 	if again := get(); again != first {
@@ -227,6 +220,22 @@ func TestPoolKeepsNothingStale(t *testing.T) {
 	if p.idle != 0 || len(p.busy) != 0 {
 		t.Errorf("%d connections are kept that cannot be used, %d are in use", p.idle, len(p.busy))
 	}
+	// A shop closes a new connection sooner, if no request arrives.
+	p.fill(get())
+	p.waiting[0][0].until = p.waiting[0][0].until.Add(-2 * staleUnused)
+	if unused := p.waiting[0][0]; get() == unused || p.idle != 0 {
+		t.Error("a connection that the shop may have closed is used, or kept")
+	}
+}
+
+// connTo returns a connection of a pool to a shop.
+func connTo(t *testing.T, p *pool, target int, url string) *conn {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	must(t, err)
+	c, err := p.get(t.Context(), target, req, time.Minute)
+	must(t, err)
+	return c
 }
 
 // The connections to a killed shop are closed, because the connections to other shops need their
@@ -255,10 +264,7 @@ func TestPoolKeepsToItsConnections(t *testing.T) {
 	shops := []*shopLike{newShopLike(t, fine), newShopLike(t, fine)}
 	get := func(target int) *conn {
 		t.Helper()
-		req, err := http.NewRequest(http.MethodGet, shops[target].URL, nil)
-		must(t, err)
-		c, err := p.get(t.Context(), target, req, time.Minute)
-		must(t, err)
+		c := connTo(t, p, target, shops[target].URL)
 		if n := p.idle + len(p.busy) + p.dialing; n > most {
 			t.Errorf("the pool has %d connections, want at most %d", n, most)
 		}
@@ -280,25 +286,4 @@ func TestPoolKeepsToItsConnections(t *testing.T) {
 	for c := range p.busy {
 		p.put(c, false)
 	}
-}
-
-// A shop closes a new connection if no request arrives for a while. A request that is sent just
-// then would be cut off.
-func TestPoolUsesNoConnectionThatWaitedTooLongForItsFirstRequest(t *testing.T) {
-	shop := newShopLike(t, fine)
-	req, err := http.NewRequest(http.MethodGet, shop.URL, nil)
-	must(t, err)
-	inner, err := dial(t.Context(), req.URL)
-	must(t, err)
-	p := newPool(1)
-	defer p.close()
-	unused := &conn{Conn: inner}
-	p.fill(unused)
-	p.waiting[0][0].until = p.waiting[0][0].until.Add(-2 * staleUnused)
-	c, err := p.get(t.Context(), 0, req, time.Minute)
-	must(t, err)
-	if c == unused || p.idle != 0 {
-		t.Error("a connection that the shop may have closed is used, or kept")
-	}
-	p.put(c, true)
 }

@@ -113,19 +113,6 @@ func TestThirdPartyLocksAreJudgedOnARealRedis(t *testing.T) {
 	}
 }
 
-// Orders without a reply to the buyer may belong to buyers who were cut off.
-func TestOrdersOfThoseWhoWereCutOff(t *testing.T) {
-	for _, keys := range []bench.Keys{bench.NoKeys, bench.UniqueKeys, bench.PairedKeys} {
-		cfg := against(unreliable(t, open(t, ""), 7))
-		cfg.Keys = keys
-		row := run(t, cfg)["v6_watchdog/calm"]
-		if row.Unknown != 7 || row.Verdict != figures.Unknown ||
-			row.AcknowledgedMissing+row.Unreported+row.Duplicates != 0 {
-			t.Errorf("keys %s: %+v", keys, row)
-		}
-	}
-}
-
 // If the list of orders cannot be compared, the run returns an error.
 func TestOrdersThatCannotBeCompared(t *testing.T) {
 	for want, list := range map[string]string{

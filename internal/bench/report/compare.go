@@ -63,41 +63,48 @@ func fields(of any, f func(name string, v reflect.Value)) {
 	}
 }
 
-// comparison pairs the rows of two reports, or of the strategies in one.
-type comparison struct {
-	older, newer File
-	pairs        []pair
-	alone        []string // names the groups that are in only one of the reports
-}
-
 // pair holds two groups to compare. Tables show it under the name of the new group.
 type pair struct{ old, now Group }
 
-// CompareFiles compares the rows that both reports have, and writes what changed. The error wraps
-// ErrDiffer if the reports have different backends, versions or sizes, or have no row in common.
+// CompareFiles compares the rows that both reports have, and writes what changed: for each figure a
+// table of all rows, and then the changed verdicts. The error wraps ErrDiffer if the reports have
+// different backends, versions or sizes, or have no row in common.
 func CompareFiles(w io.Writer, older, newer File) error {
 	older.Report, newer.Report = older.withoutPorts(), newer.withoutPorts()
 	if diff := disagree(older.Report, newer.Report); diff != "" {
 		return fmt.Errorf("%s and %s %w: they differ in %s", older.Name, newer.Name, ErrDiffer, diff)
 	}
-	c := comparison{older: older, newer: newer}
+	var pairs []pair
+	var alone string // names the groups that are in only one of the reports
 	rest := newer.groups()
 	for _, g := range older.groups() {
 		i := slices.IndexFunc(rest, func(h Group) bool { return h.Key == g.Key })
 		if i < 0 {
-			c.alone = append(c.alone, g.in(present.Style{})+" is only in "+older.Name)
+			alone += g.in(present.Style{}) + " is only in " + older.Name + ".\n"
 			continue
 		}
-		c.pairs = append(c.pairs, pair{g, rest[i]})
+		pairs = append(pairs, pair{g, rest[i]})
 		rest = slices.Delete(rest, i, i+1)
 	}
 	for _, g := range rest {
-		c.alone = append(c.alone, g.in(present.Style{})+" is only in "+newer.Name)
+		alone += g.in(present.Style{}) + " is only in " + newer.Name + ".\n"
 	}
-	if len(c.pairs) == 0 {
+	if len(pairs) == 0 {
 		return fmt.Errorf("%s and %s %w: they have no row in common", older.Name, newer.Name, ErrDiffer)
 	}
-	return c.writeFiles(w)
+	var b strings.Builder
+	fmt.Fprintf(&b, "old: %s\nnew: %s\n%s", older.title(), newer.title(), ranOn(older.Manifest))
+	shown := func(name string) bool { return slices.Contains(told(), name) }
+	if diff := differing(older.Manifest, newer.Manifest, shown); diff != "" {
+		fmt.Fprintf(&b, "they differ in %s\n", diff)
+	}
+	older.tables(&b, pairs, func(f figure, t *present.Table[pair]) {
+		f.estimate("old", func(p pair) Group { return p.old }, t)
+		f.estimate("new", func(p pair) Group { return p.now }, t)
+		t.Number("change", func(p pair) string { return p.difference(f, change) })
+	})
+	b.WriteString("\n" + verdicts(pairs) + alone + older.unusualLeases() + newer.unusualLeases())
+	return writeComparison(w, &b, conclusion(pairs))
 }
 
 // withoutPorts returns the report without the addresses of the servers that its bench started:
@@ -155,7 +162,7 @@ func disagree(a, b Report) string {
 // and writes the differences. The error wraps ErrDiffer if no condition has two strategies.
 func CompareStrategies(w io.Writer, f File) error {
 	first := make(map[Key]Group)
-	c := comparison{older: f}
+	var pairs []pair
 	for _, g := range f.groups() {
 		k := g.Key
 		k.Strategy = ""
@@ -163,12 +170,26 @@ func CompareStrategies(w io.Writer, f File) error {
 		if !known {
 			base, first[k] = g, g
 		}
-		c.pairs = append(c.pairs, pair{base, g})
+		pairs = append(pairs, pair{base, g})
 	}
-	if len(c.pairs) == len(first) {
+	if len(pairs) == len(first) {
 		return fmt.Errorf("the rows of %s %w: there is no condition with two strategies", f.Name, ErrDiffer)
 	}
-	return c.writeStrategies(w)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%s", f.title(), ranOn(f.Manifest))
+	f.tables(&b, pairs, func(of figure, t *present.Table[pair]) {
+		of.estimate("median", func(p pair) Group { return p.now }, t)
+		t.Number("vs first", func(p pair) string {
+			if p.old.Key == p.now.Key {
+				return ""
+			}
+			return p.difference(of, ratio)
+		})
+	})
+	if leases := f.unusualLeases(); leases != "" {
+		b.WriteString("\n" + leases)
+	}
+	return writeComparison(w, &b, "\n"+f.Headline(present.Style{}))
 }
 
 // figure is a figure to compare.

@@ -14,55 +14,8 @@ import (
 // unclear marks a difference that may be noise.
 const unclear = " ?"
 
-// writeFiles writes the changes from one report to the other: for each figure a table of all rows,
-// and then the changed verdicts.
-func (c comparison) writeFiles(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "old: %s\nnew: %s\n", c.older.title(), c.newer.title())
-	b.WriteString(ranOn(c.older.Manifest))
-	shown := func(name string) bool { return slices.Contains(told(), name) }
-	if diff := differing(c.older.Manifest, c.newer.Manifest, shown); diff != "" {
-		fmt.Fprintf(&b, "they differ in %s\n", diff)
-	}
-	b.WriteString(meaning)
-	c.tables(&b, func(f figure, t *present.Table[pair]) {
-		f.estimate("old", func(p pair) Group { return p.old }, t)
-		f.estimate("new", func(p pair) Group { return p.now }, t)
-		t.Number("change", func(p pair) string { return p.difference(f, change) })
-	})
-	b.WriteString("\n")
-	b.WriteString(c.verdicts())
-	for _, text := range c.alone {
-		fmt.Fprintf(&b, "%s.\n", text)
-	}
-	b.WriteString(c.older.unusualLeases())
-	b.WriteString(c.newer.unusualLeases())
-	return c.write(w, &b, c.conclusion())
-}
-
-// writeStrategies writes the differences between the strategies of a report.
-func (c comparison) writeStrategies(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s", c.older.title(), ranOn(c.older.Manifest))
-	b.WriteString(meaning)
-	c.tables(&b, func(f figure, t *present.Table[pair]) {
-		f.estimate("median", func(p pair) Group { return p.now }, t)
-		t.Number("vs first", func(p pair) string {
-			if p.old.Key == p.now.Key {
-				return ""
-			}
-			return p.difference(f, ratio)
-		})
-	})
-	if leases := c.older.unusualLeases(); leases != "" {
-		b.WriteString("\n" + leases)
-	}
-	return c.write(w, &b, "\n"+c.older.Headline(present.Style{}))
-}
-
-const meaning = "medians, and their intervals where runs differ; \"no difference\": the intervals overlap\n"
-
-func (c comparison) write(w io.Writer, b *strings.Builder, conclusion string) error {
+// writeComparison writes the text of a comparison, with a note about unclear differences.
+func writeComparison(w io.Writer, b *strings.Builder, conclusion string) error {
 	if strings.Contains(b.String(), unclear+"\n") {
 		b.WriteString("\n?  with so few runs the difference may be chance; use -repeat 4 or more on both sides\n")
 	}
@@ -91,11 +44,12 @@ func ranOn(m Manifest) string {
 	return m.Load(present.Style{}) + "\n" + fmt.Sprintf("redis: %s; db: %s; %s\n", m.Redis, m.DB, m.Go)
 }
 
-// tables writes a table for each figure of each workload.
-func (c comparison) tables(b *strings.Builder, columns func(f figure, t *present.Table[pair])) {
-	for i, part := range c.older.Parts() {
-		pairs := slices.DeleteFunc(slices.Clone(c.pairs), func(p pair) bool {
-			return len(c.older.Manifest.Also) > 0 && string(p.old.Workload) != part.Manifest.Workload
+// tables writes a table for each figure of each workload of the older report.
+func (r Report) tables(b *strings.Builder, all []pair, columns func(f figure, t *present.Table[pair])) {
+	b.WriteString("medians, and their intervals where runs differ; \"no difference\": the intervals overlap\n")
+	for i, part := range r.Parts() {
+		pairs := slices.DeleteFunc(slices.Clone(all), func(p pair) bool {
+			return len(r.Manifest.Also) > 0 && string(p.old.Workload) != part.Manifest.Workload
 		})
 		if len(pairs) == 0 {
 			continue
@@ -156,11 +110,11 @@ func (p pair) difference(f figure, say func(old, now float64) string) string {
 }
 
 // conclusion says in one sentence how many verdicts changed, and which row changed its speed the most.
-func (c comparison) conclusion() string {
+func conclusion(pairs []pair) string {
 	verdicts, faster := 0, 0
 	var most pair
 	largest := 0.0
-	for _, p := range c.pairs {
+	for _, p := range pairs {
 		if !p.sameVerdicts() {
 			verdicts++
 		}
@@ -173,7 +127,7 @@ func (c comparison) conclusion() string {
 			largest, most = by, p
 		}
 	}
-	text := fmt.Sprintf("\n%d of %s changed verdict; ", verdicts, present.Plural(len(c.pairs), "row"))
+	text := fmt.Sprintf("\n%d of %s changed verdict; ", verdicts, present.Plural(len(pairs), "row"))
 	if faster == 0 {
 		return text + "none is faster or slower\n"
 	}
@@ -182,9 +136,9 @@ func (c comparison) conclusion() string {
 }
 
 // verdicts lists the rows whose verdicts changed, or whose share of expected runs changed.
-func (c comparison) verdicts() string {
+func verdicts(pairs []pair) string {
 	var b strings.Builder
-	for _, p := range c.pairs {
+	for _, p := range pairs {
 		if !p.sameVerdicts() {
 			english := present.Style{}
 			fmt.Fprintf(&b, "  %s: %s → %s\n", p.now.in(english), p.old.Verdict(english), p.now.Verdict(english))

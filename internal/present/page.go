@@ -24,7 +24,8 @@ type Page struct {
 var head string
 
 // NewPage returns the page whose template is dir/page.html. That template defines "title", and begins
-// with the template "head". In it, the function t translates a text, and tf translates a format.
+// with the template "head". In it, the function t translates a text, tf a format, and title the title of
+// a column.
 func NewPage(files fs.FS, dir string) Page {
 	files, err := fs.Sub(files, dir)
 	if err != nil {
@@ -35,7 +36,9 @@ func NewPage(files fs.FS, dir string) Page {
 	return Page{template.Must(page.ParseFS(files, "page.html")), files}
 }
 
-func functions(s Style) template.FuncMap { return template.FuncMap{"t": s.Say, "tf": s.Sayf} }
+func functions(s Style) template.FuncMap {
+	return template.FuncMap{"t": s.Say, "tf": s.Sayf, "title": s.Title}
+}
 
 // File returns the text of some of the page's files, one after the other.
 func (p Page) File(names ...string) string {

@@ -31,13 +31,7 @@ type viewLine struct {
 type details struct {
 	Name, Line string
 	Wrong      bool
-	Heads      []head
-	Lines      [][]string
-}
-
-type head struct {
-	Title  string
-	Number bool
+	Table      any // a present.Table, which the page draws
 }
 
 type setting struct{ Name, Value string }
@@ -54,11 +48,11 @@ func (r Report) view(s present.Style, drawn plots, raw json.RawMessage) map[stri
 	for _, row := range r.Rows {
 		if row.Chaos != nil {
 			name := s.Sayf("Faults, %s", s.Sayf("%s, seed %d", row.Strategy, row.Chaos.Seed))
-			faults = append(faults, newDetails(name, row.chaosLine(s), row, row.Chaos.faultTable(s), s))
+			faults = append(faults, details{name, row.chaosLine(s), !row.Expected, row.Chaos.faultTable(s)})
 		}
 		if row.Items != nil {
-			name := s.Sayf("Items, %s", s.Sayf("%s under %s", row.Strategy, s.Condition(row.Condition)))
-			items = append(items, newDetails(name, row.Line(s), row, row.Items.Table(s), s))
+			name := s.Sayf("Items, %s", row.in(s))
+			items = append(items, details{name, row.Line(s), !row.Expected, row.Items.Table(s)})
 		}
 	}
 	return map[string]any{
@@ -70,17 +64,6 @@ func (r Report) view(s present.Style, drawn plots, raw json.RawMessage) map[stri
 
 func lines(text string) []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
-}
-
-func newDetails[T any](name, line string, row Row, t present.Table[T], s present.Style) details {
-	d := details{Name: name, Line: line, Wrong: !row.Expected, Lines: make([][]string, len(t.Rows))}
-	for _, c := range t.Columns {
-		d.Heads = append(d.Heads, head{s.Title(c.Name), !c.Left})
-		for i, r := range t.Rows {
-			d.Lines[i] = append(d.Lines[i], c.Cell(r))
-		}
-	}
-	return d
 }
 
 // viewTable returns the table of a part of a report.

@@ -172,14 +172,6 @@ func TestNoiseIsNoDifference(t *testing.T) {
 	}
 }
 
-// With only one run in each report, a difference may be noise, so it is marked as doubtful.
-func TestSingleRunsAreDoubtful(t *testing.T) {
-	got := changes(t, measured(1, 1), measured(1, 1.5))
-	if !strings.Contains(got, "+50.3% ?") || !strings.Contains(got, "with so few runs") {
-		t.Errorf("got\n%s", got)
-	}
-}
-
 // A change from a median of zero is shown without a ratio.
 func TestNothingHasNoRatio(t *testing.T) {
 	old, changed := measured(6, 1), measured(6, 1)

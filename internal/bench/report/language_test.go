@@ -1,8 +1,9 @@
 package report_test
 
 import (
-	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -108,26 +109,28 @@ var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|sql_units|h\d_\w+|red
 	`redis|Redis|MariaDB|SQLite|go1|linux|amd64|http|line|2ms|p\d+|zipf|in|flight|` +
 	`json|html|JSON|oom|shop|kill|db|black|hole|embedded|nodes)$`)
 
-// All text of a table is Chinese, except names.
-func TestTableInChinese(t *testing.T) {
+// seen removes from a page what a reader does not see, except the labels of elements.
+func seen(page string) string {
+	page = regexp.MustCompile(`(?s)<(script|style).*?</(script|style)>|<meta[^>]*>|<code>.*?</code>`).
+		ReplaceAllString(page, " ")
+	page = regexp.MustCompile(`aria-label="([^"]*)"`).ReplaceAllString(page, ">$1<")
+	return regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")
+}
+
+// All text of a table and of a page is Chinese, except names.
+func TestReportsInChinese(t *testing.T) {
 	text.EnableColors()
 	word := regexp.MustCompile(`\b[A-Za-z]\w+`)
+	onPage := regexp.MustCompile(`^(oversell|Go|JavaScript|deduct|hold|cache|lock)$`)
 	for name, r := range everything() {
+		r.Manifest.ID, r.Manifest.Flags = "0a1b2c3d", []string{"-redis=embedded"}
 		l := texts.Listen(texts.OfBench)
-		var out bytes.Buffer
-		must(t, r.WriteTable(&out, present.Style{Language: l}))
-		for _, said := range l.Untold {
-			if said != r.Manifest.Redis && said != r.Manifest.DB { // they are names
-				t.Errorf("%s: not translated: %s", name, said)
-			}
-		}
-		for _, w := range word.FindAllString(out.String(), -1) {
-			if !names.MatchString(w) {
-				t.Errorf("%s: %q is left in\n%s", name, w, &out)
-			}
-		}
+		style := present.Style{Language: l}
+		var table, page strings.Builder
+		must(t, r.WriteTable(&table, style))
+		must(t, r.WriteHTML(&page, style))
 		for _, row := range r.Rows {
-			if line := row.Line(present.Style{Language: l}); !han.MatchString(line) {
+			if line := row.Line(style); !han.MatchString(line) {
 				t.Errorf("%s: not translated: %s", name, line)
 			}
 			if row.Items != nil {
@@ -136,17 +139,28 @@ func TestTableInChinese(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// The columns are aligned, although a Chinese character is two columns wide.
-func TestChineseColumnsAreAligned(t *testing.T) {
-	var out bytes.Buffer
-	must(t, sale().WriteTable(&out, present.Style{Language: texts.Listen(texts.OfBench)}))
-	checkGolden(t, "sale-zh.txt", out.Bytes())
-	for line := range strings.Lines(out.String()) {
-		if strings.HasPrefix(line, "──") && text.StringWidth(line) > 121 {
-			t.Errorf("the table is %d wide", text.StringWidth(line))
+		for _, said := range l.Untold {
+			isName := said == r.Manifest.Redis || said == r.Manifest.DB
+			if !isName && !names.MatchString(said) && !onPage.MatchString(said) {
+				t.Errorf("%s: not translated: %s", name, said)
+			}
+		}
+		for _, w := range word.FindAllString(table.String(), -1) {
+			if !names.MatchString(w) {
+				t.Errorf("%s: %q is left in\n%s", name, w, table.String())
+			}
+		}
+		for _, w := range word.FindAllString(seen(page.String()), -1) {
+			if !names.MatchString(w) && !onPage.MatchString(w) {
+				t.Errorf("%s: %q is left on the page", name, w)
+			}
+		}
+		if !strings.Contains(page.String(), `<html lang="zh-CN">`) ||
+			!strings.Contains(page.String(), `"Latency":"延迟"`) {
+			t.Errorf("%s: the page does not say that it is in Chinese, or its scripts are not", name)
+		}
+		if !strings.Contains(page.String(), `"verdict":"`+string(r.Rows[0].Verdict)+`"`) {
+			t.Errorf("%s: the figures are not as in JSON", name)
 		}
 	}
 }
@@ -176,5 +190,19 @@ func TestDifferencesAreToldInChinese(t *testing.T) {
 	}
 	if len(l.Untold) != 2 || l.Untold[0] != missed.Error() || l.Untold[1] != missed.Error() {
 		t.Errorf("not translated: %q", l.Untold)
+	}
+}
+
+// TestScriptsSayWhatIsTranslated finds string literals in the scripts that are not passed to say.
+func TestScriptsSayWhatIsTranslated(t *testing.T) {
+	for _, file := range []string{"page.js", "charts.js"} {
+		script, err := os.ReadFile(filepath.Join("assets", file))
+		must(t, err)
+		text := regexp.MustCompile(`\bsay\("[^"]+"`).ReplaceAllString(string(script), "")
+		for _, m := range regexp.MustCompile(`"([A-Za-z]+ [A-Za-z][^"]*)"`).FindAllStringSubmatch(text, -1) {
+			if m[1] != "small readout" {
+				t.Errorf("%s: %q is not said in the language of the page", file, m[1])
+			}
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/present"
 )
 
 // locks returns a report of the lock workload with a row for every outcome.
@@ -38,12 +37,6 @@ func locks() report.Report {
 		r.Rows = append(r.Rows, row)
 	}
 	return r
-}
-
-func TestLockTable(t *testing.T) {
-	var got bytes.Buffer
-	must(t, locks().WriteTable(&got, present.Style{}))
-	checkGolden(t, "lock.txt", got.Bytes())
 }
 
 // A row of the lock workload has the figures of a lock, and none of the figures of a sale.

@@ -1,7 +1,6 @@
 package report_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/present"
 )
 
 // both returns a report of two workloads; the second has rows under one condition only.
@@ -36,13 +34,6 @@ func both() report.Report {
 		r.Rows = append(r.Rows, row)
 	}
 	return r
-}
-
-// The report has one table for each workload, and one conclusion for both.
-func TestTablesOfTwoWorkloads(t *testing.T) {
-	var got bytes.Buffer
-	must(t, both().WriteTable(&got, present.Style{}))
-	checkGolden(t, "both.txt", got.Bytes())
 }
 
 func TestComparisonOfTwoWorkloads(t *testing.T) {

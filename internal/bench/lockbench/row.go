@@ -16,7 +16,8 @@ type member struct {
 	*fleet.Member
 	contenders int
 	slots      slots
-	tally      tally // set once the process is over
+	slips      []slip // of the contenders, set once the row is over
+	tally      tally  // set once the process is over
 }
 
 // ended is a finished row.
@@ -59,8 +60,8 @@ func (e ended) row() report.Lock {
 // each calls f for all contenders.
 func (e ended) each(f func(m *member, s slip)) {
 	for _, m := range e.members {
-		for i := range m.contenders {
-			f(m, m.slots.slip(i))
+		for _, s := range m.slips {
+			f(m, s)
 		}
 	}
 }
@@ -118,16 +119,15 @@ func (e ended) fairness(r *report.Lock) {
 	}
 	for _, m := range e.members {
 		last := int64(0) // latest time at which one of m's contenders still waited
-		for i := range m.contenders {
-			s := m.slots.slip(i)
+		for _, s := range m.slips {
 			last = max(last, cmp.Or(s.from, s.end, end))
 		}
 		contended = min(contended, last)
 	}
 	for _, m := range e.members {
 		n := 0
-		for i := range m.contenders {
-			if from := m.slots.slip(i).from; from != 0 && from <= contended {
+		for _, s := range m.slips {
+			if s.from != 0 && s.from <= contended {
 				n++
 			}
 		}

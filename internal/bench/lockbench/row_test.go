@@ -3,7 +3,6 @@ package lockbench
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -28,19 +27,8 @@ func ns(millisecond int) int64 { return at(millisecond).UnixNano() }
 func in(from, to int) slip { return slip{ns(from), ns(to), ns(to + 1), stateServed} }
 
 // processOf returns a process whose contenders have these outcomes.
-func processOf(t *testing.T, slips ...slip) *member {
-	t.Helper()
-	words, err := fleet.CreateWords(filepath.Join(t.TempDir(), "slots"), slotWords(len(slips)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = words.Close() })
-	for i, s := range slips {
-		for what, n := range []int64{slotFrom: s.from, slotTo: s.to, slotEnd: s.end, slotState: s.state} {
-			words.Store(word(i, what), n)
-		}
-	}
-	return &member{Member: new(fleet.Member), contenders: len(slips), slots: slots{words}}
+func processOf(slips ...slip) *member {
+	return &member{Member: new(fleet.Member), contenders: len(slips), slips: slips}
 }
 
 // over returns a finished row with these processes and without lost updates.
@@ -55,7 +43,7 @@ func over(end int, members ...*member) ended {
 }
 
 func TestOutcomesAndWaits(t *testing.T) {
-	e := over(1000, processOf(t,
+	e := over(1000, processOf(
 		in(10, 11), in(20, 21), in(30, 31), in(40, 49),
 		slip{end: ns(60), state: stateTold},
 		slip{end: ns(900), state: stateUnserved},
@@ -90,7 +78,7 @@ func TestFairnessIsCountedDuringContention(t *testing.T) {
 		}
 		second = append(second, in(from, from+1))
 	}
-	r := over(1000, processOf(t, first...), processOf(t, second...)).row()
+	r := over(1000, processOf(first...), processOf(second...)).row()
 	if want := []int{10, 3}; !slices.Equal(r.Deducts, want) || r.Jain != jain(want) {
 		t.Errorf("%v deducts, jain %v; want %v, %v", r.Deducts, r.Jain, want, jain(want))
 	}
@@ -98,7 +86,7 @@ func TestFairnessIsCountedDuringContention(t *testing.T) {
 
 func TestAProcessThatWaitsInVainContends(t *testing.T) {
 	vain := slip{end: ns(900), state: stateUnserved}
-	r := over(1000, processOf(t, in(0, 1), in(10, 11)), processOf(t, vain, vain)).row()
+	r := over(1000, processOf(in(0, 1), in(10, 11)), processOf(vain, vain)).row()
 	if want := []int{2, 0}; !slices.Equal(r.Deducts, want) || r.Jain != 0.5 {
 		t.Errorf("%v deducts, jain %v; want %v, 0.5", r.Deducts, r.Jain, want)
 	}
@@ -120,7 +108,7 @@ func TestHoldersOfDisturbedProcesses(t *testing.T) {
 		"killed after its writes": {slip: slip{from: ns(50), to: ns(60), state: stateWritten}, all: 1, running: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := over(1000, processOf(t, test.slip), processOf(t, other))
+			e := over(1000, processOf(test.slip), processOf(other))
 			h := hit{member: e.members[0], from: at(100)}
 			if test.stopped {
 				h.still, h.to = at(110), at(250)
@@ -138,7 +126,7 @@ func TestHoldersOfDisturbedProcesses(t *testing.T) {
 }
 
 func TestKilledContenders(t *testing.T) {
-	m := processOf(t,
+	m := processOf(
 		in(1, 2),
 		slip{from: ns(3), to: ns(4), state: stateWritten}, // it was killed before it unlocked
 		slip{from: ns(5), state: stateInside},

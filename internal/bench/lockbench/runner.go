@@ -157,6 +157,9 @@ func (r *runner) row(ctx context.Context, one Contender, f fault) (_ report.Lock
 	if err := r.contend(ctx, &e, f); err != nil {
 		return report.Lock{}, err
 	}
+	for _, m := range e.members {
+		m.slips = m.slots.slips(m.contenders)
+	}
 	after, err := r.counted(ctx)
 	if err != nil {
 		return report.Lock{}, err

@@ -73,7 +73,12 @@ func (all slots) ended(i int, state int64) {
 // slip is a copy of a contender's words.
 type slip struct{ from, to, end, state int64 }
 
-func (all slots) slip(i int) slip {
-	return slip{all.Load(word(i, slotFrom)), all.Load(word(i, slotTo)), all.Load(word(i, slotEnd)),
-		all.Load(word(i, slotState))}
+// slips copies the words of n contenders.
+func (all slots) slips(n int) []slip {
+	list := make([]slip, n)
+	for i := range list {
+		list[i] = slip{all.Load(word(i, slotFrom)), all.Load(word(i, slotTo)), all.Load(word(i, slotEnd)),
+			all.Load(word(i, slotState))}
+	}
+	return list
 }

@@ -40,26 +40,38 @@ func long(at fleet.Seam, n int) fleet.Arm {
 	return fleet.Arm{At: []fleet.Seam{at}, Skip: n - 1, Delay: time.Second}
 }
 
-func TestSlowHolderIsTheOneThatIsPlanned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var struck []time.Time
-		w := planned(func(until time.Time) { struck = append(struck, until) })
-		for range 2 { // two rows
-			w.follow(plan{Item: "hot", Work: time.Millisecond, Fault: long(seamWork, 3)})
-			for n := 1; n <= 5; n++ {
-				want := time.Millisecond
-				if n == 3 {
-					want += time.Second
-				}
-				if work, after := hold(t, w); work != want || after != 0 {
-					t.Errorf("hold %d: works %v and then %v, want %v", n, work, after, want)
+// Each row has its own slow holder. A holder that enters while an earlier one is late to unlock stays
+// inside until the late one has unlocked. The first reader of a cold key waits for a crowd.
+func TestHoldersWorkAsPlanned(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	for name, tt := range map[string]struct {
+		plan plan
+		stay time.Duration   // how long the first holder is kept inside
+		want []time.Duration // how long the holders work
+		slow int             // slow holders of two rows
+	}{
+		"slow": {plan{Item: "hot", Work: ms, Fault: long(seamWork, 3)}, 0, []time.Duration{ms, ms, s + ms, ms, ms}, 2},
+		"late": {plan{Item: "hot", Work: ms, Fault: long(seamUnlock, 10)}, 700 * ms,
+			[]time.Duration{700 * ms, ms}, 0},
+		"cold": {plan{Item: "hot", Gather: 100 * ms}, 0, []time.Duration{100 * ms, 0}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := 0
+			w := planned(func(time.Time) { slow++ })
+			for range 2 {
+				w.follow(tt.plan)
+				w.stay(time.Now().Add(tt.stay))
+				for n, want := range tt.want {
+					if work, after := hold(t, w); work != want || after != 0 {
+						t.Errorf("%s: holder %d works %v and then %v, want %v", name, n+1, work, after, want)
+					}
 				}
 			}
-		}
-		if len(struck) != 2 {
-			t.Errorf("told of %d slow holders, want 1 a row", len(struck))
-		}
-	})
+			if slow != tt.slow {
+				t.Errorf("%s: told of %d slow holders, want %d", name, slow, tt.slow)
+			}
+		})
+	}
 }
 
 func TestLateHolderHasWritten(t *testing.T) {
@@ -93,36 +105,6 @@ func TestFaultIsInjectedIntoTheItemOfThePlan(t *testing.T) {
 			if work := time.Since(begun); work != tt.want {
 				t.Errorf("a holder of %s works %v, want %v", tt.item, work, tt.want)
 			}
-		}
-	})
-}
-
-// A holder that enters while an earlier one is late to unlock stays inside until the late one has
-// unlocked.
-func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := planned(nobody)
-		w.follow(plan{Item: "hot", Work: time.Millisecond, Fault: long(seamUnlock, 10)})
-		w.stay(time.Now().Add(time.Second))
-		time.Sleep(300 * time.Millisecond)
-		if work, _ := hold(t, w); work != 700*time.Millisecond {
-			t.Errorf("stays %v, want 700ms", work)
-		}
-		if work, _ := hold(t, w); work != time.Millisecond {
-			t.Errorf("the next one works %v, want 1ms", work)
-		}
-	})
-}
-
-func TestCrowdGathersBeforeAColdKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := planned(nobody)
-		w.follow(plan{Item: "hot", Gather: 100 * time.Millisecond})
-		if work, _ := hold(t, w); work != 100*time.Millisecond {
-			t.Errorf("the first works %v, want 100ms", work)
-		}
-		if work, _ := hold(t, w); work != 0 {
-			t.Errorf("the next one works %v, want nothing", work)
 		}
 	})
 }

@@ -81,23 +81,28 @@ func TestShopThatRunsAlreadyIsBenched(t *testing.T) {
 	}
 }
 
-func TestWrongTokenIsSaid(t *testing.T) {
+// If a shop is away, refuses the token, or cannot run a strategy, the run returns an error; the
+// strategy is not reported as broken.
+func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 	base := open(t, "secret")
-	for _, token := range []string{"", "wrong"} {
-		cfg := against(base)
-		cfg.Token = token
-		_, err := bench.Run(t.Context(), cfg, bench.Silent{})
-		if err == nil || !strings.Contains(err.Error(), "401") || !strings.Contains(err.Error(), "-token") ||
-			strings.Contains(err.Error(), "secret") {
-			t.Errorf("with the token %q: %v, want the 401", token, err)
+	for _, tt := range []struct {
+		target, token, strategy string
+		config                  bool
+		says                    string
+	}{
+		{"http://127.0.0.1:1", "secret", "watch", false, "127.0.0.1:1"},
+		{base, "", "watch", false, "401 Unauthorized: set -token to the token of the shop"},
+		{base, "wrong", "watch", false, "401 Unauthorized: set -token to the token of the shop"},
+		{base, "secret", "etcd", true, "the shop at " + base + " says: its strategies are none, local"},
+		{base, "secret", "sql_for_update", true, "the shop at " + base + " says: its strategies are none, local"},
+	} {
+		cfg := against(tt.target)
+		cfg.Token, cfg.Strategies = tt.token, []string{tt.strategy}
+		rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
+		if err == nil || errors.Is(err, bench.ErrConfig) != tt.config || !strings.Contains(err.Error(), tt.says) ||
+			strings.Contains(err.Error(), "secret") || len(rows) > 0 {
+			t.Errorf("%+v: %v, %d rows", tt, err, len(rows))
 		}
-	}
-}
-
-func TestTargetThatIsAwayIsSaid(t *testing.T) {
-	_, err := bench.Run(t.Context(), against("http://127.0.0.1:1"), bench.Silent{})
-	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("error %v, want one with the address", err)
 	}
 }
 
@@ -170,23 +175,5 @@ func TestRepliesOfSomethingElse(t *testing.T) {
 	row := run(t, against(url))["v6_watchdog/calm"]
 	if row.Reasons["other"] != 50 || row.Failed != 50 || row.Reasons["not_a_reply"] != 50 || row.Unknown != 50 {
 		t.Errorf("%d failed, %d unknown, %v", row.Failed, row.Unknown, row.Reasons)
-	}
-}
-
-// If a shop cannot run a strategy, the run returns an error; the strategy is not reported as
-// broken.
-func TestWhatAShopCannotRunIsSaid(t *testing.T) {
-	base := open(t, "")
-	for strategy, want := range map[string]string{
-		"etcd":           "its strategies are none, local",
-		"sql_for_update": "its strategies are none, local",
-	} {
-		cfg := against(base)
-		cfg.Strategies = []string{strategy}
-		rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
-		if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "the shop at "+base+" says: "+want) ||
-			len(rows) > 0 {
-			t.Errorf("%s: %v, %d rows; want what the shop says", strategy, err, len(rows))
-		}
 	}
 }

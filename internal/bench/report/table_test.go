@@ -193,19 +193,34 @@ func checkGolden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// A report of an interrupted run says so at its end too, because a reader may see only the end.
-func TestReportThatWasCutShortSaysSo(t *testing.T) {
-	r := report.Report{Manifest: report.Manifest{Planned: 3}, Rows: []report.Row{{Expected: true}}}
-	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "Not finished: 1 of 3 rows done.") {
-		t.Errorf("it says %q", got)
-	}
-	r.Manifest.Repeat = 3
-	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "Not finished: 1 of 3 runs done.") {
-		t.Errorf("of repeated rows it says %q", got)
-	}
-	r.Manifest.Planned = 1
-	if got := r.Conclusion(present.Style{}); strings.Contains(got, "Not finished") {
-		t.Errorf("of a whole one it says %q", got)
+// The conclusion says what is missing, because a reader may see only the end of an interrupted run. Rows
+// without an expectation do not count as matching it.
+func TestConclusion(t *testing.T) {
+	right := slices.Clip(sale().Rows[:3])
+	other := sale().Rows[1]
+	other.Strategy, other.Undecided = "redislock", true
+	strange := other
+	strange.Verdict = figures.NotComparable
+	leased := slices.Clone(right[:2])
+	leased[0].TTL, leased[1].TTL, leased[1].Strategy = "1s", "2s", "etcd"
+	for name, tt := range map[string]struct {
+		rows            []report.Row
+		planned, repeat int
+		want, not       string
+	}{
+		"missing rows":   {right[:1], 3, 1, "Not finished: 1 of 3 rows done.", "runs"},
+		"missing runs":   {right[:1], 3, 3, "Not finished: 1 of 3 runs done.", "rows"},
+		"whole":          {right[:1], 1, 3, "The row matched", "Not finished"},
+		"one undecided":  {append(right, other), 4, 1, "All 3 rows with an expectation matched the catalog's", "Not"},
+		"one strange":    {append(right, strange), 4, 1, "Not comparable here: redislock.", "No expectation for"},
+		"only a strange": {[]report.Row{strange}, 1, 1, "Not comparable here: redislock.", "match"},
+		"granted leases": {leased, 2, 1, "a ttl of 1s, and the ttl they granted: etcd 2s.", "Not"},
+	} {
+		r := report.Report{Manifest: sale().Manifest, Rows: tt.rows}
+		r.Manifest.Planned, r.Manifest.Repeat = tt.planned, tt.repeat
+		if got := r.Conclusion(present.Style{}); !strings.Contains(got, tt.want) || strings.Contains(got, tt.not) {
+			t.Errorf("%s: %q; want %q, and not %q", name, got, tt.want, tt.not)
+		}
 	}
 }
 
@@ -301,35 +316,6 @@ func TestWhatWasNotCountedIsBlank(t *testing.T) {
 	must(t, err)
 	if len(read.Rows) != 3 || read.Rows[2].RedisCommands != nil || *read.Rows[1].RedisCommands != 2.345 {
 		t.Errorf("read %+v", read.Rows)
-	}
-}
-
-// Rows without an expectation do not count as matching it.
-func TestConclusionCountsWhatIsExpected(t *testing.T) {
-	r := sale()
-	r.Rows = append(r.Rows[:3], r.Rows[1])
-	r.Rows[3].Strategy, r.Rows[3].Undecided = "redislock", true
-	if got := r.Conclusion(present.Style{}); !strings.Contains(got,
-		"All 3 rows with an expectation matched the catalog's expectations.") {
-		t.Errorf("it says %q", got)
-	}
-	r.Rows[3].Verdict = figures.NotComparable
-	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "Not comparable here: redislock.") ||
-		strings.Contains(got, "No expectation for") {
-		t.Errorf("of one on an embedded Redis it says %q", got)
-	}
-	r.Rows = r.Rows[3:]
-	if got := r.Conclusion(present.Style{}); strings.Contains(got, "match") {
-		t.Errorf("of one of which nothing is expected it says %q", got)
-	}
-}
-
-func TestConclusionNamesLeasesThatWereNotAskedFor(t *testing.T) {
-	r := sale()
-	r.Rows = r.Rows[:2]
-	r.Rows[0].TTL, r.Rows[1].TTL, r.Rows[1].Strategy = "1s", "2s", "etcd"
-	if got := r.Conclusion(present.Style{}); !strings.Contains(got, "a ttl of 1s, and the ttl they granted: etcd 2s.") {
-		t.Errorf("it says %q", got)
 	}
 }
 

@@ -62,58 +62,42 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 	}
 }
 
-func TestDefaultWaitIsEnoughForEverybodysTurn(t *testing.T) {
+// The default wait is enough for everybody's turn. Many buyers of many items at the same time would
+// delay renewals by more than a short lease. A burst for several items is not sent all at once, because
+// its buyers do not leave when one item is sold out.
+func TestDefaults(t *testing.T) {
+	const s, ttl, long = time.Second, bench.DefaultTTL, bench.ItemsTTL
+	items := func(items, requests, inFlight int) func(*bench.Config) {
+		return func(c *bench.Config) { c.Items, c.Requests, c.InFlight = items, requests, inFlight }
+	}
 	for _, tt := range []struct {
-		want   time.Duration
-		change func(*bench.Config)
+		wait, ttl time.Duration
+		inFlight  int // 0: each request has its own connection
+		change    func(*bench.Config)
 	}{
-		{10 * time.Second, func(*bench.Config) {}},
-		{50 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 5000, 5000 }},
-		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 1000, 5000 }},
-		{30 * time.Second, func(c *bench.Config) { c.Requests, c.Stock, c.Work = 1000, 1000, 20*time.Millisecond }},
-		{13_200 * time.Millisecond, func(c *bench.Config) { // calm and slow
+		{10 * s, ttl, 0, func(*bench.Config) {}},
+		{50 * s, ttl, 0, func(c *bench.Config) { c.Requests, c.Stock = 5000, 5000 }},
+		{10 * s, ttl, 0, func(c *bench.Config) { c.Requests, c.Stock = 1000, 5000 }},
+		{30 * s, ttl, 0, func(c *bench.Config) { c.Requests, c.Stock, c.Work = 1000, 1000, 20*time.Millisecond }},
+		{13_200 * time.Millisecond, ttl, 0, func(c *bench.Config) {
 			c.Requests, c.Stock, c.Instances, c.Conditions = 1000, 1000, 2,
 				[]catalog.Condition{catalog.Calm, catalog.Slow}
 		}},
-		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Workload = 5000, catalog.Cache }},
-		{50 * time.Second, func(c *bench.Config) { c.Requests, c.Workload, c.SecondLook = 5000, catalog.Cache, false }},
+		{10 * s, ttl, 0, func(c *bench.Config) { c.Requests, c.Workload = 5000, catalog.Cache }},
+		{50 * s, ttl, 0, func(c *bench.Config) { c.Requests, c.Workload, c.SecondLook = 5000, catalog.Cache, false }},
+		{10 * s, ttl, 0, items(1, 5000, 0)},
+		{10*s + 200*time.Millisecond, long, 0, items(2, 100, 0)},
+		{12 * s, long, 0, items(1000, 1000, 0)},
+		{50 * s, long, bench.ItemsInFlight, items(1000, 20_000, 0)},
+		{50 * s, long, 300, items(1000, 20_000, 300)},
+		{12 * s, s, 0, func(c *bench.Config) { c.Items, c.Requests, c.TTL = 1000, 1000, s }},
 	} {
 		cfg := against()
 		tt.change(&cfg)
-		if got := cfg.WithDefaults().Wait; got != tt.want {
-			t.Errorf("%d requests, stock %d, work %v, %s, %v: wait %v, want %v",
-				cfg.Requests, cfg.Stock, cfg.Work, cfg.Workload, cfg.Conditions, got, tt.want)
-		}
-	}
-}
-
-// Many buyers of many items at the same time would delay renewals by more than a short lease.
-func TestManyItemsHaveALongerLease(t *testing.T) {
-	for _, tt := range []struct {
-		items     int
-		set, want time.Duration
-	}{{1, 0, bench.DefaultTTL}, {2, 0, bench.ItemsTTL}, {1000, 0, bench.ItemsTTL}, {1000, time.Second, time.Second}} {
-		cfg := against()
-		cfg.Items, cfg.TTL = tt.items, tt.set
-		if got := cfg.WithDefaults().TTL; got != tt.want {
-			t.Errorf("%d items with a ttl of %v: the ttl is %v, want %v", tt.items, tt.set, got, tt.want)
-		}
-	}
-}
-
-// A burst for several items is not sent all at once, because its buyers do not leave when one item
-// is sold out.
-func TestBurstForItemsIsBounded(t *testing.T) {
-	for _, tt := range []struct{ items, requests, inFlight, want int }{
-		{1000, 20_000, 0, bench.ItemsInFlight},
-		{1000, 20_000, 300, 300},
-		{1000, 1000, 0, 0}, // each request has its own connection
-		{1, 5000, 0, 0},
-	} {
-		cfg := against()
-		cfg.Items, cfg.Requests, cfg.InFlight = tt.items, tt.requests, tt.inFlight
-		if got := cfg.WithDefaults().InFlight; got != tt.want {
-			t.Errorf("%d requests for %d items: %d in flight, want %d", tt.requests, tt.items, got, tt.want)
+		got := cfg.WithDefaults()
+		if got.Wait != tt.wait || got.TTL != tt.ttl || got.InFlight != tt.inFlight {
+			t.Errorf("%+v: wait %v, ttl %v, %d in flight; want %v, %v, %d", cfg, got.Wait, got.TTL, got.InFlight,
+				tt.wait, tt.ttl, tt.inFlight)
 		}
 	}
 }

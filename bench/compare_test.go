@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"oversell/internal/bench/report"
 )
 
 func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
@@ -21,7 +19,7 @@ func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 		{"3 files given", []string{"a", "b", "c"}},
 		{"no such file", []string{filepath.Join(dir, "none.json")}},
 		{"is a directory", []string{dir}},
-		{"empty.json: " + report.ErrFormat.Error() + ": it is empty", []string{empty}},
+		{"empty.json: not a bench report: it is empty", []string{empty}},
 	} {
 		got := try(t, append([]string{compareArg}, tt.args...)...)
 		if got.code != exitFailed || got.stdout != "" || !strings.HasPrefix(got.stderr, "bench: compare: ") ||

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,9 +11,6 @@ import (
 
 // maxItems is the maximum number of items of a run.
 const maxItems = 10_000
-
-// ErrSkew is wrapped by the errors of ParseSkew.
-var ErrSkew = errors.New("is not a skew")
 
 // The forms of a skew.
 const (
@@ -28,8 +24,8 @@ const (
 // (Zipf).
 type Skew struct{ exponent float64 }
 
-// ParseSkew parses uniform or zipf:S, with an exponent S over 0 and up to 10. Its error wraps
-// ErrSkew and says in one line what is allowed.
+// ParseSkew parses uniform or zipf:S, with an exponent S over 0 and up to 10. Its error says in one
+// line what is allowed.
 func ParseSkew(text string) (Skew, error) {
 	if text == uniform {
 		return Skew{}, nil
@@ -37,9 +33,8 @@ func ParseSkew(text string) (Skew, error) {
 	name, number, _ := strings.Cut(text, ":")
 	s, err := strconv.ParseFloat(number, 64)
 	if name != zipf || err != nil || !(s > 0 && s <= maxExponent) {
-		return Skew{}, fmt.Errorf("%q %w"+
-			" (allowed: %s, and %s:S with an exponent S over 0 and up to %d, such as %s:1.1)",
-			text, ErrSkew, uniform, zipf, maxExponent, zipf)
+		return Skew{}, fmt.Errorf("%q is not a skew (allowed: %s, and %s:S with an exponent S over 0 and up to %d, "+
+			"such as %s:1.1)", text, uniform, zipf, maxExponent, zipf)
 	}
 	return Skew{s}, nil
 }

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -11,9 +10,6 @@ import (
 
 	"oversell/internal/present"
 )
-
-// ErrDiffer means that two reports cannot be compared.
-var ErrDiffer = errors.New("cannot be compared")
 
 // File is a report and the name of its file.
 type File struct {
@@ -67,12 +63,12 @@ func fields(of any, f func(name string, v reflect.Value)) {
 type pair struct{ old, now Group }
 
 // CompareFiles compares the rows that both reports have, and writes what changed: for each figure a
-// table of all rows, and then the changed verdicts. The error wraps ErrDiffer if the reports have
+// table of all rows, and then the changed verdicts. It is an error if the reports have
 // different backends, versions or sizes, or have no row in common.
 func CompareFiles(w io.Writer, older, newer File) error {
 	older.Report, newer.Report = older.withoutPorts(), newer.withoutPorts()
 	if diff := disagree(older.Report, newer.Report); diff != "" {
-		return fmt.Errorf("%s and %s %w: they differ in %s", older.Name, newer.Name, ErrDiffer, diff)
+		return fmt.Errorf("%s and %s cannot be compared: they differ in %s", older.Name, newer.Name, diff)
 	}
 	var pairs []pair
 	var alone string // names the groups that are in only one of the reports
@@ -90,7 +86,7 @@ func CompareFiles(w io.Writer, older, newer File) error {
 		alone += g.in(present.Style{}) + " is only in " + newer.Name + ".\n"
 	}
 	if len(pairs) == 0 {
-		return fmt.Errorf("%s and %s %w: they have no row in common", older.Name, newer.Name, ErrDiffer)
+		return fmt.Errorf("%s and %s cannot be compared: they have no row in common", older.Name, newer.Name)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "old: %s\nnew: %s\n%s", older.title(), newer.title(), ranOn(older.Manifest))
@@ -159,7 +155,7 @@ func disagree(a, b Report) string {
 }
 
 // CompareStrategies compares each strategy of a report with the first one under the same condition,
-// and writes the differences. The error wraps ErrDiffer if no condition has two strategies.
+// and writes the differences. It is an error if no condition has two strategies.
 func CompareStrategies(w io.Writer, f File) error {
 	first := make(map[Key]Group)
 	var pairs []pair
@@ -173,7 +169,7 @@ func CompareStrategies(w io.Writer, f File) error {
 		pairs = append(pairs, pair{base, g})
 	}
 	if len(pairs) == len(first) {
-		return fmt.Errorf("the rows of %s %w: there is no condition with two strategies", f.Name, ErrDiffer)
+		return fmt.Errorf("the rows of %s cannot be compared: there is no condition with two strategies", f.Name)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s", f.title(), ranOn(f.Manifest))

@@ -2,7 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -104,8 +103,7 @@ func TestReportsOfDifferentThings(t *testing.T) {
 		other := measured(1, 1)
 		change(&other.Manifest)
 		err := report.CompareFiles(io.Discard, file("a.json", measured(1, 1)), file("b.json", other))
-		if !errors.Is(err, report.ErrDiffer) ||
-			err.Error() != "a.json and b.json cannot be compared: they differ in "+want {
+		if err == nil || err.Error() != "a.json and b.json cannot be compared: they differ in "+want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -113,12 +111,12 @@ func TestReportsOfDifferentThings(t *testing.T) {
 	for i := range other.Rows {
 		other.Rows[i].Strategy = "v" + other.Rows[i].Strategy
 	}
-	if err := report.CompareFiles(io.Discard, file("a.json", measured(1, 1)), file("b.json", other)); !errors.Is(err,
-		report.ErrDiffer) || !strings.Contains(err.Error(), "no row in common") {
+	if err := report.CompareFiles(io.Discard, file("a.json", measured(1, 1)), file("b.json", other)); err == nil ||
+		!strings.Contains(err.Error(), "no row in common") {
 		t.Errorf("no row in common: %v", err)
 	}
 	other.Rows = other.Rows[:1]
-	if err := report.CompareStrategies(io.Discard, file("a.json", other)); !errors.Is(err, report.ErrDiffer) ||
+	if err := report.CompareStrategies(io.Discard, file("a.json", other)); err == nil ||
 		!strings.Contains(err.Error(), "no condition with two strategies") {
 		t.Errorf("one strategy: %v", err)
 	}
@@ -155,7 +153,7 @@ func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 			on("redis 7 at 127.0.0.1:3,127.0.0.1:4 (cluster, 3 masters)", "MySQL 8 at h:2", "-redis=local:cluster"),
 			false},
 	} {
-		if err := report.CompareFiles(io.Discard, tt.a, tt.b); errors.Is(err, report.ErrDiffer) != tt.differ {
+		if err := report.CompareFiles(io.Discard, tt.a, tt.b); (err != nil) != tt.differ {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package report_test
 
 import (
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -54,13 +53,13 @@ func TestComparisonOfTwoWorkloads(t *testing.T) {
 		t.Errorf("it is\n%s", text)
 	}
 
-	if err := report.CompareFiles(io.Discard, file("a.json", alone), file("b.json", sale())); !errors.Is(err,
-		report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in workload (hold, deduct)") {
+	if err := report.CompareFiles(io.Discard, file("a.json", alone), file("b.json", sale())); err == nil ||
+		!strings.Contains(err.Error(), "they differ in workload (hold, deduct)") {
 		t.Errorf("no workload in common: %v", err)
 	}
 	changed.Manifest.Also[0].Stock = 7
-	if err := report.CompareFiles(io.Discard, file("a.json", both()), file("b.json", changed)); !errors.Is(err,
-		report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in stock (200, 7)") {
+	if err := report.CompareFiles(io.Discard, file("a.json", both()), file("b.json", changed)); err == nil ||
+		!strings.Contains(err.Error(), "they differ in stock (200, 7)") {
 		t.Errorf("another size of the second: %v", err)
 	}
 }

@@ -16,9 +16,6 @@ import (
 	"oversell/internal/catalog"
 )
 
-// ErrFormat is wrapped by the errors about a report that cannot be read.
-var ErrFormat = errors.New("not a bench report")
-
 // Bounds of a report that is read. 100 runs of 50 rows stay well within them.
 const (
 	maxReport   = 256 << 20 // bytes
@@ -27,24 +24,24 @@ const (
 )
 
 // Read reads a report that WriteJSON wrote. It ignores the summary, which is computed
-// from the rows. Its errors are one line each, and wrap ErrFormat unless reading failed.
+// from the rows. Its errors are one line each.
 func Read(from io.Reader) (Report, error) {
 	text, err := io.ReadAll(io.LimitReader(from, maxReport+1))
 	if err != nil {
 		return Report{}, err
 	}
 	if len(text) > maxReport {
-		return Report{}, fmt.Errorf("%w: it is larger than %d MiB", ErrFormat, maxReport>>20)
+		return Report{}, fmt.Errorf("not a bench report: it is larger than %d MiB", maxReport>>20)
 	}
 	var r Report
 	if err := unmarshal(text, &r); err != nil {
-		return Report{}, fmt.Errorf("%w: %w", ErrFormat, err)
+		return Report{}, fmt.Errorf("not a bench report: %w", err)
 	}
 	if r.Manifest.Format == 0 {
 		r.Manifest.Format = format // the first format had no such field
 	}
 	if err := r.check(); err != nil {
-		return Report{}, fmt.Errorf("%w: %w", ErrFormat, err)
+		return Report{}, fmt.Errorf("not a bench report: %w", err)
 	}
 	return r, nil
 }

@@ -292,9 +292,11 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		o.Strategies = bench.DefaultStrategies(o.Workload)
 	}
 	cfg.Strategies = o.Strategies
-	if err := cfg.WithDefaults().Check(); err != nil {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Check(); err != nil {
 		return err
 	}
+	o.ID = cfg.ID // the report names the id that the items have
 	return o.addHolds(fs, t)
 }
 

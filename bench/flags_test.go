@@ -216,6 +216,9 @@ func TestDefaults(t *testing.T) {
 			!slices.Equal(o.Strategies, bench.DefaultStrategies(tt.workload)) {
 			t.Errorf("%q: conditions %v, strategies %v", tt.args, o.Conditions, o.Strategies)
 		}
+		if id := o.parts()[0].ID; id == "" || o.manifest("redis", "db", nil).ID != id {
+			t.Errorf("%q: the report names %q, and the items %q", tt.args, o.manifest("redis", "db", nil).ID, id)
+		}
 		var stages []string
 		var holds []catalog.Condition
 		if o.holds != nil {

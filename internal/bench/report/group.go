@@ -94,8 +94,8 @@ func (r Row) figures() map[string]float64 {
 	return all
 }
 
-// worst returns how bad the worst verdict is: "good", "fair" or "bad".
-func (g Group) worst() string {
+// Worst returns how bad the worst verdict is: "good", "fair" or "bad".
+func (g Group) Worst() string {
 	worst := "good"
 	for v := range g.Verdicts {
 		switch {

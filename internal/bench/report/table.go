@@ -195,7 +195,7 @@ func (l Line) oversold() text.Colors {
 // colours returns the colours of the verdict.
 func (l Line) colours() text.Colors {
 	worst := map[string]text.Color{"good": text.FgGreen, "fair": text.FgYellow, "bad": text.FgRed}
-	colours := text.Colors{worst[l.worst()]}
+	colours := text.Colors{worst[l.Worst()]}
 	if l.Expected < l.Runs {
 		colours = append(colours, text.Bold, text.ReverseVideo)
 	}

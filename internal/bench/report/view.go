@@ -10,21 +10,11 @@ import (
 	"oversell/internal/present"
 )
 
-// viewTable is the table of the rows of one workload.
+// viewTable is the table of the rows of one workload, which the page draws.
 type viewTable struct {
 	Load   string
 	Header []string
-	Titles []string
-	Lines  []viewLine
-}
-
-// viewLine is a line of the table.
-type viewLine struct {
-	Condition string // heading of this and the next lines; "" for the same as above
-	Name      string // of a row; "" for the intervals below it
-	Cells     []string
-	Verdict   string
-	Class     string // of the verdict
+	Table  present.Table[Line] // its second column is the verdict
 }
 
 // details is a table about one row.
@@ -68,32 +58,16 @@ func lines(text string) []string {
 
 // viewTable returns the table of a part of a report.
 func (r Report) viewTable(s present.Style) viewTable {
-	header, sheet := r.header(true, s), r.Table(s)
-	t := viewTable{Load: header[0], Header: header[1:]}
-	last := len(sheet.Columns) - 1
-	columns := slices.Clone(sheet.Columns[1:last])
+	header, t := r.header(true, s), r.Table(s)
 	// On the page the verdict comes first, followed by the speed; in the text both are at the end.
-	if speed := len(columns) - 1; slices.Contains([]string{"sold/s", "reads/s"}, columns[speed].Name) {
-		columns = slices.Insert(columns[:speed], 0, columns[speed])
+	last := len(t.Columns) - 1
+	if slices.Contains([]string{"sold/s", "reads/s"}, t.Columns[last-1].Name) {
+		last--
 	}
-	for _, c := range columns {
-		t.Titles = append(t.Titles, s.Title(c.Name))
-	}
-	under := ""
-	for _, l := range sheet.Rows {
-		line := viewLine{Name: sheet.Columns[0].Cell(l), Verdict: sheet.Columns[last].Cell(l), Class: l.worst()}
-		if l.Expected < l.Runs {
-			line.Class += " wrong"
-		}
-		if heading := sheet.Under(l); heading != under {
-			line.Condition, under = heading, heading
-		}
-		for _, c := range columns {
-			line.Cells = append(line.Cells, c.Cell(l))
-		}
-		t.Lines = append(t.Lines, line)
-	}
-	return t
+	end := slices.Clone(t.Columns[last:])
+	slices.Reverse(end)
+	t.Columns = slices.Concat(t.Columns[:1], end, t.Columns[1:last])
+	return viewTable{header[0], header[1:], t}
 }
 
 // settings lists the settings of a report. For further workloads it lists only those that differ.

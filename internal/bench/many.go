@@ -191,7 +191,7 @@ func (r *run) audit(ctx context.Context, o *outcome) (err error) {
 // compare compares what the buyers of each item were told with the orders of its sale. For the
 // cache there is nothing to compare.
 func (r *run) compare(ctx context.Context, o *outcome) error {
-	o.told, o.compared = make([]figures.Told, len(r.skus)), make([]figures.Comparison, len(r.skus))
+	o.compared = make([]figures.Comparison, len(r.skus))
 	if r.cfg.Workload != catalog.Deduct {
 		return nil
 	}
@@ -212,17 +212,16 @@ func (r *run) compare(ctx context.Context, o *outcome) error {
 			}); err != nil {
 				return fmt.Errorf("comparing the orders with what buyers were told: %w", err)
 			}
-			o.told[item] = all[item].Told()
-			if o.unkept > 0 {
-				o.told[item].Unreported = 0 // unknown
-			}
 			return nil
 		})
 }
 
 // sale judges the sale of an item.
 func (r *run) sale(o outcome, item int) (report.Audit, report.Item) {
-	found, told, seen := o.audits[item].Stock, o.told[item], &o.items[item]
+	found, told, seen := o.audits[item].Stock, o.compared[item].Told(), &o.items[item]
+	if o.unkept > 0 {
+		told.Unreported = 0 // unknown
+	}
 	unresolved := r.notKilled(seen.unknown)
 	a := report.NewAudit(found, told, unresolved, seen.soldOut+seen.failed)
 	a.DurableP99 = o.audits[item].DurableP99

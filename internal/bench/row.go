@@ -128,14 +128,13 @@ type outcome struct {
 	*tally
 	wall        time.Duration
 	sent        int64
-	open        *report.Open   // of an open load
-	notInjected error          // why the fault was not injected
-	audits      []web.Audit    // by item
-	told        []figures.Told // by item, of a sale
-	compared    []figures.Comparison
-	settled     time.Time      // when all accepted orders were written
-	commands    *int64         // nil: not counted
-	held        *time.Duration // time that database connections were out of the pools; nil: not measured
+	open        *report.Open         // of an open load
+	notInjected error                // why the fault was not injected
+	audits      []web.Audit          // by item
+	compared    []figures.Comparison // by item, of a sale
+	settled     time.Time            // when all accepted orders were written
+	commands    *int64               // nil: not counted
+	held        *time.Duration       // time that database connections were out of the pools; nil: not measured
 }
 
 // observe sends the requests. In the meantime it injects faults and serves the watcher.

@@ -28,7 +28,7 @@ func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 			const n, cold = 5, 3
 			r := &run{cfg: Config{Workload: catalog.Deduct, Items: n, Stock: 5 * n, Requests: 100, Wait: time.Minute},
 				strategy: catalog.Strategy{Kind: catalog.Guarded}}
-			o := outcome{tally: newTally(time.Minute), wall: time.Second, told: make([]figures.Told, n)}
+			o := outcome{tally: newTally(time.Minute), wall: time.Second, compared: make([]figures.Comparison, n)}
 			o.items, o.of = make([]itemTally, n), func(request int) int { return request % n }
 			o.begin(time.Now())
 			for range n {

@@ -85,7 +85,7 @@ func (s *Stage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 // Look returns a hold as it is now.
 func (s *Stage) Look(ctx context.Context, id string) (holds.Hold, error) {
 	h, err := s.read(ctx, id)
-	return s.aged(h), err
+	return h.At(s.now()), err
 }
 
 // Claim turns a hold into an order.
@@ -95,7 +95,7 @@ func (s *Stage) Claim(ctx context.Context, id string, _ int64, paymentID string)
 		return holds.Order{}, err
 	}
 	if h.Status == holds.Paid && h.PaymentID == paymentID {
-		return s.order(ctx, id)
+		return holds.ReadOrder(ctx, s.db, id)
 	}
 	if h.Status != holds.Held {
 		return holds.Order{}, holds.NotHeldError{Status: h.Status}
@@ -217,7 +217,7 @@ func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
 
 // paid reconstructs a hold from the order that it became.
 func (s *Stage) paid(ctx context.Context, id string) (holds.Hold, error) {
-	o, err := s.order(ctx, id)
+	o, err := holds.ReadOrder(ctx, s.db, id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = holds.ErrUnknownHold
 	}
@@ -243,7 +243,7 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	if err == nil && (h.Status == holds.Held && h.Buyer != r.Buyer || h.Quantity != r.Quantity) {
 		err = holds.ErrKeyReused
 	}
-	return s.aged(h), true, err
+	return h.At(s.now()), true, err
 }
 
 // due reads holds that have expired.
@@ -276,21 +276,12 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 	return units, nil
 }
 
-// aged returns a hold as it is now: it counts as expired when its time is over, even before the
-// sweep has found it.
-func (s *Stage) aged(h holds.Hold) holds.Hold {
-	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
-		h.Status = holds.Expired
-	}
-	return h
-}
-
 // List returns the holds of a sale that have not been ended. The stage forgets ended holds.
 func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) (all []holds.Hold, err error) {
 	there, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(limit)})
 	for _, h := range there {
 		if h.SaleID == saleID {
-			all = append(all, s.aged(h))
+			all = append(all, h.At(s.now()))
 		}
 	}
 	return all, err
@@ -305,7 +296,7 @@ func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, e
 	for _, h := range all {
 		switch {
 		case h.SaleID != saleID:
-		case s.aged(h).Status == holds.Held:
+		case h.At(s.now()).Status == holds.Held:
 			u.Held += h.Quantity
 		default:
 			u.Due += h.Quantity
@@ -324,17 +315,6 @@ func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err 
 		return 0, fmt.Errorf("reading the counter of %s: %w", sku, err)
 	}
 	return units, nil
-}
-
-// order reads the order of a hold.
-func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM "+
-		"oversell_orders WHERE id = ?", id).
-		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
-	if err != nil {
-		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
-	}
-	return o, nil
 }
 
 // keep is how long the keys of a sale are kept after its last hold.
@@ -433,7 +413,7 @@ func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, er
 	if !s.sql.Duplicate(err) {
 		return holds.Order{}, fmt.Errorf("writing order %s: %w", o.ID, err)
 	}
-	there, err := s.order(ctx, o.ID)
+	there, err := holds.ReadOrder(ctx, s.db, o.ID)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return holds.Order{}, holds.ErrPaymentUsed

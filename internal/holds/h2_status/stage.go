@@ -78,7 +78,7 @@ func (s *Stage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 // Look returns a hold as it is now.
 func (s *Stage) Look(ctx context.Context, id string) (holds.Hold, error) {
 	h, err := s.read(ctx, id)
-	return s.aged(h), err
+	return h.At(s.now()), err
 }
 
 // Claim turns a hold into an order.
@@ -88,7 +88,7 @@ func (s *Stage) Claim(ctx context.Context, id string, _ int64, paymentID string)
 		return holds.Order{}, err
 	}
 	if h.Status == holds.Paid && h.PaymentID == paymentID {
-		return s.order(ctx, id)
+		return holds.ReadOrder(ctx, s.db, id)
 	}
 	if h.Status != holds.Held {
 		return holds.Order{}, holds.NotHeldError{Status: h.Status}
@@ -171,7 +171,7 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 
 // read reads a hold.
 func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
-	return first(s.readAll(ctx, "WHERE id = ?", id))
+	return holds.First(s.readAll(ctx, "WHERE id = ?", id))
 }
 
 // byKey returns the hold of an earlier request with the same idempotency key.
@@ -179,14 +179,14 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	if r.Key == "" {
 		return holds.Hold{}, false, nil
 	}
-	h, err = first(s.readAll(ctx, "WHERE sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
+	h, err = holds.First(s.readAll(ctx, "WHERE sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
 	if errors.Is(err, holds.ErrUnknownHold) {
 		return holds.Hold{}, false, nil
 	}
 	if err == nil && (h.Buyer != r.Buyer || h.Quantity != r.Quantity) {
 		err = holds.ErrKeyReused
 	}
-	return s.aged(h), true, err
+	return h.At(s.now()), true, err
 }
 
 // due reads holds that have expired and are still held. It leaves out those whose row is
@@ -199,39 +199,9 @@ func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, e
 
 // readAll reads the holds that the given WHERE clause selects.
 func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
-	rows, err := s.db.QueryContext(ctx,
+	return holds.ReadHolds(s.db.QueryContext(ctx,
 		"SELECT id, sku, sale_id, buyer, quantity, token, status, payment_id, expires_at, created_at FROM "+
-			"oversell_holds "+which, args...)
-	if err != nil {
-		return nil, fmt.Errorf("reading holds: %w", err)
-	}
-	defer rows.Close()
-	var all []holds.Hold
-	for rows.Next() {
-		var h holds.Hold
-		var expires, created int64
-		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity, &h.Token, &h.Status, &h.PaymentID,
-			&expires, &created); err != nil {
-			return nil, fmt.Errorf("reading a hold: %w", err)
-		}
-		h.ExpiresAt, h.CreatedAt = time.UnixMilli(expires).UTC(), time.UnixMilli(created).UTC()
-		all = append(all, h)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("reading holds: %w", err)
-	}
-	return all, nil
-}
-
-// first returns the first hold, or ErrUnknownHold.
-func first(all []holds.Hold, err error) (holds.Hold, error) {
-	if err == nil && len(all) == 0 {
-		err = holds.ErrUnknownHold
-	}
-	if err != nil {
-		return holds.Hold{}, err
-	}
-	return all[0], nil
+			"oversell_holds "+which, args...))
 }
 
 // has returns how many units a buyer has.
@@ -240,20 +210,11 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 		"AND buyer = ? AND status IN ('held', 'paid')", sku, saleID, buyer)
 }
 
-// aged returns a hold as it is now: it counts as expired when its time is over, even before the
-// sweep has found it.
-func (s *Stage) aged(h holds.Hold) holds.Hold {
-	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
-		h.Status = holds.Expired
-	}
-	return h
-}
-
 // List returns the newest holds of a sale.
 func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]holds.Hold, error) {
 	all, err := s.readAll(ctx, "WHERE sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
 	for i, h := range all {
-		all[i] = s.aged(h)
+		all[i] = h.At(s.now())
 	}
 	return all, err
 }
@@ -294,17 +255,6 @@ func (s *Stage) number(ctx context.Context, query string, args ...any) (n int64,
 		err = fmt.Errorf("counting units: %w", err)
 	}
 	return n, err
-}
-
-// order reads the order of a hold.
-func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM "+
-		"oversell_orders WHERE id = ?", id).
-		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
-	if err != nil {
-		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
-	}
-	return o, nil
 }
 
 // takeUnits takes the units from the item's row if there are enough.
@@ -371,7 +321,7 @@ func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, er
 	if err == nil || !s.sql.Duplicate(err) {
 		return o, err
 	}
-	there, err := s.order(ctx, o.ID)
+	there, err := holds.ReadOrder(ctx, s.db, o.ID)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return holds.Order{}, holds.ErrPaymentUsed

@@ -279,7 +279,7 @@ func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds
 func (s *Stage) notClaimed(ctx context.Context, h holds.Hold, err error) (holds.Order, error) {
 	now, err := s.outcome(ctx, h, err)
 	if now.Status == holds.Paid && now.PaymentID == h.PaymentID {
-		return s.order(ctx, h.ID)
+		return holds.ReadOrder(ctx, s.db, h.ID)
 	}
 	return holds.Order{}, err
 }
@@ -341,13 +341,13 @@ func (s *Stage) expire(ctx context.Context, h holds.Hold) (holds.Hold, error) {
 
 // read reads a hold.
 func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
-	return first(s.readAll(ctx, "WHERE id = ?", id))
+	return holds.First(s.readAll(ctx, "WHERE id = ?", id))
 }
 
 // settled reads a hold after transactions that were changing it have ended: it waits for the row's
 // lock.
 func (s *Stage) settled(ctx context.Context, id string) (holds.Hold, error) {
-	return first(s.readAll(ctx, "WHERE id = ?"+s.sql.Update, id))
+	return holds.First(s.readAll(ctx, "WHERE id = ?"+s.sql.Update, id))
 }
 
 // byKey returns the hold of an earlier request with the same idempotency key.
@@ -355,7 +355,7 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	if r.Key == "" {
 		return holds.Hold{}, false, nil
 	}
-	h, err = first(s.readAll(ctx, "WHERE sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
+	h, err = holds.First(s.readAll(ctx, "WHERE sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
 	if errors.Is(err, holds.ErrUnknownHold) {
 		return holds.Hold{}, false, nil
 	}
@@ -433,41 +433,11 @@ func list(values []any) string { return "(?" + strings.Repeat(", ?", len(values)
 // readAll reads the holds that the given WHERE clause selects. A hold with the status held counts
 // as expired when its time or its sale is over.
 func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
-	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, "+
+	return holds.ReadHolds(s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, "+
 		"CASE WHEN status = 'held' AND (expires_at <= "+s.sql.Clock+
 		" OR NOT EXISTS (SELECT 1 FROM oversell_items i WHERE i.sku = oversell_holds.sku AND i.sale_id = "+
 		"oversell_holds.sale_id)) THEN 'expired' ELSE status END, "+
-		"payment_id, expires_at, created_at FROM oversell_holds "+which, args...)
-	if err != nil {
-		return nil, fmt.Errorf("reading holds: %w", err)
-	}
-	defer rows.Close()
-	var all []holds.Hold
-	for rows.Next() {
-		var h holds.Hold
-		var expires, created int64
-		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity, &h.Token, &h.Status, &h.PaymentID,
-			&expires, &created); err != nil {
-			return nil, fmt.Errorf("reading a hold: %w", err)
-		}
-		h.ExpiresAt, h.CreatedAt = time.UnixMilli(expires).UTC(), time.UnixMilli(created).UTC()
-		all = append(all, h)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("reading holds: %w", err)
-	}
-	return all, nil
-}
-
-// first returns the first hold, or ErrUnknownHold.
-func first(all []holds.Hold, err error) (holds.Hold, error) {
-	if err == nil && len(all) == 0 {
-		err = holds.ErrUnknownHold
-	}
-	if err != nil {
-		return holds.Hold{}, err
-	}
-	return all[0], nil
+		"payment_id, expires_at, created_at FROM oversell_holds "+which, args...))
 }
 
 // List returns the newest holds of a sale.
@@ -516,17 +486,6 @@ func (s *Stage) number(ctx context.Context, query string, args ...any) (n int64,
 		err = fmt.Errorf("counting units: %w", err)
 	}
 	return n, err
-}
-
-// order reads the order of a hold.
-func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM "+
-		"oversell_orders WHERE id = ?", id).
-		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
-	if err != nil {
-		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
-	}
-	return o, nil
 }
 
 // countIn adds the units to the buyer's count, if the limit allows it.

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"strconv"
@@ -25,41 +26,35 @@ const webhookPath = "/api/payments/webhook"
 // port. It forgets all payments when the shop ends, so it is only for trying things out.
 const OwnProvider = "embedded"
 
-// payments connects the shop to its payment provider.
-type payments struct {
-	client *payment.Client // nil: there is none
-
-	own     *payment.Server // nil: the provider is another process
-	stop    context.CancelFunc
-	serving sync.WaitGroup
-}
-
 // openPayments creates a client of the provider and adds it to the config. If the provider is
-// embedded, openPayments starts it.
-func openPayments(ctx context.Context, cfg *Config) (p *payments, err error) {
-	p = &payments{stop: func() {}}
-	address := cfg.Provider
+// embedded, openPayments starts it, and returns it as own. The caller must call end.
+func openPayments(ctx context.Context, cfg *Config) (own *payment.Server, end func(), err error) {
+	address, stop := cfg.Provider, func() {}
 	switch address {
 	case "":
-		return p, nil
+		return nil, stop, nil
 	case OwnProvider:
 		cfg.Holds.Ledger = holds.OwnLedger + uuid.NewString()
-		address, err = p.start(ctx, cfg)
+		cfg.Web.WebhookSecret = []byte(rand.Text())
+		own = payment.NewServer(payment.Config{Secret: cfg.Web.WebhookSecret, Logger: cfg.Logger})
+		cfg.Web.Ledger = own.Group
+		address, stop, err = start(ctx, own, cfg.Logger)
 	default:
 		cfg.Holds.Ledger, err = ledgerNameOf(cmp.Or(cfg.Holds.Ledger, address))
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if p.client, err = payment.NewClient(payment.ClientConfig{URL: address}); err != nil {
-		p.close()
-		return nil, err
+	client, err := payment.NewClient(payment.ClientConfig{URL: address})
+	if err != nil {
+		stop()
+		return nil, nil, err
 	}
-	cfg.Holds.Payments = p.client
+	cfg.Holds.Payments = client
 	if u, err := url.Parse(address); err == nil {
 		cfg.Logger.Info("payments", "provider", u.Redacted()) // without the password
 	}
-	return p, nil
+	return own, func() { stop(); client.Close() }, nil
 }
 
 // maxLedgerName is the maximum length of holds.Config.Ledger, in bytes.
@@ -87,44 +82,33 @@ func ledgerNameOf(provider string) (string, error) {
 	return name, nil
 }
 
-// start serves a provider on a free loopback port until close. It does not end with ctx, because
+// start serves a provider on a free loopback port until end. It does not end with ctx, because
 // purchases in progress still need it.
-func (p *payments) start(ctx context.Context, cfg *Config) (address string, err error) {
-	cfg.Web.WebhookSecret = []byte(rand.Text())
-	p.own = payment.NewServer(payment.Config{Secret: cfg.Web.WebhookSecret, Logger: cfg.Logger})
-	cfg.Web.Ledger = p.own.Group
+func start(ctx context.Context, own *payment.Server, log *slog.Logger) (address string, end func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", fmt.Errorf("starting the payment provider: %w", err)
+		return "", nil, fmt.Errorf("starting the payment provider: %w", err)
 	}
-	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
-	p.serving.Go(func() {
-		if err := p.own.Serve(ctx, l); err != nil {
-			cfg.Logger.Error("the payment provider ended", "error", err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := own.Serve(ctx, l); err != nil {
+			log.Error("the payment provider ended", "error", err)
 		}
 	})
-	return "http://" + l.Addr().String(), nil
+	return "http://" + l.Addr().String(), func() { stop(); serving.Wait() }, nil
 }
 
-// webhooksTo tells the embedded provider the address at which the shop listens. Any other provider
-// gets the address when it is started.
-func (p *payments) webhooksTo(addr net.Addr) error {
+// webhooksTo tells the embedded provider, if there is one, the address at which the shop listens.
+// Any other provider gets the address when it is started.
+func webhooksTo(own *payment.Server, addr net.Addr) error {
 	tcp, ok := addr.(*net.TCPAddr)
-	if p.own == nil || !ok {
+	if own == nil || !ok {
 		return nil
 	}
 	host := tcp.IP.String()
 	if tcp.IP.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return p.own.SetWebhook("http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + webhookPath)
-}
-
-// close ends the embedded provider, and closes the client's connections.
-func (p *payments) close() {
-	p.stop()
-	p.serving.Wait()
-	if p.client != nil {
-		p.client.Close()
-	}
+	return own.SetWebhook("http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + webhookPath)
 }

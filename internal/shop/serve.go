@@ -35,7 +35,7 @@ func (p *parts) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", p.cfg.Web.Addr, err)
 	}
-	if err := p.paid.webhooksTo(inner.Addr()); err != nil {
+	if err := webhooksTo(p.provider, inner.Addr()); err != nil {
 		return errors.Join(err, inner.Close())
 	}
 	most := maxConnections(openFiles(), p.cfg.OtherFiles)

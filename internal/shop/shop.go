@@ -25,6 +25,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/locks/thirdparty"
+	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/stock/stream"
 	"oversell/internal/web"
@@ -142,11 +143,11 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer hangUp()
-	paid, err := openPayments(ctx, &cfg)
+	own, endPayments, err := openPayments(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	defer paid.close()
+	defer endPayments()
 	at, err := cfg.Servers.Dial(ctx, cfg.TTL)
 	if err != nil {
 		return err
@@ -161,12 +162,13 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	endHolds, err := openHolds(ctx, &cfg, paid.own)
+	endHolds, err := openHolds(ctx, &cfg, own)
 	if err != nil {
 		return err
 	}
 	defer closing(cfg.Logger, "the sale by holds", endHolds)
-	p := assemble(cfg, served, o, paid)
+	p := assemble(cfg, served, o)
+	p.provider = own
 	defer p.api.Wait(sectionTimeout)
 	defer p.close()
 	if cfg.Item != nil {
@@ -273,17 +275,17 @@ func closing(log *slog.Logger, what string, close func() error) {
 
 // parts holds the parts of a running shop.
 type parts struct {
-	cfg   Config
-	paid  *payments
-	stock *stock.Service
-	cache *cache.Reader
-	api   *web.API
+	cfg      Config
+	provider *payment.Server // embedded, or nil
+	stock    *stock.Service
+	cache    *cache.Reader
+	api      *web.API
 
 	closing time.Time // when the shop began to close
 }
 
 // assemble makes the stock service, the cache and the API.
-func assemble(cfg Config, served catalog.List, o catalog.Options, paid *payments) *parts {
+func assemble(cfg Config, served catalog.List, o catalog.Options) *parts {
 	var holders atomic.Int64
 	sales := cfg.Stock
 	sales.Inside = func(key string, step int) {
@@ -293,7 +295,7 @@ func assemble(cfg Config, served catalog.List, o catalog.Options, paid *payments
 		}
 	}
 	served.Sell(&sales, o)
-	p := &parts{cfg: cfg, paid: paid, stock: stock.New(sales)}
+	p := &parts{cfg: cfg, stock: stock.New(sales)}
 	cached := cache.Config{Redis: sales.Redis, Guards: served.Guards(o), Instance: cfg.Instance, Wait: sales.Wait}
 	if sales.Work != nil && !cfg.QuickLoads {
 		cached.Work = sales.Work

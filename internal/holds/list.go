@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -13,14 +14,18 @@ import (
 	"oversell/internal/stock"
 )
 
-// Listing lists the holds and orders of an item's current sale, except those that the sale's stage
-// has forgotten.
+// Listing lists the holds of an item's current sale. If the sale's stage has forgotten a hold, only
+// its order and its payments are known.
 type Listing struct {
 	SKU    string    `json:"sku"`
 	SaleID string    `json:"sale_id"`
 	Stage  string    `json:"strategy"` // "": no hold was requested yet
 	Now    time.Time `json:"now"`      // by the database's clock, like ExpiresAt
 	Holds  []Listed  `json:"holds"`    // the newest first
+
+	// Books is the audit of the sale's payments. It is nil without Config.Entries, or if the sale has
+	// too many payments.
+	Books *payment.Books `json:"books,omitempty"`
 }
 
 // Listed is a hold with its order and its payments. If the stage has forgotten the hold, its buyer
@@ -33,7 +38,7 @@ type Listed struct {
 	ExpiresAt time.Time       `json:"expires_at,omitzero"`
 	CreatedAt time.Time       `json:"created_at"`
 	Order     *Order          `json:"order,omitempty"`
-	Payments  []ListedPayment `json:"payments,omitempty"` // List does not set it
+	Payments  []ListedPayment `json:"payments,omitempty"` // only with Config.Entries
 }
 
 // ListedPayment is a payment of a Listed hold.
@@ -46,6 +51,12 @@ type ListedPayment struct {
 
 // MaxListed is the maximum number of holds in a Listing.
 const MaxListed = 100
+
+// forgotten is the status of a hold if only its payments are known.
+const forgotten Status = "forgotten"
+
+// maxAudited is the maximum number of ledger entries that one call to List audits.
+const maxAudited = 5_000
 
 // List returns the newest holds of the item's current sale. It does not read everything at the same
 // moment, so a hold and its order may disagree.
@@ -64,6 +75,10 @@ func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
 	if l.Now, err = s.clock(ctx); err != nil {
 		return Listing{}, err
 	}
+	entries, err := s.audit(ctx, &l)
+	if err != nil {
+		return Listing{}, err
+	}
 	stage, ok := s.cfg.Stages[l.Stage]
 	if !ok {
 		return l, nil
@@ -79,29 +94,46 @@ func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
 	if err != nil {
 		return Listing{}, err
 	}
-	l.Holds = joined(all, orders)
+	l.Holds = joined(all, orders, entries)
 	return l, nil
 }
 
-// joined joins holds with their orders, and returns the newest MaxListed of them.
-func joined(all []Hold, orders []stock.Order) []Listed {
-	become := make(map[string]*Order, len(orders))
+// joined joins holds with their orders and payments, and returns the newest MaxListed of them.
+func joined(all []Hold, orders []stock.Order, entries []payment.Entry) []Listed {
+	listed := make([]Listed, 0, len(all))
+	at := make(map[string]int, len(all)) // the index of a hold, by its id
+	find := func(unknown Listed) *Listed {
+		i, known := at[unknown.ID]
+		if !known {
+			i = len(listed)
+			at[unknown.ID], listed = i, append(listed, unknown)
+		}
+		return &listed[i]
+	}
+	for _, h := range all {
+		find(Listed{ID: h.ID, Buyer: h.Buyer, Quantity: h.Quantity, Status: h.Status, ExpiresAt: h.ExpiresAt,
+			CreatedAt: h.CreatedAt})
+	}
 	for _, row := range orders {
 		o := orderOf(row)
-		become[o.ID] = &o
+		find(Listed{ID: o.ID, Quantity: o.Quantity, Status: Paid, CreatedAt: o.CreatedAt}).Order = &o
 	}
-	listed := make([]Listed, 0, len(all))
-	for _, h := range all {
-		listed = append(listed, Listed{ID: h.ID, Buyer: h.Buyer, Quantity: h.Quantity, Status: h.Status,
-			ExpiresAt: h.ExpiresAt, CreatedAt: h.CreatedAt, Order: become[h.ID]})
-		delete(become, h.ID)
-	}
-	for _, o := range become {
-		listed = append(listed,
-			Listed{ID: o.ID, Quantity: o.Quantity, Status: Paid, CreatedAt: o.CreatedAt, Order: o})
+	for _, e := range entries {
+		id, _, _ := strings.Cut(e.Reference, "/")
+		find(Listed{ID: id, Status: forgotten, CreatedAt: e.Time}).enter(e)
 	}
 	slices.SortFunc(listed, func(a, b Listed) int { return cmp.Compare(b.ID, a.ID) }) // ids begin with the time
 	return listed[:min(len(listed), MaxListed)]
+}
+
+// enter adds an entry of the ledger to a hold: a payment, or its next status.
+func (l *Listed) enter(e payment.Entry) {
+	i := slices.IndexFunc(l.Payments, func(p ListedPayment) bool { return p.ID == e.PaymentID })
+	if i < 0 {
+		i = len(l.Payments)
+		l.Payments = append(l.Payments, ListedPayment{ID: e.PaymentID, Amount: e.Amount, Currency: e.Currency})
+	}
+	l.Payments[i].Status = e.Status
 }
 
 // clock reads the clock of the database.
@@ -113,26 +145,32 @@ func (s *Service) clock(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(ms).UTC(), err
 }
 
-// Payments counts the orders of a sale by payment, and returns the amount that each payment must
-// have, for payment.AuditAmounts.
-func (s *Service) Payments(
-	ctx context.Context, sku, saleID string,
-) (orders map[string]int, due map[string]payment.Money, err error) {
-	var rows []stock.Order
-	err = s.query(ctx, func(db *gorm.DB) *gorm.DB {
-		return db.Select("idempotency_key", "quantity").
-			Where("sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL", sku, saleID).Find(&rows)
-	}, "reading the payments of %s", sku)
-	if err != nil {
-		return nil, nil, err
+// audit reads the ledger of a sale, and compares its payments with the orders and their prices.
+func (s *Service) audit(ctx context.Context, l *Listing) ([]payment.Entry, error) {
+	if s.cfg.Entries == nil {
+		return nil, nil
 	}
-	orders, due = make(map[string]int, len(rows)), make(map[string]payment.Money, len(rows))
+	entries, number := s.cfg.Entries(l.SaleID, maxAudited)
+	if number > maxAudited {
+		return nil, nil
+	}
+	var rows []stock.Order
+	err := s.query(ctx, func(db *gorm.DB) *gorm.DB {
+		return db.Select("idempotency_key", "quantity").
+			Where("sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL", l.SKU, l.SaleID).Find(&rows)
+	}, "reading the payments of %s", l.SKU)
+	if err != nil {
+		return nil, err
+	}
+	orders, due := make(map[string]int, len(rows)), make(map[string]payment.Money, len(rows))
 	for _, row := range rows {
 		id := *row.IdempotencyKey
 		orders[id]++
 		if due[id], err = s.price(row.Quantity); err != nil { // an index allows a payment only one order
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	return orders, due, nil
+	books := payment.AuditAmounts(entries, orders, due)
+	l.Books = &books
+	return entries, nil
 }

@@ -15,6 +15,7 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/message"
+	"oversell/internal/payment"
 	"oversell/internal/stock"
 )
 
@@ -32,6 +33,11 @@ type Config struct {
 	Sweep    time.Duration    // mean time between two sweeps; 0: DefaultSweep
 	Settle   time.Duration    // how long after its start an interrupted payment is settled; 0: DefaultSettle
 	Logger   *slog.Logger     // nil: slog.Default
+
+	// Entries reads the entries of a sale in the provider's ledger, the oldest first, and their
+	// number. If there are more than the given maximum, it returns only the number. It is nil if the
+	// provider is not in this process.
+	Entries func(saleID string, most int) (entries []payment.Entry, number int)
 }
 
 // The defaults of a Config.

@@ -37,7 +37,7 @@ func openPayments(ctx context.Context, cfg *Config) (own *payment.Server, end fu
 		cfg.Holds.Ledger = holds.OwnLedger + uuid.NewString()
 		cfg.Web.WebhookSecret = []byte(rand.Text())
 		own = payment.NewServer(payment.Config{Secret: cfg.Web.WebhookSecret, Logger: cfg.Logger})
-		cfg.Web.Ledger = own.Group
+		cfg.Holds.Entries = own.Group
 		address, stop, err = start(ctx, own, cfg.Logger)
 	default:
 		cfg.Holds.Ledger, err = ledgerNameOf(cmp.Or(cfg.Holds.Ledger, address))

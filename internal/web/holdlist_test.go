@@ -1,45 +1,22 @@
 package web_test
 
 import (
-	"context"
-	"database/sql/driver"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
-
-	"gorm.io/gorm"
 
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
 	"oversell/internal/payment"
-	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
 // ownSite returns a shop with an embedded payment provider.
 func ownSite(t *testing.T) *holdSite {
 	t.Helper()
-	s := embeddedHoldSite(t, holds.Config{})
-	pool, err := s.db.DB()
-	must(t, err)
-	b := holds.Backends{Redis: s.rdb, DB: pool, SQL: holds.DialectOf(s.db)}
-	faults := payfault.New(payfault.Config{
-		Provider: s.provider, Backends: b, New: catalog.Holds,
-		Dial: func(context.Context, func(driver.Connector) driver.Connector) (*gorm.DB, error) { return s.db, nil },
-	})
-	service := holds.New(holds.Config{
-		DB: s.db, Payments: s.paid, Stages: faults.Wrap(catalog.Holds(b)), Logger: slog.New(slog.DiscardHandler),
-	})
-	t.Cleanup(service.Close)
-	s.site = newSite(t, s.rdb, s.db, func(wc *web.Config, sc *stock.Config) {
-		sc.Holds, wc.Holds, wc.WebhookSecret = service, service, []byte(webhookSecret)
-		wc.HoldStages, wc.HoldStage = described(stages()), catalog.DefaultHoldStage
-		wc.HoldFaults, wc.Ledger = faults, s.provider.Group
-	})
-	return s
+	return newHoldSite(t, holds.Config{}, true)
 }
 
 // list reads the holds of a sale.

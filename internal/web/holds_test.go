@@ -1,6 +1,8 @@
 package web_test
 
 import (
+	"context"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
+	"oversell/internal/holds/payfault"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -35,12 +37,14 @@ type holdSite struct {
 // embeddedHoldSite returns a holdSite for tests that do not depend on the backends.
 func embeddedHoldSite(t testing.TB, cfg holds.Config) *holdSite {
 	t.Helper()
-	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
-	return newHoldSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")), cfg)
+	return newHoldSite(t, cfg, false)
 }
 
-func newHoldSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, cfg holds.Config) *holdSite {
+// newHoldSite returns a holdSite. If own is true, its provider counts as embedded in the shop.
+func newHoldSite(t testing.TB, cfg holds.Config, own bool) *holdSite {
 	t.Helper()
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	db := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
 	must(t, errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)))
 	pool, err := db.DB()
 	must(t, err)
@@ -55,27 +59,27 @@ func newHoldSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, cfg holds
 	}
 	t.Cleanup(s.paid.Close)
 	cfg.DB, cfg.Payments, cfg.Logger = db, s.paid, log
-	cfg.Stages = catalog.Holds(holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)})
+	b := holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)}
+	cfg.Stages = catalog.Holds(b)
+	var faults *payfault.Faults
+	if own {
+		faults = payfault.New(payfault.Config{
+			Provider: s.provider, Backends: b, New: catalog.Holds,
+			Dial: func(context.Context, func(driver.Connector) driver.Connector) (*gorm.DB, error) { return db, nil },
+		})
+		cfg.Stages, cfg.Entries = faults.Wrap(cfg.Stages), s.provider.Group
+	}
 	service := holds.New(cfg)
 	t.Cleanup(service.Close)
 	s.site = newSite(t, rdb, db, func(wc *web.Config, sc *stock.Config) {
 		sc.Holds, wc.Holds, wc.WebhookSecret = service, service, []byte(webhookSecret)
-		wc.HoldStages, wc.HoldStage = described(stages()), catalog.DefaultHoldStage
+		wc.HoldStages, wc.HoldStage, wc.HoldFaults = holdStages(), catalog.DefaultHoldStage, faults
 	})
 	return s
 }
 
-// stages returns the names of the hold stages.
-func stages() []string {
-	var names []string
-	for _, stage := range catalog.HoldStages() {
-		names = append(names, stage.Name)
-	}
-	return names
-}
-
-func described(names []string) (all []web.Strategy) {
-	for _, name := range names {
+func holdStages() (all []web.Strategy) {
+	for _, name := range catalog.HoldNames() {
 		all = append(all, web.Strategy{Name: name})
 	}
 	return all
@@ -166,7 +170,7 @@ func (s *holdSite) wantBooks(t testing.TB, sku string, sold, held int64, want pa
 
 func TestHoldIsPaidAndBecomesAnOrder(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{Price: 250})
-	for _, stage := range stages() {
+	for _, stage := range catalog.HoldNames() {
 		sku := s.sell(t, 3)
 		h, now := s.holdBy(t, stage, sku, 2), holds.Hold{}
 		read(t, s.ask("GET", "/api/holds/"+h.ID, ""), &now)
@@ -451,7 +455,7 @@ func TestShopWithoutASecretAcceptsNoWebhook(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	w := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
 		wc.Holds = holds.New(holds.Config{DB: sc.DB, Payments: s.paid})
-		wc.HoldStages, wc.HoldStage = described(stages()), catalog.DefaultHoldStage
+		wc.HoldStages, wc.HoldStage = holdStages(), catalog.DefaultHoldStage
 		t.Cleanup(wc.Holds.Close)
 	})
 	body := event(payment.Payment{ID: "p", Reference: "r", Amount: 1, Currency: "EUR", Status: payment.Captured},

@@ -22,7 +22,6 @@ import (
 	"oversell/internal/holds/payfault"
 	"oversell/internal/message"
 	"oversell/internal/naming"
-	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
 )
@@ -67,11 +66,8 @@ type Config struct {
 	HoldStage     string
 	WebhookSecret []byte
 
-	// HoldFaults sets the faults of single payments. Ledger reads the provider's entries for a sale
-	// and their number. If there are more than the given maximum, it returns only the number. Both
-	// are nil if the provider is not in this process.
+	// HoldFaults sets the faults of single payments; nil if the provider is not in this process.
 	HoldFaults *payfault.Faults
-	Ledger     func(saleID string, most int) (entries []payment.Entry, number int)
 
 	// LockErrors are the errors of the strategies' locks that mean that a lock was not acquired.
 	// They do not include the domain's own errors.

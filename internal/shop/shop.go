@@ -186,7 +186,10 @@ func Run(ctx context.Context, cfg Config) error {
 		defer returning.Wait()
 		defer cancel()
 	}
-	stop := p.consume(ctx)
+	stop := func() {}
+	if !cfg.NoConsumer {
+		stop = consume(ctx, cfg.Hurry, p.stock, cfg.Consumer, p.finishTime)
+	}
 	err = p.serve(ctx)
 	stop()
 	return errors.Join(err, p.lost(ctx))
@@ -232,21 +235,20 @@ func (c *Config) dial(ctx context.Context) (rdb redis.UniversalClient, hangUp fu
 	return rdb, hangUp, nil
 }
 
-// consume writes accepted orders until stop is called. It does not end with ctx, because orders of
-// running requests are still accepted.
-func (p *parts) consume(ctx context.Context) (stop func()) {
-	if p.cfg.NoConsumer {
-		return func() {}
-	}
+// consume writes accepted orders until stop is called, and after that for as long as finishTime
+// returns, but not after hurry has ended. It does not end with ctx, because orders of running
+// requests are still accepted.
+func consume(
+	ctx, hurry context.Context, s *stock.Service, consumer stream.Consumer, finishTime func() time.Duration,
+) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	finish, end := context.WithCancel(p.cfg.Hurry)
-	consumer := p.cfg.Consumer
+	finish, end := context.WithCancel(hurry)
 	consumer.Finish = finish
 	var consuming sync.WaitGroup
-	consuming.Go(func() { p.stock.Consume(ctx, consumer) })
+	consuming.Go(func() { s.Consume(ctx, consumer) })
 	return func() {
 		cancel()
-		defer time.AfterFunc(p.finishTime(), end).Stop()
+		defer time.AfterFunc(finishTime(), end).Stop()
 		consuming.Wait()
 		end()
 	}

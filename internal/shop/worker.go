@@ -3,7 +3,6 @@ package shop
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"oversell/internal/stock"
@@ -28,18 +27,13 @@ func Work(ctx context.Context, cfg Config) error {
 	cfg.logBackends(ctx, rdb)
 	consumer := cfg.Consumer
 	consumer.Poll = cmp.Or(consumer.Poll, workerPoll)
-	finish, end := context.WithCancel(cfg.Hurry)
-	defer end()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, end) })()
-	consumer.Finish = finish
 	cfg.Logger.Info("writing accepted orders", "instance", cfg.Instance)
 	if cfg.Ready != nil {
 		cfg.Ready("")
 	}
-	var consuming sync.WaitGroup
-	consuming.Go(func() { service.Consume(ctx, consumer) })
+	stop := consume(ctx, cfg.Hurry, service, consumer, func() time.Duration { return finishTime })
 	<-ctx.Done()
 	cfg.Logger.Info("closing")
-	consuming.Wait()
+	stop()
 	return nil
 }

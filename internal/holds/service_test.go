@@ -239,16 +239,6 @@ func (s *shop) sweep(t *testing.T, stage holds.Stage) {
 	must(t, err)
 }
 
-// awaitSweep waits until the background sweep has put a unit back on sale.
-func (s *shop) awaitSweep(t *testing.T) {
-	t.Helper()
-	for a := (stock.Audit{}); a.Remaining == 0; time.Sleep(5 * time.Millisecond) {
-		var err error
-		a, err = s.stock.Audit(t.Context(), "hot")
-		must(t, err)
-	}
-}
-
 // want fails unless the audit has these figures, with nothing oversold, stranded or lost.
 func (s *shop) want(t *testing.T, left, held, sold int64) {
 	t.Helper()
@@ -369,27 +359,6 @@ func TestRepeatedPaymentWhileTheProviderIsAway(t *testing.T) {
 		s.pay(t, first, nil)
 		repeat(first, holds.ErrPending)
 		s.books(t, 0)
-	})
-}
-
-// A hold expires while its payment is under way, and its unit is sold to another buyer. The late buyer
-// gets the money back.
-func TestLatePaymentIsRefunded(t *testing.T) {
-	each(t, 1, func(t *testing.T, s *shop) {
-		late := s.hold(t, h3, "late")
-		s.bank.afterCapture = func() error {
-			s.bank.afterCapture = nil
-			s.expire(t, late)
-			next := s.hold(t, h3, "next")
-			s.pay(t, next, nil)
-			return nil
-		}
-		_, err := s.Pay(t.Context(), late.ID, late.Token, "key")
-		if !errors.Is(err, holds.ErrRefunded) || !errors.Is(err, holds.ErrNotHeld) {
-			t.Errorf("got %v, want %v and %v", err, holds.ErrRefunded, holds.ErrNotHeld)
-		}
-		s.want(t, 0, 0, 1)
-		s.wantMoney(t, money{authorised: 2, captured: 2, refunded: 1})
 	})
 }
 
@@ -599,57 +568,15 @@ func TestASaleHasOneStage(t *testing.T) {
 	})
 }
 
-// The background sweep puts the units of an expired hold back on sale without any request.
-func TestSweeperNeedsNoRequests(t *testing.T) {
-	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
-		s := newShop(t, rdb, db, 1, holds.Config{Sweep: 10 * time.Millisecond})
-		for _, stage := range catalog.HoldStages() {
-			s.put(t, 1)
-			s.expireNow(t, s.hold(t, stage.Name, "a"))
-			s.awaitSweep(t)
-			s.want(t, 1, 0, 0)
-		}
-	})
-}
-
-// trouble is a stage whose sweeps fail. Its Take first calls leave, as if the buyer disconnected.
-type trouble struct {
+// leaving is a stage whose Take first calls leave, as if the buyer disconnected.
+type leaving struct {
 	holds.Stage
 	leave context.CancelFunc
 }
 
-func (trouble) Sweep(context.Context, string, int) (int, error) {
-	return 0, errors.New("the backend is away")
-}
-
-func (s trouble) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
+func (s leaving) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 	s.leave()
 	return s.Stage.Take(ctx, r)
-}
-
-// Items that cannot be swept do not keep another one from being swept.
-func TestOneItemDoesNotStopTheSweep(t *testing.T) {
-	each(t, 1, func(t *testing.T, s *shop) {
-		s.cfg.Stages["h1_counter"] = trouble{s.cfg.Stages["h1_counter"], func() {}}
-		for _, sku := range []string{"a-first", "z-last"} { // these sort before and after the item that can be swept
-			if _, err := s.stock.Put(t.Context(), stock.Item{SKU: sku, Initial: 1, Keeper: stock.InHolds}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Hold(t.Context(),
-				holds.Ask{Stage: "h1_counter", SKU: sku, Buyer: "a", Quantity: 1}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s.expireNow(t, s.hold(t, "h2_status", "a"))
-		var log backendtest.Output
-		s.cfg.Sweep, s.cfg.Logger = 10*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
-		s.another(t)
-		s.awaitSweep(t)
-		s.want(t, 1, 0, 0)
-		backendtest.Eventually(t, "the log names both items that cannot be swept", func() bool {
-			return strings.Contains(log.String(), "sku=a-first") && strings.Contains(log.String(), "sku=z-last")
-		})
-	})
 }
 
 // A buyer who disconnects while a hold is being made does not strand a unit, at any stage.
@@ -658,7 +585,7 @@ func TestABuyerWhoLeavesStrandsNothing(t *testing.T) {
 		for _, stage := range catalog.HoldStages() {
 			s.put(t, 1)
 			ctx, leave := context.WithCancel(t.Context())
-			s.cfg.Stages[stage.Name] = trouble{s.cfg.Stages[stage.Name], leave}
+			s.cfg.Stages[stage.Name] = leaving{s.cfg.Stages[stage.Name], leave}
 			if _, err := s.Hold(ctx, holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "a", Quantity: 1}); err != nil {
 				t.Errorf("%s: %v", stage.Name, err)
 			}

@@ -37,11 +37,12 @@ func (s *stuck) Sweep(ctx context.Context, sku string, _ int) (int, error) {
 	return 0, nil
 }
 
-// A round goes on after an item whose sweep fails.
+// A round goes on after an item whose sweep fails, and logs the failure.
 func TestRoundGoesOnAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stage := &stuck{swept: make(map[string]time.Time)}
-		s := &Service{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		var log strings.Builder
+		s := &Service{log: slog.New(slog.NewTextHandler(&log, nil))}
 		s.cfg.Stages = map[string]Stage{"h2_status": stage, "h1_counter": failing{}}
 		s.sales.Store("0", "h1_counter")
 		s.sales.Store("1", "h2_status")
@@ -52,8 +53,8 @@ func TestRoundGoesOnAfterAFailure(t *testing.T) {
 			t.Error("the item between two that cannot be swept was left out")
 		}
 		for _, sku := range []string{"a-first", "z-last"} {
-			if _, failed := r.slow[sku]; !failed {
-				t.Errorf("the round did not sweep %s", sku)
+			if _, failed := r.slow[sku]; !failed || !strings.Contains(log.String(), "sku="+sku) {
+				t.Errorf("the round did not sweep %s, or does not say that it failed: %s", sku, &log)
 			}
 		}
 	})

@@ -90,7 +90,7 @@ func (h Hold) Order(now time.Time) Order {
 type Request struct {
 	ID       string // a unique id for the new hold; the caller chooses it, to find the hold if the reply is lost
 	SKU      string
-	SaleID   string // the sale that the caller has read
+	SaleID   string // the item's current sale, as the caller has read it
 	Buyer    string
 	Quantity int64
 	Limit    int64         // maximum number of units that the buyer may have in this sale, held or paid; 0: no limit

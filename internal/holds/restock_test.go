@@ -32,7 +32,7 @@ func TestRestocksUnderLoad(t *testing.T) {
 				buyers <- struct{}{}
 				defer func() { <-buyers }()
 				h, err := s.Hold(t.Context(),
-					holds.Ask{Stage: h3, SKU: "hot", Buyer: strconv.Itoa(i), Quantity: 1})
+					h3, holds.Request{SKU: "hot", Buyer: strconv.Itoa(i), Quantity: 1})
 				if errors.Is(err, holds.ErrSoldOut) {
 					return
 				}

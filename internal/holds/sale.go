@@ -18,15 +18,15 @@ func (s *Service) query(ctx context.Context, run func(db *gorm.DB) *gorm.DB, wha
 }
 
 // join returns the item with its current sale. The first request decides the stage of the sale. If
-// it is not a.Stage, join returns ErrOtherStage.
-func (s *Service) join(ctx context.Context, a Ask) (stock.Item, error) {
-	item, err := s.heldItem(ctx, a.SKU)
+// it is not the given stage, join returns ErrOtherStage.
+func (s *Service) join(ctx context.Context, sku, stage string) (stock.Item, error) {
+	item, err := s.heldItem(ctx, sku)
 	if err != nil {
 		return stock.Item{}, err
 	}
-	stage, err := s.saleStage(ctx, item.SaleID, a.Stage)
-	if err == nil && stage != a.Stage {
-		err = fmt.Errorf("%w: %s", ErrOtherStage, stage)
+	first, err := s.saleStage(ctx, item.SaleID, stage)
+	if err == nil && first != stage {
+		err = fmt.Errorf("%w: %s", ErrOtherStage, first)
 	}
 	return item, err
 }

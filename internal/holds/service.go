@@ -111,27 +111,19 @@ func newID(stage string) string {
 	return fmt.Sprintf("%s-%x", prefix(stage), id[:])
 }
 
-// Ask asks for a hold in the current sale of an item.
-type Ask struct {
-	Stage    string // its name
-	SKU      string
-	Buyer    string
-	Quantity int64
-	Key      string // idempotency key, or ""
-}
-
 // maxSales is how many times a request is tried if another sale begins in the meantime.
 const maxSales = 3
 
-// Hold takes units for a buyer. The hold expires after the item's HoldSeconds, or Config.TTL.
-// A request with a used key returns the first hold, or ErrNotHeld if that has ended.
-func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
-	stage, ok := s.cfg.Stages[a.Stage]
+// Hold takes units for a buyer, in the current sale of an item. The hold expires after the item's
+// HoldSeconds, or Config.TTL. A request with a used key returns the first hold, or ErrNotHeld if that
+// has ended. Hold sets the request's ID, SaleID, Limit and TTL.
+func (s *Service) Hold(ctx context.Context, stageName string, r Request) (h Hold, err error) {
+	stage, ok := s.cfg.Stages[stageName]
 	if !ok {
-		return Hold{}, fmt.Errorf("%w: %q", ErrUnknownStage, a.Stage)
+		return Hold{}, fmt.Errorf("%w: %q", ErrUnknownStage, stageName)
 	}
-	same := stock.Request{SKU: a.SKU, Quantity: a.Quantity, IdempotencyKey: a.Key}
-	if err := cmp.Or(same.Check(), stock.CheckBuyer(a.Buyer)); err != nil {
+	same := stock.Request{SKU: r.SKU, Quantity: r.Quantity, IdempotencyKey: r.Key}
+	if err := cmp.Or(same.Check(), stock.CheckBuyer(r.Buyer)); err != nil {
 		return Hold{}, err
 	}
 	if ctx.Err() != nil {
@@ -140,23 +132,20 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 	ctx, cancel := untilDone(ctx)
 	defer cancel()
 	for range maxSales {
-		r := Request{
-			ID: newID(a.Stage), SKU: a.SKU, Buyer: a.Buyer, Quantity: a.Quantity, Key: a.Key,
-		}
 		var item stock.Item
-		if item, err = s.join(ctx, a); err == nil {
-			r.SaleID, r.TTL, r.Limit = item.SaleID, s.ttl(item), cmp.Or(item.Limit, s.cfg.Limit)
+		if item, err = s.join(ctx, r.SKU, stageName); err == nil {
+			r.ID, r.SaleID, r.TTL, r.Limit = newID(stageName), item.SaleID, s.ttl(item), cmp.Or(item.Limit, s.cfg.Limit)
 			h, err = stage.Take(ctx, r)
 		}
 		if !errors.Is(err, ErrSaleOver) {
 			break
 		}
 	}
-	if err == nil && a.Key != "" && h.Status != Held { // an earlier request had the key
+	if err == nil && r.Key != "" && h.Status != Held { // an earlier request had the key
 		err = NotHeldError{h.Status}
 	}
 	if err != nil {
-		return Hold{}, message.Errorf("holding %d of %s: %w", a.Quantity, a.SKU, err)
+		return Hold{}, message.Errorf("holding %d of %s: %w", r.Quantity, r.SKU, err)
 	}
 	return h, nil
 }

@@ -182,7 +182,7 @@ func (s *shop) put(t testing.TB, units int64) {
 
 func (s *shop) hold(t testing.TB, stage, buyer string) holds.Hold {
 	t.Helper()
-	h, err := s.Hold(t.Context(), holds.Ask{Stage: stage, SKU: "hot", Buyer: buyer, Quantity: 1})
+	h, err := s.Hold(t.Context(), stage, holds.Request{SKU: "hot", Buyer: buyer, Quantity: 1})
 	must(t, err)
 	return h
 }
@@ -417,7 +417,7 @@ func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
 	for _, stage := range catalog.HoldStages() {
 		t.Run(stage.Name, func(t *testing.T) {
 			each(t, 2, func(t *testing.T, s *shop) {
-				h, err := s.Hold(t.Context(), holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "a", Quantity: 2})
+				h, err := s.Hold(t.Context(), stage.Name, holds.Request{SKU: "hot", Buyer: "a", Quantity: 2})
 				must(t, err)
 				for _, wrong := range []payment.Money{{Amount: 1, Currency: "EUR"},
 					{Amount: holds.DefaultPrice, Currency: "EUR"},
@@ -477,7 +477,7 @@ func TestPriceThatIsTooLarge(t *testing.T) {
 	each(t, 4, func(t *testing.T, s *shop) {
 		s.cfg.Price = 1<<62 + 1 // four times this price overflows to 4 in an int64
 		dear := s.another(t)
-		h, err := dear.Hold(t.Context(), holds.Ask{Stage: h3, SKU: "hot", Buyer: "a", Quantity: 4})
+		h, err := dear.Hold(t.Context(), h3, holds.Request{SKU: "hot", Buyer: "a", Quantity: 4})
 		must(t, err)
 		if _, err := dear.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, payment.ErrInvalid) {
 			t.Errorf("got %v, want %v", err, payment.ErrInvalid)
@@ -560,7 +560,7 @@ func TestASaleHasOneStage(t *testing.T) {
 			s.hold(t, stage.Name, "a")
 			other := stages[(i+1)%len(stages)].Name
 			if _, err := s.Hold(t.Context(),
-				holds.Ask{Stage: other, SKU: "hot", Buyer: "b", Quantity: 1}); !errors.Is(err, holds.ErrOtherStage) {
+				other, holds.Request{SKU: "hot", Buyer: "b", Quantity: 1}); !errors.Is(err, holds.ErrOtherStage) {
 				t.Errorf("%s after %s: got %v, want %v", other, stage.Name, err, holds.ErrOtherStage)
 			}
 			s.want(t, 2, 1, 0)
@@ -586,7 +586,7 @@ func TestABuyerWhoLeavesStrandsNothing(t *testing.T) {
 			s.put(t, 1)
 			ctx, leave := context.WithCancel(t.Context())
 			s.cfg.Stages[stage.Name] = leaving{s.cfg.Stages[stage.Name], leave}
-			if _, err := s.Hold(ctx, holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "a", Quantity: 1}); err != nil {
+			if _, err := s.Hold(ctx, stage.Name, holds.Request{SKU: "hot", Buyer: "a", Quantity: 1}); err != nil {
 				t.Errorf("%s: %v", stage.Name, err)
 			}
 			s.want(t, 0, 1, 0)
@@ -599,29 +599,31 @@ func TestHoldRefuses(t *testing.T) {
 		if _, err := s.stock.Put(t.Context(), stock.Item{SKU: "other", Initial: 1}); err != nil {
 			t.Fatal(err)
 		}
-		good := holds.Ask{Stage: h3, SKU: "hot", Buyer: "a", Quantity: 1}
+		good := holds.Request{SKU: "hot", Buyer: "a", Quantity: 1}
 		for name, try := range map[string]struct {
-			change func(a *holds.Ask)
+			change func(a *holds.Request)
 			want   error
 		}{
-			"an unknown stage":      {func(a *holds.Ask) { a.Stage = "h9_none" }, holds.ErrUnknownStage},
-			"an unknown item":       {func(a *holds.Ask) { a.SKU = "none" }, stock.ErrUnknownItem},
-			"an item kept in Redis": {func(a *holds.Ask) { a.SKU = "other" }, stock.ErrLocation},
-			"an sku with a space":   {func(a *holds.Ask) { a.SKU = "a b" }, stock.ErrInvalid},
-			"nothing":               {func(a *holds.Ask) { a.Quantity = 0 }, stock.ErrInvalid},
-			"too much":              {func(a *holds.Ask) { a.Quantity = stock.MaxQuantity + 1 }, stock.ErrInvalid},
-			"more than there is":    {func(a *holds.Ask) { a.Quantity = 4 }, holds.ErrSoldOut},
-			"no buyer":              {func(a *holds.Ask) { a.Buyer = "" }, stock.ErrInvalid},
-			"a long buyer": {func(a *holds.Ask) { a.Buyer = strings.Repeat("x", stock.MaxBuyer+1) },
+			"an unknown item":       {func(a *holds.Request) { a.SKU = "none" }, stock.ErrUnknownItem},
+			"an item kept in Redis": {func(a *holds.Request) { a.SKU = "other" }, stock.ErrLocation},
+			"an sku with a space":   {func(a *holds.Request) { a.SKU = "a b" }, stock.ErrInvalid},
+			"nothing":               {func(a *holds.Request) { a.Quantity = 0 }, stock.ErrInvalid},
+			"too much":              {func(a *holds.Request) { a.Quantity = stock.MaxQuantity + 1 }, stock.ErrInvalid},
+			"more than there is":    {func(a *holds.Request) { a.Quantity = 4 }, holds.ErrSoldOut},
+			"no buyer":              {func(a *holds.Request) { a.Buyer = "" }, stock.ErrInvalid},
+			"a long buyer": {func(a *holds.Request) { a.Buyer = strings.Repeat("x", stock.MaxBuyer+1) },
 				stock.ErrInvalid},
-			"a long key": {func(a *holds.Ask) { a.Key = strings.Repeat("x", stock.MaxKey+1) },
+			"a long key": {func(a *holds.Request) { a.Key = strings.Repeat("x", stock.MaxKey+1) },
 				stock.ErrInvalid},
 		} {
 			a := good
 			try.change(&a)
-			if _, err := s.Hold(t.Context(), a); !errors.Is(err, try.want) {
+			if _, err := s.Hold(t.Context(), h3, a); !errors.Is(err, try.want) {
 				t.Errorf("%s: got %v, want %v", name, err, try.want)
 			}
+		}
+		if _, err := s.Hold(t.Context(), "h9_none", good); !errors.Is(err, holds.ErrUnknownStage) {
+			t.Errorf("an unknown stage: got %v, want %v", err, holds.ErrUnknownStage)
 		}
 		s.want(t, 3, 0, 0)
 	})
@@ -746,8 +748,8 @@ func TestSaleSaysHowManyUnitsABuyerMayHold(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.hold(t, stage.Name, "ann")
-			ask := holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "ann", Quantity: 1}
-			if _, err := s.Hold(t.Context(), ask); !errors.Is(err, holds.ErrLimit) {
+			ask := holds.Request{SKU: "hot", Buyer: "ann", Quantity: 1}
+			if _, err := s.Hold(t.Context(), stage.Name, ask); !errors.Is(err, holds.ErrLimit) {
 				t.Errorf("%s: a second unit: got %v, want %v", stage.Name, err, holds.ErrLimit)
 			}
 			s.hold(t, stage.Name, "bob")
@@ -771,18 +773,18 @@ func TestTheKeyOfAnEndedHold(t *testing.T) {
 				},
 			}
 			for status, end := range ends {
-				ask := holds.Ask{Stage: stage, SKU: "hot", Buyer: "ann", Quantity: 1, Key: string(status)}
-				h, err := s.Hold(t.Context(), ask)
+				ask := holds.Request{SKU: "hot", Buyer: "ann", Quantity: 1, Key: string(status)}
+				h, err := s.Hold(t.Context(), stage, ask)
 				if err == nil {
 					err = end(h)
 				}
 				must(t, err)
 				var ended holds.NotHeldError
-				if _, err := s.Hold(t.Context(), ask); !errors.As(err, &ended) || ended.Status != status {
+				if _, err := s.Hold(t.Context(), stage, ask); !errors.As(err, &ended) || ended.Status != status {
 					t.Errorf("%s: the key of a hold that is %s: got %v", stage, status, err)
 				}
 				ask.Quantity = 2
-				if _, err := s.Hold(t.Context(), ask); !errors.Is(err, holds.ErrKeyReused) {
+				if _, err := s.Hold(t.Context(), stage, ask); !errors.Is(err, holds.ErrKeyReused) {
 					t.Errorf("%s: the same key for two units: got %v, want %v", stage, err, holds.ErrKeyReused)
 				}
 			}

@@ -63,8 +63,8 @@ func (a *API) hold(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	h, err := a.cfg.Holds.Hold(r.Context(), holds.Ask{
-		Stage: stage, SKU: r.PathValue("sku"), Buyer: *body.Buyer, Quantity: *body.Quantity, Key: key,
+	h, err := a.cfg.Holds.Hold(r.Context(), stage, holds.Request{
+		SKU: r.PathValue("sku"), Buyer: *body.Buyer, Quantity: *body.Quantity, Key: key,
 	})
 	if err != nil {
 		a.metrics.request(stage, a.fail(w, r, err))

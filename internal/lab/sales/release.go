@@ -59,7 +59,7 @@ var clockDiffers = lab.Try("clock-differs", nil, func(w *lab.World) lab.Verdict 
 var sweepWithoutTraffic = lab.Try("sweep-only-with-traffic", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
 	till := s.serve(s.db, s.audit.Stage, s.client, w.TTL/4)
-	_, err := till.Hold(w.Context(), holds.Ask{Stage: w.Subject.Name, SKU: s.item.SKU, Buyer: "A", Quantity: 1})
+	_, err := till.Hold(w.Context(), w.Subject.Name, holds.Request{SKU: s.item.SKU, Buyer: "A", Quantity: 1})
 	lab.Need(err == nil, "A got no hold: %v", err)
 	w.Record(hasHold, "A")
 	w.Note("A", "has a hold")

@@ -5,6 +5,7 @@ package payfault
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -111,10 +112,16 @@ type Config struct {
 // Faults holds the faults that were chosen for the payments of single holds. It is safe for
 // concurrent use. The caller must close it.
 type Faults struct {
-	cfg     Config
-	stopped stopped
+	cfg Config
 	// sleep reports whether it slept for all of d. Tests replace it.
 	sleep func(ctx context.Context, d time.Duration) bool
+
+	// The stages whose claims stop use a connection pool of their own, which is opened when it is
+	// first needed.
+	opening  sync.Mutex
+	pool     *sql.DB
+	closed   bool
+	stopping map[string]holds.Stage // not changed once pool is set
 
 	mu     sync.Mutex
 	chosen map[string]*choice // by the id of a hold
@@ -133,9 +140,6 @@ func New(cfg Config) *Faults {
 	return &Faults{cfg: cfg, sleep: sleep, chosen: make(map[string]*choice)}
 }
 
-// Close closes the connections that Faults have opened.
-func (f *Faults) Close() error { return f.stopped.close() }
-
 // Set sets the fault of a hold's payment, from now until a minute after the hold has expired. For
 // SlowShop the shop stops once per call. It returns stock.ErrInvalid, holds.NotHeldError or
 // ErrTooMany.
@@ -147,7 +151,7 @@ func (f *Faults) Set(ctx context.Context, h holds.Hold, fault Fault) error {
 		return holds.NotHeldError{Status: h.Status}
 	}
 	if fault.Kind == SlowShop {
-		if err := f.stopped.open(ctx, f.cfg); err != nil {
+		if err := f.open(ctx); err != nil {
 			return err
 		}
 	}

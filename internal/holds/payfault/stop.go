@@ -35,54 +35,47 @@ func (s stage) Claim(ctx context.Context, id string, token int64, paymentID stri
 		return s.Stage.Claim(ctx, id, token, paymentID)
 	}
 	stop := sync.OnceValue(func() bool { return s.faults.sleep(ctx, pause) })
-	return s.faults.stopped.stages[s.name].Claim(context.WithValue(ctx, stopKey{}, stop), id, token, paymentID)
+	return s.faults.stopping[s.name].Claim(context.WithValue(ctx, stopKey{}, stop), id, token, paymentID)
 }
 
 // stopKey is the key of the function that a claim calls before each write. Only the first call stops.
 type stopKey struct{}
 
-// stopped holds the stages whose claims stop. They use a connection pool of their own, which is
-// opened when it is first needed.
-type stopped struct {
-	mu     sync.Mutex
-	pool   *sql.DB
-	closed bool
-	stages map[string]holds.Stage // not changed once pool is set
-}
-
-func (s *stopped) open(ctx context.Context, cfg Config) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+// open makes the stages whose claims stop, unless it has done so before.
+func (f *Faults) open(ctx context.Context) error {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	if f.closed {
 		return errors.New("the faults of payments are closed")
 	}
-	if s.pool != nil {
+	if f.pool != nil {
 		return nil
 	}
-	db, err := cfg.Dial(ctx, fault.Injector{Hook: beforeWrite}.Through)
-	if err != nil {
-		return fmt.Errorf("connecting to the database for claims that stop: %w", err)
+	db, err := f.cfg.Dial(ctx, fault.Injector{Hook: beforeWrite}.Through)
+	var pool *sql.DB
+	if err == nil {
+		pool, err = db.DB()
 	}
-	pool, err := db.DB()
 	if err != nil {
 		return fmt.Errorf("connecting to the database for claims that stop: %w", err)
 	}
 	pool.SetMaxOpenConns(MaxHolds) // a stopped claim keeps one connection
 	pool.SetMaxIdleConns(1)
-	b := cfg.Backends
+	b := f.cfg.Backends
 	b.DB = pool
-	s.pool, s.stages = pool, cfg.New(b)
+	f.pool, f.stopping = pool, f.cfg.New(b)
 	return nil
 }
 
-func (s *stopped) close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	if s.pool == nil {
+// Close closes the connections that Faults have opened.
+func (f *Faults) Close() error {
+	f.opening.Lock()
+	defer f.opening.Unlock()
+	f.closed = true
+	if f.pool == nil {
 		return nil
 	}
-	return s.pool.Close()
+	return f.pool.Close()
 }
 
 // beforeWrite stops a claim before its first write. When it continues, what it has read may be out

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -99,22 +98,6 @@ func drained(t *testing.T, r *running) stock.Audit {
 		if a := r.audit(t).Audit; a.InFlight == 0 {
 			return a
 		}
-	}
-}
-
-// A shop writes its accepted orders in the background, and writes those that are left before it ends.
-func TestAShopWritesWhatItHasAcceptedBeforeItEnds(t *testing.T) {
-	redisURL, dbURL := backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded")
-	cfg := config(redisURL, dbURL, 0)
-	cfg.Strategy = "lua_stream"
-	closing, other := open(t, cfg), open(t, cfg)
-	if got := other.send(t, http.MethodPut, "/api/items/hot", `{"stock":60}`); got != http.StatusOK {
-		t.Fatalf("putting the item: %d", got)
-	}
-	closing.accept(t, 20)
-	closing.close(t)
-	if a := drained(t, other); a.Sold != 20 || a.LostUpdates != 0 {
-		t.Errorf("the audit finds %+v", a)
 	}
 }
 

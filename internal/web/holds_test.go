@@ -450,21 +450,6 @@ func TestWebhookMustBeSigned(t *testing.T) {
 	s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 1, Captured: 1})
 }
 
-// A shop without a secret accepts no webhook at all.
-func TestShopWithoutASecretAcceptsNoWebhook(t *testing.T) {
-	s := embeddedHoldSite(t, holds.Config{})
-	w := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
-		wc.Holds = holds.New(holds.Config{DB: sc.DB, Payments: s.paid})
-		wc.HoldStages, wc.HoldStage = holdStages(), catalog.DefaultHoldStage
-		t.Cleanup(wc.Holds.Close)
-	})
-	body := event(payment.Payment{ID: "p", Reference: "r", Amount: 1, Currency: "EUR", Status: payment.Captured},
-		payment.EventCaptured)
-	signed := payment.Sign(nil, []byte(body), time.Now())
-	got := w.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, signed)
-	wantProblem(t, got, http.StatusBadRequest, "wrong_signature")
-}
-
 func TestHoldsThatCannotBe(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	sku, deducted := s.sell(t, 5), s.put(t, 5)

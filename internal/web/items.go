@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -244,13 +245,14 @@ func (a *API) firstFamily(w http.ResponseWriter, r *http.Request, named string, 
 	if named == "" {
 		return a.cfg.Stock.Family(a.strategy.Load().(string)), true
 	}
-	name := naming.Expand(named, names(a.cfg.Strategies))
-	if !a.known(name) && item.Keeper == stock.InHolds {
+	name := naming.Expand(named, a.names)
+	known := slices.Contains(a.names, name)
+	if !known && item.Keeper == stock.InHolds {
 		problem.Reply(w, http.StatusBadRequest, "wrong_keeper", message.Text("no strategy sells an item with the "+
 			"keeper holds: leave strategy out; the first hold of the sale names the stage"))
 		return "", false
 	}
-	if !a.known(name) {
+	if !known {
 		a.unknownStrategy(w, name)
 		return "", false
 	}

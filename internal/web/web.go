@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -100,6 +101,7 @@ type Config struct {
 // API answers the shop's requests. It is safe for concurrent use.
 type API struct {
 	cfg      Config
+	names    []string     // of the strategies
 	strategy atomic.Value // string: the default strategy
 	owners   atomic.Uint64
 	metrics  *metrics
@@ -110,7 +112,7 @@ type API struct {
 
 // New returns an API.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, metrics: newMetrics(cfg), outcomes: outcomesWith(cfg.LockErrors)}
+	a := &API{cfg: cfg, names: names(cfg.Strategies), metrics: newMetrics(cfg), outcomes: outcomesWith(cfg.LockErrors)}
 	a.strategy.Store(cfg.Default)
 	return a
 }
@@ -234,8 +236,8 @@ func (a *API) putStrategy(w http.ResponseWriter, r *http.Request) {
 		invalid(w, `name is missing: {"name":"v4_lua"}`)
 		return
 	}
-	name := naming.Expand(*body.Name, names(a.cfg.Strategies))
-	if !a.known(name) {
+	name := naming.Expand(*body.Name, a.names)
+	if !slices.Contains(a.names, name) {
 		a.unknownStrategy(w, name)
 		return
 	}
@@ -244,16 +246,12 @@ func (a *API) putStrategy(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"default": name})
 }
 
-func (a *API) known(name string) bool {
-	return slices.ContainsFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == name })
-}
-
 func (a *API) guardsReads(name string) bool {
 	return slices.ContainsFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == name && s.Cache })
 }
 
 func (a *API) unknownStrategy(w http.ResponseWriter, name string) {
-	quoted, offered := problem.Quoted(name), strings.Join(names(a.cfg.Strategies), ", ")
+	quoted, offered := problem.Quoted(name), strings.Join(a.names, ", ")
 	detail := message.Newf("there is no strategy %s; the shop has: %s", quoted, offered)
 	if why, absent := a.cfg.Absent[name]; absent {
 		detail = message.Newf("there is no strategy %s here: %s; the shop has: %s", quoted, why, offered)
@@ -273,15 +271,10 @@ func names(all []Strategy) []string {
 // requested returns the strategy that the request names, or the default one. If there is no such
 // strategy, it replies with an error and returns false.
 func (a *API) requested(w http.ResponseWriter, r *http.Request) (string, bool) {
-	name := r.URL.Query().Get("strategy")
-	if name == "" {
-		name = a.strategy.Load().(string)
-	}
-	if !a.known(name) {
-		if name = naming.Expand(name, names(a.cfg.Strategies)); !a.known(name) {
-			a.unknownStrategy(w, name)
-			return "", false
-		}
+	name := naming.Expand(cmp.Or(r.URL.Query().Get("strategy"), a.strategy.Load().(string)), a.names)
+	if !slices.Contains(a.names, name) {
+		a.unknownStrategy(w, name)
+		return "", false
 	}
 	return name, true
 }

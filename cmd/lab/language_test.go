@@ -32,7 +32,7 @@ func TestSearchAndListInChinese(t *testing.T) {
 		}
 	}
 	for _, goal := range lab.Goals() {
-		if told := chinese(t).Told(meaning(goal)); !strings.Contains(told, "：") {
+		if told := chinese(t).Say(meaning(goal)); !strings.Contains(told, "：") {
 			t.Errorf("%s is told as %q", goal, told)
 		}
 	}

@@ -23,7 +23,7 @@ func TestChaosDifferencesAreToldInChinese(t *testing.T) {
 			{Kind: "db-kill", At: 3, Skipped: true, Error: "EOF"},
 		},
 	})
-	told := differs.Translate(l.Told)
+	told := differs.Translate(l.Say)
 	for _, word := range regexp.MustCompile(`[A-Za-z]{2,}[\w-]*`).FindAllString(told, -1) {
 		if !regexp.MustCompile(`^(redis-oom|shop-kill|db-kill|EOF)$`).MatchString(word) {
 			t.Errorf("%q is left of %q in %q", word, differs.String(), told)

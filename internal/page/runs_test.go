@@ -306,7 +306,7 @@ func TestRefusedRunsAreToldInChinese(t *testing.T) {
 			p.Message = message.Text(p.Detail)
 		}
 		chinese := texts.Listen(texts.In)
-		said := p.Message.Translate(chinese.Told)
+		said := p.Message.Translate(chinese.Say)
 		if res.StatusCode < 400 || p.Message.String() != p.Detail || len(chinese.Untold) > 0 {
 			t.Errorf("%s %s: %s %+v, told as %q; not translated: %q", path, body, res.Status, p, said, chinese.Untold)
 		}

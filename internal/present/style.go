@@ -12,36 +12,19 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/message"
+	"oversell/internal/page/texts"
 )
 
-// Language translates English texts. Names, flags, commands and their replies, the errors of
-// programs and JSON are not translated.
-type Language interface {
-	// Name returns the tag of the language, such as zh-CN.
-	Name() string
-	// Told returns the translation of a sentence, or the sentence if it has none.
-	Told(english string) string
-	// Named returns the text with a key, or else the English text.
-	Named(key, english string) string
-}
-
-// Style says how to show results.
+// Style says how to show results. Its Language translates English texts. Names, flags, commands and
+// their replies, the errors of programs and JSON are not translated.
 type Style struct {
-	Colour   bool
-	Language Language // nil: English
+	Colour          bool
+	*texts.Language // nil: English
 }
 
 // Terminals draw lines, arrows and dots one column wide, even if the user's locale is Chinese.
 // Without this call, go-pretty counts two columns for them in that locale.
 func init() { text.OverrideRuneWidthEastAsianWidth(false) }
-
-// Say translates a text.
-func (s Style) Say(english string) string {
-	if s.Language == nil {
-		return english
-	}
-	return s.Language.Told(english)
-}
 
 // Tell translates a sentence by its Message, or by its English text if the Message has no arguments.
 func (s Style) Tell(english string, said message.Message) string {
@@ -54,22 +37,6 @@ func (s Style) Tell(english string, said message.Message) string {
 // Sayf translates a format, and formats the values with it.
 func (s Style) Sayf(format string, values ...any) string {
 	return fmt.Sprintf(s.Say(format), values...)
-}
-
-// Named returns the text with a key, or else the English text.
-func (s Style) Named(key, english string) string {
-	if s.Language == nil {
-		return english
-	}
-	return s.Language.Named(key, english)
-}
-
-// Tag returns the tag of the language, as in the lang attribute of a page.
-func (s Style) Tag() string {
-	if s.Language == nil {
-		return "en"
-	}
-	return s.Language.Name()
 }
 
 // Condition returns the name of a condition. A translation is followed by the English name, which

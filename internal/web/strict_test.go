@@ -238,7 +238,7 @@ func TestRefusalsAreToldInChinese(t *testing.T) {
 		if p.Message.IsZero() {
 			p.Message = message.Text(p.Detail)
 		}
-		said := p.Message.Translate(chinese.Told)
+		said := p.Message.Translate(chinese.Say)
 		if w.Code < 400 || len(chinese.Untold) > 0 {
 			t.Errorf("%s %s %.60s: %d %s, told as %q; not translated: %q", tt.method, tt.path, tt.body,
 				w.Code, p.Detail, said, chinese.Untold)

@@ -135,7 +135,7 @@ func TestReportsInChinese(t *testing.T) {
 			}
 			if row.Items != nil {
 				for _, c := range row.Items.Table(present.Style{}).Columns {
-					l.Told(c.Name)
+					l.Say(c.Name)
 				}
 			}
 		}
@@ -184,7 +184,7 @@ func TestDifferencesAreToldInChinese(t *testing.T) {
 		message.Newf("the sale has %d units; %d were put on sale and added", 3, 4),
 		message.Newf("item %d has %d lost updates, and killed buyers explain %d to 0", 3, -5, -4),
 	} {
-		if told := differs.Translate(l.Told); !han.MatchString(told) {
+		if told := differs.Translate(l.Say); !han.MatchString(told) {
 			t.Errorf("%q is told as %q", differs.String(), told)
 		}
 	}

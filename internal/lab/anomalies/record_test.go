@@ -211,18 +211,18 @@ func TestCellsAreToldInChinese(t *testing.T) {
 			}
 		}
 		for _, a := range r.Anomalies {
-			check(a.Sentence, chinese.Named("anomaly."+a.Name+".sentence", chinese.Told(a.Sentence)))
-			check(a.Sequence, chinese.Named("anomaly."+a.Name+".sequence", chinese.Told(a.Sequence)))
-			check(a.Source, chinese.Told(a.Source))
+			check(a.Sentence, chinese.Named("anomaly."+a.Name+".sentence", chinese.Say(a.Sentence)))
+			check(a.Sequence, chinese.Named("anomaly."+a.Name+".sequence", chinese.Say(a.Sequence)))
+			check(a.Source, chinese.Say(a.Source))
 		}
 		for _, c := range r.Cells {
-			note := c.Message.Translate(chinese.Told)
+			note := c.Message.Translate(chinese.Say)
 			if check(c.Note, note); english.MatchString(quote.ReplaceAllString(note, "")) {
 				t.Errorf("%q is told as %q", c.Note, note)
 			}
 			for _, e := range c.Trace {
 				if e.Kind != lab.Command {
-					check(e.Text, e.Message.Translate(chinese.Told))
+					check(e.Text, e.Message.Translate(chinese.Say))
 				}
 			}
 		}

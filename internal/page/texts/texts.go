@@ -8,6 +8,7 @@
 package texts
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -61,11 +62,17 @@ const English = "en"
 // Languages returns the languages that can be chosen, English first.
 func Languages() []string { return []string{English, "zh"} }
 
-// Language is a language into which English is translated. It is safe for concurrent use.
+// Language is a language into which English is translated; nil is English. It is safe for concurrent
+// use, unless Listen returned it.
 type Language struct {
-	name  string
-	texts map[string]string
-	told  map[string]string // by English format
+	name    string
+	texts   map[string]string
+	told    map[string]string // by English format
+	listens bool
+
+	// Untold lists the texts without a translation that Say was asked for. Only the Language that
+	// Listen returns records them.
+	Untold []string
 }
 
 // In returns a language with the sentences of the lab's reports, or nil for English.
@@ -97,8 +104,8 @@ func in(name, reports string) (*Language, error) {
 	return l, nil
 }
 
-// Name returns the tag of the language, such as zh-CN.
-func (l *Language) Name() string {
+// Tag returns the tag of the language, such as zh-CN, as in the lang attribute of a page.
+func (l *Language) Tag() string {
 	if l == nil {
 		return English
 	}
@@ -107,44 +114,33 @@ func (l *Language) Name() string {
 
 // Named returns the text with a key, or the English text if the language lacks it.
 func (l *Language) Named(key, english string) string {
-	if l == nil || l.texts[key] == "" {
+	if l == nil {
 		return english
 	}
-	return l.texts[key]
+	return cmp.Or(l.texts[key], english)
 }
 
-// Told returns the translation of a sentence or of a format, or the English text if it has none.
-func (l *Language) Told(english string) string {
-	if l == nil || l.told[english] == "" {
+// Say returns the translation of a sentence or of a format, or the English text if it has none.
+func (l *Language) Say(english string) string {
+	if l == nil {
 		return english
 	}
-	return l.told[english]
+	said := cmp.Or(l.told[english], english)
+	if l.listens && said == english && word.MatchString(english) {
+		l.Untold = append(l.Untold, english)
+	}
+	return said
 }
 
-// Listener translates into Chinese, and records the texts without a translation. The tests of the
-// reports use it.
-type Listener struct {
-	*Language
-	Untold []string
-}
-
-// Listen returns a Listener with the language that the function of (In or OfBench) returns. It
-// panics on an error.
-func Listen(of func(name string) (*Language, error)) *Listener {
+// Listen returns the Chinese that the function of (In or OfBench) returns. It records the texts without
+// a translation. The tests of the reports use it. It panics on an error.
+func Listen(of func(name string) (*Language, error)) *Language {
 	chinese, err := of("zh")
 	if err != nil {
 		panic(err)
 	}
-	return &Listener{Language: chinese}
+	chinese.listens = true
+	return chinese
 }
 
 var word = regexp.MustCompile(`[A-Za-z]{2,}`)
-
-// Told translates a sentence.
-func (l *Listener) Told(english string) string {
-	out := l.Language.Told(english)
-	if out == english && word.MatchString(english) {
-		l.Untold = append(l.Untold, english)
-	}
-	return out
-}

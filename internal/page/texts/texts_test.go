@@ -46,11 +46,11 @@ func said(t *testing.T, reports string) map[string]string {
 // A text without a translation stays in English.
 func TestATextWithoutTranslationStaysEnglish(t *testing.T) {
 	const english = "nobody knows this sentence"
-	if got := chinese(t).Told(english); got != english {
+	if got := chinese(t).Say(english); got != english {
 		t.Errorf("%q is told as %q", english, got)
 	}
 	var none *texts.Language
-	if got := none.Told("sold out"); got != "sold out" || none.Named("nav.run", "Run") != "Run" || none.Name() != "en" {
+	if got := none.Say("sold out"); got != "sold out" || none.Named("nav.run", "Run") != "Run" || none.Tag() != "en" {
 		t.Errorf("English is told as %q", got)
 	}
 }

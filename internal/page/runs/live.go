@@ -33,8 +33,6 @@ type Live struct {
 	Point     *Point            `json:"point"` // nil in Setup
 	Broken    []Broken          `json:"broken"`
 	Faults    []bench.Fault     `json:"faults"`
-
-	exclusive bool
 }
 
 // Point is a sample of a row: see bench.Live.
@@ -72,43 +70,34 @@ type Broken struct {
 	Message message.Message `json:"message,omitzero"`
 }
 
-// copy returns a copy of l. What its fields refer to is replaced or appended to, but never changed.
-func (l *Live) copy() *Live {
-	if l == nil {
-		return nil
+// see records a sample of a row with a stock, and the invariants that it violates.
+func (s *Series) see(p Point, stock int64) {
+	s.last = &p
+	if p.Sold > stock {
+		s.broke(StockHolds, p.Audited, message.Newf("%d units sold of %d", p.Sold, stock))
 	}
-	c := *l
-	return &c
-}
-
-// see records a point and the invariants that it violates.
-func (l *Live) see(p Point) {
-	l.Point = &p
-	if p.Sold > l.Stock {
-		l.broke(StockHolds, p.Audited, message.Newf("%d units sold of %d", p.Sold, l.Stock))
-	}
-	if l.exclusive && p.MaxHolders > 1 {
-		l.broke(OneHolder, p.T, message.Newf("%d holders inside at once", p.MaxHolders))
+	if s.exclusive && p.MaxHolders > 1 {
+		s.broke(OneHolder, p.T, message.Newf("%d holders inside at once", p.MaxHolders))
 	}
 }
 
 // happened records the faults so far, and a violation if buyers were no longer served.
-func (l *Live) happened(now bench.Live) {
-	l.Faults = append([]bench.Fault{}, now.Faults...)
+func (s *Series) happened(now bench.Live) {
+	s.Faults = append([]bench.Fault{}, now.Faults...)
 	u := now.Unserved
 	if u == nil {
 		return
 	}
 	said := message.Newf("nobody was served after %.0f ms; %d requests waited for %d units",
 		figures.Milliseconds(u.Since), u.Waiting, u.Left)
-	l.broke(Served, figures.Milliseconds(u.At), said)
+	s.broke(Served, figures.Milliseconds(u.At), said)
 }
 
 // broke records the first violation of each invariant.
-func (l *Live) broke(what Invariant, at float64, said message.Message) {
+func (s *Series) broke(what Invariant, at float64, said message.Message) {
 	known := func(b Broken) bool { return b.Invariant == what }
-	if !slices.ContainsFunc(l.Broken, known) {
-		l.Broken = append(l.Broken, Broken{what, at, said.String(), said})
+	if !slices.ContainsFunc(s.Broken, known) {
+		s.Broken = append(s.Broken, Broken{what, at, said.String(), said})
 	}
 }
 

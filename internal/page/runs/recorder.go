@@ -13,8 +13,9 @@ import (
 // recorder records a run. It implements bench.Watcher. The bench calls it from one goroutine at a
 // time.
 type recorder struct {
-	manager *Manager
-	run     *run
+	bench.Silent // for Waiting, whose count a sample has too
+	manager      *Manager
+	run          *run
 
 	look func() bench.Live // nil until the requests of the row are about to be sent
 	halt chan struct{}     // closed to end the sampling; nil: no row is sampled
@@ -22,26 +23,17 @@ type recorder struct {
 }
 
 // Row implements bench.Progress. A row that is run again starts over.
-func (c *recorder) Row(n, all int, strategy string, condition catalog.Condition) {
+func (c *recorder) Row(n, _ int, strategy string, condition catalog.Condition) {
 	c.stop()
 	c.look = nil
 	s, err := catalog.Strategies().Find(strategy)
-	live := &Live{
-		Row: n, Of: all, Strategy: strategy, Condition: condition,
-		Requests: c.run.Settings.Requests, Stock: c.run.Settings.Stock,
-		Phase: Setup, Broken: []Broken{}, Faults: []bench.Fault{}, exclusive: err == nil && exclusive(s),
+	series := &Series{
+		Row: n, Strategy: strategy, Condition: condition,
+		Points: []Point{}, Broken: []Broken{}, Faults: []bench.Fault{},
+		phase: Setup, exclusive: err == nil && exclusive(s),
 	}
-	points := &series{Series: Series{
-		Row: n, Strategy: strategy, Condition: condition, Points: []Point{}, Broken: live.Broken, Faults: live.Faults,
-	}}
-	c.manager.update(func() {
-		c.run.now = live
-		c.run.series = append(c.run.series[:n-1], points)
-	})
+	c.manager.update(func() { c.run.series = append(c.run.series[:n-1], series) })
 }
-
-// Waiting implements bench.Progress.
-func (c *recorder) Waiting(string, func() int64) {}
 
 // Watch implements bench.Watcher.
 func (c *recorder) Watch(look func() bench.Live) {
@@ -68,36 +60,28 @@ func (c *recorder) sample(look func() bench.Live, halt <-chan struct{}) {
 
 // see records a sample of the row under way. The caller must hold the manager's mu.
 func (c *recorder) see(l bench.Live) {
-	live, p := c.run.now, pointOf(l)
-	live.Phase = Load
+	s, p := c.run.latest(), pointOf(l)
+	s.phase = Load
 	if l.Waiting == 0 {
-		live.Phase = Audit
+		s.phase = Audit
 	}
-	live.see(p)
-	live.happened(l)
-	c.add(p, false)
-}
-
-// add adds a point to the series of the row under way, and updates the violations and faults of the
-// series.
-func (c *recorder) add(p Point, last bool) {
-	s := c.run.series[len(c.run.series)-1]
-	s.add(p, last)
-	s.Broken, s.Faults = c.run.now.Broken, c.run.now.Faults
+	s.see(p, c.run.Settings.Stock)
+	s.happened(l)
+	s.add(p, false)
 }
 
 // Done implements bench.Progress.
 func (c *recorder) Done(row report.Row) {
 	c.stop()
 	c.manager.update(func() {
-		p := lastPoint(row)
+		s, p := c.run.latest(), lastPoint(row)
 		c.run.rows = append(c.run.rows, row)
-		c.run.now.see(p)
+		s.see(p, c.run.Settings.Stock)
 		if c.look != nil { // records what has happened since the last sample
-			c.run.now.happened(c.look())
+			s.happened(c.look())
 		}
-		c.run.now.Phase = Judged
-		c.add(p, true)
+		s.phase = Judged
+		s.add(p, true)
 	})
 }
 
@@ -119,6 +103,11 @@ type Series struct {
 	Points    []Point           `json:"points"`
 	Broken    []Broken          `json:"broken"`
 	Faults    []bench.Fault     `json:"faults"`
+
+	phase     Phase
+	last      *Point  // the last sample, which need not be one of Points; nil in Setup
+	step      float64 // the shortest time between two points, in ms; it grows with the length of the row
+	exclusive bool    // the strategy promises one holder at a time
 }
 
 const (
@@ -130,15 +119,9 @@ const (
 	maxPoints = 100
 )
 
-// series collects points. The time between two points grows with the length of the row.
-type series struct {
-	Series
-	step float64 // the shortest time between two points, in ms
-}
-
 // add adds a point, unless it is too close to the previous one. The last point of a row is always
 // added.
-func (s *series) add(p Point, last bool) {
+func (s *Series) add(p Point, last bool) {
 	n := len(s.Points)
 	if n > 0 && !last && p.T < s.Points[n-1].T+s.step {
 		return
@@ -149,7 +132,7 @@ func (s *series) add(p Point, last bool) {
 	s.Points = append(s.Points, p)
 }
 
-func (s *series) thin() {
+func (s *Series) thin() {
 	half := make([]Point, maxPoints/2)
 	for i := range half {
 		half[i] = s.Points[2*i]

@@ -163,7 +163,7 @@ func TestOptionsAreWhatCanBeStarted(t *testing.T) {
 // A long row keeps few points, spread from its beginning to its end.
 func TestLongRowKeepsFewPoints(t *testing.T) {
 	for _, n := range []int{1, 99, 100, 101, 250, 20_000} {
-		var s series
+		var s Series
 		for i := range n {
 			s.add(Point{T: float64(i) * 50}, false)
 		}

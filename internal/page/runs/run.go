@@ -67,8 +67,7 @@ type run struct {
 
 	manifest report.Manifest
 	rows     []report.Row
-	series   []*series // of the rows that have begun
-	now      *Live
+	series   []*Series // of the rows that have begun
 }
 
 func (r *run) summary() Summary {
@@ -86,11 +85,27 @@ func (r *run) summary() Summary {
 }
 
 func (r *run) whole() Run {
-	whole := Run{Summary: r.summary(), Rows: append([]report.Row{}, r.rows...), Now: r.now.copy(), Samples: []Series{}}
+	whole := Run{Summary: r.summary(), Rows: append([]report.Row{}, r.rows...), Now: r.live(), Samples: []Series{}}
 	for _, s := range r.series {
-		whole.Samples = append(whole.Samples, s.Series)
+		whole.Samples = append(whole.Samples, *s)
 	}
 	return whole
+}
+
+// latest returns the series of the row that began last.
+func (r *run) latest() *Series { return r.series[len(r.series)-1] }
+
+// live returns the row under way, or nil. Nothing that it refers to is changed later.
+func (r *run) live() *Live {
+	if len(r.series) == 0 || r.Ended != nil {
+		return nil
+	}
+	s := r.latest()
+	return &Live{
+		Row: s.Row, Of: r.Settings.rows(), Strategy: s.Strategy, Condition: s.Condition,
+		Requests: r.Settings.Requests, Stock: r.Settings.Stock,
+		Phase: s.phase, Point: s.last, Broken: s.Broken, Faults: s.Faults,
+	}
 }
 
 // run runs r to its end, or until ctx ends.
@@ -110,7 +125,7 @@ func (m *Manager) run(ctx context.Context, r *run) {
 	}
 	m.update(func() {
 		r.State, r.Error, r.Message = state, said.String(), said
-		r.Ended, r.now = new(now()), nil
+		r.Ended = new(now())
 		m.listed = m.version + 1
 	})
 }

@@ -96,7 +96,7 @@ func (s *Subscription) take() (e Event, changed <-chan struct{}, ok bool) {
 	}
 	if n := len(m.runs); n > 0 {
 		r := m.runs[n-1]
-		e.Run = &Current{Summary: r.summary(), Now: r.now.copy()}
+		e.Run = &Current{Summary: r.summary(), Now: r.live()}
 		e.Rows = s.newRows(r)
 	}
 	s.begun, s.version, s.last = true, m.version, time.Now()

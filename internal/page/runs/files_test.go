@@ -23,7 +23,7 @@ func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	m := pretending(t, nil)
+	m := pretending(t)
 	offered := m.Options()
 	most := offered.Limits.Requests.Max
 	if most < offered.Limits.Requests.Min || most >= int64(few.Cur) || int64(offered.Defaults.Requests) > most {

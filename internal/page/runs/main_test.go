@@ -2,10 +2,11 @@ package runs
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/message"
+	"oversell/internal/page/texts"
 )
 
 func TestMain(m *testing.M) {
@@ -30,24 +33,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// open returns a manager that is closed at the end of the test.
-func open(t *testing.T, change func(*Config)) (*Manager, *backendtest.Processes) {
+// open returns a manager that is closed at the end of the test. The backends of its shop may be nil.
+func open(t *testing.T, shop *Backends) (*Manager, *backendtest.Processes) {
 	t.Helper()
 	p := new(backendtest.Processes)
-	cfg := Config{Command: p.Command("instance"), Logger: slog.New(slog.DiscardHandler)}
-	if change != nil {
-		change(&cfg)
-	}
-	m := New(t.Context(), cfg)
+	m := New(t.Context(), Config{Command: p.Command("instance"), Shop: shop, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(m.Close)
 	return m, p
 }
 
 // pretending returns a manager whose runs start no processes. A row ends at once, or with the run
 // if its strategy is endless.
-func pretending(t *testing.T, change func(*Config)) *Manager {
+func pretending(t *testing.T) *Manager {
 	t.Helper()
-	m, _ := open(t, change)
+	m, _ := open(t, nil)
 	m.measure = func(ctx context.Context, r *run) error {
 		c := &recorder{manager: m, run: r}
 		for i, name := range r.Settings.Strategies {
@@ -89,27 +88,30 @@ func start(t *testing.T, m *Manager, s Settings) string {
 
 // until reads events up to a wanted one. It returns that event, and the rows of all events that it
 // read.
-func until(t *testing.T, s *Subscription, wanted func(Event) bool) (Event, []NumberedRow) {
+func until(t *testing.T, s *Subscription, wanted func(Event) bool) (e Event, rows []NumberedRow) {
 	t.Helper()
-	e, rows, err := awaited(t.Context(), s, wanted)
-	must(t, err)
-	return e, rows
-}
-
-// awaited is like until, but can be called from any goroutine.
-func awaited(ctx context.Context, s *Subscription, wanted func(Event) bool) (
-	e Event, rows []NumberedRow, err error,
-) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for {
-		if e, err = s.Next(ctx); err != nil {
-			return e, rows, fmt.Errorf("waiting for an event: %w", err)
-		}
+		e, err := s.Next(ctx)
+		must(t, err)
 		rows = append(rows, e.Rows...)
 		if wanted(e) {
-			return e, rows, nil
+			return e, rows
 		}
+	}
+}
+
+// checkRefused checks what an error wraps and says, and that it is translated into Chinese.
+func checkRefused(t *testing.T, err, want error, says string) {
+	t.Helper()
+	if !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want %v and %q", err, want, says)
+		return
+	}
+	chinese := texts.Listen(texts.In)
+	if told := message.Of(err).Translate(chinese.Say); len(chinese.Untold) > 0 {
+		t.Errorf("%v is told as %q; not translated: %q", err, told, chinese.Untold)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"oversell/internal/message"
 	"oversell/internal/naming"
 	"oversell/internal/present"
+	"oversell/internal/web/problem"
 )
 
 // The errors that a Manager wraps.
@@ -46,8 +47,7 @@ var (
 type Config struct {
 	Command func() (*exec.Cmd, error) // makes an instance of the bench: see bench.Config
 	Shop    *Backends                 // nil: there is no backend Shop
-	Limits  Limits                    // zero: DefaultLimits
-	Logger  *slog.Logger              // nil: slog.Default
+	Logger  *slog.Logger
 }
 
 // Backends are the servers that a shop runs on. They may hold passwords.
@@ -64,6 +64,7 @@ type Manager struct {
 	close context.CancelCauseFunc
 	wg    sync.WaitGroup
 
+	limits  Limits
 	measure func(ctx context.Context, r *run) error // runs the rows; tests replace it
 
 	mu      sync.Mutex
@@ -76,16 +77,10 @@ type Manager struct {
 
 // New returns a Manager. Its run is stopped when ctx ends.
 func New(ctx context.Context, cfg Config) *Manager {
-	if cfg.Limits == (Limits{}) {
-		cfg.Limits = DefaultLimits()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	m := &Manager{cfg: cfg, changed: make(chan struct{})}
+	m := &Manager{cfg: cfg, limits: defaultLimits(), changed: make(chan struct{})}
 	m.measure = m.bench
 	m.ctx, m.close = context.WithCancelCause(ctx)
-	m.cfg.Limits.Requests.Max = m.mostRequests()
+	m.limits.Requests.Max = m.mostRequests()
 	return m
 }
 
@@ -117,11 +112,11 @@ func (m *Manager) Start(s Settings) (id string, err error) {
 	if len(m.others) > 0 {
 		return "", message.Errorf("%w: %s", ErrOccupied, m.others[0])
 	}
-	limited, release := context.WithTimeoutCause(m.ctx, m.cfg.Limits.Time, errTimeLimit)
+	limited, release := context.WithTimeoutCause(m.ctx, m.limits.Time, errTimeLimit)
 	ctx, stop := context.WithCancelCause(limited)
 	r.stop = stop
 	m.runs = append(m.runs, r)
-	if extra := len(m.runs) - m.cfg.Limits.Kept; extra > 0 {
+	if extra := len(m.runs) - m.limits.Kept; extra > 0 {
 		m.runs = slices.Delete(m.runs, 0, extra)
 	}
 	m.touch()
@@ -205,7 +200,7 @@ func (m *Manager) find(id string) (*run, error) {
 			return r, nil
 		}
 	}
-	return nil, message.Errorf("%w: %s", ErrUnknownRun, short(id))
+	return nil, message.Errorf("%w: %s", ErrUnknownRun, problem.Quoted(id))
 }
 
 // update changes what subscribers see.

@@ -59,7 +59,7 @@ func TestRunIsShownAsItIs(t *testing.T) {
 // with the run. The orders in the database agree with the rows.
 func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 	on := Backends{RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded")}
-	m, p := open(t, func(c *Config) { c.Shop = &on })
+	m, p := open(t, &on)
 	s := m.Defaults()
 	s.Backend, s.Requests, s.Stock = Shop, 200, 20
 	s.Strategies, s.TTL = []string{"v6_watchdog"}, 5000
@@ -99,7 +99,7 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 	on := Backends{
 		RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded"), Servers: servers,
 	}
-	m, p := open(t, func(c *Config) { c.Shop = &on })
+	m, p := open(t, &on)
 	t.Setenv("TMPDIR", dir)
 	for _, tt := range []struct {
 		strategy string
@@ -121,7 +121,7 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 }
 
 func TestStopKeepsWhatIsFinished(t *testing.T) {
-	m := pretending(t, nil)
+	m := pretending(t)
 	id := start(t, m, long(m))
 	sub := m.Subscribe()
 	until(t, sub, func(e Event) bool { return e.Run != nil && e.Run.Now != nil && e.Run.Now.Row == 2 })
@@ -130,12 +130,8 @@ func TestStopKeepsWhatIsFinished(t *testing.T) {
 	if e.Run.State != Stopped || e.Run.RowsDone != 1 || e.Run.RowsAll != 2 || e.Run.Now != nil || e.Run.Error != "" {
 		t.Errorf("stopped, it is %+v; told of %d rows more", e.Run, len(rows))
 	}
-	if err := m.Stop(id); !errors.Is(err, ErrNotRunning) {
-		t.Errorf("stopped once more: %v", err)
-	}
-	if err := m.Stop("nobody"); !errors.Is(err, ErrUnknownRun) {
-		t.Errorf("another one stopped: %v", err)
-	}
+	checkRefused(t, m.Stop(id), ErrNotRunning, id)
+	checkRefused(t, m.Stop("nobody"), ErrUnknownRun, "nobody")
 	var text bytes.Buffer
 	if err := m.Report(id, &text, present.Style{}); err != nil || !strings.Contains(text.String(), "v1_setnx") &&
 		!strings.Contains(text.String(), "none") {
@@ -144,19 +140,14 @@ func TestStopKeepsWhatIsFinished(t *testing.T) {
 }
 
 func TestOneRunAtATime(t *testing.T) {
-	m := pretending(t, nil)
+	m := pretending(t)
 	s := long(m)
 	s.Strategies = s.Strategies[1:]
 	id := start(t, m, s)
-	if _, err := m.Start(small(m)); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), id) {
-		t.Errorf("got %v, want %v and which", err, ErrBusy)
-	}
-	if err := m.Report(id, new(bytes.Buffer), present.Style{}); !errors.Is(err, ErrNoReport) {
-		t.Errorf("a report of nothing: %v", err)
-	}
-	if err := m.Stop(id); err != nil {
-		t.Error(err)
-	}
+	_, err := m.Start(small(m))
+	checkRefused(t, err, ErrBusy, id)
+	checkRefused(t, m.Report(id, new(bytes.Buffer), present.Style{}), ErrNoReport, id)
+	must(t, m.Stop(id))
 	until(t, m.Subscribe(), ended(id))
 	next := start(t, m, small(m))
 	if e, _ := until(t, m.Subscribe(), ended(next)); e.Run.State != Done {
@@ -185,10 +176,8 @@ func TestCloseInTheMiddleLeavesNothing(t *testing.T) {
 }
 
 func TestRunEndsWithItsTime(t *testing.T) {
-	m := pretending(t, func(c *Config) {
-		c.Limits = DefaultLimits()
-		c.Limits.Time = time.Millisecond
-	})
+	m := pretending(t)
+	m.limits.Time = time.Millisecond
 	id := start(t, m, long(m))
 	e, _ := until(t, m.Subscribe(), ended(id))
 	if e.Run.State != Failed || !strings.Contains(e.Run.Error, "1ms") || e.Run.Message.String() != e.Run.Error {
@@ -198,9 +187,7 @@ func TestRunEndsWithItsTime(t *testing.T) {
 
 // If the shop's backend cannot be reached, the error does not contain its address.
 func TestShopsBackendIsNotTold(t *testing.T) {
-	m, _ := open(t, func(c *Config) {
-		c.Shop = &Backends{RedisURL: "redis://:sesame@127.0.0.1:1", DBURL: backendtest.Database(t, "embedded")}
-	})
+	m, _ := open(t, &Backends{RedisURL: "redis://:sesame@127.0.0.1:1", DBURL: backendtest.Database(t, "embedded")})
 	s := small(m)
 	s.Backend = Shop
 	id := start(t, m, s)
@@ -230,9 +217,12 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 		{func(s *Settings) { s.Strategies = []string{"zookeeper"} }, "allowed: none"},
 		{func(s *Settings) { s.Strategies = []string{"sql_get_lock"} }, "allowed: none"},
 		{func(s *Settings) { s.Conditions = []catalog.Condition{catalog.Failover} }, "allowed: calm, slow, late"},
+		{func(s *Settings) { s.Conditions = []catalog.Condition{catalog.Calm, catalog.Calm} }, "calm is named twice"},
 		{func(s *Settings) {
 			s.Conditions, s.Instances = []catalog.Condition{catalog.Crash}, 1
 		}, "at least 2 instances"},
+		{func(s *Settings) { s.Instances, s.Requests = 4, 3 }, "4"},
+		{func(s *Settings) { s.Backend = "moon" }, "allowed: embedded"},
 		{func(s *Settings) { s.Backend = Shop }, "allowed: embedded"},
 		{func(s *Settings) { s.Keeper = "me" }, "allowed: redis, database"},
 		{func(s *Settings) {
@@ -247,9 +237,8 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 	} {
 		s := m.Defaults()
 		tt.change(&s)
-		if _, err := m.Start(s); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("got %v, want %v and %q", err, ErrSettings, tt.want)
-		}
+		_, err := m.Start(s)
+		checkRefused(t, err, ErrSettings, tt.want)
 	}
 	if len(m.List()) != 0 {
 		t.Error("something was started")
@@ -258,10 +247,8 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 
 // The manager deletes old runs so that it keeps no more than the limits allow.
 func TestOldRunsAreLetGo(t *testing.T) {
-	m := pretending(t, func(c *Config) {
-		c.Limits = DefaultLimits()
-		c.Limits.Kept = 2
-	})
+	m := pretending(t)
+	m.limits.Kept = 2
 	var ids []string
 	for range 3 {
 		id := start(t, m, small(m))
@@ -280,7 +267,7 @@ func TestOldRunsAreLetGo(t *testing.T) {
 var errGone = errors.New("gone")
 
 func TestEventsComeInBatches(t *testing.T) {
-	m := pretending(t, nil)
+	m := pretending(t)
 	id := start(t, m, long(m))
 	sub := m.Subscribe()
 	until(t, sub, func(e Event) bool { return e.Run != nil && e.Run.Now != nil && e.Run.Now.Row == 2 })
@@ -315,23 +302,20 @@ func TestSubscriberWhoHasGoneIsToldNothing(t *testing.T) {
 
 // A run cannot start beside other work that uses the processor, nor the other way round.
 func TestNothingBesideARun(t *testing.T) {
-	m := pretending(t, nil)
-	leave, err := m.Occupy(message.Text("a search"))
+	m := pretending(t)
+	leave, err := m.Occupy(message.Text("the lab, for the matrix"))
 	must(t, err)
-	also, err := m.Occupy(message.Text("the lab"))
+	also, err := m.Occupy(message.Newf("a search for a schedule of %s", "none"))
 	must(t, err)
 	leave()
-	leave() // the second call does not release the place of the lab
-	if _, err := m.Start(small(m)); !errors.Is(err, ErrOccupied) || !strings.Contains(err.Error(), "the lab") {
-		t.Errorf("beside the lab a run starts with %v", err)
-	}
+	leave() // the second call does not release the place of the search
+	_, err = m.Start(small(m))
+	checkRefused(t, err, ErrOccupied, "a search for a schedule of none")
 	also()
 	id := start(t, m, long(m))
-	if _, err := m.Occupy(message.Text("a search")); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), id) {
-		t.Errorf("beside a run a search starts with %v", err)
-	}
+	_, err = m.Occupy(message.Text("the lab"))
+	checkRefused(t, err, ErrBusy, id)
 	m.Close()
-	if _, err := m.Occupy(message.Text("a search")); !errors.Is(err, ErrClosed) {
-		t.Errorf("when all is closed a search starts with %v", err)
-	}
+	_, err = m.Occupy(message.Text("the lab"))
+	checkRefused(t, err, ErrClosed, "")
 }

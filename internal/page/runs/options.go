@@ -49,8 +49,8 @@ type Location struct {
 // Options returns what can be chosen.
 func (m *Manager) Options() Options {
 	o := Options{
-		Strategies: m.strategies(), Keepers: keepers(), Limits: m.cfg.Limits,
-		Time: m.cfg.Limits.Time.Milliseconds(), Defaults: m.Defaults(),
+		Strategies: m.strategies(), Keepers: keepers(), Limits: m.limits,
+		Time: m.limits.Time.Milliseconds(), Defaults: m.Defaults(),
 	}
 	for _, c := range conditions() {
 		least := 1

@@ -114,7 +114,7 @@ func (m *Manager) run(ctx context.Context, r *run) {
 	state, said := Done, message.Message{}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errTimeLimit):
-		state, said = Failed, message.Newf("it took longer than the limit: %v", m.cfg.Limits.Time)
+		state, said = Failed, message.Newf("it took longer than the limit: %v", m.limits.Time)
 	case cause != nil:
 		state = Stopped
 	case err != nil:

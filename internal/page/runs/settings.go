@@ -2,7 +2,6 @@ package runs
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/message"
 	"oversell/internal/stock"
+	"oversell/internal/web/problem"
 )
 
 // ErrSettings is wrapped by the errors for invalid Settings, which say what is allowed.
@@ -70,8 +70,8 @@ type Limits struct {
 	Kept      int           `json:"kept"` // runs that are kept, including the one under way
 }
 
-// DefaultLimits returns limits that suit a page that anybody can use.
-func DefaultLimits() Limits {
+// defaultLimits returns limits that suit a page that anybody can use.
+func defaultLimits() Limits {
 	return Limits{
 		Requests: Range{1, 20_000}, Stock: Range{1, 10_000}, Instances: Range{1, 4},
 		TTL: Range{100, 10_000}, Work: Range{0, 100_000}, Rows: Range{1, 40}, Time: 10 * time.Minute, Kept: 20,
@@ -96,7 +96,7 @@ func conditions() []catalog.Condition {
 func (m *Manager) Defaults() Settings {
 	return Settings{
 		Strategies: []string{"none", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm},
-		Requests: int(min(2000, m.cfg.Limits.Requests.Max)), Stock: 100, Instances: 2,
+		Requests: int(min(2000, m.limits.Requests.Max)), Stock: 100, Instances: 2,
 		TTL: bench.DefaultTTL.Milliseconds(), Work: defaultWork.Microseconds(), Backend: Embedded,
 	}
 }
@@ -105,7 +105,7 @@ func (m *Manager) Defaults() Settings {
 // under any conditions and with any number of instances. Each request takes an open file, and the
 // shops need open files, too.
 func (m *Manager) mostRequests() int64 {
-	s, l := m.Defaults(), m.cfg.Limits
+	s, l := m.Defaults(), m.limits
 	s.Conditions, s.Instances = conditions(), int(l.Instances.Max)
 	least := max(l.Requests.Min, l.Instances.Max)
 	fits := func(requests int64) bool {
@@ -123,7 +123,7 @@ func (m *Manager) mostRequests() int64 {
 // check returns the bench's config for the settings, without the backends. Its error wraps
 // ErrSettings.
 func (m *Manager) check(s Settings) (bench.Config, error) {
-	l := m.cfg.Limits
+	l := m.limits
 	for _, err := range []error{
 		l.Requests.check("requests", int64(s.Requests)), l.Stock.check("stock", s.Stock),
 		l.Instances.check("instances", int64(s.Instances)), l.TTL.check("ttl_ms", s.TTL),
@@ -187,8 +187,8 @@ func (m *Manager) checkNames(s Settings) error {
 func eachOnce[T ~string](what string, names, allowed []T) error {
 	for i, name := range names {
 		if !slices.Contains(allowed, name) {
-			return message.Errorf("%w: %s %s; allowed: %s", ErrSettings, message.Text(what), short(string(name)),
-				list(allowed))
+			return message.Errorf("%w: %s %s; allowed: %s", ErrSettings, message.Text(what),
+				problem.Quoted(string(name)), list(allowed))
 		}
 		if slices.Contains(names[:i], name) {
 			return message.Errorf("%w: %s %s is named twice", ErrSettings, message.Text(what), name)
@@ -197,14 +197,7 @@ func eachOnce[T ~string](what string, names, allowed []T) error {
 	return nil
 }
 
-// short quotes a text from a client, and cuts it to a readable length.
-func short(text string) string {
-	if len(text) > 64 {
-		text = text[:64] + "..."
-	}
-	return fmt.Sprintf("%+q", text)
-}
-
+// list joins names with commas.
 func list[T ~string](names []T) string {
 	texts := make([]string, len(names))
 	for i, name := range names {

@@ -26,14 +26,14 @@ import (
 	"oversell/internal/page/runs"
 )
 
-// newPage returns a page that is closed at the end of the test.
-func newPage(t *testing.T, measure page.Measure) *page.Page {
+// newPage returns a page that is closed at the end of the test. The config lacks a manager, a budget and a
+// logger.
+func newPage(t *testing.T, cfg page.Config) *page.Page {
 	t.Helper()
-	logger := slog.New(slog.DiscardHandler)
-	m := runs.New(t.Context(), runs.Config{Logger: logger})
-	t.Cleanup(m.Close)
-	p, err := page.New(t.Context(),
-		page.Config{Runs: m, Anomalies: measure, Budget: search.Budget{States: 100}, Logger: logger})
+	cfg.Budget, cfg.Logger = search.Budget{States: 100}, slog.New(slog.DiscardHandler)
+	cfg.Runs = runs.New(t.Context(), runs.Config{Logger: cfg.Logger})
+	t.Cleanup(cfg.Runs.Close)
+	p, err := page.New(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(p.Close)
 	return p
@@ -65,7 +65,7 @@ func checkReply(t *testing.T, what string, w *httptest.ResponseRecorder, status 
 }
 
 func TestPageHasItsParts(t *testing.T) {
-	p := newPage(t, nil)
+	p := newPage(t, page.Config{})
 	for path, kind := range map[string]string{
 		"/": "text/html; charset=utf-8", "/page/app.js": "text/javascript; charset=utf-8",
 		"/page/style.css": "text/css; charset=utf-8",
@@ -96,7 +96,7 @@ func TestPageHasItsParts(t *testing.T) {
 }
 
 func TestFilesAreSentOnceAndSmall(t *testing.T) {
-	p := newPage(t, nil)
+	p := newPage(t, page.Config{})
 	plain := get(p, "/page/app.js")
 	packed := get(p, "/page/app.js", "Accept-Encoding", "br, gzip;q=0.8")
 	r, err := gzip.NewReader(bytes.NewReader(packed.Body.Bytes()))
@@ -121,10 +121,10 @@ func TestFilesAreSentOnceAndSmall(t *testing.T) {
 // Another site cannot make a visitor's browser send expensive requests, even though that site could
 // not read the reply.
 func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
-	p := newPage(t, func(context.Context, func(done, of int)) (lab.Report, error) {
+	p := newPage(t, page.Config{Anomalies: func(context.Context, func(done, of int)) (lab.Report, error) {
 		t.Error("the lab was run")
 		return lab.Report{}, nil
-	})
+	}})
 	for _, path := range []string{
 		"/api/lab", "/api/lab/lost-update/none", "/api/runs/events", "/api/schedule/search?strategy=none",
 	} {
@@ -134,6 +134,29 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 	for _, path := range []string{"/", "/api/runs"} {
 		checkReply(t, path, get(p, path, "Sec-Fetch-Site", "cross-site"), http.StatusOK)
 	}
+}
+
+// Starting and stopping a run, searching, and changing the class need the token.
+func TestWhatCostsAsksForTheToken(t *testing.T) {
+	p := newPage(t, page.Config{Token: "sesame", Class: page.NewClass("hot")})
+	checkReply(t, "the options", get(p, "/api/runs/options"), http.StatusOK, `"token_needed":true`)
+	for _, tt := range []struct {
+		method, path, body string
+		status             int // with the token
+	}{
+		{"POST", "/api/runs", `{"requests":0}`, http.StatusBadRequest},
+		{"POST", "/api/runs/nobody/stop", "", http.StatusNotFound},
+		{"GET", "/api/schedule/search?strategy=none", "", http.StatusOK},
+		{"PUT", "/api/class", `{"work_ms":5}`, http.StatusOK},
+	} {
+		w := ask(p, tt.method, tt.path, tt.body, "Authorization", "Bearer sesame")
+		checkReply(t, tt.path, w, tt.status)
+		for _, headers := range [][]string{nil, {"Authorization", "Bearer open"}, {"Authorization", "sesame"}} {
+			w := ask(p, tt.method, tt.path, tt.body, headers...) // also when the result of the search is known
+			checkReply(t, fmt.Sprint(tt.path, headers), w, http.StatusUnauthorized, `"code":"no_token"`)
+		}
+	}
+	checkReply(t, "to play", play(p, `{"strategy":"none","buyers":2,"moves":""}`), http.StatusOK)
 }
 
 // The recorded matrix is available before the lab has run, and contains all anomalies that the page
@@ -212,12 +235,12 @@ func awaitMatrix(t *testing.T, p http.Handler) *httptest.ResponseRecorder {
 func TestLabIsRunOnceForAll(t *testing.T) {
 	var ran atomic.Int64
 	goOn := make(chan struct{})
-	p := newPage(t, func(ctx context.Context, progress func(done, of int)) (lab.Report, error) {
+	p := newPage(t, page.Config{Anomalies: func(ctx context.Context, progress func(done, of int)) (lab.Report, error) {
 		ran.Add(1)
 		progress(1, 4)
 		<-goOn
 		return measureSome(ctx, progress)
-	})
+	}})
 	get(p, "/api/lab")
 	for far := ""; far != `{"done":1,"of":4}`; time.Sleep(time.Millisecond) {
 		w := get(p, "/api/lab/lost-update/none")
@@ -271,12 +294,12 @@ func TestLabIsRunOnceForAll(t *testing.T) {
 
 func TestLabThatFailedIsRunAgain(t *testing.T) {
 	var ran atomic.Int64
-	p := newPage(t, func(ctx context.Context, progress func(done, of int)) (lab.Report, error) {
+	p := newPage(t, page.Config{Anomalies: func(ctx context.Context, progress func(done, of int)) (lab.Report, error) {
 		if ran.Add(1) == 1 {
 			return lab.Report{}, errors.New("no luck at 10.0.0.7")
 		}
 		return measureSome(ctx, progress)
-	})
+	}})
 	if w := awaitMatrix(t, p); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "luck") {
 		t.Errorf("it failed: %d %s", w.Code, w.Body)
 	}
@@ -285,10 +308,10 @@ func TestLabThatFailedIsRunAgain(t *testing.T) {
 
 // Closing the page cancels the lab instead of waiting for it.
 func TestLabEndsWithThePage(t *testing.T) {
-	p := newPage(t, func(ctx context.Context, _ func(done, of int)) (lab.Report, error) {
+	p := newPage(t, page.Config{Anomalies: func(ctx context.Context, _ func(done, of int)) (lab.Report, error) {
 		<-ctx.Done()
 		return lab.Report{}, ctx.Err()
-	})
+	}})
 	get(p, "/api/lab")
 	p.Close() // without the cancellation, this would hang
 }

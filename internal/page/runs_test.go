@@ -5,40 +5,32 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report"
 	"oversell/internal/figures"
-	"oversell/internal/message"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
-	"oversell/internal/page/texts"
-	"oversell/internal/web/problem"
 )
 
 // site is a server that serves only the part Run.
-type site struct {
-	*httptest.Server
-	manager *runs.Manager
-}
+type site struct{ *httptest.Server }
 
 // openRuns serves the part Run until the end of the test.
-func openRuns(t *testing.T, token string) *site {
+func openRuns(t *testing.T) *site {
 	t.Helper()
 	command := new(backendtest.Processes).Command("instance")
 	logger := slog.New(slog.DiscardHandler)
 	m := runs.New(t.Context(), runs.Config{Command: command, Logger: logger})
-	s := &site{httptest.NewUnstartedServer(page.Runs(m, token, logger)), m}
+	s := &site{httptest.NewUnstartedServer(page.Runs(m, "", logger))}
 	s.Config.ReadTimeout = 300 * time.Millisecond // the read timeout must not end streams
 	s.Start()
 	t.Cleanup(func() {
@@ -48,15 +40,11 @@ func openRuns(t *testing.T, token string) *site {
 	return s
 }
 
-// ask sends a request, and reads the reply into v unless v is nil. Headers are pairs of names and
-// values.
-func (s *site) ask(t *testing.T, method, path, body string, v any, headers ...string) *http.Response {
+// ask sends a request, and reads the reply into v unless v is nil.
+func (s *site) ask(t *testing.T, method, path, body string, v any) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
 	must(t, err)
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
 	res, err := s.Client().Do(req)
 	must(t, err)
 	defer res.Body.Close()
@@ -72,10 +60,10 @@ func (s *site) ask(t *testing.T, method, path, body string, v any, headers ...st
 }
 
 // begin starts a run, and returns its id.
-func (s *site) begin(t *testing.T, settings string, headers ...string) string {
+func (s *site) begin(t *testing.T, settings string) string {
 	t.Helper()
 	var begun struct{ ID string }
-	res := s.ask(t, "POST", "/api/runs", settings, &begun, headers...)
+	res := s.ask(t, "POST", "/api/runs", settings, &begun)
 	if res.StatusCode != http.StatusCreated || begun.ID == "" || res.Header.Get("Location") != "/api/runs/"+begun.ID {
 		t.Fatalf("starting a run: %s, %q", res.Status, begun.ID)
 	}
@@ -172,7 +160,7 @@ const lasting = `{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"wor
 
 // Two browsers see the same run, even if one connects later, and both agree with the report.
 func TestEverybodySeesTheSameRun(t *testing.T) {
-	s := openRuns(t, "")
+	s := openRuns(t)
 	a := s.listen(t)
 	id := s.begin(t, brief)
 	b := s.listen(t)
@@ -209,7 +197,7 @@ func TestEverybodySeesTheSameRun(t *testing.T) {
 
 // A run continues when the page is closed, and may take longer than the read timeout of a request.
 func TestRunGoesOnWithoutThePage(t *testing.T) {
-	s := openRuns(t, "")
+	s := openRuns(t)
 	a, b := s.listen(t), s.listen(t)
 	id := s.begin(t, lasting)
 	a.until(underWay)
@@ -230,36 +218,8 @@ func TestRunGoesOnWithoutThePage(t *testing.T) {
 	}
 }
 
-func TestStartAndStopAskForTheToken(t *testing.T) {
-	s := openRuns(t, "sesame")
-	var options struct {
-		TokenNeeded bool `json:"token_needed"`
-	}
-	if s.ask(t, "GET", "/api/runs/options", "", &options); !options.TokenNeeded {
-		t.Error("the options do not say that a token is asked for")
-	}
-	for _, path := range []string{"/api/runs", "/api/runs/1/stop"} {
-		for _, headers := range [][]string{nil, {"Authorization", "Bearer open"}, {"Authorization", "sesame"}} {
-			var told struct{ Code string }
-			res := s.ask(t, "POST", path, brief, &told, headers...)
-			if res.StatusCode != http.StatusUnauthorized || told.Code != "no_token" ||
-				res.Header.Get("WWW-Authenticate") == "" {
-				t.Errorf("%s with %v: %s, %q", path, headers, res.Status, told.Code)
-			}
-		}
-	}
-	if len(s.manager.List()) != 0 {
-		t.Error("a run was started")
-	}
-	id := s.begin(t, lasting, "Authorization", "Bearer sesame")
-	res := s.ask(t, "POST", "/api/runs/"+id+"/stop", "", nil, "Authorization", "Bearer sesame")
-	if res.StatusCode != http.StatusAccepted {
-		t.Errorf("stop with the token: %s", res.Status)
-	}
-}
-
 func TestWhatIsNoRunIsAProblem(t *testing.T) {
-	s := openRuns(t, "")
+	s := openRuns(t)
 	id := s.begin(t, lasting)
 	for _, tt := range []struct {
 		method, path, body string
@@ -292,116 +252,6 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 		t.Errorf("HEAD of the stream: %s, %v", res.Status, res.Header)
 	}
 }
-
-// The page shows why a request for a run was refused, also in Chinese.
-func TestRefusedRunsAreToldInChinese(t *testing.T) {
-	s := openRuns(t, "")
-	leave, err := s.manager.Occupy(message.Newf("a search for a schedule of %s", "none"))
-	must(t, err)
-	refused := func(method, path, body string) {
-		t.Helper()
-		var p problem.Problem
-		res := s.ask(t, method, path, body, &p)
-		if p.Message.IsZero() {
-			p.Message = message.Text(p.Detail)
-		}
-		chinese := texts.Listen(texts.In)
-		said := p.Message.Translate(chinese.Say)
-		if res.StatusCode < 400 || p.Message.String() != p.Detail || len(chinese.Untold) > 0 {
-			t.Errorf("%s %s: %s %+v, told as %q; not translated: %q", path, body, res.Status, p, said, chinese.Untold)
-		}
-	}
-	for _, body := range []string{
-		brief, `{"strategies":["nobody's"]}`, `{"strategies":["none","none"]}`, `{"strategies":[]}`,
-		`{"conditions":["storm"]}`, `{"conditions":["calm","calm"]}`, `{"backend":"moon"}`, `{"keeper":"moon"}`,
-		`{"keeper":"database","strategies":["lua_atomic"]}`, `{"requests":0}`, `{"instances":4,"requests":3}`,
-		`{"instances":4,"requests":1}`, `{"conditions":["crash"],"instances":1}`, `{"moon":1}`, `{"stock":"many"}`,
-	} {
-		refused("POST", "/api/runs", body)
-	}
-	refused("GET", "/api/runs/nobody", "")
-	leave()
-	id := s.begin(t, lasting)
-	refused("POST", "/api/runs", brief)
-	refused("GET", "/api/runs/"+id+"/report.html", "")
-}
-
-// One address cannot use up all streams, and clients without the token cannot use up the streams
-// reserved for clients with the token.
-func TestStreamsAreBounded(t *testing.T) {
-	s := openRuns(t, "sesame")
-	open := func(from string, headers ...string) (status int, code string, leave func()) {
-		t.Helper()
-		ctx, cancel := context.WithCancel(t.Context())
-		t.Cleanup(cancel)
-		req := httptest.NewRequestWithContext(ctx, "GET", "/api/runs/events", nil)
-		req.RemoteAddr = from
-		for i := 0; i < len(headers); i += 2 {
-			req.Header.Set(headers[i], headers[i+1])
-		}
-		w := &streamed{ResponseRecorder: httptest.NewRecorder(), begun: make(chan struct{})}
-		done := make(chan struct{})
-		go func() { defer close(done); s.Config.Handler.ServeHTTP(w, req) }()
-		select {
-		case <-w.begun:
-			return http.StatusOK, "", func() { cancel(); <-done }
-		case <-done:
-		}
-		var told struct{ Code string }
-		if err := json.Unmarshal(w.Body.Bytes(), &told); err != nil {
-			t.Fatalf("%d %s: %v", w.Code, w.Body, err)
-		}
-		if w.Header().Get("Retry-After") == "" {
-			t.Errorf("%d without Retry-After", w.Code)
-		}
-		return w.Code, told.Code, func() {}
-	}
-	want := func(status int, from string, headers ...string) (leave func()) {
-		t.Helper()
-		got, code, leave := open(from, headers...)
-		if got != status || status == http.StatusServiceUnavailable && code != "too_many" {
-			t.Errorf("from %s with %v: %d %s, want %d", from, headers, got, code, status)
-		}
-		return leave
-	}
-	var first func()
-	for i := range 16 {
-		if leave := want(200, fmt.Sprintf("10.0.0.1:%d", 1000+i)); i == 0 {
-			first = leave
-		}
-	}
-	want(503, "10.0.0.1:2000")
-	want(503, "[::ffff:10.0.0.1]:2000")
-	want(503, "10.0.0.1:2000", "Authorization", "Bearer open")
-	want(503, "10.0.0.1:2000", "X-Forwarded-For", "10.9.9.9")
-	for i := range 16 {
-		want(200, fmt.Sprintf("[2001:db8::%x]:1000", i+1))
-	}
-	want(503, "[2001:db8::ff:1]:1000") // an address of the same network
-	for i := range 32 {
-		want(200, fmt.Sprintf("10.0.1.%d:1000", i))
-	}
-	want(503, "10.0.2.1:1000")
-	var last func()
-	for i := range 16 {
-		last = want(200, fmt.Sprintf("10.0.0.1:%d", 3000+i), "Authorization", "Bearer sesame")
-	}
-	want(503, "10.0.0.2:1000", "Authorization", "Bearer sesame")
-	last()
-	want(200, "10.0.0.2:1000", "Authorization", "Bearer sesame")
-	want(503, "10.0.2.1:1000")
-	first()
-	want(200, "10.0.2.1:1000")
-}
-
-// streamed is a recorder that closes begun at the first Flush.
-type streamed struct {
-	*httptest.ResponseRecorder
-	once  sync.Once
-	begun chan struct{}
-}
-
-func (s *streamed) Flush() { s.once.Do(func() { close(s.begun) }) }
 
 // The recording that the part Run shows first has the settings of the current first card.
 func TestRecordingIsOfACard(t *testing.T) {

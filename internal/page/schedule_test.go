@@ -166,22 +166,6 @@ func TestSearchEndsWithTheShop(t *testing.T) {
 	checkReply(t, "while the shop closes", w, http.StatusServiceUnavailable, `"code":"closing"`)
 }
 
-// A search uses a processor for a long time, so it needs the token.
-func TestSearchAsksForTheToken(t *testing.T) {
-	h := page.Schedules(t.Context(), "sesame", search.Budget{States: 3000}, alone, slog.New(slog.DiscardHandler))
-	ask := func(headers ...string) *httptest.ResponseRecorder {
-		return get(h, "/api/schedule/search?strategy=none", headers...)
-	}
-	for _, headers := range [][]string{nil, {"Authorization", "Bearer open"}} {
-		w := ask(headers...)
-		checkReply(t, fmt.Sprintf("with %v", headers), w, http.StatusUnauthorized, `"code":"no_token"`)
-	}
-	checkReply(t, "with the token", ask("Authorization", "Bearer sesame"), http.StatusOK)
-	checkReply(t, "when the answer is known", ask(), http.StatusUnauthorized)
-	w := play(h, `{"strategy":"none","buyers":2,"moves":""}`)
-	checkReply(t, "to play", w, http.StatusOK)
-}
-
 // A search ends when its client closes the connection.
 func TestSearchEndsWithItsClient(t *testing.T) {
 	begun, left := make(chan struct{}), make(chan struct{})

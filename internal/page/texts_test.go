@@ -1,12 +1,9 @@
 package page_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,14 +16,11 @@ import (
 	"oversell/internal/holds/payfault"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/sales"
-	"oversell/internal/lab/show"
+	"oversell/internal/page"
 	"oversell/internal/page/runs"
 	"oversell/internal/page/texts"
 	"oversell/internal/payment"
 )
-
-// assets are the page's files.
-var assets = os.DirFS("assets")
 
 // languages are the languages of the page. The shop's texts are in the first one; the others have
 // translations of the shop's sentences. The shop's TestPageTellsEverythingInChinese checks that
@@ -42,18 +36,15 @@ func isByName(key string) bool {
 	return key != "strategy.adds" && key != "strategy.breaks" && slices.ContainsFunc(byName, named)
 }
 
+// readAsset returns a file that the page serves, by its name below page.
 func readAsset(t *testing.T, name string) string {
 	t.Helper()
-	if name == "lanes.js" {
-		return string(show.Lanes())
-	}
-	if path.Dir(name) == "texts" {
-		said, err := texts.OfPage()
-		must(t, err)
-		return string(said[path.Base(name)])
-	}
-	text, err := fs.ReadFile(assets, name)
+	files, err := page.Files()
 	must(t, err)
+	text, ok := files[path.Join("page", name)]
+	if !ok {
+		t.Fatalf("there is no %s", name)
+	}
 	return string(text)
 }
 
@@ -77,15 +68,15 @@ var (
 // uses returns the texts that the page names in full, and the prefixes by which it names others.
 func uses(t *testing.T) (keys, beginnings []string) {
 	t.Helper()
-	for _, m := range inMarkup.FindAllStringSubmatch(readAsset(t, "index.html"), -1) {
+	for _, m := range inMarkup.FindAllStringSubmatch(readAsset(t, "../index.html"), -1) {
 		keys = append(keys, m[1])
 	}
-	modules, err := fs.Glob(assets, "*.js")
+	modules, err := filepath.Glob("assets/*.js")
 	if err != nil || len(modules) == 0 {
 		t.Fatal(modules, err)
 	}
 	for _, module := range modules {
-		text := inElement.ReplaceAllString(readAsset(t, module), "")
+		text := inElement.ReplaceAllString(readAsset(t, filepath.Base(module)), "")
 		for _, m := range inModule.FindAllStringSubmatch(text, -1) {
 			keys = append(keys, m[1])
 		}
@@ -124,8 +115,7 @@ func TestTextsAreComplete(t *testing.T) {
 		}
 	}
 	for _, b := range beginnings {
-		begins := func(key string) bool { return strings.HasPrefix(key, b) }
-		if !isByName(b) && !slices.ContainsFunc(keysOf(english), begins) {
+		if !isByName(b) && !hasKey(english, b) {
 			t.Errorf("the page names texts that begin with %s, and there are none", b)
 		}
 	}
@@ -141,15 +131,17 @@ func TestTextsAreComplete(t *testing.T) {
 // Other words with dots are names of files.
 func isText(texts map[string]string, word string) bool {
 	first, _, _ := strings.Cut(word, ".")
-	return slices.ContainsFunc(keysOf(texts), func(key string) bool { return strings.HasPrefix(key, first+".") })
+	return hasKey(texts, first+".")
 }
 
-func keysOf(texts map[string]string) []string {
-	var keys []string
+// hasKey reports whether a key begins with the prefix.
+func hasKey(texts map[string]string, prefix string) bool {
 	for key := range texts {
-		keys = append(keys, key)
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
 	}
-	return keys
+	return false
 }
 
 func inBraces(text string) []string {
@@ -249,9 +241,10 @@ var imports = regexp.MustCompile(`(?m)^import [^;]* from "\./([^"]+)";`)
 
 // The page loads little before the first paint, and loads a part's module only with the part.
 func TestFirstPaintIsSmall(t *testing.T) {
+	p := newPage(t, page.Config{})
 	for _, language := range languages {
-		files := []string{"index.html", "theme.js", "icon.svg", "texts/" + language + ".json", "app.js"}
-		for _, m := range stylesheets.FindAllStringSubmatch(readAsset(t, "index.html"), -1) {
+		files := []string{"../index.html", "theme.js", "icon.svg", "texts/" + language + ".json", "app.js"}
+		for _, m := range stylesheets.FindAllStringSubmatch(readAsset(t, "../index.html"), -1) {
 			files = append(files, m[1])
 		}
 		for i := 0; i < len(files); i++ {
@@ -266,7 +259,8 @@ func TestFirstPaintIsSmall(t *testing.T) {
 		}
 		size := 0
 		for _, name := range files {
-			size += compressed(t, readAsset(t, name))
+			where := strings.TrimSuffix(path.Join("/page", name), "index.html")
+			size += get(p, where, "Accept-Encoding", "gzip").Body.Len()
 		}
 		if size > maxFirstPaint {
 			t.Errorf("%s: the first paint loads %d bytes; want at most %d: %v", language, size, maxFirstPaint, files)
@@ -279,15 +273,4 @@ func TestFirstPaintIsSmall(t *testing.T) {
 			}
 		}
 	}
-}
-
-func compressed(t *testing.T, text string) int {
-	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	if _, err := w.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	must(t, w.Close())
-	return b.Len()
 }

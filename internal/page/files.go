@@ -23,17 +23,13 @@ var assets embed.FS
 
 // types lists the media types of the files, because those of the operating system may differ.
 var types = map[string]string{
-	".html":  "text/html; charset=utf-8",
-	".css":   "text/css; charset=utf-8",
-	".js":    "text/javascript; charset=utf-8",
-	".json":  "application/json; charset=utf-8",
-	".svg":   "image/svg+xml",
-	".png":   "image/png",
-	".ico":   "image/x-icon",
-	".woff2": "font/woff2",
-	".txt":   "text/plain; charset=utf-8",
-	".md":    "text/plain; charset=utf-8",
-	"":       "text/plain; charset=utf-8",
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".json": "application/json; charset=utf-8",
+	".svg":  "image/svg+xml",
+	".md":   "text/plain; charset=utf-8",
+	"":      "text/plain; charset=utf-8",
 }
 
 // file is content that does not change while the program runs: a file of the page, or JSON.

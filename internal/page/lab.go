@@ -31,7 +31,7 @@ type Anomalies struct {
 
 	mu       sync.Mutex
 	measured bool // from the start of a run until its error, if any, has been reported
-	done, of int
+	progress labProgress
 	failed   error
 	matrix   *matrix // nil until a run has succeeded
 }
@@ -53,7 +53,8 @@ type matrix struct {
 // finished, the reply is 202 with its progress. If the run fails, one request gets the error, and the
 // next request starts another run. The run ends with ctx. Close must be called in the end.
 func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logger) *Anomalies {
-	a := &Anomalies{measure: measure, occupy: occupy, logger: logger, of: len(lab.Subjects()) * len(anomalies.All())}
+	a := &Anomalies{measure: measure, occupy: occupy, logger: logger}
+	a.progress.Of = len(lab.Subjects()) * len(anomalies.All())
 	a.ctx, a.stop = context.WithCancel(ctx)
 	a.Handler = problem.Routes{
 		"GET /api/lab": a.serve(func(m *matrix, w http.ResponseWriter, r *http.Request) {
@@ -109,7 +110,7 @@ func (a *Anomalies) look() (*matrix, labProgress, error) {
 	if !a.measured && a.ctx.Err() == nil {
 		a.begin()
 	}
-	return a.matrix, labProgress{a.done, a.of}, nil
+	return a.matrix, a.progress, nil
 }
 
 // begin begins a run. If a bench is under way it does nothing, and a later request tries again. The
@@ -119,7 +120,7 @@ func (a *Anomalies) begin() {
 	if err != nil {
 		return
 	}
-	a.measured, a.done = true, 0
+	a.measured, a.progress.Done = true, 0
 	a.wg.Go(func() {
 		m, err := a.run()
 		leave() // before the matrix is shown: a client that sees it may start a bench
@@ -133,7 +134,7 @@ func (a *Anomalies) run() (*matrix, error) {
 	report, err := a.measure(a.ctx, func(done, of int) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.done, a.of = done, of
+		a.progress = labProgress{done, of}
 	})
 	var m *matrix
 	if err == nil {
@@ -175,23 +176,17 @@ type index struct {
 
 // brief is a cell without its timeline.
 type brief struct {
-	Anomaly  string      `json:"anomaly"`
-	Strategy string      `json:"strategy"`
-	Outcome  lab.Outcome `json:"outcome"`
-	Expected lab.Outcome `json:"expected"`
-	Note     string      `json:"note"`
-	Events   int         `json:"events"`
-	Endless  bool        `json:"endless,omitempty"` // it holds only because its lock never expires
-
-	Message message.Message `json:"message,omitzero"` // Note, to be translated
+	lab.Cell
+	Trace   any  `json:"trace,omitempty"` // nil: it hides the timeline
+	Events  int  `json:"events"`
+	Endless bool `json:"endless,omitempty"` // it holds only because its lock never expires
 }
 
 func indexOf(report lab.Report) index {
 	all := index{Manifest: report.Manifest, Losses: lab.Losses(), Anomalies: report.Anomalies}
 	for _, c := range report.Cells {
 		endless := show.OnlyEndless(report.Manifest, c)
-		all.Cells = append(all.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected,
-			c.Note, len(c.Trace), endless, c.Message})
+		all.Cells = append(all.Cells, brief{Cell: c, Events: len(c.Trace), Endless: endless})
 	}
 	return all
 }

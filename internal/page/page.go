@@ -20,7 +20,7 @@ type Config struct {
 	Anomalies Measure       // of the part Break
 	Budget    search.Budget // of a search through every schedule
 	Class     *Class        // class that buys at this shop; nil: none
-	Logger    *slog.Logger  // nil: slog.Default
+	Logger    *slog.Logger
 }
 
 // Page is the handler of the page and its API. It is safe for concurrent use. Close must
@@ -38,9 +38,6 @@ type Occupy func(what message.Message) (leave func(), err error)
 // Manager of the runs. Page does not check the origin of requests that change state: see
 // web.Config.
 func New(ctx context.Context, cfg Config) (*Page, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
 	read, err := Read()
 	if err != nil {
 		return nil, err

@@ -38,42 +38,25 @@ type Item struct {
 	Verdict     figures.Verdict `json:"verdict"`
 }
 
-// Each lists the figures of all items, in the order of their numbers. A list whose figures are
-// all 0, or whose verdicts are all ok, is left out.
+// Each lists the figures of all items, in the order of their numbers. JSON leaves out a list whose
+// figures are all 0, or whose verdicts are all ok.
 type Each struct {
-	Stock     []int64           `json:"stock,omitempty"`
-	Buyers    []int64           `json:"buyers,omitempty"`
-	Sold      []int64           `json:"sold,omitempty"`
-	Oversold  []int64           `json:"oversold,omitempty"`
-	Stranded  []int64           `json:"stranded,omitempty"`
-	Undersold []int64           `json:"undersold,omitempty"`
-	SoldOut   []int64           `json:"sold_out,omitempty"`
-	Failed    []int64           `json:"failed,omitempty"`
-	Unknown   []int64           `json:"unknown,omitempty"`
+	Stock     list              `json:"stock,omitzero"`
+	Buyers    list              `json:"buyers,omitzero"`
+	Sold      list              `json:"sold,omitzero"`
+	Oversold  list              `json:"oversold,omitzero"`
+	Stranded  list              `json:"stranded,omitzero"`
+	Undersold list              `json:"undersold,omitzero"`
+	SoldOut   list              `json:"sold_out,omitzero"`
+	Failed    list              `json:"failed,omitzero"`
+	Unknown   list              `json:"unknown,omitzero"`
 	Verdicts  []figures.Verdict `json:"verdicts,omitempty"`
 }
 
-// lists returns the lists of figures. Each has a title, and functions that return the list and the
-// figure of an item.
-func lists() []list {
-	return []list{
-		{"stock", func(e *Each) *[]int64 { return &e.Stock }, func(i Item) int64 { return i.Stock }},
-		{"buyers", func(e *Each) *[]int64 { return &e.Buyers }, func(i Item) int64 { return i.Buyers }},
-		{"sold", func(e *Each) *[]int64 { return &e.Sold }, func(i Item) int64 { return i.Sold }},
-		{"oversold", func(e *Each) *[]int64 { return &e.Oversold }, func(i Item) int64 { return i.Oversold }},
-		{"stranded", func(e *Each) *[]int64 { return &e.Stranded }, func(i Item) int64 { return i.Stranded }},
-		{"undersold", func(e *Each) *[]int64 { return &e.Undersold }, func(i Item) int64 { return i.Undersold }},
-		{"", func(e *Each) *[]int64 { return &e.SoldOut }, func(i Item) int64 { return i.SoldOut }},
-		{"failed", func(e *Each) *[]int64 { return &e.Failed }, func(i Item) int64 { return i.Failed }},
-		{"unknown", func(e *Each) *[]int64 { return &e.Unknown }, func(i Item) int64 { return i.Unknown }},
-	}
-}
+type list []int64
 
-type list struct {
-	title string // "": it is not shown
-	of    func(*Each) *[]int64
-	in    func(Item) int64
-}
+// IsZero reports whether all figures are 0.
+func (l list) IsZero() bool { return !slices.ContainsFunc(l, func(n int64) bool { return n != 0 }) }
 
 // maxListed is the maximum number of items of a row in the table for a person.
 const maxListed = 20
@@ -82,18 +65,18 @@ const maxListed = 20
 func NewItems(all []Item) *Items {
 	sorted := slices.SortedFunc(slices.Values(all), worstFirst)
 	i := &Items{Worst: sorted[0], listed: slices.Clone(sorted[:min(maxListed, len(sorted))])}
-	for _, l := range lists() {
-		var listed []int64
-		for _, item := range all {
-			listed = append(listed, l.in(item))
-		}
-		if slices.ContainsFunc(listed, func(n int64) bool { return n != 0 }) {
-			*l.of(&i.Each) = listed
-		}
-	}
-	var verdicts []figures.Verdict
+	e := &i.Each
 	for _, item := range all {
-		verdicts = append(verdicts, item.Verdict)
+		e.Stock = append(e.Stock, item.Stock)
+		e.Buyers = append(e.Buyers, item.Buyers)
+		e.Sold = append(e.Sold, item.Sold)
+		e.Oversold = append(e.Oversold, item.Oversold)
+		e.Stranded = append(e.Stranded, item.Stranded)
+		e.Undersold = append(e.Undersold, item.Undersold)
+		e.SoldOut = append(e.SoldOut, item.SoldOut)
+		e.Failed = append(e.Failed, item.Failed)
+		e.Unknown = append(e.Unknown, item.Unknown)
+		e.Verdicts = append(e.Verdicts, item.Verdict)
 		if item.Verdict != figures.OK {
 			i.NotOK++
 		}
@@ -101,8 +84,8 @@ func NewItems(all []Item) *Items {
 			i.Oversold++
 		}
 	}
-	if i.NotOK > 0 {
-		i.Each.Verdicts = verdicts
+	if i.NotOK == 0 {
+		e.Verdicts = nil
 	}
 	return i
 }
@@ -127,9 +110,17 @@ func (i *Items) of(s present.Style) string {
 func (i *Items) Table(s present.Style) present.Table[Item] {
 	t := present.Table[Item]{Rows: i.listed}
 	t.Add("item", func(i Item) string { return fmt.Sprintf("#%d", i.Number) })
-	for _, l := range slices.DeleteFunc(lists(), func(l list) bool { return l.title == "" }) {
-		t.Number(l.title, func(i Item) string { return zeroIsDot(float64(l.in(i))) })
+	number := func(title string, of func(Item) int64) {
+		t.Number(title, func(i Item) string { return zeroIsDot(float64(of(i))) })
 	}
+	number("stock", func(i Item) int64 { return i.Stock })
+	number("buyers", func(i Item) int64 { return i.Buyers })
+	number("sold", func(i Item) int64 { return i.Sold })
+	number("oversold", func(i Item) int64 { return i.Oversold })
+	number("stranded", func(i Item) int64 { return i.Stranded })
+	number("undersold", func(i Item) int64 { return i.Undersold })
+	number("failed", func(i Item) int64 { return i.Failed })
+	number("unknown", func(i Item) int64 { return i.Unknown })
 	t.Add("verdict", func(i Item) string { return s.Verdict(i.Verdict) })
 	return t
 }

@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -48,34 +49,26 @@ type files map[string]file
 // page shares with the terminal and the offline reports: the texts, the lab's lanes, and the library
 // of the bench's plots.
 func Files() (map[string][]byte, error) {
-	plots, err := report.UPlot()
-	if err != nil {
-		return nil, fmt.Errorf("reading the files of the reports: %w", err)
-	}
-	said, err := texts.OfPage()
-	if err != nil {
-		return nil, fmt.Errorf("reading the texts: %w", err)
-	}
-	all := map[string][]byte{"page/lanes.js": show.Lanes()}
-	for name, text := range plots {
-		all["page/uplot/"+name] = text
-	}
-	for name, text := range said {
-		all["page/texts/"+name] = text
-	}
-	own, err := assets.ReadDir("assets")
+	own, err := fs.Sub(assets, "assets")
 	if err != nil {
 		return nil, err
 	}
-	for _, asset := range own {
-		at := "page/" + asset.Name()
-		if asset.Name() == "index.html" {
-			at = asset.Name()
-		}
-		if all[at], err = assets.ReadFile("assets/" + asset.Name()); err != nil {
+	all := map[string][]byte{"page/lanes.js": show.Lanes()}
+	for dir, from := range map[string]fs.FS{
+		"page": own, "page/uplot": report.UPlot(), "page/texts": texts.OfPage(),
+	} {
+		names, err := fs.Glob(from, "*")
+		if err != nil {
 			return nil, err
 		}
+		for _, name := range names {
+			if all[path.Join(dir, name)], err = fs.ReadFile(from, name); err != nil {
+				return nil, fmt.Errorf("reading the page's files: %w", err)
+			}
+		}
 	}
+	all["index.html"] = all["page/index.html"]
+	delete(all, "page/index.html")
 	return all, nil
 }
 
@@ -91,40 +84,28 @@ func newFiles() (files, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s: unknown media type", name)
 		}
-		if all["/"+strings.TrimSuffix(name, "index.html")], err = pack(kind, text); err != nil {
-			return nil, err
-		}
+		all["/"+strings.TrimSuffix(name, "index.html")] = pack(kind, text)
 	}
 	return all, nil
 }
 
 // pack makes a file, which is served compressed to clients that accept gzip.
-func pack(kind string, plain []byte) (file, error) {
+func pack(kind string, plain []byte) file {
 	f := file{kind: kind, tag: fmt.Sprintf("%x", sha256.Sum256(plain)), plain: plain}
 	var packed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return file{}, err
-	}
-	if _, err := w.Write(plain); err != nil {
-		return file{}, err
-	}
-	if err := w.Close(); err != nil {
-		return file{}, err
-	}
+	w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // it fails only for an unknown level
+	_, _ = w.Write(plain)                                      // a Buffer does not fail
+	_ = w.Close()
 	if packed.Len() < len(plain) {
 		f.packed = packed.Bytes()
 	}
-	return f, nil
+	return f
 }
 
 // packJSON makes a file from v as JSON.
 func packJSON(v any) (file, error) {
 	text, err := json.Marshal(v)
-	if err != nil {
-		return file{}, err
-	}
-	return pack(types[".json"], text)
+	return pack(types[".json"], text), err
 }
 
 // ServeHTTP serves the file at a path.

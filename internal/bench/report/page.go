@@ -5,7 +5,6 @@ import (
 	"embed"
 	"io"
 	"io/fs"
-	"path"
 
 	"oversell/internal/present"
 )
@@ -30,19 +29,11 @@ func (r Report) WriteHTML(w io.Writer, s present.Style) error {
 	return page.Write(w, s, style, script, r.view(s, drawn, raw.Bytes()))
 }
 
-// UPlot returns the files of the plotting library and its licence by name, for other pages
-// that plot.
-func UPlot() (map[string][]byte, error) {
-	const dir = "assets/uplot"
-	entries, err := fs.ReadDir(assets, dir)
+// UPlot returns the files of the plotting library and its licence, for other pages that plot.
+func UPlot() fs.FS {
+	files, err := fs.Sub(assets, "assets/uplot")
 	if err != nil {
-		return nil, err
+		panic(err) // the folder is embedded
 	}
-	files := make(map[string][]byte)
-	for _, e := range entries {
-		if files[e.Name()], err = assets.ReadFile(path.Join(dir, e.Name())); err != nil {
-			return nil, err
-		}
-	}
-	return files, nil
+	return files
 }

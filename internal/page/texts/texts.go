@@ -22,26 +22,11 @@ import (
 //go:embed *.json
 var files embed.FS
 
-// onlyReports are files that the page does not load.
-var onlyReports = []string{"zh.lab.json", "zh.bench.json"}
+//go:embed en.json zh.json zh.told.json
+var ofPage embed.FS
 
-// OfPage returns the files that the page loads, by their names.
-func OfPage() (map[string][]byte, error) {
-	all := make(map[string][]byte)
-	names, err := fs.Glob(files, "*.json")
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		if slices.Contains(onlyReports, name) {
-			continue
-		}
-		if all[name], err = files.ReadFile(name); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
+// OfPage returns the files that the page loads.
+func OfPage() fs.FS { return ofPage }
 
 // Read returns the texts of a file, such as "zh.told", by their keys.
 func Read(name string) (map[string]string, error) {

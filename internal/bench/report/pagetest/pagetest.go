@@ -122,8 +122,7 @@ func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Call sends a command to a tab.
-func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
+func call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
 	b.t.Helper()
 	if _, err := chromedp.Call(b.Context, command, params); err != nil {
 		b.t.Fatal(err)
@@ -140,10 +139,10 @@ type Look struct {
 // "".
 func (b *Tab) Open(file, hash string, l Look) {
 	b.t.Helper()
-	Call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+	call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
 		MatchedNetworkConditions: []*network.Conditions{{Offline: true}},
 	})
-	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},
 	})
 	b.opened++ // a new query, so that the page is loaded again
@@ -161,25 +160,21 @@ func Eval[T any](b *Tab, expression string) T {
 	return out
 }
 
-// Until waits until an expression in the page is true.
+// Until waits until an expression in the page is true. The test fails after three minutes: only a page
+// that hangs takes so long. If a newly opened page replaces the last one in the meantime, Until tries
+// the expression again.
 func (b *Tab) Until(expression string) {
 	b.t.Helper()
-	if err := Wait(b.Context, expression); err != nil {
-		b.t.Fatalf("%s: %v", expression, err)
-	}
-}
-
-// Wait waits until an expression in a tab's page is true. It returns an error after three minutes:
-// only a page that hangs takes so long. If a newly opened page replaces the last one in the
-// meantime, Wait tries the expression again.
-func Wait(tab context.Context, expression string) error {
 	const limit = 3 * time.Minute
 	for end := time.Now().Add(limit); ; {
-		_, err := chromedp.Run(tab, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(limit)))
+		_, err := chromedp.Run(b.Context, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(limit)))
 		var refused *cdproto.Error
-		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "Cannot find context") ||
-			time.Now().After(end) {
-			return err
+		replaced := errors.As(err, &refused) && strings.Contains(refused.Message, "Cannot find context")
+		if err == nil {
+			return
+		}
+		if !replaced || time.Now().After(end) {
+			b.t.Fatalf("%s: %v", expression, err)
 		}
 	}
 }
@@ -238,7 +233,7 @@ func (b *Tab) Visit(site, path string, l Look) {
 	b.mu.Lock()
 	b.sites = append(b.sites, site)
 	b.mu.Unlock()
-	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},
 	})
 	b.Do(chromedp.EmulateViewport(l.Width, l.Height))

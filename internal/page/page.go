@@ -38,7 +38,7 @@ type Occupy func(what message.Message) (leave func(), err error)
 // Manager of the runs. Page does not check the origin of requests that change state: see
 // web.Config.
 func New(ctx context.Context, cfg Config) (*Page, error) {
-	read, err := Read()
+	read, err := stageHandler()
 	if err != nil {
 		return nil, err
 	}

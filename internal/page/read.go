@@ -31,9 +31,9 @@ type source struct {
 	Diff string `json:"diff,omitempty"` // unified, from the stage before; empty: nothing changed
 }
 
-// Read returns the handler of the part Read: GET /api/stages replies with the stages in teaching
+// stageHandler returns the handler of the part Read: GET /api/stages replies with the stages in teaching
 // order. The reply is made once and has an ETag. The handler is safe for concurrent use.
-func Read() (http.Handler, error) {
+func stageHandler() (http.Handler, error) {
 	all, err := stages()
 	if err != nil {
 		return nil, fmt.Errorf("reading the stages: %w", err)

@@ -3,7 +3,6 @@ package page_test
 import (
 	"encoding/json"
 	"io/fs"
-	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -14,31 +13,17 @@ import (
 	"oversell/internal/page"
 )
 
-func newRead(t *testing.T) http.Handler {
-	t.Helper()
-	h, err := page.Read()
-	must(t, err)
-	return h
-}
-
-type readStage struct {
-	Name, Before, Adds, Breaks string
-	Files                      []struct{ Name, Text, Diff string }
-}
-
-func readStages(t *testing.T) []readStage {
-	t.Helper()
-	w := get(newRead(t), "/api/stages")
-	var got struct{ Stages []readStage }
-	if err := json.Unmarshal(w.Body.Bytes(), &got); w.Code != http.StatusOK || err != nil {
-		t.Fatalf("got %d, %v: %.200s", w.Code, err, w.Body)
-	}
-	return got.Stages
-}
-
 func TestReadHasTheFilesOfEachStage(t *testing.T) {
+	var got struct {
+		Stages []struct {
+			Name, Before, Adds, Breaks string
+			Files                      []struct{ Name, Text, Diff string }
+		}
+	}
+	w := get(newPage(t, page.Config{}), "/api/stages")
+	must(t, json.Unmarshal(w.Body.Bytes(), &got))
 	var names []string
-	for _, s := range readStages(t) {
+	for _, s := range got.Stages {
 		names = append(names, s.Name)
 		known, err := catalog.Strategies().Find(s.Name)
 		if err != nil || s.Adds != known.Adds || s.Breaks != known.Breaks {
@@ -64,11 +49,10 @@ func TestReadHasTheFilesOfEachStage(t *testing.T) {
 	if !slices.Equal(names, locks.Stages()) {
 		t.Errorf("stages %v, want %v", names, locks.Stages())
 	}
-	stages := readStages(t)
-	for i, s := range stages[1:] {
+	for i, s := range got.Stages[1:] {
 		f := s.Files[0]
 		head := "--- " + path.Join(s.Before, f.Name) + "\n+++ " + path.Join(s.Name, f.Name) + "\n"
-		if s.Before != stages[i].Name || f.Diff != "" && !strings.HasPrefix(f.Diff, head) {
+		if s.Before != got.Stages[i].Name || f.Diff != "" && !strings.HasPrefix(f.Diff, head) {
 			t.Errorf("%s is compared with %q: %.200s", s.Name, s.Before, f.Diff)
 		}
 	}

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"oversell/internal/backend/coordination"
@@ -76,11 +77,7 @@ func (m *Manager) strategies() []Strategy {
 		one := Strategy{
 			Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Extra: s.Extra, OwnWait: s.OwnWait,
 			Exclusive: exclusive(s), Needs: s.Needs, Keepers: s.Keepers(),
-		}
-		for _, b := range m.backends() {
-			if m.has(b, s) {
-				one.Backends = append(one.Backends, b)
-			}
+			Backends: slices.DeleteFunc(m.backends(), func(b Backend) bool { return !m.has(b, s) }),
 		}
 		if len(one.Backends) > 0 {
 			all = append(all, one)
@@ -106,13 +103,7 @@ func (m *Manager) backends() []Backend {
 
 // catalog returns the strategies that can run on a backend.
 func (m *Manager) catalog(b Backend) catalog.List {
-	var offered catalog.List
-	for _, s := range catalog.Strategies() {
-		if m.has(b, s) {
-			offered = append(offered, s)
-		}
-	}
-	return offered
+	return slices.DeleteFunc(catalog.Strategies(), func(s catalog.Strategy) bool { return !m.has(b, s) })
 }
 
 // has reports whether a strategy can run on a backend.

@@ -133,27 +133,22 @@ func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
 		r.Manifest.Flags = flags
 		return file("a.json", r)
 	}
-	local, named := []string{"-db=local", "-redis=local"}, []string{"-db=…", "-redis=…"}
+	local, cluster, named := []string{"-db=local", "-redis=local"}, []string{"-db=local", "-redis=local:cluster"},
+		[]string{"-db=…", "-redis=…"}
 	for name, tt := range map[string]struct {
-		a, b   report.File
-		differ bool
+		redis, db string // instead of redis 7 at h:1 and MariaDB 10 at h:2
+		old, now  []string
+		differ    bool
 	}{
-		"other ports": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...),
-			on("redis 7 at 127.0.0.1:3", "MariaDB 10 at 127.0.0.1:4", local...), false},
-		"other versions": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...),
-			on("redis 8 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), true},
-		"other kinds": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...),
-			on("redis 7 at 127.0.0.1:1", "MySQL 10 at 127.0.0.1:2", local...), true},
-		"named by users": {on("redis 7 at 10.0.0.1:1", "MariaDB 10 at 10.0.0.2:2", named...),
-			on("redis 7 at 10.0.0.3:1", "MariaDB 10 at 10.0.0.2:2", named...), true},
-		"one is named": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...),
-			on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", named...), true},
-		"clusters": {on("redis 7 at 127.0.0.1:1,127.0.0.1:2 (cluster, 3 masters)", "MySQL 8 at h:2",
-			"-redis=local:cluster"),
-			on("redis 7 at 127.0.0.1:3,127.0.0.1:4 (cluster, 3 masters)", "MySQL 8 at h:2", "-redis=local:cluster"),
-			false},
+		"other ports":    {"redis 7 at h:3", "MariaDB 10 at h:4", local, local, false},
+		"a cluster":      {"redis 7 at h:3,h:4", "MariaDB 10 at h:2", cluster, cluster, false},
+		"other versions": {"redis 8 at h:1", "MariaDB 10 at h:2", local, local, true},
+		"other kinds":    {"redis 7 at h:1", "MySQL 10 at h:2", local, local, true},
+		"named by users": {"redis 7 at h:3", "MariaDB 10 at h:2", named, named, true},
+		"one is named":   {"redis 7 at h:1", "MariaDB 10 at h:2", local, named, true},
 	} {
-		if err := report.CompareFiles(io.Discard, tt.a, tt.b); (err != nil) != tt.differ {
+		a, b := on("redis 7 at h:1", "MariaDB 10 at h:2", tt.old...), on(tt.redis, tt.db, tt.now...)
+		if err := report.CompareFiles(io.Discard, a, b); (err != nil) != tt.differ {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -70,14 +70,14 @@ type Manager struct {
 	mu      sync.Mutex
 	runs    []*run            // the oldest first
 	others  []message.Message // names of the tasks that keep runs from starting: see Occupy
-	version uint64            // of the state that subscribers see
+	version uint64            // of the state that subscribers see, from 1
 	listed  uint64            // the version in which a run last began or ended
 	changed chan struct{}     // closed when version changes
 }
 
 // New returns a Manager. Its run is stopped when ctx ends.
 func New(ctx context.Context, cfg Config) *Manager {
-	m := &Manager{cfg: cfg, limits: defaultLimits(), changed: make(chan struct{})}
+	m := &Manager{cfg: cfg, limits: defaultLimits(), version: 1, listed: 1, changed: make(chan struct{})}
 	m.measure = m.bench
 	m.ctx, m.close = context.WithCancelCause(ctx)
 	m.limits.Requests.Max = m.mostRequests()

@@ -37,8 +37,7 @@ const eventPause = 100 * time.Millisecond
 // not safe for concurrent use.
 type Subscription struct {
 	manager *Manager
-	version uint64    // the last version that was delivered
-	begun   bool      // an event was delivered
+	version uint64    // the last version that was delivered; 0: none
 	run     string    // the run whose rows were delivered
 	rows    int       // number of its rows that were delivered
 	last    time.Time // when the last event was delivered
@@ -87,11 +86,11 @@ func (s *Subscription) take() (e Event, changed <-chan struct{}, ok bool) {
 	m := s.manager
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s.begun && s.version == m.version {
+	if s.version == m.version {
 		return e, m.changed, false
 	}
 	e.Version = m.version
-	if !s.begun || m.listed > s.version {
+	if m.listed > s.version {
 		e.List = m.list()
 	}
 	if n := len(m.runs); n > 0 {
@@ -99,7 +98,7 @@ func (s *Subscription) take() (e Event, changed <-chan struct{}, ok bool) {
 		e.Run = &Current{Summary: r.summary(), Now: r.live()}
 		e.Rows = s.newRows(r)
 	}
-	s.begun, s.version, s.last = true, m.version, time.Now()
+	s.version, s.last = m.version, time.Now()
 	return e, nil, true
 }
 

@@ -35,16 +35,18 @@ const (
 type Class struct {
 	sku string
 
-	mu     sync.Mutex
-	url    string // where phones find the shop; "" until Open
-	code   []byte // the same as a QR code in SVG
-	work   time.Duration
-	inside int
-	most   int // largest number of holders inside at once, since the last change
+	mu    sync.Mutex
+	state ClassState
+	code  []byte // the URL as a QR code in SVG; nil until Open
 }
 
 // NewClass returns a Class for an item.
-func NewClass(sku string) *Class { return &Class{sku: sku, work: classWork} }
+func NewClass(sku string) *Class {
+	return &Class{sku: sku, state: ClassState{
+		Open: true, SKU: sku, Units: ClassUnits,
+		Work: classWork.Milliseconds(), MaxWork: maxClassWork.Milliseconds(),
+	}}
+}
 
 // Open sets the address at which phones find the shop.
 func (c *Class) Open(url string) error {
@@ -54,7 +56,7 @@ func (c *Class) Open(url string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.url, c.code = url, svg(code)
+	c.state.URL, c.code = url, svg(code)
 	return nil
 }
 
@@ -63,10 +65,7 @@ func (c *Class) Work(ctx context.Context, sku string) (after func(), err error) 
 	if sku != c.sku {
 		return nil, nil
 	}
-	c.mu.Lock()
-	work := c.work
-	c.mu.Unlock()
-	return nil, guard.Sleep(ctx, work)
+	return nil, guard.Sleep(ctx, time.Duration(c.State().Work)*time.Millisecond)
 }
 
 // Inside counts the holders of the item. It is the Inside of a stock.Config.
@@ -76,15 +75,15 @@ func (c *Class) Inside(sku string, step int) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.inside += step
-	c.most = max(c.most, c.inside)
+	c.state.Inside += step
+	c.state.MostInside = max(c.state.MostInside, c.state.Inside)
 }
 
 // ClassState is the current state of a class. The page relies on its JSON form.
 type ClassState struct {
 	Open       bool   `json:"open"` // false if there is no class
 	SKU        string `json:"sku"`
-	URL        string `json:"url"`
+	URL        string `json:"url"` // where phones find the shop; "" until Open
 	Work       int64  `json:"work_ms"`
 	MaxWork    int64  `json:"max_work_ms"`
 	Units      int    `json:"units"`       // units of a new sale, unless the teacher chooses another number
@@ -96,11 +95,7 @@ type ClassState struct {
 func (c *Class) State() ClassState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return ClassState{
-		Open: true, SKU: c.sku, URL: c.url, Units: ClassUnits,
-		Work: c.work.Milliseconds(), MaxWork: maxClassWork.Milliseconds(),
-		Inside: c.inside, MostInside: c.most,
-	}
+	return c.state
 }
 
 // errClassWork means that the work time of a holder is out of range.
@@ -114,7 +109,7 @@ func (c *Class) SetWork(ms int64) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.work, c.most = time.Duration(ms)*time.Millisecond, c.inside
+	c.state.Work, c.state.MostInside = ms, c.state.Inside
 	return nil
 }
 

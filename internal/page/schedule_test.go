@@ -46,8 +46,7 @@ func TestScheduleIsPlayed(t *testing.T) {
 	}
 }
 
-// A short name is enough wherever a strategy is named, and replies contain the full name. An
-// ambiguous short name is refused.
+// A short name is enough wherever a strategy is named, and replies contain the full name.
 func TestSchedulesTakeShortNames(t *testing.T) {
 	h := newSchedules()
 	w := play(h, `{"strategy":"v2","buyers":2,"moves":"A.A"}`)
@@ -59,12 +58,10 @@ func TestSchedulesTakeShortNames(t *testing.T) {
 	if !strings.Contains(w.Body.String(), `"strategy":"v2_ttl"`) {
 		t.Errorf("the search: %d %.100s", w.Code, w.Body)
 	}
-	w = play(h, `{"strategy":"nested","buyers":2}`)
-	checkReply(t, "a name that is short for two", w, http.StatusBadRequest)
 }
 
 // The levels of the game have goals. The reply to a schedule says whether the requested goal is
-// reached. Unknown goals are refused.
+// reached.
 func TestScheduleIsPlayedForAGoal(t *testing.T) {
 	h := newSchedules()
 	var levels struct{ Game []lab.Level }
@@ -78,8 +75,6 @@ func TestScheduleIsPlayedForAGoal(t *testing.T) {
 		!reflect.DeepEqual(got.Reached, []lab.Goal{lab.GoalStuck}) || !reflect.DeepEqual(got.Unserved, []string{"B"}) {
 		t.Errorf("%v, reached %v, unserved %v", err, got.Reached, got.Unserved)
 	}
-	w = play(h, `{"strategy":"none","buyers":2,"moves":"A","goal":"fame"}`)
-	checkReply(t, "an unknown goal", w, http.StatusBadRequest, "unknown goal")
 }
 
 // Concurrent requests for the same search lead to one search, and get the same reply.
@@ -127,6 +122,8 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 		code, detail       string
 	}{
 		{"POST", schedule, `{"strategy":"v99","buyers":2}`, 400, "invalid", `unknown strategy \"v99\" (allowed: `},
+		{"POST", schedule, `{"strategy":"nested","buyers":2}`, 400, "invalid", "nested"}, // short for two
+		{"POST", schedule, `{"strategy":"none","buyers":2,"moves":"A","goal":"fame"}`, 400, "invalid", "unknown goal"},
 		{"POST", schedule, `{"strategy":"none","buyers":4}`, 400, "invalid", "2 or 3 buyers"},
 		{"POST", schedule, `{"strategy":"none","buyers":2,"moves":"A.D"}`, 400, "invalid", `move 2 is \"D\" (allowed`},
 		{

@@ -71,13 +71,13 @@ func goalsOf(names string) ([]lab.Goal, error) {
 }
 
 func (s *schedules) interpretReplay() error {
-	strategy, moved, ok := strings.Cut(s.replay, "/")
+	strategy, moves, ok := strings.Cut(s.replay, "/")
 	if !ok {
 		return fmt.Errorf("-replay is %q; it must be a strategy, a slash and moves, such as v2_ttl/A.A.p3000.B",
 			s.replay)
 	}
-	moves, err := lab.ParseMoves(moved)
-	s.replayed = lab.Schedule{Strategy: naming.Expand(strategy, lab.Levels()), Buyers: s.buyers, Moves: moves}
+	s.replayed = lab.Schedule{Strategy: strategy, Buyers: s.buyers, Moves: moves}
+	_, err := lab.ParseMoves(moves)
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"oversell/internal/fault"
 	"oversell/internal/message"
-	"oversell/internal/naming"
 )
 
 // Play plays a schedule from its start, in virtual time and on its own Redis, and returns the
@@ -19,8 +18,9 @@ import (
 // schedule without it. The error wraps ErrSchedule if the schedule is out of bounds or contains an
 // impossible move.
 //
-// Each buyer is a process that buys one unit with the guard and the stock of the shop. Play is safe
-// for concurrent use, and leaves no goroutine behind.
+// Each buyer is a process that buys one unit with the guard and the stock of the shop. If the goal
+// is GoalStuck, Play plays the schedule a second time and lets all buyers go on, to see which are
+// never served. Play is safe for concurrent use, and leaves no goroutine behind.
 //
 // Unlike Run, Play may be called in a process that continues in real time. Only pooled timers could
 // leak out of virtual time. go-redis uses a pooled timer only while a caller waits for an exhausted
@@ -29,12 +29,28 @@ import (
 func Play(sc Schedule) (State, error) {
 	var state State
 	err := sc.play(func(g *game) { state = g.state() })
-	return state, err
+	if err != nil || sc.Goal != GoalStuck {
+		return state, err
+	}
+	var waiting []string
+	if err := sc.play(func(g *game) { waiting = g.outlast(Patience) }); err != nil {
+		return State{}, err
+	}
+	if len(waiting) > 0 {
+		state.Reached, state.Unserved = append(state.Reached, GoalStuck), waiting
+		said := message.Newf("%s would wait forever", list(waiting))
+		if state.Lock.Redis != "" && state.Lock.Redis != "free" && state.Lock.TTL == nil {
+			said = message.Text("nobody can take this lock any more: it never expires")
+		}
+		state.Findings = append(state.Findings, Finding{state.Now, Unserved, waiting[0], said.String(), said})
+		state.Trace = append(state.Trace, newEvent(state.Now, waiting[0], Break, said))
+	}
+	return state, nil
 }
 
 // play plays a schedule, and calls look with the finished game.
 func (sc Schedule) play(look func(*game)) error {
-	c, err := sc.check()
+	c, moves, err := sc.read()
 	if err != nil {
 		return err
 	}
@@ -42,9 +58,9 @@ func (sc Schedule) play(look func(*game)) error {
 	err = InVirtualTime(func() {
 		server := inMemory()
 		defer server.close()
-		g := newGame(server, c, sc)
+		g := newGame(server, c, sc.Buyers)
 		defer g.w.close()
-		if failed = g.all(sc.Moves); failed == nil {
+		if failed = g.all(moves); failed == nil {
 			look(g)
 		}
 		if v := g.w.failure; failed == nil && v != nil { // set by a goroutine that got stuck or panicked
@@ -58,10 +74,10 @@ func (sc Schedule) play(look func(*game)) error {
 }
 
 type game struct {
-	sc     Schedule
 	w      *World
 	shop   *Shop
 	buyers []*Shopper
+	moves  []Move
 	news   chan struct{} // receives a value when something has changed
 
 	mu       sync.Mutex
@@ -70,12 +86,12 @@ type game struct {
 
 // newGame prepares a game without starting the buyers. A buyer starts at its first step, so that it
 // sends no command before then.
-func newGame(server *server, c Subject, sc Schedule) *game {
+func newGame(server *server, c Subject, buyers int) *game {
 	w := newWorld(context.Background(), server, c, virtualTTL)
 	w.keyless, w.names.micros = true, true // state reads all keys at the end
-	g := &game{sc: sc, w: w, shop: w.OpenShop(int64(Units(sc.Buyers))), news: make(chan struct{}, 1)}
+	g := &game{w: w, shop: w.OpenShop(int64(Units(buyers))), news: make(chan struct{}, 1)}
 	w.changed = g.changed
-	for i := range sc.Buyers {
+	for i := range buyers {
 		b := &Shopper{Owner: fmt.Sprintf("%s/%d", buyerName(i), i+1), News: g.news, index: i}
 		b.Opens, b.sees = b.opens, func(m moment) { g.saw(b, m) }
 		b.begin(w, buyerName(i))
@@ -125,6 +141,7 @@ func (g *game) let(b *Shopper, c Request, lost bool) {
 }
 
 func (g *game) all(moves []Move) error {
+	g.moves = moves
 	for i, m := range moves {
 		from := g.w.trace.len()
 		if err := g.move(m); err != nil {
@@ -390,7 +407,7 @@ func Game() []Level {
 }
 
 // shownBy maps a goal to the kind of finding that shows that it was reached. GoalStuck has no such
-// finding: PlayFor continues after the schedule to see which buyers are never served.
+// finding: Play continues after the schedule to see which buyers are never served.
 var shownBy = map[Goal]FindingKind{
 	GoalOversell: Oversold, GoalOverlap: Overlap, GoalForeignDelete: ForeignDelete, GoalSelfWait: SelfWait,
 }
@@ -398,49 +415,6 @@ var shownBy = map[Goal]FindingKind{
 // Patience is the time that all buyers are given after a schedule. A buyer that still waits at the
 // end counts as stuck.
 const Patience = 10 * ScheduleTTL
-
-// Question is a schedule and a goal, in the form in which the page sends them.
-type Question struct {
-	Strategy string `json:"strategy"` // or a short name (see naming.Expand)
-	Buyers   int    `json:"buyers"`
-	Moves    string `json:"moves"` // in the form that ParseMoves reads
-	Goal     Goal   `json:"goal"`  // one of Goals, or ""
-}
-
-// Answer plays the schedule for the goal. The error wraps ErrSchedule if the question is not valid.
-func (q Question) Answer() (State, error) {
-	moves, err := ParseMoves(q.Moves)
-	if err != nil {
-		return State{}, err
-	}
-	return PlayFor(Schedule{Strategy: naming.Expand(q.Strategy, Levels()), Buyers: q.Buyers, Moves: moves}, q.Goal)
-}
-
-// PlayFor plays a schedule as Play does. If goal is GoalStuck, it plays the schedule a second time
-// and lets all buyers go on, to see which are never served. For the other goals, Play is enough.
-func PlayFor(sc Schedule, goal Goal) (State, error) {
-	if goal != "" && !slices.Contains(Goals(), goal) {
-		return State{}, Refuse("unknown goal %s", shorten(string(goal)))
-	}
-	st, err := Play(sc)
-	if err != nil || goal != GoalStuck {
-		return st, err
-	}
-	var waiting []string
-	if err := sc.play(func(g *game) { waiting = g.outlast(Patience) }); err != nil {
-		return State{}, err
-	}
-	if len(waiting) > 0 {
-		st.Reached, st.Unserved = append(st.Reached, GoalStuck), waiting
-		said := message.Newf("%s would wait forever", list(waiting))
-		if st.Lock.Redis != "" && st.Lock.Redis != "free" && st.Lock.TTL == nil {
-			said = message.Text("nobody can take this lock any more: it never expires")
-		}
-		st.Findings = append(st.Findings, Finding{st.Now, Unserved, waiting[0], said.String(), said})
-		st.Trace = append(st.Trace, newEvent(st.Now, waiting[0], Break, said))
-	}
-	return st, nil
-}
 
 func reached(findings []Finding) []Goal {
 	goals := []Goal{}

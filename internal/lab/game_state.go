@@ -25,7 +25,7 @@ type State struct {
 	Lock     Holding   `json:"lock"`
 	Players  []Player  `json:"players"`
 	Findings []Finding `json:"findings"`
-	Reached  []Goal    `json:"reached"`            // see PlayFor
+	Reached  []Goal    `json:"reached"`            // by the findings, and GoalStuck if it is the schedule's goal
 	Unserved []string  `json:"unserved,omitempty"` // the buyers that wait forever, if GoalStuck is reached
 	Keys     []Key     `json:"keys"`
 	Can      []string  `json:"can"` // the possible moves; time may also pass in other steps
@@ -173,7 +173,7 @@ func (s *Shopper) isInside() bool { return s.Section == Begun && !s.isKilled() }
 // played after a call to state.
 func (g *game) state() State {
 	st := State{
-		Strategy: g.sc.Strategy, Buyers: g.sc.Buyers, Moves: MovesText(g.sc.Moves),
+		Strategy: g.w.Subject.Name, Buyers: len(g.buyers), Moves: MovesText(g.moves),
 		TTL: inMS(g.w.TTL), Now: g.w.trace.ms(), Left: inMS(MaxSchedule - g.passed()),
 		Sale: g.sale(), Lock: g.holding(), Findings: append([]Finding{}, g.findings...),
 		Keys: g.keys(), Trace: g.events(), Reached: reached(g.findings),
@@ -198,7 +198,7 @@ func (g *game) state() State {
 func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func (g *game) passed() (d time.Duration) {
-	for _, m := range g.sc.Moves {
+	for _, m := range g.moves {
 		d += m.For
 	}
 	return d
@@ -313,7 +313,7 @@ func (g *game) can() []string {
 	if most := min(MaxPass, MaxSchedule-g.passed()); most > 0 && g.alive() {
 		moves = append(moves, Move{Action: Pass, For: min(most, g.w.TTL)}.String())
 	}
-	if len(g.sc.Moves) >= MaxMoves {
+	if len(g.moves) >= MaxMoves {
 		moves = []string{}
 	}
 	return moves

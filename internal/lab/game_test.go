@@ -10,23 +10,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/message"
 	"oversell/internal/page/texts"
 )
 
-// played returns the state after the moves in text, which must be possible.
-func played(t *testing.T, strategy string, buyers int, text string) State {
+// played returns the state after the moves, which must be possible.
+func played(t *testing.T, strategy string, buyers int, moves string) State {
 	t.Helper()
-	moves, err := ParseMoves(text)
-	if err != nil {
-		t.Fatal(err)
-	}
 	state, err := Play(Schedule{Strategy: strategy, Buyers: buyers, Moves: moves})
 	if err != nil {
-		t.Fatalf("%s, %s: %v", strategy, text, err)
+		t.Fatalf("%s, %s: %v", strategy, moves, err)
 	}
 	return state
 }
@@ -82,51 +77,40 @@ func FuzzParseMoves(f *testing.F) {
 	})
 }
 
-func TestScheduleIsBounded(t *testing.T) {
-	minutes := func(n int) []Move { return slices.Repeat([]Move{{Action: Pass, For: time.Minute}}, n) }
-	if state, err := Play(Schedule{"v2_ttl", 2, minutes(5)}); err != nil ||
-		slices.ContainsFunc(state.Can, func(m string) bool { return m[0] == 'p' }) {
-		t.Errorf("after the longest time: %v, %v; want no more of it", state.Can, err)
-	}
-	for name, sc := range map[string]Schedule{
-		"too long":            {"v2_ttl", 2, minutes(6)},
-		"too many moves":      {"v2_ttl", 2, slices.Repeat([]Move{{Action: Pass, For: 1}}, MaxMoves+1)},
-		"nobody":              {"v2_ttl", 0, nil},
-		"a crowd":             {"v2_ttl", 4, nil},
-		"somebody not there":  {"v2_ttl", 2, []Move{{Action: Step, Buyer: 2}}},
-		"an unknown strategy": {"v9", 2, nil},
-		"another's server":    {"redlock", 2, nil},
-	} {
-		if _, err := Play(sc); !errors.Is(err, ErrSchedule) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+// refusals are schedules that cannot be played, and what their author is told.
+var refusals = []struct {
+	Schedule
+	why string
+}{
+	{Schedule{"v2_ttl", 2, strings.Repeat("p60000.", 5) + "p1", ""}, "lets too much time pass"},
+	{Schedule{"v2_ttl", 2, strings.Repeat("p1.", MaxMoves) + "p1", ""}, "at most 200 moves"},
+	{Schedule{"v2_ttl", 0, "", ""}, "2 or 3 buyers, not 0"},
+	{Schedule{"v2_ttl", 4, "", ""}, "2 or 3 buyers, not 4"},
+	{Schedule{"v2_ttl", 2, "C", ""}, "a buyer that does not exist"},
+	{Schedule{"v99", 2, "", ""}, "unknown strategy"},
+	{Schedule{"redlock", 2, "", ""}, "unknown strategy"}, // its lock is on other servers
+	{Schedule{"none", 2, "", "victory"}, "unknown goal"},
+	{Schedule{"none", 2, "x", ""}, "move 1 is"},
+	{Schedule{"none", 2, "A.A.A", ""}, "move 3, A: A has nothing to send: it is done"},
+	{Schedule{"none", 2, "A2", ""}, "A has one command to send, and no command 2"},
+	{Schedule{"none", 2, "fA", ""}, "A has not arrived yet"},
+	{Schedule{"none", 2, "A.fA.A", ""}, "A is frozen"},
+	{Schedule{"none", 2, "A.fA.fA", ""}, "A is frozen already"},
+	{Schedule{"none", 2, "A.tA", ""}, "A is not frozen"},
+	{Schedule{"none", 2, "A.kA.A", ""}, "A is dead"},
+	{Schedule{"none", 2, "A.kA.tA", ""}, "A is dead"},
+	{Schedule{"none", 2, "A.A.kA", ""}, "A is done"},
 }
 
-func TestMoveThatIsNotPossible(t *testing.T) {
-	for moves, why := range map[string]string{
-		"A.A.A":       "move 3, A: A has nothing to send: it is done",
-		"A2":          "A has one command to send, and no command 2",
-		"fA":          "A has not arrived yet",
-		"A.fA.A":      "A is frozen",
-		"A.fA.fA":     "A is frozen already",
-		"A.tA":        "A is not frozen",
-		"A.kA.A":      "A is dead",
-		"A.kA.tA":     "A is dead",
-		"A.A.kA":      "A is done",
-		"A.B.A.B.p10": "",
-	} {
-		parsed, err := ParseMoves(moves)
-		if err != nil {
-			t.Fatal(err)
+func TestScheduleIsRefused(t *testing.T) {
+	for _, tt := range refusals {
+		if _, err := Play(tt.Schedule); !errors.Is(err, ErrSchedule) || !strings.Contains(err.Error(), tt.why) {
+			t.Errorf("%+v: %v; want %q", tt.Schedule, err, tt.why)
 		}
-		_, err = Play(Schedule{"none", 2, parsed})
-		if why == "" && err == nil {
-			continue
-		}
-		if !errors.Is(err, ErrSchedule) || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: %v; want %q", moves, err, why)
-		}
+	}
+	const longest = "p60000.p60000.p60000.p60000.p60000"
+	if can := played(t, "v2_ttl", 2, longest).Can; strings.Contains(strings.Join(can, ""), "p") {
+		t.Errorf("after the longest time: %v; want no more of it", can)
 	}
 }
 
@@ -148,17 +132,23 @@ func walk(t *testing.T, strategy string, buyers, n int, seed uint64) State {
 	return state
 }
 
-// Every move in State.Can is possible, and the same moves always lead to the same state.
+// Every move in State.Can is possible, and the same moves always lead to the same state, also when
+// several schedules are played at once.
 func TestSameScheduleSameState(t *testing.T) {
 	for i, strategy := range Levels() {
 		for seed := range uint64(backendtest.Times(1, 4)) {
 			state := walk(t, strategy, 2+i%2, 14, seed)
 			want := asJSON(t, state)
+			var all sync.WaitGroup
 			for range 3 {
-				if got := asJSON(t, played(t, strategy, state.Buyers, state.Moves)); got != want {
-					t.Fatalf("%s, %s: it was\n%s\nand is\n%s", strategy, state.Moves, want, got)
-				}
+				all.Go(func() {
+					again, err := Play(Schedule{Strategy: strategy, Buyers: state.Buyers, Moves: state.Moves})
+					if got := asJSON(t, again); err != nil || got != want {
+						t.Errorf("%s, %s: it was\n%s\nand is, %v,\n%s", strategy, state.Moves, want, err, got)
+					}
+				})
 			}
+			all.Wait()
 		}
 	}
 }
@@ -172,22 +162,6 @@ func TestReleasesOfTheSameMomentHaveAnOrder(t *testing.T) {
 			t.Fatalf("A is %s with %d commands left, and not done with one", a.Status, len(a.Next))
 		}
 	}
-}
-
-func TestSchedulesArePlayedSideBySide(t *testing.T) {
-	const moves = "A.A.fA.p3000.B.B.tA.A.B.A.B"
-	want := asJSON(t, played(t, "v9_cohort", 2, moves))
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			parsed, _ := ParseMoves(moves)
-			state, err := Play(Schedule{"v9_cohort", 2, parsed})
-			if got := asJSON(t, state); err != nil || got != want {
-				t.Errorf("got %v, %s", err, got)
-			}
-		})
-	}
-	all.Wait()
 }
 
 // standing describes a state on one line: the outcome, the lease, the buyers and the findings.
@@ -230,7 +204,7 @@ func standing(s State) string {
 func TestWhatMovesLeadTo(t *testing.T) {
 	for _, tt := range []struct{ strategy, moves, want string }{
 		// Two buyers without a lock read the same stock.
-		{"none", "A.B.A.B", "won; A done, bought; B done, bought; B sells unit 2 of 1"},
+		{"none", "A.B.A.B.p10", "won; A done, bought; B done, bought; B sells unit 2 of 1"},
 		{"none", "A.A.B", "over; A done, bought; B done, sold_out"},
 		// A step is one command: Redis receives only the commands that a move has released. A script is one
 		// command.
@@ -334,11 +308,7 @@ func TestOnlyWhoIsNeverServedIsStuck(t *testing.T) {
 		{"v1_setnx", "A.fA.B", nil}, {"v2_ttl", "A.kA.B", nil}, {"nested_v4_lua", "A.A", nil},
 		{"v1_setnx", "A.kA", []string{"B"}},
 	} {
-		moves, err := ParseMoves(tt.moves)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := PlayFor(Schedule{Strategy: tt.strategy, Buyers: 2, Moves: moves}, GoalStuck)
+		s, err := Play(Schedule{Strategy: tt.strategy, Buyers: 2, Moves: tt.moves, Goal: GoalStuck})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -347,9 +317,6 @@ func TestOnlyWhoIsNeverServedIsStuck(t *testing.T) {
 			t.Errorf("%s, %s: %v are never served, stuck: %v, and the last event is %+v; want %v",
 				tt.strategy, tt.moves, s.Unserved, stuck, last, tt.unserved)
 		}
-	}
-	if _, err := PlayFor(Schedule{Strategy: "none", Buyers: 2}, "victory"); !errors.Is(err, ErrSchedule) {
-		t.Errorf("an unknown goal: %v", err)
 	}
 }
 
@@ -394,19 +361,8 @@ func TestSchedulesAreToldInChinese(t *testing.T) {
 			}
 		}
 	}
-	for _, moves := range []string{"x", "C", "A9", "A.A2", "tA", "A.tA", "A.fA.A", "A.fA.fA", "A.kA.A", "fA",
-		strings.Repeat("A.", MaxMoves) + "A", strings.Repeat("p60000.", 5) + "p60000", "A.B.A.B.A", "A.B.A.B.fA"} {
-		_, err := Question{Strategy: "none", Buyers: 2, Moves: moves}.Answer()
-		why, refused := Refusal(err)
-		if !refused || why.String() == "" {
-			t.Errorf("%s: %v", moves, err)
-		}
-		tell(why.String(), why)
-	}
-	for _, q := range []Question{
-		{Strategy: "v99", Buyers: 2}, {Strategy: "none"}, {Strategy: "none", Buyers: 2, Goal: "x"},
-	} {
-		_, err := q.Answer()
+	for _, tt := range refusals {
+		_, err := Play(tt.Schedule)
 		why, _ := Refusal(err)
 		tell(why.String(), why)
 	}

@@ -10,14 +10,16 @@ import (
 
 	"oversell/internal/locks"
 	"oversell/internal/message"
+	"oversell/internal/naming"
 )
 
 // Schedule is the order of events while a few buyers, each in its own process, buy the last units
-// of an item. Nothing else happens.
+// of an item. Nothing else happens. The page sends it in this form.
 type Schedule struct {
-	Strategy string // one of Levels
-	Buyers   int    // 2 or 3; there is one fewer unit than there are buyers
-	Moves    []Move
+	Strategy string `json:"strategy"` // one of Levels, or a short name (see naming.Expand)
+	Buyers   int    `json:"buyers"`   // 2 or 3; there is one fewer unit than there are buyers
+	Moves    string `json:"moves"`    // in the form that ParseMoves reads
+	Goal     Goal   `json:"goal"`     // one of Goals, or ""
 }
 
 // Action is what a Move does.
@@ -33,7 +35,7 @@ const (
 	Lose   Action = 'l' // like Step, but the connection breaks before the reply arrives
 )
 
-// Move is one entry of a Schedule.
+// Move is one of the Moves of a Schedule.
 type Move struct {
 	Action Action
 	Buyer  int           // 0 means A; not used by Pass
@@ -180,38 +182,44 @@ func buyerName(i int) string { return string(rune('A' + i)) }
 // three buyers, the first can buy, unlock late, and harm the other two.
 func Units(buyers int) int { return buyers - 1 }
 
-// check returns the subject of the schedule's strategy, or an error that wraps ErrSchedule if the
-// schedule is out of bounds.
-func (s Schedule) check() (Subject, error) {
-	if s.Buyers < 2 || s.Buyers > 3 {
-		return Subject{}, Refuse("there can be 2 or 3 buyers, not %d", s.Buyers)
+// read returns the subject and the moves of a schedule. The error wraps ErrSchedule if the schedule
+// is out of bounds.
+func (s Schedule) read() (Subject, []Move, error) {
+	moves, err := ParseMoves(s.Moves)
+	if err != nil {
+		return Subject{}, nil, err
 	}
-	if len(s.Moves) > MaxMoves {
-		return Subject{}, Refuse("at most %d moves are allowed", MaxMoves)
+	if s.Goal != "" && !slices.Contains(Goals(), s.Goal) {
+		return Subject{}, nil, Refuse("unknown goal %s", shorten(string(s.Goal)))
+	}
+	c, err := Scheduled(naming.Expand(s.Strategy, Levels()), s.Buyers)
+	if err != nil {
+		return Subject{}, nil, err
 	}
 	var passed time.Duration
-	for i, m := range s.Moves {
-		passed += m.For
-		if m.Action != Pass && (m.Buyer < 0 || m.Buyer >= s.Buyers) {
-			return Subject{}, Refuse("move %d, %v, is for a buyer that does not exist: there are %d",
+	for i, m := range moves {
+		if m.Buyer >= s.Buyers {
+			return Subject{}, nil, Refuse("move %d, %v, is for a buyer that does not exist: there are %d",
 				i+1, m, s.Buyers)
 		}
-		if m.For < 0 || m.For > MaxPass || passed > MaxSchedule {
-			return Subject{}, Refuse("move %d, %v, lets too much time pass: at most %v at once, and %v in all",
+		if passed += m.For; passed > MaxSchedule {
+			return Subject{}, nil, Refuse("move %d, %v, lets too much time pass: at most %v at once, and %v in all",
 				i+1, m, MaxPass, MaxSchedule)
 		}
 	}
-	all := slices.Concat(Subjects(), nested(), []Subject{Yours()})
-	i := slices.IndexFunc(all, func(c Subject) bool { return c.Name == s.Strategy })
-	if i >= 0 && slices.Contains(Levels(), s.Strategy) {
-		return all[i], nil
-	}
-	return Subject{}, Refuse("unknown strategy %s (allowed: %s)", shorten(s.Strategy),
-		strings.Join(Levels(), ", "))
+	return c, moves, nil
 }
 
 // Scheduled returns the subject of a strategy. The error wraps ErrSchedule if it cannot be
 // scheduled with that many buyers.
 func Scheduled(strategy string, buyers int) (Subject, error) {
-	return Schedule{Strategy: strategy, Buyers: buyers}.check()
+	if buyers < 2 || buyers > 3 {
+		return Subject{}, Refuse("there can be 2 or 3 buyers, not %d", buyers)
+	}
+	all := slices.Concat(Subjects(), nested(), []Subject{Yours()})
+	i := slices.IndexFunc(all, func(c Subject) bool { return c.Name == strategy })
+	if i >= 0 && slices.Contains(Levels(), strategy) {
+		return all[i], nil
+	}
+	return Subject{}, Refuse("unknown strategy %s (allowed: %s)", shorten(strategy), strings.Join(Levels(), ", "))
 }

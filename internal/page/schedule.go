@@ -127,7 +127,7 @@ func (s *schedules) levels(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
-	var asked lab.Question
+	var asked lab.Schedule
 	if !problem.ReadBody(w, http.MaxBytesReader(w, r.Body, maxSchedule), &asked) {
 		return
 	}
@@ -141,7 +141,7 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.playing.Release(1)
-	state, err := asked.Answer()
+	state, err := lab.Play(asked)
 	if err != nil {
 		s.failed(w, r, err)
 		return

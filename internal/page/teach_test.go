@@ -51,7 +51,7 @@ func TestTheAnswersReachTheirGoals(t *testing.T) {
 		}
 		found, _ := record.Find(strategy, 2)
 		for _, moves := range []string{answer, found.Breaks[goal]} {
-			state, err := lab.Question{Strategy: strategy, Buyers: 2, Moves: moves, Goal: goal}.Answer()
+			state, err := lab.Play(lab.Schedule{Strategy: strategy, Buyers: 2, Moves: moves, Goal: goal})
 			if err != nil || !slices.Contains(state.Reached, goal) {
 				t.Errorf("%s/%s reaches %v, %v; want %s", strategy, moves, state.Reached, err, goal)
 			}

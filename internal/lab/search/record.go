@@ -109,10 +109,6 @@ var errNotReplayed = errors.New("the scheduler does not reach it")
 // Replay plays a schedule as the page does, with all buyers on one server, and returns an error
 // unless it reaches the goal. The strategy must be one of lab.Levels.
 func Replay(strategy string, buyers int, goal lab.Goal, text string) error {
-	moves, err := lab.ParseMoves(text)
-	if err != nil {
-		return err
-	}
 	subject, err := lab.Scheduled(strategy, buyers)
 	if err != nil {
 		return err
@@ -120,7 +116,7 @@ func Replay(strategy string, buyers int, goal lab.Goal, text string) error {
 	if why := goal.NotApplicable(subject); why != "" {
 		return fmt.Errorf("%w: %s is not applicable to %s: %s", errNotReplayed, goal, strategy, why)
 	}
-	state, err := lab.PlayFor(lab.Schedule{Strategy: strategy, Buyers: buyers, Moves: moves}, goal)
+	state, err := lab.Play(lab.Schedule{Strategy: strategy, Buyers: buyers, Moves: text, Goal: goal})
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func members(kind string, words int) int {
 // compare returns the differences between the scheduler's state and s.
 func compare(t *testing.T, name string, moves []lab.Move, s *state) string {
 	t.Helper()
-	played, err := lab.Play(lab.Schedule{Strategy: name, Buyers: len(s.buyers), Moves: moves})
+	played, err := lab.Play(lab.Schedule{Strategy: name, Buyers: len(s.buyers), Moves: lab.MovesText(moves)})
 	if err != nil {
 		t.Fatalf("%s: %v", lab.MovesText(moves), err)
 	}

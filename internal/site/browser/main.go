@@ -44,7 +44,7 @@ func main() {
 
 // question asks for a schedule, or for a cell if Anomaly is set.
 type question struct {
-	lab.Question
+	lab.Schedule
 	Anomaly string `json:"anomaly"`
 	End     bool   `json:"end"` // end the program; there is no reply
 }
@@ -54,7 +54,7 @@ func (q question) answer() (status int, reply string) {
 	var found any
 	var err error
 	if q.Anomaly == "" {
-		found, err = q.Question.Answer()
+		found, err = lab.Play(q.Schedule)
 	} else {
 		found, err = cell(q.Anomaly, q.Strategy)
 	}

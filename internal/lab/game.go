@@ -15,7 +15,7 @@ import (
 
 // Play plays a schedule from its start, in virtual time and on its own Redis, and returns the
 // resulting State. The same schedule always leads to the same State. So to undo a move, play the
-// schedule without it. The error wraps ErrSchedule if the schedule is out of bounds or contains an
+// schedule without it. The error is a Refusal if the schedule is out of bounds or contains an
 // impossible move.
 //
 // Each buyer is a process that buys one unit with the guard and the stock of the shop. If the goal

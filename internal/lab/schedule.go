@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"errors"
 	"regexp"
 	"slices"
 	"strconv"
@@ -57,27 +56,15 @@ const (
 	MaxSchedule = 5 * time.Minute // limit for all moves together
 )
 
-// ErrSchedule is wrapped by every error about a schedule that cannot be played. The text of such an
-// error is meant for the author of the schedule.
-var ErrSchedule = errors.New("no schedule")
-
-// refusal is an error that wraps ErrSchedule.
-type refusal struct{ why message.Message }
-
-func (r refusal) Error() string { return ErrSchedule.Error() + ": " + r.why.String() }
-
-func (refusal) Unwrap() error { return ErrSchedule }
-
-// Refuse returns an error that wraps ErrSchedule, and says why.
-func Refuse(format string, args ...any) error { return refusal{message.Newf(format, args...)} }
-
-// Refusal reports whether Refuse made an error, and returns what it says to the author of the
-// schedule.
-func Refusal(err error) (why message.Message, refused bool) {
-	var r refusal
-	refused = errors.As(err, &r)
-	return r.why, refused
+// Refusal is the error about a schedule that cannot be played.
+type Refusal struct {
+	Why message.Message // meant for the author of the schedule
 }
+
+func (r Refusal) Error() string { return "no schedule: " + r.Why.String() }
+
+// Refuse returns a Refusal.
+func Refuse(format string, args ...any) error { return Refusal{message.Newf(format, args...)} }
 
 const unknownMove = "move %d is %s (allowed, with dots between them: A, B, C for a buyer's next command, " +
 	"A2 for the second one it is about to send, lA or lA2 for the same with the reply lost, " +
@@ -94,7 +81,7 @@ func Levels() []string {
 	return append(names, "yours")
 }
 
-// ParseMoves parses moves in the form that MovesText writes. The error wraps ErrSchedule.
+// ParseMoves parses moves in the form that MovesText writes. The error is a Refusal.
 func ParseMoves(text string) ([]Move, error) {
 	if text == "" {
 		return nil, nil
@@ -182,8 +169,7 @@ func buyerName(i int) string { return string(rune('A' + i)) }
 // three buyers, the first can buy, unlock late, and harm the other two.
 func Units(buyers int) int { return buyers - 1 }
 
-// read returns the subject and the moves of a schedule. The error wraps ErrSchedule if the schedule
-// is out of bounds.
+// read returns the subject and the moves of a schedule, or a Refusal if it is out of bounds.
 func (s Schedule) read() (Subject, []Move, error) {
 	moves, err := ParseMoves(s.Moves)
 	if err != nil {
@@ -210,8 +196,8 @@ func (s Schedule) read() (Subject, []Move, error) {
 	return c, moves, nil
 }
 
-// Scheduled returns the subject of a strategy. The error wraps ErrSchedule if it cannot be
-// scheduled with that many buyers.
+// Scheduled returns the subject of a strategy, or a Refusal if it cannot be scheduled with that many
+// buyers.
 func Scheduled(strategy string, buyers int) (Subject, error) {
 	if buyers < 2 || buyers > 3 {
 		return Subject{}, Refuse("there can be 2 or 3 buyers, not %d", buyers)

@@ -247,10 +247,10 @@ func (s *schedules) known(q question) (searched, bool) {
 
 // failed replies to a request that failed with err.
 func (s *schedules) failed(w http.ResponseWriter, r *http.Request, err error) {
-	detail, refused := lab.Refusal(err)
+	refusal, refused := errors.AsType[lab.Refusal](err)
 	switch {
 	case refused:
-		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, detail)
+		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, refusal.Why)
 	case errors.Is(err, runs.ErrBusy):
 		problem.Reply(w, http.StatusConflict, "busy", message.Of(err))
 	case errors.Is(err, runs.ErrClosed):

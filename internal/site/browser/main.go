@@ -59,10 +59,10 @@ func (q question) answer() (status int, reply string) {
 		found, err = cell(q.Anomaly, q.Strategy)
 	}
 	text, why := json.Marshal(found)
-	detail, known := lab.Refusal(err)
+	refusal, known := errors.AsType[lab.Refusal](err)
 	switch {
 	case known:
-		return refused(statusInvalid, "invalid", detail)
+		return refused(statusInvalid, "invalid", refusal.Why)
 	case errors.Is(err, errElsewhere):
 		return refused(statusNotFound, "not_in_browser", message.Of(err))
 	case err != nil || why != nil:

@@ -360,23 +360,3 @@ func wholeOfLocks(t *testing.T) lab.Report {
 	}
 	return r
 }
-
-// Each stage, when it is graded like a reader's lock, keeps its own promises and those of the stages before.
-func TestStagesKeepWhatIsTheirs(t *testing.T) {
-	r := wholeOfLocks(t)
-	stage := regexp.MustCompile(`^v\d_`)
-	var stages []string
-	for _, c := range lab.Subjects() {
-		if !stage.MatchString(c.Name) {
-			continue
-		}
-		stages = append(stages, c.Name)
-		for _, s := range lab.GradeOf(r, c.Name).Stages {
-			for _, cell := range s.Cells {
-				if cell.Outcome != lab.Holds && slices.Contains(stages, s.Stage) {
-					t.Errorf("%s breaks %s, which %s keeps: %s", c.Name, cell.Anomaly, s.Stage, cell.Note)
-				}
-			}
-		}
-	}
-}

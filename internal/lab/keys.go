@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"oversell/internal/fault"
-	"oversell/internal/message"
 )
 
 // Key is a key in Redis.
@@ -228,7 +227,7 @@ func (w *World) alone(do func()) {
 	select {
 	case w.turn <- struct{}{}:
 	case <-w.ctx.Done():
-		panic(stuck{message.Text("interrupted")})
+		panic(interrupted)
 	}
 	defer func() { <-w.turn }()
 	do()

@@ -247,13 +247,10 @@ func (o Outcome) Because(format string, args ...any) Verdict {
 	return Verdict{o, message.Newf(format, args...)}
 }
 
-// stuck is the value of the panic that ends a scenario if something that the scenario needs did not
-// happen. play recovers from the panic, and the outcome of the cell is Unknown.
-type stuck struct{ why message.Message }
-
-// Need ends the scenario with the outcome Unknown unless ok.
+// Need ends the scenario with the outcome Unknown unless ok. It panics with the Verdict, from which
+// World.Go recovers.
 func Need(ok bool, format string, args ...any) {
 	if !ok {
-		panic(stuck{message.Newf(format, args...)})
+		panic(Unknown.Because(format, args...))
 	}
 }

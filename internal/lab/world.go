@@ -149,9 +149,11 @@ func (w *World) play(run func(*World) Verdict, limit time.Duration) Verdict {
 	case <-time.After(limit):
 		return Unknown.Because("it was not over after %v", limit)
 	case <-w.ctx.Done():
-		return Unknown.Because("interrupted")
+		return interrupted
 	}
 }
+
+var interrupted = Unknown.Because("interrupted")
 
 // Go runs f in a goroutine of the scenario. The channel is closed when f returns.
 func (w *World) Go(f func()) <-chan struct{} {
@@ -178,8 +180,8 @@ func (w *World) fail(v Verdict) {
 }
 
 func failed(r any) Verdict {
-	if s, ok := r.(stuck); ok {
-		return Verdict{Unknown, s.why}
+	if v, ok := r.(Verdict); ok {
+		return v
 	}
 	return Unknown.Because("panic: %v\n%s", r, debug.Stack())
 }
@@ -190,7 +192,7 @@ func (w *World) Sleep(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-w.ctx.Done():
-		panic(stuck{message.Text("interrupted")})
+		panic(interrupted)
 	}
 }
 
@@ -216,7 +218,7 @@ func (w *World) Await(ch <-chan struct{}, limit time.Duration) bool {
 	case <-time.After(limit):
 		return false
 	case <-w.ctx.Done():
-		panic(stuck{message.Text("interrupted")})
+		panic(interrupted)
 	}
 }
 

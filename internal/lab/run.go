@@ -81,8 +81,8 @@ type run struct {
 	cfg      Config
 	progress func(Cell)
 	cells    []Cell
-	sites    map[string]site // sites of the subjects that run in real time, by name
-	mu       sync.Mutex      // held during a call to progress
+	sites    map[string]*server // servers of the subjects that run in real time, by name
+	mu       sync.Mutex         // held during a call to progress
 }
 
 func (r *run) virtual(c Subject) bool {
@@ -184,7 +184,7 @@ func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 			on := r.sites[subject.Name]
 			ttl := on.ttl << n
 			watch := fleet.WatchStalls(ttl/tolerance, nil)
-			c, late := r.cell(ctx, on.server, i, ttl, ttl*realLimit)
+			c, late := r.cell(ctx, on, i, ttl, ttl*realLimit)
 			if stalled := watch.Stop(); (stalled > 0 || late) && c.Outcome != NA {
 				c.conclude(Unknown.Because(tooBusy, c.Message))
 			}
@@ -272,7 +272,9 @@ func (r *run) manifest(start time.Time) Manifest {
 	m.Servers = slices.Clone(r.cfg.Servers)
 	for _, c := range r.cfg.Subjects {
 		m.Strategies = append(m.Strategies, c.Name)
-		if on := r.sites[c.Name]; on.apart && (m.Virtual || on.ttl != m.TTL) {
+		on := r.sites[c.Name]
+		apart := on != nil && (on.service != nil || r.cfg.Redis == Embedded) // others may run in virtual time
+		if apart && (m.Virtual || on.ttl != m.TTL) {
 			m.Servers = append(m.Servers, fmt.Sprintf("%s in real time, with leases of %v", c.Name, on.ttl))
 		}
 	}

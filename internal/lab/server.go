@@ -30,6 +30,7 @@ type server struct {
 	back    func(time.Duration) // sets the clock back and stops it
 	nodes   []*server           // the nodes of redlock; nil: the lock is elsewhere
 	service *Service            // keeps the lock instead of Redis; nil: the lock is in Redis
+	ttl     time.Duration       // in real time: the lease that the servers grant
 }
 
 // inMemory returns a Redis in this process. It works in virtual time, because it uses the clock of
@@ -224,13 +225,6 @@ func (w *World) PersistLock() {
 	}
 }
 
-// site is where a subject runs in real time.
-type site struct {
-	server *server
-	ttl    time.Duration
-	apart  bool // other subjects may run in virtual time, or with another lease
-}
-
 var errNoServers = errors.New("the servers of its lock are not given")
 
 // open connects to the servers of the subjects that run in real time, and stores them in r.sites.
@@ -247,23 +241,23 @@ func (r *run) open(ctx context.Context) (stops []func(), err error) {
 		conn.Close()
 	}
 	stops = append(stops, redis.close)
-	r.sites = make(map[string]site)
+	r.sites = make(map[string]*server)
 	for _, c := range r.cfg.Subjects {
 		if r.virtual(c) {
 			continue
 		}
 		on := *redis // connect adds the other servers of its lock
+		on.ttl = r.ttl(c)
 		if err := r.connect(ctx, c, &on); err != nil {
 			return stops, fmt.Errorf("%s: %w", c.Name, err)
 		}
-		ttl := r.ttl(c)
 		if on.service != nil {
 			stops = append(stops, on.service.Close)
-			if ttl, err = on.service.Granted(ctx, ttl); err != nil {
+			if on.ttl, err = on.service.Granted(ctx, on.ttl); err != nil {
 				return stops, err
 			}
 		}
-		r.sites[c.Name] = site{&on, ttl, on.service != nil || r.cfg.Redis == Embedded}
+		r.sites[c.Name] = &on
 	}
 	return stops, nil
 }

@@ -51,7 +51,7 @@ func tables() []lab.Table { return []lab.Table{anomalies.Locks(), sales.Holds(),
 // program is the command with its tables and its outputs.
 type program struct {
 	tables         []lab.Table
-	recordings     recordings // what to record for a site
+	firstOnly      bool // a site shows only the first preset of the bench, to save time in a test
 	stdout, stderr io.Writer
 }
 

@@ -50,21 +50,6 @@ const (
 	lateStage   = "h2_status"
 )
 
-// recordings selects what is recorded for a site.
-type recordings struct {
-	anomalies []string // of the matrix of locks; nil: all
-	presets   []string // of the bench's runs; nil: all
-}
-
-// of returns the presets to run and record. The first one is run last, so that the page shows it
-// first.
-func (r recordings) of(all []benches.Preset) []benches.Preset {
-	left := func(p benches.Preset) bool { return r.presets != nil && !slices.Contains(r.presets, p.Name) }
-	chosen := slices.DeleteFunc(slices.Clone(all), left)
-	slices.Reverse(chosen)
-	return chosen
-}
-
 func (p program) site(ctx context.Context, dir string) error {
 	if err := site.Check(dir); err != nil {
 		return err
@@ -80,10 +65,14 @@ func (p program) site(ctx context.Context, dir string) error {
 		Logger:  slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	defer manager.Close()
-	presets := p.recordings.of(manager.Options().Presets)
-	for i, preset := range presets {
+	presets := manager.Options().Presets
+	if p.firstOnly {
+		presets = presets[:1]
+	}
+	// The first one is run last, so that the page shows it first.
+	for i, preset := range slices.Backward(presets) {
 		strategies, condition := strings.Join(preset.Strategies, ", "), preset.Conditions[0]
-		p.tell(fmt.Sprintf("recording run %d of %d: %s, %s", i+1, len(presets), strategies, condition))
+		p.tell(fmt.Sprintf("recording run %d of %d: %s, %s", len(presets)-i, len(presets), strategies, condition))
 		if err := recordRun(ctx, manager, preset.Settings); err != nil {
 			return err
 		}
@@ -160,9 +149,7 @@ func (p program) recordCells(ctx context.Context) (report lab.Report, err error)
 	}
 	var run []string
 	for _, s := range p.tables[0].Scenarios {
-		if p.recordings.anomalies == nil || slices.Contains(p.recordings.anomalies, s.Name) {
-			run = append(run, s.Name)
-		}
+		run = append(run, s.Name)
 	}
 	args := []string{
 		"-json", "-", "-redis", lab.Embedded, "-db", lab.Embedded,

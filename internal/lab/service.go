@@ -3,10 +3,12 @@ package lab
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"oversell/internal/fault"
 	"oversell/internal/guard"
+	"oversell/internal/locks/lease"
 	"oversell/internal/message"
 )
 
@@ -35,7 +37,7 @@ type ConnectService func(ctx context.Context) (*Service, error)
 // Member is a process's session at a service. It is nil if the lock is not at a service.
 type Member struct {
 	relays []*fault.Relay
-	Lock   func(key string) guard.Lock // it must be a serviceLock
+	Lock   func(key string) guard.Lock // it must be a *lease.Mutex
 	Close  func() error                // ends the session
 }
 
@@ -95,55 +97,43 @@ func (p *Process) join() {
 }
 
 func newServiceLock(p *Process, key string) guard.Lock {
-	return recordedLock{p.member.Lock(key).(serviceLock), p, key}
-}
-
-// serviceLock is the interface of a service's lock.
-type serviceLock interface {
-	guard.Lock
-	guard.Waiter
-	contextual
-	Token() int64
+	return recordedLock{p.member.Lock(key).(*lease.Mutex), p, key}
 }
 
 // recordedLock adds calls to the lock to the trace. The trace of a lock in Redis contains commands,
 // but the protocol of a service is not parsed.
 type recordedLock struct {
-	serviceLock
+	*lease.Mutex
 	p   *Process
 	key string
 }
 
 func (l recordedLock) TryLock(ctx context.Context) (ok bool, err error) {
-	defer l.record("TryLock")(func() string { return outcomeOf(fmt.Sprint(ok), err) })
-	return l.serviceLock.TryLock(ctx)
+	l.record("TryLock", func() (string, error) {
+		ok, err = l.Mutex.TryLock(ctx)
+		return strconv.FormatBool(ok), err
+	})
+	return ok, err
 }
 
-func (l recordedLock) Lock(ctx context.Context) (err error) {
-	defer l.record("Lock")(func() string { return outcomeOf("ok", err) })
-	return l.serviceLock.Lock(ctx)
+func (l recordedLock) Lock(ctx context.Context) error {
+	return l.record("Lock", func() (string, error) { return "ok", l.Mutex.Lock(ctx) })
 }
 
-func (l recordedLock) Unlock(ctx context.Context) (err error) {
-	defer l.record("Unlock")(func() string { return outcomeOf("ok", err) })
-	return l.serviceLock.Unlock(ctx)
+func (l recordedLock) Unlock(ctx context.Context) error {
+	return l.record("Unlock", func() (string, error) { return "ok", l.Mutex.Unlock(ctx) })
 }
 
-// record adds a call to the trace. The returned function must be called when the call is over, with
-// a function that returns the outcome of the call.
-func (l recordedLock) record(call string) func(outcome func() string) {
+// record makes a call, and adds it to the trace with its result or its error.
+func (l recordedLock) record(name string, call func() (result string, err error)) error {
 	w := l.p.w
-	e := w.trace.begin(l.p.Name, w.where()+": "+call+" "+w.names.value(l.key))
-	return func(outcome func() string) {
-		w.trace.change(e, func(e *Event) { e.Reply, e.Until = outcome(), w.trace.ms() })
-	}
-}
-
-func outcomeOf(good string, err error) string {
+	e := w.trace.begin(l.p.Name, w.where()+": "+name+" "+w.names.value(l.key))
+	result, err := call()
 	if err != nil {
-		return Brief(err).String()
+		result = Brief(err).String()
 	}
-	return good
+	w.trace.change(e, func(e *Event) { e.Reply, e.Until = result, w.trace.ms() })
+	return err
 }
 
 func (w *World) where() string {

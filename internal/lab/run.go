@@ -118,13 +118,8 @@ func (r *run) all(ctx context.Context) error {
 			real = append(real, i)
 		}
 	}
-	if len(virtual) > 0 {
-		if err := r.runVirtual(ctx, virtual); err != nil {
-			return err
-		}
-	}
-	if len(real) == 0 && r.cfg.Redis == Embedded {
-		return nil
+	if err := r.runVirtual(ctx, virtual); err != nil {
+		return err
 	}
 	return r.runReal(ctx, real)
 }

@@ -138,25 +138,19 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 		w.trace.change(e, func(e *Event) { e.Reply, e.Until = text, w.trace.ms() })
 		return fault.Value("+\r\n"), err
 	})
-	switch {
-	case refused != nil:
+	if refused != nil {
 		return refused
-	case err != nil:
-		w.lost(e, err)
-		return fmt.Errorf("%w: %w", fault.ErrBroken, err)
 	}
-	if err := p.passage(p.life); err != nil {
-		w.lost(e, err)
-		return fmt.Errorf("%w: %w", fault.ErrBroken, err)
+	if err == nil {
+		err = p.passage(p.life)
 	}
-	return nil
-}
-
-// lost records in the trace that a statement, or its reply, did not arrive.
-func (w *World) lost(e *Event, err error) {
-	if !errors.Is(err, context.Canceled) {
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, context.Canceled) { // the statement, or its reply, did not arrive
 		w.trace.change(e, func(e *Event) { e.Reply, e.Until = "("+err.Error()+")", 0 })
 	}
+	return fmt.Errorf("%w: %w", fault.ErrBroken, err)
 }
 
 func (n *names) statement(actor string, s fault.Statement, prefix string) string {

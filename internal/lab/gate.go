@@ -32,7 +32,6 @@ type Request struct {
 // gatedConn is a connection whose commands wait until they are let through.
 type gatedConn struct {
 	s     *Shopper
-	l     *link
 	index int
 	busy  bool          // a command on it has no reply yet
 	held  bool          // its setup waits until the process thaws
@@ -40,10 +39,10 @@ type gatedConn struct {
 }
 
 // connection adds a connection. The function over removes it.
-func (s *Shopper) connection(l *link) (c *gatedConn, over func()) {
+func (s *Shopper) connection() (c *gatedConn, over func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c = &gatedConn{s: s, l: l, index: s.dials}
+	c = &gatedConn{s: s, index: s.dials}
 	s.dials++
 	s.conns = append(s.conns, c)
 	return c, func() {

@@ -132,7 +132,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	handle, over := l.handle, func() {}
 	if p.gate != nil {
 		var c *gatedConn
-		c, over = p.gate.connection(l)
+		c, over = p.gate.connection()
 		handle = c.handle
 	}
 	p.w.all.Go(func() {

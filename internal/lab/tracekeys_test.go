@@ -9,31 +9,14 @@ import (
 	"oversell/internal/lab/anomalies"
 )
 
-// named returns the anomalies with these names.
-func named(t *testing.T, names ...string) []lab.Scenario {
-	t.Helper()
-	scenarios, err := lab.FindScenarios(anomalies.All(), names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return scenarios
-}
-
-// subject returns one of the subjects.
-func subject(t *testing.T, name string) lab.Subject {
-	t.Helper()
-	c, err := lab.FindSubjects(lab.Subjects(), []string{name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c[0]
-}
-
 // cellOf runs one cell in virtual time.
 func cellOf(t *testing.T, anomaly, strategy string) lab.Cell {
 	t.Helper()
-	scenarios := named(t, anomaly)
-	r, err := lab.Run(t.Context(), lab.Config{Subjects: []lab.Subject{subject(t, strategy)}, Scenarios: scenarios,
+	picked, err := lab.Pick([]lab.Table{anomalies.Locks()}, []string{anomaly}, []string{strategy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := lab.Run(t.Context(), lab.Config{Subjects: picked[0].Subjects, Scenarios: picked[0].Scenarios,
 		Redis: lab.Embedded}, nil)
 	if err != nil {
 		t.Fatal(err)

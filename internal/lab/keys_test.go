@@ -2,10 +2,8 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -198,43 +196,22 @@ func TestLooksAtTheSameTTL(t *testing.T) {
 	})
 }
 
-// breaking returns a client of the world's Redis whose connections break at the n-th command.
-func breaking(w *World, n int) *redis.Client {
-	return redis.NewClient(w.server.options(func(ctx context.Context) (net.Conn, error) {
-		server, err := w.server.dial(ctx)
-		if err != nil {
-			return nil, err
-		}
-		mine, theirs := net.Pipe()
-		left := n
-		w.all.Go(func() {
-			fault.RelayRedis(w.ctx, theirs, server,
-				func(_ context.Context, cmd fault.Command, send func() (fault.Value, error)) (fault.Value, error) {
-					if !cmd.SetUp() {
-						left--
-					}
-					if left == 0 {
-						return nil, errors.New("broken")
-					}
-					return send()
-				})
-		})
-		return mine, nil
-	}))
-}
-
 // If reading the keys fails at any point, the trace contains nothing about the keys and the lock, and
 // the outcome of the cell is Unknown.
 func TestLookThatFails(t *testing.T) {
 	for n := 1; n <= 3; n++ { // TYPE, PTTL, GET
 		inWorld(t, func(t *testing.T, w *World) {
 			rdb := w.Start("A").rdb
+			other := newWorld(w.ctx, w.server, w.Subject, w.TTL)
+			defer other.close()
+			looker := other.Start("looker")
+			sent := 0 // on the connection, which breaks at the n-th command
+			looker.Inject(func(fault.Command) bool { sent = sent%n + 1; return sent == n }, 2, "", Drop)
 			v := w.play(func(w *World) Verdict {
 				_ = rdb.Set(w.ctx, w.lockKey, "held", 0).Err()
 				side := w.spaces[0].side
-				w.spaces[0].side = breaking(w, n)
+				w.spaces[0].side = looker.rdb
 				_ = rdb.Get(w.ctx, w.lockKey).Err()
-				_ = w.spaces[0].side.Close()
 				w.spaces[0].side = side
 				_ = rdb.Get(w.ctx, w.lockKey).Err()
 				return Holds.Because("it is over")

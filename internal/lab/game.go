@@ -37,12 +37,13 @@ func Play(sc Schedule) (State, error) {
 		return State{}, err
 	}
 	if len(waiting) > 0 {
-		state.Reached, state.Unserved = append(state.Reached, GoalStuck), waiting
+		state.Unserved = waiting
 		said := message.Newf("%s would wait forever", list(waiting))
 		if state.Lock.Redis != "" && state.Lock.Redis != "free" && state.Lock.TTL == nil {
 			said = message.Text("nobody can take this lock any more: it never expires")
 		}
 		state.Findings = append(state.Findings, Finding{state.Now, Unserved, waiting[0], said.String(), said})
+		state.Reached = reached(state.Findings)
 		state.Trace = append(state.Trace, newEvent(state.Now, waiting[0], Break, said))
 	}
 	return state, nil
@@ -406,10 +407,10 @@ func Game() []Level {
 	}
 }
 
-// shownBy maps a goal to the kind of finding that shows that it was reached. GoalStuck has no such
-// finding: Play continues after the schedule to see which buyers are never served.
+// shownBy maps a goal to the kind of finding that shows that it was reached.
 var shownBy = map[Goal]FindingKind{
 	GoalOversell: Oversold, GoalOverlap: Overlap, GoalForeignDelete: ForeignDelete, GoalSelfWait: SelfWait,
+	GoalStuck: Unserved,
 }
 
 // Patience is the time that all buyers are given after a schedule. A buyer that still waits at the
@@ -419,8 +420,7 @@ const Patience = 10 * ScheduleTTL
 func reached(findings []Finding) []Goal {
 	goals := []Goal{}
 	for _, g := range Goals() {
-		kind, ok := shownBy[g]
-		if ok && slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == kind }) {
+		if slices.ContainsFunc(findings, func(f Finding) bool { return f.Kind == shownBy[g] }) {
 			goals = append(goals, g)
 		}
 	}

@@ -25,7 +25,7 @@ type State struct {
 	Lock     Holding   `json:"lock"`
 	Players  []Player  `json:"players"`
 	Findings []Finding `json:"findings"`
-	Reached  []Goal    `json:"reached"`            // by the findings, and GoalStuck if it is the schedule's goal
+	Reached  []Goal    `json:"reached"`            // according to the findings
 	Unserved []string  `json:"unserved,omitempty"` // the buyers that wait forever, if GoalStuck is reached
 	Keys     []Key     `json:"keys"`
 	Can      []string  `json:"can"` // the possible moves; time may also pass in other steps

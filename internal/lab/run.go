@@ -35,9 +35,10 @@ type Config struct {
 
 	// The servers of some subjects' locks. If Nodes is empty and Redis is Embedded, redlock has
 	// nodes in memory, in virtual time.
-	Nodes    []string                        // URLs of redlock's nodes
-	Services map[catalog.Need]ConnectService // for locks outside Redis: see anomalies.Services
-	Servers  []string                        // their names in the report
+	Nodes []string // URLs of redlock's nodes
+	// Services connect to the servers of locks outside Redis, without faults: see anomalies.Services.
+	Services map[catalog.Need]func(context.Context) (*Service, error)
+	Servers  []string // their names in the report
 
 	TTL time.Duration // lease of a lock; 0 means 3s in virtual time, 1s in real time, and 2s on etcd and ZooKeeper
 

@@ -31,9 +31,6 @@ type Service struct {
 	Close func() // ends the lab's own connection
 }
 
-// ConnectService connects to a service, without faults.
-type ConnectService func(ctx context.Context) (*Service, error)
-
 // Member is a process's session at a service. It is nil if the lock is not at a service.
 type Member struct {
 	relays []*fault.Relay

@@ -23,8 +23,8 @@ import (
 // Services returns the value of lab.Config.Services for etcd at its endpoints and ZooKeeper at its
 // servers (host:port). Either list may be empty. Services is not built for a browser, because the
 // clients of etcd and ZooKeeper are not linked in there.
-func Services(etcd, zooKeeper []string) map[catalog.Need]lab.ConnectService {
-	at := make(map[catalog.Need]lab.ConnectService)
+func Services(etcd, zooKeeper []string) map[catalog.Need]func(context.Context) (*lab.Service, error) {
+	at := make(map[catalog.Need]func(context.Context) (*lab.Service, error))
 	if len(etcd) > 0 {
 		at[catalog.NeedsEtcd] = func(ctx context.Context) (*lab.Service, error) { return inEtcd(ctx, etcd) }
 	}

@@ -40,16 +40,11 @@ type database struct {
 	pools  []*gorm.DB
 }
 
-var errNoDatabase = errors.New("the subject has no database")
-
 // dial connects to the database; the first call starts it. The connections are closed when the cell
 // ends.
 func (d *database) dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.open == nil {
-		return nil, errNoDatabase
-	}
 	if d.server == nil {
 		server, err := d.open(ctx, d.spec)
 		if err != nil {

@@ -1,8 +1,6 @@
 package lab
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,7 +15,6 @@ func TestNames(t *testing.T) {
 	n.call("oversell:{x}:lock", "lock")
 	const source, bare = "-- Does\n-- this. And that.\n-- KEYS[1]: a key.\nreturn 1",
 		`if redis.call("get",KEYS[1]) then return redis.pcall('DEL',KEYS[1]) end`
-	sum := sha1.Sum([]byte(source))
 	ticket := strings.Repeat("e", 32)
 	token, other := strings.Repeat("f", 32), "a\x00b"
 	later := fmt.Sprint(start.Add(3 * time.Second).UnixMilli())
@@ -26,7 +23,7 @@ func TestNames(t *testing.T) {
 		{"B", "get|oversell:{x}:lock", "GET lock"},
 		{"B", "set|oversell:{x}:lock|" + other, "SET lock token-B1"},
 		{"B", "eval|" + source + "|1|oversell:{x}:lock|" + token, "EVAL «Does this» lock token-A1"},
-		{"B", "evalsha|" + hex.EncodeToString(sum[:]) + "|1|oversell:{x}:lock|A/1", "EVALSHA «Does this» lock A/1"},
+		{"B", "evalsha|" + ScriptHash(source) + "|1|oversell:{x}:lock|A/1", "EVALSHA «Does this» lock A/1"},
 		{"B", "eval|" + bare + "|0", "EVAL «GET, DEL»"},
 		{"B", "evalsha|0123456789abcdef|0", "EVALSHA 01234567"},
 		{"C", "blpop|oversell:{x}:lock:wake:" + ticket + "|1", "BLPOP lock:wake:token-C1 1"},

@@ -26,62 +26,14 @@ import (
 // The lab detects when a stage loses the property that it adds: outcomes differ from the record,
 // and the exit code is 1. On record, none of these anomalies breaks the unchanged stage.
 func TestMutantsAreNoticed(t *testing.T) {
-	for _, m := range mutants() {
-		t.Run(m.what, func(t *testing.T) {
-			name, anomalies := m.subject.Name, strings.Join(m.turns, ",")
-			if r := try(t, tables(), exitExpected, "-strategy", name, "-run", anomalies); len(r.Unexpected()) > 0 {
-				t.Fatalf("broken already: %v", r.Unexpected())
-			}
-			r := try(t, withLock(m.subject), exitUnexpected, "-strategy", name, "-run", anomalies)
-			var turned []string
-			for _, c := range r.Unexpected() {
-				turned = append(turned, c.Anomaly)
-				t.Logf("%s: %s, was %s: %s", c.Anomaly, c.Outcome, c.Expected, c.Note)
-			}
-			if !slices.Equal(turned, m.turns) {
-				t.Errorf("turned %v, want %v", turned, m.turns)
-			}
-		})
-	}
-}
-
-// mutant is a subject with one thing changed.
-type mutant struct {
-	what    string
-	subject lab.Subject
-	turns   []string // the anomalies whose outcome must change
-}
-
-// subjectOf returns the subject of a strategy, with another lock instead of its own.
-func subjectOf(name string, lock func(p *lab.Process, key string) guard.Lock) lab.Subject {
-	c, err := lab.FindSubjects(lab.Subjects(), []string{name})
-	if err != nil {
-		panic(err)
-	}
-	was := c[0].Lock
-	c[0].Lock = nil
-	if lock != nil {
-		c[0].Lock = func(p *lab.Process) *guard.Distributed {
-			d := was(p)
-			d.New = func(key string) guard.Lock { return lock(p, key) }
-			return d
-		}
-	}
-	return c[0]
-}
-
-// unguarded returns the subject of a strategy without its guard. In the lab's shop, it still
-// belongs to the family of that strategy.
-func unguarded(name string) lab.Subject {
-	c := subjectOf(name, nil)
-	c.Optimistic, c.Guard = false, func(*lab.Process) guard.Guard { return guard.None{} }
-	return c
-}
-
-// mutants returns the mutants that the lab must detect.
-func mutants() []mutant {
-	return []mutant{
-		{"watch without its look at the write", unguarded("watch"), []string{
+	// In the lab's shop, it still belongs to the family of its strategy.
+	unguarded := lab.Subject{Name: "watch", Guard: func(*lab.Process) guard.Guard { return guard.None{} }}
+	for _, m := range []struct {
+		what    string // the one thing that is changed
+		subject lab.Subject
+		turns   []string // the anomalies whose outcome must change
+	}{
+		{"watch without its look at the write", unguarded, []string{
 			"lost-update", "local-mutex-across-instances", "paused-writer", "mixed-strategies", "strategies-take-turns",
 		}},
 		{"v5 without its count", subjectOf("v5_reentrant", func(p *lab.Process, key string) guard.Lock {
@@ -103,7 +55,38 @@ func mutants() []mutant {
 		{"v7 without its handing on", subjectOf("v7_queue", func(p *lab.Process, key string) guard.Lock {
 			return freed{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"missed-wake-up"}},
+	} {
+		t.Run(m.what, func(t *testing.T) {
+			name, anomalies := m.subject.Name, strings.Join(m.turns, ",")
+			if r := try(t, tables(), exitExpected, "-strategy", name, "-run", anomalies); len(r.Unexpected()) > 0 {
+				t.Fatalf("broken already: %v", r.Unexpected())
+			}
+			r := try(t, withLock(m.subject), exitUnexpected, "-strategy", name, "-run", anomalies)
+			var turned []string
+			for _, c := range r.Unexpected() {
+				turned = append(turned, c.Anomaly)
+				t.Logf("%s: %s, was %s: %s", c.Anomaly, c.Outcome, c.Expected, c.Note)
+			}
+			if !slices.Equal(turned, m.turns) {
+				t.Errorf("turned %v, want %v", turned, m.turns)
+			}
+		})
 	}
+}
+
+// subjectOf returns the subject of a strategy, with another lock instead of its own.
+func subjectOf(name string, lock func(p *lab.Process, key string) guard.Lock) lab.Subject {
+	c, err := lab.FindSubjects(lab.Subjects(), []string{name})
+	if err != nil {
+		panic(err)
+	}
+	was := c[0].Lock
+	c[0].Lock = func(p *lab.Process) *guard.Distributed {
+		d := was(p)
+		d.New = func(key string) guard.Lock { return lock(p, key) }
+		return d
+	}
+	return c[0]
 }
 
 // A broken lock keeps no promise: the cell is unknown if nobody got the lock, nobody was refused,

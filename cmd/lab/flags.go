@@ -96,7 +96,7 @@ func (p program) parse(args []string) (options, error) {
 	}
 	switch o.mode {
 	case modeSearch, modeReplay:
-		return o, o.schedules.interpret(o.mode)
+		return o, o.schedules.interpret()
 	case modeTable:
 		strategies := naming.ExpandAll(naming.Split(o.strategies), p.names())
 		return o, p.interpret(&o, naming.Split(o.anomalies), strategies)

@@ -22,8 +22,7 @@ type schedules struct {
 	search, goal, replay string
 	buyers               int
 	goals                []lab.Goal
-	subjects             []lab.Subject
-	replayed             lab.Schedule
+	subjects             []lab.Subject // to search
 }
 
 func (s *schedules) define(fs *flag.FlagSet) {
@@ -43,45 +42,14 @@ func goalNames() string {
 	return strings.Join(names, ", ")
 }
 
-func (s *schedules) interpret(m mode) (err error) {
+// interpret checks the flags, and looks up the names in them.
+func (s *schedules) interpret() (err error) {
 	if s.buyers < 2 || s.buyers > 3 {
 		return fmt.Errorf("-buyers is %d; it must be 2 or 3", s.buyers)
 	}
 	if s.goals, err = goalsOf(s.goal); err != nil {
 		return err
 	}
-	if m == modeReplay {
-		return s.interpretReplay()
-	}
-	return s.interpretSearch()
-}
-
-func goalsOf(names string) ([]lab.Goal, error) {
-	if names == "" {
-		return lab.Goals(), nil
-	}
-	var goals []lab.Goal
-	for _, name := range naming.Split(names) {
-		if !slices.Contains(lab.Goals(), lab.Goal(name)) {
-			return nil, fmt.Errorf("unknown goal %q (allowed: %s)", name, goalNames())
-		}
-		goals = append(goals, lab.Goal(name))
-	}
-	return goals, nil
-}
-
-func (s *schedules) interpretReplay() error {
-	strategy, moves, ok := strings.Cut(s.replay, "/")
-	if !ok {
-		return fmt.Errorf("-replay is %q; it must be a strategy, a slash and moves, such as v2_ttl/A.A.p3000.B",
-			s.replay)
-	}
-	s.replayed = lab.Schedule{Strategy: strategy, Buyers: s.buyers, Moves: moves}
-	_, err := lab.ParseMoves(moves)
-	return err
-}
-
-func (s *schedules) interpretSearch() error {
 	names := naming.ExpandAll(naming.Split(s.search), lab.Levels())
 	if s.search == "all" {
 		names = slices.DeleteFunc(lab.Levels(), func(name string) bool { return name == "yours" })
@@ -102,6 +70,20 @@ func (s *schedules) interpretSearch() error {
 		s.subjects = append(s.subjects, subject)
 	}
 	return nil
+}
+
+func goalsOf(names string) ([]lab.Goal, error) {
+	if names == "" {
+		return lab.Goals(), nil
+	}
+	var goals []lab.Goal
+	for _, name := range naming.Split(names) {
+		if !slices.Contains(lab.Goals(), lab.Goal(name)) {
+			return nil, fmt.Errorf("unknown goal %q (allowed: %s)", name, goalNames())
+		}
+		goals = append(goals, lab.Goal(name))
+	}
+	return goals, nil
 }
 
 // search explores all schedules. It returns false if a result differs from the record, or if a
@@ -258,7 +240,15 @@ func (p program) found(s schedules, c lab.Subject, r search.Result, style show.S
 // replay plays a schedule, and prints the result. If -goal is set, the schedule must reach the
 // goals.
 func (p program) replay(s schedules, style show.Style) error {
-	state, err := lab.Play(s.replayed)
+	strategy, moves, ok := strings.Cut(s.replay, "/")
+	if !ok {
+		return fmt.Errorf("-replay is %q; it must be a strategy, a slash and moves, such as v2_ttl/A.A.p3000.B",
+			s.replay)
+	}
+	if _, err := lab.ParseMoves(moves); err != nil {
+		return err
+	}
+	state, err := lab.Play(lab.Schedule{Strategy: strategy, Buyers: s.buyers, Moves: moves})
 	if err != nil {
 		return fmt.Errorf("-replay: %w", err)
 	}

@@ -189,9 +189,7 @@ func (g *game) state() State {
 			st.Players[i].Next = b.pending()
 		}
 	}
-	for i, until := range g.wakeUps() {
-		st.Players[i].Until = until
-	}
+	g.wakeUps(st.Players)
 	return st
 }
 
@@ -404,26 +402,20 @@ func (g *game) events() []Event {
 // mostProbed is the longest time that state lets pass to see which buyers continue.
 const mostProbed = 10 * time.Second
 
-// wakeUps lets time pass. For each buyer that sleeps or waits, it returns the time at which the
-// buyer continues by itself; for every other buyer, it returns nil.
-func (g *game) wakeUps() []*float64 {
-	out := make([]*float64, len(g.buyers))
-	left := make(map[int]*Shopper)
-	for i, b := range g.buyers {
-		if status := b.status(); status == Asleep || status == Waiting {
-			left[i] = b
-		}
-	}
+// wakeUps lets time pass, and sets Until for each player that sleeps or waits.
+func (g *game) wakeUps(players []Player) {
 	g.passUntil(func() bool {
-		maps.DeleteFunc(left, func(i int, b *Shopper) bool {
-			if b.status() != Ready {
-				return false
+		left := false
+		for i, b := range g.buyers {
+			p := &players[i]
+			switch {
+			case p.Until != nil || p.Status != Asleep && p.Status != Waiting:
+			case b.status() == Ready:
+				p.Until = new(g.w.trace.ms())
+			default:
+				left = true
 			}
-			ms := g.w.trace.ms()
-			out[i] = &ms
-			return true
-		})
-		return len(left) == 0
+		}
+		return !left
 	}, mostProbed)
-	return out
 }

@@ -47,8 +47,7 @@ func (w *World) key(name string, state keyState, at time.Time) Key {
 	}
 	k.Value = w.names.words(state)
 	if state.left >= 0 {
-		ms := inMS(asOf(at, state.left, state.from))
-		k.TTL = &ms
+		k.TTL = new(inMS(asOf(at, state.left, state.from)))
 	}
 	return k
 }

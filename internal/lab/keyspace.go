@@ -332,6 +332,5 @@ func (n *names) show(s lockState) (string, *float64) {
 	if s.left < 0 {
 		return who, nil
 	}
-	ms := inMS(s.left)
-	return who, &ms
+	return who, new(inMS(s.left))
 }

@@ -108,7 +108,8 @@ func (p program) parse(args []string) (options, error) {
 // shop's ttl, for example, is not meant for the lab.
 func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) }
 
-// checkGiven refuses flags that are empty, given twice, or given without a flag that they need.
+// checkGiven refuses flags that are empty, too small, given twice, or given without a flag that they
+// need.
 func checkGiven(fs *flag.FlagSet) (err error) {
 	if cmdline.Given(fs, "strategy") && cmdline.Given(fs, "strategies") {
 		return errors.New("-strategy and -strategies are the same flag: give one of them, with all strategies")
@@ -117,16 +118,15 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 		return errors.New("-check needs -readme")
 	}
 	fs.Visit(func(f *flag.Flag) {
-		value := f.Value.String()
 		switch f.Name {
 		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper", "search", "replay", "goal",
 			"readme", "record", "site":
-			if len(naming.Split(value)) == 0 {
+			if value := f.Value.String(); len(naming.Split(value)) == 0 {
 				err = fmt.Errorf("-%s %q names nothing (-h all shows what it takes)", f.Name, value)
 			}
 		case "ttl":
-			if value == "0s" {
-				err = fmt.Errorf("-ttl is 0s; it must be at least %v", minTTL)
+			if ttl := f.Value.(flag.Getter).Get().(time.Duration); ttl < minTTL {
+				err = fmt.Errorf("-ttl is %v; it must be at least %v", ttl, minTTL)
 			}
 		}
 	})
@@ -147,8 +147,6 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 	switch {
 	case o.html == "-":
 		return errors.New("-html must be a file, not -: standard output is for the table")
-	case o.ttl < 0 || o.ttl > 0 && o.ttl < minTTL:
-		return fmt.Errorf("-ttl is %v; it must be at least %v", o.ttl, minTTL)
 	case o.readme != "" && (len(anomalies) > 0 || len(strategies) > 0):
 		return errors.New("-readme needs the whole table: leave out -run and -strategies")
 	case o.record != "" && slices.Contains(strategies, lab.Yours().Name):

@@ -224,7 +224,7 @@ func (g *game) holding() Holding {
 
 func (s *Shopper) state() Player {
 	out := Player{Name: s.Name, Status: s.status(), Inside: s.isInside(), Next: s.pending()}
-	out.Read, out.Wrote, out.Sold = s.Read, s.Wrote, s.Sold
+	out.Read, out.Wrote, out.Sold = s.Read, s.Wrote, s.Wrote != nil
 	if out.Status == Done {
 		out.Result = resultOf(s.Err)
 	}

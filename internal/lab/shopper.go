@@ -37,9 +37,8 @@ type Shopper struct {
 
 	// The state of the sale. It may be read while all goroutines are blocked.
 	Section     Section
-	Told        bool // in the section, the buyer has learned that the lock is lost
-	Read, Wrote *int64
-	Sold        bool
+	Told        bool   // in the section, the buyer has learned that the lock is lost
+	Read, Wrote *int64 // the stock; a buyer that has written it has sold a unit
 	Done        bool
 	Err         error // the error of Run, once Done
 
@@ -101,7 +100,7 @@ func (s *Shopper) saw(m moment, n int64) {
 		case read:
 			s.Read = &n
 		case wrote:
-			s.Wrote, s.Sold = &n, true
+			s.Wrote = &n
 		case ends:
 			s.Section = Ended
 		}

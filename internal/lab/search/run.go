@@ -200,7 +200,7 @@ func (r *run) watch() []snapshot {
 }
 
 func (r *run) snapshot(at time.Duration) snapshot {
-	v := snapshot{at: at, open: r.Requests(), section: r.Section, told: r.Told, done: r.Done, sold: r.Sold}
+	v := snapshot{at: at, open: r.Requests(), section: r.Section, told: r.Told, done: r.Done, sold: r.Wrote != nil}
 	v.held, v.spare = r.Connections()
 	var b strings.Builder
 	if !v.done {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"oversell/internal/fault"
 )
 
@@ -86,36 +84,27 @@ func addsUp(t *testing.T, c Subject, sc Scenario) int {
 func TestKeysOfEveryKind(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
-		key := w.StockKey()
-		long := make([]any, 30)
-		for i := range long {
-			long[i] = i
-		}
-		many := "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 … 6 more"
-		for _, tt := range []struct {
-			do   func() redis.Cmder
-			want string
-		}{
-			{func() redis.Cmder { return rdb.Set(w.ctx, key, "7", time.Second) }, "stock string 7 1000"},
-			{func() redis.Cmder { return rdb.Persist(w.ctx, key) }, "stock string 7"},
-			{func() redis.Cmder { return rdb.Set(w.ctx, key, strings.Repeat("7 ", 300), 0) }, "stock string " +
-				strings.Repeat("7 ", 200) + "…"},
-			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
-			{func() redis.Cmder { return rdb.RPush(w.ctx, key, long...) }, "stock list " + many},
-			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
-			{func() redis.Cmder { return rdb.HSet(w.ctx, key, "b", 2, "a", 1) }, "stock hash a=1 b=2"},
-			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
-			{func() redis.Cmder { return rdb.SAdd(w.ctx, key, "y", "x") }, "stock set x y"},
-			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
-			{func() redis.Cmder {
-				return rdb.ZAdd(w.ctx, key, redis.Z{Score: 2, Member: "a"}, redis.Z{Score: 1, Member: "b"})
-			}, "stock zset b=1 a=2"},
-			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
-			{func() redis.Cmder {
-				return rdb.XAdd(w.ctx, &redis.XAddArgs{Stream: key, ID: "5-1", Values: []string{"a", "b"}})
-			}, "stock stream 5-1"},
+		const first = "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23"
+		for _, tt := range []struct{ command, want string }{
+			{"SET stock 7 PX 1000", "stock string 7 1000"},
+			{"PERSIST stock", "stock string 7"},
+			{"SET stock " + strings.Repeat("7,", 300), "stock string " + strings.Repeat("7,", 200) + "…"},
+			{"DEL stock", ""},
+			{"RPUSH stock " + first + " 24 25 26 27 28 29", "stock list " + first + " … 6 more"},
+			{"DEL stock", ""},
+			{"HSET stock b 2 a 1", "stock hash a=1 b=2"},
+			{"DEL stock", ""},
+			{"SADD stock y x", "stock set x y"},
+			{"DEL stock", ""},
+			{"ZADD stock 2 a 1 b", "stock zset b=1 a=2"},
+			{"DEL stock", ""},
+			{"XADD stock 5-1 a b", "stock stream 5-1"},
 		} {
-			if err := tt.do().Err(); err != nil {
+			var args []any
+			for word := range strings.FieldsSeq(strings.Replace(tt.command, "stock", w.StockKey(), 1)) {
+				args = append(args, word)
+			}
+			if err := rdb.Do(w.ctx, args...).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if got := briefKeys(keysAfter(w.trace.events(), w.trace.ms()), true); got != tt.want {

@@ -159,8 +159,8 @@ func (s *Shopper) Connections() (held []time.Duration, spare bool) {
 // Settle waits until all other goroutines are blocked, and numbers the commands that these buyers
 // have sent.
 func Settle(all ...*Shopper) {
-	for AwaitOthers(); slices.ContainsFunc(all, func(s *Shopper) bool { return s.next() }); {
-		AwaitOthers()
+	for awaitOthers(); slices.ContainsFunc(all, func(s *Shopper) bool { return s.next() }); {
+		awaitOthers()
 	}
 	for _, s := range all {
 		s.number()
@@ -169,7 +169,7 @@ func Settle(all ...*Shopper) {
 
 // number numbers the new commands. It is called when all goroutines are blocked, so that the
 // numbers do not depend on which goroutine was faster. A buyer in its section only uses the stock,
-// so any other command of that buyer renews the lock.
+// so any other command of that buyer renews the lock, or, in a nested subject, is the helper's.
 func (s *Shopper) number() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,8 @@ func (s *Shopper) number() {
 	for _, c := range fresh {
 		s.sent++
 		c.ID = s.sent
-		c.Watchdog = s.Section == Begun && s.w.Subject.Renewed() && !c.Wire.Mentions(s.w.StockKey())
+		c.Watchdog = s.Section == Begun && s.w.Subject.InRedis() && !s.w.Subject.Nested &&
+			!c.Wire.Mentions(s.w.StockKey())
 	}
 }
 

@@ -17,8 +17,8 @@ const (
 	TableEnd   = "<!-- strategies:end -->"
 )
 
-// ErrMarks is returned for a file that has no marks.
-var ErrMarks = errors.New("it must have the lines " + TableBegin + " and " + TableEnd +
+// errMarks is returned for a file that has no marks.
+var errMarks = errors.New("it must have the lines " + TableBegin + " and " + TableEnd +
 	", in this order, or those of another table")
 
 // ReplaceTable returns a Markdown text with each marked table replaced by a table of the report.
@@ -38,7 +38,7 @@ func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
 		replace("behind", outcomeTable(*r.Behind))
 	}
 	if !found {
-		return nil, ErrMarks
+		return nil, errMarks
 	}
 	return text, nil
 }

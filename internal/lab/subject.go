@@ -210,10 +210,6 @@ func nested() []Subject {
 	return all
 }
 
-// Renewed reports whether a holder may send commands that renew its lock in the background. In a
-// nested subject, the commands that mention the lock come from the helper instead.
-func (c Subject) Renewed() bool { return c.InRedis() && !c.Nested }
-
 // Yours returns the reader's own lock, in internal/locks/yours, as a subject.
 func Yours() Subject {
 	handle := func(p *Process, key string) guard.Lock { return yours.New(p.Redis(), key, p.TTL()) }

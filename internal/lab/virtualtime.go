@@ -33,8 +33,8 @@ func InVirtualTime(f func()) (err error) {
 	return err
 }
 
-// AwaitOthers returns when all other goroutines in the same InVirtualTime are blocked.
-func AwaitOthers() { synctest.Wait() }
+// awaitOthers returns when all other goroutines in the same InVirtualTime are blocked.
+func awaitOthers() { synctest.Wait() }
 
 // lingering is more than long enough for a goroutine to notice that its process is gone.
 const lingering = time.Minute

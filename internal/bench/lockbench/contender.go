@@ -87,17 +87,13 @@ func (c Catalog) Names() []string {
 	return names
 }
 
-// Usual lists the default contenders: each stage with the policy of the shop, one stage with
+// usual lists the default contenders: each stage with the policy of the shop, one stage with
 // the other policies, the libraries with their defaults and their best settings, and the
 // limits. Locks that need other servers are left out.
-func Usual() []string {
-	var names []string
+func usual() (names []string) {
 	for _, one := range Contenders() {
 		polled := strings.Contains(one.Name, "+line:") || strings.HasPrefix(one.Name, "v6_")
-		if one.Needs != "" {
-			continue
-		}
-		if polled || !strings.HasPrefix(one.Name, "v") || one.Waits == ownQueue {
+		if one.Needs == "" && (polled || !strings.HasPrefix(one.Name, "v") || one.Waits == ownQueue) {
 			names = append(names, one.Name)
 		}
 	}

@@ -45,7 +45,7 @@ func WithDefaults(c bench.Config) bench.Config {
 	c.Wait = cmp.Or(c.Wait, time.Minute) // from the common start; a contender that waits longer counts as never served
 	c.Repeat = cmp.Or(c.Repeat, 1)
 	if len(c.Strategies) == 0 {
-		c.Strategies = Usual()
+		c.Strategies = usual()
 	}
 	if len(c.Conditions) == 0 {
 		c.Conditions = []catalog.Condition{catalog.Calm}

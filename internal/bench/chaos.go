@@ -300,8 +300,7 @@ func (c *chaosRow) strike(
 	before, began := c.resale.acknowledged(), time.Now()
 	d.At = began.Sub(start).Seconds()
 	again, from, stalled := c.resale.next(began), began, stalls.Total()
-	all := world{c.cfg.Chaos, c.shops.Members(), c.skus[0], c.restart}
-	end, err := all.begin(ctx, f)
+	end, err := c.begin(ctx, f)
 	if err != nil {
 		d.Error = err.Error()
 	}
@@ -330,16 +329,6 @@ func (c *chaosRow) strike(
 	}
 	d.Stalled = (stalls.Total() - stalled).Seconds()
 	return c.shops.Crashed(0)
-}
-
-// restart replaces a shop whose process has ended.
-func (c *chaosRow) restart(ctx context.Context, shop int) error {
-	m, err := c.shops.Replace(ctx, shop)
-	if err != nil {
-		return err
-	}
-	p := c.cfg.plan(c.skus[0], c.cond)
-	return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout)
 }
 
 const (

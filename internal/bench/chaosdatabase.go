@@ -14,30 +14,6 @@ import (
 
 const ordersTable = backend.TablePrefix + "orders"
 
-// dbFault injects a fault into the database itself, and returns a function that ends it.
-func (s *ChaosServers) dbFault(ctx context.Context, f chaosFault) (end func(context.Context) error, err error) {
-	ctx, cancel := context.WithTimeout(ctx, f.lasts+faultTimeout)
-	defer cancel()
-	switch f.kind {
-	case dbKill:
-		s.db.Kill()
-		return s.db.Restart, nil
-	case dbStop:
-		return func(context.Context) error { return s.db.Continue() }, s.db.Pause()
-	case dbClientKill:
-		return func(context.Context) error { return nil }, s.killConnections(ctx)
-	case dbReadOnly:
-		return s.rootDo("SET GLOBAL read_only = 0"), s.rootDo("SET GLOBAL read_only = 1")(ctx)
-	case dbSlowInserts:
-		return s.trigger(ctx, fmt.Sprintf("DO SLEEP(%.3f)", f.delay.Seconds()))
-	case dbTableFull:
-		return s.trigger(ctx,
-			fmt.Sprintf("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table ''%s'' is full'",
-				ordersTable))
-	}
-	return nil, fmt.Errorf("%s is not a fault of a database", f.kind)
-}
-
 // rootDo returns a function that runs a statement as root. It retries after errors: another
 // connection may hold a lock, or this one may have ended.
 func (s *ChaosServers) rootDo(statement string) func(context.Context) error {
@@ -65,6 +41,8 @@ func (s *ChaosServers) trigger(ctx context.Context, do string) (end func(context
 
 // killConnections ends all connections of the shops.
 func (s *ChaosServers) killConnections(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, faultTimeout)
+	defer cancel()
 	var ids []int64
 	err := s.root.WithContext(ctx).Raw("SELECT id FROM information_schema.processlist WHERE user = ?",
 		local.DatabaseUser).Scan(&ids).Error

@@ -20,7 +20,7 @@ import (
 
 // site has private servers, and clients that connect to them as a shop does.
 type site struct {
-	world
+	*chaosRow
 	rdb redis.UniversalClient
 	db  *gorm.DB
 	n   int
@@ -46,7 +46,9 @@ func newSite(t *testing.T, redisSpec, dbSpec string) *site {
 			backendtest.CloseAfter(t, link)
 		}
 	}
-	s := &site{world: world{servers: servers, shops: []*fleet.Member{{Links: links}}, sku: "hot"}}
+	s := &site{chaosRow: &chaosRow{run: &run{
+		cfg: Config{Chaos: servers}, shops: &shops{Fleet: fleet.Of(&fleet.Member{Links: links})}, skus: []string{"hot"},
+	}}}
 	s.rdb, s.db = backendtest.DialRedis(t, through.RedisURL), backendtest.DialDatabase(t, through.DBURL)
 	must(t, stock.Migrate(t.Context(), s.db))
 	return s
@@ -104,7 +106,7 @@ func (s *site) recovers(t *testing.T) {
 // has reports whether a key exists.
 func (s *site) has(t *testing.T, key string) bool {
 	t.Helper()
-	n, err := s.servers.admin.Exists(t.Context(), key).Result()
+	n, err := s.cfg.Chaos.admin.Exists(t.Context(), key).Result()
 	must(t, err)
 	return n == 1
 }
@@ -161,7 +163,7 @@ func TestFaultsOfRedis(t *testing.T) {
 	} {
 		t.Run(string(tt.kind), func(t *testing.T) {
 			s.recovers(t)
-			must(t, s.servers.admin.Set(t.Context(), "before", "v", 0).Err())
+			must(t, s.cfg.Chaos.admin.Set(t.Context(), "before", "v", 0).Err())
 			end := s.strike(t, tt.kind, tt.fault)
 			tt.during(t, s, first(func() error { return s.set(t, "meanwhile", 2*brief) }))
 			must(t, end(t.Context()))
@@ -261,17 +263,16 @@ func TestFaultsOfTheDatabase(t *testing.T) {
 
 // A shop that fails to start is started again.
 func TestShopIsStartedAgain(t *testing.T) {
-	started := 0
-	w := world{start: func(_ context.Context, shop int) error {
-		if started++; started < 3 || shop != 1 {
-			return errors.New("the port is taken")
+	synctest.Test(t, func(t *testing.T) {
+		started, taken := 0, errors.New("the port is taken")
+		c := &chaosRow{run: &run{shops: &shops{Fleet: fleet.New(func(int) (fleet.Program, error) {
+			started++
+			return fleet.Program{}, taken
+		})}}}
+		if err := c.restart(0)(t.Context()); started != 5 || !errors.Is(err, taken) {
+			t.Errorf("it was started %d times, %v; want 5, %v", started, err, taken)
 		}
-		return nil
-	}}
-	must(t, w.restart(1)(t.Context()))
-	if started != 3 {
-		t.Errorf("it was started %d times", started)
-	}
+	})
 }
 
 // A fault that repeats needs no end if its context ends.

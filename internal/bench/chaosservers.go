@@ -3,8 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
+	"io"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,11 +17,11 @@ import (
 type ChaosServers struct {
 	RedisURL, DBURL string
 
-	redis    *local.Redis    // nil: embedded
-	db       *local.Database // nil: embedded
-	admin    redis.UniversalClient
-	root     *gorm.DB // with all privileges; nil: embedded
-	shutdown []func() error
+	redis   *local.Redis    // nil: embedded
+	db      *local.Database // nil: embedded
+	admin   redis.UniversalClient
+	root    *gorm.DB // with all privileges; nil: embedded
+	started []io.Closer
 }
 
 // CanServeChaos reports whether ServeChaos starts servers for these values of -redis and -db.
@@ -49,10 +48,6 @@ func ServeChaos(ctx context.Context, redisSpec, dbSpec string) (_ *ChaosServers,
 	if s.admin, err = backend.DialRedis(ctx, s.RedisURL, 2); err != nil {
 		return nil, err
 	}
-	s.shutdown = append(s.shutdown, func() error {
-		_ = s.admin.Close() // a fault may have broken its connections
-		return nil
-	})
 	if err := s.serveDB(ctx, dbSpec); err != nil {
 		return nil, err
 	}
@@ -65,8 +60,7 @@ func (s *ChaosServers) serveRedis(ctx context.Context, spec string) (err error) 
 		if err != nil {
 			return err
 		}
-		s.shutdown = append(s.shutdown, started.Close)
-		s.RedisURL = started.URL
+		s.started, s.RedisURL = append(s.started, started), started.URL
 		return nil
 	}
 	// Acknowledged writes have reached the operating system, so a killed process loses nothing; only
@@ -74,8 +68,7 @@ func (s *ChaosServers) serveRedis(ctx context.Context, spec string) (err error) 
 	if s.redis, err = local.StartRedis(ctx, "--appendonly", "yes", "--appendfsync", "no"); err != nil {
 		return err
 	}
-	s.shutdown = append(s.shutdown, s.redis.Close)
-	s.RedisURL = s.redis.URL
+	s.started, s.RedisURL = append(s.started, s.redis), s.redis.URL
 	return nil
 }
 
@@ -87,37 +80,31 @@ func (s *ChaosServers) serveDB(ctx context.Context, spec string) (err error) {
 		if err != nil {
 			return err
 		}
-		s.shutdown = append(s.shutdown, started.Close)
-		s.DBURL = started.URL
+		s.started, s.DBURL = append(s.started, started), started.URL
 		return nil
 	}
 	if s.db, err = local.StartDatabase(ctx); err != nil {
 		return err
 	}
-	s.shutdown = append(s.shutdown, s.db.Close)
-	s.DBURL = s.db.URL
-	if s.root, err = backend.DialDatabase(ctx, s.db.AdminURL+"?lock_wait_timeout=3"); err != nil {
-		return err
-	}
-	pool, err := s.root.DB()
-	if err != nil {
-		return fmt.Errorf("connect to the database: %w", err)
-	}
-	s.shutdown = append(s.shutdown, func() error {
-		_ = pool.Close() // a fault may have broken its connections
-		return nil
-	})
-	return nil
+	s.started, s.DBURL = append(s.started, s.db), s.db.URL
+	s.root, err = backend.DialDatabase(ctx, s.db.AdminURL+"?lock_wait_timeout=3")
+	return err
 }
 
 // Close stops the servers, even if faults have stopped or killed them.
-func (s *ChaosServers) Close() error {
-	var errs []error
-	for _, stop := range slices.Backward(s.shutdown) {
-		errs = append(errs, stop())
+func (s *ChaosServers) Close() (err error) {
+	if s.admin != nil {
+		_ = s.admin.Close() // a fault may have broken its connections
 	}
-	s.shutdown = nil
-	return errors.Join(errs...)
+	if s.root != nil {
+		if pool, err := s.root.DB(); err == nil {
+			_ = pool.Close()
+		}
+	}
+	for _, server := range s.started {
+		err = errors.Join(err, server.Close())
+	}
+	return err
 }
 
 // faultTimeout limits a command that begins or ends a fault.

@@ -135,7 +135,6 @@ func TestChaosSaysWhatItNeeds(t *testing.T) {
 		"it needs deduct":      func(c *bench.Config) { c.Workload, c.SecondLook = catalog.Cache, true },
 		"at least 2 instances": func(c *bench.Config) { c.Instances = 1 },
 		"cannot be pairs":      func(c *bench.Config) { c.Keys = bench.PairedKeys },
-		`"flood" is not a`:     func(c *bench.Config) { c.Faults = []bench.ChaosKind{"shop-kill", "flood"} },
 	} {
 		cfg := against()
 		cfg.Targets, cfg.Strategies, cfg.Conditions, cfg.Chaos = nil, []string{"v6_watchdog"},

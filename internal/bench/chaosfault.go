@@ -118,36 +118,25 @@ func traitOf(k ChaosKind) trait {
 	return all[slices.IndexFunc(all, func(t trait) bool { return t.kind == k })]
 }
 
-// chaosKinds lists the kinds that can be injected into these backends, and those that cannot.
-func chaosKinds(embeddedRedis, embeddedDB bool) (can, cannot []ChaosKind) {
+// chaosKinds lists the kinds that can be injected into these backends.
+func chaosKinds(embeddedRedis, embeddedDB bool) (can []ChaosKind) {
 	for _, t := range traits() {
 		ofDB := t.part == dbPart || t.part == dbLink
-		if t.real && embeddedRedis || ofDB && embeddedDB {
-			cannot = append(cannot, t.kind)
-		} else {
+		if !(t.real && embeddedRedis) && !(ofDB && embeddedDB) {
 			can = append(can, t.kind)
 		}
 	}
-	return can, cannot
-}
-
-// check returns an error if there is no such kind.
-func (k ChaosKind) check() error {
-	all, _ := chaosKinds(false, false)
-	if slices.Contains(all, k) {
-		return nil
-	}
-	return fmt.Errorf("%q is not a fault (%s)", k, naming.Hint(string(k), all))
+	return can
 }
 
 // ParseChaosKinds returns the kinds with the given names.
 func ParseChaosKinds(names []string) (kinds []ChaosKind, err error) {
+	all := chaosKinds(false, false)
 	for _, name := range names {
-		kind := ChaosKind(name)
-		if err := kind.check(); err != nil {
-			return nil, err
+		if !slices.Contains(all, ChaosKind(name)) {
+			return nil, fmt.Errorf("%q is not a fault (%s)", name, naming.Hint(name, all))
 		}
-		kinds = append(kinds, kind)
+		kinds = append(kinds, ChaosKind(name))
 	}
 	return kinds, nil
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -122,14 +120,4 @@ func (s talk) next(t *testing.T) string {
 		t.Fatal("the child says nothing")
 	}
 	return ""
-}
-
-func (s talk) nextPid(t *testing.T) int {
-	t.Helper()
-	line := s.next(t)
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
 }

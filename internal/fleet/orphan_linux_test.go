@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,7 +13,10 @@ import (
 // When a parent is killed, the kernel kills its child.
 func TestChildDiesWithAKilledParent(t *testing.T) {
 	parent, said := start(t, "parent")
-	pid := said.nextPid(t)
+	pid, err := strconv.Atoi(said.next(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	// Give idle threads time to end. The kernel kills a child when the thread that started it ends, even if
 	// the process goes on.
 	time.Sleep(50 * time.Millisecond)

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -69,22 +70,20 @@ type talk struct {
 func start(t *testing.T, as string) (*fleet.Process, talk) {
 	t.Helper()
 	cmd := command(as)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, theirs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = theirs, os.Stderr
+	cmd.Stderr = os.Stderr
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
 	p, err := fleet.Start(cmd)
-	_ = theirs.Close() // the child has its own handle
-	if err != nil {
+	if err := errors.Join(inErr, outErr, err); err != nil {
 		t.Fatal(err)
 	}
 	said := talk{in, make(chan string, 10)}
-	go said.listen(out)
+	go func() {
+		defer close(said.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			said.lines <- lines.Text()
+		}
+	}()
 	t.Cleanup(func() {
 		p.Kill()
 		for range said.lines { // read to the end, so that the sending goroutine ends
@@ -96,15 +95,6 @@ func start(t *testing.T, as string) (*fleet.Process, talk) {
 		}
 	}
 	return p, said
-}
-
-func (s talk) listen(out *os.File) {
-	defer out.Close()
-	defer close(s.lines)
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		s.lines <- lines.Text()
-	}
 }
 
 // next returns the next line from the child.

@@ -100,7 +100,7 @@ func (f *Fleet) start(ctx context.Context, number int) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Run(ctx, p, f.reached)
+	return run(ctx, p, f.reached)
 }
 
 // add starts n processes. The processes that started become members even if another one failed to
@@ -169,8 +169,8 @@ func (f *Fleet) Arm(ctx context.Context, a Arm) error {
 func (f *Fleet) Crashed(grace time.Duration) error {
 	for end := time.Now().Add(grace); ; time.Sleep(grace / 20) {
 		for _, m := range f.Members() {
-			if err := m.Err(); err != nil {
-				return err
+			if m.ended() && !m.Killed.Load() {
+				return m.died()
 			}
 		}
 		if !time.Now().Before(end) {
@@ -193,7 +193,10 @@ func (f *Fleet) Stalled() (longest time.Duration) {
 func (f *Fleet) Stop(grace time.Duration) {
 	var all sync.WaitGroup
 	for _, m := range f.Members() {
-		all.Go(func() { m.Close(grace) })
+		all.Go(func() {
+			m.End(grace)
+			m.release()
+		})
 	}
 	all.Wait()
 	f.mu.Lock()

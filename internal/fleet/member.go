@@ -21,11 +21,8 @@ import (
 	"oversell/internal/guard"
 )
 
-// Errors of a Member wrap one of these.
-var (
-	ErrDied = errors.New("ended by itself")
-	ErrLate = errors.New("did not answer")
-)
+// ErrLate is wrapped by the error for a member that does not answer in time.
+var ErrLate = errors.New("did not answer")
 
 // ExitGrace is the time that a process may take to exit after its pipes and connections have broken.
 const ExitGrace = 200 * time.Millisecond
@@ -70,11 +67,11 @@ type Program struct {
 	Command func() (*exec.Cmd, error)
 	Setup   any                     // the setup that its Serve receives
 	Words   int                     // the number of words that it shares with this process
-	Links   map[string]*fault.Relay // connections that can be cut; Run or the Member closes them
+	Links   map[string]*fault.Relay // connections that can be cut; the Member closes them
 }
 
-// Member is a process that was started by Run and runs Serve. When the process that called Run
-// ends, the member's standard input is closed, and the member ends, too.
+// Member is a process of a Fleet, which runs Serve. When the process of the Fleet ends, the member's
+// standard input is closed, and the member ends, too.
 type Member struct {
 	*Process
 	URL    string // where the process serves HTTP, or ""
@@ -105,9 +102,9 @@ type Arrival struct {
 	At     Seam
 }
 
-// Run starts a process and waits until it is ready. Calls that wait at the member's seams are sent
+// run starts a process and waits until it is ready. Calls that wait at the member's seams are sent
 // to reached. If that channel is full, a call is dropped.
-func Run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err error) {
+func run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err error) {
 	m := &Member{
 		name: p.Name, Links: p.Links, ready: make(chan string, 1), HeldUp: make(chan time.Time, 1),
 		reached: reached, answers: make(map[int]chan json.RawMessage),
@@ -212,8 +209,7 @@ func (m *Member) answer(id int, text json.RawMessage) {
 }
 
 // Tell sends the process an order, waits for the reply, and decodes the reply into answer, unless
-// answer is nil. The error wraps ErrDied if the process ends first, and ErrLate after the limit. If
-// ctx ends, the error is the cause of ctx.
+// answer is nil. The error wraps ErrLate after the limit. If ctx ends, it is the cause of ctx.
 func (m *Member) Tell(ctx context.Context, order, answer any, limit time.Duration) error {
 	text, err := json.Marshal(order)
 	if err != nil {
@@ -253,7 +249,7 @@ func (m *Member) ask(ctx context.Context, c command, limit time.Duration) (json.
 // the process does.
 func (m *Member) Resume() error { return m.send(command{Resume: true}) }
 
-// send sends a command. The error wraps ErrDied if the process has ended.
+// send sends a command.
 func (m *Member) send(c command) error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -286,15 +282,7 @@ func await[T any](ctx context.Context, m *Member, from <-chan T, limit time.Dura
 
 // died returns an error that says that the process ended by itself, with the end of its log.
 func (m *Member) died() error {
-	return fmt.Errorf("%s %w: %v%s", m.name, ErrDied, m.State(), &m.log)
-}
-
-// Err returns an error that wraps ErrDied if the process has ended by itself.
-func (m *Member) Err() error {
-	if m.ended() && !m.Killed.Load() {
-		return m.died()
-	}
-	return nil
+	return fmt.Errorf("%s ended by itself: %v%s", m.name, m.State(), &m.log)
 }
 
 // ended reports whether the process has ended. It returns false for a member that Run did not start.
@@ -351,13 +339,8 @@ func (m *Member) End(grace time.Duration) {
 	}
 }
 
-// Close ends the process as End does. Its words must not be used any more.
-func (m *Member) Close(grace time.Duration) {
-	m.End(grace)
-	m.release()
-}
-
-// release frees the resources of this process for a member that has ended or did not start.
+// release frees the resources of this process for a member that has ended or did not start. Its
+// words must not be used any more.
 func (m *Member) release() {
 	m.unlink()
 	if m.Words != nil {

@@ -23,7 +23,7 @@ func infoRefused(err error) bool {
 // continues from its count as a replica.
 func RedisCommands(ctx context.Context, rdb redis.UniversalClient) (*int64, error) {
 	var sum atomic.Int64 // the nodes of a cluster are asked concurrently
-	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
+	err := EachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
 		n, err := commandsOf(ctx, node)
 		sum.Add(n)
 		return err
@@ -71,7 +71,7 @@ func redisVersion(ctx context.Context, rdb redis.UniversalClient) (string, error
 
 func countMasters(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
 	var masters atomic.Int64
-	err := eachMaster(ctx, rdb, func(context.Context, redis.Cmdable) error {
+	err := EachMaster(ctx, rdb, func(context.Context, redis.Cmdable) error {
 		masters.Add(1)
 		return nil
 	})
@@ -81,9 +81,9 @@ func countMasters(ctx context.Context, rdb redis.UniversalClient) (int64, error)
 	return masters.Load(), nil
 }
 
-// eachMaster calls f concurrently for each master of a cluster. For any other client,
+// EachMaster calls f concurrently for each master of a cluster. For any other client,
 // it calls f once.
-func eachMaster(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, redis.Cmdable) error) error {
+func EachMaster(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, redis.Cmdable) error) error {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
 		return f(ctx, rdb)

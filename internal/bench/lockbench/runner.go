@@ -71,15 +71,7 @@ const tidyTimeout = 20 * time.Second
 func (r *runner) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTimeout)
 	defer cancel()
-	err := r.tidy(ctx)
-	if err != nil {
-		err = fmt.Errorf("removing the keys of the run: %w", err)
-	}
-	return errors.Join(err, r.rdb.Close())
-}
-
-func (r *runner) tidy(ctx context.Context) error {
-	remove := func(ctx context.Context, node redis.Cmdable) error {
+	err := backend.EachMaster(ctx, r.rdb, func(ctx context.Context, node redis.Cmdable) error {
 		keys := node.Scan(ctx, 0, r.prefix()+"*", 1000).Iterator()
 		for keys.Next(ctx) {
 			if err := r.rdb.Del(ctx, keys.Val()).Err(); err != nil {
@@ -87,13 +79,11 @@ func (r *runner) tidy(ctx context.Context) error {
 			}
 		}
 		return keys.Err()
+	})
+	if err != nil {
+		err = fmt.Errorf("removing the keys of the run: %w", err)
 	}
-	if cluster, ok := r.rdb.(*redis.ClusterClient); ok {
-		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			return remove(ctx, node)
-		})
-	}
-	return remove(ctx, r.rdb)
+	return errors.Join(err, r.rdb.Close())
 }
 
 // run runs a row once. A lock that does not hold is not an error, and each run is final.

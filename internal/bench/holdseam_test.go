@@ -24,59 +24,44 @@ func comes(mu *sync.RWMutex, parked <-chan struct{}) bool {
 	return false
 }
 
-// A quiet call starts when no write is under way, and blocks new writes.
-func TestQuietSeamKeepsWritesOut(t *testing.T) {
-	parked, resume := make(chan struct{}), make(chan struct{})
-	s := newHoldSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
-	s.Set(fleet.Arm{At: []fleet.Seam{BeforeClaim}, Around: quiet})
-	s.writing.RLock()
-	var call sync.WaitGroup
-	call.Go(func() { s.Reach(t.Context(), BeforeClaim) })
-	if comes(&s.writing, parked) {
-		t.Error("it waits at the seam although a write is open")
-	}
-	s.writing.RUnlock()
-	<-parked
-	if s.writing.TryRLock() {
-		t.Error("a write began")
-	}
-	close(resume)
-	call.Wait()
-	if !s.writing.TryRLock() {
-		t.Error("no write can begin any more")
-	}
-}
-
-// A call that waits alone starts when no other call is moving units, and blocks such calls. It does
-// not wait for itself if it moves units.
-func TestAloneNobodyElseMovesUnits(t *testing.T) {
-	for _, moves := range []bool{false, true} {
+// A call that meets a fault waits at the seam only when nothing else goes on that the fault must not
+// interrupt: a write, if the seam is quiet, or a call that moves units. Nothing of that begins until
+// the call continues. A call that moves units itself does not wait for itself.
+func TestNothingGoesOnAroundACallAtASeam(t *testing.T) {
+	for _, tt := range []struct {
+		around string
+		moves  bool
+	}{{quiet, false}, {alone, false}, {alone, true}} {
 		parked, resume := make(chan struct{}), make(chan struct{})
 		s := newHoldSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
-		s.Set(fleet.Arm{At: []fleet.Seam{AfterOrder}, Around: alone})
-		_, otherEnds := s.moving(t.Context(), new(call))
+		s.Set(fleet.Arm{At: []fleet.Seam{AfterOrder}, Around: tt.around})
+		mu := &s.hands
+		if tt.around == quiet {
+			mu = &s.writing
+		}
+		mu.RLock()
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
 			ctx := t.Context()
-			if moves {
+			if tt.moves {
 				moving, end := s.moving(ctx, new(call))
 				defer end()
 				ctx = moving
 			}
 			s.Reach(ctx, AfterOrder)
 		})
-		if comes(&s.hands, parked) {
-			t.Errorf("moves %v: it waits at the seam although another call has units", moves)
+		if comes(mu, parked) {
+			t.Errorf("%+v: it waits at the seam although something goes on", tt)
 		}
-		otherEnds()
+		mu.RUnlock()
 		<-parked
-		if s.hands.TryRLock() {
-			t.Errorf("moves %v: another call can take units", moves)
+		if mu.TryRLock() {
+			t.Errorf("%+v: something began", tt)
 		}
 		close(resume)
 		waiting.Wait()
-		if !s.hands.TryLock() {
-			t.Errorf("moves %v: calls cannot move units any more", moves)
+		if !mu.TryLock() {
+			t.Errorf("%+v: nothing can begin any more", tt)
 		}
 	}
 }

@@ -317,8 +317,7 @@ func (c *chaosRow) strike(
 	select {
 	case at := <-again:
 		d.Again = new(max(0, at.Sub(from).Seconds()))
-	case <-time.After(chaosPatience):
-	case <-time.After(time.Until(start.Add(c.cfg.Duration + chaosPatience))):
+	case <-time.After(min(chaosPatience, time.Until(start.Add(c.cfg.Duration+chaosPatience)))):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -17,7 +17,6 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
-	"oversell/internal/lab/sales"
 )
 
 const (
@@ -78,7 +77,7 @@ func TestReadmeShowsTheRun(t *testing.T) {
 
 // Counts in documents are equal to the counts in the code.
 func TestCounts(t *testing.T) {
-	locks, holds := len(anomalies.All()), len(sales.Holds().Scenarios)
+	locks, holds := len(anomalies.All()), len(anomalies.Holds().Scenarios)
 	usual := len(bench.DefaultStrategies(catalog.Deduct))
 	for _, tt := range []struct {
 		file, phrase string

@@ -24,7 +24,6 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
-	"oversell/internal/lab/sales"
 )
 
 // The exit codes. Scripts rely on them.
@@ -46,7 +45,7 @@ func main() {
 }
 
 // tables returns all tables of the lab: of locks, of holds, and of repairs and consumers.
-func tables() []lab.Table { return []lab.Table{anomalies.Locks(), sales.Holds(), sales.Behind()} }
+func tables() []lab.Table { return []lab.Table{anomalies.Locks(), anomalies.Holds(), anomalies.Behind()} }
 
 // program is the command with its tables and its outputs.
 type program struct {

@@ -15,7 +15,6 @@ import (
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
 	"oversell/internal/lab/anomalies"
-	"oversell/internal/lab/sales"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
 	"oversell/internal/page/texts"
@@ -160,7 +159,7 @@ func TestNamesAreTranslated(t *testing.T) {
 			want["anomaly."+s.Name+".sentence"] = true
 			want["anomaly."+s.Name+".sequence"] = true
 		}
-		for _, s := range slices.Concat(sales.Holds().Scenarios, sales.Behind().Scenarios) {
+		for _, s := range slices.Concat(anomalies.Holds().Scenarios, anomalies.Behind().Scenarios) {
 			want["anomaly."+s.Name+".title"] = true // only reports have its other texts, and these have forms
 		}
 		for _, s := range catalog.Strategies() {

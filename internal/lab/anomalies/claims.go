@@ -11,6 +11,10 @@ const (
 	hasLoaded  = "loaded" // it loaded a value from the database
 	hasFailed  = "failed" // its read failed because the load failed
 	isOfFamily = "family" // its strategy is of the same family as the subject's
+	hasHold    = "hold"   // it got a hold
+	wasTold    = "told"   // one of its calls returned
+	hasOrder   = "order"  // it has an order
+	hasRefund  = "refund" // its payment was refunded
 )
 
 // of returns a claim that holds if check is true for every name. Missing is the format of the
@@ -23,15 +27,19 @@ func of(names []string, missing string, check func(w *lab.World, who string) boo
 	}
 }
 
-func did(what string) func(w *lab.World, who string) bool {
-	return func(w *lab.World, who string) bool { return w.Did(what, who) }
+// did claims that each actor did something.
+func did(what string, names ...string) lab.Claim {
+	missing := map[string]string{
+		lab.HadLock: "%s never had the lock", lab.WasRefused: "%s was never refused", lab.HasSold: "%s bought nothing",
+		hasHold: "%s got no hold", wasTold: "%s was told nothing", hasOrder: "%s has no order",
+		hasRefund: "%s has no refund",
+	}[what]
+	return of(names, missing, func(w *lab.World, who string) bool { return w.Did(what, who) })
 }
 
-func had(names ...string) lab.Claim { return of(names, "%s never had the lock", did(lab.HadLock)) }
+func had(names ...string) lab.Claim { return did(lab.HadLock, names...) }
 
-func refused(names ...string) lab.Claim {
-	return of(names, "%s was never refused", did(lab.WasRefused))
-}
+func refused(names ...string) lab.Claim { return did(lab.WasRefused, names...) }
 
 // answered claims that each actor was either granted or refused the lock.
 func answered(names ...string) lab.Claim {
@@ -40,7 +48,7 @@ func answered(names ...string) lab.Claim {
 	})
 }
 
-func sold(names ...string) lab.Claim { return of(names, "%s bought nothing", did(lab.HasSold)) }
+func sold(names ...string) lab.Claim { return did(lab.HasSold, names...) }
 
 func read(n int) lab.Claim { return times(hasRead, n, "%d of %d readers have the value") }
 

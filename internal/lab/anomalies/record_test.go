@@ -12,7 +12,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab"
-	"oversell/internal/lab/sales"
 	"oversell/internal/lab/show"
 	"oversell/internal/locks"
 	"oversell/internal/page/texts"
@@ -25,8 +24,8 @@ var tables = []struct {
 	run func() (lab.Report, error)
 }{
 	{"locks", Locks(), runOnce(Locks())},
-	{"holds", sales.Holds(), runOnce(sales.Holds())},
-	{"behind", sales.Behind(), runOnce(sales.Behind())},
+	{"holds", Holds(), runOnce(Holds())},
+	{"behind", Behind(), runOnce(Behind())},
 }
 
 func runOnce(t lab.Table) func() (lab.Report, error) {
@@ -90,7 +89,7 @@ func TestRealServersAreAsOnRecord(t *testing.T) {
 func TestPoolsAreAsOnRecord(t *testing.T) {
 	for spec, want := range map[string]int{lab.Embedded: 0, "local": 1} {
 		t.Run(spec, func(t *testing.T) {
-			cfg := lab.Config{Redis: lab.Embedded, Subjects: sales.Holds().Others, Scenarios: sales.Holds().Scenarios}
+			cfg := lab.Config{Redis: lab.Embedded, Subjects: Holds().Others, Scenarios: Holds().Scenarios}
 			if spec != lab.Embedded {
 				cfg.Redis, cfg.Database, cfg.Attempts = backendtest.Redis(t, spec), backendtest.Database(t, spec), 3
 			}

@@ -1,4 +1,6 @@
-package sales
+//go:build !js
+
+package anomalies
 
 import (
 	"strings"
@@ -13,19 +15,19 @@ var latePayment = try("late-payment", 1, func(s *sale) {
 	a, b := s.shop("A"), s.shop("B")
 	h := a.take("A")
 	a.midway(func() error { return a.pay(h) }, func() { b.resell(h) })
-}, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A"))
+}, did(hasHold, "A", "B"), did(hasOrder, "B"), did(wasTold, "A"))
 
 var extendedAfterSold = try("extended-after-sold", 1, func(s *sale) {
 	a, b := s.shop("A"), s.shop("B")
 	h := a.take("A")
 	a.midway(func() error { return a.extend(h) }, func() { b.resell(h) })
 	_ = a.pay(h)
-}, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A"))
+}, did(hasHold, "A", "B"), did(hasOrder, "B"), did(wasTold, "A"))
 
 var sweepAgainstPayment = try("sweep-against-payment", 1, func(s *sale) {
 	a, c := s.shop("A"), s.shop("C")
 	h := a.take("A")
-	parked := a.Park(writes)
+	parked := a.Park(changes)
 	paying := a.begin(func() error { return a.pay(h) })
 	a.mustPark(parked, paying)
 	s.expire(h)
@@ -33,7 +35,7 @@ var sweepAgainstPayment = try("sweep-against-payment", 1, func(s *sale) {
 		parked.Release()
 		s.w.Must(paying, "the end of A")
 	})
-}, had(hasHold, "A"), had(wasTold, "A", "C"))
+}, did(hasHold, "A"), did(wasTold, "A", "C"))
 
 var releasedStillPayable = try("released-still-payable", 1, func(s *sale) {
 	a, b, d := s.shop("A"), s.shop("B"), s.shop("D")
@@ -43,13 +45,13 @@ var releasedStillPayable = try("released-still-payable", 1, func(s *sale) {
 		lab.Need(err == nil, "the hold could not be released: %v", err)
 		_ = b.pay(b.take("B"))
 	})
-}, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D"))
+}, did(hasHold, "A", "B"), did(hasOrder, "B"), did(wasTold, "A", "D"))
 
 var capturedTwice = try("captured-twice", 1, func(s *sale) {
 	a, d := s.shop("A"), s.shop("D")
 	h := a.take("A")
 	a.midway(func() error { return a.pay(h) }, func() { _ = d.pay(h) })
-}, had(hasHold, "A"), had(hasOrder, "D"), had(hasRefund, "A"))
+}, did(hasHold, "A"), did(hasOrder, "D"), did(hasRefund, "A"))
 
 var replyLostAfterCapture = try("reply-lost-after-capture", 1, func(s *sale) {
 	a, b, d := s.shop("A"), s.shop("B"), s.shop("D")
@@ -61,7 +63,7 @@ var replyLostAfterCapture = try("reply-lost-after-capture", 1, func(s *sale) {
 	lost := s.lastPayment()
 	b.resell(h)
 	_ = d.webhook(lost)
-}, had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D"), had(hasRefund, "D"))
+}, did(hasHold, "A", "B"), did(hasOrder, "B"), did(wasTold, "A", "D"), did(hasRefund, "D"))
 
 func (s *sale) faults(f payment.Faults) {
 	err := s.client.SetFaults(s.w.Context(), f)
@@ -75,7 +77,7 @@ var orderWithoutStatus = try("killed-between-order-and-hold", 1, func(s *sale) {
 	s.expire(h)
 	_ = c.sweep()
 	_ = d.webhook(s.lastPayment())
-}, had(hasHold, "A"), had(wasTold, "C", "D"))
+}, did(hasHold, "A"), did(wasTold, "C", "D"))
 
 // secondWrite returns a Match for the second of the two writes after a payment: the order and the
 // change of the hold, in either order.

@@ -1,12 +1,6 @@
-// Package sales is the catalogue of what can go wrong with a sale: with holds (Holds), and with
-// repairs and orders that are written asynchronously (Behind). It is organized like package
-// anomalies: each file is a family of anomalies, and each anomaly is a lab.Scenario. A scenario
-// runs the real code of package stock or of the stages of package holds, while SQL statements and
-// commands to Redis are delayed or lost.
-//
-// The outcome does not depend on what a stage returned. It is computed at the end: the orders in
-// the database must match the units, and every captured payment must match an order or a refund.
-package sales
+//go:build !js
+
+package anomalies
 
 import (
 	"context"
@@ -45,7 +39,7 @@ func Holds() lab.Table {
 		latePayment, extendedAfterSold, sweepAgainstPayment, releasedStillPayable, capturedTwice, replyLostAfterCapture,
 		orderWithoutStatus,
 		doubleRelease, cancelledTwice, twoSweepers, compensation,
-		lastUnit, limitOutside, killedWithUnits, replyLostAfterTake, snapshot, evicted,
+		lastHold, limitOutside, killedWithUnits, replyLostAfterTake, snapshot, evicted,
 		clockDiffers, sweepWithoutTraffic, expiredWaits,
 	}
 	for i := range all {
@@ -54,13 +48,13 @@ func Holds() lab.Table {
 	return lab.Table{
 		Scenarios: all,
 		Subjects: []lab.Subject{
-			subject(h1.Name, "a counter in Redis, and a hold with a ttl"),
-			subject(h2.Name, "a row with a status that is read, and then written"),
-			subject(h3.Name, "one conditional UPDATE, in a transaction with the order and the stock"),
+			saleSubject(h1.Name, "a counter in Redis, and a hold with a ttl"),
+			saleSubject(h2.Name, "a row with a status that is read, and then written"),
+			saleSubject(h3.Name, "one conditional UPDATE, in a transaction with the order and the stock"),
 		},
 		Others: []lab.Subject{
-			subject(sqlSnapshot, "naive: the unit is read from a snapshot that is older than the lock"),
-			subject(sqlUnits, "one row for each unit, claimed by a locking read"),
+			saleSubject(sqlSnapshot, "naive: the unit is read from a snapshot that is older than the lock"),
+			saleSubject(sqlUnits, "one row for each unit, claimed by a locking read"),
 		},
 	}
 }
@@ -74,18 +68,18 @@ func Behind() lab.Table {
 			redisLosesAccepted,
 		},
 		Subjects: []lab.Subject{
-			subject(overwrite, "naive: a repair sets the counter to the initial stock less the orders"),
-			subject(luaAtomic, "a script takes the units; a repair begins a new generation of the stock"),
-			subject(luaBatch, "a script takes the units of all buyers that wait; the repair is the same"),
-			subject(ackFirst, "naive: a consumer acknowledges orders before it writes them"),
-			subject(noClaim, "naive: nobody takes over what a dead consumer has read"),
-			subject(newID, "naive: each attempt writes the order under another id"),
-			subject(luaStream, "a stream of accepted orders; one transaction writes them and takes their units"),
+			saleSubject(overwrite, "naive: a repair sets the counter to the initial stock less the orders"),
+			saleSubject(luaAtomic, "a script takes the units; a repair begins a new generation of the stock"),
+			saleSubject(luaBatch, "a script takes the units of all buyers that wait; the repair is the same"),
+			saleSubject(ackFirst, "naive: a consumer acknowledges orders before it writes them"),
+			saleSubject(noClaim, "naive: nobody takes over what a dead consumer has read"),
+			saleSubject(newID, "naive: each attempt writes the order under another id"),
+			saleSubject(luaStream, "a stream of accepted orders; one transaction writes them and takes their units"),
 		},
 	}
 }
 
-func subject(name, about string) lab.Subject {
+func saleSubject(name, about string) lab.Subject {
 	return lab.Subject{Name: name, About: about, Database: openDatabase}
 }
 

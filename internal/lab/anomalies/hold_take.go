@@ -1,4 +1,6 @@
-package sales
+//go:build !js
+
+package anomalies
 
 import (
 	"database/sql"
@@ -11,13 +13,13 @@ import (
 	"oversell/internal/lab"
 )
 
-var lastUnit = try("last-unit-raced", 1, func(s *sale) {
+var lastHold = try("last-unit-raced", 1, func(s *sale) {
 	a, b := s.shop("A"), s.shop("B")
 	// The first read initializes the counter of h1_counter.
 	_, err := s.audit.Units(s.w.Context(), s.item.SKU, s.item.SaleID)
 	lab.Need(err == nil, "the units could not be counted: %v", err)
 	a.midway(a.buy, func() { _ = b.pay(b.take("B")) })
-}, had(hasHold, "B"), had(hasOrder, "B"), had(wasTold, "A"))
+}, did(hasHold, "B"), did(hasOrder, "B"), did(wasTold, "A"))
 
 var limitOutside = lab.Try("limit-outside-the-step", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 2)
@@ -41,7 +43,7 @@ var limitOutside = lab.Try("limit-outside-the-step", nil, func(w *lab.World) lab
 		return w.Broke("A", "one buyer has %d units, and the limit is 1", got)
 	}
 	return lab.Holds.Because("the buyer has %d unit, and the other is sold to somebody else", got)
-}, had(hasHold, "D"), had(hasOrder, "D"), had(wasTold, "A"))
+}, did(hasHold, "D"), did(hasOrder, "D"), did(wasTold, "A"))
 
 var evicted = lab.Try("evicted-stock-key-reads-sold-out", needsRedis, func(w *lab.World) lab.Verdict {
 	s := open(w, 2)
@@ -50,7 +52,7 @@ var evicted = lab.Try("evicted-stock-key-reads-sold-out", needsRedis, func(w *la
 	s.evict("oversell:h1:" + s.item.SKU + ":" + s.item.SaleID + ":left")
 	_ = b.buy()
 	return s.verdict()
-}, had(hasOrder, "A"), had(wasTold, "B"))
+}, did(hasOrder, "A"), did(wasTold, "B"))
 
 func needsRedis(c lab.Subject) string {
 	if c.Name != h1.Name {
@@ -77,7 +79,7 @@ var killedWithUnits = try("killed-with-units", 1, func(s *sale) {
 		a.killedAt(take, lab.Sends("INSERT INTO oversell_holds "))
 	}
 	_ = b.buy()
-}, had(wasTold, "A", "B"))
+}, did(wasTold, "A", "B"))
 
 var replyLostAfterTake = try("reply-lost-after-take", 1, func(s *sale) {
 	a, b := s.shop("A"), s.shop("B")
@@ -91,7 +93,7 @@ var replyLostAfterTake = try("reply-lost-after-take", 1, func(s *sale) {
 	}
 	_ = a.buy()
 	_ = b.buy()
-}, had(wasTold, "A", "B"))
+}, did(wasTold, "A", "B"))
 
 func commitOf(text string) lab.Match {
 	sent := false // one process sends its statements one at a time
@@ -114,7 +116,7 @@ var snapshot = lab.Scenario{
 		}
 		return ""
 	},
-	Requires: []lab.Claim{had(hasOrder, "B"), had(wasTold, "A")},
+	Requires: []lab.Claim{did(hasOrder, "B"), did(wasTold, "A")},
 	Run: func(w *lab.World) lab.Verdict {
 		if isPool(w.Subject) {
 			return lastUnitOfPool(w)

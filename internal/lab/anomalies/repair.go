@@ -1,4 +1,6 @@
-package sales
+//go:build !js
+
+package anomalies
 
 import (
 	"slices"
@@ -15,7 +17,7 @@ var repairInFlight = tryBehind("repair-with-units-in-flight", lacksRepair, 1, fu
 	_ = other.buys()
 	stop.Release()
 	b.w.Must(bought, "the end of A")
-}, had(wasTold, "A", "B", "C"))
+}, did(wasTold, "A", "B", "C"))
 
 var repairAfterCrash = tryBehind("repair-after-a-crash", lacksRepair, 2, func(b *behind) {
 	a, other, c := b.start("A"), b.start("B"), b.start("C")
@@ -28,7 +30,7 @@ var repairAfterCrash = tryBehind("repair-after-a-crash", lacksRepair, 2, func(b 
 	}
 	c.repairs()
 	_ = other.buys()
-}, had(wasTold, "A", "C"), had(hasOrder, "B"))
+}, did(wasTold, "A", "C"), did(hasOrder, "B"))
 
 func accepts(cmd fault.Command) bool {
 	return cmd.Script() && slices.ContainsFunc(cmd.Args[2:],
@@ -47,7 +49,7 @@ var absoluteSave = tryBehind("absolute-save", func(c lab.Subject) string {
 	b.units++
 	c.saves(save)
 	_ = other.buys()
-}, had(hasOrder, "A"), had(wasTold, "C"))
+}, did(hasOrder, "A"), did(wasTold, "C"))
 
 // opensForm opens the admin's form, which reads the number of units left.
 func (p *writer) opensForm() (save func() error) {
@@ -86,7 +88,7 @@ var stockKeyEvicted = lab.Try("stock-key-evicted", nil, func(w *lab.World) lab.V
 	c.repairs()
 	lab.Need(other.buys() == nil, "the repair did not help")
 	return v
-}, had(hasOrder, "A", "B"))
+}, did(hasOrder, "A", "B"))
 
 func lacksRepair(c lab.Subject) string {
 	if naively[c.Name] != nil && c.Name != overwrite {

@@ -1,4 +1,6 @@
-package sales
+//go:build !js
+
+package anomalies
 
 import (
 	"time"
@@ -11,20 +13,20 @@ var doubleRelease = try("double-release", 1, func(s *sale) {
 	a, d := s.shop("A"), s.shop("D")
 	h := a.take("A")
 	a.midway(func() error { return a.release(h) }, func() { _ = d.release(h) })
-}, had(hasHold, "A"), had(wasTold, "A", "D"))
+}, did(hasHold, "A"), did(wasTold, "A", "D"))
 
 var cancelledTwice = try("cancelled-twice", 1, func(s *sale) {
 	a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
 	h := a.take("A")
 	_ = a.pay(h)
 	c.midway(func() error { return c.cancel(h) }, func() { _ = d.cancel(h) })
-}, had(hasHold, "A"), had(hasOrder, "A"), had(wasTold, "C", "D"), had(hasRefund, "D"))
+}, did(hasHold, "A"), did(hasOrder, "A"), did(wasTold, "C", "D"), did(hasRefund, "D"))
 
 var twoSweepers = try("two-sweepers", 1, func(s *sale) {
 	a, c, d := s.shop("A"), s.shop("C"), s.shop("D")
 	s.expire(a.take("A"))
 	c.midway(c.sweep, func() { _ = d.sweep() })
-}, had(hasHold, "A"), had(wasTold, "C", "D"))
+}, did(hasHold, "A"), did(wasTold, "C", "D"))
 
 var compensation = try("compensation-clobbers-next-holder", 1, func(s *sale) {
 	a, b, c := s.shop("A"), s.shop("B"), s.shop("C")
@@ -36,7 +38,7 @@ var compensation = try("compensation-clobbers-next-holder", 1, func(s *sale) {
 		next = b.take("B")
 	})
 	_ = b.pay(next)
-}, had(hasHold, "A", "B"), had(wasTold, "A", "C"), had(hasOrder, "B"))
+}, did(hasHold, "A", "B"), did(wasTold, "A", "C"), did(hasOrder, "B"))
 
 var clockDiffers = lab.Try("clock-differs", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
@@ -54,7 +56,7 @@ var clockDiffers = lab.Try("clock-differs", nil, func(w *lab.World) lab.Verdict 
 		_ = b.pay(next)
 	}
 	return s.verdict()
-}, had(hasHold, "A"), had(wasTold, "A", "B", "C"))
+}, did(hasHold, "A"), did(wasTold, "A", "B", "C"))
 
 var sweepWithoutTraffic = lab.Try("sweep-only-with-traffic", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
@@ -71,7 +73,7 @@ var sweepWithoutTraffic = lab.Try("sweep-only-with-traffic", nil, func(w *lab.Wo
 		return w.Broke("", "%d of %d units are on sale, and no hold is left", units.Left, s.units)
 	}
 	return s.verdict()
-}, had(hasHold, "A"))
+}, did(hasHold, "A"))
 
 var expiredWaits = lab.Try("expired-waits-for-sweep", nil, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
@@ -83,4 +85,4 @@ var expiredWaits = lab.Try("expired-waits-for-sweep", nil, func(w *lab.World) la
 	}
 	_ = b.pay(h)
 	return s.verdict()
-}, had(hasHold, "A"), had(wasTold, "B"))
+}, did(hasHold, "A"), did(wasTold, "B"))

@@ -1,4 +1,6 @@
-package sales
+//go:build !js
+
+package anomalies
 
 import (
 	"errors"
@@ -37,24 +39,6 @@ func (s *sale) shop(name string, changes ...func(*holds.Backends)) *shop {
 	one := &shop{actor: p, s: s, Stage: s.stage(b, db)}
 	one.till = s.serve(db, one.Stage, cashier{one, newClient(s.provider)}, never)
 	return one
-}
-
-// The deeds that are recorded for an actor.
-const (
-	hasHold   = "hold"   // it got a hold
-	wasTold   = "told"   // one of its calls returned
-	hasOrder  = "order"  // it has an order
-	hasRefund = "refund" // its payment was refunded
-)
-
-func had(what string, names ...string) lab.Claim {
-	missing := map[string]string{hasHold: "%s got no hold", wasTold: "%s was told nothing", hasOrder: "%s has no order",
-		hasRefund: "%s has no refund"}[what]
-	return func(w *lab.World) {
-		for _, who := range names {
-			lab.Need(w.Did(what, who), missing, who)
-		}
-	}
 }
 
 func (p *shop) ask(buyer string, limit int64) (holds.Hold, error) {
@@ -160,7 +144,7 @@ func (p actor) begin(f func() error) <-chan struct{} {
 
 // midway runs f until just before its first write, then calls the function meanwhile, and then runs
 // the rest of f. The data that f has read is outdated by then.
-func (p actor) midway(f func() error, meanwhile func()) { p.parkedAt(writes, f, meanwhile) }
+func (p actor) midway(f func() error, meanwhile func()) { p.parkedAt(changes, f, meanwhile) }
 
 // parkedAt is like midway, but stops f before the first matching command.
 func (p actor) parkedAt(match lab.Match, f func() error, meanwhile func()) {
@@ -182,9 +166,9 @@ func (p actor) mustPark(stop *lab.Pause, done <-chan struct{}) {
 	}
 }
 
-// writes matches a command that changes data in Redis, or that begins a write to the database.
+// changes matches a command that changes data in Redis, or that begins a write to the database.
 // Writes to the table of payments do not count.
-func writes(cmd fault.Command) bool {
+func changes(cmd fault.Command) bool {
 	text := lab.SQL(cmd)
 	switch {
 	case strings.Contains(text, "oversell_hold_payments"):

@@ -1,4 +1,4 @@
-package sales
+package anomalies
 
 import (
 	"slices"

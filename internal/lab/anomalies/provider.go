@@ -1,4 +1,6 @@
-package sales
+//go:build !js
+
+package anomalies
 
 import (
 	"context"

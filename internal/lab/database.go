@@ -32,26 +32,17 @@ type OpenDatabase func(ctx context.Context, spec string) (*Database, error)
 
 // database holds a cell's database and its connection pools.
 type database struct {
-	open OpenDatabase
-	spec string // passed to open
+	spec string // as in Config.Database
 
 	mu     sync.Mutex
-	server *Database // nil until the first dial
+	server *Database // nil until SideDatabase is called
 	pools  []*gorm.DB
 }
 
-// dial connects to the database; the first call starts it. The connections are closed when the cell
-// ends.
+// dial connects to the database. The connections are closed when the cell ends.
 func (d *database) dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.server == nil {
-		server, err := d.open(ctx, d.spec)
-		if err != nil {
-			return nil, err
-		}
-		d.server = server
-	}
 	db, err := d.server.Dial(ctx, through)
 	if err == nil {
 		d.pools = append(d.pools, db)
@@ -73,8 +64,12 @@ func (d *database) close() {
 	}
 }
 
-// SideDatabase connects to the cell's database without fault injection.
-func (w *World) SideDatabase() *gorm.DB {
+// SideDatabase opens the cell's database, and connects to it without fault injection. It must be
+// called once, before any process calls Database.
+func (w *World) SideDatabase(open OpenDatabase) *gorm.DB {
+	server, err := open(w.ctx, w.database.spec)
+	Need(err == nil, "there is no database: %v", err)
+	w.database.server = server
 	db, err := w.database.dial(w.ctx, fault.Injector{Rewrite: w.Subject.Rewrite}.Through)
 	Need(err == nil, "there is no database: %v", err)
 	return db

@@ -28,8 +28,8 @@ type Config struct {
 	Redis     string // Embedded, or the URL of one server
 	RedisName string // its name in the report
 
-	// Database is where subjects that are sales keep their orders: "" or Embedded for an SQLite
-	// file per cell, or an address that Subject.Database accepts.
+	// Database is where sales keep their orders: "" or Embedded for an SQLite file per cell, or an
+	// address that the scenario's OpenDatabase accepts.
 	Database     string
 	DatabaseName string // its name in the report
 
@@ -87,10 +87,7 @@ type run struct {
 }
 
 func (r *run) virtual(c Subject) bool {
-	if c.Database != nil && r.cfg.inMySQL() {
-		return false
-	}
-	return r.cfg.Redis == Embedded && !c.InService() && (c.Needs != catalog.NeedsNodes || len(r.cfg.Nodes) == 0)
+	return r.cfg.Redis == Embedded && !r.cfg.inMySQL() && !c.InService() && (c.Needs != catalog.NeedsNodes || len(r.cfg.Nodes) == 0)
 }
 
 // inMySQL reports whether orders are kept on a database server rather than in SQLite.
@@ -217,7 +214,7 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 		return c, false
 	}
 	w := newWorld(ctx, s, subject, ttl)
-	w.database.open, w.database.spec = subject.Database, cmp.Or(r.cfg.Database, Embedded)
+	w.database.spec = cmp.Or(r.cfg.Database, Embedded)
 	v := w.play(func(w *World) Verdict {
 		v := scenario.Run(w)
 		// Let goroutines finish what takes no time, such as leaving a queue in the background, so

@@ -65,10 +65,6 @@ type Subject struct {
 	// does not depend on when it first asked.
 	AsksAgain bool
 
-	// Database opens the database in which a subject that is a sale keeps its orders. Nil: the
-	// subject is a lock.
-	Database OpenDatabase
-
 	// Rewrite changes the SQL statements before they are sent, so that a test can plant a mistake.
 	// Nil: they are sent unchanged.
 	Rewrite func(statement string) string

@@ -5,7 +5,6 @@ package anomalies
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -18,14 +17,9 @@ import (
 	"oversell/internal/stock/stream"
 )
 
-// naively maps each subject of package naive to a function that enables the subject's mistakes.
-var naively = map[string]func(*naive.Consumer){
-	overwrite: func(*naive.Consumer) {},
-	ackFirst:  func(c *naive.Consumer) { c.AckFirst = true },
-	noClaim:   func(c *naive.Consumer) { c.NoClaim = true },
-	newID:     func(c *naive.Consumer) { c.NewID = true },
-
-	sqlSnapshot: func(*naive.Consumer) {},
+// naively maps each subject of package naive to the mistakes of its consumer.
+var naively = map[string]naive.Consumer{
+	overwrite: {}, ackFirst: {AckFirst: true}, noClaim: {NoClaim: true}, newID: {NewID: true}, sqlSnapshot: {},
 }
 
 func streams(c lab.Subject) bool {
@@ -90,10 +84,9 @@ func (b *behind) claimAfter() time.Duration { return b.w.TTL / 8 }
 // seller makes a process's seller.
 func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	name := b.w.Subject.Name
-	if faults, ok := naively[name]; ok {
-		c := naive.Consumer{Sale: naive.Sale{Redis: rdb, DB: db, Item: b.item, Strategy: name},
-			ClaimAfter: b.claimAfter()}
-		faults(&c)
+	if c, ok := naively[name]; ok {
+		c.Sale = naive.Sale{Redis: rdb, DB: db, Item: b.item, Strategy: name}
+		c.ClaimAfter = b.claimAfter()
 		return naiveSeller{c}
 	}
 	var how stock.Strategy
@@ -107,12 +100,10 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	default: // sqlUnits
 		how = stock.Strategy{Guard: stock.Units(db, stock.UnitsInPool), Keeper: stock.InDatabase}
 	}
-	service := stock.New(stock.Config{
-		DB: db, Redis: rdb, Strategies: map[string]stock.Strategy{name: how}, Logger: slog.New(slog.DiscardHandler),
+	return realSeller{b.serve(stock.Config{
+		DB: db, Redis: rdb, Strategies: map[string]stock.Strategy{name: how},
 		Mixed: true, // the only strategy need not wait for other strategies
-	})
-	b.w.Cleanup(service.Close)
-	return realSeller{service, b}
+	}), b}
 }
 
 // realSeller sells with package stock.
@@ -202,13 +193,13 @@ type writer struct {
 const tick = 7 * time.Millisecond
 
 func (b *behind) start(name string) *writer {
-	p := start(b.w, name)
+	p := actor{b.w.Start(name), b.w}
 	return &writer{p, b, b.seller(p.Redis(), p.Database())}
 }
 
 func (p *writer) buys() error {
 	p.w.Sleep(tick)
-	err := p.buy(p.w.Context(), p.name)
+	err := p.buy(p.w.Context(), p.Name)
 	if streams(p.w.Subject) {
 		p.say(hasOrder, err, "is told that its order is accepted")
 	} else {
@@ -219,7 +210,7 @@ func (p *writer) buys() error {
 
 func (p *writer) repairs() {
 	p.w.Sleep(tick)
-	p.w.Note(p.name, "repairs the stock")
+	p.w.Note(p.Name, "repairs the stock")
 	p.say(wasTold, p.repair(p.w.Context()), "has repaired the stock")
 }
 
@@ -228,10 +219,10 @@ func (p *writer) repairs() {
 func (p *writer) writes() (done <-chan struct{}) {
 	p.w.Sleep(tick)
 	ctx, stop := context.WithCancel(p.Life())
-	done = p.w.Go(func() { p.consume(ctx, p.name) })
+	done = p.w.Go(func() { p.consume(ctx, p.Name) })
 	p.b.stops = append(p.b.stops, func() {
 		stop()
-		p.w.Must(done, "the end of %s", p.name)
+		p.w.Must(done, "the end of %s", p.Name)
 	})
 	return done
 }
@@ -330,7 +321,5 @@ func (b *behind) forget() {
 	if n, ok := b.audit.(naiveSeller); ok {
 		_ = b.w.Side.Del(ctx, n.Keys()...).Err()
 	}
-	service := stock.New(stock.Config{DB: b.db, Redis: b.w.Side, Logger: slog.New(slog.DiscardHandler)})
-	defer service.Close()
-	_ = service.Delete(ctx, b.item.SKU)
+	_ = b.till.Delete(ctx, b.item.SKU)
 }

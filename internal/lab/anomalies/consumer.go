@@ -95,7 +95,7 @@ var redisLosesAccepted = tryBehind("redis-loses-accepted-orders", lacksConsumer,
 // writesAlone writes accepted orders until the process is killed.
 func (p *writer) writesAlone() error {
 	p.w.Sleep(tick)
-	p.consume(p.Life(), p.name)
+	p.consume(p.Life(), p.Name)
 	return nil
 }
 

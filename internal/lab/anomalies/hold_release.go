@@ -40,7 +40,7 @@ var compensation = try("compensation-clobbers-next-holder", 1, func(s *sale) {
 	_ = b.pay(next)
 }, did(hasHold, "A", "B"), did(wasTold, "A", "C"), did(hasOrder, "B"))
 
-var clockDiffers = lab.Try("clock-differs", nil, func(w *lab.World) lab.Verdict {
+var clockDiffers = lab.Try("clock-differs", needsHolds, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
 	a, b := s.shop("A"), s.shop("B")
 	c := s.shop("C", func(on *holds.Backends) {
@@ -58,9 +58,9 @@ var clockDiffers = lab.Try("clock-differs", nil, func(w *lab.World) lab.Verdict 
 	return s.verdict()
 }, did(hasHold, "A"), did(wasTold, "A", "B", "C"))
 
-var sweepWithoutTraffic = lab.Try("sweep-only-with-traffic", nil, func(w *lab.World) lab.Verdict {
+var sweepWithoutTraffic = lab.Try("sweep-only-with-traffic", needsHolds, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
-	till := s.serve(s.db, s.audit.Stage, s.client, w.TTL/4)
+	till := s.holds(s.db, s.audit.Stage, s.client, w.TTL/4)
 	_, err := till.Hold(w.Context(), w.Subject.Name, holds.Request{SKU: s.item.SKU, Buyer: "A", Quantity: 1})
 	lab.Need(err == nil, "A got no hold: %v", err)
 	w.Record(hasHold, "A")
@@ -75,13 +75,13 @@ var sweepWithoutTraffic = lab.Try("sweep-only-with-traffic", nil, func(w *lab.Wo
 	return s.verdict()
 }, did(hasHold, "A"))
 
-var expiredWaits = lab.Try("expired-waits-for-sweep", nil, func(w *lab.World) lab.Verdict {
+var expiredWaits = lab.Try("expired-waits-for-sweep", needsHolds, func(w *lab.World) lab.Verdict {
 	s := open(w, 1)
 	a, b := s.shop("A"), s.shop("B")
 	s.expire(a.take("A"))
 	h, err := b.ask("B", 0)
 	if err != nil {
-		return w.Broke("B", "%s is told that the item is sold out, but one unit is left", b.name)
+		return w.Broke("B", "%s is told that the item is sold out, but one unit is left", b.Name)
 	}
 	_ = b.pay(h)
 	return s.verdict()

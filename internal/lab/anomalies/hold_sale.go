@@ -18,6 +18,7 @@ import (
 	"gorm.io/driver/mysql"
 	"gorm.io/gorm"
 
+	"oversell/internal/backend"
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
 	"oversell/internal/lab"
@@ -29,25 +30,33 @@ import (
 type onSale struct {
 	w     *lab.World
 	units int64
-	db    *gorm.DB // without faults
+	db    *gorm.DB       // without faults
+	till  *stock.Service // without faults
 	item  stock.Item
 }
 
 // put puts an item on sale.
 func put(w *lab.World, item stock.Item) *onSale {
-	o := &onSale{w: w, units: item.Initial, db: w.SideDatabase()}
+	o := &onSale{w: w, units: item.Initial, db: w.SideDatabase(openDatabase)}
 	err := migrate(w.Context(), o.db)
 	lab.Need(err == nil, "the tables could not be created: %v", err)
-	service := stock.New(stock.Config{DB: o.db, Redis: w.Side, Logger: slog.New(slog.DiscardHandler)})
-	defer service.Close()
+	o.till = o.serve(stock.Config{DB: o.db, Redis: w.Side, History: backend.RedisHistory(w.Side)})
 	item.SKU = w.SKU
 	migrated.Lock() // in MySQL, concurrent puts of new items deadlock
-	o.item, err = service.Put(w.Context(), item)
+	o.item, err = o.till.Put(w.Context(), item)
 	migrated.Unlock()
 	lab.Need(err == nil, "the item could not be put on sale: %v", err)
 	w.NameKey(w.SKU, "item")
 	w.NameKey(o.item.SaleID, "sale-1")
 	return o
+}
+
+// serve starts a service. It does not log, because it returns the same errors to its callers.
+func (o *onSale) serve(cfg stock.Config) *stock.Service {
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	s := stock.New(cfg)
+	o.w.Cleanup(s.Close)
+	return s
 }
 
 type sale struct {
@@ -69,7 +78,7 @@ func open(w *lab.World, units int64) *sale {
 	w.NameKey("oversell:h1:"+w.SKU, "h1")
 	w.NameKey("oversell:h1:"+w.SKU+":"+s.item.SaleID, "h1")
 	stage := s.stage(holds.Backends{Redis: w.Side, DB: pool(s.db)}, s.db)
-	s.audit = &shop{s: s, Stage: stage, till: s.serve(s.db, stage, s.client, never)}
+	s.audit = &shop{s: s, Stage: stage, till: s.holds(s.db, stage, s.client, never)}
 	return s
 }
 
@@ -142,7 +151,7 @@ func (s *sale) newID(who string) string {
 
 // try returns a scenario about a sale of some units. At its end, the verdict on the sale is returned.
 func try(anomaly string, units int64, run func(s *sale), requires ...lab.Claim) lab.Scenario {
-	return lab.Try(anomaly, nil, func(w *lab.World) lab.Verdict {
+	return lab.Try(anomaly, needsHolds, func(w *lab.World) lab.Verdict {
 		s := open(w, units)
 		run(s)
 		return s.verdict()
@@ -227,8 +236,8 @@ func (o *onSale) forgetRows(ctx context.Context, column, value string, tables ..
 // never is longer than the run of any cell.
 const never = 1000 * time.Hour
 
-// serve starts a service for a stage. Sweep is the time between two sweeps.
-func (s *sale) serve(db *gorm.DB, stage holds.Stage, payments holds.Payments, sweep time.Duration) *holds.Service {
+// holds starts a service for a stage. Sweep is the time between two sweeps.
+func (s *sale) holds(db *gorm.DB, stage holds.Stage, payments holds.Payments, sweep time.Duration) *holds.Service {
 	till := holds.New(holds.Config{
 		DB: db, Stages: map[string]holds.Stage{s.w.Subject.Name: stage}, Payments: payments,
 		TTL: s.w.TTL, Sweep: sweep, Settle: never, Logger: slog.New(slog.DiscardHandler),

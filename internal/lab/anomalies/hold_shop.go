@@ -13,13 +13,11 @@ import (
 	"oversell/internal/message"
 )
 
+// actor is a process that takes part in a sale.
 type actor struct {
 	*lab.Process
-	w    *lab.World
-	name string
+	w *lab.World
 }
-
-func start(w *lab.World, name string) actor { return actor{w.Start(name), w, name} }
 
 type shop struct {
 	actor
@@ -30,14 +28,14 @@ type shop struct {
 
 // shop starts a shop. The changes apply to its backends.
 func (s *sale) shop(name string, changes ...func(*holds.Backends)) *shop {
-	p := start(s.w, name)
+	p := actor{s.w.Start(name), s.w}
 	db := p.Database()
 	b := holds.Backends{Redis: p.Redis(), DB: pool(db)}
 	for _, change := range changes {
 		change(&b)
 	}
 	one := &shop{actor: p, s: s, Stage: s.stage(b, db)}
-	one.till = s.serve(db, one.Stage, cashier{one, newClient(s.provider)}, never)
+	one.till = s.holds(db, one.Stage, cashier{one, newClient(s.provider)}, never)
 	return one
 }
 
@@ -57,21 +55,21 @@ func (p *shop) ask(buyer string, limit int64) (holds.Hold, error) {
 // take asks for a hold. If the request fails, the outcome of the cell is Unknown.
 func (p *shop) take(buyer string) holds.Hold {
 	h, err := p.ask(buyer, 0)
-	lab.Need(err == nil, "%s got no hold: %v", p.name, err)
+	lab.Need(err == nil, "%s got no hold: %v", p.Name, err)
 	return h
 }
 
 // pay pays for a hold: it captures the money, and then claims the hold. A payment that does not
 // lead to an order is refunded.
 func (p *shop) pay(h holds.Hold) error {
-	_, err := p.till.Pay(p.s.w.Context(), h.ID, h.Token, "key-"+p.name)
+	_, err := p.till.Pay(p.s.w.Context(), h.ID, h.Token, "key-"+p.Name)
 	p.say(hasOrder, err, "has an order")
 	return err
 }
 
 // buy asks for a hold and pays for it.
 func (p *shop) buy() error {
-	h, err := p.ask(p.name, 0)
+	h, err := p.ask(p.Name, 0)
 	if err == nil {
 		err = p.pay(h)
 	}
@@ -82,12 +80,12 @@ func (p *shop) buy() error {
 func (p *shop) resell(h holds.Hold) {
 	p.s.expire(h)
 	_ = p.sweep()
-	_ = p.pay(p.take(p.name))
+	_ = p.pay(p.take(p.Name))
 }
 
 func (p *shop) webhook(id string) error {
 	w := p.s.w
-	w.Note(p.name, "webhook: %s was captured", w.Readable(id))
+	w.Note(p.Name, "webhook: %s was captured", w.Readable(id))
 	err := p.till.Captured(w.Context(), id)
 	p.say(wasTold, err, "has settled it")
 	return err
@@ -120,16 +118,16 @@ func (p *shop) sweep() error {
 // say records what a call returned: an error, or what the format and its arguments say.
 func (p actor) say(done string, err error, format string, args ...any) {
 	w := p.w
-	w.Record(wasTold, p.name)
+	w.Record(wasTold, p.Name)
 	if p.Life().Err() != nil {
 		return // it was killed, so it learns nothing
 	}
 	if err != nil {
-		w.Note(p.name, "is told: %s", told(w, err))
+		w.Note(p.Name, "is told: %s", told(w, err))
 		return
 	}
-	w.Record(done, p.name)
-	w.Note(p.name, format, args...)
+	w.Record(done, p.Name)
+	w.Note(p.Name, format, args...)
 }
 
 // told returns the text of an error, with the names that the trace uses in place of keys and tokens.
@@ -153,14 +151,14 @@ func (p actor) parkedAt(match lab.Match, f func() error, meanwhile func()) {
 	p.mustPark(stop, done)
 	meanwhile()
 	stop.Release()
-	p.w.Must(done, "the end of %s", p.name)
+	p.w.Must(done, "the end of %s", p.Name)
 }
 
 func (p actor) mustPark(stop *lab.Pause, done <-chan struct{}) {
 	select {
 	case <-stop.Parked:
 	case <-done:
-		lab.Need(false, "%s has written nothing", p.name)
+		lab.Need(false, "%s has written nothing", p.Name)
 	case <-p.w.Context().Done():
 		lab.Need(false, "interrupted")
 	}
@@ -207,5 +205,5 @@ func (p actor) killedIn(f func() error, stop *lab.Pause) {
 	done := p.begin(f)
 	p.mustPark(stop, done)
 	p.Kill()
-	p.w.Must(done, "the end of %s", p.name)
+	p.w.Must(done, "the end of %s", p.Name)
 }

@@ -21,7 +21,7 @@ var lastHold = try("last-unit-raced", 1, func(s *sale) {
 	a.midway(a.buy, func() { _ = b.pay(b.take("B")) })
 }, did(hasHold, "B"), did(hasOrder, "B"), did(wasTold, "A"))
 
-var limitOutside = lab.Try("limit-outside-the-step", nil, func(w *lab.World) lab.Verdict {
+var limitOutside = lab.Try("limit-outside-the-step", needsHolds, func(w *lab.World) lab.Verdict {
 	s := open(w, 2)
 	a, d := s.shop("A"), s.shop("D")
 	got := int64(0)
@@ -45,7 +45,7 @@ var limitOutside = lab.Try("limit-outside-the-step", nil, func(w *lab.World) lab
 	return lab.Holds.Because("the buyer has %d unit, and the other is sold to somebody else", got)
 }, did(hasHold, "D"), did(hasOrder, "D"), did(wasTold, "A"))
 
-var evicted = lab.Try("evicted-stock-key-reads-sold-out", needsRedis, func(w *lab.World) lab.Verdict {
+var evicted = lab.Try("evicted-stock-key-reads-sold-out", needsHoldsInRedis, func(w *lab.World) lab.Verdict {
 	s := open(w, 2)
 	a, b := s.shop("A"), s.shop("B")
 	_ = a.pay(a.take("A"))
@@ -53,13 +53,6 @@ var evicted = lab.Try("evicted-stock-key-reads-sold-out", needsRedis, func(w *la
 	_ = b.buy()
 	return s.verdict()
 }, did(hasOrder, "A"), did(wasTold, "B"))
-
-func needsRedis(c lab.Subject) string {
-	if c.Name != h1.Name {
-		return "it keeps nothing in Redis"
-	}
-	return ""
-}
 
 // evict removes the key of the stock from Redis.
 func (o *onSale) evict(key string) {
@@ -105,10 +98,8 @@ func commitOf(text string) lab.Match {
 	}
 }
 
-const snapshotBeforeLock = "snapshot-before-lock"
-
 var snapshot = lab.Scenario{
-	Anomaly: lab.AnomalyNamed(snapshotBeforeLock),
+	Anomaly: lab.AnomalyNamed("snapshot-before-lock"),
 	MySQL:   true,
 	NotApplicable: func(c lab.Subject) string {
 		if c.Name != h3.Name && !isPool(c) {

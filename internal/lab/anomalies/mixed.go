@@ -5,11 +5,8 @@ package anomalies
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
-
-	"gorm.io/gorm"
 
 	"oversell/internal/backend"
 	"oversell/internal/catalog"
@@ -44,7 +41,7 @@ func keptApart(names ...string) lab.Claim {
 // sellBeside lets A sell by the subject's strategy, and B by another strategy while A is at work.
 // The shop does not let both sell at once unless mixed is set.
 func sellBeside(w *lab.World, mixed bool) lab.Verdict {
-	f := openFlashSale(w, 2)
+	o := openFlashSale(w, 2)
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	work := func(ctx context.Context) {
@@ -55,8 +52,8 @@ func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 		case <-w.Context().Done(): // an optimistic guard does not end ctx
 		}
 	}
-	a := f.open(&outlet{p: w.Start("A"), strategy: w.Subject.Name, wait: 4 * w.TTL, work: work}, mixed)
-	b := f.open(&outlet{p: w.Start("B"), strategy: beside, wait: w.TTL / 40}, mixed)
+	a := o.open(&outlet{p: w.Start("A"), strategy: w.Subject.Name, wait: 4 * w.TTL, work: work}, mixed)
+	b := o.open(&outlet{p: w.Start("B"), strategy: beside, wait: w.TTL / 40}, mixed)
 	if !mixed && a.service.Family(a.strategy) == b.service.Family(b.strategy) {
 		w.Record(isOfFamily, "B")
 		w.Note("B", "need not wait: its strategy is of the same family as A's")
@@ -75,7 +72,7 @@ func sellBeside(w *lab.World, mixed bool) lab.Verdict {
 		lab.Need(n < mostRequests, "B was not told that nothing is left")
 		told = b.answer()
 	}
-	return f.audit()
+	return o.auditStock()
 }
 
 // mostRequests limits the requests of a buyer. It is more than enough: B needs three or four.
@@ -94,71 +91,35 @@ func (o *outlet) answer() error {
 	return nil
 }
 
-// flashSale is a sale that uses package stock, as the shop does. Each cell has a database for its
-// orders. The trace does not show the till's commands to Redis.
-type flashSale struct {
-	w    *lab.World
-	db   *gorm.DB
-	till *stock.Service
-}
-
-func openFlashSale(w *lab.World, units int64) *flashSale {
-	f := &flashSale{w: w}
-	f.openDatabase()
-	f.till = f.serve(stock.Config{Redis: w.Side, History: backend.RedisHistory(w.Side)})
-	item, err := f.till.Put(w.Context(), stock.Item{SKU: w.SKU, Initial: units})
-	lab.Need(err == nil, "the item could not be put on sale: %v", err)
+// openFlashSale puts an item on sale as the shop does. The trace begins with its keys, because it
+// does not show the till's commands to Redis.
+func openFlashSale(w *lab.World, units int64) *onSale {
+	o := put(w, stock.Item{Initial: units})
 	prefix := "oversell:{" + w.SKU + "}:"
 	w.SetLockKey(prefix + "lock:" + w.Subject.Name)
-	w.NameKey(w.SKU, "item")
 	w.NameKey(prefix+"claims", "claims")
-	w.NameKey(item.SaleID, "sale-1")
-	w.NameKey(item.Generation, "generation-1")
-	f.begins(prefix+"sale", "sale")
-	f.begins(w.StockKey()+":"+item.SaleID+":"+item.Generation, "stock:sale-1:generation-1")
-	return f
+	w.NameKey(o.item.Generation, "generation-1")
+	begins := func(key, name string) {
+		value, err := w.Side.Get(w.Context(), key).Result()
+		lab.Need(err == nil, "the item could not be put on sale: %v", err)
+		w.NameKey(key, name)
+		w.Begins(key, value)
+	}
+	begins(prefix+"sale", "sale")
+	begins(w.StockKey()+":"+o.item.SaleID+":"+o.item.Generation, "stock:sale-1:generation-1")
+	return o
 }
 
-func (f *flashSale) openDatabase() {
-	ctx := f.w.Context()
-	server, err := backend.ServeDatabase(ctx, "embedded")
-	lab.Need(err == nil, "there is no database: %v", err)
-	f.w.Cleanup(func() { _ = server.Close() })
-	f.db, err = backend.DialDatabase(ctx, server.URL)
-	lab.Need(err == nil, "there is no database: %v", err)
-	pool, err := f.db.DB()
-	lab.Need(err == nil, "there is no database: %v", err)
-	f.w.Cleanup(func() { _ = pool.Close() })
-	err = stock.Migrate(ctx, f.db)
-	lab.Need(err == nil, "there is no database: %v", err)
-}
-
-// begins adds a key that the till has set to the keys at the beginning of the trace.
-func (f *flashSale) begins(key, name string) {
-	value, err := f.w.Side.Get(f.w.Context(), key).Result()
-	lab.Need(err == nil, "the item could not be put on sale: %v", err)
-	f.w.NameKey(key, name)
-	f.w.Begins(key, value)
-}
-
-// serve starts a service. It does not log, because it returns the same errors to its callers.
-func (f *flashSale) serve(cfg stock.Config) *stock.Service {
-	cfg.DB, cfg.Logger = f.db, slog.New(slog.DiscardHandler)
-	cfg.Now = time.Now // may be virtual time
-	s := stock.New(cfg)
-	f.w.Cleanup(s.Close)
-	return s
-}
-
-func (f *flashSale) audit() lab.Verdict {
-	a, err := f.till.Audit(f.w.Context(), f.w.SKU)
+// auditStock compares the orders with the stock.
+func (o *onSale) auditStock() lab.Verdict {
+	a, err := o.till.Audit(o.w.Context(), o.w.SKU)
 	lab.Need(err == nil, "the stock could not be read: %v", err)
-	return f.w.Audit(a.Initial, a.Remaining, a.Sold)
+	return o.w.Audit(a.Initial, a.Remaining, a.Sold)
 }
 
 // outlet is an instance of the shop that sells by one strategy.
 type outlet struct {
-	f        *flashSale
+	on       *onSale
 	p        *lab.Process
 	strategy string
 	wait     time.Duration             // how long a buyer waits for its turn
@@ -169,11 +130,12 @@ type outlet struct {
 // open starts an instance. Its version of the subject's strategy uses the subject's guard; any
 // other strategy is configured as in the shop. If mixed is set, strategies of several families may
 // sell at the same time.
-func (f *flashSale) open(o *outlet, mixed bool) *outlet {
-	w, p := f.w, o.p
+func (on *onSale) open(o *outlet, mixed bool) *outlet {
+	w, p := on.w, o.p
 	cfg := stock.Config{
-		DB: f.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait, Mixed: mixed,
+		DB: on.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait, Mixed: mixed,
 		Turn: time.Minute, // longer than A takes to sell
+		Now:  time.Now,    // may be virtual time
 	}
 	var used catalog.List
 	for _, s := range catalog.Strategies() {
@@ -188,7 +150,7 @@ func (f *flashSale) open(o *outlet, mixed bool) *outlet {
 	if o.work != nil {
 		cfg.Work = inSection(w, p, o.work)
 	}
-	o.f, o.service = f, f.serve(cfg)
+	o.on, o.service = on, on.serve(cfg)
 	return o
 }
 
@@ -207,7 +169,7 @@ func inSection(w *lab.World, p *lab.Process, work func(ctx context.Context)) sto
 }
 
 func (o *outlet) buy() error {
-	w, who := o.f.w, o.p.Name
+	w, who := o.on.w, o.p.Name
 	req := stock.Request{SKU: w.SKU, Quantity: 1, Strategy: o.strategy, Owner: who + "/1"}
 	_, err := o.service.Deduct(o.p.Life(), req)
 	switch {

@@ -28,7 +28,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			var changed atomic.Bool
-			subject := lab.Subject{Name: h3.Name, Database: openDatabase, Rewrite: func(text string) string {
+			subject := lab.Subject{Name: h3.Name, Rewrite: func(text string) string {
 				if strings.Contains(text, m.old) {
 					changed.Store(true)
 				}

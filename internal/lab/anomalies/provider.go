@@ -69,7 +69,7 @@ func (c cashier) Capture(ctx context.Context, id, key string) (payment.Payment, 
 }
 
 func (c cashier) Refund(ctx context.Context, id, key string) (payment.Payment, error) {
-	c.p.s.w.Record(hasRefund, c.p.name)
+	c.p.s.w.Record(hasRefund, c.p.Name)
 	return c.call("provider: refund %s → %s", id, func() (payment.Payment, error) { return c.c.Refund(ctx, id, key) })
 }
 
@@ -96,7 +96,7 @@ func (c cashier) call(format, named string, f func() (payment.Payment, error)) (
 		outcome = told(c.p.w, err)
 	}
 	w := c.p.s.w
-	w.Note(c.p.name, format, w.Readable(named), outcome)
+	w.Note(c.p.Name, format, w.Readable(named), outcome)
 	return p, err
 }
 

@@ -56,14 +56,14 @@ func (p *writer) opensForm() (save func() error) {
 	p.w.Sleep(tick)
 	save, err := p.form(p.w.Context())
 	lab.Need(err == nil, "the form could not be opened: %v", err)
-	p.w.Note(p.name, "opens the form with the stock")
+	p.w.Note(p.Name, "opens the form with the stock")
 	return save
 }
 
 // saves saves the form with one more unit.
 func (p *writer) saves(save func() error) {
 	p.w.Sleep(tick)
-	p.w.Note(p.name, "saves one more unit")
+	p.w.Note(p.Name, "saves one more unit")
 	p.say(wasTold, save(), "has saved it")
 }
 
@@ -91,7 +91,7 @@ var stockKeyEvicted = lab.Try("stock-key-evicted", nil, func(w *lab.World) lab.V
 }, did(hasOrder, "A", "B"))
 
 func lacksRepair(c lab.Subject) string {
-	if naively[c.Name] != nil && c.Name != overwrite {
+	if _, ok := naively[c.Name]; ok && c.Name != overwrite {
 		return "its repair would be that of " + overwrite
 	}
 	return ""

@@ -35,26 +35,22 @@ const (
 // Holds returns the table of holds. The subjects that sell from a pool of units need MySQL or
 // MariaDB, and are tried only if they are named.
 func Holds() lab.Table {
-	all := []lab.Scenario{
-		latePayment, extendedAfterSold, sweepAgainstPayment, releasedStillPayable, capturedTwice, replyLostAfterCapture,
-		orderWithoutStatus,
-		doubleRelease, cancelledTwice, twoSweepers, compensation,
-		lastHold, limitOutside, killedWithUnits, replyLostAfterTake, snapshot, evicted,
-		clockDiffers, sweepWithoutTraffic, expiredWaits,
-	}
-	for i := range all {
-		all[i].NotApplicable = aboutHolds(all[i])
-	}
 	return lab.Table{
-		Scenarios: all,
+		Scenarios: []lab.Scenario{
+			latePayment, extendedAfterSold, sweepAgainstPayment, releasedStillPayable, capturedTwice,
+			replyLostAfterCapture, orderWithoutStatus,
+			doubleRelease, cancelledTwice, twoSweepers, compensation,
+			lastHold, limitOutside, killedWithUnits, replyLostAfterTake, snapshot, evicted,
+			clockDiffers, sweepWithoutTraffic, expiredWaits,
+		},
 		Subjects: []lab.Subject{
-			saleSubject(h1.Name, "a counter in Redis, and a hold with a ttl"),
-			saleSubject(h2.Name, "a row with a status that is read, and then written"),
-			saleSubject(h3.Name, "one conditional UPDATE, in a transaction with the order and the stock"),
+			{Name: h1.Name, About: "a counter in Redis, and a hold with a ttl"},
+			{Name: h2.Name, About: "a row with a status that is read, and then written"},
+			{Name: h3.Name, About: "one conditional UPDATE, in a transaction with the order and the stock"},
 		},
 		Others: []lab.Subject{
-			saleSubject(sqlSnapshot, "naive: the unit is read from a snapshot that is older than the lock"),
-			saleSubject(sqlUnits, "one row for each unit, claimed by a locking read"),
+			{Name: sqlSnapshot, About: "naive: the unit is read from a snapshot that is older than the lock"},
+			{Name: sqlUnits, About: "one row for each unit, claimed by a locking read"},
 		},
 	}
 }
@@ -68,38 +64,27 @@ func Behind() lab.Table {
 			redisLosesAccepted,
 		},
 		Subjects: []lab.Subject{
-			saleSubject(overwrite, "naive: a repair sets the counter to the initial stock less the orders"),
-			saleSubject(luaAtomic, "a script takes the units; a repair begins a new generation of the stock"),
-			saleSubject(luaBatch, "a script takes the units of all buyers that wait; the repair is the same"),
-			saleSubject(ackFirst, "naive: a consumer acknowledges orders before it writes them"),
-			saleSubject(noClaim, "naive: nobody takes over what a dead consumer has read"),
-			saleSubject(newID, "naive: each attempt writes the order under another id"),
-			saleSubject(luaStream, "a stream of accepted orders; one transaction writes them and takes their units"),
+			{Name: overwrite, About: "naive: a repair sets the counter to the initial stock less the orders"},
+			{Name: luaAtomic, About: "a script takes the units; a repair begins a new generation of the stock"},
+			{Name: luaBatch, About: "a script takes the units of all buyers that wait; the repair is the same"},
+			{Name: ackFirst, About: "naive: a consumer acknowledges orders before it writes them"},
+			{Name: noClaim, About: "naive: nobody takes over what a dead consumer has read"},
+			{Name: newID, About: "naive: each attempt writes the order under another id"},
+			{Name: luaStream, About: "a stream of accepted orders; one transaction writes them and takes their units"},
 		},
 	}
 }
 
-func saleSubject(name, about string) lab.Subject {
-	return lab.Subject{Name: name, About: about, Database: openDatabase}
-}
+var (
+	needsHolds = not(isPool, "it sells without holds", applies)
 
-// aboutHolds returns a NotApplicable that is like the scenario's, but also excludes subjects that
-// sell from a pool, except from snapshotBeforeLock.
-func aboutHolds(s lab.Scenario) func(lab.Subject) string {
-	return func(c lab.Subject) string {
-		switch {
-		case isPool(c) && s.Name != snapshotBeforeLock:
-			return "it sells without holds"
-		case s.NotApplicable == nil:
-			return ""
-		}
-		return s.NotApplicable(c)
-	}
-}
+	needsHoldsInRedis = not(func(c lab.Subject) bool { return !isPool(c) && c.Name != h1.Name },
+		"it keeps nothing in Redis", needsHolds)
+)
 
 func isPool(c lab.Subject) bool { return c.Name == sqlSnapshot || c.Name == sqlUnits }
 
-// openDatabase implements lab.OpenDatabase for all subjects. Spec has the form of the -db flag.
+// openDatabase implements lab.OpenDatabase for all sales. Spec has the form of the -db flag.
 func openDatabase(ctx context.Context, spec string) (*lab.Database, error) {
 	server, err := backend.ServeDatabase(ctx, spec)
 	if err != nil {

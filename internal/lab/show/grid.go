@@ -12,6 +12,8 @@ import (
 // grid arranges the cells of a report as a table. A pair of anomaly and strategy that was not run
 // has no cell.
 type grid struct {
+	Style
+	of         lab.Report
 	anomalies  []lab.Anomaly
 	strategies []string
 	cells      map[[2]string]lab.Cell // by anomaly and strategy
@@ -20,8 +22,8 @@ type grid struct {
 // newGrid arranges the cells of r in rows and columns. Rows and columns that the report lists come
 // first, in its order, and then those that only its cells name. Rows are grouped by loss, the worst
 // first.
-func newGrid(r lab.Report) grid {
-	g := grid{cells: make(map[[2]string]lab.Cell, len(r.Cells))}
+func newGrid(r lab.Report, s Style) grid {
+	g := grid{Style: s, of: r, cells: make(map[[2]string]lab.Cell, len(r.Cells))}
 	ran := make(map[string]bool) // strategies
 	for _, c := range r.Cells {
 		g.cells[[2]string{c.Anomaly, c.Strategy}] = c
@@ -63,15 +65,6 @@ var lossTitles = map[lab.Loss]string{
 	lab.WastedWork: "Wasted work", lab.APITrap: "API trap",
 }
 
-// heading returns the title of the group that begins with the i-th anomaly, or "" if none does.
-func (g grid) heading(i int, s Style) string {
-	loss := g.anomalies[i].Loss
-	if i > 0 && g.anomalies[i-1].Loss == loss {
-		return ""
-	}
-	return s.lossTitle(loss)
-}
-
 func (s Style) lossTitle(loss lab.Loss) string {
 	return s.Named("break.loss."+string(loss), lossTitles[loss])
 }
@@ -79,15 +72,6 @@ func (s Style) lossTitle(loss lab.Loss) string {
 func (g grid) at(anomaly, strategy string) (lab.Cell, bool) {
 	c, ok := g.cells[[2]string{anomaly, strategy}]
 	return c, ok
-}
-
-func (g grid) anomaly(name string) lab.Anomaly {
-	for _, a := range g.anomalies {
-		if a.Name == name {
-			return a
-		}
-	}
-	return lab.Anomaly{Name: name}
 }
 
 // broken returns the number of anomalies that break the strategy and the number that apply to it.
@@ -105,38 +89,37 @@ func (g grid) broken(strategy string) (breaks, asked int) {
 	return breaks, asked
 }
 
-func (s Style) counts(r lab.Report) string {
+func (g grid) counts() string {
 	n := make(map[lab.Outcome]int)
-	for _, c := range r.Cells {
+	for _, c := range g.of.Cells {
 		n[c.Outcome]++
 	}
-	g := newGrid(r)
-	out := s.Sayf("%s, %s, %s: %d break, %d hold, %d n/a",
-		s.Count(len(g.anomalies), "anomaly"), s.Count(len(g.strategies), "strategy"), s.Count(len(r.Cells), "cell"),
+	out := g.Sayf("%s, %s, %s: %d break, %d hold, %d n/a",
+		g.Count(len(g.anomalies), "anomaly"), g.Count(len(g.strategies), "strategy"), g.Count(len(g.of.Cells), "cell"),
 		n[lab.Breaks], n[lab.Holds], n[lab.NA])
 	if n[lab.Unknown] > 0 {
-		out += s.Sayf(", %d unknown", n[lab.Unknown])
+		out += g.Sayf(", %d unknown", n[lab.Unknown])
 	}
 	return out
 }
 
-func (s Style) asRecorded(r lab.Report) string {
-	unexpected, unrecorded := len(r.Unexpected()), 0
-	for _, c := range r.Cells {
+func (g grid) asRecorded() string {
+	unexpected, unrecorded := len(g.of.Unexpected()), 0
+	for _, c := range g.of.Cells {
 		if c.Expected == lab.NoRecord {
 			unrecorded++
 		}
 	}
-	recorded := len(r.Cells) - unrecorded
+	recorded := len(g.of.Cells) - unrecorded
 	switch {
 	case unexpected > 0:
-		return s.Sayf("Not as recorded: %d of %s.", unexpected, s.Count(recorded, "cell"))
+		return g.Sayf("Not as recorded: %d of %s.", unexpected, g.Count(recorded, "cell"))
 	case recorded == 0:
-		return s.Say("Nothing is on record for these cells.")
+		return g.Say("Nothing is on record for these cells.")
 	case unrecorded > 0:
-		return s.Sayf("All as recorded, except %d without a record.", unrecorded)
+		return g.Sayf("All as recorded, except %d without a record.", unrecorded)
 	}
-	return s.Say("All as recorded.")
+	return g.Say("All as recorded.")
 }
 
 // shortNames contains the column headings of strategies whose names are too long.

@@ -74,8 +74,8 @@ type viewCell struct {
 }
 
 func newView(style Style, r lab.Report) view {
-	g := newGrid(r)
-	v := view{RanOn: style.ranOn(r.Manifest), Counts: style.counts(r), Recorded: style.asRecorded(r)}
+	g := newGrid(r, style)
+	v := view{RanOn: style.ranOn(r.Manifest), Counts: g.counts(), Recorded: g.asRecorded()}
 	for i, s := range g.strategies {
 		stage := stageName.FindString(s)
 		c := viewColumn{Stage: stage, Rest: s[len(stage):], NewGroup: newGroup(g.strategies, i)}
@@ -84,7 +84,10 @@ func newView(style Style, r lab.Report) view {
 	}
 	v.Width = 1 + len(v.Columns)
 	for i, a := range g.anomalies {
-		row := viewRow{titled: style.titled(a), Heading: g.heading(i, style)}
+		row := viewRow{titled: style.titled(a)}
+		if i == 0 || g.anomalies[i-1].Loss != a.Loss {
+			row.Heading = style.lossTitle(a.Loss)
+		}
 		for i, s := range g.strategies {
 			c, ran := g.at(a.Name, s)
 			vc := style.newViewCell(r.Manifest, c)

@@ -20,25 +20,19 @@ var marks = map[lab.Outcome]string{lab.Holds: "ok", lab.Breaks: "BREAK", lab.NA:
 // anomalies × strategies, and the outcomes that differ from the record.
 func Matrix(w io.Writer, r lab.Report, s Style) error {
 	var b strings.Builder
-	g := matrix{newGrid(r), s, r}
+	g := newGrid(r, s)
 	fmt.Fprintf(&b, "%s\n", wrap(s.ranOn(r.Manifest), "", "  "))
-	fmt.Fprintf(&b, "%s\n", s.counts(r))
+	fmt.Fprintf(&b, "%s\n", g.counts())
 	for _, part := range g.parts() {
 		b.WriteString("\n" + part)
 	}
 	fmt.Fprintf(&b, "\n%s\n", wrap(g.legend(), "", "  "))
-	s.writeSummary(&b, r)
+	g.writeSummary(&b)
 	return write(w, "matrix", b.String())
 }
 
-type matrix struct {
-	grid
-	Style
-	of lab.Report
-}
-
 // parts splits the table into parts that fit into the width of the terminal, and draws each part.
-func (g matrix) parts() (all []string) {
+func (g grid) parts() (all []string) {
 	names := present.Column[lab.Anomaly]{Left: true, Cell: g.name}
 	t := present.Table[lab.Anomaly]{Rows: append(slices.Clone(g.anomalies), sums), Under: g.heading}
 	drawn := ""
@@ -64,18 +58,18 @@ func (g matrix) parts() (all []string) {
 // sums stands for the last row, which contains the totals.
 var sums = lab.Anomaly{Loss: "sums"}
 
-func (g matrix) name(a lab.Anomaly) string {
+func (g grid) name(a lab.Anomaly) string {
 	if a == sums {
 		return g.Say("broken by / of")
 	}
 	return clean(g.called(a.Name))
 }
 
-func (g matrix) heading(a lab.Anomaly) string {
+func (g grid) heading(a lab.Anomaly) string {
 	return paint(text.Colors{text.Bold}, g.lossTitle(a.Loss), g.Colour)
 }
 
-func (g matrix) column(strategy string) present.Column[lab.Anomaly] {
+func (g grid) column(strategy string) present.Column[lab.Anomaly] {
 	return present.Column[lab.Anomaly]{
 		Name: short(strategy), Left: true,
 		Cell: func(a lab.Anomaly) string {
@@ -104,7 +98,7 @@ const endlessMark = "∞"
 
 // mark returns the text of the cell's outcome. An exclamation mark in it means that the outcome
 // differs from the record.
-func (g matrix) mark(c lab.Cell) string {
+func (g grid) mark(c lab.Cell) string {
 	m, known := marks[c.Outcome]
 	if !known {
 		m = "?"
@@ -134,14 +128,10 @@ func outcomeColours(c lab.Cell) text.Colors {
 	return colours
 }
 
-func (g matrix) owes() bool {
-	return slices.ContainsFunc(g.of.Cells, func(c lab.Cell) bool { return OnlyEndless(g.of.Manifest, c) })
-}
-
-func (g matrix) legend() string {
+func (g grid) legend() string {
 	out := g.Say("ok: the strategy withstands the anomaly; BREAK: it does not; .: not applicable; ?: undecided; " +
 		"!: not as recorded")
-	if g.owes() {
+	if slices.ContainsFunc(g.of.Cells, func(c lab.Cell) bool { return OnlyEndless(g.of.Manifest, c) }) {
 		out += g.Say("; ∞: only because its lock never expires")
 	}
 	if names := shortened(g.strategies); names != "" {
@@ -152,23 +142,23 @@ func (g matrix) legend() string {
 
 // writeSummary writes whether all outcomes match the record, lists the outcomes that do not, and
 // says how to see why.
-func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
-	unexpected := r.Unexpected()
+func (g grid) writeSummary(b *strings.Builder) {
+	unexpected := g.of.Unexpected()
 	style := text.Colors{text.FgGreen}
 	if len(unexpected) > 0 {
 		style = text.Colors{text.FgRed, text.Bold}
 	}
-	fmt.Fprintf(b, "\n%s\n", paint(style, s.asRecorded(r), s.Colour))
+	fmt.Fprintf(b, "\n%s\n", paint(style, g.asRecorded(), g.Colour))
 	for _, c := range unexpected {
 		fmt.Fprintf(b, "  %s\n", paint(outcomeColours(c)[:1],
-			clean(s.Sayf("%s: %s", s.on(c), s.verdict(r.Manifest, c))), s.Colour))
+			clean(g.Sayf("%s: %s", g.on(c), g.verdict(g.of.Manifest, c))), g.Colour))
 		if c.Note != "" {
-			fmt.Fprintf(b, "%s\n", wrap(clean(s.Tell(c.Note, c.Message)), "    ", "    "))
+			fmt.Fprintf(b, "%s\n", wrap(clean(g.Tell(c.Note, c.Message)), "    ", "    "))
 		}
-		fmt.Fprintf(b, "    %s\n", clean(s.command(r.Manifest, c.Anomaly, c.Strategy)))
+		fmt.Fprintf(b, "    %s\n", clean(g.command(g.of.Manifest, c.Anomaly, c.Strategy)))
 	}
-	if len(unexpected) == 0 && len(r.Cells) > 0 {
-		again := s.InLanguage("go run ./cmd/lab -run NAME -strategies NAME")
-		fmt.Fprintf(b, "%s\n", s.Sayf("See the run of a cell: %s", again))
+	if len(unexpected) == 0 && len(g.of.Cells) > 0 {
+		again := g.InLanguage("go run ./cmd/lab -run NAME -strategies NAME")
+		fmt.Fprintf(b, "%s\n", g.Sayf("See the run of a cell: %s", again))
 	}
 }

@@ -45,7 +45,11 @@ func Schedule(w io.Writer, s lab.State, style Style) error {
 }
 
 func (s Style) writeHeading(b *strings.Builder, r lab.Report, c lab.Cell) {
-	a := s.about(newGrid(r).anomaly(c.Anomaly))
+	a := lab.Anomaly{Name: c.Anomaly}
+	if i := slices.IndexFunc(r.Anomalies, func(a lab.Anomaly) bool { return a.Name == c.Anomaly }); i >= 0 {
+		a = r.Anomalies[i]
+	}
+	a = s.about(a)
 	fmt.Fprintf(b, "%s\n", paint(text.Colors{text.Bold}, clean(s.on(c)), s.Colour))
 	if a.Sentence != "" {
 		fmt.Fprintf(b, "%s\n", wrap(clean(a.Sentence), "", ""))

@@ -60,6 +60,8 @@ type row struct {
 	Keys  []rowKey `json:"keys,omitempty"`  // the keys in Redis that changed since the previous row
 	Blind bool     `json:"blind,omitempty"` // the state of Redis was no longer recorded
 
+	event lab.Event
+	order int // position among rows at the same time
 	keys  []lab.Key
 	times int     // number of times in a row that the same thing happened
 	last  float64 // the last time that it happened
@@ -79,8 +81,8 @@ func tell(c lab.Cell, style Style) story {
 		s.Lock = s.Lock || e.Lock != ""
 	}
 	n := narrator{actors: s.Actors, holding: everyone, seen: lastSeen(c.Trace)}
-	for _, m := range moments(c.Trace) {
-		n.tell(m)
+	for _, r := range moments(c.Trace, s.Actors) {
+		n.tell(r)
 	}
 	s.Rows = append(s.Rows, merge(n.rows)...)
 	tellRunOut(s.Rows)
@@ -166,35 +168,29 @@ func (s story) isWith(holding, actor int) bool {
 	return holding == actor || holding != everyone && strings.HasPrefix(s.Actors[actor], s.Actors[holding]+"/")
 }
 
-// moment is a point in time at which an event, or a part of an event, is shown.
-type moment struct {
-	lab.Event
-	at    float64
-	order int  // position among moments at the same time
-	waits bool // the command was sent, but its reply comes later
-	reply bool // this is the reply; Redis executed the command at the earlier moment
-}
-
-// moments sorts a trace by time. A command has two moments if other actors acted before its reply
-// arrived, because its effect may show in between.
-func moments(trace []lab.Event) []moment {
-	var out []moment
+// moments returns the rows of a trace, sorted by time and without the state of the lock. A command
+// has two rows if other actors acted before its reply arrived, because its effect may show in
+// between.
+func moments(trace []lab.Event, actors []string) []row {
+	var out []row
 	for i, e := range trace {
+		r := row{At: e.At, Actor: slices.Index(actors, e.Actor), Kind: e.Kind, Text: e.Text, Message: e.Message,
+			Reply: e.Reply, event: e, order: 2 * i, times: 1, last: e.At}
 		if overtaken(e, trace) {
-			out = append(out,
-				moment{Event: e, at: e.At, order: 2 * i, waits: true},
-				moment{Event: e, at: e.Until, order: replyOrder(i, trace), reply: true})
-			continue
+			sent := r
+			sent.Waits, sent.Reply = true, ""
+			out = append(out, sent)
+			r.Answers, r.At, r.last, r.order = true, e.Until, e.Until, replyOrder(i, trace)
 		}
-		out = append(out, moment{Event: e, at: e.At, order: 2 * i})
+		out = append(out, r)
 	}
-	slices.SortStableFunc(out, func(a, b moment) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order))
+	slices.SortStableFunc(out, func(a, b row) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.order, b.order))
 	})
 	return out
 }
 
-// replyOrder returns the position of the reply to the i-th event among moments at the same time. A
+// replyOrder returns the position of the reply to the i-th event among rows at the same time. A
 // command without a recorded lock blocked in Redis until other actors acted, so their actions come
 // before the reply. The next action of the command's own actor comes after the reply.
 func replyOrder(i int, trace []lab.Event) int {
@@ -215,7 +211,7 @@ func overtaken(e lab.Event, trace []lab.Event) bool {
 	})
 }
 
-// narrator goes through the moments in order, and keeps track of the current state.
+// narrator goes through the rows in order, and keeps track of the current state.
 type narrator struct {
 	actors  []string
 	rows    []row
@@ -224,24 +220,18 @@ type narrator struct {
 	ttl     *float64 // left at the time since
 	since   float64
 	believe []int // sorted
-	seen    int   // order of the last moment of known state; later moments are blind until a state is recorded
+	seen    int   // order of the last row of known state; later rows are blind until a state is recorded
 	blind   bool
 }
 
-func (n *narrator) tell(m moment) {
-	n.expire(m.at)
-	actor := slices.Index(n.actors, m.Actor)
-	r := row{At: m.at, Actor: actor, Kind: m.Kind, Text: m.Text, Message: m.Message, Reply: m.Reply, Waits: m.waits,
-		Answers: m.reply, times: 1, last: m.at}
-	if m.waits {
-		r.Reply = ""
+func (n *narrator) tell(r row) {
+	n.expire(r.At)
+	if !r.Answers { // Redis executed the command at the earlier row
+		n.look(r.event)
+		r.keys = r.event.Keys
+		n.blind = r.order > n.seen && r.Kind != lab.Command && r.keys == nil && r.event.Lock == ""
 	}
-	n.look(m)
-	if !m.reply {
-		r.keys = m.Keys
-		n.blind = m.order > n.seen && m.Kind != lab.Command && m.Keys == nil && m.Lock == ""
-	}
-	n.ask(m.Event, actor)
+	n.ask(r.event, r.Actor)
 	n.add(r)
 }
 
@@ -254,14 +244,14 @@ func (n *narrator) expire(now float64) {
 	n.add(row{At: at, Actor: holder, Kind: expiry, Text: "the lease ends", times: 1, last: at})
 }
 
-func (n *narrator) look(m moment) {
-	if m.Lock == "" || m.reply {
+func (n *narrator) look(e lab.Event) {
+	if e.Lock == "" {
 		return
 	}
-	n.holder, n.ttl, n.since = m.Lock, m.TTL, m.at
+	n.holder, n.ttl, n.since = e.Lock, e.TTL, e.At
 	// A holder may have a suffix after its name, such as its number of holds.
-	name, _, _ := strings.Cut(m.Lock, " ")
-	n.holding = max(slices.Index(n.actors, m.Lock), slices.Index(n.actors, name))
+	name, _, _ := strings.Cut(e.Lock, " ")
+	n.holding = max(slices.Index(n.actors, e.Lock), slices.Index(n.actors, name))
 }
 
 // ask records whether the actor believes, after the event, that it holds the lock. A killed actor
@@ -351,7 +341,7 @@ func tellRunOut(rows []row) {
 	}
 }
 
-// lastSeen returns the order of the last moment at which the state of Redis is known. This is the
+// lastSeen returns the order of the last row at which the state of Redis is known. This is the
 // last command before the trace left out commands. If no commands were left out, lastSeen returns
 // math.MaxInt.
 func lastSeen(trace []lab.Event) int {

@@ -67,7 +67,7 @@ func TestTheTableMarksWhatOnlyEndlessLocksHold(t *testing.T) {
 				t.Errorf("%s, endless %v: %d marks\n%s", name, endless, marks, got)
 			}
 		}
-		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, r.Cells[0], show.Style{}) })
+		got := timeline(t, r, r.Cells[0], show.Style{})
 		if strings.Contains(got, "holds only because its lock never expires, as recorded") != endless {
 			t.Errorf("endless %v:\n%s", endless, got)
 		}

@@ -14,27 +14,30 @@ func report() lab.Report {
 			Started: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
 			Redis:   "miniredis 2.40.0 (embedded)", Go: "go1.26.0", OS: "linux/amd64", CPUs: 2, Version: "v0.1.0",
 			TTL: 100 * time.Millisecond, Virtual: true, Wall: 9_876 * time.Millisecond,
-			Strategies: []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
-				"v6_watchdog", "v7_queue",
-				"redsync", "redislock", "rueidislock", "yours"},
+			Strategies: strategies(),
 		},
-		Anomalies: []lab.Anomaly{
+		Anomalies: []lab.Anomaly{ // not in the order in which they are shown: by loss, the worst first
+			{Name: "stock-counted-only-once-everybody-left", Sentence: "A name that is longer than its column."},
+			{Name: "retry-storm", Loss: lab.WastedWork,
+				Sentence: "Whoever waits asks again and again, and Redis has no time for whoever works.",
+				Sequence: "Twelve actors ask for one lock.",
+				Source:   "seen in redislock, https://github.com/bsm/redislock"},
+			{Name: "orphan-after-crash", Loss: lab.Stuck, Sentence: "The holder dies, and its lock stays forever.",
+				Sequence: "A takes the lock and is killed. B asks and asks.", Source: "redis-py#818"},
 			{Name: "check-then-delete", Loss: lab.SellsTwice,
 				Sentence: "The holder looks whether the lock is still its own and deletes it, and in between it " +
 					"became another's.",
 				Sequence: "A takes the lock and works for nearly the whole lease. A reads its own token. The lease " +
 					"ends; B takes the lock. A's DEL arrives and deletes the lock of B, though A had looked.",
 				Source: "https://github.com/go-redsync/redsync/issues/107"},
-			{Name: "orphan-after-crash", Loss: lab.Stuck, Sentence: "The holder dies, and its lock stays forever.",
-				Sequence: "A takes the lock and is killed. B asks and asks.", Source: "redis-py#818"},
-			{Name: "retry-storm", Loss: lab.WastedWork,
-				Sentence: "Whoever waits asks again and again, and Redis has no time for whoever works.",
-				Sequence: "Twelve actors ask for one lock.",
-				Source:   "seen in redislock, https://github.com/bsm/redislock"},
-			{Name: "stock-counted-only-once-everybody-left", Sentence: "A name that is longer than its column."},
 		},
 		Cells: cells(),
 	}
+}
+
+func strategies() []string {
+	return []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog",
+		"v7_queue", "redsync", "redislock", "rueidislock", "yours"}
 }
 
 // cells returns a cell for each anomaly and strategy, except for one pair that was not run.
@@ -48,9 +51,7 @@ func cells() []lab.Cell {
 		{"retry-storm", "hhhbbbbbHhBbhu"},
 		{"stock-counted-only-once-everybody-left", "bbhnnnnnnnnnU-"},
 	}
-	names := []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
-		"v6_watchdog", "v7_queue",
-		"redsync", "redislock", "rueidislock", "yours"}
+	names := strategies()
 	letters := map[string]lab.Outcome{"h": lab.Holds, "b": lab.Breaks, "n": lab.NA, "u": lab.Unknown}
 	otherwise := map[lab.Outcome]lab.Outcome{lab.Holds: lab.Breaks, lab.Breaks: lab.Holds, lab.Unknown: lab.Holds}
 	var out []lab.Cell

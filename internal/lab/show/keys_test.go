@@ -3,6 +3,7 @@ package show_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,21 +30,6 @@ func keyed() []lab.Event {
 		{At: 60, Actor: "A", Kind: lab.Note, Text: "works on"},
 		{At: 130, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "OK", Lock: "B", TTL: ms(100),
 			Keys: []lab.Key{lock("b", 100)}},
-	}
-}
-
-// If a trace ends with merged rows, the last row shows all their key changes.
-func TestStoryEndsWithItsKeys(t *testing.T) {
-	if got, want := storyOf(t, keyed()[:5]), "0: stock=10 lock=a/100|10 ×3:|40: stock=8 hint=x/15"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got, want := storyOf(t, keyed()[:3]), "0: stock=10 lock=a/100|10:|20: stock=9"; got != want {
-		t.Errorf("with two rows: %q, want %q", got, want)
-	}
-	quiet := append(keyed()[:2], lab.Event{At: 20, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "nil",
-		Lock: "A", TTL: ms(80)})
-	if got, want := storyOf(t, quiet), "0: stock=10 lock=a/100|10 ×2:"; got != want {
-		t.Errorf("with no change: %q, want %q", got, want)
 	}
 }
 
@@ -90,12 +76,25 @@ func storyOf(t *testing.T, trace []lab.Event) string {
 	return strings.Join(got, "|")
 }
 
-// The key changes of merged rows are shown in the next row, with the ttls at that row's time. An expired
-// key is shown like a deleted key.
+// The key changes of merged rows are shown in the next row, with the ttls at that row's time. If a trace
+// ends with merged rows, its last row shows all their key changes. An expired key is shown like a deleted
+// key.
 func TestStoryHasTheKeys(t *testing.T) {
-	want := "0: stock=10 lock=a/100|10 ×4:|50: stock=8 hint=x/5|60: hint=|100: lock=|130: lock=b/100"
-	if got := storyOf(t, keyed()); got != want {
-		t.Errorf("%q, want %q", got, want)
+	quiet := keyed()[2]
+	quiet.Keys = nil
+	for name, tt := range map[string]struct {
+		trace []lab.Event
+		want  string
+	}{
+		"whole": {keyed(),
+			"0: stock=10 lock=a/100|10 ×4:|50: stock=8 hint=x/5|60: hint=|100: lock=|130: lock=b/100"},
+		"ends with merged rows":    {keyed()[:5], "0: stock=10 lock=a/100|10 ×3:|40: stock=8 hint=x/15"},
+		"ends with two rows":       {keyed()[:3], "0: stock=10 lock=a/100|10:|20: stock=9"},
+		"ends without any changes": {append(keyed()[:2], quiet), "0: stock=10 lock=a/100|10 ×2:"},
+	} {
+		if got := storyOf(t, tt.trace); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
 	}
 }
 
@@ -118,6 +117,35 @@ func TestStoryKnowsWhatItDoesNotShow(t *testing.T) {
 	for _, r := range rowsOf(t, trace[:len(trace)-1]) {
 		if r.Blind {
 			t.Errorf("blind at %v, though nothing was left out", r.At)
+		}
+	}
+}
+
+// The story links a delayed command to the row in which it arrives, and a command with a delayed reply to
+// the row of the reply.
+func TestStoryTellsWhereACommandArrives(t *testing.T) {
+	heldUp := []lab.Event{
+		{At: 0, Actor: "A", Kind: lab.Fault, Text: "delayed on its way: DEL lock"},
+		{At: 40, Actor: "B", Kind: lab.Command, Text: "DEL lock", Reply: "0"},
+		{At: 50, Actor: "A", Kind: lab.Command, Text: "DEL lock", Reply: "1"},
+	}
+	for name, tt := range map[string]struct {
+		trace []lab.Event
+		want  []int
+	}{
+		"held up": {heldUp, []int{2, 0, 0}},
+		"never":   {heldUp[:2], []int{0, 0}},
+		"a reply": {[]lab.Event{
+			{At: 0, Until: 50, Actor: "A", Kind: lab.Command, Text: "GET stock", Reply: "1"},
+			{At: 40, Actor: "B", Kind: lab.Command, Text: "GET stock", Reply: "1"},
+		}, []int{2, 0, 0}},
+	} {
+		var got []int
+		for _, row := range rowsOf(t, tt.trace) {
+			got = append(got, row.Arrives)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: the rows lead to %v, want %v", name, got, tt.want)
 		}
 	}
 }

@@ -19,8 +19,8 @@ func TestChinese(t *testing.T) {
 	r := report()
 	style := show.Style{Style: present.Style{Language: texts.Listen(texts.In)}}
 	c := find(t, r, "check-then-delete", "v3_uuid")
-	golden(t, "matrix-zh", drawn(t, func(b *strings.Builder) error { return show.Matrix(b, r, style) }))
-	golden(t, "timeline-zh", drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, style) }))
+	golden(t, "matrix-zh", matrix(t, r, style))
+	golden(t, "timeline-zh", timeline(t, r, c, style))
 }
 
 // The reports are completely translated. Only the texts of the fixture stay in English, because it has no
@@ -67,7 +67,7 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 func TestChineseLinesEndBetweenLetters(t *testing.T) {
 	r := report()
 	r.Cells[0].Note = strings.Repeat("锁还在，", 40) + "（完）。"
-	out := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, r.Cells[0], show.Style{}) })
+	out := timeline(t, r, r.Cells[0], show.Style{})
 	if !strings.Contains(out, "（完）。") {
 		t.Errorf("the end is missing in\n%s", out)
 	}

@@ -19,6 +19,10 @@ func TestMatrix(t *testing.T) {
 	wide.Cells = append(wide.Cells,
 		lab.Cell{Anomaly: "retry-storm", Strategy: "etcd", Outcome: lab.Holds, Expected: lab.Holds},
 		lab.Cell{Anomaly: "retry-storm", Strategy: "zookeeper", Outcome: lab.Holds, Expected: lab.Holds})
+	for name, loss := range map[string]lab.Loss{"waits": lab.WaitsForNothing, "traps": lab.APITrap} {
+		wide.Anomalies = append(wide.Anomalies, lab.Anomaly{Name: name, Loss: loss})
+		wide.Cells = append(wide.Cells, lab.Cell{Anomaly: name, Strategy: "etcd", Outcome: lab.NA, Expected: lab.NA})
+	}
 	for name, tt := range map[string]struct {
 		report lab.Report
 		colour bool
@@ -28,9 +32,7 @@ func TestMatrix(t *testing.T) {
 		"matrix-two-blocks": {report: wide},
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, name, drawn(t, func(b *strings.Builder) error {
-				return show.Matrix(b, tt.report, show.Style{Style: present.Style{Colour: tt.colour}})
-			}))
+			golden(t, name, matrix(t, tt.report, show.Style{Style: present.Style{Colour: tt.colour}}))
 		})
 	}
 }
@@ -52,9 +54,7 @@ func TestTimeline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := find(t, r, tt.anomaly, tt.strategy)
-			golden(t, name, drawn(t, func(b *strings.Builder) error {
-				return show.Timeline(b, r, c, show.Style{Style: present.Style{Colour: tt.colour}})
-			}))
+			golden(t, name, timeline(t, r, c, show.Style{Style: present.Style{Colour: tt.colour}}))
 		})
 	}
 }
@@ -73,7 +73,7 @@ func TestLegendSpeaksOfRedisOnlyWhereItIsSeen(t *testing.T) {
 		cell lab.Cell
 		want bool
 	}{{elsewhere, false}, {find(t, r, "check-then-delete", "v3_uuid"), true}} {
-		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, tt.cell, show.Style{}) })
+		got := timeline(t, r, tt.cell, show.Style{})
 		if strings.Contains(got, "according to Redis") != tt.want || !strings.Contains(got, "it believes that it") {
 			t.Errorf("%s: the legend speaks of Redis, want %v:\n%s", tt.cell.Strategy, tt.want, got)
 		}
@@ -89,7 +89,7 @@ func TestSeeItAgainKeepsTheLease(t *testing.T) {
 		500 * time.Millisecond: "-strategies v3_uuid -ttl 500ms\n",
 	} {
 		r.Manifest.AskedTTL = asked
-		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, show.Style{}) })
+		got := timeline(t, r, c, show.Style{})
 		if !strings.HasSuffix(got, want) {
 			t.Errorf("-ttl %v: no %q at the end of\n%s", asked, want, got)
 		}
@@ -109,6 +109,16 @@ func drawn(t *testing.T, draw func(b *strings.Builder) error) string {
 		}
 	}
 	return b.String()
+}
+
+func matrix(t *testing.T, r lab.Report, style show.Style) string {
+	t.Helper()
+	return drawn(t, func(b *strings.Builder) error { return show.Matrix(b, r, style) })
+}
+
+func timeline(t *testing.T, r lab.Report, c lab.Cell, style show.Style) string {
+	t.Helper()
+	return drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, style) })
 }
 
 func find(t *testing.T, r lab.Report, anomaly, strategy string) lab.Cell {
@@ -134,9 +144,7 @@ func TestCallersHoldWithTheirProcess(t *testing.T) {
 	for caller, want := range map[string]bool{"A/1": false, "B/1": true, "AB": true} {
 		events[1].Actor = caller
 		c := lab.Cell{Anomaly: "x", Strategy: "y", Outcome: lab.Holds, Expected: lab.Holds, Trace: events}
-		out := drawn(t, func(b *strings.Builder) error {
-			return show.Timeline(b, lab.Report{}, c, show.Style{Style: present.Style{Colour: true}})
-		})
+		out := timeline(t, lab.Report{}, c, show.Style{Style: present.Style{Colour: true}})
 		if got := strings.Contains(out, alarm); got != want {
 			t.Errorf("%s with a lock of A: an alarm: %v, want %v\n%s", caller, got, want, out)
 		}

@@ -61,10 +61,8 @@ func (o *onSale) serve(cfg stock.Config) *stock.Service {
 
 type sale struct {
 	*onSale
-	audit *shop // sells the remaining units at the end, without faults
-
-	provider *payment.Server
-	client   *payment.Client // of the lab itself
+	audit  *shop // sells the remaining units at the end, without faults
+	client *payment.Client
 
 	mu       sync.Mutex
 	payments []string // ids, in the order in which they were authorised
@@ -72,8 +70,7 @@ type sale struct {
 }
 
 func open(w *lab.World, units int64) *sale {
-	s := &sale{onSale: put(w, stock.Item{Initial: units, Keeper: stock.InHolds}), provider: newProvider()}
-	s.client = newClient(s.provider)
+	s := &sale{onSale: put(w, stock.Item{Initial: units, Keeper: stock.InHolds}), client: newProvider()}
 	w.Cleanup(s.forget)
 	w.NameKey("oversell:h1:"+w.SKU, "h1")
 	w.NameKey("oversell:h1:"+w.SKU+":"+s.item.SaleID, "h1")

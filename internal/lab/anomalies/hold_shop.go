@@ -35,7 +35,7 @@ func (s *sale) shop(name string, changes ...func(*holds.Backends)) *shop {
 		change(&b)
 	}
 	one := &shop{actor: p, s: s, Stage: s.stage(b, db)}
-	one.till = s.holds(db, one.Stage, cashier{one, newClient(s.provider)}, never)
+	one.till = s.holds(db, one.Stage, cashier{one, s.client}, never)
 	return one
 }
 
@@ -62,7 +62,7 @@ func (p *shop) take(buyer string) holds.Hold {
 // pay pays for a hold: it captures the money, and then claims the hold. A payment that does not
 // lead to an order is refunded.
 func (p *shop) pay(h holds.Hold) error {
-	_, err := p.till.Pay(p.s.w.Context(), h.ID, h.Token, "key-"+p.Name)
+	_, err := p.till.Pay(p.w.Context(), h.ID, h.Token, "key-"+p.Name)
 	p.say(hasOrder, err, "has an order")
 	return err
 }
@@ -84,33 +84,32 @@ func (p *shop) resell(h holds.Hold) {
 }
 
 func (p *shop) webhook(id string) error {
-	w := p.s.w
-	w.Note(p.Name, "webhook: %s was captured", w.Readable(id))
-	err := p.till.Captured(w.Context(), id)
+	p.w.Note(p.Name, "webhook: %s was captured", p.w.Readable(id))
+	err := p.till.Captured(p.w.Context(), id)
 	p.say(wasTold, err, "has settled it")
 	return err
 }
 
 func (p *shop) release(h holds.Hold) error {
-	err := p.Release(p.s.w.Context(), h.ID, h.Token)
+	err := p.Release(p.w.Context(), h.ID, h.Token)
 	p.say(wasTold, err, "has given the hold back")
 	return err
 }
 
 func (p *shop) extend(h holds.Hold) error {
-	_, err := p.Extend(p.s.w.Context(), h.ID, h.Token, p.s.w.TTL, 3*p.s.w.TTL)
+	_, err := p.Extend(p.w.Context(), h.ID, h.Token, p.w.TTL, 3*p.w.TTL)
 	p.say(wasTold, err, "has extended the hold")
 	return err
 }
 
 func (p *shop) cancel(h holds.Hold) error {
-	err := p.till.Cancel(p.s.w.Context(), h.ID, h.Token)
+	err := p.till.Cancel(p.w.Context(), h.ID, h.Token)
 	p.say(wasTold, err, "has cancelled the order")
 	return err
 }
 
 func (p *shop) sweep() error {
-	_, err := p.Sweep(p.s.w.Context(), p.s.item.SKU, 100)
+	_, err := p.Sweep(p.w.Context(), p.s.item.SKU, 100)
 	p.say(wasTold, err, "has swept")
 	return err
 }

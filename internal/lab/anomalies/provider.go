@@ -14,13 +14,10 @@ import (
 	"oversell/internal/payment"
 )
 
-func newProvider() *payment.Server {
-	return payment.NewServer(payment.Config{Secret: []byte("of the lab"), Logger: slog.New(slog.DiscardHandler)})
-}
-
-// newClient returns a client that calls the server directly, without a network, so that it works in
-// virtual time.
-func newClient(server *payment.Server) *payment.Client {
+// newProvider starts a payment provider and returns a client that calls it directly, without a
+// network, so that it works in virtual time.
+func newProvider() *payment.Client {
+	server := payment.NewServer(payment.Config{Secret: []byte("of the lab"), Logger: slog.New(slog.DiscardHandler)})
 	c, err := payment.NewClient(payment.ClientConfig{URL: "http://provider", Timeout: time.Minute,
 		Transport: direct{server}})
 	lab.Need(err == nil, "there is no client of the payment provider: %v", err)
@@ -69,7 +66,7 @@ func (c cashier) Capture(ctx context.Context, id, key string) (payment.Payment, 
 }
 
 func (c cashier) Refund(ctx context.Context, id, key string) (payment.Payment, error) {
-	c.p.s.w.Record(hasRefund, c.p.Name)
+	c.p.w.Record(hasRefund, c.p.Name)
 	return c.call("provider: refund %s → %s", id, func() (payment.Payment, error) { return c.c.Refund(ctx, id, key) })
 }
 
@@ -95,8 +92,7 @@ func (c cashier) call(format, named string, f func() (payment.Payment, error)) (
 	if err != nil {
 		outcome = told(c.p.w, err)
 	}
-	w := c.p.s.w
-	w.Note(c.p.Name, format, w.Readable(named), outcome)
+	c.p.w.Note(c.p.Name, format, c.p.w.Readable(named), outcome)
 	return p, err
 }
 

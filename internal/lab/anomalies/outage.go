@@ -63,22 +63,17 @@ func overlap(w *lab.World, fault func()) lab.Verdict {
 	return w.Exclusive()
 }
 
-var clockMinority = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("clock-jump-minority"),
-	Requires:      []lab.Claim{had("A"), answered("B")},
-	Clocks:        true,
-	NotApplicable: needsMinority,
-	Run: func(w *lab.World) lab.Verdict {
-		return overlap(w, func() { w.JumpClocks(w.Servers() - w.Majority()) })
-	},
-}
+var clockMinority = setsClocks(lab.Try("clock-jump-minority", needsMinority, func(w *lab.World) lab.Verdict {
+	return overlap(w, func() { w.JumpClocks(w.Servers() - w.Majority()) })
+}, had("A"), answered("B")))
 
-var clockMajority = lab.Scenario{
-	Anomaly:       lab.AnomalyNamed("clock-jump-majority"),
-	Requires:      []lab.Claim{had("A"), answered("B")},
-	Clocks:        true,
-	NotApplicable: needsWallClock,
-	Run:           func(w *lab.World) lab.Verdict { return overlap(w, func() { w.JumpClocks(w.Majority()) }) },
+var clockMajority = setsClocks(lab.Try("clock-jump-majority", needsWallClock, func(w *lab.World) lab.Verdict {
+	return overlap(w, func() { w.JumpClocks(w.Majority()) })
+}, had("A"), answered("B")))
+
+func setsClocks(s lab.Scenario) lab.Scenario {
+	s.Clocks = true
+	return s
 }
 
 func needsMinority(c lab.Subject) string {

@@ -66,37 +66,31 @@ var successorsToken = lab.Try("successors-token", needsToken, func(w *lab.World)
 // clockBack takes the lock three times. Before the second and the third time, the server's clock is
 // set back by ten times the ttl. By the second time the last token has expired, and by the third
 // time all keys of the lock are lost.
-var clockBack = lab.Scenario{
-	Anomaly:  lab.AnomalyNamed("clock-back"),
-	Requires: []lab.Claim{had("A", "B", "C")},
-	Clocks:   true,
-	NotApplicable: func(c lab.Subject) string {
-		return cmp.Or(needsToken(c), needsWallClock(c))
-	},
-	Run: func(w *lab.World) lab.Verdict {
-		w.OpenShop(10)
-		a, b, c := w.Start("A"), w.Start("B"), w.Start("C")
-		first, second, third := a.Holder(), b.Holder(), c.Holder()
-		first.MustLock()
-		err := withToken(w, a, held{first}, readStock)
-		lab.Need(err == nil, "A could not read the stock: %v", err)
-		_ = first.Unlock()
-		w.Sleep(3 * w.TTL)
-		w.SetClocksBack(10 * w.TTL)
-		second.MustLock()
-		if err := withToken(w, b, held{second}, readStock); err != nil {
-			return w.Broke("B", "B has the lock, and is refused until the clock has caught up: %s", lab.Brief(err))
-		}
-		w.LoseLock(w.Servers(), "the server loses all keys of the lock")
-		second.Done()
-		w.SetClocksBack(20 * w.TTL)
-		third.MustLock()
-		if err := withToken(w, c, held{third}, readStock); err != nil {
-			return w.Broke("C", "C has the lock, and is refused until the clock has caught up: %s", lab.Brief(err))
-		}
-		return lab.Holds.Because("B and C get tokens after the largest one that the stock has seen")
-	},
-}
+var clockBack = setsClocks(lab.Try("clock-back", func(c lab.Subject) string {
+	return cmp.Or(needsToken(c), needsWallClock(c))
+}, func(w *lab.World) lab.Verdict {
+	w.OpenShop(10)
+	a, b, c := w.Start("A"), w.Start("B"), w.Start("C")
+	first, second, third := a.Holder(), b.Holder(), c.Holder()
+	first.MustLock()
+	err := withToken(w, a, held{first}, readStock)
+	lab.Need(err == nil, "A could not read the stock: %v", err)
+	_ = first.Unlock()
+	w.Sleep(3 * w.TTL)
+	w.SetClocksBack(10 * w.TTL)
+	second.MustLock()
+	if err := withToken(w, b, held{second}, readStock); err != nil {
+		return w.Broke("B", "B has the lock, and is refused until the clock has caught up: %s", lab.Brief(err))
+	}
+	w.LoseLock(w.Servers(), "the server loses all keys of the lock")
+	second.Done()
+	w.SetClocksBack(20 * w.TTL)
+	third.MustLock()
+	if err := withToken(w, c, held{third}, readStock); err != nil {
+		return w.Broke("C", "C has the lock, and is refused until the clock has caught up: %s", lab.Brief(err))
+	}
+	return lab.Holds.Because("B and C get tokens after the largest one that the stock has seen")
+}, had("A", "B", "C")))
 
 func readStock(ctx context.Context, c stock.Counter) error {
 	_, err := c.Get(ctx)

@@ -17,40 +17,45 @@ import (
 	"oversell/internal/page/texts"
 )
 
-// tables contains all tables. Each table is run once for all tests, because a run takes seconds.
-var tables = []struct {
+// table is a table whose report on the embedded backends is made once for all tests, because a run
+// takes seconds.
+type table struct {
 	name string
-	lab.Table
-	run func() (lab.Report, error)
-}{
-	{"locks", Locks(), runOnce(Locks())},
-	{"holds", Holds(), runOnce(Holds())},
-	{"behind", Behind(), runOnce(Behind())},
+	cfg  lab.Config
+	once func() (lab.Report, error)
 }
 
-func runOnce(t lab.Table) func() (lab.Report, error) {
-	return sync.OnceValues(func() (lab.Report, error) { return lab.Run(context.Background(), config(t), nil) })
+var (
+	ofLocks  = newTable("locks", Locks())
+	ofHolds  = newTable("holds", Holds())
+	ofBehind = newTable("behind", Behind())
+)
+
+func newTable(name string, t lab.Table) table {
+	cfg := lab.Config{Redis: lab.Embedded, Subjects: t.Subjects, Scenarios: t.Scenarios}
+	run := func() (lab.Report, error) { return lab.Run(context.Background(), cfg, nil) }
+	return table{name, cfg, sync.OnceValues(run)}
 }
 
-func config(t lab.Table) lab.Config {
-	return lab.Config{Redis: lab.Embedded, Subjects: t.Subjects, Scenarios: t.Scenarios}
-}
-
-// eachTable runs f for each table, with the table's report on the embedded backends. With -short or the
-// race detector it skips the test, which would take too long.
-func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config, r lab.Report)) {
+// report returns the table's report. With -short or the race detector it skips the test, which would
+// take too long.
+func (of table) report(t *testing.T) lab.Report {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("runs whole tables: run it without -short")
+		t.Skip("runs a whole table: run it without -short")
 	}
-	for _, table := range tables {
-		t.Run(table.name, func(t *testing.T) {
-			r, err := table.run()
-			if err != nil {
-				t.Fatal(err)
-			}
-			f(t, config(table.Table), r)
-		})
+	r, err := of.once()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// eachTable runs f for each table.
+func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config, r lab.Report)) {
+	t.Helper()
+	for _, of := range []table{ofLocks, ofHolds, ofBehind} {
+		t.Run(of.name, func(t *testing.T) { f(t, of.cfg, of.report(t)) })
 	}
 }
 
@@ -75,9 +80,9 @@ func TestRealServersAreAsOnRecord(t *testing.T) {
 			compare(t, cfg, run(t, cfg))
 		})
 	}
-	for _, table := range tables[1:] {
-		t.Run(table.name, func(t *testing.T) {
-			cfg := config(table.Table)
+	for _, of := range []table{ofHolds, ofBehind} {
+		t.Run(of.name, func(t *testing.T) {
+			cfg := of.cfg
 			cfg.Redis, cfg.Database, cfg.Attempts = backendtest.Redis(t, "local"), backendtest.Database(t, "local"), 3
 			compare(t, cfg, run(t, cfg))
 		})
@@ -176,16 +181,8 @@ func asOnRecordAgain(t *testing.T, cfg lab.Config, c lab.Cell) bool {
 // commands. This test runs the table with the most concurrent processes. For locks only the outcomes are
 // the same, because lock libraries have their own timers.
 func TestRunsAreTheSame(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs a whole table: run it without -short")
-	}
-	behind := tables[2]
-	r, err := behind.run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := stories(r)
-	for i, now := range stories(run(t, config(behind.Table))) {
+	first := stories(ofBehind.report(t))
+	for i, now := range stories(run(t, ofBehind.cfg)) {
 		if now != first[i] {
 			t.Fatalf("two runs differ:\n%s\nand\n%s", first[i], now)
 		}
@@ -248,8 +245,8 @@ func stories(r lab.Report) (all []string) {
 func TestAnomaliesAreTold(t *testing.T) {
 	kebab := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 	seen := make(map[string]bool)
-	for _, table := range tables {
-		for _, s := range table.Scenarios {
+	for _, of := range []table{ofLocks, ofHolds, ofBehind} {
+		for _, s := range of.cfg.Scenarios {
 			if !kebab.MatchString(s.Name) || seen[s.Name] {
 				t.Errorf("%q is no name, or one that is taken", s.Name)
 			}
@@ -330,7 +327,7 @@ func TestRunIsInterrupted(t *testing.T) {
 // holds only because its lock never expires, v2_ttl breaks. If v1_setnx holds for another reason, v2_ttl
 // holds too.
 func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
-	r, endless := wholeOfLocks(t), 0
+	r, endless := ofLocks.report(t), 0
 	for _, c := range r.Cells {
 		only := show.OnlyEndless(r.Manifest, c)
 		if only {
@@ -345,17 +342,4 @@ func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
 	if endless < 10 {
 		t.Errorf("%d cells hold only because a lock never expires, want 10 or more", endless)
 	}
-}
-
-// wholeOfLocks returns the report on the whole table of locks.
-func wholeOfLocks(t *testing.T) lab.Report {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("runs the whole table: run it without -short")
-	}
-	r, err := tables[0].run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }

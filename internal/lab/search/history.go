@@ -23,14 +23,8 @@ type history struct {
 	snapshots []snapshot
 	kept      *outcome // the history that replaces this one; nil: none does
 
-	mu       sync.Mutex
-	outcomes map[input]*outcome
-	shapes   map[time.Duration]shape
-}
-
-// newHistory returns the history of a buyer that has had no input.
-func newHistory(p program) *history {
-	return &history{program: p, outcomes: make(map[input]*outcome), shapes: make(map[time.Duration]shape)}
+	outcomes sync.Map // *outcome by input
+	shapes   sync.Map // shape by the time without input
 }
 
 // outcome is the history to which an input leads.
@@ -72,16 +66,10 @@ type answer struct {
 // hear returns the history after one more input. It may return a different history, found at an
 // earlier level, if the buyer behaves in the same way from there on.
 func (n *history) hear(in input) (*outcome, error) {
-	n.mu.Lock()
-	c := n.outcomes[in]
-	if c == nil {
-		c = new(outcome)
-		n.outcomes[in] = c
-	}
-	n.mu.Unlock()
+	found, _ := n.outcomes.LoadOrStore(in, new(outcome))
+	c := found.(*outcome)
 	c.play.Do(func() {
-		next := newHistory(n.program)
-		next.parent, next.in, next.at, next.past = n, in, n.at+in.after, n.next(in)
+		next := &history{program: n.program, parent: n, in: in, at: n.at + in.after, past: n.next(in)}
 		next.frozen = in.kind == inputFreeze || n.frozen && in.kind != inputThaw
 		next.snapshots, c.err = n.program.play(next.inputs())
 		if c.err == nil {
@@ -233,13 +221,11 @@ const oldest = lab.ScheduleTTL
 
 // shape returns the shape of the text that describe returns.
 func (n *history) shape(idle time.Duration) shape {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if sh, ok := n.shapes[idle]; ok {
-		return sh
+	if known, ok := n.shapes.Load(idle); ok {
+		return known.(shape)
 	}
 	sh := shapeOf(n.describe(idle))
-	n.shapes[idle] = sh
+	n.shapes.Store(idle, sh)
 	return sh
 }
 

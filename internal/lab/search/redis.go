@@ -122,22 +122,18 @@ func (r *redis) execute(d data, cmd fault.Command, in *transaction) (result, err
 	if in != nil && in.stale && cmd.Is("EXEC") {
 		return result{fault.Value(null), d}, nil
 	}
-	var sent []fault.Command
+	sent := []fault.Command{cmd}
 	if in != nil {
-		sent = in.sent
+		sent = append(slices.Clone(in.sent), cmd)
 	}
-	question := questionOf(d, append(slices.Clone(sent), cmd))
+	question := questionOf(d, sent)
 	if known, ok := r.known.Load(question); ok {
 		return known.(result), nil
 	}
 	if err := r.load(d); err != nil {
 		return result{}, err
 	}
-	conn := r.connect()
-	for _, before := range sent {
-		conn.send(before)
-	}
-	reply := conn.send(cmd)
+	reply := r.send(sent...)
 	after, err := r.dump()
 	if err == nil {
 		r.known.Store(question, result{reply, after})
@@ -218,23 +214,16 @@ func (r *redis) words(k key) (words []string, err error) {
 	return nil, errKind
 }
 
-// connection is a connection to the server in memory.
-type connection struct {
-	*server.Peer
-	m   *miniredis.Miniredis
-	out *bytes.Buffer
-}
-
-func (r *redis) connect() *connection {
-	out := new(bytes.Buffer)
-	c := &connection{server.NewPeer(bufio.NewWriter(out)), r.m, out}
-	c.Resp3 = true // as in go-redis
-	return c
-}
-
-func (c *connection) send(cmd fault.Command) fault.Value {
-	c.out.Reset()
-	c.m.Server().Dispatch(c.Peer, cmd.Args)
-	c.Flush()
-	return bytes.Clone(c.out.Bytes())
+// send sends commands on a new connection, and returns the last reply. It is safe for concurrent
+// use.
+func (r *redis) send(cmds ...fault.Command) fault.Value {
+	var out bytes.Buffer
+	conn := server.NewPeer(bufio.NewWriter(&out))
+	conn.Resp3 = true // as in go-redis
+	for _, cmd := range cmds {
+		out.Reset()
+		r.m.Server().Dispatch(conn, cmd.Args)
+		conn.Flush()
+	}
+	return out.Bytes()
 }

@@ -41,19 +41,26 @@ func subject(t *testing.T, name string) lab.Subject {
 	return found
 }
 
-// walk makes n random moves.
-func walk(t *testing.T, name string, buyers, n int, random *rand.Rand) (moves []lab.Move, s *state) {
+// explore prepares a search, and an engine for single moves.
+func explore(t *testing.T, cfg Config) (*explorer, *engine) {
 	t.Helper()
-	x, err := newExplorer(Config{Subject: subject(t, name), Buyers: buyers, Faults: OneOfEach})
+	x, err := newExplorer(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer x.close()
+	t.Cleanup(x.close)
 	e, err := x.engine()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.redis.close()
+	t.Cleanup(e.redis.close)
+	return x, e
+}
+
+// walk makes n random moves.
+func walk(t *testing.T, name string, buyers, n int, random *rand.Rand) (moves []lab.Move, s *state) {
+	t.Helper()
+	x, e := explore(t, Config{Subject: subject(t, name), Buyers: buyers, Faults: OneOfEach})
 	s = x.first()
 	for range n {
 		can := s.moves()
@@ -64,9 +71,11 @@ func walk(t *testing.T, name string, buyers, n int, random *rand.Rand) (moves []
 			break
 		}
 		m := can[random.IntN(len(can))]
-		if s, err = e.make(s, m); err != nil {
+		next, err := e.make(s, m)
+		if err != nil {
 			t.Fatalf("%s: %v", lab.MovesText(append(moves, m)), err)
 		}
+		s = next
 		x.root.program.histories.settle()
 		s.settle()
 		s.limited(m)

@@ -29,7 +29,7 @@ type program struct {
 	subject   lab.Subject
 	lock      string // its key in Redis
 	leased    bool   // it depends on time (see lab.Subject.Leased)
-	setUp     func(fault.Command) fault.Value
+	setUp     *redis // answers the commands that set up a connection
 	histories *histories
 }
 
@@ -65,7 +65,8 @@ var errNondeterministic = errors.New("the buyer behaved differently after the sa
 func (p program) play(inputs []input) (snapshots []snapshot, err error) {
 	failed := lab.InVirtualTime(func() {
 		r := new(run)
-		r.Shopper = &lab.Shopper{Owner: owner, News: make(chan struct{}, 1), Opens: r.opens, SetUp: p.setUp}
+		r.Shopper = &lab.Shopper{Owner: owner, News: make(chan struct{}, 1), Opens: r.opens,
+			SetUp: func(cmd fault.Command) fault.Value { return p.setUp.send(cmd) }}
 		r.Begin(p.subject, sku)
 		for _, in := range inputs {
 			if err = r.tell(in); err != nil {
@@ -163,7 +164,6 @@ type snapshot struct {
 	at      time.Duration // since the last input
 	open    []lab.Request // in the order of the scheduler's numbers
 	section lab.Section
-	told    bool // in the section, the buyer knows that the lock is lost
 	done    bool
 	sold    bool
 	held    []time.Duration // when each command that waits for a new connection of a frozen process began
@@ -200,11 +200,11 @@ func (r *run) watch() []snapshot {
 }
 
 func (r *run) snapshot(at time.Duration) snapshot {
-	v := snapshot{at: at, open: r.Requests(), section: r.Section, told: r.Told, done: r.Done, sold: r.Wrote != nil}
+	v := snapshot{at: at, open: r.Requests(), section: r.Section, done: r.Done, sold: r.Wrote != nil}
 	v.held, v.spare = r.Connections()
 	var b strings.Builder
 	if !v.done {
-		fmt.Fprintf(&b, "%v %v", v.section, v.told && v.inside())
+		fmt.Fprintf(&b, "%v %v", v.section, r.Told && v.inside())
 	}
 	for _, c := range v.open {
 		if never(c) {

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"oversell/internal/fault"
 	"oversell/internal/lab"
 )
 
@@ -22,7 +21,6 @@ type Config struct {
 	Subject lab.Subject
 	Buyers  int // 2 or 3; there is one fewer unit than there are buyers
 	Faults  Faults
-	Workers int // 0: one for each processor
 	Budget  Budget
 
 	// Progress is called from one goroutine, after each level of the search, with the number of
@@ -77,7 +75,7 @@ type explorer struct {
 	out   Result
 	made  atomic.Int64
 	known sync.Map // cached results of commands, for all workers
-	setUp *redis
+	setUp *redis   // answers the commands that set up connections
 }
 
 // Search explores all schedules. If ctx ends, the error wraps its cause. For a subject that cannot
@@ -127,7 +125,7 @@ func newExplorer(cfg Config) (*explorer, error) {
 	if cfg.Subject.RedisKey != nil {
 		lock = cfg.Subject.RedisKey(lockKey)
 	}
-	x.root = newHistory(program{cfg.Subject, lock, cfg.Subject.Leased(), x.setUp.setUp, newHistories()})
+	x.root = &history{program: program{cfg.Subject, lock, cfg.Subject.Leased(), x.setUp, newHistories()}}
 	return x, nil
 }
 
@@ -143,9 +141,6 @@ func (x *explorer) first() *state {
 	stock := key{name: stockKey, kind: "string", words: []string{strconv.Itoa(lab.Units(x.cfg.Buyers))}, left: -1}
 	return &state{data: data{stock}, buyers: make([]buyer, x.cfg.Buyers), holder: nobody, left: x.cfg.Faults}
 }
-
-// setUp answers a command that sets up a connection. It is safe for concurrent use.
-func (r *redis) setUp(cmd fault.Command) fault.Value { return r.connect().send(cmd) }
 
 // run explores the states breadth first: first the states after one move, then the states after
 // two, and so on.
@@ -184,15 +179,12 @@ func (x *explorer) run(ctx context.Context) error {
 	return nil
 }
 
-// parallel calls f with each number from 0 to n-1, from several workers. Each worker has its own engine.
+// parallel calls f with each number from 0 to n-1, from one worker for each processor. Each
+// worker has its own engine.
 func (x *explorer) parallel(ctx context.Context, n int, f func(e *engine, i int) error) error {
-	workers := x.cfg.Workers
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
 	all, ctx := errgroup.WithContext(ctx)
 	var next atomic.Int64
-	for range min(workers, n) {
+	for range min(runtime.GOMAXPROCS(0), n) {
 		all.Go(func() error {
 			e, err := x.engine()
 			if err != nil {

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"runtime"
 	"testing"
 
 	"oversell/internal/backend/backendtest"
@@ -16,9 +17,10 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 	}{{"nested_v5_reentrant", Faults{Losses: 1}, 3}, {"v2_ttl", Faults{Freezes: 1}, 4}} {
 		t.Run(tt.name, func(t *testing.T) {
 			var first Result
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 			for i := range backendtest.Times(2, tt.runs) {
-				r, err := Search(t.Context(), Config{Subject: subject(t, tt.name), Buyers: 2, Faults: tt.faults,
-					Workers: 1 + i%4})
+				runtime.GOMAXPROCS(1 + i%4)
+				r, err := Search(t.Context(), Config{Subject: subject(t, tt.name), Buyers: 2, Faults: tt.faults})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -39,11 +41,7 @@ func TestAnyOfTheBuyersThatAreAlikeMayBeKept(t *testing.T) {
 		var first Result
 		for _, sign := range []int{1, -1} {
 			cfg := Config{Subject: subject(t, name), Buyers: 2, Faults: Faults{Freezes: 1, Losses: 1}}
-			x, err := newExplorer(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer x.close()
+			x, _ := explore(t, cfg)
 			x.root.program.histories.order = func(a, b []input) int { return sign * compareInputs(a, b) }
 			if err := x.run(t.Context()); err != nil {
 				t.Fatal(err)

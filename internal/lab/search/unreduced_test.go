@@ -42,17 +42,8 @@ func TestNothingIsLostByMerging(t *testing.T) {
 				}
 				reduced = found
 			}
-			x, err := newExplorer(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer x.close()
+			x, e := explore(t, cfg)
 			x.root.program.histories = nil // so that no two histories are merged
-			e, err := x.engine()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer e.redis.close()
 			shortest := make(map[lab.Goal]int)
 			tree(t, e, x.first(), 0, tt.most, shortest)
 			for _, goal := range []lab.Goal{lab.GoalOversell, lab.GoalOverlap, lab.GoalForeignDelete,

@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // identity identifies a state. States with the same identity are merged. Buyers are
@@ -89,18 +88,7 @@ func (s *state) look(i int) []byte {
 		return []byte("dead")
 	}
 	sum := b.history.shape(b.idle).sum
-	return append(flags(nil, b.frozen, s.inVain(i)), sum[:]...)
-}
-
-func flags(to []byte, all ...bool) []byte {
-	for _, f := range all {
-		if f {
-			to = append(to, '1')
-		} else {
-			to = append(to, '0')
-		}
-	}
-	return to
+	return append(strconv.AppendBool(strconv.AppendBool(nil, b.frozen), s.inVain(i)), sum[:]...)
 }
 
 // describer describes a state. Random values are numbered in the order in which they appear, and
@@ -129,16 +117,13 @@ func (d *describer) describe(order []int) []byte {
 		}
 		for _, t := range b.txs {
 			if t != nil {
-				d.text = strconv.AppendInt(flags(append(d.text, " tx "...), t.stale), int64(len(t.sent)), 10)
+				d.text = fmt.Appendf(d.text, " tx %t %d", t.stale, len(t.sent))
 			}
 		}
 		d.text = append(d.text, '\n')
 	}
 	for _, w := range s.waits {
-		d.text = append(d.text, "wait "...)
-		d.text = append(d.text, byte('0'+d.places[w.buyer]))
-		d.duration(w.left)
-		d.text = flags(d.text, w.lost)
+		d.text = fmt.Appendf(d.text, "wait %d %d %t ", d.places[w.buyer], w.left, w.lost)
 		d.add(s.buyers[w.buyer].global(w.cmd.Text, w.buyer))
 		d.text = append(d.text, '\n')
 	}
@@ -151,10 +136,6 @@ func (d *describer) describe(order []int) []byte {
 		d.text = append(d.text, byte('1'+n))
 	}
 	return d.text
-}
-
-func (d *describer) duration(of time.Duration) {
-	d.text = binary.BigEndian.AppendUint64(d.text, uint64(of))
 }
 
 func (d *describer) add(text string) { d.text = append(d.text, d.renamed(text)...) }
@@ -201,7 +182,7 @@ func (d *describer) data() {
 	slices.SortStableFunc(keys, func(a, b named) int { return strings.Compare(a.name, b.name) })
 	for _, k := range keys {
 		d.text = append(append(append(d.text, k.name...), ' '), k.kind...)
-		d.duration(k.left)
+		d.text = strconv.AppendInt(d.text, int64(k.left), 10)
 		words := k.words
 		if k.kind == "hash" && len(words) > 2 {
 			items := slices.Collect(slices.Chunk(words, 2))

@@ -27,15 +27,10 @@ func (s *state) rename(i int, names map[string]string) {
 	}
 	b.fences = trimmed(fences)
 	drawn := make(map[string]string)
-	change := false
 	for from, to := range names {
 		if strings.HasPrefix(from, "~.") {
 			drawn[global(from, i)] = global(to, i)
-			change = change || from != to
 		}
-	}
-	if !change && s.known(i, drawn) {
-		return // the usual case
 	}
 	used := slices.Collect(maps.Values(drawn))
 	anew := func(text string) string { return renamed(text, letter(i)[0], drawn, &used) }
@@ -43,20 +38,6 @@ func (s *state) rename(i int, names map[string]string) {
 	for j := range s.buyers {
 		s.buyers[j].asked = s.buyers[j].asked.renamed(anew)
 	}
-}
-
-// known reports whether drawn contains all of the buyer's random values that are in Redis.
-func (s *state) known(i int, drawn map[string]string) bool {
-	var used []string
-	size := len(drawn)
-	all := maps.Clone(drawn)
-	for _, k := range s.data {
-		renamed(k.name, letter(i)[0], all, &used)
-		for _, word := range k.words {
-			renamed(word, letter(i)[0], all, &used)
-		}
-	}
-	return len(all) == size
 }
 
 // renamed replaces the names of a buyer's random values. A value that is not in drawn gets a name

@@ -235,8 +235,7 @@ func blocking(open []lab.Request) []lab.Request {
 }
 
 func (e *engine) execute(s *state, i int, o lab.Request, lost bool) error {
-	if o.Wire.Blocks() && !slices.ContainsFunc(o.Wire.Takes(),
-		func(name string) bool { return s.data.find(global(name, i)).kind != "" }) {
+	if o.Wire.Blocks() && !s.finds(i, o) {
 		seconds, err := strconv.ParseFloat(o.Wire.Args[len(o.Wire.Args)-1], 64)
 		if err != nil || len(o.Wire.Takes()) == 0 {
 			return fmt.Errorf("the search does not know how long %s waits", o.Text)
@@ -248,6 +247,12 @@ func (e *engine) execute(s *state, i int, o lab.Request, lost bool) error {
 		return err
 	}
 	return e.wake(s)
+}
+
+// finds reports whether a key exists for which a buyer's command waits.
+func (s *state) finds(i int, o lab.Request) bool {
+	return slices.ContainsFunc(o.Wire.Takes(),
+		func(name string) bool { return s.data.find(global(name, i)).kind != "" })
 }
 
 // send lets Redis execute a command, and gives the buyer the reply.
@@ -299,23 +304,17 @@ func (e *engine) send(s *state, i int, o lab.Request, lost bool) error {
 
 func (s *state) setTransaction(i, conn int, t *transaction) {
 	b := &s.buyers[i]
-	switch {
-	case conn < len(b.txs) && b.txs[conn] == t, conn >= len(b.txs) && t == nil:
+	if t == nil && conn >= len(b.txs) {
 		return
 	}
-	b.txs = slices.Clone(b.txs)
-	for conn >= len(b.txs) {
-		b.txs = append(b.txs, nil)
-	}
+	b.txs = slices.Concat(b.txs, make([]*transaction, max(0, conn+1-len(b.txs))))
 	b.txs[conn] = t
 }
 
 // wake serves each waiting command if one of its keys exists now.
 func (e *engine) wake(s *state) error {
 	for i := 0; i < len(s.waits); i++ {
-		w := s.waits[i]
-		if slices.ContainsFunc(w.cmd.Wire.Takes(),
-			func(name string) bool { return s.data.find(global(name, w.buyer)).kind != "" }) {
+		if w := s.waits[i]; s.finds(w.buyer, w.cmd) {
 			s.waits = slices.Delete(s.waits, i, i+1)
 			if err := e.send(s, w.buyer, w.cmd, w.lost); err != nil {
 				return err
@@ -418,21 +417,16 @@ func (e *engine) elapse(s *state, d time.Duration) error {
 			b.idle += d
 		}
 	}
-	var over []wait
-	s.waits = slices.Clone(s.waits)
-	for i := range s.waits {
-		s.waits[i].left -= d
-	}
-	s.waits = slices.DeleteFunc(s.waits, func(w wait) bool {
-		if w.left <= 0 {
+	var left, over []wait
+	for _, w := range s.waits {
+		if w.left -= d; w.left > 0 {
+			left = append(left, w)
+		} else if !s.buyers[w.buyer].dead {
 			over = append(over, w)
 		}
-		return w.left <= 0
-	})
+	}
+	s.waits = left
 	for _, w := range over {
-		if s.buyers[w.buyer].dead {
-			continue
-		}
 		told := input{kind: inputReply, id: w.cmd.ID, reply: null}
 		if w.lost {
 			told = input{kind: inputBreak, id: w.cmd.ID}

@@ -45,7 +45,9 @@ func main() {
 }
 
 // tables returns all tables of the lab: of locks, of holds, and of repairs and consumers.
-func tables() []lab.Table { return []lab.Table{anomalies.Locks(), anomalies.Holds(), anomalies.Behind()} }
+func tables() []lab.Table {
+	return []lab.Table{anomalies.Locks(), anomalies.Holds(), anomalies.Behind()}
+}
 
 // program is the command with its tables and its outputs.
 type program struct {

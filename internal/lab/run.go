@@ -87,7 +87,8 @@ type run struct {
 }
 
 func (r *run) virtual(c Subject) bool {
-	return r.cfg.Redis == Embedded && !r.cfg.inMySQL() && !c.InService() && (c.Needs != catalog.NeedsNodes || len(r.cfg.Nodes) == 0)
+	return r.cfg.Redis == Embedded && !r.cfg.inMySQL() && !c.InService() &&
+		(c.Needs != catalog.NeedsNodes || len(r.cfg.Nodes) == 0)
 }
 
 // inMySQL reports whether orders are kept on a database server rather than in SQLite.

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ func gauged(t *testing.T) (counters []*worker, seen *shops) {
 	t.Helper()
 	var members []*fleet.Member
 	for range 2 {
-		words, err := fleet.CreateWords(filepath.Join(t.TempDir(), "gauge"), gaugeWords)
+		words, err := fleet.CreateWords(t.TempDir(), gaugeWords)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,14 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 
 	"oversell/internal/fault"
 	"oversell/internal/guard"
@@ -37,17 +33,11 @@ const (
 // through a pipe and not through arguments, because they may contain passwords.
 type command struct {
 	Setup  json.RawMessage `json:"setup,omitempty"` // only in the first command
-	Words  *shared         `json:"words,omitempty"` // only in the first command, if words are shared
+	Words  string          `json:"words,omitempty"` // path of the shared Words; only in the first command
 	ID     int             `json:"id,omitempty"`    // not 0 if the command needs an answer
 	Order  json.RawMessage `json:"order,omitempty"`
 	Arm    *Arm            `json:"arm,omitempty"`
 	Resume bool            `json:"resume,omitempty"` // a call that waits at a seam may continue
-}
-
-// shared describes the Words: their file and number.
-type shared struct {
-	Path string `json:"path"`
-	N    int    `json:"n"`
 }
 
 // event is one line, a JSON object, that a member writes to its standard output. An answer has an
@@ -142,10 +132,10 @@ func (m *Member) start(p Program) (first command, err error) {
 		return first, err
 	}
 	if p.Words > 0 {
-		first.Words = &shared{filepath.Join(os.TempDir(), "oversell-words-"+uuid.NewString()), p.Words}
-		if m.Words, err = CreateWords(first.Words.Path, first.Words.N); err != nil {
+		if m.Words, err = CreateWords("", p.Words); err != nil {
 			return first, err
 		}
+		first.Words = m.Words.Path
 	}
 	cmd, err := p.Command()
 	if err != nil {

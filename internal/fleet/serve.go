@@ -62,10 +62,10 @@ func Serve[Setup any](
 	err := json.Unmarshal(c.Setup, &with)
 	if err != nil {
 		err = fmt.Errorf("reading the setup: %w", err)
-	} else if c.Words != nil {
+	} else if c.Words != "" {
 		// The words stay mapped until the process ends, because goroutines that run leaves behind
 		// may still use them.
-		s.Words, err = OpenWords(c.Words.Path, c.Words.N)
+		s.Words, err = OpenWords(c.Words)
 	}
 	if err == nil {
 		err = run(ctx, with, s)

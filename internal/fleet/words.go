@@ -11,7 +11,8 @@ import (
 // if the process is killed, and can be read while it is stopped. Words are safe for
 // concurrent use by goroutines and processes.
 type Words struct {
-	path    string
+	Path string // of the file
+
 	words   []int64
 	release func() error
 }
@@ -19,16 +20,17 @@ type Words struct {
 // wordSize is the size of a word in bytes.
 const wordSize = 8
 
-// CreateWords creates the file at path, with n words. The file must not exist.
-func CreateWords(path string, n int) (w *Words, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+// CreateWords creates a file with n words in dir, or in the default folder for temporary files if
+// dir is "".
+func CreateWords(dir string, n int) (w *Words, err error) {
+	f, err := os.CreateTemp(dir, "oversell-words-")
 	if err != nil {
 		return nil, fmt.Errorf("making shared memory: %w", err)
 	}
 	defer func() {
 		_ = f.Close() // the memory stays mapped
 		if err != nil {
-			_ = os.Remove(path)
+			_ = os.Remove(f.Name())
 		}
 	}()
 	// A sparse file would get disk space only when it is used, and a full disk would
@@ -36,33 +38,29 @@ func CreateWords(path string, n int) (w *Words, err error) {
 	if _, err := f.Write(make([]byte, n*wordSize)); err != nil {
 		return nil, fmt.Errorf("making shared memory: %w", err)
 	}
-	return newWords(f, n)
+	return newWords(f)
 }
 
-// OpenWords opens the n words that CreateWords created in another process.
-func OpenWords(path string, n int) (*Words, error) {
+// OpenWords opens the words that CreateWords created in another process.
+func OpenWords(path string) (*Words, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening shared memory: %w", err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("opening shared memory: %w", err)
-	}
-	// Reading beyond the end of a mapped file would crash.
-	if want := int64(n) * wordSize; info.Size() != want {
-		return nil, fmt.Errorf("opening shared memory: %s has %d bytes, not %d", path, info.Size(), want)
-	}
-	return newWords(f, n)
+	return newWords(f)
 }
 
-func newWords(f *os.File, n int) (*Words, error) {
-	words, release, err := mapWords(f, n)
+func newWords(f *os.File) (*Words, error) {
+	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("mapping shared memory: %w", err)
 	}
-	return &Words{path: f.Name(), words: words, release: release}, nil
+	words, release, err := mapWords(f, int(info.Size()/wordSize))
+	if err != nil {
+		return nil, fmt.Errorf("mapping shared memory: %w", err)
+	}
+	return &Words{Path: f.Name(), words: words, release: release}, nil
 }
 
 // Load returns the i-th word.
@@ -84,7 +82,7 @@ func (w *Words) Close() error {
 
 // Remove removes the file. If LiveWords is true, processes that have opened the file keep the memory.
 func (w *Words) Remove() error {
-	if err := os.Remove(w.path); err != nil {
+	if err := os.Remove(w.Path); err != nil {
 		return fmt.Errorf("removing shared memory: %w", err)
 	}
 	return nil

@@ -24,7 +24,7 @@ func (w *Words) Flush() error {
 	for i := range w.words {
 		_ = binary.Write(&out, binary.LittleEndian, w.Load(i)) // writing to a Buffer does not fail
 	}
-	if err := os.WriteFile(w.path, out.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(w.Path, out.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("writing shared memory: %w", err)
 	}
 	return nil
@@ -32,7 +32,7 @@ func (w *Words) Flush() error {
 
 // Fetch reads the words that another process has flushed. The words must not be used during the call.
 func (w *Words) Fetch() error {
-	raw, err := os.ReadFile(w.path)
+	raw, err := os.ReadFile(w.Path)
 	if err != nil {
 		return fmt.Errorf("reading shared memory: %w", err)
 	}

@@ -34,7 +34,7 @@ const (
 type command struct {
 	Setup  json.RawMessage `json:"setup,omitempty"` // only in the first command
 	Words  string          `json:"words,omitempty"` // path of the shared Words; only in the first command
-	ID     int             `json:"id,omitempty"`    // not 0 if the command needs an answer
+	ID     int64           `json:"id,omitempty"`    // not 0 if the command needs an answer
 	Order  json.RawMessage `json:"order,omitempty"`
 	Arm    *Arm            `json:"arm,omitempty"`
 	Resume bool            `json:"resume,omitempty"` // a call that waits at a seam may continue
@@ -44,7 +44,7 @@ type command struct {
 // ID, and may have an Answer; any other event has one of the other fields.
 type event struct {
 	Ready   *string         `json:"ready,omitempty"`   // the member is ready; its HTTP address, or ""
-	ID      int             `json:"id,omitempty"`      // id of the command that is answered
+	ID      int64           `json:"id,omitempty"`      // id of the command that is answered
 	Answer  json.RawMessage `json:"answer,omitempty"`  // the answer to an order
 	Reached Seam            `json:"reached,omitempty"` // a call waits at this seam
 	HeldUp  *time.Time      `json:"held_up,omitempty"` // a call is held up at a seam until this time
@@ -81,9 +81,8 @@ type Member struct {
 	ready   chan string
 	reached chan<- Arrival
 
-	mu      sync.Mutex
-	last    int // id of the last command that needed an answer
-	answers map[int]chan json.RawMessage
+	last    atomic.Int64 // id of the last command that needed an answer
+	answers sync.Map     // by the id of the command, the channel that receives its answer
 }
 
 // Arrival is a call in a process that waits at a seam.
@@ -97,7 +96,7 @@ type Arrival struct {
 func run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err error) {
 	m := &Member{
 		name: p.Name, Links: p.Links, ready: make(chan string, 1), HeldUp: make(chan time.Time, 1),
-		reached: reached, answers: make(map[int]chan json.RawMessage),
+		reached: reached,
 	}
 	defer func() {
 		if err != nil {
@@ -170,7 +169,9 @@ func (m *Member) listen(out io.Reader) {
 		case e.Ready != nil:
 			post(m.ready, *e.Ready)
 		case e.ID != 0:
-			m.answer(e.ID, e.Answer)
+			if waiting, ok := m.answers.LoadAndDelete(e.ID); ok {
+				waiting.(chan json.RawMessage) <- e.Answer
+			}
 		case e.Reached != "":
 			post(m.reached, Arrival{m, e.Reached})
 		case e.HeldUp != nil:
@@ -186,15 +187,6 @@ func post[T any](to chan<- T, v T) {
 	select {
 	case to <- v:
 	default:
-	}
-}
-
-func (m *Member) answer(id int, text json.RawMessage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if waiting := m.answers[id]; waiting != nil {
-		waiting <- text
-		delete(m.answers, id)
 	}
 }
 
@@ -224,11 +216,8 @@ func (m *Member) Arm(ctx context.Context, a Arm) error {
 // ask sends a command and waits for the answer.
 func (m *Member) ask(ctx context.Context, c command, limit time.Duration) (json.RawMessage, error) {
 	answer := make(chan json.RawMessage, 1)
-	m.mu.Lock()
-	m.last++
-	c.ID = m.last
-	m.answers[c.ID] = answer
-	m.mu.Unlock()
+	c.ID = m.last.Add(1)
+	m.answers.Store(c.ID, answer)
 	if err := m.send(c); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +20,6 @@ type Server struct {
 
 	mu  sync.Mutex
 	out *json.Encoder
-	err error // error of the protocol
 }
 
 // obeyer carries out an order and returns the answer.
@@ -37,8 +35,9 @@ const maxParked = 64
 func Serve[Setup any](
 	ctx context.Context, in io.Reader, out io.Writer, run func(ctx context.Context, with Setup, s *Server) error,
 ) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	parent := ctx
+	ctx, end := context.WithCancelCause(parent)
+	defer end(nil)
 	s := &Server{out: json.NewEncoder(out), resume: make(chan struct{}, maxParked), obeying: make(chan obeyer, 1)}
 	s.Seams = &Seams{
 		Park: func(at Seam) {
@@ -48,15 +47,21 @@ func Serve[Setup any](
 		HeldUp: func(until time.Time) { s.send(event{HeldUp: &until}) },
 	}
 	first := make(chan command, 1)
-	go s.listen(ctx, cancel, json.NewDecoder(in), first)
+	go s.listen(ctx, end, json.NewDecoder(in), first)
+	ended := func() error {
+		if cause := context.Cause(ctx); parent.Err() == nil && cause != io.EOF {
+			return cause
+		}
+		return nil
+	}
 	var c command
 	select {
 	case c = <-first:
 	case <-ctx.Done():
-		return s.failed()
+		return ended()
 	}
 	if c.Setup == nil {
-		return cmp.Or(s.failed(), errors.New("the first command is not a setup"))
+		return errors.New("the first command is not a setup")
 	}
 	var with Setup
 	err := json.Unmarshal(c.Setup, &with)
@@ -71,23 +76,25 @@ func Serve[Setup any](
 		err = run(ctx, with, s)
 	}
 	if ctx.Err() != nil {
-		err = nil
+		return ended()
 	}
-	return cmp.Or(err, s.failed())
+	return err
 }
 
-// listen reads commands until there are no more, and then calls over. Calls that wait at a seam
-// then continue, so that the process can end.
-func (s *Server) listen(ctx context.Context, over func(), in *json.Decoder, first chan<- command) {
+// listen reads commands until there are no more, and then calls end with the error, which is io.EOF
+// at the end of the input. Calls that wait at a seam then continue, so that the process can end.
+func (s *Server) listen(
+	ctx context.Context, end context.CancelCauseFunc, in *json.Decoder, first chan<- command,
+) {
 	defer close(s.resume)
-	defer over()
 	var obey obeyer
 	for n := 0; ; n++ {
 		var c command
 		if err := in.Decode(&c); err != nil {
 			if err != io.EOF {
-				s.fail(fmt.Errorf("reading a command: %w", err))
+				err = fmt.Errorf("reading a command: %w", err)
 			}
+			end(err)
 			return
 		}
 		if n == 0 {
@@ -101,11 +108,11 @@ func (s *Server) listen(ctx context.Context, over func(), in *json.Decoder, firs
 				return
 			}
 		}
-		s.carryOut(ctx, over, c, obey)
+		s.carryOut(ctx, end, c, obey)
 	}
 }
 
-func (s *Server) carryOut(ctx context.Context, over func(), c command, obey obeyer) {
+func (s *Server) carryOut(ctx context.Context, end context.CancelCauseFunc, c command, obey obeyer) {
 	switch {
 	case c.Arm != nil:
 		s.Seams.Set(*c.Arm)
@@ -117,8 +124,7 @@ func (s *Server) carryOut(ctx context.Context, over func(), c command, obey obey
 			answer, err := obey(ctx, c.Order)
 			text, wrong := json.Marshal(answer)
 			if err = errors.Join(err, wrong); err != nil {
-				s.fail(err)
-				over()
+				end(err)
 				return
 			}
 			s.send(event{ID: c.ID, Answer: text})
@@ -145,16 +151,4 @@ func (s *Server) send(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.out.Encode(e)
-}
-
-func (s *Server) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.err = cmp.Or(s.err, err)
-}
-
-func (s *Server) failed() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
 }
